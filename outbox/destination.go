@@ -1,0 +1,98 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Destination delivers batches. Methods may be called concurrently, within
+// what [Ordering] allows.
+type Destination interface {
+	// Address renders where the message goes: a topic, a subject or a URL.
+	// An address is what is paused when it cannot be reached. An error is
+	// permanent for the message.
+	Address(msg *message.Message) (string, error)
+
+	// Deliver sends the batch to one address and returns when the outcome of
+	// every message is known. The result is nil when all were delivered,
+	// otherwise it has one entry per message. For each group the delivered
+	// messages are a prefix of the group's messages in the batch, as far as the
+	// receiver lets the destination decide; what was held back for that is
+	// [Released]. Errors carry their [Kind]; an error without one is transient.
+	Deliver(ctx context.Context, address string, batch []*message.Message) []error
+
+	// Ordering declares how batches must be sequenced. It is constant.
+	Ordering() Ordering
+
+	// Close flushes nothing (Deliver has returned) and frees connections.
+	Close() error
+}
+
+// TxDestination is a destination that lives in the state store's own database:
+// delivery and settling commit together, so every message arrives exactly once.
+type TxDestination interface {
+	Destination
+
+	// DeliverTx is Deliver inside tx, whose type the state store documents
+	// (PostgreSQL: pgx.Tx). It neither commits nor rolls back.
+	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) []error
+}
+
+// Checker is implemented by destinations and sources that can verify their
+// configuration against the real server.
+type Checker interface {
+	// Check returns an error that names what is wrong and the fix.
+	Check(ctx context.Context) error
+}
+
+// Ordering says how a destination keeps order. The zero value is the strictest:
+// one message per request and one outstanding request per group.
+type Ordering struct {
+	Unit Unit
+
+	// MaxMessages and MaxBytes (of payload) bound one batch.
+	// Zero: 1 message, and no bound on bytes.
+	MaxMessages int
+	MaxBytes    int
+
+	// MaxGroups bounds the groups of one batch. Zero: any number.
+	MaxGroups int
+
+	// MaxRequests bounds the outstanding batches of a route for UnitGroup.
+	// Zero: 64. For UnitWave it is always one per lane and address.
+	MaxRequests int
+
+	// Static tells that Address is the same for all messages. A route whose
+	// only address is down waits in place instead of parking its backlog.
+	Static bool
+}
+
+// Unit is what may be outstanding at once.
+type Unit int
+
+const (
+	// UnitGroup: each group is in at most one outstanding batch, many batches
+	// at once. For receivers that answer each request on its own.
+	UnitGroup Unit = iota
+
+	// UnitWave: everything that is ready goes out as one batch, and the next
+	// batch of the lane and address waits until all results are known. For
+	// brokers where a rejected record takes others down with it. A wave may
+	// carry many messages of one group.
+	UnitWave
+)
+
+// DefaultMaxRequests is the bound on outstanding requests where an [Ordering]
+// declares none.
+const DefaultMaxRequests = 64
+
+// OrderMode is what order a route keeps.
+type OrderMode string
+
+// The orders a route can keep.
+const (
+	OrderGroup  OrderMode = "group"  // messages of one group in order; the default
+	OrderGlobal OrderMode = "global" // all messages in order of visibility, one lane
+	OrderNone   OrderMode = "none"   // no order
+)

@@ -1,0 +1,70 @@
+package outbox
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Metadata keys of a message on a route. The message's UUID is the event id.
+// The application's own headers keep their names; [HeaderPrefix] is ours alone
+// and refused at publish, so the two cannot collide.
+const (
+	// HeaderPrefix begins every metadata key that Outrider sets.
+	HeaderPrefix = "outrider_"
+
+	MetaType          = HeaderPrefix + "type"           // event type, for example "order.created"
+	MetaGroup         = HeaderPrefix + "group"          // message group; absent: no order wanted
+	MetaAggregateType = HeaderPrefix + "aggregate_type" // absent when empty
+	MetaAggregateID   = HeaderPrefix + "aggregate_id"   // absent when empty
+	MetaTenant        = HeaderPrefix + "tenant"         // absent when empty
+	MetaTags          = HeaderPrefix + "tags"           // a JSON object of strings; absent when empty
+	MetaOccurredAt    = HeaderPrefix + "occurred_at"    // RFC 3339 with nanoseconds, UTC
+	MetaPosition      = HeaderPrefix + "position"       // decimal position in the source, to compare across redeliveries
+	MetaLane          = HeaderPrefix + "lane"           // "route/slot", for example "orders/07"
+	MetaEncoding      = HeaderPrefix + "encoding"       // EncodingBytes; absent: the payload is JSON
+)
+
+// EncodingBytes is the value of [MetaEncoding] for payloads that are not JSON.
+const EncodingBytes = "bytes"
+
+// NewMessage builds the Watermill message that middleware and destinations
+// see. The payload is shared with the row, not copied: middleware that wants
+// another payload sets a new slice and leaves the bytes of the old one alone.
+func NewMessage(row *Row, lane string) *message.Message {
+	msg := message.NewMessage(row.ID, row.Payload)
+	meta := msg.Metadata
+	for k, v := range row.Headers {
+		if !strings.HasPrefix(k, HeaderPrefix) {
+			meta[k] = v
+		}
+	}
+	meta[MetaType] = row.Type
+	meta[MetaPosition] = strconv.FormatInt(row.Position, 10)
+	meta[MetaLane] = lane
+	setNonEmpty(meta, MetaGroup, row.Group)
+	setNonEmpty(meta, MetaAggregateType, row.AggregateType)
+	setNonEmpty(meta, MetaAggregateID, row.AggregateID)
+	setNonEmpty(meta, MetaTenant, row.Tenant)
+	if !row.OccurredAt.IsZero() {
+		meta[MetaOccurredAt] = row.OccurredAt.UTC().Format(time.RFC3339Nano)
+	}
+	if row.Binary {
+		meta[MetaEncoding] = EncodingBytes
+	}
+	if len(row.Tags) > 0 {
+		// A map of strings cannot fail to encode.
+		tags, _ := json.Marshal(row.Tags)
+		meta[MetaTags] = string(tags)
+	}
+	return msg
+}
+
+func setNonEmpty(meta message.Metadata, key, value string) {
+	if value != "" {
+		meta[key] = value
+	}
+}

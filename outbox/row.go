@@ -1,0 +1,100 @@
+package outbox
+
+import (
+	"hash/fnv"
+	"time"
+)
+
+// Slots is the number of slots of every source, fixed for the life of a table:
+// changing it would move groups between cursors.
+const Slots = 16
+
+// Row is one outbox row as its source read it. A row is shared by all routes
+// of its source and therefore never changed after it was read.
+type Row struct {
+	ID            string            // event id; becomes the message's UUID
+	Type          string            // event type
+	Group         string            // ordering key; empty: no order wanted
+	AggregateType string            // optional
+	AggregateID   string            // optional
+	Tenant        string            // optional
+	Tags          map[string]string // optional
+	Headers       map[string]string // optional; become metadata
+	Payload       []byte            // as stored, never re-serialised
+	Binary        bool              // the payload is bytes, not JSON
+	OccurredAt    time.Time         // zero when the row has none
+	CreatedAt     time.Time         // zero when the row has none
+
+	Slot     int   // 0..Slots-1
+	Position int64 // grows with the order of insertion
+	Late     bool  // the row became visible after its position had been passed
+
+	// Page says which read yielded the row; the cursor after the row
+	// follows from it.
+	Page *Page
+
+	// Err is set for a row that cannot be decoded; the other fields hold
+	// what could be. Such a row is parked as dead with Err as its reason.
+	Err error
+}
+
+// Size estimates the memory in bytes that the row's own data holds.
+func (r *Row) Size() int {
+	n := len(r.ID) + len(r.Type) + len(r.Group) + len(r.AggregateType) +
+		len(r.AggregateID) + len(r.Tenant) + len(r.Payload)
+	for k, v := range r.Headers {
+		n += len(k) + len(v) + 32
+	}
+	for k, v := range r.Tags {
+		n += len(k) + len(v) + 32
+	}
+	return n
+}
+
+// After returns the cursor that stands behind the row, given that everything
+// which its read yielded before it has been settled.
+func (r *Row) After() Cursor {
+	c := r.Page.From
+	if r.Late {
+		c.Window, c.Paged = r.Page.Snapshot, r.Position
+		return c
+	}
+	return Cursor{Position: r.Position, Snapshot: r.Page.Snapshot, Base: c.Base}
+}
+
+// Page describes one read of one slot: it began at From and saw the table as of
+// Snapshot. All rows of the read share it.
+type Page struct {
+	From     Cursor
+	Snapshot string
+}
+
+// Cursor is a place in a log table: everything visible in Snapshot at or below
+// Position has been taken. Sources whose database has a single writer
+// leave the snapshot empty. Cursors compare with ==.
+//
+// While the late rows of a read are being paged the window is open: of the rows
+// at or below Position that are visible in Window but not in Snapshot, those
+// up to the position Paged have been taken, and nothing newer has.
+type Cursor struct {
+	Position int64
+	Snapshot string
+	Window   string // snapshot of the open window of late rows; "" when none is open
+	Paged    int64  // meaningful while a window is open
+	Base     int64  // rows at or below it never count as late (set by a rebase)
+}
+
+// IsZero tells whether the cursor has never been set.
+func (c Cursor) IsZero() bool { return c == Cursor{} }
+
+// SlotOf returns the slot of a row for databases that do not compute it
+// themselves: FNV-1a of the group or, without one, of the id, so that rows
+// that want no order spread.
+func SlotOf(group, id string) int {
+	h := fnv.New32a()
+	if group == "" {
+		group = id
+	}
+	_, _ = h.Write([]byte(group)) // never fails
+	return int(h.Sum32() & (Slots - 1))
+}

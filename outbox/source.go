@@ -1,0 +1,76 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// Source is an append-only outbox table that is read by cursor. Implementations
+// only read; progress is kept by a [StateStore].
+//
+// One goroutine calls Fetch; the other methods may be called concurrently.
+type Source interface {
+	// Check verifies what reading needs (table, columns, privileges, a primary
+	// server) and returns an error that names what is missing and the fix.
+	Check(ctx context.Context) error
+
+	// Identity names the database cluster that cursors belong to, so that a
+	// cursor is not used in a restored copy. Empty: cursors hold anywhere.
+	Identity(ctx context.Context) (string, error)
+
+	// Validate tells whether a cursor taken in the cluster with the same
+	// identity still means something. The error says how to rebase.
+	Validate(ctx context.Context, c Cursor) error
+
+	// Start returns the first cursor of a new route.
+	Start(ctx context.Context, at Start) (Cursor, error)
+
+	// Fetch answers all reads in one round trip and calls take for each row:
+	// read by read in their order, and within a read in the order of delivery
+	// (late rows by position, then fresh ones by position). When take returns
+	// false the rest is dropped; Fetch then returns no results.
+	// Results are aligned with reads.
+	Fetch(ctx context.Context, reads []Read, take func(read int, row *Row) bool) ([]ReadResult, error)
+
+	// Close releases the connections.
+	Close() error
+}
+
+// Waker is implemented by sources that can tell of new rows before the next poll.
+type Waker interface {
+	// Wake returns a channel that receives a value, coalesced, after rows were
+	// committed. It stays open until Close.
+	Wake() <-chan struct{}
+}
+
+// Read asks for rows of one slot.
+type Read struct {
+	Slot  int
+	From  Cursor
+	Until *Cursor // nil: up to now; otherwise only what Until covers
+	Limit int     // rows at most, late and fresh together
+}
+
+// ReadResult says where a read ended.
+type ReadResult struct {
+	// Next is the cursor behind the last row that the read yielded, or, when
+	// Drained, behind everything that its snapshot showed.
+	Next    Cursor
+	Drained bool // nothing more was there for this read
+}
+
+// Start is where a new route begins.
+type Start struct {
+	Kind StartKind
+	Time time.Time // for StartTime
+}
+
+// StartKind is the kind of a [Start].
+type StartKind string
+
+// The places where a route can begin.
+const (
+	StartBeginning StartKind = "beginning" // with the oldest retained row
+	StartEnd       StartKind = "end"       // with rows that are not visible yet
+	StartTime      StartKind = "time"      // with rows created at or after a time
+)

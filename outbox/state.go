@@ -1,0 +1,161 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// StateStore keeps what Outrider must remember: cursors, ownership of lanes and
+// parked messages. One store serves all routes of a process. Methods may be
+// called concurrently. conformance: adapters/adaptertest.
+type StateStore interface {
+	// Migrate creates or upgrades the store's tables.
+	Migrate(ctx context.Context) error
+
+	// Join announces the instance and holds whatever shows the others at once
+	// that it lives (PostgreSQL: a session advisory lock; SQLite: a lock on a
+	// file). A store that allows one instance returns [ErrSecondInstance].
+	Join(ctx context.Context, instance string, lease time.Duration) error
+
+	// Renew extends the lease and returns, for each cursor row that the
+	// instance still owns, the counter that operator commands raise.
+	Renew(ctx context.Context, instance string, lease time.Duration) (map[LaneRef]int64, error)
+
+	// Leave releases everything that the instance owns, so that another can
+	// go on at once. It is the end of the instance.
+	Leave(ctx context.Context, instance string) error
+
+	// Acquire makes the instance the owner of those cursor rows of the
+	// route that have no living owner, creating rows that do not exist, and
+	// raises their epoch. It returns only the rows acquired.
+	Acquire(ctx context.Context, instance, route string, slots []int) ([]LaneState, error)
+
+	// Settle writes all settlements in one transaction. Lanes whose epoch is no
+	// longer the given one are left untouched and returned as fenced; the
+	// others are written.
+	Settle(ctx context.Context, settlements []Settlement) (fenced []LaneRef, err error)
+
+	// ParkedGroups summarises what keeps the groups of a cursor row from
+	// flowing: everything but dead messages that do not hold their group.
+	ParkedGroups(ctx context.Context, lane LaneRef) ([]ParkedGroup, error)
+
+	// ParkedQueue returns the messages of one group that are not dead, or are
+	// held, by ascending seq, beginning after a seq.
+	ParkedQueue(ctx context.Context, lane LaneRef, group string, after int64, limit int) ([]Parked, error)
+
+	// ListParked, Redrive and Discard are for operators. Redrive makes the
+	// matching dead or retrying messages due now with their attempts
+	// forgotten; Discard deletes them (skip). Both write an audit record, raise
+	// the lanes' counter and return how many were changed.
+	ListParked(ctx context.Context, f ParkedFilter) ([]Parked, error)
+	Redrive(ctx context.Context, f ParkedFilter, by string) (int, error)
+	Discard(ctx context.Context, f ParkedFilter, by string) (int, error)
+
+	// Lanes returns the state of all cursor rows, for status.
+	Lanes(ctx context.Context) ([]LaneStatus, error)
+
+	// Close releases connections; it does not leave.
+	Close() error
+}
+
+// ErrSecondInstance is returned by Join when the store serves one instance
+// only and that one is alive.
+var ErrSecondInstance = errors.New("another instance is running on this database")
+
+// LaneRef names one cursor row: one slot of one route.
+type LaneRef struct {
+	Route string
+	Slot  int
+}
+
+// LaneState is a cursor row as Acquire loaded it.
+type LaneState struct {
+	LaneRef
+	New     bool    // never settled: Cursor means nothing yet
+	Cursor  Cursor  // settled
+	Beyond  []int64 // positions settled behind the cursor; to be skipped
+	NextSeq int64   // next sequence number for parked messages, from 1
+	Epoch   int64   // carried by every settle
+	Cluster string  // identity of the source's cluster when the cursor was set
+}
+
+// Settlement is what one settle writes about one cursor row. All of it or, when
+// fenced, none of it.
+type Settlement struct {
+	LaneRef
+	Epoch   int64
+	Cursor  Cursor
+	Beyond  []int64
+	NextSeq int64
+	Cluster string
+
+	Park   []Parked // rows to insert, or to replace by seq
+	Unpark []int64  // seqs of rows to delete
+}
+
+// ParkedStatus is why a message is parked.
+type ParkedStatus string
+
+// The reasons why a message is parked.
+const (
+	ParkedRetrying ParkedStatus = "retrying" // attempted again at NextAttemptAt
+	ParkedWaiting  ParkedStatus = "waiting"  // behind an earlier message of its group, or for its address
+	ParkedHeld     ParkedStatus = "held"     // dead, and its group waits for an operator
+	ParkedDead     ParkedStatus = "dead"     // dead, its group went on
+)
+
+// Parked is a message taken out of the stream and kept durably. Within a
+// group, ascending Seq is the order of delivery.
+type Parked struct {
+	LaneRef
+	Seq           int64
+	Group         string // empty: the message parks alone
+	Status        ParkedStatus
+	Attempts      int
+	NextAttemptAt time.Time // for retrying
+	LastError     string
+	ParkedAt      time.Time // set by the store on insert
+
+	ID       string            // event id
+	Type     string            // event type
+	Position int64             // in the source; 0 when it has none
+	Metadata map[string]string // as the message entered the route
+	Payload  []byte
+}
+
+// ParkedGroup summarises the parked messages of one group that keep it from
+// flowing. Messages without a group are a summary each.
+type ParkedGroup struct {
+	Group    string
+	Count    int
+	FirstSeq int64
+	// Due is when the first message may be attempted; zero: at once.
+	Due time.Time
+	// Held tells that the first message waits for an operator.
+	Held bool
+}
+
+// ParkedFilter selects parked messages. Empty fields match everything; at
+// least one field must be set for commands that change anything.
+type ParkedFilter struct {
+	Route  string
+	Group  string
+	ID     string
+	Status ParkedStatus
+	Limit  int // 0: all; for ListParked 0 means 100
+}
+
+// LaneStatus is one cursor row as status shows it.
+type LaneStatus struct {
+	LaneRef
+	Owner     string // empty: nobody
+	Alive     bool   // the owner's lease is running
+	Epoch     int64
+	Cursor    Cursor
+	UpdatedAt time.Time
+	Retrying  int
+	Waiting   int
+	Held      int
+	Dead      int
+}

@@ -1,0 +1,142 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sony/gobreaker"
+)
+
+// Outcome is what becomes of a message after an attempt.
+type Outcome int
+
+// The outcomes.
+const (
+	Delivered   Outcome = iota // taken by the destination
+	Skipped                    // not to be delivered
+	Retry                      // again at a time; the attempt counted
+	Unreachable                // keeps its place until the address is back; nothing counted
+	Dead                       // taken out of the stream for an operator
+	Put                        // released: back to its place; nothing counted
+)
+
+// String returns the outcome's name as logs and metrics use it.
+func (o Outcome) String() string {
+	switch o {
+	case Delivered:
+		return "delivered"
+	case Skipped:
+		return "skipped"
+	case Retry:
+		return "retry"
+	case Unreachable:
+		return "unavailable"
+	case Dead:
+		return "dead"
+	case Put:
+		return "released"
+	}
+	return fmt.Sprintf("outcome(%d)", int(o))
+}
+
+// Verdict is an outcome with what is needed to settle it.
+type Verdict struct {
+	Outcome Outcome
+	Err     error // nil when delivered
+
+	// At is when to retry. Zero: the router's own backoff decides (a route
+	// without retry middleware).
+	At time.Time
+
+	// RetryAfter is the least delay that the receiver asked for.
+	RetryAfter time.Duration
+
+	// Reason says why a message is skipped.
+	Reason string
+
+	// Hold makes the group of a dead message wait for an operator.
+	Hold bool
+
+	// Gone disables the address until an operator resumes it (Unreachable only).
+	Gone bool
+}
+
+// Decision is an error by which a middleware fixes the verdict of a message,
+// for example retry the time of the next attempt. It unwraps to the cause.
+type Decision struct{ Verdict }
+
+// Error says what was decided and why.
+func (d *Decision) Error() string {
+	switch d.Outcome {
+	case Retry:
+		return fmt.Sprintf("%v (next attempt at %s)", d.Err, d.At.UTC().Format(time.RFC3339Nano))
+	case Dead:
+		return fmt.Sprintf("%v (no further attempts)", d.Err)
+	default:
+		return d.Err.Error()
+	}
+}
+
+// Unwrap returns the cause.
+func (d *Decision) Unwrap() error { return d.Err }
+
+// RetryAt decides that the message is attempted again at t.
+func RetryAt(t time.Time, cause error) error {
+	return &Decision{Verdict{Outcome: Retry, Err: cause, At: t}}
+}
+
+// Bury decides that the message is dead; with hold, its group waits for an
+// operator, otherwise the group goes on.
+func Bury(cause error, hold bool) error {
+	return &Decision{Verdict{Outcome: Dead, Err: cause, Hold: hold}}
+}
+
+// VerdictOf is the one place where an error returned by a middleware chain
+// becomes a verdict. The outermost decision wins, then the error's kind.
+func VerdictOf(err error) Verdict {
+	if err == nil {
+		return Verdict{Outcome: Delivered}
+	}
+	var d *Decision
+	if errors.As(err, &d) {
+		v := d.Verdict
+		v.Err = err
+		return v
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Kind: foreignKind(err)}
+	}
+	v := Verdict{Err: err, RetryAfter: e.RetryAfter}
+	switch e.Kind {
+	case KindSkip:
+		v.Outcome, v.Reason = Skipped, e.Err.Error()
+	case KindReleased:
+		v.Outcome = Put
+	case KindUnavailable:
+		v.Outcome = Unreachable
+	case KindGone:
+		v.Outcome, v.Gone = Unreachable, true
+	case KindPermanent:
+		v.Outcome = Dead
+	default:
+		v.Outcome = Retry
+	}
+	return v
+}
+
+// foreignKind classifies errors of others: the breaker of Watermill's
+// CircuitBreaker, and contexts that were cancelled (by us: nobody else holds
+// the message). A deadline is an attempt like any other.
+func foreignKind(err error) Kind {
+	switch {
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
+		return KindUnavailable
+	case errors.Is(err, context.Canceled):
+		return KindReleased
+	default:
+		return KindTransient
+	}
+}
