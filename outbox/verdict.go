@@ -59,6 +59,10 @@ type Verdict struct {
 	// Hold makes the group of a dead message wait for an operator.
 	Hold bool
 
+	// Exhausted tells that a message is dead because its attempts are used up.
+	// The router gives such attempts back when it was the address that failed.
+	Exhausted bool
+
 	// Gone disables the address until an operator resumes it (Unreachable only).
 	Gone bool
 }
@@ -85,6 +89,11 @@ func (d *Decision) Unwrap() error { return d.Err }
 // RetryAt decides that the message is attempted again at t.
 func RetryAt(t time.Time, cause error) error {
 	return &Decision{Verdict{Outcome: Retry, Err: cause, At: t}}
+}
+
+// Exhaust decides that the message is dead because its last attempt failed.
+func Exhaust(cause error) error {
+	return &Decision{Verdict{Outcome: Dead, Err: cause, Exhausted: true}}
 }
 
 // Bury decides that the message is dead; with hold, its group waits for an
