@@ -1,6 +1,9 @@
 package outbox
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Attempt is what middleware can learn about the attempt that it is part of.
 type Attempt struct {
@@ -25,4 +28,37 @@ func AttemptOf(ctx context.Context) (a Attempt, ok bool) {
 		return Attempt{}, false
 	}
 	return *p, true
+}
+
+// limitKey is the context key under which a timeout keeps its limit.
+type limitKey struct{}
+
+// LimitKey is the key under which the context of a limited attempt answers
+// with a [time.Duration]. It is exported for the timeout middleware; lanes call
+// [LimitOf].
+var LimitKey any = limitKey{}
+
+// LimitOf returns how long one attempt's delivery may take, from the message's
+// context; ok is false when nothing limits it. A lane applies the limit to the
+// delivery itself: the time that a message waits for its turn behind others is
+// not counted, although the context's own deadline, which is for the
+// middleware inside the timeout, runs on while it waits.
+func LimitOf(ctx context.Context) (limit time.Duration, ok bool) {
+	limit, ok = ctx.Value(LimitKey).(time.Duration)
+	return limit, ok
+}
+
+// Quiet is implemented by contexts of which a lane knows, or would learn
+// otherwise, when they end: its own, and those that only limit the attempt. A
+// message with such a context waits for its turn without listening to Done,
+// which would arm a timer for every message.
+type Quiet interface {
+	// Quiet tells whether Done need not be listened to.
+	Quiet() bool
+}
+
+// IsQuiet tells whether the context is [Quiet].
+func IsQuiet(ctx context.Context) bool {
+	q, ok := ctx.(Quiet)
+	return ok && q.Quiet()
 }

@@ -1,0 +1,58 @@
+# Everything here works on a fresh machine that has Go and make. GOFLAGS and the
+# other variables of Go's environment are left to the caller.
+
+# How many packages are tested at once: their servers share the machine.
+TEST_PACKAGES_AT_ONCE ?= 2
+# What is tested, for example `make test TEST=./router/...`.
+TEST ?= ./...
+# Further flags of go test, for example `make test TESTFLAGS='-run TestG3'`.
+TESTFLAGS ?=
+# Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
+BENCHFLAGS ?=
+
+TESTENV := go run ./internal/testenv/cmd/testenv --
+GOLANGCI_LINT := go tool -modfile=tools/go.mod golangci-lint
+# Test files may be longer than others (.golangci.yml), but not endless.
+LONGEST_TEST_FILE := 700
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Run the whole system in one process: no server, no configuration
+	go run ./cmd/outrider demo
+
+.PHONY: build
+build: ## Build the binary bin/outrider
+	go build -o bin/outrider ./cmd/outrider
+
+.PHONY: test
+test: ## Install and start PostgreSQL and Kafka where needed, run every test
+	$(TESTENV) go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+
+.PHONY: short
+short: ## Run the tests that need no server
+	go test -short $(TESTFLAGS) $(TEST)
+
+.PHONY: lint
+lint: lint-format lint-tests ## Check format, modules and code
+	go vet ./...
+	go mod tidy -diff
+	$(GOLANGCI_LINT) run
+
+.PHONY: lint-format
+lint-format:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+		echo "gofmt would change these files; run gofmt -w on them:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: lint-tests
+lint-tests:
+	@find . -name '*_test.go' -exec awk -v max=$(LONGEST_TEST_FILE) \
+		'FNR == max + 1 {print FILENAME " is longer than " max " lines: split it"; bad = 1} END {exit bad}' {} +
+
+.PHONY: bench
+bench: ## Measure PostgreSQL to Kafka, side by side with the stock pipeline
+	$(TESTENV) go run ./bench $(BENCHFLAGS)

@@ -1,0 +1,193 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
+	store := db.joined("a")
+	acquire(t, store, "a", 2, 4)
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{2}); err != nil {
+		t.Fatal(err)
+	}
+	owned, err := store.Renew(t.Context(), "a", longLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []outbox.LaneRef{{Route: "r", Slot: 2}, {Route: "r", Slot: 4}, {Route: "other", Slot: 2}}
+	for _, ref := range want {
+		if _, ok := owned[ref]; !ok {
+			t.Errorf("%v is not owned: %v", ref, owned)
+		}
+	}
+	if len(owned) != len(want) {
+		t.Errorf("owned are %v", owned)
+	}
+	for _, slot := range []int{-1, outbox.Slots} {
+		if _, err := store.Acquire(t.Context(), "a", "r", []int{slot}); err == nil {
+			t.Errorf("slot %d was acquired", slot)
+		}
+	}
+}
+
+func testJoinFirst(t *testing.T, db *stateDB) {
+	store := db.store()
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}); err == nil {
+		t.Error("an instance that has not joined acquired a lane")
+	}
+	if _, err := store.Renew(t.Context(), "a", longLease); err == nil {
+		t.Error("an instance that has not joined renewed its lease")
+	}
+	if err := store.Leave(t.Context(), "a"); err == nil {
+		t.Error("an instance that has not joined left")
+	}
+	if err := store.Join(t.Context(), "", longLease); err == nil {
+		t.Error("an instance without an id joined")
+	}
+	if err := store.Join(t.Context(), "a", 0); err == nil {
+		t.Error("an instance joined without a lease")
+	}
+	for range 2 {
+		if err := store.Join(t.Context(), "a", longLease); err != nil {
+			t.Errorf("join: %v", err)
+		}
+	}
+}
+
+func testLeaveReleases(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1)
+	settle(t, store, at(lanes[0], 8))
+	if err := store.Leave(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	status, err := store.Lanes(t.Context())
+	if err != nil || len(status) != 2 || status[0].Owner != "" || status[0].Alive {
+		t.Fatalf("after leaving the lanes are %+v, %v", status, err)
+	}
+	next := db.joined("b")
+	got := acquire(t, next, "b", 0, 1)
+	if len(got) != 2 || got[0].Cursor.Position != 8 || got[0].Epoch <= lanes[0].Epoch {
+		t.Fatalf("the next instance got %+v", got)
+	}
+	fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 9)})
+	if err != nil || len(fenced) != 1 {
+		t.Fatalf("who left settled: fenced %v, %v", fenced, err)
+	}
+}
+
+func testLivingOwnerKeepsLanes(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1)
+	other := db.joined("b")
+	if got := acquire(t, other, "b", 0, 1, 2); len(got) != 1 || got[0].Slot != 2 {
+		t.Fatalf("b acquired %+v beside a living owner", got)
+	}
+	settle(t, store, at(lanes[0], 1), at(lanes[1], 1)) // the epochs were left alone
+}
+
+func testLeaseExpires(t *testing.T, db *stateDB) {
+	store := db.store()
+	if err := store.Join(t.Context(), "a", time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	old := acquire(t, store, "a", 0, 1)
+	other := db.joined("b")
+	eventually(t, "lanes of an expired lease", func(context.Context) bool {
+		return len(acquire(t, other, "b", 0, 1)) == 2
+	})
+	fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(old[0], 1), at(old[1], 1)})
+	if err != nil || len(fenced) != 2 {
+		t.Fatalf("fenced %v, %v", fenced, err)
+	}
+}
+
+func testRenewTellsLostLanes(t *testing.T, db *stateDB) {
+	store := db.store()
+	if err := store.Join(t.Context(), "a", time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, store, "a", 0, 1)
+	other := db.joined("b")
+	eventually(t, "lane of an expired lease", func(context.Context) bool {
+		return len(acquire(t, other, "b", 1)) == 1
+	})
+	owned, err := store.Renew(t.Context(), "a", longLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := owned[outbox.LaneRef{Route: "r", Slot: 0}]; !ok || len(owned) != 1 {
+		t.Fatalf("a owns %v, want r/00 only", owned)
+	}
+	if got := acquire(t, other, "b", 0); len(got) != 0 {
+		t.Fatalf("b acquired %+v after a renewed", got)
+	}
+}
+
+func testAcquireRace(t *testing.T, db *stateDB) {
+	slots := make([]int, outbox.Slots)
+	for i := range slots {
+		slots[i] = i
+	}
+	var mu sync.Mutex
+	owners := map[int][]string{}
+	var all sync.WaitGroup
+	for i := range 4 {
+		instance := fmt.Sprintf("i%d", i)
+		store := db.joined(instance)
+		all.Go(func() {
+			lanes, err := store.Acquire(t.Context(), instance, "r", slots)
+			if err != nil {
+				t.Errorf("%s: %v", instance, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, lane := range lanes {
+				owners[lane.Slot] = append(owners[lane.Slot], instance)
+			}
+		})
+	}
+	all.Wait()
+	for _, slot := range slots {
+		if len(owners[slot]) != 1 {
+			t.Errorf("slot %d was acquired by %v", slot, owners[slot])
+		}
+	}
+}
+
+func testSecondInstanceRefused(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0)
+	second := db.store()
+	if err := second.Join(t.Context(), "b", longLease); !errors.Is(err, outbox.ErrSecondInstance) {
+		t.Fatalf("a second instance joined: %v", err)
+	}
+	settle(t, store, at(lanes[0], 3)) // the first is not disturbed
+	if err := store.Leave(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Join(t.Context(), "b", longLease); err != nil {
+		t.Fatalf("after the first has left: %v", err)
+	}
+	if got := acquire(t, second, "b", 0); len(got) != 1 || got[0].Cursor.Position != 3 {
+		t.Fatalf("acquired %+v", got)
+	}
+}
+
+func testDeadInstanceReplaced(t *testing.T, db *stateDB) {
+	store, _ := db.acquired(0)
+	second := db.store()
+	if err := store.Close(); err != nil { // without leaving
+		t.Fatal(err)
+	}
+	if err := second.Join(t.Context(), "b", longLease); err != nil {
+		t.Fatalf("after the first has ended without leaving: %v", err)
+	}
+	if got := acquire(t, second, "b", 0); len(got) != 1 {
+		t.Fatalf("acquired %+v", got)
+	}
+}

@@ -1,0 +1,165 @@
+package adaptertest
+
+import (
+	"bytes"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func testParkReplaceUnpark(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(4)
+	due := time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
+	first := outbox.Parked{
+		Seq: 1, Group: "g", Status: outbox.ParkedRetrying, Attempts: 2, NextAttemptAt: due, LastError: "503",
+		ID: "e1", Type: "order.created", Position: 77,
+		Metadata: map[string]string{"k": "v"}, Payload: []byte(`{"a": 1}`),
+	}
+	settle(t, store, parking(lanes[0], first, parked(2, "g", outbox.ParkedWaiting)))
+	stored := list(t, store, outbox.ParkedFilter{})
+	want := first
+	want.LaneRef, want.ParkedAt = lanes[0].LaneRef, stored[0].ParkedAt
+	got := stored[0]
+	if !got.NextAttemptAt.Equal(due) {
+		t.Errorf("due at %v, want %v", got.NextAttemptAt, due)
+	}
+	got.NextAttemptAt = due
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if stored[0].ParkedAt.IsZero() || !stored[1].NextAttemptAt.IsZero() {
+		t.Errorf("parked at %v; a waiting message is due at %v", stored[0].ParkedAt, stored[1].NextAttemptAt)
+	}
+
+	replaced := parked(1, "g", outbox.ParkedDead)
+	replaced.Attempts, replaced.Payload = 10, []byte("new")
+	change := parking(lanes[0], replaced)
+	change.Unpark, change.NextSeq = []int64{2, 999}, 3 // what is not there needs no deleting
+	settle(t, store, change)
+	after := list(t, store, outbox.ParkedFilter{})
+	if len(after) != 1 || after[0].Status != outbox.ParkedDead || after[0].Attempts != 10 ||
+		string(after[0].Payload) != "new" || !after[0].NextAttemptAt.IsZero() {
+		t.Fatalf("replaced by seq: %+v", after)
+	}
+	if !after[0].ParkedAt.Equal(stored[0].ParkedAt) {
+		t.Errorf("replacing moved parked_at from %v to %v", stored[0].ParkedAt, after[0].ParkedAt)
+	}
+
+	again := parking(lanes[0], parked(1, "h", outbox.ParkedWaiting))
+	again.Unpark, again.NextSeq = []int64{1}, 3
+	settle(t, store, again)
+	if last := list(t, store, outbox.ParkedFilter{}); len(last) != 1 || last[0].Group != "h" {
+		t.Fatalf("unparked and parked in one settle: %+v", last)
+	}
+}
+
+func testParkedQueueOrder(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1)
+	// Written out of order, in two settles, beside other groups and lanes.
+	settle(t, store, parking(lanes[0],
+		parked(30, "g", outbox.ParkedWaiting), parked(10, "g", outbox.ParkedRetrying), parked(11, "h", outbox.ParkedWaiting),
+		parked(5, "", outbox.ParkedRetrying)), parking(lanes[1], parked(15, "g", outbox.ParkedWaiting)))
+	settle(t, store, parking(lanes[0],
+		parked(20, "g", outbox.ParkedHeld), parked(9, "g", outbox.ParkedDead), parked(6, "", outbox.ParkedWaiting)))
+
+	queue := func(group string, after int64, limit int) []int64 {
+		t.Helper()
+		messages, err := store.ParkedQueue(t.Context(), lanes[0].LaneRef, group, after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seqsOf(messages)
+	}
+	for _, tt := range []struct {
+		group string
+		after int64
+		limit int
+		want  []int64
+	}{
+		{"g", 0, 100, []int64{10, 20, 30}},
+		{"g", 0, 2, []int64{10, 20}},
+		{"g", 10, 2, []int64{20, 30}},
+		{"g", 30, 2, []int64{}},
+		{"h", 0, 2, []int64{11}},
+		{"", 0, 10, []int64{5, 6}},
+		{"", 5, 1, []int64{6}},
+		{"unknown", 0, 10, []int64{}},
+	} {
+		if got := queue(tt.group, tt.after, tt.limit); !slices.Equal(got, tt.want) {
+			t.Errorf("queue of %q after %d, at most %d: %v, want %v", tt.group, tt.after, tt.limit, got, tt.want)
+		}
+	}
+}
+
+func testParkedGroups(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1)
+	due := time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)
+	retrying := func(seq int64, group string) outbox.Parked {
+		p := parked(seq, group, outbox.ParkedRetrying)
+		p.NextAttemptAt = due
+		return p
+	}
+	settle(t, store, parking(lanes[0],
+		retrying(4, "backoff"), parked(5, "backoff", outbox.ParkedWaiting), parked(9, "backoff", outbox.ParkedWaiting),
+		parked(3, "dead", outbox.ParkedDead),
+		parked(6, "dead then waiting", outbox.ParkedDead), parked(7, "dead then waiting", outbox.ParkedWaiting),
+		parked(8, "held", outbox.ParkedHeld), retrying(12, "held"),
+		retrying(1, ""), parked(2, "", outbox.ParkedWaiting), parked(13, "", outbox.ParkedDead),
+	), parking(lanes[1], parked(1, "elsewhere", outbox.ParkedWaiting)))
+
+	groups, err := store.ParkedGroups(t.Context(), lanes[0].LaneRef)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range groups {
+		groups[i].Due = groups[i].Due.UTC()
+	}
+	want := []outbox.ParkedGroup{
+		{Group: "", Count: 1, FirstSeq: 1, Due: due},
+		{Group: "", Count: 1, FirstSeq: 2},
+		{Group: "backoff", Count: 3, FirstSeq: 4, Due: due},
+		{Group: "dead then waiting", Count: 1, FirstSeq: 7},
+		{Group: "held", Count: 2, FirstSeq: 8, Held: true},
+	}
+	if !reflect.DeepEqual(groups, want) {
+		t.Errorf("got  %+v\nwant %+v", groups, want)
+	}
+}
+
+func testParkedKeepsAnyBytes(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0)
+	big := bytes.Repeat([]byte{0, 0xff, '{', '\n', '\\', 'x', 0x80}, 1<<20/7)
+	p := outbox.Parked{
+		Seq: 1, Group: "key\x00\xff", Status: outbox.ParkedRetrying, ID: "id\xfe", Type: "größe\x00",
+		LastError: "answer: \x00\xff", Payload: big,
+		Metadata: map[string]string{"bin": "\x00\x01\xff", "": "empty", "text": "\"quoted\"\n\\u0000"},
+	}
+	empty := outbox.Parked{Seq: 2, Group: "empty", Status: outbox.ParkedWaiting}
+	longGroup := parked(3, string(bytes.Repeat([]byte("0123456789abcdef"), 1000)), outbox.ParkedWaiting)
+	settle(t, store, parking(lanes[0], p, empty, longGroup))
+
+	got := list(t, store, outbox.ParkedFilter{Group: p.Group, ID: p.ID})
+	if len(got) != 1 {
+		t.Fatalf("%d messages found by a group and an id with any bytes", len(got))
+	}
+	if got[0].Group != p.Group || got[0].ID != p.ID || got[0].Type != p.Type || !maps.Equal(got[0].Metadata, p.Metadata) {
+		t.Errorf("got %q %q %q %q", got[0].Group, got[0].ID, got[0].Type, got[0].Metadata)
+	}
+	if !bytes.Equal(got[0].Payload, big) {
+		t.Errorf("a payload of %d bytes came back changed, with %d", len(big), len(got[0].Payload))
+	}
+	for _, group := range []string{p.Group, "empty", longGroup.Group} {
+		queue, err := store.ParkedQueue(t.Context(), lanes[0].LaneRef, group, 0, 10)
+		if err != nil || len(queue) != 1 || queue[0].Group != group {
+			t.Errorf("queue of %.20q: %d messages, %v", group, len(queue), err)
+		}
+	}
+	groups, err := store.ParkedGroups(t.Context(), lanes[0].LaneRef)
+	if err != nil || len(groups) != 3 || groups[0].Group != p.Group || groups[2].Group != longGroup.Group {
+		t.Errorf("%d groups, %v", len(groups), err)
+	}
+}

@@ -1,0 +1,162 @@
+package http
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// Config configures a [Destination]. URL is required.
+type Config struct {
+	// URL is where to post to. The path and the query may hold placeholders,
+	// see [format.Address]; their values are escaped. User information is
+	// sent as basic authentication.
+	URL string
+
+	// Format is [format.Raw] (the default) or [format.CloudEvents].
+	Format format.Format
+
+	// CloudEventsSource is the source attribute of format cloudevents.
+	// Default: "outrider".
+	CloudEventsSource string
+
+	// Token is sent as a bearer token.
+	Token string
+
+	// Headers are sent with every request.
+	Headers map[string]string
+
+	// TLS configures TLS; nil: the system's roots.
+	TLS *tls.Config
+
+	// ConnectTimeout bounds making a connection, including TLS. Default: 10 s.
+	ConnectTimeout time.Duration
+
+	// Timeout bounds a request until its answer is read. Default: 30 s.
+	Timeout time.Duration
+
+	// MaxMessages, MaxBytes (of payload) and MaxGroups bound one request.
+	// Defaults: 100, 1 MiB and any number.
+	MaxMessages, MaxBytes, MaxGroups int
+
+	// MaxRequests bounds the requests that are under way at once.
+	// Default: outbox.DefaultMaxRequests.
+	MaxRequests int
+
+	// Statuses says what a status means where it differs from
+	// [DefaultStatuses]. 2xx is always success.
+	Statuses map[int]outbox.Kind
+
+	// Whole makes a permanent status count for every message of the request
+	// instead of looking for the one that it is about.
+	Whole bool
+}
+
+// Defaults of [Config].
+const (
+	DefaultConnectTimeout = 10 * time.Second
+	DefaultTimeout        = 30 * time.Second
+	DefaultMaxMessages    = 100
+	DefaultMaxBytes       = 1 << 20
+	DefaultSource         = "outrider"
+)
+
+// withDefaults returns the config completed, or all that is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	f, formatErr := format.Parse(string(c.Format))
+	if f == format.Watermill {
+		formatErr = errors.New("format: watermill is not a format of batches: use raw or cloudevents")
+	}
+	c.Format = f
+	setDefault(&c.CloudEventsSource, DefaultSource)
+	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.MaxMessages, DefaultMaxMessages)
+	setDefault(&c.MaxBytes, DefaultMaxBytes)
+	setDefault(&c.MaxRequests, outbox.DefaultMaxRequests)
+	errs := []error{formatErr}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"max messages", int64(c.MaxMessages)}, {"max bytes", int64(c.MaxBytes)},
+		{"max groups", int64(c.MaxGroups)}, {"max requests", int64(c.MaxRequests)},
+		{"connect timeout", int64(c.ConnectTimeout)}, {"timeout", int64(c.Timeout)},
+	} {
+		if n.value < 0 {
+			errs = append(errs, fmt.Errorf("%s: must not be negative", n.name))
+		}
+	}
+	errs = append(errs, c.checkHeaders()...)
+	for status, kind := range c.Statuses {
+		if status < 300 || status > 599 {
+			errs = append(errs, fmt.Errorf("statuses: %d cannot be given a meaning: only 300 to 599 can", status))
+		}
+		if kind < outbox.KindTransient || kind > outbox.KindPermanent {
+			errs = append(errs, fmt.Errorf("statuses: %d cannot be %v: use transient, unavailable, gone or permanent", status, kind))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// checkHeaders names headers that cannot be sent. It never quotes a value.
+func (c Config) checkHeaders() []error {
+	var errs []error
+	if !httpguts.ValidHeaderFieldValue(c.Token) {
+		errs = append(errs, errors.New("token: has a character that no header can hold (a line break?)"))
+	}
+	for name, value := range c.Headers {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			errs = append(errs, fmt.Errorf("headers: %q is no name for a header", name))
+		case !httpguts.ValidHeaderFieldValue(value):
+			errs = append(errs, fmt.Errorf("headers: the value of %s has a character that no header can hold", name))
+		case ours(name):
+			errs = append(errs, fmt.Errorf("headers: %s is set by Outrider", name))
+		case strings.EqualFold(name, "Authorization") && c.Token != "":
+			errs = append(errs, errors.New("headers: Authorization is given beside a token: use one of them"))
+		}
+	}
+	return errs
+}
+
+// ours tells whether a header is set for each request.
+func ours(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Content-Type", "Content-Length", "Transfer-Encoding", headerKey, headerType, headerPosition, headerLane:
+		return true
+	}
+	return false
+}
+
+// transport returns a transport that keeps a connection for every request that
+// can be under way.
+func (c Config) transport() *http.Transport {
+	dial := net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dial.DialContext,
+		TLSHandshakeTimeout: c.ConnectTimeout,
+		TLSClientConfig:     c.TLS.Clone(),
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: c.MaxRequests,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true, // answers are short and read as they are
+	}
+}

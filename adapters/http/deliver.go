@@ -1,0 +1,169 @@
+package http
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// maxSearches bounds the requests that one Deliver spends on finding the
+// messages that an answer is about. Finding one among 100 takes about 13; what
+// is undecided after the last comes back released.
+const maxSearches = 40
+
+var (
+	errBehind    = outbox.Released(errors.New("held back: an earlier message of its group was not delivered"))
+	errUndecided = outbox.Released(errors.New("held back: the receiver refused the batch, and which message it meant is not known yet"))
+)
+
+// item is a message as an element of a request.
+type item struct {
+	index int
+	msg   *message.Message
+	body  []byte
+}
+
+// delivery is one call of Deliver.
+type delivery struct {
+	d       *Destination
+	address string
+	batch   []*message.Message
+	errs    []error
+	held    map[string]struct{} // groups that nothing more may be sent of
+}
+
+// Deliver implements [outbox.Destination].
+func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	v := &delivery{d: d, address: address, batch: batch}
+	items := v.encode()
+	if len(items) == 0 {
+		return v.errs
+	}
+	stack := [][]item{items}
+	for n := 0; len(stack) > 0; n++ {
+		if n > maxSearches {
+			v.release(stack)
+			break
+		}
+		part := v.sendable(stack[len(stack)-1])
+		stack = stack[:len(stack)-1]
+		if len(part) == 0 {
+			continue
+		}
+		err := d.post(ctx, address, part)
+		switch {
+		case err == nil:
+		case !d.splits(err, part):
+			v.failPart(part, err)
+			if outbox.KindOf(err) != outbox.KindPermanent { // others would meet the same
+				v.release(stack)
+				return v.errs
+			}
+		default: // the left half goes first, so that order is kept
+			stack = append(stack, part[len(part)/2:], part[:len(part)/2])
+		}
+	}
+	return v.errs
+}
+
+// splits tells whether an error is about one of several messages.
+func (d *Destination) splits(err error, part []item) bool {
+	return outbox.KindOf(err) == outbox.KindPermanent && len(part) > 1 && !d.cfg.Whole
+}
+
+// encode makes the items and refuses the messages that cannot become one.
+func (v *delivery) encode() []item {
+	items := make([]item, 0, len(v.batch))
+	for i, msg := range v.batch {
+		if v.holds(msg) {
+			v.fail(i, errBehind)
+			continue
+		}
+		body, err := v.d.encode(msg)
+		if err != nil {
+			v.fail(i, err)
+			v.hold(msg)
+			continue
+		}
+		items = append(items, item{i, msg, body})
+	}
+	return items
+}
+
+// encode returns a message as an element of an array.
+func (d *Destination) encode(msg *message.Message) ([]byte, error) {
+	if d.cfg.Format == format.CloudEvents {
+		return format.AppendCloudEvent(nil, d.cfg.CloudEventsSource, msg)
+	}
+	return format.JSON(msg)
+}
+
+// sendable leaves out what stands behind a message that failed.
+func (v *delivery) sendable(part []item) []item {
+	if v.held == nil {
+		return part
+	}
+	var rest []item
+	for _, it := range part {
+		if v.holds(it.msg) {
+			v.fail(it.index, errBehind)
+			continue
+		}
+		rest = append(rest, it)
+	}
+	return rest
+}
+
+// failPart gives an error to a request's messages. One that costs an attempt is
+// for the first message of each group: what follows it is held back.
+func (v *delivery) failPart(part []item, err error) {
+	kind := outbox.KindOf(err)
+	costs := kind == outbox.KindTransient || kind == outbox.KindPermanent && !v.d.cfg.Whole
+	for _, it := range part {
+		if costs && v.holds(it.msg) {
+			v.fail(it.index, errBehind)
+			continue
+		}
+		v.fail(it.index, err)
+		v.hold(it.msg)
+	}
+}
+
+func (v *delivery) release(stack [][]item) {
+	for _, part := range stack {
+		for _, it := range part {
+			v.fail(it.index, errUndecided)
+		}
+	}
+}
+
+func (v *delivery) fail(i int, err error) {
+	if v.errs == nil {
+		v.errs = make([]error, len(v.batch))
+	}
+	v.errs[i] = err
+}
+
+func (v *delivery) hold(msg *message.Message) {
+	group := msg.Metadata[outbox.MetaGroup]
+	if group == "" {
+		return
+	}
+	if v.held == nil {
+		v.held = make(map[string]struct{})
+	}
+	v.held[group] = struct{}{}
+}
+
+func (v *delivery) holds(msg *message.Message) bool {
+	group := msg.Metadata[outbox.MetaGroup]
+	if v.held == nil || group == "" {
+		return false
+	}
+	_, ok := v.held[group]
+	return ok
+}

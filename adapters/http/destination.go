@@ -1,0 +1,71 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Destination posts batches. It is an [outbox.Destination]; its methods may be
+// called concurrently.
+type Destination struct {
+	cfg      Config
+	target   *target
+	statuses statuses
+	secrets  redactor
+	client   *http.Client
+	buffers  sync.Pool // of *[]byte: request bodies
+}
+
+var _ outbox.Destination = (*Destination)(nil)
+
+// New returns a destination, or an error that lists what is wrong with the
+// configuration. It does not connect.
+func New(cfg Config) (*Destination, error) {
+	cfg, err := cfg.withDefaults()
+	target, urlErr := newTarget(cfg.URL)
+	if err := errors.Join(urlErr, err); err != nil {
+		return nil, fmt.Errorf("http: %w", err)
+	}
+	return &Destination{
+		cfg:      cfg,
+		target:   target,
+		statuses: newStatuses(cfg.Statuses),
+		secrets:  newRedactor(cfg, target),
+		client: &http.Client{
+			Transport:     cfg.transport(),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		buffers: sync.Pool{New: func() any { return new([]byte) }},
+	}, nil
+}
+
+// Address renders the URL without user information and without the part of the
+// query that is the same for all messages. A value that the message lacks is a
+// permanent error.
+func (d *Destination) Address(msg *message.Message) (string, error) {
+	return d.target.address(msg)
+}
+
+// Ordering declares one request per group at a time, and the configured bounds.
+func (d *Destination) Ordering() outbox.Ordering {
+	return outbox.Ordering{
+		Unit:        outbox.UnitGroup,
+		MaxMessages: d.cfg.MaxMessages,
+		MaxBytes:    d.cfg.MaxBytes,
+		MaxGroups:   d.cfg.MaxGroups,
+		MaxRequests: d.cfg.MaxRequests,
+		Static:      d.target.static(),
+	}
+}
+
+// Close closes idle connections.
+func (d *Destination) Close() error {
+	d.client.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,145 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// target is the URL of a destination, taken apart so that what may be secret in
+// it never becomes part of an address: addresses are shown to operators.
+type target struct {
+	path  *format.Address // scheme, host and path
+	query *format.Address // parameters that hold placeholders; nil: none
+
+	user        *url.Userinfo
+	staticQuery string // parameters without placeholders: sent, never shown
+}
+
+// newTarget parses a URL. Its errors do not quote it.
+func newTarget(text string) (*target, error) {
+	if text == "" {
+		return nil, errors.New("url: none given")
+	}
+	base, query := cutQuery(text)
+	t := &target{}
+	scheme, rest, ok := strings.Cut(base, "://")
+	if !ok || scheme != "http" && scheme != "https" {
+		return nil, errors.New("url: must begin with http:// or https://")
+	}
+	host, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		host, path = rest[:i], rest[i:]
+	}
+	if strings.Contains(host, "{{") {
+		return nil, errors.New("url: the host must not depend on the message: use placeholders in the path and the query only")
+	}
+	u, err := url.Parse(scheme + "://" + host)
+	if err != nil || u.Hostname() == "" {
+		return nil, errors.New("url: has no valid host")
+	}
+	if strings.Contains(base, "#") {
+		return nil, errors.New("url: must not have a fragment (#): it is never sent")
+	}
+	t.user = u.User
+	u.User = nil
+	if t.path, err = format.NewAddress(u.String()+path, escapePath); err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	return t, t.addQuery(query)
+}
+
+// cutQuery cuts a template at the first question mark outside of placeholders.
+func cutQuery(text string) (base, query string) {
+	depth := 0
+	for i := range len(text) {
+		switch {
+		case strings.HasPrefix(text[i:], "{{"):
+			depth++
+		case strings.HasPrefix(text[i:], "}}"):
+			depth--
+		case text[i] == '?' && depth <= 0:
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, ""
+}
+
+func (t *target) addQuery(query string) error {
+	var static, rendered []string
+	for _, p := range strings.Split(query, "&") {
+		switch {
+		case p == "":
+		case strings.Contains(p, "{{"):
+			rendered = append(rendered, p)
+		default:
+			static = append(static, p)
+		}
+	}
+	t.staticQuery = strings.Join(static, "&")
+	if rendered == nil {
+		return nil
+	}
+	var err error
+	t.query, err = format.NewAddress(strings.Join(rendered, "&"), escapeQuery)
+	if err != nil {
+		return errors.New("url: a placeholder in the query is not a valid template")
+	}
+	return nil
+}
+
+func escapePath(s string) (string, error) {
+	if s == "." || s == ".." {
+		return "", fmt.Errorf("the value %q would change the path", s)
+	}
+	return url.PathEscape(s), nil
+}
+
+func escapeQuery(s string) (string, error) { return url.QueryEscape(s), nil }
+
+func (t *target) static() bool { return t.path.Static() && t.query == nil }
+
+// address renders where a message goes, without anything secret.
+func (t *target) address(msg *message.Message) (string, error) {
+	address, err := t.path.Render(msg)
+	if err != nil || t.query == nil {
+		return address, err
+	}
+	query, err := t.query.Render(msg)
+	if err != nil {
+		return "", err
+	}
+	return address + "?" + query, nil
+}
+
+// full returns the URL to request for an address.
+func (t *target) full(address string) string {
+	switch {
+	case t.staticQuery == "":
+		return address
+	case strings.Contains(address, "?"):
+		return address + "&" + t.staticQuery
+	}
+	return address + "?" + t.staticQuery
+}
+
+// secrets returns what of the URL must not be repeated.
+func (t *target) secrets() []string {
+	var secrets []string
+	if password, ok := t.user.Password(); ok {
+		secrets = append(secrets, password)
+	}
+	for _, p := range strings.Split(t.staticQuery, "&") {
+		_, value, _ := strings.Cut(p, "=")
+		secrets = append(secrets, value)
+		if plain, err := url.QueryUnescape(value); err == nil {
+			secrets = append(secrets, plain)
+		}
+	}
+	return secrets
+}

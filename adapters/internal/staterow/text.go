@@ -1,0 +1,74 @@
+package staterow
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// marker begins a packed text whose original the database could not hold.
+const marker = "base64:"
+
+// Pack makes a text fit for a text column: groups, ids and header values may
+// come from a broker and hold any bytes, but PostgreSQL takes neither NUL nor
+// invalid UTF-8. Ordinary texts stay as they are. [Unpack] is the inverse for
+// all inputs, so that a group never changes by being parked.
+func Pack(s string) string {
+	if storable(s) && !strings.HasPrefix(s, marker) {
+		return s
+	}
+	return marker + base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+// Unpack returns what [Pack] was given. A text that only looks packed (written
+// by hand) is returned as it is.
+func Unpack(s string) string {
+	coded, ok := strings.CutPrefix(s, marker)
+	if !ok {
+		return s
+	}
+	b, err := base64.StdEncoding.DecodeString(coded)
+	if err != nil {
+		return s
+	}
+	return string(b)
+}
+
+// Clean makes a text that is only read by people, such as an error, storable:
+// what a receiver answered must never keep a settle from being written.
+func Clean(s string) string {
+	if storable(s) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+func storable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
+}
+
+// EncodeMetadata returns metadata as a JSON object of packed strings.
+func EncodeMetadata(meta map[string]string) string {
+	packed := make(map[string]string, len(meta))
+	for k, v := range meta {
+		packed[Pack(k)] = Pack(v)
+	}
+	// A map of strings cannot fail to encode.
+	b, _ := json.Marshal(packed)
+	return string(b)
+}
+
+// DecodeMetadata is the inverse of [EncodeMetadata].
+func DecodeMetadata(text string) (map[string]string, error) {
+	var packed map[string]string
+	if err := json.Unmarshal([]byte(text), &packed); err != nil {
+		return nil, fmt.Errorf("metadata is not a JSON object of strings: %w", err)
+	}
+	meta := make(map[string]string, len(packed))
+	for k, v := range packed {
+		meta[Unpack(k)] = Unpack(v)
+	}
+	return meta, nil
+}

@@ -1,0 +1,139 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// errClosed is what deliveries get after Close.
+var errClosed = errors.New("kafka: the destination is closed")
+
+// client is a franz-go client that one wave at a time has to itself.
+type client struct {
+	*kgo.Client
+	dials *dials
+	spent bool // closed in the middle of a wave, not to be used again
+}
+
+// pool hands out clients. Idle ones are taken last in, first out, so that those
+// that a quiet time does not need lose their connections.
+type pool struct {
+	opts  []kgo.Opt
+	slots chan struct{} // one value per client in use
+
+	mu     sync.Mutex
+	idle   []*client
+	closed bool
+}
+
+func newPool(opts []kgo.Opt, size int) *pool {
+	return &pool{opts: opts, slots: make(chan struct{}, size)}
+}
+
+// get returns a client, waiting for one if all are in use.
+func (p *pool) get(ctx context.Context) (*client, error) {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c, err := p.take()
+	if err != nil {
+		<-p.slots
+	}
+	return c, err
+}
+
+func (p *pool) take() (*client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed
+	}
+	if n := len(p.idle); n > 0 {
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return c, nil
+	}
+	return open(p.opts)
+}
+
+// open makes a client; it connects when it is first used.
+func open(opts []kgo.Opt) (*client, error) {
+	d := new(dials)
+	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)], kgo.WithHooks(d))...)
+	if err != nil {
+		return nil, err
+	}
+	return &client{Client: cl, dials: d}, nil
+}
+
+// put gives a client back.
+func (p *pool) put(c *client) {
+	p.mu.Lock()
+	keep := !c.spent && !p.closed
+	if keep {
+		p.idle = append(p.idle, c)
+	}
+	p.mu.Unlock()
+	if !keep && !c.spent {
+		c.Close()
+	}
+	<-p.slots
+}
+
+// close closes the idle clients; those in use are closed when they come back.
+func (p *pool) close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, true
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.Close()
+	}
+}
+
+// dials remembers why the last connection could not be made: what franz-go
+// returns after its retries says only that time ran out.
+type dials struct{ last atomic.Pointer[error] }
+
+// OnBrokerConnect implements franz-go's hook.
+func (d *dials) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err == nil {
+		d.last.Store(nil)
+	} else {
+		d.last.Store(&err)
+	}
+}
+
+// explain adds the reason why no connection could be made, if that is so.
+func (d *dials) explain(err error) error {
+	if last := d.last.Load(); last != nil {
+		return &explained{err, *last}
+	}
+	return err
+}
+
+type explained struct{ err, reason error }
+
+func (e *explained) Error() string   { return e.err.Error() + ": " + e.reason.Error() }
+func (e *explained) Unwrap() []error { return []error{e.err, e.reason} }
+
+// logger passes franz-go's warnings on.
+type logger struct{ to *slog.Logger }
+
+// Level implements kgo.Logger.
+func (logger) Level() kgo.LogLevel { return kgo.LogLevelWarn }
+
+// Log implements kgo.Logger. What franz-go calls an error comes back from
+// Deliver as well, and is logged by whoever decides what becomes of it.
+func (l logger) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	l.to.Debug("kafka client: "+msg, keyvals...)
+}

@@ -1,0 +1,178 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// Config configures a [Destination]. Brokers and Topic are required.
+type Config struct {
+	// Brokers are the addresses (host:port) to find the cluster by.
+	Brokers []string
+
+	// Topic is a template of the topic, see [format.Address]: "events" or
+	// "{{.Type}}". Topics must exist: they are never created.
+	Topic string
+
+	// Format is the wire format. Default: [format.Raw].
+	Format format.Format
+
+	// CloudEventsSource is the source attribute of format cloudevents.
+	// Default: "outrider".
+	CloudEventsSource string
+
+	// TLS enables TLS; nil: plain text.
+	TLS *tls.Config
+
+	// SASL enables authentication; nil: none.
+	SASL *SASL
+
+	// Compression is none, gzip, snappy, lz4 or zstd. Default: none.
+	Compression string
+
+	// Timeout bounds a whole delivery, from waiting for a client to the last
+	// acknowledgement. Default: 10 s; at least 2 s.
+	Timeout time.Duration
+
+	// MaxMessageBytes is the largest record batch that the topics take, as
+	// in Kafka's max.message.bytes, before compression. A record that
+	// cannot fit is refused without being sent. Default: 1048588, as in
+	// Kafka.
+	MaxMessageBytes int
+
+	// Clients bounds the clients, and so the waves that are under way at
+	// once. Default: 16, one for each lane of a route.
+	Clients int
+
+	// Logger receives warnings. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Defaults of [Config].
+const (
+	DefaultTimeout         = 10 * time.Second
+	DefaultMaxMessageBytes = 1048588
+	DefaultClients         = 16
+	DefaultSource          = "outrider"
+)
+
+const (
+	minTimeout         = 2 * time.Second
+	minMaxMessageBytes = 1024
+	maxMaxMessageBytes = 1 << 30 // franz-go's own bound
+)
+
+// withDefaults returns the config completed, or what is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	f, formatErr := format.Parse(string(c.Format))
+	c.Format = f
+	setDefault(&c.CloudEventsSource, DefaultSource)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.MaxMessageBytes, DefaultMaxMessageBytes)
+	setDefault(&c.Clients, DefaultClients)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	errs := []error{formatErr}
+	if len(c.Brokers) == 0 {
+		errs = append(errs, errors.New("brokers: none given: list at least one host:port"))
+	}
+	if c.Topic == "" {
+		errs = append(errs, errors.New(`topic: none given: use a name or a template such as "{{.Type}}"`))
+	}
+	if c.Timeout < minTimeout {
+		errs = append(errs, fmt.Errorf("timeout: %v is too short: use at least %v", c.Timeout, minTimeout))
+	}
+	if c.MaxMessageBytes < minMaxMessageBytes || c.MaxMessageBytes > maxMaxMessageBytes {
+		errs = append(errs, fmt.Errorf("max message bytes: %d is not between %d and %d",
+			c.MaxMessageBytes, minMaxMessageBytes, maxMaxMessageBytes))
+	}
+	if c.Clients < 0 {
+		errs = append(errs, fmt.Errorf("clients: %d is negative", c.Clients))
+	}
+	return c, errors.Join(errs...)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func codec(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "", "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.NoCompression(), fmt.Errorf("compression: %q is unknown: use none, gzip, snappy, lz4 or zstd", name)
+}
+
+// options returns the options of every client.
+func (c Config) options() ([]kgo.Opt, error) {
+	compression, err := codec(c.Compression)
+	if err != nil {
+		return nil, err
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID("outrider"),
+		kgo.DisableClientMetrics(), // they delay Close by up to a second
+		kgo.ProducerBatchCompression(compression),
+		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
+
+		// Nothing leaves before the whole wave is buffered. With that, a
+		// linger means nothing: a flush sends at once.
+		kgo.ManualFlushing(),
+		kgo.ProducerLinger(0),
+		kgo.MaxBufferedRecords(1 << 30), // a wave is bounded by its caller
+
+		// franz-go gives up before Deliver does, and can then say why.
+		kgo.RecordDeliveryTimeout(c.Timeout * 8 / 10),
+		kgo.ProduceRequestTimeout(c.Timeout / 2),
+		kgo.RequestTimeoutOverhead(c.Timeout / 2),
+		kgo.RetryTimeout(c.Timeout / 2),
+		kgo.DialTimeout(c.Timeout / 2),
+		kgo.RetryBackoffFn(backoff),
+
+		// A topic that does not exist is known at once, and found soon after
+		// it was created: the router probes it.
+		kgo.UnknownTopicRetries(1),
+		kgo.MetadataMinAge(metadataMinAge),
+		kgo.WithLogger(logger{c.Logger}),
+	}
+	if c.TLS != nil {
+		opts = append(opts, kgo.DialTLSConfig(c.TLS))
+	}
+	if c.SASL != nil {
+		mechanism, err := c.SASL.mechanism()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	return opts, nil
+}
+
+const metadataMinAge = 250 * time.Millisecond
+
+// backoff is short: a wave that cannot be sent ends after Timeout, and pacing
+// the attempts after that is the router's.
+func backoff(fails int) time.Duration {
+	return min(100*time.Millisecond<<min(fails, 4), time.Second)
+}

@@ -1,0 +1,79 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var (
+	errBehind    = outbox.Released(errors.New("held back: an earlier message of its group was not delivered"))
+	errUndecided = outbox.Released(errors.New("held back: Kafka rejected the batch, and which record it meant is not known yet"))
+)
+
+// Deliver implements [outbox.Destination]. It returns within
+// [Config.Timeout], and at once when ctx is done: what was under way has then
+// an unknown outcome.
+func (d *Destination) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
+	if len(batch) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+
+	w := d.waves.Get().(*wave)
+	defer func() {
+		w.reset()
+		d.waves.Put(w)
+	}()
+	w.encode(topic, batch)
+	if len(w.pending) == 0 {
+		return w.errs
+	}
+	c, err := d.pool.get(limited)
+	if err != nil {
+		w.failAll(d.noClient(ctx, err))
+		return w.errs
+	}
+	defer d.pool.put(c)
+
+	w.send(limited, c, w.pending)
+	if len(w.failed) > 0 {
+		s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
+		s.run()
+	}
+	return w.errs
+}
+
+// failAll gives every message that has no error yet the same one.
+func (w *wave) failAll(err error) {
+	for i := range w.batch {
+		if w.errs == nil || w.errs[i] == nil {
+			w.fail(i, err)
+		}
+	}
+	w.chargeHeads()
+}
+
+// chargeHeads leaves a transient error, which costs an attempt, to the first
+// message of each group: the others would have been delivered after it only.
+func (w *wave) chargeHeads() {
+	var seen map[string]struct{}
+	for i, err := range w.errs {
+		group := w.group(i)
+		if err == nil || group == "" || outbox.KindOf(err) != outbox.KindTransient {
+			continue
+		}
+		if _, ok := seen[group]; ok {
+			w.errs[i] = errBehind
+			continue
+		}
+		if seen == nil {
+			seen = make(map[string]struct{})
+		}
+		seen[group] = struct{}{}
+	}
+}

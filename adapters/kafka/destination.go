@@ -1,0 +1,132 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// Bounds of one wave. A thousand messages of a kilobyte fill a record batch of
+// the default size; more than that costs memory and gains nothing.
+const (
+	maxWaveMessages = 2000
+	maxWaveBytes    = 1 << 20
+)
+
+// Destination delivers to Kafka. It is an [outbox.Destination], an
+// [outbox.Checker] and a Watermill message.Publisher. All methods may be called
+// concurrently.
+type Destination struct {
+	cfg     Config
+	address *format.Address
+	headers format.Headers
+	pool    *pool
+	waves   sync.Pool
+
+	warnBatchSize sync.Once
+}
+
+var (
+	_ outbox.Destination = (*Destination)(nil)
+	_ outbox.Checker     = (*Destination)(nil)
+	_ message.Publisher  = (*Destination)(nil)
+)
+
+// New returns a destination, or an error that lists what is wrong with the
+// configuration. It does not connect; Check does.
+func New(cfg Config) (*Destination, error) {
+	cfg, err := cfg.withDefaults()
+	opts, optErr := cfg.options()
+	address, topicErr := format.NewAddress(cfg.Topic, nil)
+	if topicErr == nil && cfg.Topic != "" && address.Static() {
+		topicErr = checkTopic(cfg.Topic)
+	}
+	if err := errors.Join(err, optErr, topicErr); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients)}
+	d.waves.New = func() any { return newWave(d) }
+	// franz-go checks its options when a client is made.
+	c, err := open(opts)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	d.pool.idle = append(d.pool.idle, c)
+	return d, nil
+}
+
+func headersOf(cfg Config) format.Headers {
+	switch cfg.Format {
+	case format.CloudEvents:
+		return format.CloudEventHeaders(cfg.CloudEventsSource, "ce_")
+	case format.Watermill:
+		return format.WatermillHeaders(kafka.UUIDHeaderKey)
+	default:
+		return format.RawHeaders
+	}
+}
+
+// Address renders the topic. A name that Kafka does not allow is a permanent
+// error.
+func (d *Destination) Address(msg *message.Message) (string, error) {
+	topic, err := d.address.Render(msg)
+	if err != nil {
+		return "", err
+	}
+	if err := checkTopic(topic); err != nil {
+		return "", outbox.Permanent(fmt.Errorf("message %s: %w", msg.UUID, err))
+	}
+	return topic, nil
+}
+
+// checkTopic tells whether Kafka allows the name.
+func checkTopic(name string) error {
+	ok := len(name) > 0 && len(name) <= 249 && name != "." && name != ".."
+	for i := 0; ok && i < len(name); i++ {
+		c := name[i]
+		ok = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+	}
+	if !ok {
+		return fmt.Errorf("%q is no name for a topic: use up to 249 letters, digits, dots, dashes and underscores", name)
+	}
+	return nil
+}
+
+// Ordering declares waves of up to 2000 messages and 1 MiB of payload.
+func (d *Destination) Ordering() outbox.Ordering {
+	return outbox.Ordering{
+		Unit:        outbox.UnitWave,
+		MaxMessages: maxWaveMessages,
+		MaxBytes:    maxWaveBytes,
+		Static:      d.address.Static(),
+	}
+}
+
+// Publish implements Watermill's message.Publisher: all messages in waves, in
+// order, to the topic given. The error is that of the first message that could
+// not be delivered; messages of other groups may have been.
+func (d *Destination) Publish(topic string, msgs ...*message.Message) error {
+	for len(msgs) > 0 {
+		n := min(len(msgs), maxWaveMessages)
+		for i, err := range d.Deliver(context.Background(), topic, msgs[:n]) {
+			if err != nil {
+				return fmt.Errorf("message %s: %w", msgs[i].UUID, err)
+			}
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+// Close closes the connections. Deliveries after it come back released.
+func (d *Destination) Close() error {
+	d.pool.close()
+	return nil
+}

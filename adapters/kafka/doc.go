@@ -1,0 +1,35 @@
+// Package kafka delivers messages to Apache Kafka (and what speaks its
+// protocol) with franz-go: batched, idempotent, acknowledged by all in-sync
+// replicas, keyed by the message group.
+//
+// # Waves
+//
+// A [Destination] sends whole waves: every record of a batch is buffered before
+// the first byte leaves, then all are sent, and Deliver returns when every
+// outcome is known. Each wave has a client to itself while it lasts. Both are
+// what order rests on: when a broker rejects one record, franz-go fails
+// everything that is buffered for the partition at that moment, innocent
+// records too, and whatever is produced a moment later is sent and overtakes
+// them. With nothing produced during a wave there is no such moment, and with a
+// client to itself no wave is failed by the record of another. Clients are kept
+// and reused; [Config.Clients] bounds them.
+//
+// A broker does not tell which record of a rejected batch it dislikes. Deliver
+// finds it by sending halves again, within the same call: the culprit gets its
+// error, the records before and beside it are delivered, and what follows it in
+// its group comes back released.
+//
+// A wave that is cancelled or not answered in time costs its client: closing
+// it is the one way to be sure that nothing is sent any more. The outcome of
+// what was under way is then unknown.
+//
+// # Formats
+//
+// The record's key is the message group (none: no key) and its value the
+// payload. Headers are those of package format: "id", "type" and the metadata
+// (raw), "ce_" attributes and "content-type" (cloudevents), or what
+// watermill-kafka writes and reads (watermill). Topics are never created.
+//
+// The package is no consumer, and it keeps no order between two calls of
+// Deliver that run at once; package router never lets that matter.
+package kafka

@@ -1,0 +1,112 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// isRejection tells whether the broker refused a batch because of what is in
+// it, so that one of the records is to blame and the others are not. None of
+// the batch was written.
+func isRejection(err error) bool {
+	return isTooLarge(err) || errors.Is(err, kerr.InvalidRecord) ||
+		errors.Is(err, kerr.CorruptMessage) || errors.Is(err, kerr.UnknownServerError)
+}
+
+func isTooLarge(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
+// rejection is the error of the one record that was found to be rejected. What
+// the broker says of the record itself is permanent. A damaged batch and an
+// error that the broker has no name for may pass: they cost an attempt.
+func rejection(topic, id string, err error) error {
+	switch {
+	case isTooLarge(err):
+		return outbox.Permanent(fmt.Errorf("message %s is too large for Kafka: raise max.message.bytes of topic %q or send less: %w", id, topic, err))
+	case errors.Is(err, kerr.InvalidRecord):
+		return outbox.Permanent(fmt.Errorf("topic %q refuses message %s (a compacted topic needs a message group): %w", topic, id, err))
+	}
+	return outbox.Transient(fmt.Errorf("topic %q failed on message %s: %w", topic, id, err), 0)
+}
+
+// cause is the error of a record that was not rejected and not delivered.
+func (d *Destination) cause(s *search, err error) error {
+	topic := s.w.topic
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return d.interrupted(s)
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || isDenied(err) {
+		// Without this the client would ask for the topic four times a
+		// second for ever, and remember that access was denied.
+		s.c.PurgeTopicsFromProducing(topic)
+	}
+	return unavailable(topic, s.c.dials.explain(err))
+}
+
+// interrupted is the error of records whose client was closed on the way.
+func (d *Destination) interrupted(s *search) error {
+	switch {
+	case errors.Is(s.ctx.Err(), context.Canceled):
+		return outbox.Released(fmt.Errorf("kafka: the delivery to topic %q was called off: %w", s.w.topic, s.ctx.Err()))
+	case s.ctx.Err() != nil:
+		return outbox.Transient(fmt.Errorf("kafka: no answer for topic %q in the time given: %w", s.w.topic, s.ctx.Err()), 0)
+	case s.limited.Err() != nil:
+		return outbox.Unavailable(s.c.dials.explain(fmt.Errorf("kafka: no answer for topic %q within %v", s.w.topic, d.cfg.Timeout)), 0)
+	}
+	return errBehind // the wave was stopped before any of it was sent
+}
+
+// noClient is the error of a wave that never got a client.
+func (d *Destination) noClient(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errClosed), errors.Is(ctx.Err(), context.Canceled):
+		return outbox.Released(err)
+	case ctx.Err() != nil:
+		return outbox.Transient(fmt.Errorf("kafka: no client was free in the time given: %w", err), 0)
+	}
+	return outbox.Unavailable(fmt.Errorf("kafka: all %d clients were busy for %v: raise the number of clients, or see why the brokers are slow", d.cfg.Clients, d.cfg.Timeout), 0)
+}
+
+// unavailable says what keeps a topic from being written to. No message is to
+// blame for any of it.
+func unavailable(topic string, err error) error {
+	var hint string
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		hint = fmt.Sprintf("topic %q does not exist: create it (kafka-topics.sh --create --topic %s --bootstrap-server ...)", topic, topic)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		hint = fmt.Sprintf("no permission to write to topic %q: grant WRITE and DESCRIBE on it", topic)
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		hint = "no permission to write idempotently: grant IDEMPOTENT_WRITE on the cluster"
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		hint = "the brokers refuse the credentials: check the SASL mechanism, username and password"
+	case errors.Is(err, kerr.InvalidTimestamp):
+		hint = fmt.Sprintf("topic %q refuses the time of the clock of this machine: check it", topic)
+	case errors.Is(err, kerr.UnsupportedForMessageFormat), errors.Is(err, kerr.UnsupportedCompressionType):
+		hint = fmt.Sprintf("topic %q cannot take records with headers or of this compression: check its message format and the compression", topic)
+	default:
+		hint = fmt.Sprintf("topic %q cannot be written to", topic)
+	}
+	return outbox.Unavailable(fmt.Errorf("kafka: %s: %w", hint, err), 0)
+}
+
+func isDenied(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) ||
+		errors.Is(err, kerr.SaslAuthenticationFailed)
+}
+
+// warnTooLarge tells once that batches are split over and over.
+func (d *Destination) warnTooLarge(topic string) {
+	d.warnBatchSize.Do(func() {
+		d.cfg.Logger.Warn("kafka: batches are larger than the topic takes and are sent in parts: set the destination's maximum to the topic's max.message.bytes",
+			"topic", topic, "max_message_bytes", d.cfg.MaxMessageBytes, "brokers", strings.Join(d.cfg.Brokers, ","))
+	})
+}

@@ -1,0 +1,226 @@
+package kafka
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// fake is a cluster that answers produce requests with errors of choice, for
+// those that a healthy broker does not give.
+func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// failProduce answers every produce request for which code returns an error
+// code; 0 lets it pass.
+func failProduce(c *kfake.Cluster, code func(records []byte) int16) {
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req := r.(*kmsg.ProduceRequest)
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, rt := range req.Topics {
+			topic := kmsg.NewProduceResponseTopic()
+			topic.Topic, topic.TopicID = rt.Topic, rt.TopicID
+			for _, rp := range rt.Partitions {
+				p := kmsg.NewProduceResponseTopicPartition()
+				p.Partition, p.ErrorCode = rp.Partition, code(rp.Records)
+				if p.ErrorCode == 0 {
+					return nil, nil, false
+				}
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			resp.Topics = append(resp.Topics, topic)
+		}
+		return resp, nil, true
+	})
+}
+
+// The table of section 7, for codes that concern no single record.
+func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
+	t.Parallel()
+	for want, codes := range map[string][]*kerr.Error{
+		"cannot be written to": {
+			kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
+			kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError, kerr.NetworkException,
+			kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.PolicyViolation,
+		},
+		"create it (kafka-topics.sh":    {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
+		"grant WRITE":                   {kerr.TopicAuthorizationFailed},
+		"grant IDEMPOTENT_WRITE":        {kerr.ClusterAuthorizationFailed},
+		"check it":                      {kerr.InvalidTimestamp},
+		"check its message format":      {kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType},
+		"refuse the credentials: check": {kerr.SaslAuthenticationFailed},
+	} {
+		for _, code := range codes {
+			t.Run(code.Message, func(t *testing.T) {
+				t.Parallel()
+				c := fake(t)
+				var pass atomic.Bool
+				failProduce(c, func([]byte) int16 {
+					if pass.Load() {
+						return 0
+					}
+					return code.Code
+				})
+				d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout})
+				msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "a", 1), newMessage("3", "b", 1)}
+				errs := d.Deliver(t.Context(), "t", msgs)
+				if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable 3:unavailable]" {
+					t.Errorf("results %s: %v", got, errs)
+				}
+				if errs != nil && !strings.Contains(fmt.Sprint(errs[0]), want) {
+					t.Errorf("error %v, want a hint with %q", errs[0], want)
+				}
+				pass.Store(true)
+				untilDelivered(t, d, "t", msgs)
+			})
+		}
+	}
+}
+
+// untilDelivered delivers messages again until all are.
+func untilDelivered(t *testing.T, d outbox.Destination, topic string, msgs []*message.Message) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		errs := d.Deliver(t.Context(), topic, msgs)
+		if errs == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the destination does not recover: %v", errs)
+		}
+	}
+}
+
+// Codes that concern a record: the one that carries the word poison.
+func TestG2_BrokerRejectsOneRecord(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[*kerr.Error]string{
+		kerr.MessageTooLarge:    "permanent",
+		kerr.RecordListTooLarge: "permanent",
+		kerr.InvalidRecord:      "permanent",
+		kerr.CorruptMessage:     "transient",
+		kerr.UnknownServerError: "transient",
+	} {
+		t.Run(code.Message, func(t *testing.T) {
+			t.Parallel()
+			c := fake(t)
+			failProduce(c, func(records []byte) int16 {
+				if bytes.Contains(records, []byte("poison")) {
+					return code.Code
+				}
+				return 0
+			})
+			d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
+			var msgs []*message.Message
+			expected := map[string]string{}
+			for i := range 40 {
+				id, group := fmt.Sprint(i), string(rune('a'+i%4))
+				expected[id] = "ok"
+				if i > 21 && group == "b" {
+					expected[id] = "released"
+				}
+				msgs = append(msgs, newMessage(id, group, 1))
+			}
+			msgs[21].Payload, expected["21"] = []byte(`"poison"`), want
+			if got := results(msgs, d.Deliver(t.Context(), "t", msgs)); !maps.Equal(got, expected) {
+				t.Errorf("results\n got %v\nwant %v", got, expected)
+			}
+			b := connect(t, c.ListenAddrs())
+			if got := fmt.Sprint(b.ids(t, "t", "a")); got != "[0 4 8 12 16 20 24 28 32 36]" {
+				t.Errorf("group a arrived as %s", got)
+			}
+			if got := fmt.Sprint(b.ids(t, "t", "b")); got != "[1 5 9 13 17]" {
+				t.Errorf("group b arrived as %s", got)
+			}
+		})
+	}
+}
+
+func TestCulpritSearchIsBounded(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	var requests atomic.Int64
+	failProduce(c, func([]byte) int16 { requests.Add(1); return kerr.InvalidRecord.Code })
+	d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
+	var msgs []*message.Message
+	for i := range 300 {
+		msgs = append(msgs, newMessage(fmt.Sprint(i), fmt.Sprint(i), 1))
+	}
+	counts := map[string]int{}
+	for _, kind := range results(msgs, d.Deliver(t.Context(), "t", msgs)) {
+		counts[kind]++
+	}
+	if counts["permanent"] == 0 || counts["permanent"]+counts["released"] != len(msgs) {
+		t.Errorf("results %v, want some permanent and the rest released", counts)
+	}
+	if n := requests.Load(); n > maxSearches+1 {
+		t.Errorf("%d requests, want at most %d", n, maxSearches+1)
+	}
+}
+
+// A broker that forgot the producer must not stop or reorder the stream.
+func TestSequenceErrorsRecover(t *testing.T) {
+	t.Parallel()
+	for _, code := range []*kerr.Error{kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID} {
+		c := fake(t)
+		var n atomic.Int64
+		failProduce(c, func([]byte) int16 {
+			if n.Add(1) == 2 {
+				return code.Code
+			}
+			return 0
+		})
+		d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
+		for i := range 4 {
+			msgs := []*message.Message{newMessage(fmt.Sprint(2*i), "g", 1), newMessage(fmt.Sprint(2*i+1), "g", 1)}
+			if errs := d.Deliver(t.Context(), "t", msgs); errs != nil {
+				t.Fatalf("%s: wave %d: %v", code.Message, i, errs)
+			}
+		}
+		if got := fmt.Sprint(connect(t, c.ListenAddrs()).ids(t, "t", "g")); got != "[0 1 2 3 4 5 6 7]" {
+			t.Errorf("%s: the group arrived as %s", code.Message, got)
+		}
+	}
+}
+
+func TestG12_WrongPasswordIsNotShown(t *testing.T) {
+	t.Parallel()
+	const canary = "CANARY-7f3a"
+	c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"), kfake.Superuser("SCRAM-SHA-256", "u", "right"))
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256"} {
+		cfg := Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, SASL: &SASL{mechanism, "u", canary}}
+		d := destination(t, cfg)
+		msgs := []*message.Message{newMessage("1", "g", 1)}
+		errs := d.Deliver(t.Context(), "t", msgs)
+		if got := results(msgs, errs)["1"]; got != "unavailable" {
+			t.Errorf("%s: %s: %v", mechanism, got, errs)
+		}
+		shown := fmt.Sprintf("%v %v %+v %#v", errs, d.Check(t.Context()), cfg.SASL, *cfg.SASL)
+		if strings.Contains(shown, canary) {
+			t.Errorf("%s: the password shows in %s", mechanism, shown)
+		}
+		right := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", SASL: &SASL{mechanism, "u", "right"}})
+		if errs := right.Deliver(t.Context(), "t", msgs); errs != nil {
+			t.Errorf("%s: the right password: %v", mechanism, errs)
+		}
+	}
+}

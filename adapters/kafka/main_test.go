@@ -1,0 +1,147 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestMain(m *testing.M) {
+	// The stock publisher's library keeps a metrics goroutine for the process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// broker is a cluster under test, with an admin client.
+type broker struct {
+	addrs []string
+	adm   *kadm.Client
+}
+
+func connect(tb testing.TB, addrs []string) *broker {
+	tb.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(cl.Close)
+	return &broker{addrs, kadm.NewClient(cl)}
+}
+
+// newName returns a topic name that no other test uses.
+func newName(tb testing.TB) string {
+	name := strings.NewReplacer("/", "-", "#", "-").Replace(tb.Name())
+	return fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
+}
+
+// topic creates a topic, which is deleted when the test ends.
+func (b *broker) topic(tb testing.TB, partitions int32, config map[string]string) string {
+	tb.Helper()
+	name := newName(tb)
+	b.create(tb, name, partitions, config)
+	return name
+}
+
+func (b *broker) create(tb testing.TB, name string, partitions int32, config map[string]string) {
+	tb.Helper()
+	settings := make(map[string]*string, len(config))
+	for k, v := range config {
+		settings[k] = &v
+	}
+	if _, err := b.adm.CreateTopic(tb.Context(), partitions, 1, settings, name); err != nil {
+		tb.Fatalf("create topic %s: %v", name, err)
+	}
+	tb.Cleanup(func() { _, _ = b.adm.DeleteTopic(context.Background(), name) })
+}
+
+// records returns what a topic holds: by partition, in order.
+func (b *broker) records(tb testing.TB, topic string) []*kgo.Record {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	ends, err := b.adm.ListEndOffsets(ctx, topic)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var want int64
+	ends.Each(func(o kadm.ListedOffset) { want += max(o.Offset, 0) })
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer cl.Close()
+	var got []*kgo.Record
+	for int64(len(got)) < want {
+		fetches := cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			tb.Fatalf("%d of %d records of %s could be read", len(got), want, topic)
+		}
+		got = append(got, fetches.Records()...)
+	}
+	return got
+}
+
+// ids returns the event ids of a group in a topic, in order.
+func (b *broker) ids(tb testing.TB, topic, group string) []string {
+	tb.Helper()
+	var ids []string
+	for _, r := range b.records(tb, topic) {
+		if string(r.Key) == group {
+			ids = append(ids, header(r, "id"))
+		}
+	}
+	return ids
+}
+
+func header(r *kgo.Record, key string) string {
+	for _, h := range r.Headers {
+		if h.Key == key {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// destination returns a destination that is closed when the test ends.
+func destination(tb testing.TB, cfg Config) *Destination {
+	tb.Helper()
+	d, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	return d
+}
+
+// newMessage returns a message with a JSON payload of about size bytes.
+func newMessage(id, group string, size int) *message.Message {
+	return outbox.NewMessage(&outbox.Row{
+		ID: id, Type: "test.happened", Group: group, Position: 1,
+		Payload: []byte(`{"x":"` + strings.Repeat("x", size) + `"}`),
+	}, "test/00")
+}
+
+// results formats errors for a comparison: "ok" or the kind, by event id.
+func results(msgs []*message.Message, errs []error) map[string]string {
+	got := make(map[string]string, len(msgs))
+	for i, msg := range msgs {
+		got[msg.UUID] = "ok"
+		if errs != nil && errs[i] != nil {
+			got[msg.UUID] = outbox.KindOf(errs[i]).String()
+		}
+	}
+	return got
+}

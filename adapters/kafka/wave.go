@@ -1,0 +1,186 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// wave is a batch on its way: its records, and what became of them. Waves are
+// reused, and so are their slices: a delivery of 2000 messages allocates next to
+// nothing of its own.
+type wave struct {
+	d     *Destination
+	topic string
+	batch []*message.Message
+	errs  []error             // nil while nothing failed
+	held  map[string]struct{} // groups that nothing more may be sent of
+
+	recs    []kgo.Record // by index in the batch
+	headers []kgo.RecordHeader
+	scratch []format.Header
+	pending []int // indices to send
+
+	unanswered atomic.Int64
+	failing    atomic.Bool
+	failed     []failure // written by promises, which run one at a time
+	answered   chan struct{}
+	promise    func(*kgo.Record, error)
+}
+
+// failure is a record that was not delivered.
+type failure struct {
+	rec *kgo.Record
+	err error
+}
+
+func newWave(d *Destination) *wave {
+	w := &wave{d: d, answered: make(chan struct{}, 1)}
+	w.promise = w.onAnswer
+	return w
+}
+
+// reset forgets the batch, so that a waiting wave holds no payloads.
+func (w *wave) reset() {
+	w.topic, w.batch, w.errs, w.held = "", nil, nil, nil
+	clear(w.recs)
+	clear(w.headers)
+	clear(w.failed[:cap(w.failed)])
+	w.recs, w.headers, w.failed, w.pending = w.recs[:0], w.headers[:0], w.failed[:0], w.pending[:0]
+}
+
+// encode makes the records and refuses the messages that cannot become one.
+func (w *wave) encode(topic string, batch []*message.Message) {
+	w.topic, w.batch = topic, batch
+	if cap(w.recs) < len(batch) {
+		w.recs = make([]kgo.Record, len(batch))
+	}
+	w.recs = w.recs[:len(batch)]
+	for i, msg := range batch {
+		group := msg.Metadata[outbox.MetaGroup]
+		if w.holds(group) {
+			w.fail(i, errBehind)
+			continue
+		}
+		if err := w.record(&w.recs[i], msg, group); err != nil {
+			w.fail(i, err)
+			w.hold(group)
+			continue
+		}
+		w.pending = append(w.pending, i)
+	}
+}
+
+// record fills in one record. It shares all bytes with the message.
+func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
+	var err error
+	if w.scratch, err = w.d.headers(w.scratch[:0], msg); err != nil {
+		return err
+	}
+	from := len(w.headers)
+	for _, h := range w.scratch {
+		w.headers = append(w.headers, kgo.RecordHeader{Key: h.Key, Value: bytesOf(h.Value)})
+	}
+	*r = kgo.Record{
+		Topic:   w.topic,
+		Key:     bytesOf(group),
+		Value:   msg.Payload,
+		Headers: w.headers[from:len(w.headers):len(w.headers)],
+	}
+	if size := batchSize(r); size > w.d.cfg.MaxMessageBytes {
+		return outbox.Permanent(fmt.Errorf(
+			"message %s is too large for Kafka: %d bytes as a record, %d allowed: raise max.message.bytes of topic %q and the destination's maximum, or send less",
+			msg.UUID, size, w.d.cfg.MaxMessageBytes, w.topic))
+	}
+	return nil
+}
+
+// bytesOf returns the bytes of a string without copying them; nobody writes to
+// the keys and headers of a record that is being produced. Empty: nil.
+func bytesOf(s string) []byte {
+	return unsafe.Slice(unsafe.StringData(s), len(s))
+}
+
+// batchSize returns the size of a record batch that holds nothing but r, as
+// franz-go counts it before it knows the broker: 4 bytes more than the broker
+// does.
+func batchSize(r *kgo.Record) int {
+	const overhead = 4 + 61 // length prefix and the header of a record batch
+	n := 1 + 1 + 1 +        // attributes and the deltas of the first record
+		kbin.VarintLen(int32(len(r.Key))) + len(r.Key) +
+		kbin.VarintLen(int32(len(r.Value))) + len(r.Value) +
+		kbin.VarintLen(int32(len(r.Headers)))
+	for _, h := range r.Headers {
+		n += kbin.VarintLen(int32(len(h.Key))) + len(h.Key) +
+			kbin.VarintLen(int32(len(h.Value))) + len(h.Value)
+	}
+	return overhead + kbin.VarintLen(int32(n)) + n
+}
+
+// send produces the records of the indices and returns when the outcome of each
+// is known. What failed is in w.failed.
+func (w *wave) send(ctx context.Context, c *client, indices []int) {
+	w.failed = w.failed[:0]
+	w.failing.Store(false)
+	w.unanswered.Store(int64(len(indices)))
+	for _, i := range indices {
+		// The context is not the caller's: records of a batch share the
+		// fate of the first one's context. Cancelling closes the client.
+		c.Produce(context.Background(), &w.recs[i], w.promise)
+	}
+	// A record that failed while others were still being buffered must not be
+	// overtaken by them: nothing has been sent yet, and nothing will be.
+	early := w.failing.Load() && w.unanswered.Load() > 0
+	if early || c.Flush(ctx) != nil {
+		c.spent = true
+		c.Close()
+	}
+	<-w.answered
+}
+
+// onAnswer is the promise of every record.
+func (w *wave) onAnswer(r *kgo.Record, err error) {
+	if err != nil {
+		w.failed = append(w.failed, failure{r, err})
+		w.failing.Store(true)
+	}
+	if w.unanswered.Add(-1) == 0 {
+		w.answered <- struct{}{}
+	}
+}
+
+func (w *wave) fail(i int, err error) {
+	if w.errs == nil {
+		w.errs = make([]error, len(w.batch))
+	}
+	w.errs[i] = err
+}
+
+// hold keeps everything of the group that comes later from being sent.
+func (w *wave) hold(group string) {
+	if group == "" {
+		return
+	}
+	if w.held == nil {
+		w.held = make(map[string]struct{})
+	}
+	w.held[group] = struct{}{}
+}
+
+func (w *wave) holds(group string) bool {
+	if w.held == nil || group == "" {
+		return false
+	}
+	_, ok := w.held[group]
+	return ok
+}
+
+func (w *wave) group(i int) string { return w.batch[i].Metadata[outbox.MetaGroup] }

@@ -1,0 +1,55 @@
+package postgres
+
+import "strings"
+
+const (
+	// chunkSize is what rows share one allocation of. A row keeps its
+	// chunk alive, so a chunk is small beside the memory budget.
+	chunkSize = 64 << 10
+
+	// ownSize is the size from which data gets an allocation of its own.
+	ownSize = chunkSize / 8
+
+	// slabRows is how many rows share one allocation.
+	slabRows = 32
+
+	// internLimit bounds the interned strings; sources have a few dozen types.
+	internLimit = 1024
+)
+
+// textArena copies text out of the network buffer into chunks. A builder that
+// is never grown past its capacity never moves what was returned before.
+type textArena struct{ b strings.Builder }
+
+// copy returns text as a string.
+func (a *textArena) copy(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	if len(text) >= ownSize {
+		return string(text)
+	}
+	if a.b.Len()+len(text) > a.b.Cap() {
+		a.b = strings.Builder{}
+		a.b.Grow(chunkSize)
+	}
+	start := a.b.Len()
+	a.b.Write(text)
+	return a.b.String()[start:]
+}
+
+// byteArena copies payloads out of the network buffer into chunks.
+type byteArena struct{ chunk []byte }
+
+// copy returns a copy of data whose capacity ends with it.
+func (a *byteArena) copy(data []byte) []byte {
+	if len(data) >= ownSize {
+		return append(make([]byte, 0, len(data)), data...)
+	}
+	if len(a.chunk)+len(data) > cap(a.chunk) {
+		a.chunk = make([]byte, 0, chunkSize)
+	}
+	start := len(a.chunk)
+	a.chunk = append(a.chunk, data...)
+	return a.chunk[start:len(a.chunk):len(a.chunk)]
+}

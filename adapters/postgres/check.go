@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// oldestServer is the oldest PostgreSQL with snapshots of 64-bit transaction ids.
+const oldestServer = 130000
+
+// Check implements [outbox.Source]. It reports everything that is wrong at
+// once, each with its fix.
+func (s *Source) Check(ctx context.Context) error {
+	var version int
+	var name string
+	var recovering bool
+	err := s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
+		current_setting('server_version'), pg_is_in_recovery()`).Scan(&version, &name, &recovering)
+	if err != nil {
+		return explain(s.table, "check", err)
+	}
+	if version < oldestServer {
+		return explain(s.table, "check", fmt.Errorf("the server is PostgreSQL %s; version 13 or later is needed", name))
+	}
+	if recovering {
+		return explain(s.table, "check", errors.New("the server is a standby, whose snapshots do not list running transactions; "+
+			"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"))
+	}
+	return explain(s.table, "check", errors.Join(checkLayout(ctx, s.pool, s.layout), s.checkAccess(ctx)))
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// checkLayout compares the table with the layout. A missing table is the
+// server's own error, for explain.
+func checkLayout(ctx context.Context, q querier, l layout) error {
+	var oid uint32
+	// Unlike to_regclass the cast says what is missing.
+	if err := q.QueryRow(ctx, "SELECT $1::text::regclass::oid", l.table).Scan(&oid); err != nil {
+		return err
+	}
+	missing, err := checkColumns(ctx, q, oid)
+	if err != nil {
+		return err
+	}
+	indexes, err := checkIndexes(ctx, q, oid, l)
+	if err != nil {
+		return err
+	}
+	return errors.Join(missing, indexes)
+}
+
+// tableColumn is a column as the catalogue has it.
+type tableColumn struct {
+	Name       string
+	OID        uint32
+	Type       string
+	Generated  bool
+	Expression string
+}
+
+// checkColumns compares the columns; problems are what it found, err is what
+// kept it from looking.
+func checkColumns(ctx context.Context, q querier, table uint32) (problems, err error) {
+	rows, err := q.Query(ctx, `
+		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), a.attgenerated = 's',
+		       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+		FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped`, table)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[tableColumn])
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]tableColumn, len(found))
+	for _, c := range found {
+		byName[c.Name] = c
+	}
+	for _, want := range slices.Concat(keyColumns, fetchColumns) {
+		got, ok := byName[want.name]
+		switch {
+		case !ok:
+			problems = errors.Join(problems, fmt.Errorf("column %s is missing; add it as: %s", want.name, strings.ReplaceAll(want.sql, "{sequence} ", "")))
+		case got.OID != want.oid:
+			problems = errors.Join(problems, fmt.Errorf("column %s is %s; the layout has: %s", want.name, got.Type, want.sql))
+		case want.name == "slot" && (!got.Generated || plainExpression(got.Expression) != plainExpression(slotExpression)):
+			problems = errors.Join(problems, fmt.Errorf("column slot must be GENERATED ALWAYS AS %s STORED; "+
+				"it cannot be changed in place, so create a new table with \"outrider init\"", slotExpression))
+		}
+	}
+	return problems, nil
+}
+
+// plainExpression takes out of an expression what servers write differently
+// when they show it: parentheses, casts of constants, case and spaces.
+func plainExpression(e string) string {
+	return strings.NewReplacer("(", "", ")", "", " ", "", "::bigint", "", "::smallint", "").Replace(strings.ToLower(e))
+}
+
+// checkIndexes looks for the two indexes that the fetch's plan is made of.
+func checkIndexes(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
+	rows, err := q.Query(ctx, `
+		SELECT ARRAY(SELECT coalesce(a.attname, '')
+		             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+		             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[]
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+		WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
+		  AND 0 = ALL (i.indoption::int2[])`, table)
+	if err != nil {
+		return nil, err
+	}
+	indexes, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+	if err != nil {
+		return nil, err
+	}
+	for _, want := range [][]string{{"slot", "position"}, {"slot", "xid", "position"}} {
+		if slices.ContainsFunc(indexes, func(have []string) bool { return slices.Equal(have, want) }) {
+			continue
+		}
+		columns := strings.Join(want, ", ")
+		problems = errors.Join(problems, fmt.Errorf("a valid index on (%s) is missing: CREATE INDEX CONCURRENTLY ON %s (%s)", columns, l.table, columns))
+	}
+	return problems, nil
+}
+
+// checkAccess asks whether the connected role may read what it must, and
+// whether positions come in the order that they are handed out. It says
+// nothing of a table that is missing: checkLayout does.
+func (s *Source) checkAccess(ctx context.Context) error {
+	const q = `
+SELECT has_any_column_privilege(t.oid, 'SELECT') AND NOT EXISTS (
+           SELECT FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = ANY ($2)
+              AND NOT has_column_privilege(t.oid, a.attnum, 'SELECT')),
+       row_security_active(t.oid), current_user, q.seqcache, coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), false)
+FROM (SELECT to_regclass($1)::oid AS oid) t
+LEFT JOIN pg_depend d ON d.refobjid = t.oid AND d.refclassid = 'pg_class'::regclass
+     AND d.classid = 'pg_class'::regclass AND d.deptype IN ('i', 'a')
+     AND d.refobjsubid = (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = 'position')
+LEFT JOIN pg_sequence q ON q.seqrelid = d.objid
+WHERE t.oid IS NOT NULL
+ORDER BY q.seqrelid NULLS LAST LIMIT 1`
+	var selectable, hidden, sequence bool
+	var role string
+	var cache *int64
+	names := make([]string, 0, len(keyColumns)+len(fetchColumns))
+	for _, c := range slices.Concat(keyColumns, fetchColumns) {
+		names = append(names, c.name)
+	}
+	err := s.pool.QueryRow(ctx, q, s.layout.table, names).Scan(&selectable, &hidden, &role, &cache, &sequence)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	var problems []error
+	if !selectable {
+		problems = append(problems, fmt.Errorf("role %s may not read it: GRANT SELECT ON %s TO %s", role, s.layout.table, role))
+	}
+	if hidden {
+		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))
+	}
+	switch {
+	case cache == nil:
+		problems = append(problems, errNoSequence)
+	case *cache != 1:
+		problems = append(problems, fmt.Errorf("its sequence hands out %d positions at a time to a session, which inverts groups: ALTER TABLE %s ALTER COLUMN position SET CACHE 1",
+			*cache, s.layout.table))
+	case !sequence:
+		problems = append(problems, fmt.Errorf("role %s: %w", role, s.errSequenceGrant()))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// sideConns bounds the connections beside the one that fetches: for checks
+	// and commands, which are rare.
+	sideConns = 2
+
+	// sideIdle is how long such a connection is kept without use.
+	sideIdle = time.Minute
+)
+
+// newPool returns the pool for everything but reading rows. It does not connect.
+func newPool(ctx context.Context, cfg *SourceConfig) (*pgxpool.Pool, error) {
+	pc, err := poolConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pc.MaxConns, pc.MinConns, pc.MinIdleConns = sideConns, 0, 0
+	pc.MaxConnIdleTime = sideIdle
+	// A connection that died while idle, with the server's restart, is no reason
+	// for a command to fail.
+	pc.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
+	if cfg.Tracer != nil {
+		pc.ConnConfig.Tracer = cfg.Tracer
+	}
+	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
+		pc.ConnConfig.RuntimeParams["application_name"] = "outrider-source"
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// poolConfig returns the configured connection, as a copy.
+func poolConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
+	if cfg.Config != nil && cfg.URL != "" {
+		return nil, errors.New("both a URL and a pool configuration are given; give one of them")
+	}
+	if cfg.Config != nil {
+		if cfg.Config.ConnConfig == nil {
+			return nil, errors.New("the pool configuration has no ConnConfig; make it with pgxpool.ParseConfig")
+		}
+		return cfg.Config.Copy(), nil
+	}
+	if cfg.URL == "" {
+		return nil, errors.New("no URL is given; write postgres://user:password@host:port/database")
+	}
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil || looksSplit(pc.ConnConfig) {
+		// What pgx says may quote parts of the password; it is not repeated.
+		return nil, errors.New("the URL cannot be parsed; write postgres://user:password@host:port/database " +
+			"and percent-encode special characters of the password")
+	}
+	return pc, nil
+}
+
+// looksSplit tells whether a host contains what belongs to a password: one
+// with an unencoded @ in it was cut in two there.
+func looksSplit(cfg *pgx.ConnConfig) bool {
+	hosts := cfg.Host
+	for _, f := range cfg.Fallbacks {
+		hosts += f.Host
+	}
+	return strings.Contains(hosts, "@")
+}
+
+// connectReader opens the connection that reads rows and prepares the fetch on
+// it. It is taken out of the pool, so that the pool's hooks apply to it.
+func (s *Source) connectReader(ctx context.Context) (*reader, error) {
+	c, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{conn: c.Hijack()}
+	pg := r.conn.PgConn()
+	if _, err := pg.Exec(ctx, fetchSettings).ReadAll(); err != nil {
+		s.discard(r)
+		return nil, err
+	}
+	if r.statement, err = pg.Prepare(ctx, "outrider_fetch", s.fetchSQL, nil); err != nil {
+		s.discard(r)
+		return nil, err
+	}
+	for i, c := range fetchColumns {
+		if got := r.statement.Fields[i+fetchPosition].DataTypeOID; got != c.oid {
+			s.discard(r)
+			return nil, fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout", c.name, c.sql)
+		}
+	}
+	return r, nil
+}
+
+// discardLimit bounds how long the end of a connection is waited for.
+const discardLimit = 5 * time.Second
+
+// discard closes a connection without waiting for it; Close does.
+func (s *Source) discard(r *reader) {
+	s.closing.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), discardLimit)
+		defer cancel()
+		_ = r.conn.Close(ctx) // nothing depends on a polite end
+		select {
+		case <-r.conn.PgConn().CleanupDone():
+		case <-ctx.Done():
+		}
+	})
+}

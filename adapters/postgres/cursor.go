@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// The cursor rule. A cursor (L, S) says: everything visible in S at or below
+// position L has been taken. A read sees the table as of a snapshot T and takes
+//
+//   - late rows: at or below L, visible in T, not in S; by position. They belong
+//     to transactions that were running when S was taken;
+//   - fresh rows: above L, visible in T; by position, and only when the read has
+//     room for all late ones. A fresh row moves the cursor to (its position, T),
+//     which claims every late row of T.
+//
+// T depends on the read:
+//
+//   - usually T is the read's own snapshot;
+//   - while a window W of late rows is open T is W, and only the late rows behind
+//     the place that has been paged are taken. When they are done the cursor is
+//     (L, W): what has become visible since W is late for the next read;
+//   - a read with a bound U sees the table as of U's snapshot and ends at U.
+//
+// A bound must cover the cursor, or the read's end could not be expressed as a
+// cursor: the rows that the cursor has and the bound has not would come twice.
+//
+// Positions at or below the base were all committed before the cursor's
+// cluster took the table over; their transaction ids mean nothing. They are
+// never late, and always visible as fresh rows.
+
+// plan is what the fetch statement needs to know about one read.
+type plan struct {
+	slot     int
+	position int64  // L
+	snapshot string // S
+	target   string // T; "" is the read's own snapshot
+	above    int64  // late rows at or below it are not wanted
+	base     int64  // rows at or below it are visible whatever their transaction id
+	upto     int64  // fresh rows above it are not wanted
+	limit    int
+}
+
+// planRead turns a read into its plan.
+func planRead(r *outbox.Read) (plan, error) {
+	if r.Slot < 0 || r.Slot >= outbox.Slots {
+		return plan{}, fmt.Errorf("slot %d does not exist; slots are 0 to %d", r.Slot, outbox.Slots-1)
+	}
+	if r.From.Snapshot == "" {
+		return plan{}, fmt.Errorf("the cursor of slot %d has no snapshot; begin with Start", r.Slot)
+	}
+	p := plan{
+		slot: r.Slot, position: r.From.Position, snapshot: r.From.Snapshot,
+		base: r.From.Base, upto: math.MaxInt64,
+		limit: min(max(r.Limit, 0), math.MaxInt32),
+	}
+	if r.Until != nil {
+		if err := checkBound(r); err != nil {
+			return plan{}, err
+		}
+		p.base = max(p.base, r.Until.Base)
+		p.upto, p.target = r.Until.Position, r.Until.Snapshot
+	}
+	p.above = p.base
+	if r.From.Window != "" {
+		p.above = max(p.above, r.From.Paged)
+		p.upto, p.target = r.From.Position, r.From.Window
+	}
+	return p, nil
+}
+
+// checkBound refuses a bound that does not cover the cursor.
+func checkBound(r *outbox.Read) error {
+	u := r.Until
+	if u.Window != "" {
+		return fmt.Errorf("the bound of slot %d has an open window; bound a read by a cursor without one", r.Slot)
+	}
+	if u.Position < r.From.Position {
+		return fmt.Errorf("the bound of slot %d is at position %d, behind the cursor at %d", r.Slot, u.Position, r.From.Position)
+	}
+	taken := r.From.Snapshot
+	if r.From.Window != "" {
+		taken = r.From.Window // it covers the snapshot
+	}
+	if taken == u.Snapshot {
+		return nil
+	}
+	bound, err := parseSnapshot(u.Snapshot)
+	if err != nil {
+		return fmt.Errorf("the bound of slot %d: %w", r.Slot, err)
+	}
+	older, err := parseSnapshot(taken)
+	if err != nil {
+		return fmt.Errorf("the cursor of slot %d: %w", r.Slot, err)
+	}
+	if !bound.covers(older) {
+		return fmt.Errorf("the bound of slot %d is older than the cursor (snapshot %s, cursor %s)", r.Slot, u.Snapshot, taken)
+	}
+	return nil
+}
+
+// progress is what a read has yielded so far.
+type progress struct {
+	page *outbox.Page // nil until the first row
+	rows int
+	late bool  // the last row was late
+	last int64 // position of the last row
+}
+
+// seenBy returns T, given the snapshot at which the statement ran.
+func (p *plan) seenBy(own string) string {
+	if p.target != "" {
+		return p.target
+	}
+	return own
+}
+
+// finish says where a read ended, given the snapshot at which the statement ran.
+// A read that used up its limit stopped behind its last row. Any other took
+// all it was after: a window is then closed, which says nothing about what came
+// after it, and otherwise the read is drained.
+func finish(r *outbox.Read, p *plan, done *progress, own string) outbox.ReadResult {
+	switch {
+	case p.limit == 0:
+		return outbox.ReadResult{Next: r.From}
+	case done.rows >= p.limit:
+		last := outbox.Row{Position: done.last, Late: done.late, Page: done.page}
+		return outbox.ReadResult{Next: last.After()}
+	case r.From.Window != "":
+		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base}}
+	case r.Until != nil:
+		return outbox.ReadResult{Next: *r.Until, Drained: true}
+	}
+	next := outbox.Cursor{Position: r.From.Position, Snapshot: own, Base: r.From.Base}
+	if done.rows > 0 && !done.late {
+		next.Position = done.last
+	}
+	return outbox.ReadResult{Next: next, Drained: true}
+}

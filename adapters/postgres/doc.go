@@ -1,0 +1,19 @@
+// Package postgres keeps Outrider's two halves that live in PostgreSQL: the
+// outbox table that messages are read from ([Source]) and the state store that
+// remembers progress ([State]). They may be in one database or in two.
+//
+// # The source
+//
+// The table is only ever read: SELECT on the table and on its sequence is
+// enough, and no lock, transaction or snapshot outlives a read. What has been
+// taken is known by a cursor, a position together with the snapshot in which
+// everything up to it was visible, so that a transaction which commits late is
+// neither lost nor waited for. [InitSQL] says what the table looks like; any
+// language publishes with one INSERT.
+//
+// How the cursor moves is in cursor.go, free of I/O; the statement that reads,
+// with its plan, is in fetch_sql.go.
+//
+// What the package is not: it decides no order between groups, retries nothing
+// and delivers nothing; package router does.
+package postgres

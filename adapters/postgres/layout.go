@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// column is one column of the layout.
+type column struct {
+	name string
+	oid  uint32 // its type
+	sql  string // its type and constraints, as in CREATE TABLE
+}
+
+// slotExpression is the slot of a row: of its group or, where order does not
+// matter, of its id, so that such rows spread. It is fixed for the life of a table.
+const slotExpression = "((hashtextextended(coalesce(message_group, id), 0) & 15)::smallint)"
+
+// keyColumns place a row; fetchColumns are what a fetch returns of it, in this order.
+var (
+	keyColumns = []column{
+		{"xid", pgtype.XID8OID, "xid8 NOT NULL DEFAULT pg_current_xact_id()"},
+		{"slot", pgtype.Int2OID, "smallint GENERATED ALWAYS AS " + slotExpression + " STORED"},
+	}
+	fetchColumns = []column{
+		{"position", pgtype.Int8OID, "bigint GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {sequence} CACHE 1)"},
+		{"id", pgtype.TextOID, "text NOT NULL DEFAULT gen_random_uuid()::text"},
+		{"type", pgtype.TextOID, "text NOT NULL"},
+		{"message_group", pgtype.TextOID, "text"},
+		{"aggregate_type", pgtype.TextOID, "text"},
+		{"aggregate_id", pgtype.TextOID, "text"},
+		{"tenant_id", pgtype.TextOID, "text"},
+		{"tags", pgtype.JSONOID, "json"},
+		{"headers", pgtype.JSONOID, "json"},
+		{"payload", pgtype.JSONOID, "json"},
+		{"payload_bytes", pgtype.ByteaOID, "bytea"},
+		{"occurred_at", pgtype.TimestamptzOID, "timestamptz"},
+		{"created_at", pgtype.TimestamptzOID, "timestamptz NOT NULL DEFAULT clock_timestamp()"},
+	}
+)
+
+// layout is the own layout for one table: names are quoted.
+type layout struct {
+	table    string
+	sequence string
+	index    string // unqualified: an index is created in its table's schema
+	schema   string // "" where the table's name has none
+}
+
+func layoutOf(table pgx.Identifier) layout {
+	l := layout{
+		table:    table.Sanitize(),
+		sequence: beside(table, derivedName(table, "_position_seq")).Sanitize(),
+		index:    pgx.Identifier{derivedName(table, "_slot_xid_position_idx")}.Sanitize(),
+	}
+	if len(table) > 1 {
+		l.schema = pgx.Identifier{table[0]}.Sanitize()
+	}
+	return l
+}
+
+// createTable returns the statement that creates the table if it is missing.
+func (l layout) createTable() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", l.table)
+	for _, columns := range [][]column{keyColumns, fetchColumns} {
+		for _, c := range columns {
+			fmt.Fprintf(&b, "    %-14s %s,\n", c.name, strings.ReplaceAll(c.sql, "{sequence}", l.sequence))
+		}
+	}
+	b.WriteString("    CHECK ((payload IS NULL) <> (payload_bytes IS NULL)), -- exactly one of them\n")
+	b.WriteString("    PRIMARY KEY (slot, position)\n)")
+	return b.String()
+}
+
+// createIndex returns the statement that creates the index if it is missing.
+func (l layout) createIndex() string {
+	return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (slot, xid, position)", l.index, l.table)
+}
+
+// grants returns what the two roles need, as SQL comments.
+func (l layout) grants() string {
+	usage := func(string) string { return "" }
+	if l.schema != "" {
+		usage = func(role string) string { return fmt.Sprintf("-- GRANT USAGE ON SCHEMA %s TO %s;\n", l.schema, role) }
+	}
+	return "-- Outrider only reads the table. Put in the role that it connects as:\n" +
+		usage("outrider_reader") +
+		fmt.Sprintf("-- GRANT SELECT ON %s TO outrider_reader;\n", l.table) +
+		fmt.Sprintf("-- GRANT SELECT ON SEQUENCE %s TO outrider_reader;\n", l.sequence) +
+		"-- Applications that publish insert, and need no grant on the sequence:\n" +
+		usage("application") +
+		fmt.Sprintf("-- GRANT INSERT ON %s TO application;\n", l.table)
+}
+
+// InitSQL returns the statements that create an outbox table and its index,
+// and as comments the grants for the role that reads and the role that writes.
+// The table is named as in SQL, with its schema where it needs one; a name that
+// cannot be read as SQL is quoted as a whole. Empty: [DefaultTable].
+func InitSQL(table string) string {
+	if table == "" {
+		table = DefaultTable
+	}
+	name, err := parseTable(table)
+	if err != nil {
+		name = pgx.Identifier{table}
+	}
+	l := layoutOf(name)
+	return l.createTable() + ";\n\n" + l.createIndex() + ";\n\n" + l.grants()
+}
+
+// Init creates the outbox table and its index where they are missing, and
+// returns a sentence for each thing that it created or found. A table that
+// exists is not changed; one of another shape is an error that names the
+// differences. Instances that start together take turns.
+func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
+	if table == "" {
+		table = DefaultTable
+	}
+	name, err := parseTable(table)
+	if err != nil {
+		return nil, err
+	}
+	l := layoutOf(name)
+	var done []string
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		done = nil
+		// Two CREATE ... IF NOT EXISTS at once can both find nothing.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"); err != nil {
+			return err
+		}
+		for _, step := range l.steps() {
+			said, err := step.run(ctx, tx)
+			if err != nil {
+				return err
+			}
+			done = append(done, said)
+		}
+		return checkLayout(ctx, tx, l)
+	})
+	if err != nil {
+		return nil, explain(table, "init", err)
+	}
+	return done, nil
+}
+
+// step creates one thing.
+type step struct {
+	what   string // for people
+	name   string // quoted and qualified, as to_regclass reads it
+	create string
+}
+
+func (l layout) steps() []step {
+	index := l.index
+	if l.schema != "" {
+		index = l.schema + "." + index
+	}
+	return []step{
+		{"table", l.table, l.createTable()},
+		{"index", index, l.createIndex()},
+	}
+}
+
+// run creates the thing where it is missing, and says which was the case.
+func (s step) run(ctx context.Context, tx pgx.Tx) (string, error) {
+	var exists bool
+	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.name).Scan(&exists); err != nil {
+		return "", err
+	}
+	if exists {
+		return fmt.Sprintf("%s %s exists", s.what, s.name), nil
+	}
+	if _, err := tx.Exec(ctx, s.create); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("created %s %s", s.what, s.name), nil
+}

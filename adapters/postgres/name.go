@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DefaultTable is the outbox table where a config names none.
+const DefaultTable = "outrider_outbox"
+
+// longestName is PostgreSQL's limit on identifiers, in bytes.
+const longestName = 63
+
+// parseTable reads the name of a table as SQL does: parts are separated by
+// dots, a part in double quotes is taken as it is, any other is folded to lower
+// case.
+func parseTable(name string) (pgx.Identifier, error) {
+	var parts pgx.Identifier
+	rest := name
+	for {
+		part, after, err := cutPart(rest)
+		if err != nil {
+			return nil, fmt.Errorf("table %q: %w; write table, schema.table or \"Quoted\".\"Table\"", name, err)
+		}
+		parts = append(parts, part)
+		if after == "" {
+			break
+		}
+		rest = after[1:]
+	}
+	if len(parts) > 2 {
+		return nil, fmt.Errorf("table %q: has %d parts; write table or schema.table", name, len(parts))
+	}
+	return parts, nil
+}
+
+// cutPart takes one part off a dotted name; after is empty or begins with the dot.
+func cutPart(s string) (part, after string, err error) {
+	if strings.HasPrefix(s, `"`) {
+		part, after, err = cutQuoted(s)
+	} else {
+		end := strings.IndexByte(s, '.')
+		if end < 0 {
+			end = len(s)
+		}
+		part, after = strings.ToLower(s[:end]), s[end:]
+		if strings.ContainsAny(part, "\" \t\r\n;") {
+			err = fmt.Errorf("%q needs double quotes", part)
+		}
+	}
+	switch {
+	case err != nil:
+	case part == "":
+		err = fmt.Errorf("a part is empty")
+	case strings.ContainsRune(part, 0) || !utf8.ValidString(part):
+		err = fmt.Errorf("a part is not valid text")
+	case len(part) > longestName:
+		err = fmt.Errorf("%q is longer than %d bytes", part, longestName)
+	}
+	return part, after, err
+}
+
+// cutQuoted takes a part in double quotes, in which "" stands for one quote.
+func cutQuoted(s string) (part, after string, err error) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		if s[i] != '"' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+1 < len(s) && s[i+1] == '"' {
+			b.WriteByte('"')
+			i++
+			continue
+		}
+		after = s[i+1:]
+		if after != "" && (after[0] != '.' || after == ".") {
+			return "", "", fmt.Errorf("a dot and a name must follow the quoted part")
+		}
+		return b.String(), after, nil
+	}
+	return "", "", fmt.Errorf("a quote is not closed")
+}
+
+// derivedName names something that belongs to the table, in the table's schema
+// where that is asked for, cutting the table's name where the whole would be
+// too long: PostgreSQL would cut the suffix instead.
+func derivedName(table pgx.Identifier, suffix string) string {
+	name := table[len(table)-1]
+	for len(name)+len(suffix) > longestName {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return name + suffix
+}
+
+// beside qualifies a name with the table's schema.
+func beside(table pgx.Identifier, name string) pgx.Identifier {
+	if len(table) == 1 {
+		return pgx.Identifier{name}
+	}
+	return pgx.Identifier{table[0], name}
+}

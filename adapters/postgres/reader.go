@@ -1,0 +1,205 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// reader is the connection that reads rows. It works on pgx's lower half: a row
+// is decoded from the network buffer, without a pass through pgx's types.
+type reader struct {
+	conn      *pgx.Conn
+	statement *pgconn.StatementDescription
+}
+
+// binaryResults asks for all columns in binary.
+var binaryResults = []int16{1}
+
+// abandonAfter is how much of a result that nobody wants any more is read away,
+// in bytes; with more than that to come the connection is given up.
+const abandonAfter = 1 << 20
+
+// Fetch implements [outbox.Source]. Drained is true for a read that took
+// everything there was for it: up to now, or up to its bound, in which case
+// Next equals the bound. A read that finishes an open window is not drained.
+//
+// After an error the next Fetch connects again.
+func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("outbox table %s: the source is closed", s.table)
+	}
+	f := fetch{reads: reads, plans: make([]plan, len(reads)), done: make([]progress, len(reads)), decoder: &s.decoder, take: take}
+	for i := range reads {
+		p, err := planRead(&reads[i])
+		if err != nil {
+			return nil, explain(s.table, "read", err)
+		}
+		f.plans[i] = p
+	}
+	if s.reader == nil {
+		r, err := s.connectReader(ctx)
+		if err != nil {
+			return nil, explain(s.table, "connect to read", err)
+		}
+		s.reader = r
+		s.log.DebugContext(ctx, "connected to read an outbox table", "table", s.table)
+	}
+	complete, err := f.run(ctx, s.reader, s.fetchSQL)
+	if err != nil {
+		s.drop()
+		return nil, explain(s.table, "read", err)
+	}
+	if f.stopped {
+		if !complete {
+			s.drop()
+		}
+		return nil, nil
+	}
+	return f.results(), nil
+}
+
+// fetch is one call of Fetch.
+type fetch struct {
+	reads   []outbox.Read
+	plans   []plan
+	done    []progress
+	decoder *decoder
+	take    func(int, *outbox.Row) bool
+	own     string // the snapshot at which the statement runs; "" before the first row
+	current int    // the read whose rows are coming
+	stopped bool   // take wanted no more
+}
+
+// run executes the statement. It is complete when the connection can be used
+// for the next one.
+func (f *fetch) run(ctx context.Context, r *reader, sql string) (complete bool, err error) {
+	if tracer := r.conn.Config().Tracer; tracer != nil {
+		ctx = tracer.TraceQueryStart(ctx, r.conn, pgx.TraceQueryStartData{SQL: sql})
+		defer func() { tracer.TraceQueryEnd(ctx, r.conn, pgx.TraceQueryEndData{Err: err}) }()
+	}
+	result := r.conn.PgConn().ExecStatement(ctx, r.statement, fetchParams(f.plans), nil, binaryResults)
+	for unwanted := 0; result.NextRow(); {
+		values := result.Values()
+		if f.stopped {
+			if unwanted += size(values); unwanted > abandonAfter {
+				return false, nil
+			}
+			continue
+		}
+		if err := f.row(values); err != nil {
+			return false, err
+		}
+	}
+	if _, err := result.Close(); err != nil {
+		return false, err
+	}
+	if f.own == "" {
+		return false, errors.New("the server returned no snapshot")
+	}
+	return true, nil
+}
+
+// row takes one row of the result.
+func (f *fetch) row(values [][]byte) error {
+	read := int(int32FromBinary(values[fetchRead])) - 1
+	if read < 0 {
+		f.own = string(values[fetchID])
+		return nil
+	}
+	late, position := values[fetchLate][0] != 0, int64FromBinary(values[fetchPosition])
+	p := &f.done[read]
+	if err := f.inOrder(read, late, position, p); err != nil {
+		return err
+	}
+	if p.page == nil {
+		p.page = &outbox.Page{From: f.reads[read].From, Snapshot: f.plans[read].seenBy(f.own)}
+	}
+	p.rows++
+	p.late, p.last = late, position
+	row := f.decoder.row(values)
+	row.Slot, row.Position, row.Late, row.Page = f.plans[read].slot, position, late, p.page
+	f.stopped = !f.take(read, row)
+	return nil
+}
+
+// inOrder checks what the statement's plan promises. A result in another order
+// would invert groups, so it is refused before its rows are delivered.
+func (f *fetch) inOrder(read int, late bool, position int64, p *progress) error {
+	ordered := read >= f.current && (p.rows == 0 || late == p.late && position > p.last || p.late && !late)
+	if !ordered || f.own == "" {
+		return fmt.Errorf("the server returned position %d of slot %d out of order; please report this with the server's version",
+			position, f.plans[read].slot)
+	}
+	f.current = read
+	return nil
+}
+
+// results says where the reads ended.
+func (f *fetch) results() []outbox.ReadResult {
+	results := make([]outbox.ReadResult, len(f.reads))
+	for i := range results {
+		results[i] = finish(&f.reads[i], &f.plans[i], &f.done[i], f.own)
+	}
+	return results
+}
+
+// size returns the bytes of a row.
+func size(values [][]byte) (n int) {
+	for _, v := range values {
+		n += len(v)
+	}
+	return n
+}
+
+// fetchParams writes the plans as the statement's arrays, in PostgreSQL's text form.
+func fetchParams(plans []plan) [][]byte {
+	params := make([][]byte, 8)
+	for i := range params {
+		params[i] = append(make([]byte, 0, 24*len(plans)+2), '{')
+	}
+	for i := range plans {
+		p := &plans[i]
+		if i > 0 {
+			for j := range params {
+				params[j] = append(params[j], ',')
+			}
+		}
+		params[0] = strconv.AppendInt(params[0], int64(p.slot), 10)
+		params[1] = strconv.AppendInt(params[1], p.position, 10)
+		params[2] = appendSnapshot(params[2], p.snapshot)
+		params[3] = appendSnapshot(params[3], p.target)
+		params[4] = strconv.AppendInt(params[4], p.above, 10)
+		params[5] = strconv.AppendInt(params[5], p.base, 10)
+		params[6] = strconv.AppendInt(params[6], p.upto, 10)
+		params[7] = strconv.AppendInt(params[7], int64(p.limit), 10)
+	}
+	for i := range params {
+		params[i] = append(params[i], '}')
+	}
+	return params
+}
+
+// appendSnapshot writes a snapshot as an element of an array; none is null. It
+// is quoted whatever it is: the server says what is wrong with it.
+func appendSnapshot(b []byte, snapshot string) []byte {
+	if snapshot == "" {
+		return append(b, "NULL"...)
+	}
+	b = append(b, '"')
+	for i := range len(snapshot) {
+		if c := snapshot[i]; c == '"' || c == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, snapshot[i])
+	}
+	return append(b, '"')
+}

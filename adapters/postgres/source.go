@@ -1,0 +1,207 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// SourceConfig says which table a [Source] reads.
+type SourceConfig struct {
+	// URL of the database, postgres://... It must lead to a primary, and not
+	// through a pooler in transaction mode: the read is a prepared statement
+	// with settings of its connection's.
+	URL string
+
+	// Config replaces URL where more is to be set: TLS, a dial function. It is
+	// made by pgxpool.ParseConfig; the pool's sizes are ours.
+	Config *pgxpool.Config
+
+	// Table, as in SQL: table, schema.table, quoted where needed.
+	// Empty: [DefaultTable].
+	Table string
+
+	// Logger; nil: slog.Default().
+	Logger *slog.Logger
+
+	// Tracer sees every statement, reads included; optional.
+	Tracer pgx.QueryTracer
+}
+
+// Source reads an outbox table in Outrider's own layout. It implements
+// [outbox.Source]; cursors carry PostgreSQL snapshots.
+//
+// It uses one connection for Fetch, and opens others for the rest when needed.
+type Source struct {
+	pool     *pgxpool.Pool
+	table    string // as configured, for people
+	layout   layout
+	fetchSQL string
+	log      *slog.Logger
+	closing  sync.WaitGroup // connections being closed
+
+	mu      sync.Mutex // held by Fetch
+	reader  *reader    // nil: connect
+	closed  bool
+	decoder decoder
+}
+
+var _ outbox.Source = (*Source)(nil)
+
+// NewSource returns a source. It checks the configuration and does not connect:
+// [Source.Check] does.
+func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
+	table := cmp.Or(cfg.Table, DefaultTable)
+	name, err := parseTable(table)
+	if err != nil {
+		return nil, fmt.Errorf("postgres source: %w", err)
+	}
+	pool, err := newPool(ctx, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
+	}
+	l := layoutOf(name)
+	return &Source{
+		pool:     pool,
+		table:    table,
+		layout:   l,
+		fetchSQL: fetchStatement(l.table),
+		log:      cmp.Or(cfg.Logger, slog.Default()),
+		decoder:  decoder{table: table},
+	}, nil
+}
+
+// Identity returns the system identifier of the database cluster: snapshots are
+// made of transaction ids, and those belong to the cluster. The database does
+// not take part, because one that was renamed, or cloned within its
+// cluster, goes on. A clone of the cluster has the same identifier; [Source.Validate]
+// tells what can be told.
+//
+// Any user may ask for it, unless the right to was revoked; the error then says
+// what to grant.
+func (s *Source) Identity(ctx context.Context) (string, error) {
+	var id string
+	err := s.pool.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&id)
+	if err != nil {
+		return "", explain(s.table, "ask for the cluster's system identifier", err)
+	}
+	return "postgresql/" + id, nil
+}
+
+// Validate implements [outbox.Source]. A database that is as far as the cursor
+// has given out its transaction ids and its position; one that has not was
+// restored or recovered to an earlier point, and its later transactions would
+// be taken for delivered.
+func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
+	if c.IsZero() {
+		return nil
+	}
+	taken, err := newestSnapshot(c)
+	if err != nil {
+		return explain(s.table, "validate the cursor", err)
+	}
+	const q = `
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+       has_sequence_privilege(s.name, 'SELECT'),
+       CASE WHEN has_sequence_privilege(s.name, 'SELECT')
+            THEN coalesce(pg_sequence_last_value(s.name::regclass), 0) ELSE 0 END
+FROM (SELECT pg_get_serial_sequence($1, 'position') AS name) s`
+	var next, last int64
+	var readable *bool // null: there is no sequence
+	if err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&next, &readable, &last); err != nil {
+		return explain(s.table, "validate the cursor", err)
+	}
+	var reason string
+	switch {
+	case readable == nil:
+		return explain(s.table, "validate the cursor", errNoSequence)
+	case !*readable:
+		return explain(s.table, "validate the cursor", s.errSequenceGrant())
+	case uint64(next) < taken.xmax:
+		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, taken.xmax)
+	case last < c.Position:
+		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, c.Position)
+	default:
+		return nil
+	}
+	return explain(s.table, "validate the cursor", fmt.Errorf(
+		"the database is behind the cursor: %s; it was restored or recovered to an earlier point, "+
+			"so that the cursor means nothing in it: run \"outrider rebase ROUTE\"", reason))
+}
+
+// errNoSequence is what is wrong with a position that nobody hands out.
+var errNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
+
+// errSequenceGrant is what is wrong with a sequence that cannot be read.
+func (s *Source) errSequenceGrant() error {
+	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", s.layout.sequence)
+}
+
+// newestSnapshot returns the latest snapshot that a cursor speaks of.
+func newestSnapshot(c outbox.Cursor) (snapshot, error) {
+	if c.Window != "" {
+		return parseSnapshot(c.Window)
+	}
+	return parseSnapshot(c.Snapshot)
+}
+
+// Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest
+// position of a row created at or after the time, so that none of those is
+// missed; rows behind it can be older, because created_at is no order. It
+// reads the whole table, once.
+func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
+	const last = `coalesce((
+    SELECT max(m.position)
+    FROM generate_series(0, 15) AS s(slot)
+    CROSS JOIN LATERAL (
+        SELECT o.position FROM {table} o WHERE o.slot = s.slot::smallint
+        ORDER BY o.slot DESC, o.position DESC LIMIT 1
+    ) m), 0)`
+	var position string
+	var args []any
+	switch at.Kind {
+	case outbox.StartBeginning:
+		position = "0::bigint"
+	case outbox.StartEnd:
+		position = last
+	case outbox.StartTime:
+		position = "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")"
+		args = []any{at.Time}
+	default:
+		return outbox.Cursor{}, fmt.Errorf("outbox table %s: start %q is none of beginning, end, time", s.table, at.Kind)
+	}
+	var c outbox.Cursor
+	q := "SELECT " + inTable(position, s.layout.table) + ", pg_current_snapshot()::text"
+	if err := s.pool.QueryRow(ctx, q, args...).Scan(&c.Position, &c.Snapshot); err != nil {
+		return outbox.Cursor{}, explain(s.table, "start at "+string(at.Kind), err)
+	}
+	return c, nil
+}
+
+// Close releases the connections. It waits for a Fetch that is running, so
+// cancel that one's context first.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.drop()
+	s.mu.Unlock()
+	s.pool.Close()
+	s.closing.Wait()
+	return nil
+}
+
+// drop gives the reading connection up; the next Fetch makes a new one.
+func (s *Source) drop() {
+	if s.reader != nil {
+		s.discard(s.reader)
+		s.reader = nil
+	}
+}

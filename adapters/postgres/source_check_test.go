@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/internal/testenv/server"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// wantError checks that an error says all of some things.
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one that says %q", parts)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+}
+
+func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql  string
+		want []string
+	}{
+		"nothing":    {"SELECT", nil},
+		"column":     {"ALTER TABLE outrider_outbox DROP COLUMN tenant_id", []string{"column tenant_id is missing; add it as: text"}},
+		"type":       {"ALTER TABLE outrider_outbox ALTER COLUMN headers TYPE jsonb", []string{"column headers is jsonb", "json"}},
+		"index":      {"DROP INDEX outrider_outbox_slot_xid_position_idx", []string{"CREATE INDEX CONCURRENTLY", "(slot, xid, position)"}},
+		"primary":    {"ALTER TABLE outrider_outbox DROP CONSTRAINT outrider_outbox_pkey", []string{"(slot, position)"}},
+		"cache":      {"ALTER TABLE outrider_outbox ALTER COLUMN position SET CACHE 20", []string{"20 positions", "SET CACHE 1"}},
+		"identity":   {"ALTER TABLE outrider_outbox ALTER COLUMN position DROP IDENTITY", []string{"not an identity column"}},
+		"slot":       {"ALTER TABLE outrider_outbox ALTER COLUMN slot DROP EXPRESSION", []string{"column slot must be GENERATED"}},
+		"table":      {"DROP TABLE outrider_outbox", []string{`"outrider_outbox"`, "does not exist", "outrider init"}},
+		"everything": {"ALTER TABLE outrider_outbox DROP COLUMN type, DROP COLUMN xid", []string{"column type is", "column xid is", "CREATE INDEX"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newSourceEnv(t)
+			e.exec(c.sql)
+			err := e.src.Check(e.ctx)
+			if c.want != nil {
+				wantError(t, err, append(c.want, "outrider_outbox")...)
+			} else {
+				must(t, err)
+			}
+		})
+	}
+}
+
+// role makes a role that can log in and may do nothing, and returns its name
+// and the URL to connect as it.
+func (e *sourceEnv) role() (name, as string) {
+	e.t.Helper()
+	name = "reader_" + strings.ToLower(rand.Text())
+	e.exec("CREATE ROLE " + name + " LOGIN")
+	e.t.Cleanup(func() {
+		e.exec("DROP OWNED BY " + name)
+		e.exec("DROP ROLE " + name)
+	})
+	u, err := url.Parse(e.url)
+	must(e.t, err)
+	u.User = url.User(name)
+	return name, u.String()
+}
+
+func TestReadOnlyGrantsAreEnough(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	insert(t, e.pool, "g", "1")
+	role, as := e.role()
+	src := e.source(as, "")
+	wantError(t, src.Check(e.ctx), "GRANT SELECT ON \"outrider_outbox\"", role, "GRANT SELECT ON SEQUENCE")
+	l := e.lanes(e.src, outbox.StartBeginning, 10)
+	l.src = src
+	_, _, err := l.next(e.ctx, nil)
+	wantError(t, err, "GRANT SELECT ON outrider_outbox")
+	wantError(t, src.Validate(e.ctx, l.from[0]), "GRANT SELECT ON SEQUENCE")
+
+	// The grants are the ones that init prints.
+	for line := range strings.Lines(InitSQL("")) {
+		if grant, ok := strings.CutPrefix(line, "-- GRANT SELECT"); ok {
+			e.exec("GRANT SELECT" + strings.ReplaceAll(grant, "outrider_reader", role))
+		}
+	}
+	must(t, src.Check(e.ctx))
+	wantPayloads(t, l.all(t), "1")
+	must(t, src.Validate(e.ctx, l.from[0]))
+	theirs, err := src.Identity(e.ctx)
+	must(t, err)
+	ours, err := e.src.Identity(e.ctx)
+	must(t, err)
+	if ours != theirs || ours == "postgresql/" {
+		t.Errorf("identity %q for the owner and %q for the reader", ours, theirs)
+	}
+
+	e.exec("ALTER TABLE outrider_outbox ENABLE ROW LEVEL SECURITY")
+	wantError(t, src.Check(e.ctx), "BYPASSRLS")
+	_, _, err = l.next(e.ctx, nil)
+	wantError(t, err, "BYPASSRLS")
+}
+
+// TestWritersNeedInsertOnly: the grant that init prints for applications.
+func TestWritersNeedInsertOnly(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	role, as := e.role()
+	e.exec("GRANT INSERT ON outrider_outbox TO " + role)
+	conn, err := pgx.Connect(e.ctx, as)
+	must(t, err)
+	t.Cleanup(func() { must(t, conn.Close(e.ctx)) })
+	_, err = conn.Exec(e.ctx, `INSERT INTO outrider_outbox (type, payload) VALUES ('t', '{}')`)
+	must(t, err)
+	for _, values := range []string{"('t', NULL, NULL)", "('t', '{}', 'x')"} {
+		if _, err := conn.Exec(e.ctx, `INSERT INTO outrider_outbox (type, payload, payload_bytes) VALUES `+values); err == nil {
+			t.Errorf("a row with payloads %s was taken", values)
+		}
+	}
+}
+
+func TestInitIsIdempotentAndSaysWhatItDid(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	e.exec(`CREATE SCHEMA "Odd ""Schema"`)
+	table := `"Odd ""Schema"."` + strings.Repeat("é", 30) + `"`
+	for _, want := range []string{"created", "exists"} {
+		said, err := Init(e.ctx, e.pool, table)
+		must(t, err)
+		for _, s := range said {
+			if !strings.Contains(s, want) {
+				t.Errorf("init said %q, want %q", s, want)
+			}
+		}
+	}
+	src := e.source(e.url, table)
+	must(t, src.Check(e.ctx))
+	e.exec("INSERT INTO " + table + ` (type, payload) VALUES ('t', '{"a": "b"}')`)
+	l := e.lanes(src, outbox.StartBeginning, 10)
+	if rows := l.all(t); len(rows) != 1 || string(rows[0].Payload) != `{"a": "b"}` || rows[0].CreatedAt.IsZero() || len(rows[0].ID) != 36 {
+		t.Errorf("read %+v", rows)
+	}
+	e.exec("ALTER TABLE " + table + " DROP COLUMN tags")
+	_, err := Init(e.ctx, e.pool, table)
+	wantError(t, err, "column tags is missing")
+	_, err = Init(e.ctx, e.pool, "nowhere.outbox")
+	wantError(t, err, "nowhere")
+
+	// What is printed can be run.
+	e.exec("DROP TABLE " + table)
+	e.exec(InitSQL(table))
+	must(t, src.Check(e.ctx))
+}
+
+// TestG1_RestoredDatabaseIsRefused: a cursor is refused where the database is
+// behind it.
+func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	insert(t, e.pool, "g", "1")
+	l := e.lanes(e.src, outbox.StartEnd, 10)
+	good := l.from[0]
+	must(t, e.src.Validate(e.ctx, good))
+	must(t, e.src.Validate(e.ctx, outbox.Cursor{}))
+	ahead, later := good, good
+	ahead.Position = 2
+	later.Window = "900000000000:900000000001:"
+	for _, c := range []outbox.Cursor{ahead, later} {
+		wantError(t, e.src.Validate(e.ctx, c), "outrider_outbox", "restored", "outrider rebase ROUTE")
+	}
+	wantError(t, e.src.Validate(e.ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
+}
+
+// TestG1_OtherClusterAndStandbyAreRefused needs a server of its own: it becomes
+// another cluster, and then a standby.
+func TestG1_OtherClusterAndStandbyAreRefused(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	private := testenv.StartPostgres(t)
+	src := e.source(private.URL(), "")
+	here, err := e.src.Identity(e.ctx)
+	must(t, err)
+	there, err := src.Identity(e.ctx)
+	must(t, err)
+	if here == there {
+		t.Fatalf("two clusters have the identity %q", here)
+	}
+	conn, err := pgx.Connect(e.ctx, private.URL())
+	must(t, err)
+	var dir string
+	must(t, conn.QueryRow(e.ctx, "SHOW data_directory").Scan(&dir))
+	must(t, conn.Close(e.ctx))
+	private.Stop(server.Fast)
+	must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644))
+	private.Start()
+	wantError(t, src.Check(e.ctx), "standby", "target_session_attrs")
+}
+
+// TestG12_NoPasswordInErrors plants a secret in every URL that fails.
+func TestG12_NoPasswordInErrors(t *testing.T) {
+	t.Parallel()
+	const secret = "canary"
+	for _, u := range []string{
+		"postgres://user:" + secret + "@127.0.0.1:1/db?sslmode=disable",
+		"postgres://user:p@" + secret + "@127.0.0.1:1/db",
+		"postgres://user:p#" + secret + "@127.0.0.1:1/db",
+		"postgres://user:p/" + secret + "@127.0.0.1:1/db",
+		"postgres://user:p%" + secret + "@127.0.0.1:1/db",
+		"postgres://user:p " + secret + ":@127.0.0.1:1:2/db",
+		"host=127.0.0.1 port=1 password='" + secret + " dbname=x",
+		"host=127.0.0.1 port=x password=" + secret,
+	} {
+		src, err := NewSource(t.Context(), SourceConfig{URL: u})
+		if err == nil {
+			err = src.Check(t.Context())
+			must(t, src.Close())
+		}
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error is %v", u, err)
+		}
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+			if strings.Contains(fmt.Sprintf("%v", cause), secret) {
+				t.Errorf("%s: a cause is %v", u, cause)
+			}
+		}
+	}
+}

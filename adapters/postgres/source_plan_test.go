@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// planRows is how many retained rows the plans are tested with.
+const planRows = 1_000_000
+
+// planNode is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
+type planNode struct {
+	Type    string     `json:"Node Type"`
+	Index   string     `json:"Index Name"`
+	Cond    string     `json:"Index Cond"`
+	Rows    float64    `json:"Actual Rows"`
+	Removed float64    `json:"Rows Removed by Filter"`
+	Loops   float64    `json:"Actual Loops"`
+	Fetches float64    `json:"Heap Fetches"`
+	Hit     int        `json:"Shared Hit Blocks"`
+	Read    int        `json:"Shared Read Blocks"`
+	Plans   []planNode `json:"Plans"`
+}
+
+func (n *planNode) walk(visit func(*planNode)) {
+	visit(n)
+	for i := range n.Plans {
+		n.Plans[i].walk(visit)
+	}
+}
+
+// explainReads runs reads of all slots from one cursor, on the source's own
+// connection and prepared statement.
+func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *planNode {
+	t.Helper()
+	ctx := t.Context()
+	if src.reader == nil {
+		r, err := src.connectReader(ctx)
+		must(t, err)
+		src.reader = r
+	}
+	plans := make([]plan, outbox.Slots)
+	for i := range plans {
+		var err error
+		plans[i], err = planRead(&outbox.Read{Slot: i, From: from, Limit: limit})
+		must(t, err)
+	}
+	var params []string
+	for _, p := range fetchParams(plans) {
+		params = append(params, "'"+string(p)+"'")
+	}
+	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE outrider_fetch(" + strings.Join(params, ", ") + ")"
+	results, err := src.reader.conn.PgConn().Exec(ctx, q).ReadAll()
+	must(t, err)
+	var explained []struct{ Plan planNode }
+	must(t, json.Unmarshal(results[0].Rows[0][0], &explained))
+	return &explained[0].Plan
+}
+
+// checkPlan asserts what must hold whatever the statistics are, and that the
+// reads cost no more than they should. Rows are those that scans visited.
+func checkPlan(t *testing.T, what string, root *planNode, primary, second string, maxRows, maxBuffers int) {
+	t.Helper()
+	indexes := map[string]int{}
+	sorts, rows := 0, 0.0
+	root.walk(func(n *planNode) {
+		switch n.Type {
+		case "Index Scan", "Index Only Scan":
+			indexes[n.Type+" "+n.Index]++
+			rows += (n.Rows + n.Removed) * n.Loops
+			if !strings.Contains(n.Cond, "slot") || !strings.Contains(n.Cond, "position") {
+				t.Errorf("%s: %s is entered by %q, without slot or position", what, n.Index, n.Cond)
+			}
+		case "Sort":
+			sorts++
+		case "Seq Scan", "Bitmap Heap Scan", "Bitmap Index Scan", "Hash Join", "Merge Join", "Gather":
+			t.Errorf("%s: the plan has a %s", what, n.Type)
+		}
+	})
+	want := map[string]int{"Index Scan " + primary: 2, "Index Only Scan " + second: 2}
+	if fmt.Sprint(indexes) != fmt.Sprint(want) {
+		t.Errorf("%s: the plan scans %v, want %v", what, indexes, want)
+	}
+	if sorts != 1 {
+		t.Errorf("%s: the plan sorts %d times; want one sort, of the late positions", what, sorts)
+	}
+	buffers := root.Hit + root.Read
+	t.Logf("%s: %.0f rows, %d buffers", what, rows, buffers)
+	if int(rows) > maxRows || buffers > maxBuffers {
+		t.Errorf("%s: visited %.0f rows and %d buffers, want at most %d and %d", what, rows, buffers, maxRows, maxBuffers)
+	}
+}
+
+// TestG8_PlansWithAMillionRetainedRows: all branches of the fetch keep to their
+// indexes with rows of one transaction and of many, with statistics of the
+// empty table and with fresh ones.
+func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
+	t.Parallel()
+	// In "trickled" transactions are imitated by older ids: what counts for
+	// the planner is how many there are.
+	for name, xid := range map[string]string{
+		"bulk":     "pg_current_xact_id()",
+		"trickled": "(3 + i * (pg_current_xact_id()::text::bigint - 3) / $1)::text::xid8",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newSourceEnv(t)
+			e.exec("ALTER TABLE outrider_outbox SET UNLOGGED")
+			e.exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
+			e.exec("ANALYZE outrider_outbox")
+			idle := e.lanes(e.src, outbox.StartEnd, 10)
+			idle.all(t) // plans while the table is empty
+			e.exec(`INSERT INTO outrider_outbox (xid, id, type, message_group, payload)
+				SELECT `+xid+`, i::text, 't', 'g' || i % 1000, '{}' FROM generate_series(1, $1::bigint) AS i`, planRows)
+			checkPlans(t, e, name+", planned when empty")
+			e.src.drop()
+			checkPlans(t, e, name+", stale statistics")
+			e.exec("ANALYZE outrider_outbox")
+			checkPlans(t, e, name+", fresh statistics")
+		})
+	}
+}
+
+func checkPlans(t *testing.T, e *sourceEnv, state string) {
+	t.Helper()
+	const primary, second, limit = "outrider_outbox_pkey", "outrider_outbox_slot_xid_position_idx", 10
+	end, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
+	must(t, err)
+	now, err := parseSnapshot(end.Snapshot)
+	must(t, err)
+	var xid uint64
+	must(t, e.pool.QueryRow(e.ctx, "SELECT xid::text::bigint FROM outrider_outbox WHERE id = $1", fmt.Sprint(planRows/2)).Scan(&xid))
+	running := fmt.Sprintf("%d:%d:%d", xid, now.xmax, xid)
+	for _, c := range []struct {
+		what          string
+		from          outbox.Cursor
+		rows, buffers int
+	}{
+		{"idle", end, 0, 20 * outbox.Slots},
+		{"fresh", outbox.Cursor{Snapshot: end.Snapshot}, limit * outbox.Slots, 30 * outbox.Slots},
+		{"late, was running", outbox.Cursor{Position: math.MaxInt64, Snapshot: running}, 3 * limit * outbox.Slots, 100 * outbox.Slots},
+		{"late, was running, paged", outbox.Cursor{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: planRows - 1000}, 3 * limit * outbox.Slots, 100 * outbox.Slots},
+		{"late, was not known", outbox.Cursor{Position: math.MaxInt64, Snapshot: fmt.Sprintf("%d:%d:", xid, xid), Window: end.Snapshot, Paged: planRows - 1000}, 2000 + 3*limit*outbox.Slots, planRows / 20},
+		{"far behind", outbox.Cursor{Position: 100, Snapshot: "3:3:"}, 300 + 2*limit*outbox.Slots, planRows / 20},
+	} {
+		root := explainReads(t, e.src, c.from, limit)
+		checkPlan(t, state+": "+c.what, root, primary, second, c.rows, c.buffers)
+	}
+}

@@ -1,0 +1,275 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// stressWriters commit rows of groups in versions that count up by one. They
+// hold transactions open, some of them with an id before the first row, and
+// roll one in ten back.
+type stressWriters struct {
+	e         *sourceEnv
+	committed atomic.Int64
+}
+
+func (w *stressWriters) run(ctx context.Context, writers, transactions int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range writers {
+		group.Go(func() error {
+			r := rand.New(rand.NewPCG(uint64(i), 1))
+			for range transactions {
+				if err := w.transaction(ctx, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// transaction writes rows of up to three groups, more of one now and then, so
+// that late rows of one slot fill pages.
+func (w *stressWriters) transaction(ctx context.Context, r *rand.Rand) error {
+	tx, err := w.e.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if r.IntN(3) == 0 {
+		if _, err := tx.Exec(ctx, "SELECT pg_current_xact_id()"); err != nil {
+			return err
+		}
+		hold(r, 40)
+	}
+	count := int64(0)
+	first := r.IntN(60)
+	for group := first; group <= first+r.IntN(3); group++ {
+		rows := 1
+		if r.IntN(4) == 0 {
+			rows = 8
+		}
+		for range rows {
+			if err := writeVersion(ctx, tx, group); err != nil {
+				return err
+			}
+			count++
+		}
+		if r.IntN(4) == 0 {
+			hold(r, 30)
+		}
+	}
+	if r.IntN(10) == 0 {
+		return nil
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	w.committed.Add(count)
+	return nil
+}
+
+// hold keeps a transaction open for a while: it is the load, nothing waits for it.
+func hold(r *rand.Rand, ms int) { time.Sleep(time.Duration(r.IntN(ms)) * time.Millisecond) }
+
+// writeVersion writes the next version of a group under the group's lock, which
+// like a row's lock lasts until commit but gives the transaction no id.
+func writeVersion(ctx context.Context, tx pgx.Tx, group int) error {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", group); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO outrider_outbox (type, message_group, payload, version)
+		SELECT 't', $1, to_json(v::text), v FROM (SELECT coalesce(max(version), 0) + 1 AS v FROM outrider_outbox WHERE message_group = $1) n`,
+		fmt.Sprint("g", group))
+	return err
+}
+
+// stressChecker judges deliveries.
+type stressChecker struct {
+	seen     map[int64]bool
+	versions map[string]int
+
+	rows, late, inversions, duplicates int
+}
+
+func newStressChecker() *stressChecker {
+	return &stressChecker{seen: map[int64]bool{}, versions: map[string]int{}}
+}
+
+func (c *stressChecker) deliver(row *outbox.Row) {
+	var version int
+	_, _ = fmt.Sscanf(string(row.Payload), `"%d"`, &version)
+	if c.seen[row.Position] {
+		c.duplicates++
+	}
+	if version != c.versions[row.Group]+1 {
+		c.inversions++
+	}
+	if row.Late {
+		c.late++
+	}
+	c.seen[row.Position] = true
+	c.versions[row.Group] = version
+	c.rows++
+}
+
+func (c *stressChecker) verdict(t *testing.T, who string, committed int64) {
+	t.Helper()
+	t.Logf("%s: committed=%d rows=%d late=%d duplicates=%d inversions=%d", who, committed, c.rows, c.late, c.duplicates, c.inversions)
+	if lost := int(committed) - len(c.seen); lost != 0 || c.duplicates != 0 || c.inversions != 0 {
+		t.Errorf("%s: lost %d, duplicates %d, inversions %d; want none", who, lost, c.duplicates, c.inversions)
+	}
+	if c.late == 0 {
+		t.Errorf("%s: no row was late, so the test has shown nothing", who)
+	}
+}
+
+// stressEnv is a table whose rows have a version beside their payload.
+func stressEnv(t *testing.T) *sourceEnv {
+	e := newSourceEnv(t)
+	e.exec("ALTER TABLE outrider_outbox ADD COLUMN version int NOT NULL")
+	e.exec("CREATE INDEX ON outrider_outbox (message_group, version)")
+	return e
+}
+
+// TestG1_G2_G3_CursorUnderStress reads three rows of each slot at a time while
+// transactions commit out of order. Now and then it settles only some of what
+// it got, forgets the rest and resumes from the cursor behind the last settled
+// row, which often is inside a window of late rows.
+func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
+	t.Parallel()
+	e := stressEnv(t)
+	tail := e.lanes(e.src, outbox.StartBeginning, 3)
+	writers, done := &stressWriters{e: e}, make(chan struct{})
+	var failed error
+	var wg sync.WaitGroup
+	wg.Go(func() { failed = writers.run(e.ctx, 12, 80); close(done) })
+	defer wg.Wait()
+
+	r, check := rand.New(rand.NewPCG(2, 3)), newStressChecker()
+	restarts, inWindow := 0, 0
+	for idle := 0; idle < 2; {
+		over := ended(done)
+		before := tail.from
+		rows, drained, err := tail.next(e.ctx, nil)
+		must(t, err)
+		if r.IntN(10) == 0 && len(rows) > 0 {
+			restarts++
+			rows = settleSome(r, tail, before, rows)
+		}
+		for _, row := range rows {
+			check.deliver(row)
+		}
+		for _, c := range tail.from {
+			if c.Window != "" {
+				inWindow++
+			}
+		}
+		if idle++; !over || !drained || len(rows) > 0 {
+			idle = 0
+		}
+	}
+	must(t, failed)
+	check.verdict(t, "tail", writers.committed.Load())
+	t.Logf("restarts %d, reads that left a window open %d", restarts, inWindow)
+	if restarts == 0 || inWindow == 0 {
+		t.Error("no restarts or no windows, so the test has shown nothing")
+	}
+}
+
+func ended(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// settleSome keeps a random part of each slot's rows, and sets the slot's
+// cursor behind the last one kept.
+func settleSome(r *rand.Rand, l *lanes, before [outbox.Slots]outbox.Cursor, rows []*outbox.Row) (kept []*outbox.Row) {
+	l.from = before
+	var stopped [outbox.Slots]bool
+	for _, row := range rows {
+		if stopped[row.Slot] = stopped[row.Slot] || r.IntN(3) == 0; stopped[row.Slot] {
+			continue
+		}
+		l.from[row.Slot] = row.After()
+		kept = append(kept, row)
+	}
+	return kept
+}
+
+// TestG1_G2_G3_BoundedReadCatchesUp lets a second cursor fall behind the tail
+// and catch up with where the tail is, again and again. Each time it must end
+// exactly at the tail's cursor, having delivered what the tail has.
+func TestG1_G2_G3_BoundedReadCatchesUp(t *testing.T) {
+	t.Parallel()
+	e := stressEnv(t)
+	tail, lagging := e.lanes(e.src, outbox.StartBeginning, 40), e.lanes(e.src, outbox.StartBeginning, 3)
+	lagging.from = tail.from
+	writers, done := &stressWriters{e: e}, make(chan struct{})
+	var failed error
+	var wg sync.WaitGroup
+	wg.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })
+	defer wg.Wait()
+
+	first, second := newStressChecker(), newStressChecker()
+	r := rand.New(rand.NewPCG(4, 5))
+	for idle := 0; idle < 2; {
+		over := ended(done)
+		rows, drained, err := tail.next(e.ctx, nil)
+		must(t, err)
+		for _, row := range rows {
+			first.deliver(row)
+		}
+		if idle++; !over || !drained || len(rows) > 0 {
+			idle = 0
+		}
+		if drained && (idle > 0 || r.IntN(4) == 0) {
+			reached := catchUp(t, r, lagging, tail.from, second, idle > 0)
+			if reached && len(second.seen) != len(first.seen) {
+				t.Fatalf("caught up having seen %d rows, the tail has seen %d", len(second.seen), len(first.seen))
+			}
+		}
+	}
+	must(t, failed)
+	first.verdict(t, "tail", writers.committed.Load())
+	second.verdict(t, "lagging", writers.committed.Load())
+}
+
+// catchUp reads up to a bound, with restarts. Unless it must reach the bound it
+// may give up on the way, so that the next bound finds an older window open.
+func catchUp(t *testing.T, r *rand.Rand, l *lanes, until [outbox.Slots]outbox.Cursor, check *stressChecker, insist bool) (reached bool) {
+	t.Helper()
+	for drained := false; !drained; {
+		if !insist && r.IntN(4) == 0 {
+			return false
+		}
+		before := l.from
+		rows, all, err := l.next(context.Background(), &until)
+		must(t, err)
+		if drained = all; r.IntN(10) == 0 {
+			rows, drained = settleSome(r, l, before, rows), false
+		}
+		for _, row := range rows {
+			check.deliver(row)
+		}
+	}
+	if l.from != until {
+		t.Fatalf("a drained bounded read ended at %v, want the bound %v", l.from, until)
+	}
+	return true
+}

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestParseTable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"outbox":            `"outbox"`,
+		"App.OutBox":        `"app"."outbox"`,
+		`"App"."Out.Box"`:   `"App"."Out.Box"`,
+		`app."say ""hi"""`:  `"app"."say ""hi"""`,
+		`"x; DROP TABLE y"`: `"x; DROP TABLE y"`,
+	} {
+		got, err := parseTable(in)
+		if err != nil || got.Sanitize() != want {
+			t.Errorf("%s: %s, %v; want %s", in, got.Sanitize(), err, want)
+		}
+	}
+	for _, in := range []string{"", ".", "a.", ".a", "a..b", "a.b.c", `"a`, `"a"b`, `"a".`, `""`, "a b", "a;b", `a"b`, strings.Repeat("x", 64), "\"a\x00\"", "\"\xff\""} {
+		if got, err := parseTable(in); err == nil {
+			t.Errorf("%q was read as %s", in, got.Sanitize())
+		}
+	}
+}
+
+func TestParseSnapshot(t *testing.T) {
+	t.Parallel()
+	s, err := parseSnapshot("10:20:10,14")
+	must(t, err)
+	for xid, want := range map[uint64]bool{1: true, 10: false, 11: true, 14: false, 19: true, 20: false, 99: false} {
+		if s.visible(xid) != want {
+			t.Errorf("visible(%d) = %v", xid, !want)
+		}
+	}
+	for _, bad := range []string{"", "1", "1:2", "1:x:", "1:2:x", "1:2:3,", "1:2:3:4"} {
+		if _, err := parseSnapshot(bad); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
+	t.Parallel()
+	src, err := NewSource(t.Context(), SourceConfig{URL: "postgres://127.0.0.1:1/none"})
+	must(t, err)
+	t.Cleanup(func() { must(t, src.Close()) })
+	from := outbox.Cursor{Position: 5, Snapshot: "10:20:10,14"}
+	window := outbox.Cursor{Position: 5, Snapshot: "10:20:10,14", Window: "14:25:14,21", Paged: 2}
+	for name, read := range map[string]outbox.Read{
+		"slot":       {Slot: 16, From: from},
+		"snapshot":   {From: outbox.Cursor{Position: 1}},
+		"position":   {From: from, Until: &outbox.Cursor{Position: 4, Snapshot: "10:20:10,14"}},
+		"older xmax": {From: from, Until: &outbox.Cursor{Position: 5, Snapshot: "10:19:10,14"}},
+		"older list": {From: from, Until: &outbox.Cursor{Position: 5, Snapshot: "10:20:10,12,14"}},
+		"in window":  {From: window, Until: &outbox.Cursor{Position: 5, Snapshot: "14:22:14"}},
+		"windowed":   {From: from, Until: &window},
+	} {
+		if _, err := src.Fetch(t.Context(), []outbox.Read{read}, nil); err == nil || !strings.Contains(err.Error(), "slot") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	for name, read := range map[string]outbox.Read{
+		"equal":     {From: from, Until: &from},
+		"newer":     {From: from, Until: &outbox.Cursor{Position: 6, Snapshot: "14:22:14,21"}},
+		"in window": {From: window, Until: &outbox.Cursor{Position: 5, Snapshot: "14:26:14"}},
+	} {
+		if _, err := planRead(&read); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// binaryRow is a row as the server sends it.
+func binaryRow(set map[int]string) [][]byte {
+	v := make([][]byte, fetchCreatedAt+1)
+	at := binary.BigEndian.AppendUint64(nil, uint64(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro()-postgresEpoch))
+	v[fetchID], v[fetchType], v[fetchPayload], v[fetchCreatedAt] = []byte("id-1"), []byte("order.created"), []byte(`{"a":1}`), at
+	for column, value := range set {
+		v[column] = []byte(value)
+	}
+	return v
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	d := decoder{table: "app.outbox"}
+	values := binaryRow(map[int]string{fetchGroup: "g", fetchTenant: "acme", fetchTags: `{"k":"v"}`, fetchHeaders: `{}`})
+	row := d.row(values)
+	for _, v := range values { // the network buffer is used again
+		clear(v)
+	}
+	if row.ID != "id-1" || row.Type != "order.created" || row.Group != "g" || row.Tenant != "acme" || row.AggregateID != "" ||
+		string(row.Payload) != `{"a":1}` || row.Binary || row.Tags["k"] != "v" || row.Headers != nil || row.Err != nil ||
+		!row.OccurredAt.IsZero() || row.CreatedAt != time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC) {
+		t.Errorf("decoded %+v", row)
+	}
+	row = d.row(binaryRow(map[int]string{fetchHeaders: `{"n": 1}`, fetchTags: `[]`, fetchOccurredAt: "\x7f\xff\xff\xff\xff\xff\xff\xff"}))
+	wantError(t, row.Err, "app.outbox", "row id-1", "column headers", "column tags", "column occurred_at", "JSON object of strings")
+	values = binaryRow(nil)
+	values[fetchPayload] = nil
+	wantError(t, d.row(values).Err, "payload")
+	wantError(t, d.row(binaryRow(map[int]string{fetchHeaders: `{"n": null}`})).Err, "headers")
+}
+
+func TestG7_RowsPinLittle(t *testing.T) {
+	t.Parallel()
+	var texts textArena
+	var payloads byteArena
+	first := payloads.copy([]byte("abc"))
+	_ = payloads.copy([]byte("def"))
+	if _ = append(first, 'x'); cap(first) != 3 {
+		t.Error("a payload's slice reaches into its neighbour")
+	}
+	big := payloads.copy(make([]byte, 1<<20))
+	if cap(big) != 1<<20 || cap(payloads.chunk) != chunkSize {
+		t.Errorf("a big payload has %d bytes, the chunk %d", cap(big), cap(payloads.chunk))
+	}
+	var kept []string
+	for i := range 100_000 {
+		kept = append(kept, texts.copy([]byte(strings.Repeat(string(rune('a'+i%26)), 1+i%40))))
+	}
+	for i, s := range kept {
+		if s != strings.Repeat(string(rune('a'+i%26)), 1+i%40) {
+			t.Fatalf("text %d became %q", i, s)
+		}
+	}
+	if texts.b.Cap() > 2*chunkSize {
+		t.Errorf("a chunk grew to %d bytes", texts.b.Cap())
+	}
+}
+
+func TestLimitsAreClamped(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int]int{-1: 0, 0: 0, 7: 7, math.MaxInt: math.MaxInt32} {
+		read := outbox.Read{From: outbox.Cursor{Snapshot: "1:1:"}, Limit: limit}
+		p, err := planRead(&read)
+		if err != nil || p.limit != want {
+			t.Errorf("limit %d became %d, %v; want %d", limit, p.limit, err, want)
+		}
+		if got := finish(&read, &p, &progress{}, "2:2:"); limit <= 0 && (got.Drained || got.Next != read.From) {
+			t.Errorf("limit %d ended at %+v, want where it began", limit, got)
+		}
+	}
+}
+
+// BenchmarkDecode is the cost of a row once it is in the network buffer.
+func BenchmarkDecode(b *testing.B) {
+	var d decoder
+	values := binaryRow(map[int]string{fetchGroup: "order-4711", fetchPayload: strings.Repeat("x", 300)})
+	b.ReportAllocs()
+	for b.Loop() {
+		d.row(values)
+	}
+}
+
+// BenchmarkFetch reads 100,000 rows of 300 bytes, 5,000 at a time, server and
+// network included.
+func BenchmarkFetch(b *testing.B) {
+	e := newSourceEnv(b)
+	e.exec(`INSERT INTO outrider_outbox (type, message_group, payload)
+		SELECT 'order.created', 'g' || i % 1000, json_build_object('a', repeat('x', 288)) FROM generate_series(1, 100000) i`)
+	start := e.lanes(e.src, outbox.StartBeginning, 5000/outbox.Slots)
+	rows, before := 0, cpuTime(b)
+	for b.Loop() {
+		l := *start
+		for drained := false; !drained; {
+			results, err := l.src.Fetch(e.ctx, l.reads(nil), func(int, *outbox.Row) bool { rows++; return true })
+			must(b, err)
+			drained = true
+			for i, r := range results {
+				l.from[i], drained = r.Next, drained && r.Drained
+			}
+		}
+	}
+	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(rows)/(cpuTime(b)-before).Seconds(), "rows/s/core")
+}
+
+// cpuTime is what this process has used, the server not included.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkIdle is the cost of a poll that finds nothing.
+func BenchmarkIdle(b *testing.B) {
+	e := newSourceEnv(b)
+	l := e.lanes(e.src, outbox.StartEnd, 5000/outbox.Slots)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _, err := l.next(e.ctx, nil)
+		must(b, err)
+	}
+}

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+//go:embed migrations/*.sql
+var stateMigrations embed.FS
+
+const (
+	// stateVersionTable is where goose keeps what it has applied; a name of
+	// our own, so that an application's goose and ours never meet.
+	stateVersionTable = "outrider_migrations"
+
+	// stateMigrationLock is the advisory lock of a running migration.
+	stateMigrationLock int64 = 0x6f75747269_01
+
+	// stateConns bounds the pool: one settles, one acquires, and operators and
+	// metrics look on. The connection that shows our life is not among them.
+	stateConns = 4
+)
+
+// StateConfig says where a [State] keeps its tables.
+type StateConfig struct {
+	// URL of the database, postgres://... It must lead to a primary, and not
+	// through a pooler in transaction mode: ownership of lanes is shown by a
+	// session's advisory lock.
+	URL string
+
+	// Config replaces URL where more is to be set: TLS, a dial function. It is
+	// made by pgxpool.ParseConfig; the pool's size is ours.
+	Config *pgxpool.Config
+
+	// Schema that holds the tables; created by Migrate when it is missing.
+	// Empty: the first of the role's search_path, usually public.
+	Schema string
+
+	// Logger; nil: slog.Default().
+	Logger *slog.Logger
+
+	// Tracer sees every statement; optional.
+	Tracer pgx.QueryTracer
+}
+
+// State keeps cursors, ownership of lanes and parked messages in PostgreSQL. It
+// implements [outbox.StateStore]. The database need not be the one that the
+// outbox is in.
+//
+// An instance that joined holds one connection of its own with a session
+// advisory lock. When its process dies the server drops the lock with the
+// connection, and others take its lanes without waiting for the lease.
+type State struct {
+	pool   *pgxpool.Pool
+	schema string
+	log    *slog.Logger
+
+	mu      sync.Mutex // guards session
+	session *stateSession
+}
+
+var _ outbox.StateStore = (*State)(nil)
+
+// NewState opens the store. It connects to verify the URL; it creates no
+// tables, see [State.Migrate].
+func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
+	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, Config: cfg.Config})
+	if err != nil {
+		return nil, fmt.Errorf("state store: %w", err)
+	}
+	pc.MaxConns = stateConns
+	if cfg.Tracer != nil {
+		pc.ConnConfig.Tracer = cfg.Tracer
+	}
+	params := pc.ConnConfig.RuntimeParams
+	if params["application_name"] == "" {
+		params["application_name"] = "outrider-state"
+	}
+	params["jit"] = "off" // compiling costs more than any of our statements
+	if cfg.Schema != "" {
+		params["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize()
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, stateError("open", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, stateError("connect", err)
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	return &State{pool: pool, schema: cfg.Schema, log: log}, nil
+}
+
+// Migrate creates or upgrades the tables. Instances that start together take
+// turns; the later ones find nothing to do.
+func (s *State) Migrate(ctx context.Context) error {
+	if err := s.createSchema(ctx); err != nil {
+		return stateError("create schema "+s.schema, err)
+	}
+	files, err := fs.Sub(stateMigrations, "migrations")
+	if err != nil {
+		return stateError("migrate", err)
+	}
+	locker, err := lock.NewPostgresSessionLocker(
+		lock.WithLockID(stateMigrationLock), lock.WithLockTimeout(1, 300), lock.WithUnlockTimeout(1, 10))
+	if err != nil {
+		return stateError("migrate", err)
+	}
+	db := stdlib.OpenDBFromPool(s.pool)
+	defer func() { _ = db.Close() }() // a view of the pool; the pool stays
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(stateVersionTable), goose.WithSessionLocker(locker),
+		goose.WithDisableGlobalRegistry(true)) // an application's own migrations are not ours
+	if err != nil {
+		return stateError("migrate", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return stateError("migrate", err)
+	}
+	return nil
+}
+
+// createSchema makes the schema unless it exists. The lock is there because
+// two CREATE SCHEMA IF NOT EXISTS at once collide; asking first lets a role
+// without the privilege to create schemas use one that was made for it.
+func (s *State) createSchema(ctx context.Context) error {
+	if s.schema == "" {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, stateMigrationLock); err != nil {
+			return err
+		}
+		var exists bool
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, s.schema).Scan(&exists)
+		if err != nil || exists {
+			return err
+		}
+		_, err = tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{s.schema}.Sanitize())
+		return err
+	})
+}
+
+// Close releases the connections, the one that shows our life too: without
+// [State.Leave] before it, others take the lanes as after a crash.
+func (s *State) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeSession()
+	s.pool.Close()
+	return nil
+}
+
+// stateError says what failed and, where one follows from the server's code,
+// the fix.
+func stateError(what string, err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "42P01": // undefined_table
+			return fmt.Errorf("state store: %s: %w; the state tables are missing, call Migrate (`outrider run` does)", what, err)
+		case "42501": // insufficient_privilege
+			return fmt.Errorf("state store: %s: %w; grant the role what it lacks, or use one that owns the state tables", what, err)
+		case "25006": // read_only_sql_transaction
+			return fmt.Errorf("state store: %s: %w; the URL leads to a standby, name the primary", what, err)
+		}
+	}
+	return fmt.Errorf("state store: %s: %w", what, err)
+}
+
+// stateRetries is how often a transaction is tried that met a deadlock.
+const stateRetries = 5
+
+// retryDeadlock runs f again when the server chose it as the victim of a
+// deadlock. Writers lock rows in one order, but a plan need not follow it.
+func retryDeadlock(f func() error) error {
+	var err error
+	for range stateRetries {
+		err = f()
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "40P01" {
+			return err
+		}
+	}
+	return err
+}

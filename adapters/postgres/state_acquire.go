@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// routeLock serialises the acquirers of a route.
+	routeLock = `SELECT pg_advisory_xact_lock(hashtextextended('outrider route ' || current_schema() || ' ' || $1::text` +
+		keyEnd + `)`
+
+	createLanesSQL = `
+INSERT INTO outrider_cursor (route, slot) SELECT $1, unnest($2::smallint[])
+ON CONFLICT (route, slot) DO NOTHING`
+
+	// acquireSQL takes what has no living owner: nobody, ourselves, an owner
+	// whose lease is over or who has left no row, or one whose advisory lock is
+	// free. The look at the lock is shared, so that two who look at once do not
+	// take each other for the owner.
+	acquireSQL = `
+WITH other AS MATERIALIZED (
+    SELECT DISTINCT owner FROM outrider_cursor
+    WHERE route = $2 AND slot = ANY($3::smallint[]) AND owner <> $1
+), dead AS MATERIALIZED (
+    SELECT o.owner FROM other o LEFT JOIN outrider_instance i ON i.id = o.owner
+    WHERE i.id IS NULL OR i.lease_until <= clock_timestamp()
+       OR pg_try_advisory_xact_lock_shared(` + instanceKey + `o.owner` + keyEnd + `)
+)
+UPDATE outrider_cursor AS c SET owner = $1, epoch = c.epoch + 1
+WHERE c.route = $2 AND c.slot = ANY($3::smallint[])
+  AND (c.owner IS NULL OR c.owner = $1 OR c.owner IN (SELECT d.owner FROM dead d))
+RETURNING c.route, c.slot, c.updated_at IS NULL, c.position, c.snapshot, c.window_snapshot, c.paged, c.base,
+    c.beyond, c.next_seq, c.epoch, c.cluster`
+)
+
+// Acquire makes the instance the owner of the route's rows that have no living
+// owner and raises their epoch. Rows that it owns already are acquired anew.
+func (s *State) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+	s.mu.Lock()
+	err := s.joined(instance)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]int16, len(slots))
+	for i, slot := range slots {
+		if slot < 0 || slot >= outbox.Slots {
+			return nil, fmt.Errorf("state store: acquire route %q: slot %d is not in 0..%d", route, slot, outbox.Slots-1)
+		}
+		numbers[i] = int16(slot)
+	}
+	var lanes []outbox.LaneState
+	err = retryDeadlock(func() error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			lanes, err = acquire(ctx, tx, instance, route, numbers)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, stateError(fmt.Sprintf("acquire lanes of route %q", route), err)
+	}
+	return lanes, nil
+}
+
+func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16) ([]outbox.LaneState, error) {
+	if _, err := tx.Exec(ctx, routeLock, route); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, createLanesSQL, route, slots); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, acquireSQL, instance, route, slots)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneState, err error) {
+		c := &l.Cursor
+		err = row.Scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
+			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Cluster)
+		return l, err
+	})
+}

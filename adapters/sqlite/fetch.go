@@ -1,0 +1,195 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// fetchBytes bounds the payloads that one Fetch holds at once; a single row
+// may be larger.
+const fetchBytes = 8 << 20
+
+// pending is a read on its way.
+type pending struct {
+	read    outbox.Read
+	page    outbox.Page
+	rows    []*outbox.Row
+	scanned int64 // everything of the slot up to here has been looked at
+	done    bool
+	drained bool
+}
+
+// until is the last position that the read may yield; ok tells whether it is
+// bounded at all.
+func (p *pending) until() (position int64, ok bool) {
+	if p.read.Until == nil {
+		return 0, false
+	}
+	return p.read.Until.Position, true
+}
+
+func (p *pending) full() bool { return len(p.rows) >= p.read.Limit }
+
+// wants tells whether a row belongs to the read.
+func (p *pending) wants(slot int, position int64) bool {
+	until, bounded := p.until()
+	return !p.done && p.read.Slot == slot && position > p.read.From.Position && (!bounded || position <= until)
+}
+
+// Fetch answers all reads from one scan of the table, which begins at the lowest
+// of their cursors and takes at most as many rows as the largest limit. It
+// ends early where a read that lags far behind is full or the scan is: then
+// another scan begins at the next cursor, so that the others get on too.
+//
+// A read that is neither full nor drained when its scan ends has been shown
+// everything of its slot up to the last row of the scan, whoever that row was
+// for; its next cursor stands there. So every read gets on, and none passes a
+// row that was its own.
+func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(read int, row *outbox.Row) bool) ([]outbox.ReadResult, error) {
+	all := make([]*pending, len(reads))
+	for i, r := range reads {
+		all[i] = &pending{read: r, page: outbox.Page{From: r.From}, scanned: r.From.Position, done: r.Limit <= 0}
+	}
+	room := fetchBytes
+	for {
+		open := undone(all)
+		if len(open) == 0 {
+			break
+		}
+		// Half of what is left, so that something is left for the next scan.
+		used, err := s.scan(ctx, open, room/2)
+		if err != nil {
+			return nil, s.wrap("fetch", err)
+		}
+		room = max(room-used, 0)
+	}
+	return yield(all, take), nil
+}
+
+// yield hands the rows over, read by read, and says where each read ended.
+func yield(all []*pending, take func(read int, row *outbox.Row) bool) []outbox.ReadResult {
+	results := make([]outbox.ReadResult, len(all))
+	for i, p := range all {
+		for _, row := range p.rows {
+			if !take(i, row) {
+				return nil
+			}
+		}
+		next := outbox.Cursor{Position: p.scanned, Base: p.read.From.Base}
+		results[i] = outbox.ReadResult{Next: next, Drained: p.drained}
+	}
+	return results
+}
+
+// undone returns the reads that have not ended, by ascending cursor.
+func undone(all []*pending) []*pending {
+	var open []*pending
+	for _, p := range all {
+		if !p.done {
+			open = append(open, p)
+		}
+	}
+	slices.SortStableFunc(open, func(a, b *pending) int {
+		switch {
+		case a.scanned < b.scanned:
+			return -1
+		case a.scanned > b.scanned:
+			return 1
+		}
+		return 0
+	})
+	return open
+}
+
+// scan reads from the lowest cursor of the open reads and ends at least the
+// read that has it. It returns the bytes that the kept rows hold.
+func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, error) {
+	limit := 0
+	for _, p := range open {
+		limit = max(limit, p.read.Limit)
+	}
+	low := open[0].scanned
+	rows, err := s.db.QueryContext(ctx, s.query, low, limit)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	last, count, used := low, 0, 0
+	var r record
+	for rows.Next() {
+		if err := r.scan(rows); err != nil {
+			return 0, err
+		}
+		// Rows are counted before they are offered, so that a row at which
+		// the scan stops has been offered to everybody.
+		last = r.position
+		count++
+		used += offer(open, &r)
+		if used > room || !anyBehind(open, last) {
+			break
+		}
+	}
+	exhausted := count < limit && !rows.Next()
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	finish(open, last, exhausted)
+	return used, nil
+}
+
+// offer gives the record to the reads that want it and returns the bytes kept.
+func offer(open []*pending, r *record) int {
+	slot := r.slot()
+	var decoded *outbox.Row
+	for _, p := range open {
+		if !p.wants(slot, r.position) {
+			continue
+		}
+		if decoded == nil {
+			decoded = r.decode(slot)
+		}
+		row := *decoded // the page differs by read; what the row points to is shared
+		row.Page = &p.page
+		p.rows = append(p.rows, &row)
+		p.scanned = r.position
+		p.done = p.full()
+	}
+	if decoded == nil {
+		return 0
+	}
+	return decoded.Size()
+}
+
+// anyBehind tells whether an open read still needs the rows that follow
+// directly: one that is further on gets a scan of its own when nobody is.
+func anyBehind(open []*pending, last int64) bool {
+	for _, p := range open {
+		until, bounded := p.until()
+		if !p.done && p.read.From.Position <= last && (!bounded || until > last) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish ends the reads that the scan has served: all when the table was
+// exhausted, otherwise those whose cursor lies before the scan's last row.
+func finish(open []*pending, last int64, exhausted bool) {
+	for _, p := range open {
+		if p.done {
+			continue
+		}
+		until, bounded := p.until()
+		reached := bounded && last >= until
+		if !exhausted && !reached && p.read.From.Position >= last {
+			continue
+		}
+		p.done, p.drained = true, exhausted || reached
+		p.scanned = max(p.scanned, last)
+		if bounded {
+			p.scanned = max(p.read.From.Position, min(p.scanned, until))
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// lockSuffix names the file beside the database that the running instance
+// holds a lock on. The file stays: deleting it would let two instances lock
+// two files of one name. Who ends, however it ends, loses the lock.
+const lockSuffix = ".outrider-lock"
+
+// instanceLock is held by the one instance that serves a database.
+type instanceLock interface {
+	// release frees the lock. It is called once.
+	release()
+}
+
+// lockInstance takes the lock of the database at path. The error wraps
+// [outbox.ErrSecondInstance] when another holds it and names that one.
+func lockInstance(path, instance string) (instanceLock, error) {
+	if inMemory(path) {
+		return lockMemory(path, instance)
+	}
+	name, err := lockName(path)
+	if err != nil {
+		return nil, err
+	}
+	return lockFile(name, instance)
+}
+
+// lockName returns the lock file's path. Links are followed, so that one
+// database has one lock whatever way it is named.
+func lockName(path string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "file:"); ok {
+		rest, _, _ = strings.Cut(rest, "?")
+		path = strings.TrimPrefix(rest, "//")
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("find the database file: %w", err)
+	}
+	resolved, err = filepath.Abs(resolved)
+	if err != nil {
+		return "", fmt.Errorf("find the database file: %w", err)
+	}
+	return resolved + lockSuffix, nil
+}
+
+// holder describes ourselves for those whom we refuse.
+func holder(instance string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("pid %d on host %s, instance %s", os.Getpid(), host, instance)
+}
+
+// refusal says who holds the lock; by is empty when that is not known.
+func refusal(by string) error {
+	if by == "" {
+		return fmt.Errorf("%w; stop it first", outbox.ErrSecondInstance)
+	}
+	return fmt.Errorf("%w: %s; stop it first", outbox.ErrSecondInstance, by)
+}
+
+// Databases in memory live in this process, and so do their locks.
+var (
+	memoryMu    sync.Mutex
+	memoryLocks = map[string]string{} // path to holder
+)
+
+type memoryLock string
+
+func lockMemory(path, instance string) (instanceLock, error) {
+	name, _, _ := strings.Cut(path, "?")
+	memoryMu.Lock()
+	defer memoryMu.Unlock()
+	if by, held := memoryLocks[name]; held {
+		return nil, refusal(by)
+	}
+	memoryLocks[name] = holder(instance)
+	return memoryLock(name), nil
+}
+
+func (l memoryLock) release() {
+	memoryMu.Lock()
+	defer memoryMu.Unlock()
+	delete(memoryLocks, string(l))
+}

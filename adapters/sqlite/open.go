@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	msqlite "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// busyTimeout is how long, in milliseconds, a statement waits for a lock.
+const busyTimeout = "5000"
+
+// Open opens the SQLite database at path for reading and writing, with the
+// settings of the package documentation, creating the file when there is none.
+// It is for applications that have no handle of their own, and for [Init].
+//
+// The path is a file's path, or a "file:" URI as SQLite documents it, for
+// example file:demo?mode=memory&cache=shared for a database in memory.
+func Open(path string) (*sql.DB, error) {
+	return open(path, url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {"busy_timeout(" + busyTimeout + ")", "foreign_keys(1)", "synchronous(NORMAL)"},
+	})
+}
+
+// openReadOnly opens an existing database; the connections refuse to write.
+func openReadOnly(path string) (*sql.DB, error) {
+	params := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "query_only(1)"}}
+	if !strings.HasPrefix(path, "file:") {
+		params.Set("mode", "rw") // do not create it; rw because WAL readers share memory
+	}
+	return open(path, params)
+}
+
+func open(path string, params url.Values) (*sql.DB, error) {
+	if path == "" {
+		return nil, errors.New("sqlite: the path of the database is empty")
+	}
+	if path == ":memory:" {
+		return nil, errors.New("sqlite: every connection to :memory: is a database of its own; " +
+			"use file:NAME?mode=memory&cache=shared")
+	}
+	db, err := sql.Open("sqlite", dataSource(path, params))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
+	}
+	if inMemory(path) {
+		// The database lives as long as a connection to it does.
+		db.SetMaxIdleConns(maxConns)
+	}
+	db.SetMaxOpenConns(maxConns)
+	return db, nil
+}
+
+// maxConns bounds a handle's connections: one writes, the others read.
+const maxConns = 4
+
+// dataSource adds parameters to a path as the driver reads them.
+func dataSource(path string, params url.Values) string {
+	if !strings.HasPrefix(path, "file:") {
+		path = "file:" + (&url.URL{Path: path}).EscapedPath()
+	}
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	return path + separator + params.Encode()
+}
+
+func inMemory(path string) bool {
+	return strings.HasPrefix(path, "file:") &&
+		(strings.HasPrefix(path, "file::memory:") || strings.Contains(path, "mode=memory") || strings.Contains(path, "vfs=memdb"))
+}
+
+// useWAL puts the file into WAL mode unless it is. Databases in memory have
+// no such mode and stay as they are.
+func useWAL(ctx context.Context, db *sql.DB) error {
+	var mode string
+	if err := retryBusy(ctx, func() error {
+		return db.QueryRowContext(ctx, `PRAGMA journal_mode = WAL`).Scan(&mode)
+	}); err != nil {
+		return fmt.Errorf("switch to WAL mode (close other programs that hold the file): %w", err)
+	}
+	return nil
+}
+
+// busyRetries bounds how often a transaction is tried that found the database
+// locked; each try has waited for the busy timeout already.
+const busyRetries = 6
+
+// retryBusy runs f again while another program holds the database.
+func retryBusy(ctx context.Context, f func() error) error {
+	var err error
+	for range busyRetries {
+		if err = f(); !isBusy(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w; another program holds the database for long: look for a transaction left open", err)
+}
+
+// isBusy tells whether an error says that the database is locked. The low
+// byte of a result code is the code, the rest says more about it.
+func isBusy(err error) bool {
+	var e *msqlite.Error
+	return errors.As(err, &e) && (e.Code()&0xff == lib.SQLITE_BUSY || e.Code()&0xff == lib.SQLITE_LOCKED)
+}
+
+// quoteName quotes an identifier.
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,101 @@
+package sqlite
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// record is an outbox row as the database returned it. SQLite's columns take
+// values of any type, so that everything is read as text or bytes.
+type record struct {
+	position                                     int64
+	id, kind, group, aggregateType, aggregateID  sql.NullString
+	tenant, tags, headers, occurredAt, createdAt sql.NullString
+	payload, payloadBytes                        []byte // nil: NULL
+}
+
+// scan reads the current row; its columns are those of [columns].
+func (r *record) scan(rows *sql.Rows) error {
+	r.payload, r.payloadBytes = nil, nil
+	return rows.Scan(&r.position, &r.id, &r.kind, &r.group, &r.aggregateType, &r.aggregateID, &r.tenant,
+		&r.tags, &r.headers, &r.payload, &r.payloadBytes, &r.occurredAt, &r.createdAt)
+}
+
+func (r *record) slot() int { return outbox.SlotOf(r.group.String, r.id.String) }
+
+// decode makes the row. What cannot be decoded is told in its Err; the rest of
+// the row is there all the same.
+func (r *record) decode(slot int) *outbox.Row {
+	row := &outbox.Row{
+		ID: r.id.String, Type: r.kind.String, Group: r.group.String,
+		AggregateType: r.aggregateType.String, AggregateID: r.aggregateID.String, Tenant: r.tenant.String,
+		Slot: slot, Position: r.position,
+	}
+	var errs [5]error
+	row.Payload, row.Binary, errs[0] = r.content()
+	row.Tags, errs[1] = object("tags", r.tags)
+	row.Headers, errs[2] = object("headers", r.headers)
+	row.OccurredAt, errs[3] = instant("occurred_at", r.occurredAt)
+	row.CreatedAt, errs[4] = instant("created_at", r.createdAt)
+	if err := errors.Join(errs[:]...); err != nil {
+		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, r.id.String, err)
+	}
+	return row
+}
+
+// content returns the payload as it is stored.
+func (r *record) content() (payload []byte, binary bool, err error) {
+	switch {
+	case r.payload != nil && r.payloadBytes != nil:
+		return r.payload, false, errors.New("payload and payload_bytes are both set, one must be NULL")
+	case r.payloadBytes != nil:
+		return r.payloadBytes, true, nil
+	case r.payload == nil:
+		return nil, false, errors.New("payload and payload_bytes are both NULL, one must be set")
+	case !json.Valid(r.payload):
+		return r.payload, false, errors.New("payload is not valid JSON; what is not JSON belongs into payload_bytes")
+	}
+	return r.payload, false, nil
+}
+
+// object decodes a column that holds a JSON object of strings.
+func object(column string, text sql.NullString) (map[string]string, error) {
+	if text.String == "" {
+		return nil, nil
+	}
+	var m map[string]string
+	if err := json.Unmarshal([]byte(text.String), &m); err != nil {
+		return nil, fmt.Errorf("%s is not a JSON object of strings: %w", column, err)
+	}
+	return m, nil
+}
+
+// timeLayouts are what drivers write for a time in a text column; a text
+// without a zone is UTC, as SQLite's own functions have it.
+var timeLayouts = []string{
+	time.RFC3339Nano,
+	"2006-01-02 15:04:05.999999999Z07:00",
+	"2006-01-02T15:04:05.999999999",
+	"2006-01-02 15:04:05.999999999",
+	"2006-01-02 15:04:05.999999999 -0700 MST", // Go's time.Time.String
+}
+
+// instant decodes a column that holds a time.
+func instant(column string, text sql.NullString) (time.Time, error) {
+	if text.String == "" {
+		return time.Time{}, nil
+	}
+	value, _, _ := strings.Cut(text.String, " m=") // Go's monotonic clock
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, value); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is %q, not a time as RFC 3339 writes it", column, text.String)
+}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// SourceConfig says where a [Source] reads.
+type SourceConfig struct {
+	Path   string       // of the database, as [Open] takes it; it must exist
+	Table  string       // empty: [DefaultTable]
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+// Source reads an outbox table by position. It implements [outbox.Source] and
+// never writes: its connections refuse to.
+//
+// # Why the position alone is the cursor
+//
+// SQLite has one writer at a time: it holds the write lock from its first write
+// to its commit or rollback. A position is therefore assigned only after the
+// transaction with the position before it has ended, and rows become visible
+// in the order of their positions. A reader sees whole commits only. So
+// whoever has read up to position L will never see a new row at or below L:
+//   - A rolled back transaction gives its positions back (AUTOINCREMENT keeps
+//     its counter in a table, which is rolled back too). The next transaction
+//     uses them again; but nobody had seen them, so no cursor stands there.
+//   - Positions of committed rows are not used again, even after a delete.
+//
+// This does not hold for rows that are inserted with a position of the
+// application's own choosing below the newest, nor for a file that was
+// replaced by an older copy; [Source.Validate] notices the latter. A cursor
+// has no snapshot here, and no row is ever late.
+type Source struct {
+	db    *sql.DB
+	table string
+	log   *slog.Logger
+	query string
+}
+
+var _ outbox.Source = (*Source)(nil)
+var _ outbox.Checker = (*Source)(nil)
+
+// NewSource opens the source. It reads nothing yet; see [Source.Check].
+func NewSource(cfg SourceConfig) (*Source, error) {
+	db, err := openReadOnly(cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	table := tableName(cfg.Table)
+	return &Source{
+		db: db, table: table, log: log,
+		query: `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + quoteName(table) +
+			` WHERE position > ? ORDER BY position LIMIT ?`,
+	}, nil
+}
+
+// Check verifies the table and its columns. A file that is not in WAL mode is
+// only warned about: reading it delays the application's commits.
+func (s *Source) Check(ctx context.Context) error {
+	if err := checkLayout(ctx, s.db, s.table); err != nil {
+		return s.wrap("check", err)
+	}
+	var mode string
+	if err := s.db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode); err != nil {
+		return s.wrap("check", err)
+	}
+	if mode != "wal" && mode != "memory" {
+		s.log.WarnContext(ctx, "the database is not in WAL mode: reads and the application's commits wait for each other; "+
+			"`outrider init` changes it", "table", s.table, "journal_mode", mode)
+	}
+	return nil
+}
+
+// Identity is empty: a file has none. [Source.Validate] compares positions.
+func (s *Source) Identity(context.Context) (string, error) { return "", nil }
+
+// Validate refuses cursors of another database, and those ahead of the table:
+// new rows would count as delivered until the table has caught up.
+func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
+	if c.Snapshot != "" || c.Window != "" {
+		return s.wrap("validate", errors.New("the cursor was not taken in SQLite; `outrider rebase` sets a new one"))
+	}
+	var newest int64
+	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)
+	if err != nil {
+		return s.wrap("validate", err)
+	}
+	if c.Position > newest {
+		return s.wrap("validate", fmt.Errorf("the cursor stands at position %d, the table has come to %d only: it was replaced by "+
+			"an older copy or emptied with its counter; `outrider rebase` sets a new cursor", c.Position, newest))
+	}
+	return nil
+}
+
+// Start returns the first cursor of a new route. For [outbox.StartTime] it
+// stands before the first position that was created at or after the time, by
+// the column created_at with the precision of a millisecond.
+func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
+	table := quoteName(s.table)
+	query, args := "", []any{}
+	switch at.Kind {
+	case outbox.StartBeginning:
+		return outbox.Cursor{}, nil
+	case outbox.StartEnd:
+		query = `SELECT coalesce(max(position), 0) FROM ` + table
+	case outbox.StartTime:
+		query = `SELECT coalesce(
+    (SELECT min(position) - 1 FROM ` + table + ` WHERE round(unixepoch(created_at, 'subsec') * 1000) >= ?),
+    (SELECT max(position) FROM ` + table + `), 0)`
+		// Rounded up: a row of the millisecond in which the time lies was
+		// created before it as far as anybody can tell.
+		args = append(args, at.Time.Add(time.Millisecond-1).UnixMilli())
+	default:
+		return outbox.Cursor{}, s.wrap("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
+	}
+	var c outbox.Cursor
+	if err := s.db.QueryRowContext(ctx, query, args...).Scan(&c.Position); err != nil {
+		return outbox.Cursor{}, s.wrap("start", err)
+	}
+	return c, nil
+}
+
+// Close releases the connections.
+func (s *Source) Close() error { return s.db.Close() }
+
+func (s *Source) wrap(what string, err error) error {
+	return fmt.Errorf("sqlite source %s: %s: %w", s.table, what, err)
+}

@@ -1,0 +1,341 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// holdEnv makes the test binary a process that holds the lock of the database
+// at this path.
+const holdEnv = "OUTRIDER_TEST_HOLD_LOCK"
+
+func TestLockOfAKilledProcessIsFree(t *testing.T) {
+	if path := os.Getenv(holdEnv); path != "" {
+		holdLock(t, path)
+		return
+	}
+	path := filepath.Join(t.TempDir(), "o.db")
+	state := openState(t, path)
+	if err := state.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestLockOfAKilledProcessIsFree$")
+	child.Env = append(os.Environ(), holdEnv+"="+path)
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := child.StdinPipe(); err != nil { // closed when we end: the child does not outlive us
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	err = state.Join(t.Context(), "second", time.Hour)
+	if !errors.Is(err, outbox.ErrSecondInstance) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d on host", child.Process.Pid)) {
+		t.Errorf("beside process %d: %v", child.Process.Pid, err)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait() // ends with the signal
+	if err := state.Join(t.Context(), "second", time.Hour); err != nil {
+		t.Errorf("after the process was killed: %v", err)
+	}
+	lanes, err := state.Acquire(t.Context(), "second", "r", []int{0})
+	if err != nil || len(lanes) != 1 || lanes[0].Cursor.Position != 7 {
+		t.Errorf("acquired %+v, %v", lanes, err)
+	}
+}
+
+func holdLock(t *testing.T, path string) {
+	state := openState(t, path)
+	if err := state.Join(t.Context(), "first", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	lanes, err := state.Acquire(t.Context(), "first", "r", []int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := outbox.Settlement{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, Cursor: outbox.Cursor{Position: 7}, NextSeq: 1}
+	if _, err := state.Settle(t.Context(), []outbox.Settlement{s}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Print(".")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until killed, or until the parent has ended
+}
+
+func TestLinksAndURIsLeadToOneLock(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "o.db")
+	state := openState(t, path)
+	if err := state.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Join(t.Context(), "a", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	for _, other := range []string{link, "file:" + path, "file://" + path + "?cache=private"} {
+		if err := openState(t, other).Join(t.Context(), "b", time.Hour); !errors.Is(err, outbox.ErrSecondInstance) {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+func TestRolledBackPositionsAreNotMissed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, source := openApp(t, path), openSource(t, path)
+	insert(t, db, outbox.Row{ID: "a", Type: "t", Payload: []byte("1")})
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(`INSERT INTO outrider_outbox (id, type, payload) VALUES ('lost', 't', '1')`); err != nil {
+		t.Fatal(err)
+	}
+	got, cursors := readAll(t, source, [outbox.Slots]outbox.Cursor{}) // beside an open transaction
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, db, outbox.Row{ID: "b", Type: "t", Payload: []byte("1")})
+	more, cursors := readAll(t, source, cursors)
+	if _, err := db.Exec(`DELETE FROM outrider_outbox`); err != nil { // retention
+		t.Fatal(err)
+	}
+	insert(t, db, outbox.Row{ID: "c", Type: "t", Payload: []byte("1")})
+	last, _ := readAll(t, source, cursors)
+	if ids := slices.Concat(got, more, last); !slices.Equal(ids, []string{"a", "b", "c"}) {
+		t.Errorf("got %v", ids)
+	}
+}
+
+// readAll fetches every slot once and returns the ids.
+func readAll(t *testing.T, source *sqlite.Source, from [outbox.Slots]outbox.Cursor) (ids []string, next [outbox.Slots]outbox.Cursor) {
+	t.Helper()
+	reads := make([]outbox.Read, outbox.Slots)
+	for slot := range reads {
+		reads[slot] = outbox.Read{Slot: slot, From: from[slot], Limit: 100}
+	}
+	results, err := source.Fetch(t.Context(), reads, func(_ int, row *outbox.Row) bool {
+		ids = append(ids, row.ID)
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for slot := range results {
+		next[slot] = results[slot].Next
+	}
+	return ids, next
+}
+
+func TestG7_LargePayloadsComeInPages(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, source := openApp(t, path), openSource(t, path)
+	const n = 24
+	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for i := range n {
+		insert(t, db, outbox.Row{ID: fmt.Sprint(i), Type: "t", Payload: big})
+	}
+	var cursors [outbox.Slots]outbox.Cursor
+	total := 0
+	for fetches := 1; total < n; fetches++ {
+		var ids []string
+		ids, cursors = readAll(t, source, cursors)
+		if len(ids) > 9 || len(ids) == 0 {
+			t.Fatalf("one fetch held %d payloads of 1 MiB", len(ids))
+		}
+		total += len(ids)
+	}
+	if total != n {
+		t.Errorf("got %d rows of %d", total, n)
+	}
+}
+
+func TestBrokenRowsNameTheColumn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, source := openApp(t, path), openSource(t, path)
+	for column, value := range map[string]string{
+		"tags": `{"a": 1}`, "headers": `nonsense`, "occurred_at": `yesterday`, "created_at": `1`, "payload": `{"a":`,
+	} {
+		row := map[string]string{"payload": "{}", column: value}
+		var names, values []string
+		for n, v := range row {
+			names, values = append(names, n), append(values, "'"+v+"'")
+		}
+		sql := `INSERT INTO outrider_outbox (type, ` + strings.Join(names, ", ") + `) VALUES ('` + column + `', ` + strings.Join(values, ", ") + `)`
+		if _, err := db.Exec(sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := 0
+	reads := make([]outbox.Read, outbox.Slots)
+	for slot := range reads {
+		reads[slot] = outbox.Read{Slot: slot, Limit: 100}
+	}
+	_, err := source.Fetch(t.Context(), reads, func(_ int, row *outbox.Row) bool {
+		seen++
+		if row.Err == nil || !strings.Contains(row.Err.Error(), row.Type) || row.ID == "" {
+			t.Errorf("the row with a broken %s has the error %v", row.Type, row.Err)
+		}
+		return true
+	})
+	if err != nil || seen != 5 {
+		t.Errorf("%d rows, %v", seen, err)
+	}
+	for _, payloads := range []string{"NULL, NULL", "'{}', x'00'"} {
+		if _, err := db.Exec(`INSERT INTO outrider_outbox (type, payload, payload_bytes) VALUES ('t', ` + payloads + `)`); err == nil {
+			t.Errorf("the table took payloads %s", payloads)
+		}
+	}
+}
+
+func TestTimesAsDriversWriteThem(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, source := openApp(t, path), openSource(t, path)
+	at := time.Date(2024, 2, 3, 4, 5, 6, 0, time.UTC)
+	for _, text := range []string{
+		"2024-02-03T04:05:06Z", "2024-02-03T05:05:06+01:00", "2024-02-03 04:05:06", "2024-02-03 04:05:06+00:00",
+		"2024-02-03T04:05:06", at.String(), at.String() + " m=+0.01",
+	} {
+		if _, err := db.Exec(`INSERT INTO outrider_outbox (type, payload, occurred_at) VALUES ('t', '1', ?)`, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := make([]outbox.Read, outbox.Slots)
+	for slot := range reads {
+		reads[slot] = outbox.Read{Slot: slot, Limit: 100}
+	}
+	if _, err := source.Fetch(t.Context(), reads, func(_ int, row *outbox.Row) bool {
+		if row.Err != nil || !row.OccurredAt.Equal(at) {
+			t.Errorf("position %d: %v, %v", row.Position, row.OccurredAt, row.Err)
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db := openApp(t, path)
+	for table, ddl := range map[string]string{
+		"reused": `CREATE TABLE reused (position INTEGER PRIMARY KEY)`,
+		"narrow": `CREATE TABLE narrow (position INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT)`,
+	} {
+		if _, err := db.Exec(ddl); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sqlite.Init(t.Context(), db, table); err == nil {
+			t.Errorf("init took table %s for ours", table)
+		}
+	}
+	for table, want := range map[string]string{
+		"absent": "outrider init", "reused": "AUTOINCREMENT", "narrow": "payload",
+	} {
+		source, err := sqlite.NewSource(sqlite.SourceConfig{Path: path, Table: table})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := source.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("table %s: %v", table, err)
+		}
+		if err := source.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "none.db")
+	source := openSource(t, missing)
+	if err := source.Check(t.Context()); err == nil {
+		t.Error("a file that does not exist was checked")
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("the source created the file")
+	}
+	for _, path := range []string{"", ":memory:"} {
+		if _, err := sqlite.Open(path); err == nil {
+			t.Errorf("opened %q", path)
+		}
+	}
+}
+
+// TestSettleWaitsForTheApplication: the application holds the write lock while
+// the state store settles; the settle succeeds when the lock is free.
+func TestSettleWaitsForTheApplication(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, state := openApp(t, path), openState(t, path)
+	if err := state.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.Join(t.Context(), "a", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	lanes, err := state.Acquire(t.Context(), "a", "r", []int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(context.Background(), nil) // immediate: holds the lock
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled := make(chan error, 1)
+	go func() {
+		_, err := state.Settle(t.Context(), []outbox.Settlement{{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, NextSeq: 1}})
+		settled <- err
+	}()
+	if _, err := tx.Exec(`INSERT INTO outrider_outbox (type, payload) VALUES ('t', '1')`); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-settled:
+		t.Fatalf("settled beside another writer: %v", err)
+	default:
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-settled; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryCommandIsAudited(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, state := openApp(t, path), openState(t, path)
+	if err := state.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := state.Redrive(t.Context(), outbox.ParkedFilter{ID: "e", Limit: 3}, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	err := db.QueryRow(`SELECT by || ' ' || action || ' ' || filter || ' ' || changed FROM outrider_audit`).Scan(&got)
+	if want := `alice redrive {"id":"e","limit":3} 0`; err != nil || got != want {
+		t.Errorf("audited %q, %v, want %q", got, err, want)
+	}
+}

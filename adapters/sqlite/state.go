@@ -1,0 +1,245 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+//go:embed migrations/*.sql
+var stateMigrations embed.FS
+
+// stateVersionTable is where goose keeps what it has applied; a name of our
+// own, so that an application's goose and ours never meet.
+const stateVersionTable = "outrider_migrations"
+
+// StateConfig says where a [State] keeps its tables.
+type StateConfig struct {
+	Path string // of the database, as [Open] takes it; created when missing
+}
+
+// State keeps cursors and parked messages in a SQLite file. It implements
+// [outbox.StateStore] for one running instance: Join takes a lock on a file
+// beside the database (PATH.outrider-lock), which the kernel frees when the
+// process ends; a second instance gets [outbox.ErrSecondInstance] with the
+// first one's process id and host. On systems without flock the first one's
+// lease is what refuses the second. Databases in memory are locked within the
+// process. Commands of operators need no lock and work beside the instance.
+//
+// The clock of leases and of parked messages is that of this host.
+type State struct {
+	db   *sql.DB
+	path string
+
+	mu       sync.Mutex // guards the rest
+	instance string     // empty: not joined
+	lock     instanceLock
+}
+
+var _ outbox.StateStore = (*State)(nil)
+
+// NewState opens the store. It creates no tables, see [State.Migrate].
+func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
+	db, err := Open(cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close() // it never opened; that is told
+		return nil, fmt.Errorf("sqlite state: open %s (the directory must exist and be writable): %w", cfg.Path, err)
+	}
+	return &State{db: db, path: cfg.Path}, nil
+}
+
+// Migrate creates or upgrades the tables and puts the file into WAL mode.
+func (s *State) Migrate(ctx context.Context) error {
+	migrating.Lock()
+	defer migrating.Unlock()
+	if err := useWAL(ctx, s.db); err != nil {
+		return s.wrap("migrate", err)
+	}
+	files, err := fs.Sub(stateMigrations, "migrations")
+	if err != nil {
+		return s.wrap("migrate", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db, files,
+		goose.WithTableName(stateVersionTable),
+		goose.WithDisableGlobalRegistry(true)) // an application's own migrations are not ours
+	if err != nil {
+		return s.wrap("migrate", err)
+	}
+	// Another process may have migrated between our look and our write: then
+	// the write fails, and the next look finds nothing to do.
+	for range busyRetries {
+		if _, err = provider.Up(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return s.wrap("migrate", err)
+	}
+	return nil
+}
+
+// migrating lets the stores of one process take turns.
+var migrating sync.Mutex
+
+// Join takes the lock and announces the instance. A second Join of the same
+// instance renews; a State serves one instance.
+func (s *State) Join(ctx context.Context, instance string, lease time.Duration) error {
+	if instance == "" || lease <= 0 {
+		return errors.New("sqlite state: join: an instance needs an id and a lease longer than 0")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instance != "" && s.instance != instance {
+		return fmt.Errorf("sqlite state: join: this store serves instance %q already; open another for %q", s.instance, instance)
+	}
+	fresh := s.instance == ""
+	if fresh {
+		lock, err := lockInstance(s.path, instance)
+		if err != nil {
+			return s.wrap(fmt.Sprintf("join as %q", instance), err)
+		}
+		s.instance, s.lock = instance, lock
+	}
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, instance, lease) }); err != nil {
+		if fresh {
+			s.unlock()
+		}
+		return s.wrap(fmt.Sprintf("join as %q", instance), err)
+	}
+	return nil
+}
+
+// announce writes the instance's row. The lock is ours, so the other rows are
+// of the dead, unless the lock cannot tell.
+func announce(ctx context.Context, tx *sql.Tx, instance string, lease time.Duration) error {
+	now := time.Now()
+	if !lockShowsLife {
+		var other string
+		err := tx.QueryRowContext(ctx, `SELECT coalesce(max(id), '') FROM outrider_instance WHERE id <> ? AND lease_until > ?`,
+			instance, now.UnixMicro()).Scan(&other)
+		if err != nil {
+			return err
+		}
+		if other != "" {
+			return refusal("instance " + other)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM outrider_instance WHERE id <> ?`, instance); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO outrider_instance (id, lease_until, joined_at) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until`,
+		instance, now.Add(lease).UnixMicro(), now.UnixMicro())
+	return err
+}
+
+// Renew extends the lease and returns the lanes that the instance owns.
+func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+	if err := s.joined(instance); err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("renew the lease of %q", instance)
+	err := s.transact(ctx, func(tx *sql.Tx) error { return announce(ctx, tx, instance, lease) })
+	if err != nil {
+		return nil, s.wrap(what, err)
+	}
+	rows, err := s.db.QueryContext(ctx, `SELECT route, slot, commands FROM outrider_cursor WHERE owner = ?`, instance)
+	if err != nil {
+		return nil, s.wrap(what, err)
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	lanes := make(map[outbox.LaneRef]int64, outbox.Slots)
+	for rows.Next() {
+		var ref outbox.LaneRef
+		var commands int64
+		if err := rows.Scan(&ref.Route, &ref.Slot, &commands); err != nil {
+			return nil, s.wrap(what, err)
+		}
+		lanes[ref] = commands
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.wrap(what, err)
+	}
+	return lanes, nil
+}
+
+// Leave releases the instance's lanes, deletes its row and frees the lock.
+func (s *State) Leave(ctx context.Context, instance string) error {
+	if err := s.joined(instance); err != nil {
+		return err
+	}
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `UPDATE outrider_cursor SET owner = NULL WHERE owner = ?`, instance); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM outrider_instance WHERE id = ?`, instance)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlock()
+	if err != nil {
+		return s.wrap(fmt.Sprintf("leave as %q", instance), err)
+	}
+	return nil
+}
+
+// Close releases the connections and the lock: without [State.Leave] before
+// it, the next instance takes the lanes as after a crash.
+func (s *State) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlock()
+	return s.db.Close()
+}
+
+// unlock frees the lock, if we hold it. The caller holds mu.
+func (s *State) unlock() {
+	if s.lock != nil {
+		s.lock.release()
+	}
+	s.instance, s.lock = "", nil
+}
+
+// joined tells whether the instance is the one that this store serves.
+func (s *State) joined(instance string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instance == "" || s.instance != instance {
+		return fmt.Errorf("sqlite state: instance %q has not joined; call Join first", instance)
+	}
+	return nil
+}
+
+// transact runs f in one transaction that holds the write lock from its
+// beginning, and again as a whole when another program held it for too long.
+func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return retryBusy(ctx, func() error {
+		tx, err := s.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if err := f(tx); err != nil {
+			_ = tx.Rollback() // the first error tells more
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// wrap says what failed and where.
+func (s *State) wrap(what string, err error) error {
+	return fmt.Errorf("sqlite state %s: %s: %w", s.path, what, err)
+}

@@ -1,0 +1,175 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	createLaneSQL = `INSERT INTO outrider_cursor (route, slot) VALUES (?, ?) ON CONFLICT DO NOTHING`
+
+	// acquireSQL asks nobody who owns the row: the lock is ours, so whoever
+	// owned it is dead.
+	acquireSQL = `UPDATE outrider_cursor SET owner = ?, epoch = epoch + 1 WHERE route = ? AND slot = ?
+RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, cluster`
+
+	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
+    beyond = ?, next_seq = ?, cluster = ?, updated_at = ?
+WHERE route = ? AND slot = ? AND epoch = ?`
+
+	unparkSQL = `DELETE FROM outrider_parked WHERE route = ? AND slot = ? AND seq = ?`
+
+	parkSQL = `
+INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
+    event_id, event_type, position, metadata, payload, parked_at)
+VALUES (?, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_group, status = excluded.status,
+    attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error,
+    event_id = excluded.event_id, event_type = excluded.event_type, position = excluded.position,
+    metadata = excluded.metadata, payload = excluded.payload`
+)
+
+// Acquire makes the instance the owner of the route's rows and raises their epoch.
+func (s *State) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+	if err := s.joined(instance); err != nil {
+		return nil, err
+	}
+	for _, slot := range slots {
+		if slot < 0 || slot >= outbox.Slots {
+			return nil, s.wrap(fmt.Sprintf("acquire route %q", route), fmt.Errorf("slot %d is not in 0..%d", slot, outbox.Slots-1))
+		}
+	}
+	var lanes []outbox.LaneState
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		lanes = make([]outbox.LaneState, len(slots))
+		for i, slot := range slots {
+			lanes[i].LaneRef = outbox.LaneRef{Route: route, Slot: slot}
+			if err := acquire(ctx, tx, instance, &lanes[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, s.wrap(fmt.Sprintf("acquire lanes of route %q", route), err)
+	}
+	return lanes, nil
+}
+
+func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.LaneState) error {
+	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot); err != nil {
+		return err
+	}
+	var beyond string
+	c := &lane.Cursor
+	err := tx.QueryRowContext(ctx, acquireSQL, instance, lane.Route, lane.Slot).Scan(&lane.New, &c.Position, &c.Snapshot,
+		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Cluster)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(beyond), &lane.Beyond); err != nil {
+		return fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
+	}
+	return nil
+}
+
+// Settle writes all settlements in one transaction and returns the lanes whose
+// epoch has moved on; nothing of those is written.
+func (s *State) Settle(ctx context.Context, settlements []outbox.Settlement) ([]outbox.LaneRef, error) {
+	if len(settlements) == 0 {
+		return nil, nil
+	}
+	sorted, err := staterow.SortSettlements(settlements)
+	if err != nil {
+		return nil, s.wrap("settle", err)
+	}
+	var fenced []outbox.LaneRef
+	err = s.transact(ctx, func(tx *sql.Tx) error {
+		fenced, err = settle(ctx, tx, sorted)
+		return err
+	})
+	if err != nil {
+		return nil, s.wrap("settle", err)
+	}
+	return fenced, nil
+}
+
+func settle(ctx context.Context, tx *sql.Tx, settlements []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
+	statements, err := prepare(ctx, tx, settleSQL, unparkSQL, parkSQL)
+	if err != nil {
+		return nil, err
+	}
+	cursor, unpark, park := statements[0], statements[1], statements[2]
+	now := time.Now().UnixMicro()
+	for i := range settlements {
+		t := &settlements[i]
+		written, err := settleCursor(ctx, cursor, t, now)
+		if err != nil {
+			return nil, err
+		}
+		if !written {
+			fenced = append(fenced, t.LaneRef)
+			continue
+		}
+		for _, seq := range t.Unpark {
+			if _, err := unpark.ExecContext(ctx, t.Route, t.Slot, seq); err != nil {
+				return nil, err
+			}
+		}
+		for j := range t.Park {
+			if err := parkOne(ctx, park, t.LaneRef, &t.Park[j], now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return fenced, nil
+}
+
+// prepare prepares statements that end with the transaction.
+func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, error) {
+	statements := make([]*sql.Stmt, len(queries))
+	for i, query := range queries {
+		var err error
+		if statements[i], err = tx.PrepareContext(ctx, query); err != nil {
+			return nil, err
+		}
+	}
+	return statements, nil
+}
+
+// settleCursor tells whether the row had the settlement's epoch.
+func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, now int64) (bool, error) {
+	beyond := []byte("[]")
+	if len(t.Beyond) > 0 {
+		beyond, _ = json.Marshal(t.Beyond) // integers cannot fail to encode
+	}
+	c := &t.Cursor
+	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, string(beyond), t.NextSeq,
+		t.Cluster, now, t.Route, t.Slot, t.Epoch)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
+}
+
+func parkOne(ctx context.Context, insert *sql.Stmt, lane outbox.LaneRef, p *outbox.Parked, now int64) error {
+	group, payload := "", p.Payload
+	if p.Group != "" {
+		group = staterow.Pack(p.Group)
+	}
+	if payload == nil {
+		payload = []byte{} // empty, not NULL
+	}
+	due := sql.NullInt64{Int64: p.NextAttemptAt.UnixMicro(), Valid: !p.NextAttemptAt.IsZero()}
+	_, err := insert.ExecContext(ctx, lane.Route, lane.Slot, p.Seq, group, string(p.Status), p.Attempts, due,
+		staterow.Clean(p.LastError), staterow.Pack(p.ID), staterow.Pack(p.Type), p.Position,
+		staterow.EncodeMetadata(p.Metadata), payload, now)
+	return err
+}

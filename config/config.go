@@ -1,0 +1,102 @@
+package config
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"time"
+)
+
+// maxFile is the largest configuration file that is read, in bytes.
+const maxFile = 1 << 20
+
+// Example is a complete configuration that needs only DATABASE_URL and
+// API_TOKEN in the environment.
+//
+//go:embed example.yaml
+var Example string
+
+// Config is a whole, checked configuration. Printing it shows no secrets.
+type Config struct {
+	State          State                  `yaml:"state" doc:"Where cursors, leases and parked messages are kept."`
+	Memory         Size                   `yaml:"memory" default:"64MiB" min:"8MiB" doc:"Budget for the messages that the whole process holds in memory."`
+	Lease          Duration               `yaml:"lease" default:"10s" min:"1s" max:"10m" doc:"How long an instance that fell silent keeps its lanes before another one takes them over."`
+	SettleInterval Duration               `yaml:"settle_interval" default:"20ms" min:"1ms" max:"10s" doc:"How long a verdict may wait to be written down together with others. After a crash, about this much is delivered again."`
+	DrainTimeout   Duration               `yaml:"drain_timeout" default:"30s" min:"0s" max:"1h" doc:"How long a shutdown waits for deliveries that are under way."`
+	Admin          Admin                  `yaml:"admin" doc:"Health, metrics and the admin API."`
+	Log            Log                    `yaml:"log" doc:"Outrider's own log, on standard error."`
+	Sources        map[string]Source      `yaml:"sources" required:"true" min:"1" doc:"What messages are read from, by name."`
+	Destinations   map[string]Destination `yaml:"destinations" required:"true" min:"1" doc:"Where messages go, by name."`
+	Routes         []Route                `yaml:"routes" required:"true" min:"1" doc:"Which messages go where, by name. A name is part of what is stored: renaming a route starts a new one."`
+
+	// Warnings are findings that do not prevent a start, in order of line.
+	Warnings []*Error `yaml:"-"`
+}
+
+// State says where Outrider remembers things.
+type State struct {
+	URL SecretURL `yaml:"url" doc:"postgres:// URL, or the path of an SQLite file. Default: the database of the source, when all routes read from one database."`
+}
+
+// Admin is the HTTP server for health, metrics and operators.
+type Admin struct {
+	Listen string   `yaml:"listen" default:"127.0.0.1:8080" doc:"Address as host:port. Empty or off: no server."`
+	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that may use the admin API, one per line; blank lines and lines that begin with # are passed over."`
+}
+
+// Enabled tells whether the server is wanted.
+func (a Admin) Enabled() bool { return a.Listen != "" && a.Listen != "off" }
+
+func (a *Admin) check(c *checker, at place) {
+	if !a.Enabled() {
+		return
+	}
+	if err := hostPort(a.Listen, true); err != nil {
+		c.add(at.child("listen"), "%v", err).hint("for example 127.0.0.1:8080, or off for no server")
+	}
+}
+
+// Log configures Outrider's own log.
+type Log struct {
+	Level  string `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Least level that is written."`
+	Format string `yaml:"format" enum:"text|json" default:"text" doc:"Shape of the log lines."`
+}
+
+// Load reads and checks the file. env looks variables up, as [os.LookupEnv]
+// does; nil knows none. When anything is wrong with the content the error is an
+// [*Errors] that holds all of it.
+func Load(path string, env func(string) (string, bool)) (*Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("config: %s has %d bytes, the limit is %d", path, info.Size(), maxFile)
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return Parse(path, src, env)
+}
+
+// Parse is [Load] for text that is already in memory; name stands for the file
+// in messages.
+func Parse(name string, src []byte, env func(string) (string, bool)) (*Config, error) {
+	c := newChecker(name, string(src), env)
+	root := c.read()
+	if root == nil {
+		return nil, c.result()
+	}
+	cfg := &Config{}
+	c.decodeRoot(cfg, root)
+	if err := c.result(); err != nil {
+		return nil, err
+	}
+	cfg.Routes = expandRoutes(cfg.Routes)
+	cfg.Warnings = c.warnings()
+	return cfg, nil
+}
+
+// std is shorthand for comparing and printing.
+func (d Duration) std() time.Duration { return time.Duration(d) }

@@ -1,0 +1,47 @@
+package config
+
+// Destination is where messages go: one of [*Kafka], [*HTTP], [*LogTo],
+// [*Discard] and [*Publisher].
+type Destination interface {
+	// Kind is the value of the key type.
+	Kind() string
+}
+
+// destinations are the kinds of destinations, in the order of the reference page.
+var destinations = newRegistry[Destination]("destination",
+	kind{"kafka", "A Kafka topic. Key of a record is the message's group.", &Kafka{}},
+	kind{"http", "An HTTP endpoint that takes batches.", &HTTP{}},
+	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
+	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
+	kind{"publisher", "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none.", &Publisher{}},
+)
+
+// LogTo writes messages to Outrider's own log.
+type LogTo struct {
+	Level string `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Level of the lines."`
+}
+
+// Kind is "log".
+func (*LogTo) Kind() string { return "log" }
+
+// Discard drops messages.
+type Discard struct{}
+
+// Kind is "discard".
+func (*Discard) Kind() string { return "discard" }
+
+// Publisher is a Watermill Publisher given in Go.
+type Publisher struct {
+	Topic Template `yaml:"topic" required:"true" doc:"Topic to publish to; a template."`
+}
+
+// Kind is "publisher".
+func (*Publisher) Kind() string { return "publisher" }
+
+// cloudEventsSource warns about a source that no format uses. It is the same
+// for all destinations that know the format.
+func cloudEventsSource(c *checker, at place, format string) {
+	if format != "cloudevents" && at.has("source") {
+		c.warn(at.child("source"), "has no effect with format %s", format).hint("remove it, or set format: cloudevents")
+	}
+}

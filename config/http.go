@@ -1,0 +1,130 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HTTP posts batches of messages to an endpoint.
+type HTTP struct {
+	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template."`
+	Format         string                      `yaml:"format" enum:"raw|cloudevents" default:"raw" doc:"Body of a request: a JSON array of the payloads, or a batch of CloudEvents (application/cloudevents-batch+json)."`
+	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
+	Token          Secret                      `yaml:"token" doc:"Bearer token for the Authorization header."`
+	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
+	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
+	Batch          HTTPBatch                   `yaml:"batch" doc:"Bounds of one request."`
+	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time. A group is in one of them at most."`
+	Status         map[StatusCode]StatusAction `yaml:"status" doc:"What an answer means, by status code, where it differs from the usual."`
+	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+}
+
+// Kind is "http".
+func (*HTTP) Kind() string { return "http" }
+
+// HTTPBatch bounds one request.
+type HTTPBatch struct {
+	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages."`
+	MaxBytes    Size `yaml:"max_bytes" default:"1MiB" min:"1KiB" max:"1GiB" doc:"Most payload. A larger message goes alone."`
+	MaxGroups   int  `yaml:"max_groups" default:"0" min:"0" max:"10000" doc:"Most groups; 0: any number."`
+}
+
+// headerName is RFC 9110's token.
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func (h *HTTP) check(c *checker, at place) {
+	h.checkURL(c, at.child("url"))
+	for name := range h.Headers {
+		entry := at.child("headers").child(name)
+		if !headerName.MatchString(name) {
+			c.add(entry.key(), "is not a header name").hint("use letters, digits and hyphens")
+		}
+		if !h.Token.IsZero() && equalFold(name, "Authorization") {
+			c.add(entry.key(), "the header Authorization and token exclude each other").hint("remove one of them")
+		}
+	}
+	uri(c, at.child("source"), h.Source)
+	cloudEventsSource(c, at, h.Format)
+}
+
+// baseURL is a URL at least up to the slash behind its host.
+var baseURL = regexp.MustCompile(`^[a-zA-Z]+://[^/?]+[/?]`)
+
+// checkURL looks at the address as it comes out for a sample message.
+func (h *HTTP) checkURL(c *checker, at place) {
+	text := h.URL.sample()
+	if text == "" {
+		return
+	}
+	fixed, _, _ := strings.Cut(string(h.URL), "{{")
+	u, err := url.Parse(text)
+	switch {
+	case !h.URL.Static() && !baseURL.MatchString(fixed):
+		c.add(at, "scheme and host must be the same for all messages").
+			hint("use placeholders in the path: https://api.example.com/{{.Tenant}}/events")
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		c.add(at, "is not a URL of http or https").hint("for example https://api.example.com/events")
+	case u.User != nil:
+		c.add(at, "must not contain a user name or password").
+			hint("use token or headers: addresses appear in logs and metrics")
+	case u.Scheme == "http" && !loopback(u.Hostname()) && (!h.Token.IsZero() || len(h.Headers) > 0):
+		c.warn(at, "sends its token or headers in the clear").hint("use https")
+	}
+}
+
+// loopback tells whether the host is this machine.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// StatusCode is an HTTP status that can be given a meaning: 300 to 599.
+type StatusCode int
+
+func (s *StatusCode) parse(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 300 || n > 599 || len(text) != 3 {
+		return expected("a status code from 300 to 599: 2xx is always delivered")
+	}
+	*s = StatusCode(n)
+	return nil
+}
+
+func (*StatusCode) form() form {
+	return form{name: "status code", pattern: `^[3-5][0-9][0-9]$`}
+}
+
+// String returns the three digits.
+func (s StatusCode) String() string { return strconv.Itoa(int(s)) }
+
+// StatusAction is what an answer means for the messages of the request.
+type StatusAction string
+
+// What an answer can mean.
+const (
+	StatusDelivered   StatusAction = "delivered"   // taken
+	StatusSkip        StatusAction = "skip"        // counted as skipped
+	StatusTransient   StatusAction = "transient"   // try again; counts as an attempt
+	StatusUnavailable StatusAction = "unavailable" // the endpoint is down; no attempt is counted
+	StatusGone        StatusAction = "gone"        // disable the endpoint until an operator resumes it
+	StatusPermanent   StatusAction = "permanent"   // dead at once
+)
+
+func (s *StatusAction) parse(text string) error {
+	if known := s.form().enum; !slices.Contains(known, text) {
+		return oneOf(known)
+	}
+	*s = StatusAction(text)
+	return nil
+}
+
+func (*StatusAction) form() form {
+	return form{name: "action", enum: []string{"delivered", "skip", "transient", "unavailable", "gone", "permanent"}}
+}
+
+// String returns the word as it is written.
+func (s StatusAction) String() string { return string(s) }

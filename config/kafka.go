@@ -1,0 +1,84 @@
+package config
+
+import "regexp"
+
+// Kafka sends to a Kafka cluster. Records are always acknowledged by all
+// in-sync replicas.
+type Kafka struct {
+	Brokers     []string `yaml:"brokers" required:"true" min:"1" doc:"Addresses to begin with, as host:port."`
+	Topic       Template `yaml:"topic" required:"true" doc:"Topic; a template."`
+	Format      string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a structured CloudEvent."`
+	Client      string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
+	TLS         TLS      `yaml:"tls" doc:"Encryption of the connection."`
+	SASL        *SASL    `yaml:"sasl" doc:"How to log in."`
+	Acks        string   `yaml:"acks" enum:"all" default:"all" doc:"Which replicas must have a record. Anything less could lose messages."`
+	Compression string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
+	Timeout     Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time for one batch of records to be acknowledged."`
+	Source      string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+}
+
+// Kind is "kafka".
+func (*Kafka) Kind() string { return "kafka" }
+
+// topicName is what Kafka allows.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func (k *Kafka) check(c *checker, at place) {
+	for i, b := range k.Brokers {
+		if err := hostPort(b, false); err != nil {
+			c.add(at.child("brokers").item(i), "%v", err).hint("for example 127.0.0.1:9092")
+		}
+	}
+	if t := k.Topic.sample(); t != "" && (!topicName.MatchString(t) || t == "." || t == "..") {
+		c.add(at.child("topic"), "is not a topic name that Kafka allows").
+			hint("use at most 249 letters, digits, dots, underscores and hyphens")
+	}
+	if k.Client == "watermill" && k.Format != "watermill" && k.Format != "" {
+		c.add(at.child("format"), "client watermill writes the format watermill only").
+			hint("remove client, or set format: watermill")
+	}
+	if k.SASL != nil && k.SASL.Mechanism == "plain" && !k.TLS.Enabled {
+		c.warn(at.child("sasl").child("mechanism"), "plain without TLS sends the password in the clear").
+			hint("set tls: {enabled: true}, or use scram-sha-512")
+	}
+	uri(c, at.child("source"), k.Source)
+	cloudEventsSource(c, at, k.Format)
+}
+
+// TLS configures an encrypted connection.
+type TLS struct {
+	Enabled            bool   `yaml:"enabled" default:"false" doc:"Whether to use TLS."`
+	CAFile             string `yaml:"ca_file" doc:"File with the certificates to trust, PEM. Default: the system's."`
+	CertFile           string `yaml:"cert_file" doc:"File with the client's certificate, PEM."`
+	KeyFile            string `yaml:"key_file" doc:"File with the client's private key, PEM."`
+	ServerName         string `yaml:"server_name" doc:"Name to expect in the server's certificate. Default: the host that is dialled."`
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify" default:"false" doc:"Accept any certificate; for tests only."`
+}
+
+func (t *TLS) check(c *checker, at place) {
+	if !at.sound("enabled", "cert_file", "key_file") {
+		return
+	}
+	if !t.Enabled {
+		for _, key := range []string{"ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify"} {
+			if at.has(key) && (key != "insecure_skip_verify" || t.InsecureSkipVerify) {
+				c.add(at.child(key), "has no effect while TLS is off").hint("add enabled: true, or remove the key")
+			}
+		}
+		return
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		c.add(at, "cert_file and key_file belong together").hint("give both, or neither")
+	}
+	if t.InsecureSkipVerify {
+		c.warn(at.child("insecure_skip_verify"), "anyone between here and the server can read and change messages").
+			hint("trust the server's certificate with ca_file instead")
+	}
+}
+
+// SASL is a login.
+type SASL struct {
+	Mechanism string `yaml:"mechanism" required:"true" enum:"plain|scram-sha-256|scram-sha-512" doc:"How the password is shown to the server."`
+	Username  string `yaml:"username" required:"true" doc:"Name of the user."`
+	Password  Secret `yaml:"password" required:"true" doc:"Password of the user."`
+}

@@ -1,0 +1,76 @@
+package config
+
+import "math"
+
+// Middleware is one layer around the delivery of a route's messages: one of
+// [*Poison], [*Retry], [*Timeout] and [*Throttle].
+type Middleware interface {
+	// Kind is the name under which the list knows it.
+	Kind() string
+}
+
+// middlewares are the kinds of middleware, in the order of the reference page.
+var middlewares = newRegistry[Middleware]("middleware",
+	kind{"poison", "What happens after the last attempt. Stands outside of retry.", &Poison{}},
+	kind{"retry", "How often and when a failed message is tried again. The pause is kept durably, nothing sleeps.", &Retry{}},
+	kind{"timeout", "Bounds one attempt.", &Timeout{}},
+	kind{"throttle", "Bounds the rate of attempts of the route.", &Throttle{}},
+)
+
+// DefaultMiddleware is the stack of a route that lists none: poison, retry and
+// timeout with their defaults.
+func DefaultMiddleware() []Middleware {
+	return []Middleware{
+		middlewares.make("poison"), middlewares.make("retry"), middlewares.make("timeout"),
+	}
+}
+
+// Poison decides about messages whose attempts are used up.
+type Poison struct {
+	Then string `yaml:"then" enum:"continue|hold" default:"continue" doc:"continue: the message is dead and its group goes on; hold: its group waits for an operator."`
+}
+
+// Kind is "poison".
+func (*Poison) Kind() string { return "poison" }
+
+// Retry spaces attempts: Base, doubled each time up to Max, times a random
+// factor from 1-Jitter to 1+Jitter.
+type Retry struct {
+	Attempts int      `yaml:"attempts" default:"10" min:"1" max:"1000000" doc:"Attempts in all, the first included."`
+	Base     Duration `yaml:"base" default:"200ms" min:"1ms" max:"24h" doc:"Pause after the first attempt; doubled after each further one."`
+	Max      Duration `yaml:"max" default:"60s" min:"1ms" max:"30d" doc:"Longest pause."`
+	Jitter   float64  `yaml:"jitter" default:"0.5" min:"0" max:"1" doc:"Share of the pause that is random: 0.5 means from half to one and a half times."`
+}
+
+// Kind is "retry".
+func (*Retry) Kind() string { return "retry" }
+
+func (r *Retry) check(c *checker, at place) {
+	if at.sound("base", "max") && r.Max < r.Base {
+		c.add(at.child("max"), "must not be less than base (%s), is %s",
+			at.child("base").said(r.Base), at.child("max").said(r.Max))
+	}
+}
+
+// Timeout bounds one attempt.
+type Timeout struct {
+	After Duration `yaml:"after" scalar:"true" default:"30s" min:"1ms" max:"24h" doc:"Longest time for an attempt."`
+}
+
+// Kind is "timeout".
+func (*Timeout) Kind() string { return "timeout" }
+
+// Throttle bounds the rate of attempts.
+type Throttle struct {
+	Rate  Rate `yaml:"rate" scalar:"true" required:"true" doc:"Attempts per second, minute or hour."`
+	Burst int  `yaml:"burst" min:"1" max:"1000000" doc:"Attempts that may go at once after a quiet time. Default: those of one second, at least 1."`
+}
+
+// Kind is "throttle".
+func (*Throttle) Kind() string { return "throttle" }
+
+func (t *Throttle) check(_ *checker, at place) {
+	if !at.has("burst") {
+		t.Burst = max(1, int(math.Ceil(t.Rate.PerSecond())))
+	}
+}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Glob is a pattern for a whole text: * stands for any run of characters, also
+// an empty one and one with dots in it; everything else stands for itself.
+// order.* matches order.created and order.line.added, not order.
+type Glob string
+
+// globText leaves out what other pattern languages use: such a pattern would
+// silently match nothing here.
+var globText = regexp.MustCompile(`^[^?\[\]{}\\\s]+$`)
+
+func (g *Glob) parse(text string) error {
+	if !globText.MatchString(text) {
+		return expected("a pattern such as order.* in which only * is special (no spaces, ? [ ] { } or \\)")
+	}
+	*g = Glob(text)
+	return nil
+}
+
+func (*Glob) form() form {
+	return form{name: "pattern", pattern: globText.String(), example: "order.*"}
+}
+
+// Match tells whether the pattern covers the whole text.
+func (g Glob) Match(text string) bool {
+	parts := strings.Split(string(g), "*")
+	if len(parts) == 1 {
+		return text == string(g)
+	}
+	last := len(parts) - 1
+	if !strings.HasPrefix(text, parts[0]) {
+		return false
+	}
+	text = text[len(parts[0]):]
+	for _, part := range parts[1:last] {
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(part):]
+	}
+	return strings.HasSuffix(text, parts[last])
+}
+
+// String returns the pattern.
+func (g Glob) String() string { return string(g) }
+
+// Tag is a condition on a message's tags: a key, or a key and its value.
+type Tag struct {
+	Key      string
+	Value    string
+	HasValue bool // false: any value will do
+}
+
+var tagText = regexp.MustCompile(`^[^=\s]+(=.*)?$`)
+
+func (t *Tag) parse(text string) error {
+	if !tagText.MatchString(text) {
+		return expected("a tag as KEY or KEY=VALUE")
+	}
+	t.Key, t.Value, t.HasValue = strings.Cut(text, "=")
+	return nil
+}
+
+func (*Tag) form() form {
+	return form{name: "tag", pattern: tagText.String(), example: "region=eu"}
+}
+
+// Match tells whether the tags meet the condition.
+func (t Tag) Match(tags map[string]string) bool {
+	v, ok := tags[t.Key]
+	return ok && (!t.HasValue || v == t.Value)
+}
+
+// String writes the condition as it is read.
+func (t Tag) String() string {
+	if t.HasValue {
+		return t.Key + "=" + t.Value
+	}
+	return t.Key
+}
+
+// Table is the name of a table, with or without its schema.
+type Table string
+
+var tableText = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+func (t *Table) parse(text string) error {
+	if !tableText.MatchString(text) {
+		return expected("a table name such as outrider_outbox or shop.outrider_outbox (letters, digits and _)")
+	}
+	*t = Table(text)
+	return nil
+}
+
+func (*Table) form() form {
+	return form{name: "table", pattern: tableText.String(), example: "shop.outrider_outbox"}
+}
+
+// Schema is the part before the dot, empty without one.
+func (t Table) Schema() string {
+	schema, _, ok := strings.Cut(string(t), ".")
+	if !ok {
+		return ""
+	}
+	return schema
+}
+
+// Name is the part after the dot, or all of it.
+func (t Table) Name() string { return string(t)[strings.IndexByte(string(t), '.')+1:] }
+
+// String returns the name as it is written.
+func (t Table) String() string { return string(t) }
+
+// hostPort checks an address. Listening needs no host and may take any port.
+func hostPort(text string, listen bool) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" && !listen || strings.ContainsAny(host, "/@ ") {
+		return expected("an address as host:port")
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65535 || n == 0 && !listen {
+		return errors.New("the port must be a number from 1 to 65535")
+	}
+	return nil
+}
+
+// uri checks a CloudEvents source.
+func uri(c *checker, at place, text string) {
+	if _, err := url.Parse(text); err != nil || text == "" {
+		c.add(at, "is not a URI reference").hint("for example /shop/outbox or https://example.com/shop")
+	}
+}
+
+// postgresURL checks what can be known without dialling.
+func (c *checker) postgresURL(at place, u SecretURL, otherwise string) {
+	if u.IsZero() {
+		return // reported as missing
+	}
+	parsed, err := url.Parse(u.Reveal())
+	if err != nil || parsed.Scheme != "postgres" && parsed.Scheme != "postgresql" {
+		c.add(at, "is not a postgres:// URL%s", otherwise).
+			hint("for example postgres://user@host:5432/database; special characters of a password are %%-encoded")
+	}
+}
+
+func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
+
+// shorten keeps a name of any length fit for a message.
+func shorten(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:57]) + "..."
+	}
+	return s
+}
+
+// oneOf is the error of a text that is not in a list.
+func oneOf(values []string) error {
+	if len(values) == 1 {
+		return errors.New("must be " + values[0])
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(values, ", "))
+}

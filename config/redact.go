@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_/.][A-Za-z0-9_/.-]*$`)
+
+// String is [Config.Redacted].
+func (cfg Config) String() string { return cfg.Redacted() }
+
+// GoString is [Config.Redacted], for %#v.
+func (cfg Config) GoString() string { return cfg.Redacted() }
+
+// Redacted writes the configuration as YAML in the form of the file: with its
+// defaults, lists in to: written out, and every secret as ***.
+func (cfg Config) Redacted() string {
+	var w redacter
+	w.structure(reflect.ValueOf(&cfg).Elem(), 0)
+	return w.out.String()
+}
+
+// redacter writes YAML that shows no secrets.
+type redacter struct{ out strings.Builder }
+
+func (w *redacter) line(depth int, format string, args ...any) {
+	w.out.WriteString(strings.Repeat("  ", depth))
+	fmt.Fprintf(&w.out, format, args...)
+	w.out.WriteByte('\n')
+}
+
+// structure writes the fields that are set.
+func (w *redacter) structure(v reflect.Value, depth int) {
+	for _, f := range fieldsOf(v.Type()) {
+		if !f.isKey {
+			w.value(f.name, v.Field(f.index), depth)
+		}
+	}
+}
+
+// value writes one key with its value; nothing for what is empty and says
+// nothing.
+func (w *redacter) value(key string, v reflect.Value, depth int) {
+	if text, ok := scalarText(v); ok {
+		if text != "" {
+			w.line(depth, "%s: %s", key, text)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			w.value(key, v.Elem(), depth)
+		}
+	case reflect.Struct:
+		var inner redacter
+		inner.structure(v, depth+1)
+		if inner.out.Len() > 0 {
+			w.line(depth, "%s:", key)
+			w.out.WriteString(inner.out.String())
+		}
+	case reflect.Map:
+		w.mapping(key, v, depth)
+	case reflect.Slice:
+		w.list(key, v, depth)
+	}
+}
+
+// kinded is a source or a destination.
+type kinded interface{ Kind() string }
+
+func (w *redacter) mapping(key string, v reflect.Value, depth int) {
+	if v.Len() == 0 {
+		return
+	}
+	w.line(depth, "%s:", key)
+	values := map[string]reflect.Value{}
+	for _, k := range v.MapKeys() {
+		values[fmt.Sprint(k.Interface())] = v.MapIndex(k)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name]
+		if k, ok := reflect.TypeAssert[kinded](value); ok {
+			w.line(depth+1, "%s:", name)
+			w.line(depth+2, "type: %s", k.Kind())
+			w.structure(value.Elem().Elem(), depth+2)
+			continue
+		}
+		w.value(strconv.Quote(name), value, depth+1)
+	}
+}
+
+func (w *redacter) list(key string, v reflect.Value, depth int) {
+	if v.Len() == 0 {
+		if !v.IsNil() {
+			w.line(depth, "%s: []", key) // no middleware is not the default middleware
+		}
+		return
+	}
+	if f, ok := keyField(v.Type().Elem()); ok {
+		w.line(depth, "%s:", key)
+		for i := range v.Len() {
+			w.line(depth+1, "%s:", v.Index(i).Field(f.index))
+			w.structure(v.Index(i), depth+2)
+		}
+		return
+	}
+	if _, ok := registries[v.Type().Elem()]; ok {
+		w.line(depth, "%s:", key)
+		for i := range v.Len() {
+			w.layer(v.Index(i), depth+1)
+		}
+		return
+	}
+	texts := make([]string, v.Len())
+	for i := range v.Len() {
+		texts[i], _ = scalarText(v.Index(i))
+	}
+	w.line(depth, "%s: [%s]", key, strings.Join(texts, ", "))
+}
+
+// layer writes one middleware.
+func (w *redacter) layer(v reflect.Value, depth int) {
+	k, ok := reflect.TypeAssert[Middleware](v)
+	if !ok {
+		return
+	}
+	w.line(depth, "- %s:", k.Kind())
+	w.structure(v.Elem().Elem(), depth+2)
+}
+
+// scalarText writes a value that is one text; false when it is none. Strings
+// are quoted where YAML could read something else.
+func scalarText(v reflect.Value) (string, bool) {
+	if v.Kind() == reflect.Interface {
+		return "", false
+	}
+	if fm, ok := formOf(v.Type()); ok {
+		text := fmt.Sprint(v.Interface())
+		if text == "" {
+			return "", true
+		}
+		if fm.secret {
+			return strconv.Quote(text), true
+		}
+		return quoteYAML(maskURL(text)), true
+	}
+	switch v.Kind() {
+	case reflect.String:
+		if v.String() == "" {
+			return "", true
+		}
+		return quoteYAML(maskURL(v.String())), true
+	case reflect.Bool, reflect.Int, reflect.Float64:
+		return fmt.Sprint(v.Interface()), true
+	}
+	return "", false
+}
+
+// quoteYAML quotes what is not a plain word, and doubles dollar signs so that
+// none begins a variable.
+func quoteYAML(text string) string {
+	text = strings.ReplaceAll(text, "$", "$$")
+	if plainWord.MatchString(text) && !numeric.MatchString(text) && text != "true" && text != "false" && text != "null" {
+		return text
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+//go:generate go test . -run ^TestReferencePage$ -update
+
+// Reference returns docs/configuration.md: every key with its type, default
+// and meaning, in Markdown.
+func Reference() string {
+	w := &page{}
+	w.text("# Configuration", "",
+		"<!-- Written by `go generate ./config` from the structs of package config. Do not edit. -->", "",
+		"Outrider reads one YAML file. `outrider validate` checks it and reports everything that is wrong at once;",
+		"`outrider schema` prints its JSON Schema for editors.", "",
+		"```yaml", strings.TrimRight(Example, "\n"), "```", "",
+		introduction)
+	w.section("##", "Top level", "", reflect.TypeFor[Config]())
+	w.registry("##", "Sources", "Each entry of `sources` has a name and a `type`.", sources.registry)
+	w.registry("##", "Destinations", "Each entry of `destinations` has a name and a `type`.", destinations.registry)
+	w.section("##", "Routes", routesIntroduction, reflect.TypeFor[Route]())
+	w.registry("##", "Middleware", middlewareIntroduction, middlewares.registry)
+	return strings.TrimRight(w.out.String(), "\n") + "\n"
+}
+
+const introduction = `## How values are written
+
+- **Variables**: ` + "`${NAME}`" + ` anywhere in a value is the environment variable, ` + "`${NAME:-default}`" + ` has a
+  default for a variable that is unset or empty, and ` + "`$$`" + ` is a dollar sign. A variable that is not set and has no default is an
+  error. Values are put in after the YAML has been read, so they need no quoting.
+- **Secrets**: a key marked *secret* can also be given as ` + "`KEY_file`" + `, the path of a file that holds the value; line
+  ends at its end are dropped. A map of secrets (` + "`headers`" + `) has a map of paths (` + "`headers_file`" + `). Messages, logs and
+  printed configurations never show a secret.
+- **Relative paths** start at the working directory.
+- **duration**: ` + "`200ms`, `30s`, `1h30m`, `7d`" + `. **size**: ` + "`64MiB`" + ` (1024-based), ` + "`1MB`" + ` (1000-based).
+  **rate**: ` + "`500/s`, `30/m`, `1000/h`" + `.
+- **pattern**: must cover the whole text. ` + "`*`" + ` stands for any run of characters, dots and the empty run
+  included; everything else for itself: ` + "`order.*`" + ` matches ` + "`order.created` and `order.line.added`, not `order`" + `.
+- **tag**: ` + "`KEY`" + ` (the message has the tag) or ` + "`KEY=VALUE`" + `.
+- **template**: Go's text/template, rendered for each message with
+  ` + "`" + TemplateFields + "`" + `; the last two are maps of strings: ` + "`{{.Tags.region}}`" + `,
+  ` + "`" + `{{index .Headers "x-region"}}` + "`" + `. Functions: ` + "`lower`, `upper`, `replace OLD NEW TEXT`" + `. A message that has no value for a
+  placeholder cannot be delivered and is parked as dead.
+- YAML anchors and aliases work for whole values; merge keys (` + "`<<`" + `) and tags (` + "`!!str`" + `) do not.
+`
+
+const routesIntroduction = "Each entry of `routes` has a name of at most 48 characters (a-z, 0-9, _ and -)."
+
+const middlewareIntroduction = "A list item is a name (`- retry`), a name with options (`- retry: {attempts: 5}`) or, for " +
+	"some, a name with one value (`- timeout: 30s`, `- throttle: 500/s`). The outermost comes first; each kind can be used once."
+
+// page builds Markdown.
+type page struct{ out strings.Builder }
+
+func (w *page) text(lines ...string) {
+	for _, line := range lines {
+		w.out.WriteString(line + "\n")
+	}
+}
+
+// registry writes a section with one subsection for each kind.
+func (w *page) registry(level, title, doc string, r *registry) {
+	w.text(level+" "+title, "", doc, "")
+	for _, k := range r.kinds {
+		w.section(level+"#", "`"+k.name+"`", k.doc, reflect.TypeOf(k.zero).Elem())
+	}
+}
+
+// section writes the table of a struct's keys; those of structs inside are in
+// the same table, with their path.
+func (w *page) section(level, title, doc string, t reflect.Type) {
+	w.text(level+" "+title, "")
+	if doc != "" {
+		w.text(doc, "")
+	}
+	var rows []string
+	tableRows(t, "", &rows)
+	if len(rows) == 0 {
+		w.text("No options.", "")
+		return
+	}
+	w.text("| key | type | default | meaning |", "|---|---|---|---|")
+	w.text(rows...)
+	w.text("")
+}
+
+func tableRows(t reflect.Type, prefix string, rows *[]string) {
+	for _, f := range fieldsOf(t) {
+		if f.isKey {
+			continue
+		}
+		*rows = append(*rows, tableRow(f, prefix))
+		inner := f.typ
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if _, ok := formOf(inner); !ok && inner.Kind() == reflect.Struct {
+			tableRows(inner, prefix+f.name+".", rows)
+		}
+	}
+}
+
+func tableRow(f field, prefix string) string {
+	def := ""
+	switch {
+	case f.required:
+		def = "required"
+	case f.hasDef:
+		def = "`" + f.def + "`"
+	}
+	doc := f.doc
+	if f.enum != nil {
+		doc += " One of `" + strings.Join(f.enum, "`, `") + "`."
+	}
+	if bounds := boundsText(f); bounds != "" {
+		doc += " " + bounds
+	}
+	return fmt.Sprintf("| `%s%s` | %s | %s | %s |", prefix, f.name, typeText(f), def, doc)
+}
+
+// boundsText writes the bounds of a number, duration or size.
+func boundsText(f field) string {
+	if f.typ.Kind() == reflect.Slice || f.typ.Kind() == reflect.Map || f.min == "" && f.max == "" {
+		return ""
+	}
+	f.hasDef = false
+	return "Allowed: " + rangeText(f) + "."
+}
+
+// typeText names the type of a key for people.
+func typeText(f field) string {
+	if f.lines {
+		return "path"
+	}
+	t := f.typ
+	switch {
+	case f.secret() && t.Kind() == reflect.Map:
+		return "map of secret strings"
+	case f.secret():
+		return "secret " + formName(t)
+	case registries[elem(t)] != nil && t.Kind() == reflect.Slice:
+		return "list of middleware"
+	case registries[elem(t)] != nil || keyed(t):
+		return "map"
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return "list of " + formName(t.Elem()) + "s"
+	case reflect.Map:
+		return "map of " + formName(t.Key()) + " to " + formName(t.Elem())
+	}
+	return formName(t)
+}
+
+func elem(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		return t.Elem()
+	}
+	return t
+}
+
+func formName(t reflect.Type) string {
+	if fm, ok := formOf(t); ok {
+		return fm.name
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	}
+	return "mapping"
+}

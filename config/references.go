@@ -1,0 +1,152 @@
+package config
+
+import (
+	"maps"
+	"slices"
+)
+
+// check looks at what holds between the parts: names, and what a route's
+// source and destination can do.
+func (cfg *Config) check(c *checker, at place) {
+	cfg.checkStateURL(c, at.child("state").child("url"))
+	usedSources, usedDestinations := map[string]bool{}, map[string]bool{}
+	names := map[string]place{}
+	for i := range cfg.Routes {
+		r := &cfg.Routes[i]
+		route := at.child("routes").child(r.Name)
+		c.reference(route.child("from"), "source", r.From, known(at.child("sources")))
+		usedSources[r.From] = true
+		for j, to := range r.Targets {
+			c.reference(route.child("to").item(j), "destination", to, known(at.child("destinations")))
+			usedDestinations[to] = true
+		}
+		cfg.checkRoute(c, route, r)
+		expandedNames(c, route, r, names)
+	}
+	c.unused(at.child("sources"), "source", usedSources)
+	c.unused(at.child("destinations"), "destination", usedDestinations)
+	cfg.checkStore(c, at, usedSources)
+}
+
+// known are the names given in a section, also those whose content is wrong:
+// a reference to them is right.
+func known(section place) []string {
+	var names []string
+	for _, e := range section.entries() {
+		names = append(names, e.key.text)
+	}
+	return names
+}
+
+// reference reports a name that nothing has.
+func (c *checker) reference(at place, what, name string, names []string) {
+	if name == "" || slices.Contains(names, name) {
+		return // an empty name has been reported as missing
+	}
+	e := c.add(at, "there is no %s named %s", what, at.node.quote())
+	if near := nearest(name, names); near != "" {
+		e.hint("did you mean %q?", near)
+	} else {
+		e.hint("known %ss: %s", what, listNames(names))
+	}
+}
+
+// unused warns about parts that no route uses.
+func (c *checker) unused(section place, what string, used map[string]bool) {
+	for _, e := range section.entries() {
+		if !used[e.key.text] {
+			c.warn(section.child(e.key.text).key(), "no route uses this %s", what).hint("remove it, or name it in a route")
+		}
+	}
+}
+
+// checkRoute refuses what the route's source or destinations cannot do.
+func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
+	src := cfg.Sources[r.From]
+	if src != nil && !src.log() {
+		if len(r.Targets) > 1 {
+			c.add(at.child("to"), "a message of a %s can go to one destination only: it is acknowledged once", src.Kind()).
+				hint("keep one destination, or read from an outbox table")
+		}
+		if r.Start.Kind != "beginning" {
+			c.add(at.child("start"), "a %s has no place to start from", src.Kind()).hint("remove the key")
+		}
+	}
+	if r.Order != "global" {
+		return
+	}
+	for i, to := range r.Targets {
+		if !static(cfg.Destinations[to]) {
+			c.warn(at.child("order"), "global order is kept per address, and %s renders one for each message",
+				at.child("to").item(i).node.quote()).
+				hint("give the destination a fixed address, or use order: group")
+		}
+	}
+}
+
+// static tells whether all messages go to the same address.
+func static(d Destination) bool {
+	switch d := d.(type) {
+	case *Kafka:
+		return d.Topic.Static()
+	case *HTTP:
+		return d.URL.Static()
+	case *Publisher:
+		return d.Topic.Static()
+	}
+	return true
+}
+
+// expandedNames reports routes whose names meet once lists are written out.
+func expandedNames(c *checker, at place, r *Route, names map[string]place) {
+	targets := []string{r.Name}
+	if len(r.Targets) > 1 {
+		targets = nil
+		for _, to := range r.Targets {
+			targets = append(targets, r.Name+"-"+to)
+		}
+	}
+	slices.Sort(targets) // a destination listed twice is reported elsewhere
+	for _, name := range slices.Compact(targets) {
+		if other, taken := names[name]; taken {
+			c.add(at.key(), "makes a route of the same name as line %d does", other.key().node.line).
+				hint("rename one of them; a list in to: makes routes named ROUTE-DESTINATION")
+		}
+		names[name] = at
+	}
+}
+
+// checkStore makes sure that there is one place for the state.
+func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
+	if !cfg.State.URL.IsZero() || at.child("state").has("url_file") {
+		return
+	}
+	databases := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		src := cfg.Sources[name]
+		if src == nil {
+			continue // reported where it was read or named
+		}
+		where := at.child("sources").child(name).key()
+		if !src.log() {
+			c.add(where, "a %s needs a state store", src.Kind()).hint("set state: {url: ...}")
+			continue
+		}
+		if src.database() == "" {
+			continue // reported as missing
+		}
+		databases[src.database()] = true
+		if len(databases) == 2 {
+			c.add(where, "the sources are in different databases, so the state store must be chosen").
+				hint("set state: {url: ...}")
+			return
+		}
+	}
+}
+
+// checkStateURL accepts a PostgreSQL URL or a path.
+func (cfg *Config) checkStateURL(c *checker, at place) {
+	if !cfg.State.URL.IsZero() && cfg.State.URL.Scheme() != "" {
+		c.postgresURL(at, cfg.State.URL, ", or the path of an SQLite file")
+	}
+}

@@ -1,0 +1,138 @@
+package config
+
+import "regexp"
+
+// Route is one way from a source to a destination. After loading each has
+// exactly one destination.
+type Route struct {
+	Name       string       `yaml:",key"`
+	From       string       `yaml:"from" required:"true" doc:"Name of a source."`
+	Match      Match        `yaml:"match" doc:"Which messages; all conditions must hold. Default: all messages."`
+	Targets    []string     `yaml:"to" required:"true" min:"1" single:"true" doc:"Name of a destination. A list is short for one route per destination, named ROUTE-DESTINATION."`
+	Order      string       `yaml:"order" enum:"group|global|none" default:"group" doc:"What order is kept: that within a group, that of all messages, or none."`
+	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end or an RFC 3339 time. Means nothing once the route has a cursor."`
+	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane that are under way. A route has 16 lanes."`
+	Middleware []Middleware `yaml:"middleware" doc:"Layers around the delivery, outermost first. Default: poison, retry, timeout."`
+
+	// To is the destination: one of Targets.
+	To string `yaml:"-"`
+}
+
+// Match selects messages. What is not given matches everything.
+type Match struct {
+	Types          []Glob   `yaml:"types" min:"1" doc:"Event types; one must match."`
+	AggregateTypes []Glob   `yaml:"aggregate_types" min:"1" doc:"Aggregate types; one must match."`
+	Tenants        []Glob   `yaml:"tenants" min:"1" doc:"Tenant ids; one must match."`
+	Tags           TagMatch `yaml:"tags" doc:"Tags of the message."`
+}
+
+// TagMatch selects by tags.
+type TagMatch struct {
+	All []Tag `yaml:"all" min:"1" doc:"Each of these tags must be there, as KEY or KEY=VALUE."`
+	Any []Tag `yaml:"any" min:"1" doc:"One of these tags must be there, as KEY or KEY=VALUE."`
+}
+
+// Event is what a route can match by.
+type Event struct {
+	Type, AggregateType, Tenant string
+	Tags                        map[string]string
+}
+
+// Matches tells whether the route takes the message.
+func (m Match) Matches(e Event) bool {
+	return anyGlob(m.Types, e.Type) && anyGlob(m.AggregateTypes, e.AggregateType) &&
+		anyGlob(m.Tenants, e.Tenant) && m.Tags.matches(e.Tags)
+}
+
+func anyGlob(globs []Glob, text string) bool {
+	for _, g := range globs {
+		if g.Match(text) {
+			return true
+		}
+	}
+	return len(globs) == 0
+}
+
+func (t TagMatch) matches(tags map[string]string) bool {
+	for _, tag := range t.All {
+		if !tag.Match(tags) {
+			return false
+		}
+	}
+	for _, tag := range t.Any {
+		if tag.Match(tags) {
+			return true
+		}
+	}
+	return len(t.Any) == 0
+}
+
+// routeName keeps names fit for keys of the state store, metric labels and URLs.
+var routeName = regexp.MustCompile(`^[a-z0-9_-]{1,48}$`)
+
+func (r *Route) check(c *checker, at place) {
+	if !at.has("middleware") {
+		r.Middleware = DefaultMiddleware()
+	}
+	if !routeName.MatchString(r.Name) {
+		c.add(at.key(), "%q is not a name for a route", shorten(r.Name)).
+			hint("use at most 48 of a-z, 0-9, _ and -")
+	}
+	r.checkTargets(c, at.child("to"))
+	r.checkStack(c, at.child("middleware"))
+}
+
+// checkTargets looks for repetitions and for names that the list would make too long.
+func (r *Route) checkTargets(c *checker, at place) {
+	seen := map[string]bool{}
+	for i, to := range r.Targets {
+		if seen[to] && to != "" {
+			c.add(at.item(i), "%s is listed twice", at.item(i).node.quote()).hint("remove one of them")
+		}
+		seen[to] = true
+		if name := r.Name + "-" + to; len(r.Targets) > 1 && len(name) > 48 {
+			c.add(at.item(i), "the list makes a route named ROUTE-DESTINATION, here with %d characters; 48 are allowed", len(name)).
+				hint("shorten the route's or the destination's name")
+		}
+	}
+}
+
+// checkStack refuses stacks that cannot do what they say.
+func (r *Route) checkStack(c *checker, at place) {
+	first := map[string]int{}
+	for i, m := range r.Middleware {
+		if m == nil {
+			continue // reported where it was read
+		}
+		kind := m.Kind()
+		if before, twice := first[kind]; twice {
+			c.add(at.item(i), "%s is already in the list, at place %d", kind, before+1).hint("remove one of them")
+			continue
+		}
+		first[kind] = i
+		if _, retried := first["retry"]; retried && kind == "poison" {
+			c.add(at.item(i), "poison inside of retry would never see the last attempt").
+				hint("list poison before retry: the outermost comes first")
+		}
+		if p, ok := m.(*Poison); ok && p.Then == "hold" && r.Order == "none" {
+			c.add(at.item(i), "then: hold holds a group back, but with order: none there are no groups").
+				hint("use then: continue, or order: group")
+		}
+	}
+}
+
+// expandRoutes makes one route of each destination of a list.
+func expandRoutes(routes []Route) []Route {
+	var out []Route
+	for _, r := range routes {
+		for _, to := range r.Targets {
+			one := r
+			one.To, one.Targets = to, []string{to}
+			if len(r.Targets) > 1 {
+				one.Name = r.Name + "-" + to
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("outrider.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("outrider.json")
+	if err != nil {
+		t.Fatal(err) // also when the schema is no valid schema of its draft
+	}
+	return s
+}
+
+// beyondSchema are the bad files that a schema accepts: what is wrong with
+// them is about names, the order of things, files, variables or the inside of a text.
+var beyondSchema = []string{
+	"admin-listen", "alias-unknown", "brokers", "duplicate-key", "duplicate-route", "hold-without-order", "merge-key", "http-source", "http-url",
+	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "postgres-url", "reference",
+	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
+	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "state-url", "subscriber-fan-out", "subscriber-state",
+	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "two-databases",
+	"variable-unset", "variable-value", "watermill-client", "yaml-tag", "range-units",
+}
+
+// TestSchemaAgrees compares schema and parser on all files of testdata.
+func TestSchemaAgrees(t *testing.T) {
+	t.Parallel()
+	schema := compileSchema(t)
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil || len(files) < 50 {
+		t.Fatal(files, err)
+	}
+	for _, file := range append(files, "example.yaml") {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		value, ok := asJSON(read(t, file))
+		if !ok {
+			continue // not even YAML
+		}
+		err := schema.Validate(value)
+		wantError := filepath.Base(filepath.Dir(file)) == "bad" && !slices.Contains(beyondSchema, name)
+		if (err != nil) != wantError {
+			t.Errorf("%s: the schema says %v, the parser says error: %v", file, err, !wantError)
+		}
+	}
+}
+
+// asJSON reads YAML the way an editor does. Variables in flow style are not
+// YAML, so they are put away as the parser does.
+func asJSON(src string) (any, bool) {
+	lines := strings.Split(src, "\n")
+	for i, line := range lines {
+		lines[i] = shieldVariables(line)
+	}
+	data, err := yaml.YAMLToJSON([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		return nil, false
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(unshield(string(data))))
+	return value, err == nil
+}
+
+// TestSchemaDescribesEverything looks for keys without description.
+func TestSchemaDescribesEverything(t *testing.T) {
+	t.Parallel()
+	var schema any
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return
+		}
+		for key, sub := range m {
+			walk(path+"/"+key, sub)
+		}
+		properties, _ := m["properties"].(map[string]any)
+		for key, p := range properties {
+			p, _ := p.(map[string]any)
+			if key != "type" && p["description"] == nil && p["const"] == nil && p["anyOf"] == nil {
+				t.Errorf("%s/%s has no description", path, key)
+			}
+		}
+	}
+	walk("", schema)
+}
+
+// TestTagsAreRight makes sure that every default and bound in a tag can be
+// read, and that every key is described.
+func TestTagsAreRight(t *testing.T) {
+	t.Parallel()
+	seen := map[reflect.Type]bool{}
+	var walk func(t reflect.Type)
+	check := func(owner reflect.Type, f field) {
+		if f.doc == "" && !f.isKey {
+			t.Errorf("%s.%s has no doc", owner, f.name)
+		}
+		if f.typ.Kind() == reflect.Slice || f.typ.Kind() == reflect.Map {
+			return
+		}
+		for _, text := range []string{f.def, f.min, f.max} {
+			v := reflect.New(f.typ).Elem()
+			ok := true
+			if s, isScalar := asScalar(v); isScalar && text != "" {
+				ok = s.parse(text) == nil
+			} else if text != "" {
+				ok = parseBasic(v, text) && (f.enum == nil || slices.Contains(f.enum, text))
+			}
+			if !ok {
+				t.Errorf("%s.%s: %q cannot be read", owner, f.name, text)
+			}
+		}
+	}
+	walk = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map || typ.Kind() == reflect.Pointer {
+			typ = typ.Elem()
+		}
+		if r, ok := registries[typ]; ok {
+			for _, k := range r.kinds {
+				if k.doc == "" {
+					t.Errorf("%s has no doc", k.name)
+				}
+				walk(reflect.TypeOf(k.zero).Elem())
+			}
+			return
+		}
+		if _, ok := formOf(typ); ok || typ.Kind() != reflect.Struct || seen[typ] {
+			return
+		}
+		seen[typ] = true
+		for _, f := range fieldsOf(typ) {
+			check(typ, f)
+			walk(f.typ)
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+}
+
+// TestReferencePage fails when docs/configuration.md is not what the structs
+// say; go generate ./config writes it.
+func TestReferencePage(t *testing.T) {
+	t.Parallel()
+	golden(t, "../docs/configuration.md", Reference())
+}

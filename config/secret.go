@@ -1,0 +1,136 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// masked stands where a secret would be.
+const masked = "***"
+
+// Secret is a text that no way of printing shows. The zero value is "not set".
+type Secret struct {
+	// A pointer, so that even reflection-based printers that reach into
+	// unexported fields show an address at most.
+	value *string
+}
+
+// NewSecret makes a secret of a text; an empty text is "not set".
+func NewSecret(text string) Secret {
+	if text == "" {
+		return Secret{}
+	}
+	return Secret{&text}
+}
+
+// Reveal returns the text. Its result belongs into a connection, not a message.
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+// IsZero tells whether the secret is not set.
+func (s Secret) IsZero() bool { return s.value == nil }
+
+// String masks the text.
+func (s Secret) String() string {
+	if s.IsZero() {
+		return ""
+	}
+	return masked
+}
+
+// Format masks the text under every verb.
+func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String()) }
+
+// MarshalText masks the text in JSON, YAML and logs.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func (s *Secret) parse(text string) error {
+	if strings.ContainsAny(text, "\r\n\x00") {
+		return expected("a single line of text")
+	}
+	*s = NewSecret(text)
+	return nil
+}
+
+func (*Secret) form() form { return form{name: "string", secret: true} }
+
+// SecretURL is a URL (or path) whose password and parameters are secret: it
+// prints without them.
+type SecretURL struct{ secret Secret }
+
+// NewSecretURL makes one of its text.
+func NewSecretURL(text string) SecretURL { return SecretURL{NewSecret(text)} }
+
+// Reveal returns the whole URL.
+func (u SecretURL) Reveal() string { return u.secret.Reveal() }
+
+// IsZero tells whether the URL is not set.
+func (u SecretURL) IsZero() bool { return u.secret.IsZero() }
+
+// Scheme is what stands before ://, in lower case; empty for a path.
+func (u SecretURL) Scheme() string {
+	scheme, _, ok := strings.Cut(u.Reveal(), "://")
+	if !ok {
+		return ""
+	}
+	return strings.ToLower(scheme)
+}
+
+// String shows scheme, user, host and path; the password and the values of
+// parameters are masked. What cannot be taken apart is masked as a whole.
+func (u SecretURL) String() string {
+	text := u.Reveal()
+	if text == "" {
+		return ""
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Opaque != "" || strings.ContainsAny(text, " =") && parsed.Scheme == "" {
+		return masked // a DSN of the form "host=... password=..." among others
+	}
+	var b strings.Builder
+	if parsed.Scheme != "" {
+		b.WriteString(parsed.Scheme + "://")
+	}
+	if name := parsed.User.Username(); name != "" {
+		b.WriteString(url.User(name).String())
+	}
+	if _, ok := parsed.User.Password(); ok {
+		b.WriteString(":" + masked)
+	}
+	if parsed.User != nil {
+		b.WriteString("@")
+	}
+	b.WriteString(parsed.Host + parsed.EscapedPath())
+	if parsed.RawQuery != "" {
+		b.WriteString("?" + masked)
+	}
+	return b.String()
+}
+
+// Format masks the secret parts under every verb.
+func (u SecretURL) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, u.String()) }
+
+// MarshalText masks the secret parts in JSON, YAML and logs.
+func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+func (u *SecretURL) parse(text string) error { return u.secret.parse(text) }
+
+func (*SecretURL) form() form { return form{name: "URL", secret: true} }
+
+var (
+	urlLogin = regexp.MustCompile(`(://)[^/\s]*@`)
+	urlQuery = regexp.MustCompile(`(://[^?\s]*\?)\S+`)
+)
+
+// maskURL hides logins and parameters of the URLs in a text.
+func maskURL(text string) string {
+	text = urlLogin.ReplaceAllString(text, "${1}"+masked+"@")
+	return urlQuery.ReplaceAllString(text, "${1}"+masked)
+}

@@ -1,0 +1,86 @@
+package config
+
+// Source is where messages are read from: one of [*Postgres], [*SQLite] and
+// [*Subscriber].
+type Source interface {
+	// Kind is the value of the key type.
+	Kind() string
+	// log tells whether the source is an append-only table, which any number
+	// of routes may read, each from its own place.
+	log() bool
+	// database names the database, to tell whether two sources share one.
+	database() string
+}
+
+// sources are the kinds of sources, in the order of the reference page.
+var sources = newRegistry[Source]("source",
+	kind{"postgres", "An append-only outbox table in PostgreSQL.", &Postgres{}},
+	kind{"sqlite", "An append-only outbox table in SQLite.", &SQLite{}},
+	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
+)
+
+// Postgres is an outbox table in a PostgreSQL database.
+type Postgres struct {
+	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server."`
+	Layout string    `yaml:"layout" enum:"outrider" default:"outrider" doc:"Shape of the table."`
+	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it."`
+	Wake   string    `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed."`
+	Poll   Poll      `yaml:"poll" doc:"How often and how much is read."`
+}
+
+// Kind is "postgres".
+func (*Postgres) Kind() string       { return "postgres" }
+func (*Postgres) log() bool          { return true }
+func (p *Postgres) database() string { return p.URL.Reveal() }
+
+func (p *Postgres) check(c *checker, at place) {
+	c.postgresURL(at.child("url"), p.URL, "")
+}
+
+// SQLite is an outbox table in an SQLite file.
+type SQLite struct {
+	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
+	Layout string `yaml:"layout" enum:"outrider" default:"outrider" doc:"Shape of the table."`
+	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table."`
+	Wake   string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
+	Poll   Poll   `yaml:"poll" doc:"How often and how much is read."`
+}
+
+// Kind is "sqlite".
+func (*SQLite) Kind() string       { return "sqlite" }
+func (*SQLite) log() bool          { return true }
+func (s *SQLite) database() string { return s.Path }
+
+func (s *SQLite) check(c *checker, at place) {
+	if s.Table.Schema() != "" {
+		c.add(at.child("table"), "SQLite has no schemas").hint("write the name without a dot")
+	}
+}
+
+// Subscriber is a Watermill Subscriber given in Go. Its messages have no
+// cursor: what is not delivered at once is parked in the state store.
+type Subscriber struct {
+	Topic string `yaml:"topic" required:"true" doc:"Topic to subscribe to."`
+}
+
+// Kind is "subscriber".
+func (*Subscriber) Kind() string     { return "subscriber" }
+func (*Subscriber) log() bool        { return false }
+func (*Subscriber) database() string { return "" }
+
+// Poll adapts reading to the load: rows seen, read again at once; none seen,
+// wait Min for After reads, then longer by Factor each time, up to Max.
+type Poll struct {
+	Batch  int      `yaml:"batch" default:"5000" min:"1" max:"100000" doc:"Most rows of one read."`
+	Min    Duration `yaml:"min" default:"1ms" min:"100us" max:"1h" doc:"Pause after a read that found nothing."`
+	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Empty reads before the pause grows."`
+	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further empty read."`
+	Max    Duration `yaml:"max" default:"1s" min:"100us" max:"1h" doc:"Longest pause."`
+}
+
+func (p *Poll) check(c *checker, at place) {
+	if at.sound("min", "max") && p.Max < p.Min {
+		c.add(at.child("max"), "must not be less than min (%s), is %s",
+			at.child("min").said(p.Min), at.child("max").said(p.Max))
+	}
+}

@@ -1,0 +1,303 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Allowance is how much may be sent to an address now.
+type Allowance int
+
+// The allowances.
+const (
+	AllowAll  Allowance = iota // no restriction
+	AllowOne                   // this one message, as a probe of the address
+	AllowNone                  // nothing
+)
+
+// GateConfig says what a gate delivers to and under which restrictions.
+type GateConfig struct {
+	Destination outbox.Destination
+
+	// Limiter is shared by the lanes of the route; unused for UnitWave.
+	Limiter *Limiter
+
+	// Allow is asked before t, the next message for an address, is sent. It is
+	// called with the gate locked: it must not call the gate. nil: AllowAll.
+	Allow func(address string, t *Ticket) Allowance
+
+	// Permit tells whether anything may be sent at all (the lane is still
+	// ours). Called like Allow. nil: always.
+	Permit func() bool
+
+	// SendTimeout bounds a batch none of whose messages carries a limit of its
+	// own ([outbox.LimitOf]). Zero: 30 s.
+	SendTimeout time.Duration
+}
+
+// Gate makes ordered batches of the messages of one lane. See the package
+// comment for how a message passes through it.
+type Gate struct {
+	cfg      GateConfig
+	ordering outbox.Ordering
+	ctx      context.Context // ends deliveries, by Abort
+	abort    context.CancelFunc
+
+	mu      sync.Mutex
+	groups  map[string]*group
+	pipes   map[string]*pipe
+	stopped bool
+	workers int
+	idle    *sync.Cond // workers == 0
+}
+
+var (
+	errStopped   = outbox.Released(errors.New("the lane is stopping"))
+	errWithdrawn = outbox.Released(errors.New("the message was parked behind its group"))
+	errDeadline  = outbox.Released(errors.New("the context of the message ended while it waited for its turn"))
+)
+
+// NewGate returns an open gate.
+func NewGate(cfg GateConfig) *Gate {
+	o := cfg.Destination.Ordering()
+	if o.MaxMessages <= 0 {
+		o.MaxMessages = 1
+	}
+	if cfg.SendTimeout <= 0 {
+		cfg.SendTimeout = 30 * time.Second
+	}
+	if cfg.Limiter == nil {
+		cfg.Limiter = NewLimiter(outbox.DefaultMaxRequests)
+	}
+	if cfg.Allow == nil {
+		cfg.Allow = func(string, *Ticket) Allowance { return AllowAll }
+	}
+	if cfg.Permit == nil {
+		cfg.Permit = func() bool { return true }
+	}
+	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{}}
+	g.idle = sync.NewCond(&g.mu)
+	g.ctx, g.abort = context.WithCancel(context.Background())
+	return g
+}
+
+// Enter gives t the place behind all messages of its group that have entered.
+// An empty key wants no order. Call it in the order of the log.
+func (g *Gate) Enter(t *Ticket, key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if key == "" {
+		t.solo.queue = t.soloSlot[:0]
+		t.solo.push(t)
+		return
+	}
+	q := g.groups[key]
+	if q == nil {
+		q = &group{key: key}
+		g.groups[key] = q
+	}
+	q.push(t)
+}
+
+// Handle is the innermost handler of a lane: it waits until the outcome of
+// delivering msg is known and returns it. It returns a [outbox.Released] error
+// when the message was not sent: the lane stops, the message was withdrawn, or
+// its context ended before its turn came.
+func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
+	address, err := g.cfg.Destination.Address(msg)
+	if err != nil {
+		return outbox.Permanent(fmt.Errorf("address of message %s: %w", msg.UUID, err))
+	}
+	ctx := msg.Context()
+	limit, _ := outbox.LimitOf(ctx)
+
+	g.mu.Lock()
+	switch {
+	case t.withdrawn:
+		g.mu.Unlock()
+		return errWithdrawn
+	case t.delivered:
+		// A middleware called its handler again after success.
+		g.mu.Unlock()
+		return nil
+	case g.stopped:
+		g.mu.Unlock()
+		return errStopped
+	case t.state != away:
+		g.mu.Unlock()
+		return outbox.Permanent(errors.New("a middleware handled the same message twice at once"))
+	}
+	wait := waits.Get().(chan error)
+	t.msg, t.address, t.limit, t.wait, t.failed = msg, address, limit, wait, false
+	t.state = here
+	if q := t.group; q.sending == 0 && !q.queued && q.front() == t {
+		g.ready(q, address)
+	}
+	g.mu.Unlock()
+
+	err = g.await(ctx, t, wait)
+	waits.Put(wait)
+	return err
+}
+
+// await waits for the outcome. Only a context that can really end is listened
+// to: arming a timer for every message would cost a quarter of the throughput.
+func (g *Gate) await(ctx context.Context, t *Ticket, wait chan error) error {
+	if outbox.IsQuiet(ctx) || ctx.Done() == nil {
+		return <-wait
+	}
+	select {
+	case err := <-wait:
+		return err
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	if t.state == here {
+		t.state = away
+		t.wake(errDeadline)
+	}
+	g.mu.Unlock()
+	// Sent already: the outcome must be known, whatever the context says.
+	return <-wait
+}
+
+// Leave removes a settled message; the next of its group may go.
+func (g *Gate) Leave(t *Ticket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.state == gone {
+		return
+	}
+	t.state = gone
+	g.advance(t.group)
+}
+
+// Delivered tells whether the destination took the message. Call it only after
+// the message's chain has returned, like the other methods of Ticket.
+func (t *Ticket) Delivered() bool { return t.delivered }
+
+// Failed tells whether it was the destination that failed the message in its
+// latest attempt, and which address that was.
+func (t *Ticket) Failed() (address string, failed bool) { return t.address, t.failed }
+
+// Withdraw removes all messages of t's group that are not being sent and
+// returns their tickets in order; kept are those that are being sent. Chains
+// that wait are released; chains that run are released when they get here.
+func (g *Gate) Withdraw(t *Ticket) (out, kept []*Ticket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := t.group
+	for _, x := range q.queue[q.head:] {
+		switch {
+		case x == nil || x.state == gone:
+			continue
+		case x.state == sending:
+			kept = append(kept, x)
+			continue
+		case x.state == here:
+			x.wake(errWithdrawn)
+		}
+		x.state, x.withdrawn = gone, true
+		out = append(out, x)
+	}
+	g.advance(q)
+	return out, kept
+}
+
+// Stall is a group that does not move.
+type Stall struct {
+	Front   *Ticket
+	Waiting int  // messages of the group, the front included
+	Sending bool // the front is being sent, and has been for long
+}
+
+// Stalled returns the groups whose front is away, or being sent since before
+// slow. Whether a front that is away is stalled, or just on its way through
+// its chain, is for the caller to tell.
+func (g *Gate) Stalled(slow time.Time) []Stall {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []Stall
+	for _, q := range g.groups {
+		t := q.front()
+		if t == nil || t.state == here || t.state == sending && t.since.After(slow) {
+			continue
+		}
+		n := 0
+		for _, x := range q.queue[q.head:] {
+			if x.state != gone {
+				n++
+			}
+		}
+		out = append(out, Stall{Front: t, Waiting: n, Sending: t.state == sending})
+	}
+	return out
+}
+
+// Kick makes the gate look again at what could be sent, after Allow or Permit
+// may answer differently.
+func (g *Gate) Kick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.pipes {
+		g.start(p)
+	}
+}
+
+// Stop ends sending: what waits is released, and Stop returns when what is
+// being sent has its outcome. Abort ends also that.
+func (g *Gate) Stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = true
+	for _, p := range g.pipes {
+		for _, q := range p.ready {
+			q.queued = false
+			g.releaseWaiting(q)
+		}
+		p.ready = nil
+	}
+	for _, q := range g.groups {
+		g.releaseWaiting(q)
+	}
+	for g.workers > 0 {
+		g.idle.Wait()
+	}
+}
+
+func (g *Gate) releaseWaiting(q *group) {
+	for _, t := range q.queue[q.head:] {
+		if t != nil && t.state == here {
+			t.state = away
+			t.wake(errStopped)
+		}
+	}
+}
+
+// Abort cancels the deliveries that are under way; their outcome is unknown.
+func (g *Gate) Abort() { g.abort() }
+
+// advance lets the group's next message go after its front has left, and
+// forgets an empty group. Call with the mutex held.
+func (g *Gate) advance(q *group) {
+	if q.sending > 0 || q.queued {
+		return
+	}
+	t := q.front()
+	if t == nil {
+		if q.key != "" && g.groups[q.key] == q {
+			delete(g.groups, q.key)
+		}
+		return
+	}
+	if t.state == here {
+		g.ready(q, t.address)
+	}
+}

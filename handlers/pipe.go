@@ -1,0 +1,246 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// pipe is what goes to one address: the groups whose front waits for it. Under
+// UnitWave it has one worker, under UnitGroup as many as the limiter grants.
+type pipe struct {
+	address  string
+	ready    []*group
+	workers  int
+	starting bool // a worker was started and has not taken its batch yet
+}
+
+// batch is one delivery under way.
+type batch struct {
+	tickets []*Ticket
+	msgs    []*message.Message
+	bytes   int
+	groups  int
+	limit   time.Duration
+}
+
+// ready puts a group, whose front waits, in line for its address.
+func (g *Gate) ready(q *group, address string) {
+	if g.stopped {
+		return
+	}
+	p := g.pipes[address]
+	if p == nil {
+		p = &pipe{address: address}
+		g.pipes[address] = p
+	}
+	q.queued = true
+	p.ready = append(p.ready, q)
+	g.start(p)
+}
+
+// start begins a worker when there is work and room for one. The batch is
+// taken by the worker itself: what becomes ready until it runs goes along.
+func (g *Gate) start(p *pipe) {
+	if len(p.ready) == 0 || p.starting || g.stopped {
+		return
+	}
+	if g.ordering.Unit == outbox.UnitWave {
+		if p.workers > 0 {
+			return
+		}
+	} else if !g.cfg.Limiter.acquire(g) {
+		return
+	}
+	p.starting = true
+	p.workers++
+	g.workers++
+	go g.work(p)
+}
+
+// work delivers batches until nothing is ready for the address.
+func (g *Gate) work(p *pipe) {
+	var b batch
+	for g.take(p, &b) {
+		errs := g.deliver(p.address, &b)
+		g.complete(p, &b, errs)
+	}
+	if g.ordering.Unit == outbox.UnitGroup {
+		g.cfg.Limiter.release()
+	}
+	g.mu.Lock()
+	g.workers--
+	if g.workers == 0 {
+		g.idle.Broadcast()
+	}
+	g.mu.Unlock()
+}
+
+// take fills b with the next batch, or ends the worker.
+func (g *Gate) take(p *pipe, b *batch) bool {
+	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended()
+	clear(b.tickets)
+	clear(b.msgs)
+	*b = batch{tickets: b.tickets[:0], msgs: b.msgs[:0]}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.starting = false
+	if !contended && !g.stopped && g.cfg.Permit() {
+		g.fill(p, b)
+	}
+	if len(b.tickets) > 0 {
+		// UnitGroup: others may be served while this batch is under way.
+		g.start(p)
+		return true
+	}
+	p.workers--
+	if contended {
+		// The place goes to the lane that waits; this one gets in line.
+		g.start(p)
+	}
+	if p.workers == 0 && len(p.ready) == 0 && !p.starting {
+		delete(g.pipes, p.address)
+	}
+	return false
+}
+
+// fill moves the leading messages of ready groups into the batch.
+func (g *Gate) fill(p *pipe, b *batch) {
+	kept := p.ready[:0]
+	probe := false
+	for i, q := range p.ready {
+		full := len(b.tickets) >= g.ordering.MaxMessages ||
+			g.ordering.MaxGroups > 0 && b.groups >= g.ordering.MaxGroups
+		if probe || full {
+			kept = append(kept, p.ready[i:]...)
+			break
+		}
+		front := q.front()
+		if front == nil || front.state != here || front.address != p.address {
+			g.requeue(q) // it changed while it was in line
+			continue
+		}
+		allow := g.cfg.Allow(p.address, front)
+		if allow == AllowNone {
+			kept = append(kept, q)
+			continue
+		}
+		if n := g.add(b, q, allow == AllowOne); n == 0 {
+			kept = append(kept, p.ready[i:]...) // no room for its bytes
+			break
+		}
+		q.queued = false
+		probe = allow == AllowOne
+	}
+	clear(p.ready[len(kept):])
+	p.ready = kept
+}
+
+// requeue sends a group that was in line for the wrong address where it belongs.
+func (g *Gate) requeue(q *group) {
+	q.queued = false
+	g.advance(q)
+}
+
+// add puts the group's leading run into the batch and returns its length.
+func (g *Gate) add(b *batch, q *group, one bool) int {
+	before := len(b.tickets)
+	now := time.Now()
+	b.tickets = q.run(b.tickets, func(t *Ticket) bool {
+		n := len(t.msg.Payload)
+		switch {
+		case len(b.msgs) == 0:
+		case one, len(b.msgs) >= g.ordering.MaxMessages:
+			return false
+		case g.ordering.MaxBytes > 0 && b.bytes+n > g.ordering.MaxBytes:
+			return false
+		}
+		b.bytes += n
+		b.msgs = append(b.msgs, t.msg)
+		b.limit = max(b.limit, t.limit)
+		t.state, t.since = sending, now
+		return true
+	})
+	n := len(b.tickets) - before
+	if n > 0 {
+		b.groups++
+		q.sending = n
+	}
+	return n
+}
+
+// deliver calls the destination. A panic is an error of every message.
+func (g *Gate) deliver(address string, b *batch) (errs []error) {
+	limit := b.limit
+	if limit <= 0 {
+		limit = g.cfg.SendTimeout
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, limit)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			errs = sameError(len(b.msgs), fmt.Errorf("the destination panicked: %v\n%s", r, debug.Stack()))
+		}
+	}()
+	errs = g.cfg.Destination.Deliver(ctx, address, b.msgs)
+	if errs != nil && len(errs) != len(b.msgs) {
+		err := fmt.Errorf("the destination returned %d results for %d messages: outcome unknown", len(errs), len(b.msgs))
+		errs = sameError(len(b.msgs), err)
+	}
+	return errs
+}
+
+func sameError(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// complete tells every message its outcome and lets the groups go on.
+// Delivered messages are out of the way at once: the next batch does not wait
+// for their chains to return. Released ones were collateral damage: they stay
+// where they are, unless nothing at all was attempted.
+func (g *Gate) complete(p *pipe, b *batch, errs []error) {
+	collateral := attempted(errs)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, t := range b.tickets {
+		var err error
+		if errs != nil {
+			err = errs[i]
+		}
+		t.group.sending--
+		switch {
+		case err == nil:
+			t.state, t.delivered = gone, true
+		case collateral && !g.stopped && outbox.KindOf(err) == outbox.KindReleased:
+			t.state = here
+			continue
+		default:
+			t.state, t.failed = away, true
+		}
+		t.wake(err)
+	}
+	for _, t := range b.tickets {
+		if t.group.sending == 0 {
+			g.advance(t.group)
+		}
+	}
+}
+
+// attempted tells whether any message of the batch was attempted.
+func attempted(errs []error) bool {
+	for _, err := range errs {
+		if err == nil || outbox.KindOf(err) != outbox.KindReleased {
+			return true
+		}
+	}
+	return errs == nil
+}

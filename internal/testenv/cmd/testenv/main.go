@@ -1,0 +1,99 @@
+// Command testenv runs a command with the servers that Outrider's tests need:
+//
+//	go run ./internal/testenv/cmd/testenv -- go test -race ./...
+//
+// It installs what is missing, starts PostgreSQL and Kafka on free loopback
+// ports, sets OUTRIDER_TEST_POSTGRES_URL and OUTRIDER_TEST_KAFKA_BROKERS, runs
+// the command, stops the servers and exits with the command's status. A server
+// whose variable is set already is used as it is. With -keep, the servers stay.
+//
+// Where a server cannot be had, the command runs without it and its tests are
+// skipped; with CI=true that is an error.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit statuses of our own, as shells use them.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitSignal  = 128 // plus the number of the signal
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	flags := flag.NewFlagSet("testenv", flag.ContinueOnError)
+	keep := flags.Bool("keep", false, "leave the servers running and say how to use and stop them")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] -- command [argument ...]")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return exitUsage
+	}
+	if flags.NArg() == 0 && !*keep {
+		flags.Usage()
+		return exitUsage
+	}
+
+	signals := received()
+	servers := servers{keep: *keep}
+	if !*keep {
+		defer servers.stop()
+	}
+	if err := startAll(&servers, signals); err != nil {
+		say("%v", err)
+		return exitFailure
+	}
+	if *keep {
+		defer servers.describe()
+	}
+	if flags.NArg() == 0 {
+		return 0
+	}
+	return runCommand(flags.Args(), signals)
+}
+
+// received returns the signals that ask the run to end, from now on.
+func received() <-chan syscall.Signal {
+	in := make(chan os.Signal, 4)
+	signal.Notify(in, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	out := make(chan syscall.Signal, 4)
+	go func() {
+		for sig := range in {
+			if s, ok := sig.(syscall.Signal); ok {
+				out <- s
+			}
+		}
+	}()
+	return out
+}
+
+// startAll starts the servers; a signal meanwhile calls it off.
+func startAll(s *servers, signals <-chan syscall.Signal) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.start(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case sig := <-signals:
+		say("%v: stopping", sig)
+		cancel()
+		return fmt.Errorf("interrupted while starting: %w", <-done)
+	}
+}
+
+// say tells the user what is going on, apart from the command's own output.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "testenv: "+format+"\n", args...)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/internal/testenv/provision"
+	"github.com/outriderhq/outrider/internal/testenv/server"
+)
+
+// installLimit bounds the installation and start of one server.
+const installLimit = 15 * time.Minute
+
+// started is a server that we started.
+type started interface {
+	PID() int
+	Dir() string
+	Close() error
+}
+
+// servers are the servers of a run.
+type servers struct {
+	keep bool
+	ours []running
+}
+
+// running is a server that we started and the variable that names it.
+type running struct {
+	name     string
+	variable string
+	value    string
+	server   started
+}
+
+// kind says how a server is had.
+type kind struct {
+	name     string
+	variable string
+	start    func(ctx context.Context, host provision.Host, keep bool) (started, string, error)
+	// find looks for the server's programs, for tests that start their own.
+	find func(ctx context.Context, host provision.Host) error
+}
+
+var kinds = []kind{
+	{"PostgreSQL", testenv.EnvPostgres, startPostgres, func(ctx context.Context, host provision.Host) error {
+		_, err := host.Postgres(ctx)
+		return err
+	}},
+	{"Kafka", testenv.EnvKafka, startKafka, func(ctx context.Context, host provision.Host) error {
+		_, err := host.Kafka(ctx)
+		return err
+	}},
+}
+
+func startPostgres(ctx context.Context, host provision.Host, keep bool) (started, string, error) {
+	bin, err := host.Postgres(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := server.StartPostgres(ctx, server.PostgresOptions{Bin: bin, Keep: keep})
+	if err != nil {
+		return nil, "", err
+	}
+	return s, s.URL(), nil
+}
+
+func startKafka(ctx context.Context, host provision.Host, keep bool) (started, string, error) {
+	found, err := host.Kafka(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := server.StartKafka(ctx, server.KafkaOptions{Java: found.Java, Jars: found.Jars, Keep: keep})
+	if err != nil {
+		return nil, "", err
+	}
+	return s, strings.Join(s.Brokers(), ","), nil
+}
+
+// start starts every server that is not given by its variable. A server that
+// cannot be had is an error in CI and otherwise leaves its variable empty.
+func (s *servers) start(ctx context.Context) error {
+	for _, k := range kinds {
+		if os.Getenv(k.variable) != "" {
+			s.useGiven(ctx, k)
+			continue
+		}
+		err := s.startOne(ctx, k)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case testenv.InCI():
+			return withDocker(ctx, fmt.Errorf("no %s, and CI=true wants every test to run: %w", k.name, err))
+		default:
+			say("no %s, so the tests that need it are skipped: %v", k.name, withDocker(ctx, err))
+		}
+	}
+	return nil
+}
+
+// startOne starts one server and sets its variable.
+func (s *servers) startOne(ctx context.Context, k kind) error {
+	ctx, cancel := context.WithTimeout(ctx, installLimit)
+	defer cancel()
+	begin := time.Now()
+	say("starting %s ...", k.name)
+	srv, value, err := k.start(ctx, provision.Host{Install: true, Say: say}, s.keep)
+	if err != nil {
+		return err
+	}
+	s.ours = append(s.ours, running{k.name, k.variable, value, srv})
+	say("%s (process %d) answers at %s after %v", k.name, srv.PID(), value, time.Since(begin).Round(100*time.Millisecond))
+	return os.Setenv(k.variable, value)
+}
+
+// useGiven leaves a server alone that was given to us. Tests that kill theirs
+// need its programs all the same: CI gets them, a laptop is told.
+func (s *servers) useGiven(ctx context.Context, k kind) {
+	say("using the %s of %s", k.name, k.variable)
+	host := provision.Host{Install: testenv.InCI(), Say: say}
+	if err := k.find(ctx, host); err != nil {
+		say("tests that start a %s of their own cannot run: %v", k.name, err)
+	}
+}
+
+// withDocker adds the way with docker to an error, where docker runs.
+func withDocker(ctx context.Context, err error) error {
+	if hint := provision.DockerHint(ctx); hint != "" {
+		return errors.Join(err, errors.New(hint))
+	}
+	return err
+}
+
+// stop stops the servers that we started, the last one first.
+func (s *servers) stop() {
+	for _, r := range slices.Backward(s.ours) {
+		if err := r.server.Close(); err != nil {
+			say("stop %s: %v", r.name, err)
+			continue
+		}
+		say("%s stopped", r.name)
+	}
+}
+
+// describe says how to use and stop servers that stay.
+func (s *servers) describe() {
+	for _, r := range s.ours {
+		say("%s goes on as process %d; to end it: kill -INT %[2]d; rm -r %[3]s", r.name, r.server.PID(), r.server.Dir())
+	}
+	for _, r := range s.ours {
+		fmt.Printf("export %s='%s'\n", r.variable, r.value)
+	}
+}

@@ -1,0 +1,15 @@
+// Package testenv gives tests real servers.
+//
+// [Postgres] and [Kafka] use the servers that all tests share, named by the
+// environment variables [EnvPostgres] and [EnvKafka]; the command
+// internal/testenv/cmd/testenv (`make test`) starts them and sets the
+// variables. [StartPostgres] and [StartKafka] start a private server for a test
+// that stops, kills and restarts it.
+//
+// All of them skip the test under -short. Where a server is missing they skip
+// it with a reason, and fail it when CI=true: there a skipped test would pass
+// for a tested one.
+//
+// What it is not: it installs nothing (package provision does, for the
+// command), and programs that are no tests use package server.
+package testenv

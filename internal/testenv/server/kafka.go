@@ -1,0 +1,233 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// KafkaOptions says how a Kafka broker is started.
+type KafkaOptions struct {
+	Java string // the java program. Required
+	Jars string // the folder of the broker's jars. Required
+
+	// QuickRestart has a killed broker back in 5 seconds instead of 15: its
+	// controller refuses a new incarnation until the session of the one before
+	// has ended. A shared broker is better off with Kafka's long session, since
+	// a machine that is busy for a second then means nothing.
+	QuickRestart bool
+
+	// Keep lets the broker outlive the process that started it.
+	Keep bool
+}
+
+// Kafka is a Kafka broker on a loopback port: one node that is broker and
+// controller at once (KRaft). Methods may be called concurrently.
+type Kafka struct {
+	opts KafkaOptions
+	dir  string // holds data, the configuration and the log
+	port int
+
+	mu   sync.Mutex
+	proc *process // nil while stopped
+}
+
+// StartKafka makes a new cluster of one broker and starts it. The caller must
+// Close it, unless Keep is set. The error of a failed start holds the
+// broker's log.
+func StartKafka(ctx context.Context, opts KafkaOptions) (*Kafka, error) {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "outrider-kafka-")
+	if err != nil {
+		return nil, fmt.Errorf("make the broker's folder: %w", err)
+	}
+	s := &Kafka{opts: opts, dir: dir, port: ports[0]}
+	if err := s.format(ctx, ports[1]); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Brokers returns the broker's address, which stays the same over restarts.
+func (s *Kafka) Brokers() []string { return []string{address(s.port)} }
+
+// PID returns the id of the broker's process, 0 while it is stopped.
+func (s *Kafka) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return 0
+	}
+	return s.proc.cmd.Process.Pid
+}
+
+// Dir returns the folder of the broker's data and log.
+func (s *Kafka) Dir() string { return s.dir }
+
+// Start starts the stopped broker on its port and data, and returns when every
+// partition has a leader.
+func (s *Kafka) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc != nil {
+		return fmt.Errorf("start Kafka: %w", errRunning)
+	}
+	c := command{
+		path: s.opts.Java,
+		args: s.java("kafka.Kafka", s.configFile()),
+		dir:  s.dir,
+		env:  os.Environ(),
+		log:  filepath.Join(s.dir, "log"),
+	}
+	if !s.opts.Keep {
+		c.orphanSignal = syscall.SIGKILL
+	}
+	p, err := launch(c)
+	if err != nil {
+		return err
+	}
+	s.proc = p
+	if err := s.awaitLeaders(ctx, p); err != nil {
+		return errors.Join(err, s.end(syscall.SIGKILL))
+	}
+	return nil
+}
+
+// Kill kills the broker with SIGKILL and returns when it is gone.
+func (s *Kafka) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(syscall.SIGKILL)
+}
+
+// Close kills the broker if it runs and deletes its data: a clean shutdown
+// takes seconds and nothing of the data is wanted any more.
+func (s *Kafka) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.proc != nil {
+		err = s.end(syscall.SIGKILL)
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// end ends the broker by a signal. The caller holds mu.
+func (s *Kafka) end(sig syscall.Signal) error {
+	if s.proc == nil {
+		return fmt.Errorf("stop Kafka: %w", errStopped)
+	}
+	p := s.proc
+	s.proc = nil
+	return p.end(sig)
+}
+
+// awaitLeaders returns when the broker is known to its controller and leads
+// all partitions: before that, produce requests are refused.
+func (s *Kafka) awaitLeaders(ctx context.Context, p *process) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers()...))
+	if err != nil {
+		return fmt.Errorf("make a Kafka client: %w", err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+
+	return awaitReady(ctx, "Kafka", p, func(ctx context.Context) error {
+		// Short, so that a broker that has exited is noticed soon.
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		meta, err := admin.Metadata(ctx)
+		if err != nil {
+			return err
+		}
+		if len(meta.Brokers) == 0 {
+			return errors.New("the controller does not know the broker yet")
+		}
+		var leaderless error
+		meta.Topics.EachPartition(func(d kadm.PartitionDetail) {
+			if d.Leader < 0 {
+				leaderless = fmt.Errorf("topic %s, partition %d has no leader yet", d.Topic, d.Partition)
+			}
+		})
+		return leaderless
+	})
+}
+
+// java returns the arguments that run one of Kafka's programs.
+func (s *Kafka) java(class string, args ...string) []string {
+	return append([]string{
+		"-Xmx768m",
+		"-Djava.awt.headless=true",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", filepath.Join(s.opts.Jars, "*"),
+		class,
+	}, args...)
+}
+
+func (s *Kafka) configFile() string { return filepath.Join(s.dir, "server.properties") }
+
+// format writes the configuration and prepares the data folder.
+func (s *Kafka) format(ctx context.Context, controller int) error {
+	if err := os.WriteFile(s.configFile(), []byte(s.config(controller)), 0o600); err != nil {
+		return fmt.Errorf("configure Kafka: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, s.opts.Java,
+		s.java("kafka.tools.StorageTool", "format", "--cluster-id", clusterID(), "--config", s.configFile())...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("format Kafka's storage: %w:\n%s", err, out)
+	}
+	return nil
+}
+
+// clusterID returns 16 random bytes as Kafka writes them. The first character
+// is a letter, since one in 64 would otherwise look like a flag.
+func clusterID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	id[0] &= 0x3f
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// config returns the broker's configuration. Replication is 1 because there is
+// one broker; topics are made by those who use them, as in production.
+func (s *Kafka) config(controller int) string {
+	text := fmt.Sprintf(`process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@%[2]s
+listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
+advertised.listeners=PLAINTEXT://%[1]s
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs=%[3]s
+num.partitions=8
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=8
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=8
+`, address(s.port), address(controller), filepath.Join(s.dir, "data"))
+	if s.opts.QuickRestart {
+		text += "broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n"
+	}
+	return text
+}

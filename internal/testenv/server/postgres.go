@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresOptions says how a PostgreSQL server is started.
+type PostgresOptions struct {
+	// Bin is the folder that holds initdb and postgres. Required.
+	Bin string
+
+	// Durable leaves fsync on, as tests that kill the server want it. Without,
+	// the server is faster and may lose everything when the machine crashes,
+	// which for a server that is thrown away after the run means nothing.
+	Durable bool
+
+	// Keep lets the server outlive the process that started it.
+	Keep bool
+}
+
+// StopMode is how a PostgreSQL server is told to stop.
+type StopMode string
+
+// The modes of stopping, named as pg_ctl names them.
+const (
+	Fast      StopMode = "fast"      // sessions are ended, then a clean shutdown
+	Immediate StopMode = "immediate" // no clean shutdown: the next start recovers from the log
+)
+
+// signals are what PostgreSQL understands as the modes.
+var signals = map[StopMode]syscall.Signal{Fast: syscall.SIGINT, Immediate: syscall.SIGQUIT}
+
+// errRunning and errStopped say that a server is not in the state that the
+// operation needs.
+var (
+	errRunning = errors.New("the server is running already")
+	errStopped = errors.New("the server is not running")
+)
+
+// Postgres is a PostgreSQL server on a loopback port. Its superuser is
+// "postgres" and needs no password. Methods may be called concurrently.
+type Postgres struct {
+	opts       PostgresOptions
+	dir        string // holds data and the log
+	port       int
+	credential *syscall.Credential // nil: our own user
+
+	mu   sync.Mutex
+	proc *process // nil while stopped
+}
+
+// StartPostgres makes a new cluster and starts it. The caller must Close it,
+// unless Keep is set. The error of a failed start holds the server's log.
+func StartPostgres(ctx context.Context, opts PostgresOptions) (*Postgres, error) {
+	credential, err := serverUser()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "outrider-postgres-")
+	if err != nil {
+		return nil, fmt.Errorf("make the server's folder: %w", err)
+	}
+	s := &Postgres{opts: opts, dir: dir, port: ports[0], credential: credential}
+	if err := s.initialise(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// URL returns the address of the database "postgres", which stays the same
+// over restarts.
+func (s *Postgres) URL() string {
+	return "postgres://postgres@" + address(s.port) + "/postgres?sslmode=disable"
+}
+
+// PID returns the id of the server's main process, 0 while it is stopped.
+func (s *Postgres) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return 0
+	}
+	return s.proc.cmd.Process.Pid
+}
+
+// Dir returns the folder of the server's data and log.
+func (s *Postgres) Dir() string { return s.dir }
+
+// Start starts the stopped server on its port and data, and returns when it
+// answers queries.
+func (s *Postgres) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc != nil {
+		return fmt.Errorf("start PostgreSQL: %w", errRunning)
+	}
+	c := s.command("postgres", "-D", s.data())
+	if !s.opts.Keep {
+		c.orphanSignal = syscall.SIGQUIT // also removes its shared memory
+	}
+	p, err := launch(c)
+	if err != nil {
+		return err
+	}
+	s.proc = p
+	if err := awaitReady(ctx, "PostgreSQL", p, s.ask); err != nil {
+		return errors.Join(err, s.end(syscall.SIGQUIT))
+	}
+	return nil
+}
+
+// Stop stops the server and returns when all its processes have ended.
+func (s *Postgres) Stop(mode StopMode) error {
+	sig, ok := signals[mode]
+	if !ok {
+		return fmt.Errorf("stop PostgreSQL: mode %q is neither %q nor %q", mode, Fast, Immediate)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(sig)
+}
+
+// Kill kills the server's main process with SIGKILL and returns when the
+// others have noticed and are gone, which is when Start can succeed.
+func (s *Postgres) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(syscall.SIGKILL)
+}
+
+// Close stops the server if it runs and deletes its data.
+func (s *Postgres) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.proc != nil {
+		err = s.end(syscall.SIGQUIT) // nothing of the data is wanted any more
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// end ends the server by a signal. The caller holds mu.
+func (s *Postgres) end(sig syscall.Signal) error {
+	if s.proc == nil {
+		return fmt.Errorf("stop PostgreSQL: %w", errStopped)
+	}
+	p := s.proc
+	s.proc = nil
+	return p.end(sig)
+}
+
+// ask succeeds when the server answers a query.
+func (s *Postgres) ask(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return conn.Ping(ctx)
+}
+
+func (s *Postgres) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Postgres) logFile() string { return filepath.Join(s.dir, "log") }
+
+// command describes a run of one of PostgreSQL's programs. The environment is
+// made from scratch: PGDATA, PGPORT and the like of the caller are not for us.
+func (s *Postgres) command(program string, args ...string) command {
+	return command{
+		path:       filepath.Join(s.opts.Bin, program),
+		args:       args,
+		dir:        s.dir,
+		env:        []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "PGTZ=UTC"},
+		log:        s.logFile(),
+		credential: s.credential,
+	}
+}
+
+// initialise makes the cluster in the server's folder.
+func (s *Postgres) initialise(ctx context.Context) error {
+	if c := s.credential; c != nil {
+		if err := os.Chown(s.dir, int(c.Uid), int(c.Gid)); err != nil {
+			return fmt.Errorf("give the server's folder to its user: %w", err)
+		}
+	}
+	c := s.command("initdb", "--pgdata="+s.data(), "--username=postgres",
+		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = c.dir, c.env, sysProcAttr(c)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make a PostgreSQL cluster: %w:\n%s", err, out)
+	}
+	conf, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("configure PostgreSQL: %w", err)
+	}
+	_, err = conf.WriteString(s.config())
+	return errors.Join(err, conf.Close())
+}
+
+// config returns the settings that differ from PostgreSQL's defaults.
+func (s *Postgres) config() string {
+	text := `
+listen_addresses = '` + loopback + `'
+unix_socket_directories = ''
+port = ` + strconv.Itoa(s.port) + `
+max_connections = 300
+timezone = 'UTC'
+log_timezone = 'UTC'
+`
+	if hasStatStatements(s.opts.Bin) {
+		text += "shared_preload_libraries = 'pg_stat_statements'\n"
+	}
+	if !s.opts.Durable {
+		// A shared server holds nothing that anybody wants after the run, and no
+		// test kills it; without these two a run spends its time in fsync.
+		text += "fsync = off\nfull_page_writes = off\n"
+	}
+	return text
+}
+
+// hasStatStatements tells whether the extension that counts statements is
+// installed. Where its library is depends on who packaged the server.
+func hasStatStatements(bin string) bool {
+	for _, folder := range []string{"lib", "lib/postgresql", "lib/pgsql", "lib64/pgsql"} {
+		found, err := filepath.Glob(filepath.Join(bin, "..", folder, "pg_stat_statements.*"))
+		if err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}

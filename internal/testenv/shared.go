@@ -1,0 +1,87 @@
+package testenv
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The environment variables that name the shared servers.
+const (
+	// EnvPostgres is the URL of a database on a PostgreSQL server whose user
+	// may create databases.
+	EnvPostgres = "OUTRIDER_TEST_POSTGRES_URL"
+
+	// EnvKafka is a list of brokers (host:port), separated by commas.
+	EnvKafka = "OUTRIDER_TEST_KAFKA_BROKERS"
+)
+
+// cleanupLimit bounds what is done after a test, when its own context is over.
+const cleanupLimit = 30 * time.Second
+
+// Postgres returns the URL of a new empty database on the shared server. It is
+// dropped when the test ends, whoever is still connected.
+func Postgres(tb testing.TB) string {
+	tb.Helper()
+	server := shared(tb, EnvPostgres, "PostgreSQL")
+	url, drop, err := createDatabase(tb.Context(), server, tb.Name())
+	if err != nil {
+		tb.Fatalf("testenv: %s: %v", EnvPostgres, err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
+		defer cancel()
+		if err := drop(ctx); err != nil {
+			tb.Errorf("testenv: %s: %v", EnvPostgres, err)
+		}
+	})
+	return url
+}
+
+// Kafka returns the addresses of the shared broker. Topics live on after the
+// test and are not made by producing to them: the test makes its own, with
+// names that no other test uses.
+func Kafka(tb testing.TB) []string {
+	tb.Helper()
+	var brokers []string
+	for broker := range strings.SplitSeq(shared(tb, EnvKafka, "Kafka"), ",") {
+		if broker = strings.TrimSpace(broker); broker != "" {
+			brokers = append(brokers, broker)
+		}
+	}
+	return brokers
+}
+
+// shared returns the value of the variable that names a shared server.
+func shared(tb testing.TB, variable, what string) string {
+	tb.Helper()
+	skipShort(tb)
+	value := os.Getenv(variable)
+	if value == "" {
+		missing(tb, "%s is not set: `make test` starts %s and sets it", variable, what)
+	}
+	return value
+}
+
+// skipShort skips a test that needs a server under -short.
+func skipShort(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("testenv: needs a server, which -short excludes")
+	}
+}
+
+// missing ends a test that cannot have its server.
+func missing(tb testing.TB, format string, args ...any) {
+	tb.Helper()
+	if InCI() {
+		tb.Fatalf("testenv: "+format, args...)
+	}
+	tb.Skipf("testenv: "+format, args...)
+}
+
+// InCI tells whether this is a run of continuous integration (CI=true), where
+// every test must run.
+func InCI() bool { return os.Getenv("CI") == "true" }

@@ -1,0 +1,127 @@
+package testenv_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/internal/testenv/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPostgresGivesEachTestItsOwnEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	one, two := testenv.Postgres(t), testenv.Postgres(t)
+	exec(t, one, "CREATE TABLE here (id int)")
+	for url, want := range map[string]bool{one: true, two: false} {
+		if got := query[bool](t, url, "SELECT to_regclass('here') IS NOT NULL"); got != want {
+			t.Errorf("table in the database: %v, want %v", got, want)
+		}
+	}
+	if zone := query[string](t, one, "SHOW timezone"); zone == "" {
+		t.Error("the server has no time zone")
+	}
+}
+
+func TestPostgresIsDroppedWhenTheTestEnds(t *testing.T) {
+	t.Parallel()
+	other := testenv.Postgres(t)
+	var name string
+	t.Run("owner", func(t *testing.T) {
+		name = query[string](t, testenv.Postgres(t), "SELECT current_database()::text")
+	})
+	if name == "" {
+		t.Fatal("the subtest had no database")
+	}
+	if n := query[int](t, other, "SELECT count(*) FROM pg_database WHERE datname = '"+name+"'"); n != 0 {
+		t.Errorf("database %s is still there", name)
+	}
+}
+
+func TestPrivatePostgresKeepsItsDataOverStopAndKill(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartPostgres(t)
+	url := s.URL()
+	exec(t, url, "CREATE TABLE kept (id int)")
+	if got := query[string](t, url, "SHOW fsync"); got != "on" {
+		t.Errorf("fsync is %s: a private server must survive being killed", got)
+	}
+	ends := []func(){
+		func() { s.Stop(server.Fast) },
+		func() { s.Stop("immediate") },
+		s.Kill,
+	}
+	for i, end := range ends {
+		exec(t, url, "INSERT INTO kept DEFAULT VALUES")
+		end()
+		if _, err := pgx.Connect(t.Context(), url); err == nil {
+			t.Fatalf("end %d: the server still answers", i)
+		}
+		s.Start()
+		if got := query[int](t, url, "SELECT count(*) FROM kept"); got != i+1 {
+			t.Errorf("end %d: %d rows after the restart, want %d", i, got, i+1)
+		}
+	}
+}
+
+func TestPrivateKafkaKeepsItsRecordsOverKill(t *testing.T) {
+	t.Parallel()
+	s := testenv.StartKafka(t)
+	const topic = "kept"
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.Brokers()...), kgo.DefaultProduceTopic(topic),
+		kgo.ConsumeTopics(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		record := kgo.StringRecord("value")
+		if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		s.Kill()
+		s.Start()
+	}
+	for got := 0; got < 2; {
+		fetches := client.PollFetches(t.Context())
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		got += fetches.NumRecords()
+	}
+}
+
+// exec runs a statement on a connection of its own.
+func exec(t *testing.T, url, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// query returns the single value of a query.
+func query[T any](t *testing.T, url, statement string) (value T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := conn.QueryRow(t.Context(), statement).Scan(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

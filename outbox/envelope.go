@@ -1,0 +1,76 @@
+package outbox
+
+import (
+	"bytes"
+	"maps"
+	"time"
+)
+
+// Limits of an envelope. [Builder.Build] refuses what exceeds them, so that a
+// message which no destination could take fails in the transaction that
+// publishes it and not later on its way.
+const (
+	// MaxPayloadBytes is the largest payload, in bytes: 1 MiB, what a Kafka
+	// broker takes by default.
+	MaxPayloadBytes = 1 << 20
+
+	// MaxNameBytes is the longest id, type, group, aggregate type, aggregate
+	// id, tenant, tag key or header key, in bytes of UTF-8.
+	MaxNameBytes = 255
+
+	// MaxMetadataBytes is the most that the keys and values of all tags and
+	// headers of one envelope may hold together, in bytes: 64 KiB.
+	MaxMetadataBytes = 64 << 10
+)
+
+// Envelope is one message to be published. It cannot be changed after
+// [Builder.Build] made it; maps and slices are copied on the way in and out.
+// It may be shared between goroutines and published more than once, which
+// writes several rows with one id. The zero Envelope is refused by
+// [Client.Publish].
+type Envelope struct {
+	id            string
+	typ           string
+	group         string
+	aggregateType string
+	aggregateID   string
+	tenant        string
+	tags          map[string]string
+	headers       map[string]string
+	payload       []byte
+	binary        bool
+	occurredAt    time.Time
+}
+
+// ID returns the event id, by which receivers tell duplicates.
+func (e Envelope) ID() string { return e.id }
+
+// Type returns the event type, for example "order.created".
+func (e Envelope) Type() string { return e.typ }
+
+// Group returns the key whose order is kept; empty: no order wanted.
+func (e Envelope) Group() string { return e.group }
+
+// AggregateType returns the kind of thing that the event is about, or "".
+func (e Envelope) AggregateType() string { return e.aggregateType }
+
+// AggregateID returns which one of its kind the event is about, or "".
+func (e Envelope) AggregateID() string { return e.aggregateID }
+
+// Tenant returns the tenant, or "".
+func (e Envelope) Tenant() string { return e.tenant }
+
+// Tags returns a copy of the tags, nil when there are none.
+func (e Envelope) Tags() map[string]string { return maps.Clone(e.tags) }
+
+// Headers returns a copy of the application's headers, nil when there are none.
+func (e Envelope) Headers() map[string]string { return maps.Clone(e.headers) }
+
+// OccurredAt returns when the event happened, in UTC and whole microseconds.
+func (e Envelope) OccurredAt() time.Time { return e.occurredAt }
+
+// Payload returns a copy of the payload.
+func (e Envelope) Payload() []byte { return bytes.Clone(e.payload) }
+
+// Binary tells whether the payload is bytes; otherwise it is JSON.
+func (e Envelope) Binary() bool { return e.binary }

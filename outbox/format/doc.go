@@ -1,0 +1,41 @@
+// Package format turns a message into what travels to a receiver. The formats
+// are shared by all destinations, so that changing the destination of a route
+// does not change what its consumers see more than the transport requires.
+//
+//   - raw: the payload alone; id, type and the metadata beside it.
+//   - cloudevents: CloudEvents 1.0. Binary (attributes as headers beside the
+//     payload) where the transport has headers, structured JSON otherwise.
+//   - watermill: what Watermill's own adapters write: the UUID in a header that
+//     the adapter names, and every metadata entry as a header.
+//
+// A payload is never re-serialised: its bytes are passed on or embedded as they
+// are. The event id always travels, and so do position and lane when the
+// message has them. Every error of the package is permanent ([outbox.Permanent]):
+// the same message can never be encoded.
+//
+// What the package is not: it opens no connection and knows no transport's
+// limits or escaping rules; adapters do.
+package format
+
+import "fmt"
+
+// Format names a format as configuration does.
+type Format string
+
+// The formats.
+const (
+	Raw         Format = "raw"
+	CloudEvents Format = "cloudevents"
+	Watermill   Format = "watermill"
+)
+
+// Parse returns the format of that name; the empty name is [Raw].
+func Parse(name string) (Format, error) {
+	switch f := Format(name); f {
+	case "":
+		return Raw, nil
+	case Raw, CloudEvents, Watermill:
+		return f, nil
+	}
+	return "", fmt.Errorf("format %q is unknown: use raw, cloudevents or watermill", name)
+}

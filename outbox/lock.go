@@ -1,0 +1,74 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+)
+
+// LockNamespace is the seed that keeps the locks of [Lock] apart from other
+// advisory locks of the database: the ASCII codes of "outrider". A writer in
+// another language takes the lock of a group with
+//
+//	SELECT pg_advisory_xact_lock(hashtextextended('customer-7', 8031453545228428658))
+const LockNamespace int64 = 0x6f75747269646572
+
+// lockQuery takes the locks of an array of groups. Their keys are sorted and
+// distinct below the node that takes the locks, so that two writers never wait
+// for each other crosswise.
+var lockQuery = fmt.Sprintf(`SELECT pg_advisory_xact_lock(key)
+FROM (SELECT DISTINCT hashtextextended(name, %d) AS key FROM unnest($1::text[]) AS name ORDER BY key) AS keys`, LockNamespace)
+
+// Lock makes writers of the same group wait for each other until tx, a pgx.Tx
+// or *sql.Tx on PostgreSQL, commits or rolls back. The order of a group is
+// kept only when its writers take turns. Most do already, by locking the row of
+// the aggregate that they change; Lock is for those who have no such row.
+//
+// Take it before the INSERT: before Publish, and before any other statement
+// that can wait for another writer. Several groups are locked by one call, in
+// an order that is the same for all and thus free of deadlocks; a second call
+// in the same transaction has no such protection. Two groups whose 64-bit
+// hashes are equal wait for each other as well, which costs time only.
+//
+// An empty group is refused: it wants no order. SQLite needs no lock, since it
+// has one writer at a time; code for both databases calls [Client.Lock].
+func Lock(ctx context.Context, tx any, groups ...string) error {
+	exec, err := transaction(tx, PostgreSQL)
+	if err != nil {
+		return fmt.Errorf("outbox: lock: %w", err)
+	}
+	if err := checkGroups(groups); err != nil || len(groups) == 0 {
+		return err
+	}
+	var names arrayLiteral
+	for _, g := range groups {
+		names.add(g)
+	}
+	if err := exec(ctx, lockQuery, names.String()); err != nil {
+		return fmt.Errorf("outbox: lock %d group(s) (PostgreSQL only; on SQLite use Client.Lock): %w", len(groups), err)
+	}
+	return nil
+}
+
+// Lock is the function [Lock] for the client's dialect: on SQLite, where the
+// database has one writer at a time anyway, it only checks its arguments.
+func (c *Client) Lock(ctx context.Context, tx any, groups ...string) error {
+	if c.dialect == PostgreSQL {
+		return Lock(ctx, tx, groups...)
+	}
+	if _, err := transaction(tx, c.dialect); err != nil {
+		return fmt.Errorf("outbox: lock: %w", err)
+	}
+	return checkGroups(groups)
+}
+
+func checkGroups(groups []string) error {
+	for i, g := range groups {
+		if g == "" {
+			return fmt.Errorf("outbox: lock: group %d of %d is empty; a message without group wants no order and needs no lock", i+1, len(groups))
+		}
+		if p := nameProblem(g); p != "" {
+			return fmt.Errorf("outbox: lock: group %s %s", shown(g), p)
+		}
+	}
+	return nil
+}

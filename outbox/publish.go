@@ -1,0 +1,111 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+)
+
+// Dialect is the database that a client publishes to.
+type Dialect string
+
+// The dialects.
+const (
+	PostgreSQL Dialect = "postgres" // pgx.Tx, or *sql.Tx of any PostgreSQL driver
+	SQLite     Dialect = "sqlite"   // *sql.Tx; SQLite 3.41 or newer
+)
+
+// DefaultTable is the outbox table's name where none is configured.
+const DefaultTable = "outrider_outbox"
+
+// MaxPublishBytes is the most payload that one Publish takes, in bytes: 256
+// MiB, so that the statement stays within what the databases accept.
+const MaxPublishBytes = 256 << 20
+
+// ClientConfig says where a [Client] publishes.
+type ClientConfig struct {
+	// Table is the outbox table, optionally "schema.table". The name is quoted,
+	// so it is taken literally, upper case included. Default: [DefaultTable],
+	// found by the transaction's search_path.
+	Table string
+
+	// Dialect is the database. Default: [PostgreSQL].
+	Dialect Dialect
+}
+
+// Client writes envelopes into an outbox table of Outrider's own layout, inside
+// the application's transaction. It holds no connection and may be shared.
+type Client struct {
+	dialect Dialect
+	table   string // quoted
+	insert  string
+}
+
+// NewClient returns a client, or an error that names the setting at fault.
+// It does not look at the database.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if cfg.Table == "" {
+		cfg.Table = DefaultTable
+	}
+	if cfg.Dialect == "" {
+		cfg.Dialect = PostgreSQL
+	}
+	table, err := quoteTable(cfg.Table, cfg.Dialect)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: client: %w", err)
+	}
+	c := &Client{dialect: cfg.Dialect, table: table}
+	switch cfg.Dialect {
+	case PostgreSQL:
+		c.insert = postgresInsert(table)
+	case SQLite:
+		c.insert = sqliteInsert(table)
+	default:
+		return nil, fmt.Errorf("outbox: client: unknown Dialect %q; use outbox.PostgreSQL or outbox.SQLite", cfg.Dialect)
+	}
+	return c, nil
+}
+
+// Publish writes the envelopes in their order, all or none, with one statement
+// in tx, which is a pgx.Tx or a *sql.Tx (or anything that embeds one). They are
+// published when the application commits and never were when it rolls back.
+//
+// Anything but a running transaction is refused with [ErrNoTransaction]. After
+// any other error the transaction must be rolled back. The errors of the
+// database stay reachable by errors.As.
+func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) error {
+	exec, err := transaction(tx, c.dialect)
+	if err != nil {
+		return fmt.Errorf("outbox: publish: %w", err)
+	}
+	query, args, err := c.InsertQuery(envelopes...)
+	if err != nil {
+		return err
+	}
+	if len(envelopes) == 0 {
+		return nil
+	}
+	if err := exec(ctx, query, args...); err != nil {
+		return fmt.Errorf("outbox: publish %d message(s) into table %s: %w", len(envelopes), c.table, c.explain(err))
+	}
+	return nil
+}
+
+// InsertQuery returns the statement that Publish runs and its arguments, all of
+// them strings, for a toolkit whose transactions Publish does not know: run it
+// in the transaction. The text is the same for any number of envelopes.
+func (c *Client) InsertQuery(envelopes ...Envelope) (query string, args []any, err error) {
+	size := 0
+	for i, e := range envelopes {
+		if e.typ == "" {
+			return "", nil, fmt.Errorf("outbox: publish: envelope %d of %d is empty; make it with outbox.New(...).Build() and check the error", i+1, len(envelopes))
+		}
+		size += len(e.payload)
+	}
+	if size > MaxPublishBytes {
+		return "", nil, fmt.Errorf("outbox: publish: %d payloads hold %d bytes, the limit of one call is %d; publish them in several calls in the same transaction", len(envelopes), size, MaxPublishBytes)
+	}
+	if c.dialect == SQLite {
+		return c.insert, sqliteArgs(envelopes), nil
+	}
+	return c.insert, postgresArgs(envelopes), nil
+}

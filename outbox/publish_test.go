@@ -1,0 +1,242 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// counter is a pgx tracer that keeps the statements.
+type counter struct{ queries []string }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	c.queries = append(c.queries, data.SQL)
+	return ctx
+}
+
+func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func TestPublishWritesManyInOneStatementInEveryModeOfPgx(t *testing.T) {
+	t.Parallel()
+	url := postgresURL(t)
+	db := openDB(t, "pgx", url)
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		cfg, err := pgx.ParseConfig(url)
+		must(t, err)
+		seen := &counter{}
+		cfg.DefaultQueryExecMode, cfg.Tracer = mode, seen
+		conn, err := pgx.ConnectConfig(t.Context(), cfg)
+		must(t, err)
+		defer func() { must(t, conn.Close(context.WithoutCancel(t.Context()))) }()
+
+		before := len(rows(t, db, outbox.PostgreSQL))
+		want := mixed(t, 500)
+		tx, err := conn.Begin(t.Context())
+		must(t, err)
+		seen.queries = nil
+		must(t, client(t, outbox.PostgreSQL).Publish(t.Context(), tx, want...))
+		if len(seen.queries) != 1 {
+			t.Errorf("%v: %d statements for %d messages, want 1", mode, len(seen.queries), len(want))
+		}
+		must(t, tx.Commit(t.Context()))
+		compare(t, rows(t, db, outbox.PostgreSQL)[before:], want)
+	}
+}
+
+func TestPublishWithDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	for dialect, db := range bothDatabases(t) {
+		t.Run(string(dialect), func(t *testing.T) {
+			want := mixed(t, 500)
+			inTx(t, db, func(tx *sql.Tx) {
+				c := client(t, dialect)
+				must(t, c.Publish(t.Context(), tx, want[:1]...))
+				must(t, c.Publish(t.Context(), tx, want[1:]...))
+				must(t, c.Publish(t.Context(), tx))
+			})
+			compare(t, rows(t, db, dialect), want)
+		})
+	}
+}
+
+func TestPublishKeepsTheOrderOfManyThousands(t *testing.T) {
+	t.Parallel()
+	for dialect, db := range bothDatabases(t) {
+		t.Run(string(dialect), func(t *testing.T) {
+			const n = 7_000 // more than 65,535 parameters, if there were one per value
+			want := make([]outbox.Envelope, n)
+			for i := range want {
+				e, err := outbox.New("t").ID(fmt.Sprintf("%x", (i*7919)%n)).Group(fmt.Sprint(i % 97)).JSON(i).Build()
+				must(t, err)
+				want[i] = e
+			}
+			inTx(t, db, func(tx *sql.Tx) { must(t, client(t, dialect).Publish(t.Context(), tx, want...)) })
+			compare(t, rows(t, db, dialect), want)
+		})
+	}
+}
+
+func TestRollbackLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for dialect, db := range bothDatabases(t) {
+		tx, err := db.BeginTx(t.Context(), nil)
+		must(t, err)
+		must(t, client(t, dialect).Publish(t.Context(), tx, event(t, "g"), event(t, "g")))
+		must(t, tx.Rollback())
+		if got := rows(t, db, dialect); len(got) != 0 {
+			t.Errorf("%s: %d rows after a rollback", dialect, len(got))
+		}
+	}
+}
+
+func TestPublishInANestedTransaction(t *testing.T) {
+	t.Parallel()
+	pool := postgresPool(t)
+	tx, err := pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	nested, err := tx.Begin(t.Context())
+	must(t, err)
+	c := client(t, outbox.PostgreSQL)
+	must(t, c.Publish(t.Context(), nested, event(t, "kept")))
+	must(t, nested.Commit(t.Context()))
+	nested, err = tx.Begin(t.Context())
+	must(t, err)
+	must(t, c.Publish(t.Context(), nested, event(t, "undone")))
+	must(t, nested.Rollback(t.Context()))
+	must(t, tx.Commit(t.Context()))
+
+	var groups []string
+	must(t, pool.QueryRow(t.Context(), "SELECT array_agg(message_group) FROM outrider_outbox").Scan(&groups))
+	if !slices.Equal(groups, []string{"kept"}) {
+		t.Errorf("groups %q, want what the savepoint kept", groups)
+	}
+}
+
+func TestPublishWritesToTheNamedTable(t *testing.T) {
+	t.Parallel()
+	url := postgresURL(t)
+	execOn(t, url, `CREATE SCHEMA "App-1"`)
+	execOn(t, url, fmt.Sprintf(postgresTable, `"App-1"."select"`))
+	c, err := outbox.NewClient(outbox.ClientConfig{Table: "App-1.select"})
+	must(t, err)
+	db := openDB(t, "pgx", url)
+	inTx(t, db, func(tx *sql.Tx) { must(t, c.Publish(t.Context(), tx, event(t, "g"))) })
+	var n int
+	must(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM "App-1"."select"`).Scan(&n))
+	if n != 1 {
+		t.Errorf("%d rows in the named table, want 1", n)
+	}
+}
+
+func TestNewClientRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cfg  outbox.ClientConfig
+		want string
+	}{
+		{outbox.ClientConfig{Table: "a.b.c"}, "more than one dot"},
+		{outbox.ClientConfig{Table: ".outbox"}, "empty part"},
+		{outbox.ClientConfig{Table: `a"; DROP TABLE x; --`}, "write the plain name"},
+		{outbox.ClientConfig{Table: "a\x00b"}, "control character"},
+		{outbox.ClientConfig{Table: strings.Repeat("t", 64)}, "63 bytes"},
+		{outbox.ClientConfig{Dialect: "mysql"}, "use outbox.PostgreSQL or outbox.SQLite"},
+	} {
+		if _, err := outbox.NewClient(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: got %v, want %q", tt.cfg, err, tt.want)
+		}
+	}
+}
+
+func TestInsertQueryIsOneTextOfStrings(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []outbox.Dialect{outbox.PostgreSQL, outbox.SQLite} {
+		c := client(t, dialect)
+		one, args, err := c.InsertQuery(event(t, "g"))
+		must(t, err)
+		many, _, err := c.InsertQuery(mixed(t, 9)...)
+		must(t, err)
+		if one != many {
+			t.Errorf("%s: the text depends on the envelopes:\n%s\n%s", dialect, one, many)
+		}
+		for i, a := range args {
+			if _, ok := a.(string); !ok {
+				t.Errorf("%s: argument %d is a %T", dialect, i+1, a)
+			}
+		}
+	}
+}
+
+// mixed returns n envelopes of all shapes, with payloads that are easily damaged.
+func mixed(t *testing.T, n int) []outbox.Envelope {
+	t.Helper()
+	out := make([]outbox.Envelope, n)
+	for i := range out {
+		b := outbox.New(fmt.Sprintf("type.%d", i))
+		if i%2 == 0 {
+			b.Group(fmt.Sprintf(`g"%d\,{}`, i%7)).Tenant("NULL").Aggregate("order", fmt.Sprint(i))
+		}
+		if i%3 == 0 {
+			b.Tag("quote\"d", `back\slash`).Header("multi", "line\r\nline\ttab").Header("json", `{"a":"\n"}`)
+		}
+		switch i % 5 {
+		case 0:
+			b.Bytes([]byte{0, 1, '\\', 'x', '"', 0xff})
+		case 1:
+			b.Bytes(nil)
+		case 2:
+			b.RawJSON([]byte("{\"z\" : \"a\\nb\\\\n\\\"\\u00e9\\ud83d\\ude00\" ,\n\t\"a\":1.50,\"a\":1e2}"))
+		default:
+			b.JSON(map[string]any{"text": "<é&\u2028'$1'>", "i": i})
+		}
+		e, err := b.Build()
+		must(t, err)
+		out[i] = e
+	}
+	return out
+}
+
+func bothDatabases(t *testing.T) map[outbox.Dialect]*sql.DB {
+	t.Helper()
+	return map[outbox.Dialect]*sql.DB{outbox.PostgreSQL: postgresDB(t), outbox.SQLite: sqliteDB(t)}
+}
+
+// compare checks that the rows are the envelopes, in their order.
+func compare(t *testing.T, got []stored, want []outbox.Envelope) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d rows, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if d := got[i].differs(want[i]); d != "" {
+			t.Fatalf("row %d of %d: %s", i+1, len(want), d)
+		}
+	}
+}
+
+// Why CheckJSON refuses two kinds of escapes that are valid JSON: PostgreSQL
+// stores them, and then fails whoever asks for another field of the payload.
+func TestPostgresCannotReadPayloadsWithTheRefusedEscapes(t *testing.T) {
+	t.Parallel()
+	pool := postgresPool(t)
+	for _, payload := range []string{`{"a":"\u0000","b":1}`, `{"a":"\ud800","b":1}`} {
+		if outbox.CheckJSON([]byte(payload)) == nil {
+			t.Errorf("%s is accepted", payload)
+		}
+		var text string
+		must(t, pool.QueryRow(t.Context(), `SELECT $1::json::text`, payload).Scan(&text))
+		if err := pool.QueryRow(t.Context(), `SELECT $1::json->>'b'`, payload).Scan(&text); err == nil {
+			t.Errorf("%s could be read: CheckJSON need not refuse it", payload)
+		}
+	}
+}

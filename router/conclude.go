@@ -1,0 +1,241 @@
+package router
+
+import (
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// shortDelay is how long a message may wait for its next attempt in memory;
+// longer waits are parked.
+const shortDelay = time.Second
+
+// conclude decides what becomes of a message whose chain has returned.
+func (s *session) conclude(it *item, err error) {
+	v := verdict(it, err)
+	if err != nil && v.Outcome == outbox.Delivered {
+		s.route.log().Warn("a middleware failed after the message was delivered: it counts as delivered",
+			"lane", s.lane.name, "id", it.id(), "error", err)
+	}
+	s.mu.Lock()
+	s.chains--
+	if s.chains == 0 {
+		s.idle.Broadcast()
+	}
+	var follow followUp
+	if it.phase == running {
+		follow = s.apply(it, v)
+	}
+	s.mu.Unlock()
+	follow.run()
+}
+
+// verdict is outbox.VerdictOf with what the lane knows beside the error.
+func verdict(it *item, err error) outbox.Verdict {
+	v := outbox.VerdictOf(err)
+	switch {
+	case it.Delivered():
+		return outbox.Verdict{Outcome: outbox.Delivered}
+	case v.Outcome == outbox.Delivered:
+		// Nothing failed and nothing was delivered: a middleware kept it.
+		return outbox.Verdict{Outcome: outbox.Skipped, Reason: "filtered"}
+	}
+	return v
+}
+
+// followUp is what is left to do outside of the session's mutex, because it
+// concerns other sessions.
+type followUp struct {
+	rerun    []*item // their address is back
+	giveBack []*item // their attempts were their address's fault
+	kick     *route
+}
+
+func (f followUp) run() {
+	for _, it := range f.giveBack {
+		it.session.giveBack(it)
+	}
+	for _, it := range f.rerun {
+		it.session.rerun(it)
+	}
+	if f.kick != nil {
+		f.kick.kick()
+	}
+}
+
+// apply carries out a verdict. Call with the mutex held.
+func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
+	h := s.route.health
+	defer func() { h.concluded(it) }()
+	address, failed := it.Failed()
+	if failed && (v.Outcome == outbox.Retry || v.Exhausted) {
+		// It was the destination: perhaps the whole address is failing.
+		charged, blamed := h.failed(address, it, v.RetryAfter, v.Err)
+		follow.giveBack = blamed
+		if !charged {
+			s.hold(it)
+			return follow
+		}
+	}
+	switch v.Outcome {
+	case outbox.Delivered:
+		again, back := h.delivered(address)
+		follow.rerun = again
+		if back {
+			follow.kick = s.route
+		}
+		s.route.stats.delivered(it.born())
+		s.finish(it)
+	case outbox.Skipped:
+		s.route.stats.skip(v.Reason)
+		s.gate.Leave(&it.Ticket)
+		s.finish(it)
+	case outbox.Retry:
+		s.retry(it, v)
+	case outbox.Unreachable:
+		if !failed {
+			address = s.addressOf(it)
+		}
+		h.unavailable(address, it, v)
+		s.hold(it)
+	case outbox.Dead:
+		s.bury(it, v)
+	case outbox.Put:
+		if !s.stopping {
+			s.after(it, max(releaseDelay, v.RetryAfter))
+		}
+	}
+	return follow
+}
+
+// releaseDelay keeps a chain that releases its message at once, again and
+// again, from spinning.
+const releaseDelay = 100 * time.Millisecond
+
+// addressOf renders the address of a message that did not get to the gate.
+func (s *session) addressOf(it *item) string {
+	address, err := s.route.Destination.Address(it.newMessage())
+	if err != nil {
+		return ""
+	}
+	return address
+}
+
+// hold keeps the item where it is until its address is back; health has it.
+func (s *session) hold(it *item) { it.phase = held }
+
+// retry counts the attempt and plans the next: in memory when it is soon,
+// otherwise in the parking, with the group behind it.
+func (s *session) retry(it *item, v outbox.Verdict) {
+	s.route.stats.retried.Add(1)
+	now := time.Now()
+	at := v.At
+	if at.IsZero() {
+		at = now.Add(max(defaultBackoff(it.attempt.Number), v.RetryAfter))
+	}
+	it.attempt.Number++
+	if at.Sub(now) <= shortDelay {
+		s.after(it, at.Sub(now))
+		return
+	}
+	s.park(it, outbox.ParkedRetrying, at, v.Err)
+}
+
+// defaultBackoff is for routes without retry middleware: 200 ms, doubled for
+// each attempt, at most a minute.
+func defaultBackoff(attempt int) time.Duration {
+	d := 200 * time.Millisecond * time.Duration(math.Pow(2, float64(min(attempt-1, 20))))
+	return min(d, time.Minute)
+}
+
+// after runs the chain again after a delay. The group waits behind the item.
+func (s *session) after(it *item, d time.Duration) {
+	it.phase = backoff
+	it.timer = time.AfterFunc(d, func() { s.rerun(it) })
+}
+
+// finish marks an item as settled, in memory. Its ticket has left the gate.
+func (s *session) finish(it *item) {
+	it.phase = finished
+	s.releaseItem(it)
+	if it.source != nil {
+		it.source.Ack()
+		delete(s.sources, it)
+		it.source = nil
+		poke(s.route.listener.wake)
+	}
+	s.leaveParking(it, true)
+	s.noteProgress()
+}
+
+// releaseItem frees what the item holds and settles its place in the stream.
+func (s *session) releaseItem(it *item) {
+	s.route.router.budget.give(it.cost)
+	s.live -= it.cost
+	it.cost = 0
+	if it.stream != nil {
+		it.stream.finish(it.index)
+	} else {
+		s.extra--
+	}
+}
+
+// noteProgress asks for a settle, urgently when half the window waits for it.
+func (s *session) noteProgress() {
+	unsettled := 0
+	for _, str := range s.streams {
+		unsettled += int(str.head-str.durable) + str.beyond
+	}
+	s.settler.note(unsettled >= s.route.Window/2)
+}
+
+// bury takes a dead message out: its group goes on, or is held with it.
+func (s *session) bury(it *item, v outbox.Verdict) {
+	s.route.stats.dead.Add(1)
+	s.route.log().Error("message is dead", "lane", s.lane.name, "id", it.id(), "group", it.key,
+		"attempts", it.attempt.Number, "held", v.Hold, "error", v.Err)
+	if v.Hold {
+		s.park(it, outbox.ParkedHeld, time.Time{}, v.Err)
+		return
+	}
+	if it.row == nil || it.row.Err == nil {
+		s.gate.Leave(&it.Ticket)
+	}
+	it.phase = finished
+	s.releaseItem(it)
+	s.ops.put(s.parkedRow(it, outbox.ParkedDead, time.Time{}, v.Err))
+	s.ackLater(it)
+	s.leaveParking(it, false)
+	s.noteProgress()
+}
+
+// giveBack returns an attempt that was charged to a message although its
+// address was at fault.
+func (s *session) giveBack(it *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.lost || it.attempt.Number <= 1:
+	case it.phase == backoff:
+		it.attempt.Number--
+	case it.phase == parked && it.seq != 0:
+		s.correctParked(it)
+	}
+}
+
+// letGo gives back what the session leaves unfinished: memory, and messages to
+// the subscriber that they came from.
+func (s *session) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.route.router.budget.give(s.live)
+	s.live = 0
+	for it := range s.sources {
+		it.source.Nack()
+	}
+	clear(s.sources)
+}
+
+func (r *route) log() *slog.Logger { return r.router.log.With("route", r.Name) }

@@ -1,0 +1,30 @@
+// Package router moves rows from sources to destinations: it reads, keeps
+// order, delivers, settles, and owns what it works on.
+//
+// # The parts
+//
+// A [Route] joins a source and a destination. It has one lane per slot; a lane
+// is one Watermill handler with the route's middleware stack around it and a
+// gate (package handlers) at its end.
+//
+//	reader  one per source: fetches for all lanes in one query, matches, fans out
+//	lane    a Watermill handler; idle unless a session works it
+//	session one period of owning a lane: gives rows their place, runs their
+//	        chains, concludes their verdicts
+//	stream  how far one slot of a route was fetched and settled
+//	parking messages that were taken out of the stream, and their way back
+//	health  which addresses of a route are down, and who probes them
+//	settler one per state store: writes all lanes' progress in one transaction
+//	keeper  one per state store: which lanes are ours, and for how long
+//
+// # Locks
+//
+// They are taken in this order, never the other way: session, gate, health. The
+// settler, the reader and the keeper hold none of their own while they call a
+// session.
+//
+// # What it is not
+//
+// It knows no database, broker or file format: those are adapters behind the
+// interfaces of package outbox.
+package router

@@ -1,0 +1,110 @@
+package router
+
+import (
+	"slices"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// globalRead is the read of a route with order global: all slots at once,
+// merged by position. Rows are merged as far as every slot is known: a slot
+// whose page was full may have more rows behind its last one.
+type globalRead struct {
+	session *session
+	room    int
+	rows    [outbox.Slots][]*outbox.Row
+	results [outbox.Slots]outbox.ReadResult
+}
+
+func (p *plan) addGlobal(s *session, room int) {
+	g := &globalRead{session: s, room: room}
+	p.globals = append(p.globals, g)
+	for _, str := range s.streams {
+		limit := max(room/4, 1)
+		if str.drained {
+			limit = min(limit, drainedLimit)
+		}
+		p.reads = append(p.reads, &read{slot: str.slot, from: str.fetched, limit: limit, global: g})
+	}
+}
+
+// finish gives the merged rows to the lane; it tells whether rows were left.
+// Late rows come before fresh ones, as in a single slot.
+func (g *globalRead) finish(r *reader) (again bool) {
+	merged, complete := g.merge()
+	taken := 0
+	var batch []arrival
+	for _, row := range merged {
+		str := g.session.streams[row.Slot]
+		if !g.session.route.Match(row) {
+			batch = append(batch, arrival{stream: str, row: row})
+			taken++
+			continue
+		}
+		cost := int64(row.Size()) + itemOverhead
+		if g.room == 0 || !r.router.budget.take(cost) {
+			break
+		}
+		g.room--
+		batch = append(batch, arrival{stream: str, row: row, matched: true, cost: cost})
+		taken++
+	}
+	g.session.accept(batch)
+	var left [outbox.Slots]bool
+	for _, row := range merged[taken:] {
+		left[row.Slot] = true
+	}
+	for i, str := range g.session.streams {
+		str.order = r.fetches
+		if complete[i] && !left[i] {
+			g.session.moveTo(str, g.results[i].Next, r.fetches, g.results[i].Drained)
+			again = again || !g.results[i].Drained
+			continue
+		}
+		again = true
+	}
+	return again
+}
+
+// merge returns the rows that may be taken now, in order, and for which slots
+// they are all that was read.
+func (g *globalRead) merge() (rows []*outbox.Row, complete [outbox.Slots]bool) {
+	lateOnly, cut := false, int64(-1)
+	for _, res := range g.results {
+		lateOnly = lateOnly || res.Next.Window != ""
+	}
+	for i, res := range g.results {
+		full := !res.Drained && len(g.rows[i]) > 0
+		if lateOnly {
+			full = res.Next.Window != ""
+		}
+		if !full {
+			continue
+		}
+		last := g.rows[i][len(g.rows[i])-1].Position
+		if cut < 0 || last < cut {
+			cut = last
+		}
+	}
+	for i, slot := range g.rows {
+		complete[i] = true
+		for _, row := range slot {
+			if lateOnly && !row.Late || cut >= 0 && (row.Late == lateOnly) && row.Position > cut {
+				complete[i] = false
+				continue
+			}
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b *outbox.Row) int {
+		switch {
+		case a.Late != b.Late && a.Late:
+			return -1
+		case a.Late != b.Late:
+			return 1
+		default:
+			return int(min(max(a.Position-b.Position, -1), 1))
+		}
+	})
+	return rows, complete
+}

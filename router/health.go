@@ -1,0 +1,325 @@
+package router
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// health knows which addresses of a route are down. While an address is down
+// nothing is sent to it but one message at a time, as a probe; failures are
+// charged to the address and not to messages. An address is down when the
+// destination says so (outbox.Unavailable), or when messages of two groups
+// failed without a success in between.
+type health struct {
+	route   *route
+	trouble atomic.Int32 // len(addresses): the happy path takes no lock
+
+	mu        sync.Mutex
+	addresses map[string]*address
+	closed    bool
+}
+
+// address is an address in trouble, or under suspicion.
+type address struct {
+	name  string
+	down  bool
+	gone  bool // disabled until an operator resumes it
+	cause error
+	since time.Time
+
+	suspect string  // the group that failed last
+	charged []*item // whose attempts were charged since the last success
+
+	held  []*item // wait until it is back, in order of failure
+	open  bool             // the next message that comes may go, as the probe
+	probe *handlers.Ticket // under way
+	fails int              // probes that failed
+	next  time.Time        // of the planned opening
+	timer *time.Timer
+}
+
+// The pauses between probes: doubled from the first to the longest.
+const (
+	firstProbe   = 200 * time.Millisecond
+	longestProbe = 5 * time.Second
+)
+
+// maxCharged bounds the attempts that can be given back.
+const maxCharged = 64
+
+func newHealth(r *route) *health { return &health{route: r, addresses: map[string]*address{}} }
+
+// at returns the record of an address, creating it.
+func (h *health) at(name string) *address {
+	a := h.addresses[name]
+	if a == nil {
+		a = &address{name: name}
+		h.addresses[name] = a
+		h.trouble.Add(1)
+	}
+	return a
+}
+
+// allow implements handlers.GateConfig.Allow.
+func (h *health) allow(name string, t *handlers.Ticket) handlers.Allowance {
+	if h.trouble.Load() == 0 {
+		return handlers.AllowAll
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.addresses[name]
+	switch {
+	case a == nil || !a.down:
+		return handlers.AllowAll
+	case a.open:
+		a.open, a.probe = false, t
+		return handlers.AllowOne
+	}
+	return handlers.AllowNone
+}
+
+// delivered notes a success. When it brings the address back, it returns the
+// messages that failed and wait to be run again; others wait at the gates.
+func (h *health) delivered(name string) (again []*item, back bool) {
+	if h.trouble.Load() == 0 {
+		return nil, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.addresses[name]
+	if a == nil {
+		return nil, false
+	}
+	if a.down {
+		h.route.log().Info("address is back", "address", h.route.router.redact(name), "down_for", time.Since(a.since).Round(time.Millisecond))
+	}
+	h.remove(a)
+	return a.held, a.down
+}
+
+func (h *health) remove(a *address) {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	delete(h.addresses, a.name)
+	h.trouble.Add(-1)
+}
+
+// failed notes that the destination failed a message. It tells whether the
+// attempt counts; if not, the message is held until the address is back. The
+// second result are messages whose attempts turned out to be the address's fault.
+func (h *health) failed(name string, it *item, retryAfter time.Duration, cause error) (charged bool, blamed []*item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.at(name)
+	if !a.down {
+		if a.suspect == "" || a.suspect == it.identity() {
+			a.suspect = it.identity()
+			if len(a.charged) < maxCharged {
+				a.charged = append(a.charged, it)
+			}
+			return true, nil
+		}
+		blamed, a.charged = a.charged, nil
+		h.takeDown(a, cause)
+	} else if a.probe == &it.Ticket {
+		it.probes++
+		// It was the failing probe as often as the route allows attempts: this
+		// one must end, or poisoned messages on a quiet route would never.
+		if it.probes >= h.route.Attempts {
+			return true, nil
+		}
+		if it.probes == h.route.Attempts-1 {
+			it.attempt.Number = h.route.Attempts // so that retry sees the last one
+		}
+		a.fails++
+	}
+	h.hold(a, it)
+	h.plan(a, retryAfter)
+	return false, blamed
+}
+
+// unavailable notes that an address cannot be reached, and holds the message.
+func (h *health) unavailable(name string, it *item, v outbox.Verdict) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.at(name)
+	if !a.down {
+		h.takeDown(a, v.Err)
+	} else if a.probe == &it.Ticket || a.open {
+		a.fails++ // a.open: it did not even get to the gate (a breaker)
+	}
+	a.open = false
+	a.gone = a.gone || v.Gone
+	h.hold(a, it)
+	h.plan(a, v.RetryAfter)
+}
+
+func (h *health) takeDown(a *address, cause error) {
+	a.down, a.cause, a.since, a.fails = true, cause, time.Now(), 0
+	h.route.log().Warn("address is down: its messages wait and it is probed",
+		"address", h.route.router.redact(a.name), "error", cause)
+}
+
+func (h *health) hold(a *address, it *item) {
+	if a.probe == &it.Ticket {
+		a.probe = nil
+	}
+	a.held = append(a.held, it)
+}
+
+// plan sets the time of the next probe, unless one is under way or planned.
+func (h *health) plan(a *address, retryAfter time.Duration) {
+	if a.gone || h.closed || a.open || a.probe != nil {
+		return
+	}
+	pause := min(firstProbe<<min(a.fails, 10), longestProbe)
+	next := time.Now().Add(max(pause, retryAfter))
+	if a.timer != nil && (retryAfter == 0 || next.Before(a.next)) {
+		return // what is planned will do
+	}
+	a.next = next
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.timer = time.AfterFunc(time.Until(next), func() { h.tryAgain(a) })
+}
+
+// tryAgain lets one message through to an address: one that waits at a gate, or
+// one that failed and whose chain is run again. All that failed of its group are
+// run again with it, because only the first of them may go.
+func (h *health) tryAgain(a *address) {
+	h.mu.Lock()
+	a.timer = nil
+	if h.addresses[a.name] != a || h.closed || a.probe != nil {
+		h.mu.Unlock()
+		return
+	}
+	a.open = true
+	var again []*item
+	if len(a.held) > 0 {
+		first := a.held[0]
+		kept := make([]*item, 0, len(a.held))
+		for _, it := range a.held {
+			if it.session == first.session && it.identity() == first.identity() {
+				again = append(again, it)
+			} else {
+				kept = append(kept, it)
+			}
+		}
+		a.held = kept
+	}
+	h.mu.Unlock()
+	for _, it := range again {
+		it.session.rerun(it)
+	}
+	h.route.kick()
+}
+
+// concluded notes that a message was concluded: if it was a probe that told
+// nothing (skipped, released), or nobody took the opening, another is planned.
+func (h *health) concluded(it *item) {
+	if h.trouble.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.addresses {
+		if a.probe == &it.Ticket {
+			a.probe = nil
+			h.plan(a, 0)
+		} else if a.open && len(a.held) > 0 {
+			a.open = false
+			h.plan(a, 0)
+		}
+	}
+}
+
+// drop forgets a held message that leaves the lane.
+func (h *health) drop(it *item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.addresses {
+		for i, x := range a.held {
+			if x == it {
+				a.held = append(a.held[:i:i], a.held[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// heldAlone returns the session's held messages that have no group.
+func (h *health) heldAlone(s *session) []*item {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []*item
+	for _, a := range h.addresses {
+		for _, it := range a.held {
+			if it.session == s && it.key == "" {
+				out = append(out, it)
+			}
+		}
+	}
+	return out
+}
+
+// forget removes everything of a session that ends.
+func (h *health) forget(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.addresses {
+		kept := a.held[:0:0]
+		for _, it := range a.held {
+			if it.session != s {
+				kept = append(kept, it)
+			}
+		}
+		a.held = kept
+		if a.probe == nil {
+			continue
+		}
+		if it, ok := a.probe.Owner.(*item); ok && it.session == s {
+			a.probe = nil
+			h.plan(a, 0)
+		}
+	}
+}
+
+// close stops the timers.
+func (h *health) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, a := range h.addresses {
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+	}
+}
+
+// AddressStatus is an address that is down, for status and metrics.
+type AddressStatus struct {
+	Address string // with secrets masked
+	Gone    bool
+	Since   time.Time
+	Cause   string
+	Held    int
+}
+
+// status lists the addresses that are down.
+func (h *health) status() []AddressStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []AddressStatus
+	for _, a := range h.addresses {
+		if a.down {
+			out = append(out, AddressStatus{Address: h.route.router.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)})
+		}
+	}
+	return out
+}

@@ -1,0 +1,160 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// phase is where an item is between its chains, guarded by the session's mutex.
+type phase uint8
+
+const (
+	running  phase = iota // queued for its chain, in it, or at the gate
+	backoff               // its next attempt has a timer
+	held                  // its address is down
+	finished              // settled in memory
+	parked                // taken out of the lane
+)
+
+// itemOverhead is what an item costs beside its row: the item itself, its
+// message with metadata, the stack of its chain, and what a destination makes
+// of it. Measured with the benchmark's messages; see docs/benchmarks.md.
+const itemOverhead = 4096
+
+// item is one message in a lane. It is also the root of its messages'
+// contexts, which saves two allocations per message and lets middleware ask
+// for the attempt.
+type item struct {
+	handlers.Ticket
+
+	lane    *lane
+	session *session
+	key     string // group at the gate and in the parking
+	cost    int64
+
+	// What the message is made of: a row, or (parked, subscriber) a record.
+	row    *outbox.Row
+	record *record
+
+	stream   *stream // nil unless it came by cursor
+	index    uint64  // in the stream
+	slot     int     // of the cursor row that it is parked under
+	seq      int64   // in the parking; 0: no place there
+	stored   bool    // its parked row exists, or is about to
+	injected bool    // it came out of the parking
+	retrying *outbox.Parked
+	source   *message.Message
+	parent   context.Context // for values; nil: the lane's
+
+	attempt outbox.Attempt // Number: of the attempt under way, or the next
+	probes  int            // failures charged to the address instead
+	phase   phase
+	blocker bool // its group was parked while it was being sent
+	timer   *time.Timer
+}
+
+// record is the content of a message that has no row.
+type record struct {
+	id, kind string
+	position int64
+	metadata message.Metadata
+	payload  []byte
+	created  time.Time
+}
+
+// newMessage makes a fresh message for the next run of the chain.
+func (it *item) newMessage() *message.Message {
+	var msg *message.Message
+	if it.row != nil {
+		msg = outbox.NewMessage(it.row, it.lane.name)
+	} else {
+		msg = message.NewMessage(it.record.id, it.record.payload)
+		for k, v := range it.record.metadata {
+			msg.Metadata[k] = v
+		}
+		msg.Metadata[outbox.MetaLane] = it.lane.name
+	}
+	msg.SetContext(it)
+	return msg
+}
+
+// content returns the message as it entered the route, to be parked.
+func (it *item) content() outbox.Parked {
+	if it.row != nil {
+		msg := outbox.NewMessage(it.row, it.lane.name)
+		return outbox.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
+			Metadata: msg.Metadata, Payload: it.row.Payload}
+	}
+	r := it.record
+	return outbox.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
+}
+
+func (it *item) id() string {
+	if it.row != nil {
+		return it.row.ID
+	}
+	return it.record.id
+}
+
+// identity tells messages apart where groups are counted: its group, or itself.
+func (it *item) identity() string {
+	if it.key != "" {
+		return it.key
+	}
+	return "\x00" + it.id()
+}
+
+// born is when the message was written, to measure its age.
+func (it *item) born() time.Time {
+	if it.row != nil {
+		return it.row.CreatedAt
+	}
+	return it.record.created
+}
+
+// Deadline is part of context.Context: a lane sets none.
+func (it *item) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is closed when the lane stops: middleware that waits should give up.
+func (it *item) Done() <-chan struct{} { return it.session.ctx.Done() }
+
+// Err tells whether the lane has stopped.
+func (it *item) Err() error { return it.session.ctx.Err() }
+
+// Quiet tells the gate that the lane itself wakes those that wait.
+func (it *item) Quiet() bool { return true }
+
+// Value answers for the attempt and the item, then asks the contexts of the
+// subscriber's message, the Watermill handler and the lane.
+func (it *item) Value(key any) any {
+	switch key {
+	case outbox.AttemptKey:
+		return &it.attempt
+	case itemKey:
+		return it
+	}
+	if it.parent != nil {
+		if v := it.parent.Value(key); v != nil {
+			return v
+		}
+	}
+	if v := it.session.ctx.Value(key); v != nil {
+		return v
+	}
+	return it.lane.handlerValue(key)
+}
+
+type itemKeyType struct{}
+
+var itemKey any = itemKeyType{}
+
+// itemOf returns the item that a message is made of.
+func itemOf(msg *message.Message) *item {
+	it, _ := msg.Context().Value(itemKey).(*item)
+	return it
+}

@@ -1,0 +1,368 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// keeper keeps what is ours in one state store: it announces the instance,
+// renews its lease, takes lanes that nobody works, and starts and ends sessions
+// accordingly.
+type keeper struct {
+	store    outbox.StateStore
+	router   *Router
+	log      *slog.Logger
+	instance string
+	lease    time.Duration
+	routes   []*route
+
+	epoch time.Time    // base of until: monotonic, it goes on while we are frozen
+	until atomic.Int64 // nanoseconds after epoch at which the lease ends
+
+	mu      sync.Mutex
+	failed  map[*route]error // routes that cannot run; an operator has to act
+	wg      sync.WaitGroup   // sessions being ended
+	standby bool
+	ended   atomic.Pointer[ended]
+}
+
+// acquirePause is how often an instance that stands by looks for free lanes.
+const acquirePause = 500 * time.Millisecond
+
+func newKeeper(r *Router, store outbox.StateStore) *keeper {
+	return &keeper{store: store, router: r, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease,
+		epoch: time.Now(), failed: map[*route]error{}}
+}
+
+// permit tells whether enough of the lease is left to send: what is sent after
+// another instance took over may arrive behind what that one sends.
+func (k *keeper) permit() bool {
+	return int64(time.Since(k.epoch))+int64(k.lease/4) < k.until.Load()
+}
+
+// join announces the instance.
+func (k *keeper) join(ctx context.Context) error {
+	if err := k.store.Migrate(ctx); err != nil {
+		return fmt.Errorf("prepare the state tables: %w", err)
+	}
+	began := time.Since(k.epoch)
+	if err := k.store.Join(ctx, k.instance, k.lease); err != nil {
+		return fmt.Errorf("join as instance %s: %w", k.instance, err)
+	}
+	k.until.Store(int64(began + k.lease))
+	return nil
+}
+
+// run keeps the lease and the lanes until ctx ends. It returns an error only
+// when no route can run.
+func (k *keeper) run(ctx context.Context) error {
+	renew := time.NewTicker(k.lease / 4)
+	defer renew.Stop()
+	acquire := time.NewTicker(acquirePause)
+	defer acquire.Stop()
+	for {
+		if err := k.acquireAll(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-acquire.C:
+		case <-renew.C:
+			k.renew(ctx)
+		}
+	}
+}
+
+// renew extends the lease, ends the sessions of lanes that are no longer ours
+// and lets sessions notice operators' commands.
+func (k *keeper) renew(ctx context.Context) {
+	began := time.Since(k.epoch)
+	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+	defer cancel()
+	owned, err := k.store.Renew(ctx, k.instance, k.lease)
+	if err != nil {
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			k.log.Warn("the lease cannot be renewed, trying again", "error", err,
+				"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
+		}
+		return
+	}
+	before := k.permit()
+	k.until.Store(int64(began + k.lease))
+	for _, rt := range k.routes {
+		for _, l := range rt.lanes {
+			s := l.session.Load()
+			if s == nil {
+				continue
+			}
+			for _, slot := range l.slots {
+				ref := outbox.LaneRef{Route: rt.Name, Slot: slot}
+				commands, ours := owned[ref]
+				if !ours {
+					k.lose(ref)
+					break
+				}
+				k.notice(s, slot, commands)
+			}
+		}
+		if !before {
+			rt.kick()
+		}
+	}
+}
+
+// notice makes a session read its parked groups anew after a command.
+func (k *keeper) notice(s *session, slot int, commands int64) {
+	str := s.streams[0]
+	for _, x := range s.streams {
+		if x.slot == slot {
+			str = x
+		}
+	}
+	known := str.commands
+	str.commands = commands
+	if known == commands || known < 0 {
+		return
+	}
+	if err := s.reload(); err != nil && s.ctx.Err() == nil {
+		str.commands = known // again at the next renewal
+		k.log.Warn("cannot read the parked groups after a command, trying again", "lane", s.lane.name, "error", err)
+	}
+}
+
+// acquireAll takes the lanes that nobody works.
+func (k *keeper) acquireAll(ctx context.Context) error {
+	missing := false
+	for _, rt := range k.routes {
+		if k.failure(rt) != nil {
+			continue
+		}
+		taken, err := k.acquire(ctx, rt)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, new(*stopped)):
+			k.fail(rt, err)
+		case err != nil:
+			k.log.Warn("cannot acquire lanes, trying again", "route", rt.Name, "error", err)
+		}
+		missing = missing || !taken
+	}
+	k.announce(missing)
+	if len(k.failed) == len(k.routes) {
+		var errs []error
+		for _, err := range k.failed {
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// announce logs when the instance begins and ends to stand by.
+func (k *keeper) announce(missing bool) {
+	if missing == k.standby {
+		return
+	}
+	k.standby = missing
+	if missing {
+		k.log.Info("standing by: another instance works the lanes; they are taken over when it stops")
+	} else {
+		k.log.Info("all lanes are ours", "instance", k.instance)
+	}
+}
+
+// stopped is an error that trying again does not mend.
+type stopped struct{ error }
+
+func (e *stopped) Unwrap() error { return e.error }
+
+func (k *keeper) failure(rt *route) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.failed[rt]
+}
+
+func (k *keeper) fail(rt *route, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failed[rt] = err
+	k.log.Error("the route is stopped", "route", rt.Name, "error", err)
+}
+
+// acquire takes what is free of a route and starts its sessions; it tells
+// whether all lanes are worked by us.
+func (k *keeper) acquire(ctx context.Context, rt *route) (bool, error) {
+	var want []int
+	for _, l := range rt.lanes {
+		if l.session.Load() == nil {
+			want = append(want, l.slots...)
+		}
+	}
+	if len(want) == 0 {
+		return true, nil
+	}
+	states, err := k.store.Acquire(ctx, k.instance, rt.Name, want)
+	if err != nil || len(states) == 0 {
+		return false, err
+	}
+	if err := rt.prepare(ctx, states); err != nil {
+		return false, err
+	}
+	bySlot := map[int]outbox.LaneState{}
+	for _, st := range states {
+		bySlot[st.Slot] = st
+	}
+	all := true
+	for _, l := range rt.lanes {
+		if l.session.Load() != nil {
+			continue
+		}
+		mine := make([]outbox.LaneState, 0, len(l.slots))
+		for _, slot := range l.slots {
+			if st, ok := bySlot[slot]; ok {
+				mine = append(mine, st)
+			}
+		}
+		if len(mine) < len(l.slots) {
+			all = false
+			continue
+		}
+		groups, err := loadGroups(ctx, rt, l.slots)
+		if err != nil {
+			return false, err
+		}
+		newSession(l, mine, groups).start()
+	}
+	rt.wakeReader()
+	k.router.settlers[k.store].note(false) // first cursors are written at once
+	return all, nil
+}
+
+// prepare gives new cursors their start and checks the others against the
+// source's cluster.
+func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
+	if r.Source == nil {
+		return nil
+	}
+	cluster, err := r.Source.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	r.cluster = cluster
+	var first *outbox.Cursor
+	for i := range states {
+		st := &states[i]
+		if st.New {
+			if first == nil {
+				c, err := r.Source.Start(ctx, r.Start)
+				if err != nil {
+					return err
+				}
+				first = &c
+			}
+			st.Cursor = *first
+			continue
+		}
+		if st.Cluster != cluster {
+			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
+				"the table was restored or moved; run `outrider rebase %s` to go on from here", r.Name, st.Cluster, cluster, r.Name)}
+		}
+		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
+			return &stopped{fmt.Errorf("route %q: %w", r.Name, err)}
+		}
+	}
+	return nil
+}
+
+// loadGroups reads the parked groups of a lane's cursor rows.
+func loadGroups(ctx context.Context, r *route, slots []int) ([]slotGroup, error) {
+	var out []slotGroup
+	for _, slot := range slots {
+		groups, err := r.State.ParkedGroups(ctx, outbox.LaneRef{Route: r.Name, Slot: slot})
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range groups {
+			out = append(out, slotGroup{slot, g})
+		}
+	}
+	return out, nil
+}
+
+// lose ends the session of a cursor row that another instance took.
+func (k *keeper) lose(ref outbox.LaneRef) {
+	for _, rt := range k.routes {
+		if rt.Name != ref.Route {
+			continue
+		}
+		for _, l := range rt.lanes {
+			for _, slot := range l.slots {
+				if slot == ref.Slot {
+					k.end(l)
+				}
+			}
+		}
+	}
+}
+
+func (k *keeper) end(l *lane) {
+	s := l.session.Load()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	already := s.lost
+	s.lost = true
+	s.mu.Unlock()
+	if already {
+		return
+	}
+	k.log.Warn("another instance has taken the lane; what was under way is dropped", "lane", l.name)
+	k.wg.Add(1)
+	go func() {
+		defer k.wg.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), k.router.cfg.DrainTimeout)
+		defer cancel()
+		s.gate.Abort()
+		s.stop(ctx)
+	}()
+}
+
+// ended are the sessions of a draining router: they are no longer in their
+// lanes, but what they concluded is still to be written.
+type ended struct{ sessions []*session }
+
+// sessions returns all sessions whose progress is to be written.
+func (k *keeper) sessions() []*session {
+	if e := k.ended.Load(); e != nil {
+		return e.sessions
+	}
+	var out []*session
+	for _, rt := range k.routes {
+		for _, l := range rt.lanes {
+			if s := l.session.Load(); s != nil {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// leave releases what is ours, so that another instance goes on at once.
+func (k *keeper) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), k.lease)
+	defer cancel()
+	if err := k.store.Leave(ctx, k.instance); err != nil {
+		k.log.Warn("the lanes could not be released; another instance takes them when the lease ends",
+			"lease", k.lease, "error", err)
+	}
+}

@@ -1,0 +1,112 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// lane is one slot of one route (or all slots, for order global): a Watermill
+// handler. It does nothing by itself: a session works it while it is ours.
+type lane struct {
+	route *route
+	index int
+	name  string // "orders/07"; the handler's name
+	slots []int  // its cursor rows
+
+	out     chan *message.Message
+	base    atomic.Pointer[context.Context] // what Watermill knows of the handler
+	session atomic.Pointer[session]
+}
+
+// emitBuffer lets the emitter run ahead of Watermill's loop.
+const emitBuffer = 64
+
+func newLane(r *route, index int, slots []int) *lane {
+	return &lane{
+		route: r, index: index, slots: slots,
+		name: fmt.Sprintf("%s/%02d", r.Name, index),
+		out:  make(chan *message.Message, emitBuffer),
+	}
+}
+
+// Subscribe hands Watermill the lane's messages. Watermill wraps subscribers
+// to put the handler's name and topics into every message's context, at the
+// price of a goroutine hop and several allocations per message. So the wrapped
+// subscriber yields one probe, from whose context the values are taken once
+// (see primed), and the lane's own messages answer with them.
+func (l *lane) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	probe := make(chan *message.Message, 1)
+	probe <- message.NewMessage("probe", nil)
+	close(probe)
+	return probe, nil
+}
+
+// Close is part of message.Subscriber; the router closes out itself.
+func (l *lane) Close() error { return nil }
+
+// primed is the outermost subscriber of a lane: it takes the probe that went
+// through Watermill's decorators and then yields the lane's messages directly.
+type primed struct {
+	message.Subscriber
+	lanes map[string]*lane // by name, which is the topic
+}
+
+// Subscribe implements message.Subscriber.
+func (p primed) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	in, err := p.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	l := p.lanes[topic]
+	for probe := range in {
+		base := context.WithoutCancel(probe.Context())
+		l.base.Store(&base)
+	}
+	return l.out, nil
+}
+
+// handlerValue answers for the Watermill handler.
+func (l *lane) handlerValue(key any) any {
+	if base := l.base.Load(); base != nil {
+		return (*base).Value(key)
+	}
+	return nil
+}
+
+// handle is the innermost handler.
+func (l *lane) handle(msg *message.Message) error {
+	it := itemOf(msg)
+	if it == nil {
+		return outbox.Permanent(fmt.Errorf("lane %s: a middleware replaced the context of message %s by one that "+
+			"does not derive from it: use msg.SetContext(context.With...(msg.Context(), ...))", l.name, msg.UUID))
+	}
+	return it.session.gate.Handle(&it.Ticket, msg)
+}
+
+// settle is the outermost middleware of a lane: whatever the chain returns, or
+// if it panics, the message is concluded here and nowhere else. To Watermill
+// every message is acked: what becomes of it is the lane's business.
+func (l *lane) settle(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		it := itemOf(msg)
+		it.session.conclude(it, protect(h, msg))
+		return nil, nil
+	}
+}
+
+// protect turns a panic of the chain into an error.
+func protect(h message.HandlerFunc, msg *message.Message) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the middleware panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	_, err = h(msg)
+	return err
+}

@@ -1,0 +1,334 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// memSource is a log table with a single writer, in memory.
+type memSource struct {
+	mu      sync.Mutex
+	rows    []*outbox.Row
+	fetches int
+	reads   int
+}
+
+func (m *memSource) add(rows ...*outbox.Row) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range rows {
+		r.Position = int64(len(m.rows) + 1)
+		r.Slot = outbox.SlotOf(r.Group, r.ID)
+		m.rows = append(m.rows, r)
+	}
+}
+
+func (m *memSource) Check(context.Context) error                   { return nil }
+func (m *memSource) Identity(context.Context) (string, error)      { return "mem", nil }
+func (m *memSource) Validate(context.Context, outbox.Cursor) error { return nil }
+func (m *memSource) Close() error                                  { return nil }
+func (m *memSource) Start(_ context.Context, at outbox.Start) (outbox.Cursor, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at.Kind == outbox.StartEnd {
+		return outbox.Cursor{Position: int64(len(m.rows))}, nil
+	}
+	return outbox.Cursor{}, nil
+}
+
+func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+	m.mu.Lock()
+	rows := m.rows[:len(m.rows):len(m.rows)]
+	m.fetches++
+	m.reads += len(reads)
+	m.mu.Unlock()
+	out := make([]outbox.ReadResult, len(reads))
+	for i, rd := range reads {
+		end := int64(len(rows))
+		if rd.Until != nil {
+			end = min(end, rd.Until.Position)
+		}
+		page := &outbox.Page{From: rd.From}
+		n, drained := 0, true
+		next := outbox.Cursor{Position: max(end, rd.From.Position)}
+		for p := rd.From.Position; p < end; p++ {
+			if rows[p].Slot != rd.Slot {
+				continue
+			}
+			if n == rd.Limit {
+				drained = false
+				break
+			}
+			row := *rows[p]
+			row.Page = page
+			next = row.After()
+			if !take(i, &row) {
+				return nil, nil
+			}
+			n++
+		}
+		if drained {
+			next = outbox.Cursor{Position: max(end, rd.From.Position)}
+		}
+		out[i] = outbox.ReadResult{Next: next, Drained: drained}
+	}
+	return out, nil
+}
+
+// memState is a state store in memory, with the semantics of the contract.
+type memState struct {
+	mu      sync.Mutex
+	lanes   map[outbox.LaneRef]*outbox.LaneState
+	owner   map[outbox.LaneRef]string
+	parked  map[outbox.LaneRef]map[int64]outbox.Parked
+	counter map[outbox.LaneRef]int64
+	settles int
+	fail    error
+}
+
+func newMemState() *memState {
+	return &memState{lanes: map[outbox.LaneRef]*outbox.LaneState{}, owner: map[outbox.LaneRef]string{},
+		parked: map[outbox.LaneRef]map[int64]outbox.Parked{}, counter: map[outbox.LaneRef]int64{}}
+}
+
+func (m *memState) Migrate(context.Context) error                     { return nil }
+func (m *memState) Join(context.Context, string, time.Duration) error { return nil }
+func (m *memState) Close() error                                      { return nil }
+
+func (m *memState) Renew(_ context.Context, instance string, _ time.Duration) (map[outbox.LaneRef]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[outbox.LaneRef]int64{}
+	for ref, o := range m.owner {
+		if o == instance {
+			out[ref] = m.counter[ref]
+		}
+	}
+	return out, nil
+}
+
+func (m *memState) Leave(_ context.Context, instance string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.owner, func(_ outbox.LaneRef, o string) bool { return o == instance })
+	return nil
+}
+
+func (m *memState) Acquire(_ context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []outbox.LaneState
+	for _, slot := range slots {
+		ref := outbox.LaneRef{Route: route, Slot: slot}
+		if o := m.owner[ref]; o != "" && o != instance {
+			continue
+		}
+		st := m.lanes[ref]
+		if st == nil {
+			st = &outbox.LaneState{LaneRef: ref, New: true, NextSeq: 1}
+			m.lanes[ref] = st
+		}
+		st.Epoch++
+		m.owner[ref] = instance
+		copied := *st
+		copied.Beyond = slices.Clone(st.Beyond)
+		out = append(out, copied)
+	}
+	return out, nil
+}
+
+func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settles++
+	if m.fail != nil {
+		return nil, m.fail
+	}
+	for _, s := range all {
+		st := m.lanes[s.LaneRef]
+		if st == nil || st.Epoch != s.Epoch {
+			fenced = append(fenced, s.LaneRef)
+			continue
+		}
+		st.New, st.Cursor, st.Beyond, st.NextSeq, st.Cluster = false, s.Cursor, s.Beyond, s.NextSeq, s.Cluster
+		if m.parked[s.LaneRef] == nil {
+			m.parked[s.LaneRef] = map[int64]outbox.Parked{}
+		}
+		for _, p := range s.Park {
+			m.parked[s.LaneRef][p.Seq] = p
+		}
+		for _, seq := range s.Unpark {
+			delete(m.parked[s.LaneRef], seq)
+		}
+	}
+	return fenced, nil
+}
+
+func (m *memState) queue(ref outbox.LaneRef) []outbox.Parked {
+	var out []outbox.Parked
+	for _, p := range m.parked[ref] {
+		if p.Status != outbox.ParkedDead {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b outbox.Parked) int { return int(a.Seq - b.Seq) })
+	return out
+}
+
+func (m *memState) ParkedGroups(_ context.Context, ref outbox.LaneRef) ([]outbox.ParkedGroup, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	groups := map[string]*outbox.ParkedGroup{}
+	for _, p := range m.queue(ref) {
+		k := p.Group
+		if k == "" {
+			k = fmt.Sprint("\x00", p.Seq)
+		}
+		if g := groups[k]; g != nil {
+			g.Count++
+			continue
+		}
+		groups[k] = &outbox.ParkedGroup{Group: p.Group, Count: 1, FirstSeq: p.Seq, Due: p.NextAttemptAt,
+			Held: p.Status == outbox.ParkedHeld}
+	}
+	var out []outbox.ParkedGroup
+	for _, g := range groups {
+		out = append(out, *g)
+	}
+	return out, nil
+}
+
+func (m *memState) ParkedQueue(_ context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []outbox.Parked
+	for _, p := range m.queue(ref) {
+		if p.Group == group && p.Seq > after && len(out) < limit {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func (m *memState) ListParked(context.Context, outbox.ParkedFilter) ([]outbox.Parked, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []outbox.Parked
+	for _, rows := range m.parked {
+		for _, p := range rows {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Redrive knows no filter: everything that is dead or held becomes due.
+func (m *memState) Redrive(context.Context, outbox.ParkedFilter, string) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for ref, rows := range m.parked {
+		for seq, p := range rows {
+			if p.Status == outbox.ParkedDead || p.Status == outbox.ParkedHeld {
+				p.Status, p.Attempts, p.NextAttemptAt = outbox.ParkedRetrying, 0, time.Time{}
+				rows[seq] = p
+				m.counter[ref]++
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+func (m *memState) Discard(context.Context, outbox.ParkedFilter, string) (int, error) { return 0, nil }
+func (m *memState) Lanes(context.Context) ([]outbox.LaneStatus, error)                { return nil, nil }
+
+// receiver is a destination that records, with faults to inject.
+type receiver struct {
+	ordering outbox.Ordering
+	fail     func(address string, msg *message.Message) error
+
+	mu      sync.Mutex
+	got     []*message.Message
+	batches int
+	changed *sync.Cond
+}
+
+func newReceiver(o outbox.Ordering) *receiver {
+	r := &receiver{ordering: o}
+	r.changed = sync.NewCond(&r.mu)
+	return r
+}
+
+func (r *receiver) Ordering() outbox.Ordering { return r.ordering }
+func (r *receiver) Close() error              { return nil }
+func (r *receiver) Address(msg *message.Message) (string, error) {
+	if a := msg.Metadata["address"]; a != "" {
+		return a, nil
+	}
+	return "main", nil
+}
+
+func (r *receiver) Deliver(_ context.Context, address string, batch []*message.Message) []error {
+	errs := make([]error, len(batch))
+	blocked := map[string]bool{}
+	r.mu.Lock()
+	fail := r.fail
+	r.mu.Unlock()
+	var taken []*message.Message
+	for i, msg := range batch {
+		group := msg.Metadata[outbox.MetaGroup]
+		if group != "" && blocked[group] {
+			errs[i] = outbox.Released(fmt.Errorf("an earlier message of the group failed"))
+			continue
+		}
+		if fail != nil {
+			if errs[i] = fail(address, msg); errs[i] != nil {
+				blocked[group] = true
+				continue
+			}
+		}
+		taken = append(taken, msg)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, taken...)
+	r.batches++
+	r.changed.Broadcast()
+	return errs
+}
+
+// await returns when n messages have arrived.
+func (r *receiver) await(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.got) < n {
+		r.changed.Wait()
+	}
+}
+
+func (r *receiver) setFail(f func(string, *message.Message) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = f
+}
+
+// received returns the ids per group in order of arrival.
+func (r *receiver) received() map[string][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string][]string{}
+	for _, msg := range r.got {
+		g := msg.Metadata[outbox.MetaGroup]
+		out[g] = append(out[g], msg.UUID)
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package router
+
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// opKey names a parked row of a lane.
+type opKey struct {
+	slot int
+	seq  int64
+}
+
+// ops is what has to be written beside the cursors, in the same transaction.
+type ops struct {
+	park   map[opKey]outbox.Parked
+	unpark map[opKey]struct{}
+	acks   []*message.Message // subscribers' messages that are durable afterwards
+}
+
+func (o *ops) empty() bool { return len(o.park)+len(o.unpark)+len(o.acks) == 0 }
+
+// put inserts or replaces a parked row.
+func (o *ops) put(p outbox.Parked) {
+	if o.park == nil {
+		o.park = map[opKey]outbox.Parked{}
+	}
+	k := opKey{p.Slot, p.Seq}
+	delete(o.unpark, k)
+	o.park[k] = p
+}
+
+// remove deletes a parked row.
+func (o *ops) remove(slot int, seq int64) {
+	if o.unpark == nil {
+		o.unpark = map[opKey]struct{}{}
+	}
+	k := opKey{slot, seq}
+	delete(o.park, k)
+	o.unpark[k] = struct{}{}
+}
+
+// restore puts back what could not be written, under what came since.
+func (o *ops) restore(failed *ops) {
+	for k, p := range failed.park {
+		_, replaced := o.park[k]
+		_, removed := o.unpark[k]
+		if !replaced && !removed {
+			o.put(p)
+		}
+	}
+	for k := range failed.unpark {
+		if _, replaced := o.park[k]; !replaced {
+			o.remove(k.slot, k.seq)
+		}
+	}
+	o.acks = append(failed.acks, o.acks...)
+}
+
+// settlements returns what is to be written about the lane, or nothing. A
+// cursor that only moved over rows which needed no delivery is written lazily.
+func (s *session) settlements(lazy bool) []outbox.Settlement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost || s.flight != nil {
+		return nil
+	}
+	var out []outbox.Settlement
+	for i, str := range s.streams {
+		hasOps := i == 0 && !s.ops.empty() || s.ops.touches(str.slot)
+		if !str.dirty && !hasOps && !(lazy && str.moved) {
+			continue
+		}
+		st := outbox.Settlement{
+			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.slot},
+			Epoch:   str.epoch, Cursor: str.settled, Beyond: str.settledBeyond(),
+			NextSeq: str.nextSeq, Cluster: s.route.cluster,
+		}
+		for k, p := range s.ops.park {
+			if k.slot == str.slot {
+				st.Park = append(st.Park, p)
+			}
+		}
+		for k := range s.ops.unpark {
+			if k.slot == str.slot {
+				st.Unpark = append(st.Unpark, k.seq)
+			}
+		}
+		out = append(out, st)
+		str.writing, str.dirty, str.moved = str.head, false, false
+	}
+	if len(out) > 0 {
+		s.flight = &ops{park: s.ops.park, unpark: s.ops.unpark, acks: s.ops.acks}
+		s.ops = ops{}
+	}
+	return out
+}
+
+func (o *ops) touches(slot int) bool {
+	for k := range o.park {
+		if k.slot == slot {
+			return true
+		}
+	}
+	for k := range o.unpark {
+		if k.slot == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// settled takes the result of writing what settlements returned.
+func (s *session) settled(ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	flight := s.flight
+	s.flight = nil
+	if flight == nil {
+		return
+	}
+	if !ok {
+		s.ops.restore(flight)
+		for _, str := range s.streams {
+			str.dirty = true
+		}
+		return
+	}
+	for _, str := range s.streams {
+		str.durable = max(str.durable, str.writing)
+	}
+	for _, msg := range flight.acks {
+		msg.Ack()
+	}
+	s.route.hungry()
+}
+
+// hungry tells what feeds the route, if it waits for room, that there may be some.
+func (r *route) hungry() {
+	if r.reader != nil {
+		r.reader.hungry()
+	} else {
+		poke(r.listener.wake)
+	}
+}

@@ -1,0 +1,335 @@
+package router
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// groupKey names a parked group; a message without a group parks alone, under
+// its sequence number.
+type groupKey struct {
+	group string
+	alone opKey // zero for groups
+}
+
+// parkedGroup is what a session knows of a group in the parking. While it
+// exists, fresh messages of the group join it at its end. The session is the
+// only writer of its parked rows (operators' commands are noticed by a counter
+// and make it read them anew), so the counts are exact.
+type parkedGroup struct {
+	key      groupKey
+	slot     int
+	count    int // rows that are not dead, stored or about to be
+	live     int // of those, in the lane now
+	blockers int // sent before the group was parked, not concluded yet
+	due      time.Time
+	held     bool // waits for an operator
+
+}
+
+// movable tells whether the first rows may be brought back when they are due.
+func (g *parkedGroup) movable() bool {
+	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held
+}
+
+// slotGroup is a parked group as loaded, with the cursor row that it is under.
+type slotGroup struct {
+	slot int
+	outbox.ParkedGroup
+}
+
+// parking is the part of a session that concerns parked messages.
+type parking struct {
+	groups map[groupKey]*parkedGroup
+	due    dueHeap
+	live   int
+	kicked chan struct{}
+}
+
+func (p *parking) init(groups []slotGroup) {
+	p.groups = make(map[groupKey]*parkedGroup, len(groups))
+	p.kicked = make(chan struct{}, 1)
+	for _, g := range groups {
+		p.add(g)
+	}
+}
+
+func (p *parking) add(l slotGroup) *parkedGroup {
+	g := &parkedGroup{key: keyOf(l.slot, l.Group, l.FirstSeq), slot: l.slot, count: l.Count, due: l.Due, held: l.Held}
+	p.groups[g.key] = g
+	p.schedule(g)
+	return g
+}
+
+func keyOf(slot int, group string, seq int64) groupKey {
+	if group == "" {
+		return groupKey{alone: opKey{slot, seq}}
+	}
+	return groupKey{group: group}
+}
+
+// of returns the parked group that a message has to join, or nil.
+func (p *parking) of(it *item) *parkedGroup {
+	if it.key == "" {
+		return nil
+	}
+	return p.groups[groupKey{group: it.key}]
+}
+
+// schedule plans the group's way back, if it can move.
+func (p *parking) schedule(g *parkedGroup) {
+	if !g.movable() {
+		return
+	}
+	heap.Push(&p.due, dueEntry{g, g.due})
+	select {
+	case p.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// park takes the item's group out of the lane: the item with the given status,
+// everything behind it as waiting. What is being sent at this moment keeps its
+// place before them and blocks the way back until it is concluded.
+func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause error) {
+	s.place(it)
+	out, kept := s.gate.Withdraw(&it.Ticket)
+	g := s.groupOf(it)
+	for _, t := range kept {
+		x := t.Owner.(*item)
+		if !x.blocker {
+			s.place(x)
+			x.blocker = true
+			g.blockers++
+		}
+	}
+	for _, t := range out {
+		x := t.Owner.(*item)
+		if x.timer != nil {
+			x.timer.Stop()
+			x.timer = nil
+		}
+		if x.phase == held {
+			s.route.health.drop(x)
+		}
+		switch {
+		case x == it:
+			s.store(x, g, status, at, cause)
+		case x.stored:
+			s.takeOut(x, g)
+		default:
+			s.place(x)
+			s.store(x, g, outbox.ParkedWaiting, time.Time{}, nil)
+		}
+	}
+	g.due, g.held = at, status == outbox.ParkedHeld
+	s.parking.schedule(g)
+	s.noteProgress()
+}
+
+// place gives the item its sequence number.
+func (s *session) place(it *item) {
+	if it.seq == 0 {
+		it.seq = s.streams[0].nextSeq
+		s.streams[0].nextSeq++
+	}
+}
+
+// groupOf returns the item's parked group, creating it.
+func (s *session) groupOf(it *item) *parkedGroup {
+	k := keyOf(it.slot, it.key, it.seq)
+	g := s.parking.groups[k]
+	if g == nil {
+		g = &parkedGroup{key: k, slot: it.slot}
+		s.parking.groups[k] = g
+	}
+	return g
+}
+
+// store writes the item to the parking.
+func (s *session) store(it *item, g *parkedGroup, status outbox.ParkedStatus, at time.Time, cause error) {
+	s.place(it)
+	row := s.parkedRow(it, status, at, cause)
+	s.ops.put(row)
+	if status == outbox.ParkedRetrying {
+		it.retrying = &row
+	}
+	if !it.stored {
+		it.stored = true
+		g.count++
+		s.route.stats.parked.Add(1)
+	}
+	s.ackLater(it)
+	s.takeOut(it, g)
+}
+
+// takeOut ends the item's presence in the lane; its parked row goes on.
+func (s *session) takeOut(it *item, g *parkedGroup) {
+	it.phase = parked
+	s.releaseItem(it)
+	if it.blocker {
+		it.blocker = false
+		g.blockers--
+	}
+	if it.injected {
+		it.injected = false
+		g.live--
+		s.parking.live--
+	}
+}
+
+// parkedRow is the durable form of an item.
+func (s *session) parkedRow(it *item, status outbox.ParkedStatus, at time.Time, cause error) outbox.Parked {
+	s.place(it)
+	p := it.content()
+	p.LaneRef = outbox.LaneRef{Route: s.route.Name, Slot: it.slot}
+	p.Seq, p.Group, p.Status, p.NextAttemptAt = it.seq, it.key, status, at
+	p.Attempts = it.attempt.Number - 1
+	if status == outbox.ParkedDead || status == outbox.ParkedHeld {
+		p.Attempts = it.attempt.Number
+	}
+	if cause != nil {
+		p.LastError = cause.Error()
+	}
+	return p
+}
+
+// ackLater acks a subscriber's message once its parked row is durable.
+func (s *session) ackLater(it *item) {
+	if it.source != nil {
+		s.ops.acks = append(s.ops.acks, it.source)
+		delete(s.sources, it)
+		it.source = nil
+	}
+}
+
+// leaveParking notes that the item is settled; with remove its row goes too,
+// otherwise (dead) it stays. When it was the last of its group the group flows
+// again.
+func (s *session) leaveParking(it *item, remove bool) {
+	if it.seq == 0 || !it.stored && !it.blocker {
+		return
+	}
+	g := s.groupOf(it)
+	if it.blocker {
+		it.blocker = false
+		g.blockers--
+	}
+	if it.stored {
+		it.stored = false
+		g.count--
+		if remove {
+			s.ops.remove(it.slot, it.seq)
+		}
+	}
+	if it.injected {
+		it.injected = false
+		g.live--
+		s.parking.live--
+	}
+	s.changed(g)
+}
+
+// changed forgets a group that has nothing left, or plans its next step.
+func (s *session) changed(g *parkedGroup) {
+	if g.count == 0 && g.live == 0 && g.blockers == 0 {
+		delete(s.parking.groups, g.key)
+		s.route.wakeReader() // a lane of order global may read again
+		return
+	}
+	if g.live == 0 {
+		g.due = time.Time{}
+		s.parking.schedule(g)
+	}
+}
+
+// correctParked rewrites the attempts of a parked message, unless it is on its
+// way already.
+func (s *session) correctParked(it *item) {
+	g := s.parking.groups[keyOf(it.slot, it.key, it.seq)]
+	if it.retrying == nil || g == nil || g.live > 0 || it.retrying.Attempts == 0 {
+		return
+	}
+	it.retrying.Attempts--
+	s.ops.put(*it.retrying)
+	s.noteProgress()
+}
+
+// reliefPause spaces the searches for blocked groups of a full lane.
+const reliefPause = 100 * time.Millisecond
+
+// relieve parks groups that do not move when they fill half the window, so that
+// others flow. A route with one address only leaves them where they are while
+// that is down: parking its backlog would help nobody.
+func (s *session) relieve(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || now.Sub(s.relief) < reliefPause {
+		return
+	}
+	s.relief = now
+	static := s.route.Destination.Ordering().Static
+	total := 0
+	var blocked []*item
+	for _, stall := range s.gate.Stalled(now.Add(-shortDelay)) {
+		it := stall.Front.Owner.(*item)
+		if it.phase == held && static || it.phase == running && !stall.Sending {
+			continue
+		}
+		total += stall.Waiting
+		blocked = append(blocked, it)
+	}
+	if !static {
+		alone := s.route.health.heldAlone(s)
+		total += len(alone)
+		blocked = append(blocked, alone...)
+	}
+	if total < s.route.Window/2 {
+		return
+	}
+	for _, it := range blocked {
+		at := now.Add(5 * time.Second)
+		if it.phase == backoff {
+			at = now.Add(shortDelay)
+		}
+		s.parkBlocked(it, at)
+	}
+}
+
+// parkBlocked parks a group whose front does not move, attempts unchanged.
+func (s *session) parkBlocked(front *item, at time.Time) {
+	if front.phase == running { // being sent: it stays, its followers go
+		s.place(front)
+		s.park(front, outbox.ParkedWaiting, time.Time{}, nil)
+		return
+	}
+	s.park(front, outbox.ParkedWaiting, at, nil)
+}
+
+// dueEntry is a group's planned way back; stale when the group changed since.
+type dueEntry struct {
+	group *parkedGroup
+	at    time.Time
+}
+
+// dueHeap orders groups by when they are due (container/heap).
+type dueHeap []dueEntry
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueEntry)) }
+
+// Pop implements heap.Interface.
+func (h *dueHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	x := old[n]
+	old[n] = dueEntry{}
+	*h = old[:n]
+	return x
+}

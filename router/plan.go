@@ -1,0 +1,181 @@
+package router
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// plan is what one poll reads.
+type plan struct {
+	reads   []*read
+	globals []*globalRead
+	again   bool // something was left behind: poll again at once
+}
+
+// read is one read of a plan and the streams that share it.
+type read struct {
+	slot    int
+	from    outbox.Cursor
+	until   *outbox.Cursor
+	limit   int
+	order   uint64 // number of the fetch that took the snapshot it reads up to
+	members []*member
+	global  *globalRead
+}
+
+// place is where streams of one slot stand together.
+type place struct {
+	slot   int
+	cursor outbox.Cursor
+}
+
+// cohort are the streams that stand at one place.
+type cohort struct {
+	place
+	members []*member
+	order   uint64
+	drained bool
+	closing bool
+	room    int // of the roomiest member
+}
+
+// catchUps bounds the reads of streams that are behind in one poll.
+const catchUps = 64
+
+// drainedLimit is the limit of a read that found little the last time.
+const drainedLimit = 256
+
+// plan decides what to read: for each slot the cohort that stands furthest, and
+// those behind it, bounded by where it stands.
+func (r *reader) plan() *plan {
+	p := &plan{}
+	r.starved.Store(false)
+	slots, places := [outbox.Slots][]*cohort{}, map[place]*cohort{}
+	now := time.Now()
+	for _, rt := range r.routes {
+		for _, l := range rt.lanes {
+			s := l.session.Load()
+			if s == nil {
+				continue
+			}
+			room := s.room()
+			if room < rt.Window/2 || room == 0 {
+				r.starved.Store(true)
+				s.relieve(now)
+				room = 0
+			}
+			if rt.Order == outbox.OrderGlobal {
+				if room > 0 {
+					p.addGlobal(s, room)
+				}
+				continue
+			}
+			m := &member{session: s, stream: s.streams[0], room: room}
+			k := place{m.stream.slot, m.stream.fetched}
+			c := places[k]
+			if c == nil {
+				c = &cohort{place: k}
+				places[k] = c
+				slots[k.slot] = append(slots[k.slot], c)
+			}
+			c.join(m)
+		}
+	}
+	behind := 0
+	for _, cs := range slots {
+		behind += p.addSlot(cs, catchUps-behind)
+	}
+	r.limit(p)
+	return p
+}
+
+func (c *cohort) join(m *member) {
+	if len(c.members) == 0 {
+		c.order, c.drained = m.stream.order, m.stream.drained
+	}
+	c.members = append(c.members, m)
+	c.order = max(c.order, m.stream.order)
+	c.closing = c.closing || m.stream.closing
+	c.drained = c.drained && m.stream.drained
+	c.room = max(c.room, m.room)
+}
+
+// addSlot plans the reads of one slot and returns how many are catch-ups.
+func (p *plan) addSlot(cs []*cohort, most int) int {
+	if len(cs) == 0 {
+		return 0
+	}
+	tail := cs[0]
+	for _, c := range cs[1:] {
+		if c.cursor.Position > tail.cursor.Position ||
+			c.cursor.Position == tail.cursor.Position && c.order > tail.order {
+			tail = c
+		}
+	}
+	behind, joining := 0, false
+	for _, c := range cs {
+		if c == tail || c.room == 0 || behind == most {
+			continue
+		}
+		rd := c.read()
+		// A bound is for those who have seen no more than the tail has, and who
+		// are not in the middle of a window, which bounds itself.
+		if c.cursor.Window == "" && tail.cursor.Window == "" && c.order <= tail.order {
+			until := tail.cursor
+			rd.until, rd.order = &until, tail.order
+			joining = joining || c.closing
+		}
+		p.reads = append(p.reads, rd)
+		behind++
+	}
+	// The tail stands still for one poll so that those who have nearly caught
+	// up can join it.
+	if tail.room > 0 && !joining {
+		p.reads = append(p.reads, tail.read())
+	}
+	return behind
+}
+
+func (c *cohort) read() *read {
+	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, members: c.members}
+	if c.drained {
+		rd.limit = min(rd.limit, drainedLimit)
+	}
+	for _, m := range c.members {
+		m.read = rd
+		m.detached = m.room == 0
+	}
+	return rd
+}
+
+// limit divides the batch and the free memory among the reads.
+func (r *reader) limit(p *plan) {
+	if len(p.reads) == 0 {
+		return
+	}
+	busy := 0
+	for _, rd := range p.reads {
+		if rd.limit > drainedLimit {
+			busy++
+		}
+	}
+	share := max(r.poll.Batch/max(busy, 1), 1)
+	total := 0
+	for _, rd := range p.reads {
+		rd.limit = max(min(rd.limit, share), 1)
+		total += rd.limit
+	}
+	free := float64(r.router.budget.free())
+	affordable := int(free / r.rowCost)
+	switch {
+	case affordable >= total:
+	case affordable < len(p.reads) && r.router.budget.used.Load() > 0:
+		r.starved.Store(true)
+		p.reads, p.globals = nil, nil
+	default:
+		for _, rd := range p.reads {
+			rd.limit = max(rd.limit*affordable/total, 1)
+		}
+	}
+}

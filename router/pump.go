@@ -1,0 +1,185 @@
+package router
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// pumpBatch is how many parked messages of a group come back at a time.
+const pumpBatch = 64
+
+// pump brings parked messages back when they are due.
+func (s *session) pump() {
+	defer s.wg.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.parking.kicked:
+		}
+		groups, wait := s.dueGroups(time.Now())
+		if len(groups) > 0 {
+			wait = s.bringBack(groups)
+		}
+		if wait >= 0 {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// dueGroups takes the groups that are due off the heap, as many as the lane has
+// room for, and tells how long to wait for the next (-1: until kicked).
+func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &s.parking
+	room := max(s.route.Window/4, 1) - p.live
+	for len(p.due) > 0 && len(due) < 32 {
+		e := p.due[0]
+		if p.groups[e.group.key] != e.group || !e.group.movable() || !e.at.Equal(e.group.due) {
+			heap.Pop(&p.due)
+			continue
+		}
+		if e.at.After(now) {
+			return due, e.at.Sub(now)
+		}
+		if room <= 0 {
+			return due, releaseDelay
+		}
+		heap.Pop(&p.due)
+		e.group.live++ // ours until it is loaded
+		p.live++
+		room -= min(e.group.count, pumpBatch)
+		due = append(due, e.group)
+	}
+	if len(due) > 0 {
+		return due, 0
+	}
+	return nil, -1
+}
+
+// bringBack loads the first messages of each group and lets them into the lane.
+// What the rows say must be durable before it is read back.
+func (s *session) bringBack(groups []*parkedGroup) time.Duration {
+	err := s.settler.flush(s.ctx)
+	for _, g := range groups {
+		var rows []outbox.Parked
+		if err == nil {
+			rows, err = s.loadQueue(g)
+		}
+		s.inject(g, rows, err)
+	}
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.route.log().Warn("cannot read parked messages, trying again", "lane", s.lane.name, "error", err)
+		}
+		return shortDelay
+	}
+	return 0
+}
+
+func (s *session) loadQueue(g *parkedGroup) ([]outbox.Parked, error) {
+	ref := outbox.LaneRef{Route: s.route.Name, Slot: g.slot}
+	if g.key.group == "" {
+		return s.route.State.ParkedQueue(s.ctx, ref, "", g.key.alone.seq-1, 1)
+	}
+	return s.route.State.ParkedQueue(s.ctx, ref, g.key.group, 0, pumpBatch)
+}
+
+// inject puts parked messages into the lane, behind each other.
+func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.live-- // what dueGroups took
+	s.parking.live--
+	now := time.Now()
+	switch {
+	case s.stopping:
+		return
+	case err != nil:
+		g.due = now.Add(shortDelay)
+		s.parking.schedule(g)
+		return
+	case len(rows) == 0 || g.key.group == "" && rows[0].Seq != g.key.alone.seq:
+		// An operator took the rest away.
+		g.count = 0
+		s.changed(g)
+		return
+	case rows[0].Status == outbox.ParkedHeld:
+		g.held = true
+		return
+	case rows[0].NextAttemptAt.After(now):
+		g.due = rows[0].NextAttemptAt
+		s.parking.schedule(g)
+		return
+	}
+	for _, p := range rows {
+		if p.Status == outbox.ParkedHeld {
+			break // whatever is behind a held message waits with it
+		}
+		s.injectRow(g, p)
+	}
+	s.wakeEmitter()
+}
+
+func (s *session) injectRow(g *parkedGroup, p outbox.Parked) {
+	it := &item{
+		lane: s.lane, session: s, key: s.route.key(p.Group), slot: p.Slot, seq: p.Seq,
+		stored: true, injected: true,
+		record: &record{id: p.ID, kind: p.Type, position: p.Position, metadata: p.Metadata,
+			payload: p.Payload, created: p.ParkedAt},
+		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: p.Attempts + 1},
+		cost:    int64(len(p.Payload)) + itemOverhead,
+	}
+	it.Owner = it
+	s.route.router.budget.force(it.cost)
+	s.live += it.cost
+	s.extra++
+	g.live++
+	s.parking.live++
+	s.gate.Enter(&it.Ticket, it.key)
+	s.queue = append(s.queue, it)
+}
+
+// reload reads the parked groups anew after an operator changed them.
+func (s *session) reload() error {
+	for {
+		if err := s.settler.flush(s.ctx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if s.ops.empty() && s.flight == nil {
+			break
+		}
+		s.mu.Unlock()
+	}
+	defer s.mu.Unlock()
+	groups, err := loadGroups(s.ctx, s.route, s.lane.slots)
+	if err != nil {
+		return err
+	}
+	seen := map[groupKey]bool{}
+	for _, l := range groups {
+		k := keyOf(l.slot, l.Group, l.FirstSeq)
+		seen[k] = true
+		g := s.parking.groups[k]
+		if g == nil {
+			s.parking.add(l)
+			continue
+		}
+		g.count, g.due, g.held = l.Count, l.Due, l.Held
+		s.parking.schedule(g)
+	}
+	for k, g := range s.parking.groups {
+		if !seen[k] && g.live == 0 {
+			g.count = 0
+			s.changed(g)
+		}
+	}
+	return nil
+}

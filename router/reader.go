@@ -1,0 +1,241 @@
+package router
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// reader reads one source for all routes that use it, with one query per poll.
+//
+// Streams of the same slot that stand at the same place share a read, and its
+// rows are fanned out to them. Near the end of the table all routes stand at
+// the same place, so an idle source costs one query of 16 reads with one route
+// or with five hundred. A lane without room drops out of the shared read and
+// falls behind; it catches up by reads of its own, bounded by where the others
+// stand, and joins them again when it has come there.
+type reader struct {
+	source outbox.Source
+	router *Router
+	poll   Poll
+	routes []*route
+
+	wake    chan struct{}
+	starved atomic.Bool // a lane had no room: wake when it has
+
+	fetches uint64  // number of the current fetch
+	rowCost float64 // running estimate of a row's memory
+	failing bool
+}
+
+func newReader(r *Router, src outbox.Source, poll Poll) *reader {
+	return &reader{source: src, router: r, poll: poll, wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead}
+}
+
+// hungry tells the reader that a lane may have room again.
+func (r *reader) hungry() {
+	if r.starved.Load() {
+		poke(r.wake)
+	}
+}
+
+// run polls until ctx ends.
+func (r *reader) run(ctx context.Context) {
+	var wakes <-chan struct{}
+	if w, ok := r.source.(outbox.Waker); ok {
+		wakes = w.Wake()
+	}
+	empty := 0
+	for ctx.Err() == nil {
+		plan := r.plan()
+		var pause time.Duration
+		switch n, err := r.fetch(ctx, plan); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			empty++
+			pause = min(100*time.Millisecond<<min(empty, 5), 2*time.Second)
+		case len(plan.reads) == 0:
+			pause = reliefPause // all lanes are full, or memory is
+		case n > 0 || plan.again:
+			empty = 0
+			continue
+		default:
+			empty++
+			pause = r.poll.pause(empty)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-r.wake:
+		case <-wakes:
+			empty = 0
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// pause is how long to wait after the nth empty read in a row.
+func (p Poll) pause(n int) time.Duration {
+	d := float64(p.Min)
+	for i := p.After; i < n && d < float64(p.Max); i++ {
+		d *= p.Factor
+	}
+	return min(time.Duration(d), p.Max)
+}
+
+// fetch carries out a plan and returns the number of rows that it yielded.
+func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
+	if len(plan.reads) == 0 {
+		return 0, nil
+	}
+	r.fetches++
+	reads := make([]outbox.Read, len(plan.reads))
+	for i, rd := range plan.reads {
+		reads[i] = outbox.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit}
+		if rd.until == nil {
+			rd.order = r.fetches
+		}
+	}
+	f := fan{reader: r, plan: plan}
+	results, err := r.source.Fetch(ctx, reads, f.take)
+	f.flush()
+	if err != nil {
+		if ctx.Err() == nil && !r.failing {
+			r.router.log.Error("cannot read the source, trying again", "error", err)
+			r.failing = true
+		}
+		return f.rows, err
+	}
+	if r.failing {
+		r.router.log.Info("the source can be read again")
+		r.failing = false
+	}
+	if len(results) == 0 { // memory ran out on the way
+		plan.again = true
+		return f.rows, nil
+	}
+	for i := range results {
+		f.done(plan.reads[i], results[i])
+	}
+	for _, g := range plan.globals {
+		plan.again = g.finish(r) || plan.again
+	}
+	return f.rows, nil
+}
+
+// fan distributes the rows of one fetch.
+type fan struct {
+	reader *reader
+	plan   *plan
+	rows   int
+	last   *read
+}
+
+// take implements the callback of outbox.Source.Fetch.
+func (f *fan) take(i int, row *outbox.Row) bool {
+	f.rows++
+	rd := f.plan.reads[i]
+	if f.last != rd {
+		f.flush()
+		f.last = rd
+	}
+	cost := int64(row.Size()) + itemOverhead
+	f.reader.rowCost += (float64(cost) - f.reader.rowCost) / 64
+	if rd.global != nil {
+		rd.global.rows[rd.slot] = append(rd.global.rows[rd.slot], row)
+		return true
+	}
+	for _, m := range rd.members {
+		if m.detached {
+			continue
+		}
+		if !m.session.route.Match(row) {
+			m.pass(row)
+			continue
+		}
+		if m.room <= 0 {
+			m.detached = true
+			continue
+		}
+		if !f.reader.router.budget.take(cost) {
+			f.reader.starved.Store(true)
+			return false
+		}
+		m.give(row, cost)
+	}
+	return true
+}
+
+// flush gives gathered rows to the lanes.
+func (f *fan) flush() {
+	if f.last == nil {
+		return
+	}
+	for _, m := range f.last.members {
+		m.flush()
+	}
+}
+
+// done moves the streams that took everything of a read to its end.
+func (f *fan) done(rd *read, res outbox.ReadResult) {
+	if rd.global != nil {
+		rd.global.results[rd.slot] = res
+		return
+	}
+	for _, m := range rd.members {
+		if !m.detached {
+			m.session.moveTo(m.stream, res.Next, rd.order, res.Drained)
+			m.stream.closing = rd.until != nil && res.Drained
+		} else {
+			f.plan.again = true
+		}
+	}
+	if !res.Drained {
+		f.plan.again = true
+	}
+}
+
+// member is a stream that takes part in a read.
+type member struct {
+	session  *session
+	stream   *stream
+	read     *read
+	room     int
+	detached bool // had no room for a row: it stands before that
+	buffer   []arrival
+}
+
+// arrivalBatch is how many rows are given to a lane under one lock.
+const arrivalBatch = 128
+
+func (m *member) give(row *outbox.Row, cost int64) {
+	m.room--
+	m.buffer = append(m.buffer, arrival{stream: m.stream, row: row, matched: true, cost: cost})
+	if len(m.buffer) >= arrivalBatch {
+		m.flush()
+	}
+}
+
+// pass moves the cursor over a row that the route does not match.
+func (m *member) pass(row *outbox.Row) {
+	a := arrival{stream: m.stream, row: row}
+	if n := len(m.buffer); n > 0 && !m.buffer[n-1].matched {
+		m.buffer[n-1] = a
+		return
+	}
+	m.buffer = append(m.buffer, a)
+}
+
+func (m *member) flush() {
+	if len(m.buffer) == 0 {
+		return
+	}
+	m.session.accept(m.buffer)
+	m.stream.order = m.read.order
+	clear(m.buffer)
+	m.buffer = m.buffer[:0]
+}

@@ -1,0 +1,188 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Defaults of a [Route].
+const (
+	DefaultWindow      = 1024
+	DefaultAttempts    = 10
+	DefaultSendTimeout = 30 * time.Second
+)
+
+// Route says what is read, what happens to it, and where it goes.
+type Route struct {
+	// Name is part of lane names, metrics and state rows. Required, unique.
+	Name string
+
+	// Source is read by cursor; or Subscriber is listened to. Exactly one.
+	// Routes with the same Source value share one reader.
+	Source     outbox.Source
+	Subscriber message.Subscriber
+	Topic      string // for Subscriber
+
+	// Poll says how often Source is read when nothing comes. Routes that share
+	// a source share the first one's.
+	Poll Poll
+
+	// Match selects rows; others are passed over. nil: all. It must be pure.
+	Match func(*outbox.Row) bool
+
+	// Middleware is the stack, outermost first. It is called for each lane.
+	Middleware []message.HandlerMiddleware
+
+	// Destination is closed by whoever made it, not by the router.
+	Destination outbox.Destination
+
+	// State keeps cursors and parked messages. Required.
+	State outbox.StateStore
+
+	// Order defaults to outbox.OrderGroup.
+	Order outbox.OrderMode
+
+	// Start is where the route begins when it has no cursor yet. Default:
+	// the beginning.
+	Start outbox.Start
+
+	// Window bounds the messages of one lane that are not durably settled.
+	// Default 1024.
+	Window int
+
+	// Attempts is how often a message may fail before it is dead, as the retry
+	// middleware counts: the router needs it for messages whose failures were
+	// charged to their address. Default 10.
+	Attempts int
+
+	// SendTimeout bounds deliveries that no timeout middleware limits. Default 30 s.
+	SendTimeout time.Duration
+}
+
+// Poll says how often a source is read. Rows seen: again at once. None: after
+// Min for After reads, then times Factor up to Max.
+type Poll struct {
+	Batch  int           // rows per poll at most; default 5000
+	Min    time.Duration // default 1 ms
+	After  int           // default 3
+	Factor float64       // default 2
+	Max    time.Duration // default 1 s
+}
+
+func (p *Poll) setDefaults() {
+	if p.Batch <= 0 {
+		p.Batch = 5000
+	}
+	if p.Min <= 0 {
+		p.Min = time.Millisecond
+	}
+	if p.After <= 0 {
+		p.After = 3
+	}
+	if p.Factor < 1 {
+		p.Factor = 2
+	}
+	if p.Max <= 0 {
+		p.Max = time.Second
+	}
+}
+
+func (r *Route) setDefaults() {
+	r.Poll.setDefaults()
+	if r.Match == nil {
+		r.Match = func(*outbox.Row) bool { return true }
+	}
+	if r.Order == "" {
+		r.Order = outbox.OrderGroup
+	}
+	if r.Start.Kind == "" {
+		r.Start.Kind = outbox.StartBeginning
+	}
+	if r.Window <= 0 {
+		r.Window = DefaultWindow
+	}
+	if r.Attempts <= 0 {
+		r.Attempts = DefaultAttempts
+	}
+	if r.SendTimeout <= 0 {
+		r.SendTimeout = DefaultSendTimeout
+	}
+}
+
+func (r *Route) validate() error {
+	var errs []error
+	add := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("route %q: "+format, append([]any{r.Name}, args...)...))
+	}
+	if r.Name == "" {
+		add("needs a name")
+	}
+	if (r.Source == nil) == (r.Subscriber == nil) {
+		add("needs a source or a subscriber, and not both")
+	}
+	if r.Destination == nil {
+		add("needs a destination")
+	}
+	if r.State == nil {
+		add("needs a state store for its cursor and its parked messages")
+	}
+	switch r.Order {
+	case outbox.OrderGroup, outbox.OrderNone, outbox.OrderGlobal:
+	default:
+		add("order %q is unknown: use group, global or none", r.Order)
+	}
+	if r.Subscriber != nil && r.Order == outbox.OrderGlobal {
+		add("order global needs a source that is read by position, not a subscriber")
+	}
+	return errors.Join(errs...)
+}
+
+// route is a Route at work.
+type route struct {
+	Route
+	router   *Router
+	health   *health
+	limiter  *handlers.Limiter
+	lanes    []*lane
+	cluster  string    // identity of the source's cluster
+	reader   *reader   // of a log source
+	listener *listener // of a subscriber
+	keeper   *keeper
+	stats    routeStats
+}
+
+// slots of a lane: its own, or all of them for order global.
+func (r *route) laneSlots() [][]int {
+	if r.Order == outbox.OrderGlobal {
+		all := make([]int, outbox.Slots)
+		for i := range all {
+			all[i] = i
+		}
+		return [][]int{all}
+	}
+	out := make([][]int, outbox.Slots)
+	for i := range out {
+		out[i] = []int{i}
+	}
+	return out
+}
+
+// key is the group under which a message is gated and parked.
+func (r *route) key(group string) string {
+	switch r.Order {
+	case outbox.OrderNone:
+		return ""
+	case outbox.OrderGlobal:
+		return globalKey
+	}
+	return group
+}
+
+// globalKey is the one group of a route with order global.
+const globalKey = "*"

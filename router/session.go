@@ -1,0 +1,272 @@
+package router
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// session is one period of owning a lane. It begins with the state that the
+// store handed over and ends drained or lost; nothing outlives it but what was
+// settled.
+type session struct {
+	lane   *lane
+	route  *route
+	gate   *handlers.Gate
+	ctx    context.Context // ends when the session stops
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // emitter and pump
+
+	mu       sync.Mutex
+	idle     *sync.Cond // chains == 0
+	chains   int        // in Watermill's hands
+	stopping bool
+	lost     bool      // no longer ours: nothing may be settled
+	streams  []*stream // aligned with lane.slots
+	extra    int       // items under way that did not come by cursor
+	live     int64     // memory of unfinished items
+	settler  *settler
+	sources  map[*item]struct{} // items that came from a subscriber and are not acked
+
+	queue   []*item // to be emitted
+	spare   []*item
+	emitted chan struct{} // wakes the emitter
+
+	parking parking
+	ops     ops       // not yet settled
+	flight  *ops      // being settled
+	relief  time.Time // when blocked groups were last looked for
+}
+
+// newSession prepares the lane with what Acquire and ParkedGroups returned.
+func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session {
+	s := &session{lane: l, route: l.route, emitted: make(chan struct{}, 1),
+		settler: l.route.router.settlers[l.route.State], sources: map[*item]struct{}{}}
+	s.idle = sync.NewCond(&s.mu)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.gate = handlers.NewGate(handlers.GateConfig{
+		Destination: l.route.Destination,
+		Limiter:     l.route.limiter,
+		Allow:       l.route.health.allow,
+		Permit:      l.route.keeper.permit,
+		SendTimeout: l.route.SendTimeout,
+	})
+	size := 1
+	for size < l.route.Window {
+		size *= 2
+	}
+	for _, st := range states {
+		str := &stream{session: s, slot: st.Slot, epoch: st.Epoch, commands: -1, nextSeq: max(st.NextSeq, 1), ring: make([]entry, size),
+			settled: st.Cursor, fetched: st.Cursor}
+		str.skip = make(map[int64]struct{}, len(st.Beyond))
+		for _, p := range st.Beyond {
+			str.skip[p] = struct{}{}
+		}
+		str.moved = st.New
+		s.streams = append(s.streams, str)
+	}
+	s.parking.init(groups)
+	return s
+}
+
+// start begins the goroutines of the session.
+func (s *session) start() {
+	s.lane.session.Store(s)
+	s.wg.Add(2)
+	go s.emit()
+	go s.pump()
+}
+
+// room is how many more rows the lane takes. A lane of order global takes none
+// while something is parked: everything would have to be parked behind it.
+func (s *session) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || s.route.Order == outbox.OrderGlobal && len(s.parking.groups) > 0 {
+		return 0
+	}
+	return s.route.Window - s.pending()
+}
+
+// pending counts what is not durably settled. Call with the mutex held.
+func (s *session) pending() int {
+	n := s.extra
+	for _, str := range s.streams {
+		n += str.pending()
+	}
+	return n
+}
+
+// arrival is a row that the reader gives to a stream. A row that the route does
+// not match only moves the cursor.
+type arrival struct {
+	stream  *stream
+	row     *outbox.Row
+	matched bool
+	cost    int64
+}
+
+// accept takes fetched rows in order. The reader has made sure of the room and
+// taken the memory.
+func (s *session) accept(rows []arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		for _, a := range rows {
+			s.route.router.budget.give(a.cost)
+		}
+		return
+	}
+	before := len(s.queue)
+	for _, a := range rows {
+		s.acceptRow(a)
+	}
+	if before == 0 && len(s.queue) > 0 {
+		s.wakeEmitter()
+	}
+}
+
+func (s *session) acceptRow(a arrival) {
+	str, row := a.stream, a.row
+	if !a.matched {
+		str.fetched = row.After()
+		str.catchUp()
+		return
+	}
+	index := str.append(row)
+	if _, done := str.skip[row.Position]; done {
+		delete(str.skip, row.Position)
+		s.route.router.budget.give(a.cost)
+		str.finish(index)
+		return
+	}
+	s.live += a.cost
+	it := &item{
+		lane: s.lane, session: s, row: row, stream: str, index: index, cost: a.cost, slot: s.lane.slots[0],
+		key:     s.route.key(row.Group),
+		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
+	}
+	it.Owner = it
+	if row.Err != nil {
+		s.bury(it, outbox.Verdict{Outcome: outbox.Dead, Err: row.Err})
+		return
+	}
+	s.admit(it)
+}
+
+// admit gives a new item its place: in the parking if its group is there, else
+// at the gate.
+func (s *session) admit(it *item) {
+	if g := s.parking.of(it); g != nil {
+		s.store(it, g, outbox.ParkedWaiting, time.Time{}, nil)
+		return
+	}
+	s.gate.Enter(&it.Ticket, it.key)
+	s.queue = append(s.queue, it)
+}
+
+// moveTo sets where a stream's next read begins, after a read that yielded no
+// more for it.
+func (s *session) moveTo(str *stream, c outbox.Cursor, order uint64, drained bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	str.fetched, str.order, str.drained = c, order, drained
+	str.catchUp()
+}
+
+// rerun runs the chain of an item again.
+func (s *session) rerun(it *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || it.phase == finished || it.phase == parked {
+		return
+	}
+	it.phase, it.timer = running, nil
+	s.queue = append(s.queue, it)
+	s.wakeEmitter()
+}
+
+func (s *session) wakeEmitter() {
+	select {
+	case s.emitted <- struct{}{}:
+	default:
+	}
+}
+
+// emit hands queued items to Watermill, in order.
+func (s *session) emit() {
+	defer s.wg.Done()
+	for {
+		select {
+		case <-s.emitted:
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		batch := s.queue
+		s.queue, s.spare = s.spare[:0], nil
+		batch = slices.DeleteFunc(batch, func(it *item) bool { return it.phase != running })
+		s.chains += len(batch)
+		s.mu.Unlock()
+		for i, it := range batch {
+			select {
+			case s.lane.out <- it.newMessage():
+				continue
+			case <-s.ctx.Done():
+			}
+			s.mu.Lock()
+			s.chains -= len(batch) - i
+			s.idle.Broadcast()
+			s.mu.Unlock()
+			return
+		}
+		clear(batch)
+		s.mu.Lock()
+		s.spare = batch[:0]
+		again := len(s.queue) > 0
+		s.mu.Unlock()
+		if again {
+			s.wakeEmitter()
+		}
+	}
+}
+
+// stop ends the session's work: nothing new is emitted, what waits is released,
+// what is being sent gets its outcome. It returns when all chains have ended or
+// ctx does; then deliveries are cancelled and their outcome is unknown.
+// Settling what was concluded is left to the caller.
+func (s *session) stop(ctx context.Context) {
+	s.mu.Lock()
+	s.stopping = true
+	s.queue = nil
+	s.mu.Unlock()
+	s.cancel()
+	abort := context.AfterFunc(ctx, s.gate.Abort)
+	s.gate.Stop()
+	s.wg.Wait()
+	wake := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.idle.Broadcast()
+	})
+	s.mu.Lock()
+	for s.chains > 0 && ctx.Err() == nil {
+		s.idle.Wait()
+	}
+	s.mu.Unlock()
+	wake()
+	abort()
+	s.gate.Abort() // frees the context
+	s.route.health.forget(s)
+	s.letGo()
+	s.lane.session.CompareAndSwap(s, nil)
+}
+
+// message.Subscriber is what a lane is to Watermill.
+var _ message.Subscriber = (*lane)(nil)

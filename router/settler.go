@@ -1,0 +1,166 @@
+package router
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// settler writes the progress of all lanes of one state store, all in one
+// transaction. It is the only place from which verdicts become durable. It
+// waits a little so that much is written at once, and the longer a write
+// takes, the rarer it writes: about 5% of its time.
+type settler struct {
+	store    outbox.StateStore
+	log      *slog.Logger
+	interval time.Duration
+	sessions func() []*session
+	lost     func(outbox.LaneRef)
+
+	dirty  atomic.Bool
+	signal chan struct{} // something to write
+	urgent chan struct{} // lanes run out of window
+
+	mu      sync.Mutex
+	waiting []chan error // flushes
+	now     chan struct{}
+	failing bool
+}
+
+// lazyInterval is how often cursors are written that moved over nothing but
+// rows which needed no delivery.
+const lazyInterval = 2 * time.Second
+
+func newSettler(store outbox.StateStore, log *slog.Logger, interval time.Duration) *settler {
+	return &settler{store: store, log: log, interval: interval,
+		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+}
+
+// note tells that there is something to settle.
+func (s *settler) note(urgent bool) {
+	if !s.dirty.Load() && s.dirty.CompareAndSwap(false, true) {
+		poke(s.signal)
+	}
+	if urgent {
+		poke(s.urgent)
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// flush settles what has been concluded so far and returns when it is durable.
+func (s *settler) flush(ctx context.Context) error {
+	done := make(chan error, 1)
+	s.mu.Lock()
+	s.waiting = append(s.waiting, done)
+	s.mu.Unlock()
+	poke(s.now)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run settles until ctx ends. What is left then is written by a last settle.
+func (s *settler) run(ctx context.Context) {
+	lazy := time.NewTicker(lazyInterval)
+	defer lazy.Stop()
+	pause := s.interval
+	for {
+		all := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-lazy.C:
+			all = true
+		case <-s.now:
+		case <-s.signal:
+			s.wait(ctx, pause)
+		}
+		began := time.Now()
+		err := s.settle(ctx, all)
+		pause = max(s.interval, 19*time.Since(began))
+		if err != nil {
+			s.wait(ctx, max(pause, 100*time.Millisecond))
+			s.note(false)
+		}
+	}
+}
+
+// wait lets work gather: for d, or until it is urgent and a part of d has gone.
+func (s *settler) wait(ctx context.Context, d time.Duration) {
+	early := time.NewTimer(min(d, s.interval) / 4)
+	defer early.Stop()
+	select {
+	case <-early.C:
+	case <-s.now:
+		return
+	case <-ctx.Done():
+		return
+	}
+	full := time.NewTimer(d - min(d, s.interval)/4)
+	defer full.Stop()
+	select {
+	case <-full.C:
+	case <-s.urgent:
+	case <-s.now:
+	case <-ctx.Done():
+	}
+}
+
+// settle writes what all lanes have concluded.
+func (s *settler) settle(ctx context.Context, lazy bool) error {
+	s.mu.Lock()
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	s.dirty.Store(false)
+	var all []outbox.Settlement
+	var writers []*session
+	for _, x := range s.sessions() {
+		if st := x.settlements(lazy); len(st) > 0 {
+			all = append(all, st...)
+			writers = append(writers, x)
+		}
+	}
+	var err error
+	if len(all) > 0 {
+		var fenced []outbox.LaneRef
+		fenced, err = s.store.Settle(ctx, all)
+		for _, ref := range fenced {
+			s.lost(ref)
+		}
+		s.report(err)
+	}
+	for _, x := range writers {
+		x.settled(err == nil)
+	}
+	for _, w := range waiting {
+		w <- err
+	}
+	return err
+}
+
+// report logs the beginning and the end of an outage of the store, once each.
+func (s *settler) report(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && !s.failing:
+		s.log.Error("progress cannot be written to the state store; delivery goes on until the windows are full", "error", err)
+	case err == nil && s.failing:
+		s.log.Info("progress is written to the state store again")
+	}
+	s.failing = err != nil
+}

@@ -1,0 +1,113 @@
+package router
+
+import "github.com/outriderhq/outrider/outbox"
+
+// entry is a row on its way, as its stream remembers it until it is durably
+// settled.
+type entry struct {
+	page     *outbox.Page
+	position int64
+	late     bool
+	finished bool
+}
+
+// after is outbox.Row.After for a row that is no longer kept.
+func (e *entry) after() outbox.Cursor {
+	row := outbox.Row{Position: e.position, Late: e.late, Page: e.page}
+	return row.After()
+}
+
+// stream is how far one slot of a route was fetched and settled. All fields
+// but fetched and its companions are guarded by the session's mutex.
+//
+// Rows get consecutive indexes in the order in which they were fetched:
+//
+//	durable <= head <= tail: written down; finished without gaps; fetched
+type stream struct {
+	session *session
+	slot    int
+	epoch   int64
+	nextSeq int64 // for parked messages
+
+	commands int64 // counter of operators' commands; -1: not known yet. Only the keeper uses it.
+
+	ring    []entry // by index modulo its length
+	durable uint64
+	head    uint64
+	tail    uint64
+	beyond  int // finished between head and tail
+
+	settled outbox.Cursor      // behind head
+	skip    map[int64]struct{} // positions settled by a former owner beyond its cursor
+	dirty   bool               // settled or beyond changed since the last settle
+	writing uint64             // head as the settle under way writes it
+	moved   bool               // only the snapshot moved: may be written lazily
+
+	// fetched is where the next read begins; caught up with settled when all
+	// rows are finished. Written by the reader under the session's mutex.
+	fetched outbox.Cursor
+	order   uint64 // number of the fetch that took fetched's snapshot
+	drained bool   // the last read left nothing behind
+	closing bool   // the last read came to where the others stood then
+}
+
+// pending is the number of rows that are not durably settled.
+func (s *stream) pending() int { return int(s.tail - s.durable) }
+
+// append gives the row the next index.
+func (s *stream) append(row *outbox.Row) uint64 {
+	i := s.tail
+	s.ring[i%uint64(len(s.ring))] = entry{page: row.Page, position: row.Position, late: row.Late}
+	s.tail++
+	s.fetched = row.After()
+	return i
+}
+
+func (s *stream) at(i uint64) *entry { return &s.ring[i%uint64(len(s.ring))] }
+
+// finish marks a row as settled, in memory.
+func (s *stream) finish(i uint64) {
+	s.at(i).finished = true
+	s.dirty = true
+	if i != s.head {
+		s.beyond++
+		return
+	}
+	s.head++
+	for s.head < s.tail && s.at(s.head).finished {
+		s.head++
+		s.beyond--
+	}
+	s.settled = s.at(s.head - 1).after()
+	s.catchUp()
+}
+
+// catchUp moves the settled cursor over everything that was fetched and needed
+// no delivery, once nothing is under way.
+func (s *stream) catchUp() {
+	if s.head == s.tail && s.settled != s.fetched {
+		if s.settled.Position != s.fetched.Position || s.fetched.Window != "" {
+			s.dirty = true
+		}
+		s.settled = s.fetched
+		s.moved = true
+	}
+}
+
+// settledBeyond lists the positions that are finished behind the cursor.
+func (s *stream) settledBeyond() []int64 {
+	if s.beyond == 0 && len(s.skip) == 0 {
+		return nil
+	}
+	out := make([]int64, 0, s.beyond+len(s.skip))
+	for i := s.head; i < s.tail && len(out) < s.beyond; i++ {
+		if e := s.at(i); e.finished {
+			out = append(out, e.position)
+		}
+	}
+	// What a former owner settled and we have not passed yet.
+	for p := range s.skip {
+		out = append(out, p)
+	}
+	return out
+}
