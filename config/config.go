@@ -99,4 +99,4 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*Config, e
 }
 
 // std is shorthand for comparing and printing.
-func (d Duration) std() time.Duration { return time.Duration(d) }
+func (d Duration) Std() time.Duration { return time.Duration(d) }

@@ -70,10 +70,10 @@ func (*Duration) form() form {
 // String writes the duration so that it can be read back: 7d, 1h30m, 200ms.
 func (d Duration) String() string {
 	const day = 24 * time.Hour
-	if t := d.std(); t != 0 && t%day == 0 {
+	if t := d.Std(); t != 0 && t%day == 0 {
 		return fmt.Sprintf("%dd", t/day)
 	}
-	s := d.std().String()
+	s := d.Std().String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}

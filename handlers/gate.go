@@ -56,12 +56,18 @@ type Gate struct {
 	stopped bool
 	workers int
 	idle    *sync.Cond // workers == 0
+
+	// waits recycles the channels on which chains wait for their outcome. A
+	// channel goes back only after its one value was received.
+	waits sync.Pool
 }
 
 var (
 	errStopped   = outbox.Released(errors.New("the lane is stopping"))
-	errWithdrawn = outbox.Released(errors.New("the message was parked behind its group"))
-	errDeadline  = outbox.Released(errors.New("the context of the message ended while it waited for its turn"))
+	errWithdrawn = outbox.Released(errors.New("the message was taken out of the lane"))
+	errTwice     = outbox.Released(errors.New("an earlier call of the handler has not returned: " +
+		"a middleware handled the message twice at once, or did not wait"))
+	errDeadline = outbox.Released(errors.New("the context of the message ended while it waited for its turn"))
 )
 
 // NewGate returns an open gate.
@@ -74,7 +80,7 @@ func NewGate(cfg GateConfig) *Gate {
 		cfg.SendTimeout = 30 * time.Second
 	}
 	if cfg.Limiter == nil {
-		cfg.Limiter = NewLimiter(outbox.DefaultMaxRequests)
+		cfg.Limiter = NewLimiter(o.MaxRequests)
 	}
 	if cfg.Allow == nil {
 		cfg.Allow = func(string, *Ticket) Allowance { return AllowAll }
@@ -84,6 +90,7 @@ func NewGate(cfg GateConfig) *Gate {
 	}
 	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{}}
 	g.idle = sync.NewCond(&g.mu)
+	g.waits.New = func() any { return make(chan error, 1) }
 	g.ctx, g.abort = context.WithCancel(context.Background())
 	return g
 }
@@ -108,8 +115,8 @@ func (g *Gate) Enter(t *Ticket, key string) {
 
 // Handle is the innermost handler of a lane: it waits until the outcome of
 // delivering msg is known and returns it. It returns a [outbox.Released] error
-// when the message was not sent: the lane stops, the message was withdrawn, or
-// its context ended before its turn came.
+// when the message was not sent: the lane stops, the message was withdrawn, its
+// context ended before its turn came, or an earlier call still waits.
 func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 	address, err := g.cfg.Destination.Address(msg)
 	if err != nil {
@@ -120,7 +127,7 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 
 	g.mu.Lock()
 	switch {
-	case t.withdrawn:
+	case t.unwanted:
 		g.mu.Unlock()
 		return errWithdrawn
 	case t.delivered:
@@ -132,18 +139,18 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 		return errStopped
 	case t.state != away:
 		g.mu.Unlock()
-		return outbox.Permanent(errors.New("a middleware handled the same message twice at once"))
+		return errTwice
 	}
-	wait := waits.Get().(chan error)
-	t.msg, t.address, t.limit, t.wait, t.failed = msg, address, limit, wait, false
-	t.state = here
-	if q := t.group; q.sending == 0 && !q.queued && q.front() == t {
+	wait := g.waits.Get().(chan error)
+	t.msg, t.address, t.limit, t.wait = msg, address, limit, wait
+	t.state, t.failed, t.expired = here, false, false
+	if q := t.group; q.sending == 0 && q.front() == t {
 		g.ready(q, address)
 	}
 	g.mu.Unlock()
 
 	err = g.await(ctx, t, wait)
-	waits.Put(wait)
+	g.waits.Put(wait)
 	return err
 }
 
@@ -159,23 +166,39 @@ func (g *Gate) await(ctx context.Context, t *Ticket, wait chan error) error {
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	if t.state == here {
-		t.state = away
-		t.wake(errDeadline)
+	if t.wait == wait { // otherwise the outcome has come
+		t.expired = true
+		if t.state == here {
+			g.release(t, errDeadline)
+		}
 	}
 	g.mu.Unlock()
 	// Sent already: the outcome must be known, whatever the context says.
 	return <-wait
 }
 
-// Leave removes a settled message; the next of its group may go.
+// release ends the wait of a message that is not being sent.
+func (g *Gate) release(t *Ticket, err error) {
+	t.state = away
+	t.wake(err)
+	if q := t.group; q.front() == t {
+		g.unready(q)
+	}
+}
+
+// Leave removes a settled message; the next of its group may go. A message
+// whose chain did not wait for the outcome of sending it leaves with that.
 func (g *Gate) Leave(t *Ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.state == gone {
+	t.unwanted = true
+	switch t.state {
+	case gone, sending:
 		return
+	case here:
+		g.release(t, errWithdrawn)
 	}
-	t.state = gone
+	t.group.remove(t)
 	g.advance(t.group)
 }
 
@@ -183,9 +206,13 @@ func (g *Gate) Leave(t *Ticket) {
 // the message's chain has returned, like the other methods of Ticket.
 func (t *Ticket) Delivered() bool { return t.delivered }
 
-// Failed tells whether it was the destination that failed the message in its
-// latest attempt, and which address that was.
-func (t *Ticket) Failed() (address string, failed bool) { return t.address, t.failed }
+// Failed tells whether it was the destination that failed the message, and
+// which address that was. It tells so once: the next attempt may fail before it
+// comes to the destination.
+func (t *Ticket) Failed() (address string, failed bool) {
+	failed, t.failed = t.failed, false
+	return t.address, failed
+}
 
 // Withdraw removes all messages of t's group that are not being sent and
 // returns their tickets in order; kept are those that are being sent. Chains
@@ -196,7 +223,7 @@ func (g *Gate) Withdraw(t *Ticket) (out, kept []*Ticket) {
 	q := t.group
 	for _, x := range q.queue[q.head:] {
 		switch {
-		case x == nil || x.state == gone:
+		case x == nil:
 			continue
 		case x.state == sending:
 			kept = append(kept, x)
@@ -204,9 +231,11 @@ func (g *Gate) Withdraw(t *Ticket) (out, kept []*Ticket) {
 		case x.state == here:
 			x.wake(errWithdrawn)
 		}
-		x.state, x.withdrawn = gone, true
+		x.state, x.unwanted = gone, true
 		out = append(out, x)
 	}
+	q.keep(kept)
+	g.unready(q)
 	g.advance(q)
 	return out, kept
 }
@@ -232,7 +261,7 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		}
 		n := 0
 		for _, x := range q.queue[q.head:] {
-			if x.state != gone {
+			if x != nil {
 				n++
 			}
 		}
@@ -247,6 +276,7 @@ func (g *Gate) Kick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.pipes {
+		p.refused = false
 		g.start(p)
 	}
 }
@@ -259,10 +289,11 @@ func (g *Gate) Stop() {
 	g.stopped = true
 	for _, p := range g.pipes {
 		for _, q := range p.ready {
-			q.queued = false
+			q.line = nil
 			g.releaseWaiting(q)
 		}
 		p.ready = nil
+		g.forget(p)
 	}
 	for _, q := range g.groups {
 		g.releaseWaiting(q)
@@ -287,7 +318,7 @@ func (g *Gate) Abort() { g.abort() }
 // advance lets the group's next message go after its front has left, and
 // forgets an empty group. Call with the mutex held.
 func (g *Gate) advance(q *group) {
-	if q.sending > 0 || q.queued {
+	if q.sending > 0 || q.line != nil {
 		return
 	}
 	t := q.front()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,6 +19,7 @@ type pipe struct {
 	ready    []*group
 	workers  int
 	starting bool // a worker was started and has not taken its batch yet
+	refused  bool // nothing may be sent before Kick, or before more is ready
 }
 
 // batch is one delivery under way.
@@ -39,24 +41,68 @@ func (g *Gate) ready(q *group, address string) {
 		p = &pipe{address: address}
 		g.pipes[address] = p
 	}
-	q.queued = true
+	q.line = p
 	p.ready = append(p.ready, q)
+	p.refused = false
 	g.start(p)
+}
+
+// unready takes a group out of line because its front waits no longer.
+func (g *Gate) unready(q *group) {
+	p := q.line
+	if p == nil {
+		return
+	}
+	q.line = nil
+	i := slices.Index(p.ready, q)
+	p.ready = slices.Delete(p.ready, i, i+1)
+	g.forget(p)
+}
+
+// forget drops a pipe that has nothing left to do.
+func (g *Gate) forget(p *pipe) {
+	if p.workers == 0 && len(p.ready) == 0 {
+		delete(g.pipes, p.address)
+	}
 }
 
 // start begins a worker when there is work and room for one. The batch is
 // taken by the worker itself: what becomes ready until it runs goes along.
 func (g *Gate) start(p *pipe) {
-	if len(p.ready) == 0 || p.starting || g.stopped {
+	if !g.startable(p) {
 		return
 	}
-	if g.ordering.Unit == outbox.UnitWave {
-		if p.workers > 0 {
-			return
+	if g.ordering.Unit == outbox.UnitWave || g.cfg.Limiter.acquire(g) {
+		g.begin(p)
+	}
+}
+
+// serve uses a place that the limiter hands over. It tells whether there was
+// use for it.
+func (g *Gate) serve() (used bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.pipes {
+		if used || !g.startable(p) {
+			g.start(p) // with a place of its own, or it gets in line for one
+			continue
 		}
-	} else if !g.cfg.Limiter.acquire(g) {
-		return
+		g.begin(p)
+		used = true
 	}
+	return used
+}
+
+// startable tells whether the pipe has use for one more worker.
+func (g *Gate) startable(p *pipe) bool {
+	if len(p.ready) == 0 || p.starting || p.refused || g.stopped {
+		return false
+	}
+	return p.workers == 0 || g.ordering.Unit == outbox.UnitGroup
+}
+
+// begin starts a worker, which has its place of the limiter.
+func (g *Gate) begin(p *pipe) {
 	p.starting = true
 	p.workers++
 	g.workers++
@@ -83,7 +129,7 @@ func (g *Gate) work(p *pipe) {
 
 // take fills b with the next batch, or ends the worker.
 func (g *Gate) take(p *pipe, b *batch) bool {
-	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended()
+	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended(g)
 	clear(b.tickets)
 	clear(b.msgs)
 	*b = batch{tickets: b.tickets[:0], msgs: b.msgs[:0]}
@@ -102,10 +148,10 @@ func (g *Gate) take(p *pipe, b *batch) bool {
 	if contended {
 		// The place goes to the lane that waits; this one gets in line.
 		g.start(p)
+	} else {
+		p.refused = true
 	}
-	if p.workers == 0 && len(p.ready) == 0 && !p.starting {
-		delete(g.pipes, p.address)
-	}
+	g.forget(p)
 	return false
 }
 
@@ -120,12 +166,7 @@ func (g *Gate) fill(p *pipe, b *batch) {
 			kept = append(kept, p.ready[i:]...)
 			break
 		}
-		front := q.front()
-		if front == nil || front.state != here || front.address != p.address {
-			g.requeue(q) // it changed while it was in line
-			continue
-		}
-		allow := g.cfg.Allow(p.address, front)
+		allow := g.cfg.Allow(p.address, q.front())
 		if allow == AllowNone {
 			kept = append(kept, q)
 			continue
@@ -134,17 +175,11 @@ func (g *Gate) fill(p *pipe, b *batch) {
 			kept = append(kept, p.ready[i:]...) // no room for its bytes
 			break
 		}
-		q.queued = false
+		q.line = nil
 		probe = allow == AllowOne
 	}
 	clear(p.ready[len(kept):])
 	p.ready = kept
-}
-
-// requeue sends a group that was in line for the wrong address where it belongs.
-func (g *Gate) requeue(q *group) {
-	q.queued = false
-	g.advance(q)
 }
 
 // add puts the group's leading run into the batch and returns its length.
@@ -216,15 +251,19 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) {
 		if errs != nil {
 			err = errs[i]
 		}
+		released := err != nil && outbox.KindOf(err) == outbox.KindReleased
 		t.group.sending--
 		switch {
 		case err == nil:
-			t.state, t.delivered = gone, true
-		case collateral && !g.stopped && outbox.KindOf(err) == outbox.KindReleased:
+			t.delivered = true
+			t.group.remove(t)
+		case t.unwanted:
+			t.group.remove(t)
+		case released && collateral && !g.stopped && !t.expired:
 			t.state = here
 			continue
 		default:
-			t.state, t.failed = away, true
+			t.state, t.failed = away, !released
 		}
 		t.wake(err)
 	}

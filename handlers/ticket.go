@@ -1,7 +1,7 @@
 package handlers
 
 import (
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,7 +14,7 @@ const (
 	away    state = iota // in its chain, between attempts, or held by the router
 	here                 // waiting in Handle for its turn
 	sending              // in a batch whose outcome is not known
-	gone                 // left or withdrawn; a place to be skipped over
+	gone                 // delivered, left or withdrawn
 )
 
 // Ticket is a message's place in its group. It is embedded in what the router
@@ -29,18 +29,15 @@ type Ticket struct {
 	soloSlot  [1]*Ticket
 	state     state
 	delivered bool
-	failed    bool // by the destination, in the latest attempt
-	withdrawn bool
+	failed    bool      // by the destination, and not yet told
+	unwanted  bool      // left or withdrawn: nothing waits for its delivery any more
+	expired   bool      // its context ended while it was being sent
 	since     time.Time // when sending began
 	msg       *message.Message
 	address   string
 	limit     time.Duration
 	wait      chan error
 }
-
-// waits recycles the channels on which chains wait for their outcome. A
-// channel goes back only after its one value was received.
-var waits = sync.Pool{New: func() any { return make(chan error, 1) }}
 
 // wake ends the wait of the ticket's chain.
 func (t *Ticket) wake(err error) {
@@ -55,16 +52,17 @@ func (t *Ticket) wake(err error) {
 // out before it in the same batch.
 type group struct {
 	key     string
-	queue   []*Ticket
-	head    int
-	sending int  // tickets in the one outstanding batch of the group
-	queued  bool // in the ready list of a pipe
+	queue   []*Ticket // from head on; nil: has left from behind the front
+	head    int       // the front, unless the queue is empty
+	sending int       // tickets in the one outstanding batch of the group
+	line    *pipe     // where it stands in line: its front waits for that address
 }
 
-// push appends a ticket.
+// push appends a ticket. Room at the beginning is used again when it is half
+// of the whole, so that a long queue is not moved for every message.
 func (q *group) push(t *Ticket) {
 	t.group = q
-	if q.head > 0 && len(q.queue) == cap(q.queue) {
+	if q.head > 0 && q.head >= len(q.queue)/2 && len(q.queue) == cap(q.queue) {
 		n := copy(q.queue, q.queue[q.head:])
 		clear(q.queue[n:])
 		q.queue, q.head = q.queue[:n], 0
@@ -74,15 +72,29 @@ func (q *group) push(t *Ticket) {
 
 // front returns the first ticket that has not left, or nil.
 func (q *group) front() *Ticket {
-	for q.head < len(q.queue) {
-		if t := q.queue[q.head]; t.state != gone {
-			return t
-		}
-		q.queue[q.head] = nil
+	if q.head == len(q.queue) {
+		return nil
+	}
+	return q.queue[q.head]
+}
+
+// remove takes out a ticket for good, from wherever it is: the front may stand
+// still for long, and what leaves behind it must not be kept in memory.
+func (q *group) remove(t *Ticket) {
+	t.state = gone
+	q.queue[q.head+slices.Index(q.queue[q.head:], t)] = nil
+	for q.head < len(q.queue) && q.queue[q.head] == nil {
 		q.head++
 	}
-	q.queue, q.head = q.queue[:0], 0
-	return nil
+	if q.head == len(q.queue) {
+		q.queue, q.head = q.queue[:0], 0
+	}
+}
+
+// keep removes all tickets but these.
+func (q *group) keep(rest []*Ticket) {
+	clear(q.queue)
+	q.queue, q.head = append(q.queue[:0], rest...), 0
 }
 
 // run appends to batch the leading tickets that wait for the same address, as
@@ -93,7 +105,7 @@ func (q *group) run(batch []*Ticket, room func(*Ticket) bool) []*Ticket {
 		return batch
 	}
 	for _, t := range q.queue[q.head:] {
-		if t.state == gone {
+		if t == nil {
 			continue
 		}
 		if t.state != here || t.address != first.address || !room(t) {

@@ -65,7 +65,12 @@ type Error struct {
 }
 
 // Error returns the text of the wrapped error: the kind is for machines.
-func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Kind.String() + " failure without a reason"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
@@ -97,11 +102,12 @@ func Skip(reason string) error {
 	return &Error{Kind: KindSkip, Err: errors.New(reason)}
 }
 
-// KindOf returns the kind of an error, KindTransient for one that carries none.
+// KindOf returns the kind of an error. One that carries none is transient,
+// unless it is a known error of others: an open breaker or a cancelled context.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Kind
 	}
-	return KindTransient
+	return foreignKind(err)
 }

@@ -79,7 +79,7 @@ func (d *Decision) Error() string {
 	case Dead:
 		return fmt.Sprintf("%v (no further attempts)", d.Err)
 	default:
-		return d.Err.Error()
+		return fmt.Sprintf("%v (%s)", d.Err, d.Outcome)
 	}
 }
 
@@ -121,7 +121,7 @@ func VerdictOf(err error) Verdict {
 	v := Verdict{Err: err, RetryAfter: e.RetryAfter}
 	switch e.Kind {
 	case KindSkip:
-		v.Outcome, v.Reason = Skipped, e.Err.Error()
+		v.Outcome, v.Reason = Skipped, e.Error()
 	case KindReleased:
 		v.Outcome = Put
 	case KindUnavailable:

@@ -34,7 +34,7 @@ type address struct {
 	suspect string  // the group that failed last
 	charged []*item // whose attempts were charged since the last success
 
-	held  []*item // wait until it is back, in order of failure
+	held  []*item          // wait until it is back, in order of failure
 	open  bool             // the next message that comes may go, as the probe
 	probe *handlers.Ticket // under way
 	fails int              // probes that failed

@@ -293,4 +293,3 @@ func closes(t *testing.T, h Harness) {
 		}
 	}
 }
-

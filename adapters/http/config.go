@@ -56,6 +56,10 @@ type Config struct {
 	// [DefaultStatuses]. 2xx is always success.
 	Statuses map[int]outbox.Kind
 
+	// Accept are statuses beside 2xx that mean success, for example 409 of a
+	// receiver that has the message already.
+	Accept []int
+
 	// Whole makes a permanent status count for every message of the request
 	// instead of looking for the one that it is about.
 	Whole bool
@@ -101,8 +105,13 @@ func (c Config) withDefaults() (Config, error) {
 		if status < 300 || status > 599 {
 			errs = append(errs, fmt.Errorf("statuses: %d cannot be given a meaning: only 300 to 599 can", status))
 		}
-		if kind < outbox.KindTransient || kind > outbox.KindPermanent {
-			errs = append(errs, fmt.Errorf("statuses: %d cannot be %v: use transient, unavailable, gone or permanent", status, kind))
+		if (kind < outbox.KindTransient || kind > outbox.KindPermanent) && kind != outbox.KindSkip {
+			errs = append(errs, fmt.Errorf("statuses: %d cannot be %v: use transient, unavailable, gone, permanent or skip", status, kind))
+		}
+	}
+	for _, status := range c.Accept {
+		if status < 300 || status > 599 {
+			errs = append(errs, fmt.Errorf("accept: %d cannot be given a meaning: only 300 to 599 can", status))
 		}
 	}
 	return c, errors.Join(errs...)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +57,7 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 	}
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // it serves for a quote only
 	_ = resp.Body.Close()
-	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 || slices.Contains(d.cfg.Accept, resp.StatusCode) {
 		d.buffers.Put(body)
 		return nil
 	}
@@ -106,6 +108,9 @@ func (d *Destination) setHeaders(req *http.Request, batch []item) {
 // refused is the error of a status that is no success.
 func (d *Destination) refused(resp *http.Response, address string, answer []byte) error {
 	status := resp.StatusCode
+	if d.statuses.kind(status) == outbox.KindSkip {
+		return outbox.Skip("status " + strconv.Itoa(status))
+	}
 	quote := d.secrets.quote(answer)
 	if quote != "" {
 		quote = ": " + quote

@@ -30,7 +30,7 @@ func (d *Destination) Check(ctx context.Context) error {
 	resp, err := req.RequestWith(ctx, c.Client)
 	if err != nil {
 		return fmt.Errorf("kafka: no broker of %s answers: check the addresses, TLS and SASL: %w",
-			strings.Join(d.cfg.Brokers, ", "), c.dials.explain(err))
+			strings.Join(d.cfg.Brokers, ", "), c.watch.explain(err))
 	}
 	for _, topic := range resp.Topics {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {

@@ -18,8 +18,17 @@ var errClosed = errors.New("kafka: the destination is closed")
 // client is a franz-go client that one wave at a time has to itself.
 type client struct {
 	*kgo.Client
-	dials *dials
+	watch *watch
+	known map[string]bool // topics that franz-go has the metadata of
 	spent bool // closed in the middle of a wave, not to be used again
+}
+
+// forget makes the client ask for a topic anew when it is next used. Without it
+// a topic that does not exist is asked for four times a second for ever, and one
+// that access was denied to stays denied.
+func (c *client) forget(topic string) {
+	delete(c.known, topic)
+	c.PurgeTopicsFromProducing(topic)
 }
 
 // pool hands out clients. Idle ones are taken last in, first out, so that those
@@ -67,12 +76,12 @@ func (p *pool) take() (*client, error) {
 
 // open makes a client; it connects when it is first used.
 func open(opts []kgo.Opt) (*client, error) {
-	d := new(dials)
-	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)], kgo.WithHooks(d))...)
+	w := new(watch)
+	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)], kgo.WithHooks(w))...)
 	if err != nil {
 		return nil, err
 	}
-	return &client{Client: cl, dials: d}, nil
+	return &client{Client: cl, watch: w, known: map[string]bool{}}, nil
 }
 
 // put gives a client back.
@@ -100,22 +109,30 @@ func (p *pool) close() {
 	}
 }
 
-// dials remembers why the last connection could not be made: what franz-go
-// returns after its retries says only that time ran out.
-type dials struct{ last atomic.Pointer[error] }
+// watch is told by franz-go what happens inside of a client.
+type watch struct {
+	wave *wave // the one that has the client
 
-// OnBrokerConnect implements franz-go's hook.
-func (d *dials) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	// refused is why the last connection could not be made: what franz-go
+	// returns after its retries says only that time ran out.
+	refused atomic.Pointer[error]
+}
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (w *watch) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err == nil {
-		d.last.Store(nil)
+		w.refused.Store(nil)
 	} else {
-		d.last.Store(&err)
+		w.refused.Store(&err)
 	}
 }
 
+// OnProduceRecordPartitioned implements kgo.HookProduceRecordPartitioned.
+func (w *watch) OnProduceRecordPartitioned(*kgo.Record, int32) { w.wave.onPlaced() }
+
 // explain adds the reason why no connection could be made, if that is so.
-func (d *dials) explain(err error) error {
-	if last := d.last.Load(); last != nil {
+func (w *watch) explain(err error) error {
+	if last := w.refused.Load(); last != nil {
 		return &explained{err, *last}
 	}
 	return err

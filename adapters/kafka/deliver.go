@@ -40,9 +40,12 @@ func (d *Destination) Deliver(ctx context.Context, topic string, batch []*messag
 	}
 	defer d.pool.put(c)
 
+	s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
+	if !c.known[topic] && !s.introduce() || len(w.pending) == 0 {
+		return w.errs
+	}
 	w.send(limited, c, w.pending)
 	if len(w.failed) > 0 {
-		s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
 		s.run()
 	}
 	return w.errs

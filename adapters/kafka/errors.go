@@ -44,11 +44,9 @@ func (d *Destination) cause(s *search, err error) error {
 		return d.interrupted(s)
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || isDenied(err) {
-		// Without this the client would ask for the topic four times a
-		// second for ever, and remember that access was denied.
-		s.c.PurgeTopicsFromProducing(topic)
+		s.c.forget(topic)
 	}
-	return unavailable(topic, s.c.dials.explain(err))
+	return unavailable(topic, s.c.watch.explain(err))
 }
 
 // interrupted is the error of records whose client was closed on the way.
@@ -57,11 +55,11 @@ func (d *Destination) interrupted(s *search) error {
 	case errors.Is(s.ctx.Err(), context.Canceled):
 		return outbox.Released(fmt.Errorf("kafka: the delivery to topic %q was called off: %w", s.w.topic, s.ctx.Err()))
 	case s.ctx.Err() != nil:
-		return outbox.Transient(fmt.Errorf("kafka: no answer for topic %q in the time given: %w", s.w.topic, s.ctx.Err()), 0)
+		return outbox.Transient(fmt.Errorf("kafka: records for topic %q were not acknowledged in the time given: %w", s.w.topic, s.ctx.Err()), 0)
 	case s.limited.Err() != nil:
-		return outbox.Unavailable(s.c.dials.explain(fmt.Errorf("kafka: no answer for topic %q within %v", s.w.topic, d.cfg.Timeout)), 0)
+		return outbox.Unavailable(s.c.watch.explain(fmt.Errorf("kafka: records for topic %q were not acknowledged within %v", s.w.topic, d.cfg.Timeout)), 0)
 	}
-	return errBehind // the wave was stopped before any of it was sent
+	return errBehind // the wave was called off before any of it was sent
 }
 
 // noClient is the error of a wave that never got a client.

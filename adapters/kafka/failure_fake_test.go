@@ -58,10 +58,11 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	for want, codes := range map[string][]*kerr.Error{
 		"cannot be written to": {
-			kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
-			kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError, kerr.NetworkException,
+			kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.KafkaStorageError, kerr.NetworkException,
 			kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.PolicyViolation,
 		},
+		// Nobody knows whether these were written; franz-go asks until the end.
+		"were not acknowledged within":  {kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 		"create it (kafka-topics.sh":    {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
 		"grant WRITE":                   {kerr.TopicAuthorizationFailed},
 		"grant IDEMPOTENT_WRITE":        {kerr.ClusterAuthorizationFailed},
@@ -141,8 +142,9 @@ func TestG2_BrokerRejectsOneRecord(t *testing.T) {
 				msgs = append(msgs, newMessage(id, group, 1))
 			}
 			msgs[21].Payload, expected["21"] = []byte(`"poison"`), want
-			if got := results(msgs, d.Deliver(t.Context(), "t", msgs)); !maps.Equal(got, expected) {
-				t.Errorf("results\n got %v\nwant %v", got, expected)
+			errs := d.Deliver(t.Context(), "t", msgs)
+			if got := results(msgs, errs); !maps.Equal(got, expected) {
+				t.Errorf("results\n got %v\nwant %v: %v", got, expected, errs)
 			}
 			b := connect(t, c.ListenAddrs())
 			if got := fmt.Sprint(b.ids(t, "t", "a")); got != "[0 4 8 12 16 20 24 28 32 36]" {
@@ -172,8 +174,9 @@ func TestCulpritSearchIsBounded(t *testing.T) {
 	if counts["permanent"] == 0 || counts["permanent"]+counts["released"] != len(msgs) {
 		t.Errorf("results %v, want some permanent and the rest released", counts)
 	}
-	if n := requests.Load(); n > maxSearches+1 {
-		t.Errorf("%d requests, want at most %d", n, maxSearches+1)
+	// A client may need a second request to send one wave.
+	if n := requests.Load(); n > 2*maxSearches {
+		t.Errorf("%d requests for %d searches", n, maxSearches)
 	}
 }
 

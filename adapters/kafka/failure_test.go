@@ -157,8 +157,9 @@ func (l *lane) run(ctx context.Context) error {
 	return nil
 }
 
-// lanes makes n lanes with their own groups; every 50th message is of the size.
-func lanes(d outbox.Destination, topic string, n, messages, size int) []*lane {
+// lanes makes n lanes with groups of their own, which begin with name; every
+// 50th message is of the size.
+func lanes(d outbox.Destination, topic, name string, n, messages, size int) []*lane {
 	all := make([]*lane, n)
 	for l := range all {
 		all[l] = &lane{d: d, topic: topic}
@@ -167,7 +168,7 @@ func lanes(d outbox.Destination, topic string, n, messages, size int) []*lane {
 			if i%50 == 49 {
 				s = size
 			}
-			all[l].todo = append(all[l].todo, newMessage(fmt.Sprintf("%05d", i), fmt.Sprintf("g%d-%d", l, i%4), s))
+			all[l].todo = append(all[l].todo, newMessage(fmt.Sprintf("%05d", i), fmt.Sprintf("%s%d-%d", name, l, i%4), s))
 		}
 	}
 	return all
@@ -220,7 +221,7 @@ func TestG2_G3_RejectionsLeaveOrderAlone(t *testing.T) {
 	topic := b.topic(t, 2, map[string]string{"max.message.bytes": "20000"})
 	d := destination(t, Config{Brokers: b.addrs, Topic: topic})
 	const n, messages = 6, 1000
-	all := lanes(d, topic, n, messages, 30000)
+	all := lanes(d, topic, "g", n, messages, 30000)
 	runLanes(t, all)
 	dead := 0
 	for _, l := range all {
@@ -241,26 +242,25 @@ func TestG1_G2_G10_BrokerIsKilled(t *testing.T) {
 	b := connect(t, server.Brokers())
 	topic := b.topic(t, 4, nil)
 	d := destination(t, Config{Brokers: b.addrs, Topic: topic, Timeout: 3 * time.Second})
-	const n, messages = 4, 4000
-	all := lanes(d, topic, n, messages, 20)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runLanes(t, all)
-	}()
-	for range 2 {
+	const rounds, n, messages = 2, 4, 4000
+	for round := range rounds {
+		all := lanes(d, topic, fmt.Sprint("round", round, "-"), n, messages, 20)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runLanes(t, all)
+		}()
 		server.Kill()
 		server.Start()
-	}
-	<-done
-	runLanes(t, lanes(d, topic, 1, 100, 20)) // the destination goes on
-	for _, l := range all {
-		if len(l.dead) > 0 {
-			t.Errorf("%d messages died of an outage", len(l.dead))
+		<-done
+		for _, l := range all {
+			if len(l.dead) > 0 {
+				t.Errorf("%d messages died of an outage", len(l.dead))
+			}
 		}
 	}
 	distinct, _, inverted := tally(t, b, topic)
-	if distinct != n*messages || inverted != 0 {
-		t.Errorf("%d of %d delivered, %d out of order", distinct, n*messages, inverted)
+	if distinct != rounds*n*messages || inverted != 0 {
+		t.Errorf("%d of %d delivered, %d out of order", distinct, rounds*n*messages, inverted)
 	}
 }

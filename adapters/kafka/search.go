@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // maxSearches bounds how often one Deliver sends parts of a rejected batch
@@ -35,6 +37,44 @@ type suspect struct {
 	err       error
 }
 
+// introduce sends the first record alone, to a topic that is new to the client,
+// and takes it out of what is pending. It returns false when nothing else can be
+// sent.
+func (s *search) introduce() bool {
+	first := s.w.pending[:1]
+	s.w.pending = s.w.pending[1:]
+	s.w.send(s.limited, s.c, first)
+	s.split(s.sort(first))
+	if s.stop {
+		s.spread(s.w.errs[first[0]])
+		return false
+	}
+	s.c.known[s.w.topic] = true
+	s.w.pending = slices.DeleteFunc(s.w.pending, s.behind)
+	return true
+}
+
+// spread ends a wave of which only the first record was tried. What keeps the
+// topic from being written to is told of all; anything else is for the first.
+func (s *search) spread(err error) {
+	if outbox.KindOf(err) != outbox.KindUnavailable {
+		err = errBehind
+	}
+	for _, i := range s.w.pending {
+		s.w.fail(i, err)
+	}
+}
+
+// behind gives a message back that stands behind a failed one of its group.
+func (s *search) behind(i int) bool {
+	held := s.w.holds(s.w.group(i))
+	if held {
+		s.w.fail(i, errBehind)
+	}
+	return held
+}
+
+// run sorts out what failed when everything pending was sent at once.
 func (s *search) run() {
 	suspects := s.sort(s.w.pending)
 	for len(suspects) > 0 { // the last partition first
@@ -64,11 +104,9 @@ func (s *search) next() {
 	s.stack = s.stack[:len(s.stack)-1]
 	indices := make([]int, 0, len(part))
 	for _, p := range part {
-		if s.w.holds(s.w.group(p.index)) {
-			s.w.fail(p.index, errBehind)
-			continue
+		if !s.behind(p.index) {
+			indices = append(indices, p.index)
 		}
-		indices = append(indices, p.index)
 	}
 	if len(indices) == 0 {
 		return

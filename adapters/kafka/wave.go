@@ -29,11 +29,14 @@ type wave struct {
 	scratch []format.Header
 	pending []int // indices to send
 
-	unanswered atomic.Int64
-	failing    atomic.Bool
-	failed     []failure // written by promises, which run one at a time
-	answered   chan struct{}
-	promise    func(*kgo.Record, error)
+	sent     int64        // records of the current send
+	placed   atomic.Int64 // of them: buffered for a partition
+	failures atomic.Int64 // of them: failed
+	answers  atomic.Int64 // of them: failed or acknowledged
+	ready    chan struct{}
+	answered chan struct{}
+	failed   []failure // written by promises, which run one at a time
+	promise  func(*kgo.Record, error)
 }
 
 // failure is a record that was not delivered.
@@ -43,7 +46,7 @@ type failure struct {
 }
 
 func newWave(d *Destination) *wave {
-	w := &wave{d: d, answered: make(chan struct{}, 1)}
+	w := &wave{d: d, ready: make(chan struct{}, 1), answered: make(chan struct{}, 1)}
 	w.promise = w.onAnswer
 	return w
 }
@@ -129,31 +132,74 @@ func batchSize(r *kgo.Record) int {
 // is known. What failed is in w.failed.
 func (w *wave) send(ctx context.Context, c *client, indices []int) {
 	w.failed = w.failed[:0]
-	w.failing.Store(false)
-	w.unanswered.Store(int64(len(indices)))
+	w.sent = int64(len(indices))
+	w.placed.Store(0)
+	w.failures.Store(0)
+	w.answers.Store(0)
+	select {
+	case <-w.ready: // left by a record that failed after it was buffered
+	default:
+	}
+	c.watch.wave = w
 	for _, i := range indices {
 		// The context is not the caller's: records of a batch share the
 		// fate of the first one's context. Cancelling closes the client.
 		c.Produce(context.Background(), &w.recs[i], w.promise)
 	}
-	// A record that failed while others were still being buffered must not be
-	// overtaken by them: nothing has been sent yet, and nothing will be.
-	early := w.failing.Load() && w.unanswered.Load() > 0
-	if early || c.Flush(ctx) != nil {
+	if !w.flush(ctx, c) {
 		c.spent = true
 		c.Close()
 	}
 	<-w.answered
 }
 
+// flush sends what was produced. It returns false when the client must be
+// closed instead, so that nothing more of the wave is sent.
+//
+// A wave is flushed only when all of it is buffered for its partitions. The
+// records of a topic that is new to the client are not: when the metadata
+// arrives they are buffered one after the other, and a flush in the middle of
+// that sends the first of them, which the others overtake when those are
+// rejected. (A flush between the last one and the end of that is worse: it
+// misses them all.) So a topic is introduced by one record, which nothing can
+// overtake, and later waves find it known. That franz-go forgets a topic is
+// rare; the wave is then called off.
+func (w *wave) flush(ctx context.Context, c *client) bool {
+	if w.sent == 1 || w.placed.Load() == w.sent && w.failures.Load() == 0 {
+		return c.Flush(ctx) == nil
+	}
+	select {
+	case <-w.ready:
+		return w.failures.Load() == w.sent
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// onPlaced is called for every record that is buffered for a partition.
+func (w *wave) onPlaced() {
+	w.checkReady(w.placed.Add(1) + w.failures.Load())
+}
+
 // onAnswer is the promise of every record.
 func (w *wave) onAnswer(r *kgo.Record, err error) {
 	if err != nil {
 		w.failed = append(w.failed, failure{r, err})
-		w.failing.Store(true)
+		w.checkReady(w.failures.Add(1) + w.placed.Load())
 	}
-	if w.unanswered.Add(-1) == 0 {
+	if w.answers.Add(1) == w.sent {
 		w.answered <- struct{}{}
+	}
+}
+
+// checkReady tells a waiting flush that every record is buffered or failed.
+func (w *wave) checkReady(n int64) {
+	if n < w.sent {
+		return
+	}
+	select {
+	case w.ready <- struct{}{}:
+	default: // it is awake: the record failed after it was buffered
 	}
 }
 

@@ -33,16 +33,19 @@ func shell(t *testing.T, script string) *process {
 func TestEndWaitsForChildrenAfterTheProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	mark, fifo := filepath.Join(dir, "mark"), filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+	mark, up, let := filepath.Join(dir, "mark"), filepath.Join(dir, "up"), filepath.Join(dir, "let")
+	if err := errors.Join(syscall.Mkfifo(up, 0o600), syscall.Mkfifo(let, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	// The child writes its mark only after it was let go, long after its parent.
-	p := shell(t, "(read go < "+fifo+"; echo done > "+mark+") & wait")
+	p := shell(t, "(echo up > "+up+"; read go < "+let+"; echo done > "+mark+") & wait")
+	if _, err := os.ReadFile(up); err != nil { // blocks until the child is up
+		t.Fatal(err)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- p.end(syscall.SIGKILL) }()
 	<-p.exited
-	if err := os.WriteFile(fifo, []byte("go\n"), 0o600); err != nil {
+	if err := os.WriteFile(let, []byte("go\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {

@@ -1,0 +1,10 @@
+// Package admin is the HTTP server of a running relay: health for orchestrators
+// and Prometheus metrics.
+//
+//	GET /livez    200 while the process can answer
+//	GET /readyz   200 while it delivers or stands by, 503 with the reason otherwise
+//	GET /metrics  Prometheus text format; needs a token when tokens are configured
+//
+// It shows counters and addresses with their secrets masked, never payloads.
+// Groups, event ids and URLs are no metric labels: they would be unbounded.
+package admin

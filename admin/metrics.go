@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/router"
+)
+
+// collector reads the router's counters when Prometheus asks.
+type collector struct {
+	stats func() []router.RouteStats
+
+	delivered, retried, dead, parked, skipped   *prometheus.Desc
+	age, inFlight, parkedNow, lanes, down, held *prometheus.Desc
+}
+
+func newCollector(stats func() []router.RouteStats) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("outrider_"+name, help, append([]string{"route"}, labels...), nil)
+	}
+	return &collector{
+		stats:     stats,
+		delivered: desc("delivered_total", "Messages that the destination took."),
+		retried:   desc("retried_total", "Attempts that failed and counted."),
+		dead:      desc("dead_total", "Messages that were taken out for an operator."),
+		parked:    desc("parked_total", "Messages that were taken out of the stream to wait."),
+		skipped:   desc("skipped_total", "Messages that were not to be delivered.", "reason"),
+		age:       desc("age_seconds", "Time from creation to delivery of a recent message."),
+		inFlight:  desc("in_flight", "Messages read and not durably settled."),
+		parkedNow: desc("parked_groups", "Groups that wait in the parking, of the lanes of this instance."),
+		lanes:     desc("lanes", "Lanes that this instance owns."),
+		down:      desc("addresses_down", "Addresses that are paused and probed."),
+		held:      desc("held", "Messages that failed and wait for their address."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for _, s := range c.stats() {
+		counter := func(d *prometheus.Desc, n int64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{s.Route}, labels...)...)
+		}
+		gauge := func(d *prometheus.Desc, v float64) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.Route)
+		}
+		counter(c.delivered, s.Delivered)
+		counter(c.retried, s.Retried)
+		counter(c.dead, s.Dead)
+		counter(c.parked, s.Parked)
+		for reason, n := range s.Skipped {
+			counter(c.skipped, n, reason)
+		}
+		held := 0
+		for _, a := range s.Down {
+			held += a.Held
+		}
+		gauge(c.age, s.Age.Seconds())
+		gauge(c.inFlight, float64(s.InFlight))
+		gauge(c.parkedNow, float64(s.ParkedNow))
+		gauge(c.lanes, float64(s.Lanes))
+		gauge(c.down, float64(len(s.Down)))
+		gauge(c.held, float64(held))
+	}
+}

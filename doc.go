@@ -1,0 +1,18 @@
+// Package outrider is the public face of Outrider, a transactional-outbox relay:
+// it reads messages that applications wrote in their own transactions and
+// delivers them, in order per group, losing nothing, through Watermill
+// middleware to Kafka, HTTP and others.
+//
+// Publishing is package outbox; this package runs the relay:
+//
+//	cfg, err := outrider.LoadConfig("outrider.yaml")
+//	...
+//	relay, err := outrider.New(cfg,
+//	    outrider.WithMiddleware("orders", middleware.CorrelationID))
+//	...
+//	err = relay.Run(ctx) // until ctx ends, then drains
+//
+// What the configuration names, options can supply: a destination of type
+// publisher is given with [WithDestination], a source of type subscriber with
+// [WithSource]. The command line tool uses nothing but this package.
+package outrider

@@ -1,0 +1,186 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.uber.org/goleak"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errTest = errors.New("as the test wants it")
+
+// destination is one that a test scripts. The address is in the metadata.
+type destination struct {
+	ordering outbox.Ordering
+	deliver  func(ctx context.Context, address string, batch []*message.Message) []error
+}
+
+func (d *destination) Address(msg *message.Message) (string, error) {
+	address := msg.Metadata["address"]
+	if address == "" {
+		return "", errTest
+	}
+	return address, nil
+}
+
+func (d *destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	return d.deliver(ctx, address, batch)
+}
+
+func (d *destination) Ordering() outbox.Ordering { return d.ordering }
+func (d *destination) Close() error              { return nil }
+
+// request is a delivery that a test answers.
+type request struct {
+	ctx     context.Context
+	address string
+	ids     []string
+	answer  chan []error
+}
+
+// bench is a gate whose every delivery waits for the test's answer. It lives
+// in a synctest bubble, where [bench.sent] knows when nothing more will happen.
+type bench struct {
+	t        *testing.T
+	gate     *Gate
+	requests chan *request
+}
+
+func newBench(t *testing.T, ordering outbox.Ordering, change ...func(*GateConfig)) *bench {
+	b := &bench{t: t, requests: make(chan *request, 100)}
+	cfg := GateConfig{Destination: &destination{ordering: ordering, deliver: b.deliver}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	b.gate = NewGate(cfg)
+	t.Cleanup(func() {
+		b.gate.Abort()
+		b.gate.Stop()
+	})
+	return b
+}
+
+func (b *bench) deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	r := &request{ctx: ctx, address: address, answer: make(chan []error, 1)}
+	for _, msg := range batch {
+		r.ids = append(r.ids, msg.UUID)
+	}
+	b.requests <- r
+	select {
+	case errs := <-r.answer:
+		return errs
+	case <-ctx.Done():
+		return sameError(len(batch), context.Cause(ctx))
+	}
+}
+
+// sent returns the next delivery and checks what it carries.
+func (b *bench) sent(ids ...string) *request {
+	b.t.Helper()
+	synctest.Wait()
+	select {
+	case r := <-b.requests:
+		if len(r.ids) != len(ids) {
+			b.t.Fatalf("sent %q, want %q", r.ids, ids)
+		}
+		for i := range ids {
+			if r.ids[i] != ids[i] {
+				b.t.Fatalf("sent %q, want %q", r.ids, ids)
+			}
+		}
+		return r
+	default:
+		b.t.Fatalf("nothing was sent, want %q", ids)
+		return nil
+	}
+}
+
+// silent checks that nothing more is sent.
+func (b *bench) silent() {
+	b.t.Helper()
+	synctest.Wait()
+	if len(b.requests) > 0 {
+		b.t.Fatalf("%q was sent too early", (<-b.requests).ids)
+	}
+}
+
+// chain is a message at the gate of a bench.
+type chain struct {
+	Ticket
+	bench *bench
+	msg   *message.Message
+	ended chan error
+}
+
+// enter gives a new message its place.
+func (b *bench) enter(id, group, address string) *chain {
+	msg := message.NewMessage(id, []byte(id))
+	if address != "" {
+		msg.Metadata["address"] = address
+	}
+	c := &chain{bench: b, msg: msg, ended: make(chan error, 1)}
+	c.Owner = c
+	b.gate.Enter(&c.Ticket, group)
+	return c
+}
+
+// handle runs the chain to the gate; its end is awaited with result.
+func (c *chain) handle() *chain {
+	c.bench.t.Helper()
+	go func() { c.ended <- c.bench.gate.Handle(&c.Ticket, c.msg) }()
+	synctest.Wait()
+	return c
+}
+
+// result returns what the chain ended with.
+func (c *chain) result() error {
+	c.bench.t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-c.ended:
+		return err
+	default:
+		c.bench.t.Fatalf("message %s still waits", c.msg.UUID)
+		return nil
+	}
+}
+
+// waits checks that the chain has not ended.
+func (c *chain) waits() {
+	c.bench.t.Helper()
+	synctest.Wait()
+	if len(c.ended) > 0 {
+		c.bench.t.Fatalf("message %s was woken: %v", c.msg.UUID, <-c.ended)
+	}
+}
+
+// wantKind checks an error's kind.
+func wantKind(t *testing.T, err error, kind outbox.Kind) {
+	t.Helper()
+	if err == nil || outbox.KindOf(err) != kind {
+		t.Fatalf("got %v, want an error of kind %s", err, kind)
+	}
+}
+
+func wantNil(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got %v, want success", err)
+	}
+}
+
+// elapse lets virtual time pass.
+func elapse(d time.Duration) { <-time.After(d) }
+
+var (
+	wave  = outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100}
+	group100 = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 100}
+)

@@ -1,0 +1,230 @@
+package outrider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Operator is what people and scripts do with a relay's state, from any process
+// that reaches its state store: list, redrive and skip parked messages, and
+// look at the lanes. A running relay notices within a quarter of its lease.
+type Operator struct {
+	stores []outbox.StateStore
+	parts  *parts
+}
+
+// NewOperator opens the state stores that the configuration uses. The relay need
+// not run. Close it afterwards.
+func NewOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, error) {
+	o := &Outrider{cfg: cfg, log: optionsOf(opts).logger}
+	op := &Operator{parts: &parts{states: map[string]outbox.StateStore{}}}
+	for _, r := range cfg.Routes {
+		s, err := buildState(ctx, o, op.parts, cfg.Sources[r.From])
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("state store of route %q: %w", r.Name, err), op.parts.close())
+		}
+		if !slices.Contains(op.stores, s) {
+			op.stores = append(op.stores, s)
+		}
+	}
+	return op, nil
+}
+
+// Close frees the connections.
+func (op *Operator) Close() error { return op.parts.close() }
+
+// Lanes returns who works which lane, how far it is and what is parked.
+func (op *Operator) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
+	var out []outbox.LaneStatus
+	for _, s := range op.stores {
+		lanes, err := s.Lanes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, lanes...)
+	}
+	return out, nil
+}
+
+// Parked lists parked messages, by route, slot and sequence.
+func (op *Operator) Parked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
+	var out []outbox.Parked
+	for _, s := range op.stores {
+		rows, err := s.ListParked(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+// Redrive makes the matching dead, held or retrying messages due now, their
+// attempts forgotten, and returns how many. by names who asked, for the audit.
+func (op *Operator) Redrive(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
+	return op.each(func(s outbox.StateStore) (int, error) { return s.Redrive(ctx, f, by) })
+}
+
+// Skip deletes the matching parked messages: they will never be delivered. It
+// returns how many. by names who asked, for the audit.
+func (op *Operator) Skip(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
+	return op.each(func(s outbox.StateStore) (int, error) { return s.Discard(ctx, f, by) })
+}
+
+func (op *Operator) each(do func(outbox.StateStore) (int, error)) (int, error) {
+	total := 0
+	for _, s := range op.stores {
+		n, err := do(s)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// InitSQL returns, per source, the statements that create its outbox table:
+// table, indexes and grants.
+func InitSQL(cfg *Config) map[string]string {
+	out := map[string]string{}
+	for name, src := range cfg.Sources {
+		switch s := src.(type) {
+		case *config.Postgres:
+			out[name] = postgres.InitSQL(string(s.Table))
+		case *config.SQLite:
+			out[name] = sqlite.InitSQL(string(s.Table))
+		}
+	}
+	return out
+}
+
+// Init creates the outbox tables of all sources, and the state tables, where
+// they do not exist. It returns what it did, a sentence each.
+func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
+	var done []string
+	for _, name := range sortedNames(cfg.Sources) {
+		var did []string
+		var err error
+		switch s := cfg.Sources[name].(type) {
+		case *config.Postgres:
+			did, err = initPostgres(ctx, s)
+		case *config.SQLite:
+			did, err = initSQLite(ctx, s)
+		}
+		for _, d := range did {
+			done = append(done, fmt.Sprintf("source %s: %s", name, d))
+		}
+		if err != nil {
+			return done, fmt.Errorf("source %q: %w", name, err)
+		}
+	}
+	op, err := NewOperator(ctx, cfg, opts...)
+	if err != nil {
+		return done, err
+	}
+	for _, s := range op.stores {
+		if err := s.Migrate(ctx); err != nil {
+			return done, errors.Join(fmt.Errorf("state tables: %w", err), op.Close())
+		}
+	}
+	return append(done, "state tables are up to date"), op.Close()
+}
+
+func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
+	pool, err := openPostgres(ctx, s.URL.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	return postgres.Init(ctx, pool, string(s.Table))
+}
+
+func openPostgres(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, errors.New("the url is no valid PostgreSQL URL") // pgx's error would quote it
+	}
+	return pool, nil
+}
+
+func initSQLite(ctx context.Context, s *config.SQLite) ([]string, error) {
+	db, err := sqlite.Open(s.Path)
+	if err != nil {
+		return nil, err
+	}
+	did, err := sqlite.Init(ctx, db, string(s.Table))
+	return did, errors.Join(err, db.Close())
+}
+
+// Publish writes messages to the outbox table of a source, in a transaction of
+// its own: for trying things out and for scripts. Applications publish in their
+// own transactions, with outbox.Client.
+func Publish(ctx context.Context, cfg *Config, source string, messages ...outbox.Envelope) error {
+	switch s := cfg.Sources[source].(type) {
+	case *config.Postgres:
+		return publishPostgres(ctx, s, messages)
+	case *config.SQLite:
+		return publishSQLite(ctx, s, messages)
+	case nil:
+		return fmt.Errorf("the configuration has no source %q; it has %v", source, sortedNames(cfg.Sources))
+	default:
+		return fmt.Errorf("source %q has type %s, which has no outbox table to write to", source, s.Kind())
+	}
+}
+
+func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.Envelope) error {
+	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(s.Table), Dialect: outbox.PostgreSQL})
+	if err != nil {
+		return err
+	}
+	pool, err := openPostgres(ctx, s.URL.Reveal())
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin a transaction: %w", err)
+	}
+	if err := client.Publish(ctx, tx, messages...); err != nil {
+		return errors.Join(err, tx.Rollback(ctx))
+	}
+	return tx.Commit(ctx)
+}
+
+func publishSQLite(ctx context.Context, s *config.SQLite, messages []outbox.Envelope) error {
+	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(s.Table), Dialect: outbox.SQLite})
+	if err != nil {
+		return err
+	}
+	db, err := sqlite.Open(s.Path)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return errors.Join(fmt.Errorf("begin a transaction: %w", err), db.Close())
+	}
+	if err := client.Publish(ctx, tx, messages...); err != nil {
+		return errors.Join(err, tx.Rollback(), db.Close())
+	}
+	return errors.Join(tx.Commit(), db.Close())
+}
+
+func sortedNames[T any](m map[string]T) []string {
+	out := make([]string, 0, len(m))
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}

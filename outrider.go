@@ -1,0 +1,260 @@
+package outrider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters/watermill"
+	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
+)
+
+// Config is the typed configuration; package config documents its fields.
+type Config = config.Config
+
+// LoadConfig reads and checks a configuration file. Variables come from the
+// process's environment. The error lists everything that is wrong with the file,
+// with line, column and what to do.
+func LoadConfig(path string) (*Config, error) { return config.Load(path, os.LookupEnv) }
+
+// ParseConfig is [LoadConfig] for text in memory; name stands for the file in
+// errors.
+func ParseConfig(name string, text []byte) (*Config, error) {
+	return config.Parse(name, text, os.LookupEnv)
+}
+
+// Option changes how a relay is built.
+type Option func(*options)
+
+type options struct {
+	middleware   map[string][]message.HandlerMiddleware
+	destinations map[string]makeDestination
+	subscribers  map[string]message.Subscriber
+	logger       *slog.Logger
+	instance     string
+}
+
+// makeDestination finishes a destination with what the configuration says of it.
+type makeDestination func(*config.Publisher) (outbox.Destination, error)
+
+// WithMiddleware adds middleware to a route, outermost first, inside of what the
+// configuration lists for it: inside of retry, so that their failures are
+// retried, and inside of the timeout. Any Watermill middleware works. A route
+// that lists `middleware: []` has only what is given here.
+func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
+	return func(o *options) { o.middleware[route] = append(o.middleware[route], mw...) }
+}
+
+// WithDestination supplies a destination that the configuration declares as
+// `type: publisher`: a Watermill publisher, to which messages go one at a time
+// per group, to the configured topic. The relay closes it.
+func WithDestination(name string, p message.Publisher) Option {
+	return func(o *options) {
+		o.destinations[name] = func(d *config.Publisher) (outbox.Destination, error) {
+			return watermill.New(p, watermill.Config{Topic: string(d.Topic)})
+		}
+	}
+}
+
+// WithBatchDestination is [WithDestination] for a destination of Outrider's own
+// kind, which takes batches and declares how they are ordered.
+func WithBatchDestination(name string, d outbox.Destination) Option {
+	return func(o *options) {
+		o.destinations[name] = func(*config.Publisher) (outbox.Destination, error) { return d, nil }
+	}
+}
+
+// WithSource supplies a source that the configuration declares as
+// `type: subscriber`. Progress is the subscriber's own: a message is acked when
+// it was delivered, skipped or durably parked.
+func WithSource(name string, s message.Subscriber) Option {
+	return func(o *options) { o.subscribers[name] = s }
+}
+
+// WithLogger sets the logger. Default: slog.Default().
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// WithInstance names this process among others on the same state store.
+// Default: the host's name and a unique id.
+func WithInstance(name string) Option { return func(o *options) { o.instance = name } }
+
+// Outrider is a relay. Make one with [New] and run it once.
+type Outrider struct {
+	cfg     *Config
+	options options
+	log     *slog.Logger
+	parts   *parts
+	router  atomic.Pointer[router.Router]
+	admin   *admin.Server
+	state   atomic.Int32 // a phase
+	ready   chan struct{}
+	readyMu sync.Once
+}
+
+// phase is where a relay is in its life, as /readyz tells it.
+type phase int32
+
+const (
+	starting phase = iota
+	running
+	draining
+)
+
+// New checks that the options fit the configuration. Nothing is connected yet.
+func New(cfg *Config, opts ...Option) (*Outrider, error) {
+	o := optionsOf(opts)
+	if err := o.check(cfg); err != nil {
+		return nil, err
+	}
+	return &Outrider{cfg: cfg, options: o, log: o.logger, ready: make(chan struct{})}, nil
+}
+
+func optionsOf(opts []Option) options {
+	o := options{
+		middleware:   map[string][]message.HandlerMiddleware{},
+		destinations: map[string]makeDestination{},
+		subscribers:  map[string]message.Subscriber{},
+		logger:       slog.Default(),
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// check compares the options with the configuration.
+func (o *options) check(cfg *Config) error {
+	var errs []error
+	routes := map[string]bool{}
+	for _, r := range cfg.Routes {
+		routes[r.Name] = true
+	}
+	for name := range o.middleware {
+		if !routes[name] {
+			errs = append(errs, fmt.Errorf("WithMiddleware(%q): the configuration has no such route", name))
+		}
+	}
+	for name := range o.destinations {
+		if d, ok := cfg.Destinations[name].(*config.Publisher); !ok || d == nil {
+			errs = append(errs, fmt.Errorf("WithDestination(%q): the configuration has no destination of this name with type: publisher", name))
+		}
+	}
+	for name := range o.subscribers {
+		if s, ok := cfg.Sources[name].(*config.Subscriber); !ok || s == nil {
+			errs = append(errs, fmt.Errorf("WithSource(%q): the configuration has no source of this name with type: subscriber", name))
+		}
+	}
+	for name, d := range cfg.Destinations {
+		if _, ok := d.(*config.Publisher); ok && o.destinations[name] == nil {
+			errs = append(errs, fmt.Errorf("destination %q has type publisher: give it with outrider.WithDestination(%q, ...)", name, name))
+		}
+	}
+	for name, s := range cfg.Sources {
+		if _, ok := s.(*config.Subscriber); ok && o.subscribers[name] == nil {
+			errs = append(errs, fmt.Errorf("source %q has type subscriber: give it with outrider.WithSource(%q, ...)", name, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run connects, checks sources and destinations, and delivers until ctx ends;
+// then it drains: reading stops, what is under way is finished and settled, and
+// the lanes are released. It returns nil after a clean drain.
+func (o *Outrider) Run(ctx context.Context) (err error) {
+	if o.cfg.Admin.Enabled() {
+		if err := o.startAdmin(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, o.admin.Close()) }()
+	}
+	o.parts, err = o.build(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.parts.close()) }()
+	r, err := router.New(o.routerConfig(), o.parts.routes)
+	if err != nil {
+		return err
+	}
+	o.router.Store(r)
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go func() {
+		select {
+		case <-r.Ready():
+			o.state.CompareAndSwap(int32(starting), int32(running))
+			o.readyMu.Do(func() { close(o.ready) })
+		case <-stopped:
+			return
+		}
+		select {
+		case <-ctx.Done():
+			o.state.Store(int32(draining))
+			o.log.Info("stopping: finishing what is under way", "at_most", o.cfg.DrainTimeout.String())
+		case <-stopped:
+		}
+	}()
+	return r.Run(ctx)
+}
+
+func (o *Outrider) routerConfig() router.Config {
+	return router.Config{
+		Instance: o.options.instance, Memory: int64(o.cfg.Memory), Lease: o.cfg.Lease.Std(),
+		SettleInterval: o.cfg.SettleInterval.Std(), DrainTimeout: o.cfg.DrainTimeout.Std(),
+		Logger: o.log, Redact: redactURL,
+	}
+}
+
+// Ready is closed once the relay delivers, or stands by for another instance.
+func (o *Outrider) Ready() <-chan struct{} { return o.ready }
+
+// Stats returns the counters of all routes since Run began, nil before.
+func (o *Outrider) Stats() []router.RouteStats {
+	if r := o.router.Load(); r != nil {
+		return r.Stats()
+	}
+	return nil
+}
+
+// AdminAddress is where the admin server listens, once Run has started it; the
+// empty string when there is none.
+func (o *Outrider) AdminAddress() string {
+	if o.admin == nil {
+		return ""
+	}
+	return o.admin.Addr()
+}
+
+// startAdmin serves health and metrics from the beginning, so that a start that
+// hangs can be seen.
+func (o *Outrider) startAdmin() error {
+	s, err := admin.Listen(admin.Config{
+		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Logger: o.log,
+		Stats: o.Stats, Ready: o.readiness,
+	})
+	if err != nil {
+		return err
+	}
+	o.admin = s
+	return nil
+}
+
+// readiness says why the relay is not ready, or nothing when it is.
+func (o *Outrider) readiness() string {
+	switch phase(o.state.Load()) {
+	case running:
+		return ""
+	case draining:
+		return "draining: the process was asked to stop"
+	}
+	return "starting: sources and destinations are being checked"
+}
