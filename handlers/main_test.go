@@ -3,6 +3,9 @@ package handlers
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,11 +55,15 @@ type bench struct {
 	t        *testing.T
 	gate     *Gate
 	requests chan *request
+	closed   atomic.Bool // Permit answers no
 }
 
 func newBench(t *testing.T, ordering outbox.Ordering, change ...func(*GateConfig)) *bench {
 	b := &bench{t: t, requests: make(chan *request, 100)}
-	cfg := GateConfig{Destination: &destination{ordering: ordering, deliver: b.deliver}}
+	cfg := GateConfig{
+		Destination: &destination{ordering: ordering, deliver: b.deliver},
+		Permit:      func() bool { return !b.closed.Load() },
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -82,25 +89,36 @@ func (b *bench) deliver(ctx context.Context, address string, batch []*message.Me
 	}
 }
 
+// next returns the next delivery.
+func (b *bench) next() *request {
+	b.t.Helper()
+	synctest.Wait()
+	if len(b.requests) == 0 {
+		b.t.Fatal("nothing was sent")
+	}
+	return <-b.requests
+}
+
 // sent returns the next delivery and checks what it carries.
 func (b *bench) sent(ids ...string) *request {
 	b.t.Helper()
-	synctest.Wait()
-	select {
-	case r := <-b.requests:
-		if len(r.ids) != len(ids) {
-			b.t.Fatalf("sent %q, want %q", r.ids, ids)
-		}
-		for i := range ids {
-			if r.ids[i] != ids[i] {
-				b.t.Fatalf("sent %q, want %q", r.ids, ids)
-			}
-		}
-		return r
-	default:
-		b.t.Fatalf("nothing was sent, want %q", ids)
-		return nil
+	r := b.next()
+	if !slices.Equal(r.ids, ids) {
+		b.t.Fatalf("sent %q, want %q", r.ids, ids)
 	}
+	return r
+}
+
+// together makes the messages ready at once.
+func (b *bench) together(chains ...*chain) {
+	b.t.Helper()
+	b.closed.Store(true)
+	for _, c := range chains {
+		c.handle()
+	}
+	b.silent()
+	b.closed.Store(false)
+	b.gate.Kick()
 }
 
 // silent checks that nothing more is sent.
@@ -135,7 +153,8 @@ func (b *bench) enter(id, group, address string) *chain {
 // handle runs the chain to the gate; its end is awaited with result.
 func (c *chain) handle() *chain {
 	c.bench.t.Helper()
-	go func() { c.ended <- c.bench.gate.Handle(&c.Ticket, c.msg) }()
+	ended := c.ended
+	go func() { ended <- c.bench.gate.Handle(&c.Ticket, c.msg) }()
 	synctest.Wait()
 	return c
 }
@@ -162,6 +181,25 @@ func (c *chain) waits() {
 	}
 }
 
+// empty checks that the gate holds nothing.
+func (b *bench) empty() {
+	b.t.Helper()
+	synctest.Wait()
+	if problem := leftover(b.gate); problem != "" {
+		b.t.Fatal(problem)
+	}
+}
+
+// leftover describes what an idle gate should not hold.
+func leftover(g *Gate) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.groups) > 0 || len(g.pipes) > 0 || g.workers > 0 {
+		return fmt.Sprintf("the gate still holds %d groups, %d pipes and %d workers", len(g.groups), len(g.pipes), g.workers)
+	}
+	return ""
+}
+
 // wantKind checks an error's kind.
 func wantKind(t *testing.T, err error, kind outbox.Kind) {
 	t.Helper()
@@ -181,6 +219,24 @@ func wantNil(t *testing.T, err error) {
 func elapse(d time.Duration) { <-time.After(d) }
 
 var (
-	wave  = outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100}
-	group100 = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 100}
+	wave     = outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100}
+	perGroup = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 100}
 )
+
+// bubble runs a test with virtual time, beside others.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// inBubbles runs a test for both units.
+func inBubbles(t *testing.T, f func(t *testing.T, ordering outbox.Ordering)) {
+	t.Helper()
+	t.Parallel()
+	for name, ordering := range map[string]outbox.Ordering{"wave": wave, "group": perGroup} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { f(t, ordering) })
+		})
+	}
+}

@@ -60,11 +60,9 @@ func (k *keeper) join(ctx context.Context) error {
 	return nil
 }
 
-// run keeps the lease and the lanes until ctx ends. It returns an error only
-// when no route can run.
-func (k *keeper) run(ctx context.Context) error {
-	renew := time.NewTicker(k.lease / 4)
-	defer renew.Stop()
+// acquireLanes takes lanes until ctx ends. It returns an error only when no
+// route can run.
+func (k *keeper) acquireLanes(ctx context.Context) error {
 	acquire := time.NewTicker(acquirePause)
 	defer acquire.Stop()
 	for {
@@ -75,8 +73,22 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-acquire.C:
+		}
+	}
+}
+
+// keepLease renews the lease until ctx ends, which is after the drain.
+func (k *keeper) keepLease(ctx context.Context) {
+	renew := time.NewTicker(k.lease / 4)
+	defer renew.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
 		case <-renew.C:
-			k.renew(ctx)
+			// A renewal is never cancelled on the way: that could cost the
+			// connection which shows that we live.
+			k.renew(context.WithoutCancel(ctx))
 		}
 	}
 }
@@ -89,10 +101,8 @@ func (k *keeper) renew(ctx context.Context) {
 	defer cancel()
 	owned, err := k.store.Renew(ctx, k.instance, k.lease)
 	if err != nil {
-		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			k.log.Warn("the lease cannot be renewed, trying again", "error", err,
-				"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
-		}
+		k.log.Warn("the lease cannot be renewed, trying again", "error", err,
+			"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
 		return
 	}
 	before := k.permit()

@@ -119,9 +119,10 @@ func (p *plan) addSlot(cs []*cohort, most int) int {
 			continue
 		}
 		rd := c.read()
-		// A bound is for those who have seen no more than the tail has, and who
-		// are not in the middle of a window, which bounds itself.
-		if c.cursor.Window == "" && tail.cursor.Window == "" && c.order <= tail.order {
+		// A bound is for those who have seen no more than the tail has (which is
+		// known after their first read), and who are not in the middle of a
+		// window, which bounds itself.
+		if c.cursor.Window == "" && tail.cursor.Window == "" && c.order > 0 && c.order <= tail.order {
 			until := tail.cursor
 			rd.until, rd.order = &until, tail.order
 			joining = joining || c.closing

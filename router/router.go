@@ -205,11 +205,14 @@ func (r *Router) work(ctx context.Context) error {
 		settlers.Go(func() { s.run(settling) })
 	}
 	for _, k := range r.keepers {
+		settlers.Go(func() { k.keepLease(settling) })
+	}
+	for _, k := range r.keepers {
 		if err := k.acquireAll(reading); err != nil {
 			failed <- err
 		}
 		readers.Go(func() {
-			if err := k.run(reading); err != nil {
+			if err := k.acquireLanes(reading); err != nil {
 				failed <- err
 			}
 		})

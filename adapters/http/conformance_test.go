@@ -67,10 +67,10 @@ func harness(t *testing.T, f format.Format) adaptertest.Harness {
 // breakDown makes the receiver's port refuse connections until it is repaired.
 func (r *receiver) breakDown(t *testing.T) (repair func()) {
 	address := r.Listener.Addr().String()
-	r.Server.Close()
+	r.Close()
 	return func() {
 		s := httptest.NewUnstartedServer(r)
-		s.Listener.Close()
+		_ = s.Listener.Close()
 		l, err := listen(address)
 		if err != nil {
 			t.Fatal(err)

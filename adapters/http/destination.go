@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -19,7 +18,6 @@ type Destination struct {
 	statuses statuses
 	secrets  redactor
 	client   *http.Client
-	buffers  sync.Pool // of *[]byte: request bodies
 }
 
 var _ outbox.Destination = (*Destination)(nil)
@@ -41,7 +39,6 @@ func New(cfg Config) (*Destination, error) {
 			Transport:     cfg.transport(),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		buffers: sync.Pool{New: func() any { return new([]byte) }},
 	}, nil
 }
 

@@ -3,12 +3,12 @@ package http
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +45,7 @@ func TestG10_StatusTable(t *testing.T) {
 	} {
 		d := answering(t, Config{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 		err := one(t, d, newMessage("1", "g"))
-		if err == nil || outbox.KindOf(err) != want || !strings.Contains(err.Error(), fmt.Sprint(status)) {
+		if err == nil || outbox.KindOf(err) != want || !strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("status %d: %v (%v), want %v", status, err, outbox.KindOf(err), want)
 		}
 	}
@@ -116,9 +116,9 @@ func TestG10_NoConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
+	_ = l.Close()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -146,7 +146,7 @@ func TestUnknownOutcomeIsTransient(t *testing.T) {
 		_, _ = io.ReadAll(r.Body)
 		<-r.Context().Done()
 	}
-	cut := func(w http.ResponseWriter, r *http.Request) {
+	cut := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		panic(http.ErrAbortHandler)
 	}
@@ -237,7 +237,7 @@ func TestCulpritSearchIsBounded(t *testing.T) {
 	d := destination(t, Config{URL: r.URL})
 	var msgs []*message.Message
 	for i := range 100 {
-		msgs = append(msgs, newMessage(fmt.Sprint(i), fmt.Sprint(i)))
+		msgs = append(msgs, newMessage(strconv.Itoa(i), strconv.Itoa(i)))
 	}
 	got := kinds(len(msgs), d.Deliver(t.Context(), r.URL, msgs))
 	if n := len(r.seen()); n > maxSearches+1 {

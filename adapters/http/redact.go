@@ -61,8 +61,7 @@ func (r redactor) quote(body []byte) string {
 
 // err returns the text of an error of net/http without the URL.
 func (r redactor) err(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	return r.replace.Replace(err.Error())

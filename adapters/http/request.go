@@ -42,31 +42,31 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 	traced := httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	body := d.buffers.Get().(*[]byte)
-	*body = join((*body)[:0], batch)
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.full(address), bytes.NewReader(*body))
+	// The body is not reused: an answer may come while it is still being read.
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.full(address), bytes.NewReader(join(batch)))
 	if err != nil {
 		return outbox.Unavailable(fmt.Errorf("http: %s is not a URL that can be requested", shown(address)), 0)
 	}
 	d.setHeaders(req, batch)
 	resp, err := d.client.Do(req)
 	if err != nil {
-		// The body is left to the garbage collector: the connection may
-		// still be reading it.
 		return d.noAnswer(ctx, limited, address, connected.Load(), err)
 	}
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // it serves for a quote only
 	_ = resp.Body.Close()
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 || slices.Contains(d.cfg.Accept, resp.StatusCode) {
-		d.buffers.Put(body)
 		return nil
 	}
 	return d.refused(resp, address, answer)
 }
 
 // join makes the array of the request.
-func join(dst []byte, batch []item) []byte {
-	dst = append(dst, '[')
+func join(batch []item) []byte {
+	size := 1
+	for _, it := range batch {
+		size += len(it.body) + 1
+	}
+	dst := append(make([]byte, 0, size), '[')
 	for i, it := range batch {
 		if i > 0 {
 			dst = append(dst, ',')

@@ -2,6 +2,7 @@ package http
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -42,9 +43,7 @@ type statuses map[int]outbox.Kind
 
 func newStatuses(override map[int]outbox.Kind) statuses {
 	table := statuses(DefaultStatuses())
-	for status, kind := range override {
-		table[status] = kind
-	}
+	maps.Copy(table, override)
 	return table
 }
 

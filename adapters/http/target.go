@@ -72,7 +72,7 @@ func cutQuery(text string) (base, query string) {
 
 func (t *target) addQuery(query string) error {
 	var static, rendered []string
-	for _, p := range strings.Split(query, "&") {
+	for p := range strings.SplitSeq(query, "&") {
 		switch {
 		case p == "":
 		case strings.Contains(p, "{{"):
@@ -134,7 +134,7 @@ func (t *target) secrets() []string {
 	if password, ok := t.user.Password(); ok {
 		secrets = append(secrets, password)
 	}
-	for _, p := range strings.Split(t.staticQuery, "&") {
+	for p := range strings.SplitSeq(t.staticQuery, "&") {
 		_, value, _ := strings.Cut(p, "=")
 		secrets = append(secrets, value)
 		if plain, err := url.QueryUnescape(value); err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ type client struct {
 	*kgo.Client
 	watch *watch
 	known map[string]bool // topics that franz-go has the metadata of
-	spent bool // closed in the middle of a wave, not to be used again
+	spent bool            // closed in the middle of a wave, not to be used again
 }
 
 // forget makes the client ask for a topic anew when it is next used. Without it
@@ -77,7 +78,7 @@ func (p *pool) take() (*client, error) {
 // open makes a client; it connects when it is first used.
 func open(opts []kgo.Opt) (*client, error) {
 	w := new(watch)
-	cl, err := kgo.NewClient(append(opts[:len(opts):len(opts)], kgo.WithHooks(w))...)
+	cl, err := kgo.NewClient(append(slices.Clip(opts), kgo.WithHooks(w))...)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,10 @@ func (d *Destination) Deliver(ctx context.Context, topic string, batch []*messag
 	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 
-	w := d.waves.Get().(*wave)
+	w, ok := d.waves.Get().(*wave)
+	if !ok {
+		w = newWave(d)
+	}
 	defer func() {
 		w.reset()
 		d.waves.Put(w)

@@ -52,7 +52,6 @@ func New(cfg Config) (*Destination, error) {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients)}
-	d.waves.New = func() any { return newWave(d) }
 	// franz-go checks its options when a client is made.
 	c, err := open(opts)
 	if err != nil {
@@ -88,7 +87,7 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 
 // checkTopic tells whether Kafka allows the name.
 func checkTopic(name string) error {
-	ok := len(name) > 0 && len(name) <= 249 && name != "." && name != ".."
+	ok := name != "" && len(name) <= 249 && name != "." && name != ".."
 	for i := 0; ok && i < len(name); i++ {
 		c := name[i]
 		ok = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'

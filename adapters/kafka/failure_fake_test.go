@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -134,7 +135,7 @@ func TestG2_BrokerRejectsOneRecord(t *testing.T) {
 			var msgs []*message.Message
 			expected := map[string]string{}
 			for i := range 40 {
-				id, group := fmt.Sprint(i), string(rune('a'+i%4))
+				id, group := strconv.Itoa(i), string(rune('a'+i%4))
 				expected[id] = "ok"
 				if i > 21 && group == "b" {
 					expected[id] = "released"
@@ -165,7 +166,7 @@ func TestCulpritSearchIsBounded(t *testing.T) {
 	d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
 	var msgs []*message.Message
 	for i := range 300 {
-		msgs = append(msgs, newMessage(fmt.Sprint(i), fmt.Sprint(i), 1))
+		msgs = append(msgs, newMessage(strconv.Itoa(i), strconv.Itoa(i), 1))
 	}
 	counts := map[string]int{}
 	for _, kind := range results(msgs, d.Deliver(t.Context(), "t", msgs)) {
@@ -194,7 +195,7 @@ func TestSequenceErrorsRecover(t *testing.T) {
 		})
 		d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
 		for i := range 4 {
-			msgs := []*message.Message{newMessage(fmt.Sprint(2*i), "g", 1), newMessage(fmt.Sprint(2*i+1), "g", 1)}
+			msgs := []*message.Message{newMessage(strconv.Itoa(2*i), "g", 1), newMessage(strconv.Itoa(2*i+1), "g", 1)}
 			if errs := d.Deliver(t.Context(), "t", msgs); errs != nil {
 				t.Fatalf("%s: wave %d: %v", code.Message, i, errs)
 			}

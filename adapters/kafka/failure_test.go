@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func TestLargestMessageIsTaken(t *testing.T) {
 	t.Parallel()
 	b := connect(t, testenv.Kafka(t))
 	const limit = 5000
-	topic := b.topic(t, 1, map[string]string{"max.message.bytes": fmt.Sprint(limit)})
+	topic := b.topic(t, 1, map[string]string{"max.message.bytes": strconv.Itoa(limit)})
 	d := destination(t, Config{Brokers: b.addrs, Topic: topic, MaxMessageBytes: limit})
 	w := newWave(d)
 	w.encode(topic, []*message.Message{newMessage("1", "g", 4000)})
@@ -67,7 +68,7 @@ func TestG2_BrokerFindsRecordsTooLarge(t *testing.T) {
 	var msgs []*message.Message
 	want := map[string]string{}
 	for i := range 100 {
-		id, group, size := fmt.Sprint(i), fmt.Sprint("g", i%5), 10
+		id, group, size := strconv.Itoa(i), fmt.Sprint("g", i%5), 10
 		want[id] = "ok"
 		switch {
 		case i == 22, i == 48: // g2 and g3

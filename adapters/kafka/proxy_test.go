@@ -77,8 +77,7 @@ func (p *proxy) serve() {
 
 // pipe copies one direction; answers wait at the gate.
 func (p *proxy) pipe(dst, src net.Conn, answers bool) {
-	defer dst.Close()
-	defer src.Close()
+	defer func() { _, _ = dst.Close(), src.Close() }()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)

@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -46,6 +47,7 @@ func (s *search) introduce() bool {
 	s.w.send(s.limited, s.c, first)
 	s.split(s.sort(first))
 	if s.stop {
+		s.release()
 		s.spread(s.w.errs[first[0]])
 		return false
 	}
@@ -160,7 +162,7 @@ func (s *search) sort(sent []int) []suspect {
 			continue
 		}
 		s.stop = true
-		if last != f.err { // thousands of records share one error
+		if cause == nil || !errors.Is(f.err, last) { // thousands of records share one error
 			last, cause = f.err, s.d.cause(s, f.err)
 		}
 		s.w.fail(i, cause)

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/outriderhq/outrider/adapters/watermill"
+	"github.com/outriderhq/outrider/adapters/watermill" //nolint:depguard // the one adapter that is made to be wrapped by others
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -144,16 +144,14 @@ func (s *stock) Close() error {
 
 // classifyStock gives an error of sarama the kind that franz-go's has.
 func classifyStock(topic string, err error) error {
-	var code sarama.KError
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[sarama.KError](err); ok {
 		known := kerr.ErrorForCode(int16(code))
 		if isRejection(known) {
 			return rejection(topic, "", known)
 		}
 		return unavailable(topic, known)
 	}
-	var refused sarama.ConfigurationError
-	if errors.As(err, &refused) { // larger than Producer.MaxMessageBytes
+	if _, ok := errors.AsType[sarama.ConfigurationError](err); ok { // larger than Producer.MaxMessageBytes
 		return outbox.Permanent(err)
 	}
 	return unavailable(topic, err)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -98,7 +99,7 @@ func TestRecordsAreTheStockPublishers(t *testing.T) {
 	}
 	for i := range want {
 		g, w := got[i], want[i]
-		if string(g.Key) != string(w.Key) || (g.Key == nil) != (w.Key == nil) || !slices.Equal(g.Value, w.Value) ||
+		if !bytes.Equal(g.Key, w.Key) || (g.Key == nil) != (w.Key == nil) || !slices.Equal(g.Value, w.Value) ||
 			!maps.Equal(headerMap(g), headerMap(w)) || len(g.Headers) != len(w.Headers) {
 			t.Errorf("record %d\n is %q %q %v\nthe stock publisher writes %q %q %v",
 				i, g.Key, g.Value, headerMap(g), w.Key, w.Value, headerMap(w))
@@ -169,7 +170,7 @@ func TestStockErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer down.Close()
+	t.Cleanup(func() { _ = down.Close() })
 	errs := down.Deliver(t.Context(), "t", []*message.Message{newMessage("1", "g", 1)})
 	if errs == nil || outbox.KindOf(errs[0]) != outbox.KindUnavailable {
 		t.Errorf("a broker that is down: %v, want unavailable", errs)

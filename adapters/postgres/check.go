@@ -28,8 +28,7 @@ func (s *Source) Check(ctx context.Context) error {
 		return explain(s.table, "check", fmt.Errorf("the server is PostgreSQL %s; version 13 or later is needed", name))
 	}
 	if recovering {
-		return explain(s.table, "check", errors.New("the server is a standby, whose snapshots do not list running transactions; "+
-			"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"))
+		return explain(s.table, "check", errStandby)
 	}
 	return explain(s.table, "check", errors.Join(checkLayout(ctx, s.pool, s.layout), s.checkAccess(ctx)))
 }
@@ -48,7 +47,7 @@ func checkLayout(ctx context.Context, q querier, l layout) error {
 	if err := q.QueryRow(ctx, "SELECT $1::text::regclass::oid", l.table).Scan(&oid); err != nil {
 		return err
 	}
-	missing, err := checkColumns(ctx, q, oid)
+	missing, err := checkColumns(ctx, q, oid, l)
 	if err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ type tableColumn struct {
 
 // checkColumns compares the columns; problems are what it found, err is what
 // kept it from looking.
-func checkColumns(ctx context.Context, q querier, table uint32) (problems, err error) {
+func checkColumns(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
 	rows, err := q.Query(ctx, `
 		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), a.attgenerated = 's',
 		       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
@@ -91,9 +90,9 @@ func checkColumns(ctx context.Context, q querier, table uint32) (problems, err e
 		got, ok := byName[want.name]
 		switch {
 		case !ok:
-			problems = errors.Join(problems, fmt.Errorf("column %s is missing; add it as: %s", want.name, strings.ReplaceAll(want.sql, "{sequence} ", "")))
+			problems = errors.Join(problems, fmt.Errorf("column %s is missing; add it as: %s", want.name, l.definition(want)))
 		case got.OID != want.oid:
-			problems = errors.Join(problems, fmt.Errorf("column %s is %s; the layout has: %s", want.name, got.Type, want.sql))
+			problems = errors.Join(problems, fmt.Errorf("column %s is %s; the layout has: %s", want.name, got.Type, l.definition(want)))
 		case want.name == "slot" && (!got.Generated || plainExpression(got.Expression) != plainExpression(slotExpression)):
 			problems = errors.Join(problems, fmt.Errorf("column slot must be GENERATED ALWAYS AS %s STORED; "+
 				"it cannot be changed in place, so create a new table with \"outrider init\"", slotExpression))

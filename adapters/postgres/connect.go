@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -66,37 +70,42 @@ func poolConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
 // looksSplit tells whether a host contains what belongs to a password: one
 // with an unencoded @ in it was cut in two there.
 func looksSplit(cfg *pgx.ConnConfig) bool {
-	hosts := cfg.Host
-	for _, f := range cfg.Fallbacks {
-		hosts += f.Host
-	}
-	return strings.Contains(hosts, "@")
+	return strings.Contains(cfg.Host, "@") ||
+		slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return strings.Contains(f.Host, "@") })
 }
 
 // connectReader opens the connection that reads rows and prepares the fetch on
 // it. It is taken out of the pool, so that the pool's hooks apply to it.
-func (s *Source) connectReader(ctx context.Context) (*reader, error) {
+func (s *Source) connectReader(ctx context.Context, reads []outbox.Read) (*reader, error) {
 	c, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{conn: c.Hijack()}
-	pg := r.conn.PgConn()
-	if _, err := pg.Exec(ctx, fetchSettings).ReadAll(); err != nil {
+	if err := s.prepare(ctx, r, reads); err != nil {
 		s.discard(r)
 		return nil, err
-	}
-	if r.statement, err = pg.Prepare(ctx, "outrider_fetch", s.fetchSQL, nil); err != nil {
-		s.discard(r)
-		return nil, err
-	}
-	for i, c := range fetchColumns {
-		if got := r.statement.Fields[i+fetchPosition].DataTypeOID; got != c.oid {
-			s.discard(r)
-			return nil, fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout", c.name, c.sql)
-		}
 	}
 	return r, nil
+}
+
+// prepare makes a new connection ready for the reads.
+func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) error {
+	pg := r.conn.PgConn()
+	if _, err := pg.Exec(ctx, fetchSettings).ReadAll(); err != nil {
+		return err
+	}
+	var err error
+	if r.statement, err = pg.Prepare(ctx, "outrider_fetch", s.fetchSQL, nil); err != nil {
+		return err
+	}
+	for i, c := range fetchColumns {
+		if r.statement.Fields[i+fetchPosition].DataTypeOID != c.oid {
+			return fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout",
+				c.name, s.layout.definition(c))
+		}
+	}
+	return s.verify(ctx, r.conn, reads)
 }
 
 // discardLimit bounds how long the end of a connection is waited for.

@@ -32,8 +32,8 @@ func explain(table, what string, err error) error {
 
 // fixOf returns the fix of an error, with what separates it from the error.
 func fixOf(table string, err error) string {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
 		return ""
 	}
 	switch pg.Code {

@@ -14,7 +14,7 @@ import (
 type column struct {
 	name string
 	oid  uint32 // its type
-	sql  string // its type and constraints, as in CREATE TABLE
+	sql  string // its type and constraints; layout.definition completes them
 }
 
 // slotExpression is the slot of a row: of its group or, where order does not
@@ -64,13 +64,16 @@ func layoutOf(table pgx.Identifier) layout {
 	return l
 }
 
+// definition returns a column's type and constraints.
+func (l layout) definition(c column) string { return strings.ReplaceAll(c.sql, "{sequence}", l.sequence) }
+
 // createTable returns the statement that creates the table if it is missing.
 func (l layout) createTable() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", l.table)
 	for _, columns := range [][]column{keyColumns, fetchColumns} {
 		for _, c := range columns {
-			fmt.Fprintf(&b, "    %-14s %s,\n", c.name, strings.ReplaceAll(c.sql, "{sequence}", l.sequence))
+			fmt.Fprintf(&b, "    %-14s %s,\n", c.name, l.definition(c))
 		}
 	}
 	b.WriteString("    CHECK ((payload IS NULL) <> (payload_bytes IS NULL)), -- exactly one of them\n")

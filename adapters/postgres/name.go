@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -54,9 +55,9 @@ func cutPart(s string) (part, after string, err error) {
 	switch {
 	case err != nil:
 	case part == "":
-		err = fmt.Errorf("a part is empty")
+		err = errors.New("a part is empty")
 	case strings.ContainsRune(part, 0) || !utf8.ValidString(part):
-		err = fmt.Errorf("a part is not valid text")
+		err = errors.New("a part is not valid text")
 	case len(part) > longestName:
 		err = fmt.Errorf("%q is longer than %d bytes", part, longestName)
 	}
@@ -78,16 +79,15 @@ func cutQuoted(s string) (part, after string, err error) {
 		}
 		after = s[i+1:]
 		if after != "" && (after[0] != '.' || after == ".") {
-			return "", "", fmt.Errorf("a dot and a name must follow the quoted part")
+			return "", "", errors.New("a dot and a name must follow the quoted part")
 		}
 		return b.String(), after, nil
 	}
-	return "", "", fmt.Errorf("a quote is not closed")
+	return "", "", errors.New("a quote is not closed")
 }
 
-// derivedName names something that belongs to the table, in the table's schema
-// where that is asked for, cutting the table's name where the whole would be
-// too long: PostgreSQL would cut the suffix instead.
+// derivedName names something that belongs to the table. The table's name is cut
+// where the whole would be too long.
 func derivedName(table pgx.Identifier, suffix string) string {
 	name := table[len(table)-1]
 	for len(name)+len(suffix) > longestName {

@@ -46,7 +46,7 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 		f.plans[i] = p
 	}
 	if s.reader == nil {
-		r, err := s.connectReader(ctx)
+		r, err := s.connectReader(ctx, reads)
 		if err != nil {
 			return nil, explain(s.table, "connect to read", err)
 		}

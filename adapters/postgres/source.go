@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -51,6 +50,7 @@ type Source struct {
 	mu      sync.Mutex // held by Fetch
 	reader  *reader    // nil: connect
 	closed  bool
+	cluster string // identity of what was read first; "" before
 	decoder decoder
 }
 
@@ -77,80 +77,6 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 		log:      cmp.Or(cfg.Logger, slog.Default()),
 		decoder:  decoder{table: table},
 	}, nil
-}
-
-// Identity returns the system identifier of the database cluster: snapshots are
-// made of transaction ids, and those belong to the cluster. The database does
-// not take part, because one that was renamed, or cloned within its
-// cluster, goes on. A clone of the cluster has the same identifier; [Source.Validate]
-// tells what can be told.
-//
-// Any user may ask for it, unless the right to was revoked; the error then says
-// what to grant.
-func (s *Source) Identity(ctx context.Context) (string, error) {
-	var id string
-	err := s.pool.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&id)
-	if err != nil {
-		return "", explain(s.table, "ask for the cluster's system identifier", err)
-	}
-	return "postgresql/" + id, nil
-}
-
-// Validate implements [outbox.Source]. A database that is as far as the cursor
-// has given out its transaction ids and its position; one that has not was
-// restored or recovered to an earlier point, and its later transactions would
-// be taken for delivered.
-func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
-	if c.IsZero() {
-		return nil
-	}
-	taken, err := newestSnapshot(c)
-	if err != nil {
-		return explain(s.table, "validate the cursor", err)
-	}
-	const q = `
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-       has_sequence_privilege(s.name, 'SELECT'),
-       CASE WHEN has_sequence_privilege(s.name, 'SELECT')
-            THEN coalesce(pg_sequence_last_value(s.name::regclass), 0) ELSE 0 END
-FROM (SELECT pg_get_serial_sequence($1, 'position') AS name) s`
-	var next, last int64
-	var readable *bool // null: there is no sequence
-	if err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&next, &readable, &last); err != nil {
-		return explain(s.table, "validate the cursor", err)
-	}
-	var reason string
-	switch {
-	case readable == nil:
-		return explain(s.table, "validate the cursor", errNoSequence)
-	case !*readable:
-		return explain(s.table, "validate the cursor", s.errSequenceGrant())
-	case uint64(next) < taken.xmax:
-		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, taken.xmax)
-	case last < c.Position:
-		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, c.Position)
-	default:
-		return nil
-	}
-	return explain(s.table, "validate the cursor", fmt.Errorf(
-		"the database is behind the cursor: %s; it was restored or recovered to an earlier point, "+
-			"so that the cursor means nothing in it: run \"outrider rebase ROUTE\"", reason))
-}
-
-// errNoSequence is what is wrong with a position that nobody hands out.
-var errNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
-
-// errSequenceGrant is what is wrong with a sequence that cannot be read.
-func (s *Source) errSequenceGrant() error {
-	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", s.layout.sequence)
-}
-
-// newestSnapshot returns the latest snapshot that a cursor speaks of.
-func newestSnapshot(c outbox.Cursor) (snapshot, error) {
-	if c.Window != "" {
-		return parseSnapshot(c.Window)
-	}
-	return parseSnapshot(c.Snapshot)
 }
 
 // Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest

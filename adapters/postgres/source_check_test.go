@@ -88,7 +88,11 @@ func TestReadOnlyGrantsAreEnough(t *testing.T) {
 	l := e.lanes(e.src, outbox.StartBeginning, 10)
 	l.src = src
 	_, _, err := l.next(e.ctx, nil)
+	wantError(t, err, "GRANT SELECT ON SEQUENCE")
+	e.exec("GRANT SELECT ON SEQUENCE outrider_outbox_position_seq TO " + role)
+	_, _, err = l.next(e.ctx, nil)
 	wantError(t, err, "GRANT SELECT ON outrider_outbox")
+	e.exec("REVOKE ALL ON SEQUENCE outrider_outbox_position_seq FROM " + role)
 	wantError(t, src.Validate(e.ctx, l.from[0]), "GRANT SELECT ON SEQUENCE")
 
 	// The grants are the ones that init prints.
@@ -182,6 +186,17 @@ func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
 		wantError(t, e.src.Validate(e.ctx, c), "outrider_outbox", "restored", "outrider rebase ROUTE")
 	}
 	wantError(t, e.src.Validate(e.ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
+
+	// The same when the connection is made anew on the way, as in a failover.
+	l.from[3] = ahead
+	_, _, err := l.next(e.ctx, nil)
+	wantError(t, err, "restored", "outrider rebase ROUTE")
+	l.from[3] = good
+	l.all(t)
+	e.src.cluster = "postgresql/1" // as if the first connection had led there
+	e.src.drop()
+	_, _, err = l.next(e.ctx, nil)
+	wantError(t, err, "the server is now postgresql/", "restart")
 }
 
 // TestG1_OtherClusterAndStandbyAreRefused needs a server of its own: it becomes
@@ -207,6 +222,12 @@ func TestG1_OtherClusterAndStandbyAreRefused(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644))
 	private.Start()
 	wantError(t, src.Check(e.ctx), "standby", "target_session_attrs")
+	l := e.lanes(e.src, outbox.StartBeginning, 10)
+	l.all(t)
+	l.src = src
+	if _, _, err := l.next(e.ctx, nil); err == nil {
+		t.Error("the standby was read")
+	}
 }
 
 // TestG12_NoPasswordInErrors plants a secret in every URL that fails.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 	t.Helper()
 	ctx := t.Context()
 	if src.reader == nil {
-		r, err := src.connectReader(ctx)
+		r, err := src.connectReader(ctx, nil)
 		must(t, err)
 		src.reader = r
 	}
@@ -57,7 +58,9 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE outrider_fetch(" + strings.Join(params, ", ") + ")"
 	results, err := src.reader.conn.PgConn().Exec(ctx, q).ReadAll()
 	must(t, err)
-	var explained []struct{ Plan planNode }
+	var explained []struct {
+		Plan planNode `json:"Plan"`
+	}
 	must(t, json.Unmarshal(results[0].Rows[0][0], &explained))
 	return &explained[0].Plan
 }
@@ -134,7 +137,7 @@ func checkPlans(t *testing.T, e *sourceEnv, state string) {
 	now, err := parseSnapshot(end.Snapshot)
 	must(t, err)
 	var xid uint64
-	must(t, e.pool.QueryRow(e.ctx, "SELECT xid::text::bigint FROM outrider_outbox WHERE id = $1", fmt.Sprint(planRows/2)).Scan(&xid))
+	must(t, e.pool.QueryRow(e.ctx, "SELECT xid::text::bigint FROM outrider_outbox WHERE id = $1", strconv.Itoa(planRows/2)).Scan(&xid))
 	running := fmt.Sprintf("%d:%d:%d", xid, now.xmax, xid)
 	for _, c := range []struct {
 		what          string

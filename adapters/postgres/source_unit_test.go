@@ -2,11 +2,15 @@ package postgres
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -46,6 +50,48 @@ func TestParseSnapshot(t *testing.T) {
 			t.Errorf("%q was read", bad)
 		}
 	}
+}
+
+// TestLaterSnapshotsCoverEarlierOnes runs transactions and takes snapshots as
+// PostgreSQL does: xmax is one above the latest that has ended.
+func TestLaterSnapshotsCoverEarlierOnes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		running, next, latest := map[uint64]bool{}, uint64(10), uint64(9)
+		take := func() snapshot {
+			s := snapshot{xmax: latest + 1}
+			for xid := range running {
+				if xid < s.xmax {
+					s.xip = append(s.xip, xid)
+				}
+			}
+			slices.Sort(s.xip)
+			return s
+		}
+		step := func() (ended bool) {
+			if len(running) == 0 || rapid.Bool().Draw(t, "begin") {
+				running[next] = true
+				next++
+				return false
+			}
+			xid := rapid.SampledFrom(slices.Sorted(maps.Keys(running))).Draw(t, "end")
+			delete(running, xid)
+			latest = max(latest, xid)
+			return true
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "before") {
+			step()
+		}
+		older, ended := take(), false
+		for range rapid.IntRange(0, 10).Draw(t, "between") {
+			ended = step() || ended
+		}
+		newer := take()
+		if !newer.covers(older) || older.covers(newer) == ended {
+			t.Fatalf("older %v, newer %v, ended between them %v: newer covers older %v, older covers newer %v",
+				older, newer, ended, newer.covers(older), older.covers(newer))
+		}
+	})
 }
 
 func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {

@@ -55,7 +55,7 @@ func (h Host) findMaven(ctx context.Context) (string, error) {
 // projectFile returns a Maven project that depends on the artifacts.
 func projectFile(artifacts []artifact) string {
 	var b strings.Builder
-	b.WriteString(`<project xmlns="http://maven.apache.org/POM/4.0.0">
+	b.WriteString(`<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>outrider</groupId>
   <artifactId>testenv</artifactId>

@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Identity returns the system identifier of the database cluster: snapshots are
+// made of transaction ids, and those belong to the cluster. The database does
+// not take part, because one that was renamed, or cloned within its
+// cluster, goes on. A clone of the cluster has the same identifier;
+// [Source.Validate] tells what can be told.
+//
+// Any user may ask for it, unless the right to was revoked; the error then says
+// what to grant.
+func (s *Source) Identity(ctx context.Context) (string, error) {
+	id, err := identity(ctx, s.pool)
+	return id, explain(s.table, "ask for the cluster's system identifier", err)
+}
+
+func identity(ctx context.Context, q querier) (id string, err error) {
+	err = q.QueryRow(ctx, "SELECT 'postgresql/' || system_identifier FROM pg_control_system()").Scan(&id)
+	return id, err
+}
+
+// Validate implements [outbox.Source]. A database that is as far as the cursor
+// has given out its transaction ids and its position; one that has not was
+// restored or recovered to an earlier point, and its later transactions would
+// be taken for delivered.
+func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
+	if c.IsZero() {
+		return nil
+	}
+	seen, err := newestSnapshot(c)
+	if err == nil {
+		err = s.validate(ctx, s.pool, seen.xmax, c.Position)
+	}
+	return explain(s.table, "validate the cursor", err)
+}
+
+// newestSnapshot returns the latest snapshot that a cursor speaks of.
+func newestSnapshot(c outbox.Cursor) (snapshot, error) {
+	if c.Window != "" {
+		return parseSnapshot(c.Window)
+	}
+	return parseSnapshot(c.Snapshot)
+}
+
+// validate asks whether transaction ids below xmax and the position have been
+// handed out.
+func (s *Source) validate(ctx context.Context, q querier, xmax uint64, position int64) error {
+	const sql = `
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+       has_sequence_privilege(s.name, 'SELECT'),
+       CASE WHEN has_sequence_privilege(s.name, 'SELECT')
+            THEN coalesce(pg_sequence_last_value(s.name::regclass), 0) ELSE 0 END
+FROM (SELECT pg_get_serial_sequence($1, 'position') AS name) s`
+	var next, last int64
+	var readable *bool // null: there is no sequence
+	if err := q.QueryRow(ctx, sql, s.layout.table).Scan(&next, &readable, &last); err != nil {
+		return err
+	}
+	var reason string
+	switch {
+	case readable == nil:
+		return errNoSequence
+	case !*readable:
+		return s.errSequenceGrant()
+	case uint64(next) < xmax:
+		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, xmax)
+	case last < position:
+		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, position)
+	default:
+		return nil
+	}
+	return fmt.Errorf("the database is behind the cursor: %s; it was restored or recovered to an earlier point, "+
+		"so that the cursor means nothing in it: run \"outrider rebase ROUTE\"", reason)
+}
+
+// errNoSequence is what is wrong with a position that nobody hands out.
+var errNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
+
+// errStandby is what is wrong with reading from a standby.
+var errStandby = errors.New("the server is a standby, whose snapshots do not list running transactions; " +
+	"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
+
+// errSequenceGrant is what is wrong with a sequence that cannot be read.
+func (s *Source) errSequenceGrant() error {
+	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", s.layout.sequence)
+}
+
+// verify refuses to read on from a server that is not where the cursors were.
+// Routes were checked when they started; a connection that is made anew can lead
+// to a standby, to another cluster behind the same name, or to a primary that
+// lost the last transactions in a failover.
+func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) error {
+	var standby bool
+	if err := q.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
+		return err
+	}
+	if standby {
+		return errStandby
+	}
+	id, err := identity(ctx, q)
+	if err != nil {
+		return err
+	}
+	if s.cluster != "" && id != s.cluster {
+		return fmt.Errorf("the server is now %s, reading began at %s; "+
+			"if the database was restored, restart Outrider and follow what it says", id, s.cluster)
+	}
+	var xmax uint64
+	var position int64
+	for i := range reads {
+		seen, err := newestSnapshot(reads[i].From)
+		if err != nil {
+			return err
+		}
+		xmax, position = max(xmax, seen.xmax), max(position, reads[i].From.Position)
+	}
+	if err := s.validate(ctx, q, xmax, position); err != nil {
+		return err
+	}
+	s.cluster = id
+	return nil
+}

@@ -1,0 +1,117 @@
+package outrider
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// ConfigErrors is everything that is wrong with a configuration; the error of
+// [LoadConfig] and [ParseConfig] unless the file could not be read.
+type ConfigErrors = config.Errors
+
+// Schema returns the JSON Schema of the configuration file, for editors.
+func Schema() []byte { return config.Schema() }
+
+// ExampleConfig is a complete configuration file to start from. It needs
+// DATABASE_URL and API_TOKEN in the environment.
+func ExampleConfig() string { return config.Example }
+
+// NewInstanceName makes a name for [WithInstance] that no other process has:
+// the host's name and a ULID.
+func NewInstanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "-" + ulid.Make().String()
+}
+
+// Build says what this program was built from.
+type Build struct {
+	Version string `json:"version"`          // of the module; "(devel)" in a work tree without version
+	Commit  string `json:"commit,omitempty"` // revision, if the build knew it
+	Dirty   bool   `json:"dirty,omitempty"`  // the work tree had changes
+	Go      string `json:"go"`               // version of Go, with system and architecture
+}
+
+// Version returns what this program was built from. In a program that embeds
+// Outrider the version is that of the module it requires.
+func Version() Build {
+	b := Build{Version: "(devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	const module = "github.com/outriderhq/outrider"
+	if info.Main.Path == module {
+		b.Version = cmp.Or(info.Main.Version, b.Version)
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = s.Value
+			case "vcs.modified":
+				b.Dirty = s.Value == "true"
+			}
+		}
+		return b
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == module {
+			b.Version = dep.Version
+		}
+	}
+	return b
+}
+
+// Count returns how many parked messages match the filter and have one of the
+// statuses; no status means any. It changes nothing, and ignores the filter's
+// own status and limit.
+func (op *Operator) Count(ctx context.Context, f outbox.ParkedFilter, statuses ...outbox.ParkedStatus) (int, error) {
+	if len(statuses) == 0 {
+		statuses = []outbox.ParkedStatus{outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead}
+	}
+	if f.Group == "" && f.ID == "" {
+		return op.countByLanes(ctx, f.Route, statuses)
+	}
+	total := 0
+	for _, status := range statuses {
+		f.Status, f.Limit = status, math.MaxInt32
+		rows, err := op.Parked(ctx, f)
+		if err != nil {
+			return 0, err
+		}
+		total += len(rows)
+	}
+	return total, nil
+}
+
+// countByLanes counts without reading a message, however many there are.
+func (op *Operator) countByLanes(ctx context.Context, route string, statuses []outbox.ParkedStatus) (int, error) {
+	lanes, err := op.Lanes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, l := range lanes {
+		if route != "" && route != l.Route {
+			continue
+		}
+		of := map[outbox.ParkedStatus]int{
+			outbox.ParkedRetrying: l.Retrying, outbox.ParkedWaiting: l.Waiting,
+			outbox.ParkedHeld: l.Held, outbox.ParkedDead: l.Dead,
+		}
+		for _, status := range statuses {
+			total += of[status]
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,145 @@
+package handlers
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// oneByOne sends single messages.
+var oneByOne = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}
+
+// lanes are gates that share a limiter and tell the test in one place what
+// they send.
+func lanes(t *testing.T, n, places int) ([]*bench, *Limiter) {
+	limiter := NewLimiter(places)
+	out := make([]*bench, n)
+	for i := range out {
+		out[i] = newBench(t, oneByOne, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		out[i].requests = out[0].requests
+	}
+	return out, limiter
+}
+
+func (l *Limiter) state() (free, waiting int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.free, len(l.waiting)
+}
+
+func TestLanesShareAPlaceFairly(t *testing.T) {
+	t.Parallel()
+	for n := 2; n <= 4; n++ {
+		t.Run(fmt.Sprintf("%d lanes", n), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const each = 30
+				all, limiter := lanes(t, n, 1)
+				for i, b := range all {
+					for range each {
+						b.enter(fmt.Sprint(i), "", "x").handle()
+					}
+				}
+				served := make(map[string]int)
+				for range n * each {
+					r := all[0].next()
+					served[r.ids[0]]++
+					for i := range all {
+						if lead := served[r.ids[0]] - served[fmt.Sprint(i)]; lead > 2 {
+							t.Fatalf("one lane is %d batches ahead of another: %v", lead, served)
+						}
+					}
+					r.answer <- nil
+				}
+				for _, b := range all {
+					b.empty()
+				}
+				if free, waiting := limiter.state(); free != 1 || waiting != 0 {
+					t.Errorf("%d places are free and %d lanes wait, want 1 and 0", free, waiting)
+				}
+			})
+		})
+	}
+}
+
+func TestTheLimiterBoundsRequestsOverAllLanesAndAddresses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		all, _ := lanes(t, 3, 4)
+		for _, b := range all {
+			for i := range 6 {
+				b.enter("m", "", fmt.Sprint("address ", i%2)).handle()
+			}
+		}
+		var open []*request
+		for range 18 {
+			for len(open) < 4 && len(all[0].requests) > 0 {
+				open = append(open, all[0].next())
+			}
+			all[0].silent()
+			open[0].answer <- nil
+			open = open[1:]
+			synctest.Wait()
+		}
+		for _, b := range all {
+			b.empty()
+		}
+	})
+}
+
+// A lane may stand in line for a place and have no use for it when its turn
+// comes: the place goes to the next one.
+func TestAPlaceThatALaneHasNoUseForGoesToTheNext(t *testing.T) {
+	for name, giveUp := range map[string]func(b *bench, c *chain){
+		"stopped":   func(b *bench, _ *chain) { b.gate.Stop() },
+		"withdrawn": func(b *bench, c *chain) { b.gate.Withdraw(&c.Ticket) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				all, limiter := lanes(t, 4, 1)
+				all[0].enter("holder", "a", "x").handle()
+				r := all[0].sent("holder")
+				for _, b := range all[1:3] {
+					giveUp(b, b.enter("gone", "a", "x").handle())
+				}
+				last := all[3]
+				c := last.enter("last", "a", "x").handle()
+				if _, waiting := limiter.state(); waiting == 0 {
+					t.Fatal("nobody waits for the place")
+				}
+				for _, b := range all[1:3] {
+					giveUp(b, b.enter("gone", "b", "x"))
+				}
+				r.answer <- nil
+				last.sent("last").answer <- nil
+				wantNil(t, c.result())
+				if free, waiting := limiter.state(); free != 1 || waiting != 0 {
+					t.Errorf("%d places are free and %d lanes wait, want 1 and 0", free, waiting)
+				}
+			})
+		})
+	}
+}
+
+func TestALimiterHasADefault(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{0: outbox.DefaultMaxRequests, -1: outbox.DefaultMaxRequests, 3: 3} {
+		if free, _ := NewLimiter(n).state(); free != want {
+			t.Errorf("NewLimiter(%d): %d places, want %d", n, free, want)
+		}
+	}
+}
+
+func TestAGateWithoutLimiterObeysItsDestination(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxRequests: 2})
+		for range 3 {
+			b.enter("m", "", "x").handle()
+		}
+		r := b.sent("m")
+		b.sent("m")
+		b.silent()
+		r.answer <- nil
+		b.sent("m")
+	})
+}
