@@ -218,7 +218,7 @@ func (o *Outrider) routerConfig() router.Config {
 func (o *Outrider) Ready() <-chan struct{} { return o.ready }
 
 // Stats returns the counters of all routes since Run began, nil before.
-func (o *Outrider) Stats() []router.RouteStats {
+func (o *Outrider) Stats() []outbox.RouteStats {
 	if r := o.router.Load(); r != nil {
 		return r.Stats()
 	}
@@ -255,6 +255,7 @@ func (o *Outrider) readiness() string {
 		return ""
 	case draining:
 		return "draining: the process was asked to stop"
+	default:
+		return "starting: sources and destinations are being checked"
 	}
-	return "starting: sources and destinations are being checked"
 }

@@ -3,18 +3,18 @@ package admin
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outriderhq/outrider/router"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // collector reads the router's counters when Prometheus asks.
 type collector struct {
-	stats func() []router.RouteStats
+	stats func() []outbox.RouteStats
 
 	delivered, retried, dead, parked, skipped   *prometheus.Desc
 	age, inFlight, parkedNow, lanes, down, held *prometheus.Desc
 }
 
-func newCollector(stats func() []router.RouteStats) *collector {
+func newCollector(stats func() []outbox.RouteStats) *collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("outrider_"+name, help, append([]string{"route"}, labels...), nil)
 	}

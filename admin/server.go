@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/outriderhq/outrider/router"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // Config says where the server listens and what it tells.
@@ -23,7 +23,7 @@ type Config struct {
 	Listen string   // host:port; port 0 takes a free one
 	Tokens []string // bearer tokens for everything but health; empty: open
 
-	Stats  func() []router.RouteStats
+	Stats  func() []outbox.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
 	Logger *slog.Logger
 }
@@ -37,7 +37,7 @@ type Server struct {
 
 // Listen starts the server. The error names the address.
 func Listen(cfg Config) (*Server, error) {
-	l, err := net.Listen("tcp", cfg.Listen)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("admin address %s: %w: choose another with admin: {listen: ...}, or `listen: off`", cfg.Listen, err)
 	}

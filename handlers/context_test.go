@@ -109,8 +109,7 @@ func TestAQuietContextIsNotListenedTo(t *testing.T) {
 		cancel()
 		second.waits()
 		first.handle()
-		b.sent("1").answer <- nil
-		b.sent("2").answer <- nil
+		b.sent("1", "2").answer <- nil
 		wantNil(t, second.result())
 		if n := q.listened.Load(); n != 0 {
 			t.Errorf("Done was called %d times", n)

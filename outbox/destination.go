@@ -72,11 +72,11 @@ type Ordering struct {
 type Unit int
 
 const (
-	// UnitGroup: each group is in at most one outstanding batch, many batches
-	// at once. For receivers that answer each request on its own.
+	// UnitGroup puts each group in at most one outstanding batch, with many
+	// batches at once. For receivers that answer each request on its own.
 	UnitGroup Unit = iota
 
-	// UnitWave: everything that is ready goes out as one batch, and the next
+	// UnitWave sends everything that is ready as one batch, and the next
 	// batch of the lane and address waits until all results are known. For
 	// brokers where a rejected record takes others down with it. A wave may
 	// carry many messages of one group.

@@ -46,8 +46,7 @@ func CheckJSON(raw []byte) error {
 func syntaxProblem(raw []byte) string {
 	var v json.RawMessage
 	err := json.Unmarshal(raw, &v)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("at byte %d: %v", syntax.Offset, err)
 	}
 	return fmt.Sprint(err)

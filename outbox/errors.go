@@ -105,8 +105,7 @@ func Skip(reason string) error {
 // KindOf returns the kind of an error. One that carries none is transient,
 // unless it is a known error of others: an open breaker or a cancelled context.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return foreignKind(err)

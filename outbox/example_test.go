@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +29,7 @@ func placeOrder(ctx context.Context, pool *pgxpool.Pool, client *outbox.Client, 
 		}
 		created, err := outbox.New("order.created").
 			Group(customer).
-			Aggregate("order", fmt.Sprint(id)).
+			Aggregate("order", strconv.Itoa(id)).
 			JSON(map[string]any{"order": id, "total": total}).
 			Build()
 		if err != nil {

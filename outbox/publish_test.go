@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestPublishKeepsTheOrderOfManyThousands(t *testing.T) {
 			const n = 7_000 // more than 65,535 parameters, if there were one per value
 			want := make([]outbox.Envelope, n)
 			for i := range want {
-				e, err := outbox.New("t").ID(fmt.Sprintf("%x", (i*7919)%n)).Group(fmt.Sprint(i % 97)).JSON(i).Build()
+				e, err := outbox.New("t").ID(fmt.Sprintf("%x", (i*7919)%n)).Group(strconv.Itoa(i % 97)).JSON(i).Build()
 				must(t, err)
 				want[i] = e
 			}
@@ -184,10 +185,10 @@ func mixed(t *testing.T, n int) []outbox.Envelope {
 	for i := range out {
 		b := outbox.New(fmt.Sprintf("type.%d", i))
 		if i%2 == 0 {
-			b.Group(fmt.Sprintf(`g"%d\,{}`, i%7)).Tenant("NULL").Aggregate("order", fmt.Sprint(i))
+			b.Group(fmt.Sprintf(`g"%d\,{}`, i%7)).Tenant("NULL").Aggregate("order", strconv.Itoa(i))
 		}
 		if i%3 == 0 {
-			b.Tag("quote\"d", `back\slash`).Header("multi", "line\r\nline\ttab").Header("json", `{"a":"\n"}`)
+			b.Tag("quote\"d", `back\slash`).Header("multi", "line\r\ntab").Header("json", `{"a":"\n"}`)
 		}
 		switch i % 5 {
 		case 0:

@@ -108,8 +108,7 @@ func VerdictOf(err error) Verdict {
 	if err == nil {
 		return Verdict{Outcome: Delivered}
 	}
-	var d *Decision
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*Decision](err); ok {
 		v := d.Verdict
 		v.Err = err
 		return v

@@ -70,10 +70,10 @@ func (g *globalRead) finish(r *reader) (again bool) {
 // they are all that was read.
 func (g *globalRead) merge() (rows []*outbox.Row, complete [outbox.Slots]bool) {
 	lateOnly, cut := false, int64(-1)
-	for _, res := range g.results {
+	for _, res := range &g.results {
 		lateOnly = lateOnly || res.Next.Window != ""
 	}
-	for i, res := range g.results {
+	for i, res := range &g.results {
 		full := !res.Drained && len(g.rows[i]) > 0
 		if lateOnly {
 			full = res.Next.Window != ""

@@ -283,7 +283,7 @@ func (h *health) forget(s *session) {
 		if a.probe == nil {
 			continue
 		}
-		if it, ok := a.probe.Owner.(*item); ok && it.session == s {
+		if owner(a.probe).session == s {
 			a.probe = nil
 			h.plan(a, 0)
 		}
@@ -302,23 +302,14 @@ func (h *health) close() {
 	}
 }
 
-// AddressStatus is an address that is down, for status and metrics.
-type AddressStatus struct {
-	Address string // with secrets masked
-	Gone    bool
-	Since   time.Time
-	Cause   string
-	Held    int
-}
-
 // status lists the addresses that are down.
-func (h *health) status() []AddressStatus {
+func (h *health) status() []outbox.AddressStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []AddressStatus
+	var out []outbox.AddressStatus
 	for _, a := range h.addresses {
 		if a.down {
-			out = append(out, AddressStatus{Address: h.route.router.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)})
+			out = append(out, outbox.AddressStatus{Address: h.route.router.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)})
 		}
 	}
 	return out

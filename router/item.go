@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -67,6 +68,11 @@ type record struct {
 	created  time.Time
 }
 
+// owner leads from a gate's ticket to the item that it is part of.
+func owner(t *handlers.Ticket) *item {
+	return t.Owner.(*item) //nolint:forcetypeassert // nothing else enters our gates
+}
+
 // newMessage makes a fresh message for the next run of the chain.
 func (it *item) newMessage() *message.Message {
 	var msg *message.Message
@@ -74,9 +80,7 @@ func (it *item) newMessage() *message.Message {
 		msg = outbox.NewMessage(it.row, it.lane.name)
 	} else {
 		msg = message.NewMessage(it.record.id, it.record.payload)
-		for k, v := range it.record.metadata {
-			msg.Metadata[k] = v
-		}
+		maps.Copy(msg.Metadata, it.record.metadata)
 		msg.Metadata[outbox.MetaLane] = it.lane.name
 	}
 	msg.SetContext(it)

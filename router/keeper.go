@@ -158,7 +158,7 @@ func (k *keeper) acquireAll(ctx context.Context) error {
 		taken, err := k.acquire(ctx, rt)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // asked to stop: that is no failure
 		case errors.As(err, new(*stopped)):
 			k.fail(rt, err)
 		case err != nil:
@@ -257,57 +257,6 @@ func (k *keeper) acquire(ctx context.Context, rt *route) (bool, error) {
 	return all, nil
 }
 
-// prepare gives new cursors their start and checks the others against the
-// source's cluster.
-func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
-	if r.Source == nil {
-		return nil
-	}
-	cluster, err := r.Source.Identity(ctx)
-	if err != nil {
-		return err
-	}
-	r.cluster = cluster
-	var first *outbox.Cursor
-	for i := range states {
-		st := &states[i]
-		if st.New {
-			if first == nil {
-				c, err := r.Source.Start(ctx, r.Start)
-				if err != nil {
-					return err
-				}
-				first = &c
-			}
-			st.Cursor = *first
-			continue
-		}
-		if st.Cluster != cluster {
-			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
-				"the table was restored or moved; run `outrider rebase %s` to go on from here", r.Name, st.Cluster, cluster, r.Name)}
-		}
-		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
-			return &stopped{fmt.Errorf("route %q: %w", r.Name, err)}
-		}
-	}
-	return nil
-}
-
-// loadGroups reads the parked groups of a lane's cursor rows.
-func loadGroups(ctx context.Context, r *route, slots []int) ([]slotGroup, error) {
-	var out []slotGroup
-	for _, slot := range slots {
-		groups, err := r.State.ParkedGroups(ctx, outbox.LaneRef{Route: r.Name, Slot: slot})
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range groups {
-			out = append(out, slotGroup{slot, g})
-		}
-	}
-	return out, nil
-}
-
 // lose ends the session of a cursor row that another instance took.
 func (k *keeper) lose(ref outbox.LaneRef) {
 	for _, rt := range k.routes {
@@ -337,14 +286,12 @@ func (k *keeper) end(l *lane) {
 		return
 	}
 	k.log.Warn("another instance has taken the lane; what was under way is dropped", "lane", l.name)
-	k.wg.Add(1)
-	go func() {
-		defer k.wg.Done()
+	k.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), k.router.cfg.DrainTimeout)
 		defer cancel()
 		s.gate.Abort()
 		s.stop(ctx)
-	}()
+	})
 }
 
 // ended are the sessions of a draining router: they are no longer in their

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +47,7 @@ func (m *memSource) Start(_ context.Context, at outbox.Start) (outbox.Cursor, er
 
 func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
 	m.mu.Lock()
-	rows := m.rows[:len(m.rows):len(m.rows)]
+	rows := slices.Clip(m.rows)
 	m.fetches++
 	m.reads += len(reads)
 	m.mu.Unlock()
@@ -287,7 +288,7 @@ func (r *receiver) Deliver(_ context.Context, address string, batch []*message.M
 	for i, msg := range batch {
 		group := msg.Metadata[outbox.MetaGroup]
 		if group != "" && blocked[group] {
-			errs[i] = outbox.Released(fmt.Errorf("an earlier message of the group failed"))
+			errs[i] = outbox.Released(errors.New("an earlier message of the group failed"))
 			continue
 		}
 		if fail != nil {

@@ -69,7 +69,7 @@ func (s *session) settlements(lazy bool) []outbox.Settlement {
 	var out []outbox.Settlement
 	for i, str := range s.streams {
 		hasOps := i == 0 && !s.ops.empty() || s.ops.touches(str.slot)
-		if !str.dirty && !hasOps && !(lazy && str.moved) {
+		if !str.dirty && !hasOps && (!lazy || !str.moved) {
 			continue
 		}
 		st := outbox.Settlement{

@@ -56,11 +56,10 @@ func (p *parking) init(groups []slotGroup) {
 	}
 }
 
-func (p *parking) add(l slotGroup) *parkedGroup {
+func (p *parking) add(l slotGroup) {
 	g := &parkedGroup{key: keyOf(l.slot, l.Group, l.FirstSeq), slot: l.slot, count: l.Count, due: l.Due, held: l.Held}
 	p.groups[g.key] = g
 	p.schedule(g)
-	return g
 }
 
 func keyOf(slot int, group string, seq int64) groupKey {
@@ -98,7 +97,7 @@ func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause
 	out, kept := s.gate.Withdraw(&it.Ticket)
 	g := s.groupOf(it)
 	for _, t := range kept {
-		x := t.Owner.(*item)
+		x := owner(t)
 		if !x.blocker {
 			s.place(x)
 			x.blocker = true
@@ -106,7 +105,7 @@ func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause
 		}
 	}
 	for _, t := range out {
-		x := t.Owner.(*item)
+		x := owner(t)
 		if x.timer != nil {
 			x.timer.Stop()
 			x.timer = nil
@@ -274,7 +273,7 @@ func (s *session) relieve(now time.Time) {
 	total := 0
 	var blocked []*item
 	for _, stall := range s.gate.Stalled(now.Add(-shortDelay)) {
-		it := stall.Front.Owner.(*item)
+		it := owner(stall.Front)
 		if it.phase == held && static || it.phase == running && !stall.Sending {
 			continue
 		}
@@ -322,7 +321,9 @@ func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueEntry)) }
+func (h *dueHeap) Push(x any) {
+	*h = append(*h, x.(dueEntry)) //nolint:forcetypeassert // container/heap hands over what it was given
+}
 
 // Pop implements heap.Interface.
 func (h *dueHeap) Pop() any {

@@ -180,8 +180,9 @@ func (r *route) key(group string) string {
 		return ""
 	case outbox.OrderGlobal:
 		return globalKey
+	default:
+		return group
 	}
-	return group
 }
 
 // globalKey is the one group of a route with order global.

@@ -1,9 +1,12 @@
 package router
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // routeStats are the counters of a route. They are for people and alarms; no
@@ -35,50 +38,34 @@ func (s *routeStats) skip(reason string) {
 	s.skipped[reason]++
 }
 
-// RouteStats is a snapshot of a route's counters, since the process began.
-type RouteStats struct {
-	Route     string
-	Delivered int64
-	Retried   int64
-	Dead      int64
-	Parked    int64            // messages that were taken out of the stream
-	Skipped   map[string]int64 // by reason
-
-	Age       time.Duration // from creation to delivery, of a recent message
-	InFlight  int           // messages that are not durably settled
-	ParkedNow int           // groups in the parking, as the lanes here know
-	Lanes     int           // lanes that this instance owns
-	Down      []AddressStatus
-}
-
 // Stats returns the counters of all routes.
-func (r *Router) Stats() []RouteStats {
-	out := make([]RouteStats, 0, len(r.routes))
+func (r *Router) Stats() []outbox.RouteStats {
+	out := make([]outbox.RouteStats, 0, len(r.routes))
 	for _, rt := range r.routes {
 		out = append(out, rt.snapshot())
 	}
 	return out
 }
 
-func (r *route) snapshot() RouteStats {
-	s := RouteStats{
+func (r *route) snapshot() outbox.RouteStats {
+	s := outbox.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
 		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
 		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.health.status(),
 	}
 	r.stats.mu.Lock()
-	for reason, n := range r.stats.skipped {
-		s.Skipped[reason] = n
-	}
+	maps.Copy(s.Skipped, r.stats.skipped)
 	r.stats.mu.Unlock()
 	for _, l := range r.lanes {
-		if x := l.session.Load(); x != nil {
-			x.mu.Lock()
-			s.Lanes++
-			s.InFlight += x.pending()
-			s.ParkedNow += len(x.parking.groups)
-			x.mu.Unlock()
+		x := l.session.Load()
+		if x == nil {
+			continue
 		}
+		x.mu.Lock()
+		s.Lanes++
+		s.InFlight += x.pending()
+		s.ParkedNow += len(x.parking.groups)
+		x.mu.Unlock()
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -99,19 +100,33 @@ func mixed(groups []string, n int) []*message.Message {
 	return batch
 }
 
+// errHeld is what the suite's deliver keeps back.
+var errHeld = outbox.Released(errors.New("an earlier message of the group was not delivered"))
+
 // deliver sends messages the way router would, in batches as the destination's
-// ordering allows, and returns one error per message.
+// ordering allows and nothing of a group behind one that failed, and returns one
+// error per message.
 func deliver(ctx context.Context, d outbox.Destination, address string, msgs []*message.Message) []error {
-	o := d.Ordering()
-	var errs []error
-	for len(msgs) > 0 {
-		n := batchLen(o, msgs)
-		got := d.Deliver(ctx, address, msgs[:n])
-		if got == nil {
-			got = make([]error, n)
+	errs := make([]error, len(msgs))
+	failed := map[string]bool{}
+	for from := 0; from < len(msgs); {
+		n := batchLen(d.Ordering(), msgs[from:])
+		var batch []*message.Message
+		var index []int
+		for i := from; i < from+n; i++ {
+			if g := msgs[i].Metadata[outbox.MetaGroup]; g != "" && failed[g] {
+				errs[i] = errHeld
+				continue
+			}
+			batch, index = append(batch, msgs[i]), append(index, i)
 		}
-		errs = append(errs, got...)
-		msgs = msgs[n:]
+		for i, err := range d.Deliver(ctx, address, batch) {
+			errs[index[i]] = err
+			if err != nil {
+				failed[batch[i].Metadata[outbox.MetaGroup]] = true
+			}
+		}
+		from += n
 	}
 	return errs
 }

@@ -65,7 +65,9 @@ func layoutOf(table pgx.Identifier) layout {
 }
 
 // definition returns a column's type and constraints.
-func (l layout) definition(c column) string { return strings.ReplaceAll(c.sql, "{sequence}", l.sequence) }
+func (l layout) definition(c column) string {
+	return strings.ReplaceAll(c.sql, "{sequence}", l.sequence)
+}
 
 // createTable returns the statement that creates the table if it is missing.
 func (l layout) createTable() string {

@@ -88,7 +88,7 @@ func TestCompareFindsPlantedFaults(t *testing.T) {
 		},
 		"a group in two streams": {
 			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return slices.Delete(one, 0, 1), slices.Insert(other, 0, one[0])
+				return one[1:], slices.Insert(other, 0, one[0])
 			},
 			with(func(r *check.Report) { r.OutOfOrder = 9 }), `came by stream 1, its group by 0`,
 		},

@@ -1,0 +1,75 @@
+package demo
+
+import (
+	"fmt"
+	"strings"
+)
+
+// region is a receiver and the customers that it serves.
+type region struct {
+	name      string
+	customers []string
+}
+
+// regions are where the shop's customers are. Each customer has several
+// accounts; an account is a group, whose orders must arrive in order.
+var regions = []region{
+	{"north", []string{"heron", "kite", "osprey"}},
+	{"south", []string{"egret", "falcon", "ibis"}},
+	{"west", []string{"avocet", "curlew", "plover"}},
+}
+
+// accountsPerCustomer is how many groups a customer has.
+const accountsPerCustomer = 5
+
+// Who fails: one customer's endpoint, then the receiver of a whole region.
+const (
+	failingCustomer = "heron"
+	failingRegion   = "north"
+)
+
+// Config is the demo's configuration, as a user would write it. The addresses
+// are placeholders: a running demo takes free ports and a temporary folder.
+func Config() string {
+	addresses := map[string]string{}
+	for i, g := range regions {
+		addresses[g.name] = fmt.Sprintf("127.0.0.1:%d", 9001+i)
+	}
+	return configText("shop.db", addresses)
+}
+
+// configText writes the configuration for a database and the addresses of the
+// receivers by region.
+func configText(path string, addresses map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Orders of a shop, to a receiver in each region: one address per customer,
+# in order per account (the group).
+admin: {listen: off}
+sources:
+  shop:
+    type: sqlite
+    path: %q
+    poll: {max: 100ms}
+destinations:
+`, path)
+	for _, g := range regions {
+		fmt.Fprintf(&b, `  %s:
+    type: http
+    url: "http://%s/{{.Tenant}}/orders"
+    batch: {max_messages: 50}
+`, g.name, addresses[g.name])
+	}
+	b.WriteString("routes:\n")
+	for _, g := range regions {
+		fmt.Fprintf(&b, `  %[1]s:
+    from: shop
+    match: {types: ["order.*"], tenants: [%[2]s]}
+    to: %[1]s
+    middleware: # outermost first
+      - poison: {then: hold}
+      - retry: {attempts: 20, base: 100ms, max: 1s}
+      - timeout: 30s
+`, g.name, strings.Join(g.customers, ", "))
+	}
+	return b.String()
+}

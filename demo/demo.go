@@ -1,0 +1,208 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/outriderhq/outrider"
+)
+
+// Options says how the demo runs.
+type Options struct {
+	For  time.Duration // how long the shop is open; 0: until the context ends
+	Rate float64       // orders per second; 0: DefaultRate
+
+	Out    io.Writer    // takes what is shown while the demo runs
+	Live   bool         // Out is a terminal: redraw a table in place
+	Logger *slog.Logger // of the relay
+}
+
+// DefaultRate is how many orders a second the shop takes.
+const DefaultRate = 200
+
+// finishLimit bounds the wait for the last deliveries after the shop closed.
+const finishLimit = 30 * time.Second
+
+// demo is a running demo.
+type demo struct {
+	options   Options
+	shop      *shop
+	relay     *outrider.Outrider
+	receivers []*receiver
+	ledger    *ledger
+	trouble   *trouble
+	screen    *screen
+}
+
+// Run runs the demo until its time is over or ctx ends, waits until everything
+// that the shop committed has arrived (30 seconds at most), stops the relay and
+// returns the receivers' verdict. An error means that there is no verdict.
+func Run(ctx context.Context, o Options) (tally Tally, err error) {
+	if o.Rate == 0 {
+		o.Rate = DefaultRate
+	}
+	dir, err := os.MkdirTemp("", "outrider-demo-")
+	if err != nil {
+		return Tally{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d := &demo{options: o, ledger: newLedger()}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.build(ctx, filepath.Join(dir, "shop.db")); err != nil {
+		return Tally{}, err
+	}
+	return d.run(ctx)
+}
+
+// build makes all parts; nothing moves yet.
+func (d *demo) build(ctx context.Context, path string) error {
+	ports := map[string]string{}
+	for _, g := range regions {
+		r := newReceiver(g.name, d.ledger)
+		if err := r.open(ctx); err != nil {
+			return err
+		}
+		d.receivers = append(d.receivers, r)
+		ports[g.name] = r.address
+	}
+	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, ports)))
+	if err != nil {
+		return err
+	}
+	if _, err := outrider.Init(ctx, cfg); err != nil {
+		return err
+	}
+	if d.shop, err = openShop(ctx, path); err != nil {
+		return err
+	}
+	if d.relay, err = outrider.New(cfg, outrider.WithLogger(d.options.Logger), outrider.WithInstance("demo")); err != nil {
+		return err
+	}
+	d.trouble = newTrouble(d.options.For, d.receivers)
+	d.screen = newScreen(d.options.Out, d.options.Live)
+	return nil
+}
+
+// run opens the shop, closes it, and waits for the rest.
+func (d *demo) run(ctx context.Context) (Tally, error) {
+	background := context.WithoutCancel(ctx)
+	relay := start(background, d.relay.Run)
+	defer relay.stop() // a second time does nothing
+	select {
+	case <-d.relay.Ready():
+	case <-relay.done:
+		return Tally{}, relay.failure("the relay did not start")
+	case <-ctx.Done():
+		return Tally{}, ctx.Err()
+	}
+	d.screen.introduce(d.options.For)
+	display := start(background, d.display)
+	defer display.stop()
+
+	if err := d.trade(ctx, relay); err != nil {
+		return Tally{}, err
+	}
+	if err := d.finish(background, relay); err != nil {
+		return Tally{}, err
+	}
+	display.stop()
+	committed, err := d.shop.committed(background)
+	if err != nil {
+		return Tally{}, err
+	}
+	tally := d.ledger.tally(committed)
+	d.screen.conclude(tally, d.shop.rolledBack.Load())
+	return tally, nil
+}
+
+// trade keeps the shop open until its time is over, ctx ends or the relay does.
+func (d *demo) trade(ctx context.Context, relay *task) error {
+	open, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if d.options.For > 0 {
+		open, cancel = context.WithTimeout(ctx, d.options.For)
+		defer cancel()
+	}
+	shop := start(open, func(ctx context.Context) error { return d.shop.trade(ctx, d.options.Rate) })
+	trouble := start(open, d.trouble.run)
+	var failed error
+	select {
+	case <-relay.done:
+		failed = relay.failure("the relay stopped")
+	case <-shop.done:
+	}
+	return errors.Join(failed, shop.stop(), trouble.stop())
+}
+
+// finish waits until all orders have arrived, or no longer; what is missing
+// then shows in the tally. Then it stops the relay.
+func (d *demo) finish(ctx context.Context, relay *task) error {
+	if err := d.trouble.heal(ctx); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, finishLimit)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for d.ledger.delivered() < d.shop.sold() {
+		select {
+		case <-tick.C:
+			continue
+		case <-relay.done:
+			return relay.failure("the relay stopped")
+		case <-limited.Done():
+		}
+		break
+	}
+	return relay.stop()
+}
+
+// close frees what build made, as far as it came.
+func (d *demo) close() error {
+	var errs []error
+	for _, r := range d.receivers {
+		errs = append(errs, r.close())
+	}
+	if d.shop != nil {
+		errs = append(errs, d.shop.close())
+	}
+	return errors.Join(errs...)
+}
+
+// task is a function in a goroutine of its own.
+type task struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // after done
+}
+
+func start(ctx context.Context, f func(context.Context) error) *task {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &task{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		t.err = f(ctx)
+	}()
+	return t
+}
+
+// stop cancels the function and returns its error.
+func (t *task) stop() error {
+	t.cancel()
+	<-t.done
+	return t.err
+}
+
+// failure is the error of a task that should not have ended.
+func (t *task) failure(what string) error {
+	if err := t.stop(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return errors.New(what)
+}

@@ -1,0 +1,89 @@
+package demo
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// longestCycle is how long it takes until the same trouble comes again. A demo
+// that is shorter has all of it once.
+const longestCycle = 20 * time.Second
+
+// trouble makes receivers fail and recover, again and again.
+type trouble struct {
+	cycle time.Duration
+	north *receiver
+	now   atomic.Pointer[string] // what is wrong, in words
+}
+
+// scene is a moment of the cycle at which something changes.
+type scene struct {
+	at   float64 // share of the cycle
+	text string
+	play func(context.Context) error
+}
+
+func newTrouble(length time.Duration, receivers []*receiver) *trouble {
+	t := &trouble{cycle: longestCycle}
+	if length > 0 {
+		t.cycle = min(length, longestCycle)
+	}
+	for _, r := range receivers {
+		if r.region == failingRegion {
+			t.north = r
+		}
+	}
+	t.say("all receivers are well")
+	return t
+}
+
+func (t *trouble) scenes() []scene {
+	return []scene{
+		{0.15, "customer " + failingCustomer + " answers 500: its groups wait, all others flow", func(context.Context) error {
+			t.north.failing.Store(true)
+			return nil
+		}},
+		{0.40, failingCustomer + " has recovered", func(context.Context) error {
+			t.north.failing.Store(false)
+			return nil
+		}},
+		{0.55, "region " + failingRegion + " refuses connections: its groups wait, all others flow", func(context.Context) error {
+			return t.north.close()
+		}},
+		{0.75, "region " + failingRegion + " is back", t.north.open},
+		{1, "all receivers are well", func(context.Context) error { return nil }},
+	}
+}
+
+// run plays the scenes until ctx ends.
+func (t *trouble) run(ctx context.Context) error {
+	for begin := time.Now(); ; begin = begin.Add(t.cycle) {
+		for _, s := range t.scenes() {
+			at := begin.Add(time.Duration(s.at * float64(t.cycle)))
+			timer := time.NewTimer(time.Until(at))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			}
+			if err := s.play(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+			t.say(s.text)
+		}
+	}
+}
+
+// heal ends all trouble. It is called after run.
+func (t *trouble) heal(ctx context.Context) error {
+	t.say("the shop is closed: the rest is delivered")
+	t.north.failing.Store(false)
+	if t.north.server != nil {
+		return nil
+	}
+	return t.north.open(ctx)
+}
+
+func (t *trouble) say(text string) { t.now.Store(&text) }

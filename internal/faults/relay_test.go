@@ -1,0 +1,206 @@
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for something that must happen. It is no
+// measurement: a machine that is busy with other things may use it up.
+const patience = 90 * time.Second
+
+// binary is the program under test, built once per run and without -race: it is
+// killed by the dozen, and what a race detector adds is tested in-process.
+var binary struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// program returns the path of the built program.
+func program(t *testing.T) string {
+	t.Helper()
+	binary.once.Do(func() {
+		if binary.dir, binary.err = os.MkdirTemp("", "outrider-faults-"); binary.err != nil {
+			return
+		}
+		out, err := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "outrider"),
+			"github.com/outriderhq/outrider/internal/faults/relay").CombinedOutput()
+		if err != nil {
+			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
+		}
+	})
+	must(t, binary.err)
+	return filepath.Join(binary.dir, "outrider")
+}
+
+func removeBinary() error {
+	if binary.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(binary.dir)
+}
+
+// relay is one process of the program.
+type relay struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  string // path of its output
+	done chan struct{}
+	err  error // of Wait, once done
+}
+
+// start starts the program with a configuration. It is killed at the end of the
+// test, and its output shown if the test failed.
+func start(t *testing.T, config string) *relay {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "outrider.yaml")
+	must(t, os.WriteFile(file, []byte(config), 0o600))
+	out, err := os.Create(filepath.Join(dir, "log"))
+	must(t, err)
+	cmd := exec.Command(program(t), "run", "-c", file)
+	cmd.Stdout, cmd.Stderr = out, out
+	// A test that is killed takes its processes along.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	must(t, cmd.Start())
+	must(t, out.Close())
+	r := &relay{t: t, cmd: cmd, log: out.Name(), done: make(chan struct{})}
+	go func() {
+		r.err = cmd.Wait()
+		close(r.done)
+	}()
+	t.Cleanup(func() {
+		r.kill()
+		if t.Failed() {
+			t.Logf("the end of the relay's output:\n%s", r.tail(4000))
+		}
+	})
+	return r
+}
+
+// kill ends the process with SIGKILL and returns when it is gone.
+func (r *relay) kill() {
+	_ = r.cmd.Process.Kill() // it may have ended
+	<-r.done
+}
+
+// stop asks the process to end with SIGTERM and fails the test unless it exits
+// with status 0.
+func (r *relay) stop() {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Errorf("the relay cannot be stopped: %v: %v", err, r.err)
+	}
+	if err := r.wait(); err != nil {
+		r.t.Errorf("after SIGTERM the relay ended with %v, want status 0", err)
+	}
+}
+
+// wait returns how the process ended.
+func (r *relay) wait() error {
+	r.t.Helper()
+	select {
+	case <-r.done:
+		return r.err
+	case <-time.After(patience):
+		r.t.Fatalf("the relay goes on after %v", patience)
+		return nil
+	}
+}
+
+// output returns everything that the process wrote so far.
+func (r *relay) output() string {
+	r.t.Helper()
+	text, err := os.ReadFile(r.log)
+	must(r.t, err)
+	return string(text)
+}
+
+func (r *relay) tail(n int) string {
+	text := r.output()
+	return text[max(0, len(text)-n):]
+}
+
+// says waits until the process has written text that matches.
+func (r *relay) says(pattern string) {
+	r.t.Helper()
+	want := regexp.MustCompile(pattern)
+	r.until("says "+pattern, func() bool { return want.MatchString(r.output()) })
+}
+
+// until waits for a condition while the process runs.
+func (r *relay) until(what string, condition func() bool) {
+	r.t.Helper()
+	until(r.t, what, func() bool {
+		select {
+		case <-r.done:
+			if condition() {
+				return true
+			}
+			r.t.Fatalf("the relay ended before it %s: %v", what, r.err)
+		default:
+		}
+		return condition()
+	})
+}
+
+// until waits until the condition holds.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		<-tick.C
+	}
+}
+
+// pause waits for a time that the scenario chooses, such as the moment of a kill.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// get returns the body of an answer, whatever its status.
+func get(t *testing.T, url string) (body string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	must(t, err)
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	_, err = io.Copy(&b, resp.Body)
+	return b.String(), errors.Join(err, resp.Body.Close())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

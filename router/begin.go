@@ -1,0 +1,59 @@
+package router
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// prepare gives new cursors their start and checks the others against the
+// source's cluster.
+func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
+	if r.Source == nil {
+		return nil
+	}
+	cluster, err := r.Source.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	r.cluster = cluster
+	var first *outbox.Cursor
+	for i := range states {
+		st := &states[i]
+		if st.New {
+			if first == nil {
+				c, err := r.Source.Start(ctx, r.Start)
+				if err != nil {
+					return err
+				}
+				first = &c
+			}
+			st.Cursor = *first
+			continue
+		}
+		if st.Cluster != cluster {
+			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
+				"the table was restored or moved; run `outrider rebase %s` to go on from here", r.Name, st.Cluster, cluster, r.Name)}
+		}
+		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
+			return &stopped{fmt.Errorf("route %q: %w", r.Name, err)}
+		}
+	}
+	return nil
+}
+
+// loadGroups reads the parked groups of a lane's cursor rows.
+func loadGroups(ctx context.Context, r *route, slots []int) ([]slotGroup, error) {
+	var out []slotGroup
+	for _, slot := range slots {
+		groups, err := r.State.ParkedGroups(ctx, outbox.LaneRef{Route: r.Name, Slot: slot})
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range groups {
+			out = append(out, slotGroup{slot, g})
+		}
+	}
+	return out, nil
+}
