@@ -65,6 +65,7 @@ destinations:
     from: shop
     match: {types: ["order.*"], tenants: [%[2]s]}
     to: %[1]s
+    window: 16 # small, so that waiting groups are soon parked
     middleware: # outermost first
       - poison: {then: hold}
       - retry: {attempts: 20, base: 100ms, max: 1s}

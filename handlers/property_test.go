@@ -184,9 +184,12 @@ func (m *model) run() error {
 		m.wg.Wait()
 		close(ended)
 	}()
+	late := make(chan struct{})
+	timer := time.AfterFunc(ages, func() { close(late) })
+	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-time.After(ages):
+	case <-late:
 		m.mu.Lock()
 		m.failf("stuck: %s", m.unsettled())
 		m.mu.Unlock()

@@ -141,6 +141,10 @@ func (it *item) Value(key any) any {
 		return &it.attempt
 	case itemKey:
 		return it
+	case outbox.LimitKey: // every timeout asks; Watermill and the lane set none
+		if it.parent == nil {
+			return nil
+		}
 	}
 	if it.parent != nil {
 		if v := it.parent.Value(key); v != nil {

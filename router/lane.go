@@ -65,7 +65,7 @@ func (p primed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 	}
 	l := p.lanes[topic]
 	for probe := range in {
-		base := context.WithoutCancel(probe.Context())
+		base := probe.Context() // for its values only
 		l.base.Store(&base)
 	}
 	return l.out, nil

@@ -51,20 +51,26 @@ func (d *database) rows() []check.Row {
 	return out
 }
 
-// fill commits n messages, dealt out to groups g0, g1, ..., in one statement.
-// The ids are unique, the payload is what receivers read: {"id":, "group":}.
-func (d *database) fill(n, groups int) {
-	d.t.Helper()
-	d.fillWith(n, groups, "")
+// batch is what fill commits: n messages, dealt out to groups PREFIX0, PREFIX1
+// and so on, whose payloads have about as many bytes as given.
+type batch struct {
+	n, groups int
+	prefix    string // of the groups. Default: "g"
+	tenant    string // default: the group
+	bytes     int
 }
 
-// fillWith is fill with padding in every payload.
-func (d *database) fillWith(n, groups int, pad string) {
+// fill commits messages in one statement. Their payloads are what receivers
+// read, with padding.
+func (d *database) fill(b batch) {
 	d.t.Helper()
+	if b.prefix == "" {
+		b.prefix = "g"
+	}
 	d.exec(`INSERT INTO outrider_outbox (id, type, message_group, tenant_id, payload)
-		SELECT id, 'order.created', g, g, json_build_object('id', id, 'group', g, 'pad', $3::text)
-		FROM (SELECT gen_random_uuid()::text AS id, 'g' || (i % $2) AS g, i FROM generate_series(1, $1) i) AS m
-		ORDER BY i`, n, groups, pad)
+		SELECT id, 'order.created', g, coalesce(nullif($4, ''), g), json_build_object('id', id, 'group', g, 'pad', repeat('x', $5))
+		FROM (SELECT gen_random_uuid()::text AS id, $3 || (i % $2) AS g, i FROM generate_series(1, $1) i) AS m
+		ORDER BY i`, b.n, b.groups, b.prefix, b.tenant, b.bytes)
 }
 
 // publish commits messages of one group and returns when they are committed.

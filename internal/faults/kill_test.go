@@ -66,9 +66,11 @@ func killLoop(t *testing.T, kills int, to destination, described string) {
 	}
 }
 
-// finish lets a relay deliver what is left, stops it and compares.
+// finish lets a relay deliver what is left, stops it and compares. There is at
+// least one message left, so that a relay is not stopped before it works.
 func finish(t *testing.T, db *database, config string, to destination) check.Report {
 	t.Helper()
+	db.publish("last", 1)
 	rows := db.rows()
 	r := start(t, config)
 	r.until("delivered everything", func() bool { return to.arrived() >= len(rows) })

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ type receiver struct {
 	address string
 	answer  func(*http.Request, []payload) int // nil: 200 to everything
 
+	asked    atomic.Bool // a request has come
 	mu       sync.Mutex
 	server   *http.Server
 	stopped  chan struct{}
@@ -68,6 +70,7 @@ func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	r.asked.Store(true)
 	status := http.StatusOK
 	if r.answer != nil {
 		status = r.answer(req, batch)

@@ -84,8 +84,8 @@ func start(t *testing.T, config string) *relay {
 	}()
 	t.Cleanup(func() {
 		r.kill()
-		if t.Failed() {
-			t.Logf("the end of the relay's output:\n%s", r.tail(4000))
+		if text := r.output(); t.Failed() && text != "" {
+			t.Logf("the end of the relay's output:\n%s", text[max(0, len(text)-4000):])
 		}
 	})
 	return r
@@ -127,11 +127,6 @@ func (r *relay) output() string {
 	text, err := os.ReadFile(r.log)
 	must(r.t, err)
 	return string(text)
-}
-
-func (r *relay) tail(n int) string {
-	text := r.output()
-	return text[max(0, len(text)-n):]
 }
 
 // says waits until the process has written text that matches.

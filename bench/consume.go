@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// consumeLimit is how long a consumer may wait for the next records.
+const consumeLimit = time.Minute
+
+// consume gives all records of the topic to the checker.
+func (s *servers) consume(ctx context.Context, topic string, c *checker) error {
+	ends, records, err := s.endOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	from := map[int32]kgo.Offset{}
+	for p := range ends {
+		from[p] = kgo.NewOffset().AtStart()
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.DisableClientMetrics(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	for c.tally.Records < records {
+		before := c.tally.Records
+		if err := take(ctx, cl, c); err != nil {
+			return fmt.Errorf("read topic %s after %d of %d records: %w", topic, before, records, err)
+		}
+	}
+	return nil
+}
+
+// take reads what is there, waiting for something.
+func take(ctx context.Context, cl *kgo.Client, c *checker) error {
+	ctx, cancel := context.WithTimeout(ctx, consumeLimit)
+	defer cancel()
+	fetches := cl.PollFetches(ctx)
+	if err := fetches.Err(); err != nil {
+		return err
+	}
+	fetches.EachRecord(func(r *kgo.Record) { c.arrived(r.Partition, r.Key, r.Value) })
+	return nil
+}

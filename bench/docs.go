@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// docsFile is where -write puts the results, from the repository's root.
+const docsFile = "docs/benchmarks.md"
+
+// Marks around what belongs to a scenario in [docsFile]; the rest is written by
+// hand.
+const (
+	beginMark = "<!-- bench:%s: written by `go run ./bench -write`, do not edit -->"
+	endMark   = "<!-- /bench:%s -->"
+)
+
+// writeDocs replaces what stands between the marks of the scenarios.
+func (r *report) writeDocs(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("-write: %w: run the benchmark from the root of the repository", err)
+	}
+	for _, o := range r.Scenarios {
+		if text, err = replace(text, o.Name, r.markdown(&o)); err != nil {
+			return fmt.Errorf("-write: %s: %w", file, err)
+		}
+	}
+	return os.WriteFile(file, text, 0o644) //nolint:gosec // documentation is for all to read
+}
+
+// replace puts the section between the scenario's marks.
+func replace(text []byte, name, section string) ([]byte, error) {
+	begin, end := fmt.Sprintf(beginMark, name), fmt.Sprintf(endMark, name)
+	before, rest, ok := bytes.Cut(text, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
+	if !ok || !closed {
+		return nil, fmt.Errorf("has no section for the scenario %s: add the lines %q and %q", name, begin, end)
+	}
+	var out bytes.Buffer
+	out.Write(before)
+	fmt.Fprintf(&out, "%s\n\n%s\n%s", begin, section, end)
+	out.Write(after)
+	return out.Bytes(), nil
+}
+
+// markdown is the section of a scenario.
+func (r *report) markdown(o *outcome) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s. Measured with `%s`.\n\n", o.Title, r.Command)
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)))
+	for _, c := range o.cells() {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(c, " | "))
+	}
+	for _, part := range [][]string{o.Remarks, o.legend(), r.Machine.lines()} {
+		b.WriteByte('\n')
+		for _, l := range part {
+			fmt.Fprintf(&b, "- %s\n", l)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// machine is where the figures were measured, as sentences for the reader.
+type machine struct {
+	Date      string
+	Hardware  string
+	System    string
+	Postgres  string
+	Kafka     string
+	Libraries string
+}
+
+// libraries are the modules whose versions matter.
+var libraries = []string{
+	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v3", "github.com/ThreeDotsLabs/watermill-kafka/v3",
+	"github.com/IBM/sarama", "github.com/jackc/pgx/v5", "github.com/twmb/franz-go",
+}
+
+// describe asks machine and servers what they are.
+func describe(ctx context.Context, s *servers, cpus []int) (machine, error) {
+	m := machine{
+		Date:      time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		Hardware:  hardware(cpus),
+		System:    kernel() + ", " + runtime.Version(),
+		Libraries: versions(),
+	}
+	var err error
+	if m.Postgres, err = s.describePostgres(ctx); err != nil {
+		return m, fmt.Errorf("%s: %w", envPostgres, err)
+	}
+	if m.Kafka, err = s.describeKafka(ctx); err != nil {
+		return m, fmt.Errorf("%s: %w", envKafka, err)
+	}
+	return m, nil
+}
+
+// hardware counts the processors that this process may use: the servers may use
+// others if they were started otherwise.
+func hardware(cpus []int) string {
+	text := fmt.Sprintf("%s, %d processors for PostgreSQL, Kafka and the relay together", processor(), runtime.NumCPU())
+	if len(cpus) > 0 {
+		text += fmt.Sprintf(" (relay and harness pinned to %v, the servers were not pinned by this program)", cpus)
+	}
+	if b := memoryBytes(); b > 0 {
+		text += fmt.Sprintf(", %.0f GiB of memory", float64(b)/(1<<30))
+	}
+	if l := load(); l != "" {
+		text += ", load average at the start " + l
+	}
+	return text
+}
+
+func (s *servers) describePostgres(ctx context.Context) (string, error) {
+	db, err := pgx.Connect(ctx, s.postgres.String())
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	var text string
+	err = db.QueryRow(ctx, `SELECT 'PostgreSQL ' || current_setting('server_version') ||
+		string_agg(format(', %s %s', name, current_setting(name)), '' ORDER BY name)
+		FROM unnest('{fsync,synchronous_commit,shared_buffers}'::text[]) name`).Scan(&text)
+	return text, err
+}
+
+func (s *servers) describeKafka(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
+	defer cancel()
+	all, err := s.admin.ApiVersions(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, broker := range all.Sorted() {
+		if broker.Err == nil {
+			return fmt.Sprintf("Kafka %s, %d broker(s), topic of %d partitions", broker.VersionGuess(), len(all), partitions), nil
+		}
+		err = broker.Err
+	}
+	return "", err
+}
+
+// versions lists the libraries, as they were built in.
+func versions() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var out []string
+	for _, name := range libraries {
+		for _, dep := range info.Deps {
+			if dep.Path == name {
+				out = append(out, strings.TrimPrefix(name, "github.com/")+" "+dep.Version)
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,109 @@
+// Command bench measures how fast a backlog in PostgreSQL arrives in Kafka:
+// Outrider, the stock Watermill pipeline and a hand-written loop (the floor),
+// one after the other in one run, on one machine:
+//
+//	make bench
+//	make bench BENCHFLAGS='-runs 5 -cpus 0,1'
+//
+// Each peer relays in a process of its own, so that processor time and memory
+// are its own. The clock starts with that process and stops when the topic's
+// end offsets, asked from outside, have reached the backlog. What arrived is
+// then compared with the table, and no figure is printed of a run that lost,
+// doubled or reordered anything.
+//
+// A peer is a [peer], listed in peers; a scenario is a [scenario], listed in
+// scenarios.
+//
+// What it is not: a test. Nothing fails because it is slow, and nothing here
+// measures latency, which needs writers instead of a backlog.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit statuses, as shells use them.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == relayArg {
+		os.Exit(relayMain(os.Stdin, os.Stdout, os.Stderr))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run is the command: figures go to out, progress and errors to progress.
+func run(ctx context.Context, args []string, out, progress io.Writer) int {
+	o, err := parseOptions(args, progress)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(progress, "bench:", err)
+		return exitUsage
+	}
+	if err := measureAll(ctx, o, out, progress); err != nil {
+		fmt.Fprintln(progress, "bench:", err)
+		return exitFailure
+	}
+	return 0
+}
+
+// measureAll runs the scenarios and publishes their results.
+func measureAll(ctx context.Context, o *options, out, progress io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit,
+		fmt.Errorf("not done after %v: raise -limit or lower -rows and -runs", o.limit))
+	defer cancel()
+	s, err := connect(o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r := report{Command: o.command}
+	if r.Machine, err = describe(ctx, s, o.cpus); err != nil {
+		return err
+	}
+	b := bench{servers: s, options: o, progress: progress}
+	for _, sc := range o.scenarios {
+		results, err := b.run(ctx, sc)
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = errors.Join(cause, err)
+			}
+			return fmt.Errorf("scenario %s: %w", sc.name, err)
+		}
+		r.Scenarios = append(r.Scenarios, outcome{Name: sc.name, Title: sc.title(o), Results: results, Remarks: sc.remarks(results)})
+	}
+	return r.publish(o, out)
+}
+
+// publish prints the report and, with -write, puts it into the documentation.
+func (r *report) publish(o *options, out io.Writer) error {
+	if o.json {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+	} else if err := r.text(out); err != nil {
+		return err
+	}
+	if o.write {
+		return r.writeDocs(docsFile)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// options is what the flags say.
+type options struct {
+	rows, stockRows, backlog int
+	runs, groups, payload    int
+	peers                    []peer
+	scenarios                []*scenario
+	cpus                     []int // empty: all
+	profile                  string
+	write, json              bool
+	limit                    time.Duration
+	command                  string // how to repeat it
+}
+
+// parseOptions reads the flags and checks them, all at once.
+func parseOptions(args []string, usage io.Writer) (*options, error) {
+	o := &options{command: strings.TrimSpace("go run ./bench " + strings.Join(args, " "))}
+	var peerNames, scenarioName, cpus string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(usage)
+	f.IntVar(&o.rows, "rows", 300_000, "rows of the backlog")
+	f.IntVar(&o.stockRows, "stock-rows", 30_000, "at most this many `rows` for the peer stock, which gets slower with every row of backlog")
+	f.IntVar(&o.backlog, "backlog", 3_000_000, "rows of the deep backlog in the scenario backlog")
+	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported")
+	f.IntVar(&o.groups, "groups", 1000, "message groups")
+	f.IntVar(&o.payload, "payload", 300, "`bytes` of JSON in a message")
+	f.StringVar(&peerNames, "peers", strings.Join(namesOf(peers), ","), "`peers` of the scenario drain, in the order in which they run")
+	f.StringVar(&scenarioName, "scenario", "drain", "drain, backlog or all")
+	f.StringVar(&cpus, "cpus", "", "`processors`, such as 0,1, to which the relays and this program are pinned; to pin the servers too: taskset -c 0,1 make bench")
+	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the last outrider run")
+	f.BoolVar(&o.write, "write", false, "put the results into "+docsFile)
+	f.BoolVar(&o.json, "json", false, "print the results as JSON")
+	f.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this time")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unknown argument %q: everything is a flag, see -help", f.Arg(0))
+	}
+	var errs [4]error
+	o.peers, errs[0] = peersNamed(peerNames)
+	o.scenarios, errs[1] = scenariosNamed(scenarioName)
+	o.cpus, errs[2] = parseCPUs(cpus)
+	errs[3] = o.check()
+	return o, errors.Join(errs[:]...)
+}
+
+// check compares the numbers with what can be measured.
+func (o *options) check() error {
+	var errs []error
+	for _, n := range []struct {
+		flag       string
+		value, min int
+	}{
+		{"rows", o.rows, 1}, {"stock-rows", o.stockRows, 1}, {"backlog", o.backlog, 1},
+		{"runs", o.runs, 1}, {"groups", o.groups, 1}, {"payload", o.payload, minPayload},
+	} {
+		if n.value < n.min {
+			errs = append(errs, fmt.Errorf("-%s %d: must be at least %d", n.flag, n.value, n.min))
+		}
+	}
+	if o.limit <= 0 {
+		errs = append(errs, fmt.Errorf("-limit %v: must be positive", o.limit))
+	}
+	return errors.Join(errs...)
+}
+
+func peersNamed(list string) ([]peer, error) {
+	var out []peer
+	for name := range strings.SplitSeq(list, ",") {
+		p := peerNamed(name)
+		if p == nil {
+			return nil, fmt.Errorf("-peers %s: unknown peer %q; there are %s", list, name, strings.Join(namesOf(peers), ", "))
+		}
+		if slices.Contains(out, p) {
+			return nil, fmt.Errorf("-peers %s: %q is listed twice", list, name)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func scenariosNamed(name string) ([]*scenario, error) {
+	if name == "all" {
+		return scenarios, nil
+	}
+	var names []string
+	for _, s := range scenarios {
+		if s.name == name {
+			return []*scenario{s}, nil
+		}
+		names = append(names, s.name)
+	}
+	return nil, fmt.Errorf("-scenario %q is unknown; there are %s and all", name, strings.Join(names, ", "))
+}
+
+func parseCPUs(list string) ([]int, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var out []int
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("-cpus %s: %q is not a processor's number; write for example 0,1", list, s)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

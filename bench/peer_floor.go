@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// floor is the least that can be done: a loop that reads pages of a table by
+// position and produces them, with no Watermill, no middleware, no retries of
+// its own and a cursor that loses late commits.
+type floor struct{}
+
+const (
+	floorPage     = 10_000 // rows of a read
+	floorBuffered = 50_000 // records under way; more do not make it faster
+)
+
+func (floor) name() string { return "floor" }
+
+func (floor) about() string {
+	return fmt.Sprintf("SELECT ... WHERE position > $1 ORDER BY position LIMIT %d with pgx, and franz-go "+
+		"(key, payload and the id as header; acks all, idempotent); the cursor is stored after each page's acks", floorPage)
+}
+
+func (floor) rows(o *options) int { return o.rows }
+
+func (floor) create(ctx context.Context, db *pgx.Conn, _ job) error {
+	_, err := db.Exec(ctx, "CREATE TABLE bench_cursor (position bigint NOT NULL)")
+	return err
+}
+
+func (floor) rewind(ctx context.Context, db *pgx.Conn) error {
+	if _, err := db.Exec(ctx, "TRUNCATE bench_cursor"); err != nil {
+		return err
+	}
+	_, err := db.Exec(ctx, "INSERT INTO bench_cursor VALUES (0)")
+	return err
+}
+
+func (floor) backlog() string {
+	return "SELECT message_group, payload::text FROM " + eventTable + " ORDER BY position"
+}
+
+// page is what one read returned, on its way.
+type page struct {
+	last  int64 // position
+	acks  sync.WaitGroup
+	error atomic.Pointer[error]
+}
+
+func (f floor) relay(ctx context.Context, j job) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(j.Brokers...), kgo.DefaultProduceTopic(j.Topic),
+		kgo.DisableClientMetrics(), // they delay Close by up to a second
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(floorBuffered))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	db, err := pgx.Connect(ctx, j.Postgres)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+
+	pages := make(chan *page, floorBuffered/floorPage)
+	stored := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel() // without a cursor there is no point in going on
+		stored <- f.store(context.WithoutCancel(ctx), j, pages)
+	}()
+	err = f.read(ctx, db, cl, pages)
+	close(pages)
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(err, <-stored)
+}
+
+// read produces page after page until ctx ends.
+func (f floor) read(ctx context.Context, db *pgx.Conn, cl *kgo.Client, pages chan<- *page) error {
+	var last int64
+	if err := db.QueryRow(ctx, "SELECT position FROM bench_cursor").Scan(&last); err != nil {
+		return err
+	}
+	for {
+		p := &page{last: last}
+		n, err := f.page(ctx, db, cl, p)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		last = p.last
+		select {
+		case pages <- p:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// page reads one page and hands it to the client while it arrives.
+func (floor) page(ctx context.Context, db *pgx.Conn, cl *kgo.Client, p *page) (n int, err error) {
+	rows, err := db.Query(ctx, "SELECT position, id, message_group, payload FROM "+eventTable+
+		" WHERE position > $1 ORDER BY position LIMIT $2", p.last, floorPage)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	acked := func(_ *kgo.Record, err error) {
+		if err != nil {
+			p.error.CompareAndSwap(nil, &err)
+		}
+		p.acks.Done()
+	}
+	records := make([]kgo.Record, floorPage)
+	headers := make([]kgo.RecordHeader, floorPage)
+	var arena []byte
+	for rows.Next() {
+		v := rows.RawValues() // valid until the next row
+		size := len(v[1]) + len(v[2]) + len(v[3])
+		if cap(arena)-len(arena) < size {
+			arena = make([]byte, 0, max(size, 1<<20))
+		}
+		p.last = int64(binary.BigEndian.Uint64(v[0]))
+		r, h := &records[n], &headers[n]
+		arena, h.Value = cut(arena, v[1])
+		arena, r.Key = cut(arena, v[2])
+		arena, r.Value = cut(arena, v[3])
+		h.Key = "id"
+		r.Headers = headers[n : n+1 : n+1]
+		p.acks.Add(1)
+		cl.Produce(ctx, r, acked)
+		n++
+	}
+	return n, rows.Err()
+}
+
+// cut appends a copy of b to the arena and returns both.
+func cut(arena, b []byte) (rest, copied []byte) {
+	at := len(arena)
+	arena = append(arena, b...)
+	return arena, arena[at:len(arena):len(arena)]
+}
+
+// store moves the cursor over the pages whose records are all acknowledged.
+func (floor) store(ctx context.Context, j job, pages <-chan *page) error {
+	db, err := pgx.Connect(ctx, j.Postgres)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(ctx) }()
+	for p := range pages {
+		p.acks.Wait()
+		if failed := p.error.Load(); failed != nil {
+			return *failed
+		}
+		if _, err := db.Exec(ctx, "UPDATE bench_cursor SET position = $1", p.last); err != nil {
+			return err
+		}
+	}
+	return nil
+}

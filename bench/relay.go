@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/pprof"
+)
+
+// relayArg as the first argument makes a process a relay: see [process].
+const relayArg = "-relay-of-bench"
+
+// farewell is what a relay prints before it ends.
+type farewell struct {
+	PeakBytes int64 // largest resident memory; 0: the system does not tell
+}
+
+// relayMain relays as the job on in says, until in ends: so that a relay ends
+// with the harness, however that ends.
+func relayMain(in io.Reader, out, errs io.Writer) int {
+	if err := relayUntilEOF(in, out); err != nil {
+		fmt.Fprintln(errs, err)
+		return exitFailure
+	}
+	return 0
+}
+
+func relayUntilEOF(in io.Reader, out io.Writer) error {
+	var j job
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&j); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	p := peerNamed(j.Peer)
+	if p == nil {
+		return fmt.Errorf("unknown peer %q", j.Peer)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, in) // any end is the end
+	}()
+	stop, err := profile(j.Profile)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(p.relay(ctx, j), stop()); err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("peer %s stopped on its own", j.Peer)
+	}
+	return json.NewEncoder(out).Encode(farewell{PeakBytes: peakMemory()})
+}
+
+// profile writes a CPU profile to the file until stop is called.
+func profile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The variables that name the servers, as internal/testenv sets them.
+const (
+	envPostgres = "OUTRIDER_TEST_POSTGRES_URL"
+	envKafka    = "OUTRIDER_TEST_KAFKA_BROKERS"
+)
+
+// partitions of a topic.
+const partitions = 8
+
+// cleanupLimit bounds what is done after a run, when its context may be over.
+const cleanupLimit = 30 * time.Second
+
+// servers are PostgreSQL and Kafka, as the harness uses them.
+type servers struct {
+	postgres *url.URL
+	brokers  []string
+	kafka    *kgo.Client
+	admin    *kadm.Client
+}
+
+// connect reads the environment; connections are made when they are needed.
+func connect(*options) (*servers, error) {
+	s := &servers{}
+	var err error
+	if s.postgres, err = url.Parse(os.Getenv(envPostgres)); err != nil || s.postgres.Host == "" {
+		// The parser's own error repeats the URL, and with it the password.
+		return nil, errors.New(envPostgres + " is no URL such as postgres://user@host:port/database; `make bench` starts the servers and sets it")
+	}
+	for b := range strings.SplitSeq(os.Getenv(envKafka), ",") {
+		if b = strings.TrimSpace(b); b != "" {
+			s.brokers = append(s.brokers, b)
+		}
+	}
+	if len(s.brokers) == 0 {
+		return nil, errors.New(envKafka + " is empty; `make bench` starts the servers and sets it")
+	}
+	if s.kafka, err = kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.DisableClientMetrics()); err != nil {
+		return nil, err
+	}
+	s.admin = kadm.NewClient(s.kafka)
+	return s, nil
+}
+
+func (s *servers) close() { s.kafka.Close() }
+
+// uniqueName returns a name for a database or topic that nobody else uses and
+// that tells whose it is.
+func uniqueName() string { return "outrider_bench_" + strings.ToLower(rand.Text()) }
+
+// createDatabase makes an empty database and returns its URL and what drops it.
+func (s *servers) createDatabase(ctx context.Context) (string, func() error, error) {
+	name := uniqueName()
+	if err := s.execOn(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		return "", nil, fmt.Errorf("create database %s: %w", name, err)
+	}
+	u := *s.postgres
+	u.Path = "/" + name
+	drop := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+		defer cancel()
+		if err := s.execOn(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			return fmt.Errorf("drop database %s: %w", name, err)
+		}
+		return nil
+	}
+	return u.String(), drop, nil
+}
+
+// execOn runs a statement in the database that the environment names.
+func (s *servers) execOn(ctx context.Context, statement string) error {
+	db, err := pgx.Connect(ctx, s.postgres.String())
+	if err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, statement)
+	return errors.Join(err, db.Close(context.WithoutCancel(ctx)))
+}
+
+// createTopic makes an empty topic and returns its name and what deletes it.
+func (s *servers) createTopic(ctx context.Context) (string, func() error, error) {
+	name := uniqueName()
+	if _, err := s.admin.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
+		return "", nil, fmt.Errorf("create topic %s: %w", name, err)
+	}
+	remove := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+		defer cancel()
+		if _, err := s.admin.DeleteTopic(ctx, name); err != nil {
+			return fmt.Errorf("delete topic %s: %w", name, err)
+		}
+		return nil
+	}
+	return name, remove, nil
+}
+
+// endOffsets returns where each partition of the topic ends, and the sum: as
+// nothing is deleted and no transactions are used, the number of records.
+func (s *servers) endOffsets(ctx context.Context, topic string) (ends map[int32]int64, records int, err error) {
+	listed, err := s.admin.ListEndOffsets(ctx, topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("end offsets of topic %s: %w", topic, err)
+	}
+	ends = map[int32]int64{}
+	listed.Each(func(o kadm.ListedOffset) {
+		ends[o.Partition] = o.Offset
+		records += int(o.Offset)
+	})
+	return ends, records, nil
+}
+
+// poll asks again and again until the answer is yes. The error after the limit
+// says what was waited for.
+func poll(ctx context.Context, limit time.Duration, reason string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v in vain: %s", limit, reason))
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if ok {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"runtime"
+)
+
+// What Linux tells in system_linux.go is not known here: figures are shown
+// without it.
+
+func pin(cpus []int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	return errors.New("-cpus works on Linux only")
+}
+
+func peakMemory() int64  { return 0 }
+func kernel() string     { return runtime.GOOS }
+func processor() string  { return runtime.GOARCH }
+func memoryBytes() int64 { return 0 }
+func load() string       { return "" }

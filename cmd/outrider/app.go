@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitWrong  = 2 // wrong usage or configuration
+)
+
+// app is one call of the program.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+
+	config   string // path of the configuration file
+	logLevel string // empty: what the configuration says
+	started  bool   // arguments were understood and the command began
+}
+
+// wrongError is an error that the caller or the configuration is to blame for.
+type wrongError struct{ error }
+
+func (e wrongError) Unwrap() error { return e.error }
+
+// wrong makes a [wrongError].
+func wrong(format string, args ...any) error { return wrongError{fmt.Errorf(format, args...)} }
+
+// execute runs one command and returns the exit code. Errors go to stderr, once.
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{in: stdin, out: stdout, err: stderr}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var findings *outrider.ConfigErrors
+	var mistake wrongError
+	switch {
+	case errors.As(err, &findings):
+		fmt.Fprintln(stderr, findings)
+		return exitWrong
+	case !a.started:
+		fmt.Fprintf(stderr, "outrider: %v\nTry: %s --help\n", strings.TrimSpace(err.Error()), command.CommandPath())
+		return exitWrong
+	case errors.As(err, &mistake):
+		fmt.Fprintf(stderr, "outrider: %v\n", err)
+		return exitWrong
+	}
+	fmt.Fprintf(stderr, "outrider: %v\n", err)
+	return exitFailed
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "outrider",
+		Short: "Deliver messages from outbox tables, in order and without loss",
+		Long: `Outrider reads messages that applications wrote into an outbox table in their
+own transactions, and delivers them to Kafka, HTTP and others.
+
+To see it work:  outrider demo
+To use it:       write outrider.yaml, then: outrider validate, outrider init, outrider run`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// Errors before this are about the arguments, later ones about the work.
+		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+	}
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.config, "config", "c", cmp.Or(os.Getenv("OUTRIDER_CONFIG"), "outrider.yaml"),
+		"configuration `file`; OUTRIDER_CONFIG sets the default")
+	flags.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error; default: what the configuration says")
+	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
+		a.statusCommand(), a.parkedCommand(), a.publishCommand(), a.versionCommand())
+	return root
+}
+
+// load reads the configuration file.
+func (a *app) load() (*outrider.Config, error) {
+	cfg, err := outrider.LoadConfig(a.config)
+	var findings *outrider.ConfigErrors
+	switch {
+	case err == nil || errors.As(err, &findings):
+		return cfg, err
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, wrong("there is no configuration file %s: name one with --config or OUTRIDER_CONFIG; "+
+			"`outrider schema --example` prints one to start from", a.config)
+	}
+	return nil, wrongError{err}
+}
+
+// logger writes to stderr as the configuration says. The command's own level
+// counts where neither flag nor run decides.
+func (a *app) logger(cfg *outrider.Config, level slog.Level) (*slog.Logger, error) {
+	if a.logLevel != "" {
+		if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+			return nil, wrong("--log-level %q is none of debug, info, warn, error", a.logLevel)
+		}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if cfg != nil && cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(a.err, options)), nil
+}
+
+// group is a command that only holds others.
+func group(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.AddCommand(commands...)
+	return c
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider/demo"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	var options demo.Options
+	var show bool
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a whole system in this process: no server, no configuration",
+		Long: `A small shop commits orders together with outbox rows into an SQLite file in a
+temporary folder; Outrider delivers them by HTTP to receivers in this process,
+of which some fail for a while. The receivers compare what arrived with what the
+shop committed: exit status 0 means that nothing was lost, delivered twice or out
+of order.`,
+		Args: cobra.NoArgs,
+	}
+	out := outputFlag(c)
+	flags := c.Flags()
+	flags.DurationVar(&options.For, "for", 0, "close the shop after this time, for example 10s; default: Ctrl-C closes it")
+	flags.Float64Var(&options.Rate, "rate", demo.DefaultRate, "orders per second")
+	flags.BoolVar(&show, "show-config", false, "print the configuration that the demo runs with, and end")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if show {
+			fmt.Fprint(a.out, demo.Config())
+			return nil
+		}
+		if options.For < 0 || options.Rate <= 0 {
+			return wrong("--for and --rate must be more than 0")
+		}
+		return a.demo(c.Context(), options, out.json())
+	}
+	return c
+}
+
+func (a *app) demo(ctx context.Context, options demo.Options, machine bool) error {
+	log, err := a.logger(nil, slog.LevelError)
+	if err != nil {
+		return err
+	}
+	options.Logger, options.Out = log, a.out
+	if machine {
+		options.Out = a.err
+	}
+	options.Live = terminal(options.Out)
+	begin := time.Now()
+	return a.untilSignal(ctx, func(ctx context.Context) error {
+		tally, err := demo.Run(ctx, options)
+		if err != nil {
+			return err
+		}
+		if machine {
+			if err := a.printJSON(tally); err != nil {
+				return err
+			}
+		}
+		if !tally.Clean() {
+			return errors.New("the tally is not clean, after " + time.Since(begin).Round(time.Second).String())
+		}
+		return nil
+	})
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	var print bool
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Create the outbox tables and the tables of Outrider's state",
+		Long: `Creates what does not exist yet: the outbox table of each source, and the state
+tables. With --print it only prints the outbox tables' SQL, for a migration of
+your own, and connects to nothing; "outrider run" makes the state tables.`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().BoolVar(&print, "print", false, "print the SQL and connect to nothing")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := a.load()
+		if err != nil {
+			return err
+		}
+		if print {
+			a.printInit(cfg)
+			return nil
+		}
+		log, err := a.logger(cfg, slog.LevelWarn)
+		if err != nil {
+			return err
+		}
+		done, err := outrider.Init(c.Context(), cfg, outrider.WithLogger(log))
+		for _, text := range done {
+			fmt.Fprintln(a.out, text)
+		}
+		return err
+	}
+	return c
+}
+
+func (a *app) printInit(cfg *outrider.Config) {
+	statements := outrider.InitSQL(cfg)
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		fmt.Fprintf(a.out, "-- source %s\n%s\n", name, statements[name])
+	}
+}
+
+func (a *app) validateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate",
+		Short: "Check the configuration file; nothing is connected",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			if _, err := outrider.New(cfg); err != nil {
+				return wrongError{err}
+			}
+			for _, w := range cfg.Warnings {
+				fmt.Fprintf(a.err, "warning: %s\n", w.Text())
+			}
+			fmt.Fprintf(a.out, "ok: %s, %s, %s\n", counted(len(cfg.Routes), "route"),
+				counted(len(cfg.Sources), "source"), counted(len(cfg.Destinations), "destination"))
+			return nil
+		},
+	}
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	var example bool
+	c := &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration file, for editors",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if example {
+				fmt.Fprint(a.out, outrider.ExampleConfig())
+				return nil
+			}
+			_, err := a.out.Write(outrider.Schema())
+			return err
+		},
+	}
+	c.Flags().BoolVar(&example, "example", false, "print a configuration file to start from instead")
+	return c
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	c := &cobra.Command{Use: "version", Short: "Print what this program was built from", Args: cobra.NoArgs}
+	out := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		b := outrider.Version()
+		if out.json() {
+			return a.printJSON(b)
+		}
+		commit := b.Commit
+		if b.Dirty {
+			commit += " with changes"
+		}
+		if commit == "" {
+			commit = "unknown"
+		}
+		fmt.Fprintf(a.out, "outrider %s\ncommit %s\n%s\n", b.Version, commit, b.Go)
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// parkedMessage is a parked message for machines.
+type parkedMessage struct {
+	ID            string            `json:"id"`
+	Route         string            `json:"route"`
+	Slot          int               `json:"slot"`
+	Seq           int64             `json:"seq"`
+	Group         string            `json:"group,omitempty"`
+	Type          string            `json:"type"`
+	Status        string            `json:"status"`
+	Attempts      int               `json:"attempts"`
+	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty"`
+	ParkedAt      time.Time         `json:"parked_at"`
+	Position      int64             `json:"position,omitempty"`
+	LastError     string            `json:"last_error,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Payload       json.RawMessage   `json:"payload,omitempty"`        // when it is JSON
+	PayloadBytes  []byte            `json:"payload_base64,omitempty"` // otherwise
+}
+
+// newParked takes metadata and payload along only for show.
+func newParked(p outbox.Parked, whole bool) parkedMessage {
+	m := parkedMessage{
+		ID: p.ID, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type, Status: string(p.Status),
+		Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, LastError: p.LastError,
+	}
+	if p.Status == outbox.ParkedRetrying && !p.NextAttemptAt.IsZero() {
+		m.NextAttemptAt = &p.NextAttemptAt
+	}
+	if !whole {
+		return m
+	}
+	m.Metadata = p.Metadata
+	if json.Valid(p.Payload) {
+		m.Payload = p.Payload
+	} else {
+		m.PayloadBytes = p.Payload
+	}
+	return m
+}
+
+func (a *app) parkedCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "parked",
+		Short: "Look after messages that were taken out of the stream",
+		Long: `A message is parked when it is retried later (retrying), when it waits behind an
+earlier message of its group or for its address (waiting), or when its attempts
+are used up: dead, with its group going on, or held, with its group waiting for
+you.`,
+	}, a.parkedListCommand(), a.parkedShowCommand(), a.redriveCommand(), a.skipCommand())
+}
+
+// filterFlags adds the flags that select parked messages.
+func filterFlags(c *cobra.Command, f *outbox.ParkedFilter) {
+	flags := c.Flags()
+	flags.StringVar(&f.Route, "route", "", "only of this route")
+	flags.StringVar(&f.Group, "group", "", "only of this group")
+	flags.StringVar((*string)(&f.Status), "status", "", "only retrying, waiting, held or dead")
+	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"retrying", "waiting", "held", "dead"},
+		cobra.ShellCompDirectiveNoFileComp))
+}
+
+func checkFilter(cfg *outrider.Config, f outbox.ParkedFilter) error {
+	switch f.Status {
+	case "", outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead:
+	default:
+		return wrong("--status %q is none of retrying, waiting, held, dead", f.Status)
+	}
+	if f.Route == "" {
+		return nil
+	}
+	var names []string
+	for _, r := range cfg.Routes {
+		names = append(names, r.Name)
+	}
+	if !slices.Contains(names, f.Route) {
+		return wrong("--route %q: the configuration has the routes %v", f.Route, names)
+	}
+	return nil
+}
+
+func (a *app) parkedListCommand() *cobra.Command {
+	var f outbox.ParkedFilter
+	c := &cobra.Command{Use: "list", Short: "List parked messages", Args: cobra.NoArgs}
+	filterFlags(c, &f)
+	c.Flags().StringVar(&f.ID, "id", "", "only with this event id")
+	c.Flags().IntVar(&f.Limit, "limit", 100, "most messages that are listed")
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if f.Limit < 1 {
+			return wrong("--limit must be at least 1")
+		}
+		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+			if err := checkFilter(cfg, f); err != nil {
+				return err
+			}
+			return a.listParked(c.Context(), op, f, out.json())
+		})
+	}
+	return c
+}
+
+func (a *app) listParked(ctx context.Context, op *outrider.Operator, f outbox.ParkedFilter, machine bool) error {
+	f.Limit++ // one more tells that there are more
+	rows, err := op.Parked(ctx, f)
+	if err != nil {
+		return err
+	}
+	more := len(rows) >= f.Limit
+	rows = rows[:min(len(rows), f.Limit-1)]
+	if machine {
+		list := []parkedMessage{}
+		for _, p := range rows {
+			list = append(list, newParked(p, false))
+		}
+		return a.printJSON(map[string]any{"parked": list, "more": more})
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(a.out, "no parked message matches")
+		return nil
+	}
+	var cells [][]string
+	for _, p := range rows {
+		next := ""
+		if p.Status == outbox.ParkedRetrying {
+			next = ago(p.NextAttemptAt)
+		}
+		cells = append(cells, []string{p.ID, p.Route, p.Group, p.Type, string(p.Status), strconv.Itoa(p.Attempts),
+			next, ago(p.ParkedAt), shorten(p.LastError, 60)})
+	}
+	err = a.printTable([]string{"ID", "ROUTE", "GROUP", "TYPE", "STATUS", "ATTEMPTS", "NEXT", "PARKED", "ERROR"}, cells)
+	if more {
+		fmt.Fprintln(a.err, "there are more: narrow the filter or raise --limit")
+	}
+	return err
+}
+
+func (a *app) parkedShowCommand() *cobra.Command {
+	var route string
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a parked message with its payload, metadata and last error",
+		Args:  cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&route, "route", "", "only of this route")
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+			f := outbox.ParkedFilter{ID: args[0], Route: route}
+			if err := checkFilter(cfg, f); err != nil {
+				return err
+			}
+			rows, err := op.Parked(c.Context(), f)
+			if err != nil {
+				return err
+			}
+			if len(rows) == 0 {
+				return fmt.Errorf("no parked message has the id %q: it was delivered or skipped, or never parked", args[0])
+			}
+			return a.showParked(rows, out.json())
+		})
+	}
+	return c
+}
+
+// showParked shows the messages of one id: several when several routes parked it.
+func (a *app) showParked(rows []outbox.Parked, machine bool) error {
+	if machine {
+		list := []parkedMessage{}
+		for _, p := range rows {
+			list = append(list, newParked(p, true))
+		}
+		return a.printJSON(map[string]any{"parked": list})
+	}
+	for i, p := range rows {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		if err := a.showOne(newParked(p, true)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) showOne(m parkedMessage) error {
+	cells := [][]string{
+		{"id", m.ID}, {"route", m.Route}, {"lane", fmt.Sprintf("%s/%02d", m.Route, m.Slot)}, {"group", m.Group},
+		{"type", m.Type}, {"status", m.Status}, {"attempts", strconv.Itoa(m.Attempts)},
+		{"parked", m.ParkedAt.Format(time.RFC3339) + ", " + ago(m.ParkedAt)},
+	}
+	if m.NextAttemptAt != nil {
+		cells = append(cells, []string{"next attempt", m.NextAttemptAt.Format(time.RFC3339) + ", " + ago(*m.NextAttemptAt)})
+	}
+	cells = append(cells, []string{"position", strconv.FormatInt(m.Position, 10)}, []string{"last error", m.LastError})
+	for _, key := range slices.Sorted(maps.Keys(m.Metadata)) {
+		cells = append(cells, []string{"metadata", plain(key) + ": " + m.Metadata[key]})
+	}
+	if err := a.printPairs(cells); err != nil {
+		return err
+	}
+	if m.Payload == nil {
+		fmt.Fprintf(a.out, "payload (%d bytes that are not JSON, quoted):\n%q\n", len(m.PayloadBytes), m.PayloadBytes)
+		return nil
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, m.Payload, "", "  "); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "payload:\n%s\n", pretty.Bytes())
+	return nil
+}

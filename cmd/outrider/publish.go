@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// publication is what the flags of publish say.
+type publication struct {
+	source, typ, group, id, tenant string
+	aggregateType, aggregateID     string
+	headers, tags                  []string
+	payload, file                  string
+	binary                         bool
+}
+
+func (a *app) publishCommand() *cobra.Command {
+	p := &publication{}
+	c := &cobra.Command{
+		Use:   "publish --type TYPE (--payload JSON | --payload-file FILE | -)",
+		Short: "Write one message to an outbox table, to try things out",
+		Long: `Writes one message to the outbox table of a source, in a transaction of its own,
+and prints the event id. Applications publish in their own transactions, with
+package outbox or an INSERT.`,
+		Example: `  outrider publish --type order.created --group customer-7 --payload '{"order": 42}'
+  jq .order order.json | outrider publish --type order.created -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && args[0] != "-" {
+				return fmt.Errorf("unknown argument %q: the payload is given by --payload, --payload-file or -", args[len(args)-1])
+			}
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&p.source, "source", "", "source whose table it is; default: the only one")
+	flags.StringVar(&p.typ, "type", "", "event type, for example order.created")
+	flags.StringVar(&p.group, "group", "", "key whose order is kept")
+	flags.StringVar(&p.id, "id", "", "event id; default: a new one")
+	flags.StringVar(&p.tenant, "tenant", "", "tenant id")
+	flags.StringVar(&p.aggregateType, "aggregate-type", "", "kind of thing that the event is about")
+	flags.StringVar(&p.aggregateID, "aggregate-id", "", "which one of its kind")
+	flags.StringArrayVar(&p.headers, "header", nil, "header as `name=value`; may be given several times")
+	flags.StringArrayVar(&p.tags, "tag", nil, "tag as `key=value`; may be given several times")
+	flags.StringVar(&p.payload, "payload", "", "payload, JSON")
+	flags.StringVar(&p.file, "payload-file", "", "file with the payload; - reads standard input")
+	flags.BoolVar(&p.binary, "binary", false, "the payload is bytes, not JSON")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if p.file != "" {
+				return wrong("give the payload once: --payload-file or -")
+			}
+			p.file = args[0]
+		}
+		return a.publish(c, p)
+	}
+	return c
+}
+
+func (a *app) publish(c *cobra.Command, p *publication) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	source, err := chooseSource(cfg, p.source)
+	if err != nil {
+		return err
+	}
+	envelope, err := p.envelope(a.in, c.Flags().Changed("payload"))
+	if err != nil {
+		return wrongError{err}
+	}
+	if err := outrider.Publish(c.Context(), cfg, source, envelope); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, envelope.ID())
+	return nil
+}
+
+// chooseSource is the named source, or the only one.
+func chooseSource(cfg *outrider.Config, name string) (string, error) {
+	names := slices.Sorted(maps.Keys(cfg.Sources))
+	switch {
+	case name == "" && len(names) == 1:
+		return names[0], nil
+	case name == "":
+		return "", wrong("say which source with --source: %s", strings.Join(names, ", "))
+	case !slices.Contains(names, name):
+		return "", wrong("--source %q: the configuration has %s", name, strings.Join(names, ", "))
+	}
+	return name, nil
+}
+
+func (p *publication) envelope(stdin io.Reader, payloadGiven bool) (outbox.Envelope, error) {
+	b := outbox.New(p.typ).Group(p.group).Tenant(p.tenant).Aggregate(p.aggregateType, p.aggregateID)
+	if p.id != "" {
+		b.ID(p.id)
+	}
+	if err := pairs("header", p.headers, func(k, v string) { b.Header(k, v) }); err != nil {
+		return outbox.Envelope{}, err
+	}
+	if err := pairs("tag", p.tags, func(k, v string) { b.Tag(k, v) }); err != nil {
+		return outbox.Envelope{}, err
+	}
+	raw, err := p.read(stdin, payloadGiven)
+	if err != nil {
+		return outbox.Envelope{}, err
+	}
+	if p.binary {
+		return b.Bytes(raw).Build()
+	}
+	return b.RawJSON(bytes.TrimSpace(raw)).Build()
+}
+
+// read returns the payload from where the flags say.
+func (p *publication) read(stdin io.Reader, given bool) ([]byte, error) {
+	switch {
+	case given && p.file != "":
+		return nil, fmt.Errorf("give the payload once: --payload, --payload-file or -")
+	case given:
+		return []byte(p.payload), nil
+	case p.file == "":
+		return nil, fmt.Errorf("a message needs a payload: --payload JSON, --payload-file FILE, or - for standard input")
+	}
+	from := stdin
+	if p.file != "-" {
+		f, err := os.Open(p.file)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read
+		from = f
+	}
+	// One byte more than allowed is enough to be refused.
+	return io.ReadAll(io.LimitReader(from, outbox.MaxPayloadBytes+1))
+}
+
+// pairs takes texts of the form key=value apart.
+func pairs(flag string, texts []string, take func(key, value string)) error {
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return fmt.Errorf("--%s %q is not of the form name=value", flag, text)
+		}
+		take(key, value)
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// errForced is what becomes of a command that did not end after one signal.
+var errForced = errors.New("a second signal: ended at once, what was under way is delivered again at the next start")
+
+// untilSignal runs f with a context that ends with the first SIGINT or SIGTERM,
+// after saying so. It does not wait for f after a second one.
+func (a *app) untilSignal(ctx context.Context, f func(context.Context) error) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-signals:
+		fmt.Fprintln(a.err, "stopping; a second signal ends at once")
+		cancel()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-signals:
+		return errForced
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// progress is a row of status: a lane, or a route with the sum of its lanes.
+type progress struct {
+	Route     string     `json:"route"`
+	Slot      *int       `json:"slot,omitempty"`
+	Lanes     int        `json:"lanes,omitempty"`
+	Owners    []string   `json:"owners"`
+	Alive     bool       `json:"alive"`    // all owners are
+	Position  int64      `json:"position"` // settled; of a route, that of its farthest lane
+	Retrying  int        `json:"retrying"`
+	Waiting   int        `json:"waiting"`
+	Held      int        `json:"held"`
+	Dead      int        `json:"dead"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var lanes bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show who works which route, how far it is and what is parked",
+		Args:  cobra.NoArgs,
+	}
+	out := outputFlag(c)
+	c.Flags().BoolVar(&lanes, "lanes", false, "a row for each lane instead of each route")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+			found, err := op.Lanes(c.Context())
+			if err != nil {
+				return err
+			}
+			rows := summarise(cfg, found)
+			if lanes {
+				rows = each(found)
+			}
+			if out.json() {
+				return a.printJSON(map[string]any{"status": rows})
+			}
+			return a.printStatus(rows, lanes)
+		})
+	}
+	return c
+}
+
+// operate opens the state for f.
+func (a *app) operate(ctx context.Context, f func(*outrider.Config, *outrider.Operator) error) (err error) {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	log, err := a.logger(cfg, slog.LevelWarn)
+	if err != nil {
+		return err
+	}
+	op, err := outrider.NewOperator(ctx, cfg, outrider.WithLogger(log))
+	if err != nil {
+		return err
+	}
+	err = f(cfg, op)
+	if closed := op.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// each makes a row of each lane.
+func each(lanes []outbox.LaneStatus) []progress {
+	rows := []progress{}
+	for _, l := range lanes {
+		row := progress{Route: l.Route, Slot: &l.Slot, Owners: []string{}}
+		row.Alive = true
+		row.add(l)
+		row.Lanes = 0
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// summarise makes a row of each route: those of the configuration, then others
+// that the state remembers.
+func summarise(cfg *outrider.Config, lanes []outbox.LaneStatus) []progress {
+	rows := []progress{}
+	index := map[string]int{}
+	row := func(route string) *progress {
+		i, ok := index[route]
+		if !ok {
+			i = len(rows)
+			index[route] = i
+			rows = append(rows, progress{Route: route, Owners: []string{}, Alive: true})
+		}
+		return &rows[i]
+	}
+	for _, r := range cfg.Routes {
+		row(r.Name)
+	}
+	for _, l := range lanes {
+		row(l.Route).add(l)
+	}
+	for i := range rows {
+		rows[i].Alive = rows[i].Alive && len(rows[i].Owners) > 0
+	}
+	return rows
+}
+
+func (p *progress) add(l outbox.LaneStatus) {
+	p.Lanes++
+	if l.Owner != "" && !slices.Contains(p.Owners, l.Owner) {
+		p.Owners = append(p.Owners, l.Owner)
+	}
+	p.Alive = p.Alive && l.Alive
+	p.Position = max(p.Position, l.Cursor.Position)
+	p.Retrying += l.Retrying
+	p.Waiting += l.Waiting
+	p.Held += l.Held
+	p.Dead += l.Dead
+	if !l.UpdatedAt.IsZero() && (p.UpdatedAt == nil || l.UpdatedAt.After(*p.UpdatedAt)) {
+		p.UpdatedAt = &l.UpdatedAt
+	}
+}
+
+func (a *app) printStatus(rows []progress, lanes bool) error {
+	headings := []string{"ROUTE", "LANES", "OWNER", "POSITION", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
+	if lanes {
+		headings[1] = "SLOT"
+	}
+	var cells [][]string
+	for _, r := range rows {
+		which := strconv.Itoa(r.Lanes)
+		if r.Slot != nil {
+			which = fmt.Sprintf("%02d", *r.Slot)
+		}
+		updated := ""
+		if r.UpdatedAt != nil {
+			updated = ago(*r.UpdatedAt)
+		}
+		cells = append(cells, []string{r.Route, which, r.owner(), strconv.FormatInt(r.Position, 10),
+			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), updated})
+	}
+	return a.printTable(headings, cells)
+}
+
+// owner says who works the row.
+func (p *progress) owner() string {
+	switch {
+	case p.Lanes == 0 && p.Slot == nil:
+		return "(has never run)"
+	case len(p.Owners) == 0:
+		return "(nobody)"
+	}
+	who := p.Owners[0]
+	if len(p.Owners) > 1 {
+		who = counted(len(p.Owners), "instance")
+	}
+	if !p.Alive {
+		who += " (not alive)"
+	}
+	return who
+}
