@@ -3,10 +3,12 @@ package outrider
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/oklog/ulid/v2"
 
@@ -70,6 +72,19 @@ func Version() Build {
 		}
 	}
 	return b
+}
+
+// databaseExists refuses the path of a SQLite file that is not there: opening it
+// would leave an empty database where somebody mistyped a name.
+func databaseExists(location string) error {
+	path := strings.TrimPrefix(location, "sqlite:")
+	if strings.Contains(path, "://") || strings.HasPrefix(path, "file:") {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("the database cannot be opened: %w; `outrider init` creates it", err)
+	}
+	return nil
 }
 
 // Count returns how many parked messages match the filter and have one of the

@@ -25,6 +25,19 @@ type Operator struct {
 // NewOperator opens the state stores that the configuration uses. The relay need
 // not run. Close it afterwards.
 func NewOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, error) {
+	for _, r := range cfg.Routes {
+		if location, err := stateLocation(cfg, cfg.Sources[r.From]); err == nil {
+			if err := databaseExists(location); err != nil {
+				return nil, fmt.Errorf("state store of route %q: %w", r.Name, err)
+			}
+		}
+	}
+	return newOperator(ctx, cfg, opts...)
+}
+
+// newOperator is [NewOperator] without the check that there is something to
+// operate on.
+func newOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, error) {
 	o := &Outrider{cfg: cfg, log: optionsOf(opts).logger}
 	op := &Operator{parts: &parts{states: map[string]outbox.StateStore{}}}
 	for _, r := range cfg.Routes {
@@ -127,7 +140,7 @@ func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
 			return done, fmt.Errorf("source %q: %w", name, err)
 		}
 	}
-	op, err := NewOperator(ctx, cfg, opts...)
+	op, err := newOperator(ctx, cfg, opts...)
 	if err != nil {
 		return done, err
 	}
@@ -204,6 +217,9 @@ func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.
 func publishSQLite(ctx context.Context, s *config.SQLite, messages []outbox.Envelope) error {
 	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(s.Table), Dialect: outbox.SQLite})
 	if err != nil {
+		return err
+	}
+	if err := databaseExists(s.Path); err != nil {
 		return err
 	}
 	db, err := sqlite.Open(s.Path)

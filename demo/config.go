@@ -22,10 +22,10 @@ var regions = []region{
 // accountsPerCustomer is how many groups a customer has.
 const accountsPerCustomer = 5
 
-// Who fails: one customer's endpoint, then the receiver of a whole region.
+// Who fails: one customer's endpoint, and later the receiver of a whole region.
 const (
-	failingCustomer = "heron"
-	failingRegion   = "north"
+	failingCustomer = "heron" // of the north
+	failingRegion   = "south"
 )
 
 // Config is the demo's configuration, as a user would write it. The addresses

@@ -60,10 +60,13 @@ func (r *receiver) open(ctx context.Context) error {
 	return nil
 }
 
+// isOpen tells whether the receiver listens.
+func (r *receiver) isOpen() bool { return r.server != nil }
+
 // close stops listening and lets requests under way end: a receiver that took
 // an order but did not say so would rightly get it again.
 func (r *receiver) close() error {
-	if r.server == nil {
+	if !r.isOpen() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -83,7 +86,7 @@ func (r *receiver) close() error {
 func (r *receiver) accept(w http.ResponseWriter, req *http.Request) {
 	customer := req.PathValue("customer")
 	if customer == failingCustomer && r.failing.Load() {
-		http.Error(w, "out of paper", http.StatusInternalServerError)
+		http.Error(w, "the printer is out of paper", http.StatusInternalServerError)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))

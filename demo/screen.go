@@ -50,7 +50,7 @@ func (s *screen) introduce(length time.Duration) {
 	fmt.Fprintf(s.out, `A shop commits orders into SQLite, each in one transaction with its outbox row;
 one transaction in %d is rolled back. Outrider delivers the orders by HTTP to the
 receivers of %d regions, in order per account (the group). One customer's
-receiver, and then its whole region, fails for a while.
+endpoint fails for a while, and later the receiver of a whole region.
 %s
 
 `, rollbackOneIn, len(regions), end)

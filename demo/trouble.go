@@ -12,9 +12,9 @@ const longestCycle = 20 * time.Second
 
 // trouble makes receivers fail and recover, again and again.
 type trouble struct {
-	cycle time.Duration
-	north *receiver
-	now   atomic.Pointer[string] // what is wrong, in words
+	cycle     time.Duration
+	receivers map[string]*receiver   // by region
+	now       atomic.Pointer[string] // what is wrong, in words
 }
 
 // scene is a moment of the cycle at which something changes.
@@ -25,14 +25,12 @@ type scene struct {
 }
 
 func newTrouble(length time.Duration, receivers []*receiver) *trouble {
-	t := &trouble{cycle: longestCycle}
+	t := &trouble{cycle: longestCycle, receivers: map[string]*receiver{}}
 	if length > 0 {
 		t.cycle = min(length, longestCycle)
 	}
 	for _, r := range receivers {
-		if r.region == failingRegion {
-			t.north = r
-		}
+		t.receivers[r.region] = r
 	}
 	t.say("all receivers are well")
 	return t
@@ -41,17 +39,15 @@ func newTrouble(length time.Duration, receivers []*receiver) *trouble {
 func (t *trouble) scenes() []scene {
 	return []scene{
 		{0.15, "customer " + failingCustomer + " answers 500: its groups wait, all others flow", func(context.Context) error {
-			t.north.failing.Store(true)
-			return nil
+			return t.failCustomer(true)
 		}},
 		{0.40, failingCustomer + " has recovered", func(context.Context) error {
-			t.north.failing.Store(false)
-			return nil
+			return t.failCustomer(false)
 		}},
 		{0.55, "region " + failingRegion + " refuses connections: its groups wait, all others flow", func(context.Context) error {
-			return t.north.close()
+			return t.receivers[failingRegion].close()
 		}},
-		{0.75, "region " + failingRegion + " is back", t.north.open},
+		{0.75, "region " + failingRegion + " is back", t.receivers[failingRegion].open},
 		{1, "all receivers are well", func(context.Context) error { return nil }},
 	}
 }
@@ -79,11 +75,19 @@ func (t *trouble) run(ctx context.Context) error {
 // heal ends all trouble. It is called after run.
 func (t *trouble) heal(ctx context.Context) error {
 	t.say("the shop is closed: the rest is delivered")
-	t.north.failing.Store(false)
-	if t.north.server != nil {
-		return nil
+	_ = t.failCustomer(false) // never fails
+	if r := t.receivers[failingRegion]; !r.isOpen() {
+		return r.open(ctx)
 	}
-	return t.north.open(ctx)
+	return nil
+}
+
+// failCustomer tells all receivers; the one that serves the customer obeys.
+func (t *trouble) failCustomer(yes bool) error {
+	for _, r := range t.receivers {
+		r.failing.Store(yes)
+	}
+	return nil
 }
 
 func (t *trouble) say(text string) { t.now.Store(&text) }

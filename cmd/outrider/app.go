@@ -82,12 +82,18 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		// Errors before this are about the arguments, later ones about the work.
-		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.logLevel != "" && new(slog.Level).UnmarshalText([]byte(a.logLevel)) != nil {
+				return fmt.Errorf("--log-level %q is none of debug, info, warn, error", a.logLevel)
+			}
+			a.started = true
+			return nil
+		},
 	}
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.config, "config", "c", cmp.Or(os.Getenv("OUTRIDER_CONFIG"), "outrider.yaml"),
 		"configuration `file`; OUTRIDER_CONFIG sets the default")
-	flags.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error; default: what the configuration says")
+	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: the configuration's")
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
 		a.statusCommand(), a.parkedCommand(), a.publishCommand(), a.versionCommand())
 	return root
@@ -107,19 +113,24 @@ func (a *app) load() (*outrider.Config, error) {
 	return nil, wrongError{err}
 }
 
-// logger writes to stderr as the configuration says. The command's own level
-// counts where neither flag nor run decides.
-func (a *app) logger(cfg *outrider.Config, level slog.Level) (*slog.Logger, error) {
-	if a.logLevel != "" {
-		if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-			return nil, wrong("--log-level %q is none of debug, info, warn, error", a.logLevel)
-		}
-	}
+// logger writes to stderr, in the configuration's format when there is one.
+// --log-level has precedence over the given level, which is a name.
+func (a *app) logger(cfg *outrider.Config, name string) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cmp.Or(a.logLevel, name))) // both have been checked
 	options := &slog.HandlerOptions{Level: level}
 	if cfg != nil && cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(a.err, options)), nil
+		return slog.New(slog.NewJSONHandler(a.err, options))
 	}
-	return slog.New(slog.NewTextHandler(a.err, options)), nil
+	return slog.New(slog.NewTextHandler(a.err, options))
+}
+
+// noArgs refuses arguments.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q takes no argument, found %q", c.CommandPath(), args[0])
+	}
+	return nil
 }
 
 // group is a command that only holds others.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ temporary folder; Outrider delivers them by HTTP to receivers in this process,
 of which some fail for a while. The receivers compare what arrived with what the
 shop committed: exit status 0 means that nothing was lost, delivered twice or out
 of order.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	out := outputFlag(c)
 	flags := c.Flags()
@@ -44,11 +43,7 @@ of order.`,
 }
 
 func (a *app) demo(ctx context.Context, options demo.Options, machine bool) error {
-	log, err := a.logger(nil, slog.LevelError)
-	if err != nil {
-		return err
-	}
-	options.Logger, options.Out = log, a.out
+	options.Logger, options.Out = a.logger(nil, "error"), a.out
 	if machine {
 		options.Out = a.err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -19,7 +18,7 @@ func (a *app) initCommand() *cobra.Command {
 		Long: `Creates what does not exist yet: the outbox table of each source, and the state
 tables. With --print it only prints the outbox tables' SQL, for a migration of
 your own, and connects to nothing; "outrider run" makes the state tables.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	c.Flags().BoolVar(&print, "print", false, "print the SQL and connect to nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -31,11 +30,7 @@ your own, and connects to nothing; "outrider run" makes the state tables.`,
 			a.printInit(cfg)
 			return nil
 		}
-		log, err := a.logger(cfg, slog.LevelWarn)
-		if err != nil {
-			return err
-		}
-		done, err := outrider.Init(c.Context(), cfg, outrider.WithLogger(log))
+		done, err := outrider.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
 		for _, text := range done {
 			fmt.Fprintln(a.out, text)
 		}
@@ -55,7 +50,7 @@ func (a *app) validateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate",
 		Short: "Check the configuration file; nothing is connected",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load()
 			if err != nil {
@@ -79,7 +74,7 @@ func (a *app) schemaCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file, for editors",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if example {
 				fmt.Fprint(a.out, outrider.ExampleConfig())
@@ -94,7 +89,7 @@ func (a *app) schemaCommand() *cobra.Command {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Print what this program was built from", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "version", Short: "Print what this program was built from", Args: noArgs}
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		b := outrider.Version()

@@ -98,7 +98,7 @@ func checkFilter(cfg *outrider.Config, f outbox.ParkedFilter) error {
 
 func (a *app) parkedListCommand() *cobra.Command {
 	var f outbox.ParkedFilter
-	c := &cobra.Command{Use: "list", Short: "List parked messages", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "list", Short: "List parked messages", Args: noArgs}
 	filterFlags(c, &f)
 	c.Flags().StringVar(&f.ID, "id", "", "only with this event id")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "most messages that are listed")

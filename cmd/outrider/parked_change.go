@@ -126,10 +126,10 @@ func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change) err
 			return fmt.Errorf("%s %s, then: %w", counted(total, "message"), ch.did, err)
 		}
 	}
-	fmt.Fprintf(a.out, "%s %s\n", counted(total, "message"), ch.did)
 	if total == 0 && len(ch.ids) > 0 {
-		return fmt.Errorf("no parked message that can be %s has this id", ch.did)
+		return fmt.Errorf("no message was %s: none that is retrying, held or dead has this id", ch.did)
 	}
+	fmt.Fprintf(a.out, "%s %s\n", counted(total, "message"), ch.did)
 	return nil
 }
 

@@ -118,7 +118,11 @@ func (p *publication) envelope(stdin io.Reader, payloadGiven bool) (outbox.Envel
 	if p.binary {
 		return b.Bytes(raw).Build()
 	}
-	return b.RawJSON(bytes.TrimSpace(raw)).Build()
+	raw = bytes.TrimSpace(raw)
+	if err := outbox.CheckJSON(raw); err != nil {
+		return outbox.Envelope{}, fmt.Errorf("the payload %w; --binary publishes what is not JSON", err)
+	}
+	return b.RawJSON(raw).Build()
 }
 
 // read returns the payload from where the flags say.

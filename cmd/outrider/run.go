@@ -23,7 +23,7 @@ func (a *app) runCommand() *cobra.Command {
 is under way is delivered and written down, the lanes are released, and the exit
 status is 0; a second signal ends at once, with status 1. SIGHUP checks the
 configuration file and says whether a restart would accept it.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	c.Flags().StringVar(&instance, "instance", "", "name of this process, unique; default: the host's name and an id")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -40,14 +40,7 @@ configuration file and says whether a restart would accept it.`,
 }
 
 func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) error {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
-		return wrongError{err}
-	}
-	log, err := a.logger(cfg, level)
-	if err != nil {
-		return err
-	}
+	log := a.logger(cfg, cfg.Log.Level)
 	relay, err := outrider.New(cfg, outrider.WithLogger(log), outrider.WithInstance(instance))
 	if err != nil {
 		return wrongError{err}

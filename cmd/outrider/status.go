@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,7 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show who works which route, how far it is and what is parked",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	out := outputFlag(c)
 	c.Flags().BoolVar(&lanes, "lanes", false, "a row for each lane instead of each route")
@@ -63,17 +64,19 @@ func (a *app) operate(ctx context.Context, f func(*outrider.Config, *outrider.Op
 	if err != nil {
 		return err
 	}
-	log, err := a.logger(cfg, slog.LevelWarn)
+	op, err := outrider.NewOperator(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
 	if err != nil {
 		return err
 	}
-	op, err := outrider.NewOperator(ctx, cfg, outrider.WithLogger(log))
-	if err != nil {
-		return err
-	}
-	err = f(cfg, op)
-	if closed := op.Close(); err == nil {
-		err = closed
+	return errors.Join(explainMissing(f(cfg, op)), op.Close())
+}
+
+// explainMissing says what to do about state tables that are not there.
+func explainMissing(err error) error {
+	var state interface{ SQLState() string } // of PostgreSQL
+	if errors.As(err, &state) && state.SQLState() == "42P01" ||
+		err != nil && strings.Contains(err.Error(), "no such table: outrider_") {
+		return fmt.Errorf("%w: there is no state yet, `outrider init` or `outrider run` creates its tables", err)
 	}
 	return err
 }

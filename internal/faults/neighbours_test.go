@@ -1,6 +1,6 @@
 package faults_test
 
-import (
+import ("context"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,6 +53,7 @@ func TestG6_HangingReceiverLeavesOthersAlone(t *testing.T) {
 				database: db.url, window: 256, middleware: "[poison, retry]",
 				destination: toHTTP(to.url()+"/{{.Tenant}}") + ", timeout: 10m",
 			}.text())
+			t.Cleanup(func() { t.Log("DEBUG ok arrived", to.arrivedOf("ok")); for i:=range 16 { var s string; db.pool.QueryRow(context.Background(), "select row(c.position, c.beyond, (select count(*) from outrider_parked p where p.slot=c.slot), (select count(*) from outrider_outbox o where o.slot=c.slot and message_group like 'ok%'))::text from outrider_cursor c where slot=$1", i).Scan(&s); t.Log("DEBUG", i, s) } })
 			r.until("delivered the others", func() bool { return to.arrivedOf("ok") >= others })
 			if n := to.arrivedOf("stuck"); n > 0 {
 				t.Errorf("%d messages arrived at a receiver that hangs", n)

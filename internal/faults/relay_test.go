@@ -19,7 +19,7 @@ import (
 
 // patience bounds every wait for something that must happen. It is no
 // measurement: a machine that is busy with other things may use it up.
-const patience = 90 * time.Second
+const patience = 60 * time.Second
 
 // binary is the program under test, built once per run and without -race: it is
 // killed by the dozen, and what a race detector adds is tested in-process.
