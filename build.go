@@ -139,6 +139,9 @@ func (o *Outrider) buildSource(ctx context.Context, p *parts, name string, out *
 	case *config.SQLite:
 		poll = s.Poll
 		if p.sources[name] == nil {
+			if err := databaseExists(s.Path); err != nil {
+				return err
+			}
 			src, err := sqlite.NewSource(sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: o.log})
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -106,6 +107,17 @@ func (s *servers) createTopic(ctx context.Context) (string, func() error, error)
 			return fmt.Errorf("delete topic %s: %w", name, err)
 		}
 		return nil
+	}
+	// The broker answers before it serves the topic.
+	err := poll(ctx, cleanupLimit, "topic "+name+" was created and is not served", func() (bool, error) {
+		_, _, err := s.endOffsets(ctx, name)
+		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.LeaderNotAvailable) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return "", nil, errors.Join(err, remove())
 	}
 	return name, remove, nil
 }

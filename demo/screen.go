@@ -48,8 +48,8 @@ func (s *screen) introduce(length time.Duration) {
 		end = fmt.Sprintf("The shop closes after %v; then comes the tally.", length)
 	}
 	fmt.Fprintf(s.out, `A shop commits orders into SQLite, each in one transaction with its outbox row;
-one transaction in %d is rolled back. Outrider delivers the orders by HTTP to the
-receivers of %d regions, in order per account (the group). One customer's
+one transaction in %d is rolled back. Outrider delivers the orders by HTTP to
+receivers in %d regions, in order per account (the group). One customer's
 endpoint fails for a while, and later the receiver of a whole region.
 %s
 

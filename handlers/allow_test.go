@@ -69,6 +69,31 @@ func TestAProbeIsOneMessage(t *testing.T) {
 	})
 }
 
+// The message that Allow waits for, because it failed before, may stand behind
+// others.
+func TestAProbeIsFoundAnywhereInLine(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+		var probe atomic.Pointer[Ticket]
+		b := newBench(t, ordering, func(cfg *GateConfig) {
+			cfg.Allow = func(_ string, x *Ticket) Allowance {
+				if x == probe.Load() {
+					return AllowOne
+				}
+				return AllowNone
+			}
+		})
+		b.enter("1", "a", "x").handle()
+		second := b.enter("2", "b", "x")
+		probe.Store(&second.Ticket)
+		b.enter("3", "c", "x").handle()
+		b.silent()
+		second.handle()
+		b.sent("2").answer <- nil
+		wantNil(t, second.result())
+		b.silent()
+	})
+}
+
 // Allow may change its mind while a batch is made.
 func TestAProbeDoesNotJoinABatch(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {

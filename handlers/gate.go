@@ -127,13 +127,13 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 
 	g.mu.Lock()
 	switch {
-	case t.unwanted:
-		g.mu.Unlock()
-		return errWithdrawn
 	case t.delivered:
 		// A middleware called its handler again after success.
 		g.mu.Unlock()
 		return nil
+	case t.unwanted:
+		g.mu.Unlock()
+		return errWithdrawn
 	case g.stopped:
 		g.mu.Unlock()
 		return errStopped
@@ -141,10 +141,10 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 		g.mu.Unlock()
 		return errTwice
 	}
-	wait := g.waits.Get().(chan error)
+	wait, _ := g.waits.Get().(chan error) // what New makes
 	t.msg, t.address, t.limit, t.wait = msg, address, limit, wait
 	t.state, t.failed, t.expired = here, false, false
-	if q := t.group; q.sending == 0 && q.front() == t {
+	if q := t.group; q.front() == t {
 		g.ready(q, address)
 	}
 	g.mu.Unlock()
@@ -197,6 +197,7 @@ func (g *Gate) Leave(t *Ticket) {
 		return
 	case here:
 		g.release(t, errWithdrawn)
+	case away:
 	}
 	t.group.remove(t)
 	g.advance(t.group)
@@ -315,10 +316,10 @@ func (g *Gate) releaseWaiting(q *group) {
 // Abort cancels the deliveries that are under way; their outcome is unknown.
 func (g *Gate) Abort() { g.abort() }
 
-// advance lets the group's next message go after its front has left, and
+// advance lets the group's front go if it waits and is not in line yet, and
 // forgets an empty group. Call with the mutex held.
 func (g *Gate) advance(q *group) {
-	if q.sending > 0 || q.line != nil {
+	if q.line != nil {
 		return
 	}
 	t := q.front()

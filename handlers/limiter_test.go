@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -38,7 +39,7 @@ func TestLanesShareAPlaceFairly(t *testing.T) {
 				all, limiter := lanes(t, n, 1)
 				for i, b := range all {
 					for range each {
-						b.enter(fmt.Sprint(i), "", "x").handle()
+						b.enter(strconv.Itoa(i), "", "x").handle()
 					}
 				}
 				served := make(map[string]int)
@@ -46,7 +47,7 @@ func TestLanesShareAPlaceFairly(t *testing.T) {
 					r := all[0].next()
 					served[r.ids[0]]++
 					for i := range all {
-						if lead := served[r.ids[0]] - served[fmt.Sprint(i)]; lead > 2 {
+						if lead := served[r.ids[0]] - served[strconv.Itoa(i)]; lead > 2 {
 							t.Fatalf("one lane is %d batches ahead of another: %v", lead, served)
 						}
 					}
@@ -115,6 +116,23 @@ func TestAPlaceThatALaneHasNoUseForGoesToTheNext(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A lane that wants one more place keeps those that it has, until another lane
+// wants one too.
+func TestALaneIsNoContenderOfItself(t *testing.T) {
+	t.Parallel()
+	limiter := NewLimiter(1)
+	first, second := new(Gate), new(Gate)
+	limiter.acquire(first)
+	limiter.acquire(first)
+	if limiter.contended(first) || !limiter.contended(second) {
+		t.Error("contended counts the lane itself, or not the other")
+	}
+	limiter.acquire(second)
+	if !limiter.contended(first) || !limiter.contended(second) {
+		t.Error("contended does not count the other lane")
 	}
 }
 

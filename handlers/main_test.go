@@ -218,7 +218,7 @@ func wantNil(t *testing.T, err error) {
 // elapse lets virtual time pass. Many goroutines of a bubble that receive from
 // a timer's channel at once bring the race detector of Go 1.26 down (SIGSEGV).
 func elapse(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // in a bubble: nothing depends on the machine
+	time.Sleep(d)
 }
 
 var (

@@ -107,7 +107,7 @@ func (d *modelDestination) Deliver(_ context.Context, address string, batch []*m
 	elapse(d.model.begin(d.gate, address, batch, items))
 	errs, broken := d.model.end(d.gate, address, items)
 	if broken {
-		items[len(items)] = nil // panics
+		panic("as the script says")
 	}
 	return errs
 }
@@ -234,7 +234,7 @@ func (m *model) concluded(x *tracked, err error) {
 		if err == nil || outbox.KindOf(err) != outbox.KindReleased || failed {
 			m.failf("%s: Handle returned %v (failed: %t), but it was not attempted", x.name, err, failed)
 		}
-	case x.last == errBroken:
+	case errors.Is(x.last, errBroken):
 		if err == nil || outbox.KindOf(err) != outbox.KindTransient || !failed {
 			m.failf("%s: Handle returned %v (failed: %t) from a broken destination", x.name, err, failed)
 		}

@@ -114,7 +114,7 @@ func (g *Gate) work(p *pipe) {
 	var b batch
 	for g.take(p, &b) {
 		errs := g.deliver(p.address, &b)
-		g.complete(p, &b, errs)
+		g.complete(&b, errs)
 	}
 	if g.ordering.Unit == outbox.UnitGroup {
 		g.cfg.Limiter.release()
@@ -204,7 +204,6 @@ func (g *Gate) add(b *batch, q *group, one bool) int {
 	n := len(b.tickets) - before
 	if n > 0 {
 		b.groups++
-		q.sending = n
 	}
 	return n
 }
@@ -242,7 +241,7 @@ func sameError(n int, err error) []error {
 // Delivered messages are out of the way at once: the next batch does not wait
 // for their chains to return. Released ones were collateral damage: they stay
 // where they are, unless nothing at all was attempted.
-func (g *Gate) complete(p *pipe, b *batch, errs []error) {
+func (g *Gate) complete(b *batch, errs []error) {
 	collateral := attempted(errs)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,7 +251,6 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) {
 			err = errs[i]
 		}
 		released := err != nil && outbox.KindOf(err) == outbox.KindReleased
-		t.group.sending--
 		switch {
 		case err == nil:
 			t.delivered = true
@@ -268,9 +266,7 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) {
 		t.wake(err)
 	}
 	for _, t := range b.tickets {
-		if t.group.sending == 0 {
-			g.advance(t.group)
-		}
+		g.advance(t.group)
 	}
 }
 

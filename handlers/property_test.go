@@ -39,8 +39,9 @@ func (o outcome) err(x *tracked) error {
 		return outbox.Released(cause)
 	case rejects:
 		return outbox.Permanent(cause)
+	default: // the gate makes its own error if the destination panics or returns too few
+		return cause
 	}
-	return cause
 }
 
 // reaction is what becomes of a message that the destination has failed.

@@ -18,7 +18,8 @@ const (
 )
 
 // Ticket is a message's place in its group. It is embedded in what the router
-// keeps per message, and its zero value is ready for [Gate.Enter].
+// keeps per message, and its zero value is ready for [Gate.Enter], once: the
+// gate may still look at it when the message's chain has returned.
 type Ticket struct {
 	// Owner leads back from a withdrawn ticket to what embeds it.
 	Owner any
@@ -51,11 +52,10 @@ func (t *Ticket) wake(err error) {
 // may be sent only when it is at the front, or directly behind messages that go
 // out before it in the same batch.
 type group struct {
-	key     string
-	queue   []*Ticket // from head on; nil: has left from behind the front
-	head    int       // the front, unless the queue is empty
-	sending int       // tickets in the one outstanding batch of the group
-	line    *pipe     // where it stands in line: its front waits for that address
+	key   string
+	queue []*Ticket // from head on; nil: has left from behind the front
+	head  int       // the front, unless the queue is empty
+	line  *pipe     // where it stands in line: its front waits for that address
 }
 
 // push appends a ticket. Room at the beginning is used again when it is half

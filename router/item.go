@@ -25,7 +25,7 @@ const (
 // itemOverhead is what an item costs beside its row: the item itself, its
 // message with metadata, the stack of its chain, and what a destination makes
 // of it. Measured with the benchmark's messages; see docs/benchmarks.md.
-const itemOverhead = 4096
+const itemOverhead = 8 << 10
 
 // item is one message in a lane. It is also the root of its messages'
 // contexts, which saves two allocations per message and lets middleware ask

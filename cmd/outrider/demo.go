@@ -49,7 +49,8 @@ func (a *app) demo(ctx context.Context, options demo.Options, machine bool) erro
 	}
 	options.Live = terminal(options.Out)
 	begin := time.Now()
-	return a.untilSignal(ctx, func(ctx context.Context) error {
+	say := func(text string) { fmt.Fprintln(a.err, text) }
+	return untilSignal(ctx, say, func(ctx context.Context) error {
 		tally, err := demo.Run(ctx, options)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,9 @@ func filterFlags(c *cobra.Command, f *outbox.ParkedFilter) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-func checkFilter(cfg *outrider.Config, f outbox.ParkedFilter) error {
+// checkFilter refuses a status or route that does not exist. The state may
+// remember routes that the configuration no longer has.
+func checkFilter(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, f outbox.ParkedFilter) error {
 	switch f.Status {
 	case "", outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead:
 	default:
@@ -90,10 +93,19 @@ func checkFilter(cfg *outrider.Config, f outbox.ParkedFilter) error {
 	for _, r := range cfg.Routes {
 		names = append(names, r.Name)
 	}
-	if !slices.Contains(names, f.Route) {
-		return wrong("--route %q: the configuration has the routes %v", f.Route, names)
+	if slices.Contains(names, f.Route) {
+		return nil
 	}
-	return nil
+	lanes, err := op.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		if l.Route == f.Route {
+			return nil
+		}
+	}
+	return wrong("there is no route %q: the configuration has %s", f.Route, strings.Join(names, ", "))
 }
 
 func (a *app) parkedListCommand() *cobra.Command {
@@ -108,7 +120,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 			return wrong("--limit must be at least 1")
 		}
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			if err := checkFilter(cfg, f); err != nil {
+			if err := checkFilter(c.Context(), cfg, op, f); err != nil {
 				return err
 			}
 			return a.listParked(c.Context(), op, f, out.json())
@@ -164,7 +176,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
 			f := outbox.ParkedFilter{ID: args[0], Route: route}
-			if err := checkFilter(cfg, f); err != nil {
+			if err := checkFilter(c.Context(), cfg, op, f); err != nil {
 				return err
 			}
 			rows, err := op.Parked(c.Context(), f)

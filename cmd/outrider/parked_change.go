@@ -59,8 +59,11 @@ entered into the table outrider_audit.`
 	flags.StringVar(&ch.by, "by", "", "who asks, for the audit; default: the user of this process")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ch.ids = args
+		if err := ch.check(); err != nil {
+			return err
+		}
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			if err := ch.check(cfg); err != nil {
+			if err := checkFilter(c.Context(), cfg, op, ch.filter); err != nil {
 				return err
 			}
 			return a.change(c.Context(), op, ch)
@@ -69,7 +72,7 @@ entered into the table outrider_audit.`
 	return c
 }
 
-func (ch *change) check(cfg *outrider.Config) error {
+func (ch *change) check() error {
 	filtered := ch.filter != (outbox.ParkedFilter{}) || len(ch.ids) > 0
 	switch {
 	case filtered && ch.all:
@@ -81,7 +84,7 @@ func (ch *change) check(cfg *outrider.Config) error {
 	case ch.does == "redrive" && ch.filter.Status == outbox.ParkedWaiting:
 		return wrong("waiting messages cannot be redriven: they follow the head of their group, or their address")
 	}
-	return checkFilter(cfg, ch.filter)
+	return nil
 }
 
 // selections are the filters that make up what the command changes.

@@ -120,7 +120,7 @@ func (p *publication) envelope(stdin io.Reader, payloadGiven bool) (outbox.Envel
 	}
 	raw = bytes.TrimSpace(raw)
 	if err := outbox.CheckJSON(raw); err != nil {
-		return outbox.Envelope{}, fmt.Errorf("the payload %w; --binary publishes what is not JSON", err)
+		return outbox.Envelope{}, fmt.Errorf("the payload %w (here: --binary)", err)
 	}
 	return b.RawJSON(raw).Build()
 }

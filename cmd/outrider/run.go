@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -51,19 +52,16 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 	limitMemory(int64(cfg.Memory))
 	stop := a.onHangup(log)
 	defer stop()
-	admin := "off"
-	if cfg.Admin.Enabled() {
-		admin = cfg.Admin.Listen
-	}
 	log.Info("outrider starts", "version", outrider.Version().Version, "instance", instance,
-		"routes", len(cfg.Routes), "admin", admin)
-	return a.untilSignal(ctx, func(ctx context.Context) error {
+		"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
+	say := func(text string) { log.Info(text) }
+	return untilSignal(ctx, say, func(ctx context.Context) error {
 		ended := make(chan struct{})
 		defer close(ended)
 		go func() {
 			select {
 			case <-relay.Ready():
-				log.Info("ready", "admin", relay.AdminAddress())
+				log.Info("ready", "admin", cmp.Or(relay.AdminAddress(), "off"))
 			case <-ended:
 			}
 		}()

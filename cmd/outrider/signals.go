@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,7 +13,7 @@ var errForced = errors.New("a second signal: ended at once, what was under way i
 
 // untilSignal runs f with a context that ends with the first SIGINT or SIGTERM,
 // after saying so. It does not wait for f after a second one.
-func (a *app) untilSignal(ctx context.Context, f func(context.Context) error) error {
+func untilSignal(ctx context.Context, say func(string), f func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -26,7 +25,7 @@ func (a *app) untilSignal(ctx context.Context, f func(context.Context) error) er
 	case err := <-done:
 		return err
 	case <-signals:
-		fmt.Fprintln(a.err, "stopping; a second signal ends at once")
+		say("asked to stop; a second signal ends at once")
 		cancel()
 	}
 	select {
