@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// asProgram makes the test binary behave as outrider, so that signals can be
+// tested on a process of its own.
+const asProgram = "OUTRIDER_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// result is what a call of the program left.
+type result struct {
+	code     int
+	out, err string
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("exit %d\nstdout:\n%s\nstderr:\n%s", r.code, r.out, r.err)
+}
+
+// call runs a command in this process.
+func call(ctx context.Context, stdin string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := execute(ctx, args, strings.NewReader(stdin), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// site is a folder with a configuration and the database that it names.
+type site struct {
+	t      *testing.T
+	config string
+	db     string
+}
+
+// newSite writes a configuration with one SQLite source, app, and the given
+// YAML for destinations and routes.
+func newSite(t *testing.T, rest string) *site {
+	t.Helper()
+	dir := t.TempDir()
+	s := &site{t: t, config: filepath.Join(dir, "outrider.yaml"), db: filepath.Join(dir, "app.db")}
+	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: sqlite, path: %q}\n%s", s.db, rest))
+	return s
+}
+
+const toDiscard = `destinations:
+  nowhere: {type: discard}
+routes:
+  orders: {from: app, to: nowhere}
+`
+
+func (s *site) write(text string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// call runs a command with the site's configuration.
+func (s *site) call(args ...string) result {
+	s.t.Helper()
+	return call(s.t.Context(), "", append(args, "--config", s.config)...)
+}
+
+// must is call for what has to succeed; it returns what was printed.
+func (s *site) must(args ...string) string {
+	s.t.Helper()
+	r := s.call(args...)
+	if r.code != exitOK {
+		s.t.Fatalf("outrider %s: %v", strings.Join(args, " "), r)
+	}
+	return r.out
+}
