@@ -177,7 +177,10 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, o.admin.Close()) }()
 	}
 	o.parts, err = o.build(ctx)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil // asked to stop before it began: nothing is under way
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, o.parts.close()) }()
@@ -186,24 +189,30 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		return err
 	}
 	o.router.Store(r)
-	stopped := make(chan struct{})
-	defer close(stopped)
+	stopped, followed := make(chan struct{}), make(chan struct{})
+	defer func() { close(stopped); <-followed }()
 	go func() {
-		select {
-		case <-r.Ready():
-			o.state.CompareAndSwap(int32(starting), int32(running))
-			o.readyMu.Do(func() { close(o.ready) })
-		case <-stopped:
-			return
-		}
-		select {
-		case <-ctx.Done():
-			o.state.Store(int32(draining))
-			o.log.Info("stopping: finishing what is under way", "at_most", o.cfg.DrainTimeout.String())
-		case <-stopped:
-		}
+		defer close(followed)
+		o.follow(ctx, r, stopped)
 	}()
 	return r.Run(ctx)
+}
+
+// follow keeps the phase up to date until stopped is closed.
+func (o *Outrider) follow(ctx context.Context, r *router.Router, stopped <-chan struct{}) {
+	select {
+	case <-r.Ready():
+		o.state.CompareAndSwap(int32(starting), int32(running))
+		o.readyMu.Do(func() { close(o.ready) })
+	case <-stopped:
+		return
+	}
+	select {
+	case <-ctx.Done():
+		o.state.Store(int32(draining))
+		o.log.Info("stopping: finishing what is under way", "at_most", o.cfg.DrainTimeout.String())
+	case <-stopped:
+	}
 }
 
 func (o *Outrider) routerConfig() router.Config {

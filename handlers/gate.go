@@ -215,6 +215,10 @@ func (t *Ticket) Failed() (address string, failed bool) {
 	return t.address, failed
 }
 
+// AmongDelivered tells whether others of the batch in which the destination
+// failed the message were delivered: then the address works.
+func (t *Ticket) AmongDelivered() bool { return t.among }
+
 // Withdraw removes all messages of t's group that are not being sent and
 // returns their tickets in order; kept are those that are being sent. Chains
 // that wait are released; chains that run are released when they get here.

@@ -242,7 +242,7 @@ func sameError(n int, err error) []error {
 // for their chains to return. Released ones were collateral damage: they stay
 // where they are, unless nothing at all was attempted.
 func (g *Gate) complete(b *batch, errs []error) {
-	collateral := attempted(errs)
+	collateral, delivered := attempted(errs), errs == nil || slices.Contains(errs, nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, t := range b.tickets {
@@ -261,7 +261,7 @@ func (g *Gate) complete(b *batch, errs []error) {
 			t.state = here
 			continue
 		default:
-			t.state, t.failed = away, !released
+			t.state, t.failed, t.among = away, !released, delivered
 		}
 		t.wake(err)
 	}

@@ -31,6 +31,7 @@ type Ticket struct {
 	state     state
 	delivered bool
 	failed    bool      // by the destination, and not yet told
+	among     bool      // others of that batch were delivered
 	unwanted  bool      // left or withdrawn: nothing waits for its delivery any more
 	expired   bool      // its context ended while it was being sent
 	since     time.Time // when sending began

@@ -27,6 +27,8 @@ func (s *session) conclude(it *item, err error) {
 	var follow followUp
 	if it.phase == running {
 		follow = s.apply(it, v)
+	} else {
+		s.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
 	s.mu.Unlock()
 	follow.run()
@@ -172,8 +174,9 @@ func (s *session) finish(it *item) {
 
 // releaseItem frees what the item holds and settles its place in the stream.
 func (s *session) releaseItem(it *item) {
-	s.route.router.budget.give(it.cost)
-	s.live -= it.cost
+	freed := min(it.cost, s.live) // nothing is left when letGo was first
+	s.route.router.budget.give(freed)
+	s.live -= freed
 	it.cost = 0
 	if it.stream != nil {
 		it.stream.finish(it.index)

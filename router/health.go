@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type address struct {
 
 	held  []*item          // wait until it is back, in order of failure
 	open  bool             // the next message that comes may go, as the probe
+	sent  []*item          // run again for that opening
 	probe *handlers.Ticket // under way
 	fails int              // probes that failed
 	next  time.Time        // of the planned opening
@@ -91,7 +93,7 @@ func (h *health) delivered(name string) (again []*item, back bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.addresses[name]
-	if a == nil {
+	if a == nil || a.gone { // gone: this one was under way
 		return nil, false
 	}
 	if a.down {
@@ -115,6 +117,9 @@ func (h *health) remove(a *address) {
 func (h *health) failed(name string, it *item, retryAfter time.Duration, cause error) (charged bool, blamed []*item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if it.AmongDelivered() {
+		return true, nil
+	}
 	a := h.at(name)
 	if !a.down {
 		if a.suspect == "" || a.suspect == it.identity() {
@@ -195,7 +200,7 @@ func (h *health) plan(a *address, retryAfter time.Duration) {
 func (h *health) tryAgain(a *address) {
 	h.mu.Lock()
 	a.timer = nil
-	if h.addresses[a.name] != a || h.closed || a.probe != nil {
+	if h.addresses[a.name] != a || h.closed || a.gone || a.probe != nil {
 		h.mu.Unlock()
 		return
 	}
@@ -213,6 +218,7 @@ func (h *health) tryAgain(a *address) {
 		}
 		a.held = kept
 	}
+	a.sent = again
 	h.mu.Unlock()
 	for _, it := range again {
 		it.session.rerun(it)
@@ -221,7 +227,8 @@ func (h *health) tryAgain(a *address) {
 }
 
 // concluded notes that a message was concluded: if it was a probe that told
-// nothing (skipped, released), or nobody took the opening, another is planned.
+// nothing (skipped, released), or was run for an opening that it did not take,
+// another is planned.
 func (h *health) concluded(it *item) {
 	if h.trouble.Load() == 0 {
 		return
@@ -232,7 +239,7 @@ func (h *health) concluded(it *item) {
 		if a.probe == &it.Ticket {
 			a.probe = nil
 			h.plan(a, 0)
-		} else if a.open && len(a.held) > 0 {
+		} else if a.open && slices.Contains(a.sent, it) {
 			a.open = false
 			h.plan(a, 0)
 		}
@@ -280,11 +287,8 @@ func (h *health) forget(s *session) {
 			}
 		}
 		a.held = kept
-		if a.probe == nil {
-			continue
-		}
-		if owner(a.probe).session == s {
-			a.probe = nil
+		if a.open || a.probe != nil && owner(a.probe).session == s {
+			a.open, a.probe = false, nil
 			h.plan(a, 0)
 		}
 	}

@@ -99,33 +99,26 @@ func (k *keeper) renew(ctx context.Context) {
 	began := time.Since(k.epoch)
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
 	defer cancel()
+	// Lanes that are taken meanwhile are not in the answer, and not lost.
+	before := k.sessions()
 	owned, err := k.store.Renew(ctx, k.instance, k.lease)
 	if err != nil {
 		k.log.Warn("the lease cannot be renewed, trying again", "error", err,
 			"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
 		return
 	}
-	before := k.permit()
 	k.until.Store(int64(began + k.lease))
-	for _, rt := range k.routes {
-		for _, l := range rt.lanes {
-			s := l.session.Load()
-			if s == nil {
-				continue
+	for _, s := range before {
+		for _, slot := range s.lane.slots {
+			ref := outbox.LaneRef{Route: s.route.Name, Slot: slot}
+			commands, ours := owned[ref]
+			if !ours {
+				k.lose(ref)
+				break
 			}
-			for _, slot := range l.slots {
-				ref := outbox.LaneRef{Route: rt.Name, Slot: slot}
-				commands, ours := owned[ref]
-				if !ours {
-					k.lose(ref)
-					break
-				}
-				k.notice(s, slot, commands)
-			}
+			k.notice(s, slot, commands)
 		}
-		if !before {
-			rt.kick()
-		}
+		s.gate.Kick() // it may have been refused while little of the lease was left
 	}
 }
 
@@ -139,7 +132,8 @@ func (k *keeper) notice(s *session, slot int, commands int64) {
 	}
 	known := str.commands
 	str.commands = commands
-	if known == commands || known < 0 {
+	// The first time as well: a command may have come after the groups were loaded.
+	if known == commands {
 		return
 	}
 	if err := s.reload(); err != nil && s.ctx.Err() == nil {

@@ -131,6 +131,10 @@ func (s *session) settled(ok bool) {
 		str.durable = max(str.durable, str.writing)
 	}
 	for _, msg := range flight.acks {
+		if s.lost { // and so perhaps not written
+			msg.Nack()
+			continue
+		}
 		msg.Ack()
 	}
 	s.route.hungry()

@@ -2,6 +2,7 @@ package router
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -90,19 +91,17 @@ func (p *parking) schedule(g *parkedGroup) {
 }
 
 // park takes the item's group out of the lane: the item with the given status,
-// everything behind it as waiting. What is being sent at this moment keeps its
-// place before them and blocks the way back until it is concluded.
+// the others as waiting, all in their order. (Some may be before the item, when
+// it was a middleware that failed it.) What is being sent at this moment keeps
+// its place before them and blocks the way back until it is concluded.
 func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause error) {
-	s.place(it)
 	out, kept := s.gate.Withdraw(&it.Ticket)
+	for _, t := range slices.Concat(kept, out) {
+		s.place(owner(t))
+	}
 	g := s.groupOf(it)
 	for _, t := range kept {
-		x := owner(t)
-		if !x.blocker {
-			s.place(x)
-			x.blocker = true
-			g.blockers++
-		}
+		s.block(owner(t), g)
 	}
 	for _, t := range out {
 		x := owner(t)
@@ -119,13 +118,37 @@ func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause
 		case x.stored:
 			s.takeOut(x, g)
 		default:
-			s.place(x)
 			s.store(x, g, outbox.ParkedWaiting, time.Time{}, nil)
 		}
 	}
-	g.due, g.held = at, status == outbox.ParkedHeld
+	if len(out) > 0 && owner(out[0]) == it {
+		g.due, g.held = at, status == outbox.ParkedHeld
+	} else {
+		g.due, g.held = time.Time{}, false // the first of them says when it is loaded
+	}
 	s.parking.schedule(g)
 	s.noteProgress()
+}
+
+// block notes that an item which is being sent keeps its parked group where it
+// is. It is stored too, so that the cursor can move over it while it hangs.
+func (s *session) block(it *item, g *parkedGroup) {
+	if !it.blocker {
+		it.blocker = true
+		g.blockers++
+	}
+	if it.stored {
+		return
+	}
+	it.stored = true
+	g.count++
+	s.ops.put(s.parkedRow(it, outbox.ParkedWaiting, time.Time{}, nil))
+	s.ackLater(it)
+	if it.stream != nil {
+		it.stream.finish(it.index)
+		it.stream = nil
+		s.extra++
+	}
 }
 
 // place gives the item its sequence number.
@@ -285,6 +308,10 @@ func (s *session) relieve(now time.Time) {
 		total += len(alone)
 		blocked = append(blocked, alone...)
 	}
+	// What is finished behind them takes room as well, for the cursor stands.
+	for _, str := range s.streams {
+		total += str.beyond
+	}
 	if total < s.route.Window/2 {
 		return
 	}
@@ -300,7 +327,6 @@ func (s *session) relieve(now time.Time) {
 // parkBlocked parks a group whose front does not move, attempts unchanged.
 func (s *session) parkBlocked(front *item, at time.Time) {
 	if front.phase == running { // being sent: it stays, its followers go
-		s.place(front)
 		s.park(front, outbox.ParkedWaiting, time.Time{}, nil)
 		return
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// pumpBatch is how many parked messages of a group come back at a time.
-const pumpBatch = 64
+// pumpBatch is how many parked messages of a group come back at a time: no
+// more than the window has room for.
+func (s *session) pumpBatch() int { return max(min(64, s.route.Window/4), 1) }
 
 // pump brings parked messages back when they are due.
 func (s *session) pump() {
@@ -54,7 +55,7 @@ func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Durati
 		heap.Pop(&p.due)
 		e.group.live++ // ours until it is loaded
 		p.live++
-		room -= min(e.group.count, pumpBatch)
+		room -= min(e.group.count, s.pumpBatch())
 		due = append(due, e.group)
 	}
 	if len(due) > 0 {
@@ -88,7 +89,7 @@ func (s *session) loadQueue(g *parkedGroup) ([]outbox.Parked, error) {
 	if g.key.group == "" {
 		return s.route.State.ParkedQueue(s.ctx, ref, "", g.key.alone.seq-1, 1)
 	}
-	return s.route.State.ParkedQueue(s.ctx, ref, g.key.group, 0, pumpBatch)
+	return s.route.State.ParkedQueue(s.ctx, ref, g.key.group, 0, s.pumpBatch())
 }
 
 // inject puts parked messages into the lane, behind each other.
@@ -129,7 +130,7 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 
 func (s *session) injectRow(g *parkedGroup, p outbox.Parked) {
 	it := &item{
-		lane: s.lane, session: s, key: s.route.key(p.Group), slot: p.Slot, seq: p.Seq,
+		lane: s.lane, session: s, key: p.Group, slot: p.Slot, seq: p.Seq,
 		stored: true, injected: true,
 		record: &record{id: p.ID, kind: p.Type, position: p.Position, metadata: p.Metadata,
 			payload: p.Payload, created: p.ParkedAt},
@@ -172,7 +173,9 @@ func (s *session) reload() error {
 			s.parking.add(l)
 			continue
 		}
-		g.count, g.due, g.held = l.Count, l.Due, l.Held
+		// Of those in the lane the operator may have taken some away. What is
+		// counted twice for that is noticed when there is nothing to load.
+		g.count, g.due, g.held = l.Count+g.live, l.Due, l.Held
 		s.parking.schedule(g)
 	}
 	for k, g := range s.parking.groups {

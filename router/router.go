@@ -199,8 +199,12 @@ func (r *Router) work(ctx context.Context) error {
 	defer stopReading()
 	settling, stopSettling := context.WithCancel(context.Background())
 	defer stopSettling()
+	// Subscriptions last until everything is settled: acks that come after a
+	// subscription has ended are lost.
+	listening, stopListening := context.WithCancel(context.Background())
+	defer stopListening()
 	var readers, settlers sync.WaitGroup
-	failed := make(chan error, len(r.keepers)+len(r.listeners))
+	failed := make(chan error, 2*len(r.keepers)+len(r.listeners))
 	for _, s := range r.settlers {
 		settlers.Go(func() { s.run(settling) })
 	}
@@ -222,7 +226,7 @@ func (r *Router) work(ctx context.Context) error {
 	}
 	for _, l := range r.listeners {
 		readers.Go(func() {
-			if err := l.run(reading); err != nil {
+			if err := l.run(reading, listening); err != nil {
 				failed <- err
 			}
 		})

@@ -68,7 +68,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 		for _, p := range st.Beyond {
 			str.skip[p] = struct{}{}
 		}
-		str.moved = st.New
+		str.dirty = st.New // where it starts is written at once: later it would start elsewhere
 		s.streams = append(s.streams, str)
 	}
 	s.parking.init(groups)

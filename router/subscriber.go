@@ -20,9 +20,10 @@ type listener struct {
 	wake  chan struct{} // a lane may have room again
 }
 
-// run listens until ctx ends or the subscriber closes its channel.
-func (l *listener) run(ctx context.Context) error {
-	msgs, err := l.route.Subscriber.Subscribe(ctx, l.route.Topic)
+// run takes messages until ctx ends or the subscriber closes its channel. The
+// subscription lasts as long as listening does.
+func (l *listener) run(ctx, listening context.Context) error {
+	msgs, err := l.route.Subscriber.Subscribe(listening, l.route.Topic)
 	if err != nil {
 		return fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.route.Topic, err)
 	}

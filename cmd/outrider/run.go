@@ -56,16 +56,19 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 		"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
 	say := func(text string) { log.Info(text) }
 	return untilSignal(ctx, say, func(ctx context.Context) error {
-		ended := make(chan struct{})
-		defer close(ended)
+		ended, told := make(chan struct{}), make(chan struct{})
 		go func() {
+			defer close(told)
 			select {
 			case <-relay.Ready():
 				log.Info("ready", "admin", cmp.Or(relay.AdminAddress(), "off"))
 			case <-ended:
 			}
 		}()
-		return relay.Run(ctx)
+		err := relay.Run(ctx)
+		close(ended)
+		<-told
+		return err
 	})
 }
 

@@ -1,7 +1,8 @@
 package faults_test
 
-import ("context"
+import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,6 @@ func TestG6_HangingReceiverLeavesOthersAlone(t *testing.T) {
 				database: db.url, window: 256, middleware: "[poison, retry]",
 				destination: toHTTP(to.url()+"/{{.Tenant}}") + ", timeout: 10m",
 			}.text())
-			t.Cleanup(func() { t.Log("DEBUG ok arrived", to.arrivedOf("ok")); for i:=range 16 { var s string; db.pool.QueryRow(context.Background(), "select row(c.position, c.beyond, (select count(*) from outrider_parked p where p.slot=c.slot), (select count(*) from outrider_outbox o where o.slot=c.slot and message_group like 'ok%'))::text from outrider_cursor c where slot=$1", i).Scan(&s); t.Log("DEBUG", i, s) } })
 			r.until("delivered the others", func() bool { return to.arrivedOf("ok") >= others })
 			if n := to.arrivedOf("stuck"); n > 0 {
 				t.Errorf("%d messages arrived at a receiver that hangs", n)
@@ -99,10 +99,11 @@ func TestG6_PoisonedGroupLeavesOthersAlone(t *testing.T) {
 			r.until("has parked the head of the poisoned group", func() bool { return db.parked(tt.parked) == 1 })
 			r.until("has parked what is behind it", func() bool { return db.parked("status = 'waiting'") == poisoned-1 })
 			r.stop()
-			report := check.Compare(db.rows(), to.all()...)
-			t.Logf("1 poisoned group (%s) of 201, all %d messages of it parked: %v", name, poisoned, report)
-			if report.Lost != poisoned || report.OutOfOrder+report.Duplicates+report.Unknown > 0 {
-				t.Errorf("want the %d poisoned messages undelivered and all else in order: %v", poisoned, report)
+			rows := slices.DeleteFunc(db.rows(), func(r check.Row) bool { return r.Group == "bad0" })
+			report := check.Compare(rows, to.all()...)
+			t.Logf("1 poisoned group (%s) of 201, its %d messages parked; of the others: %v", name, poisoned, report)
+			if !report.Clean() || report.Duplicates > 0 {
+				t.Errorf("not clean: %v", report)
 			}
 		})
 	}

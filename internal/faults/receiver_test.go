@@ -17,7 +17,7 @@ import (
 type receiver struct {
 	t       *testing.T
 	address string
-	answer  func(*http.Request, []payload) int // nil: 200 to everything
+	serve   func(*receiver, http.ResponseWriter, *http.Request)
 
 	asked    atomic.Bool // a request has come
 	mu       sync.Mutex
@@ -28,10 +28,33 @@ type receiver struct {
 }
 
 // receive starts a receiver. answer returns the status of a request, before
-// anything is recorded; it may block until the request's context ends.
+// anything is recorded; it may block until the request's context ends. nil
+// answers 200 to everything.
 func receive(t *testing.T, answer func(*http.Request, []payload) int) *receiver {
 	t.Helper()
-	r := &receiver{t: t, address: "127.0.0.1:0", answer: answer, distinct: map[string]struct{}{}}
+	return receiveWith(t, func(r *receiver, w http.ResponseWriter, req *http.Request) {
+		var batch []payload
+		if err := json.NewDecoder(req.Body).Decode(&batch); err != nil {
+			// A request that was cut off by a kill: nothing of it was taken.
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		r.asked.Store(true)
+		status := http.StatusOK
+		if answer != nil {
+			status = answer(req, batch)
+		}
+		if status == http.StatusOK {
+			r.take(batch)
+		}
+		w.WriteHeader(status)
+	})
+}
+
+// receiveWith starts a receiver with a handler of its own.
+func receiveWith(t *testing.T, serve func(*receiver, http.ResponseWriter, *http.Request)) *receiver {
+	t.Helper()
+	r := &receiver{t: t, address: "127.0.0.1:0", serve: serve, distinct: map[string]struct{}{}}
 	r.up()
 	t.Cleanup(r.down)
 	return r
@@ -49,7 +72,8 @@ func (r *receiver) up() {
 		return err == nil
 	})
 	r.address = l.Addr().String()
-	r.server = &http.Server{Handler: http.HandlerFunc(r.serve), ReadHeaderTimeout: patience}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.serve(r, w, req) })
+	r.server = &http.Server{Handler: handler, ReadHeaderTimeout: patience}
 	r.stopped = make(chan struct{})
 	go func() {
 		defer close(r.stopped)
@@ -61,24 +85,6 @@ func (r *receiver) up() {
 func (r *receiver) down() {
 	_ = r.server.Close()
 	<-r.stopped
-}
-
-func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
-	var batch []payload
-	if err := json.NewDecoder(req.Body).Decode(&batch); err != nil {
-		// A request that was cut off by a kill: nothing of it was taken.
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	r.asked.Store(true)
-	status := http.StatusOK
-	if r.answer != nil {
-		status = r.answer(req, batch)
-	}
-	if status == http.StatusOK {
-		r.take(batch)
-	}
-	w.WriteHeader(status)
 }
 
 func (r *receiver) take(batch []payload) {

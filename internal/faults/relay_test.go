@@ -37,7 +37,7 @@ func program(t *testing.T) string {
 			return
 		}
 		out, err := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "outrider"),
-			"github.com/outriderhq/outrider/internal/faults/relay").CombinedOutput()
+			"github.com/outriderhq/outrider/cmd/outrider").CombinedOutput()
 		if err != nil {
 			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
 		}
@@ -174,6 +174,28 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// admin returns the base URL of the admin server, once the relay is ready.
+func (r *relay) admin() string {
+	r.t.Helper()
+	address := regexp.MustCompile(`msg=ready .*admin=(\S+)`)
+	var found []string
+	r.until("is ready", func() bool {
+		found = address.FindStringSubmatch(r.output())
+		return found != nil
+	})
+	return "http://" + found[1]
+}
+
+// command runs another command of the program and returns what it writes.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(program(t), args...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 // get returns the body of an answer, whatever its status.

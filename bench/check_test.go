@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// arrival is a record in a topic.
+type arrival struct {
+	partition int32
+	key       string
+	payload   string
+}
+
+// rowsOf returns the records of a clean run: n rows in turn of three groups,
+// each group in a partition of its own.
+func rowsOf(n int) []arrival {
+	var out []arrival
+	for i := range n {
+		out = append(out, arrival{int32(i % 3), fmt.Sprintf("g%d", i%3), fmt.Sprintf(`{"n": %d}`, i)})
+	}
+	return out
+}
+
+func check(t *testing.T, c *checker, records []arrival) tally {
+	t.Helper()
+	c.reset()
+	for _, r := range records {
+		c.arrived(r.partition, []byte(r.key), []byte(r.payload))
+	}
+	return c.tally
+}
+
+func TestCheckerCatchesWhatIsPlanted(t *testing.T) {
+	t.Parallel()
+	const n = 30
+	c := newChecker()
+	for _, r := range rowsOf(n) {
+		if err := c.expect([]byte(r.key), []byte(r.payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		plant func([]arrival) []arrival
+		want  tally
+	}{
+		"clean": {func(r []arrival) []arrival { return r }, tally{Records: n}},
+		"groups interleaved differently": {func(r []arrival) []arrival {
+			slices.SortStableFunc(r, func(a, b arrival) int { return int(a.partition - b.partition) })
+			return r
+		}, tally{Records: n}},
+		"loss in the middle": {func(r []arrival) []arrival { return slices.Delete(r, 9, 10) }, tally{Records: n - 1, Lost: 1}},
+		"loss at the end":    {func(r []arrival) []arrival { return r[:n-2] }, tally{Records: n - 2, Lost: 2}},
+		"nothing":            {func([]arrival) []arrival { return nil }, tally{Lost: n}},
+		"inversion": {func(r []arrival) []arrival {
+			r[6], r[9] = r[9], r[6]
+			return r
+		}, tally{Records: n, OutOfOrder: 1}},
+		"late by three": {func(r []arrival) []arrival {
+			late := r[0]
+			return slices.Insert(slices.Delete(r, 0, 1), 9, late)
+		}, tally{Records: n, OutOfOrder: 1}},
+		"duplicate at once":       {func(r []arrival) []arrival { return slices.Insert(r, 5, r[4]) }, tally{Records: n + 1, Duplicates: 1}},
+		"duplicate much later":    {func(r []arrival) []arrival { return append(r, r[0]) }, tally{Records: n + 1, Duplicates: 1}},
+		"loss and duplicate":      {func(r []arrival) []arrival { r[20] = r[2]; return r }, tally{Records: n, Lost: 1, Duplicates: 1}},
+		"group in two partitions": {func(r []arrival) []arrival { r[29].partition = 0; return r }, tally{Records: n, OutOfOrder: 1}},
+		"another group's key":     {func(r []arrival) []arrival { r[3].key = "g1"; return r }, tally{Records: n, Lost: 1, Foreign: 1}},
+		"key of no group":         {func(r []arrival) []arrival { r[3].key = ""; return r }, tally{Records: n, Lost: 1, Foreign: 1}},
+		"changed payload":         {func(r []arrival) []arrival { r[3].payload += " "; return r }, tally{Records: n, Lost: 1, Foreign: 1}},
+		"record of somebody else": {func(r []arrival) []arrival { return append(r, arrival{0, "g0", "{}"}) }, tally{Records: n + 1, Foreign: 1}},
+	} {
+		got := check(t, c, tt.plant(rowsOf(n)))
+		if got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tt.want)
+		}
+		clean := got.Lost+got.Duplicates+got.OutOfOrder+got.Foreign == 0
+		if (got.err() == nil) != clean {
+			t.Errorf("%s: error %v of %+v", name, got.err(), got)
+		}
+	}
+}
+
+func TestCheckerRefusesRowsThatLookAlike(t *testing.T) {
+	t.Parallel()
+	c := newChecker()
+	if err := c.expect([]byte("a"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.expect([]byte("b"), []byte("{}")); err == nil || !strings.Contains(err.Error(), "same payload") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for want, values := range map[float64][]float64{0: nil, 2: {2}, 3: {9, 1, 3}, 2.5: {4, 1, 2, 3}} {
+		if got := median(values); got != want {
+			t.Errorf("of %v: got %v, want %v", values, got, want)
+		}
+	}
+}
+
+// testReport is what a run of two scenarios might have measured.
+func testReport() *report {
+	drain := []result{
+		{Peer: "floor", About: "a loop", Rows: 1000, Rates: []float64{200, 210, 190}, Rate: 200, CPU: 2, PeakSize: 30 << 20},
+		{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{120, 130, 110}, Rate: 120, CPU: 5.5, PeakSize: 40 << 20},
+		{Peer: "stock", About: "theirs", Rows: 100, Rates: []float64{3, 3, 4}, Rate: 3, CPU: 90},
+	}
+	backlog := []result{{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{100}, Rate: 100}, {Peer: "outrider", About: "ours", Rows: 9000, Rates: []float64{95}, Rate: 95}}
+	return &report{Command: "go run ./bench", Machine: machine{Hardware: "a processor"}, Scenarios: []outcome{
+		{Name: "drain", Title: "Draining", Results: drain, Remarks: scenarios[0].remarks(drain)},
+		{Name: "backlog", Title: "Backlog", Results: backlog, Remarks: scenarios[1].remarks(backlog)},
+	}}
+}
+
+func TestDocsAreWrittenBetweenTheMarksOnly(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	page := "# By hand\n<!-- bench:drain: written by `go run ./bench -write`, do not edit -->\nold figures\n<!-- /bench:drain -->\nbetween\n" +
+		"<!-- bench:backlog: written by `go run ./bench -write`, do not edit -->\n<!-- /bench:backlog -->\nthe end\n"
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	for range 2 { // the second time replaces what the first has written
+		if err := testReport().writeDocs(file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = string(text)
+		} else if first != string(text) {
+			t.Errorf("the second time the file differs:\n%s", text)
+		}
+	}
+	for _, want := range []string{
+		"# By hand\n", "\nbetween\n", "\nthe end\n", "Measured with `go run ./bench`",
+		"| outrider | 1000 | 3 | 120 | 110 to 130 | 5.50 | 40 |", "| stock | 100 | 3 | 3 | 3 to 4 | 90.00 | unknown |",
+		"- outrider reaches 60% of the floor.", "40 times as many", "stock was given 100 rows instead of 1000", "- a processor",
+		"With a backlog of 9000 rows outrider reaches 95% of its rate with 1000.",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%q is missing in\n%s", want, first)
+		}
+	}
+	if strings.Contains(first, "old figures") {
+		t.Errorf("old figures are still there:\n%s", first)
+	}
+}
+
+func TestDocsWithoutMarksAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	for _, page := range []string{"no marks\n", "<!-- bench:drain: written by `go run ./bench -write`, do not edit -->\n"} {
+		if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := testReport().writeDocs(file); err == nil || !strings.Contains(err.Error(), "<!-- /bench:drain -->") {
+			t.Errorf("got %v", err)
+		}
+		if text, _ := os.ReadFile(file); string(text) != page {
+			t.Errorf("the file became %q", text)
+		}
+	}
+	if err := testReport().writeDocs(filepath.Join(t.TempDir(), "none.md")); err == nil || !strings.Contains(err.Error(), "root of the repository") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The repository's own page has a place for every scenario.
+func TestDocsOfTheRepositoryHaveTheMarks(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", docsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios {
+		if _, err := replace(page, s.name, "new"); err != nil {
+			t.Errorf("%s %v", docsFile, err)
+		}
+	}
+}

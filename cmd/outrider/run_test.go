@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// process is a running outrider.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string
+	mu    sync.Mutex
+	log   strings.Builder
+	ended chan struct{}
+}
+
+// start runs a command with the site's configuration as a process of its own.
+func (s *site) start(args ...string) *process {
+	s.t.Helper()
+	cmd := exec.Command(os.Args[0], append(args, "--config", s.config)...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	p := &process{t: s.t, cmd: cmd, lines: make(chan string, 1000), ended: make(chan struct{})}
+	go p.read(stderr)
+	s.t.Cleanup(func() {
+		select {
+		case <-p.ended:
+		default:
+			_ = cmd.Process.Kill()
+			<-p.ended
+			_ = cmd.Wait()
+		}
+	})
+	return p
+}
+
+func (p *process) read(stderr io.Reader) {
+	defer close(p.ended)
+	defer close(p.lines)
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		p.mu.Lock()
+		p.log.WriteString(lines.Text() + "\n")
+		p.mu.Unlock()
+		p.lines <- lines.Text()
+	}
+}
+
+// await returns when the process has logged the text.
+func (p *process) await(text string) {
+	p.t.Helper()
+	for line := range p.lines {
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+	p.t.Fatalf("the process ended without logging %q:\n%s", text, p.all())
+}
+
+func (p *process) all() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exit waits for the end and returns the exit code.
+func (p *process) exit() int {
+	p.t.Helper()
+	for range p.lines { // what is logged at the end
+	}
+	<-p.ended
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+const toLog = `destinations:
+  console: {type: log}
+routes:
+  orders: {from: app, to: console}
+`
+
+func TestSIGTERMDrainsAndReleases(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toLog)
+	s.must("init")
+	p := s.start("run", "--instance", "number-one")
+	p.await("outrider starts")
+	if log := p.all(); !strings.Contains(log, "instance=number-one") || !strings.Contains(log, "version=") ||
+		!strings.Contains(log, "routes=1") || !strings.Contains(log, "admin=off") {
+		t.Errorf("the first line lacks something:\n%s", log)
+	}
+	p.await("ready")
+	id := strings.TrimSpace(s.must("publish", "--type", "order.created", "--payload", "1"))
+	p.await(id)
+	if status := s.must("status"); !strings.Contains(status, "number-one") {
+		t.Errorf("the owner is missing:\n%s", status)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, p.all())
+	}
+	if status := s.must("status", "--lanes"); strings.Contains(status, "number-one") || !strings.Contains(status, "(nobody)") {
+		t.Errorf("the lanes were not released:\n%s", status)
+	}
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 10), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-release
+	}))
+	defer api.Close()
+	defer close(release)
+	s := newSite(t, fmt.Sprintf("drain_timeout: 1h\ndestinations:\n  api: {type: http, url: %q}\nroutes:\n  orders: {from: app, to: api}\n", api.URL))
+	s.must("init")
+	s.must("publish", "--type", "a", "--payload", "1")
+	p := s.start("run")
+	<-asked // a delivery hangs, so the drain does
+	p.signal(syscall.SIGINT)
+	p.await("a second signal ends at once")
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitFailed {
+		t.Errorf("exit %d, want %d", code, exitFailed)
+	}
+	if !strings.Contains(p.all(), "outrider: a second signal: ended at once") {
+		t.Errorf("the reason is missing:\n%s", p.all())
+	}
+}
+
+func TestSIGHUPReviewsTheFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toLog)
+	s.must("init")
+	p := s.start("run")
+	p.await("ready")
+	p.signal(syscall.SIGHUP)
+	p.await("the configuration file is valid; restart the process to use it")
+	s.write("sources: {}\n")
+	p.signal(syscall.SIGHUP)
+	p.await("has errors; this process goes on with what it started with")
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, p.all())
+	}
+}
+
+func TestLogLevelAndFormatAreObeyed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "log: {level: error, format: json}\n"+toLog)
+	s.must("init")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // starts and drains at once
+	if got := call(ctx, "", "run", "--config", s.config); got.err != "" {
+		t.Errorf("level error logs: %v", got)
+	}
+	got := call(ctx, "", "run", "--config", s.config, "--log-level", "info")
+	if !strings.HasPrefix(got.err, `{"time":`) {
+		t.Errorf("not JSON: %v", got)
+	}
+}
+
+func TestASecondInstanceOnSQLiteIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toLog)
+	s.must("init")
+	p := s.start("run")
+	p.await("ready")
+	step{args: "run", code: 1, err: []string{"another instance is running on this database", fmt.Sprintf("pid %d", p.cmd.Process.Pid)}}.run(t, s)
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, p.all())
+	}
+}
+
+// run says at its start what is missing in PostgreSQL.
+func TestRunNamesAMissingTableColumnOrPrivilege(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	s := newSite(t, "")
+	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: postgres, url: %q}\n%s", url, toDiscard))
+	exec := func(query string) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), query); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	step{args: "run", code: 1, err: []string{"outrider_outbox", "does not exist", "outrider init"}}.run(t, s)
+	step{args: "status", code: 1, err: []string{"there is no state yet", "`outrider init`"}}.run(t, s)
+	step{args: "init", out: []string{"outrider_outbox", "state tables are up to date"}}.run(t, s)
+	step{args: "publish --type a --payload 1 --id one", out: []string{"one\n"}}.run(t, s)
+	step{args: "status", out: []string{"(has never run)"}}.run(t, s)
+
+	exec("ALTER TABLE outrider_outbox RENAME COLUMN tenant_id TO tenant")
+	step{args: "run", code: 1, err: []string{"outrider_outbox", "tenant_id"}}.run(t, s)
+	exec("ALTER TABLE outrider_outbox RENAME COLUMN tenant TO tenant_id")
+
+	role := fmt.Sprintf("outrider_cli_%d", os.Getpid())
+	exec("CREATE ROLE " + role + " LOGIN")
+	defer exec("DROP ROLE " + role)
+	other := strings.Replace(url, "postgres://postgres@", "postgres://"+role+"@", 1)
+	if other == url {
+		t.Skipf("the test server's user is not postgres, so its URL cannot be made another user's")
+	}
+	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: postgres, url: %q}\n%s", other, toDiscard))
+	step{args: "run", code: 1, err: []string{"GRANT", "outrider_outbox"}}.run(t, s)
+}
