@@ -75,7 +75,7 @@ func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := connect(o)
+	s, err := connect()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -80,6 +79,3 @@ func fillFromEvents(ctx context.Context, db *pgx.Conn, insert string) error {
 	_, err = db.Exec(ctx, "DROP TABLE "+eventTable)
 	return err
 }
-
-// seconds rounds for progress lines.
-func seconds(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }

@@ -68,7 +68,7 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit,
 		fmt.Errorf("not done after %v: raise -limit or lower -rows and -runs", o.limit))
 	defer cancel()
-	s, err := connect(o)
+	s, err := connect()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 	for _, sc := range o.scenarios {
 		results, err := b.run(ctx, sc)
 		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 				err = errors.Join(cause, err)
 			}
 			return fmt.Errorf("scenario %s: %w", sc.name, err)

@@ -45,7 +45,7 @@ type job struct {
 }
 
 // peers are all that there are, in the order of the default of -peers.
-var peers = []peer{floor{}, relay{}, stock{}}
+var peers = []peer{floor{}, embedded{}, stock{}}
 
 // peerNamed returns nil for an unknown name.
 func peerNamed(name string) peer {

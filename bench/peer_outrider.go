@@ -12,18 +12,18 @@ import (
 	"github.com/outriderhq/outrider"
 )
 
-// relay is Outrider, embedded as an application would embed it. Everything that
+// embedded is Outrider, embedded as an application would embed it. Everything that
 // is on by default is on.
-type relay struct{}
+type embedded struct{}
 
-func (relay) name() string { return "outrider" }
+func (embedded) name() string { return "outrider" }
 
-func (relay) about() string {
+func (embedded) about() string {
 	return "package outrider with the default settings: snapshot cursor, epochs, settling, parking, " +
 		"poison, retry and timeout, watermill-kafka's wire format, metrics"
 }
 
-func (relay) rows(o *options) int { return o.rows }
+func (embedded) rows(o *options) int { return o.rows }
 
 // relayConfig names what a default configuration must: where from and where to.
 const relayConfig = `
@@ -33,7 +33,7 @@ destinations: {bus: {type: kafka, brokers: [%s], topic: %q}}
 routes: {orders: {from: app, to: bus, start: beginning}}
 `
 
-func (relay) config(j job) (*outrider.Config, error) {
+func (embedded) config(j job) (*outrider.Config, error) {
 	quoted := make([]string, len(j.Brokers))
 	for i, b := range j.Brokers {
 		quoted[i] = fmt.Sprintf("%q", b)
@@ -43,8 +43,8 @@ func (relay) config(j job) (*outrider.Config, error) {
 	return outrider.ParseConfig("bench", []byte(text))
 }
 
-func (r relay) create(ctx context.Context, db *pgx.Conn, j job) error {
-	cfg, err := r.config(j)
+func (e embedded) create(ctx context.Context, db *pgx.Conn, j job) error {
+	cfg, err := e.config(j)
 	if err != nil {
 		return err
 	}
@@ -57,17 +57,17 @@ func (r relay) create(ctx context.Context, db *pgx.Conn, j job) error {
 		SELECT id, 'order.created', message_group, payload, now()`)
 }
 
-func (relay) rewind(ctx context.Context, db *pgx.Conn) error {
+func (embedded) rewind(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, "TRUNCATE outrider_cursor, outrider_parked, outrider_instance, outrider_audit")
 	return err
 }
 
-func (relay) backlog() string {
+func (embedded) backlog() string {
 	return "SELECT message_group, payload::text FROM outrider_outbox ORDER BY position"
 }
 
-func (r relay) relay(ctx context.Context, j job) error {
-	cfg, err := r.config(j)
+func (e embedded) relay(ctx context.Context, j job) error {
+	cfg, err := e.config(j)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 			return nil, err
 		}
 		stages = append(stages, st)
-		b.say("%s: %d rows for %s written in %v", sc.name, e.rows, e.peer.name(), seconds(time.Since(begin)))
+		b.say("%s: %d rows for %s written in %v", sc.name, e.rows, e.peer.name(), time.Since(begin).Round(10*time.Millisecond))
 	}
 	samples := make([][]sample, len(stages))
 	for i := range b.options.runs {
@@ -101,7 +101,7 @@ func (b *bench) measure(ctx context.Context, st *stage) (s sample, err error) {
 // drain runs the relay until the backlog is in the topic.
 func (b *bench) drain(ctx context.Context, st *stage, topic string) (time.Duration, usage, error) {
 	j := job{Peer: st.peer.name(), Postgres: st.postgres, Brokers: b.servers.brokers, Topic: topic}
-	if j.Peer == (relay{}).name() {
+	if j.Peer == (embedded{}).name() {
 		j.Profile = b.options.profile
 	}
 	begin := time.Now()

@@ -40,7 +40,7 @@ var scenarios = []*scenario{
 		title: func(o *options) string {
 			return fmt.Sprintf("The same rate whatever the backlog: %d and %d rows", o.rows, o.backlog)
 		},
-		entries: func(o *options) []entry { return []entry{{relay{}, o.rows}, {relay{}, o.backlog}} },
+		entries: func(o *options) []entry { return []entry{{embedded{}, o.rows}, {embedded{}, o.backlog}} },
 		remarks: func(results []result) []string {
 			shallow, deep := results[0], results[1]
 			return []string{fmt.Sprintf("With a backlog of %d rows outrider reaches %.0f%% of its rate with %d.",
@@ -58,7 +58,7 @@ func compare(results []result) []string {
 		}
 		return &results[i]
 	}
-	ours, least, theirs := find(relay{}), find(floor{}), find(stock{})
+	ours, least, theirs := find(embedded{}), find(floor{}), find(stock{})
 	var out []string
 	if ours != nil && least != nil {
 		out = append(out, fmt.Sprintf("outrider reaches %.0f%% of the floor.", 100*ours.Rate/least.Rate))

@@ -37,7 +37,7 @@ type servers struct {
 }
 
 // connect reads the environment; connections are made when they are needed.
-func connect(*options) (*servers, error) {
+func connect() (*servers, error) {
 	s := &servers{}
 	var err error
 	if s.postgres, err = url.Parse(os.Getenv(envPostgres)); err != nil || s.postgres.Host == "" {

@@ -35,7 +35,7 @@ type Config struct {
 
 // State says where Outrider remembers things.
 type State struct {
-	URL SecretURL `yaml:"url" doc:"postgres:// URL, or the path of an SQLite file. Default: the database of the source, when all routes read from one database."`
+	URL SecretURL `yaml:"url" doc:"postgres:// URL, or the path of an SQLite file. Default: the database of each route's source."`
 }
 
 // Admin is the HTTP server for health, metrics and operators.

@@ -116,30 +116,17 @@ func expandedNames(c *checker, at place, r *Route, names map[string]place) {
 	}
 }
 
-// checkStore makes sure that there is one place for the state.
+// checkStore makes sure that every route has a place for its state: a source
+// with a database of its own keeps it there.
 func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 	if !cfg.State.URL.IsZero() || at.child("state").has("url_file") {
 		return
 	}
-	databases := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		src := cfg.Sources[name]
-		if src == nil {
-			continue // reported where it was read or named
-		}
-		where := at.child("sources").child(name).key()
-		if !src.log() {
+		src := cfg.Sources[name] // nil: reported where it was read or named
+		if src != nil && !src.log() {
+			where := at.child("sources").child(name).key()
 			c.add(where, "a %s needs a state store", src.Kind()).hint("set state: {url: ...}")
-			continue
-		}
-		if src.database() == "" {
-			continue // reported as missing
-		}
-		databases[src.database()] = true
-		if len(databases) == 2 {
-			c.add(where, "the sources are in different databases, so the state store must be chosen").
-				hint("set state: {url: ...}")
-			return
 		}
 	}
 }

@@ -37,7 +37,7 @@ var beyondSchema = []string{
 	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "postgres-url", "reference",
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
 	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "state-url", "subscriber-fan-out", "subscriber-state",
-	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "two-databases",
+	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name",
 	"variable-unset", "variable-value", "watermill-client", "yaml-tag", "range-units",
 }
 

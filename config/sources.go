@@ -9,7 +9,6 @@ type Source interface {
 	// of routes may read, each from its own place.
 	log() bool
 	// database names the database, to tell whether two sources share one.
-	database() string
 }
 
 // sources are the kinds of sources, in the order of the reference page.
@@ -29,9 +28,8 @@ type Postgres struct {
 }
 
 // Kind is "postgres".
-func (*Postgres) Kind() string       { return "postgres" }
-func (*Postgres) log() bool          { return true }
-func (p *Postgres) database() string { return p.URL.Reveal() }
+func (*Postgres) Kind() string { return "postgres" }
+func (*Postgres) log() bool    { return true }
 
 func (p *Postgres) check(c *checker, at place) {
 	c.postgresURL(at.child("url"), p.URL, "")
@@ -47,9 +45,8 @@ type SQLite struct {
 }
 
 // Kind is "sqlite".
-func (*SQLite) Kind() string       { return "sqlite" }
-func (*SQLite) log() bool          { return true }
-func (s *SQLite) database() string { return s.Path }
+func (*SQLite) Kind() string { return "sqlite" }
+func (*SQLite) log() bool    { return true }
 
 func (s *SQLite) check(c *checker, at place) {
 	if s.Table.Schema() != "" {
@@ -64,9 +61,8 @@ type Subscriber struct {
 }
 
 // Kind is "subscriber".
-func (*Subscriber) Kind() string     { return "subscriber" }
-func (*Subscriber) log() bool        { return false }
-func (*Subscriber) database() string { return "" }
+func (*Subscriber) Kind() string { return "subscriber" }
+func (*Subscriber) log() bool    { return false }
 
 // Poll adapts reading to the load: rows seen, read again at once; none seen,
 // wait Min for After reads, then longer by Factor each time, up to Max.

@@ -71,6 +71,8 @@ func (f followUp) run() {
 func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	h := s.route.health
 	defer func() { h.concluded(it) }()
+	it.giveBack(it.owed + s.parking.takeCredit(it))
+	it.owed = 0
 	address, failed := it.Failed()
 	if failed && (v.Outcome == outbox.Retry || v.Exhausted) {
 		// It was the destination: perhaps the whole address is failing.
@@ -220,11 +222,13 @@ func (s *session) giveBack(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.lost || it.attempt.Number <= 1:
-	case it.phase == backoff:
-		it.attempt.Number--
-	case it.phase == parked && it.seq != 0:
+	case s.lost || it.phase == finished:
+	case it.phase == parked:
 		s.correctParked(it)
+	case it.phase == running:
+		it.owed++
+	default:
+		it.giveBack(1)
 	}
 }
 

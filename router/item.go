@@ -52,7 +52,11 @@ type item struct {
 	source   *message.Message
 	parent   context.Context // for values; nil: the lane's
 
+	home    *parkedGroup // that retrying was written for, before its load number loads
+	loads   int
+
 	attempt outbox.Attempt // Number: of the attempt under way, or the next
+	owed    int            // attempts to be given back when the chain does not read them
 	probes  int            // failures charged to the address instead
 	phase   phase
 	blocker bool // its group was parked while it was being sent
@@ -104,6 +108,10 @@ func (it *item) id() string {
 	}
 	return it.record.id
 }
+
+// giveBack takes attempts off that were not the message's fault. Call it with
+// the session's mutex held, while no chain runs.
+func (it *item) giveBack(n int) { it.attempt.Number = max(it.attempt.Number-n, 1) }
 
 // identity tells messages apart where groups are counted: its group, or itself.
 func (it *item) identity() string {

@@ -27,7 +27,7 @@ type parkedGroup struct {
 	blockers int // sent before the group was parked, not concluded yet
 	due      time.Time
 	held     bool // waits for an operator
-
+	loads    int  // how often rows were loaded
 }
 
 // movable tells whether the first rows may be brought back when they are due.
@@ -47,6 +47,10 @@ type parking struct {
 	due    dueHeap
 	live   int
 	kicked chan struct{}
+
+	// credits are attempts to be given back to messages that were loaded since
+	// they were charged.
+	credits map[opKey]int
 }
 
 func (p *parking) init(groups []slotGroup) {
@@ -176,7 +180,7 @@ func (s *session) store(it *item, g *parkedGroup, status outbox.ParkedStatus, at
 	row := s.parkedRow(it, status, at, cause)
 	s.ops.put(row)
 	if status == outbox.ParkedRetrying {
-		it.retrying = &row
+		it.retrying, it.home, it.loads = &row, g, g.loads
 	}
 	if !it.stored {
 		it.stored = true
@@ -267,16 +271,36 @@ func (s *session) changed(g *parkedGroup) {
 	}
 }
 
-// correctParked rewrites the attempts of a parked message, unless it is on its
-// way already.
+// correctParked rewrites the attempts of a parked message. If it is on its way
+// back, or was since, they are corrected when it gets there.
 func (s *session) correctParked(it *item) {
 	g := s.parking.groups[keyOf(it.slot, it.key, it.seq)]
-	if it.retrying == nil || g == nil || g.live > 0 || it.retrying.Attempts == 0 {
+	switch {
+	case it.retrying == nil || g == nil:
+		return
+	case g != it.home || g.live > 0 || g.loads != it.loads:
+		if s.parking.credits == nil {
+			s.parking.credits = map[opKey]int{}
+		}
+		s.parking.credits[opKey{it.slot, it.seq}]++
+		return
+	case it.retrying.Attempts == 0:
 		return
 	}
 	it.retrying.Attempts--
 	s.ops.put(*it.retrying)
 	s.noteProgress()
+}
+
+// takeCredit returns the attempts that are to be given back to a message.
+func (p *parking) takeCredit(it *item) int {
+	if len(p.credits) == 0 || it.seq == 0 {
+		return 0
+	}
+	k := opKey{it.slot, it.seq}
+	n := p.credits[k]
+	delete(p.credits, k)
+	return n
 }
 
 // reliefPause spaces the searches for blocked groups of a full lane.

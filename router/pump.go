@@ -119,6 +119,7 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 		s.parking.schedule(g)
 		return
 	}
+	g.loads++
 	for _, p := range rows {
 		if p.Status == outbox.ParkedHeld {
 			break // whatever is behind a held message waits with it
@@ -138,6 +139,7 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) {
 		cost:    int64(len(p.Payload)) + itemOverhead,
 	}
 	it.Owner = it
+	it.giveBack(s.parking.takeCredit(it))
 	s.route.router.budget.force(it.cost)
 	s.live += it.cost
 	s.extra++

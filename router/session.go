@@ -188,6 +188,8 @@ func (s *session) rerun(it *item) {
 		return
 	}
 	it.phase, it.timer = running, nil
+	it.giveBack(it.owed)
+	it.owed = 0
 	s.queue = append(s.queue, it)
 	s.wakeEmitter()
 }
