@@ -41,7 +41,7 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 	for _, s := range r.Scenarios {
 		for _, res := range s.Results {
 			got = append(got, line{res.Peer, res.Rows})
-			if len(res.Rates) != 2 || res.Rate <= 0 || res.CPU <= 0 || res.PeakSize <= 1<<20 {
+			if len(res.Rates) != 2 || res.Rate <= 0 || res.CPU <= 0 || res.Peak <= 1<<20 {
 				t.Errorf("%s: %s was not measured: %+v", s.Name, res.Peer, res)
 			}
 		}

@@ -13,12 +13,12 @@ import (
 
 // machine is where the figures were measured, as sentences for the reader.
 type machine struct {
-	Date      string
-	Hardware  string
-	System    string
-	Postgres  string
-	Kafka     string
-	Libraries string
+	Date      string `json:"date"`
+	Hardware  string `json:"hardware"`
+	System    string `json:"system"`
+	Postgres  string `json:"postgres"`
+	Kafka     string `json:"kafka"`
+	Libraries string `json:"libraries"`
 }
 
 // libraries are the modules whose versions matter.

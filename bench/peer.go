@@ -37,11 +37,11 @@ type peer interface {
 
 // job is where a relay finds its backlog, and where that goes.
 type job struct {
-	Peer     string
-	Postgres string // URL of the peer's database
-	Brokers  []string
-	Topic    string
-	Profile  string // file for a CPU profile; empty: none
+	Peer     string   `json:"peer"`
+	Postgres string   `json:"postgres"` // URL of the peer's database
+	Brokers  []string `json:"brokers"`
+	Topic    string   `json:"topic"`
+	Profile  string   `json:"profile"` // file for a CPU profile; empty: none
 }
 
 // peers are all that there are, in the order of the default of -peers.

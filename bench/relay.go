@@ -15,7 +15,7 @@ const relayArg = "-relay-of-bench"
 
 // farewell is what a relay prints before it ends.
 type farewell struct {
-	PeakBytes int64 // largest resident memory; 0: the system does not tell
+	PeakBytes int64 `json:"peak_bytes"` // largest resident memory; 0: the system does not tell
 }
 
 // relayMain relays as the job on in says, until in ends: so that a relay ends

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -17,13 +18,13 @@ type sample struct {
 
 // result is what a peer's runs come to.
 type result struct {
-	Peer     string
-	About    string
-	Rows     int
-	Rates    []float64 // messages per second, in the order of the runs
-	Rate     float64   // their median
-	CPU      float64   // median of the microseconds of processor time per message
-	PeakSize int64     // bytes resident, the most of all runs
+	Peer  string    `json:"peer"`
+	About string    `json:"about"`
+	Rows  int       `json:"rows"`
+	Rates []float64 `json:"messages_per_second"`        // in the order of the runs
+	Rate  float64   `json:"median_messages_per_second"` // their median
+	CPU   float64   `json:"median_cpu_microseconds"`    // user and system time per message
+	Peak  int64     `json:"peak_resident_bytes"`        // the most of all runs
 }
 
 func summarise(st *stage, samples []sample) result {
@@ -32,7 +33,7 @@ func summarise(st *stage, samples []sample) result {
 	for _, s := range samples {
 		r.Rates = append(r.Rates, s.rate)
 		cpu = append(cpu, s.cpu)
-		r.PeakSize = max(r.PeakSize, s.peak)
+		r.Peak = max(r.Peak, s.peak)
 	}
 	r.Rate, r.CPU = median(r.Rates), median(cpu)
 	return r
@@ -49,17 +50,17 @@ func median(values []float64) float64 {
 
 // report is all that a call of the program measured.
 type report struct {
-	Command   string
-	Machine   machine
-	Scenarios []outcome
+	Command   string    `json:"command"`
+	Machine   machine   `json:"machine"`
+	Scenarios []outcome `json:"scenarios"`
 }
 
 // outcome is what a scenario measured.
 type outcome struct {
-	Name    string
-	Title   string
-	Results []result
-	Remarks []string
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Results []result `json:"results"`
+	Remarks []string `json:"remarks"`
 }
 
 // columns of a table of results.
@@ -70,10 +71,10 @@ func (o *outcome) cells() [][]string {
 	var out [][]string
 	for _, r := range o.Results {
 		peak := "unknown"
-		if r.PeakSize > 0 {
-			peak = fmt.Sprint(r.PeakSize >> 20)
+		if r.Peak > 0 {
+			peak = strconv.FormatInt(r.Peak>>20, 10)
 		}
-		out = append(out, []string{r.Peer, fmt.Sprint(r.Rows), fmt.Sprint(len(r.Rates)), fmt.Sprintf("%.0f", r.Rate),
+		out = append(out, []string{r.Peer, strconv.Itoa(r.Rows), strconv.Itoa(len(r.Rates)), fmt.Sprintf("%.0f", r.Rate),
 			fmt.Sprintf("%.0f to %.0f", slices.Min(r.Rates), slices.Max(r.Rates)), fmt.Sprintf("%.2f", r.CPU), peak})
 	}
 	return out

@@ -19,8 +19,8 @@ func TestMedian(t *testing.T) {
 // testReport is what a run of two scenarios might have measured.
 func testReport() *report {
 	drain := []result{
-		{Peer: "floor", About: "a loop", Rows: 1000, Rates: []float64{200, 210, 190}, Rate: 200, CPU: 2, PeakSize: 30 << 20},
-		{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{120, 130, 110}, Rate: 120, CPU: 5.5, PeakSize: 40 << 20},
+		{Peer: "floor", About: "a loop", Rows: 1000, Rates: []float64{200, 210, 190}, Rate: 200, CPU: 2, Peak: 30 << 20},
+		{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{120, 130, 110}, Rate: 120, CPU: 5.5, Peak: 40 << 20},
 		{Peer: "stock", About: "theirs", Rows: 100, Rates: []float64{3, 3, 4}, Rate: 3, CPU: 90},
 	}
 	backlog := []result{{Peer: "outrider", About: "ours", Rows: 1000, Rates: []float64{100}, Rate: 100}, {Peer: "outrider", About: "ours", Rows: 9000, Rates: []float64{95}, Rate: 95}}

@@ -93,7 +93,7 @@ func (d *demo) build(ctx context.Context, path string) error {
 func (d *demo) run(ctx context.Context) (Tally, error) {
 	background := context.WithoutCancel(ctx)
 	relay := start(background, d.relay.Run)
-	defer relay.stop() // a second time does nothing
+	defer func() { _ = relay.stop() }() // its error has been told by then
 	select {
 	case <-d.relay.Ready():
 	case <-relay.done:
@@ -103,7 +103,7 @@ func (d *demo) run(ctx context.Context) (Tally, error) {
 	}
 	d.screen.introduce(d.options.For)
 	display := start(background, d.display)
-	defer display.stop()
+	defer func() { _ = display.stop() }() // it cannot fail
 
 	if err := d.trade(ctx, relay); err != nil {
 		return Tally{}, err
@@ -111,7 +111,9 @@ func (d *demo) run(ctx context.Context) (Tally, error) {
 	if err := d.finish(background, relay); err != nil {
 		return Tally{}, err
 	}
-	display.stop()
+	if err := display.stop(); err != nil {
+		return Tally{}, err
+	}
 	committed, err := d.shop.committed(background)
 	if err != nil {
 		return Tally{}, err

@@ -191,7 +191,7 @@ func TestTheTableFitsATerminal(t *testing.T) {
 		s.draw([]line{everyLine}, scene.text)
 	}
 	s.conclude(Tally{}, 0)
-	for _, text := range strings.Split(out.String(), "\n") {
+	for _, text := range strings.SplitSeq(out.String(), "\n") {
 		text = strings.TrimSuffix(text, "\x1b[K")
 		if i := strings.Index(text, "A"); strings.HasPrefix(text, "\x1b[") {
 			text = text[i+1:]

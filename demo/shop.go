@@ -80,12 +80,12 @@ func (s *shop) trade(ctx context.Context, perSecond float64) error {
 // sell commits one order and its message together, or neither.
 func (s *shop) sell(ctx context.Context) error {
 	s.lastID++
-	g := regions[rand.IntN(len(regions))]
-	customer := g.customers[rand.IntN(len(g.customers))]
+	g := regions[chance(len(regions))]
+	customer := g.customers[chance(len(g.customers))]
 	o := order{
 		ID: s.lastID, Customer: customer,
-		Account: fmt.Sprintf("%s-%d", customer, 1+rand.IntN(accountsPerCustomer)),
-		Item:    items[rand.IntN(len(items))],
+		Account: fmt.Sprintf("%s-%d", customer, 1+chance(accountsPerCustomer)),
+		Item:    items[chance(len(items))],
 	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *shop) sell(ctx context.Context) error {
 	if err := s.write(ctx, tx, o); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	if rand.IntN(rollbackOneIn) == 0 {
+	if chance(rollbackOneIn) == 0 {
 		s.rolledBack.Add(1)
 		return tx.Rollback()
 	}
@@ -103,6 +103,11 @@ func (s *shop) sell(ctx context.Context) error {
 	}
 	s.byRegion[g.name].Add(1)
 	return nil
+}
+
+// chance returns one of the numbers 0 to n-1.
+func chance(n int) int {
+	return rand.IntN(n) //nolint:gosec // it decides what is sold, not who gets in
 }
 
 // write stores the order and publishes it, in the transaction.

@@ -250,10 +250,11 @@ type Stall struct {
 	Front   *Ticket
 	Waiting int  // messages of the group, the front included
 	Sending bool // the front is being sent, and has been for long
+	Down    bool // the front waits for an address that may not be sent to
 }
 
-// Stalled returns the groups whose front is away, or being sent since before
-// slow. Whether a front that is away is stalled, or just on its way through
+// Stalled returns the groups whose front is away, being sent since before slow,
+// or waiting for an address that Allow refuses. Whether a front that is away is stalled, or just on its way through
 // its chain, is for the caller to tell.
 func (g *Gate) Stalled(slow time.Time) []Stall {
 	g.mu.Lock()
@@ -264,13 +265,17 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		if t == nil || t.state == here || t.state == sending && t.since.After(slow) {
 			continue
 		}
-		n := 0
-		for _, x := range q.queue[q.head:] {
-			if x != nil {
-				n++
+		out = append(out, Stall{Front: t, Waiting: q.len(), Sending: t.state == sending})
+	}
+	for _, p := range g.pipes {
+		if !p.down {
+			continue
+		}
+		for _, q := range p.ready {
+			if t := q.front(); t != nil {
+				out = append(out, Stall{Front: t, Waiting: q.len(), Down: true})
 			}
 		}
-		out = append(out, Stall{Front: t, Waiting: n, Sending: t.state == sending})
 	}
 	return out
 }

@@ -20,6 +20,7 @@ type pipe struct {
 	workers  int
 	starting bool // a worker was started and has not taken its batch yet
 	refused  bool // nothing may be sent before Kick, or before more is ready
+	down     bool // what is ready was not allowed, the last time it was asked for
 }
 
 // batch is one delivery under way.
@@ -158,6 +159,7 @@ func (g *Gate) take(p *pipe, b *batch) bool {
 // fill moves the leading messages of ready groups into the batch.
 func (g *Gate) fill(p *pipe, b *batch) {
 	kept := p.ready[:0]
+	p.down = false
 	probe := false
 	for i, q := range p.ready {
 		full := len(b.tickets) >= g.ordering.MaxMessages ||
@@ -168,6 +170,7 @@ func (g *Gate) fill(p *pipe, b *batch) {
 		}
 		allow := g.cfg.Allow(p.address, q.front())
 		if allow == AllowNone {
+			p.down = true
 			kept = append(kept, q)
 			continue
 		}

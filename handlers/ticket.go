@@ -98,6 +98,17 @@ func (q *group) keep(rest []*Ticket) {
 	q.queue, q.head = append(q.queue[:0], rest...), 0
 }
 
+// len is the number of messages in the queue.
+func (q *group) len() int {
+	n := 0
+	for _, t := range q.queue[q.head:] {
+		if t != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // run appends to batch the leading tickets that wait for the same address, as
 // long as room admits them.
 func (q *group) run(batch []*Ticket, room func(*Ticket) bool) []*Ticket {

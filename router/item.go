@@ -52,8 +52,8 @@ type item struct {
 	source   *message.Message
 	parent   context.Context // for values; nil: the lane's
 
-	home    *parkedGroup // that retrying was written for, before its load number loads
-	loads   int
+	home  *parkedGroup // that retrying was written for, before its load number loads
+	loads int
 
 	attempt outbox.Attempt // Number: of the attempt under way, or the next
 	owed    int            // attempts to be given back when the chain does not read them

@@ -93,6 +93,7 @@ type memState struct {
 	counter map[outbox.LaneRef]int64
 	settles int
 	fail    error
+	writing func(outbox.Settlement) // sees every settlement that is written
 }
 
 func newMemState() *memState {
@@ -159,6 +160,9 @@ func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []
 			fenced = append(fenced, s.LaneRef)
 			continue
 		}
+		if m.writing != nil {
+			m.writing(s)
+		}
 		st.New, st.Cursor, st.Beyond, st.NextSeq, st.Cluster = false, s.Cursor, s.Beyond, s.NextSeq, s.Cluster
 		if m.parked[s.LaneRef] == nil {
 			m.parked[s.LaneRef] = map[int64]outbox.Parked{}
@@ -219,6 +223,20 @@ func (m *memState) ParkedQueue(_ context.Context, ref outbox.LaneRef, group stri
 	return out, nil
 }
 
+// setFail makes settling fail, or work again.
+func (m *memState) setFail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = err
+}
+
+// evict takes all lanes from their owners, as the end of a lease does.
+func (m *memState) evict() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.owner)
+}
+
 func (m *memState) ListParked(context.Context, outbox.ParkedFilter) ([]outbox.Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,13 +278,6 @@ type receiver struct {
 	mu      sync.Mutex
 	got     []*message.Message
 	batches int
-	changed *sync.Cond
-}
-
-func newReceiver(o outbox.Ordering) *receiver {
-	r := &receiver{ordering: o}
-	r.changed = sync.NewCond(&r.mu)
-	return r
 }
 
 func (r *receiver) Ordering() outbox.Ordering { return r.ordering }
@@ -303,23 +314,20 @@ func (r *receiver) Deliver(_ context.Context, address string, batch []*message.M
 	defer r.mu.Unlock()
 	r.got = append(r.got, taken...)
 	r.batches++
-	r.changed.Broadcast()
 	return errs
-}
-
-// await returns when n messages have arrived.
-func (r *receiver) await(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.got) < n {
-		r.changed.Wait()
-	}
 }
 
 func (r *receiver) setFail(f func(string, *message.Message) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fail = f
+}
+
+// count is the number of messages that have arrived.
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
 }
 
 // received returns the ids per group in order of arrival.

@@ -303,60 +303,6 @@ func (p *parking) takeCredit(it *item) int {
 	return n
 }
 
-// reliefPause spaces the searches for blocked groups of a full lane.
-const reliefPause = 100 * time.Millisecond
-
-// relieve parks groups that do not move when they fill half the window, so that
-// others flow. A route with one address only leaves them where they are while
-// that is down: parking its backlog would help nobody.
-func (s *session) relieve(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping || now.Sub(s.relief) < reliefPause {
-		return
-	}
-	s.relief = now
-	static := s.route.Destination.Ordering().Static
-	total := 0
-	var blocked []*item
-	for _, stall := range s.gate.Stalled(now.Add(-shortDelay)) {
-		it := owner(stall.Front)
-		if it.phase == held && static || it.phase == running && !stall.Sending {
-			continue
-		}
-		total += stall.Waiting
-		blocked = append(blocked, it)
-	}
-	if !static {
-		alone := s.route.health.heldAlone(s)
-		total += len(alone)
-		blocked = append(blocked, alone...)
-	}
-	// What is finished behind them takes room as well, for the cursor stands.
-	for _, str := range s.streams {
-		total += str.beyond
-	}
-	if total < s.route.Window/2 {
-		return
-	}
-	for _, it := range blocked {
-		at := now.Add(5 * time.Second)
-		if it.phase == backoff {
-			at = now.Add(shortDelay)
-		}
-		s.parkBlocked(it, at)
-	}
-}
-
-// parkBlocked parks a group whose front does not move, attempts unchanged.
-func (s *session) parkBlocked(front *item, at time.Time) {
-	if front.phase == running { // being sent: it stays, its followers go
-		s.park(front, outbox.ParkedWaiting, time.Time{}, nil)
-		return
-	}
-	s.park(front, outbox.ParkedWaiting, at, nil)
-}
-
 // dueEntry is a group's planned way back; stale when the group changed since.
 type dueEntry struct {
 	group *parkedGroup

@@ -185,5 +185,25 @@ func (r *route) key(group string) string {
 	}
 }
 
+// gateDestination is what the gates deliver to. With order global one message
+// is sent at a time: of a batch that fails in part, a destination keeps back
+// what is behind a failed message of the same group only.
+func (r *route) gateDestination() outbox.Destination {
+	if r.Order == outbox.OrderGlobal {
+		return oneByOne{r.Destination}
+	}
+	return r.Destination
+}
+
+// oneByOne is a destination without batches.
+type oneByOne struct{ outbox.Destination }
+
+// Ordering implements outbox.Destination.
+func (d oneByOne) Ordering() outbox.Ordering {
+	o := d.Destination.Ordering()
+	o.MaxMessages = 1
+	return o
+}
+
 // globalKey is the one group of a route with order global.
 const globalKey = "*"

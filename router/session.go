@@ -51,7 +51,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.gate = handlers.NewGate(handlers.GateConfig{
-		Destination: l.route.Destination,
+		Destination: l.route.gateDestination(),
 		Limiter:     l.route.limiter,
 		Allow:       l.route.health.allow,
 		Permit:      l.route.keeper.permit,

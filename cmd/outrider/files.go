@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	var print bool
+	var printOnly bool
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
@@ -20,13 +20,13 @@ tables. With --print it only prints the outbox tables' SQL, for a migration of
 your own, and connects to nothing; "outrider run" makes the state tables.`,
 		Args: noArgs,
 	}
-	c.Flags().BoolVar(&print, "print", false, "print the SQL and connect to nothing")
+	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := a.load()
 		if err != nil {
 			return err
 		}
-		if print {
+		if printOnly {
 			a.printInit(cfg)
 			return nil
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -22,7 +23,7 @@ func (*output) Type() string     { return "table|json" }
 // Set accepts table and json.
 func (o *output) Set(text string) error {
 	if text != "table" && text != "json" {
-		return fmt.Errorf("must be table or json")
+		return errors.New("must be table or json")
 	}
 	*o = output(text)
 	return nil

@@ -18,7 +18,9 @@ func parkedSite(t *testing.T, accept *atomic.Bool) *site {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !accept.Load() {
 			http.Error(w, "no \x1b[31mthanks", http.StatusUnprocessableEntity)
+			return
 		}
+		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(api.Close)
 	s := newSite(t, fmt.Sprintf("destinations:\n  api: {type: http, url: %q}\nroutes:\n  orders: {from: app, to: api}\n", api.URL))
@@ -55,7 +57,9 @@ func (s *site) runUntil(done func() bool) {
 // parked lists parked messages.
 func (s *site) parked(filter ...string) []parkedMessage {
 	s.t.Helper()
-	var list struct{ Parked []parkedMessage }
+	var list struct {
+		Parked []parkedMessage `json:"parked"`
+	}
 	r := s.call(append([]string{"parked", "list", "-o", "json"}, filter...)...)
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil && r.code == exitOK {
 		s.t.Fatalf("%v: %v", err, r)

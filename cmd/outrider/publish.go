@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -129,11 +130,11 @@ func (p *publication) envelope(stdin io.Reader, payloadGiven bool) (outbox.Envel
 func (p *publication) read(stdin io.Reader, given bool) ([]byte, error) {
 	switch {
 	case given && p.file != "":
-		return nil, fmt.Errorf("give the payload once: --payload, --payload-file or -")
+		return nil, errors.New("give the payload once: --payload, --payload-file or -")
 	case given:
 		return []byte(p.payload), nil
 	case p.file == "":
-		return nil, fmt.Errorf("a message needs a payload: --payload JSON, --payload-file FILE, or - for standard input")
+		return nil, errors.New("a message needs a payload: --payload JSON, --payload-file FILE, or - for standard input")
 	}
 	from := stdin
 	if p.file != "-" {

@@ -21,9 +21,9 @@ import (
 // measurement: a machine that is busy with other things may use it up.
 const patience = 60 * time.Second
 
-// binary is the program under test, built once per run and without -race: it is
+// built is the program under test, built once per run and without -race: it is
 // killed by the dozen, and what a race detector adds is tested in-process.
-var binary struct {
+var built struct {
 	once sync.Once
 	dir  string
 	err  error
@@ -32,34 +32,35 @@ var binary struct {
 // program returns the path of the built program.
 func program(t *testing.T) string {
 	t.Helper()
-	binary.once.Do(func() {
-		if binary.dir, binary.err = os.MkdirTemp("", "outrider-faults-"); binary.err != nil {
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "outrider-faults-"); built.err != nil {
 			return
 		}
-		out, err := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "outrider"),
+		out, err := exec.Command("go", "build", "-o", filepath.Join(built.dir, "outrider"),
 			"github.com/outriderhq/outrider/cmd/outrider").CombinedOutput()
 		if err != nil {
-			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
+			built.err = fmt.Errorf("build the program: %w\n%s", err, out)
 		}
 	})
-	must(t, binary.err)
-	return filepath.Join(binary.dir, "outrider")
+	must(t, built.err)
+	return filepath.Join(built.dir, "outrider")
 }
 
 func removeBinary() error {
-	if binary.dir == "" {
+	if built.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(binary.dir)
+	return os.RemoveAll(built.dir)
 }
 
 // relay is one process of the program.
 type relay struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  string // path of its output
-	done chan struct{}
-	err  error // of Wait, once done
+	t      *testing.T
+	cmd    *exec.Cmd
+	config string // path of its configuration
+	log    string // path of its output
+	done   chan struct{}
+	err    error // of Wait, once done
 }
 
 // start starts the program with a configuration. It is killed at the end of the
@@ -77,7 +78,7 @@ func start(t *testing.T, config string) *relay {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
 	must(t, out.Close())
-	r := &relay{t: t, cmd: cmd, log: out.Name(), done: make(chan struct{})}
+	r := &relay{t: t, cmd: cmd, config: file, log: out.Name(), done: make(chan struct{})}
 	go func() {
 		r.err = cmd.Wait()
 		close(r.done)
@@ -166,6 +167,17 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// outlast calls look again and again for about as long as an outage takes in
+// which an address is probed several times.
+func outlast(t *testing.T, look func()) {
+	t.Helper()
+	over := time.Now().Add(4 * time.Second)
+	for time.Now().Before(over) {
+		look()
+		pause(t.Context(), 50*time.Millisecond)
+	}
+}
+
 // pause waits for a time that the scenario chooses, such as the moment of a kill.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
@@ -198,13 +210,14 @@ func command(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// get returns the body of an answer, whatever its status.
-func get(t *testing.T, url string) (body string, err error) {
+// getAs returns the body of an answer, whatever its status, to the bearer of a token.
+func getAs(t *testing.T, url, token string) (body string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

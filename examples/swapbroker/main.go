@@ -1,0 +1,48 @@
+// Command swapbroker delivers orders to wherever its configuration file says:
+// to Kafka with orders-kafka.yaml, to an HTTP API with orders-http.yaml. The two
+// files differ in the destination and in nothing else, and the program knows
+// neither.
+//
+//	go run ./examples/swapbroker orders-kafka.yaml
+//
+// With no code around it, `outrider run -c orders-kafka.yaml` does the same.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/outriderhq/outrider"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: swapbroker CONFIG")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run delivers until ctx ends.
+func run(ctx context.Context, file string) error {
+	cfg, err := outrider.LoadConfig(file)
+	if err != nil {
+		return err
+	}
+	if _, err := outrider.Init(ctx, cfg); err != nil {
+		return err
+	}
+	relay, err := outrider.New(cfg)
+	if err != nil {
+		return err
+	}
+	return relay.Run(ctx)
+}

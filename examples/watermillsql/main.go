@@ -1,0 +1,144 @@
+// Command watermillsql publishes with a stock watermill-sql Publisher inside the
+// application's own transaction. Order and message are committed together or not
+// at all; Outrider reads the table and hands the messages to a Watermill
+// publisher, here a channel in memory.
+//
+// It needs no server:
+//
+//	go run ./examples/watermillsql
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/wmsql"
+)
+
+const config = `
+admin: {listen: off}
+sources:
+  app: {type: sqlite, path: "${EXAMPLE_DB}"}
+destinations:
+  inbox: {type: publisher, topic: "{{.Type}}"} # given in Go, below
+routes:
+  orders: {from: app, to: inbox}
+`
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run places three orders, of which one is refused, and shows what arrives.
+func run(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "outrider-example-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "app.db")
+	cfg, err := outrider.ParseConfig("example", []byte(os.Expand(config, func(string) string { return path })))
+	if err != nil {
+		return err
+	}
+	if _, err := outrider.Init(ctx, cfg); err != nil {
+		return err
+	}
+	db, err := sqlite.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if _, err := db.ExecContext(ctx, `CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT, cents INTEGER)`); err != nil {
+		return err
+	}
+	for _, o := range []order{{"o-1", "heron", 1200}, {"o-2", "kite", -5}, {"o-3", "heron", 800}} {
+		if err := place(ctx, db, o); err != nil {
+			fmt.Fprintf(out, "order %s: %v\n", o.ID, err)
+		}
+	}
+	return receive(ctx, cfg, out)
+}
+
+type order struct {
+	ID       string `json:"id"`
+	Customer string `json:"customer"`
+	Cents    int    `json:"cents"`
+}
+
+var errPrice = errors.New("refused and rolled back: the price is negative")
+
+// place stores an order and publishes it, in one transaction.
+func place(ctx context.Context, db *sql.DB, o order) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES (?, ?, ?)`, o.ID, o.Customer, o.Cents); err != nil {
+		return err
+	}
+	publisher, err := wmsql.NewPublisher(tx, wmsql.Schema{Dialect: outbox.SQLite}, watermill.NopLogger{})
+	if err != nil {
+		return err
+	}
+	payload, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	msg := message.NewMessage(watermill.NewULID(), payload)
+	msg.Metadata.Set(outbox.MetaGroup, o.Customer) // a customer's orders arrive in order
+	if err := publisher.Publish("order.placed", msg); err != nil {
+		return err
+	}
+	if o.Cents < 0 {
+		return errPrice // after publishing: the message disappears with the order
+	}
+	return tx.Commit()
+}
+
+// receive runs the relay until the two orders have arrived.
+func receive(ctx context.Context, cfg *outrider.Config, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// Publish returns when the subscriber has acknowledged, so that nothing
+	// counts as delivered that was not received.
+	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
+	arrivals, err := channel.Subscribe(ctx, "order.placed")
+	if err != nil {
+		return err
+	}
+	relay, err := outrider.New(cfg, outrider.WithDestination("inbox", channel))
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(ctx) }()
+	for range 2 {
+		select {
+		case msg := <-arrivals:
+			fmt.Fprintf(out, "arrived: %s of group %s\n", msg.Payload, msg.Metadata[outbox.MetaGroup])
+			msg.Ack()
+		case err := <-ended:
+			return errors.Join(errors.New("the relay ended early"), err)
+		}
+	}
+	stop()
+	return <-ended
+}

@@ -1,0 +1,41 @@
+package faults_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/faults/check"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/internal/testenv/server"
+)
+
+func TestG1_G2_PostgresRestartsUnderLoad(t *testing.T) {
+	t.Parallel()
+	brokers := testenv.Kafka(t)
+	topic := newTopic(t, brokers)
+	to := consume(t, brokers, topic)
+	pg := testenv.StartPostgres(t)
+	db := openDatabase(t, pg.URL())
+	r := start(t, settings{database: db.url, top: quick, destination: toKafka(brokers, topic), window: killWindow}.text())
+	w := write(t, db.pool, 400, true)
+	const restarts = 3
+	for range restarts {
+		before := to.arrived()
+		r.until("delivers under load", func() bool { return to.arrived() > before+200 })
+		pause(t.Context(), rand.N(300*time.Millisecond))
+		pg.Stop(server.Immediate)
+		pg.Start()
+	}
+	before := to.arrived()
+	r.until("delivers after the last restart", func() bool { return to.arrived() > before+200 })
+	w.stop()
+	rows := len(db.rows())
+	r.until("delivered everything", func() bool { return to.arrived() >= rows })
+	r.stop()
+	report := check.Compare(db.rows(), to.all()...)
+	t.Logf("%d restarts of PostgreSQL (immediate): %v", restarts, report)
+	if !report.Clean() || report.Duplicates > restarts*killWindow*lanes {
+		t.Errorf("not clean, or more duplicates than the windows hold: %v", report)
+	}
+}

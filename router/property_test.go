@@ -1,0 +1,227 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// step is one event in the life of a router.
+type step struct {
+	kind string
+	wait time.Duration // afterwards
+	rows int           // for "write"
+}
+
+// scenario is all that is random about a run of the model.
+type scenario struct {
+	ordering  outbox.Ordering
+	order     outbox.OrderMode
+	window    int
+	groups    int
+	addresses int
+	slow      bool
+	faults    int // of ten messages, so many fail in some way
+	seed      uint64
+	steps     []step
+}
+
+func drawScenario(t *rapid.T) scenario {
+	sc := scenario{
+		order:     rapid.SampledFrom([]outbox.OrderMode{outbox.OrderGroup, outbox.OrderGroup, outbox.OrderNone, outbox.OrderGlobal}).Draw(t, "order"),
+		window:    rapid.IntRange(4, 64).Draw(t, "window"),
+		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
+		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
+		slow:      rapid.Bool().Draw(t, "slow"),
+		faults:    rapid.IntRange(0, 6).Draw(t, "faults"),
+		seed:      rapid.Uint64().Draw(t, "seed"),
+	}
+	sc.ordering = rapid.SampledFrom([]outbox.Ordering{
+		{}, {Unit: outbox.UnitWave, MaxMessages: 50}, {Unit: outbox.UnitGroup, MaxMessages: 8, MaxRequests: 4},
+		{Unit: outbox.UnitGroup, MaxMessages: 5, MaxGroups: 1},
+	}).Draw(t, "unit")
+	sc.ordering.Static = sc.addresses == 1 && rapid.Bool().Draw(t, "static")
+	for range rapid.IntRange(1, 8).Draw(t, "steps") {
+		sc.steps = append(sc.steps, step{
+			kind: rapid.SampledFrom([]string{"write", "write", "write", "restart", "crash", "outage"}).Draw(t, "kind"),
+			wait: time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond,
+			rows: rapid.IntRange(1, 80).Draw(t, "rows"),
+		})
+	}
+	return sc
+}
+
+// run plays a scenario and returns what went wrong.
+type run struct {
+	scenario
+	world   *world
+	source  *memSource
+	state   *memState
+	random  *rand.Rand
+	crashes int
+
+	link   *link
+	store  *mortal
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func newRun(sc scenario) *run {
+	r := &run{scenario: sc, source: &memSource{}, state: newMemState(), random: rand.New(rand.NewPCG(sc.seed, 1))}
+	r.world = &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
+		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}}
+	r.state.writing = r.world.checkParked
+	return r
+}
+
+// script decides how a message will fail before it arrives. There are fewer
+// failures than attempts, so only permanent ones end dead.
+func (r *run) script() []error {
+	var out []error
+	if r.random.IntN(10) >= r.faults {
+		return nil
+	}
+	for range 1 + r.random.IntN(3) {
+		cause := errors.New("injected")
+		out = append(out, []error{
+			outbox.Transient(cause, 0),
+			outbox.Transient(cause, 1500*time.Millisecond),
+			outbox.Unavailable(cause, 0),
+			outbox.Released(cause),
+			outbox.Permanent(cause),
+		}[r.random.IntN(5)])
+	}
+	return out
+}
+
+func (r *run) write(n int) {
+	for range n {
+		row := &outbox.Row{ID: fmt.Sprintf("m%d", len(r.source.rows)), Type: "t", Payload: []byte(`{}`), CreatedAt: time.Now()}
+		g := r.random.IntN(r.groups + 1)
+		if g > 0 {
+			row.Group = fmt.Sprintf("g%d", g)
+		}
+		row.Headers = map[string]string{"address": fmt.Sprintf("a%d", g%r.addresses)}
+		r.world.mu.Lock()
+		r.world.outside[row.ID] = r.script()
+		if r.random.IntN(4) == 0 {
+			r.world.inLane[row.ID] = r.script()
+		}
+		r.world.mu.Unlock()
+		r.source.add(row)
+	}
+}
+
+func (r *run) start() error {
+	r.link, r.store = &link{world: r.world}, &mortal{memState: r.state}
+	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{{
+		Name: "orders", Source: r.source, State: r.store, Destination: r.link, Order: r.order, Window: r.window,
+		Attempts: 10, Middleware: append(stack(50*time.Millisecond, 10), r.world.middleware),
+		Poll: Poll{Max: 200 * time.Millisecond},
+	}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel, r.done = cancel, make(chan error, 1)
+	go func() { r.done <- rt.Run(ctx) }()
+	return nil
+}
+
+func (r *run) stop() error {
+	r.cancel()
+	return <-r.done
+}
+
+// play carries out one step.
+func (r *run) play(s step) error {
+	switch s.kind {
+	case "write":
+		r.write(s.rows)
+	case "restart":
+		if err := r.stop(); err != nil {
+			return err
+		}
+		if err := r.start(); err != nil {
+			return err
+		}
+	case "crash":
+		r.link.cut.Store(true)
+		r.store.dead.Store(true)
+		r.state.evict()
+		r.crashes++
+		_ = r.stop() // an error only if there was something to settle
+		if err := r.start(); err != nil {
+			return err
+		}
+	case "outage":
+		r.state.setFail(errors.New("the state store is down"))
+		time.Sleep(s.wait)
+		r.state.setFail(nil)
+	}
+	time.Sleep(s.wait)
+	return nil
+}
+
+// settledAll tells whether nothing is under way or parked alive.
+func (r *run) settledAll() bool {
+	parked, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	ended := map[string]bool{}
+	for _, p := range parked {
+		if p.Status != outbox.ParkedDead {
+			return false
+		}
+		ended[p.ID] = true
+	}
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	for _, a := range r.world.arrivals {
+		ended[a.id] = true
+	}
+	return len(ended) == len(r.source.rows)
+}
+
+func (r *run) all() error {
+	if err := r.start(); err != nil {
+		return err
+	}
+	for _, s := range r.steps {
+		if err := r.play(s); err != nil {
+			return err
+		}
+	}
+	for end := time.Now().Add(patience); !r.settledAll() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(time.Second)
+	if err := r.stop(); err != nil {
+		return err
+	}
+	parked, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	// The window holds what is not durably settled; half as much may have come
+	// back from the parking.
+	return r.world.verify(r.source.rows, parked, r.order, r.crashes*(r.window+r.window/2))
+}
+
+// Whatever happens, in the end every message was delivered or is parked as
+// dead, first deliveries of a group are in order, nothing comes twice without
+// a crash, and nobody is charged for more failures than there were.
+func TestG1_G2_G3_RouterAgainstModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sc := drawScenario(rt)
+		var err error
+		synctest.Test(t, func(*testing.T) { err = newRun(sc).all() })
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package router
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// reliefPause spaces the searches for blocked groups of a full lane.
+const reliefPause = 100 * time.Millisecond
+
+// relieve parks groups that do not move when they fill half the window, so that
+// others flow. A route with one address only leaves them where they are while
+// that is down: parking its backlog would help nobody.
+func (s *session) relieve(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || now.Sub(s.relief) < reliefPause {
+		return
+	}
+	s.relief = now
+	static := s.route.Destination.Ordering().Static
+	total := 0
+	var blocked []*item
+	for _, stall := range s.gate.Stalled(now.Add(-shortDelay)) {
+		it := owner(stall.Front)
+		waits := stall.Down || it.phase == held // for its address
+		if waits && static || it.phase == running && !waits && !stall.Sending {
+			continue
+		}
+		total += stall.Waiting
+		blocked = append(blocked, it)
+	}
+	if !static {
+		alone := s.route.health.heldAlone(s)
+		total += len(alone)
+		blocked = append(blocked, alone...)
+	}
+	// What is finished behind them takes room as well, for the cursor stands.
+	for _, str := range s.streams {
+		total += str.beyond
+	}
+	if total < s.route.Window/2 {
+		return
+	}
+	for _, it := range blocked {
+		pause := longestProbe // its address is down, or it is being sent
+		if it.phase == backoff {
+			pause = shortDelay
+		}
+		s.park(it, outbox.ParkedWaiting, now.Add(pause), nil)
+	}
+}

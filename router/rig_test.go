@@ -1,0 +1,183 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/middleware"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var (
+	wave      = outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 500, Static: true}
+	group     = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 10}
+	templated = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 10, MaxRequests: 1000}
+)
+
+// stack is the default middleware.
+func stack(base time.Duration, attempts int) []message.HandlerMiddleware {
+	return []message.HandlerMiddleware{
+		middleware.Poison{}.Middleware,
+		middleware.Retry{Attempts: attempts, Base: base, Jitter: middleware.NoJitter}.Middleware,
+		middleware.Timeout{}.Middleware,
+	}
+}
+
+// rig is a router under test with everything around it in memory, in a bubble
+// of its own time.
+type rig struct {
+	t      *testing.T
+	source *memSource
+	state  *memState
+	dest   *receiver
+	config Config
+	router *Router
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// inBubble runs a test with a rig, in virtual time.
+func inBubble(t *testing.T, o outbox.Ordering, f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(newRig(t, o))
+	})
+}
+
+func newRig(t *testing.T, o outbox.Ordering) *rig {
+	return &rig{t: t, source: &memSource{}, state: newMemState(), dest: &receiver{ordering: o},
+		config: Config{Logger: slog.New(slog.DiscardHandler)}}
+}
+
+func (r *rig) route(change func(*Route)) Route {
+	def := Route{Name: "orders", Source: r.source, State: r.state, Destination: r.dest,
+		Middleware: stack(10*time.Millisecond, 10), Poll: Poll{Max: 100 * time.Millisecond}}
+	if change != nil {
+		change(&def)
+	}
+	return def
+}
+
+func (r *rig) start(routes ...Route) {
+	r.t.Helper()
+	rt, err := New(r.config, routes)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.router, r.cancel, r.done = rt, cancel, make(chan error, 1)
+	go func() { r.done <- rt.Run(ctx) }()
+	r.t.Cleanup(cancel)
+}
+
+func (r *rig) stop() {
+	r.t.Helper()
+	r.cancel()
+	if err := <-r.done; err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// patience is how long (in virtual time) a test waits for what must happen.
+const patience = 10 * time.Minute
+
+// until waits for a condition, in virtual time.
+func (r *rig) until(what string, cond func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.cancel()
+			<-r.done
+			r.t.Fatalf("%s: not within %v; %d messages have arrived, parked: %v", what, patience, r.dest.count(), brief(r.parked()))
+		}
+	}
+}
+
+// await returns when n messages have arrived.
+func (r *rig) await(n int) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%d messages", n), func() bool { return r.dest.count() >= n })
+}
+
+// parked returns the parked rows by id.
+func (r *rig) parked() []outbox.Parked {
+	rows, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	slices.SortFunc(rows, func(a, b outbox.Parked) int { return cmp.Compare(a.ID, b.ID) })
+	return rows
+}
+
+// brief shows parked rows as "id status attempts".
+func brief(rows []outbox.Parked) []string {
+	out := []string{}
+	for _, p := range rows {
+		out = append(out, fmt.Sprintf("%s %s %d", p.ID, p.Status, p.Attempts))
+	}
+	return out
+}
+
+// wantParked checks the parked rows, given as brief shows them.
+func (r *rig) wantParked(want ...string) {
+	r.t.Helper()
+	if got := brief(r.parked()); !slices.Equal(got, append([]string{}, want...)) {
+		r.t.Errorf("parked: %q, want %q", got, want)
+	}
+}
+
+// add writes one message.
+func (r *rig) add(group, id string) *outbox.Row {
+	row := &outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()}
+	r.source.add(row)
+	return row
+}
+
+// addTo writes one message for an address.
+func (r *rig) addTo(address, group, id string) {
+	r.source.add(&outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now(),
+		Headers: map[string]string{"address": address}})
+}
+
+// fill writes n messages to each of so many groups, interleaved.
+func (r *rig) fill(groups, n int) { r.fillFrom(groups, 0, n) }
+
+// fillFrom writes messages from..to-1 of each group.
+func (r *rig) fillFrom(groups, from, to int) {
+	for i := from; i < to; i++ {
+		for g := range groups {
+			r.add(fmt.Sprintf("g%d", g), fmt.Sprintf("g%d-%d", g, i))
+		}
+	}
+}
+
+// checkOrdered checks that each group got exactly its n messages, in order.
+func (r *rig) checkOrdered(groups, n int) {
+	r.t.Helper()
+	got := r.dest.received()
+	for g := range groups {
+		var want []string
+		for i := range n {
+			want = append(want, fmt.Sprintf("g%d-%d", g, i))
+		}
+		if name := fmt.Sprintf("g%d", g); !slices.Equal(got[name], want) {
+			r.t.Errorf("group %s: got %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// sameLane returns n group names of one slot.
+func sameLane(n int) []string {
+	var out []string
+	for i := 0; len(out) < n; i++ {
+		if g := fmt.Sprintf("k%d", i); outbox.SlotOf(g, "") == 3 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
