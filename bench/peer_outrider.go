@@ -72,6 +72,7 @@ func (e embedded) relay(ctx context.Context, j job) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	outrider.TuneMemory(cfg) // as `outrider run` does
 	o, err := outrider.New(cfg, outrider.WithLogger(log))
 	if err != nil {
 		return err

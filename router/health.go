@@ -158,7 +158,6 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict) {
 	} else if a.probe == &it.Ticket || a.open {
 		a.fails++ // a.open: it did not even get to the gate (a breaker)
 	}
-	a.open = false
 	a.gone = a.gone || v.Gone
 	h.hold(a, it)
 	h.plan(a, v.RetryAfter)
@@ -170,7 +169,10 @@ func (h *health) takeDown(a *address, cause error) {
 		"address", h.route.router.redact(a.name), "error", cause)
 }
 
+// hold keeps a message that failed. If the address was open just then, nobody
+// may come who takes that: another opening has to be planned.
 func (h *health) hold(a *address, it *item) {
+	a.open = false
 	if a.probe == &it.Ticket {
 		a.probe = nil
 	}

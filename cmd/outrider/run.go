@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -49,7 +48,7 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration: " + w.Error())
 	}
-	limitMemory(int64(cfg.Memory))
+	outrider.TuneMemory(cfg)
 	stop := a.onHangup(log)
 	defer stop()
 	log.Info("outrider starts", "version", outrider.Version().Version, "instance", instance,
@@ -70,22 +69,6 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 		<-told
 		return err
 	})
-}
-
-// Beside the budget for messages the process holds its connections, buffers and
-// the garbage collector's slack.
-const (
-	memoryBase  = 32 << 20
-	memoryShare = 4 // of the budget, again
-)
-
-// limitMemory makes the garbage collector work harder before the process grows
-// beyond what the budget for messages explains. GOMEMLIMIT has precedence.
-func limitMemory(budget int64) {
-	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
-		return
-	}
-	debug.SetMemoryLimit(memoryBase + budget + budget/memoryShare)
 }
 
 // onHangup answers SIGHUP until stop is called.

@@ -28,8 +28,8 @@ type receiver struct {
 }
 
 // receive starts a receiver. answer returns the status of a request, before
-// anything is recorded; it may block until the request's context ends. nil
-// answers 200 to everything.
+// anything is recorded; it may block until the request's context ends, and
+// nothing is recorded then. nil answers 200 to everything.
 func receive(t *testing.T, answer func(*http.Request, []payload) int) *receiver {
 	t.Helper()
 	return receiveWith(t, func(r *receiver, w http.ResponseWriter, req *http.Request) {
@@ -44,7 +44,7 @@ func receive(t *testing.T, answer func(*http.Request, []payload) int) *receiver 
 		if answer != nil {
 			status = answer(req, batch)
 		}
-		if status == http.StatusOK {
+		if status == http.StatusOK && req.Context().Err() == nil {
 			r.take(batch)
 		}
 		w.WriteHeader(status)

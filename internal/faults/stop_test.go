@@ -1,10 +1,14 @@
 package faults_test
 
 import (
+	"context"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -21,6 +25,42 @@ func TestG3_SIGTERMUnderLoadRepeatsNothingHTTP(t *testing.T) {
 	testenv.Postgres(t) // skips without a server
 	r := receive(t, slowly(3*time.Millisecond))
 	stopLoop(t, 10, r, toHTTP(r.url()))
+}
+
+// In this process, so that the race detector sees the relay itself.
+func TestG3_CancelUnderLoadRepeatsNothingInProcess(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	to := receive(t, slowly(3*time.Millisecond))
+	cfg, err := outrider.ParseConfig("in process", []byte(settings{
+		database: db.url, top: quick, destination: toHTTP(to.url()), window: killWindow,
+	}.text()))
+	must(t, err)
+	w := write(t, db.pool, 400, false)
+	run := func(enough func() bool) {
+		relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- relay.Run(ctx) }()
+		until(t, "delivered more", enough)
+		cancel()
+		must(t, <-ended)
+	}
+	const runs = 6
+	for range runs {
+		want := to.arrived() + 1 + rand.IntN(200)
+		run(func() bool { return to.arrived() >= want })
+	}
+	w.stop()
+	rows := db.rows()
+	run(func() bool { return to.arrived() >= len(rows) })
+	report := check.Compare(rows, to.all()...)
+	t.Logf("%d runs that were cancelled: %v", runs, report)
+	if !report.Clean() || report.Duplicates > 0 {
+		t.Errorf("want nothing lost, repeated or out of order: %v", report)
+	}
 }
 
 // stopLoop stops the relay properly again and again under load. It runs into a
