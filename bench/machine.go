@@ -45,12 +45,15 @@ func describe(ctx context.Context, s *servers, cpus []int) (machine, error) {
 	return m, nil
 }
 
-// hardware counts the processors that this process may use: the servers may use
-// others if they were started otherwise.
+// hardware tells what the relays may use. What the servers may use is known only
+// to those who started them: with `make bench` it is the same, but for -cpus.
 func hardware(cpus []int) string {
-	text := fmt.Sprintf("%s, %d processors for PostgreSQL, Kafka and the relay together", processor(), runtime.NumCPU())
-	if len(cpus) > 0 {
-		text += fmt.Sprintf(" (relay and harness pinned to %v, the servers were not pinned by this program)", cpus)
+	text := fmt.Sprintf("%s, %d processors", processor(), max(processors(), runtime.NumCPU()))
+	switch {
+	case len(cpus) > 0:
+		text += fmt.Sprintf(", relays and harness pinned to %v (not the servers)", cpus)
+	case runtime.NumCPU() < processors():
+		text += fmt.Sprintf(", %d of them for the harness, the relays and servers started with them", runtime.NumCPU())
 	}
 	if b := memoryBytes(); b > 0 {
 		text += fmt.Sprintf(", %.0f GiB of memory", float64(b)/(1<<30))

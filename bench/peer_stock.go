@@ -27,8 +27,9 @@ const (
 	stockTopic = "events"
 
 	// stockBatch is the subscriber's SubscribeBatchSize. Each of its reads sorts
-	// what is left of the backlog, so fewer are better; at 10,000 they take a few
-	// percent of the time, and larger batches change nothing any more.
+	// what is left of the backlog, so fewer are better. With 30,000 rows, batches
+	// of 1,000 to 30,000 came out alike and its default of 100 a fifth slower;
+	// 10,000 keeps that so for deeper backlogs too.
 	stockBatch = 10_000
 
 	stockGroup = "group" // metadata key

@@ -67,6 +67,12 @@ func processor() string {
 	return "unknown processor"
 }
 
+// processors is how many the machine has, whoever may use them.
+func processors() int {
+	info, _ := os.ReadFile("/proc/cpuinfo") // without it their number is unknown
+	return bytes.Count(info, []byte("processor\t:"))
+}
+
 // memoryBytes is the machine's memory.
 func memoryBytes() int64 {
 	info, _ := os.ReadFile("/proc/meminfo") // without it the size is unknown

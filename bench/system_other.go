@@ -20,5 +20,6 @@ func pin(cpus []int) error {
 func peakMemory() int64  { return 0 }
 func kernel() string     { return runtime.GOOS }
 func processor() string  { return runtime.GOARCH }
+func processors() int    { return runtime.NumCPU() }
 func memoryBytes() int64 { return 0 }
 func load() string       { return "" }

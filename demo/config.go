@@ -35,12 +35,12 @@ func Config() string {
 	for i, g := range regions {
 		addresses[g.name] = fmt.Sprintf("127.0.0.1:%d", 9001+i)
 	}
-	return configText("shop.db", addresses)
+	return configText("shop.db", addresses, DefaultRate)
 }
 
 // configText writes the configuration for a database and the addresses of the
-// receivers by region.
-func configText(path string, addresses map[string]string) string {
+// receivers by region, and for the shop's rate.
+func configText(path string, addresses map[string]string, rate float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Orders of a shop, to a receiver in each region: one address per customer,
 # in order per account (the group).
@@ -65,12 +65,16 @@ destinations:
     from: shop
     match: {types: ["order.*"], tenants: [%[2]s]}
     to: %[1]s
-    window: 16 # small, so that waiting groups are soon parked
+    window: %[3]d # small for the rate, so that waiting groups are soon parked
     middleware: # outermost first
       - poison: {then: hold}
       - retry: {attempts: 20, base: 100ms, max: 1s}
       - timeout: 30s
-`, g.name, strings.Join(g.customers, ", "))
+`, g.name, strings.Join(g.customers, ", "), window(rate))
 	}
 	return b.String()
 }
+
+// window is so small that half of it fills within a few seconds when a receiver
+// takes nothing: then waiting groups are parked, which is worth seeing.
+func window(rate float64) int { return int(min(max(rate/6, 32), 16384)) }

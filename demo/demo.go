@@ -71,7 +71,7 @@ func (d *demo) build(ctx context.Context, path string) error {
 		d.receivers = append(d.receivers, r)
 		ports[g.name] = r.address
 	}
-	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, ports)))
+	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, ports, d.options.Rate)))
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func TestARolledBackSaleLeavesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "shop.db")
 	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, map[string]string{
-		"north": "127.0.0.1:1", "south": "127.0.0.1:1", "west": "127.0.0.1:1"})))
+		"north": "127.0.0.1:1", "south": "127.0.0.1:1", "west": "127.0.0.1:1"}, DefaultRate)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestTheTableFitsATerminal(t *testing.T) {
 		s.draw([]line{everyLine}, scene.text)
 	}
 	s.conclude(Tally{}, 0)
-	for _, text := range strings.SplitSeq(out.String(), "\n") {
+	for text := range strings.SplitSeq(out.String(), "\n") {
 		text = strings.TrimSuffix(text, "\x1b[K")
 		if i := strings.Index(text, "A"); strings.HasPrefix(text, "\x1b[") {
 			text = text[i+1:]

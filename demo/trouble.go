@@ -74,7 +74,7 @@ func (t *trouble) run(ctx context.Context) error {
 
 // heal ends all trouble. It is called after run.
 func (t *trouble) heal(ctx context.Context) error {
-	t.say("the shop is closed: the rest is delivered")
+	t.say("the shop is closed; parked groups come back within seconds")
 	_ = t.failCustomer(false) // never fails
 	if r := t.receivers[failingRegion]; !r.isOpen() {
 		return r.open(ctx)

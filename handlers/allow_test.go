@@ -50,7 +50,7 @@ func TestAnAddressThatIsDownGetsNothing(t *testing.T) {
 func TestAProbeIsOneMessage(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
 		b, a := newAllowing(t, ordering, AllowNone)
-		b.gate.cfg.Limiter = NewLimiter(1) // who may go at the same time is for Allow to say
+		b.gate.cfg.Limiter = NewLimiter(1, false) // who may go at the same time is for Allow to say
 		b.enter("a1", "a", "down").handle()
 		b.enter("a2", "a", "down").handle()
 		b.enter("b1", "b", "down").handle()
@@ -93,7 +93,7 @@ func TestAProbeDoesNotJoinABatch(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
 		answers := []Allowance{AllowAll, AllowOne, AllowOne, AllowAll}
 		b := newBench(t, ordering, func(cfg *GateConfig) {
-			cfg.Limiter = NewLimiter(1)
+			cfg.Limiter = NewLimiter(1, false)
 			cfg.Allow = func(string, *Ticket) Allowance {
 				next := answers[0]
 				answers = answers[1:]
@@ -162,7 +162,7 @@ func TestAddressesThatAreDownDoNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const enough = 1000
 		var asked atomic.Int32
-		limiter := NewLimiter(1)
+		limiter := NewLimiter(1, false)
 		down := func(cfg *GateConfig) {
 			cfg.Limiter = limiter
 			cfg.Allow = func(string, *Ticket) Allowance {

@@ -45,7 +45,7 @@ func benchmarkGate(b *testing.B, ordering outbox.Ordering, groups, yields int) {
 		}
 		return nil
 	}}
-	limiter := NewLimiter(outbox.DefaultMaxRequests)
+	limiter := NewLimiter(outbox.DefaultMaxRequests, false)
 	var all sync.WaitGroup
 	b.ReportAllocs()
 	for lane := range lanes {

@@ -80,7 +80,7 @@ func NewGate(cfg GateConfig) *Gate {
 		cfg.SendTimeout = 30 * time.Second
 	}
 	if cfg.Limiter == nil {
-		cfg.Limiter = NewLimiter(o.MaxRequests)
+		cfg.Limiter = NewLimiter(o.MaxRequests, !o.Static)
 	}
 	if cfg.Allow == nil {
 		cfg.Allow = func(string, *Ticket) Allowance { return AllowAll }
@@ -250,11 +250,12 @@ type Stall struct {
 	Front   *Ticket
 	Waiting int  // messages of the group, the front included
 	Sending bool // the front is being sent, and has been for long
-	Down    bool // the front waits for an address that may not be sent to
+	Down    bool // the front waits for an address that is down or hangs
 }
 
 // Stalled returns the groups whose front is away, being sent since before slow,
-// or waiting for an address that Allow refuses. Whether a front that is away is stalled, or just on its way through
+// or waiting for an address that Allow refuses, or that has completed nothing
+// since before slow. Whether a front that is away is stalled, or just on its way through
 // its chain, is for the caller to tell.
 func (g *Gate) Stalled(slow time.Time) []Stall {
 	g.mu.Lock()
@@ -268,7 +269,7 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		out = append(out, Stall{Front: t, Waiting: q.len(), Sending: t.state == sending})
 	}
 	for _, p := range g.pipes {
-		if !p.down {
+		if !p.down && (p.moved.After(slow) || !g.cfg.Permit()) {
 			continue
 		}
 		for _, q := range p.ready {

@@ -66,7 +66,7 @@ func TestBrokenDestinations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
 				broken := true
-				limiter := NewLimiter(1)
+				limiter := NewLimiter(1, false)
 				b := newBench(t, ordering, func(cfg *GateConfig) {
 					cfg.Limiter = limiter
 					cfg.Destination = &destination{ordering: ordering, deliver: func(context.Context, string, []*message.Message) []error {
@@ -155,7 +155,7 @@ func TestBatchesStayInTheirBounds(t *testing.T) {
 				tt.ordering.Unit = unit
 				bubble(t, func(t *testing.T) {
 					// One place: one batch at a time for both units.
-					b := newBench(t, tt.ordering, func(cfg *GateConfig) { cfg.Limiter = NewLimiter(1) })
+					b := newBench(t, tt.ordering, func(cfg *GateConfig) { cfg.Limiter = NewLimiter(1, false) })
 					b.together(b.enter("a1", "a", "x"), b.enter("a2", "a", "x"), b.enter(big, "b", "x"),
 						b.enter("b2", "b", "x"), b.enter("c1", "c", "x"))
 					for _, ids := range tt.want {

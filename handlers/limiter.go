@@ -8,28 +8,38 @@ import (
 )
 
 // Limiter bounds the outstanding batches of a route over all of its lanes.
-// Lanes that find it exhausted are served in the order in which they asked.
+// Lanes that find no place are served in the order in which they asked.
+//
+// On a route with several addresses no address gets more places than it leaves
+// free: the first at most half of them, the next half of the rest. So addresses
+// that hang never take all places, and others are always reached.
 type Limiter struct {
+	shared bool
+
 	mu      sync.Mutex
-	free    int // 0 while anybody waits
+	free    int
+	taken   map[string]int // by address
 	waiting []*Gate
 }
 
 // NewLimiter returns a limiter with n places; n <= 0:
-// [outbox.DefaultMaxRequests].
-func NewLimiter(n int) *Limiter {
+// [outbox.DefaultMaxRequests]. A limiter is shared when there is more than one
+// address.
+func NewLimiter(n int, shared bool) *Limiter {
 	if n <= 0 {
 		n = outbox.DefaultMaxRequests
 	}
-	return &Limiter{free: n}
+	return &Limiter{shared: shared, free: n, taken: map[string]int{}}
 }
 
-// acquire takes a place, or notes that g wants one.
-func (l *Limiter) acquire(g *Gate) bool {
+// acquire takes a place for a batch to the address, or notes that g wants one.
+func (l *Limiter) acquire(g *Gate, address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.free > 0 {
+	n := l.taken[address]
+	if l.free > 0 && (n == 0 || !l.shared || n < l.free) {
 		l.free--
+		l.taken[address] = n + 1
 		return true
 	}
 	if !slices.Contains(l.waiting, g) {
@@ -38,34 +48,26 @@ func (l *Limiter) acquire(g *Gate) bool {
 	return false
 }
 
-// contended tells whether another lane than g waits for a place.
+// contended tells whether another lane than g waits and there is no place.
 func (l *Limiter) contended(g *Gate) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.waiting) > 1 || len(l.waiting) == 1 && l.waiting[0] != g
+	return l.free == 0 && (len(l.waiting) > 1 || len(l.waiting) == 1 && l.waiting[0] != g)
 }
 
-// release hands a place over to the first waiting lane that has use for it: a
-// lane that was stopped, or whose messages were withdrawn, has none. It must
-// not be called with a gate's mutex held.
-func (l *Limiter) release() {
-	for {
-		next := l.next()
-		if next == nil || next.serve() {
-			return
-		}
-	}
-}
-
-// next takes the first lane out of line; if there is none, the place is free.
-func (l *Limiter) next() *Gate {
+// release gives a place back and lets the lanes that wait try again, in their
+// order; who finds none gets in line again. It must not be called with a gate's
+// mutex held.
+func (l *Limiter) release(address string) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) == 0 {
-		l.free++
-		return nil
+	l.free++
+	if l.taken[address]--; l.taken[address] == 0 {
+		delete(l.taken, address)
 	}
-	next := l.waiting[0]
-	l.waiting = slices.Delete(l.waiting, 0, 1)
-	return next
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	for _, g := range waiting {
+		g.retry()
+	}
 }

@@ -2,9 +2,11 @@ package handlers
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -15,7 +17,7 @@ var oneByOne = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}
 // lanes are gates that share a limiter and tell the test in one place what
 // they send.
 func lanes(t *testing.T, n, places int) ([]*bench, *Limiter) {
-	limiter := NewLimiter(places)
+	limiter := NewLimiter(places, false)
 	out := make([]*bench, n)
 	for i := range out {
 		out[i] = newBench(t, oneByOne, func(cfg *GateConfig) { cfg.Limiter = limiter })
@@ -123,14 +125,14 @@ func TestAPlaceThatALaneHasNoUseForGoesToTheNext(t *testing.T) {
 // wants one too.
 func TestALaneIsNoContenderOfItself(t *testing.T) {
 	t.Parallel()
-	limiter := NewLimiter(1)
+	limiter := NewLimiter(1, false)
 	first, second := new(Gate), new(Gate)
-	limiter.acquire(first)
-	limiter.acquire(first)
+	limiter.acquire(first, "")
+	limiter.acquire(first, "")
 	if limiter.contended(first) || !limiter.contended(second) {
 		t.Error("contended counts the lane itself, or not the other")
 	}
-	limiter.acquire(second)
+	limiter.acquire(second, "")
 	if !limiter.contended(first) || !limiter.contended(second) {
 		t.Error("contended does not count the other lane")
 	}
@@ -139,15 +141,15 @@ func TestALaneIsNoContenderOfItself(t *testing.T) {
 func TestALimiterHasADefault(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{0: outbox.DefaultMaxRequests, -1: outbox.DefaultMaxRequests, 3: 3} {
-		if free, _ := NewLimiter(n).state(); free != want {
-			t.Errorf("NewLimiter(%d): %d places, want %d", n, free, want)
+		if free, _ := NewLimiter(n, false).state(); free != want {
+			t.Errorf("NewLimiter(%d, false): %d places, want %d", n, free, want)
 		}
 	}
 }
 
 func TestAGateWithoutLimiterObeysItsDestination(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := newBench(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxRequests: 2})
+		b := newBench(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxRequests: 2, Static: true})
 		for range 3 {
 			b.enter("m", "", "x").handle()
 		}
@@ -156,5 +158,50 @@ func TestAGateWithoutLimiterObeysItsDestination(t *testing.T) {
 		b.silent()
 		r.answer <- nil
 		b.sent("m")
+	})
+}
+
+// Addresses that hang hold half of the places, then half of the rest, and so on:
+// another address always finds one.
+func TestG6_HangingAddressesLeavePlaces(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		limiter := NewLimiter(16, true)
+		b := newBench(t, oneByOne, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		hanging := map[string]int{}
+		for _, address := range []string{"first", "second", "third"} {
+			for range 20 {
+				b.enter("m", "", address).handle()
+			}
+			synctest.Wait()
+			for len(b.requests) > 0 {
+				hanging[b.next().address]++
+			}
+		}
+		if want := map[string]int{"first": 8, "second": 4, "third": 2}; !maps.Equal(hanging, want) {
+			t.Errorf("requests that hang: %v, want %v", hanging, want)
+		}
+		for range 50 {
+			c := b.enter("m", "", "alive").handle()
+			b.next().answer <- nil
+			wantNil(t, c.result())
+		}
+	})
+}
+
+// What waits for an address that completes nothing is told apart from what waits
+// for the lane.
+func TestG6_StalledTellsOfAHangingAddress(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1, MaxRequests: 2})
+		b.enter("1", "a", "hangs").handle()
+		b.sent("1")
+		second := b.enter("2", "b", "hangs").handle()
+		elapse(2 * time.Second)
+		for _, s := range b.gate.Stalled(time.Now().Add(-time.Second)) {
+			if s.Down && s.Front == &second.Ticket {
+				return
+			}
+		}
+		t.Error("the message in line for the hanging address is not told")
 	})
 }

@@ -60,7 +60,7 @@ type outage struct {
 }
 
 func newModel(s *scenario) *model {
-	m := &model{scenario: s, limiter: NewLimiter(s.ordering.MaxRequests), outstanding: map[string]int{},
+	m := &model{scenario: s, limiter: NewLimiter(s.ordering.MaxRequests, false), outstanding: map[string]int{},
 		stopping: map[int]bool{}, stopped: map[int]bool{}, down: s.outages}
 	for i := range s.gates {
 		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: m.limiter}

@@ -18,9 +18,10 @@ type pipe struct {
 	address  string
 	ready    []*group
 	workers  int
-	starting bool // a worker was started and has not taken its batch yet
-	refused  bool // nothing may be sent before Kick, or before more is ready
-	down     bool // what is ready was not allowed, the last time it was asked for
+	starting bool      // a worker was started and has not taken its batch yet
+	refused  bool      // nothing may be sent before Kick, or before more is ready
+	down     bool      // what is ready was not allowed, the last time it was asked for
+	moved    time.Time // when something was taken or completed, or got in line first
 }
 
 // batch is one delivery under way.
@@ -41,6 +42,9 @@ func (g *Gate) ready(q *group, address string) {
 	if p == nil {
 		p = &pipe{address: address}
 		g.pipes[address] = p
+	}
+	if len(p.ready) == 0 && p.workers == 0 {
+		p.moved = time.Now()
 	}
 	q.line = p
 	p.ready = append(p.ready, q)
@@ -73,25 +77,18 @@ func (g *Gate) start(p *pipe) {
 	if !g.startable(p) {
 		return
 	}
-	if g.ordering.Unit == outbox.UnitWave || g.cfg.Limiter.acquire(g) {
+	if g.ordering.Unit == outbox.UnitWave || g.cfg.Limiter.acquire(g, p.address) {
 		g.begin(p)
 	}
 }
 
-// serve uses a place that the limiter hands over. It tells whether there was
-// use for it.
-func (g *Gate) serve() (used bool) {
+// retry starts what could not start for lack of a place.
+func (g *Gate) retry() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.pipes {
-		if used || !g.startable(p) {
-			g.start(p) // with a place of its own, or it gets in line for one
-			continue
-		}
-		g.begin(p)
-		used = true
+		g.start(p)
 	}
-	return used
 }
 
 // startable tells whether the pipe has use for one more worker.
@@ -115,10 +112,10 @@ func (g *Gate) work(p *pipe) {
 	var b batch
 	for g.take(p, &b) {
 		errs := g.deliver(p.address, &b)
-		g.complete(&b, errs)
+		g.complete(p, &b, errs)
 	}
 	if g.ordering.Unit == outbox.UnitGroup {
-		g.cfg.Limiter.release()
+		g.cfg.Limiter.release(p.address)
 	}
 	g.mu.Lock()
 	g.workers--
@@ -244,10 +241,11 @@ func sameError(n int, err error) []error {
 // Delivered messages are out of the way at once: the next batch does not wait
 // for their chains to return. Released ones were collateral damage: they stay
 // where they are, unless nothing at all was attempted.
-func (g *Gate) complete(b *batch, errs []error) {
+func (g *Gate) complete(p *pipe, b *batch, errs []error) {
 	collateral, delivered := attempted(errs), errs == nil || slices.Contains(errs, nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	p.moved = time.Now()
 	for i, t := range b.tickets {
 		var err error
 		if errs != nil {

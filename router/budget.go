@@ -11,29 +11,49 @@ type budget struct {
 	wake  func() // called when memory was given back while little was left
 }
 
-// take reserves n bytes. The first message always fits, however large.
-func (b *budget) take(n int64) bool {
+// free is what can still be taken.
+func (b *budget) free() int64 { return b.limit - b.used.Load() }
+
+// share is what one route uses of the budget: at most shareFactor times what it
+// leaves free. So a route whose destination is down, and which gives nothing
+// back, never takes all of it from the others.
+type share struct {
+	budget *budget
+	used   atomic.Int64
+}
+
+// shareFactor lets a route alone use four fifths of the budget.
+const shareFactor = 4
+
+// take reserves n bytes. The first message of the process always fits, however
+// large, and a route that uses nothing gets what fits.
+func (s *share) take(n int64) bool {
+	b := s.budget
 	for {
 		used := b.used.Load()
-		if used > 0 && used+n > b.limit {
+		if s.spent(n) {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
+			s.used.Add(n)
 			return true
 		}
 	}
 }
 
-// force reserves n bytes that are needed whatever the limit says.
-func (b *budget) force(n int64) { b.used.Add(n) }
-
 // give returns n bytes.
-func (b *budget) give(n int64) {
+func (s *share) give(n int64) {
+	s.used.Add(-n)
+	b := s.budget
 	after := b.used.Add(-n)
 	if low := b.limit / 2; after < low && after+n >= low {
 		b.wake()
 	}
 }
 
-// free is what can still be taken.
-func (b *budget) free() int64 { return b.limit - b.used.Load() }
+// spent tells whether the route could not take n bytes now.
+func (s *share) spent(n int64) bool {
+	used, own := s.budget.used.Load(), s.used.Load()
+	free := s.budget.limit - used - n
+	return used > 0 && (free < 0 || own > 0 && own+n > shareFactor*free)
+}

@@ -52,7 +52,7 @@ func verdict(it *item, err error) outbox.Verdict {
 type followUp struct {
 	rerun    []*item // their address is back
 	giveBack []*item // their attempts were their address's fault
-	kick     *route
+	back     *route  // an address of it is back
 }
 
 func (f followUp) run() {
@@ -62,8 +62,9 @@ func (f followUp) run() {
 	for _, it := range f.rerun {
 		it.session.rerun(it)
 	}
-	if f.kick != nil {
-		f.kick.kick()
+	if f.back != nil {
+		f.back.kick()
+		f.back.comeBack()
 	}
 }
 
@@ -88,7 +89,7 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 		again, back := h.delivered(address)
 		follow.rerun = again
 		if back {
-			follow.kick = s.route
+			follow.back = s.route
 		}
 		s.route.stats.delivered(it.born())
 		s.finish(it)
@@ -177,7 +178,7 @@ func (s *session) finish(it *item) {
 // releaseItem frees what the item holds and settles its place in the stream.
 func (s *session) releaseItem(it *item) {
 	freed := min(it.cost, s.live) // nothing is left when letGo was first
-	s.route.router.budget.give(freed)
+	s.route.share.give(freed)
 	s.live -= freed
 	it.cost = 0
 	if it.stream != nil {
@@ -237,7 +238,7 @@ func (s *session) giveBack(it *item) {
 func (s *session) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.route.router.budget.give(s.live)
+	s.route.share.give(s.live)
 	s.live = 0
 	for it := range s.sources {
 		it.source.Nack()

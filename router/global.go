@@ -42,7 +42,7 @@ func (g *globalRead) finish(r *reader) (again bool) {
 			continue
 		}
 		cost := int64(row.Size()) + itemOverhead
-		if g.room == 0 || !r.router.budget.take(cost) {
+		if g.room == 0 || !g.session.route.share.take(cost) {
 			break
 		}
 		g.room--
@@ -76,7 +76,7 @@ func (g *globalRead) merge() (rows []*outbox.Row, complete [outbox.Slots]bool) {
 	for i, res := range &g.results {
 		full := !res.Drained && len(g.rows[i]) > 0
 		if lateOnly {
-			full = res.Next.Window != ""
+			full = res.Next.Window != "" && len(g.rows[i]) > 0
 		}
 		if !full {
 			continue

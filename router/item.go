@@ -111,7 +111,11 @@ func (it *item) id() string {
 
 // giveBack takes attempts off that were not the message's fault. Call it with
 // the session's mutex held, while no chain runs.
-func (it *item) giveBack(n int) { it.attempt.Number = max(it.attempt.Number-n, 1) }
+func (it *item) giveBack(n int) {
+	if n > 0 {
+		it.attempt.Number = max(it.attempt.Number-n, 1)
+	}
+}
 
 // identity tells messages apart where groups are counted: its group, or itself.
 func (it *item) identity() string {

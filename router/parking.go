@@ -27,6 +27,7 @@ type parkedGroup struct {
 	blockers int // sent before the group was parked, not concluded yet
 	due      time.Time
 	held     bool // waits for an operator
+	relieved bool // parked to make room: may come back when an address does
 	loads    int  // how often rows were loaded
 }
 

@@ -60,9 +60,10 @@ func (r *reader) plan() *plan {
 				continue
 			}
 			room := s.room()
-			if room < rt.Window/2 || room == 0 {
+			spent := rt.share.spent(int64(r.rowCost))
+			if room < rt.Window/2 || room == 0 || spent {
 				r.starved.Store(true)
-				s.relieve(now)
+				s.relieve(now, spent)
 				room = 0
 			}
 			if rt.Order == outbox.OrderGlobal {
@@ -150,6 +151,22 @@ func (c *cohort) read() *read {
 	return rd
 }
 
+// few reduces the plan to n reads of one row, other ones each time. A route with
+// order global reads all of its slots or none.
+func (p *plan) few(n, turn int) {
+	if len(p.globals) > 0 {
+		n = 0
+	}
+	n = max(n, 0)
+	kept := make([]*read, 0, n)
+	for i := range n {
+		rd := p.reads[(turn+i)%len(p.reads)]
+		rd.limit = 1
+		kept = append(kept, rd)
+	}
+	p.reads, p.globals = kept, nil
+}
+
 // limit divides the batch and the free memory among the reads.
 func (r *reader) limit(p *plan) {
 	if len(p.reads) == 0 {
@@ -173,7 +190,7 @@ func (r *reader) limit(p *plan) {
 	case affordable >= total:
 	case affordable < len(p.reads) && r.router.budget.used.Load() > 0:
 		r.starved.Store(true)
-		p.reads, p.globals = nil, nil
+		p.few(affordable, int(r.fetches)) //nolint:gosec // which ones does not matter
 	default:
 		for _, rd := range p.reads {
 			rd.limit = max(rd.limit*affordable/total, 1)

@@ -49,7 +49,7 @@ func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Durati
 		if e.at.After(now) {
 			return due, e.at.Sub(now)
 		}
-		if room <= 0 {
+		if room <= 0 || s.route.share.spent(itemOverhead) {
 			return due, releaseDelay
 		}
 		heap.Pop(&p.due)
@@ -124,12 +124,19 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 		if p.Status == outbox.ParkedHeld {
 			break // whatever is behind a held message waits with it
 		}
-		s.injectRow(g, p)
+		if !s.injectRow(g, p) {
+			break
+		}
+	}
+	if g.live == 0 {
+		g.due = now.Add(releaseDelay)
+		s.parking.schedule(g)
 	}
 	s.wakeEmitter()
 }
 
-func (s *session) injectRow(g *parkedGroup, p outbox.Parked) {
+// injectRow puts one message into the lane; false: there is no memory for it.
+func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 	it := &item{
 		lane: s.lane, session: s, key: p.Group, slot: p.Slot, seq: p.Seq,
 		stored: true, injected: true,
@@ -139,14 +146,17 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) {
 		cost:    int64(len(p.Payload)) + itemOverhead,
 	}
 	it.Owner = it
+	if !s.route.share.take(it.cost) {
+		return false
+	}
 	it.giveBack(s.parking.takeCredit(it))
-	s.route.router.budget.force(it.cost)
 	s.live += it.cost
 	s.extra++
 	g.live++
 	s.parking.live++
 	s.gate.Enter(&it.Ticket, it.key)
 	s.queue = append(s.queue, it)
+	return true
 }
 
 // reload reads the parked groups anew after an operator changed them.

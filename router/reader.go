@@ -161,9 +161,11 @@ func (f *fan) take(i int, row *outbox.Row) bool {
 			m.detached = true
 			continue
 		}
-		if !f.reader.router.budget.take(cost) {
+		if !m.session.route.share.take(cost) {
 			f.reader.starved.Store(true)
-			return false
+			f.reader.rowCost = max(f.reader.rowCost, float64(cost)) // not at once again
+			m.detached = true
+			continue
 		}
 		m.give(row, cost)
 	}
@@ -190,8 +192,6 @@ func (f *fan) done(rd *read, res outbox.ReadResult) {
 		if !m.detached {
 			m.session.moveTo(m.stream, res.Next, rd.order, res.Drained)
 			m.stream.closing = rd.until != nil && res.Drained
-		} else {
-			f.plan.again = true
 		}
 	}
 	if !res.Drained {

@@ -9,10 +9,11 @@ import (
 // reliefPause spaces the searches for blocked groups of a full lane.
 const reliefPause = 100 * time.Millisecond
 
-// relieve parks groups that do not move when they fill half the window, so that
-// others flow. A route with one address only leaves them where they are while
-// that is down: parking its backlog would help nobody.
-func (s *session) relieve(now time.Time) {
+// relieve parks groups that do not move when they fill half the window, or when
+// the route's memory is spent, so that others flow. A route with one address
+// only leaves them where they are while that is down: parking its backlog would
+// help nobody.
+func (s *session) relieve(now time.Time, spent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping || now.Sub(s.relief) < reliefPause {
@@ -40,7 +41,7 @@ func (s *session) relieve(now time.Time) {
 	for _, str := range s.streams {
 		total += str.beyond
 	}
-	if total < s.route.Window/2 {
+	if total < s.route.Window/2 && !spent {
 		return
 	}
 	for _, it := range blocked {
@@ -49,5 +50,19 @@ func (s *session) relieve(now time.Time) {
 			pause = shortDelay
 		}
 		s.park(it, outbox.ParkedWaiting, now.Add(pause), nil)
+		s.groupOf(it).relieved = true
+	}
+}
+
+// comeBack makes groups due that were parked to make room, because an address
+// of the route is back; perhaps it was theirs.
+func (s *session) comeBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.parking.groups {
+		if g.relieved {
+			g.relieved, g.due = false, time.Time{}
+			s.parking.schedule(g)
+		}
 	}
 }

@@ -154,6 +154,7 @@ type route struct {
 	reader   *reader   // of a log source
 	listener *listener // of a subscriber
 	keeper   *keeper
+	share    share // of the memory
 	stats    routeStats
 }
 

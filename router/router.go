@@ -119,8 +119,9 @@ func (r *Router) add(def Route) {
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = outbox.DefaultMaxRequests
 	}
-	rt := &route{Route: def, router: r, limiter: handlers.NewLimiter(o.MaxRequests)}
+	rt := &route{Route: def, router: r, limiter: handlers.NewLimiter(o.MaxRequests, !o.Static)}
 	rt.health = newHealth(rt)
+	rt.share.budget = &r.budget
 	for i, slots := range rt.laneSlots() {
 		rt.lanes = append(rt.lanes, newLane(rt, i, slots))
 	}
@@ -321,6 +322,15 @@ func (r *route) kick() {
 	for _, l := range r.lanes {
 		if s := l.session.Load(); s != nil {
 			s.gate.Kick()
+		}
+	}
+}
+
+// comeBack lets parked groups of the route try again.
+func (r *route) comeBack() {
+	for _, l := range r.lanes {
+		if s := l.session.Load(); s != nil {
+			s.comeBack()
 		}
 	}
 }

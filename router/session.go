@@ -119,7 +119,7 @@ func (s *session) accept(rows []arrival) {
 	defer s.mu.Unlock()
 	if s.stopping {
 		for _, a := range rows {
-			s.route.router.budget.give(a.cost)
+			s.route.share.give(a.cost)
 		}
 		return
 	}
@@ -142,8 +142,9 @@ func (s *session) acceptRow(a arrival) {
 	index := str.append(row)
 	if _, done := str.skip[row.Position]; done {
 		delete(str.skip, row.Position)
-		s.route.router.budget.give(a.cost)
+		s.route.share.give(a.cost)
 		str.finish(index)
+		s.noteProgress()
 		return
 	}
 	s.live += a.cost
@@ -165,6 +166,7 @@ func (s *session) acceptRow(a arrival) {
 func (s *session) admit(it *item) {
 	if g := s.parking.of(it); g != nil {
 		s.store(it, g, outbox.ParkedWaiting, time.Time{}, nil)
+		s.noteProgress() // it takes room until it is written down
 		return
 	}
 	s.gate.Enter(&it.Ticket, it.key)

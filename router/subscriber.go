@@ -52,9 +52,14 @@ func (l *listener) accept(ctx context.Context, msg *message.Message) bool {
 		return true
 	}
 	lane := l.route.lanes[outbox.SlotOf(l.route.key(row.Group), row.ID)]
+	cost := int64(row.Size()) + itemOverhead
 	for {
-		if s := lane.session.Load(); s != nil && s.room() > 0 {
-			return s.acceptMessage(msg, row)
+		if s := lane.session.Load(); s != nil && s.room() > 0 && l.route.share.take(cost) {
+			if s.acceptMessage(msg, row, cost) {
+				return true
+			}
+			l.route.share.give(cost)
+			return false
 		}
 		timer := time.NewTimer(releaseDelay)
 		select {
@@ -68,8 +73,8 @@ func (l *listener) accept(ctx context.Context, msg *message.Message) bool {
 	}
 }
 
-// acceptMessage is acceptRow for a subscriber's message.
-func (s *session) acceptMessage(msg *message.Message, row *outbox.Row) bool {
+// acceptMessage is acceptRow for a subscriber's message; its memory is taken.
+func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -81,10 +86,9 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row) bool {
 		record: &record{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata,
 			payload: msg.Payload, created: row.CreatedAt},
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
-		cost:    int64(row.Size()) + itemOverhead,
+		cost:    cost,
 	}
 	it.Owner = it
-	s.route.router.budget.force(it.cost)
 	s.live += it.cost
 	s.extra++
 	s.sources[it] = struct{}{}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -92,6 +93,22 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
+// signalUntilEnd repeats a signal: one that comes right after another is taken
+// for the same request.
+func (p *process) signalUntilEnd(s os.Signal) {
+	p.t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			_ = p.cmd.Process.Signal(s) // it may have ended just now
+		case <-p.ended:
+			return
+		}
+	}
+}
+
 // exit waits for the end and returns the exit code.
 func (p *process) exit() int {
 	p.t.Helper()
@@ -153,12 +170,25 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	<-asked // a delivery hangs, so the drain does
 	p.signal(syscall.SIGINT)
 	p.await("a second signal ends at once")
-	p.signal(syscall.SIGTERM)
+	p.signalUntilEnd(syscall.SIGTERM)
 	if code := p.exit(); code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
 	if !strings.Contains(p.all(), "outrider: a second signal: ended at once") {
 		t.Errorf("the reason is missing:\n%s", p.all())
+	}
+}
+
+func TestTwoSignalsAtOnceAreOneRequest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toLog)
+	s.must("init")
+	p := s.start("run")
+	p.await("ready")
+	p.signal(syscall.SIGTERM)
+	p.signal(syscall.SIGINT)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, p.all())
 	}
 }
 

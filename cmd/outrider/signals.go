@@ -6,10 +6,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // errForced is what becomes of a command that did not end after one signal.
 var errForced = errors.New("a second signal: ended at once, what was under way is delivered again at the next start")
+
+// sameRequest is how close together two signals are one request to stop: some
+// supervisors (timeout of GNU coreutils for one) signal the process and then its
+// whole group, and nobody presses Ctrl-C twice that fast.
+const sameRequest = 250 * time.Millisecond
 
 // untilSignal runs f with a context that ends with the first SIGINT or SIGTERM,
 // after saying so. It does not wait for f after a second one.
@@ -28,10 +34,15 @@ func untilSignal(ctx context.Context, say func(string), f func(context.Context) 
 		say("asked to stop; a second signal ends at once")
 		cancel()
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-signals:
-		return errForced
+	first := time.Now()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+			if time.Since(first) > sameRequest {
+				return errForced
+			}
+		}
 	}
 }

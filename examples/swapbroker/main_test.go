@@ -153,14 +153,27 @@ func TestOrdersOverKafka(t *testing.T) {
 		fetches := client.PollFetches(ctx)
 		var out []event
 		for _, r := range fetches.Records() {
-			var e event
-			if err := json.Unmarshal(r.Value, &e); err != nil {
-				return nil, err
-			}
-			out = append(out, e)
+			out = append(out, eventOf(r))
 		}
 		return out, fetches.Err()
 	}))
+}
+
+// eventOf reads a CloudEvent in Kafka's binary mode: attributes are headers, the
+// key is the partition key, the value is the data.
+func eventOf(r *kgo.Record) event {
+	e := event{PartitionKey: string(r.Key), Data: r.Value}
+	for _, h := range r.Headers {
+		switch h.Key {
+		case "ce_id":
+			e.ID = string(h.Value)
+		case "ce_type":
+			e.Type = string(h.Value)
+		case "ce_source":
+			e.Source = string(h.Value)
+		}
+	}
+	return e
 }
 
 // The promise of the example: nothing but the destination is edited.

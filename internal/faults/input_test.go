@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,10 +35,11 @@ func TestG1_UndecodableRowsAreParkedWithTheReason(t *testing.T) {
 			t.Errorf("the reason does not name the row and the column: %s", reason)
 		}
 	}
-	report := check.Compare(db.rows(), to.all()...)
-	t.Logf("3 undecodable rows, parked as dead (%s): %v", reasons[0], report)
-	if report.Lost != 3 || report.OutOfOrder+report.Duplicates+report.Unknown > 0 {
-		t.Errorf("want the 3 rows parked and all else in order: %v", report)
+	rows := slices.DeleteFunc(db.rows(), func(r check.Row) bool { return strings.HasPrefix(r.ID, "bad") })
+	report := check.Compare(rows, to.all()...)
+	t.Logf("3 undecodable rows, parked as dead (%s); of the others: %v", reasons[0], report)
+	if !report.Clean() || report.Duplicates > 0 {
+		t.Errorf("not clean: %v", report)
 	}
 }
 

@@ -17,14 +17,17 @@ import (
 // partitions of every topic: groups are spread over them.
 const partitions = 4
 
-// newTopic creates a topic and deletes it after the test.
+// newTopic creates a topic that no other test uses.
 func newTopic(t *testing.T, brokers []string) string {
 	t.Helper()
-	name := "faults-" + strings.ToLower(ulid.Make().String())
+	name := topicName()
 	createTopic(t, brokers, name)
 	return name
 }
 
+func topicName() string { return "faults-" + strings.ToLower(ulid.Make().String()) }
+
+// createTopic creates a topic and deletes it after the test.
 func createTopic(t *testing.T, brokers []string, name string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -32,6 +35,15 @@ func createTopic(t *testing.T, brokers []string, name string) {
 	defer client.Close()
 	_, err = kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, name)
 	must(t, err)
+	t.Cleanup(func() {
+		client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+		must(t, err)
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err = kadm.NewClient(client).DeleteTopic(ctx, name)
+		must(t, err)
+	})
 }
 
 // consumer reads a topic from its beginning.

@@ -41,7 +41,7 @@ func killLoop(t *testing.T, kills int, to destination, described string) {
 	t.Helper()
 	db := newDatabase(t)
 	config := settings{database: db.url, top: quick, destination: described, window: killWindow}.text()
-	w := write(t, db.pool, 400, false)
+	w := write(t, db.pool, false)
 	fruitful := 0 // kills of a relay that had delivered something
 	for range kills {
 		before := to.arrived()

@@ -2,11 +2,8 @@ package faults_test
 
 import (
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/oklog/ulid/v2"
 
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -64,7 +61,7 @@ func outage(t *testing.T, name string, s settings, before func(db *database, r *
 func TestG10_MissingKafkaTopic(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)
-	topic := "faults-" + strings.ToLower(ulid.Make().String())
+	topic := topicName()
 	outage(t, "a Kafka topic that is created later", settings{middleware: strict, destination: toKafka(brokers, topic)}, nil,
 		func() destination {
 			createTopic(t, brokers, topic)

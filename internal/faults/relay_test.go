@@ -33,7 +33,8 @@ var built struct {
 func program(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "outrider-faults-"); built.err != nil {
+		built.dir, built.err = os.MkdirTemp("", "outrider-faults-") //nolint:usetesting // it outlives the test that is first
+		if built.err != nil {
 			return
 		}
 		out, err := exec.Command("go", "build", "-o", filepath.Join(built.dir, "outrider"),
@@ -74,8 +75,6 @@ func start(t *testing.T, config string) *relay {
 	must(t, err)
 	cmd := exec.Command(program(t), "run", "-c", file)
 	cmd.Stdout, cmd.Stderr = out, out
-	// A test that is killed takes its processes along.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
 	must(t, out.Close())
 	r := &relay{t: t, cmd: cmd, config: file, log: out.Name(), done: make(chan struct{})}

@@ -18,7 +18,7 @@ func TestG1_G2_PostgresRestartsUnderLoad(t *testing.T) {
 	pg := testenv.StartPostgres(t)
 	db := openDatabase(t, pg.URL())
 	r := start(t, settings{database: db.url, top: quick, destination: toKafka(brokers, topic), window: killWindow}.text())
-	w := write(t, db.pool, 400, true)
+	w := write(t, db.pool, true)
 	const restarts = 3
 	for range restarts {
 		before := to.arrived()

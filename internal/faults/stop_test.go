@@ -36,7 +36,7 @@ func TestG3_CancelUnderLoadRepeatsNothingInProcess(t *testing.T) {
 		database: db.url, top: quick, destination: toHTTP(to.url()), window: killWindow,
 	}.text()))
 	must(t, err)
-	w := write(t, db.pool, 400, false)
+	w := write(t, db.pool, false)
 	run := func(enough func() bool) {
 		relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -69,7 +69,7 @@ func stopLoop(t *testing.T, stops int, to destination, described string) {
 	t.Helper()
 	db := newDatabase(t)
 	config := settings{database: db.url, top: quick, destination: described, window: killWindow}.text()
-	w := write(t, db.pool, 400, false)
+	w := write(t, db.pool, false)
 	for range stops {
 		r := start(t, config)
 		want := to.arrived() + 1 + rand.IntN(200)

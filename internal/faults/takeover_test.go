@@ -26,7 +26,7 @@ func TestG1_G2_G3_TakeoverWithoutWaitingForTheLease(t *testing.T) {
 	first := start(t, config)
 	first.until("delivers", func() bool { db.publish("warm", 1); return to.arrived() > 0 })
 	began := time.Now()
-	w := write(t, db.pool, 400, false)
+	w := write(t, db.pool, false)
 	second := start(t, config)
 	second.says("standing by")
 	const kills = 4

@@ -1,0 +1,87 @@
+package router
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestG3_StopUnderLoad(t *testing.T) {
+	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, o, func(r *rig) {
+				slow := flaky(outbox.Transient(errInjected, 1200*time.Millisecond))
+				r.dest.setFail(func(a string, msg *message.Message) error {
+					time.Sleep(time.Millisecond)
+					return slow(a, msg)
+				})
+				r.fill(20, 50)
+				for i := range 10 {
+					r.start(r.route(func(rt *Route) { rt.Window = 64 }))
+					r.await(min(100*(i+1), 900))
+					r.stop()
+				}
+				r.start(r.route(nil))
+				r.await(1000)
+				time.Sleep(5 * time.Second)
+				r.stop()
+				r.checkOrdered(20, 50)
+				r.wantParked()
+			})
+		})
+	}
+}
+
+// stuck is a destination that ends only with its context.
+type stuck struct{ receiver }
+
+func (s *stuck) Deliver(ctx context.Context, _ string, batch []*message.Message) []error {
+	<-ctx.Done()
+	errs := make([]error, len(batch))
+	for i := range errs {
+		errs[i] = ctx.Err()
+	}
+	return errs
+}
+
+func TestG1_ADrainIsBounded(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.config.DrainTimeout = 3 * time.Second
+		r.fill(4, 4)
+		r.start(r.route(func(rt *Route) {
+			rt.Destination = &stuck{receiver{ordering: wave}}
+			rt.SendTimeout, rt.Middleware = time.Hour, nil
+		}))
+		time.Sleep(time.Second)
+		began := time.Now()
+		r.stop()
+		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
+			t.Errorf("the drain took %v, want 3 s", d)
+		}
+		r.start(r.route(nil))
+		r.await(16)
+		r.stop()
+		r.checkOrdered(4, 4)
+	})
+}
+
+// A store that is down at the end is told: what was delivered comes again.
+func TestG3_AStopThatCannotSettleSaysSo(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.start(r.route(nil))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		time.Sleep(time.Second)
+		r.state.setFail(errInjected)
+		r.fill(2, 2)
+		r.await(4)
+		r.cancel()
+		if err := <-r.done; err == nil || !strings.Contains(err.Error(), "may be delivered again: injected") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

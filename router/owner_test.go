@@ -1,0 +1,153 @@
+package router
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// peer is another instance on the rig's source and state store, with a
+// destination of its own.
+func (r *rig) peer(name string) *rig {
+	p := *r
+	p.dest = &receiver{ordering: r.dest.ordering}
+	p.config.Instance = name
+	return &p
+}
+
+func TestG3_AStandbyTakesOverAfterLeave(t *testing.T) {
+	inBubble(t, wave, func(a *rig) {
+		b := a.peer("b")
+		a.config.Instance = "a"
+		a.fill(10, 20)
+		a.start(a.route(nil))
+		a.await(100)
+		b.start(b.route(nil))
+		time.Sleep(5 * time.Second)
+		if n := b.dest.count(); n != 0 {
+			t.Errorf("the standby delivered %d", n)
+		}
+		a.stop()
+		a.fillFrom(10, 20, 40)
+		b.await(200)
+		time.Sleep(time.Second)
+		b.stop()
+		a.dest.got = append(a.dest.got, b.dest.got...)
+		a.checkOrdered(10, 40)
+	})
+}
+
+// An owner that was frozen settles nothing after another one took over, and
+// works nothing any more.
+func TestG3_AFencedOwnerStops(t *testing.T) {
+	inBubble(t, group, func(a *rig) {
+		b := a.peer("b")
+		a.config.Instance, a.config.Lease = "a", time.Hour // no renewal tells it
+		var wrote sync.Map
+		a.state.writing = func(s outbox.Settlement) { wrote.Store(s.Epoch, true) }
+		a.fill(10, 20)
+		a.start(a.route(nil))
+		a.await(200)
+		time.Sleep(time.Second)
+		a.state.evict()
+		b.start(b.route(nil))
+		b.until("b has all lanes", func() bool { return b.router.Stats()[0].Lanes == outbox.Slots })
+		a.fillFrom(10, 20, 40) // both read them: only the settle tells
+		b.await(200)
+		a.until("a has lost the lanes of the groups", func() bool { return a.router.Stats()[0].Lanes < outbox.Slots })
+		lost := a.dest.count()
+		time.Sleep(5 * time.Second)
+		b.fillFrom(10, 40, 60)
+		b.await(400)
+		time.Sleep(time.Second)
+		if n := a.dest.count(); n != lost {
+			t.Errorf("the old owner delivered %d more", n-lost)
+		}
+		a.stop()
+		b.stop()
+		b.dest.got = append(append([]*message.Message{}, a.dest.got[:200]...), b.dest.got...)
+		b.checkOrdered(10, 60)
+	})
+}
+
+// A lane that the store no longer counts as ours is given up at the next
+// renewal, and what was being sent is cancelled.
+func TestG3_LanesLostAtRenewal(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.config.Instance = "a"
+		r.start(r.route(nil))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.state.mu.Lock()
+		for ref := range r.state.owner {
+			r.state.owner[ref] = "b"
+		}
+		r.state.mu.Unlock()
+		time.Sleep(DefaultLease/4 + time.Second)
+		if s := r.router.Stats()[0]; s.Lanes != 0 {
+			t.Errorf("%d lanes are still worked", s.Lanes)
+		}
+		r.state.evict()
+		r.fill(3, 3)
+		r.await(9)
+		r.stop()
+	})
+}
+
+// slowRenew answers renewals with what was ours some time ago.
+type slowRenew struct {
+	*memState
+	delay time.Duration
+}
+
+func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+	owned, err := s.memState.Renew(ctx, instance, lease)
+	time.Sleep(s.delay)
+	return owned, err
+}
+
+// A lane that is acquired while a renewal is under way is not in its answer,
+// and yet not lost.
+func TestG3_LanesAcquiredDuringARenewalStay(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.state.Acquire(context.Background(), "b", "orders", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+		r.start(r.route(func(rt *Route) { rt.State = &slowRenew{r.state, time.Second} }))
+		time.Sleep(DefaultLease/4 + 10*time.Millisecond) // a renewal is under way
+		r.state.evict()
+		time.Sleep(600 * time.Millisecond)
+		r.state.mu.Lock()
+		epoch := r.state.lanes[outbox.LaneRef{Route: "orders"}].Epoch
+		r.state.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		r.state.mu.Lock()
+		if now := r.state.lanes[outbox.LaneRef{Route: "orders"}].Epoch; now != epoch || epoch != 2 {
+			t.Errorf("the lane was acquired again: epoch %d, then %d, want 2", epoch, now)
+		}
+		r.state.mu.Unlock()
+		r.stop()
+	})
+}
+
+// Nothing is sent once too little of the lease is left; a renewal lets it go on.
+func TestG3_NothingIsSentAtTheEndOfTheLease(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		store := &mortal{memState: r.state}
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		store.dead.Store(true)
+		time.Sleep(DefaultLease)
+		r.fill(3, 3)
+		time.Sleep(5 * time.Second)
+		if n := r.dest.count(); n != 0 {
+			t.Errorf("%d were sent after the lease", n)
+		}
+		store.dead.Store(false)
+		r.await(9)
+		r.stop()
+		r.checkOrdered(3, 3)
+	})
+}

@@ -1,0 +1,166 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// hanging is a fault: messages of these groups wait until release is called,
+// everything else is taken at once.
+type hanging struct {
+	groups  []string
+	release chan struct{}
+	err     error // while not released; nil: hang
+	mu      sync.Mutex
+}
+
+func newHanging(err error, groups ...string) *hanging {
+	return &hanging{groups: groups, release: make(chan struct{}), err: err}
+}
+
+func (h *hanging) fault(_ string, msg *message.Message) error {
+	if !slices.Contains(h.groups, msg.Metadata[outbox.MetaGroup]) {
+		return nil
+	}
+	if h.err == nil {
+		<-h.release
+		return nil
+	}
+	select {
+	case <-h.release:
+		return nil
+	default:
+		return h.err
+	}
+}
+
+// One message of a lane does not move: 10,000 of other groups of the same lane
+// arrive, and afterwards its own group goes on in order.
+func TestG6_OneBlockedGroup(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ordering  outbox.Ordering
+		err       error
+		followers int
+	}{
+		"hanging, no followers":     {templated, nil, 0},
+		"hanging, many followers":   {templated, nil, 300},
+		"hanging, static":           {outbox.Ordering{MaxMessages: 10, MaxRequests: 1000, Static: true}, nil, 10},
+		"unavailable, no followers": {templated, outbox.Unavailable(errInjected, 0), 0},
+		"unavailable, followers":    {templated, outbox.Unavailable(errInjected, 0), 300},
+		"poisoned":                  {templated, errInjected, 20},
+		"later":                     {templated, outbox.Transient(errInjected, time.Minute), 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, tt.ordering, func(r *rig) {
+				names := sameLane(21)
+				h := newHanging(tt.err, names[0])
+				r.dest.setFail(h.fault)
+				var want []string
+				for i := range tt.followers + 1 {
+					want = append(want, fmt.Sprintf("slow-%d", i))
+					r.addTo("slow", names[0], want[i])
+				}
+				const n = 10000
+				for i := range n {
+					r.addTo("fast", names[1+i%20], fmt.Sprint("m", i))
+				}
+				r.start(r.route(func(rt *Route) {
+					rt.Window, rt.Attempts = 128, 1000000
+					rt.SendTimeout = time.Hour
+					rt.Middleware = nil
+				}))
+				r.await(n)
+				time.Sleep(5 * time.Second)
+				if got := r.dest.count(); got != n {
+					t.Errorf("%d have arrived, want %d", got, n)
+				}
+				for _, p := range r.parked() {
+					if p.Status == outbox.ParkedWaiting && p.Attempts != 0 && tt.err != errInjected {
+						t.Errorf("%s is waiting with %d attempts", p.ID, p.Attempts)
+					}
+				}
+				close(h.release)
+				r.await(n + len(want))
+				r.stop()
+				if got := r.dest.received()[names[0]]; !slices.Equal(got, want) {
+					t.Errorf("the slow group: got %v, want %v", got, want)
+				}
+				r.wantParked()
+			})
+		})
+	}
+}
+
+// A head that hangs is stored when the lane fills up, so a restart that cuts it
+// off finds it in the parking, before its followers.
+func TestG1_G2_AHangingHeadSurvivesARestart(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		r.config.DrainTimeout = 2 * time.Second
+		names := sameLane(2)
+		h := newHanging(nil, names[0])
+		cut := make(chan struct{})
+		r.dest.setFail(func(a string, msg *message.Message) error {
+			if msg.Metadata[outbox.MetaGroup] != names[0] {
+				return nil
+			}
+			select {
+			case <-cut: // what a destination does when its context ends
+				return outbox.Unavailable(errInjected, 0)
+			case <-h.release:
+				return nil
+			}
+		})
+		var want []string
+		for i := range 30 {
+			want = append(want, fmt.Sprint("slow-", i))
+			r.addTo("slow", names[0], want[i])
+		}
+		for i := range 500 {
+			r.addTo("fast", names[1], fmt.Sprint("m", i))
+		}
+		small := func(rt *Route) { rt.Window = 32 }
+		r.start(r.route(small))
+		r.await(500)
+		time.AfterFunc(time.Second, func() { close(cut) })
+		r.stop()
+		if n := len(r.parked()); n != 30 {
+			t.Errorf("%d are parked, want 30: %v", n, brief(r.parked()))
+		}
+		close(h.release)
+		cut = make(chan struct{})
+		r.start(r.route(small))
+		r.await(530)
+		r.stop()
+		if got := r.dest.received()[names[0]]; !slices.Equal(got, want) {
+			t.Errorf("the slow group: got %v, want %v", got, want)
+		}
+		r.wantParked()
+	})
+}
+
+// The only address of a route is down: its backlog waits in place.
+func TestG10_AStaticDestinationDoesNotParkItsBacklog(t *testing.T) {
+	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": {MaxMessages: 10, Static: true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, o, func(r *rig) {
+				r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })
+				r.fill(10, 100)
+				r.start(r.route(func(rt *Route) { rt.Window = 32 }))
+				time.Sleep(time.Minute)
+				r.wantParked()
+				r.dest.setFail(nil)
+				r.await(1000)
+				r.stop()
+				r.checkOrdered(10, 100)
+				r.wantParked()
+			})
+		})
+	}
+}

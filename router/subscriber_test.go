@@ -1,0 +1,217 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// feed is a Subscriber whose messages the test hands over one by one.
+type feed struct {
+	out chan *message.Message
+	ctx context.Context // of the subscription
+}
+
+func (f *feed) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	f.ctx = ctx
+	return f.out, nil
+}
+
+func (f *feed) Close() error { return nil }
+
+func (f *feed) send(group, id string) *message.Message {
+	msg := message.NewMessage(id, []byte(`{}`))
+	msg.Metadata[outbox.MetaGroup] = group
+	f.out <- msg
+	return msg
+}
+
+// fate tells what became of a subscriber's message.
+func fate(msg *message.Message) string {
+	select {
+	case <-msg.Acked():
+		return "acked"
+	case <-msg.Nacked():
+		return "nacked"
+	default:
+		return "open"
+	}
+}
+
+func (r *rig) wantFate(msg *message.Message, want string) {
+	r.t.Helper()
+	if got := fate(msg); got != want {
+		r.t.Errorf("%s is %s, want %s", msg.UUID, got, want)
+	}
+}
+
+func (r *rig) fromFeed(change func(*Route)) (Route, *feed) {
+	f := &feed{out: make(chan *message.Message)}
+	return r.route(func(rt *Route) {
+		rt.Source, rt.Subscriber = nil, f
+		if change != nil {
+			change(rt)
+		}
+	}), f
+}
+
+func TestG1_SubscriberNeedsAStateStore(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{}, []Route{{Name: "in", Subscriber: &feed{}, Destination: &receiver{}}})
+	if err == nil || !strings.Contains(err.Error(), `route "in": needs a state store`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestG1_SubscriberAcks(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.dest.setFail(func(_ string, msg *message.Message) error {
+			switch msg.UUID {
+			case "later":
+				return outbox.Transient(errInjected, time.Hour)
+			case "dead":
+				return outbox.Permanent(errInjected)
+			case "hangs":
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		})
+		route, f := r.fromFeed(with(func(msg *message.Message) error {
+			if msg.UUID == "skipped" {
+				return outbox.Skip("duplicate")
+			}
+			return nil
+		}))
+		r.start(route)
+		delivered, skipped, hangs := f.send("a", "delivered"), f.send("b", "skipped"), f.send("d", "hangs")
+		time.Sleep(time.Second)
+		r.wantFate(delivered, "acked")
+		r.wantFate(skipped, "acked")
+		r.wantFate(hangs, "open")
+
+		// Parked is acked when it is durable, not before.
+		r.state.setFail(errors.New("the state store is down"))
+		later, dead, behind := f.send("c", "later"), f.send("e", "dead"), f.send("c", "behind")
+		time.Sleep(2 * time.Second)
+		r.wantFate(later, "open")
+		r.wantFate(dead, "open")
+		r.wantFate(behind, "open")
+		r.state.setFail(nil)
+		time.Sleep(2 * time.Second)
+		r.wantFate(later, "acked")
+		r.wantFate(dead, "acked")
+		r.wantFate(behind, "acked")
+		r.wantParked("behind waiting 0", "dead dead 1", "later retrying 1")
+
+		// What is under way at the end is finished and acked while the
+		// subscription is still there to take it.
+		r.cancel()
+		time.Sleep(100 * time.Millisecond)
+		if f.ctx.Err() != nil {
+			t.Error("the subscription ended before the drain")
+		}
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.wantFate(hangs, "acked")
+		if f.ctx.Err() == nil {
+			t.Error("the subscription did not end")
+		}
+	})
+}
+
+func TestG1_SubscriberNacksOnShutdown(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })
+		route, f := r.fromFeed(nil)
+		r.start(route)
+		msg, behind := f.send("a", "m"), f.send("a", "behind")
+		time.Sleep(time.Second)
+		r.wantFate(msg, "open")
+		r.stop()
+		r.wantFate(msg, "nacked")
+		r.wantFate(behind, "nacked")
+		r.wantParked()
+	})
+}
+
+// A lane that was lost must not ack what another instance may not know of.
+func TestG1_SubscriberNacksWhatWasFenced(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.config.Lease = time.Hour
+		r.dest.setFail(func(string, *message.Message) error { return outbox.Permanent(errInjected) })
+		route, f := r.fromFeed(nil)
+		r.start(route)
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		time.Sleep(time.Second)
+		r.state.mu.Lock()
+		for ref, l := range r.state.lanes {
+			l.Epoch++
+			r.state.owner[ref] = "b"
+		}
+		r.state.mu.Unlock()
+		msg := f.send("a", "m")
+		time.Sleep(time.Second)
+		r.wantFate(msg, "nacked")
+		r.wantParked()
+		r.stop()
+	})
+}
+
+func TestG7_SubscriberStopsAtTheBudget(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.config.Memory = 1 << 20
+		r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })
+		route, f := r.fromFeed(nil)
+		r.start(route)
+		go func() {
+			for i := range 40 {
+				msg := message.NewMessage(fmt.Sprint("m", i), make([]byte, 100<<10))
+				select {
+				case f.out <- msg:
+				case <-time.After(time.Hour):
+				}
+			}
+		}()
+		time.Sleep(time.Minute)
+		if used := r.router.budget.used.Load(); used > 1<<20 || used < 1<<19 {
+			t.Errorf("%d bytes are used, want at most 1 MiB, and more than half", used)
+		}
+		r.dest.setFail(nil)
+		r.await(40)
+		r.stop()
+		if used := r.router.budget.used.Load(); used != 0 {
+			t.Errorf("%d bytes were not given back", used)
+		}
+	})
+}
+
+func TestG1_WatermillSubscriberAsSource(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+		r.dest.setFail(flaky(errInjected))
+		r.start(r.route(func(rt *Route) { rt.Source, rt.Subscriber, rt.Topic = nil, pubsub, "events" }))
+		<-r.router.Ready()
+		time.Sleep(time.Second)
+		for i := range 20 {
+			msg := message.NewMessage(fmt.Sprintf("g0-%d", i), []byte(`{}`))
+			msg.Metadata[outbox.MetaGroup] = "g0"
+			if err := pubsub.Publish("events", msg); err != nil {
+				t.Fatal(err)
+			}
+			r.await(i + 1)
+		}
+		r.stop()
+		_ = pubsub.Close()
+		r.checkOrdered(1, 20)
+	})
+}
