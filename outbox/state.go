@@ -78,6 +78,8 @@ type LaneState struct {
 	NextSeq int64   // next sequence number for parked messages, from 1
 	Epoch   int64   // carried by every settle
 	Cluster string  // identity of the source's cluster when the cursor was set
+
+	Commands int64 // the counter that operator commands raise, as Renew returns it
 }
 
 // Settlement is what one settle writes about one cursor row. All of it or, when

@@ -132,14 +132,22 @@ func (k *keeper) notice(s *session, slot int, commands int64) {
 	}
 	known := str.commands
 	str.commands = commands
-	// The first time as well: a command may have come after the groups were loaded.
 	if known == commands {
 		return
 	}
-	if err := s.reload(); err != nil && s.ctx.Err() == nil {
-		str.commands = known // again at the next renewal
-		k.log.Warn("cannot read the parked groups after a command, trying again", "lane", s.lane.name, "error", err)
-	}
+	k.wg.Go(func() { // not on the heartbeat: it takes as long as there is to settle
+		for s.ctx.Err() == nil {
+			err := s.reload()
+			if err == nil {
+				return
+			}
+			k.log.Warn("cannot read the parked groups after a command, trying again", "lane", s.lane.name, "error", err)
+			select {
+			case <-time.After(shortDelay):
+			case <-s.ctx.Done():
+			}
+		}
+	})
 }
 
 // acquireAll takes the lanes that nobody works.

@@ -142,6 +142,7 @@ func (m *memState) Acquire(_ context.Context, instance, route string, slots []in
 		m.owner[ref] = instance
 		copied := *st
 		copied.Beyond = slices.Clone(st.Beyond)
+		copied.Commands = m.counter[ref]
 		out = append(out, copied)
 	}
 	return out, nil

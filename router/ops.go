@@ -58,9 +58,8 @@ func (o *ops) restore(failed *ops) {
 	o.acks = append(failed.acks, o.acks...)
 }
 
-// settlements returns what is to be written about the lane, or nothing. A
-// cursor that only moved over rows which needed no delivery is written lazily.
-func (s *session) settlements(lazy bool) []outbox.Settlement {
+// settlements returns what is to be written about the lane, or nothing.
+func (s *session) settlements(e extent) []outbox.Settlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost || s.flight != nil {
@@ -69,7 +68,7 @@ func (s *session) settlements(lazy bool) []outbox.Settlement {
 	var out []outbox.Settlement
 	for i, str := range s.streams {
 		hasOps := i == 0 && !s.ops.empty() || s.ops.touches(str.slot)
-		if !str.dirty && !hasOps && (!lazy || !str.moved) {
+		if !hasOps && e < str.unwritten {
 			continue
 		}
 		st := outbox.Settlement{
@@ -88,7 +87,7 @@ func (s *session) settlements(lazy bool) []outbox.Settlement {
 			}
 		}
 		out = append(out, st)
-		str.writing, str.dirty, str.moved = str.head, false, false
+		str.writing, str.unwritten = str.head, written
 	}
 	if len(out) > 0 {
 		s.flight = &ops{park: s.ops.park, unpark: s.ops.unpark, acks: s.ops.acks}
@@ -123,7 +122,7 @@ func (s *session) settled(ok bool) {
 	if !ok {
 		s.ops.restore(flight)
 		for _, str := range s.streams {
-			str.dirty = true
+			str.unwritten = concluded
 		}
 		return
 	}

@@ -14,21 +14,22 @@ func (s *session) pumpBatch() int { return max(min(64, s.route.Window/4), 1) }
 // pump brings parked messages back when they are due.
 func (s *session) pump() {
 	defer s.wg.Done()
-	timer := time.NewTimer(0)
+	timer := time.AfterFunc(time.Hour, func() { poke(s.parking.kicked) })
 	defer timer.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-timer.C:
-		case <-s.parking.kicked:
-		}
+	for s.ctx.Err() == nil {
 		groups, wait := s.dueGroups(time.Now())
 		if len(groups) > 0 {
-			wait = s.bringBack(groups)
+			if wait = s.bringBack(groups); wait == 0 {
+				continue
+			}
 		}
 		if wait >= 0 {
 			timer.Reset(wait)
+		}
+		select {
+		case <-s.ctx.Done():
+		case <-timer.C:
+		case <-s.parking.kicked:
 		}
 	}
 }
@@ -67,7 +68,7 @@ func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Durati
 // bringBack loads the first messages of each group and lets them into the lane.
 // What the rows say must be durable before it is read back.
 func (s *session) bringBack(groups []*parkedGroup) time.Duration {
-	err := s.settler.flush(s.ctx)
+	err := s.settler.flush(s.ctx, concluded)
 	for _, g := range groups {
 		var rows []outbox.Parked
 		if err == nil {
@@ -162,7 +163,7 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 // reload reads the parked groups anew after an operator changed them.
 func (s *session) reload() error {
 	for {
-		if err := s.settler.flush(s.ctx); err != nil {
+		if err := s.settler.flush(s.ctx, concluded); err != nil {
 			return err
 		}
 		s.mu.Lock()

@@ -182,15 +182,19 @@ func (r *rig) watchBudget(stop <-chan struct{}) <-chan int64 {
 // Rows of 100 KiB stay within a budget of 1 MiB, and one more.
 func TestG7_TheBudgetHolds(t *testing.T) {
 	const size, limit = 100 << 10, 1 << 20
-	for name, fault := range map[string]func(string, *message.Message) error{
-		"delivered": func(string, *message.Message) error { time.Sleep(5 * time.Millisecond); return nil },
-		"parked":    flaky(outbox.Transient(errInjected, 2*time.Second)),
+	for name, fault := range map[string]func() func(string, *message.Message) error{
+		"delivered": func() func(string, *message.Message) error {
+			return func(string, *message.Message) error { time.Sleep(5 * time.Millisecond); return nil }
+		},
+		"parked": func() func(string, *message.Message) error {
+			return flaky(outbox.Transient(errInjected, 2*time.Second))
+		},
 	} {
 		for _, order := range []outbox.OrderMode{outbox.OrderGroup, outbox.OrderGlobal} {
 			t.Run(fmt.Sprint(name, "/", order), func(t *testing.T) {
 				inBubble(t, group, func(r *rig) {
 					r.config.Memory = limit
-					r.dest.setFail(fault)
+					r.dest.setFail(fault())
 					r.fill(40, 5)
 					for _, row := range r.source.rows {
 						row.Payload = make([]byte, size)

@@ -47,6 +47,7 @@ type rig struct {
 // inBubble runs a test with a rig, in virtual time.
 func inBubble(t *testing.T, o outbox.Ordering, f func(r *rig)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f(newRig(t, o))
 	})
@@ -96,7 +97,7 @@ func (r *rig) until(what string, cond func() bool) {
 		if time.Now().After(end) {
 			r.cancel()
 			<-r.done
-			r.t.Fatalf("%s: not within %v; %d messages have arrived, parked: %v", what, patience, r.dest.count(), brief(r.parked()))
+			r.t.Fatalf("%s: not within %v; %d messages have arrived, parked: %v", what, patience, r.dest.count(), brief(r.parked()[:min(len(r.parked()), 8)]))
 		}
 	}
 }

@@ -264,7 +264,7 @@ func (r *Router) drain() error {
 	for _, k := range r.keepers {
 		k.wg.Wait()
 		flushing, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
-		if err := r.settlers[k.store].flush(flushing); err != nil {
+		if err := r.settlers[k.store].flush(flushing, everything); err != nil {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
 		}
 		cancel()

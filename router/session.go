@@ -62,13 +62,16 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 		size *= 2
 	}
 	for _, st := range states {
-		str := &stream{session: s, slot: st.Slot, epoch: st.Epoch, commands: -1, nextSeq: max(st.NextSeq, 1), ring: make([]entry, size),
+		str := &stream{session: s, slot: st.Slot, epoch: st.Epoch, commands: st.Commands, nextSeq: max(st.NextSeq, 1), ring: make([]entry, size),
 			settled: st.Cursor, fetched: st.Cursor}
 		str.skip = make(map[int64]struct{}, len(st.Beyond))
 		for _, p := range st.Beyond {
 			str.skip[p] = struct{}{}
 		}
-		str.dirty = st.New // where it starts is written at once: later it would start elsewhere
+		str.unwritten = written
+		if st.New { // where it starts is written at once: later it would start elsewhere
+			str.unwritten = concluded
+		}
 		s.streams = append(s.streams, str)
 	}
 	s.parking.init(groups)

@@ -27,13 +27,27 @@ type settler struct {
 
 	mu      sync.Mutex
 	waiting []chan error // flushes
+	extent  extent       // of the flush
 	now     chan struct{}
 	failing bool
 }
 
-// lazyInterval is how often cursors are written that moved over nothing but
-// rows which needed no delivery.
-const lazyInterval = 2 * time.Second
+// extent is how much a settle writes beside what was concluded.
+type extent int
+
+const (
+	concluded  extent = iota // nothing
+	passed                   // cursors that moved over rows which needed no delivery
+	everything               // cursors of which only the snapshot is newer, too
+	written                  // no settle has anything to write
+)
+
+// How often that is: a cursor that lags costs a longer first read after a
+// restart and nothing else.
+const (
+	passedInterval     = 2 * time.Second
+	everythingInterval = time.Minute
+)
 
 func newSettler(store outbox.StateStore, log *slog.Logger, interval time.Duration) *settler {
 	return &settler{store: store, log: log, interval: interval,
@@ -58,10 +72,11 @@ func poke(c chan struct{}) {
 }
 
 // flush settles what has been concluded so far and returns when it is durable.
-func (s *settler) flush(ctx context.Context) error {
+func (s *settler) flush(ctx context.Context, e extent) error {
 	done := make(chan error, 1)
 	s.mu.Lock()
 	s.waiting = append(s.waiting, done)
+	s.extent = max(s.extent, e)
 	s.mu.Unlock()
 	poke(s.now)
 	select {
@@ -74,22 +89,26 @@ func (s *settler) flush(ctx context.Context) error {
 
 // run settles until ctx ends. What is left then is written by a last settle.
 func (s *settler) run(ctx context.Context) {
-	lazy := time.NewTicker(lazyInterval)
+	lazy := time.NewTicker(passedInterval)
 	defer lazy.Stop()
+	lazier := time.NewTicker(everythingInterval)
+	defer lazier.Stop()
 	pause := s.interval
 	for {
-		all := false
+		e := concluded
 		select {
 		case <-ctx.Done():
 			return
 		case <-lazy.C:
-			all = true
+			e = passed
+		case <-lazier.C:
+			e = everything
 		case <-s.now:
 		case <-s.signal:
 			s.wait(ctx, pause)
 		}
 		began := time.Now()
-		err := s.settle(ctx, all)
+		err := s.settle(ctx, e)
 		pause = max(s.interval, 19*time.Since(began))
 		if err != nil {
 			s.wait(ctx, max(pause, 100*time.Millisecond))
@@ -120,16 +139,17 @@ func (s *settler) wait(ctx context.Context, d time.Duration) {
 }
 
 // settle writes what all lanes have concluded.
-func (s *settler) settle(ctx context.Context, lazy bool) error {
+func (s *settler) settle(ctx context.Context, e extent) error {
 	s.mu.Lock()
 	waiting := s.waiting
-	s.waiting = nil
+	e = max(e, s.extent)
+	s.waiting, s.extent = nil, concluded
 	s.mu.Unlock()
 	s.dirty.Store(false)
 	var all []outbox.Settlement
 	var writers []*session
 	for _, x := range s.sessions() {
-		if st := x.settlements(lazy); len(st) > 0 {
+		if st := x.settlements(e); len(st) > 0 {
 			all = append(all, st...)
 			writers = append(writers, x)
 		}

@@ -29,7 +29,7 @@ type stream struct {
 	epoch   int64
 	nextSeq int64 // for parked messages
 
-	commands int64 // counter of operators' commands; -1: not known yet. Only the keeper uses it.
+	commands int64 // counter of operators' commands; only the keeper uses it
 
 	ring    []entry // by index modulo its length
 	durable uint64
@@ -37,11 +37,10 @@ type stream struct {
 	tail    uint64
 	beyond  int // finished between head and tail
 
-	settled outbox.Cursor      // behind head
-	skip    map[int64]struct{} // positions settled by a former owner beyond its cursor
-	dirty   bool               // settled or beyond changed since the last settle
-	writing uint64             // head as the settle under way writes it
-	moved   bool               // only the snapshot moved: may be written lazily
+	settled   outbox.Cursor      // behind head
+	skip      map[int64]struct{} // positions settled by a former owner beyond its cursor
+	unwritten extent             // the least settle that has to write the cursor
+	writing   uint64             // head as the settle under way writes it
 
 	// fetched is where the next read begins; caught up with settled when all
 	// rows are finished. Written by the reader under the session's mutex.
@@ -68,7 +67,7 @@ func (s *stream) at(i uint64) *entry { return &s.ring[i%uint64(len(s.ring))] }
 // finish marks a row as settled, in memory.
 func (s *stream) finish(i uint64) {
 	s.at(i).finished = true
-	s.dirty = true
+	s.unwritten = concluded
 	if i != s.head {
 		s.beyond++
 		return
@@ -86,11 +85,11 @@ func (s *stream) finish(i uint64) {
 // no delivery, once nothing is under way.
 func (s *stream) catchUp() {
 	if s.head == s.tail && s.settled != s.fetched {
-		if s.settled.Position != s.fetched.Position || s.fetched.Window != "" {
-			s.dirty = true
+		e := everything
+		if s.settled.Position != s.fetched.Position {
+			e = passed
 		}
-		s.settled = s.fetched
-		s.moved = true
+		s.settled, s.unwritten = s.fetched, min(s.unwritten, e)
 	}
 }
 

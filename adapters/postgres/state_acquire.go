@@ -35,7 +35,7 @@ UPDATE outrider_cursor AS c SET owner = $1, epoch = c.epoch + 1
 WHERE c.route = $2 AND c.slot = ANY($3::smallint[])
   AND (c.owner IS NULL OR c.owner = $1 OR c.owner IN (SELECT d.owner FROM dead d))
 RETURNING c.route, c.slot, c.updated_at IS NULL, c.position, c.snapshot, c.window_snapshot, c.paged, c.base,
-    c.beyond, c.next_seq, c.epoch, c.cluster`
+    c.beyond, c.next_seq, c.epoch, c.cluster, c.commands`
 )
 
 // Acquire makes the instance the owner of the route's rows that have no living
@@ -81,7 +81,7 @@ func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneState, err error) {
 		c := &l.Cursor
 		err = row.Scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
-			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Cluster)
+			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Cluster, &l.Commands)
 		return l, err
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	msqlite "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -93,22 +94,48 @@ func useWAL(ctx context.Context, db *sql.DB) error {
 // locked; each try has waited for the busy timeout already.
 const busyRetries = 6
 
+// A table of a database in memory that other connections of this process use is
+// locked without waiting for the busy timeout: then the waiting is ours.
+const (
+	lockedRetries = 1000
+	lockedPause   = 5 * time.Millisecond
+)
+
 // retryBusy runs f again while another program holds the database.
 func retryBusy(ctx context.Context, f func() error) error {
 	var err error
-	for range busyRetries {
-		if err = f(); !isBusy(err) || ctx.Err() != nil {
+	for busy, locked := 0, 0; busy < busyRetries && locked < lockedRetries; {
+		err = f()
+		switch {
+		case err == nil, ctx.Err() != nil, !isBusy(err):
 			return err
+		case code(err) != lib.SQLITE_LOCKED:
+			busy++
+			continue
+		}
+		locked++
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lockedPause):
 		}
 	}
 	return fmt.Errorf("%w; another program holds the database for long: look for a transaction left open", err)
 }
 
-// isBusy tells whether an error says that the database is locked. The low
-// byte of a result code is the code, the rest says more about it.
+// isBusy tells whether an error says that the database is locked.
 func isBusy(err error) bool {
+	return code(err) == lib.SQLITE_BUSY || code(err) == lib.SQLITE_LOCKED
+}
+
+// code is SQLite's result code of an error, 0 for others. The low byte of the
+// extended code is the code, the rest says more about it.
+func code(err error) int {
 	var e *msqlite.Error
-	return errors.As(err, &e) && (e.Code()&0xff == lib.SQLITE_BUSY || e.Code()&0xff == lib.SQLITE_LOCKED)
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.Code() & 0xff
 }
 
 // quoteName quotes an identifier.

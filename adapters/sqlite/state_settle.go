@@ -17,7 +17,7 @@ const (
 	// acquireSQL asks nobody who owns the row: the lock is ours, so whoever
 	// owned it is dead.
 	acquireSQL = `UPDATE outrider_cursor SET owner = ?, epoch = epoch + 1 WHERE route = ? AND slot = ?
-RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, cluster`
+RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, cluster, commands`
 
 	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
     beyond = ?, next_seq = ?, cluster = ?, updated_at = ?
@@ -69,7 +69,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.Lane
 	var beyond string
 	c := &lane.Cursor
 	err := tx.QueryRowContext(ctx, acquireSQL, instance, lane.Route, lane.Slot).Scan(&lane.New, &c.Position, &c.Snapshot,
-		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Cluster)
+		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Cluster, &lane.Commands)
 	if err != nil {
 		return err
 	}
