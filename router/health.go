@@ -37,7 +37,7 @@ type address struct {
 
 	held  []*item          // wait until it is back, in order of failure
 	open  bool             // the next message that comes may go, as the probe
-	sent  []*item          // run again for that opening
+	sent  *item            // was run again for the opening
 	probe *handlers.Ticket // under way
 	fails int              // probes that failed
 	next  time.Time        // of the planned opening
@@ -77,6 +77,8 @@ func (h *health) allow(name string, t *handlers.Ticket) handlers.Allowance {
 	switch {
 	case a == nil || !a.down:
 		return handlers.AllowAll
+	case a.probe == t: // again: a middleware of its chain retries on its own
+		return handlers.AllowOne
 	case a.open:
 		a.open, a.probe = false, t
 		return handlers.AllowOne
@@ -155,8 +157,8 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict) {
 	a := h.at(name)
 	if !a.down {
 		h.takeDown(a, v.Err)
-	} else if a.probe == &it.Ticket || a.open {
-		a.fails++ // a.open: it did not even get to the gate (a breaker)
+	} else if a.probe == &it.Ticket || a.sent == it {
+		a.fails++ // sent and no probe: it did not even get to the gate (a breaker)
 	}
 	a.gone = a.gone || v.Gone
 	h.hold(a, it)
@@ -169,10 +171,8 @@ func (h *health) takeDown(a *address, cause error) {
 		"address", h.route.router.redact(a.name), "error", cause)
 }
 
-// hold keeps a message that failed. If the address was open just then, nobody
-// may come who takes that: another opening has to be planned.
+// hold keeps a message that failed.
 func (h *health) hold(a *address, it *item) {
-	a.open = false
 	if a.probe == &it.Ticket {
 		a.probe = nil
 	}
@@ -181,7 +181,7 @@ func (h *health) hold(a *address, it *item) {
 
 // plan sets the time of the next probe, unless one is under way or planned.
 func (h *health) plan(a *address, retryAfter time.Duration) {
-	if a.gone || h.closed || a.open || a.probe != nil {
+	if a.gone || h.closed || a.probe != nil {
 		return
 	}
 	pause := min(firstProbe<<min(a.fails, 10), longestProbe)
@@ -197,8 +197,7 @@ func (h *health) plan(a *address, retryAfter time.Duration) {
 }
 
 // tryAgain lets one message through to an address: one that waits at a gate, or
-// one that failed and whose chain is run again. All that failed of its group are
-// run again with it, because only the first of them may go.
+// one that failed and whose chain is run again.
 func (h *health) tryAgain(a *address) {
 	h.mu.Lock()
 	a.timer = nil
@@ -207,25 +206,32 @@ func (h *health) tryAgain(a *address) {
 		return
 	}
 	a.open = true
-	var again []*item
-	if len(a.held) > 0 {
-		first := a.held[0]
-		kept := make([]*item, 0, len(a.held))
-		for _, it := range a.held {
-			if it.session == first.session && it.identity() == first.identity() {
-				again = append(again, it)
-			} else {
-				kept = append(kept, it)
-			}
-		}
-		a.held = kept
-	}
-	a.sent = again
+	it := a.takeHeld()
+	a.sent = it
 	h.mu.Unlock()
-	for _, it := range again {
+	if it != nil {
 		it.session.rerun(it)
 	}
 	h.route.kick()
+}
+
+// takeHeld takes the first message of the group that has been held longest; nil
+// if there is none. Only the first: the others could not go before it, and
+// might take what it needs on its way (the one place of a half-open breaker).
+func (a *address) takeHeld() *item {
+	if len(a.held) == 0 {
+		return nil
+	}
+	first := 0
+	for i, it := range a.held {
+		f := a.held[first]
+		if it.session == f.session && it.identity() == f.identity() && it.arrival < f.arrival {
+			first = i
+		}
+	}
+	it := a.held[first]
+	a.held = slices.Delete(a.held, first, first+1)
+	return it
 }
 
 // concluded notes that a message was concluded: if it was a probe that told
@@ -241,9 +247,8 @@ func (h *health) concluded(it *item) {
 		if a.probe == &it.Ticket {
 			a.probe = nil
 			h.plan(a, 0)
-		} else if a.open && slices.Contains(a.sent, it) {
-			a.open = false
-			h.plan(a, 0)
+		} else if a.open && a.sent == it {
+			h.plan(a, 0) // it stays open for those that wait at the gate
 		}
 	}
 }
@@ -290,7 +295,7 @@ func (h *health) forget(s *session) {
 		}
 		a.held = kept
 		if a.open || a.probe != nil && owner(a.probe).session == s {
-			a.open, a.probe = false, nil
+			a.probe = nil
 			h.plan(a, 0)
 		}
 	}

@@ -59,6 +59,7 @@ type item struct {
 	owed    int            // attempts to be given back when the chain does not read them
 	probes  int            // failures charged to the address instead
 	phase   phase
+	arrival uint64 // orders the items of a session
 	blocker bool // its group was parked while it was being sent
 	timer   *time.Timer
 }

@@ -63,8 +63,8 @@ func (k *keeper) join(ctx context.Context) error {
 // acquireLanes takes lanes until ctx ends. It returns an error only when no
 // route can run.
 func (k *keeper) acquireLanes(ctx context.Context) error {
-	acquire := time.NewTicker(acquirePause)
-	defer acquire.Stop()
+	acquire := every(acquirePause)
+	defer acquire.stop()
 	for {
 		if err := k.acquireAll(ctx); err != nil {
 			return err
@@ -79,8 +79,8 @@ func (k *keeper) acquireLanes(ctx context.Context) error {
 
 // keepLease renews the lease until ctx ends, which is after the drain.
 func (k *keeper) keepLease(ctx context.Context) {
-	renew := time.NewTicker(k.lease / 4)
-	defer renew.Stop()
+	renew := every(k.lease / 4)
+	defer renew.stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -142,10 +142,12 @@ func (k *keeper) notice(s *session, slot int, commands int64) {
 				return
 			}
 			k.log.Warn("cannot read the parked groups after a command, trying again", "lane", s.lane.name, "error", err)
+			pause := after(shortDelay)
 			select {
-			case <-time.After(shortDelay):
+			case <-pause.C:
 			case <-s.ctx.Done():
 			}
+			pause.stop()
 		}
 	})
 }

@@ -28,7 +28,6 @@ func (s *session) pump() {
 		}
 		select {
 		case <-s.ctx.Done():
-		case <-timer.C:
 		case <-s.parking.kicked:
 		}
 	}
@@ -155,8 +154,7 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 	s.extra++
 	g.live++
 	s.parking.live++
-	s.gate.Enter(&it.Ticket, it.key)
-	s.queue = append(s.queue, it)
+	s.enter(it)
 	return true
 }
 

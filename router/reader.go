@@ -66,7 +66,7 @@ func (r *reader) run(ctx context.Context) {
 			empty++
 			pause = r.poll.pause(empty)
 		}
-		timer := time.NewTimer(pause)
+		timer := after(pause)
 		select {
 		case <-timer.C:
 		case <-r.wake:
@@ -74,7 +74,7 @@ func (r *reader) run(ctx context.Context) {
 			empty = 0
 		case <-ctx.Done():
 		}
-		timer.Stop()
+		timer.stop()
 	}
 }
 

@@ -29,6 +29,7 @@ type session struct {
 	stopping bool
 	lost     bool      // no longer ours: nothing may be settled
 	streams  []*stream // aligned with lane.slots
+	arrivals uint64    // items that were given a place at the gate
 	extra    int       // items under way that did not come by cursor
 	live     int64     // memory of unfinished items
 	settler  *settler
@@ -172,6 +173,13 @@ func (s *session) admit(it *item) {
 		s.noteProgress() // it takes room until it is written down
 		return
 	}
+	s.enter(it)
+}
+
+// enter gives an item its place at the gate and has its chain run.
+func (s *session) enter(it *item) {
+	s.arrivals++
+	it.arrival = s.arrivals
 	s.gate.Enter(&it.Ticket, it.key)
 	s.queue = append(s.queue, it)
 }

@@ -89,10 +89,10 @@ func (s *settler) flush(ctx context.Context, e extent) error {
 
 // run settles until ctx ends. What is left then is written by a last settle.
 func (s *settler) run(ctx context.Context) {
-	lazy := time.NewTicker(passedInterval)
-	defer lazy.Stop()
-	lazier := time.NewTicker(everythingInterval)
-	defer lazier.Stop()
+	lazy := every(passedInterval)
+	defer lazy.stop()
+	lazier := every(everythingInterval)
+	defer lazier.stop()
 	pause := s.interval
 	for {
 		e := concluded
@@ -119,8 +119,8 @@ func (s *settler) run(ctx context.Context) {
 
 // wait lets work gather: for d, or until it is urgent and a part of d has gone.
 func (s *settler) wait(ctx context.Context, d time.Duration) {
-	early := time.NewTimer(min(d, s.interval) / 4)
-	defer early.Stop()
+	early := after(min(d, s.interval) / 4)
+	defer early.stop()
 	select {
 	case <-early.C:
 	case <-s.now:
@@ -128,8 +128,8 @@ func (s *settler) wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 		return
 	}
-	full := time.NewTimer(d - min(d, s.interval)/4)
-	defer full.Stop()
+	full := after(d - min(d, s.interval)/4)
+	defer full.stop()
 	select {
 	case <-full.C:
 	case <-s.urgent:

@@ -61,15 +61,15 @@ func (l *listener) accept(ctx context.Context, msg *message.Message) bool {
 			l.route.share.give(cost)
 			return false
 		}
-		timer := time.NewTimer(releaseDelay)
+		timer := after(releaseDelay)
 		select {
 		case <-l.wake:
 		case <-timer.C: // the lane is not ours yet
 		case <-ctx.Done():
-			timer.Stop()
+			timer.stop()
 			return false
 		}
-		timer.Stop()
+		timer.stop()
 	}
 }
 

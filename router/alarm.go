@@ -1,0 +1,49 @@
+package router
+
+import (
+	"sync"
+	"time"
+)
+
+// alarm is a timer that signals on an ordinary channel. The channels of package
+// time's own timers crash Go 1.26's race detector when several goroutines of a
+// testing/synctest bubble wait on them, and those bubbles are how this package is
+// tested; besides, an alarm can be waited for together with other pokes.
+type alarm struct {
+	C     chan struct{} // receives one value after the time
+	every time.Duration // 0: once
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// after returns an alarm that rings once.
+func after(d time.Duration) *alarm { return newAlarm(d, 0) }
+
+// every returns an alarm that rings again and again.
+func every(d time.Duration) *alarm { return newAlarm(d, d) }
+
+func newAlarm(d, again time.Duration) *alarm {
+	a := &alarm{C: make(chan struct{}, 1), every: again}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer = time.AfterFunc(d, a.ring)
+	return a
+}
+
+func (a *alarm) ring() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	poke(a.C)
+	if a.every > 0 {
+		a.timer.Reset(a.every)
+	}
+}
+
+// stop silences the alarm. One that rings at this moment may ring once more.
+func (a *alarm) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.every = 0
+	a.timer.Stop()
+}
