@@ -21,6 +21,11 @@ func (d *Destination) Deliver(ctx context.Context, topic string, batch []*messag
 	if len(batch) == 0 {
 		return nil
 	}
+	return d.join(topic, &delivery{ctx: ctx, batch: batch, done: make(chan struct{})})
+}
+
+// deliver sends one wave.
+func (d *Destination) deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 

@@ -29,6 +29,7 @@ type Destination struct {
 	headers format.Headers
 	pool    *pool
 	waves   sync.Pool
+	joints  joints
 
 	warnBatchSize sync.Once
 }
@@ -51,7 +52,8 @@ func New(cfg Config) (*Destination, error) {
 	if err := errors.Join(err, optErr, topicErr); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients)}
+	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients),
+		joints: joints{topics: map[string]*joint{}}}
 	// franz-go checks its options when a client is made.
 	c, err := open(opts)
 	if err != nil {
