@@ -55,4 +55,4 @@ lint-tests:
 
 .PHONY: bench
 bench: ## Measure PostgreSQL to Kafka, side by side with the stock pipeline
-	$(TESTENV) go run ./bench $(BENCHFLAGS)
+	$(TESTENV) go run ./bench -write $(BENCHFLAGS)

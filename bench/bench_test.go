@@ -63,7 +63,7 @@ type garbling struct{ floor }
 
 func (garbling) rewind(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, `TRUNCATE bench_cursor; INSERT INTO bench_cursor VALUES (0);
-		UPDATE bench_event SET payload = '{"changed": true}' WHERE position = 7`)
+		UPDATE bench_floor SET payload = '{"changed": true}' WHERE position = 7`)
 	return err
 }
 

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// eventTable is what every peer's own table is filled from; the floor reads
-	// it as it is.
+	// eventTable is what every peer's own table is filled from.
 	eventTable = "bench_event"
 
 	// minPayload is room for the fields of a payload, in bytes.

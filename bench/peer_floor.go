@@ -5,21 +5,28 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
-// floor is the least that can be done: a loop that reads pages of a table by
-// position and produces them, with no Watermill, no middleware, no retries of
-// its own and a cursor that loses late commits.
+// floor is the least that can be done to bring the same rows into Kafka as the
+// same records (key, payload and headers like Outrider's, so that the broker has
+// the same to do): a loop that reads pages of a table by position and produces
+// them, with no Watermill, no middleware, no retries of its own and a cursor that
+// loses late commits.
 type floor struct{}
 
 const (
+	floorTable    = "bench_floor"
 	floorPage     = 10_000 // rows of a read; 2,000 to 20,000 were tried, and this was fastest
+	floorHeaders  = 6
 	floorBuffered = 50_000 // records under way; more did not make it faster
 )
 
@@ -27,14 +34,21 @@ func (floor) name() string { return "floor" }
 
 func (floor) about() string {
 	return fmt.Sprintf("SELECT ... WHERE position > $1 ORDER BY position LIMIT %d with pgx, and franz-go "+
-		"(key, payload and the id as header; acks all, idempotent); the cursor is stored after each page's acks", floorPage)
+		"(the same records as outrider's, headers included; acks all, idempotent); the cursor is stored after each page's acks", floorPage)
 }
 
 func (floor) rows(o *options) int { return o.rows }
 
 func (floor) create(ctx context.Context, db *pgx.Conn, _ job) error {
-	_, err := db.Exec(ctx, "CREATE TABLE bench_cursor (position bigint NOT NULL)")
-	return err
+	_, err := db.Exec(ctx, `CREATE TABLE bench_cursor (position bigint NOT NULL);
+		CREATE TABLE `+floorTable+` (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL,
+			type text NOT NULL, message_group text NOT NULL, payload json NOT NULL, occurred_at timestamptz NOT NULL)`)
+	if err != nil {
+		return err
+	}
+	return fillFromEvents(ctx, db, `
+		INSERT INTO `+floorTable+` (id, type, message_group, payload, occurred_at)
+		SELECT id, 'order.created', message_group, payload, now()`)
 }
 
 func (floor) rewind(ctx context.Context, db *pgx.Conn) error {
@@ -46,7 +60,7 @@ func (floor) rewind(ctx context.Context, db *pgx.Conn) error {
 }
 
 func (floor) backlog() string {
-	return "SELECT message_group, payload::text FROM " + eventTable + " ORDER BY position"
+	return "SELECT message_group, payload::text FROM " + floorTable + " ORDER BY position"
 }
 
 // page is what one read returned, on its way.
@@ -117,7 +131,7 @@ func (f floor) read(ctx context.Context, db *pgx.Conn, cl *kgo.Client, pages cha
 
 // page reads one page and hands it to the client while it arrives.
 func (floor) page(ctx context.Context, db *pgx.Conn, cl *kgo.Client, p *page) (n int, err error) {
-	rows, err := db.Query(ctx, "SELECT position, id, message_group, payload FROM "+eventTable+
+	rows, err := db.Query(ctx, "SELECT position, id, type, message_group, payload, occurred_at FROM "+floorTable+
 		" WHERE position > $1 ORDER BY position LIMIT $2", p.last, floorPage)
 	if err != nil {
 		return 0, err
@@ -130,26 +144,44 @@ func (floor) page(ctx context.Context, db *pgx.Conn, cl *kgo.Client, p *page) (n
 		p.acks.Done()
 	}
 	records := make([]kgo.Record, floorPage)
-	headers := make([]kgo.RecordHeader, floorPage)
+	headers := make([]kgo.RecordHeader, 0, floorPage*floorHeaders)
 	var arena []byte
+	scratch, lane := make([]byte, 0, 64), []byte("orders/00")
 	for rows.Next() {
 		v := rows.RawValues() // valid until the next row
-		size := len(v[1]) + len(v[2]) + len(v[3])
+		size := len(v[1]) + len(v[2]) + len(v[3]) + len(v[4]) + 64
 		if cap(arena)-len(arena) < size {
 			arena = make([]byte, 0, max(size, 1<<20))
 		}
 		p.last = int64(binary.BigEndian.Uint64(v[0]))
-		r, h := &records[n], &headers[n]
-		arena, h.Value = cut(arena, v[1])
-		arena, r.Key = cut(arena, v[2])
-		arena, r.Value = cut(arena, v[3])
-		h.Key = "id"
-		r.Headers = headers[n : n+1 : n+1]
+		r := &records[n]
+		var id, kind, position, occurred []byte
+		arena, id = cut(arena, v[1])
+		arena, kind = cut(arena, v[2])
+		arena, r.Key = cut(arena, v[3])
+		arena, r.Value = cut(arena, v[4])
+		arena, position = cut(arena, strconv.AppendInt(scratch[:0], p.last, 10))
+		arena, occurred = cut(arena, timeOf(v[5]).AppendFormat(scratch[:0], time.RFC3339Nano))
+		from := len(headers)
+		headers = append(headers,
+			kgo.RecordHeader{Key: "_watermill_message_uuid", Value: id},
+			kgo.RecordHeader{Key: outbox.MetaType, Value: kind},
+			kgo.RecordHeader{Key: outbox.MetaGroup, Value: r.Key},
+			kgo.RecordHeader{Key: outbox.MetaPosition, Value: position},
+			kgo.RecordHeader{Key: outbox.MetaLane, Value: lane},
+			kgo.RecordHeader{Key: outbox.MetaOccurredAt, Value: occurred})
+		r.Headers = headers[from:len(headers):len(headers)]
 		p.acks.Add(1)
 		cl.Produce(ctx, r, acked)
 		n++
 	}
 	return n, rows.Err()
+}
+
+// timeOf decodes PostgreSQL's binary timestamptz: microseconds since 2000.
+func timeOf(b []byte) time.Time {
+	const epoch = 946_684_800_000_000 // 2000-01-01 in Unix microseconds
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(b)) + epoch).UTC()
 }
 
 // cut appends a copy of b to the arena and returns both.

@@ -98,5 +98,5 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*Config, e
 	return cfg, nil
 }
 
-// std is shorthand for comparing and printing.
+// Std returns the duration as the standard library has it.
 func (d Duration) Std() time.Duration { return time.Duration(d) }

@@ -7,7 +7,7 @@ import "regexp"
 type Kafka struct {
 	Brokers     []string `yaml:"brokers" required:"true" min:"1" doc:"Addresses to begin with, as host:port."`
 	Topic       Template `yaml:"topic" required:"true" doc:"Topic; a template."`
-	Format      string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a structured CloudEvent."`
+	Format      string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
 	Client      string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
 	TLS         TLS      `yaml:"tls" doc:"Encryption of the connection."`
 	SASL        *SASL    `yaml:"sasl" doc:"How to log in."`

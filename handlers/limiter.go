@@ -36,16 +36,22 @@ func NewLimiter(n int, shared bool) *Limiter {
 func (l *Limiter) acquire(g *Gate, address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.taken[address]
-	if l.free > 0 && (n == 0 || !l.shared || n < l.free) {
+	if l.free > 0 && l.allows(address, l.free) {
 		l.free--
-		l.taken[address] = n + 1
+		l.taken[address]++
+		l.waiting = slices.DeleteFunc(l.waiting, func(w *Gate) bool { return w == g })
 		return true
 	}
 	if !slices.Contains(l.waiting, g) {
 		l.waiting = append(l.waiting, g)
 	}
 	return false
+}
+
+// allows tells whether the address may have one of the free places.
+func (l *Limiter) allows(address string, free int) bool {
+	n := l.taken[address]
+	return n == 0 || !l.shared || n < free
 }
 
 // contended tells whether another lane than g waits and there is no place.
@@ -55,19 +61,53 @@ func (l *Limiter) contended(g *Gate) bool {
 	return l.free == 0 && (len(l.waiting) > 1 || len(l.waiting) == 1 && l.waiting[0] != g)
 }
 
-// release gives a place back and lets the lanes that wait try again, in their
-// order; who finds none gets in line again. It must not be called with a gate's
-// mutex held.
+// release hands a place over to the first waiting lane that has use for it: a
+// lane that was stopped, or whose messages were withdrawn, has none. It must
+// not be called with a gate's mutex held.
 func (l *Limiter) release(address string) {
 	l.mu.Lock()
-	l.free++
 	if l.taken[address]--; l.taken[address] == 0 {
 		delete(l.taken, address)
 	}
-	waiting := l.waiting
-	l.waiting = nil
+	waiting := len(l.waiting) // each is asked once: some get in line again
 	l.mu.Unlock()
-	for _, g := range waiting {
+	for range waiting {
+		next := l.next()
+		if next == nil {
+			break
+		}
+		if next.serve() {
+			return
+		}
+	}
+	l.mu.Lock()
+	l.free++
+	late := slices.Clone(l.waiting) // they may have come while the place was in our hand
+	l.mu.Unlock()
+	for _, g := range late {
 		g.retry()
 	}
+}
+
+// next takes the first lane out of line.
+func (l *Limiter) next() *Gate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	next := l.waiting[0]
+	l.waiting = slices.Delete(l.waiting, 0, 1)
+	return next
+}
+
+// confirm uses the place that is being handed over for the address.
+func (l *Limiter) confirm(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.allows(address, l.free+1) {
+		return false
+	}
+	l.taken[address]++
+	return true
 }

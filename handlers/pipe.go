@@ -82,6 +82,22 @@ func (g *Gate) start(p *pipe) {
 	}
 }
 
+// serve uses a place that the limiter hands over. It tells whether there was
+// use for it.
+func (g *Gate) serve() (used bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.pipes {
+		if used || !g.startable(p) || !g.cfg.Limiter.confirm(p.address) {
+			g.start(p) // with a place of its own, or it gets in line for one
+			continue
+		}
+		g.begin(p)
+		used = true
+	}
+	return used
+}
+
 // retry starts what could not start for lack of a place.
 func (g *Gate) retry() {
 	g.mu.Lock()

@@ -40,7 +40,7 @@ func placeOrder(ctx context.Context, pool *pgxpool.Pool, client *outbox.Client, 
 }
 
 // Publishing from an application that uses pgx.
-func ExampleClient_Publish_pgx() {
+func ExampleClient_Publish_pgx() { //nolint:testableexamples // it needs a server; the test below runs placeOrder
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://app@127.0.0.1/app")
 	if err != nil {

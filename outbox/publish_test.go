@@ -38,7 +38,7 @@ func TestPublishWritesManyInOneStatementInEveryModeOfPgx(t *testing.T) {
 		cfg.DefaultQueryExecMode, cfg.Tracer = mode, seen
 		conn, err := pgx.ConnectConfig(t.Context(), cfg)
 		must(t, err)
-		defer func() { must(t, conn.Close(context.WithoutCancel(t.Context()))) }()
+		t.Cleanup(func() { must(t, conn.Close(context.WithoutCancel(t.Context()))) })
 
 		before := len(rows(t, db, outbox.PostgreSQL))
 		want := mixed(t, 500)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -180,7 +181,7 @@ func (r *rig) heldAttempts(address string) map[string]int {
 // one fails too, all of that is given back.
 func TestG10_ParkedAttemptsAreGivenBack(t *testing.T) {
 	for _, rounds := range []int{1, 2, 3} {
-		t.Run(fmt.Sprint(rounds), func(t *testing.T) {
+		t.Run(strconv.Itoa(rounds), func(t *testing.T) {
 			inBubble(t, group, func(r *rig) {
 				r.dest.setFail(func(string, *message.Message) error { return outbox.Transient(errInjected, 3*time.Second) })
 				r.add("g0", "g0-0")

@@ -1,8 +1,8 @@
 package router
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -81,7 +81,7 @@ func (r *rig) order() []string {
 
 func positions(n int) (out []string) {
 	for i := range n {
-		out = append(out, fmt.Sprint(i+1))
+		out = append(out, strconv.Itoa(i+1))
 	}
 	return out
 }

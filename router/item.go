@@ -60,7 +60,7 @@ type item struct {
 	probes  int            // failures charged to the address instead
 	phase   phase
 	arrival uint64 // orders the items of a session
-	blocker bool // its group was parked while it was being sent
+	blocker bool   // its group was parked while it was being sent
 	timer   *time.Timer
 }
 

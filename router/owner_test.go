@@ -114,7 +114,10 @@ func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Durat
 // and yet not lost.
 func TestG3_LanesAcquiredDuringARenewalStay(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
-		r.state.Acquire(context.Background(), "b", "orders", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+		all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+		if _, err := r.state.Acquire(context.Background(), "b", "orders", all); err != nil {
+			r.t.Fatal(err)
+		}
 		r.start(r.route(func(rt *Route) { rt.State = &slowRenew{r.state, time.Second} }))
 		time.Sleep(DefaultLease/4 + 10*time.Millisecond) // a renewal is under way
 		r.state.evict()

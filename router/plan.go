@@ -190,7 +190,7 @@ func (r *reader) limit(p *plan) {
 	case affordable >= total:
 	case affordable < len(p.reads) && r.router.budget.used.Load() > 0:
 		r.starved.Store(true)
-		p.few(affordable, int(r.fetches)) //nolint:gosec // which ones does not matter
+		p.few(affordable, int(r.fetches))
 	default:
 		for _, rd := range p.reads {
 			rd.limit = max(rd.limit*affordable/total, 1)

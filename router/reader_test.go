@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func (m *memSource) polls() (fetches, reads int) {
 // An idle minute costs one query of 16 reads per poll, with one route or fifty.
 func TestG9_OneQueryPerPoll(t *testing.T) {
 	for _, n := range []int{1, 50} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			inBubble(t, wave, func(r *rig) {
 				r.fill(20, 5)
 				var routes []Route

@@ -96,7 +96,7 @@ func (r *rig) until(what string, cond func() bool) {
 	for end := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.cancel()
-			<-r.done
+			_ = <-r.done // what follows says what failed
 			r.t.Fatalf("%s: not within %v; %d messages have arrived, parked: %v", what, patience, r.dest.count(), brief(r.parked()[:min(len(r.parked()), 8)]))
 		}
 	}
@@ -133,10 +133,8 @@ func (r *rig) wantParked(want ...string) {
 }
 
 // add writes one message.
-func (r *rig) add(group, id string) *outbox.Row {
-	row := &outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()}
-	r.source.add(row)
-	return row
+func (r *rig) add(group, id string) {
+	r.source.add(&outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()})
 }
 
 // addTo writes one message for an address.

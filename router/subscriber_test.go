@@ -110,7 +110,7 @@ func TestG1_SubscriberAcks(t *testing.T) {
 		r.wantFate(later, "acked")
 		r.wantFate(dead, "acked")
 		r.wantFate(behind, "acked")
-		r.wantParked("behind waiting 0", "dead dead 1", "later retrying 1")
+		r.wantParked("behind waiting 0", "dead dead 1", "later retrying 1") //nolint:dupword // a message named dead that is dead
 
 		// What is under way at the end is finished and acked while the
 		// subscription is still there to take it.

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -32,7 +33,7 @@ func testRowsAreWhole(t *testing.T, h SourceHarness) {
 		if row.Err != nil {
 			t.Errorf("row %s: %v", w.ID, row.Err)
 		}
-		if string(row.Payload) != string(w.Payload) || row.Binary != w.Binary {
+		if !bytes.Equal(row.Payload, w.Payload) || row.Binary != w.Binary {
 			t.Errorf("row %s: payload %q binary %t, want %q %t", w.ID, row.Payload, row.Binary, w.Payload, w.Binary)
 		}
 		if row.ID != w.ID || row.Type != w.Type || row.Group != w.Group || row.AggregateType != w.AggregateType ||

@@ -106,6 +106,12 @@ func (d *Destination) sendJoint(topic string, together []*delivery) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	stops := make([]func() bool, 0, len(together))
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
 	var batch []*message.Message
 	var deadline time.Time
 	for _, x := range together {
@@ -113,12 +119,11 @@ func (d *Destination) sendJoint(topic string, together []*delivery) {
 		if at, ok := x.ctx.Deadline(); ok && (deadline.IsZero() || at.Before(deadline)) {
 			deadline = at
 		}
-		stop := context.AfterFunc(x.ctx, func() {
-			if x.ctx.Err() == context.Canceled { //nolint:errorlint // deadlines are applied below, as what they are
+		stops = append(stops, context.AfterFunc(x.ctx, func() {
+			if x.ctx.Err() == context.Canceled { // deadlines are applied below, as what they are
 				cancel()
 			}
-		})
-		defer stop()
+		}))
 	}
 	if !deadline.IsZero() {
 		var release context.CancelFunc

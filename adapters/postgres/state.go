@@ -172,8 +172,7 @@ func (s *State) Close() error {
 // stateError says what failed and, where one follows from the server's code,
 // the fix.
 func stateError(what string, err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case "42P01": // undefined_table
 			return fmt.Errorf("state store: %s: %w; the state tables are missing, call Migrate (`outrider run` does)", what, err)

@@ -21,7 +21,7 @@ var errLocked = errors.New("locked")
 type fileLock struct{ file *os.File }
 
 func lockFile(name, instance string) (instanceLock, error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // it names the holder, for all to read
 	if err != nil {
 		return nil, fmt.Errorf("open the instance's lock file (the directory must be writable): %w", err)
 	}

@@ -109,7 +109,8 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 // the column created_at with the precision of a millisecond.
 func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
 	table := quoteName(s.table)
-	query, args := "", []any{}
+	var query string
+	var args []any
 	switch at.Kind {
 	case outbox.StartBeginning:
 		return outbox.Cursor{}, nil

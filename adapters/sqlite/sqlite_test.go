@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,7 +156,7 @@ func TestG7_LargePayloadsComeInPages(t *testing.T) {
 	const n = 24
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for i := range n {
-		insert(t, db, outbox.Row{ID: fmt.Sprint(i), Type: "t", Payload: big})
+		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: big})
 	}
 	var cursors [outbox.Slots]outbox.Cursor
 	total := 0

@@ -136,7 +136,7 @@ func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, e
 	statements := make([]*sql.Stmt, len(queries))
 	for i, query := range queries {
 		var err error
-		if statements[i], err = tx.PrepareContext(ctx, query); err != nil {
+		if statements[i], err = tx.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // the end of the transaction closes it
 			return nil, err
 		}
 	}

@@ -51,11 +51,11 @@ func must(t *testing.T, err error) {
 // open returns a database with an outbox table.
 func open(t *testing.T, dialect outbox.Dialect) *stdsql.DB {
 	t.Helper()
-	driver, source, table := "pgx", "", postgresTable
+	var driver, source, table string
 	if dialect == outbox.SQLite {
 		driver, source, table = "sqlite", filepath.Join(t.TempDir(), "app.db"), sqliteTable
 	} else {
-		source = testenv.Postgres(t)
+		driver, source, table = "pgx", testenv.Postgres(t), postgresTable
 	}
 	db, err := stdsql.Open(driver, source)
 	must(t, err)
@@ -241,6 +241,7 @@ func TestASubscriberIsSentToOutrider(t *testing.T) {
 	if _, err := s.UnmarshalMessage(rows); !errors.Is(err, outridersql.ErrPublishOnly) {
 		t.Errorf("got %v", err)
 	}
+	must(t, rows.Err())
 }
 
 // A stock watermill-sql Publisher in the application's transaction; here with
