@@ -79,7 +79,7 @@ func (d *Decision) Error() string {
 	case Dead:
 		return fmt.Sprintf("%v (no further attempts)", d.Err)
 	default:
-		return fmt.Sprintf("%v (%s)", d.Err, d.Outcome)
+		return fmt.Sprint(d.Err)
 	}
 }
 

@@ -96,8 +96,9 @@ func (r *rig) until(what string, cond func() bool) {
 	for end := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.cancel()
-			_ = <-r.done // what follows says what failed
-			r.t.Fatalf("%s: not within %v; %d messages have arrived, parked: %v", what, patience, r.dest.count(), brief(r.parked()[:min(len(r.parked()), 8)]))
+			err := <-r.done
+			r.t.Fatalf("%s: not within %v; %d messages have arrived, parked: %v; Run returned %v", what, patience, r.dest.count(),
+				brief(r.parked()[:min(len(r.parked()), 8)]), err)
 		}
 	}
 }

@@ -32,79 +32,83 @@ func deliver(rows []check.Row) (one, other []check.Delivery) {
 	return one, other
 }
 
+// faulty is the report of a whole delivery, changed.
+func faulty(change func(*check.Report)) check.Report {
+	r := check.Report{Committed: 30, Delivered: 30}
+	change(&r)
+	return r
+}
+
+// plantedFaults change what two streams delivered, by name.
+var plantedFaults = map[string]struct {
+	plant   func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery)
+	want    check.Report
+	example string
+}{
+	"nothing": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) { return one, other },
+		faulty(func(*check.Report) {}), "",
+	},
+	"a loss": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return slices.Delete(one, 4, 5), other
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Lost = 29, 1 }), `m6 (position 106) of group "g0" was lost`,
+	},
+	"the loss of the last": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return one, other[:len(other)-1]
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Lost = 29, 1 }), `m28 (position 128) of group "g1" was lost`,
+	},
+	"a duplicate at once": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return slices.Insert(one, 4, one[3]), other
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Duplicates = 31, 1 }), "",
+	},
+	"a duplicate long after, by the other stream": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return one, append(other, one[0])
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Duplicates = 31, 1 }), "",
+	},
+	"an inversion": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			other[2], other[3] = other[3], other[2]
+			return one, other
+		},
+		faulty(func(r *check.Report) { r.OutOfOrder = 1 }), `m7 (position 107) of group "g1" arrived behind m10 (position 110)`,
+	},
+	"an inversion healed by a duplicate": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return one, slices.Insert(other, 2, other[4])
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Duplicates, r.OutOfOrder = 31, 1, 2 }), "arrived behind m13",
+	},
+	"a group in two streams": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return one[1:], slices.Insert(other, 0, one[0])
+		},
+		faulty(func(r *check.Report) { r.OutOfOrder = 1 }), `came by stream 1, its group by 0`,
+	},
+	"what was rolled back": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return append(one, check.Delivery{ID: "ghost", Group: "g0"}), other
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Unknown = 31, 1 }), "never committed",
+	},
+	"another group": {
+		func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
+			return append(one, check.Delivery{ID: "m0", Group: "g2"}), other
+		},
+		faulty(func(r *check.Report) { r.Delivered, r.Unknown = 31, 1 }), `under group "g2"`,
+	},
+}
+
 func TestCompareFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
-	whole := check.Report{Committed: 30, Delivered: 30}
-	with := func(change func(*check.Report)) check.Report {
-		r := whole
-		change(&r)
-		return r
-	}
-	for name, tt := range map[string]struct {
-		plant   func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery)
-		want    check.Report
-		example string
-	}{
-		"nothing": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) { return one, other },
-			whole, "",
-		},
-		"a loss": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return slices.Delete(one, 4, 5), other
-			},
-			with(func(r *check.Report) { r.Delivered, r.Lost = 29, 1 }), `m6 (position 106) of group "g0" was lost`,
-		},
-		"the loss of the last": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return one, other[:len(other)-1]
-			},
-			with(func(r *check.Report) { r.Delivered, r.Lost = 29, 1 }), `m28 (position 128) of group "g1" was lost`,
-		},
-		"a duplicate at once": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return slices.Insert(one, 4, one[3]), other
-			},
-			with(func(r *check.Report) { r.Delivered, r.Duplicates = 31, 1 }), "",
-		},
-		"a duplicate long after, by the other stream": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return one, append(other, one[0])
-			},
-			with(func(r *check.Report) { r.Delivered, r.Duplicates = 31, 1 }), "",
-		},
-		"an inversion": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				other[2], other[3] = other[3], other[2]
-				return one, other
-			},
-			with(func(r *check.Report) { r.OutOfOrder = 1 }), `m7 (position 107) of group "g1" arrived behind m10 (position 110)`,
-		},
-		"an inversion healed by a duplicate": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return one, slices.Insert(other, 2, other[4])
-			},
-			with(func(r *check.Report) { r.Delivered, r.Duplicates, r.OutOfOrder = 31, 1, 2 }), "arrived behind m13",
-		},
-		"a group in two streams": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return one[1:], slices.Insert(other, 0, one[0])
-			},
-			with(func(r *check.Report) { r.OutOfOrder = 1 }), `came by stream 1, its group by 0`,
-		},
-		"what was rolled back": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return append(one, check.Delivery{ID: "ghost", Group: "g0"}), other
-			},
-			with(func(r *check.Report) { r.Delivered, r.Unknown = 31, 1 }), "never committed",
-		},
-		"another group": {
-			func(one, other []check.Delivery) ([]check.Delivery, []check.Delivery) {
-				return append(one, check.Delivery{ID: "m0", Group: "g2"}), other
-			},
-			with(func(r *check.Report) { r.Delivered, r.Unknown = 31, 1 }), `under group "g2"`,
-		},
-	} {
+	for name, tt := range plantedFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one, other := deliver(rows())
