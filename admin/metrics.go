@@ -25,12 +25,12 @@ func newCollector(stats func() []outbox.RouteStats) *collector {
 		dead:      desc("dead_total", "Messages that were taken out for an operator."),
 		parked:    desc("parked_total", "Messages that were taken out of the stream to wait."),
 		skipped:   desc("skipped_total", "Messages that were not to be delivered.", "reason"),
-		age:       desc("age_seconds", "Time from creation to delivery of a recent message."),
+		age:       desc("age_seconds", "Time from creation to delivery of a message delivered recently; it does not grow while nothing is delivered."),
 		inFlight:  desc("in_flight", "Messages read and not durably settled."),
 		parkedNow: desc("parked_groups", "Groups that wait in the parking, of the lanes of this instance."),
 		lanes:     desc("lanes", "Lanes that this instance owns."),
 		down:      desc("addresses_down", "Addresses that are paused and probed."),
-		held:      desc("held", "Messages that failed and wait for their address."),
+		held:      desc("waiting_for_address", "Messages that failed and wait until their address is back."),
 	}
 }
 

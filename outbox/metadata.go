@@ -26,6 +26,7 @@ const (
 	MetaPosition      = HeaderPrefix + "position"       // decimal position in the source, to compare across redeliveries
 	MetaLane          = HeaderPrefix + "lane"           // "route/slot", for example "orders/07"
 	MetaEncoding      = HeaderPrefix + "encoding"       // EncodingBytes; absent: the payload is JSON
+	MetaBroken        = HeaderPrefix + "broken"         // why the row cannot be decoded; such a message is never delivered
 )
 
 // EncodingBytes is the value of [MetaEncoding] for payloads that are not JSON.
@@ -51,6 +52,9 @@ func NewMessage(row *Row, lane string) *message.Message {
 	setNonEmpty(meta, MetaTenant, row.Tenant)
 	if !row.OccurredAt.IsZero() {
 		meta[MetaOccurredAt] = row.OccurredAt.UTC().Format(time.RFC3339Nano)
+	}
+	if row.Err != nil {
+		meta[MetaBroken] = row.Err.Error()
 	}
 	if row.Binary {
 		meta[MetaEncoding] = EncodingBytes

@@ -34,7 +34,8 @@ type Row struct {
 	Page *Page
 
 	// Err is set for a row that cannot be decoded; the other fields hold
-	// what could be. Such a row is parked as dead with Err as its reason.
+	// what could be. Such a row runs through its route like any other, so that
+	// order and poison apply, but is dead instead of delivered.
 	Err error
 }
 

@@ -19,7 +19,7 @@ type Source interface {
 	Identity(ctx context.Context) (string, error)
 
 	// Validate tells whether a cursor taken in the cluster with the same
-	// identity still means something. The error says how to rebase.
+	// identity still means something. The error says what to do.
 	Validate(ctx context.Context, c Cursor) error
 
 	// Start returns the first cursor of a new route.

@@ -34,7 +34,8 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 		}
 		if st.Cluster != cluster {
 			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
-				"the table was restored or moved; run `outrider rebase %s` to go on from here", r.Name, st.Cluster, cluster, r.Name)}
+				"the table was restored or moved. To start the route anew, as its `start` says, stop all instances and run: "+
+				"DELETE FROM outrider_cursor WHERE route = '%s'", r.Name, st.Cluster, cluster, r.Name)}
 		}
 		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
 			return &stopped{fmt.Errorf("route %q: %w", r.Name, err)}

@@ -200,15 +200,17 @@ func (s *session) noteProgress() {
 // bury takes a dead message out: its group goes on, or is held with it.
 func (s *session) bury(it *item, v outbox.Verdict) {
 	s.route.stats.dead.Add(1)
-	s.route.log().Error("message is dead", "lane", s.lane.name, "id", it.id(), "group", it.key,
-		"attempts", it.attempt.Number, "held", v.Hold, "error", v.Err)
+	text := "message is dead; its group goes on"
+	if v.Hold {
+		text = "message is dead; its group is held for an operator"
+	}
+	s.route.log().Error(text, "lane", s.lane.name, "id", it.id(), "group", it.key,
+		"attempts", it.attempt.Number, "error", v.Err)
 	if v.Hold {
 		s.park(it, outbox.ParkedHeld, time.Time{}, v.Err)
 		return
 	}
-	if it.row == nil || it.row.Err == nil {
-		s.gate.Leave(&it.Ticket)
-	}
+	s.gate.Leave(&it.Ticket)
 	it.phase = finished
 	s.releaseItem(it)
 	s.ops.put(s.parkedRow(it, outbox.ParkedDead, time.Time{}, v.Err))

@@ -132,7 +132,7 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 			return true, nil
 		}
 		blamed, a.charged = a.charged, nil
-		h.takeDown(a, cause)
+		h.takeDown(a, cause, false)
 	} else if a.probe == &it.Ticket {
 		it.probes++
 		// It was the failing probe as often as the route allows attempts: this
@@ -156,7 +156,7 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict) {
 	defer h.mu.Unlock()
 	a := h.at(name)
 	if !a.down {
-		h.takeDown(a, v.Err)
+		h.takeDown(a, v.Err, v.Gone)
 	} else if a.probe == &it.Ticket || a.sent == it {
 		a.fails++ // sent and no probe: it did not even get to the gate (a breaker)
 	}
@@ -165,9 +165,13 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict) {
 	h.plan(a, v.RetryAfter)
 }
 
-func (h *health) takeDown(a *address, cause error) {
+func (h *health) takeDown(a *address, cause error, gone bool) {
 	a.down, a.cause, a.since, a.fails = true, cause, time.Now(), 0
-	h.route.log().Warn("address is down: its messages wait and it is probed",
+	text := "address is down: its messages wait and it is probed"
+	if gone {
+		text = "address is gone: its messages wait, and it is not used again until this process restarts"
+	}
+	h.route.log().Warn(text,
 		"address", h.route.router.redact(a.name), "error", cause)
 }
 

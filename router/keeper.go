@@ -165,12 +165,12 @@ func (k *keeper) acquireAll(ctx context.Context) error {
 			return nil //nolint:nilerr // asked to stop: that is no failure
 		case errors.As(err, new(*stopped)):
 			k.fail(rt, err)
+			continue
 		case err != nil:
 			k.log.Warn("cannot acquire lanes, trying again", "route", rt.Name, "error", err)
 		}
 		missing = missing || !taken
 	}
-	k.announce(missing)
 	if len(k.failed) == len(k.routes) {
 		var errs []error
 		for _, err := range k.failed {
@@ -178,6 +178,7 @@ func (k *keeper) acquireAll(ctx context.Context) error {
 		}
 		return errors.Join(errs...)
 	}
+	k.announce(missing)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -85,6 +86,9 @@ func (l *lane) handle(msg *message.Message) error {
 	if it == nil {
 		return outbox.Permanent(fmt.Errorf("lane %s: a middleware replaced the context of message %s by one that "+
 			"does not derive from it: use msg.SetContext(context.With...(msg.Context(), ...))", l.name, msg.UUID))
+	}
+	if reason := msg.Metadata[outbox.MetaBroken]; reason != "" {
+		return outbox.Permanent(errors.New(reason))
 	}
 	return it.session.gate.Handle(&it.Ticket, msg)
 }

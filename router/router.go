@@ -212,9 +212,11 @@ func (r *Router) work(ctx context.Context) error {
 	for _, k := range r.keepers {
 		settlers.Go(func() { k.keepLease(settling) })
 	}
+	ready := true
 	for _, k := range r.keepers {
 		if err := k.acquireAll(reading); err != nil {
 			failed <- err
+			ready = false
 		}
 		readers.Go(func() {
 			if err := k.acquireLanes(reading); err != nil {
@@ -232,7 +234,9 @@ func (r *Router) work(ctx context.Context) error {
 			}
 		})
 	}
-	close(r.ready)
+	if ready {
+		close(r.ready)
+	}
 	var err error
 	select {
 	case <-ctx.Done():

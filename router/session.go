@@ -158,10 +158,6 @@ func (s *session) acceptRow(a arrival) {
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
 	}
 	it.Owner = it
-	if row.Err != nil {
-		s.bury(it, outbox.Verdict{Outcome: outbox.Dead, Err: row.Err})
-		return
-	}
 	s.admit(it)
 }
 

@@ -14,7 +14,7 @@ import (
 // come meanwhile go together in the next one, without waiting for anything else.
 // Batches of different lanes have no group in common: order is not touched.
 const (
-	jointWaves    = 1
+	jointWaves    = 2
 	jointMessages = 8 * maxWaveMessages
 	jointBytes    = 4 << 20
 )

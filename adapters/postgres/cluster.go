@@ -77,7 +77,8 @@ FROM (SELECT pg_get_serial_sequence($1, 'position') AS name) s`
 		return nil
 	}
 	return fmt.Errorf("the database is behind the cursor: %s; it was restored or recovered to an earlier point, "+
-		"so that the cursor means nothing in it: run \"outrider rebase ROUTE\"", reason)
+		"so that the cursor means nothing in it; to start the route anew, as its `start` says, "+
+		"stop all instances and delete its rows from outrider_cursor", reason)
 }
 
 // errNoSequence is what is wrong with a position that nobody hands out.

@@ -90,7 +90,7 @@ func (s *Source) Identity(context.Context) (string, error) { return "", nil }
 // new rows would count as delivered until the table has caught up.
 func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	if c.Snapshot != "" || c.Window != "" {
-		return s.wrap("validate", errors.New("the cursor was not taken in SQLite; `outrider rebase` sets a new one"))
+		return s.wrap("validate", errors.New("the cursor was not taken in SQLite; delete the route's rows from outrider_cursor to start it anew, as its `start` says"))
 	}
 	var newest int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)
@@ -99,7 +99,7 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	}
 	if c.Position > newest {
 		return s.wrap("validate", fmt.Errorf("the cursor stands at position %d, the table has come to %d only: it was replaced by "+
-			"an older copy or emptied with its counter; `outrider rebase` sets a new cursor", c.Position, newest))
+			"an older copy or emptied with its counter; delete the route's rows from outrider_cursor to start it anew, as its `start` says", c.Position, newest))
 	}
 	return nil
 }

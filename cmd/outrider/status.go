@@ -137,9 +137,9 @@ func (p *progress) add(l outbox.LaneStatus) {
 }
 
 func (a *app) printStatus(rows []progress, lanes bool) error {
-	headings := []string{"ROUTE", "LANES", "OWNER", "POSITION", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
+	headings := []string{"ROUTE", "LANES", "OWNER", "HIGHEST", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
 	if lanes {
-		headings[1] = "SLOT"
+		headings[1], headings[3] = "SLOT", "POSITION"
 	}
 	var cells [][]string
 	for _, r := range rows {
