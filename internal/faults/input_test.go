@@ -22,7 +22,7 @@ func TestG1_UndecodableRowsAreParkedWithTheReason(t *testing.T) {
 	db.fill(batch{n: 300, groups: 3})
 	for i, headers := range []string{`[1]`, `"text"`, `{"a": {"b": 1}}`} {
 		db.exec(`INSERT INTO outrider_outbox (id, type, message_group, headers, payload) VALUES ($1, 't', 'g0', $2, '{}')`,
-			fmt.Sprint("bad", i), headers)
+			fmt.Sprint("undecodable-", i), headers)
 	}
 	db.fill(batch{n: 300, groups: 3})
 	r := start(t, settings{database: db.url, destination: toHTTP(to.url())}.text())
@@ -31,11 +31,11 @@ func TestG1_UndecodableRowsAreParkedWithTheReason(t *testing.T) {
 	r.stop()
 	reasons := one[[]string](db, "SELECT array_agg(event_id || ': ' || last_error ORDER BY event_id) FROM outrider_parked")
 	for i, reason := range reasons {
-		if !strings.Contains(reason, fmt.Sprint("bad", i)) || !strings.Contains(reason, "headers") {
+		if !strings.Contains(reason, fmt.Sprint("undecodable-", i)) || !strings.Contains(reason, "headers") {
 			t.Errorf("the reason does not name the row and the column: %s", reason)
 		}
 	}
-	rows := slices.DeleteFunc(db.rows(), func(r check.Row) bool { return strings.HasPrefix(r.ID, "bad") })
+	rows := slices.DeleteFunc(db.rows(), func(r check.Row) bool { return strings.HasPrefix(r.ID, "undecodable-") })
 	report := check.Compare(rows, to.all()...)
 	t.Logf("3 undecodable rows, parked as dead (%s); of the others: %v", reasons[0], report)
 	if !report.Clean() || report.Duplicates > 0 {
