@@ -59,7 +59,27 @@ func (b *broker) create(tb testing.TB, name string, partitions int32, config map
 	if _, err := b.adm.CreateTopic(tb.Context(), partitions, 1, settings, name); err != nil {
 		tb.Fatalf("create topic %s: %v", name, err)
 	}
+	b.awaitTopic(tb, name)
 	tb.Cleanup(func() { _, _ = b.adm.DeleteTopic(context.Background(), name) })
+}
+
+// awaitTopic returns when the broker serves all partitions of a topic: a moment
+// after it was created, it may still say that there is no such topic.
+func (b *broker) awaitTopic(tb testing.TB, name string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	for {
+		ends, err := b.adm.ListEndOffsets(ctx, name)
+		if err == nil && ends.Error() == nil && len(ends[name]) > 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("topic %s was created and is not served: %v, %v", name, err, ends.Error())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // records returns what a topic holds: by partition, in order.
