@@ -57,9 +57,6 @@ type Error struct {
 	Kind Kind
 	Err  error
 
-	// Address is what is unavailable or gone; empty: the message's address.
-	Address string
-
 	// RetryAfter is the least delay that the receiver asked for; 0: none.
 	RetryAfter time.Duration
 }

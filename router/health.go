@@ -117,11 +117,11 @@ func (h *health) remove(a *address) {
 // attempt counts; if not, the message is held until the address is back. The
 // second result are messages whose attempts turned out to be the address's fault.
 func (h *health) failed(name string, it *item, retryAfter time.Duration, cause error) (charged bool, blamed []*item) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if it.AmongDelivered() {
 		return true, nil
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	a := h.at(name)
 	if !a.down {
 		if a.suspect == "" || a.suspect == it.identity() {

@@ -310,11 +310,7 @@ func (k *keeper) sessions() []*session {
 	}
 	var out []*session
 	for _, rt := range k.routes {
-		for _, l := range rt.lanes {
-			if s := l.session.Load(); s != nil {
-				out = append(out, s)
-			}
-		}
+		out = append(out, rt.sessions()...)
 	}
 	return out
 }

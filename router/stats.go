@@ -56,11 +56,7 @@ func (r *route) snapshot() outbox.RouteStats {
 	r.stats.mu.Lock()
 	maps.Copy(s.Skipped, r.stats.skipped)
 	r.stats.mu.Unlock()
-	for _, l := range r.lanes {
-		x := l.session.Load()
-		if x == nil {
-			continue
-		}
+	for _, x := range r.sessions() {
 		x.mu.Lock()
 		s.Lanes++
 		s.InFlight += x.pending()
