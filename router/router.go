@@ -321,31 +321,6 @@ func (r *Router) redact(address string) string {
 	return r.cfg.Redact(address)
 }
 
-// sessions are those that work the route's lanes now.
-func (r *route) sessions() []*session {
-	out := make([]*session, 0, len(r.lanes))
-	for _, l := range r.lanes {
-		if s := l.session.Load(); s != nil {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// kick makes all gates of the route look again.
-func (r *route) kick() {
-	for _, s := range r.sessions() {
-		s.gate.Kick()
-	}
-}
-
-// comeBack lets parked groups of the route try again.
-func (r *route) comeBack() {
-	for _, s := range r.sessions() {
-		s.comeBack()
-	}
-}
-
 // wakeReader tells whatever feeds the route that there may be room.
 func (r *route) wakeReader() {
 	if r.reader != nil {
