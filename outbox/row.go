@@ -33,6 +33,10 @@ type Row struct {
 	// follows from it.
 	Page *Page
 
+	// Claim identifies the row in the queue table that it was claimed from; nil
+	// for rows that were read by cursor.
+	Claim *Claim
+
 	// Err is set for a row that cannot be decoded; the other fields hold
 	// what could be. Such a row runs through its route like any other, so that
 	// order and poison apply, but is dead instead of delivered.
