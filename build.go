@@ -7,12 +7,9 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
 )
@@ -20,16 +17,20 @@ import (
 // parts is everything that a configuration is turned into.
 type parts struct {
 	sources      map[string]outbox.Source
+	queues       map[string]outbox.Queue
 	destinations map[string]outbox.Destination
 	states       map[string]outbox.StateStore // by location
 	routes       []router.Route
+
+	events map[outbox.StateStore]outbox.DedupeStore // shared by the dedupe middleware of the routes
+	tracer *tracer                                  // nil: no route has the tracing middleware
 }
 
 // build connects and checks everything that the routes use. All problems are
 // reported at once.
 func (o *Outrider) build(ctx context.Context) (*parts, error) {
-	p := &parts{sources: map[string]outbox.Source{}, destinations: map[string]outbox.Destination{},
-		states: map[string]outbox.StateStore{}}
+	p := &parts{sources: map[string]outbox.Source{}, queues: map[string]outbox.Queue{}, destinations: map[string]outbox.Destination{},
+		states: map[string]outbox.StateStore{}, events: map[outbox.StateStore]outbox.DedupeStore{}}
 	var errs []error
 	for _, r := range o.cfg.Routes {
 		route, err := o.buildRoute(ctx, p, r)
@@ -52,53 +53,24 @@ func (o *Outrider) buildRoute(ctx context.Context, p *parts, r config.Route) (ro
 		Start: start(r.Start), Attempts: attempts(r.Middleware),
 	}
 	var err error
-	if out.Middleware, err = o.stack(r); err != nil {
-		return out, fmt.Errorf("route %q: %w", r.Name, err)
-	}
 	if err := o.buildSource(ctx, p, r.From, &out); err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
 	}
 	if out.Destination, err = o.buildDestination(ctx, p, r.To); err != nil {
 		return out, fmt.Errorf("destination %q: %w", r.To, err)
 	}
+	if out.PoisonName = poisonTo(r.Middleware); out.PoisonName != "" {
+		if out.Poison, err = o.buildDestination(ctx, p, out.PoisonName); err != nil {
+			return out, fmt.Errorf("destination %q: %w", out.PoisonName, err)
+		}
+	}
 	if out.State, err = buildState(ctx, o, p, o.cfg.Sources[r.From]); err != nil {
 		return out, fmt.Errorf("state store of route %q: %w", r.Name, err)
 	}
+	if out.Middleware, err = o.stack(ctx, p, r, out.State); err != nil {
+		return out, fmt.Errorf("route %q: %w", r.Name, err)
+	}
 	return out, nil
-}
-
-// stack is the middleware of a route: what is configured, then the options'.
-func (o *Outrider) stack(r config.Route) ([]message.HandlerMiddleware, error) {
-	var out []message.HandlerMiddleware
-	for _, m := range r.Middleware {
-		mw, err := buildMiddleware(m)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, mw)
-	}
-	return append(out, o.options.middleware[r.Name]...), nil
-}
-
-func buildMiddleware(m config.Middleware) (message.HandlerMiddleware, error) {
-	switch m := m.(type) {
-	case *config.Poison:
-		return middleware.Poison{Hold: m.Then == "hold"}.Middleware, nil
-	case *config.Retry:
-		jitter := m.Jitter
-		if jitter == 0 {
-			jitter = middleware.NoJitter
-		}
-		retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter}
-		return retry.Middleware, retry.Validate()
-	case *config.Timeout:
-		timeout := middleware.Timeout{Limit: m.After.Std()}
-		return timeout.Middleware, timeout.Validate()
-	case *config.Throttle:
-		throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
-		return throttle.Middleware, throttle.Validate()
-	}
-	return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
 }
 
 // attempts is the number of attempts that the route's retry allows.
@@ -109,6 +81,16 @@ func attempts(stack []config.Middleware) int {
 		}
 	}
 	return 0
+}
+
+// poisonTo is the destination that dead messages go to; empty: none.
+func poisonTo(stack []config.Middleware) string {
+	for _, m := range stack {
+		if p, ok := m.(*config.Poison); ok {
+			return p.To
+		}
+	}
+	return ""
 }
 
 func matcher(m config.Match) func(*outbox.Row) bool {
@@ -128,9 +110,12 @@ func (o *Outrider) buildSource(ctx context.Context, p *parts, name string, out *
 		out.Subscriber, out.Topic = o.options.subscribers[name], s.Topic
 		return nil
 	case *config.Postgres:
+		if s.Queued() {
+			return o.buildQueue(ctx, p, name, s, out)
+		}
 		poll = s.Poll
 		if p.sources[name] == nil {
-			src, err := postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), Table: string(s.Table), Logger: o.log})
+			src, err := newPostgresSource(ctx, s, o.log)
 			if err != nil {
 				return err
 			}
@@ -201,13 +186,16 @@ func (p *parts) close() error {
 	for _, s := range p.sources {
 		errs = append(errs, s.Close())
 	}
+	for _, q := range p.queues {
+		errs = append(errs, q.Close())
+	}
 	for _, d := range p.destinations {
 		errs = append(errs, d.Close())
 	}
 	for _, s := range p.states {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.tracer.close())...)
 }
 
 func reveal(secrets []config.Secret) []string {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/adapters/log"
+	"github.com/outriderhq/outrider/adapters/webhook"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
@@ -44,6 +46,8 @@ func (o *Outrider) newDestination(name string) (outbox.Destination, error) {
 		return o.newKafka(d)
 	case *config.HTTP:
 		return newHTTP(d)
+	case *config.Webhook:
+		return newWebhook(d)
 	case *config.LogTo:
 		var level slog.Level
 		if err := level.UnmarshalText([]byte(d.Level)); err != nil {
@@ -114,26 +118,71 @@ var statusKinds = map[config.StatusAction]outbox.Kind{
 }
 
 func newHTTP(d *config.HTTP) (outbox.Destination, error) {
-	cfg := http.Config{
+	statuses, accept, err := statusTable(d.Status)
+	if err != nil {
+		return nil, err
+	}
+	return http.New(http.Config{
 		URL: string(d.URL), Format: format.Format(d.Format), CloudEventsSource: d.Source,
-		Token: d.Token.Reveal(), Headers: map[string]string{},
+		Token: d.Token.Reveal(), Headers: revealMap(d.Headers),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
 		MaxMessages: d.Batch.MaxMessages, MaxBytes: int(d.Batch.MaxBytes), MaxGroups: d.Batch.MaxGroups,
-		MaxRequests: d.MaxRequests, Statuses: map[int]outbox.Kind{},
+		MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
+	})
+}
+
+func newWebhook(d *config.Webhook) (outbox.Destination, error) {
+	statuses, accept, err := statusTable(d.Status)
+	if err != nil {
+		return nil, err
 	}
-	for name, value := range d.Headers {
-		cfg.Headers[name] = value.Reveal()
+	cfg := webhook.Config{
+		URL: string(d.URL), Secrets: reveal(d.AllSecrets()), Format: format.Format(d.Format), CloudEventsSource: d.Source,
+		Headers:        revealMap(d.Headers),
+		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(), MaxRequests: d.MaxRequests,
+		Rate: d.Rate.PerSecond(), Burst: d.Burst, AllowPrivate: d.AllowPrivate,
+		Capture: int(d.Capture), Statuses: statuses, Accept: accept,
 	}
-	for status, action := range d.Status {
+	if d.Capture == 0 {
+		cfg.Capture = -1
+	}
+	for _, text := range d.AllowNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("allow_networks: %w", err)
+		}
+		cfg.AllowNetworks = append(cfg.AllowNetworks, network)
+	}
+	if d.CAFile != "" {
+		if cfg.TLS, err = newTLS(config.TLS{CAFile: d.CAFile}); err != nil {
+			return nil, err
+		}
+	}
+	return webhook.New(cfg)
+}
+
+// statusTable turns the configuration's table into the kinds of statuses and
+// those that are successes beside 2xx.
+func statusTable(table map[config.StatusCode]config.StatusAction) (kinds map[int]outbox.Kind, accept []int, err error) {
+	kinds = map[int]outbox.Kind{}
+	for status, action := range table {
 		if action == config.StatusDelivered {
-			cfg.Accept = append(cfg.Accept, int(status))
+			accept = append(accept, int(status))
 			continue
 		}
 		kind, ok := statusKinds[action]
 		if !ok {
-			return nil, errors.New("status " + status.String() + ": " + action.String() + " is not known to this program")
+			return nil, nil, errors.New("status " + status.String() + ": " + action.String() + " is not known to this program")
 		}
-		cfg.Statuses[int(status)] = kind
+		kinds[int(status)] = kind
 	}
-	return http.New(cfg)
+	return kinds, accept, nil
+}
+
+func revealMap(secrets map[string]config.Secret) map[string]string {
+	out := make(map[string]string, len(secrets))
+	for name, s := range secrets {
+		out[name] = s.Reveal()
+	}
+	return out
 }

@@ -2,18 +2,16 @@ package outrider
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // ConfigErrors is everything that is wrong with a configuration; the error of
@@ -26,6 +24,20 @@ func Schema() []byte { return config.Schema() }
 // ExampleConfig is a complete configuration file to start from. It needs
 // DATABASE_URL and API_TOKEN in the environment.
 func ExampleConfig() string { return config.Example }
+
+// ParseRate reads a rate as the configuration writes it, such as 100/s or 30/m,
+// and returns it per second.
+func ParseRate(text string) (float64, error) {
+	r, err := config.ParseRate(text)
+	return r.PerSecond(), err
+}
+
+// ParseDuration reads a span of time as the configuration writes it, such as
+// 90s or 30d.
+func ParseDuration(text string) (time.Duration, error) {
+	d, err := config.ParseDuration(text)
+	return d.Std(), err
+}
 
 // NewInstanceName makes a name for [WithInstance] that no other process has:
 // the host's name and a ULID.
@@ -85,48 +97,4 @@ func databaseExists(location string) error {
 		return fmt.Errorf("the database cannot be opened: %w; `outrider init` creates it", err)
 	}
 	return nil
-}
-
-// Count returns how many parked messages match the filter and have one of the
-// statuses; no status means any. It changes nothing, and ignores the filter's
-// own status and limit.
-func (op *Operator) Count(ctx context.Context, f outbox.ParkedFilter, statuses ...outbox.ParkedStatus) (int, error) {
-	if len(statuses) == 0 {
-		statuses = []outbox.ParkedStatus{outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead}
-	}
-	if f.Group == "" && f.ID == "" {
-		return op.countByLanes(ctx, f.Route, statuses)
-	}
-	total := 0
-	for _, status := range statuses {
-		f.Status, f.Limit = status, math.MaxInt32
-		rows, err := op.Parked(ctx, f)
-		if err != nil {
-			return 0, err
-		}
-		total += len(rows)
-	}
-	return total, nil
-}
-
-// countByLanes counts without reading a message, however many there are.
-func (op *Operator) countByLanes(ctx context.Context, route string, statuses []outbox.ParkedStatus) (int, error) {
-	lanes, err := op.Lanes(ctx)
-	if err != nil {
-		return 0, err
-	}
-	total := 0
-	for _, l := range lanes {
-		if route != "" && route != l.Route {
-			continue
-		}
-		of := map[outbox.ParkedStatus]int{
-			outbox.ParkedRetrying: l.Retrying, outbox.ParkedWaiting: l.Waiting,
-			outbox.ParkedHeld: l.Held, outbox.ParkedDead: l.Dead,
-		}
-		for _, status := range statuses {
-			total += of[status]
-		}
-	}
-	return total, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +19,8 @@ import (
 // that reaches its state store: list, redrive and skip parked messages, and
 // look at the lanes. A running relay notices within a quarter of its lease.
 type Operator struct {
+	cfg    *Config
+	log    *slog.Logger
 	stores []outbox.StateStore
 	parts  *parts
 }
@@ -39,7 +42,8 @@ func NewOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, e
 // operate on.
 func newOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, error) {
 	o := &Outrider{cfg: cfg, log: optionsOf(opts).logger}
-	op := &Operator{parts: &parts{states: map[string]outbox.StateStore{}}}
+	op := &Operator{cfg: cfg, log: o.log,
+		parts: &parts{sources: map[string]outbox.Source{}, states: map[string]outbox.StateStore{}}}
 	for _, r := range cfg.Routes {
 		s, err := buildState(ctx, o, op.parts, cfg.Sources[r.From])
 		if err != nil {
@@ -68,43 +72,6 @@ func (op *Operator) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 	return out, nil
 }
 
-// Parked lists parked messages, by route, slot and sequence.
-func (op *Operator) Parked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
-	var out []outbox.Parked
-	for _, s := range op.stores {
-		rows, err := s.ListParked(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, rows...)
-	}
-	return out, nil
-}
-
-// Redrive makes the matching dead, held or retrying messages due now, their
-// attempts forgotten, and returns how many. by names who asked, for the audit.
-func (op *Operator) Redrive(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
-	return op.each(func(s outbox.StateStore) (int, error) { return s.Redrive(ctx, f, by) })
-}
-
-// Skip deletes the matching parked messages: they will never be delivered. It
-// returns how many. by names who asked, for the audit.
-func (op *Operator) Skip(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
-	return op.each(func(s outbox.StateStore) (int, error) { return s.Discard(ctx, f, by) })
-}
-
-func (op *Operator) each(do func(outbox.StateStore) (int, error)) (int, error) {
-	total := 0
-	for _, s := range op.stores {
-		n, err := do(s)
-		total += n
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
-}
-
 // InitSQL returns, per source, the statements that create its outbox table:
 // table, indexes and grants.
 func InitSQL(cfg *Config) map[string]string {
@@ -112,7 +79,7 @@ func InitSQL(cfg *Config) map[string]string {
 	for name, src := range cfg.Sources {
 		switch s := src.(type) {
 		case *config.Postgres:
-			out[name] = postgres.InitSQL(string(s.Table))
+			out[name] = postgresInitSQL(s)
 		case *config.SQLite:
 			out[name] = sqlite.InitSQL(string(s.Table))
 		}
@@ -158,6 +125,16 @@ func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
 		return nil, err
 	}
 	defer pool.Close()
+	if s.Queued() {
+		cfg := queueConfig(s)
+		return postgres.InitQueue(ctx, pool, cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...)
+	}
+	if s.Layout != "outrider" {
+		return postgres.InitLog(ctx, pool, logTable(s))
+	}
+	if rows := partitionRows(s); rows > 0 {
+		return postgres.InitPartitioned(ctx, pool, string(s.Table), rows)
+	}
 	return postgres.Init(ctx, pool, string(s.Table))
 }
 
@@ -195,6 +172,9 @@ func Publish(ctx context.Context, cfg *Config, source string, messages ...outbox
 }
 
 func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.Envelope) error {
+	if s.Layout != "outrider" {
+		return fmt.Errorf("its table has layout %s: write to it as the application does", s.Layout)
+	}
 	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(s.Table), Dialect: outbox.PostgreSQL})
 	if err != nil {
 		return err

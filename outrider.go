@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outriderhq/outrider/adapters/watermill"
 	"github.com/outriderhq/outrider/admin"
@@ -41,6 +44,8 @@ type options struct {
 	subscribers  map[string]message.Subscriber
 	logger       *slog.Logger
 	instance     string
+	registerer   prometheus.Registerer // nil: that of the admin server
+	tracing      trace.TracerProvider  // nil: what the environment says
 }
 
 // makeDestination finishes a destination with what the configuration says of it.
@@ -87,6 +92,20 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l 
 // Default: the host's name and a unique id.
 func WithInstance(name string) Option { return func(o *options) { o.instance = name } }
 
+// WithRegisterer sets where the metrics middleware, and the breaker's metrics,
+// are registered. Default: the admin server's /metrics. Several relays may share
+// one.
+func WithRegisterer(r prometheus.Registerer) Option {
+	return func(o *options) { o.registerer = r }
+}
+
+// WithTracerProvider sets what makes the spans of the tracing middleware. The
+// relay does not shut it down. Default: an exporter to where OpenTelemetry's
+// environment variables say, or none.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(o *options) { o.tracing = p }
+}
+
 // Outrider is a relay. Make one with [New] and run it once.
 type Outrider struct {
 	cfg     *Config
@@ -95,7 +114,8 @@ type Outrider struct {
 	parts   *parts
 	router  atomic.Pointer[router.Router]
 	admin   *admin.Server
-	state   atomic.Int32 // a phase
+	metrics *prometheus.Registry // of middleware, shown by the admin server
+	state   atomic.Int32         // a phase
 	ready   chan struct{}
 	readyMu sync.Once
 }
@@ -115,7 +135,7 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	if err := o.check(cfg); err != nil {
 		return nil, err
 	}
-	return &Outrider{cfg: cfg, options: o, log: o.logger, ready: make(chan struct{})}, nil
+	return &Outrider{cfg: cfg, options: o, log: o.logger, metrics: prometheus.NewRegistry(), ready: make(chan struct{})}, nil
 }
 
 func optionsOf(opts []Option) options {
@@ -188,6 +208,11 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	stopRetention, err := o.startRetention(ctx, r.Ready())
+	if err != nil {
+		return err
+	}
+	defer stopRetention()
 	o.router.Store(r)
 	stopped, followed := make(chan struct{}), make(chan struct{})
 	defer func() { close(stopped); <-followed }()
@@ -248,7 +273,7 @@ func (o *Outrider) AdminAddress() string {
 func (o *Outrider) startAdmin() error {
 	s, err := admin.Listen(admin.Config{
 		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Logger: o.log,
-		Stats: o.Stats, Ready: o.readiness,
+		Stats: o.Stats, Ready: o.readiness, Metrics: o.metrics,
 	})
 	if err != nil {
 		return err
@@ -261,6 +286,9 @@ func (o *Outrider) startAdmin() error {
 func (o *Outrider) readiness() string {
 	switch phase(o.state.Load()) {
 	case running:
+		if r := o.router.Load(); r != nil {
+			return strings.Join(r.Problems(), "\n")
+		}
 		return ""
 	case draining:
 		return "draining: the process was asked to stop"

@@ -3,6 +3,7 @@
 //
 //	GET /livez    200 while the process can answer
 //	GET /readyz   200 while it delivers or stands by, 503 with the reason otherwise
+//	GET /routes   what this process knows of its routes, as JSON; needs a token likewise
 //	GET /metrics  Prometheus text format; needs a token when tokens are configured
 //
 // It shows counters and addresses with their secrets masked, never payloads.

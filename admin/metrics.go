@@ -10,8 +10,9 @@ import (
 type collector struct {
 	stats func() []outbox.RouteStats
 
-	delivered, retried, dead, parked, skipped   *prometheus.Desc
-	age, inFlight, parkedNow, lanes, down, held *prometheus.Desc
+	delivered, retried, dead, parked, skipped            *prometheus.Desc
+	age, latency, inFlight, parkedNow, lanes, down, held *prometheus.Desc
+	paused, stopped                                      *prometheus.Desc
 }
 
 func newCollector(stats func() []outbox.RouteStats) *collector {
@@ -25,7 +26,10 @@ func newCollector(stats func() []outbox.RouteStats) *collector {
 		dead:      desc("dead_total", "Messages that were taken out for an operator."),
 		parked:    desc("parked_total", "Messages that were taken out of the stream to wait."),
 		skipped:   desc("skipped_total", "Messages that were not to be delivered.", "reason"),
-		age:       desc("age_seconds", "Time from creation to delivery of a message delivered recently; it does not grow while nothing is delivered."),
+		age:       desc("age_seconds", "Age of the oldest message that was read and is not delivered; 0 when there is none. It grows while nothing is delivered."),
+		latency:   desc("delivery_age_seconds", "Time from creation to delivery of a message delivered recently."),
+		paused:    desc("paused", "1 while the route is paused."),
+		stopped:   desc("stopped", "1 while the route cannot run and waits for an operator."),
 		inFlight:  desc("in_flight", "Messages read and not durably settled."),
 		parkedNow: desc("parked_groups", "Groups that wait in the parking, of the lanes of this instance."),
 		lanes:     desc("lanes", "Lanes that this instance owns."),
@@ -57,11 +61,21 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		for _, a := range s.Down {
 			held += a.Held
 		}
-		gauge(c.age, s.Age.Seconds())
+		gauge(c.age, s.Oldest.Seconds())
+		gauge(c.latency, s.Age.Seconds())
+		gauge(c.paused, flag(s.Paused != nil))
+		gauge(c.stopped, flag(s.Stopped != ""))
 		gauge(c.inFlight, float64(s.InFlight))
 		gauge(c.parkedNow, float64(s.ParkedNow))
 		gauge(c.lanes, float64(s.Lanes))
 		gauge(c.down, float64(len(s.Down)))
 		gauge(c.held, float64(held))
 	}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -26,6 +26,8 @@ type Config struct {
 	Stats  func() []outbox.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
 	Logger *slog.Logger
+
+	Metrics prometheus.Collector // shown beside the server's own; optional
 }
 
 // Server is a listening admin server.
@@ -48,6 +50,9 @@ func Listen(cfg Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(cfg.Stats), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if cfg.Metrics != nil {
+		registry.MustRegister(cfg.Metrics)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -57,6 +62,7 @@ func Listen(cfg Config) (*Server, error) {
 		}
 		text(w, http.StatusOK, "ok")
 	})
+	mux.Handle("GET /routes", authorised(cfg.Tokens, serveRoutes(cfg.Stats)))
 	mux.Handle("GET /metrics", authorised(cfg.Tokens, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,

@@ -15,6 +15,7 @@ import (
 type options struct {
 	rows, stockRows, backlog int
 	runs, groups, payload    int
+	warmup                   int
 	peers                    []peer
 	scenarios                []*scenario
 	cpus                     []int // empty: all
@@ -34,6 +35,7 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	f.IntVar(&o.stockRows, "stock-rows", 30_000, "at most this many `rows` for the peer stock, which gets slower with every row of backlog")
 	f.IntVar(&o.backlog, "backlog", 3_000_000, "rows of the deep backlog in the scenario backlog")
 	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported")
+	f.IntVar(&o.warmup, "warmup", 2, "uncounted runs of each peer before the first counted one")
 	f.IntVar(&o.groups, "groups", 1000, "message groups")
 	f.IntVar(&o.payload, "payload", 300, "`bytes` of JSON in a message")
 	f.StringVar(&peerNames, "peers", strings.Join(namesOf(peers), ","), "`peers` of the scenario drain, in the order in which they run")
@@ -65,7 +67,7 @@ func (o *options) check() error {
 		value, min int
 	}{
 		{"rows", o.rows, 1}, {"stock-rows", o.stockRows, 1}, {"backlog", o.backlog, 1},
-		{"runs", o.runs, 1}, {"groups", o.groups, 1}, {"payload", o.payload, minPayload},
+		{"runs", o.runs, 1}, {"warmup", o.warmup, 0}, {"groups", o.groups, 1}, {"payload", o.payload, minPayload},
 	} {
 		if n.value < n.min {
 			errs = append(errs, fmt.Errorf("-%s %d: must be at least %d", n.flag, n.value, n.min))

@@ -11,7 +11,7 @@ import (
 const (
 	// watchInterval is how often the end offsets are asked for: the error of a
 	// run's time, and little enough work for the broker.
-	watchInterval = 10 * time.Millisecond
+	watchInterval = 25 * time.Millisecond
 
 	// progressInterval is how often a run that goes on says so.
 	progressInterval = 5 * time.Second
@@ -52,6 +52,9 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 		stages = append(stages, st)
 		b.say("%s: %d rows for %s written in %v", sc.name, e.rows, e.peer.name(), time.Since(begin).Round(10*time.Millisecond))
 	}
+	if err := b.warmUp(ctx, sc, stages); err != nil {
+		return nil, err
+	}
 	samples := make([][]sample, len(stages))
 	for i := range b.options.runs {
 		for n, st := range stages {
@@ -68,6 +71,23 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 		results = append(results, summarise(st, samples[n]))
 	}
 	return results, nil
+}
+
+// warmUp runs all peers, uncounted, before the first scenario: until the broker's
+// JVM has compiled what it runs, its compiler takes more of the processors than
+// the broker does, and from whoever happens to run.
+func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error {
+	for i := range b.options.warmup {
+		for _, st := range stages {
+			s, err := b.measure(ctx, st)
+			if err != nil {
+				return fmt.Errorf("warm-up of %s: %w", st.peer.name(), err)
+			}
+			b.say("%s: warm-up %d/%d: %s: %.0f msgs/s", sc.name, i+1, b.options.warmup, st.peer.name(), s.rate)
+		}
+	}
+	b.options.warmup = 0 // once is enough for all scenarios
+	return nil
 }
 
 // measure lets the peer drain its backlog once, into a new topic, and checks

@@ -1,7 +1,7 @@
 package config
 
-// Destination is where messages go: one of [*Kafka], [*HTTP], [*LogTo],
-// [*Discard] and [*Publisher].
+// Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook],
+// [*LogTo], [*Discard] and [*Publisher].
 type Destination interface {
 	// Kind is the value of the key type.
 	Kind() string
@@ -11,6 +11,7 @@ type Destination interface {
 var destinations = newRegistry[Destination]("destination",
 	kind{"kafka", "A Kafka topic. Key of a record is the message's group.", &Kafka{}},
 	kind{"http", "An HTTP endpoint that takes batches.", &HTTP{}},
+	kind{"webhook", "Signed requests to HTTP endpoints, one per message (Standard Webhooks).", &Webhook{}},
 	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
 	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
 	kind{"publisher", "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none.", &Publisher{}},

@@ -55,7 +55,7 @@ func (c *checker) secretLines(v reflect.Value, at place) {
 		}
 	}
 	if len(list) == 0 {
-		c.add(at, "the file holds no tokens").hint("write one per line")
+		c.add(at, "the file holds no secrets").hint("write one per line")
 	}
 	v.Set(reflect.ValueOf(list))
 }

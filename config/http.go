@@ -37,43 +37,55 @@ type HTTPBatch struct {
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func (h *HTTP) check(c *checker, at place) {
-	h.checkURL(c, at.child("url"))
+	u := checkURL(c, at.child("url"), h.URL)
+	if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) && (!h.Token.IsZero() || len(h.Headers) > 0) {
+		c.warn(at.child("url"), "sends its token or headers in the clear").hint("use https")
+	}
+	headers := at.child("headers")
+	checkHeaderNames(c, headers, h.Headers)
 	for name := range h.Headers {
-		entry := at.child("headers").child(name)
-		if !headerName.MatchString(name) {
-			c.add(entry.key(), "is not a header name").hint("use letters, digits and hyphens")
-		}
 		if !h.Token.IsZero() && equalFold(name, "Authorization") {
-			c.add(entry.key(), "the header Authorization and token exclude each other").hint("remove one of them")
+			c.add(headers.child(name).key(), "the header Authorization and token exclude each other").hint("remove one of them")
 		}
 	}
 	uri(c, at.child("source"), h.Source)
 	cloudEventsSource(c, at, h.Format)
 }
 
+// checkHeaderNames refuses what is no name for a header.
+func checkHeaderNames(c *checker, at place, headers map[string]Secret) {
+	for name := range headers {
+		if !headerName.MatchString(name) {
+			c.add(at.child(name).key(), "is not a header name").hint("use letters, digits and hyphens")
+		}
+	}
+}
+
 // baseURL is a URL at least up to the slash behind its host.
 var baseURL = regexp.MustCompile(`^[a-zA-Z]+://[^/?]+[/?]`)
 
-// checkURL looks at the address as it comes out for a sample message.
-func (h *HTTP) checkURL(c *checker, at place) {
-	text := h.URL.sample()
+// checkURL looks at the address as it comes out for a sample message, and
+// returns it if nothing is wrong with it.
+func checkURL(c *checker, at place, t Template) *url.URL {
+	text := t.sample()
 	if text == "" {
-		return
+		return nil
 	}
-	fixed, _, _ := strings.Cut(string(h.URL), "{{")
+	fixed, _, _ := strings.Cut(string(t), "{{")
 	u, err := url.Parse(text)
 	switch {
-	case !h.URL.Static() && !baseURL.MatchString(fixed):
+	case !t.Static() && !baseURL.MatchString(fixed):
 		c.add(at, "scheme and host must be the same for all messages").
 			hint("use placeholders in the path: https://api.example.com/{{.Tenant}}/events")
 	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
 		c.add(at, "is not a URL of http or https").hint("for example https://api.example.com/events")
 	case u.User != nil:
 		c.add(at, "must not contain a user name or password").
-			hint("use token or headers: addresses appear in logs and metrics")
-	case u.Scheme == "http" && !loopback(u.Hostname()) && (!h.Token.IsZero() || len(h.Headers) > 0):
-		c.warn(at, "sends its token or headers in the clear").hint("use https")
+			hint("use headers for credentials: addresses appear in logs and metrics")
+	default:
+		return u
 	}
+	return nil
 }
 
 // loopback tells whether the host is this machine.

@@ -3,7 +3,8 @@ package config
 import "math"
 
 // Middleware is one layer around the delivery of a route's messages: one of
-// [*Poison], [*Retry], [*Timeout] and [*Throttle].
+// [*Dedupe], [*Poison], [*Retry], [*Timeout], [*Throttle], [*Breaker], [*Tracing]
+// and [*Metrics].
 type Middleware interface {
 	// Kind is the name under which the list knows it.
 	Kind() string
@@ -15,6 +16,10 @@ var middlewares = newRegistry[Middleware]("middleware",
 	kind{"retry", "How often and when a failed message is tried again. The pause is kept durably, nothing sleeps.", &Retry{}},
 	kind{"timeout", "Bounds one attempt.", &Timeout{}},
 	kind{"throttle", "Bounds the rate of attempts of the route.", &Throttle{}},
+	kind{"dedupe", "Delivers each event id once per window. Stands outermost.", &Dedupe{}},
+	kind{"breaker", "Stops attempts after too many failed, and tries again after a pause. Stands innermost.", &Breaker{}},
+	kind{"tracing", "Makes an OpenTelemetry span of each attempt, sent by OTLP over HTTP to where the environment says (OTEL_EXPORTER_OTLP_ENDPOINT and its siblings). Without these variables it does nothing and costs nothing.", &Tracing{}},
+	kind{"metrics", "Counts and times what is inside of it, for /metrics: outrider_attempt_duration_seconds and outrider_attempts_total.", &Metrics{}},
 )
 
 // DefaultMiddleware is the stack of a route that lists none: poison, retry and
@@ -28,6 +33,7 @@ func DefaultMiddleware() []Middleware {
 // Poison decides about messages whose attempts are used up.
 type Poison struct {
 	Then string `yaml:"then" enum:"continue|hold" default:"continue" doc:"continue: the message is dead and its group goes on; hold: its group waits for an operator."`
+	To   string `yaml:"to" doc:"Name of a destination that gets a copy of each dead message, with the reason, before the message counts as dead. While it takes none, the message keeps its place and its group waits. Default: none; dead messages are parked in any case."`
 }
 
 // Kind is "poison".

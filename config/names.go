@@ -19,6 +19,12 @@ type Glob string
 // silently match nothing here.
 var globText = regexp.MustCompile(`^[^?\[\]{}\\\s]+$`)
 
+// ParseGlob reads a pattern as the file writes it.
+func ParseGlob(text string) (g Glob, err error) {
+	err = g.parse(text)
+	return g, err
+}
+
 func (g *Glob) parse(text string) error {
 	if !globText.MatchString(text) {
 		return expected("a pattern such as order.* in which only * is special (no spaces, ? [ ] { } or \\)")
@@ -90,14 +96,15 @@ func (t Tag) String() string {
 	return t.Key
 }
 
-// Table is the name of a table, with or without its schema.
+// Table is the name of a table, with or without its schema, as in SQL: a part
+// in double quotes is taken as it is.
 type Table string
 
-var tableText = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+var tableText = regexp.MustCompile(`^(([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"]{1,63}")\.)?([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"]{1,63}")$`)
 
 func (t *Table) parse(text string) error {
 	if !tableText.MatchString(text) {
-		return expected("a table name such as outrider_outbox or shop.outrider_outbox (letters, digits and _)")
+		return expected("a table name such as outrider_outbox or shop.outrider_outbox (letters, digits and _; others in double quotes)")
 	}
 	*t = Table(text)
 	return nil
@@ -109,15 +116,20 @@ func (*Table) form() form {
 
 // Schema is the part before the dot, empty without one.
 func (t Table) Schema() string {
-	schema, _, ok := strings.Cut(string(t), ".")
-	if !ok {
+	parts := tableText.FindStringSubmatch(string(t))
+	if parts == nil {
 		return ""
 	}
-	return schema
+	return parts[2]
 }
 
 // Name is the part after the dot, or all of it.
-func (t Table) Name() string { return string(t)[strings.IndexByte(string(t), '.')+1:] }
+func (t Table) Name() string {
+	if parts := tableText.FindStringSubmatch(string(t)); parts != nil {
+		return parts[3]
+	}
+	return string(t)
+}
 
 // String returns the name as it is written.
 func (t Table) String() string { return string(t) }

@@ -20,6 +20,7 @@ func (cfg *Config) check(c *checker, at place) {
 			c.reference(route.child("to").item(j), "destination", to, known(at.child("destinations")))
 			usedDestinations[to] = true
 		}
+		cfg.checkPoison(c, at, route, r, usedDestinations)
 		cfg.checkRoute(c, route, r)
 		expandedNames(c, route, r, names)
 	}
@@ -60,17 +61,48 @@ func (c *checker) unused(section place, what string, used map[string]bool) {
 	}
 }
 
+// checkPoison looks at the destination that dead messages go to.
+func (cfg *Config) checkPoison(c *checker, at, route place, r *Route, used map[string]bool) {
+	for i, m := range r.Middleware {
+		p, ok := m.(*Poison)
+		if !ok || p == nil || p.To == "" {
+			continue
+		}
+		to := route.child("middleware").item(i).child("poison").child("to")
+		c.reference(to, "destination", p.To, known(at.child("destinations")))
+		used[p.To] = true
+		if slices.Contains(r.Targets, p.To) {
+			c.add(to, "dead messages cannot go to %s, where the route's messages go: it has just failed to take them", to.node.quote()).
+				hint("name another destination, for example a topic for dead messages")
+		}
+	}
+}
+
 // checkRoute refuses what the route's source or destinations cannot do.
 func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 	src := cfg.Sources[r.From]
 	if src != nil && !src.log() {
+		what := src.Kind()
+		if queued(src) {
+			what = "queue table"
+		}
 		if len(r.Targets) > 1 {
-			c.add(at.child("to"), "a message of a %s can go to one destination only: it is acknowledged once", src.Kind()).
-				hint("keep one destination, or read from an outbox table")
+			c.add(at.child("to"), "a message of a %s can go to one destination only: it is acknowledged once", what).
+				hint("keep one destination, or read from an append-only outbox table")
 		}
 		if r.Start.Kind != "beginning" {
-			c.add(at.child("start"), "a %s has no place to start from", src.Kind()).hint("remove the key")
+			c.add(at.child("start"), "a %s has no place to start from", what).hint("remove the key")
 		}
+		if queued(src) && r.Order == "global" {
+			c.add(at.child("order"), "rows of a queue table are claimed, not read by position").hint("use order: group")
+		}
+		if queued(src) {
+			checkHold(c, at.child("middleware"), r)
+		}
+	}
+	if p, ok := src.(*Postgres); ok && p.Layout == "watermill" && p.Metadata.Group == "" && r.Order == "group" {
+		c.warn(at.child("from"), "messages of a Watermill table have no group unless their metadata names one, and then no order").
+			hint("name the key in the source's metadata: {group: KEY}, or set order: global for the order of the whole topic")
 	}
 	if r.Order != "global" {
 		return
@@ -84,12 +116,31 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 	}
 }
 
+// checkHold refuses to hold groups of a queue table: it has no status for that,
+// and whoever else works on the table would not know.
+func checkHold(c *checker, at place, r *Route) {
+	for i, m := range r.Middleware {
+		if p, ok := m.(*Poison); ok && p != nil && p.Then == "hold" {
+			c.add(at.item(i), "then: hold cannot hold a group of a queue table, which has no status for it").hint("use then: continue")
+		}
+	}
+}
+
+// queued tells whether a source is a queue table in a database, which keeps the
+// state as well.
+func queued(src Source) bool {
+	p, ok := src.(*Postgres)
+	return ok && p.Queued()
+}
+
 // static tells whether all messages go to the same address.
 func static(d Destination) bool {
 	switch d := d.(type) {
 	case *Kafka:
 		return d.Topic.Static()
 	case *HTTP:
+		return d.URL.Static()
+	case *Webhook:
 		return d.URL.Static()
 	case *Publisher:
 		return d.Topic.Static()
@@ -124,7 +175,7 @@ func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		src := cfg.Sources[name] // nil: reported where it was read or named
-		if src != nil && !src.log() {
+		if src != nil && !src.log() && !queued(src) {
 			where := at.child("sources").child(name).key()
 			c.add(where, "a %s needs a state store", src.Kind()).hint("set state: {url: ...}")
 		}

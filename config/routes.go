@@ -114,6 +114,10 @@ func (r *Route) checkStack(c *checker, at place) {
 			c.add(at.item(i), "poison inside of retry would never see the last attempt").
 				hint("list poison before retry: the outermost comes first")
 		}
+		if _, broken := first["breaker"]; broken && kind == "retry" {
+			c.add(at.item(i), "retry inside of the breaker decides before the breaker can give attempts back").
+				hint("list retry before breaker: the outermost comes first")
+		}
 		if p, ok := m.(*Poison); ok && p.Then == "hold" && r.Order == "none" {
 			c.add(at.item(i), "then: hold holds a group back, but with order: none there are no groups").
 				hint("use then: continue, or order: group")

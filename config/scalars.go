@@ -63,6 +63,12 @@ func (d *Duration) parse(text string) error {
 	return nil
 }
 
+// ParseDuration reads a duration as the file writes it.
+func ParseDuration(text string) (d Duration, err error) {
+	err = d.parse(text)
+	return d, err
+}
+
 func (*Duration) form() form {
 	return form{name: "duration", pattern: durationText.String(), example: "30s"}
 }
@@ -136,6 +142,12 @@ func (r *Rate) parse(text string) error {
 	}
 	*r = Rate{Count: n, Per: rateUnits[parts[2]]}
 	return nil
+}
+
+// ParseRate reads a rate as the file writes it.
+func ParseRate(text string) (r Rate, err error) {
+	err = r.parse(text)
+	return r, err
 }
 
 func (*Rate) form() form {

@@ -34,11 +34,11 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // them is about names, the order of things, files, variables or the inside of a text.
 var beyondSchema = []string{
 	"admin-listen", "alias-unknown", "brokers", "duplicate-key", "duplicate-route", "hold-without-order", "merge-key", "http-source", "http-url",
-	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "postgres-url", "reference",
+	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "poison-to", "postgres-layout", "postgres-url", "queue", "reference",
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
 	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "state-url", "subscriber-fan-out", "subscriber-state",
 	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name",
-	"variable-unset", "variable-value", "watermill-client", "yaml-tag", "range-units",
+	"variable-unset", "variable-value", "watermill-client", "webhook-secrets", "yaml-tag", "range-units",
 }
 
 // TestSchemaAgrees compares schema and parser on all files of testdata.

@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Source is where messages are read from: one of [*Postgres], [*SQLite] and
 // [*Subscriber].
 type Source interface {
@@ -13,26 +15,41 @@ type Source interface {
 
 // sources are the kinds of sources, in the order of the reference page.
 var sources = newRegistry[Source]("source",
-	kind{"postgres", "An append-only outbox table in PostgreSQL.", &Postgres{}},
+	kind{"postgres", "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status.", &Postgres{}},
 	kind{"sqlite", "An append-only outbox table in SQLite.", &SQLite{}},
 	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
 )
 
-// Postgres is an outbox table in a PostgreSQL database.
+// Postgres is an outbox table in a PostgreSQL database: append-only, or a queue
+// whose rows carry a status.
 type Postgres struct {
 	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server."`
-	Layout string    `yaml:"layout" enum:"outrider" default:"outrider" doc:"Shape of the table."`
-	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it."`
-	Wake   string    `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed."`
-	Poll   Poll      `yaml:"poll" doc:"How often and how much is read."`
+	Layout string    `yaml:"layout" enum:"outrider|watermill|flowcatalyst|custom" default:"outrider" doc:"Shape of the table: Outrider's own, a topic of watermill-sql's DefaultPostgreSQLSchema, the two tables of FlowCatalyst's outbox processor (docs/flowcatalyst.md), or one described here: append-only by columns (docs/tables.md), with a status by queue."`
+	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC; with layout custom it is required."`
+
+	Topic    string       `yaml:"topic" doc:"With layout watermill: the topic of the table, and the type of messages that name none. Default: the table's name without watermill_."`
+	Columns  Columns      `yaml:"columns" doc:"With layout custom: in which column what is found."`
+	Metadata MetadataKeys `yaml:"metadata" doc:"With layout watermill or custom: keys of the metadata (headers) that hold what the table has no column for."`
+
+	Tables Queues `yaml:"tables" doc:"With layout flowcatalyst: the names of its tables."`
+	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
+	Claims Claims `yaml:"claims" doc:"With layout flowcatalyst, or with a queue: what is claimed."`
+
+	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed."`
+	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default."`
+
+	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
 
 // Kind is "postgres".
 func (*Postgres) Kind() string { return "postgres" }
-func (*Postgres) log() bool    { return true }
+func (p *Postgres) log() bool  { return !p.Queued() }
 
 func (p *Postgres) check(c *checker, at place) {
 	c.postgresURL(at.child("url"), p.URL, "")
+	p.checkLayout(c, at)
+	p.checkQueue(c, at)
+	p.checkRetention(c, at)
 }
 
 // SQLite is an outbox table in an SQLite file.
@@ -42,6 +59,8 @@ type SQLite struct {
 	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table."`
 	Wake   string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
 	Poll   Poll   `yaml:"poll" doc:"How often and how much is read."`
+
+	Retention *SQLiteRetention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
 
 // Kind is "sqlite".
@@ -51,6 +70,9 @@ func (*SQLite) log() bool    { return true }
 func (s *SQLite) check(c *checker, at place) {
 	if s.Table.Schema() != "" {
 		c.add(at.child("table"), "SQLite has no schemas").hint("write the name without a dot")
+	}
+	if strings.Contains(string(s.Table), `"`) {
+		c.add(at.child("table"), "the name of a table in SQLite needs no quotes").hint("remove them")
 	}
 }
 

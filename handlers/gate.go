@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -60,6 +61,9 @@ type Gate struct {
 	// waits recycles the channels on which chains wait for their outcome. A
 	// channel goes back only after its one value was received.
 	waits sync.Pool
+
+	// arrived counts the messages that came to wait for their turn.
+	arrived atomic.Int64
 }
 
 var (
@@ -80,7 +84,7 @@ func NewGate(cfg GateConfig) *Gate {
 		cfg.SendTimeout = 30 * time.Second
 	}
 	if cfg.Limiter == nil {
-		cfg.Limiter = NewLimiter(o.MaxRequests, !o.Static)
+		cfg.Limiter = NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)
 	}
 	if cfg.Allow == nil {
 		cfg.Allow = func(string, *Ticket) Allowance { return AllowAll }
@@ -127,7 +131,7 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 
 	g.mu.Lock()
 	switch {
-	case t.delivered:
+	case t.delivered.Load():
 		// A middleware called its handler again after success.
 		g.mu.Unlock()
 		return nil
@@ -144,6 +148,7 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 	wait, _ := g.waits.Get().(chan error) // what New makes
 	t.msg, t.address, t.limit, t.wait = msg, address, limit, wait
 	t.state, t.failed, t.expired = here, false, false
+	g.arrived.Add(1)
 	if q := t.group; q.front() == t {
 		g.ready(q, address)
 	}
@@ -203,13 +208,14 @@ func (g *Gate) Leave(t *Ticket) {
 	g.advance(t.group)
 }
 
-// Delivered tells whether the destination took the message. Call it only after
-// the message's chain has returned, like the other methods of Ticket.
-func (t *Ticket) Delivered() bool { return t.delivered }
+// Delivered tells whether the destination took the message. It may be called
+// at any time.
+func (t *Ticket) Delivered() bool { return t.delivered.Load() }
 
 // Failed tells whether it was the destination that failed the message, and
 // which address that was. It tells so once: the next attempt may fail before it
-// comes to the destination.
+// comes to the destination. Call it, and AmongDelivered, only after the
+// message's chain has returned.
 func (t *Ticket) Failed() (address string, failed bool) {
 	failed, t.failed = t.failed, false
 	return t.address, failed

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -126,7 +127,7 @@ func (g *Gate) begin(p *pipe) {
 // work delivers batches until nothing is ready for the address.
 func (g *Gate) work(p *pipe) {
 	var b batch
-	for g.take(p, &b) {
+	for g.gather(); g.take(p, &b); g.gather() {
 		errs := g.deliver(p.address, &b)
 		g.complete(p, &b, errs)
 	}
@@ -139,6 +140,21 @@ func (g *Gate) work(p *pipe) {
 		g.idle.Broadcast()
 	}
 	g.mu.Unlock()
+}
+
+// gather lets the chains that are ready to run come to the gate before a batch
+// is made, for as long as that brings more: a worker is scheduled right after
+// the first message that wants one, and would leave with that alone. Nothing is
+// waited for, so a message that comes alone goes at once.
+func (g *Gate) gather() {
+	most := int64(g.ordering.MaxMessages)
+	if most == 1 {
+		return
+	}
+	first := g.arrived.Load()
+	for before := int64(-1); before != g.arrived.Load() && before-first < most; runtime.Gosched() {
+		before = g.arrived.Load()
+	}
 }
 
 // take fills b with the next batch, or ends the worker.
@@ -270,7 +286,7 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) {
 		released := err != nil && outbox.KindOf(err) == outbox.KindReleased
 		switch {
 		case err == nil:
-			t.delivered = true
+			t.delivered.Store(true)
 			t.group.remove(t)
 		case t.unwanted:
 			t.group.remove(t)

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -29,12 +30,12 @@ type Ticket struct {
 	solo      group // the group of a message that wants no order
 	soloSlot  [1]*Ticket
 	state     state
-	delivered bool
-	failed    bool      // by the destination, and not yet told
-	among     bool      // others of that batch were delivered
-	unwanted  bool      // left or withdrawn: nothing waits for its delivery any more
-	expired   bool      // its context ended while it was being sent
-	since     time.Time // when sending began
+	delivered atomic.Bool // written with the mutex held
+	failed    bool        // by the destination, and not yet told
+	among     bool        // others of that batch were delivered
+	unwanted  bool        // left or withdrawn: nothing waits for its delivery any more
+	expired   bool        // its context ended while it was being sent
+	since     time.Time   // when sending began
 	msg       *message.Message
 	address   string
 	limit     time.Duration

@@ -1,6 +1,7 @@
-// Package middleware holds the middleware that decides what a failed attempt
-// means and how fast messages may flow: [Retry], [Poison], [Timeout] and
-// [Throttle]. Each is a plain Watermill message.HandlerMiddleware:
+// Package middleware holds the middleware of routes: [Retry], [Poison] and
+// [Timeout] say what a failed attempt means, [Throttle] and [Breaker] how fast and
+// whether messages may flow, [Dedupe] which were delivered already, [Tracing] and
+// [Metrics] watch. Each is a plain Watermill message.HandlerMiddleware:
 //
 //	router.AddMiddleware(
 //		middleware.Poison{Publisher: publisher, Topic: "poison"}.Middleware,
@@ -8,10 +9,11 @@
 //		middleware.Timeout{Limit: 10 * time.Second}.Middleware,
 //	)
 //
-// The first added is the outermost. Poison belongs outside Retry, because it
-// acts on what Retry gave up; Timeout belongs inside, because it limits one
-// attempt; Throttle belongs outside Timeout, or the wait for a turn uses up
-// the attempt's time.
+// The first added is the outermost. Metrics, Tracing and Dedupe belong
+// outermost. Poison belongs outside Retry, because it acts on what Retry gave up;
+// Timeout belongs inside, because it limits one attempt; Throttle belongs outside
+// Timeout, or the wait for a turn uses up the attempt's time; Breaker belongs
+// innermost, because it counts deliveries. docs/middleware.md has more.
 //
 // # On a lane and elsewhere
 //
@@ -24,7 +26,8 @@
 // Zero fields mean the documented defaults. Validate reports the values that
 // make no sense, all at once; without it they are taken as the default.
 //
-// What the package is not: it knows no destination and no table, starts no
-// goroutine of its own and keeps nothing between messages, except for the
-// tokens of a Throttle.
+// What the package is not: it knows no destination and no table. Between
+// messages it keeps the tokens of a Throttle, the counts of a Breaker and, without
+// a store, the ids of a Dedupe. Its only goroutine is that of a store's call
+// ([Coalesce]), which ends with it.
 package middleware

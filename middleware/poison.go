@@ -19,11 +19,13 @@ import (
 // On a lane the message is parked as dead and, unless Hold is set, its group
 // goes on. Publisher is not used there: the lane gives exhausted attempts back
 // when it was the address that failed, and a message that was already
-// published as poison could not be taken back.
+// published as poison could not be taken back. A route has a poison destination
+// instead (`poison: {to: ...}`), which gets the message once the lane is certain.
 //
 // Elsewhere a dead message is published to Topic first and acknowledged after.
-// Its metadata then says why, where from and by which handler, under the keys
-// of Watermill's own PoisonQueue, so that tools which read those keep working.
+// Its metadata then says why, where from and when ([outbox.DeathOf] reads it),
+// also under the keys of Watermill's own PoisonQueue, so that tools which read
+// those keep working. A process that ends in between publishes it once more.
 // If publishing fails, both failures are returned and the message comes back.
 // Without a Publisher the error is returned as it is. A message that is to be
 // skipped ends as handled, as [Retry] does it.
@@ -95,6 +97,8 @@ func (p Poison) publish(ctx context.Context, msg *message.Message, cause error) 
 	}
 	dead := msg.Copy()
 	dead.SetContext(ctx)
+	v := outbox.VerdictOf(cause)
+	outbox.DeathBy(v, v.Attempts, message.HandlerNameFromCtx(ctx)).Mark(dead.Metadata)
 	dead.Metadata.Set(stock.ReasonForPoisonedKey, cause.Error())
 	dead.Metadata.Set(stock.PoisonedTopicKey, message.SubscribeTopicFromCtx(ctx))
 	dead.Metadata.Set(stock.PoisonedHandlerKey, message.HandlerNameFromCtx(ctx))

@@ -170,6 +170,15 @@ func TestPoisonInRouterPublishesWithTheReasonAndAcks(t *testing.T) {
 				t.Errorf("metadata %s is %q, want %q", key, got, want)
 			}
 		}
+		d, ok := outbox.DeathOf(got.Metadata)
+		if age := time.Since(d.At); !ok || age < 0 || age > time.Minute {
+			t.Errorf("it died %v ago (%v)", age, ok)
+		}
+		d.At = time.Time{}
+		want := outbox.Death{Reason: outbox.DeathExhausted, Error: "attempt 3 of 3: boom (no further attempts)", Attempts: 3, Route: "handler"}
+		if d != want {
+			t.Errorf("it died of %+v, want %+v", d, want)
+		}
 	})
 }
 

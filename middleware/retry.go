@@ -167,7 +167,8 @@ func (r Retry) release(ctx context.Context, number int, err error) error {
 }
 
 func (r Retry) exhaust(number int, err error) error {
-	return outbox.Exhaust(fmt.Errorf("attempt %d of %d: %w", number, r.Attempts, err))
+	return &outbox.Decision{Verdict: outbox.Verdict{Outcome: outbox.Dead, Exhausted: true, Attempts: number,
+		Err: fmt.Errorf("attempt %d of %d: %w", number, r.Attempts, err)}}
 }
 
 // wait returns how long to wait after the attempt with the given number: until
@@ -180,7 +181,11 @@ func (r Retry) wait(number int, v outbox.Verdict) time.Duration {
 	return max(r.backoff(number), v.RetryAfter)
 }
 
-// backoff returns the delay after the attempt with the given number. It is not
+// Delay returns how long to wait after the attempt with the given number, from
+// 1: the backoff alone, with its jitter.
+func (r Retry) Delay(number int) time.Duration { return r.withDefaults().backoff(number) }
+
+// backoff is Delay with the defaults in place. It is not
 // cenkalti/backoff's, which Watermill uses: that one keeps the current
 // interval inside, while a lane knows no more than the attempt's number,
 // perhaps after a restart.

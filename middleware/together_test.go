@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	stock "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker"
 
 	"github.com/outriderhq/outrider/middleware"
@@ -92,7 +93,16 @@ func TestTogetherInRouter(t *testing.T) {
 	inBothOrders(t, func(t *testing.T, _ bool, stack func(middleware.Poison) []message.HandlerMiddleware) {
 		t.Helper()
 		publisher := &recorder{}
-		b := startRouter(t, moody(), stack(middleware.Poison{Publisher: publisher, Topic: "poison"})...)
+		tracing, spans := recording(t)
+		mws := slices.Concat(
+			[]message.HandlerMiddleware{
+				tracing.Middleware, (&middleware.Metrics{Registerer: prometheus.NewPedanticRegistry()}).Middleware,
+				(&middleware.Dedupe{}).Middleware,
+			},
+			stack(middleware.Poison{Publisher: publisher, Topic: "poison"}),
+			[]message.HandlerMiddleware{(&middleware.Breaker{Logger: quiet}).Middleware},
+		)
+		b := startRouter(t, moody(), mws...)
 		defer b.stop()
 		out, err := b.pubsub.Subscribe(t.Context(), "out")
 		if err != nil {
@@ -102,6 +112,7 @@ func TestTogetherInRouter(t *testing.T) {
 			msg := message.NewMessage(id, nil)
 			stock.SetCorrelationID("of "+id, msg)
 			b.publish(msg)
+			b.publish(msg.Copy()) // a duplicate
 		}
 		got := map[string]int{}
 		for range 4 {
@@ -124,6 +135,9 @@ func TestTogetherInRouter(t *testing.T) {
 		case msg := <-out:
 			t.Errorf("%s was handled again", msg.UUID)
 		default:
+		}
+		if n := len(spans.Ended()); n < 12 {
+			t.Errorf("%d spans of 12 messages", n)
 		}
 	})
 }

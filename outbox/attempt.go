@@ -10,6 +10,11 @@ type Attempt struct {
 	Route  string // name of the route
 	Lane   string // "route/slot"
 	Number int    // 1 for the first attempt; only attempts that counted are counted
+
+	// Place grows in the order in which messages entered the lanes of this
+	// process. A message never waits at a gate for one with a greater place; who
+	// makes messages wait for each other must not let them do so either.
+	Place uint64
 }
 
 // attemptKey is the context key under which lanes keep the attempt.
@@ -28,6 +33,22 @@ func AttemptOf(ctx context.Context) (a Attempt, ok bool) {
 		return Attempt{}, false
 	}
 	return *p, true
+}
+
+// deliveredKey is the context key under which lanes tell of the delivery.
+type deliveredKey struct{}
+
+// DeliveredKey is the key under which a lane's message context answers with a
+// bool. It is exported for the router; middleware calls [DeliveredOf].
+var DeliveredKey any = deliveredKey{}
+
+// DeliveredOf tells whether the destination has taken a message on a route,
+// from the message's context. That is not the same as a chain that returns no
+// error: a middleware further in may have kept the message, or failed after the
+// delivery. Outside of a lane known is false.
+func DeliveredOf(ctx context.Context) (delivered, known bool) {
+	delivered, known = ctx.Value(DeliveredKey).(bool)
+	return delivered, known
 }
 
 // limitKey is the context key under which a timeout keeps its limit.

@@ -66,6 +66,11 @@ type Ordering struct {
 	// Static tells that Address is the same for all messages. A route whose
 	// only address is down waits in place instead of parking its backlog.
 	Static bool
+
+	// Pooled tells of a destination with several addresses that they are one
+	// server's: any of them may take all of MaxRequests. Otherwise no address
+	// takes the last places, so that one that hangs leaves others alone.
+	Pooled bool
 }
 
 // Unit is what may be outstanding at once.

@@ -59,6 +59,15 @@ type Error struct {
 
 	// RetryAfter is the least delay that the receiver asked for; 0: none.
 	RetryAfter time.Duration
+
+	// Outage tells of a KindUnavailable that the failures before it were the
+	// address's fault too: the attempts that they cost are given back.
+	Outage bool
+
+	// Answered tells of a KindTransient that the receiver answered, and refused
+	// what it was sent: the attempt counts for every message of the batch, and
+	// however many groups it happens to, it is no sign that the address is down.
+	Answered bool
 }
 
 // Error returns the text of the wrapped error: the kind is for machines.
@@ -97,6 +106,13 @@ func Released(err error) error { return &Error{Kind: KindReleased, Err: err} }
 // words: the reason is a metric label, so it must come from a small set.
 func Skip(reason string) error {
 	return &Error{Kind: KindSkip, Err: errors.New(reason)}
+}
+
+// AnsweredBy tells whether an error is a transient one that the receiver
+// answered with, see [Error.Answered].
+func AnsweredBy(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == KindTransient && e.Answered
 }
 
 // KindOf returns the kind of an error. One that carries none is transient,

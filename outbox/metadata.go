@@ -17,6 +17,7 @@ const (
 	HeaderPrefix = "outrider_"
 
 	MetaType          = HeaderPrefix + "type"           // event type, for example "order.created"
+	MetaKind          = HeaderPrefix + "kind"           // kind of the row's table; absent when the source has one kind only
 	MetaGroup         = HeaderPrefix + "group"          // message group; absent: no order wanted
 	MetaAggregateType = HeaderPrefix + "aggregate_type" // absent when empty
 	MetaAggregateID   = HeaderPrefix + "aggregate_id"   // absent when empty
@@ -27,6 +28,14 @@ const (
 	MetaLane          = HeaderPrefix + "lane"           // "route/slot", for example "orders/07"
 	MetaEncoding      = HeaderPrefix + "encoding"       // EncodingBytes; absent: the payload is JSON
 	MetaBroken        = HeaderPrefix + "broken"         // why the row cannot be decoded; such a message is never delivered
+
+	// What a copy of a dead message carries to the poison destination, beside
+	// everything else; see [Death].
+	MetaPoisonReason   = HeaderPrefix + "poison_reason"   // DeathExhausted or DeathPermanent
+	MetaPoisonError    = HeaderPrefix + "poison_error"    // the last error, in one line
+	MetaPoisonAttempts = HeaderPrefix + "poison_attempts" // decimal; absent when nobody counted
+	MetaPoisonRoute    = HeaderPrefix + "poison_route"    // name of the route; outside of one, of the Watermill handler
+	MetaPoisonAt       = HeaderPrefix + "poison_at"       // time of death, RFC 3339 with nanoseconds, UTC
 )
 
 // EncodingBytes is the value of [MetaEncoding] for payloads that are not JSON.
@@ -46,6 +55,7 @@ func NewMessage(row *Row, lane string) *message.Message {
 	meta[MetaType] = row.Type
 	meta[MetaPosition] = strconv.FormatInt(row.Position, 10)
 	meta[MetaLane] = lane
+	setNonEmpty(meta, MetaKind, row.Kind)
 	setNonEmpty(meta, MetaGroup, row.Group)
 	setNonEmpty(meta, MetaAggregateType, row.AggregateType)
 	setNonEmpty(meta, MetaAggregateID, row.AggregateID)

@@ -10,7 +10,9 @@ import (
 // settled in batches; the table itself remembers what became of them. What a
 // foreign processor on the same table has claimed or locked is left to it.
 //
-// One goroutine calls Claim; the other methods may be called concurrently.
+// One goroutine calls Claim, another one calls Settle and Extend, and both go on
+// at the same time; the other methods may be called concurrently. So Extend may
+// renew the tokens in the claims that it is given.
 type Queue interface {
 	// Check verifies what claiming and settling need (tables, columns,
 	// privileges, a primary server) and returns an error that names what is
@@ -20,13 +22,14 @@ type Queue interface {
 	// Claim marks rows as being processed and returns them, those of each group
 	// in their order, with [Row.Claim] set. Of a group it takes a contiguous
 	// prefix of what is unfinished: nothing behind a row that is not due, that
-	// another processor holds, or that the request leaves out. Rows which the
-	// caller holds already (claimed, not settled) do not end a prefix.
+	// another processor holds, or whose group the request leaves out. Rows which
+	// the caller holds already (claimed, not settled) do not end a prefix; those
+	// of a claim that ended with an error do, until Recover puts them back.
 	Claim(ctx context.Context, c ClaimRequest) ([]*Row, error)
 
 	// Settle writes results in one transaction. A row that is no longer claimed
 	// as its Claim says (somebody recovered it meanwhile) is left as it is and
-	// returned as lost.
+	// returned as lost, by the pointer that was given.
 	Settle(ctx context.Context, results []ClaimResult) (lost []*Claim, err error)
 
 	// Extend keeps claims that are still wanted from being taken for stuck. Lost
@@ -47,6 +50,21 @@ type ClaimRequest struct {
 	Limit    int      // rows at most
 	PerGroup int      // rows of one group at most, those held already not counted; 0: no bound
 	Except   []string // groups that take nothing now (in backoff, or put back to make room)
+
+	// ExceptRows are rows that take no part now, by Table and Key: rows without
+	// a group, and rows of routes without order, that are in backoff. To the
+	// claim they are not there: they end no prefix.
+	ExceptRows []*Claim
+
+	// Match tells whether any route wants a row; nil: all are wanted. What
+	// nobody wants is not there for the claim either: it stays untouched, counts
+	// for no limit and ends no prefix. It is called by the goroutine that calls
+	// Claim, with the row as it would be returned, Claim aside.
+	Match func(*Row) bool
+
+	// Bytes bounds the payloads of the rows together; the first row fits
+	// whatever its size. 0: no bound.
+	Bytes int64
 }
 
 // Claim identifies one claim of one row of a [Queue].
@@ -62,7 +80,11 @@ type ClaimResult struct {
 	Claim   *Claim
 	Outcome Outcome // Delivered or Skipped (done), Retry, Dead, or Put (unclaimed: nothing counted)
 
-	Attempts int       // failed attempts, this one included; for Retry and Dead
-	At       time.Time // when the row is due again, for Retry, where the layout has a column for it
-	Error    string    // for Retry and Dead
+	// Attempts are the failed attempts that count for the row, this one
+	// included. It is given with every outcome, and less than the Claim said
+	// when attempts turned out to be the fault of the row's address.
+	Attempts int
+
+	At    time.Time // when the row is due again, for Retry, where the layout has a column for it
+	Error string    // for Retry and Dead
 }

@@ -13,6 +13,7 @@ const Slots = 16
 // of its source and therefore never changed after it was read.
 type Row struct {
 	ID            string            // event id; becomes the message's UUID
+	Kind          string            // of the table that the row comes from, where a source has several kinds (FlowCatalyst: EVENT, DISPATCH_JOB)
 	Type          string            // event type
 	Group         string            // ordering key; empty: no order wanted
 	AggregateType string            // optional

@@ -44,13 +44,17 @@ type StateStore interface {
 	// held, by ascending seq, beginning after a seq.
 	ParkedQueue(ctx context.Context, lane LaneRef, group string, after int64, limit int) ([]Parked, error)
 
-	// ListParked, Redrive and Discard are for operators. Redrive makes the
-	// matching dead or retrying messages due now with their attempts
-	// forgotten; Discard deletes them (skip). Both write an audit record, raise
-	// the lanes' counter and return how many were changed.
+	// ListParked, CountParked and ChangeParked are for operators, from any
+	// process. ListParked returns what the filter selects, by route, slot and
+	// seq; CountParked what a command would change, by route and status.
+	// ChangeParked carries out one step of a command in one transaction: it
+	// raises the counter of the lanes that it touches, which tells their owner to
+	// load again, and writes an audit record.
 	ListParked(ctx context.Context, f ParkedFilter) ([]Parked, error)
-	Redrive(ctx context.Context, f ParkedFilter, by string) (int, error)
-	Discard(ctx context.Context, f ParkedFilter, by string) (int, error)
+	CountParked(ctx context.Context, c ParkedCommand) ([]ParkedCount, error)
+	ChangeParked(ctx context.Context, c ParkedCommand) (ParkedStep, error)
+
+	Controls
 
 	// Lanes returns the state of all cursor rows, for status.
 	Lanes(ctx context.Context) ([]LaneStatus, error)
@@ -91,6 +95,7 @@ type Settlement struct {
 	Beyond  []int64
 	NextSeq int64
 	Cluster string
+	Source  string // the table that the cursor belongs to; see [TableNamer]
 
 	Park   []Parked // rows to insert, or to replace by seq
 	Unpark []int64  // seqs of rows to delete
@@ -134,18 +139,10 @@ type ParkedGroup struct {
 	FirstSeq int64
 	// Due is when the first message may be attempted; zero: at once.
 	Due time.Time
+	// Since is when the first message was parked; zero: the store cannot tell cheaply.
+	Since time.Time
 	// Held tells that the first message waits for an operator.
 	Held bool
-}
-
-// ParkedFilter selects parked messages. Empty fields match everything; at
-// least one field must be set for commands that change anything.
-type ParkedFilter struct {
-	Route  string
-	Group  string
-	ID     string
-	Status ParkedStatus
-	Limit  int // 0: all; for ListParked 0 means 100
 }
 
 // LaneStatus is one cursor row as status shows it.
@@ -155,7 +152,9 @@ type LaneStatus struct {
 	Alive     bool   // the owner's lease is running
 	Epoch     int64
 	Cursor    Cursor
-	UpdatedAt time.Time
+	Cluster   string    // identity of the source's cluster when the cursor was set
+	Source    string    // the table that the cursor belongs to; empty: unknown
+	UpdatedAt time.Time // of the last settle; zero: never settled, Cursor means nothing yet
 	Retrying  int
 	Waiting   int
 	Held      int

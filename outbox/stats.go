@@ -12,16 +12,29 @@ type RouteStats struct {
 	Skipped   map[string]int64 // by reason
 
 	Age       time.Duration // from creation to delivery, of a recent message
+	Oldest    time.Duration // since the oldest message that was read and is neither delivered nor given up was created; 0: none
 	InFlight  int           // messages that are not durably settled
 	ParkedNow int           // groups in the parking, as the lanes here know
 	Lanes     int           // lanes that this instance owns
 	Down      []AddressStatus
+	Paused    *Pause // nil: it is not; who asked is empty when not known yet
+	Stopped   string // why the route cannot run; empty: it can
+
+	Queue *QueueStats // of a route that claims from a queue; routes of one queue share it
+}
+
+// QueueStats are the counters of a queue, over all routes that claim from it.
+type QueueStats struct {
+	Claimed   int   // rows that are claimed and not settled
+	Unmatched int64 // rows that no route matches and that the latest claim passed over, as far as it looked
+	Lost      int64 // rows that somebody took for stuck while they were claimed here
+	Recovered int64 // rows that were put back after having been processed for too long
 }
 
 // AddressStatus is an address that is down, for status and metrics.
 type AddressStatus struct {
 	Address string // with secrets masked
-	Gone    bool
+	Gone    bool   // not used, and not probed, until an operator resumes it
 	Since   time.Time
 	Cause   string
 	Held    int

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker"
+	breaker "github.com/sony/gobreaker/v2"
 )
 
 // Outcome is what becomes of a message after an attempt.
@@ -62,6 +63,13 @@ type Verdict struct {
 	// Exhausted tells that a message is dead because its attempts are used up.
 	// The router gives such attempts back when it was the address that failed.
 	Exhausted bool
+	// Attempts is how many attempts were made, where whoever decides counts
+	// them itself: outside of a lane. 0: unknown.
+	Attempts int
+
+	// Outage gives back the attempts that failed at the address since its last
+	// success (Unreachable only).
+	Outage bool
 
 	// Gone disables the address until an operator resumes it (Unreachable only).
 	Gone bool
@@ -117,7 +125,7 @@ func VerdictOf(err error) Verdict {
 	if !errors.As(err, &e) {
 		e = &Error{Kind: foreignKind(err)}
 	}
-	v := Verdict{Err: err, RetryAfter: e.RetryAfter}
+	v := Verdict{Err: err, RetryAfter: e.RetryAfter, Outage: e.Outage && e.Kind == KindUnavailable}
 	switch e.Kind {
 	case KindSkip:
 		v.Outcome, v.Reason = Skipped, e.Error()
@@ -136,11 +144,12 @@ func VerdictOf(err error) Verdict {
 }
 
 // foreignKind classifies errors of others: the breaker of Watermill's
-// CircuitBreaker, and contexts that were cancelled (by us: nobody else holds
-// the message). A deadline is an attempt like any other.
+// CircuitBreaker and its successor, and contexts that were cancelled (by us:
+// nobody else holds the message). A deadline is an attempt like any other.
 func foreignKind(err error) Kind {
 	switch {
-	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests),
+		errors.Is(err, breaker.ErrOpenState), errors.Is(err, breaker.ErrTooManyRequests):
 		return KindUnavailable
 	case errors.Is(err, context.Canceled):
 		return KindReleased

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker"
+	breaker "github.com/sony/gobreaker/v2"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -46,6 +47,8 @@ func TestVerdictOf(t *testing.T) {
 		"buried":                {outbox.Bury(errCause, false), outbox.Verdict{Outcome: outbox.Dead}},
 		"breaker open":          {wrap(gobreaker.ErrOpenState), outbox.Verdict{Outcome: outbox.Unreachable}},
 		"breaker half open":     {gobreaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.Unreachable}},
+		"breaker v2 open":       {wrap(breaker.ErrOpenState), outbox.Verdict{Outcome: outbox.Unreachable}},
+		"breaker v2 half open":  {breaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.Unreachable}},
 		"cancelled":             {wrap(context.Canceled), outbox.Verdict{Outcome: outbox.Put}},
 		"deadline":              {wrap(context.DeadlineExceeded), outbox.Verdict{Outcome: outbox.Retry}},
 		"cancelled, with kind":  {outbox.Transient(context.Canceled, 0), outbox.Verdict{Outcome: outbox.Retry}},

@@ -11,6 +11,7 @@ import (
 // source's cluster.
 func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 	if r.Source == nil {
+		r.table = "none" // its rows are nobody's to keep
 		return nil
 	}
 	cluster, err := r.Source.Identity(ctx)
@@ -18,6 +19,11 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 		return err
 	}
 	r.cluster = cluster
+	if n, ok := r.Source.(outbox.TableNamer); ok {
+		if r.table, err = n.TableName(ctx); err != nil {
+			return err
+		}
+	}
 	var first *outbox.Cursor
 	for i := range states {
 		st := &states[i]
@@ -34,11 +40,11 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 		}
 		if st.Cluster != cluster {
 			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
-				"the table was restored or moved. To start the route anew, as its `start` says, stop all instances and run: "+
-				"DELETE FROM outrider_cursor WHERE route = '%s'", r.Name, st.Cluster, cluster, r.Name)}
+				"the table was restored or moved, and the cursor's snapshot means nothing there. Place it anew with: outrider rebase %s",
+				r.Name, st.Cluster, cluster, r.Name)}
 		}
 		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
-			return &stopped{fmt.Errorf("route %q: %w", r.Name, err)}
+			return &stopped{fmt.Errorf("route %q: %w (outrider rebase %s)", r.Name, err, r.Name)}
 		}
 	}
 	return nil

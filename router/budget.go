@@ -20,6 +20,7 @@ func (b *budget) free() int64 { return b.limit - b.used.Load() }
 type share struct {
 	budget *budget
 	used   atomic.Int64
+	low    atomic.Bool // the reader waits for more room
 }
 
 // shareFactor lets a route alone use four fifths of the budget.
@@ -46,9 +47,28 @@ func (s *share) give(n int64) {
 	s.used.Add(-n)
 	b := s.budget
 	after := b.used.Add(-n)
-	if low := b.limit / 2; after < low && after+n >= low {
+	half := b.limit / 2
+	if after < half && after+n >= half || s.low.Load() && s.plenty() {
+		s.low.Store(false)
 		b.wake()
 	}
+}
+
+// room is what the route may still take, and the most that it could have
+// beside what the others use.
+func (s *share) room() (free, most int64) {
+	own := s.used.Load()
+	others := s.budget.used.Load() - own
+	most = (s.budget.limit - others) * shareFactor / (shareFactor + 1)
+	return most - own, most
+}
+
+// plenty tells whether half of what the route could have is free. It is read
+// in large portions or not at all: many small reads that fill every gap cost the
+// database and us several times as much per row.
+func (s *share) plenty() bool {
+	free, most := s.room()
+	return free >= most/2
 }
 
 // spent tells whether the route could not take n bytes now.

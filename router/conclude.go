@@ -2,9 +2,9 @@ package router
 
 import (
 	"log/slog"
-	"math"
 	"time"
 
+	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -20,18 +20,20 @@ func (s *session) conclude(it *item, err error) {
 			"lane", s.lane.name, "id", it.id(), "error", err)
 	}
 	s.mu.Lock()
-	s.chains--
-	if s.chains == 0 {
-		s.idle.Broadcast()
-	}
 	var follow followUp
 	if it.phase == running {
 		follow = s.apply(it, v)
 	} else {
 		s.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
+	if !follow.dying {
+		s.end(1)
+	}
 	s.mu.Unlock()
 	follow.run()
+	if follow.dying {
+		s.sendToPoison(it)
+	}
 }
 
 // verdict is outbox.VerdictOf with what the lane knows beside the error.
@@ -53,6 +55,7 @@ type followUp struct {
 	rerun    []*item // their address is back
 	giveBack []*item // their attempts were their address's fault
 	back     *route  // an address of it is back
+	dying    bool    // the item itself is to be sent to the poison destination
 }
 
 func (f followUp) run() {
@@ -72,7 +75,9 @@ func (f followUp) run() {
 func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	h := s.route.health
 	defer func() { h.concluded(it) }()
-	it.giveBack(it.owed + s.parking.takeCredit(it))
+	if it.death == nil {
+		it.giveBack(it.owed + s.parking.takeCredit(it))
+	}
 	it.owed = 0
 	address, failed := it.Failed()
 	if failed && (v.Outcome == outbox.Retry || v.Exhausted) {
@@ -92,21 +97,23 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 			follow.back = s.route
 		}
 		s.route.stats.delivered(it.born())
-		s.finish(it)
+		s.finish(it, outbox.Delivered)
 	case outbox.Skipped:
 		s.route.stats.skip(v.Reason)
 		s.gate.Leave(&it.Ticket)
-		s.finish(it)
+		s.finish(it, outbox.Skipped)
 	case outbox.Retry:
 		s.retry(it, v)
 	case outbox.Unreachable:
 		if !failed {
 			address = s.addressOf(it)
 		}
-		h.unavailable(address, it, v)
+		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
 		s.hold(it)
 	case outbox.Dead:
-		s.bury(it, v)
+		if follow.dying = s.die(it, v); !follow.dying {
+			s.bury(it, v)
+		}
 	case outbox.Put:
 		if !s.stopping {
 			s.after(it, max(releaseDelay, v.RetryAfter))
@@ -138,9 +145,14 @@ func (s *session) retry(it *item, v outbox.Verdict) {
 	now := time.Now()
 	at := v.At
 	if at.IsZero() {
-		at = now.Add(max(defaultBackoff(it.attempt.Number), v.RetryAfter))
+		at = now.Add(max(defaultRetry.Delay(it.attempt.Number), v.RetryAfter))
+	}
+	if it.claim != nil {
+		s.retryClaim(it, at, v.Err)
+		return
 	}
 	it.attempt.Number++
+	it.lastError = v.Err.Error()
 	if at.Sub(now) <= shortDelay {
 		s.after(it, at.Sub(now))
 		return
@@ -148,12 +160,8 @@ func (s *session) retry(it *item, v outbox.Verdict) {
 	s.park(it, outbox.ParkedRetrying, at, v.Err)
 }
 
-// defaultBackoff is for routes without retry middleware: 200 ms, doubled for
-// each attempt, at most a minute.
-func defaultBackoff(attempt int) time.Duration {
-	d := 200 * time.Millisecond * time.Duration(math.Pow(2, float64(min(attempt-1, 20))))
-	return min(d, time.Minute)
-}
+// defaultRetry is the backoff of routes without retry middleware.
+var defaultRetry = middleware.Retry{}
 
 // after runs the chain again after a delay. The group waits behind the item.
 func (s *session) after(it *item, d time.Duration) {
@@ -162,9 +170,13 @@ func (s *session) after(it *item, d time.Duration) {
 }
 
 // finish marks an item as settled, in memory. Its ticket has left the gate.
-func (s *session) finish(it *item) {
+func (s *session) finish(it *item, outcome outbox.Outcome) {
 	it.phase = finished
 	s.releaseItem(it)
+	if it.claim != nil {
+		s.endClaim(it, outcome, nil)
+		return
+	}
 	if it.source != nil {
 		it.source.Ack()
 		delete(s.sources, it)
@@ -200,6 +212,7 @@ func (s *session) noteProgress() {
 // bury takes a dead message out: its group goes on, or is held with it.
 func (s *session) bury(it *item, v outbox.Verdict) {
 	s.route.stats.dead.Add(1)
+	v.Hold = v.Hold && it.claim == nil // a queue's table has no status for it
 	text := "message is dead; its group goes on"
 	if v.Hold {
 		text = "message is dead; its group is held for an operator"
@@ -213,6 +226,10 @@ func (s *session) bury(it *item, v outbox.Verdict) {
 	s.gate.Leave(&it.Ticket)
 	it.phase = finished
 	s.releaseItem(it)
+	if it.claim != nil {
+		s.endClaim(it, outbox.Dead, v.Err)
+		return
+	}
 	s.ops.put(s.parkedRow(it, outbox.ParkedDead, time.Time{}, v.Err))
 	s.ackLater(it)
 	s.leaveParking(it, false)
@@ -225,6 +242,9 @@ func (s *session) giveBack(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case it.death != nil: // too late
+	case it.claim != nil:
+		s.giveBackClaim(it)
 	case s.lost || it.phase == finished:
 	case it.phase == parked:
 		s.correctParked(it)
@@ -235,8 +255,8 @@ func (s *session) giveBack(it *item) {
 	}
 }
 
-// letGo gives back what the session leaves unfinished: memory, and messages to
-// the subscriber that they came from.
+// letGo gives back what the session leaves unfinished: memory, messages to the
+// subscriber that they came from, and rows to their queue.
 func (s *session) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,6 +266,9 @@ func (s *session) letGo() {
 		it.source.Nack()
 	}
 	clear(s.sources)
+	if s.route.claimer != nil {
+		s.route.claimer.ledger.release(s)
+	}
 }
 
 func (r *route) log() *slog.Logger { return r.router.log.With("route", r.Name) }

@@ -8,20 +8,24 @@
 // gate (package handlers) at its end.
 //
 //	reader  one per source: fetches for all lanes in one query, matches, fans out
+//	claimer one per queue: claims rows for all lanes, matches, hands them out
+//	ledger  one per queue: which rows are claimed, what became of them, and what
+//	        is not to be claimed now
 //	lane    a Watermill handler; idle unless a session works it
 //	session one period of owning a lane: gives rows their place, runs their
 //	        chains, concludes their verdicts
 //	stream  how far one slot of a route was fetched and settled
 //	parking messages that were taken out of the stream, and their way back
 //	health  which addresses of a route are down, and who probes them
-//	settler one per state store: writes all lanes' progress in one transaction
+//	settler one per state store: writes all lanes' progress in one transaction;
+//	        one per queue: writes what became of its rows
 //	keeper  one per state store: which lanes are ours, and for how long
 //
 // # Locks
 //
-// They are taken in this order, never the other way: session, gate, health. The
-// settler, the reader and the keeper hold none of their own while they call a
-// session.
+// They are taken in this order, never the other way: session, gate, health,
+// ledger. The settler, the reader, the claimer and the keeper hold none of their
+// own while they call a session.
 //
 // # What it is not
 //

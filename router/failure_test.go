@@ -293,7 +293,7 @@ func TestG2_HoldAndRedrive(t *testing.T) {
 		}
 		r.wantParked(want...)
 		r.dest.setFail(nil)
-		if n, _ := r.state.Redrive(context.Background(), outbox.ParkedFilter{}, "test"); n != 1 {
+		if n := r.state.redrive(); n != 1 {
 			t.Errorf("redrive changed %d rows, want 1", n)
 		}
 		r.await(16)
@@ -314,7 +314,7 @@ func TestG1_RedriveRightAfterTheStart(t *testing.T) {
 		r.dest.setFail(nil)
 		r.start(r.route(nil))
 		time.Sleep(100 * time.Millisecond)
-		_, _ = r.state.Redrive(context.Background(), outbox.ParkedFilter{}, "test")
+		r.state.redrive()
 		r.await(1)
 		r.stop()
 		r.wantParked()

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"math"
 	"slices"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -8,7 +9,7 @@ import (
 
 // globalRead is the read of a route with order global: all slots at once,
 // merged by position. Rows are merged as far as every slot is known: a slot
-// whose page was full may have more rows behind its last one.
+// whose read did not come to an end may have more rows behind its cursor.
 type globalRead struct {
 	session *session
 	room    int
@@ -69,27 +70,24 @@ func (g *globalRead) finish(r *reader) (again bool) {
 // merge returns the rows that may be taken now, in order, and for which slots
 // they are all that was read.
 func (g *globalRead) merge() (rows []*outbox.Row, complete [outbox.Slots]bool) {
-	lateOnly, cut := false, int64(-1)
+	lateOnly, cut := false, int64(math.MaxInt64)
 	for _, res := range &g.results {
 		lateOnly = lateOnly || res.Next.Window != ""
 	}
-	for i, res := range &g.results {
-		full := !res.Drained && len(g.rows[i]) > 0
+	for _, res := range &g.results {
+		// A read can end without a row of its own: its cursor says how far.
+		open, known := !res.Drained, res.Next.Position
 		if lateOnly {
-			full = res.Next.Window != "" && len(g.rows[i]) > 0
+			open, known = res.Next.Window != "", res.Next.Paged
 		}
-		if !full {
-			continue
-		}
-		last := g.rows[i][len(g.rows[i])-1].Position
-		if cut < 0 || last < cut {
-			cut = last
+		if open {
+			cut = min(cut, known)
 		}
 	}
 	for i, slot := range g.rows {
 		complete[i] = true
 		for _, row := range slot {
-			if lateOnly && !row.Late || cut >= 0 && (row.Late == lateOnly) && row.Position > cut {
+			if lateOnly && !row.Late || row.Late == lateOnly && row.Position > cut {
 				complete[i] = false
 				continue
 			}

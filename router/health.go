@@ -26,11 +26,13 @@ type health struct {
 
 // address is an address in trouble, or under suspicion.
 type address struct {
-	name  string
-	down  bool
-	gone  bool // disabled until an operator resumes it
-	cause error
-	since time.Time
+	name    string
+	down    bool
+	gone    bool // disabled until an operator resumes it
+	durable bool // and that is written down
+	telling bool // it is being written down
+	cause   error
+	since   time.Time
 
 	suspect string  // the group that failed last
 	charged []*item // whose attempts were charged since the last success
@@ -151,25 +153,36 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 }
 
 // unavailable notes that an address cannot be reached, and holds the message.
-func (h *health) unavailable(name string, it *item, v outbox.Verdict) {
+// Outage tells that the failures before were the address's fault as well: a
+// breaker has seen enough of them. The result is as that of failed.
+func (h *health) unavailable(name string, it *item, v outbox.Verdict, outage bool) (blamed []*item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.at(name)
+	if outage {
+		blamed, a.charged = a.charged, nil
+	}
 	if !a.down {
 		h.takeDown(a, v.Err, v.Gone)
 	} else if a.probe == &it.Ticket || a.sent == it {
 		a.fails++ // sent and no probe: it did not even get to the gate (a breaker)
 	}
+	if v.Gone && !a.durable && !a.telling {
+		a.telling = true
+		h.route.keeper.keepGone(h.route, a.name, v.Err)
+	}
 	a.gone = a.gone || v.Gone
 	h.hold(a, it)
 	h.plan(a, v.RetryAfter)
+	return blamed
 }
 
 func (h *health) takeDown(a *address, cause error, gone bool) {
 	a.down, a.cause, a.since, a.fails = true, cause, time.Now(), 0
 	text := "address is down: its messages wait and it is probed"
 	if gone {
-		text = "address is gone: its messages wait, and it is not used again until this process restarts"
+		text = "address is gone: its messages wait, and it is not used until an operator resumes it (outrider resume " +
+			h.route.Name + " --address ...)"
 	}
 	h.route.log().Warn(text,
 		"address", h.route.router.redact(a.name), "error", cause)

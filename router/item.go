@@ -20,6 +20,7 @@ const (
 	held                  // its address is down
 	finished              // settled in memory
 	parked                // taken out of the lane
+	dying                 // being sent to the poison destination
 )
 
 // itemOverhead is what an item costs beside its row: the item itself, its
@@ -50,10 +51,16 @@ type item struct {
 	injected bool    // it came out of the parking
 	retrying *outbox.Parked
 	source   *message.Message
+	claim    *holding        // it came from a queue, which keeps what becomes of it
 	parent   context.Context // for values; nil: the lane's
 
 	home  *parkedGroup // that retrying was written for, before its load number loads
 	loads int
+
+	death     *death // what it died of, until the poison destination has it
+	lent      bool   // its place at the gate is kept meanwhile
+	saved     saved  // what its parked row says
+	lastError string // of the attempts so far
 
 	attempt outbox.Attempt // Number: of the attempt under way, or the next
 	owed    int            // attempts to be given back when the chain does not read them
@@ -118,6 +125,21 @@ func (it *item) giveBack(n int) {
 	}
 }
 
+// saved is what a parked row says that may change while its message is in the
+// lane: short retries and a death are in memory at first.
+type saved struct {
+	attempts int
+	dying    bool
+}
+
+// toSave is what the item's row would say now, if it is not dead for good.
+func (it *item) toSave() saved {
+	if it.death != nil {
+		return saved{it.attempt.Number, true}
+	}
+	return saved{attempts: it.attempt.Number - 1}
+}
+
 // identity tells messages apart where groups are counted: its group, or itself.
 func (it *item) identity() string {
 	if it.key != "" {
@@ -154,6 +176,8 @@ func (it *item) Value(key any) any {
 		return &it.attempt
 	case itemKey:
 		return it
+	case outbox.DeliveredKey:
+		return it.Delivered()
 	case outbox.LimitKey: // every timeout asks; Watermill and the lane set none
 		if it.parent == nil {
 			return nil

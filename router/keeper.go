@@ -26,9 +26,9 @@ type keeper struct {
 	epoch time.Time    // base of until: monotonic, it goes on while we are frozen
 	until atomic.Int64 // nanoseconds after epoch at which the lease ends
 
-	mu      sync.Mutex
-	failed  map[*route]error // routes that cannot run; an operator has to act
-	wg      sync.WaitGroup   // sessions being ended
+	mu sync.Mutex // guards quiet
+	quiet
+	wg      sync.WaitGroup // sessions being ended
 	standby bool
 	ended   atomic.Pointer[ended]
 }
@@ -38,7 +38,7 @@ const acquirePause = 500 * time.Millisecond
 
 func newKeeper(r *Router, store outbox.StateStore) *keeper {
 	return &keeper{store: store, router: r, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease,
-		epoch: time.Now(), failed: map[*route]error{}}
+		epoch: time.Now(), quiet: newQuiet()}
 }
 
 // permit tells whether enough of the lease is left to send: what is sent after
@@ -100,7 +100,7 @@ func (k *keeper) renew(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
 	defer cancel()
 	// Lanes that are taken meanwhile are not in the answer, and not lost.
-	before := k.sessions()
+	before := k.working()
 	owned, err := k.store.Renew(ctx, k.instance, k.lease)
 	if err != nil {
 		k.log.Warn("the lease cannot be renewed, trying again", "error", err,
@@ -108,6 +108,7 @@ func (k *keeper) renew(ctx context.Context) {
 		return
 	}
 	k.until.Store(int64(began + k.lease))
+	commanded := map[*route]bool{}
 	for _, s := range before {
 		for _, slot := range s.lane.slots {
 			ref := outbox.LaneRef{Route: s.route.Name, Slot: slot}
@@ -116,14 +117,20 @@ func (k *keeper) renew(ctx context.Context) {
 				k.lose(ref)
 				break
 			}
-			k.notice(s, slot, commands)
+			if k.notice(s, slot, commands) {
+				commanded[s.route] = true
+			}
 		}
 		s.gate.Kick() // it may have been refused while little of the lease was left
 	}
+	for rt := range commanded {
+		k.obey(rt)
+	}
 }
 
-// notice makes a session read its parked groups anew after a command.
-func (k *keeper) notice(s *session, slot int, commands int64) {
+// notice makes a session read its parked groups anew after a command; it tells
+// whether there was one.
+func (k *keeper) notice(s *session, slot int, commands int64) bool {
 	str := s.streams[0]
 	for _, x := range s.streams {
 		if x.slot == slot {
@@ -133,12 +140,12 @@ func (k *keeper) notice(s *session, slot int, commands int64) {
 	known := str.commands
 	str.commands = commands
 	if known == commands {
-		return
+		return false
 	}
 	k.wg.Go(func() { // not on the heartbeat: it takes as long as there is to settle
 		for s.ctx.Err() == nil {
 			err := s.reload()
-			if err == nil {
+			if err == nil || s.ctx.Err() != nil {
 				return
 			}
 			k.log.Warn("cannot read the parked groups after a command, trying again", "lane", s.lane.name, "error", err)
@@ -150,13 +157,14 @@ func (k *keeper) notice(s *session, slot int, commands int64) {
 			pause.stop()
 		}
 	})
+	return true
 }
 
 // acquireAll takes the lanes that nobody works.
 func (k *keeper) acquireAll(ctx context.Context) error {
-	missing := false
+	missing, paused := false, 0
 	for _, rt := range k.routes {
-		if k.failure(rt) != nil {
+		if k.unwell(rt) {
 			continue
 		}
 		taken, err := k.acquire(ctx, rt)
@@ -166,19 +174,21 @@ func (k *keeper) acquireAll(ctx context.Context) error {
 		case errors.As(err, new(*stopped)):
 			k.fail(rt, err)
 			continue
+		case errors.Is(err, outbox.ErrPaused):
+			k.noticePause(rt)
+			paused++
+			continue
 		case err != nil:
 			k.log.Warn("cannot acquire lanes, trying again", "route", rt.Name, "error", err)
 		}
 		missing = missing || !taken
 	}
-	if len(k.failed) == len(k.routes) {
-		var errs []error
-		for _, err := range k.failed {
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
+	if err := k.hopeless(); err != nil {
+		return err
 	}
-	k.announce(missing)
+	if paused < len(k.routes) {
+		k.announce(missing)
+	}
 	return nil
 }
 
@@ -200,19 +210,6 @@ type stopped struct{ error }
 
 func (e *stopped) Unwrap() error { return e.error }
 
-func (k *keeper) failure(rt *route) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.failed[rt]
-}
-
-func (k *keeper) fail(rt *route, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.failed[rt] = err
-	k.log.Error("the route is stopped", "route", rt.Name, "error", err)
-}
-
 // acquire takes what is free of a route and starts its sessions; it tells
 // whether all lanes are worked by us.
 func (k *keeper) acquire(ctx context.Context, rt *route) (bool, error) {
@@ -232,6 +229,12 @@ func (k *keeper) acquire(ctx context.Context, rt *route) (bool, error) {
 	if err := rt.prepare(ctx, states); err != nil {
 		return false, err
 	}
+	pauses, err := k.store.Pauses(ctx, rt.Name)
+	if err != nil {
+		return false, err
+	}
+	k.mended(rt)
+	k.applyAddresses(rt, pauses)
 	bySlot := map[int]outbox.LaneState{}
 	for _, st := range states {
 		bySlot[st.Slot] = st
@@ -290,7 +293,8 @@ func (k *keeper) end(l *lane) {
 	if already {
 		return
 	}
-	k.log.Warn("another instance has taken the lane; what was under way is dropped", "lane", l.name)
+	k.log.Warn("the lane is no longer ours: another instance took it, or an operator moved its cursor; "+
+		"what was under way is dropped", "lane", l.name)
 	k.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), k.router.cfg.DrainTimeout)
 		defer cancel()
@@ -302,18 +306,6 @@ func (k *keeper) end(l *lane) {
 // ended are the sessions of a draining router: they are no longer in their
 // lanes, but what they concluded is still to be written.
 type ended struct{ sessions []*session }
-
-// sessions returns all sessions whose progress is to be written.
-func (k *keeper) sessions() []*session {
-	if e := k.ended.Load(); e != nil {
-		return e.sessions
-	}
-	var out []*session
-	for _, rt := range k.routes {
-		out = append(out, rt.sessions()...)
-	}
-	return out
-}
 
 // leave releases what is ours, so that another instance goes on at once.
 func (k *keeper) leave() {

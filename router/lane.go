@@ -99,7 +99,11 @@ func (l *lane) handle(msg *message.Message) error {
 func (l *lane) settle(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		it := itemOf(msg)
-		it.session.conclude(it, protect(h, msg))
+		if it.death != nil { // nothing is left to attempt: it is on its way to the poison destination
+			it.session.conclude(it, it.death)
+		} else {
+			it.session.conclude(it, protect(h, msg))
+		}
 		return nil, nil
 	}
 }

@@ -20,6 +20,7 @@ type memSource struct {
 	rows    []*outbox.Row
 	fetches int
 	reads   int
+	slow    func() // called by Fetch between looking at the table and yielding rows
 }
 
 func (m *memSource) add(rows ...*outbox.Row) {
@@ -51,6 +52,9 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 	m.fetches++
 	m.reads += len(reads)
 	m.mu.Unlock()
+	if m.slow != nil {
+		m.slow()
+	}
 	out := make([]outbox.ReadResult, len(reads))
 	for i, rd := range reads {
 		end := int64(len(rows))
@@ -91,6 +95,7 @@ type memState struct {
 	owner   map[outbox.LaneRef]string
 	parked  map[outbox.LaneRef]map[int64]outbox.Parked
 	counter map[outbox.LaneRef]int64
+	pauses  []outbox.Pause
 	settles int
 	fail    error
 	writing func(outbox.Settlement) // sees every settlement that is written
@@ -127,6 +132,9 @@ func (m *memState) Leave(_ context.Context, instance string) error {
 func (m *memState) Acquire(_ context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if slices.ContainsFunc(m.pauses, func(p outbox.Pause) bool { return p.Route == route && p.Address == "" }) {
+		return nil, outbox.ErrPaused
+	}
 	var out []outbox.LaneState
 	for _, slot := range slots {
 		ref := outbox.LaneRef{Route: route, Slot: slot}
@@ -250,26 +258,43 @@ func (m *memState) ListParked(context.Context, outbox.ParkedFilter) ([]outbox.Pa
 	return out, nil
 }
 
-// Redrive knows no filter: everything that is dead or held becomes due.
-func (m *memState) Redrive(context.Context, outbox.ParkedFilter, string) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := 0
-	for ref, rows := range m.parked {
-		for seq, p := range rows {
-			if p.Status == outbox.ParkedDead || p.Status == outbox.ParkedHeld {
-				p.Status, p.Attempts, p.NextAttemptAt = outbox.ParkedRetrying, 0, time.Time{}
-				rows[seq] = p
-				m.counter[ref]++
-				n++
-			}
-		}
-	}
-	return n, nil
+func (m *memState) CountParked(context.Context, outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+	return nil, nil
 }
 
-func (m *memState) Discard(context.Context, outbox.ParkedFilter, string) (int, error) { return 0, nil }
-func (m *memState) Lanes(context.Context) ([]outbox.LaneStatus, error)                { return nil, nil }
+// ChangeParked knows of the filter the id alone, and no steps: a redrive makes
+// everything due that is dead or held, a skip deletes what is not dead.
+func (m *memState) ChangeParked(_ context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, rows := range m.parked {
+		for seq, p := range rows {
+			dead := p.Status == outbox.ParkedDead
+			switch {
+			case c.Filter.ID != "" && c.Filter.ID != p.ID:
+				continue
+			case c.Action == outbox.ParkedRedrive && (dead || p.Status == outbox.ParkedHeld):
+				p.Status, p.Attempts, p.NextAttemptAt = outbox.ParkedRetrying, 0, time.Time{}
+				rows[seq] = p
+			case c.Action == outbox.ParkedSkip && !dead:
+				delete(rows, seq)
+			default:
+				continue
+			}
+			m.counter[ref]++
+			step.Changed++
+		}
+	}
+	return step, nil
+}
+
+// redrive makes everything due that is dead or held.
+func (m *memState) redrive() int {
+	step, _ := m.ChangeParked(context.Background(), outbox.ParkedCommand{Action: outbox.ParkedRedrive, All: true})
+	return step.Changed
+}
+
+func (m *memState) Lanes(context.Context) ([]outbox.LaneStatus, error) { return nil, nil }
 
 // receiver is a destination that records, with faults to inject.
 type receiver struct {

@@ -74,7 +74,7 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 		st := outbox.Settlement{
 			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.slot},
 			Epoch:   str.epoch, Cursor: str.settled, Beyond: str.settledBeyond(),
-			NextSeq: str.nextSeq, Cluster: s.route.cluster,
+			NextSeq: str.nextSeq, Cluster: s.route.cluster, Source: s.route.table,
 		}
 		for k, p := range s.ops.park {
 			if k.slot == str.slot {
@@ -141,9 +141,25 @@ func (s *session) settled(ok bool) {
 
 // hungry tells what feeds the route, if it waits for room, that there may be some.
 func (r *route) hungry() {
-	if r.reader != nil {
+	switch {
+	case r.reader != nil:
 		r.reader.hungry()
-	} else {
+	case r.claimer != nil:
+		r.claimer.hungry()
+	default:
+		poke(r.listener.wake)
+	}
+}
+
+// wakeReader tells whatever feeds the route that there may be room.
+func (r *route) wakeReader() {
+	if r.reader != nil {
+		poke(r.reader.wake)
+	}
+	if r.claimer != nil {
+		poke(r.claimer.wake)
+	}
+	if r.listener != nil {
 		poke(r.listener.wake)
 	}
 }

@@ -26,9 +26,10 @@ type parkedGroup struct {
 	live     int // of those, in the lane now
 	blockers int // sent before the group was parked, not concluded yet
 	due      time.Time
-	held     bool // waits for an operator
-	relieved bool // parked to make room: may come back when an address does
-	loads    int  // how often rows were loaded
+	since    time.Time // of its first message, about: created or parked
+	held     bool      // waits for an operator
+	relieved bool      // parked to make room: may come back when an address does
+	loads    int       // how often rows were loaded
 }
 
 // movable tells whether the first rows may be brought back when they are due.
@@ -63,7 +64,7 @@ func (p *parking) init(groups []slotGroup) {
 }
 
 func (p *parking) add(l slotGroup) {
-	g := &parkedGroup{key: keyOf(l.slot, l.Group, l.FirstSeq), slot: l.slot, count: l.Count, due: l.Due, held: l.Held}
+	g := &parkedGroup{key: keyOf(l.slot, l.Group, l.FirstSeq), slot: l.slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
 	p.groups[g.key] = g
 	p.schedule(g)
 }
@@ -120,7 +121,7 @@ func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause
 		switch {
 		case x == it:
 			s.store(x, g, status, at, cause)
-		case x.stored:
+		case x.stored && x.saved == x.toSave():
 			s.takeOut(x, g)
 		default:
 			s.store(x, g, outbox.ParkedWaiting, time.Time{}, nil)
@@ -169,7 +170,7 @@ func (s *session) groupOf(it *item) *parkedGroup {
 	k := keyOf(it.slot, it.key, it.seq)
 	g := s.parking.groups[k]
 	if g == nil {
-		g = &parkedGroup{key: k, slot: it.slot}
+		g = &parkedGroup{key: k, slot: it.slot, since: it.born()}
 		s.parking.groups[k] = g
 	}
 	return g
@@ -213,10 +214,14 @@ func (s *session) parkedRow(it *item, status outbox.ParkedStatus, at time.Time, 
 	p := it.content()
 	p.LaneRef = outbox.LaneRef{Route: s.route.Name, Slot: it.slot}
 	p.Seq, p.Group, p.Status, p.NextAttemptAt = it.seq, it.key, status, at
-	p.Attempts = it.attempt.Number - 1
+	it.saved = it.toSave()
+	p.Attempts = it.saved.attempts
 	if status == outbox.ParkedDead || status == outbox.ParkedHeld {
 		p.Attempts = it.attempt.Number
+	} else {
+		p.Metadata = it.death.mark(p.Metadata)
 	}
+	p.LastError = it.lastError
 	if cause != nil {
 		p.LastError = cause.Error()
 	}

@@ -54,16 +54,17 @@ func (r *reader) plan() *plan {
 	slots, places := [outbox.Slots][]*cohort{}, map[place]*cohort{}
 	now := time.Now()
 	for _, rt := range r.routes {
+		low := !rt.share.plenty()
+		rt.share.low.Store(low)
 		for _, l := range rt.lanes {
 			s := l.session.Load()
 			if s == nil {
 				continue
 			}
 			room := s.room()
-			spent := rt.share.spent(int64(r.rowCost))
-			if room < rt.Window/2 || room == 0 || spent {
+			if room < rt.Window/2 || room == 0 || low {
 				r.starved.Store(true)
-				s.relieve(now, spent)
+				s.relieve(now, low)
 				room = 0
 			}
 			if rt.Order == outbox.OrderGlobal {
@@ -167,6 +168,17 @@ func (p *plan) few(n, turn int) {
 	p.reads, p.globals = kept, nil
 }
 
+// free is the memory that the least provided of the routes which read could take.
+func (r *reader) free() int64 {
+	least := r.router.budget.free()
+	for _, rt := range r.routes {
+		if free, _ := rt.share.room(); !rt.share.low.Load() {
+			least = min(least, free)
+		}
+	}
+	return least
+}
+
 // limit divides the batch and the free memory among the reads.
 func (r *reader) limit(p *plan) {
 	if len(p.reads) == 0 {
@@ -184,8 +196,7 @@ func (r *reader) limit(p *plan) {
 		rd.limit = max(min(rd.limit, share), 1)
 		total += rd.limit
 	}
-	free := float64(r.router.budget.free())
-	affordable := int(free / r.rowCost)
+	affordable := int(float64(r.free()) / r.rowCost)
 	switch {
 	case affordable >= total:
 	case affordable < len(p.reads) && r.router.budget.used.Load() > 0:

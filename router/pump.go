@@ -114,7 +114,7 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 	case rows[0].Status == outbox.ParkedHeld:
 		g.held = true
 		return
-	case rows[0].NextAttemptAt.After(now):
+	case rows[0].NextAttemptAt.After(now) && !s.early(rows[0]):
 		g.due = rows[0].NextAttemptAt
 		s.parking.schedule(g)
 		return
@@ -146,10 +146,15 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 		cost:    int64(len(p.Payload)) + itemOverhead,
 	}
 	it.Owner = it
+	it.lastError = p.LastError
+	it.revive(p)
+	it.saved = it.toSave()
 	if !s.route.share.take(it.cost) {
 		return false
 	}
-	it.giveBack(s.parking.takeCredit(it))
+	if it.death == nil {
+		it.giveBack(s.parking.takeCredit(it))
+	}
 	s.live += it.cost
 	s.extra++
 	g.live++

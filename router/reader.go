@@ -27,7 +27,7 @@ type reader struct {
 
 	fetches uint64  // number of the current fetch
 	rowCost float64 // running estimate of a row's memory
-	failing bool
+	failing atomic.Bool
 }
 
 func newReader(r *Router, src outbox.Source, poll Poll) *reader {
@@ -104,15 +104,13 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	results, err := r.source.Fetch(ctx, reads, f.take)
 	f.flush()
 	if err != nil {
-		if ctx.Err() == nil && !r.failing {
+		if ctx.Err() == nil && !r.failing.Swap(true) {
 			r.router.log.Error("cannot read the source, trying again", "error", err)
-			r.failing = true
 		}
 		return f.rows, err
 	}
-	if r.failing {
+	if r.failing.Swap(false) {
 		r.router.log.Info("the source can be read again")
-		r.failing = false
 	}
 	if len(results) == 0 { // memory ran out on the way
 		plan.again = true

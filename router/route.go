@@ -3,18 +3,19 @@ package router
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // Defaults of a [Route].
 const (
 	DefaultWindow      = 1024
-	DefaultAttempts    = 10
 	DefaultSendTimeout = 30 * time.Second
 )
 
@@ -23,15 +24,21 @@ type Route struct {
 	// Name is part of lane names, metrics and state rows. Required, unique.
 	Name string
 
-	// Source is read by cursor; or Subscriber is listened to. Exactly one.
-	// Routes with the same Source value share one reader.
+	// Source is read by cursor; or rows are claimed from Queue; or Subscriber is
+	// listened to. Exactly one. Routes with the same Source value share one
+	// reader, routes with the same Queue one claimer: a row of a queue goes
+	// to the first of them that matches.
 	Source     outbox.Source
+	Queue      outbox.Queue
 	Subscriber message.Subscriber
 	Topic      string // for Subscriber
 
-	// Poll says how often Source is read when nothing comes. Routes that share
-	// a source share the first one's.
+	// Poll says how often Source or Queue is read when nothing comes. Routes
+	// that share it share the first one's.
 	Poll Poll
+
+	// Claims bounds what is claimed from Queue. Shared like Poll.
+	Claims Claims
 
 	// Match selects rows; others are passed over. nil: all. It must be pure.
 	Match func(*outbox.Row) bool
@@ -41,6 +48,13 @@ type Route struct {
 
 	// Destination is closed by whoever made it, not by the router.
 	Destination outbox.Destination
+
+	// Poison takes a copy of every dead message, with the reason, before the
+	// message counts as dead: only when it has confirmed is the message parked
+	// as such. nil: dead messages are parked alone. Like Destination it is
+	// closed by whoever made it. PoisonName is what logs and errors call it.
+	Poison     outbox.Destination
+	PoisonName string
 
 	// State keeps cursors and parked messages. Required.
 	State outbox.StateStore
@@ -53,12 +67,12 @@ type Route struct {
 	Start outbox.Start
 
 	// Window bounds the messages of one lane that are not durably settled.
-	// Default 1024.
+	// Default 1024. Those of a queue are bounded by Claims instead.
 	Window int
 
 	// Attempts is how often a message may fail before it is dead, as the retry
 	// middleware counts: the router needs it for messages whose failures were
-	// charged to their address. Default 10.
+	// charged to their address. Default [middleware.DefaultAttempts].
 	Attempts int
 
 	// SendTimeout bounds deliveries that no timeout middleware limits. Default 30 s.
@@ -95,6 +109,7 @@ func (p *Poll) setDefaults() {
 
 func (r *Route) setDefaults() {
 	r.Poll.setDefaults()
+	r.Claims.setDefaults()
 	if r.Match == nil {
 		r.Match = func(*outbox.Row) bool { return true }
 	}
@@ -108,7 +123,7 @@ func (r *Route) setDefaults() {
 		r.Window = DefaultWindow
 	}
 	if r.Attempts <= 0 {
-		r.Attempts = DefaultAttempts
+		r.Attempts = middleware.DefaultAttempts
 	}
 	if r.SendTimeout <= 0 {
 		r.SendTimeout = DefaultSendTimeout
@@ -123,8 +138,8 @@ func (r *Route) validate() error {
 	if r.Name == "" {
 		add("needs a name")
 	}
-	if (r.Source == nil) == (r.Subscriber == nil) {
-		add("needs a source or a subscriber, and not both")
+	if sources := []bool{r.Source != nil, r.Queue != nil, r.Subscriber != nil}; count(sources) != 1 {
+		add("needs a source, a queue or a subscriber, and only one of them")
 	}
 	if r.Destination == nil {
 		add("needs a destination")
@@ -140,7 +155,19 @@ func (r *Route) validate() error {
 	if r.Subscriber != nil && r.Order == outbox.OrderGlobal {
 		add("order global needs a source that is read by position, not a subscriber")
 	}
+	if r.Queue != nil && r.Order == outbox.OrderGlobal {
+		add("order global needs a source that is read by position, not a queue whose rows are claimed: use order group")
+	}
 	return errors.Join(errs...)
+}
+
+func count(flags []bool) (n int) {
+	for _, f := range flags {
+		if f {
+			n++
+		}
+	}
+	return n
 }
 
 // route is a Route at work.
@@ -148,14 +175,19 @@ type route struct {
 	Route
 	router   *Router
 	health   *health
+	poison   *poison // nil: dead messages are only parked
 	limiter  *handlers.Limiter
 	lanes    []*lane
 	cluster  string    // identity of the source's cluster
+	table    string    // name of the source's table, kept with every cursor
 	reader   *reader   // of a log source
+	claimer  *claimer  // of a queue
 	listener *listener // of a subscriber
 	keeper   *keeper
 	share    share // of the memory
 	stats    routeStats
+	paused   atomic.Pointer[outbox.Pause] // nil: it is not
+	stopped  atomic.Pointer[string]       // why it cannot run; nil: it can
 }
 
 // slots of a lane: its own, or all of them for order global.
@@ -227,8 +259,12 @@ func (r *route) kick() {
 	}
 }
 
-// comeBack lets parked groups of the route try again.
+// comeBack lets parked groups of the route, and those that were put back to
+// make room, try again.
 func (r *route) comeBack() {
+	if r.claimer != nil {
+		r.claimer.comeBack()
+	}
 	for _, s := range r.sessions() {
 		s.comeBack()
 	}

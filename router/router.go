@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -83,9 +84,12 @@ type Router struct {
 	routes    []*route
 	readers   []*reader
 	listeners []*listener
+	claimers  []*claimer
 	settlers  map[outbox.StateStore]*settler
 	keepers   []*keeper
 	budget    budget
+	pace      pace
+	places    atomic.Uint64 // given to messages that entered lanes
 	ready     chan struct{}
 }
 
@@ -119,8 +123,9 @@ func (r *Router) add(def Route) {
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = outbox.DefaultMaxRequests
 	}
-	rt := &route{Route: def, router: r, limiter: handlers.NewLimiter(o.MaxRequests, !o.Static)}
+	rt := &route{Route: def, router: r, limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
 	rt.health = newHealth(rt)
+	rt.poison = newPoison(rt)
 	rt.share.budget = &r.budget
 	for i, slots := range rt.laneSlots() {
 		rt.lanes = append(rt.lanes, newLane(rt, i, slots))
@@ -131,6 +136,11 @@ func (r *Router) add(def Route) {
 	if def.Subscriber != nil {
 		rt.listener = &listener{route: rt, wake: make(chan struct{}, 1)}
 		r.listeners = append(r.listeners, rt.listener)
+		return
+	}
+	if def.Queue != nil {
+		rt.claimer = r.claimerOf(def)
+		rt.claimer.routes = append(rt.claimer.routes, rt)
 		return
 	}
 	rt.reader = r.readerOf(def)
@@ -227,6 +237,11 @@ func (r *Router) work(ctx context.Context) error {
 	for _, rd := range r.readers {
 		readers.Go(func() { rd.run(reading) })
 	}
+	for _, c := range r.claimers {
+		settlers.Go(func() { c.settler.run(settling) })
+		settlers.Go(func() { c.maintain(settling) })
+		readers.Go(func() { c.run(reading) })
+	}
 	for _, l := range r.listeners {
 		readers.Go(func() {
 			if err := l.run(reading, listening); err != nil {
@@ -257,8 +272,7 @@ func (r *Router) drain() error {
 	sessions := map[*keeper][]*session{}
 	var ending sync.WaitGroup
 	for _, k := range r.keepers {
-		sessions[k] = k.sessions()
-		k.ended.Store(&ended{sessions[k]})
+		sessions[k] = k.drain()
 		for _, s := range sessions[k] {
 			ending.Go(func() { s.stop(ctx) })
 		}
@@ -272,6 +286,9 @@ func (r *Router) drain() error {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
 		}
 		cancel()
+	}
+	for _, c := range r.claimers {
+		errs = append(errs, c.flush())
 	}
 	for _, rt := range r.routes {
 		rt.health.close()
@@ -307,10 +324,13 @@ func (r *Router) startWatermill() (*message.Router, <-chan error, error) {
 	}
 }
 
-// hungry tells all readers that there may be room again.
+// hungry tells all that read that there may be room again.
 func (r *Router) hungry() {
 	for _, rd := range r.readers {
 		rd.hungry()
+	}
+	for _, c := range r.claimers {
+		c.hungry()
 	}
 }
 
@@ -319,14 +339,4 @@ func (r *Router) redact(address string) string {
 		return "(none)"
 	}
 	return r.cfg.Redact(address)
-}
-
-// wakeReader tells whatever feeds the route that there may be room.
-func (r *route) wakeReader() {
-	if r.reader != nil {
-		poke(r.reader.wake)
-	}
-	if r.listener != nil {
-		poke(r.listener.wake)
-	}
 }

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +34,9 @@ type session struct {
 	settler  *settler
 	sources  map[*item]struct{} // items that came from a subscriber and are not acked
 
-	queue   []*item // to be emitted
-	spare   []*item
+	queue   []*item       // to be emitted
+	paced   bool          // the emitter waits for chains to end
+	moved   bool          // one has ended since the emitter looked
 	emitted chan struct{} // wakes the emitter
 
 	parking parking
@@ -76,6 +76,9 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 		s.streams = append(s.streams, str)
 	}
 	s.parking.init(groups)
+	for _, g := range s.parking.groups {
+		g.relieved = l.route.poison != nil // its first message may wait for the poison destination
+	}
 	return s
 }
 
@@ -127,11 +130,10 @@ func (s *session) accept(rows []arrival) {
 		}
 		return
 	}
-	before := len(s.queue)
 	for _, a := range rows {
 		s.acceptRow(a)
 	}
-	if before == 0 && len(s.queue) > 0 {
+	if len(s.queue) > 0 && !s.paced {
 		s.wakeEmitter()
 	}
 }
@@ -176,15 +178,20 @@ func (s *session) admit(it *item) {
 func (s *session) enter(it *item) {
 	s.arrivals++
 	it.arrival = s.arrivals
+	it.attempt.Place = s.route.router.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
 	s.queue = append(s.queue, it)
 }
 
 // moveTo sets where a stream's next read begins, after a read that yielded no
-// more for it.
+// more for it. A session that stops has not taken what the read yielded, and must
+// not pass it.
 func (s *session) moveTo(str *stream, c outbox.Cursor, order uint64, drained bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopping {
+		return
+	}
 	str.fetched, str.order, str.drained = c, order, drained
 	str.catchUp()
 }
@@ -197,7 +204,7 @@ func (s *session) rerun(it *item) {
 		return
 	}
 	it.phase, it.timer = running, nil
-	it.giveBack(it.owed)
+	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
 	s.queue = append(s.queue, it)
 	s.wakeEmitter()
@@ -207,44 +214,6 @@ func (s *session) wakeEmitter() {
 	select {
 	case s.emitted <- struct{}{}:
 	default:
-	}
-}
-
-// emit hands queued items to Watermill, in order.
-func (s *session) emit() {
-	defer s.wg.Done()
-	for {
-		select {
-		case <-s.emitted:
-		case <-s.ctx.Done():
-			return
-		}
-		s.mu.Lock()
-		batch := s.queue
-		s.queue, s.spare = s.spare[:0], nil
-		batch = slices.DeleteFunc(batch, func(it *item) bool { return it.phase != running })
-		s.chains += len(batch)
-		s.mu.Unlock()
-		for i, it := range batch {
-			select {
-			case s.lane.out <- it.newMessage():
-				continue
-			case <-s.ctx.Done():
-			}
-			s.mu.Lock()
-			s.chains -= len(batch) - i
-			s.idle.Broadcast()
-			s.mu.Unlock()
-			return
-		}
-		clear(batch)
-		s.mu.Lock()
-		s.spare = batch[:0]
-		again := len(s.queue) > 0
-		s.mu.Unlock()
-		if again {
-			s.wakeEmitter()
-		}
 	}
 }
 

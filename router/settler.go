@@ -20,6 +20,8 @@ type settler struct {
 	interval time.Duration
 	sessions func() []*session
 	lost     func(outbox.LaneRef)
+	write    func(context.Context, extent) error // default: the lanes' progress, to the store
+	target   string                              // what is written to, for the log
 
 	dirty  atomic.Bool
 	signal chan struct{} // something to write
@@ -50,8 +52,10 @@ const (
 )
 
 func newSettler(store outbox.StateStore, log *slog.Logger, interval time.Duration) *settler {
-	return &settler{store: store, log: log, interval: interval,
+	s := &settler{store: store, log: log, interval: interval, target: "state store",
 		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	s.write = s.writeLanes
+	return s
 }
 
 // note tells that there is something to settle.
@@ -138,7 +142,7 @@ func (s *settler) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// settle writes what all lanes have concluded.
+// settle writes what was concluded and answers the flushes that waited for it.
 func (s *settler) settle(ctx context.Context, e extent) error {
 	s.mu.Lock()
 	waiting := s.waiting
@@ -146,6 +150,15 @@ func (s *settler) settle(ctx context.Context, e extent) error {
 	s.waiting, s.extent = nil, concluded
 	s.mu.Unlock()
 	s.dirty.Store(false)
+	err := s.write(ctx, e)
+	for _, w := range waiting {
+		w <- err
+	}
+	return err
+}
+
+// writeLanes writes what all lanes have concluded.
+func (s *settler) writeLanes(ctx context.Context, e extent) error {
 	var all []outbox.Settlement
 	var writers []*session
 	for _, x := range s.sessions() {
@@ -166,21 +179,18 @@ func (s *settler) settle(ctx context.Context, e extent) error {
 	for _, x := range writers {
 		x.settled(err == nil)
 	}
-	for _, w := range waiting {
-		w <- err
-	}
 	return err
 }
 
-// report logs the beginning and the end of an outage of the store, once each.
+// report logs the beginning and the end of an outage of what is written to, once each.
 func (s *settler) report(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("progress cannot be written to the state store; delivery goes on until the windows are full", "error", err)
+		s.log.Error("progress cannot be written to the "+s.target+"; delivery goes on until the windows are full", "error", err)
 	case err == nil && s.failing:
-		s.log.Info("progress is written to the state store again")
+		s.log.Info("progress is written to the " + s.target + " again")
 	}
 	s.failing = err != nil
 }

@@ -52,7 +52,12 @@ func (r *route) snapshot() outbox.RouteStats {
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
 		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
 		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.health.status(),
+		Paused: r.paused.Load(),
 	}
+	if text := r.stopped.Load(); text != nil {
+		s.Stopped = *text
+	}
+	now := time.Now()
 	r.stats.mu.Lock()
 	maps.Copy(s.Skipped, r.stats.skipped)
 	r.stats.mu.Unlock()
@@ -61,7 +66,61 @@ func (r *route) snapshot() outbox.RouteStats {
 		s.Lanes++
 		s.InFlight += x.pending()
 		s.ParkedNow += len(x.parking.groups)
+		if born := x.oldest(); !born.IsZero() {
+			s.Oldest = max(s.Oldest, now.Sub(born))
+		}
 		x.mu.Unlock()
 	}
+	if c := r.claimer; c != nil {
+		s.Queue = &outbox.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(),
+			Lost: c.lost.Load(), Recovered: c.recovered.Load()}
+	}
 	return s
+}
+
+// oldest is when the oldest message was created that is under way or parked and
+// not given up; zero: there is none. Call with the mutex held.
+func (s *session) oldest() time.Time {
+	var oldest time.Time
+	note := func(t time.Time) {
+		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
+			oldest = t
+		}
+	}
+	for _, str := range s.streams {
+		if str.head < str.tail {
+			note(str.at(str.head).born)
+		}
+	}
+	for _, g := range s.parking.groups {
+		if !g.held {
+			note(g.since)
+		}
+	}
+	return oldest
+}
+
+// Problems says in sentences what keeps routes from delivering that is not a
+// destination's fault: routes that cannot run, sources that cannot be read,
+// progress that cannot be written.
+func (r *Router) Problems() []string {
+	var out []string
+	for _, rt := range r.routes {
+		if text := rt.stopped.Load(); text != nil {
+			out = append(out, "stopped: "+*text)
+		}
+	}
+	for _, rd := range r.readers {
+		if rd.failing.Load() {
+			out = append(out, "a source cannot be read (route "+rd.routes[0].Name+" and those beside it)")
+		}
+	}
+	for _, s := range r.settlers {
+		s.mu.Lock()
+		if s.failing {
+			out = append(out, "progress cannot be written to the state store")
+		}
+		s.mu.Unlock()
+	}
+	return out
 }

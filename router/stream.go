@@ -1,12 +1,17 @@
 package router
 
-import "github.com/outriderhq/outrider/outbox"
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
 
 // entry is a row on its way, as its stream remembers it until it is durably
 // settled.
 type entry struct {
 	page     *outbox.Page
 	position int64
+	born     time.Time // created
 	late     bool
 	finished bool
 }
@@ -56,7 +61,7 @@ func (s *stream) pending() int { return int(s.tail - s.durable) }
 // append gives the row the next index.
 func (s *stream) append(row *outbox.Row) uint64 {
 	i := s.tail
-	s.ring[i%uint64(len(s.ring))] = entry{page: row.Page, position: row.Position, late: row.Late}
+	s.ring[i%uint64(len(s.ring))] = entry{page: row.Page, position: row.Position, born: row.CreatedAt, late: row.Late}
 	s.tail++
 	s.fetched = row.After()
 	return i

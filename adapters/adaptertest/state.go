@@ -39,11 +39,19 @@ func StateStore(t *testing.T, h StateHarness) {
 		"ParkMany":                testParkMany,
 		"ListParkedFilters":       testListParkedFilters,
 		"Redrive":                 testRedrive,
-		"Discard":                 testDiscard,
+		"Skip":                    testSkip,
+		"Purge":                   testPurge,
+		"CommandsInSteps":         testCommandsInSteps,
 		"CommandsNeedAFilter":     testCommandsNeedAFilter,
 		"CommandsWhileSettling":   testCommandsWhileSettling,
 		"LanesStatus":             testLanesStatus,
+		"LanesTellWhatTheyRead":   testLanesTellWhatTheyRead,
 		"SettleSurvivesCancelled": testSettleCancelled,
+		"PauseAndResume":          testPauseAndResume,
+		"PauseOfAnAddress":        testPauseOfAnAddress,
+		"ReleaseSomeLanes":        testReleaseSomeLanes,
+		"G3_MoveFencesTheOwner":   testG3MoveFencesTheOwner,
+		"Forget":                  testForget,
 	}
 	if h.SingleInstance {
 		tests["SecondInstanceRefused"] = testSecondInstanceRefused

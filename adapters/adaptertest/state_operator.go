@@ -22,6 +22,7 @@ func operated(t *testing.T, db *stateDB) (outbox.StateStore, []outbox.LaneState)
 	for i := range messages {
 		messages[i].ID, messages[i].Attempts = fmt.Sprintf("e%d", i+1), 7
 	}
+	messages[2].LastError = `it is 100% sure_ly broken\`
 	messages[0].NextAttemptAt = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 	elsewhere := parked(1, "k", outbox.ParkedDead)
 	settle(t, store, parking(lanes[0], messages...), parking(lanes[1], elsewhere))
@@ -51,6 +52,13 @@ func testListParkedFilters(t *testing.T, db *stateDB) {
 		{outbox.ParkedFilter{ID: "e4"}, []int64{4}},
 		{outbox.ParkedFilter{Status: outbox.ParkedDead}, []int64{5, 1}},
 		{outbox.ParkedFilter{Status: outbox.ParkedWaiting, Group: "g"}, []int64{2}},
+		{outbox.ParkedFilter{Type: "t"}, []int64{1, 2, 3, 4, 5, 1}},
+		{outbox.ParkedFilter{Type: "T"}, []int64{}},
+		{outbox.ParkedFilter{Error: "100% SURE_"}, []int64{3}},
+		{outbox.ParkedFilter{Error: "100 _sure"}, []int64{}},
+		{outbox.ParkedFilter{Before: time.Now().Add(-time.Hour)}, []int64{}},
+		{outbox.ParkedFilter{Before: time.Now().Add(time.Hour), Group: "h"}, []int64{3, 4, 5}},
+		{outbox.ParkedFilter{After: outbox.ParkedKey{LaneRef: outbox.LaneRef{Route: "r"}, Seq: 4}}, []int64{5, 1}},
 	} {
 		got, err := store.ListParked(t.Context(), tt.filter)
 		if err != nil || !slices.Equal(seqsOf(got), tt.want) {
@@ -62,12 +70,43 @@ func testListParkedFilters(t *testing.T, db *stateDB) {
 	}
 }
 
+// change carries out a command to its end, in steps of at most limit (0: the default).
+func change(t *testing.T, store outbox.StateStore, action outbox.ParkedAction, f outbox.ParkedFilter) int {
+	t.Helper()
+	command := outbox.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: "alice"}
+	counts, err := store.CountParked(t.Context(), command)
+	if err != nil {
+		t.Fatalf("count for %s %+v: %v", action, f, err)
+	}
+	expected, changed := 0, 0
+	for _, c := range counts {
+		expected += c.Count
+	}
+	for {
+		step, err := store.ChangeParked(t.Context(), command)
+		if err != nil {
+			t.Fatalf("%s %+v: %v", action, f, err)
+		}
+		if f.Limit > 0 && step.Changed > f.Limit {
+			t.Fatalf("%s: a step of %d with a limit of %d", action, step.Changed, f.Limit)
+		}
+		changed += step.Changed
+		command.Filter.After = step.Last
+		if !step.More {
+			break
+		}
+	}
+	if changed != expected {
+		t.Errorf("%s %+v changed %d, counted were %d", action, f, changed, expected)
+	}
+	return changed
+}
+
 func testRedrive(t *testing.T, db *stateDB) {
 	store, _ := operated(t, db)
 	before := commands(t, store)
-	n, err := store.Redrive(t.Context(), outbox.ParkedFilter{Route: "r", Group: "h"}, "alice")
-	if err != nil || n != 2 {
-		t.Fatalf("redrove %d, %v; want the held and the dead one", n, err)
+	if n := change(t, store, outbox.ParkedRedrive, outbox.ParkedFilter{Route: "r", Group: "h"}); n != 2 {
+		t.Fatalf("redrove %d; want the held and the dead one", n)
 	}
 	for _, p := range list(t, store, outbox.ParkedFilter{Group: "h"}) {
 		redriven := p.Status == outbox.ParkedRetrying && p.Attempts == 0 && !p.NextAttemptAt.IsZero() &&
@@ -80,44 +119,92 @@ func testRedrive(t *testing.T, db *stateDB) {
 	if after := commands(t, store); after[0] <= before[0] || after[1] != before[1] {
 		t.Errorf("counters went from %v to %v; only slot 0 was touched", before, after)
 	}
-
-	if n, err = store.Redrive(t.Context(), outbox.ParkedFilter{Status: outbox.ParkedRetrying, Limit: 1}, "alice"); err != nil || n != 1 {
-		t.Fatalf("redrove %d with a limit of 1, %v", n, err)
+	if n := change(t, store, outbox.ParkedRedrive, outbox.ParkedFilter{Status: outbox.ParkedRetrying, Limit: 1}); n != 3 {
+		t.Fatalf("redrove %d in steps of 1, want the three that are retrying, once each", n)
 	}
 	if first := list(t, store, outbox.ParkedFilter{ID: "e1"}); first[0].Attempts != 0 || first[0].NextAttemptAt.Year() == 2040 {
 		t.Errorf("the first by seq was not redriven: %+v", first[0])
 	}
-	if n, err = store.Redrive(t.Context(), outbox.ParkedFilter{ID: "unknown"}, "alice"); err != nil || n != 0 {
-		t.Errorf("redrove %d unknown messages, %v", n, err)
+	for _, f := range []outbox.ParkedFilter{{ID: "unknown"}, {Status: outbox.ParkedWaiting}} {
+		if n := change(t, store, outbox.ParkedRedrive, f); n != 0 {
+			t.Errorf("%+v: redrove %d", f, n)
+		}
 	}
 }
 
-func testDiscard(t *testing.T, db *stateDB) {
+func testSkip(t *testing.T, db *stateDB) {
 	store, _ := operated(t, db)
 	before := commands(t, store)
-	n, err := store.Discard(t.Context(), outbox.ParkedFilter{Group: "h"}, "bob")
-	if err != nil || n != 2 {
-		t.Fatalf("discarded %d, %v; want 2: waiting messages have failed nothing", n, err)
+	if n := change(t, store, outbox.ParkedSkip, outbox.ParkedFilter{Group: "h"}); n != 1 {
+		t.Fatalf("skipped %d of group h; want the held one: the waiting one failed nothing, the dead one holds nothing", n)
 	}
-	if n, err = store.Discard(t.Context(), outbox.ParkedFilter{Status: outbox.ParkedWaiting, Group: "g"}, "bob"); err != nil || n != 1 {
-		t.Fatalf("discarded %d waiting messages by name, %v", n, err)
+	for _, f := range []outbox.ParkedFilter{{Status: outbox.ParkedWaiting, Group: "g"}, {ID: "e4"}} {
+		if n := change(t, store, outbox.ParkedSkip, f); n != 1 {
+			t.Fatalf("%+v: skipped %d waiting messages that were named", f, n)
+		}
 	}
-	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{1, 4, 1}) {
+	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{1, 5, 1}) {
 		t.Errorf("left are %v", got)
 	}
-	if after := commands(t, store); after[0] < before[0]+2 || after[1] != before[1] {
+	if after := commands(t, store); after[0] < before[0]+3 || after[1] != before[1] {
 		t.Errorf("counters went from %v to %v", before, after)
+	}
+}
+
+func testPurge(t *testing.T, db *stateDB) {
+	store, _ := operated(t, db)
+	before := commands(t, store)
+	if n := change(t, store, outbox.ParkedPurge, outbox.ParkedFilter{Before: time.Now().Add(-time.Hour)}); n != 0 {
+		t.Fatalf("purged %d that were parked within the last hour", n)
+	}
+	if n := change(t, store, outbox.ParkedPurge, outbox.ParkedFilter{Before: time.Now().Add(time.Hour), Limit: 1}); n != 2 {
+		t.Fatalf("purged %d, want the two dead ones", n)
+	}
+	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{1, 2, 3, 4}) {
+		t.Errorf("left are %v", got)
+	}
+	if after := commands(t, store); after != before {
+		t.Errorf("counters went from %v to %v: owners load for nothing", before, after)
+	}
+}
+
+// testCommandsInSteps redrives many messages of many groups and lanes in small
+// steps: each is changed exactly once, also when the step changes nothing that
+// the filter goes by.
+func testCommandsInSteps(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 7, 15)
+	const each = 230
+	var all []outbox.Settlement
+	for _, lane := range lanes {
+		var messages []outbox.Parked
+		for n := range int64(each) {
+			p := parked(n+1, fmt.Sprintf("g%d", n%5), outbox.ParkedRetrying)
+			p.Attempts, p.NextAttemptAt = 3, time.Now().Add(time.Hour)
+			messages = append(messages, p)
+		}
+		all = append(all, parking(lane, messages...))
+	}
+	settle(t, store, all...)
+	if n := change(t, store, outbox.ParkedRedrive, outbox.ParkedFilter{Limit: 50}); n != len(lanes)*each {
+		t.Errorf("redrove %d of %d", n, len(lanes)*each)
+	}
+	for _, p := range list(t, store, outbox.ParkedFilter{}) {
+		if p.Attempts != 0 {
+			t.Fatalf("not redriven: %+v", p)
+		}
 	}
 }
 
 func testCommandsNeedAFilter(t *testing.T, db *stateDB) {
 	store, _ := operated(t, db)
-	for _, f := range []outbox.ParkedFilter{{}, {Limit: 3}} {
-		if _, err := store.Redrive(t.Context(), f, "eve"); err == nil {
-			t.Errorf("redrive with %+v", f)
-		}
-		if _, err := store.Discard(t.Context(), f, "eve"); err == nil {
-			t.Errorf("discard with %+v", f)
+	for _, c := range []outbox.ParkedCommand{
+		{Action: outbox.ParkedRedrive},
+		{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{Limit: 3}},
+		{Action: outbox.ParkedPurge, Filter: outbox.ParkedFilter{After: outbox.ParkedKey{Seq: 1}}},
+		{Action: "burn", All: true},
+	} {
+		if _, err := store.ChangeParked(t.Context(), c); err == nil {
+			t.Errorf("%+v was carried out", c)
 		}
 	}
 	if got := len(list(t, store, outbox.ParkedFilter{})); got != 6 {
@@ -136,7 +223,7 @@ func testCommandsWhileSettling(t *testing.T, db *stateDB) {
 		for n := int64(1); n <= rounds; n++ {
 			settlements := make([]outbox.Settlement, len(lanes))
 			for i, lane := range lanes {
-				settlements[i] = parking(lane, parked(n, "", outbox.ParkedDead))
+				settlements[i] = parking(lane, parked(n, "", outbox.ParkedRetrying))
 			}
 			slices.Reverse(settlements)
 			if fenced, err := store.Settle(t.Context(), settlements); err != nil || len(fenced) > 0 {
@@ -148,12 +235,14 @@ func testCommandsWhileSettling(t *testing.T, db *stateDB) {
 	discarded := 0
 	all.Go(func() {
 		for range rounds {
-			n, err := operator.Discard(t.Context(), outbox.ParkedFilter{Route: "r", Status: outbox.ParkedDead}, "op")
+			step, err := operator.ChangeParked(t.Context(), outbox.ParkedCommand{
+				Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{Route: "r"}, By: "op",
+			})
 			if err != nil {
-				t.Errorf("discard: %v", err)
+				t.Errorf("skip: %v", err)
 				return
 			}
-			discarded += n
+			discarded += step.Changed
 		}
 	})
 	all.Wait()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -101,19 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	errs = append(errs, c.checkHeaders()...)
-	for status, kind := range c.Statuses {
-		if status < 300 || status > 599 {
-			errs = append(errs, fmt.Errorf("statuses: %d cannot be given a meaning: only 300 to 599 can", status))
-		}
-		if (kind < outbox.KindTransient || kind > outbox.KindPermanent) && kind != outbox.KindSkip {
-			errs = append(errs, fmt.Errorf("statuses: %d cannot be %v: use transient, unavailable, gone, permanent or skip", status, kind))
-		}
-	}
-	for _, status := range c.Accept {
-		if status < 300 || status > 599 {
-			errs = append(errs, fmt.Errorf("accept: %d cannot be given a meaning: only 300 to 599 can", status))
-		}
-	}
+	errs = append(errs, httpx.CheckStatuses(c.Statuses, c.Accept)...)
 	return c, errors.Join(errs...)
 }
 
@@ -130,15 +119,9 @@ func (c Config) checkHeaders() []error {
 	if !httpguts.ValidHeaderFieldValue(c.Token) {
 		errs = append(errs, errors.New("token: has a character that no header can hold (a line break?)"))
 	}
-	for name, value := range c.Headers {
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			errs = append(errs, fmt.Errorf("headers: %q is no name for a header", name))
-		case !httpguts.ValidHeaderFieldValue(value):
-			errs = append(errs, fmt.Errorf("headers: the value of %s has a character that no header can hold", name))
-		case ours(name):
-			errs = append(errs, fmt.Errorf("headers: %s is set by Outrider", name))
-		case strings.EqualFold(name, "Authorization") && c.Token != "":
+	errs = append(errs, httpx.CheckHeaders(c.Headers, ours)...)
+	for name := range c.Headers {
+		if strings.EqualFold(name, "Authorization") && c.Token != "" {
 			errs = append(errs, errors.New("headers: Authorization is given beside a token: use one of them"))
 		}
 	}
@@ -148,7 +131,8 @@ func (c Config) checkHeaders() []error {
 // ours tells whether a header is set for each request.
 func ours(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
-	case "Content-Type", "Content-Length", "Transfer-Encoding", headerKey, headerType, headerPosition, headerLane:
+	case "Content-Type", "Content-Length", "Transfer-Encoding",
+		httpx.HeaderKey, httpx.HeaderType, httpx.HeaderPosition, httpx.HeaderLane:
 		return true
 	}
 	return false

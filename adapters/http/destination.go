@@ -7,34 +7,47 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // Destination posts batches. It is an [outbox.Destination]; its methods may be
 // called concurrently.
 type Destination struct {
-	cfg      Config
-	target   *target
-	statuses statuses
-	secrets  redactor
-	client   *http.Client
+	cfg     Config
+	target  *httpx.Target
+	outcome httpx.Outcome
+	client  *http.Client
 }
 
 var _ outbox.Destination = (*Destination)(nil)
+
+// DefaultStatuses is what statuses mean that [Config.Statuses] says nothing
+// about. Those that are in neither follow from their class: 3xx is unavailable,
+// 4xx permanent, 5xx transient.
+func DefaultStatuses() map[int]outbox.Kind { return httpx.DefaultStatuses() }
+
+// maxQuote is how many bytes of an answer an error quotes.
+const maxQuote = 200
 
 // New returns a destination, or an error that lists what is wrong with the
 // configuration. It does not connect.
 func New(cfg Config) (*Destination, error) {
 	cfg, err := cfg.withDefaults()
-	target, urlErr := newTarget(cfg.URL)
+	target, urlErr := httpx.NewTarget(cfg.URL)
 	if err := errors.Join(urlErr, err); err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
 	return &Destination{
-		cfg:      cfg,
-		target:   target,
-		statuses: newStatuses(cfg.Statuses),
-		secrets:  newRedactor(cfg, target),
+		cfg:    cfg,
+		target: target,
+		outcome: httpx.Outcome{
+			Name:     "http",
+			Timeout:  cfg.Timeout,
+			Quote:    maxQuote,
+			Statuses: httpx.NewStatuses(DefaultStatuses(), cfg.Statuses, cfg.Accept),
+			Secrets:  httpx.NewRedactor(append(httpx.HeaderSecrets(cfg.Headers), append(target.Secrets(), cfg.Token)...)),
+		},
 		client: &http.Client{
 			Transport:     cfg.transport(),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -46,7 +59,7 @@ func New(cfg Config) (*Destination, error) {
 // query that is the same for all messages. A value that the message lacks is a
 // permanent error.
 func (d *Destination) Address(msg *message.Message) (string, error) {
-	return d.target.address(msg)
+	return d.target.Address(msg)
 }
 
 // Ordering declares one request per group at a time, and the configured bounds.
@@ -57,7 +70,7 @@ func (d *Destination) Ordering() outbox.Ordering {
 		MaxBytes:    d.cfg.MaxBytes,
 		MaxGroups:   d.cfg.MaxGroups,
 		MaxRequests: d.cfg.MaxRequests,
-		Static:      d.target.static(),
+		Static:      d.target.Static(),
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 type Destination struct {
 	cfg     Config
 	address *format.Address
+	topic   string // when it is the same for all messages
 	headers format.Headers
 	pool    *pool
 	waves   sync.Pool
@@ -54,6 +55,9 @@ func New(cfg Config) (*Destination, error) {
 	}
 	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients),
 		joints: joints{topics: map[string]*joint{}}}
+	if address.Static() {
+		d.topic = cfg.Topic
+	}
 	// franz-go checks its options when a client is made.
 	c, err := open(opts)
 	if err != nil {
@@ -77,6 +81,9 @@ func headersOf(cfg Config) format.Headers {
 // Address renders the topic. A name that Kafka does not allow is a permanent
 // error.
 func (d *Destination) Address(msg *message.Message) (string, error) {
+	if d.topic != "" {
+		return d.topic, nil
+	}
 	topic, err := d.address.Render(msg)
 	if err != nil {
 		return "", err

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -63,11 +64,26 @@ func (d *Destination) join(topic string, x *delivery) []error {
 // lead sends waves until nothing waits for the topic.
 func (d *Destination) lead(topic string, j *joint) {
 	for {
+		d.gather(j)
 		together := d.takeJoint(topic, j)
 		if together == nil {
 			return
 		}
 		d.sendJoint(topic, together)
+	}
+}
+
+// gather lets the lanes that are about to deliver do so, as long as one does:
+// this goroutine is scheduled right after the first. Nothing is waited for.
+func (d *Destination) gather(j *joint) {
+	for before := -1; ; runtime.Gosched() {
+		d.joints.mu.Lock()
+		now := len(j.waiting)
+		d.joints.mu.Unlock()
+		if now == before {
+			return
+		}
+		before = now
 	}
 }
 

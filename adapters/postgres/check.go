@@ -16,21 +16,28 @@ const oldestServer = 130000
 // Check implements [outbox.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
+	if err := checkServer(ctx, s.pool); err != nil {
+		return explain(s.table, "check", err)
+	}
+	return explain(s.table, "check", errors.Join(checkLayout(ctx, s.pool, s.layout), s.checkAccess(ctx)))
+}
+
+// checkServer refuses servers that cannot be read from.
+func checkServer(ctx context.Context, q querier) error {
 	var version int
 	var name string
 	var recovering bool
-	err := s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
+	err := q.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
 		current_setting('server_version'), pg_is_in_recovery()`).Scan(&version, &name, &recovering)
-	if err != nil {
-		return explain(s.table, "check", err)
+	switch {
+	case err != nil:
+		return err
+	case version < oldestServer:
+		return fmt.Errorf("the server is PostgreSQL %s; version 13 or later is needed", name)
+	case recovering:
+		return errStandby
 	}
-	if version < oldestServer {
-		return explain(s.table, "check", fmt.Errorf("the server is PostgreSQL %s; version 13 or later is needed", name))
-	}
-	if recovering {
-		return explain(s.table, "check", errStandby)
-	}
-	return explain(s.table, "check", errors.Join(checkLayout(ctx, s.pool, s.layout), s.checkAccess(ctx)))
+	return nil
 }
 
 // querier is a pool or a transaction.
@@ -58,20 +65,35 @@ func checkLayout(ctx context.Context, q querier, l layout) error {
 	return errors.Join(missing, indexes)
 }
 
+// checkShape refuses a table of another shape, if there is one, before an index
+// on columns that it does not have is tried.
+func checkShape(ctx context.Context, q querier, l layout) error {
+	var oid *uint32
+	if err := q.QueryRow(ctx, "SELECT to_regclass($1)::oid", l.table).Scan(&oid); err != nil || oid == nil {
+		return err
+	}
+	problems, err := checkColumns(ctx, q, *oid, l)
+	if err != nil || problems == nil {
+		return err
+	}
+	return fmt.Errorf("there is a table of this name in another shape; give another name, or, if it is the application's own, "+
+		"describe it with layout: custom (or watermill): %w", problems)
+}
+
 // tableColumn is a column as the catalogue has it.
 type tableColumn struct {
 	Name       string
 	OID        uint32
 	Type       string
 	Generated  bool
+	NotNull    bool
 	Expression string
 }
 
-// checkColumns compares the columns; problems are what it found, err is what
-// kept it from looking.
-func checkColumns(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
+// tableColumns reads the columns of a table, by name.
+func tableColumns(ctx context.Context, q querier, table uint32) (map[string]tableColumn, error) {
 	rows, err := q.Query(ctx, `
-		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), a.attgenerated = 's',
+		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), a.attgenerated = 's', a.attnotnull,
 		       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
 		FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped`, table)
@@ -85,6 +107,16 @@ func checkColumns(ctx context.Context, q querier, table uint32, l layout) (probl
 	byName := make(map[string]tableColumn, len(found))
 	for _, c := range found {
 		byName[c.Name] = c
+	}
+	return byName, nil
+}
+
+// checkColumns compares the columns; problems are what it found, err is what
+// kept it from looking.
+func checkColumns(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
+	byName, err := tableColumns(ctx, q, table)
+	if err != nil {
+		return nil, err
 	}
 	for _, want := range slices.Concat(keyColumns, fetchColumns) {
 		got, ok := byName[want.name]
@@ -107,25 +139,37 @@ func plainExpression(e string) string {
 	return strings.NewReplacer("(", "", ")", "", " ", "", "::bigint", "", "::smallint", "").Replace(strings.ToLower(e))
 }
 
-// checkIndexes looks for the two indexes that the fetch's plan is made of.
-func checkIndexes(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
+// tableIndex is an index that reading can use.
+type tableIndex struct {
+	Columns []string // of its key; "" for an expression
+	Unique  bool
+}
+
+// tableIndexes reads the valid and complete B-tree indexes of a table whose
+// columns all ascend.
+func tableIndexes(ctx context.Context, q querier, table uint32) ([]tableIndex, error) {
 	rows, err := q.Query(ctx, `
 		SELECT ARRAY(SELECT coalesce(a.attname, '')
 		             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 		             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[]
+		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], i.indisunique
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
 		WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
 		  AND 0 = ALL (i.indoption::int2[])`, table)
 	if err != nil {
 		return nil, err
 	}
-	indexes, err := pgx.CollectRows(rows, pgx.RowTo[[]string])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[tableIndex])
+}
+
+// checkIndexes looks for the two indexes that the fetch's plan is made of.
+func checkIndexes(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
+	indexes, err := tableIndexes(ctx, q, table)
 	if err != nil {
 		return nil, err
 	}
 	for _, want := range [][]string{{"slot", "position"}, {"slot", "xid", "position"}} {
-		if slices.ContainsFunc(indexes, func(have []string) bool { return slices.Equal(have, want) }) {
+		if slices.ContainsFunc(indexes, func(have tableIndex) bool { return slices.Equal(have.Columns, want) }) {
 			continue
 		}
 		columns := strings.Join(want, ", ")
@@ -179,7 +223,7 @@ ORDER BY q.seqrelid NULLS LAST LIMIT 1`
 		problems = append(problems, fmt.Errorf("its sequence hands out %d positions at a time to a session, which inverts groups: ALTER TABLE %s ALTER COLUMN position SET CACHE 1",
 			*cache, s.layout.table))
 	case !sequence:
-		problems = append(problems, fmt.Errorf("role %s: %w", role, s.errSequenceGrant()))
+		problems = append(problems, fmt.Errorf("role %s: %w", role, errSequenceGrant(s.layout.sequence)))
 	}
 	return errors.Join(problems...)
 }

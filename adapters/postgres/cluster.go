@@ -53,32 +53,38 @@ func newestSnapshot(c outbox.Cursor) (snapshot, error) {
 // handed out.
 func (s *Source) validate(ctx context.Context, q querier, xmax uint64, position int64) error {
 	const sql = `
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(s.name, ''),
        has_sequence_privilege(s.name, 'SELECT'),
        CASE WHEN has_sequence_privilege(s.name, 'SELECT')
             THEN coalesce(pg_sequence_last_value(s.name::regclass), 0) ELSE 0 END
-FROM (SELECT pg_get_serial_sequence($1, 'position') AS name) s`
+FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	var next, last int64
+	var sequence string
 	var readable *bool // null: there is no sequence
-	if err := q.QueryRow(ctx, sql, s.layout.table).Scan(&next, &readable, &last); err != nil {
+	if err := q.QueryRow(ctx, sql, s.layout.table, s.position).Scan(&next, &sequence, &readable, &last); err != nil {
 		return err
 	}
+	// In the tables of others positions may come from elsewhere.
+	counted := readable != nil
 	var reason string
 	switch {
-	case readable == nil:
+	case !counted && s.findSQL == nil:
 		return errNoSequence
-	case !*readable:
-		return s.errSequenceGrant()
+	case counted && !*readable:
+		return errSequenceGrant(sequence)
 	case uint64(next) < xmax:
 		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, xmax)
-	case last < position:
+	case counted && last < position:
 		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, position)
 	default:
 		return nil
 	}
+	command := "rebase"
+	if s.findSQL != nil {
+		command = "seek" // only the own layout can be rebased
+	}
 	return fmt.Errorf("the database is behind the cursor: %s; it was restored or recovered to an earlier point, "+
-		"so that the cursor means nothing in it; to start the route anew, as its `start` says, "+
-		"stop all instances and delete its rows from outrider_cursor", reason)
+		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, command)
 }
 
 // errNoSequence is what is wrong with a position that nobody hands out.
@@ -89,8 +95,8 @@ var errStandby = errors.New("the server is a standby, whose snapshots do not lis
 	"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
 
 // errSequenceGrant is what is wrong with a sequence that cannot be read.
-func (s *Source) errSequenceGrant() error {
-	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", s.layout.sequence)
+func errSequenceGrant(sequence string) error {
+	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", sequence)
 }
 
 // verify refuses to read on from a server that is not where the cursors were.

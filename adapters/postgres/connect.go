@@ -96,8 +96,16 @@ func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) er
 		return err
 	}
 	var err error
+	if s.findSQL != nil {
+		if s.fetchSQL, err = s.findSQL(ctx, r.conn); err != nil {
+			return err
+		}
+	}
 	if r.statement, err = pg.Prepare(ctx, "outrider_fetch", s.fetchSQL, nil); err != nil {
 		return err
+	}
+	if s.findSQL != nil {
+		return s.verify(ctx, r.conn, reads) // made for the types that the table has
 	}
 	for i, c := range fetchColumns {
 		if r.statement.Fields[i+fetchPosition].DataTypeOID != c.oid {

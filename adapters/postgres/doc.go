@@ -4,8 +4,8 @@
 //
 // # The source
 //
-// The table is only ever read: SELECT on the table and on its sequence is
-// enough, and no lock, transaction or snapshot outlives a read. What has been
+// The table is only ever read, retention aside (which is off unless it is wanted): SELECT on
+// the table and on its sequence is enough, and no lock, transaction or snapshot outlives a read. What has been
 // taken is known by a cursor, a position together with the snapshot in which
 // everything up to it was visible, so that a transaction which commits late is
 // neither lost nor waited for. [InitSQL] says what the table looks like; any

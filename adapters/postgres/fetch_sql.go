@@ -27,7 +27,10 @@ SET enable_mergejoin = off;
 
 // fetchSQL answers all reads in one round trip. {table} is replaced by
 // [fetchStatement]. Parameters are arrays with one entry per read: slot, L, S, T
-// (null: the statement's own snapshot), above, base, upto, limit (see plan).
+// (null: the statement's own snapshot), above, base, upto, limit (see plan); and
+// two numbers, the lowest of above and the lowest L. These two say nothing that
+// the arrays do not: in a table with partitions they let the server leave out,
+// before it begins, those that no read has anything in.
 //
 // The first row carries the statement's own snapshot in the column id, so that
 // cursors move on when there is nothing to read. The others are outbox rows with
@@ -88,6 +91,7 @@ CROSS JOIN LATERAL (
                 WHERE o.slot = r.slot
                   AND (o.xid, o.position) > (x.xid, r.above)
                   AND (o.xid, o.position) <= (x.xid, r.pos)
+                  AND o.position > $9::bigint AND o.position <= r.pos
                 ORDER BY o.slot, o.xid, o.position
                 LIMIT r.lim
             ) a
@@ -98,7 +102,7 @@ CROSS JOIN LATERAL (
                 FROM {table} o
                 WHERE o.slot = r.slot
                   AND o.xid >= pg_snapshot_xmax(r.snap) AND o.xid < pg_snapshot_xmax(r.target)
-                  AND o.position > r.above AND o.position <= r.pos
+                  AND o.position > r.above AND o.position <= r.pos AND o.position > $9::bigint
                   AND pg_visible_in_snapshot(o.xid, r.target)
                 ORDER BY o.slot, o.xid
                 OFFSET 0
@@ -116,7 +120,7 @@ CROSS JOIN LATERAL (
         CROSS JOIN LATERAL (
             SELECT {columns}
             FROM {table} o
-            WHERE o.slot = r.slot AND o.position BETWEEN p.position AND p.position
+            WHERE o.slot = r.slot AND o.position BETWEEN p.position AND p.position AND o.position > $9::bigint
             ORDER BY o.slot, o.position
             LIMIT 1
         ) f
@@ -125,7 +129,7 @@ CROSS JOIN LATERAL (
     (
         SELECT false, {columns}
         FROM {table} o
-        WHERE o.slot = r.slot AND o.position > r.pos AND o.position <= r.upto
+        WHERE o.slot = r.slot AND o.position > r.pos AND o.position <= r.upto AND o.position > $10::bigint
           AND (pg_visible_in_snapshot(o.xid, r.target) OR o.xid >= r.horizon OR o.position <= r.base)
         ORDER BY o.slot, o.position
         LIMIT greatest(r.lim - cardinality(late.positions), 0)

@@ -46,14 +46,18 @@ var (
 
 // layout is the own layout for one table: names are quoted.
 type layout struct {
+	name     pgx.Identifier // unquoted
 	table    string
 	sequence string
 	index    string // unqualified: an index is created in its table's schema
 	schema   string // "" where the table's name has none
+
+	partitionRows int64 // positions of each partition; 0: no partitions
 }
 
 func layoutOf(table pgx.Identifier) layout {
 	l := layout{
+		name:     table,
 		table:    table.Sanitize(),
 		sequence: beside(table, derivedName(table, "_position_seq")).Sanitize(),
 		index:    pgx.Identifier{derivedName(table, "_slot_xid_position_idx")}.Sanitize(),
@@ -80,6 +84,9 @@ func (l layout) createTable() string {
 	}
 	b.WriteString("    CHECK ((payload IS NULL) <> (payload_bytes IS NULL)), -- exactly one of them\n")
 	b.WriteString("    PRIMARY KEY (slot, position)\n)")
+	if l.partitionRows > 0 {
+		b.WriteString(" PARTITION BY RANGE (position)")
+	}
 	return b.String()
 }
 
@@ -98,9 +105,20 @@ func (l layout) grants() string {
 		usage("outrider_reader") +
 		fmt.Sprintf("-- GRANT SELECT ON %s TO outrider_reader;\n", l.table) +
 		fmt.Sprintf("-- GRANT SELECT ON SEQUENCE %s TO outrider_reader;\n", l.sequence) +
+		l.retentionGrants() +
 		"-- Applications that publish insert, and need no grant on the sequence:\n" +
 		usage("application") +
 		fmt.Sprintf("-- GRANT INSERT ON %s TO application;\n", l.table)
+}
+
+// retentionGrants says what more removing rows needs.
+func (l layout) retentionGrants() string {
+	if l.partitionRows > 0 {
+		return "-- For retention with partitions that role must own the table, or be a member of its owner:\n" +
+			fmt.Sprintf("-- ALTER TABLE %s OWNER TO outrider_reader;\n", l.table)
+	}
+	return "-- Only if the configuration has a retention:\n" +
+		fmt.Sprintf("-- GRANT DELETE ON %s TO outrider_reader;\n", l.table)
 }
 
 // InitSQL returns the statements that create an outbox table and its index,
@@ -115,8 +133,11 @@ func InitSQL(table string) string {
 	if err != nil {
 		name = pgx.Identifier{table}
 	}
-	l := layoutOf(name)
-	return l.createTable() + ";\n\n" + l.createIndex() + ";\n\n" + l.grants()
+	return layoutOf(name).initSQL()
+}
+
+func (l layout) initSQL() string {
+	return l.createTable() + ";\n\n" + l.createIndex() + ";\n\n" + l.createPartitions() + l.grants()
 }
 
 // Init creates the outbox table and its index where they are missing, and
@@ -131,12 +152,18 @@ func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	l := layoutOf(name)
+	return layoutOf(name).init(ctx, pool, table)
+}
+
+func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
 	var done []string
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		done = nil
 		// Two CREATE ... IF NOT EXISTS at once can both find nothing.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"); err != nil {
+			return err
+		}
+		if err := checkShape(ctx, tx, l); err != nil {
 			return err
 		}
 		for _, step := range l.steps() {
@@ -146,6 +173,11 @@ func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, erro
 			}
 			done = append(done, said)
 		}
+		did, err := l.initPartitions(ctx, tx)
+		if err != nil {
+			return err
+		}
+		done = append(done, did...)
 		return checkLayout(ctx, tx, l)
 	})
 	if err != nil {

@@ -90,7 +90,7 @@ func cutQuoted(s string) (part, after string, err error) {
 // where the whole would be too long.
 func derivedName(table pgx.Identifier, suffix string) string {
 	name := table[len(table)-1]
-	for len(name)+len(suffix) > longestName {
+	for name != "" && len(name)+len(suffix) > longestName {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-size]
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -43,6 +44,7 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 		if err != nil {
 			return nil, explain(s.table, "read", err)
 		}
+		s.floor.Load().raise(&p)
 		f.plans[i] = p
 	}
 	if s.reader == nil {
@@ -82,28 +84,43 @@ type fetch struct {
 // run executes the statement. It is complete when the connection can be used
 // for the next one.
 func (f *fetch) run(ctx context.Context, r *reader, sql string) (complete bool, err error) {
+	complete, err = r.stream(ctx, sql, fetchParams(f.plans), func(values [][]byte) (more bool, err error) {
+		err = f.row(values)
+		return !f.stopped, err
+	})
+	if err == nil && complete && f.own == "" {
+		err = errNoSnapshot
+	}
+	return complete && err == nil, err
+}
+
+// errNoSnapshot is a result without its first row.
+var errNoSnapshot = errors.New("the server returned no snapshot")
+
+// stream executes the reader's statement, whose text is for the tracer, and
+// gives row what it returns until row wants no more. It is complete when the
+// connection can be used for the next statement.
+func (r *reader) stream(ctx context.Context, sql string, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
 	if tracer := r.conn.Config().Tracer; tracer != nil {
 		ctx = tracer.TraceQueryStart(ctx, r.conn, pgx.TraceQueryStartData{SQL: sql})
 		defer func() { tracer.TraceQueryEnd(ctx, r.conn, pgx.TraceQueryEndData{Err: err}) }()
 	}
-	result := r.conn.PgConn().ExecStatement(ctx, r.statement, fetchParams(f.plans), nil, binaryResults)
-	for unwanted := 0; result.NextRow(); {
+	result := r.conn.PgConn().ExecStatement(ctx, r.statement, params, nil, binaryResults)
+	more, unwanted := true, 0
+	for result.NextRow() {
 		values := result.Values()
-		if f.stopped {
+		if !more {
 			if unwanted += size(values); unwanted > abandonAfter {
 				return false, nil
 			}
 			continue
 		}
-		if err := f.row(values); err != nil {
+		if more, err = row(values); err != nil {
 			return false, err
 		}
 	}
 	if _, err := result.Close(); err != nil {
 		return false, err
-	}
-	if f.own == "" {
-		return false, errors.New("the server returned no snapshot")
 	}
 	return true, nil
 }
@@ -160,14 +177,16 @@ func size(values [][]byte) (n int) {
 	return n
 }
 
-// fetchParams writes the plans as the statement's arrays, in PostgreSQL's text form.
+// fetchParams writes the plans as the statement's parameters, in PostgreSQL's text form.
 func fetchParams(plans []plan) [][]byte {
 	params := make([][]byte, 8)
 	for i := range params {
 		params[i] = append(make([]byte, 0, 24*len(plans)+2), '{')
 	}
+	late, fresh := int64(math.MaxInt64), int64(math.MaxInt64)
 	for i := range plans {
 		p := &plans[i]
+		late, fresh = min(late, p.above), min(fresh, p.position)
 		if i > 0 {
 			for j := range params {
 				params[j] = append(params[j], ',')
@@ -185,7 +204,7 @@ func fetchParams(plans []plan) [][]byte {
 	for i := range params {
 		params[i] = append(params[i], '}')
 	}
-	return params
+	return append(params, strconv.AppendInt(nil, late, 10), strconv.AppendInt(nil, fresh, 10))
 }
 
 // appendSnapshot writes a snapshot as an element of an array; none is null. It

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,15 +44,23 @@ type Source struct {
 	pool     *pgxpool.Pool
 	table    string // as configured, for people
 	layout   layout
-	fetchSQL string
+	position string // column
+	fetchSQL string // "" until found out
 	log      *slog.Logger
 	closing  sync.WaitGroup // connections being closed
+
+	retention retention
+	floor     atomic.Pointer[floor] // nil: none is known
 
 	mu      sync.Mutex // held by Fetch
 	reader  *reader    // nil: connect
 	closed  bool
 	cluster string // identity of what was read first; "" before
 	decoder decoder
+
+	// findSQL makes the statement that fetches; nil in the own layout, whose
+	// statement needs no look at the table.
+	findSQL func(ctx context.Context, q querier) (string, error)
 }
 
 var _ outbox.Source = (*Source)(nil)
@@ -73,6 +82,7 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 		pool:     pool,
 		table:    table,
 		layout:   l,
+		position: "position",
 		fetchSQL: fetchStatement(l.table),
 		log:      cmp.Or(cfg.Logger, slog.Default()),
 		decoder:  decoder{table: table},
@@ -129,5 +139,6 @@ func (s *Source) drop() {
 	if s.reader != nil {
 		s.discard(s.reader)
 		s.reader = nil
+		s.floor.Store(nil) // it belongs to the server that we were connected to
 	}
 }

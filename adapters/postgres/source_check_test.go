@@ -184,14 +184,14 @@ func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
 	ahead.Position = 2
 	later.Window = "900000000000:900000000001:"
 	for _, c := range []outbox.Cursor{ahead, later} {
-		wantError(t, e.src.Validate(e.ctx, c), "outrider_outbox", "restored", "delete its rows from outrider_cursor")
+		wantError(t, e.src.Validate(e.ctx, c), "outrider_outbox", "restored", "outrider rebase")
 	}
 	wantError(t, e.src.Validate(e.ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
 
 	// The same when the connection is made anew on the way, as in a failover.
 	l.from[3] = ahead
 	_, _, err := l.next(e.ctx, nil)
-	wantError(t, err, "restored", "delete its rows from outrider_cursor")
+	wantError(t, err, "restored", "outrider rebase")
 	l.from[3] = good
 	l.all(t)
 	e.src.cluster = "postgresql/1" // as if the first connection had led there

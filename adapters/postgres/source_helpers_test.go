@@ -84,12 +84,12 @@ func must(t testing.TB, err error) {
 
 // lanes is a reader of all slots: one cursor for each.
 type lanes struct {
-	src   *Source
+	src   outbox.Source
 	from  [outbox.Slots]outbox.Cursor
 	limit int
 }
 
-func (e *sourceEnv) lanes(src *Source, kind outbox.StartKind, limit int) *lanes {
+func (e *sourceEnv) lanes(src outbox.Source, kind outbox.StartKind, limit int) *lanes {
 	e.t.Helper()
 	c, err := src.Start(e.ctx, outbox.Start{Kind: kind})
 	must(e.t, err)

@@ -50,6 +50,7 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 		var err error
 		plans[i], err = planRead(&outbox.Read{Slot: i, From: from, Limit: limit})
 		must(t, err)
+		src.floor.Load().raise(&plans[i])
 	}
 	var params []string
 	for _, p := range fetchParams(plans) {

@@ -20,6 +20,7 @@ import (
 // roll one in ten back.
 type stressWriters struct {
 	e         *sourceEnv
+	write     func(ctx context.Context, tx pgx.Tx, group int) error
 	committed atomic.Int64
 }
 
@@ -51,7 +52,7 @@ func (w *stressWriters) transaction(ctx context.Context, r *rand.Rand) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_current_xact_id()"); err != nil {
 			return err
 		}
-		hold(r, 40)
+		keepOpen(r, 40)
 	}
 	count := int64(0)
 	first := r.IntN(60)
@@ -61,13 +62,13 @@ func (w *stressWriters) transaction(ctx context.Context, r *rand.Rand) error {
 			rows = 8
 		}
 		for range rows {
-			if err := writeVersion(ctx, tx, group); err != nil {
+			if err := w.write(ctx, tx, group); err != nil {
 				return err
 			}
 			count++
 		}
 		if r.IntN(4) == 0 {
-			hold(r, 30)
+			keepOpen(r, 30)
 		}
 	}
 	if r.IntN(10) == 0 {
@@ -80,8 +81,8 @@ func (w *stressWriters) transaction(ctx context.Context, r *rand.Rand) error {
 	return nil
 }
 
-// hold keeps a transaction open for a while: it is the load, nothing waits for it.
-func hold(r *rand.Rand, ms int) { time.Sleep(time.Duration(r.IntN(ms)) * time.Millisecond) }
+// keepOpen keeps a transaction open for a while: it is the load, nothing waits for it.
+func keepOpen(r *rand.Rand, ms int) { time.Sleep(time.Duration(r.IntN(ms)) * time.Millisecond) }
 
 // writeVersion writes the next version of a group under the group's lock, which
 // like a row's lock lasts until commit but gives the transaction no id.
@@ -150,8 +151,13 @@ func stressEnv(t *testing.T) *sourceEnv {
 func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	tail := e.lanes(e.src, outbox.StartBeginning, 3)
-	writers, done := &stressWriters{e: e}, make(chan struct{})
+	stressCursor(t, &stressWriters{e: e, write: writeVersion}, e.src)
+}
+
+func stressCursor(t *testing.T, writers *stressWriters, src outbox.Source) {
+	t.Helper()
+	e := writers.e
+	tail, done := e.lanes(src, outbox.StartBeginning, 3), make(chan struct{})
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() { failed = writers.run(e.ctx, 12, 80); close(done) })
@@ -171,7 +177,7 @@ func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 		for _, row := range rows {
 			check.deliver(row)
 		}
-		for _, c := range tail.from {
+		for _, c := range &tail.from {
 			if c.Window != "" {
 				inWindow++
 			}
@@ -218,9 +224,14 @@ func settleSome(r *rand.Rand, l *lanes, before [outbox.Slots]outbox.Cursor, rows
 func TestG1_G2_G3_BoundedReadCatchesUp(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	tail, lagging := e.lanes(e.src, outbox.StartBeginning, 40), e.lanes(e.src, outbox.StartBeginning, 3)
+	stressBound(t, &stressWriters{e: e, write: writeVersion}, e.src)
+}
+
+func stressBound(t *testing.T, writers *stressWriters, src outbox.Source) {
+	t.Helper()
+	e, done := writers.e, make(chan struct{})
+	tail, lagging := e.lanes(src, outbox.StartBeginning, 40), e.lanes(src, outbox.StartBeginning, 3)
 	lagging.from = tail.from
-	writers, done := &stressWriters{e: e}, make(chan struct{})
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })

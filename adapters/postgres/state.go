@@ -30,9 +30,10 @@ const (
 	// stateMigrationLock is the advisory lock of a running migration.
 	stateMigrationLock int64 = 0x6f75747269_01
 
-	// stateConns bounds the pool: one settles, one acquires, and operators and
-	// metrics look on. The connection that shows our life is not among them.
-	stateConns = 4
+	// stateConns bounds the pool: one settles, one acquires, two look up and record
+	// events, and operators and metrics look on. The connection that shows our
+	// life is not among them.
+	stateConns = 6
 )
 
 // StateConfig says where a [State] keeps its tables.

@@ -14,8 +14,11 @@ const (
 	routeLock = `SELECT pg_advisory_xact_lock(hashtextextended('outrider route ' || current_schema() || ' ' || $1::text` +
 		keyEnd + `)`
 
+	// createLanesSQL begins epochs at the microsecond: those of a route that was
+	// forgotten and comes back must not meet those of its former life.
 	createLanesSQL = `
-INSERT INTO outrider_cursor (route, slot) SELECT $1, unnest($2::smallint[])
+INSERT INTO outrider_cursor (route, slot, epoch)
+SELECT $1, unnest($2::smallint[]), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 ON CONFLICT (route, slot) DO NOTHING`
 
 	// acquireSQL takes what has no living owner: nobody, ourselves, an owner
@@ -70,6 +73,13 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16) ([]outbox.LaneState, error) {
 	if _, err := tx.Exec(ctx, routeLock, route); err != nil {
 		return nil, err
+	}
+	var paused bool
+	if err := tx.QueryRow(ctx, pausedSQL, route).Scan(&paused); err != nil {
+		return nil, err
+	}
+	if paused {
+		return nil, outbox.ErrPaused
 	}
 	if _, err := tx.Exec(ctx, createLanesSQL, route, slots); err != nil {
 		return nil, err

@@ -5,55 +5,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
-	// selectedSQL is the condition of a [staterow.Selector]: $1 to $4.
-	selectedSQL = `($1 = '' OR route = $1) AND ($2 = '' OR message_group = $2)
-  AND ($3 = '' OR event_id = $3) AND status = ANY($4::text[])`
-
-	listParkedSQL = `SELECT ` + parkedFields + ` FROM outrider_parked
-WHERE ` + selectedSQL + ` ORDER BY route, slot, seq LIMIT $5`
-
-	// commandLanesSQL locks the cursor rows of the lanes that a command will
-	// touch, in the order of the keys and before any parked row, as a settle
-	// does. Raised, the counter tells the owner to load again.
-	commandLanesSQL = `
-WITH touched AS MATERIALIZED (
-    SELECT c.route, c.slot FROM outrider_cursor c
-    WHERE (c.route, c.slot) IN (SELECT DISTINCT route, slot FROM outrider_parked WHERE ` + selectedSQL + `)
-    ORDER BY c.route, c.slot FOR UPDATE
-)
-UPDATE outrider_cursor AS c SET commands = c.commands + 1
-FROM touched t WHERE c.route = t.route AND c.slot = t.slot
-RETURNING c.route, c.slot`
-
-	// chosenSQL are the rows of those lanes only: others may have parked more
-	// meanwhile, and their owners would not be told.
-	chosenSQL = `
-WITH chosen AS MATERIALIZED (
-    SELECT route, slot, seq FROM outrider_parked
-    WHERE ` + selectedSQL + `
-      AND (route, slot) IN (SELECT * FROM unnest($6::text[], $7::smallint[]))
-    ORDER BY route, slot, seq LIMIT nullif($5, 0)
-)`
-
-	redriveSQL = chosenSQL + `
-UPDATE outrider_parked AS p SET status = 'retrying', attempts = 0, next_attempt_at = clock_timestamp()
-FROM chosen k WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq`
-
-	discardSQL = chosenSQL + `
-DELETE FROM outrider_parked AS p
-USING chosen k WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq`
-
 	auditSQL = `INSERT INTO outrider_audit (by, action, filter, changed) VALUES ($1, $2, $3::jsonb, $4)`
 
 	lanesSQL = `
 SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > clock_timestamp(), false), c.epoch,
-    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.updated_at,
+    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.cluster, c.source, c.updated_at,
     coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
 FROM outrider_cursor c
 LEFT JOIN outrider_instance i ON i.id = c.owner
@@ -68,70 +31,77 @@ LEFT JOIN (
 ORDER BY c.route, c.slot`
 )
 
+// parkedDialect is how PostgreSQL is asked about parked messages.
+var parkedDialect = staterow.Dialect{
+	Parameter: "$", Now: "clock_timestamp()", Instant: func(t time.Time) any { return t }, ForUpdate: " FOR UPDATE",
+}
+
+// parkedTx is the pool or a transaction, as [staterow.Tx].
+type parkedTx struct {
+	db interface {
+		stateQuerier
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	}
+}
+
+// Each implements [staterow.Tx].
+func (t parkedTx) Each(ctx context.Context, s *staterow.Statement, row func(scan func(...any) error) error) error {
+	rows, err := t.db.Query(ctx, s.SQL(), s.Args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Exec implements [staterow.Tx].
+func (t parkedTx) Exec(ctx context.Context, s *staterow.Statement) (int64, error) {
+	tag, err := t.db.Exec(ctx, s.SQL(), s.Args...)
+	return tag.RowsAffected(), err
+}
+
 // ListParked returns what the filter selects, by route, slot and seq.
 func (s *State) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
 	if err := staterow.CheckFilter(f); err != nil {
 		return nil, stateError("list parked messages", err)
 	}
-	sel := staterow.ListSelector(f)
-	parked, err := s.queryParked(ctx, listParkedSQL, sel.Route, sel.Group, sel.ID, sel.Statuses, sel.Limit)
+	list := staterow.ListParked(parkedDialect, parkedFields, f)
+	parked, err := s.queryParked(ctx, list.SQL(), list.Args...)
 	if err != nil {
 		return nil, stateError("list parked messages", err)
 	}
 	return parked, nil
 }
 
-// Redrive makes the selected dead, held and retrying messages due now, with
-// their attempts forgotten. Waiting ones follow the head of their group anyway.
-func (s *State) Redrive(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
-	return s.command(ctx, "redrive", redriveSQL, f, staterow.RedriveSelector(f), by)
-}
-
-// Discard deletes the selected dead, held and retrying messages, and waiting
-// ones when the filter names that status.
-func (s *State) Discard(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
-	return s.command(ctx, "discard", discardSQL, f, staterow.DiscardSelector(f), by)
-}
-
-func (s *State) command(ctx context.Context, action, sql string, f outbox.ParkedFilter, sel staterow.Selector, by string) (int, error) {
-	if err := staterow.CheckCommand(f); err != nil {
-		return 0, stateError(action, err)
+// CountParked counts what the command would change, by route and status.
+func (s *State) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+	counts, err := staterow.CountParked(ctx, parkedDialect, parkedTx{s.pool}, c)
+	if err != nil {
+		return nil, stateError("count parked messages", err)
 	}
-	changed := 0
-	err := retryDeadlock(func() error {
+	return counts, nil
+}
+
+// ChangeParked carries out one step of a command, in one transaction.
+func (s *State) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+	if err := staterow.CheckCommand(c); err != nil {
+		return step, stateError(string(c.Action), err)
+	}
+	err = retryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			routes, slots, err := commandLanes(ctx, tx, sel)
-			if err != nil {
-				return err
-			}
-			tag, err := tx.Exec(ctx, sql, sel.Route, sel.Group, sel.ID, sel.Statuses, sel.Limit, routes, slots)
-			if err != nil {
-				return err
-			}
-			changed = int(tag.RowsAffected())
-			_, err = tx.Exec(ctx, auditSQL, staterow.Clean(by), action, staterow.FilterJSON(f), changed)
+			step, err = staterow.ChangeParked(ctx, parkedDialect, parkedTx{tx}, c)
 			return err
 		})
 	})
 	if err != nil {
-		return 0, stateError(action, err)
+		return outbox.ParkedStep{}, stateError(string(c.Action), err)
 	}
-	return changed, nil
-}
-
-// commandLanes raises the counters of the lanes with selected messages.
-func commandLanes(ctx context.Context, tx pgx.Tx, sel staterow.Selector) (routes []string, slots []int16, err error) {
-	rows, err := tx.Query(ctx, commandLanesSQL, sel.Route, sel.Group, sel.ID, sel.Statuses)
-	if err != nil {
-		return nil, nil, err
-	}
-	var route string
-	var slot int16
-	_, err = pgx.ForEachRow(rows, []any{&route, &slot}, func() error {
-		routes, slots = append(routes, route), append(slots, slot)
-		return nil
-	})
-	return routes, slots, err
+	return step, nil
 }
 
 // Lanes returns all cursor rows, by route and slot.
@@ -144,7 +114,7 @@ func (s *State) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 		c := &l.Cursor
 		var updated *time.Time
 		err = row.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
-			&c.Paged, &c.Base, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
+			&c.Paged, &c.Base, &l.Cluster, &l.Source, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
 		if updated != nil {
 			l.UpdatedAt = *updated
 		}

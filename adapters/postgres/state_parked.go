@@ -16,7 +16,7 @@ const (
 	// its own. The first message of each says when it goes on.
 	parkedGroupsSQL = `
 SELECT coalesce(p.message_group, ''), g.messages, p.seq, p.status,
-    CASE WHEN p.status = 'retrying' THEN p.next_attempt_at END
+    CASE WHEN p.status = 'retrying' THEN p.next_attempt_at END, p.parked_at
 FROM (
     SELECT min(seq) AS first, count(*) AS messages FROM outrider_parked
     WHERE route = $1 AND slot = $2 AND status <> 'dead'
@@ -46,7 +46,7 @@ func (s *State) ParkedGroups(ctx context.Context, lane outbox.LaneRef) ([]outbox
 	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g outbox.ParkedGroup, err error) {
 		var status string
 		var due *time.Time
-		err = row.Scan(&g.Group, &g.Count, &g.FirstSeq, &status, &due)
+		err = row.Scan(&g.Group, &g.Count, &g.FirstSeq, &status, &due, &g.Since)
 		g.Group = staterow.Unpack(g.Group)
 		g.Held = status == string(outbox.ParkedHeld)
 		if due != nil {

@@ -20,10 +20,10 @@ const (
 UPDATE outrider_cursor AS c
 SET position = s.position, snapshot = s.snapshot, window_snapshot = s.window_snapshot, paged = s.paged,
     base = s.base, beyond = s.beyond::bigint[], next_seq = s.next_seq, cluster = s.cluster,
-    updated_at = clock_timestamp()
+    source = s.source, updated_at = clock_timestamp()
 FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
-        $8::bigint[], $9::text[], $10::bigint[], $11::text[])
-    AS s(route, slot, epoch, position, snapshot, window_snapshot, paged, base, beyond, next_seq, cluster)
+        $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::text[])
+    AS s(route, slot, epoch, position, snapshot, window_snapshot, paged, base, beyond, next_seq, cluster, source)
 WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch
 RETURNING c.route, c.slot`
 
@@ -106,16 +106,16 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Set
 	routes, slots, epochs := make([]string, n), make([]int16, n), make([]int64, n)
 	positions, paged, bases, seqs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	snapshots, windows := make([]string, n), make([]string, n)
-	beyond, clusters := make([]string, n), make([]string, n)
+	beyond, clusters, sources := make([]string, n), make([]string, n), make([]string, n)
 	for i := range settlements {
 		t := &settlements[i]
 		routes[i], slots[i], epochs[i] = t.Route, int16(t.Slot), t.Epoch
 		positions[i], paged[i], bases[i] = t.Cursor.Position, t.Cursor.Paged, t.Cursor.Base
 		snapshots[i], windows[i] = t.Cursor.Snapshot, t.Cursor.Window
-		beyond[i], seqs[i], clusters[i] = arrayLiteral(t.Beyond), t.NextSeq, t.Cluster
+		beyond[i], seqs[i], clusters[i], sources[i] = arrayLiteral(t.Beyond), t.NextSeq, t.Cluster, t.Source
 	}
 	rows, err := q.Query(ctx, settleSQL, routes, slots, epochs, positions, snapshots, windows, paged, bases,
-		beyond, seqs, clusters)
+		beyond, seqs, clusters, sources)
 	if err != nil {
 		return nil, err
 	}

@@ -238,15 +238,18 @@ func TestEveryCommandIsAudited(t *testing.T) {
 	if _, err := state.Settle(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.Redrive(t.Context(), outbox.ParkedFilter{ID: "e", Limit: 3}, "alice\x00"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := state.Discard(t.Context(), outbox.ParkedFilter{Route: "r"}, "bob"); err != nil {
-		t.Fatal(err)
+	for _, c := range []outbox.ParkedCommand{
+		{Action: outbox.ParkedRedrive, Filter: outbox.ParkedFilter{ID: "e", Limit: 3}, By: "alice\x00"},
+		{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{Route: "r"}, By: "bob"},
+		{Action: outbox.ParkedPurge, All: true, By: "bob"},
+	} {
+		if _, err := state.ChangeParked(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got := value[[]string](t, connect(t, dsn),
 		`SELECT array_agg(concat_ws(' ', by, action, filter, changed) ORDER BY id) FROM outrider_audit`)
-	want := []string{"alice\uFFFD redrive {\"id\": \"e\", \"limit\": 3} 1", `bob discard {"route": "r"} 1`}
+	want := []string{"alice\uFFFD redrive {\"id\": \"e\", \"limit\": \"3\"} 1", `bob skip {"route": "r"} 1`, `bob purge {} 0`}
 	if !slices.Equal(got, want) {
 		t.Errorf("audited: %q, want %q", got, want)
 	}

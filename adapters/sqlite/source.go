@@ -20,7 +20,8 @@ type SourceConfig struct {
 }
 
 // Source reads an outbox table by position. It implements [outbox.Source] and
-// never writes: its connections refuse to.
+// never writes: its connections refuse to. Retention, where it is wanted, has a
+// connection of its own.
 //
 // # Why the position alone is the cursor
 //
@@ -40,9 +41,12 @@ type SourceConfig struct {
 // has no snapshot here, and no row is ever late.
 type Source struct {
 	db    *sql.DB
+	path  string
 	table string
 	log   *slog.Logger
 	query string
+
+	retention retention
 }
 
 var _ outbox.Source = (*Source)(nil)
@@ -60,7 +64,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	}
 	table := tableName(cfg.Table)
 	return &Source{
-		db: db, table: table, log: log,
+		db: db, path: cfg.Path, table: table, log: log,
 		query: `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + quoteName(table) +
 			` WHERE position > ? ORDER BY position LIMIT ?`,
 	}, nil
@@ -90,7 +94,7 @@ func (s *Source) Identity(context.Context) (string, error) { return "", nil }
 // new rows would count as delivered until the table has caught up.
 func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	if c.Snapshot != "" || c.Window != "" {
-		return s.wrap("validate", errors.New("the cursor was not taken in SQLite; delete the route's rows from outrider_cursor to start it anew, as its `start` says"))
+		return s.wrap("validate", errors.New("the cursor was not taken in SQLite; `outrider rebase` places it anew"))
 	}
 	var newest int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)
@@ -99,7 +103,7 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	}
 	if c.Position > newest {
 		return s.wrap("validate", fmt.Errorf("the cursor stands at position %d, the table has come to %d only: it was replaced by "+
-			"an older copy or emptied with its counter; delete the route's rows from outrider_cursor to start it anew, as its `start` says", c.Position, newest))
+			"an older copy or emptied with its counter; `outrider rebase` places it anew", c.Position, newest))
 	}
 	return nil
 }
@@ -134,7 +138,7 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 }
 
 // Close releases the connections.
-func (s *Source) Close() error { return s.db.Close() }
+func (s *Source) Close() error { return errors.Join(s.closeRetention(), s.db.Close()) }
 
 func (s *Source) wrap(what string, err error) error {
 	return fmt.Errorf("sqlite source %s: %s: %w", s.table, what, err)

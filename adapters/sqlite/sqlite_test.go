@@ -331,12 +331,14 @@ func TestEveryCommandIsAudited(t *testing.T) {
 	if err := state.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.Redrive(t.Context(), outbox.ParkedFilter{ID: "e", Limit: 3}, "alice"); err != nil {
+	if _, err := state.ChangeParked(t.Context(), outbox.ParkedCommand{
+		Action: outbox.ParkedRedrive, Filter: outbox.ParkedFilter{ID: "e", Limit: 3}, By: "alice",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var got string
 	err := db.QueryRow(`SELECT by || ' ' || action || ' ' || filter || ' ' || changed FROM outrider_audit`).Scan(&got)
-	if want := `alice redrive {"id":"e","limit":3} 0`; err != nil || got != want {
+	if want := `alice redrive {"id":"e","limit":"3"} 0`; err != nil || got != want {
 		t.Errorf("audited %q, %v, want %q", got, err, want)
 	}
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
@@ -11,31 +10,11 @@ import (
 )
 
 const (
-	// selectedSQL is the condition of a [staterow.Selector]: ?1 to ?4.
-	selectedSQL = `(?1 = '' OR route = ?1) AND (?2 = '' OR message_group = ?2)
-  AND (?3 = '' OR event_id = ?3) AND status IN (SELECT value FROM json_each(?4))`
-
-	listParkedSQL = `SELECT ` + parkedFields + ` FROM outrider_parked
-WHERE ` + selectedSQL + ` ORDER BY route, slot, seq LIMIT ?5`
-
-	// commandLanesSQL raises the counters of the lanes with selected messages,
-	// which tells their owner to load again.
-	commandLanesSQL = `UPDATE outrider_cursor SET commands = commands + 1
-WHERE (route, slot) IN (SELECT route, slot FROM outrider_parked WHERE ` + selectedSQL + `)`
-
-	// chosenSQL selects at most ?5 rows; LIMIT -1 is none.
-	chosenSQL = `(route, slot, seq) IN (
-    SELECT route, slot, seq FROM outrider_parked WHERE ` + selectedSQL + `
-    ORDER BY route, slot, seq LIMIT CASE ?5 WHEN 0 THEN -1 ELSE ?5 END)`
-
-	redriveSQL = `UPDATE outrider_parked SET status = 'retrying', attempts = 0, next_attempt_at = ?6 WHERE ` + chosenSQL
-	discardSQL = `DELETE FROM outrider_parked WHERE ` + chosenSQL
-
 	auditSQL = `INSERT INTO outrider_audit (at, by, action, filter, changed) VALUES (?, ?, ?, ?, ?)`
 
 	lanesSQL = `
 SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > ?, 0), c.epoch,
-    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.updated_at,
+    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.cluster, c.source, c.updated_at,
     coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
 FROM outrider_cursor c
 LEFT JOIN outrider_instance i ON i.id = c.owner
@@ -50,61 +29,79 @@ LEFT JOIN (
 ORDER BY c.route, c.slot`
 )
 
+// parkedDialect is how SQLite is asked about parked messages.
+var parkedDialect = staterow.Dialect{
+	Parameter: "?", Now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+	Instant: func(t time.Time) any { return t.UnixMicro() },
+}
+
+// parkedTx is the database or a transaction, as [staterow.Tx].
+type parkedTx struct {
+	db interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	}
+}
+
+// Each implements [staterow.Tx].
+func (t parkedTx) Each(ctx context.Context, s *staterow.Statement, row func(scan func(...any) error) error) error {
+	rows, err := t.db.QueryContext(ctx, s.SQL(), s.Args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Exec implements [staterow.Tx].
+func (t parkedTx) Exec(ctx context.Context, s *staterow.Statement) (int64, error) {
+	result, err := t.db.ExecContext(ctx, s.SQL(), s.Args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // ListParked returns what the filter selects, by route, slot and seq.
 func (s *State) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
 	if err := staterow.CheckFilter(f); err != nil {
 		return nil, s.wrap("list parked messages", err)
 	}
-	parked, err := s.queryParked(ctx, listParkedSQL, selectorArgs(staterow.ListSelector(f))...)
+	list := staterow.ListParked(parkedDialect, parkedFields, f)
+	parked, err := s.queryParked(ctx, list.SQL(), list.Args...)
 	if err != nil {
 		return nil, s.wrap("list parked messages", err)
 	}
 	return parked, nil
 }
 
-// Redrive makes the selected dead, held and retrying messages due now, with
-// their attempts forgotten. Waiting ones follow the head of their group anyway.
-func (s *State) Redrive(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
-	args := append(selectorArgs(staterow.RedriveSelector(f)), time.Now().UnixMicro())
-	return s.command(ctx, "redrive", redriveSQL, args, f, by)
-}
-
-// Discard deletes the selected dead, held and retrying messages, and waiting
-// ones when the filter names that status.
-func (s *State) Discard(ctx context.Context, f outbox.ParkedFilter, by string) (int, error) {
-	return s.command(ctx, "discard", discardSQL, selectorArgs(staterow.DiscardSelector(f)), f, by)
-}
-
-// selectorArgs are the arguments ?1 to ?5 of the selector's statements.
-func selectorArgs(sel staterow.Selector) []any {
-	// Strings cannot fail to encode.
-	statuses, _ := json.Marshal(sel.Statuses)
-	return []any{sel.Route, sel.Group, sel.ID, string(statuses), sel.Limit}
-}
-
-func (s *State) command(ctx context.Context, action, query string, args []any, f outbox.ParkedFilter, by string) (int, error) {
-	if err := staterow.CheckCommand(f); err != nil {
-		return 0, s.wrap(action, err)
+// CountParked counts what the command would change, by route and status.
+func (s *State) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+	counts, err := staterow.CountParked(ctx, parkedDialect, parkedTx{s.db}, c)
+	if err != nil {
+		return nil, s.wrap("count parked messages", err)
 	}
-	var changed int64
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, commandLanesSQL, args[:4]...); err != nil {
-			return err
-		}
-		result, err := tx.ExecContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		if changed, err = result.RowsAffected(); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, auditSQL, time.Now().UnixMicro(), staterow.Clean(by), action, staterow.FilterJSON(f), changed)
+	return counts, nil
+}
+
+// ChangeParked carries out one step of a command, in one transaction.
+func (s *State) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+	if err := staterow.CheckCommand(c); err != nil {
+		return step, s.wrap(string(c.Action), err)
+	}
+	err = s.transact(ctx, func(tx *sql.Tx) error {
+		step, err = staterow.ChangeParked(ctx, parkedDialect, parkedTx{tx}, c)
 		return err
 	})
 	if err != nil {
-		return 0, s.wrap(action, err)
+		return outbox.ParkedStep{}, s.wrap(string(c.Action), err)
 	}
-	return int(changed), nil
+	return step, nil
 }
 
 // Lanes returns all cursor rows, by route and slot.
@@ -128,7 +125,7 @@ func (s *State) lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 		var updated sql.NullInt64
 		c := &l.Cursor
 		if err := rows.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
-			&c.Paged, &c.Base, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead); err != nil {
+			&c.Paged, &c.Base, &l.Cluster, &l.Source, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead); err != nil {
 			return nil, err
 		}
 		l.UpdatedAt = instantOf(updated)

@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	createLaneSQL = `INSERT INTO outrider_cursor (route, slot) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	// createLaneSQL begins epochs at the microsecond: those of a route that was
+	// forgotten and comes back must not meet those of its former life.
+	createLaneSQL = `INSERT INTO outrider_cursor (route, slot, epoch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// acquireSQL asks nobody who owns the row: the lock is ours, so whoever
 	// owned it is dead.
@@ -20,7 +22,7 @@ const (
 RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, cluster, commands`
 
 	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
-    beyond = ?, next_seq = ?, cluster = ?, updated_at = ?
+    beyond = ?, next_seq = ?, cluster = ?, source = ?, updated_at = ?
 WHERE route = ? AND slot = ? AND epoch = ?`
 
 	unparkSQL = `DELETE FROM outrider_parked WHERE route = ? AND slot = ? AND seq = ?`
@@ -35,7 +37,8 @@ ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_gr
     metadata = excluded.metadata, payload = excluded.payload`
 )
 
-// Acquire makes the instance the owner of the route's rows and raises their epoch.
+// Acquire makes the instance the owner of the route's rows and raises their
+// epoch. A paused route is refused.
 func (s *State) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
 	if err := s.joined(instance); err != nil {
 		return nil, err
@@ -47,6 +50,13 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 	}
 	var lanes []outbox.LaneState
 	err := s.transact(ctx, func(tx *sql.Tx) error {
+		var paused bool
+		if err := tx.QueryRowContext(ctx, pausedSQL, route).Scan(&paused); err != nil {
+			return err
+		}
+		if paused {
+			return outbox.ErrPaused
+		}
 		lanes = make([]outbox.LaneState, len(slots))
 		for i, slot := range slots {
 			lanes[i].LaneRef = outbox.LaneRef{Route: route, Slot: slot}
@@ -63,7 +73,7 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 }
 
 func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.LaneState) error {
-	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot); err != nil {
+	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot, time.Now().UnixMicro()); err != nil {
 		return err
 	}
 	var beyond string
@@ -151,7 +161,7 @@ func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, n
 	}
 	c := &t.Cursor
 	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, string(beyond), t.NextSeq,
-		t.Cluster, now, t.Route, t.Slot, t.Epoch)
+		t.Cluster, t.Source, now, t.Route, t.Slot, t.Epoch)
 	if err != nil {
 		return false, err
 	}

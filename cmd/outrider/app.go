@@ -53,6 +53,9 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if err == nil {
 		return exitOK
 	}
+	if errors.Is(err, errBroken) {
+		return exitFailed
+	}
 	var findings *outrider.ConfigErrors
 	var mistake wrongError
 	switch {
@@ -95,7 +98,8 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 		"configuration `file`; OUTRIDER_CONFIG sets the default")
 	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: the configuration's")
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
-		a.statusCommand(), a.parkedCommand(), a.publishCommand(), a.versionCommand())
+		a.statusCommand(), a.pauseCommand(), a.resumeCommand(), a.seekCommand(), a.rebaseCommand(), a.routeCommand(),
+		a.tailCommand(), a.doctorCommand(), a.parkedCommand(), a.retentionCommand(), a.publishCommand(), a.versionCommand())
 	return root
 }
 

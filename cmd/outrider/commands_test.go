@@ -74,7 +74,7 @@ func TestCommandsThatNeedNoConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, st := range []step{
 		{args: "", out: []string{"outrider demo", "Available Commands:"}},
-		{args: "parked", out: []string{"list", "show", "redrive", "skip"}},
+		{args: "parked", out: []string{"list", "show", "redrive", "skip", "purge"}},
 		{args: "version", out: []string{"outrider ", "commit ", "go1."}},
 		{args: "version -o json", out: []string{`"version"`, `"go"`}},
 		{args: "schema", out: []string{`"$schema": "https://json-schema.org/draft/2020-12/schema"`}},

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,54 +63,18 @@ func (a *app) parkedCommand() *cobra.Command {
 		Long: `A message is parked when it is retried later (retrying), when it waits behind an
 earlier message of its group or for its address (waiting), or when its attempts
 are used up: dead, with its group going on, or held, with its group waiting for
-you.`,
-	}, a.parkedListCommand(), a.parkedShowCommand(), a.redriveCommand(), a.skipCommand())
-}
+you.
 
-// filterFlags adds the flags that select parked messages.
-func filterFlags(c *cobra.Command, f *outbox.ParkedFilter) {
-	flags := c.Flags()
-	flags.StringVar(&f.Route, "route", "", "only of this route")
-	flags.StringVar(&f.Group, "group", "", "only of this group")
-	flags.StringVar((*string)(&f.Status), "status", "", "only retrying, waiting, held or dead")
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"retrying", "waiting", "held", "dead"},
-		cobra.ShellCompDirectiveNoFileComp))
-}
-
-// checkFilter refuses a status or route that does not exist. The state may
-// remember routes that the configuration no longer has.
-func checkFilter(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, f outbox.ParkedFilter) error {
-	switch f.Status {
-	case "", outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead:
-	default:
-		return wrong("--status %q is none of retrying, waiting, held, dead", f.Status)
-	}
-	if f.Route == "" {
-		return nil
-	}
-	var names []string
-	for _, r := range cfg.Routes {
-		names = append(names, r.Name)
-	}
-	if slices.Contains(names, f.Route) {
-		return nil
-	}
-	lanes, err := op.Lanes(ctx)
-	if err != nil {
-		return err
-	}
-	for _, l := range lanes {
-		if l.Route == f.Route {
-			return nil
-		}
-	}
-	return wrong("there is no route %q: the configuration has %s", f.Route, strings.Join(names, ", "))
+redrive delivers again, skip gives up on messages that hold their group back,
+purge deletes dead ones. docs/parked.md has more.`,
+	}, a.parkedListCommand(), a.parkedShowCommand(), a.redriveCommand(), a.skipCommand(), a.purgeCommand())
 }
 
 func (a *app) parkedListCommand() *cobra.Command {
-	var f outbox.ParkedFilter
+	var f parkedFilter
 	c := &cobra.Command{Use: "list", Short: "List parked messages", Args: noArgs}
-	filterFlags(c, &f)
+	f.flags(c)
+	f.statusFlag(c, "retrying", "waiting", "held", "dead")
 	c.Flags().StringVar(&f.ID, "id", "", "only with this event id")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "most messages that are listed")
 	out := outputFlag(c)
@@ -120,10 +83,10 @@ func (a *app) parkedListCommand() *cobra.Command {
 			return wrong("--limit must be at least 1")
 		}
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			if err := checkFilter(c.Context(), cfg, op, f); err != nil {
+			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
-			return a.listParked(c.Context(), op, f, out.json())
+			return a.listParked(c.Context(), op, f.ParkedFilter, out.json())
 		})
 	}
 	return c
@@ -175,11 +138,11 @@ func (a *app) parkedShowCommand() *cobra.Command {
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			f := outbox.ParkedFilter{ID: args[0], Route: route}
-			if err := checkFilter(c.Context(), cfg, op, f); err != nil {
+			f := parkedFilter{ParkedFilter: outbox.ParkedFilter{ID: args[0], Route: route}}
+			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
-			rows, err := op.Parked(c.Context(), f)
+			rows, err := op.Parked(c.Context(), f.ParkedFilter)
 			if err != nil {
 				return err
 			}

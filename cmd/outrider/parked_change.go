@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/user"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -17,139 +20,238 @@ import (
 
 // change is a command that changes parked messages.
 type change struct {
-	filter outbox.ParkedFilter
+	action outbox.ParkedAction
+	did    string // for reports: "redriven"
+
+	filter parkedFilter
 	ids    []string
 	all    bool
 	dryRun bool
 	yes    bool
 	by     string
-
-	does  string // for questions: "redrive"
-	did   string // for reports: "redriven"
-	apply func(*outrider.Operator, context.Context, outbox.ParkedFilter, string) (int, error)
+	rate   string
+	output *output
 }
-
-// changeable are the statuses that a command without --status changes. Waiting
-// messages have failed nothing: they follow the head of their group.
-var changeable = []outbox.ParkedStatus{outbox.ParkedRetrying, outbox.ParkedHeld, outbox.ParkedDead}
 
 func (a *app) redriveCommand() *cobra.Command {
 	return a.changeCommand(&cobra.Command{
 		Use:   "redrive [ID...]",
 		Short: "Deliver dead, held or retrying messages again, now, their attempts forgotten",
-	}, &change{does: "redrive", did: "redriven", apply: (*outrider.Operator).Redrive})
+		Long: `A held or retrying message goes on where it was, with its group behind it. A dead
+one comes after whatever its group has delivered since it died: redriving it is
+the one exception from the order of a group. Waiting messages follow the head of
+their group and cannot be redriven.`,
+	}, &change{action: outbox.ParkedRedrive, did: "redriven"}, "retrying", "held", "dead")
 }
 
 func (a *app) skipCommand() *cobra.Command {
 	return a.changeCommand(&cobra.Command{
 		Use:   "skip [ID...]",
-		Short: "Give up on parked messages for good: they are deleted, their groups go on",
-	}, &change{does: "skip", did: "skipped", apply: (*outrider.Operator).Skip})
+		Short: "Give up on messages that hold their group back: they are deleted, their groups go on",
+		Long: `Deletes held and retrying messages. Waiting messages have failed nothing, so they
+go only when you name them, by id or with --status waiting. Dead messages hold
+nothing back: purge deletes those.`,
+	}, &change{action: outbox.ParkedSkip, did: "skipped"}, "retrying", "held", "waiting")
 }
 
-func (a *app) changeCommand(c *cobra.Command, ch *change) *cobra.Command {
-	c.Long = c.Short + `.
-Name messages by id, or select them by filter, or take --all. Each call is
-entered into the table outrider_audit.`
-	filterFlags(c, &ch.filter)
+func (a *app) purgeCommand() *cobra.Command {
+	return a.changeCommand(&cobra.Command{
+		Use:   "purge [ID...]",
+		Short: "Delete dead messages",
+		Long: `Deletes dead messages and no others. They keep nothing from flowing, but they are
+kept until you delete or redrive them.`,
+	}, &change{action: outbox.ParkedPurge, did: "purged"})
+}
+
+// changeCommand adds what the commands have in common.
+func (a *app) changeCommand(c *cobra.Command, ch *change, statuses ...string) *cobra.Command {
+	c.Long = c.Short + ".\n\n" + c.Long + `
+
+Name messages by id, or select them by filter, or take --all. More than one
+message is changed only after you have confirmed it, on the terminal or with
+--yes. Many are changed in steps, each a transaction and an entry in the table
+outrider_audit. A running relay notices within a quarter of its lease.`
+	ch.filter.flags(c)
+	if len(statuses) > 0 {
+		ch.filter.statusFlag(c, statuses...)
+	}
 	flags := c.Flags()
-	flags.BoolVar(&ch.all, "all", false, "all parked messages but waiting ones; needed where there is no id and no filter")
-	flags.BoolVar(&ch.dryRun, "dry-run", false, "only print how many there are")
+	flags.IntVar(&ch.filter.Limit, "limit", 0, "most messages that are changed; default: all that match")
+	flags.BoolVar(&ch.all, "all", false, "all that the command can change; needed where there is no id and no filter")
+	flags.BoolVar(&ch.dryRun, "dry-run", false, "only say how many there are, by route and status")
 	flags.BoolVarP(&ch.yes, "yes", "y", false, "do not ask")
+	flags.StringVar(&ch.rate, "rate", "", "go no faster than this `rate`, such as 100/s; default: as fast as the database goes")
 	flags.StringVar(&ch.by, "by", "", "who asks, for the audit; default: the user of this process")
+	ch.output = outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ch.ids = args
-		if err := ch.check(); err != nil {
+		pace, err := ch.check()
+		if err != nil {
 			return err
 		}
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			if err := checkFilter(c.Context(), cfg, op, ch.filter); err != nil {
+			if err := ch.filter.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
-			return a.change(c.Context(), op, ch)
+			return a.change(c.Context(), op, ch, pace)
 		})
 	}
 	return c
 }
 
-func (ch *change) check() error {
-	filtered := ch.filter != (outbox.ParkedFilter{}) || len(ch.ids) > 0
+// check refuses what cannot be meant, and returns the pace.
+func (ch *change) check() (pace outrider.Pace, err error) {
+	filtered := !ch.filter.IsZero() || ch.filter.olderThan != "" || len(ch.ids) > 0
 	switch {
 	case filtered && ch.all:
-		return wrong("--all takes neither ids nor a filter")
+		return pace, wrong("--all takes neither ids nor a filter")
 	case !filtered && !ch.all:
-		return wrong("say which messages: ids, --route, --group, --status, or --all")
+		return pace, wrong("say which messages: ids, a filter such as --route or --error, or --all")
 	case slices.Contains(ch.ids, ""):
-		return wrong("an id is empty")
-	case ch.does == "redrive" && ch.filter.Status == outbox.ParkedWaiting:
-		return wrong("waiting messages cannot be redriven: they follow the head of their group, or their address")
+		return pace, wrong("an id is empty")
+	case ch.filter.Limit < 0:
+		return pace, wrong("--limit must not be negative")
+	case ch.action == outbox.ParkedRedrive && ch.filter.Status == outbox.ParkedWaiting:
+		return pace, wrong("waiting messages cannot be redriven: they follow the head of their group, or their address")
+	case ch.action == outbox.ParkedSkip && ch.filter.Status == outbox.ParkedDead:
+		return pace, wrong("dead messages hold nothing back: outrider parked purge deletes them")
+	case ch.rate != "":
+		if pace.Rate, err = outrider.ParseRate(ch.rate); err != nil {
+			return pace, wrong("--rate %q: %w", ch.rate, err)
+		}
 	}
-	return nil
+	return pace, ch.filter.read()
 }
 
-// selections are the filters that make up what the command changes.
-func (ch *change) selections() []outbox.ParkedFilter {
-	var out []outbox.ParkedFilter
-	switch {
-	case ch.all:
-		for _, status := range changeable {
-			out = append(out, outbox.ParkedFilter{Status: status})
-		}
-	case len(ch.ids) > 0:
-		for _, id := range ch.ids {
-			f := ch.filter
-			f.ID = id
-			out = append(out, f)
-		}
-	default:
-		out = append(out, ch.filter)
+// commands are what the call comes to: one for each id, or one.
+func (ch *change) commands() []outbox.ParkedCommand {
+	c := outbox.ParkedCommand{Action: ch.action, Filter: ch.filter.ParkedFilter, All: ch.all, By: cmp.Or(ch.by, currentUser())}
+	if len(ch.ids) == 0 {
+		return []outbox.ParkedCommand{c}
+	}
+	var out []outbox.ParkedCommand
+	for _, id := range ch.ids {
+		c.Filter.ID = id
+		out = append(out, c)
 	}
 	return out
 }
 
-func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change) error {
-	if ch.dryRun || !ch.yes && terminal(a.in) {
-		n, err := ch.count(ctx, op)
+// matching is how many messages of a route and status a command is about, for
+// machines.
+type matching struct {
+	Route    string `json:"route"`
+	Status   string `json:"status"`
+	Messages int    `json:"messages"`
+}
+
+// count says what the commands are about, and how many they will change.
+func (ch *change) count(ctx context.Context, op *outrider.Operator) (rows []matching, total int, err error) {
+	index := map[matching]int{}
+	for _, c := range ch.commands() {
+		counts, err := op.CountParked(ctx, c)
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
-		if ch.dryRun || n == 0 {
-			fmt.Fprintf(a.out, "%s would be %s\n", counted(n, "message"), ch.did)
-			return nil
-		}
-		if !a.confirm(fmt.Sprintf("%s %s? [y/N] ", ch.does, counted(n, "message"))) {
-			return fmt.Errorf("nothing was %s", ch.did)
-		}
-	}
-	total := 0
-	for _, f := range ch.selections() {
-		n, err := ch.apply(op, ctx, f, cmp.Or(ch.by, currentUser()))
-		total += n
-		if err != nil {
-			return fmt.Errorf("%s %s, then: %w", counted(total, "message"), ch.did, err)
+		for _, n := range counts {
+			key := matching{Route: n.Route, Status: string(n.Status)}
+			if _, known := index[key]; !known {
+				index[key] = len(rows)
+				rows = append(rows, key)
+			}
+			rows[index[key]].Messages += n.Count
+			total += n.Count
 		}
 	}
-	if total == 0 && len(ch.ids) > 0 {
-		return fmt.Errorf("no message was %s: none that is retrying, held or dead has this id", ch.did)
+	if ch.filter.Limit > 0 {
+		total = min(total, ch.filter.Limit*len(ch.commands()))
 	}
-	fmt.Fprintf(a.out, "%s %s\n", counted(total, "message"), ch.did)
+	return rows, total, nil
+}
+
+func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change, pace outrider.Pace) error {
+	rows, total, err := ch.count(ctx, op)
+	if err != nil {
+		return err
+	}
+	if ch.dryRun {
+		return a.printCount(ch, rows, total)
+	}
+	switch {
+	case total == 0 && len(ch.ids) > 0:
+		return fmt.Errorf("no message was %s: none that could be has this id (outrider parked show ID tells its status)", ch.did)
+	case total <= 1 || ch.yes:
+	case !terminal(a.in):
+		return wrong("%s %s? Nobody is there to ask: repeat it with --yes, or see with --dry-run", ch.action, counted(total, "message"))
+	case !a.confirm(fmt.Sprintf("%s %s? [y/N] ", ch.action, counted(total, "message"))):
+		return fmt.Errorf("nothing was %s", ch.did)
+	}
+	done, err := a.carryOut(ctx, op, ch, pace, total)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("stopped: %d of %s %s; the same command goes on with the rest", done, counted(total, "message"), ch.did)
+	case err != nil:
+		return fmt.Errorf("%s %s, then: %w", counted(done, "message"), ch.did, err)
+	case ch.output.json():
+		return a.printJSON(map[string]any{"action": ch.action, "changed": done})
+	}
+	fmt.Fprintf(a.out, "%s %s\n", counted(done, "message"), ch.did)
+	if slices.ContainsFunc(rows, func(m matching) bool {
+		return ch.action == outbox.ParkedRedrive && m.Status == string(outbox.ParkedDead)
+	}) {
+		fmt.Fprintln(a.err, "note: a dead message comes after whatever its group has delivered since it died")
+	}
 	return nil
 }
 
-func (ch *change) count(ctx context.Context, op *outrider.Operator) (int, error) {
-	total := 0
-	for _, f := range ch.selections() {
-		statuses := changeable
-		if f.Status != "" {
-			statuses = []outbox.ParkedStatus{f.Status}
+// carryOut changes the messages until it is done or the process is asked to stop.
+func (a *app) carryOut(ctx context.Context, op *outrider.Operator, ch *change, pace outrider.Pace, total int) (int, error) {
+	var done atomic.Int64 // also read when a second signal leaves the work behind
+	say := func(text string) { fmt.Fprintln(a.err, text) }
+	err := untilSignal(ctx, say, func(ctx context.Context) error {
+		for _, c := range ch.commands() {
+			before := done.Load()
+			pace.Progress = func(changed int) {
+				done.Store(before + int64(changed))
+				a.progress(ch, int(done.Load()), total)
+			}
+			if _, err := op.ChangeParked(ctx, c, pace); err != nil {
+				return err
+			}
 		}
-		n, err := op.Count(ctx, f, statuses...)
-		if err != nil {
-			return 0, err
-		}
-		total += n
+		return nil
+	})
+	return int(done.Load()), err
+}
+
+// progress shows how far a command is, where somebody watches and it takes steps.
+func (a *app) progress(ch *change, done, total int) {
+	if !terminal(a.err) || total <= outbox.DefaultParkedStep && ch.rate == "" {
+		return
 	}
-	return total, nil
+	fmt.Fprintf(a.err, "\r%d of %s %s", done, counted(total, "message"), ch.did)
+	if done >= total {
+		fmt.Fprintln(a.err)
+	}
+}
+
+// printCount is what --dry-run says.
+func (a *app) printCount(ch *change, rows []matching, total int) error {
+	if ch.output.json() {
+		return a.printJSON(map[string]any{"action": ch.action, "dry_run": true, "would_change": total,
+			"matching": append([]matching{}, rows...)})
+	}
+	if len(rows) > 0 {
+		var cells [][]string
+		for _, m := range rows {
+			cells = append(cells, []string{m.Route, m.Status, strconv.Itoa(m.Messages)})
+		}
+		if err := a.printTable([]string{"ROUTE", "STATUS", "MESSAGES"}, cells); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(a.out, "%s would be %s\n", counted(total, "message"), ch.did)
+	return nil
 }
 
 // confirm asks a question on the terminal.

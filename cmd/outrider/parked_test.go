@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -87,22 +88,78 @@ func TestParkedMessagesAreShown(t *testing.T) {
 	}
 }
 
-func TestParkedMessagesAreRedrivenAndSkipped(t *testing.T) {
+func TestParkedMessagesAreRedrivenSkippedAndPurged(t *testing.T) {
 	t.Parallel()
 	accept := &atomic.Bool{}
 	s := parkedSite(t, accept)
 	for _, st := range []step{
-		{args: "parked redrive --all --dry-run", out: []string{"3 messages would be redriven"}},
-		{args: "parked skip --group g-b --dry-run", out: []string{"1 message would be skipped"}},
-		{args: "parked skip --status held --dry-run", out: []string{"0 messages would be skipped"}},
-		{args: "parked skip a --by me", out: []string{"1 message skipped"}},
+		{args: "parked redrive --all --dry-run", out: []string{"ROUTE   STATUS  MESSAGES\norders  dead    3\n", "3 messages would be redriven"}},
+		{args: "parked redrive --all --dry-run -o json", out: []string{`"would_change": 3`, `"messages": 3`, `"dry_run": true`}},
+		{args: "parked purge --group g-b --dry-run", out: []string{"1 message would be purged"}},
+		{args: "parked purge --older-than 1h --dry-run", out: []string{"0 messages would be purged"}},
+		{args: "parked purge --type order.created --error THANKS --limit 2 --dry-run", out: []string{"2 messages would be purged"}},
+		{args: "parked skip --all --dry-run -o json", out: []string{`"would_change": 0`, `"matching": []`}},
+		{args: "parked purge --all", code: 2, err: []string{"purge 3 messages? Nobody is there to ask: repeat it with --yes"}},
+		{args: "parked redrive a b", code: 2, err: []string{"redrive 2 messages?", "--yes"}},
+		{args: "parked skip a", code: 1, err: []string{"no message was skipped"}},
+		{args: "parked skip --status dead", code: 2, err: []string{"outrider parked purge"}},
+		{args: "parked purge a --by me", out: []string{"1 message purged"}},
 		{args: "parked show a", code: 1, err: []string{"no parked message"}},
-		{args: "parked redrive b", out: []string{"1 message redriven"}},
+		{args: "parked redrive b", out: []string{"1 message redriven"}, err: []string{"after whatever its group has delivered"}},
 		{args: "parked list --id b", out: []string{"retrying"}},
-		{args: "parked redrive --all", out: []string{"2 messages redriven"}},
+		{args: "parked list --error nothing-like-it", out: []string{"no parked message matches"}},
+		{args: "parked redrive --all --yes --rate 1000/s -o json", out: []string{`"changed": 2`}, err: nil},
+		{args: "parked purge --all --yes", out: []string{"0 messages purged"}},
 	} {
 		st.run(t, s)
 	}
 	accept.Store(true)
 	s.runUntil(func() bool { return len(s.parked()) == 0 })
+}
+
+func TestParkedFlagsThatCannotBeMeant(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, toDiscard)
+	s.must("init")
+	for args, want := range map[string]string{
+		"redrive":                       "say which messages",
+		"purge --limit 3":               "say which messages",
+		"redrive --all --error x":       "--all takes neither ids nor a filter",
+		"redrive --all --older-than 1h": "--all takes neither ids nor a filter",
+		"redrive --status waiting":      "waiting messages cannot be redriven",
+		"skip --status ill":             "none of retrying, held, waiting",
+		"purge --older-than yesterday":  "expected a duration with its unit",
+		"purge --all --rate fast":       "expected a rate such as 500/s",
+		"purge --all --limit -1":        "--limit must not be negative",
+		"redrive --route none":          `there is no route "none"`,
+		"purge --status dead":           "unknown flag: --status",
+		"list --older-than 3":           "expected a duration",
+		"list --status buried":          "none of retrying, waiting, held, dead",
+	} {
+		step{args: "parked " + args, code: 2, err: []string{want}}.run(t, s)
+	}
+}
+
+// A command that goes at a rate can be stopped: it says how far it came, and
+// repeating it does the rest.
+func TestARateLimitedCommandCanBeStopped(t *testing.T) {
+	t.Parallel()
+	s := parkedSite(t, &atomic.Bool{})
+	p := s.start("parked", "purge", "--all", "--yes", "--rate", "1/h")
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for len(s.parked()) != 2 { // the first goes at once, the second in an hour
+		<-look.C
+	}
+	p.signal(syscall.SIGINT)
+	if code := p.exit(); code != exitFailed {
+		t.Errorf("exit status %d", code)
+	}
+	if text := p.all(); !strings.Contains(text, "stopped: 1 of 3 messages purged; the same command goes on with the rest") {
+		t.Errorf("it said %q", text)
+	}
+	if got := len(s.parked()); got != 2 {
+		t.Errorf("%d are left, want 2", got)
+	}
+	step{args: "parked purge --all --yes", out: []string{"2 messages purged"}}.run(t, s)
 }

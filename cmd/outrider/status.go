@@ -28,6 +28,14 @@ type progress struct {
 	Held      int        `json:"held"`
 	Dead      int        `json:"dead"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+
+	// Of routes only.
+	Behind     *int       `json:"behind,omitempty"` // rows not settled; absent when not known
+	BehindMore bool       `json:"behind_more,omitempty"`
+	Oldest     *time.Time `json:"oldest,omitempty"` // creation of the first of them
+	Paused     *stop      `json:"paused,omitempty"`
+	Down       []stop     `json:"addresses_down,omitempty"`
+	Stopped    string     `json:"stopped,omitempty"` // why the running instance cannot run it
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -45,14 +53,25 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := summarise(cfg, found)
 			if lanes {
-				rows = each(found)
+				rows := each(found)
+				if out.json() {
+					return a.printJSON(map[string]any{"status": rows})
+				}
+				return a.printStatus(rows, true)
+			}
+			rows := summarise(cfg, found)
+			if err := a.addDetails(c.Context(), cfg, op, rows); err != nil {
+				return err
 			}
 			if out.json() {
 				return a.printJSON(map[string]any{"status": rows})
 			}
-			return a.printStatus(rows, lanes)
+			if err := a.printStatus(rows, false); err != nil {
+				return err
+			}
+			a.printStops(rows)
+			return nil
 		})
 	}
 	return c
@@ -137,8 +156,9 @@ func (p *progress) add(l outbox.LaneStatus) {
 }
 
 func (a *app) printStatus(rows []progress, lanes bool) error {
-	headings := []string{"ROUTE", "LANES", "OWNER", "HIGHEST", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
+	headings := []string{"ROUTE", "LANES", "OWNER", "HIGHEST", "BEHIND", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
 	if lanes {
+		headings = slices.Delete(headings, 4, 5)
 		headings[1], headings[3] = "SLOT", "POSITION"
 	}
 	var cells [][]string
@@ -151,8 +171,11 @@ func (a *app) printStatus(rows []progress, lanes bool) error {
 		if r.UpdatedAt != nil {
 			updated = ago(*r.UpdatedAt)
 		}
-		cells = append(cells, []string{r.Route, which, r.owner(), strconv.FormatInt(r.Position, 10),
-			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), updated})
+		row := []string{r.Route, which, r.owner(), strconv.FormatInt(r.Position, 10)}
+		if !lanes {
+			row = append(row, r.behind())
+		}
+		cells = append(cells, append(row, strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), updated))
 	}
 	return a.printTable(headings, cells)
 }
@@ -160,6 +183,8 @@ func (a *app) printStatus(rows []progress, lanes bool) error {
 // owner says who works the row.
 func (p *progress) owner() string {
 	switch {
+	case p.Paused != nil && len(p.Owners) == 0:
+		return "(paused)"
 	case p.Lanes == 0 && p.Slot == nil:
 		return "(has never run)"
 	case len(p.Owners) == 0:

@@ -1,7 +1,7 @@
 // Command swapbroker delivers orders to wherever its configuration file says:
-// to Kafka with orders-kafka.yaml, to an HTTP API with orders-http.yaml. The two
-// files differ in the destination and in nothing else, and the program knows
-// neither.
+// to Kafka with orders-kafka.yaml, to an HTTP API with orders-http.yaml, as signed
+// webhooks with orders-webhook.yaml. The files differ in the destination and in
+// nothing else, and the program knows none of them.
 //
 //	go run ./examples/swapbroker orders-kafka.yaml
 //

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
@@ -132,6 +133,36 @@ func TestOrdersOverHTTP(t *testing.T) {
 	}))
 }
 
+func TestOrdersOverWebhooks(t *testing.T) {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	wh, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrivals := make(chan event, orders)
+	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var e event
+		if err != nil || wh.Verify(body, r.Header) != nil || json.Unmarshal(body, &e) != nil {
+			http.Error(w, "not a signed event", http.StatusUnauthorized)
+			return
+		}
+		arrivals <- e
+	}))
+	defer partner.Close()
+	t.Setenv("ORDERS_URL", partner.URL+"/orders")
+	t.Setenv("ORDERS_SECRET", secret)
+	publish(t, "orders-webhook.yaml")
+	check(t, deliver(t, "orders-webhook.yaml", func(ctx context.Context) ([]event, error) {
+		select {
+		case e := <-arrivals:
+			return []event{e}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}))
+}
+
 func TestOrdersOverKafka(t *testing.T) {
 	brokers := testenv.Kafka(t)
 	topic := fmt.Sprintf("example-swapbroker-%d", os.Getpid())
@@ -192,7 +223,10 @@ func TestTheFilesDifferInTheDestinationOnly(t *testing.T) {
 		}
 		return before + after
 	}
-	if k, h := rest("orders-kafka.yaml"), rest("orders-http.yaml"); k != h {
-		t.Errorf("kafka:\n%s\nhttp:\n%s", k, h)
+	kafka := rest("orders-kafka.yaml")
+	for _, file := range []string{"orders-http.yaml", "orders-webhook.yaml"} {
+		if other := rest(file); other != kafka {
+			t.Errorf("orders-kafka.yaml:\n%s\n%s:\n%s", kafka, file, other)
+		}
 	}
 }

@@ -16,6 +16,7 @@ type settings struct {
 	middleware  string   // in flow style
 	route       []string // further keys of the route
 	routes      int      // how many routes like this. Default: 1
+	others      []string // further destinations, as NAME: {...}
 }
 
 // text writes the configuration. No admin server, unless top asks for one.
@@ -33,6 +34,9 @@ func (s settings) text() string {
 	}
 	line("    poll: %s", s.poll)
 	line("destinations:\n  there: {%s}", s.destination)
+	for _, d := range s.others {
+		line("  %s", d)
+	}
 	line("routes:")
 	for i := range max(s.routes, 1) {
 		line("  orders%d:\n    from: app\n    to: there", i)

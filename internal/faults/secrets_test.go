@@ -70,6 +70,10 @@ func secretDestinations(t *testing.T, kafka []string) []string {
 	for _, path := range []string{"/400", "/302", "/401", "/500", "/503"} {
 		out = append(out, toHTTP(echo.url()+path+query)+auth)
 	}
+	headers := fmt.Sprintf(", headers: {X-Api-Key: %q}", canary)
+	for _, url := range []string{"http://" + nobody(t) + "/down", echo.url() + "/400", echo.url() + "/302"} {
+		out = append(out, toWebhook(url+query)+headers)
+	}
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		for _, brokers := range [][]string{kafka, {nobody(t)}} {
 			out = append(out, toKafka(brokers, "faults-none")+

@@ -27,6 +27,13 @@ const (
 	AttrTags          = "outridertags"    // a JSON object, as text
 	AttrHeaders       = "outriderheaders" // structured mode: a JSON object, as text
 	AttrPartitionKey  = "partitionkey"    // the message group; the partitioning extension
+
+	// Of copies of dead messages; see [outbox.Death].
+	AttrPoisonReason   = "outriderpoisonreason"
+	AttrPoisonError    = "outriderpoisonerror"
+	AttrPoisonAttempts = "outriderpoisonattempts" // decimal, as text
+	AttrPoisonRoute    = "outriderpoisonroute"
+	AttrPoisonAt       = "outriderpoisonat" // time of death, RFC 3339
 )
 
 // attributes maps metadata to attributes, in the order of structured mode.
@@ -40,6 +47,11 @@ var attributes = []struct{ meta, name string }{
 	{outbox.MetaAggregateType, AttrAggregateType},
 	{outbox.MetaTenant, AttrTenant},
 	{outbox.MetaTags, AttrTags},
+	{outbox.MetaPoisonReason, AttrPoisonReason},
+	{outbox.MetaPoisonError, AttrPoisonError},
+	{outbox.MetaPoisonAttempts, AttrPoisonAttempts},
+	{outbox.MetaPoisonRoute, AttrPoisonRoute},
+	{outbox.MetaPoisonAt, AttrPoisonAt},
 }
 
 // reserved are the names that a header of the application cannot have as an
@@ -78,7 +90,7 @@ func AppendCloudEvent(dst []byte, source string, msg *message.Message) ([]byte, 
 			dst = appendMember(dst, a.name, v)
 		}
 	}
-	dst = appendMember(dst, "datacontenttype", contentType(msg))
+	dst = appendMember(dst, "datacontenttype", ContentType(msg))
 	dst = appendHeaders(dst, msg.Metadata)
 	if binary {
 		dst = append(dst, `,"data_base64":"`...)
@@ -141,8 +153,9 @@ func checkCloudEvent(msg *message.Message) error {
 	return nil
 }
 
-// contentType is what the application says of the payload, or what we know.
-func contentType(msg *message.Message) string {
+// ContentType is the media type of the payload: what the application's header
+// content-type says, or what we know.
+func ContentType(msg *message.Message) string {
 	if v := msg.Metadata[contentTypeHeader]; v != "" {
 		return v
 	}

@@ -83,7 +83,7 @@ func CloudEventHeaders(source, prefix string) Headers {
 		}
 		dst = append(dst,
 			Header{spec, specVersion}, Header{id, msg.UUID}, Header{src, source},
-			Header{contentTypeHeader, contentType(msg)})
+			Header{contentTypeHeader, ContentType(msg)})
 		for k, v := range msg.Metadata {
 			if name, ok := names[k]; ok {
 				dst = append(dst, Header{name, v})

@@ -1,16 +1,14 @@
 package staterow
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// ListLimit is how many parked messages a list without a limit returns.
-const ListLimit = 100
 
 // CheckFilter refuses filters that cannot mean anything.
 func CheckFilter(f outbox.ParkedFilter) error {
@@ -25,78 +23,45 @@ func CheckFilter(f outbox.ParkedFilter) error {
 	return nil
 }
 
-// CheckCommand is [CheckFilter] for commands that change what matches: a
-// filter that selects everything is a slip of the hand.
-func CheckCommand(f outbox.ParkedFilter) error {
-	if f.Route == "" && f.Group == "" && f.ID == "" && f.Status == "" {
-		return errors.New("filter: a command that changes parked messages needs a route, group, id or status")
+// CheckCommand is [CheckFilter] for commands. A filter that selects everything
+// is a slip of the hand unless it is said to be meant.
+func CheckCommand(c outbox.ParkedCommand) error {
+	switch c.Action {
+	case outbox.ParkedRedrive, outbox.ParkedSkip, outbox.ParkedPurge:
+	default:
+		return fmt.Errorf("action %q is none of redrive, skip, purge", c.Action)
 	}
-	return CheckFilter(f)
-}
-
-// Selector is a filter with its texts as they are stored.
-type Selector struct {
-	Route, Group, ID string
-
-	// Statuses are those that match.
-	Statuses []string
-	Limit    int // 0: all
-}
-
-// ListSelector returns what a list shows.
-func ListSelector(f outbox.ParkedFilter) Selector {
-	s := selector(f, outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead)
-	s.Limit = cmp.Or(s.Limit, ListLimit)
-	return s
-}
-
-// RedriveSelector returns what a redrive changes. Waiting messages never
-// match: they go when the head of their group does.
-func RedriveSelector(f outbox.ParkedFilter) Selector {
-	return selector(f, outbox.ParkedRetrying, outbox.ParkedHeld, outbox.ParkedDead)
-}
-
-// DiscardSelector returns what a discard deletes. Waiting messages have failed
-// nothing, so they go only when the filter names their status.
-func DiscardSelector(f outbox.ParkedFilter) Selector {
-	if f.Status == outbox.ParkedWaiting {
-		return selector(f, outbox.ParkedWaiting)
+	if c.Filter.IsZero() && !c.All {
+		return errors.New("filter: a command that changes parked messages needs a condition, or All")
 	}
-	return RedriveSelector(f)
-}
-
-// selector narrows the statuses that a command may touch by the filter's own.
-func selector(f outbox.ParkedFilter, allowed ...outbox.ParkedStatus) Selector {
-	s := Selector{Route: f.Route, Group: packed(f.Group), ID: packed(f.ID), Limit: f.Limit, Statuses: []string{}}
-	for _, status := range allowed {
-		if f.Status == "" || f.Status == status {
-			s.Statuses = append(s.Statuses, string(status))
-		}
-	}
-	return s
-}
-
-func packed(s string) string {
-	if s == "" {
-		return ""
-	}
-	return Pack(s)
+	return CheckFilter(c.Filter)
 }
 
 // FilterJSON returns the filter as audit records keep it: only what was set.
 func FilterJSON(f outbox.ParkedFilter) string {
-	fields := map[string]any{}
-	for key, value := range map[string]string{
-		"route": f.Route, "group": Clean(f.Group), "id": Clean(f.ID), "status": string(f.Status),
-	} {
-		if value != "" {
-			fields[key] = value
-		}
+	before, limit, after := "", "", ""
+	if !f.Before.IsZero() {
+		before = f.Before.UTC().Format(time.RFC3339Nano)
 	}
 	if f.Limit > 0 {
-		fields["limit"] = f.Limit
+		limit = strconv.Itoa(f.Limit)
 	}
-	// Strings and an integer cannot fail to encode.
-	b, _ := json.Marshal(fields)
+	if f.After != (outbox.ParkedKey{}) {
+		after = fmt.Sprintf("%s/%02d/%d", f.After.Route, f.After.Slot, f.After.Seq)
+	}
+	return FieldsJSON("route", f.Route, "group", f.Group, "id", f.ID, "status", string(f.Status), "type", f.Type,
+		"error", f.Error, "before", before, "limit", limit, "after", after)
+}
+
+// FieldsJSON returns names and values, alternating, as audit records keep them:
+// only values that are not empty.
+func FieldsJSON(fields ...string) string {
+	set := map[string]string{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i+1] != "" {
+			set[fields[i]] = Clean(fields[i+1])
+		}
+	}
+	b, _ := json.Marshal(set) // strings cannot fail to encode
 	return string(b)
 }

@@ -2,7 +2,9 @@ package staterow
 
 import (
 	"maps"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -53,26 +55,43 @@ func TestMetadataKeepsAnyBytes(t *testing.T) {
 func TestCommandsNeedASelection(t *testing.T) {
 	t.Parallel()
 	for _, f := range []outbox.ParkedFilter{{}, {Limit: 5}, {Status: "lost"}, {Route: "r", Limit: -1}} {
-		if err := CheckCommand(f); err == nil {
+		if err := CheckCommand(outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: f}); err == nil {
 			t.Errorf("%+v was accepted", f)
 		}
 	}
-	if err := CheckCommand(outbox.ParkedFilter{Group: "g"}); err != nil {
-		t.Error(err)
+	for _, c := range []outbox.ParkedCommand{
+		{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{Group: "g"}}, {Action: outbox.ParkedPurge, All: true},
+	} {
+		if err := CheckCommand(c); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
-func TestWaitingMessagesAreDiscardedOnlyByName(t *testing.T) {
+func TestStatementsHoldNoTextOfUsers(t *testing.T) {
 	t.Parallel()
-	if s := DiscardSelector(outbox.ParkedFilter{Route: "r"}).Statuses; len(s) != 3 {
-		t.Errorf("a discard by route touches %v", s)
+	const evil = "'; DROP TABLE outrider_parked; --"
+	d := Dialect{Parameter: "$", Instant: func(at time.Time) any { return at }}
+	s := ListParked(d, "seq", outbox.ParkedFilter{Route: evil, Group: evil, ID: evil, Status: outbox.ParkedDead, Type: evil,
+		Error: evil + "%_", Before: time.Unix(1, 0), Limit: 7})
+	want := `SELECT seq FROM outrider_parked WHERE true AND route = $1 AND message_group = $2 AND event_id = $3` +
+		` AND event_type = $4 AND status IN ('dead') AND lower(last_error) LIKE lower($5) ESCAPE '\' AND parked_at < $6` +
+		` ORDER BY route, slot, seq LIMIT $7`
+	if s.SQL() != want {
+		t.Errorf("got  %s\nwant %s", s.SQL(), want)
 	}
-	waiting := outbox.ParkedFilter{Status: outbox.ParkedWaiting}
-	if s := DiscardSelector(waiting).Statuses; len(s) != 1 || s[0] != "waiting" {
-		t.Errorf("a discard of waiting messages touches %v", s)
+	if len(s.Args) != 7 || s.Args[4] != "%"+strings.ReplaceAll(evil, "_", `\_`)+`\%\_%` || s.Args[6] != 7 {
+		t.Errorf("arguments %q", s.Args)
 	}
-	if s := RedriveSelector(waiting).Statuses; len(s) != 0 {
-		t.Errorf("a redrive of waiting messages touches %v", s)
+}
+
+func TestAuditRecordsKeepWhatWasSet(t *testing.T) {
+	t.Parallel()
+	got := FilterJSON(outbox.ParkedFilter{Route: "r", Type: "t\x00", Before: time.Unix(1, 0), Limit: 3,
+		After: outbox.ParkedKey{LaneRef: outbox.LaneRef{Route: "r", Slot: 4}, Seq: 9}})
+	if want := `{"after":"r/04/9","before":"1970-01-01T00:00:01Z","limit":"3","route":"r","type":"t\ufffd"}`; got != want &&
+		got != strings.ReplaceAll(want, `\ufffd`, "\uFFFD") {
+		t.Errorf("got %s", got)
 	}
 }
 

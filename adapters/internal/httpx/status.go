@@ -1,4 +1,4 @@
-package http
+package httpx
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// DefaultStatuses is what statuses mean that [Config.Statuses] says nothing
-// about. Those that are in neither follow from their class: 3xx is unavailable,
-// 4xx permanent, 5xx transient.
+// DefaultStatuses is what statuses mean that nothing else is said about. Those
+// that are not in it follow from their class: 3xx is unavailable, 4xx permanent,
+// 5xx transient.
 func DefaultStatuses() map[int]outbox.Kind {
 	return map[int]outbox.Kind{
 		http.StatusRequestTimeout:      outbox.KindTransient, // 408
@@ -38,17 +38,50 @@ func DefaultStatuses() map[int]outbox.Kind {
 	}
 }
 
-// statuses is the table of one destination.
-type statuses map[int]outbox.Kind
-
-func newStatuses(override map[int]outbox.Kind) statuses {
-	table := statuses(DefaultStatuses())
-	maps.Copy(table, override)
-	return table
+// Statuses is the table of one destination.
+type Statuses struct {
+	kinds    map[int]outbox.Kind
+	accepted map[int]bool
 }
 
-func (t statuses) kind(status int) outbox.Kind {
-	if kind, ok := t[status]; ok {
+// NewStatuses returns a table: what override says goes before what table says,
+// and the statuses in accept are successes beside 2xx.
+func NewStatuses(table, override map[int]outbox.Kind, accept []int) Statuses {
+	s := Statuses{kinds: maps.Clone(table), accepted: map[int]bool{}}
+	maps.Copy(s.kinds, override)
+	for _, status := range accept {
+		s.accepted[status] = true
+	}
+	return s
+}
+
+// CheckStatuses names the entries that no table can have.
+func CheckStatuses(override map[int]outbox.Kind, accept []int) []error {
+	var errs []error
+	for status, kind := range override {
+		if status < 300 || status > 599 {
+			errs = append(errs, fmt.Errorf("statuses: %d cannot be given a meaning: only 300 to 599 can", status))
+		}
+		if (kind < outbox.KindTransient || kind > outbox.KindPermanent) && kind != outbox.KindSkip {
+			errs = append(errs, fmt.Errorf("statuses: %d cannot be %v: use transient, unavailable, gone, permanent or skip", status, kind))
+		}
+	}
+	for _, status := range accept {
+		if status < 300 || status > 599 {
+			errs = append(errs, fmt.Errorf("accept: %d cannot be given a meaning: only 300 to 599 can", status))
+		}
+	}
+	return errs
+}
+
+// Success tells whether a status means that everything was delivered.
+func (s Statuses) Success(status int) bool {
+	return status >= 200 && status < 300 || s.accepted[status]
+}
+
+// Kind is what a status that is no success means.
+func (s Statuses) Kind(status int) outbox.Kind {
+	if kind, ok := s.kinds[status]; ok {
 		return kind
 	}
 	switch {
@@ -70,7 +103,7 @@ func hint(status int, location string) string {
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return " (check the token and the headers)"
+		return " (check the credentials: token, secrets, headers)"
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return " (check the URL)"
 	case http.StatusProxyAuthRequired:
@@ -91,9 +124,4 @@ func retryAfter(value string, now time.Time) time.Duration {
 		d = at.Sub(now)
 	}
 	return min(max(d, 0), maxRetryAfter)
-}
-
-// errorOf builds the error of a status.
-func errorOf(kind outbox.Kind, retry time.Duration, format string, args ...any) error {
-	return &outbox.Error{Kind: kind, Err: fmt.Errorf(format, args...), RetryAfter: retry}
 }

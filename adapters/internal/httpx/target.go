@@ -1,6 +1,7 @@
-package http
+package httpx
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,23 +12,24 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// target is the URL of a destination, taken apart so that what may be secret in
+// Target is the URL of a destination, taken apart so that what may be secret in
 // it never becomes part of an address: addresses are shown to operators.
-type target struct {
+type Target struct {
 	path  *format.Address // scheme, host and path
 	query *format.Address // parameters that hold placeholders; nil: none
+	base  *url.URL        // scheme and host alone
 
-	user        *url.Userinfo
-	staticQuery string // parameters without placeholders: sent, never shown
+	User        *url.Userinfo // sent as basic authentication; nil: none
+	staticQuery string        // parameters without placeholders: sent, never shown
 }
 
-// newTarget parses a URL. Its errors do not quote it.
-func newTarget(text string) (*target, error) {
+// NewTarget parses a URL. Its errors do not quote it.
+func NewTarget(text string) (*Target, error) {
 	if text == "" {
 		return nil, errors.New("url: none given")
 	}
 	base, query := cutQuery(text)
-	t := &target{}
+	t := &Target{}
 	scheme, rest, ok := strings.Cut(base, "://")
 	if !ok || scheme != "http" && scheme != "https" {
 		return nil, errors.New("url: must begin with http:// or https://")
@@ -46,8 +48,9 @@ func newTarget(text string) (*target, error) {
 	if strings.Contains(base, "#") {
 		return nil, errors.New("url: must not have a fragment (#): it is never sent")
 	}
-	t.user = u.User
+	t.User = u.User
 	u.User = nil
+	t.base = u
 	if t.path, err = format.NewAddress(u.String()+path, escapePath); err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
@@ -70,7 +73,7 @@ func cutQuery(text string) (base, query string) {
 	return text, ""
 }
 
-func (t *target) addQuery(query string) error {
+func (t *Target) addQuery(query string) error {
 	var static, rendered []string
 	for p := range strings.SplitSeq(query, "&") {
 		switch {
@@ -102,10 +105,14 @@ func escapePath(s string) (string, error) {
 
 func escapeQuery(s string) (string, error) { return url.QueryEscape(s), nil }
 
-func (t *target) static() bool { return t.path.Static() && t.query == nil }
+// Static tells whether the address is the same for all messages.
+func (t *Target) Static() bool { return t.path.Static() && t.query == nil }
 
-// address renders where a message goes, without anything secret.
-func (t *target) address(msg *message.Message) (string, error) {
+// Base returns scheme and host of the URL, which all messages share.
+func (t *Target) Base() *url.URL { return t.base }
+
+// Address renders where a message goes, without anything secret.
+func (t *Target) Address(msg *message.Message) (string, error) {
 	address, err := t.path.Render(msg)
 	if err != nil || t.query == nil {
 		return address, err
@@ -117,8 +124,8 @@ func (t *target) address(msg *message.Message) (string, error) {
 	return address + "?" + query, nil
 }
 
-// full returns the URL to request for an address.
-func (t *target) full(address string) string {
+// Full returns the URL to request for an address.
+func (t *Target) Full(address string) string {
 	switch {
 	case t.staticQuery == "":
 		return address
@@ -128,11 +135,12 @@ func (t *target) full(address string) string {
 	return address + "?" + t.staticQuery
 }
 
-// secrets returns what of the URL must not be repeated.
-func (t *target) secrets() []string {
+// Secrets returns what of the URL must not be repeated.
+func (t *Target) Secrets() []string {
 	var secrets []string
-	if password, ok := t.user.Password(); ok {
-		secrets = append(secrets, password)
+	if password, ok := t.User.Password(); ok {
+		credentials := base64.StdEncoding.EncodeToString([]byte(t.User.Username() + ":" + password))
+		secrets = append(secrets, password, credentials)
 	}
 	for p := range strings.SplitSeq(t.staticQuery, "&") {
 		_, value, _ := strings.Cut(p, "=")

@@ -1,0 +1,142 @@
+package adaptertest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func testPauseAndResume(t *testing.T, db *stateDB) {
+	store, _ := db.acquired(0, 1)
+	before := commands(t, store)
+	pause := outbox.Pause{Route: "r", Reason: "maintenance", By: "alice"}
+	if changed, err := store.Pause(t.Context(), pause); err != nil || !changed {
+		t.Fatalf("pause: %v, %v", changed, err)
+	}
+	again := pause
+	again.By = "bob"
+	if changed, err := store.Pause(t.Context(), again); err != nil || changed {
+		t.Errorf("a second pause: %v, %v", changed, err)
+	}
+	if after := commands(t, store); after[0] != before[0]+1 || after[1] != before[1]+1 {
+		t.Errorf("counters went from %v to %v, want one more each", before, after)
+	}
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}); !errors.Is(err, outbox.ErrPaused) {
+		t.Errorf("acquire: %v, want ErrPaused", err)
+	}
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}); err != nil {
+		t.Errorf("acquire of another route: %v", err)
+	}
+	got, err := store.Pauses(t.Context(), "r")
+	if err != nil || len(got) != 1 || got[0].By != "alice" || got[0].Reason != "maintenance" || got[0].Address != "" || got[0].At.IsZero() {
+		t.Errorf("pauses %+v, %v", got, err)
+	}
+	if changed, err := store.Resume(t.Context(), "r", "", "bob"); err != nil || !changed {
+		t.Errorf("resume: %v, %v", changed, err)
+	}
+	if changed, err := store.Resume(t.Context(), "r", "", "bob"); err != nil || changed {
+		t.Errorf("a second resume: %v, %v", changed, err)
+	}
+	if after := commands(t, store); after[0] != before[0]+2 {
+		t.Errorf("counters went from %v to %v, want two more", before, after)
+	}
+	acquire(t, store, "a", 0, 1)
+}
+
+func testPauseOfAnAddress(t *testing.T, db *stateDB) {
+	store, _ := db.acquired(0)
+	for _, address := range []string{"https://a.example/x", "\xff\x00"} {
+		if changed, err := store.Pause(t.Context(), outbox.Pause{Route: "r", Address: address}); err != nil || !changed {
+			t.Fatalf("pause %q: %v, %v", address, changed, err)
+		}
+	}
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}); err != nil {
+		t.Errorf("acquire beside a paused address: %v", err)
+	}
+	all, err := store.Pauses(t.Context(), "")
+	if err != nil || len(all) != 2 {
+		t.Fatalf("pauses %+v, %v", all, err)
+	}
+	found := map[string]bool{all[0].Address: true, all[1].Address: true}
+	if !found["https://a.example/x"] || !found["\xff\x00"] {
+		t.Errorf("addresses %v", found)
+	}
+	if changed, err := store.Resume(t.Context(), "r", "\xff\x00", "x"); err != nil || !changed {
+		t.Errorf("resume: %v, %v", changed, err)
+	}
+	if other, err := store.Pauses(t.Context(), "other"); err != nil || len(other) != 0 {
+		t.Errorf("another route has pauses: %v, %v", other, err)
+	}
+}
+
+func testReleaseSomeLanes(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1, 2)
+	if err := store.Release(t.Context(), "b", []outbox.LaneRef{lanes[2].LaneRef}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Release(t.Context(), "a", []outbox.LaneRef{lanes[0].LaneRef, lanes[1].LaneRef}); err != nil {
+		t.Fatal(err)
+	}
+	status, err := store.Lanes(t.Context())
+	if err != nil || len(status) != 3 || status[0].Owner != "" || status[1].Owner != "" || status[2].Owner != "a" {
+		t.Errorf("lanes %+v, %v", status, err)
+	}
+}
+
+// A move fences the owner, takes the lanes from it and starts it anew at the
+// given place; parked messages and their numbers stay.
+func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1)
+	settle(t, store, parking(lanes[0], parked(4, "g", outbox.ParkedDead)), at(lanes[1], 20))
+	to := map[int]outbox.Cursor{}
+	for slot := range 3 {
+		to[slot] = outbox.Cursor{Position: int64(100 + slot), Base: 7}
+	}
+	if err := store.Move(t.Context(), outbox.Move{Route: "r", Cursors: to, Cluster: "c2", Action: "seek", Detail: "100", By: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	if fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 50), at(lanes[1], 50)}); err != nil || len(fenced) != 2 {
+		t.Errorf("fenced %v, %v; want both", fenced, err)
+	}
+	if owned, err := store.Renew(t.Context(), "a", longLease); err != nil || len(owned) != 0 {
+		t.Errorf("still owned: %v, %v", owned, err)
+	}
+	for i, l := range acquire(t, store, "a", 0, 1, 2) {
+		want := outbox.Cursor{Position: int64(100 + i), Base: 7}
+		if l.New || l.Cursor != want || l.Cluster != "c2" || len(l.Beyond) != 0 || i == 0 && l.NextSeq != 5 {
+			t.Errorf("lane %d: %+v, want the cursor %+v", i, l, want)
+		}
+	}
+	if n := len(list(t, store, outbox.ParkedFilter{Route: "r"})); n != 1 {
+		t.Errorf("%d parked messages, want 1", n)
+	}
+}
+
+func testForget(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1)
+	settle(t, store, parking(lanes[0], parked(1, "g", outbox.ParkedDead), parked(2, "h", outbox.ParkedWaiting)))
+	if _, err := store.Pause(t.Context(), outbox.Pause{Route: "r", Address: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Forget(t.Context(), "r", false, "bob"); !errors.Is(err, outbox.ErrAlive) {
+		t.Errorf("forget of a living route: %v, want ErrAlive", err)
+	}
+	gone, err := store.Forget(t.Context(), "r", true, "bob")
+	if want := (outbox.Forgotten{Lanes: 2, Parked: 2, Pauses: 1}); err != nil || gone != want {
+		t.Errorf("forgot %+v, %v; want %+v", gone, err, want)
+	}
+	if status, err := store.Lanes(t.Context()); err != nil || len(status) != 1 || status[0].Route != "other" {
+		t.Errorf("left are %+v, %v", status, err)
+	}
+	fresh := acquire(t, store, "a", 0)
+	if !fresh[0].New || fresh[0].Epoch <= lanes[0].Epoch {
+		t.Errorf("after it: %+v; want a new lane with an epoch above %d", fresh[0], lanes[0].Epoch)
+	}
+	if fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 50)}); err != nil || len(fenced) != 1 {
+		t.Errorf("the owner of the forgotten lane was not fenced: %v, %v", fenced, err)
+	}
+}

@@ -1,0 +1,91 @@
+package http
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters/internal/endpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var _ outbox.Examiner = (*Destination)(nil)
+
+// examineTimeout bounds each step of an examination.
+const examineTimeout = 10 * time.Second
+
+// Examine implements [outbox.Examiner]: it connects, looks at the certificate,
+// and asks with OPTIONS, without credentials and without a body. What the answer
+// is says little: many receivers know POST only.
+func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
+	base := d.target.Base()
+	ask := base.Scheme + "://" + base.Host + "/"
+	note := "the URL depends on the message: its host is what was looked at"
+	if d.target.Static() {
+		if address, err := d.target.Address(message.NewMessage("", nil)); err == nil {
+			ask, note = address, ""
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, ask, http.NoBody)
+	if err != nil {
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}}
+	}
+	var f []outbox.Finding
+	if proxy, err := http.ProxyFromEnvironment(req); err != nil || proxy != nil {
+		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "connection to " + base.Host,
+			Text: "a proxy of the environment is in between; only its answer can be looked at"})
+	} else if f = d.dial(ctx, base); f[len(f)-1].Level == outbox.LevelBroken {
+		return f
+	}
+	f = append(f, d.options(req))
+	if note != "" {
+		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "url", Text: note})
+	}
+	return f
+}
+
+func (d *Destination) dial(ctx context.Context, base *url.URL) []outbox.Finding {
+	port := base.Port()
+	var config *tls.Config
+	if base.Scheme == "https" {
+		config = d.cfg.TLS.Clone()
+		if config == nil {
+			config = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		if port == "" {
+			port = "443"
+		}
+	}
+	if port == "" {
+		port = "80"
+	}
+	return endpoint.Dial(ctx, net.JoinHostPort(base.Hostname(), port), config, min(d.cfg.ConnectTimeout, examineTimeout))
+}
+
+// options sends the request; its answer is informative only.
+func (d *Destination) options(req *http.Request) outbox.Finding {
+	const subject = "receiver"
+	ctx, cancel := context.WithTimeout(req.Context(), min(d.cfg.Timeout, examineTimeout))
+	defer cancel()
+	resp, err := d.client.Do(req.WithContext(ctx))
+	if err != nil {
+		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: "does not answer OPTIONS: " + d.outcome.Secrets.Err(err), Fix: "look at the receiver's log; some answer nothing but POST"}
+	}
+	_ = resp.Body.Close() // only the status matters
+	text := fmt.Sprintf("OPTIONS is answered with %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	switch resp.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject, Text: text, Fix: "the receiver behind the gateway does not run"}
+	case http.StatusOK, http.StatusNoContent:
+	default:
+		text += ", which only says that something answers"
+	}
+	return outbox.Finding{Subject: subject, Text: text}
+}

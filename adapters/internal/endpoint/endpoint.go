@@ -1,0 +1,80 @@
+// Package endpoint examines what every network destination has: an address that
+// is dialled, and a certificate that expires. It sends no request.
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// expiring is from how many days before its end on a certificate is told of.
+const expiring = 21 * 24 * time.Hour
+
+// Dial opens a connection to host:port and closes it; with a configuration it
+// does a TLS handshake. Findings are about the connection and the certificate.
+func Dial(ctx context.Context, address string, config *tls.Config, timeout time.Duration) []outbox.Finding {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection to " + address, Text: err.Error(), Fix: fixOf(err)}}
+	}
+	f := []outbox.Finding{{Subject: "connection to " + address, Text: "accepted by " + conn.RemoteAddr().String()}}
+	if config == nil {
+		_ = conn.Close() // nothing was sent
+		return f
+	}
+	config = config.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secured := tls.Client(conn, config)
+	defer func() { _ = secured.Close() }() // nothing was sent
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "TLS of " + address, Text: err.Error(),
+			Fix: "renew the server's certificate, correct the host name, or name its authority with tls: {ca_file: ...}"})
+	}
+	return append(f, Certificate(address, secured.ConnectionState(), time.Now()))
+}
+
+// Certificate judges how long the first certificate of a chain is still valid.
+func Certificate(address string, state tls.ConnectionState, now time.Time) outbox.Finding {
+	f := outbox.Finding{Subject: "TLS of " + address}
+	if len(state.PeerCertificates) == 0 {
+		f.Level, f.Text = outbox.LevelUnknown, "the server showed no certificate"
+		return f
+	}
+	first := state.PeerCertificates[0].NotAfter
+	for _, c := range state.PeerCertificates {
+		if c.NotAfter.Before(first) {
+			first = c.NotAfter
+		}
+	}
+	left := first.Sub(now)
+	f.Text = fmt.Sprintf("%s, certificate valid until %s, %d days", tls.VersionName(state.Version), first.UTC().Format(time.DateOnly), int(left.Hours()/24))
+	switch {
+	case left <= 0: // only with insecure_skip_verify
+		f.Level, f.Fix = outbox.LevelBroken, "renew the server's certificate"
+	case left < expiring:
+		f.Level, f.Fix = outbox.LevelWarning, "renew the server's certificate"
+	}
+	return f
+}
+
+func fixOf(err error) string {
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &dns):
+		return "correct the host's name, or the name server that this host asks"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "nothing answers: look for a firewall in between"
+	}
+	return "check host and port, and that the server runs"
+}

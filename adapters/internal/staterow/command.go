@@ -1,0 +1,122 @@
+package staterow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Tx is a transaction of whatever driver a store uses, or for reading alone its
+// pool.
+type Tx interface {
+	// Each runs a query and calls row for each of its rows, with the function
+	// that scans it.
+	Each(ctx context.Context, s *Statement, row func(scan func(...any) error) error) error
+
+	// Exec returns how many rows were changed.
+	Exec(ctx context.Context, s *Statement) (int64, error)
+}
+
+// CountParked counts what the command would change.
+func CountParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+	statuses := c.Action.Statuses(c.Filter)
+	if err := CheckCommand(c); err != nil || len(statuses) == 0 {
+		return nil, err
+	}
+	s := &Statement{dialect: d}
+	s.add("SELECT route, status, count(*) FROM outrider_parked WHERE ")
+	s.where(c.Filter, statuses)
+	s.add(" GROUP BY route, status ORDER BY route, status")
+	var out []outbox.ParkedCount
+	err := tx.Each(ctx, s, func(scan func(...any) error) error {
+		var n outbox.ParkedCount
+		var status string
+		err := scan(&n.Route, &status, &n.Count)
+		n.Status = outbox.ParkedStatus(status)
+		out = append(out, n)
+		return err
+	})
+	return out, err
+}
+
+// ChangeParked carries out one step of a command. Rows are locked as a settle
+// locks them: the cursors of the lanes first.
+func ChangeParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+	statuses := c.Action.Statuses(c.Filter)
+	lanes, err := chosen(ctx, d, tx, c.Filter, statuses, &step)
+	if err != nil {
+		return step, err
+	}
+	if len(lanes) > 0 {
+		// Nobody who is at work minds dead messages that go.
+		if c.Action != outbox.ParkedPurge {
+			if err := raise(ctx, d, tx, lanes); err != nil {
+				return step, err
+			}
+		}
+		// Rows of those lanes only: others may have parked more meanwhile, and
+		// their owners would not be told.
+		s := &Statement{dialect: d}
+		if err := s.change(c.Action); err != nil {
+			return step, err
+		}
+		s.add(" WHERE ")
+		s.where(c.Filter, statuses)
+		s.add(" AND (route, slot, seq) <= (%, %, %) AND ", step.Last.Route, step.Last.Slot, step.Last.Seq)
+		s.lanes(lanes)
+		changed, err := tx.Exec(ctx, s)
+		if err != nil {
+			return step, err
+		}
+		step.Changed = int(changed)
+	}
+	return step, audit(ctx, d, tx, c, step.Changed)
+}
+
+// chosen finds the lanes of the next rows to change, and where the step ends.
+func chosen(ctx context.Context, d Dialect, tx Tx, f outbox.ParkedFilter, statuses []outbox.ParkedStatus,
+	step *outbox.ParkedStep,
+) (lanes []outbox.LaneRef, err error) {
+	if len(statuses) == 0 {
+		return nil, nil
+	}
+	limit, found := cmp.Or(f.Limit, outbox.DefaultParkedStep), 0
+	s := &Statement{dialect: d}
+	s.add("SELECT route, slot, max(seq), count(*) FROM (SELECT route, slot, seq FROM outrider_parked WHERE ")
+	s.where(f, statuses)
+	s.add(" ORDER BY route, slot, seq LIMIT %) AS k GROUP BY route, slot ORDER BY route, slot", limit)
+	err = tx.Each(ctx, s, func(scan func(...any) error) error {
+		n, last := 0, &step.Last
+		err := scan(&last.Route, &last.Slot, &last.Seq, &n)
+		lanes = append(lanes, last.LaneRef)
+		found += n
+		return err
+	})
+	step.More = found >= limit
+	return lanes, err
+}
+
+// raise locks the cursor rows of lanes, in the order of their keys, and raises
+// their counters, which tells their owners to load again.
+func raise(ctx context.Context, d Dialect, tx Tx, lanes []outbox.LaneRef) error {
+	s := &Statement{dialect: d}
+	s.add("UPDATE outrider_cursor SET commands = commands + 1 WHERE (route, slot) IN (" +
+		"SELECT route, slot FROM outrider_cursor WHERE ")
+	s.lanes(lanes)
+	s.add(" ORDER BY route, slot" + d.ForUpdate + ")")
+	_, err := tx.Exec(ctx, s)
+	return err
+}
+
+// audit writes down who did what.
+func audit(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand, changed int) error {
+	s := &Statement{dialect: d}
+	s.add("INSERT INTO outrider_audit (at, by, action, filter, changed) VALUES ("+d.Now+", %, %, %, %)",
+		Clean(c.By), string(c.Action), FilterJSON(c.Filter), changed)
+	if _, err := tx.Exec(ctx, s); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package staterow
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Dialect is where the statements about parked messages differ between databases.
+type Dialect struct {
+	Parameter string              // before a parameter's number
+	Now       string              // the database's clock, as a column keeps times
+	Instant   func(time.Time) any // a time as a parameter
+	ForUpdate string              // locks the rows of a subquery; empty: one writer anyway
+}
+
+// Statement is a statement under construction.
+type Statement struct {
+	Args    []any
+	dialect Dialect
+	text    strings.Builder
+}
+
+// SQL is the statement's text.
+func (s *Statement) SQL() string { return s.text.String() }
+
+// add appends a text in which each % stands for the next argument. Times become
+// what the database keeps.
+func (s *Statement) add(text string, args ...any) {
+	for _, arg := range args {
+		if t, ok := arg.(time.Time); ok {
+			arg = s.dialect.Instant(t)
+		}
+		before, after, _ := strings.Cut(text, "%")
+		s.Args = append(s.Args, arg)
+		s.text.WriteString(before + s.dialect.Parameter + strconv.Itoa(len(s.Args)))
+		text = after
+	}
+	s.text.WriteString(text)
+}
+
+// ListParked selects the given columns of what the filter selects.
+func ListParked(d Dialect, columns string, f outbox.ParkedFilter) *Statement {
+	s := &Statement{dialect: d}
+	s.add("SELECT " + columns + " FROM outrider_parked WHERE ")
+	s.where(f, everyStatus(f))
+	s.add(" ORDER BY route, slot, seq LIMIT %", cmp.Or(f.Limit, outbox.DefaultParkedList))
+	return s
+}
+
+func everyStatus(f outbox.ParkedFilter) []outbox.ParkedStatus {
+	if f.Status == "" {
+		return nil
+	}
+	return []outbox.ParkedStatus{f.Status}
+}
+
+// where adds the filter as a condition; no status means any. Only conditions
+// that are set are there, so that the planner sees what it can use; statuses are
+// literals because the indexes are partial by them.
+func (s *Statement) where(f outbox.ParkedFilter, statuses []outbox.ParkedStatus) {
+	s.add("true")
+	if f.Route != "" {
+		s.add(" AND route = %", f.Route)
+	}
+	s.equal("message_group", f.Group)
+	s.equal("event_id", f.ID)
+	s.equal("event_type", f.Type)
+	if len(statuses) > 0 {
+		texts := make([]string, len(statuses))
+		for i, status := range statuses {
+			texts[i] = "'" + string(status) + "'" // ours, never a user's text
+		}
+		s.add(" AND status IN (" + strings.Join(texts, ", ") + ")")
+	}
+	if f.Error != "" {
+		s.add(` AND lower(last_error) LIKE lower(%) ESCAPE '\'`, contains(f.Error))
+	}
+	if !f.Before.IsZero() {
+		s.add(" AND parked_at < %", f.Before)
+	}
+	if k := f.After; k != (outbox.ParkedKey{}) {
+		s.add(" AND (route, slot, seq) > (%, %, %)", k.Route, k.Slot, k.Seq)
+	}
+}
+
+// equal compares a packed text.
+func (s *Statement) equal(column, value string) {
+	if value != "" {
+		s.add(" AND "+column+" = %", Pack(value))
+	}
+}
+
+// contains is the pattern of texts with the given one inside.
+func contains(text string) string {
+	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(Clean(text)) + "%"
+}
+
+// lanes adds the condition that a row is of one of the lanes.
+func (s *Statement) lanes(lanes []outbox.LaneRef) {
+	s.add("(")
+	for i, l := range lanes {
+		if i > 0 {
+			s.add(" OR ")
+		}
+		s.add("route = % AND slot = %", l.Route, l.Slot)
+	}
+	s.add(")")
+}
+
+// change is the statement that carries out an action on rows.
+func (s *Statement) change(a outbox.ParkedAction) error {
+	switch a {
+	case outbox.ParkedRedrive:
+		s.add("UPDATE outrider_parked SET status = 'retrying', attempts = 0, next_attempt_at = " + s.dialect.Now)
+	case outbox.ParkedSkip, outbox.ParkedPurge:
+		s.add("DELETE FROM outrider_parked")
+	default:
+		return fmt.Errorf("action %q is none of redrive, skip, purge", a)
+	}
+	return nil
+}

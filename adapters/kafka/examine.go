@@ -1,0 +1,52 @@
+package kafka
+
+import (
+	"context"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/internal/endpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var _ outbox.Examiner = (*Destination)(nil)
+
+// Examine implements [outbox.Examiner]: brokers are dialled, their certificates
+// looked at, and the topic, if it is the same for all messages, asked for.
+func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
+	f := examineBrokers(ctx, d.cfg)
+	subject := "topic " + d.cfg.Topic
+	if !d.address.Static() {
+		subject = "cluster"
+	}
+	if err := d.Check(ctx); err != nil {
+		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: subject, Text: err.Error(),
+			Fix: "create the topic or correct its name; when no broker answers, check addresses, tls and sasl"})
+	}
+	if d.address.Static() {
+		return append(f, outbox.Finding{Subject: subject, Text: "exists"})
+	}
+	return append(f, outbox.Finding{Subject: subject, Text: "answers"},
+		outbox.Finding{Level: outbox.LevelUnknown, Subject: "topics " + d.cfg.Topic,
+			Text: "depend on the message, so whether they exist is known when one is sent", Fix: "make sure that there is one for each value; topics are not created"})
+}
+
+// examineBrokers dials the brokers. One that answers is enough to find the
+// others, so the rest are only warned about.
+func examineBrokers(ctx context.Context, cfg Config) []outbox.Finding {
+	var f []outbox.Finding
+	reached := false
+	for _, broker := range cfg.Brokers {
+		if !strings.Contains(broker, ":") {
+			broker += ":9092" // as the client does
+		}
+		found := endpoint.Dial(ctx, broker, cfg.TLS, cfg.Timeout)
+		reached = reached || found[len(found)-1].Level != outbox.LevelBroken
+		f = append(f, found...)
+	}
+	for i := range f {
+		if reached && f[i].Level == outbox.LevelBroken {
+			f[i].Level = outbox.LevelWarning
+		}
+	}
+	return f
+}

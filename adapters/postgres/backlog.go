@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// backlogSettings keep the plan of the counts to ranges of indexes, whatever the
+// planner's statistics say.
+const backlogSettings = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
+SET LOCAL max_parallel_workers_per_gather = 0`
+
+// backlogSQL counts along the primary key, at most $4 rows of each slot, and
+// looks at the first row of each.
+const backlogSQL = `
+SELECT c.n, f.created_at
+FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS s(slot, after, upto)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n FROM (
+        SELECT o.position FROM {table} o
+        WHERE o.slot = s.slot AND o.position > s.after AND o.position <= s.upto
+        ORDER BY o.slot, o.position LIMIT $4
+    ) x
+) c
+LEFT JOIN LATERAL (
+    SELECT o.created_at FROM {table} o
+    WHERE o.slot = s.slot AND o.position > s.after AND o.position <= s.upto
+    ORDER BY o.slot, o.position LIMIT 1
+) f ON true`
+
+// plainBacklogSQL is for tables of others, which have no slots: everything
+// behind the last of the spans' beginnings.
+const plainBacklogSQL = `
+SELECT count(*), NULL::timestamptz FROM (
+    SELECT FROM {table} o WHERE o.{position} > $1 AND o.{position} <= $2 ORDER BY o.{position} LIMIT $3
+) x`
+
+var _ outbox.Backlogger = (*Source)(nil)
+
+// Backlog implements [outbox.Backlogger]. Rows that are not visible yet do not
+// count, nor do late ones below the cursors.
+func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
+			return err
+		}
+		rows, err := s.queryBacklog(ctx, tx, spans, most)
+		if err != nil {
+			return err
+		}
+		var n int
+		var oldest *time.Time
+		_, err = pgx.ForEachRow(rows, []any{&n, &oldest}, func() error {
+			b.Rows += n
+			b.More = b.More || n > most
+			if oldest != nil && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
+				b.Oldest = *oldest
+			}
+			return nil
+		})
+		return err
+	})
+	if b.More || b.Rows > most {
+		b.Rows, b.More = most, true
+	}
+	return b, explain(s.table, "count rows", err)
+}
+
+func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []outbox.Span, most int) (pgx.Rows, error) {
+	slots, after, upto := make([]int16, len(spans)), make([]int64, len(spans)), make([]int64, len(spans))
+	lowest, highest := int64(math.MaxInt64), int64(0)
+	for i, sp := range spans {
+		slots[i], after[i], upto[i] = int16(sp.Slot), sp.After, sp.Upto
+		if sp.Upto == 0 {
+			upto[i] = math.MaxInt64
+		}
+		lowest, highest = min(lowest, after[i]), max(highest, upto[i])
+	}
+	if s.findSQL != nil {
+		sql := inTable(plainBacklogSQL, s.layout.table)
+		return tx.Query(ctx, inColumn(sql, s.position), lowest, highest, most+1)
+	}
+	return tx.Query(ctx, inTable(backlogSQL, s.layout.table), slots, after, upto, most+1)
+}

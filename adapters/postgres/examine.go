@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var (
+	_ outbox.Examiner = (*Source)(nil)
+	_ outbox.Examiner = (*State)(nil)
+)
+
+// examinePatience bounds an examination: a server that does not answer is a
+// finding too.
+const examinePatience = 20 * time.Second
+
+// Examine implements [outbox.Examiner].
+func (s *Source) Examine(ctx context.Context) []outbox.Finding {
+	ctx, cancel := context.WithTimeout(ctx, examinePatience)
+	defer cancel()
+	f, reached := examineServer(ctx, s.pool)
+	if !reached {
+		return f
+	}
+	f = append(f, s.examineTable(ctx)...)
+	f = append(f, examinePooler(ctx, s.pool, "reading", outbox.LevelBroken), examineClock(ctx, s.pool))
+	return append(f, examineSurroundings(ctx, s.pool, s.layout.table)...)
+}
+
+// examineTable looks at the table that is read. Tables of others know their own
+// shape; of those only the verdict of Check is told.
+func (s *Source) examineTable(ctx context.Context) []outbox.Finding {
+	subject := "table " + s.table
+	if s.findSQL != nil {
+		return judge(subject, "its columns, indexes and privileges are as needed", s.Check(ctx))
+	}
+	var oid uint32
+	if err := s.pool.QueryRow(ctx, "SELECT $1::text::regclass::oid", s.layout.table).Scan(&oid); err != nil {
+		return judge(subject, "", fmt.Errorf("%w%s", err, fixOf(s.table, err)))
+	}
+	columns, err := checkColumns(ctx, s.pool, oid, s.layout)
+	f := judge(subject+": columns", "all there, with the types of the layout", errors.Join(columns, err))
+	indexes, err := checkIndexes(ctx, s.pool, oid, s.layout)
+	f = append(f, judge(subject+": indexes", "(slot, position) and (slot, xid, position)", errors.Join(indexes, err))...)
+	f = append(f, judge(subject+": privileges and sequence", "it may be read; positions are handed out one by one", s.checkAccess(ctx))...)
+	f = append(f, s.examinePartitions(ctx)...)
+	return append(f, s.examineXids(ctx))
+}
+
+// examineXids looks for rows whose transactions this cluster has not come to.
+func (s *Source) examineXids(ctx context.Context) outbox.Finding {
+	const q = `SELECT EXISTS (
+    SELECT FROM generate_series(0, 15) AS s(slot) CROSS JOIN LATERAL (
+        SELECT FROM {table} o WHERE o.slot = s.slot::smallint AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
+        ORDER BY o.slot, o.xid LIMIT 1) f)`
+	subject := "table " + s.table + ": transaction ids"
+	var foreign bool
+	if err := s.pool.QueryRow(ctx, inTable(q, s.layout.table)).Scan(&foreign); err != nil {
+		return unknown(subject, err)
+	}
+	if foreign {
+		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: "rows carry transaction ids that this cluster has not come to: they were restored from another one",
+			Fix:  "run `outrider rebase ROUTE` once for each route that has not been rebased since; otherwise such rows come twice"}
+	}
+	return fine(subject, "all of this cluster")
+}
+
+// Examine implements [outbox.Examiner].
+func (s *State) Examine(ctx context.Context) []outbox.Finding {
+	ctx, cancel := context.WithTimeout(ctx, examinePatience)
+	defer cancel()
+	f, reached := examineServer(ctx, s.pool)
+	if !reached {
+		return f
+	}
+	f = append(f, examinePooler(ctx, s.pool, "ownership of lanes", outbox.LevelBroken), examineClock(ctx, s.pool))
+	tables := s.examineTables(ctx)
+	f = append(f, tables...)
+	if slices.ContainsFunc(tables, func(t outbox.Finding) bool { return t.Level != outbox.LevelOK }) {
+		return f
+	}
+	return append(f, s.examineWork(ctx)...)
+}
+
+// stateTables are what the state store writes.
+var stateTables = []string{"outrider_cursor", "outrider_instance", "outrider_parked", "outrider_audit", "outrider_pause"}
+
+func (s *State) examineTables(ctx context.Context) []outbox.Finding {
+	const subject = "state tables"
+	var missing, forbidden []string
+	var role string
+	for _, table := range stateTables {
+		var there, allowed bool
+		err := s.pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, current_user, coalesce((SELECT bool_and(has_table_privilege(to_regclass($1), p))
+FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p), false)`, table).Scan(&there, &role, &allowed)
+		switch {
+		case err != nil:
+			return []outbox.Finding{unknown(subject, err)}
+		case !there:
+			missing = append(missing, table)
+		case !allowed:
+			forbidden = append(forbidden, table)
+		}
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	switch {
+	case len(missing) > 0:
+		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: strings.Join(missing, ", ") + " do not exist yet",
+			Fix: "`outrider init` or `outrider run` creates and upgrades them"}}
+	case len(forbidden) > 0:
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: fmt.Sprintf("role %s may not write %s", role, strings.Join(forbidden, ", ")),
+			Fix: fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", strings.Join(forbidden, ", "), role)}}
+	}
+	return []outbox.Finding{fine(subject, "there, and may be written")}
+}
+
+// examineWork tells who works and what waits for an operator.
+func (s *State) examineWork(ctx context.Context) []outbox.Finding {
+	lanes, err := s.Lanes(ctx)
+	if err != nil {
+		return []outbox.Finding{unknown("lanes", err)}
+	}
+	return outbox.ExamineLanes(lanes)
+}
+
+// examineServer looks at the connection; the second result is false when there
+// is nothing more to ask.
+func examineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, bool) {
+	var version int
+	var name, database, role string
+	var standby bool
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+    pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
+	if err != nil {
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
+			Fix: "check host, port, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)"}}, false
+	}
+	f := []outbox.Finding{fine("connection", fmt.Sprintf("database %s as role %s", database, role))}
+	if version < oldestServer {
+		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
+			Fix: "upgrade to PostgreSQL 13 or later"}), false
+	}
+	f = append(f, fine("server version", "PostgreSQL "+name))
+	if standby {
+		return append(f, judge("primary server", "", errStandby)...), true
+	}
+	return append(f, fine("primary server", "it is no standby")), true
+}
+
+// examineClock compares the server's clock with ours.
+func examineClock(ctx context.Context, pool *pgxpool.Pool) outbox.Finding {
+	const subject = "clocks"
+	var theirs time.Time
+	before := time.Now()
+	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
+		return unknown(subject, err)
+	}
+	trip := time.Since(before)
+	return outbox.ExamineClock(subject, theirs.Sub(before.Add(trip/2)), trip/2)
+}
+
+func fine(subject, text string) outbox.Finding {
+	return outbox.Finding{Level: outbox.LevelOK, Subject: subject, Text: text}
+}
+
+// unknown is a thing that could not be looked at.
+func unknown(subject string, err error) outbox.Finding {
+	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + err.Error()}
+}
+
+// judge makes findings of errors, of each that was joined.
+func judge(subject, good string, err error) []outbox.Finding {
+	if err == nil {
+		return []outbox.Finding{fine(subject, good)}
+	}
+	return outbox.FindingsOf(subject, err)
+}

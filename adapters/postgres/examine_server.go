@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// examinePooler tells whether something between us and the server lends us
+// another server session for each transaction. One connection sets a variable of
+// its session; while another one keeps a transaction open, the first must still
+// see it, and the other must not.
+func examinePooler(ctx context.Context, pool *pgxpool.Pool, what string, level outbox.Level) outbox.Finding {
+	const subject = "pooler"
+	shared, err := sessionsAreShared(ctx, pool)
+	if err != nil {
+		return unknown(subject, err)
+	}
+	if shared {
+		return outbox.Finding{Level: level, Subject: subject,
+			Text: "a pooler in transaction or statement mode is in between: sessions keep nothing from one transaction to the next, which " +
+				what + " needs (prepared statements, settings, advisory locks); a LISTEN behind it hears nothing",
+			Fix: "connect to the server itself, or to a pool in session mode"}
+	}
+	return fine(subject, "none in transaction mode: sessions keep what they are told")
+}
+
+func sessionsAreShared(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
+	first, err := pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer first.Release()
+	second, err := pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer second.Release()
+	// Plain statements: a pooler may not know prepared ones.
+	ask := func(q interface {
+		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	}, sql string, args ...any) (text string, err error) {
+		err = q.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...).Scan(&text)
+		return text, err
+	}
+	const see = "SELECT coalesce(current_setting('outrider.doctor', true), '')"
+	mark := rand.Text()
+	if _, err := ask(first, "SELECT set_config('outrider.doctor', $1, false)", mark); err != nil {
+		return false, err
+	}
+	tx, err := second.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // it did nothing
+	other, err := ask(tx, see)
+	if err != nil {
+		return false, err
+	}
+	if other == mark {
+		_, err := ask(tx, "SELECT set_config('outrider.doctor', '', false)")
+		return true, err
+	}
+	own, err := ask(first, see)
+	if err != nil {
+		return false, err
+	}
+	_, err = ask(first, "SELECT set_config('outrider.doctor', '', false)")
+	return own != mark, err
+}
+
+const (
+	// longOpen is from when on an open transaction is told of.
+	longOpen = 5 * time.Minute
+
+	// openSQL lists what keeps old row versions and snapshots from going away.
+	// Other databases of the cluster do not matter.
+	openSQL = `
+SELECT 'transaction', format('pid %s (%s, user %s, %s)', a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.usename, a.state),
+       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, format('SELECT pg_terminate_backend(%s)', a.pid)
+FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - make_interval(secs => $1)
+UNION ALL
+SELECT 'prepared transaction', format('%s (owner %s)', p.gid, p.owner),
+       extract(epoch FROM clock_timestamp() - p.prepared)::bigint, format('COMMIT PREPARED or ROLLBACK PREPARED %L', p.gid)
+FROM pg_prepared_xacts p WHERE p.database = current_database() AND p.prepared < clock_timestamp() - make_interval(secs => $1)
+UNION ALL
+SELECT 'replication slot', format('%s (%s)', r.slot_name, CASE WHEN r.active THEN 'active' ELSE 'nobody uses it' END),
+       0, format('SELECT pg_drop_replication_slot(%L), if nobody needs it', r.slot_name)
+FROM pg_replication_slots r
+WHERE r.xmin IS NOT NULL AND (NOT r.active OR age(r.xmin) > 1000000)
+ORDER BY 3 DESC LIMIT 20`
+
+	// hiddenSQL counts sessions of others that we are not shown.
+	hiddenSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state IS NULL AND backend_type = 'client backend'`
+
+	upkeepSQL = `
+SELECT current_setting('autovacuum') = 'on' AND NOT coalesce('autovacuum_enabled=false' = ANY(c.reloptions), false),
+       greatest(t.last_analyze, t.last_autoanalyze), coalesce(t.n_dead_tup, 0), coalesce(t.n_live_tup, 0)
+FROM pg_class c LEFT JOIN pg_stat_all_tables t ON t.relid = c.oid WHERE c.oid = to_regclass($1)`
+)
+
+// examineSurroundings looks at what others do to the table and the database.
+func examineSurroundings(ctx context.Context, pool *pgxpool.Pool, table string) []outbox.Finding {
+	return append(examineOpen(ctx, pool), examineUpkeep(ctx, pool, table)...)
+}
+
+func examineOpen(ctx context.Context, pool *pgxpool.Pool) []outbox.Finding {
+	const subject = "long-open transactions"
+	rows, err := pool.Query(ctx, openSQL, longOpen.Seconds())
+	if err != nil {
+		return []outbox.Finding{unknown(subject, err)}
+	}
+	var f []outbox.Finding
+	var kind, who, fix string
+	var seconds int64
+	_, err = pgx.ForEachRow(rows, []any{&kind, &who, &seconds, &fix}, func() error {
+		text := fmt.Sprintf("%s %s keeps an old snapshot", kind, who)
+		if seconds > 0 {
+			text = fmt.Sprintf("%s %s has been open for %v", kind, who, (time.Duration(seconds) * time.Second).String())
+		}
+		f = append(f, outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: text + ": its rows are not delivered before it ends, and dead row versions cannot be removed", Fix: fix})
+		return nil
+	})
+	if err != nil {
+		return []outbox.Finding{unknown(subject, err)}
+	}
+	var hidden int
+	if err := pool.QueryRow(ctx, hiddenSQL).Scan(&hidden); err == nil && hidden > 0 {
+		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: subject,
+			Text: fmt.Sprintf("%d sessions of other roles cannot be looked at", hidden), Fix: "GRANT pg_read_all_stats to the role, to have them checked too"})
+	}
+	if len(f) == 0 {
+		return []outbox.Finding{fine(subject, fmt.Sprintf("none older than %v, no prepared transaction, no replication slot that holds rows", longOpen))}
+	}
+	return f
+}
+
+func examineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []outbox.Finding {
+	const subject = "autovacuum and statistics"
+	var on bool
+	var analysed *time.Time
+	var dead, live int64
+	if err := pool.QueryRow(ctx, upkeepSQL, table).Scan(&on, &analysed, &dead, &live); err != nil {
+		return []outbox.Finding{unknown(subject, err)}
+	}
+	if !on {
+		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: "autovacuum is off: dead rows and old transaction ids stay",
+			Fix: fmt.Sprintf("ALTER SYSTEM SET autovacuum = on, or ALTER TABLE %s RESET (autovacuum_enabled)", table)}}
+	}
+	text := []string{"autovacuum is on", fmt.Sprintf("about %d rows, %d dead", live, dead)}
+	if analysed == nil {
+		text = append(text, "never analysed (reading does not depend on it)")
+	} else {
+		text = append(text, "analysed "+analysed.UTC().Format(time.RFC3339))
+	}
+	if dead > live && dead > 1_000_000 {
+		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: strings.Join(text, "; "), Fix: "VACUUM " + table + "; if it removes nothing, look for what holds an old snapshot"}}
+	}
+	return []outbox.Finding{fine(subject, strings.Join(text, "; "))}
+}

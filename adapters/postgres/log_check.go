@@ -1,0 +1,182 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var _ outbox.Examiner = (*LogSource)(nil)
+
+// replace puts the table and some of its columns into a statement.
+func (m *mapping) replace(sql string) string {
+	created := ""
+	if m.columns[roleCreatedAt] != "" {
+		created = m.quoted(roleCreatedAt)
+	}
+	return strings.NewReplacer("{table}", m.table.Sanitize(), "{position}", m.quoted(rolePosition), "{xid}", m.quoted(roleXID),
+		"{created}", created).Replace(sql)
+}
+
+// logIndex is an index that reading needs.
+type logIndex struct {
+	columns []string
+	unique  bool
+	why     string
+}
+
+func (m *mapping) indexes() []logIndex {
+	position, xid := m.columns[rolePosition], m.columns[roleXID]
+	return []logIndex{
+		{[]string{position}, true, "to read what is new by position, and to find one row by it"},
+		{[]string{xid, position}, false, "to find rows that were committed late"},
+	}
+}
+
+// Check implements [outbox.Source]. It reports everything that is wrong at
+// once, each with its fix.
+func (s *LogSource) Check(ctx context.Context) error {
+	if err := checkServer(ctx, s.src.pool); err != nil {
+		return s.explain("check", err)
+	}
+	return s.explain("check", s.mapping.check(ctx, s.src.pool))
+}
+
+// check compares the table with the mapping.
+func (m *mapping) check(ctx context.Context, q querier) error {
+	t, oid, err := m.look(ctx, q)
+	if err != nil {
+		return err
+	}
+	if problems := t.problems(); problems != nil {
+		return errors.Join(problems, m.checkAccess(ctx, q, t))
+	}
+	xid, err := t.checkXID(ctx, q, oid)
+	if err != nil {
+		return err
+	}
+	indexes, err := m.checkIndexes(ctx, q, oid)
+	if err != nil {
+		return err
+	}
+	return errors.Join(xid, indexes, m.checkAccess(ctx, q, t))
+}
+
+// checkXID makes sure that no new row can come without its transaction: such a
+// row would be lost if it was committed late.
+func (t *logTable) checkXID(ctx context.Context, q querier, table uint32) (problems, err error) {
+	if t.found[t.columns[roleXID]].NotNull {
+		return nil, nil
+	}
+	var checked bool
+	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = $1 AND c.contype = 'c'
+		AND lower(pg_get_expr(c.conbin, c.conrelid)) = lower(format('(%s IS NOT NULL)', $2::text)))`,
+		table, t.plainXID()).Scan(&checked)
+	if err != nil || checked {
+		return nil, err
+	}
+	check := pgx.Identifier{derivedName(t.table, "_xid_set")}.Sanitize()
+	return fmt.Errorf("column %s may be null, and a row without its transaction could be lost; for new rows: ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s IS NOT NULL) NOT VALID",
+		t.quoted(roleXID), t.table.Sanitize(), check, t.quoted(roleXID)), nil
+}
+
+// plainXID is the column as the server writes it in an expression: quoted only
+// where it must be.
+func (t *logTable) plainXID() string {
+	name := t.columns[roleXID]
+	if parsed, err := parseTable(name); err == nil && len(parsed) == 1 && parsed[0] == name && !strings.HasPrefix(name, `"`) {
+		return name
+	}
+	return t.quoted(roleXID)
+}
+
+// checkIndexes looks for the indexes that the fetch's plan is made of. The
+// unique index of a partitioned table cannot be on the position alone, unless
+// it is partitioned by it; there another one will do.
+func (m *mapping) checkIndexes(ctx context.Context, q querier, table uint32) (problems, err error) {
+	var kind string
+	if err := q.QueryRow(ctx, "SELECT relkind::text FROM pg_class WHERE oid = $1", table).Scan(&kind); err != nil {
+		return nil, err
+	}
+	if kind != "r" && kind != "p" {
+		return errors.New("it is no table (a view, a foreign table or the like), so it cannot have the indexes that reading needs; name the table"), nil
+	}
+	have, err := tableIndexes(ctx, q, table)
+	if err != nil {
+		return nil, err
+	}
+	for _, want := range m.indexes() {
+		serves := func(i tableIndex) bool {
+			return slices.Equal(i.Columns, want.columns) && (i.Unique || !want.unique || kind == "p")
+		}
+		if !slices.ContainsFunc(have, serves) {
+			problems = errors.Join(problems, fmt.Errorf("an index is missing %s: %s", want.why, m.create(want)))
+		}
+	}
+	return problems, nil
+}
+
+// checkAccess asks whether the connected role may read what it must, and, where
+// positions come from a sequence, whether they come in order.
+func (m *mapping) checkAccess(ctx context.Context, q querier, t *logTable) error {
+	const sql = `
+SELECT NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = ANY ($2)
+                   AND NOT has_column_privilege(t.oid, a.attnum, 'SELECT')),
+       row_security_active(t.oid), current_user, coalesce(t.sequence, ''), coalesce(q.seqcache, 1),
+       coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), true)
+FROM (SELECT $1::text::regclass::oid AS oid, pg_get_serial_sequence($1, $3) AS sequence) t
+LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
+	if _, ok := t.found[m.columns[rolePosition]]; !ok {
+		return nil
+	}
+	var names []string
+	for _, name := range m.columns {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	var selectable, hidden, readable bool
+	var role, sequence string
+	var cache int64
+	err := q.QueryRow(ctx, sql, m.table.Sanitize(), names, m.columns[rolePosition]).
+		Scan(&selectable, &hidden, &role, &sequence, &cache, &readable)
+	if err != nil {
+		return err
+	}
+	table := m.table.Sanitize()
+	role = pgx.Identifier{role}.Sanitize()
+	var problems []error
+	if !selectable {
+		problems = append(problems, fmt.Errorf("role %s may not read it: GRANT SELECT ON %s TO %s", role, table, role))
+	}
+	if hidden {
+		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))
+	}
+	if cache != 1 {
+		problems = append(problems, fmt.Errorf("its sequence hands out %d positions at a time to a session, which inverts groups: ALTER SEQUENCE %s CACHE 1", cache, sequence))
+	}
+	if !readable {
+		problems = append(problems, fmt.Errorf("role %s: %w", role, errSequenceGrant(sequence)))
+	}
+	return errors.Join(problems...)
+}
+
+// Examine implements [outbox.Examiner].
+func (s *LogSource) Examine(ctx context.Context) []outbox.Finding {
+	ctx, cancel := context.WithTimeout(ctx, examinePatience)
+	defer cancel()
+	pool := s.src.pool
+	f, reached := examineServer(ctx, pool)
+	if !reached {
+		return f
+	}
+	f = append(f, judge("table "+s.src.table, "its columns, indexes and privileges are as reading needs them", s.Check(ctx))...)
+	f = append(f, examinePooler(ctx, pool, "reading", outbox.LevelBroken), examineClock(ctx, pool))
+	return append(f, examineSurroundings(ctx, pool, s.src.layout.table)...)
+}

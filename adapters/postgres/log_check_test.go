@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestLogCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		table, sql string
+		want       []string
+	}{
+		"nothing":       {"watermill", "SELECT", nil},
+		"nothing else":  {"custom", "SELECT", nil},
+		"no table":      {"watermill", "DROP TABLE watermill_orders", []string{"does not exist", "the application's to create"}},
+		"no position":   {"watermill", `DROP INDEX watermill_orders_outrider_offset_idx`, []string{`CREATE UNIQUE INDEX CONCURRENTLY`, `("offset")`}},
+		"no late index": {"custom", `DROP INDEX "Shop"."Event Log_outrider_tx_No_idx"`, []string{`CREATE INDEX CONCURRENTLY`, `("tx", "No")`}},
+		"not unique": {"watermill", `DROP INDEX watermill_orders_outrider_offset_idx; CREATE INDEX ON watermill_orders ("offset")`,
+			[]string{"CREATE UNIQUE INDEX"}},
+		"no column":    {"custom", `ALTER TABLE "Shop"."Event Log" RENAME kind TO sort`, []string{`no column "kind" for type`, `"sort"`}},
+		"no xid":       {"custom", `ALTER TABLE "Shop"."Event Log" DROP COLUMN tx`, []string{`ADD COLUMN xid xid8`, "pg_current_xact_id()", "NOT VALID"}},
+		"another xid":  {"custom", `ALTER TABLE "Shop"."Event Log" ALTER COLUMN tx DROP DEFAULT, ALTER COLUMN tx TYPE text`, []string{`"tx" is text`, "xid8"}},
+		"xid nullable": {"custom", `ALTER TABLE "Shop"."Event Log" ALTER COLUMN tx DROP NOT NULL`, []string{"may be null", `CHECK ("tx" IS NOT NULL) NOT VALID`}},
+		"payload type": {"watermill", `ALTER TABLE watermill_orders ALTER COLUMN payload TYPE text[] USING NULL`, []string{`"payload" is text[]`, "bytea"}},
+		"cache":        {"watermill", `ALTER SEQUENCE watermill_orders_offset_seq CACHE 20`, []string{"20 positions", "CACHE 1"}},
+		"a view": {"watermill", `ALTER TABLE watermill_orders RENAME TO real; CREATE VIEW watermill_orders AS SELECT * FROM real`,
+			[]string{"it is no table"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newLogEnv(t, c.table)
+			for statement := range strings.SplitSeq(c.sql, "; ") {
+				e.exec(statement)
+			}
+			err := e.log.Check(e.ctx)
+			if c.want != nil {
+				wantError(t, err, append(c.want, e.log.src.table)...)
+				said, err := InitLog(e.ctx, e.pool, e.cfg)
+				if len(said) != 1 || !strings.Contains(said[0], "creates nothing") {
+					t.Errorf("init said %q", said)
+				}
+				wantError(t, err, append(c.want, "init creates nothing")...)
+				return
+			}
+			must(t, err)
+			said, err := InitLog(e.ctx, e.pool, e.cfg)
+			must(t, err)
+			if len(said) != 2 || !strings.Contains(said[1], "has what reading needs") {
+				t.Errorf("init said %q", said)
+			}
+		})
+	}
+}
+
+// TestLogCheckFixesWork runs what Check says for a nullable column, and reads
+// with the grants that init prints.
+func TestLogCheckFixesWork(t *testing.T) {
+	t.Parallel()
+	e := newLogEnv(t, "custom")
+	e.exec(`ALTER TABLE "Shop"."Event Log" ALTER COLUMN tx DROP NOT NULL`)
+	e.exec(alterTableOf(t, e.log.Check(e.ctx)))
+	must(t, e.log.Check(e.ctx))
+	e.publish("g1", "1")
+
+	role, as := e.role()
+	reader := *e
+	reader.url = as
+	src := reader.open()
+	e.exec(`GRANT USAGE ON SCHEMA "Shop" TO ` + role)
+	wantError(t, src.Check(e.ctx), "GRANT SELECT ON \"Shop\".\"Event Log\"", "GRANT SELECT ON SEQUENCE")
+	printed, err := InitLogSQL(e.cfg)
+	must(t, err)
+	for line := range strings.Lines(printed) {
+		if grant, ok := strings.CutPrefix(line, "-- GRANT SELECT"); ok {
+			e.exec("GRANT SELECT" + strings.ReplaceAll(grant, "outrider_reader", role))
+		}
+	}
+	must(t, src.Check(e.ctx))
+	l := e.lanes(src, outbox.StartBeginning, 10)
+	wantPayloads(t, l.all(t), "1")
+	must(t, src.Validate(e.ctx, l.from[0]))
+	e.exec(`ALTER TABLE "Shop"."Event Log" ENABLE ROW LEVEL SECURITY`)
+	wantError(t, src.Check(e.ctx), "BYPASSRLS")
+}
+
+// TestLogReadsWithoutIndexes: without them reading is slow, and still right.
+func TestLogReadsWithoutIndexes(t *testing.T) {
+	t.Parallel()
+	e := logTables["watermill"](newSourceEnv(t))
+	src := e.open()
+	late := e.begin()
+	_, err := late.Exec(e.ctx, e.insert, "g1", `"late"`)
+	must(t, err)
+	e.publish("g1", "early")
+	l := e.lanes(src, outbox.StartBeginning, 10)
+	wantPayloads(t, l.all(t), "early")
+	must(t, late.Commit(e.ctx))
+	e.publish("g1", "fresh")
+	wantPayloads(t, l.all(t), "late", "fresh")
+}
+
+// TestInitLogSQL: what is printed can be run, also for odd names.
+func TestInitLogSQL(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	for _, topic := range []string{"orders", "Orders.v1-$x", strings.Repeat("long_", 10)} {
+		e.makeTopic(topic, wmsql.DefaultPostgreSQLSchema{})
+		cfg := LogConfig{Layout: LayoutWatermill, Topic: topic}
+		printed, err := InitLogSQL(cfg)
+		must(t, err)
+		if strings.Count(printed, "CREATE ") != 1 || !strings.Contains(printed, "creates nothing") {
+			t.Errorf("printed for a stock table:\n%s", printed)
+		}
+		for _, s := range sqlStatements(printed) {
+			e.exec(s)
+		}
+		l := &logEnv{sourceEnv: e, cfg: cfg}
+		must(t, l.open().Check(e.ctx))
+	}
+}
+
+// TestInitLogSQLLongNames: indexes have names that PostgreSQL keeps whole, however
+// long those of the columns are.
+func TestInitLogSQLLongNames(t *testing.T) {
+	t.Parallel()
+	long := func(s string) string { return strings.Repeat(s, longestName) }
+	printed, err := InitLogSQL(LogConfig{Layout: LayoutCustom, Table: long("t"),
+		Columns: Columns{Position: long("p"), XID: long("x"), ID: "id", Payload: "body", Type: "=t"}})
+	must(t, err)
+	if !strings.Contains(printed, "_outrider_1_idx") || !strings.Contains(printed, "_outrider_2_idx") {
+		t.Errorf("printed:\n%s", printed)
+	}
+}
+
+func TestNewLogSourceRefuses(t *testing.T) {
+	t.Parallel()
+	columns := Columns{Position: "n", XID: "xid", ID: "id", Payload: "body", Type: "kind"}
+	without := func(change func(*Columns)) Columns {
+		c := columns
+		change(&c)
+		return c
+	}
+	for name, c := range map[string]struct {
+		cfg  LogConfig
+		want string
+	}{
+		"layout":          {LogConfig{Layout: "flat", Table: "t"}, `layout "flat"`},
+		"no topic":        {LogConfig{Layout: LayoutWatermill}, "neither a topic nor a table"},
+		"long topic":      {LogConfig{Layout: LayoutWatermill, Topic: strings.Repeat("x", 54)}, "longer than the 63 bytes"},
+		"columns":         {LogConfig{Layout: LayoutWatermill, Topic: "t", Columns: columns}, "layout custom"},
+		"no table":        {LogConfig{Layout: LayoutCustom, Columns: columns}, "no table"},
+		"name":            {LogConfig{Layout: LayoutCustom, Columns: columns, Table: `a b`}, "double quotes"},
+		"no xid":          {LogConfig{Layout: LayoutCustom, Table: "t", Columns: without(func(c *Columns) { c.XID = "" })}, `ALTER TABLE "t" ADD COLUMN xid xid8`},
+		"no type":         {LogConfig{Layout: LayoutCustom, Table: "t", Columns: without(func(c *Columns) { c.Type = "" })}, "column type is not given"},
+		"constant group":  {LogConfig{Layout: LayoutCustom, Table: "t", Columns: without(func(c *Columns) { c.Group = "=g" })}, "differs from row to row"},
+		"keys of nothing": {LogConfig{Layout: LayoutCustom, Table: "t", Columns: columns, Metadata: Metadata{Group: "g"}}, "column headers is not given"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.cfg.URL = "postgres://127.0.0.1:1/none"
+			_, err := NewLogSource(t.Context(), c.cfg)
+			wantError(t, err, c.want)
+		})
+	}
+}
+
+// TestG1_LogRestoredDatabaseIsRefused: a cursor is refused where the database is
+// behind it.
+func TestG1_LogRestoredDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	e := newLogEnv(t, "watermill")
+	e.publish("g1", "1")
+	good := e.lanes(e.log, outbox.StartEnd, 10).from[0]
+	must(t, e.log.Validate(e.ctx, good))
+	ahead, later := good, good
+	ahead.Position = 2
+	later.Window = "900000000000:900000000001:"
+	for _, c := range []outbox.Cursor{ahead, later} {
+		wantError(t, e.log.Validate(e.ctx, c), "watermill_orders", "restored")
+	}
+	wantError(t, e.log.Validate(e.ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
+}
+
+// TestInitRefusesATableOfAnotherShape: init of the own layout meets a table of
+// the application's.
+func TestInitRefusesATableOfAnotherShape(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	e.exec("CREATE TABLE events (id uuid, body jsonb)")
+	_, err := Init(e.ctx, e.pool, "events")
+	wantError(t, err, "another shape", "layout: custom", "column slot is missing")
+}

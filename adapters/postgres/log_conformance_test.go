@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TestLogSourceConformanceWatermill runs the suite on a topic that a stock
+// Publisher writes. What Watermill has no column for travels as our own metadata.
+func TestLogSourceConformanceWatermill(t *testing.T) {
+	t.Parallel()
+	schema := wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
+	adaptertest.Source(t, func(t *testing.T) adaptertest.SourceHarness {
+		e := newSourceEnv(t)
+		e.makeTopic("orders", schema)
+		l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders"}}
+		l.makeIndexes()
+		db := openStdlib(t, e.url)
+		return adaptertest.SourceHarness{Source: l.open(), Insert: func(t *testing.T, rows ...outbox.Row) {
+			var messages []*message.Message
+			for i := range rows {
+				messages = append(messages, stockMessage(&rows[i]))
+			}
+			if err := stockPublish(context.Background(), db, schema, "orders", messages...); err != nil {
+				t.Error(err)
+			}
+		}}
+	})
+}
+
+// stockMessage is the message that a client of ours makes of a row.
+func stockMessage(r *outbox.Row) *message.Message {
+	msg := message.NewMessage(r.ID, r.Payload)
+	for k, v := range r.Headers {
+		msg.Metadata.Set(k, v)
+	}
+	set := func(key, value string) {
+		if value != "" {
+			msg.Metadata.Set(key, value)
+		}
+	}
+	set(outbox.MetaType, r.Type)
+	set(outbox.MetaGroup, r.Group)
+	set(outbox.MetaAggregateType, r.AggregateType)
+	set(outbox.MetaAggregateID, r.AggregateID)
+	set(outbox.MetaTenant, r.Tenant)
+	if len(r.Tags) > 0 {
+		tags, _ := json.Marshal(r.Tags)
+		set(outbox.MetaTags, string(tags))
+	}
+	if !r.OccurredAt.IsZero() {
+		set(outbox.MetaOccurredAt, r.OccurredAt.Format(time.RFC3339Nano))
+	}
+	if r.Binary {
+		set(outbox.MetaEncoding, outbox.EncodingBytes)
+	}
+	return msg
+}
+
+// TestLogSourceConformanceCustom runs the suite on a table of the application's.
+func TestLogSourceConformanceCustom(t *testing.T) {
+	t.Parallel()
+	adaptertest.Source(t, func(t *testing.T) adaptertest.SourceHarness {
+		e := newSourceEnv(t)
+		e.exec(`CREATE TABLE events (
+			n serial, event_id text, kind varchar(100), customer text, thing text, thing_id text, who text,
+			labels jsonb, extra text, body bytea, happened timestamp, made timestamptz DEFAULT clock_timestamp())`)
+		l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "events", Columns: Columns{
+			Position: "n", XID: "xid", ID: "event_id", Payload: "body", Type: "kind", Group: "customer",
+			AggregateType: "thing", AggregateID: "thing_id", Tenant: "who", Headers: "extra", Tags: "labels",
+			OccurredAt: "happened", CreatedAt: "made"}}}
+		src := l.open()
+		e.exec(alterTableOf(t, src.Check(e.ctx)))
+		l.makeIndexes()
+		return adaptertest.SourceHarness{
+			Source: src,
+			Insert: func(t *testing.T, rows ...outbox.Row) { insertCustom(t, e, rows) },
+			InsertBroken: func(_ *testing.T, group string) {
+				e.exec("INSERT INTO events (event_id, kind, customer, body, labels) VALUES ('b', 't', $1, '1', '[1]')", group)
+			},
+		}
+	})
+}
+
+// alterTableOf takes the statement that adds transaction ids out of an error.
+func alterTableOf(t *testing.T, err error) string {
+	t.Helper()
+	wantError(t, err, "ALTER TABLE", "NOT VALID")
+	_, rest, _ := strings.Cut(err.Error(), "ALTER TABLE")
+	statement, _, _ := strings.Cut(rest, ";")
+	return "ALTER TABLE" + statement
+}
+
+func insertCustom(t *testing.T, e *sourceEnv, rows []outbox.Row) {
+	t.Helper()
+	tx, err := e.pool.Begin(context.Background())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	for i := range rows {
+		r := &rows[i]
+		var happened any
+		if !r.OccurredAt.IsZero() {
+			happened = r.OccurredAt
+		}
+		_, err := tx.Exec(context.Background(), `INSERT INTO events
+			(event_id, kind, customer, thing, thing_id, who, labels, extra, body, happened)
+			VALUES ($1, $2, nullif($3, ''), $4, $5, $6, $7::text::jsonb, $8, $9, $10::timestamptz)`,
+			r.ID, r.Type, r.Group, r.AggregateType, r.AggregateID, r.Tenant,
+			jsonText(r.Tags), jsonText(r.Headers), r.Payload, happened)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	if err := tx.Commit(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// jsonText is a map as JSON, null for none.
+func jsonText(m map[string]string) any {
+	if len(m) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(m) // a map of strings cannot fail to encode
+	return string(b)
+}
+
+// sqlStatements takes a script apart at the ends of statements, without comments.
+func sqlStatements(script string) []string {
+	var kept strings.Builder
+	for line := range strings.Lines(script) {
+		if !strings.HasPrefix(line, "--") {
+			kept.WriteString(line)
+		}
+	}
+	var out []string
+	for s := range strings.SplitSeq(kept.String(), ";\n") {
+		if strings.TrimSpace(s) != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

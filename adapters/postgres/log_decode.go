@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// head is what decides where a row belongs.
+type head struct {
+	headers map[string]string
+	broken  error // the headers cannot be decoded
+	group   string
+	slot    int
+}
+
+// metaKeys are the headers of Outrider's own that a role is looked for in: a
+// client or a middleware of ours may have written them.
+var metaKeys = [roles]string{
+	roleType: outbox.MetaType, roleGroup: outbox.MetaGroup, roleAggregateType: outbox.MetaAggregateType,
+	roleAggregateID: outbox.MetaAggregateID, roleTenant: outbox.MetaTenant,
+}
+
+// resultOf is where a role's column is in the result.
+func resultOf(r role) int { return int(r) + fetchPosition }
+
+// head decodes a row's headers, group and slot.
+func (m *mapping) head(d *decoder, values [][]byte) head {
+	var h head
+	h.headers, h.broken = looseMap(values[fetchHeaders])
+	h.group = m.attribute(d, roleGroup, values, h.headers)
+	h.slot = outbox.SlotOf(h.group, string(values[fetchID]))
+	return h
+}
+
+// attribute finds a role's value: in its column, else in the headers, else it
+// is the mapping's constant.
+func (m *mapping) attribute(d *decoder, r role, values [][]byte, headers map[string]string) string {
+	if text := values[resultOf(r)]; len(text) > 0 {
+		if r == roleGroup || r == roleAggregateID {
+			return d.texts.copy(text)
+		}
+		return d.intern(text)
+	}
+	if m.constants[r] != "" {
+		return m.constants[r]
+	}
+	if key := m.keys[r]; key != "" {
+		if v, ok := headers[key]; ok {
+			return v
+		}
+	}
+	return headers[metaKeys[r]]
+}
+
+// row decodes the rest. What cannot be decoded is told in the row's Err.
+func (m *mapping) row(d *decoder, h head, values [][]byte) *outbox.Row {
+	row := d.newRow()
+	row.ID, row.Group, row.Slot, row.Headers = d.texts.copy(values[fetchID]), h.group, h.slot, h.headers
+	if h.broken != nil {
+		d.fail(row, m.columns[roleHeaders], h.broken)
+	}
+	row.Type = m.attribute(d, roleType, values, h.headers)
+	if row.Type == "" {
+		row.Type = m.typ
+	}
+	row.AggregateType = m.attribute(d, roleAggregateType, values, h.headers)
+	row.AggregateID = m.attribute(d, roleAggregateID, values, h.headers)
+	row.Tenant = m.attribute(d, roleTenant, values, h.headers)
+	m.content(d, row, values)
+	m.extras(d, row, values)
+	maps.DeleteFunc(row.Headers, func(key, _ string) bool { return strings.HasPrefix(key, outbox.HeaderPrefix) })
+	if row.ID == "" {
+		d.fail(row, m.columns[roleID], errors.New("is empty, so that receivers cannot tell duplicates"))
+	}
+	if row.Type == "" {
+		d.fail(row, roleKeys[roleType], errors.New("is empty"))
+	}
+	return row
+}
+
+// content is the payload as it is stored. A json or jsonb column holds JSON; of
+// text and bytes what is not valid JSON, or is marked as bytes, is bytes.
+func (m *mapping) content(d *decoder, row *outbox.Row, values [][]byte) {
+	payload, raw := values[fetchPayload], values[fetchPayloadBytes]
+	if payload == nil {
+		payload = raw
+	}
+	if payload == nil {
+		d.fail(row, m.columns[rolePayload], errors.New("is null"))
+		return
+	}
+	row.Payload = d.payloads.copy(payload)
+	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes || !m.json && !json.Valid(row.Payload)
+}
+
+// extras are tags and times.
+func (m *mapping) extras(d *decoder, row *outbox.Row, values [][]byte) {
+	tags := values[fetchTags]
+	if text, ok := row.Headers[outbox.MetaTags]; ok && tags == nil {
+		tags = []byte(text)
+	}
+	var err error
+	if row.Tags, err = looseMap(tags); err != nil {
+		d.fail(row, roleKeys[roleTags], err)
+	}
+	if row.OccurredAt, err = timeFromBinary(values[fetchOccurredAt]); err != nil {
+		d.fail(row, m.columns[roleOccurredAt], err)
+	}
+	if text, ok := row.Headers[outbox.MetaOccurredAt]; ok && row.OccurredAt.IsZero() {
+		if row.OccurredAt, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			d.fail(row, "header "+outbox.MetaOccurredAt, err)
+		}
+	}
+	if row.CreatedAt, err = timeFromBinary(values[fetchCreatedAt]); err != nil {
+		d.fail(row, m.columns[roleCreatedAt], err)
+	}
+}
+
+// looseMap decodes a JSON object. Values that are no strings become their JSON
+// text, and null is left out: other systems' headers hold numbers and objects.
+func looseMap(text []byte) (map[string]string, error) {
+	if len(text) == 0 || string(text) == "{}" {
+		return nil, nil
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	decoded := make(map[string]string, len(raw))
+	for k, v := range raw {
+		switch {
+		case bytes.Equal(v, []byte("null")):
+		case v[0] == '"':
+			var s string
+			if err := json.Unmarshal(v, &s); err != nil {
+				return nil, fmt.Errorf("key %q: %w", k, err)
+			}
+			decoded[k] = s
+		default:
+			decoded[k] = string(v)
+		}
+	}
+	return decoded, nil
+}

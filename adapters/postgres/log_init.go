@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// create returns the statement that makes the index without stopping writers.
+func (m *mapping) create(i logIndex) string {
+	suffix, kind := "_outrider_"+strings.Join(i.columns, "_"), "INDEX"
+	if i.unique {
+		kind = "UNIQUE INDEX"
+	}
+	names := make([]string, len(i.columns))
+	for n, c := range i.columns {
+		names[n] = pgx.Identifier{c}.Sanitize()
+	}
+	if len(suffix) > longestName/2 { // the columns' names are too long for a name
+		suffix = fmt.Sprintf("_outrider_%d", len(i.columns))
+	}
+	name := derivedName(m.table, suffix+"_idx")
+	return fmt.Sprintf("CREATE %s CONCURRENTLY %s ON %s (%s)",
+		kind, pgx.Identifier{name}.Sanitize(), m.table.Sanitize(), strings.Join(names, ", "))
+}
+
+// InitLogSQL returns, for a table that [LogSource] reads, the indexes that
+// reading needs and, as comments, the grants. The table itself is the
+// application's: Outrider creates and changes nothing of it.
+func InitLogSQL(cfg LogConfig) (string, error) {
+	m, err := newMapping(&cfg)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	table := m.table.Sanitize()
+	fmt.Fprintf(&b, "-- Table %s (layout %s) belongs to the application: Outrider only reads it, and\n"+
+		"-- `outrider init` creates nothing of it. Reading needs these indexes, unless there are\n"+
+		"-- some on the same columns already. CONCURRENTLY does not stop writers, and cannot\n"+
+		"-- run inside a transaction.\n", table, m.layout)
+	for _, i := range m.indexes() {
+		if m.layout == LayoutWatermill && !i.unique {
+			fmt.Fprintf(&b, "-- The primary key serves %s.\n", i.why)
+			continue
+		}
+		fmt.Fprintf(&b, "-- %s\n%s;\n", strings.ToUpper(i.why[:1])+i.why[1:]+":", m.create(i))
+	}
+	b.WriteString("\n-- Put in the role that Outrider connects as:\n")
+	if len(m.table) > 1 {
+		fmt.Fprintf(&b, "-- GRANT USAGE ON SCHEMA %s TO outrider_reader;\n", pgx.Identifier{m.table[0]}.Sanitize())
+	}
+	fmt.Fprintf(&b, "-- GRANT SELECT ON %s TO outrider_reader;\n", table)
+	sequence := beside(m.table, derivedName(m.table, "_"+m.columns[rolePosition]+"_seq")).Sanitize()
+	fmt.Fprintf(&b, "-- GRANT SELECT ON SEQUENCE %s TO outrider_reader; -- where positions come from it\n", sequence)
+	return b.String(), nil
+}
+
+// InitLog looks whether a table of the application has what reading needs. It
+// creates nothing: what is missing is an error with the statements.
+func InitLog(ctx context.Context, pool *pgxpool.Pool, cfg LogConfig) ([]string, error) {
+	m, err := newMapping(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	table := m.table.Sanitize()
+	said := fmt.Sprintf("table %s is the application's (layout %s): init creates nothing of it", table, m.layout)
+	if err := m.check(ctx, pool); err != nil {
+		return []string{said}, explainLog(table, "init creates nothing here, and what reading needs is not there", err)
+	}
+	return []string{said, "table " + table + " has what reading needs"}, nil
+}

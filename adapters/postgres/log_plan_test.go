@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// explainLogReads runs reads of all slots from one cursor, or from one for each
+// slot, on the source's own connection and prepared statement.
+func explainLogReads(t *testing.T, src *LogSource, limit int, from ...outbox.Cursor) *planNode {
+	t.Helper()
+	ctx := t.Context()
+	if src.src.reader == nil {
+		r, err := src.src.connectReader(ctx, nil)
+		must(t, err)
+		src.src.reader = r
+	}
+	reads := make([]outbox.Read, outbox.Slots)
+	for i := range reads {
+		reads[i] = outbox.Read{Slot: i, From: from[i%len(from)], Limit: limit}
+	}
+	l, err := planLog(reads, firstRowBytes)
+	must(t, err)
+	var params []string
+	for _, p := range l.params() {
+		params = append(params, "'"+string(p)+"'")
+	}
+	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE outrider_fetch(" + strings.Join(params, ", ") + ")"
+	results, err := src.src.reader.conn.PgConn().Exec(ctx, q).ReadAll()
+	must(t, err)
+	var explained []struct {
+		Plan planNode `json:"Plan"`
+	}
+	must(t, json.Unmarshal(results[0].Rows[0][0], &explained))
+	return &explained[0].Plan
+}
+
+// checkLogPlan asserts what must hold whatever the statistics are.
+func checkLogPlan(t *testing.T, what string, root *planNode, position, xid string, maxRows, maxBuffers int) {
+	t.Helper()
+	indexes := map[string]int{}
+	sorts, rows := 0, 0.0
+	root.walk(func(n *planNode) {
+		switch n.Type {
+		case "Index Scan", "Index Only Scan":
+			indexes[n.Type+" "+n.Index]++
+			rows += (n.Rows + n.Removed) * n.Loops
+			if n.Cond == "" {
+				t.Errorf("%s: %s is walked from its beginning", what, n.Index)
+			}
+		case "Sort":
+			sorts++
+		case "Seq Scan", "Bitmap Heap Scan", "Bitmap Index Scan", "Hash Join", "Merge Join", "Gather":
+			t.Errorf("%s: the plan has a %s", what, n.Type)
+		}
+	})
+	want := map[string]int{"Index Scan " + position: 2, "Index Only Scan " + xid: 2}
+	if fmt.Sprint(indexes) != fmt.Sprint(want) {
+		t.Errorf("%s: the plan scans %v, want %v", what, indexes, want)
+	}
+	if sorts != 1 {
+		t.Errorf("%s: the plan sorts %d times; want one sort, of the late positions", what, sorts)
+	}
+	buffers := root.Hit + root.Read
+	t.Logf("%s: %.0f rows, %d buffers", what, rows, buffers)
+	if int(rows) > maxRows || buffers > maxBuffers {
+		t.Errorf("%s: visited %.0f rows and %d buffers, want at most %d and %d", what, rows, buffers, maxRows, maxBuffers)
+	}
+}
+
+// TestG8_LogPlansWithAMillionRetainedRows: all branches keep to their indexes on
+// a stock Watermill table and on one with transaction ids in a bigint, with
+// statistics of the empty table and with fresh ones.
+func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		table, position, xid string
+		fill                 string
+	}{
+		"watermill": {
+			"watermill_orders", "watermill_orders_outrider_offset_idx", "watermill_orders_pkey",
+			`INSERT INTO watermill_orders (uuid, payload, metadata, transaction_id)
+				SELECT i, '{}', json_build_object('customer', 'g' || i % 1000), {xid}::text::xid8 FROM generate_series(1, $1::bigint) AS i`,
+		},
+		"custom": {
+			`"Shop"."Event Log"`, "Event Log_pkey", "Event Log_outrider_tx_No_idx",
+			`INSERT INTO "Shop"."Event Log" ("customer""s", body, tx)
+				SELECT i % 1000, '{}', {xid}::text::bigint FROM generate_series(1, $1::bigint) AS i`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newLogEnv(t, name)
+			e.exec("ALTER TABLE " + c.table + " SET UNLOGGED")
+			e.exec("ALTER TABLE " + c.table + " SET (autovacuum_enabled = off)")
+			e.exec("ANALYZE " + c.table)
+			e.lanes(e.log, outbox.StartEnd, 10).all(t) // plans while the table is empty
+			// Many transactions are imitated by older ids: what counts for the
+			// planner is how many there are.
+			e.exec(strings.ReplaceAll(c.fill, "{xid}", "(3 + i * (pg_current_xact_id()::text::bigint - 3) / $1)"), planRows)
+			check := func(state string) { checkLogPlans(t, e, name+", "+state, c.position, c.xid) }
+			check("planned when empty")
+			e.log.src.drop()
+			check("stale statistics")
+			e.exec("ANALYZE " + c.table)
+			check("fresh statistics")
+		})
+	}
+}
+
+func checkLogPlans(t *testing.T, e *logEnv, state, position, xid string) {
+	t.Helper()
+	const limit = 10
+	end, err := e.log.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
+	must(t, err)
+	now, err := parseSnapshot(end.Snapshot)
+	must(t, err)
+	middle := now.xmax / 2
+	running := fmt.Sprintf("%d:%d:%d", middle, now.xmax, middle)
+	spread := make([]outbox.Cursor, outbox.Slots) // lanes at different places, all far apart
+	for i := range spread {
+		spread[i] = outbox.Cursor{Position: int64(i) * planRows / outbox.Slots, Snapshot: end.Snapshot}
+	}
+	perXID := int(planRows/now.xmax) + 1
+	for _, c := range []struct {
+		what          string
+		from          []outbox.Cursor
+		rows, buffers int
+	}{
+		{"idle", []outbox.Cursor{end}, 0, 20},
+		{"fresh", []outbox.Cursor{{Snapshot: end.Snapshot}}, limit * outbox.Slots, 40},
+		{"far apart", spread, 2*outbox.Slots*limit*outbox.Slots + limit*outbox.Slots, 6000},
+		{"late, was running", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running}}, perXID + 2*limit*outbox.Slots, 1000},
+		{"late, was running, paged", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: planRows/2 - 1000}},
+			perXID + 2*limit*outbox.Slots, 1000},
+		{"far behind", []outbox.Cursor{{Position: 100, Snapshot: "3:3:"}}, 300 + 2*limit*outbox.Slots, planRows / 20},
+	} {
+		root := explainLogReads(t, e.log, limit, c.from...)
+		checkLogPlan(t, state+": "+c.what, root, position, xid, c.rows, c.buffers)
+	}
+}

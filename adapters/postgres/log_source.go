@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// LogConfig says which table a [LogSource] reads, and how.
+type LogConfig struct {
+	// URL, Config, Logger and Tracer are those of [SourceConfig].
+	URL    string
+	Config *pgxpool.Config
+	Logger *slog.Logger
+	Tracer pgx.QueryTracer
+
+	// Layout is the table's shape; required.
+	Layout Layout
+
+	// Table, as in SQL: table, schema.table, "Quoted"."Table". In
+	// [LayoutWatermill] it may be left out: then it is watermill_TOPIC.
+	Table string
+
+	// Topic is, in [LayoutWatermill], the topic that the table belongs to: the
+	// type of messages that name none. Empty: the table's name without watermill_.
+	Topic string
+
+	// Columns describes a table of [LayoutCustom]; required there.
+	Columns Columns
+
+	// Metadata names keys of the headers that hold what has no column.
+	Metadata Metadata
+}
+
+// LogSource reads an append-only table that is not Outrider's own: a stock
+// Watermill topic or a table of the application's. It implements
+// [outbox.Source]; it only reads, and creates nothing.
+//
+// Cursors are those of [Source], with PostgreSQL snapshots. The table has no
+// column for slots, so they are computed here ([outbox.SlotOf]) and all slots
+// are read by one scan; give all routes on a table to one instance.
+type LogSource struct {
+	src      *Source // connection, cluster and decoder; not its layout
+	mapping  *mapping
+	rowBytes float64 // running estimate of a row's size; held by Fetch
+}
+
+var (
+	_ outbox.Source  = (*LogSource)(nil)
+	_ outbox.Rebaser = (*LogSource)(nil)
+)
+
+// firstRowBytes is the estimate of a row's size before the first row.
+const firstRowBytes = 1024
+
+// NewLogSource returns a source. It checks the configuration and does not
+// connect: [LogSource.Check] does.
+func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
+	m, err := newMapping(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres source of table %s: %w", cmp.Or(cfg.Table, cfg.Topic, "(none)"), err)
+	}
+	table := cmp.Or(cfg.Table, m.table.Sanitize())
+	pool, err := newPool(ctx, &SourceConfig{URL: cfg.URL, Config: cfg.Config, Tracer: cfg.Tracer})
+	if err != nil {
+		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
+	}
+	s := &LogSource{mapping: m, rowBytes: firstRowBytes}
+	s.src = &Source{
+		pool: pool, table: table, layout: layout{table: m.table.Sanitize()}, position: m.columns[rolePosition],
+		log: cmp.Or(cfg.Logger, slog.Default()), decoder: decoder{table: table}, findSQL: s.findSQL,
+	}
+	return s, nil
+}
+
+// findSQL makes the statement for the types that the table has now.
+func (s *LogSource) findSQL(ctx context.Context, q querier) (string, error) {
+	t, _, err := s.mapping.look(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	if err := t.problems(); err != nil {
+		return "", err
+	}
+	oid := t.typeOf(rolePayload)
+	s.mapping.json = oid == pgtype.JSONOID || oid == pgtype.JSONBOID
+	return t.fetchSQL(), nil
+}
+
+// Identity is that of [Source.Identity].
+func (s *LogSource) Identity(ctx context.Context) (string, error) { return s.src.Identity(ctx) }
+
+// Validate implements [outbox.Source]. Positions are compared where they come
+// from a sequence that belongs to the column; transaction ids always.
+func (s *LogSource) Validate(ctx context.Context, c outbox.Cursor) error {
+	if c.IsZero() {
+		return nil
+	}
+	seen, err := newestSnapshot(c)
+	if err == nil {
+		err = s.src.validate(ctx, s.src.pool, seen.xmax, c.Position)
+	}
+	return s.explain("validate the cursor", err)
+}
+
+// Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest
+// position of a row created at or after the time, and needs to know the column.
+func (s *LogSource) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
+	const last = "coalesce((SELECT max(o.{position}) FROM {table} o), 0)"
+	var position string
+	var args []any
+	switch at.Kind {
+	case outbox.StartBeginning:
+		position = "least(coalesce((SELECT min(o.{position}) FROM {table} o) - 1, 0), 0)"
+	case outbox.StartEnd:
+		position = last
+	case outbox.StartTime:
+		if s.mapping.columns[roleCreatedAt] == "" {
+			return outbox.Cursor{}, s.explain("start at a time", errors.New("which column says when a row was created is not known: "+
+				"give columns: {created_at: ...}, or start at beginning or end"))
+		}
+		position = "coalesce((SELECT min(o.{position}) - 1 FROM {table} o WHERE o.{created} >= $1), " + last + ")"
+		args = []any{at.Time}
+	default:
+		return outbox.Cursor{}, s.explain("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
+	}
+	var c outbox.Cursor
+	q := s.mapping.replace("SELECT (" + position + ")::bigint, pg_current_snapshot()::text")
+	if err := s.src.pool.QueryRow(ctx, q, args...).Scan(&c.Position, &c.Snapshot); err != nil {
+		return outbox.Cursor{}, s.explain("start at "+string(at.Kind), err)
+	}
+	return c, nil
+}
+
+// Close releases the connections. It waits for a Fetch that is running, so
+// cancel that one's context first.
+func (s *LogSource) Close() error { return s.src.Close() }
+
+// explain says for which table and in doing what the error came up and, where
+// one is known, the fix.
+func (s *LogSource) explain(what string, err error) error {
+	return explainLog(s.src.table, what, err)
+}
+
+func explainLog(table, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	fix := ""
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case undefinedTable, invalidSchema:
+			fix = "; the table is the application's to create; correct its name or the database in the config"
+		case insufficientPrivilege:
+			fix = "; " + grantFor(table, pg.Message)
+		case undefinedColumn, featureNotSupported:
+			fix = "; the table was altered; the next read looks at it again"
+		case undefinedFunction:
+			fix = "; PostgreSQL 13 or later is needed"
+		}
+	}
+	return fmt.Errorf("table %s: %s: %w%s", table, what, err, fix)
+}
+
+// Rebase implements [outbox.Rebaser] by an error that says what to do instead:
+// which rows a cursor had not covered cannot be told of every table.
+func (s *LogSource) Rebase(context.Context, []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+	return nil, s.explain("rebase", errors.New("only tables of Outrider's own layout can be rebased; "+
+		"`outrider seek` places the route anew, before the first message that was not delivered"))
+}

@@ -1,0 +1,38 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// examinePartitions tells the doctor about the partitions of a table that has some.
+func (s *Source) examinePartitions(ctx context.Context) []outbox.Finding {
+	subject := "table " + s.table + ": partitions"
+	all, err := listPartitions(ctx, s.pool, s.layout.table)
+	if err != nil {
+		return []outbox.Finding{unknown(subject, err)}
+	}
+	if len(all.ranges) == 0 && all.rest == nil {
+		return nil // it has none
+	}
+	if all.rest == nil {
+		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+			Text: "there is no default partition: publishing fails when positions run past the last one",
+			Fix:  fmt.Sprintf("CREATE TABLE %s PARTITION OF %s DEFAULT", defaultPartition(s.layout.name).Sanitize(), s.layout.table)}}
+	}
+	var last, stray int64
+	if err = s.pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&last); err == nil {
+		err = s.pool.QueryRow(ctx, inTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&stray)
+	}
+	switch {
+	case err != nil:
+		return []outbox.Finding{unknown(subject, err)}
+	case stray > 0:
+		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+			Text: fmt.Sprintf("%d rows (counting stops at %d) are in the default partition: no other had been made for them", stray, strayBound),
+			Fix:  "run the relay with `retention: {mode: partitions}`, which makes partitions ahead of need; docs/retention.md says what becomes of such rows"}}
+	}
+	return []outbox.Finding{fine(subject, fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0)))}
+}

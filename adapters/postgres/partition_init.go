@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// InitPartitionedSQL is [InitSQL] for a table with partitions of so many
+// positions each (0: [outbox.DefaultPartitionRows]): the first ones, and one for
+// positions that have no other. Retention makes the next ones.
+func InitPartitionedSQL(table string, rows int64) string {
+	if table == "" {
+		table = DefaultTable
+	}
+	name, err := parseTable(table)
+	if err != nil {
+		name = pgx.Identifier{table}
+	}
+	return partitionedLayout(name, rows).initSQL()
+}
+
+// InitPartitioned is [Init] for a table with partitions. One that exists without
+// partitions is an error: it cannot be given any in place.
+func InitPartitioned(ctx context.Context, pool *pgxpool.Pool, table string, rows int64) ([]string, error) {
+	if table == "" {
+		table = DefaultTable
+	}
+	name, err := parseTable(table)
+	if err != nil {
+		return nil, err
+	}
+	return partitionedLayout(name, rows).init(ctx, pool, table)
+}
+
+func partitionedLayout(name pgx.Identifier, rows int64) layout {
+	l := layoutOf(name)
+	if l.partitionRows = rows; rows <= 0 {
+		l.partitionRows = outbox.DefaultPartitionRows
+	}
+	return l
+}
+
+// partitionSteps make the default partition and the first others of a new table.
+func (l layout) partitionSteps() []step {
+	if l.partitionRows == 0 {
+		return nil
+	}
+	rest := defaultPartition(l.name).Sanitize()
+	steps := []step{{"partition", rest, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s DEFAULT", rest, l.table)}}
+	for _, bounds := range (partitions{}).missing(0, l.partitionRows) {
+		name := partitionName(l.name, bounds[0]).Sanitize()
+		steps = append(steps, step{"partition", name, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM (%d) TO (%d)",
+			name, l.table, bounds[0], bounds[1])})
+	}
+	return steps
+}
+
+// createPartitions are the statements of the steps.
+func (l layout) createPartitions() string {
+	var b strings.Builder
+	for _, s := range l.partitionSteps() {
+		b.WriteString(s.create + ";\n\n")
+	}
+	return b.String()
+}
+
+// initPartitions makes the first partitions of a table that has none yet, and
+// refuses a table that cannot have any.
+func (l layout) initPartitions(ctx context.Context, tx pgx.Tx) (done []string, err error) {
+	if l.partitionRows == 0 {
+		return nil, nil
+	}
+	var partitioned bool
+	err = tx.QueryRow(ctx, "SELECT relkind = 'p' FROM pg_class WHERE oid = $1::text::regclass", l.table).Scan(&partitioned)
+	if err == nil && !partitioned {
+		err = errors.New("it exists without partitions; name another table, or use retention of mode: delete")
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := listPartitions(ctx, tx, l.table)
+	if err != nil || len(all.ranges) > 0 || all.rest != nil {
+		return nil, err
+	}
+	for _, step := range l.partitionSteps() {
+		said, err := step.run(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		done = append(done, said)
+	}
+	return done, nil
+}

@@ -1,0 +1,260 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// DefaultQueueBatch is the most rows that a claim takes from one table.
+	DefaultQueueBatch = 500
+
+	// DefaultQueueTimeout is how long a row may be marked as being processed
+	// before it counts as stuck.
+	DefaultQueueTimeout = 5 * time.Minute
+
+	// queueConns bounds the pool: one claims, one settles, and there is room
+	// for checks and for what settles beside them.
+	queueConns = 4
+)
+
+// QueueConfig says which tables a [Queue] works on.
+type QueueConfig struct {
+	// URL of the database, postgres://... It must lead to a primary, and not
+	// through a pooler in transaction mode. A `timezone` parameter sets the
+	// session's time zone, which decides what now() is in a timestamp without
+	// one: it must be that of other processors on the tables.
+	URL string
+
+	// Config replaces URL where more is to be set: TLS, a dial function. It is
+	// made by pgxpool.ParseConfig; the pool's sizes are ours.
+	Config *pgxpool.Config
+
+	// Tables share one layout; at least one. FlowCatalyst's are
+	// [FlowCatalystTables].
+	Tables []QueueTable
+
+	// Layout of the tables. FlowCatalyst's is [FlowCatalystLayout].
+	Layout QueueLayout
+
+	// Batch is the most rows that one claim takes from one table. 0:
+	// [DefaultQueueBatch].
+	Batch int
+
+	// Timeout after which a row that is marked as being processed counts as
+	// stuck and may be put back. 0: [DefaultQueueTimeout].
+	Timeout time.Duration
+
+	// Logger; nil: slog.Default().
+	Logger *slog.Logger
+
+	// Tracer sees every statement; optional.
+	Tracer pgx.QueryTracer
+}
+
+// Queue claims and settles rows of queue tables in PostgreSQL. It implements
+// [outbox.Queue].
+//
+// What it holds, it knows: claims are remembered until they are settled, so
+// that its own rows neither end a prefix nor are recovered. Claims do not
+// outlive it.
+type Queue struct {
+	pool    *pgxpool.Pool
+	tables  []*queueTable
+	batch   int
+	timeout time.Duration
+	log     *slog.Logger
+
+	// claiming is held while rows are claimed and while rows are put back: a row
+	// that is put back must not be overtaken by a claim that is under way.
+	claiming sync.Mutex
+	first    int // the table that is served first, in turn
+	decoder  decoder
+
+	mu     sync.Mutex // guards what follows
+	holds  map[rowKey]*hold
+	groups map[groupKey]int // claimed rows by group
+	astray []astray         // claims that were lost since the last Claim
+}
+
+// astray is a row that is not ours any more, and may be unfinished.
+type astray struct {
+	table string
+	hold  *hold
+}
+
+// rowKey names a row, groupKey a group of a table.
+type (
+	rowKey   struct{ table, key string }
+	groupKey struct{ table, group string }
+)
+
+// hold is a claim that has not been settled.
+type hold struct {
+	token   string
+	group   *queueGroup
+	created int64     // as PostgreSQL counts: microseconds since 2000
+	stamp   int64     // when the row was marked, as the row says
+	former  int64     // what stamp was before an extension whose outcome is unknown
+	at      time.Time // when stamp was now
+}
+
+var _ outbox.Queue = (*Queue)(nil)
+
+// NewQueue returns a queue. It checks the configuration and does not connect:
+// [Queue.Check] does.
+func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
+	if err := cfg.Layout.validate(); err != nil {
+		return nil, fmt.Errorf("postgres queue: layout: %w", err)
+	}
+	if len(cfg.Tables) == 0 {
+		return nil, errors.New("postgres queue: no table is named; FlowCatalyst's are postgres.FlowCatalystTables()")
+	}
+	if cfg.Batch < 0 || cfg.Timeout < 0 {
+		return nil, errors.New("postgres queue: Batch and Timeout must not be negative; 0 is the default")
+	}
+	q := &Queue{
+		batch: cmp.Or(cfg.Batch, DefaultQueueBatch), timeout: cmp.Or(cfg.Timeout, DefaultQueueTimeout),
+		log:   cmp.Or(cfg.Logger, slog.Default()),
+		holds: map[rowKey]*hold{}, groups: map[groupKey]int{},
+	}
+	for _, table := range cfg.Tables {
+		t, err := newQueueTable(table, &cfg.Layout)
+		if err != nil {
+			return nil, fmt.Errorf("postgres queue: %w", err)
+		}
+		for _, other := range q.tables {
+			if other.name == t.name || other.sql.table == t.sql.table {
+				return nil, fmt.Errorf("postgres queue: table %s is named twice", t.name)
+			}
+		}
+		q.tables = append(q.tables, t)
+	}
+	pool, err := newQueuePool(ctx, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres queue of table %s: %w", cfg.Tables[0].Name, err)
+	}
+	q.pool = pool
+	return q, nil
+}
+
+// newQueuePool returns the pool. It does not connect.
+func newQueuePool(ctx context.Context, cfg *QueueConfig) (*pgxpool.Pool, error) {
+	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, Config: cfg.Config})
+	if err != nil {
+		return nil, err
+	}
+	pc.MaxConns, pc.MinConns, pc.MinIdleConns = queueConns, 0, 0
+	if cfg.Tracer != nil {
+		pc.ConnConfig.Tracer = cfg.Tracer
+	}
+	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
+		pc.ConnConfig.RuntimeParams["application_name"] = "outrider-queue"
+	}
+	connected := pc.AfterConnect
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if connected != nil {
+			if err := connected(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.PgConn().Exec(ctx, queueSettings).ReadAll()
+		return err
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// Close releases the connections. Rows that are claimed stay marked as being
+// processed until somebody recovers them; put them back before.
+func (q *Queue) Close() error {
+	q.pool.Close()
+	return nil
+}
+
+// table returns a table by its name as configured.
+func (q *Queue) table(name string) *queueTable {
+	for _, t := range q.tables {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// held returns the hold that a claim stands for; nil when it is lost. The
+// caller has the lock.
+func (q *Queue) held(c *outbox.Claim) *hold {
+	h := q.holds[rowKey{c.Table, c.Key}]
+	if h == nil || h.token != c.Token {
+		return nil
+	}
+	return h
+}
+
+// hold remembers a claim.
+func (q *Queue) hold(key rowKey, h *hold) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.forget(key)
+	q.holds[key] = h
+	q.groups[groupKey{key.table, h.group.id}]++
+}
+
+// forget ends a hold. The caller has the lock.
+func (q *Queue) forget(key rowKey) {
+	h := q.holds[key]
+	if h == nil {
+		return
+	}
+	delete(q.holds, key)
+	group := groupKey{key.table, h.group.id}
+	if q.groups[group]--; q.groups[group] == 0 {
+		delete(q.groups, group)
+	}
+}
+
+// lose ends a hold whose row somebody else has taken or put back. The group is
+// to be looked at from that row on, or it could be passed over. The caller has the
+// lock.
+func (q *Queue) lose(key rowKey, h *hold) {
+	q.astray = append(q.astray, astray{key.table, h})
+	if q.holds[key] == h { // and not another claim since
+		q.forget(key)
+	}
+}
+
+// findAstray puts the groups of lost rows into the ring. The caller has
+// claiming.
+func (q *Queue) findAstray() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.astray {
+		q.table(a.table).enterFrom(a.hold)
+	}
+	q.astray = nil
+}
+
+// ours tells whether a row that is marked as being processed is so by us.
+func (q *Queue) ours(key rowKey, stamp int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := q.holds[key]
+	return h != nil && (h.stamp == stamp || h.former == stamp)
+}
+
+// heldIn counts the claimed rows of a group.
+func (q *Queue) heldIn(t *queueTable, g *queueGroup) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.groups[groupKey{t.name, g.id}]
+}

@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Check implements [outbox.Queue]. It reports everything that is wrong at
+// once, each with its fix.
+func (q *Queue) Check(ctx context.Context) error {
+	var standby, readOnly bool
+	err := q.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).Scan(&standby, &readOnly)
+	switch {
+	case err != nil:
+		return queueError(q.tables[0].name, "check", err)
+	case standby:
+		return queueError(q.tables[0].name, "check", errQueueStandby)
+	case readOnly:
+		return queueError(q.tables[0].name, "check", errQueueReadOnly)
+	}
+	var errs []error
+	for _, t := range q.tables {
+		errs = append(errs, queueError(t.name, "check", q.checkTable(ctx, t)))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	errQueueStandby  = errors.New("the server is a standby, on which no row can be claimed; connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
+	errQueueReadOnly = errors.New("transactions are read-only here (default_transaction_read_only), so that no row can be claimed; connect to the primary, or ALTER ROLE ... SET default_transaction_read_only = off")
+)
+
+// checkTable looks at one table.
+func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
+	columns, err := queueColumns(ctx, q.pool, t.sql.table)
+	if err != nil {
+		return err
+	}
+	problems := []error{checkQueueColumns(columns, t)}
+	problems = append(problems, q.checkRole(ctx, t, columns))
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	indexes, err := t.indexes(ctx, q.pool)
+	if err != nil {
+		return err
+	}
+	if !indexes.whole && !indexes.status {
+		return fmt.Errorf("no index finds the waiting rows of a group; every claim would read the whole table: %s", t.wantedIndexes()[0])
+	}
+	return nil
+}
+
+// checkQueueColumns compares the columns with the layout.
+func checkQueueColumns(columns map[string]queueColumn, t *queueTable) error {
+	c := &t.sql.layout.Columns
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, want := range c.all() {
+		got, ok := columns[want.name]
+		if !ok {
+			add("column %s (%s) is missing%s", want.name, want.what, t.columnFix(want))
+			continue
+		}
+		needed, allowed := wantedTypes(want.what)
+		if allowed != nil && !slices.Contains(allowed, got.OID) {
+			add("column %s (%s) is %s; it must be %s", want.name, want.what, got.Type, needed)
+		}
+	}
+	if key, ok := columns[c.Key]; ok && !key.Unique {
+		add("column %s (key) is not unique: ALTER TABLE %s ADD PRIMARY KEY (%s)", c.Key, t.sql.table, quoteName(c.Key))
+	}
+	for _, name := range []string{c.Created, c.Status} {
+		if column, ok := columns[name]; ok && !column.NotNull {
+			add("column %s may be NULL, and a row with NULL would never be delivered: ALTER TABLE %s ALTER COLUMN %s SET NOT NULL",
+				name, t.sql.table, quoteName(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// columnFix says what to do about a missing column.
+func (t *queueTable) columnFix(want named) string {
+	if *t.sql.layout != FlowCatalystLayout() {
+		return "; correct its name in the mapping, or leave an optional one out"
+	}
+	return fmt.Sprintf("; add it as: %s %s", want.name, flowCatalystTypes[want.name])
+}
+
+// wantedTypes are the types that a column may have; nil: any.
+func wantedTypes(what string) (words string, oids []uint32) {
+	switch what {
+	case "created", "claimed", "next_attempt", "done":
+		return "timestamp or timestamptz", timeTypes
+	case "attempts":
+		return "smallint, integer or bigint", []uint32{pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID}
+	case "payload":
+		return "json, jsonb, text, varchar or bytea", []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID}
+	case "error":
+		return "text or varchar", []uint32{pgtype.TextOID, pgtype.VarcharOID}
+	case "headers":
+		return "json, jsonb, text or varchar", []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID}
+	}
+	return "", nil
+}
+
+// checkRole asks whether the connected role may do what it must.
+func (q *Queue) checkRole(ctx context.Context, t *queueTable, columns map[string]queueColumn) error {
+	var role string
+	var hidden bool
+	err := q.pool.QueryRow(ctx, "SELECT current_user, row_security_active($1::text::regclass)", t.sql.table).Scan(&role, &hidden)
+	if err != nil {
+		return err
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	c := &t.sql.layout.Columns
+	var errs []error
+	for _, want := range c.all() {
+		if got, ok := columns[want.name]; ok && !got.Readable {
+			errs = append(errs, fmt.Errorf("role %s may not read it: GRANT SELECT ON %s TO %s", role, t.sql.table, role))
+			break
+		}
+	}
+	for _, name := range c.written() {
+		if got, ok := columns[name]; ok && !got.Writable {
+			quoted := make([]string, 0, len(c.written()))
+			for _, w := range c.written() {
+				quoted = append(quoted, quoteName(w))
+			}
+			errs = append(errs, fmt.Errorf("role %s may not settle its rows: GRANT UPDATE (%s) ON %s TO %s",
+				role, strings.Join(quoted, ", "), t.sql.table, role))
+			break
+		}
+	}
+	if hidden {
+		errs = append(errs, fmt.Errorf("row security would hide rows from role %s, and they would never be delivered: ALTER ROLE %s BYPASSRLS", role, role))
+	}
+	return errors.Join(errs...)
+}
+
+// queueError says for which table and in doing what the error came up and,
+// where one is known, the fix.
+func queueError(table, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("queue table %s: %s: %w%s", table, what, err, queueFix(err))
+}
+
+func queueFix(err error) string {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return ""
+	}
+	switch pg.Code {
+	case undefinedTable, invalidSchema:
+		return `; correct the table's name or the database in the config, or create it with "outrider init"`
+	case insufficientPrivilege:
+		if strings.Contains(pg.Message, "row-level security") {
+			return "; row security would hide rows, and they would never be delivered: ALTER ROLE ... BYPASSRLS for the role that Outrider connects as"
+		}
+		return "; GRANT SELECT, UPDATE on the table (and USAGE on its schema) to the role that Outrider connects as"
+	case undefinedColumn, undefinedFunction, datatypeMismatch:
+		return `; the table is not in the configured layout`
+	case "25006": // read_only_sql_transaction
+		return "; the server takes no writes: connect to the primary"
+	}
+	return ""
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// queueTurn is the most rows that a group gets in its turn while others wait:
+// about what one request to a receiver carries.
+const queueTurn = 100
+
+// Claim implements [outbox.Queue]. It takes a look at what is unfinished in
+// some groups, decides, and claims the chosen rows by a statement that cuts each
+// group at the first row which somebody locked or changed in between.
+//
+// When a table fails after another one's rows were claimed, these are returned
+// and the error is logged.
+func (q *Queue) Claim(ctx context.Context, req outbox.ClaimRequest) ([]*outbox.Row, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	q.findAstray()
+	c := q.newClaim(req)
+	err := c.serveAll(ctx, q.inTurn())
+	if err != nil && len(c.rows) > 0 {
+		q.log.WarnContext(ctx, "claiming from one table failed; what others gave goes on", "error", err)
+		return c.rows, nil
+	}
+	return c.rows, err
+}
+
+// serveAll gives every table an even share of what is left. Should there be
+// room in the end, those tables get it whose share was not enough.
+func (c *claim) serveAll(ctx context.Context, tables []*queueTable) error {
+	var more []*queueTable
+	taken := map[*queueTable]int{}
+	for _, pass := range []*[]*queueTable{&tables, &more} {
+		for i, t := range *pass {
+			remaining, before := len(*pass)-i, len(c.rows)
+			share := (c.req.Limit - before + remaining - 1) / remaining
+			if err := c.serve(ctx, t, min(share, c.q.batch-taken[t])); err != nil {
+				return queueError(t.name, "claim", err)
+			}
+			taken[t] += len(c.rows) - before
+			if pass == &tables && taken[t] >= share {
+				more = append(more, t)
+			}
+		}
+	}
+	return nil
+}
+
+// inTurn returns the tables with the least work first, and equal ones by turns.
+func (q *Queue) inTurn() []*queueTable {
+	tables := slices.Concat(q.tables[q.first:], q.tables[:q.first])
+	q.first = (q.first + 1) % len(q.tables)
+	slices.SortStableFunc(tables, func(a, b *queueTable) int { return cmp.Compare(len(a.ring), len(b.ring)) })
+	return tables
+}
+
+// claim is one call of Claim.
+type claim struct {
+	q      *Queue
+	req    outbox.ClaimRequest
+	slots  [outbox.Slots]bool
+	except map[string]bool // groups
+	absent map[rowKey]bool // rows
+	turn   int
+
+	rows     []*outbox.Row
+	bytes    int64
+	full     bool // no more payload fits
+	perGroup map[string]int
+}
+
+func (q *Queue) newClaim(req outbox.ClaimRequest) *claim {
+	c := &claim{q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
+	for _, slot := range req.Slots {
+		if slot >= 0 && slot < outbox.Slots {
+			c.slots[slot] = true
+		}
+	}
+	if len(req.Except) > 0 {
+		c.except = make(map[string]bool, len(req.Except))
+		for _, group := range req.Except {
+			c.except[group] = true
+		}
+	}
+	if len(req.ExceptRows) > 0 {
+		c.absent = make(map[rowKey]bool, len(req.ExceptRows))
+		for _, row := range req.ExceptRows {
+			c.absent[rowKey{row.Table, row.Key}] = true
+		}
+	}
+	return c
+}
+
+// serve claims up to so many rows of a table.
+func (c *claim) serve(ctx context.Context, t *queueTable, want int) error {
+	if want <= 0 || c.full {
+		return nil
+	}
+	if err := c.q.describe(ctx, t); err != nil {
+		return err
+	}
+	found := &discovery{q: c.q, table: t}
+	if err := found.upkeep(ctx); err != nil {
+		return err
+	}
+	s := &service{claim: c, table: t, want: want, served: map[*queueGroup]bool{}}
+	defer func() { t.rotate(s.served) }()
+	for groups := (want + c.turn - 1) / c.turn; s.room(); groups *= 2 {
+		visits := s.next(groups)
+		if len(visits) == 0 {
+			fresh, err := found.more(ctx)
+			if err != nil {
+				return err
+			}
+			if fresh {
+				continue
+			}
+			if visits = s.second(); len(visits) == 0 {
+				break
+			}
+		}
+		if err := s.look(ctx, visits); err != nil {
+			return err
+		}
+	}
+	return s.take(ctx)
+}
+
+// eligible tells whether the request wants rows of the group.
+func (c *claim) eligible(g *queueGroup) bool {
+	return g.ringing && (!g.ordered() || c.slots[g.slot] && !c.except[g.key])
+}

@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// queued decodes a row of a look. What cannot be decoded is told in its Err.
+func (d *decoder) queued(t *queueTable, g *queueGroup, v [][]byte) *outbox.Row {
+	if len(d.slab) == 0 {
+		d.slab = make([]outbox.Row, slabRows)
+	}
+	row := &d.slab[0]
+	d.slab = d.slab[1:]
+	d.table = t.name
+
+	row.ID = d.texts.copy(v[lookID])
+	row.Kind = t.kind
+	row.Type = d.intern(v[lookType])
+	row.Group, row.Slot = g.key, g.slot
+	if !g.ordered() {
+		row.Slot = outbox.SlotOf("", row.ID)
+	}
+	row.AggregateType = d.intern(v[lookAggregateType])
+	row.AggregateID = d.texts.copy(v[lookAggregateID])
+	row.Tenant = d.intern(v[lookTenant])
+
+	columns := &t.sql.layout.Columns
+	var err error
+	if row.Headers, err = stringMap(v[lookHeaders]); err != nil {
+		d.fail(row, columns.Headers, err)
+	}
+	if row.CreatedAt, err = timeFromBinary(v[lookCreated]); err != nil {
+		d.fail(row, columns.Created, err)
+	}
+	row.Position = int64FromBinary(v[lookCreated])
+	d.queuedPayload(row, t, v[lookPayload])
+	return row
+}
+
+// queuedPayload decodes the payload and takes the type out of it.
+func (d *decoder) queuedPayload(row *outbox.Row, t *queueTable, payload []byte) {
+	column := t.sql.layout.Columns.Payload
+	if payload == nil {
+		d.fail(row, column, errors.New("is null"))
+		return
+	}
+	row.Payload = d.payloads.copy(payload)
+	if t.sql.types.payload == "bytea" {
+		row.Binary = true
+		return
+	}
+	if !gjson.ValidBytes(row.Payload) {
+		d.fail(row, column, errors.New("is not valid JSON"))
+		return
+	}
+	if !t.sql.layout.TypeInPayload {
+		return
+	}
+	if typ := gjson.GetBytes(row.Payload, "type"); typ.Type == gjson.String && typ.Str != "" {
+		row.Type = d.intern([]byte(typ.Str))
+	}
+}
+
+// timeText writes a time, as PostgreSQL counts, as text for timestamps with
+// and without time zone.
+func timeText(micros int64) string {
+	switch micros {
+	case math.MinInt64:
+		return "-infinity"
+	case math.MaxInt64:
+		return "infinity"
+	}
+	t := time.UnixMicro(micros + postgresEpoch).UTC()
+	if year := t.Year(); year <= 0 { // there is no year 0: before 1 comes 1 BC
+		return fmt.Sprintf("%04d-%sZ BC", 1-year, t.Format("01-02 15:04:05.000000"))
+	}
+	return t.Format("2006-01-02 15:04:05.000000Z")
+}
+
+func float64FromBinary(v []byte) float64 { return math.Float64frombits(binary.BigEndian.Uint64(v)) }
+
+// arrayText builds the text of a one-dimensional array.
+type arrayText struct{ b strings.Builder }
+
+func (a *arrayText) sep() {
+	if a.b.Len() == 0 {
+		a.b.WriteByte('{')
+	} else {
+		a.b.WriteByte(',')
+	}
+}
+
+// text appends an element of any content.
+func (a *arrayText) text(s string) {
+	a.sep()
+	a.b.WriteByte('"')
+	for i := range len(s) {
+		if c := s[i]; c == '"' || c == '\\' {
+			a.b.WriteByte('\\')
+		}
+		a.b.WriteByte(s[i])
+	}
+	a.b.WriteByte('"')
+}
+
+// word appends a number or a truth value.
+func (a *arrayText) word(s string) {
+	a.sep()
+	a.b.WriteString(s)
+}
+
+func (a *arrayText) null() { a.word("NULL") }
+
+// String returns the array.
+func (a *arrayText) String() string {
+	if a.b.Len() == 0 {
+		return "{}"
+	}
+	return a.b.String() + "}"
+}

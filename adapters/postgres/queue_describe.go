@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// queueColumn is a column of a queue table as the catalogue has it.
+type queueColumn struct {
+	Name     string
+	OID      uint32
+	Type     string // without modifiers
+	NotNull  bool
+	Unique   bool // alone in a unique index
+	Readable bool
+	Writable bool
+}
+
+// queueColumns reads the columns of a table. A table that is missing is the
+// server's own error.
+func queueColumns(ctx context.Context, q querier, table string) (map[string]queueColumn, error) {
+	rows, err := q.Query(ctx, `
+SELECT a.attname, a.atttypid, format_type(a.atttypid, NULL), a.attnotnull,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
+               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
+       has_column_privilege(a.attrelid, a.attnum, 'SELECT'), has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
+FROM pg_attribute a
+WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[queueColumn])
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]queueColumn, len(found))
+	for _, c := range found {
+		byName[c.Name] = c
+	}
+	return byName, nil
+}
+
+// describe finds out once what a table's statements depend on: types, and
+// the indexes that are there.
+func (q *Queue) describe(ctx context.Context, t *queueTable) error {
+	if t.described {
+		return nil
+	}
+	conn, err := q.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	columns, err := queueColumns(ctx, conn, t.sql.table)
+	if err != nil {
+		return err
+	}
+	if err := checkQueueColumns(columns, t); err != nil {
+		return err
+	}
+	c := &t.sql.layout.Columns
+	t.sql.types = queueTypes{
+		key: columns[c.Key].Type, group: columns[c.Group].Type, status: columns[c.Status].Type, created: columns[c.Created].Type,
+		claimed: columns[c.Claimed].Type, payload: columns[c.Payload].Type,
+	}
+	indexes, err := t.indexes(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if t.aged = indexes.aged; !t.aged {
+		t.newest = place{} // read by age from the beginning should an index come
+	}
+	t.text = t.sql.text(indexes.whole)
+	t.described = true
+	return nil
+}
+
+// text builds the statements.
+func (q *queueSQL) text(whole bool) queueText {
+	s := &q.layout.Statuses
+	return queueText{
+		newestFirst: q.newest(true), newestNext: q.newest(false),
+		look: q.look(whole), take: q.take(),
+		done:   q.settle(literal(s.Done), true, false),
+		retry:  q.settle(literal(s.retrying()), false, !q.layout.ErrorWhenDead),
+		dead:   q.settle(literal(s.Dead), false, true),
+		put:    q.settle(q.waitingAgain(), false, false),
+		extend: q.extend(), recover: q.recover(),
+	}
+}
+
+// queueIndexes says which orders the indexes of a table have.
+type queueIndexes struct {
+	aged   bool // all that is unfinished, by (created, key)
+	whole  bool // all that is unfinished in a group, by (created, key)
+	status bool // a group's rows of one status, by created
+}
+
+// queueIndex is a valid B-tree index without descending columns.
+type queueIndex struct {
+	Columns   []string // "" for an expression
+	Predicate string
+}
+
+func (t *queueTable) indexes(ctx context.Context, q querier) (queueIndexes, error) {
+	rows, err := q.Query(ctx, `
+SELECT ARRAY(SELECT coalesce(a.attname, '')
+             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], coalesce(pg_get_expr(i.indpred, i.indrelid), '')
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND m.amname = 'btree' AND 0 = ALL (i.indoption::int2[])`, t.sql.table)
+	if err != nil {
+		return queueIndexes{}, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[queueIndex])
+	if err != nil {
+		return queueIndexes{}, err
+	}
+	var found queueIndexes
+	c := &t.sql.layout.Columns
+	var group []string
+	if c.Group != "" {
+		group = []string{c.Group}
+	}
+	for _, index := range all {
+		partial := index.unfinished(t.sql.layout)
+		found.aged = found.aged || partial && index.serves(nil, c.Created, c.Key)
+		found.whole = found.whole || partial && index.serves(group, c.Created, c.Key)
+		found.status = found.status || (partial || index.Predicate == "") && index.serves(append(group, c.Status), c.Created)
+	}
+	return found, nil
+}
+
+// serves tells whether the index has the rows that are equal in some columns
+// ordered by others.
+func (i *queueIndex) serves(equal []string, order ...string) bool {
+	n := len(equal)
+	if len(i.Columns) < n+len(order) || !slices.Equal(i.Columns[n:n+len(order)], order) {
+		return false
+	}
+	return !slices.ContainsFunc(equal, func(c string) bool { return !slices.Contains(i.Columns[:n], c) })
+}
+
+// unfinished tells whether the index has just the unfinished rows: its
+// predicate, in whatever form the server shows it, is a list of their statuses.
+func (i *queueIndex) unfinished(layout *QueueLayout) bool {
+	s := &layout.Statuses
+	rest := i.Predicate
+	if !strings.Contains(rest, layout.Columns.Status) || strings.Contains(rest, " AND ") || strings.Contains(rest, "NOT ") {
+		return false
+	}
+	for _, status := range append(s.waiting(), s.Processing) {
+		quoted, number := literal(status), regexp.MustCompile(`\b`+regexp.QuoteMeta(status)+`\b`)
+		if !strings.Contains(rest, quoted) && (strings.Contains(rest, "'") || !number.MatchString(rest)) {
+			return false
+		}
+	}
+	return !strings.Contains(rest, literal(s.Done))
+}
+
+// timeTypes are what times may be.
+var timeTypes = []uint32{pgtype.TimestampOID, pgtype.TimestamptzOID}

@@ -1,0 +1,249 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// newestPage and groupsPage are how many rows or groups one page has.
+	newestPage = 1000
+	groupsPage = 200
+
+	// sweepShare bounds the share of time that goes into reading everything while
+	// there is other work: one part of so many.
+	sweepShare = 20
+
+	// quickSweep is what a page may take without being rationed when there is
+	// nothing else to do.
+	quickSweep = 5 * time.Millisecond
+
+	// sweepPages bounds the pages of everything that one claim reads.
+	sweepPages = 8
+
+	// slowSweep is when a page of names is slow enough to be worth an index.
+	slowSweep = 200 * time.Millisecond
+
+	// upkeepPages bounds the pages that are read by age although there is work
+	// enough, so that new groups wait for none of the known ones.
+	upkeepPages = 4
+
+	// upkeepGroups is how many groups in the ring are enough.
+	upkeepGroups = 10_000
+)
+
+// sweep is where the reading of everything unfinished stands. By age it is at a
+// place, by name in the walk of one status at a group.
+type sweep struct {
+	place  place
+	status int
+	name   string
+	midway bool          // not at the beginning
+	read   time.Time     // when the last page was
+	took   time.Duration // and how long
+	warned bool
+}
+
+// due tells whether the next page would keep to its share of the time.
+func (s *sweep) due(share int) bool { return time.Since(s.read) >= time.Duration(share-1)*s.took }
+
+// discovery is the looking for groups of one claim.
+type discovery struct {
+	q     *Queue
+	table *queueTable
+	ended bool // nothing is left to find now
+	swept bool // the sweep has come to its end
+	pages int  // of the sweep
+}
+
+// more looks for groups until there is a new one in the ring, or nothing left.
+func (d *discovery) more(ctx context.Context) (bool, error) {
+	for !d.ended {
+		fresh, err := d.page(ctx)
+		if err != nil || fresh {
+			return fresh, err
+		}
+	}
+	return false, nil
+}
+
+// upkeep looks for groups although there may be work enough: a page of the
+// sweep if it is due, and what is new by age.
+func (d *discovery) upkeep(ctx context.Context) error {
+	t := d.table
+	if len(t.ring) == 0 || len(t.ring) > upkeepGroups {
+		return nil // what is needed will be looked for, or more would only fill the memory
+	}
+	if t.sweep.due(sweepShare) {
+		if _, err := d.sweepPage(ctx); err != nil {
+			return err
+		}
+	}
+	for range upkeepPages {
+		if !t.aged || d.ended {
+			return nil
+		}
+		if fresh, err := d.newestPage(ctx); fresh || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page finds groups by age where it can, by name otherwise.
+func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
+	t := d.table
+	if t.sql.layout.Columns.Group == "" && !t.aged {
+		d.ended = true
+		return t.found(nil, unknownSince), nil
+	}
+	share := sweepShare
+	if !t.aged {
+		share = 2 // there is no other way to find work
+	}
+	switch {
+	case !d.swept && d.pages < sweepPages && (t.sweep.took < quickSweep || t.sweep.due(share)):
+		d.pages++
+		return d.sweepPage(ctx)
+	case t.aged:
+		return d.newestPage(ctx)
+	}
+	d.ended = true
+	return false, nil
+}
+
+// newestPage reads what is new by age.
+func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
+	next, fresh, full, err := d.byAge(ctx, d.table.newest)
+	if err != nil {
+		return false, err
+	}
+	d.table.newest, d.ended = next, !full
+	return fresh, nil
+}
+
+// sweepPage reads the next page of everything.
+func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
+	t := d.table
+	s := &t.sweep
+	began := time.Now()
+	full := false
+	if t.aged {
+		fromStart := !s.midway
+		if s.place, fresh, full, err = d.byAge(ctx, s.place); err != nil {
+			return false, err
+		}
+		if fromStart && !full { // everything was seen, the newest too
+			t.newest, d.ended = latest(t.newest, s.place), true
+		}
+	} else {
+		if t.sql.layout.Columns.Group == "" {
+			return false, nil
+		}
+		if fresh, full, err = d.byName(ctx); err != nil {
+			return false, err
+		}
+	}
+	s.read, s.took = time.Now(), time.Since(began)
+	if !t.aged && s.took > slowSweep && !s.warned {
+		s.warned = true
+		d.q.log.WarnContext(ctx, "looking for waiting rows is slow; create the indexes that \"outrider init --print\" shows",
+			"table", t.name, "took", s.took)
+	}
+	s.midway, d.swept = full, !full
+	if !full {
+		s.place, s.status, s.name = place{}, 0, ""
+	}
+	return fresh, nil
+}
+
+func latest(a, b place) place {
+	if !b.set || a.set && a.created >= b.created {
+		return a
+	}
+	return b
+}
+
+// byAge reads a page of unfinished rows behind a place. Rows that are ours are
+// no news.
+func (d *discovery) byAge(ctx context.Context, from place) (next place, fresh, full bool, err error) {
+	t := d.table
+	text, args := t.text.newestFirst, []any{rawResults, newestPage}
+	if from.set {
+		text, args = t.text.newestNext, []any{rawResults, newestPage, timeText(from.created), from.key}
+	}
+	rows, err := d.q.pool.Query(ctx, text, args...)
+	if err != nil {
+		return from, false, false, err
+	}
+	next = from
+	n := 0
+	for rows.Next() {
+		v := rows.RawValues()
+		n++
+		next = place{created: int64FromBinary(v[0]), key: string(v[1]), set: true}
+		if !d.q.holdsRow(rowKey{t.name, next.key}) && t.found(textOrNull(v[2]), next.created) {
+			fresh = true
+		}
+	}
+	return next, fresh, n == newestPage, rows.Err()
+}
+
+// byName reads a page of names of groups with waiting rows.
+func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
+	t := d.table
+	s := &t.sweep
+	waiting := t.sql.layout.Statuses.waiting()
+	text, args := t.sql.groups(waiting[s.status], true), []any{rawResults, groupsPage}
+	if s.midway && s.name != "" {
+		text, args = t.sql.groups(waiting[s.status], false), append(args, s.name)
+	}
+	rows, err := d.q.pool.Query(ctx, text, args...)
+	if err != nil {
+		return false, false, err
+	}
+	n := 0
+	for rows.Next() {
+		v := rows.RawValues()
+		name := textOrNull(v[1])
+		if int32FromBinary(v[0]) > 0 {
+			n++
+			s.name = *name
+		}
+		if t.found(name, unknownSince) {
+			fresh = true
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return false, false, err
+	}
+	if n == groupsPage {
+		return fresh, true, nil
+	}
+	if s.status++; s.status < len(waiting) {
+		s.name = ""
+		return fresh, true, nil
+	}
+	return fresh, false, nil
+}
+
+// holdsRow tells whether we hold a row.
+func (q *Queue) holdsRow(key rowKey) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.holds[key] != nil
+}
+
+// rawResults asks pgx for all columns in binary, which is what is decoded here.
+var rawResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+
+// textOrNull copies a text.
+func textOrNull(v []byte) *string {
+	if v == nil {
+		return nil
+	}
+	s := string(v)
+	return &s
+}

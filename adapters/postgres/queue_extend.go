@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Extend implements [outbox.Queue]. The time at which the rows were marked is
+// renewed in the table; the claims stay as they are.
+func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*outbox.Claim, err error) {
+	byTable := map[*queueTable]*extension{}
+	now := time.Now()
+	q.mu.Lock()
+	for _, c := range claims {
+		h := q.held(c)
+		if h == nil {
+			lost = append(lost, c)
+			continue
+		}
+		t := q.table(c.Table)
+		if byTable[t] == nil {
+			byTable[t] = &extension{}
+		}
+		byTable[t].add(c, h, now)
+	}
+	q.mu.Unlock()
+	for t, e := range byTable {
+		gone, err := q.extend(ctx, t, e)
+		if err != nil {
+			return nil, queueError(t.name, "extend claims", err)
+		}
+		lost = append(lost, gone...)
+	}
+	return lost, nil
+}
+
+// extension is what one statement renews.
+type extension struct {
+	claims                       []*outbox.Claim
+	holds                        []*hold
+	keys, stamps, formers, nexts arrayText
+}
+
+// add chooses the new time here, so that it is known even when the outcome of
+// the statement is not: until then either may stand in the row.
+func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) {
+	e.claims, e.holds = append(e.claims, c), append(e.holds, h)
+	e.keys.text(c.Key)
+	e.stamps.text(timeText(h.stamp))
+	e.formers.text(timeText(h.former))
+	next := h.stamp + now.Sub(h.at).Microseconds()
+	h.former, h.stamp, h.at = h.stamp, next, now
+	e.nexts.text(timeText(next))
+}
+
+func (q *Queue) extend(ctx context.Context, t *queueTable, e *extension) (lost []*outbox.Claim, err error) {
+	rows, err := q.pool.Query(ctx, t.text.extend, rawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
+	if err != nil {
+		return nil, err
+	}
+	stamps := map[int]int64{}
+	for rows.Next() {
+		v := rows.RawValues()
+		stamps[int(int32FromBinary(v[0]))-1] = int64FromBinary(v[1])
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, c := range e.claims {
+		if stamp, ok := stamps[i]; ok {
+			e.holds[i].stamp, e.holds[i].former = stamp, stamp // as the column keeps it
+			continue
+		}
+		lost = append(lost, c)
+		q.lose(rowKey{c.Table, c.Key}, e.holds[i])
+	}
+	return lost, nil
+}
+
+// Recover implements [outbox.Queue]. Rows that this queue holds are never
+// recovered, however old their claims. It also notices indexes that were made
+// or dropped meanwhile.
+func (q *Queue) Recover(ctx context.Context) (int, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	n := 0
+	for _, t := range q.tables {
+		recovered, err := q.recover(ctx, t)
+		n += recovered
+		if err != nil {
+			return n, queueError(t.name, "recover stuck rows", err)
+		}
+	}
+	return n, nil
+}
+
+func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
+	t.described = false
+	if err := q.describe(ctx, t); err != nil {
+		return 0, err
+	}
+	rows, err := q.pool.Query(ctx, t.text.recover, rawResults, q.timeout.Seconds(), q.keysOf(t))
+	if err != nil {
+		return 0, err
+	}
+	for rows.Next() {
+		v := rows.RawValues()
+		t.found(textOrNull(v[1]), int64FromBinary(v[0]))
+		n++
+	}
+	return n, rows.Err()
+}
+
+// keysOf are the rows of a table that we hold, as an array.
+func (q *Queue) keysOf(t *queueTable) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var keys arrayText
+	for key := range q.holds {
+		if key.table == t.name {
+			keys.text(key.key)
+		}
+	}
+	return keys.String()
+}

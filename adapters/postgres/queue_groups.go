@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// How a queue finds work. A claim serves groups, in turns, so that a long one
+// does not keep the others waiting:
+//
+//   - The ring has the groups that are known to have unfinished rows. A claim
+//     takes groups from its front and puts those back at its end that may have
+//     more.
+//   - When the ring has not enough for a claim, groups are discovered. With an
+//     index of unfinished rows by age, the newest rows are read from the place
+//     where the last such read ended, so that what was processed since is not
+//     walked over again; dead index entries, which vacuum cannot remove as
+//     long as an old snapshot is open, are all behind that place. Without it,
+//     the names of groups with waiting rows are walked in the index that
+//     begins with status and group.
+//   - Rows can become visible behind the place (transactions that committed
+//     late, rows that another processor or an operator put back). So from time
+//     to time everything unfinished is read again, from the beginning, a page at a
+//     time; how often follows from what it costs.
+//   - A group is read from the oldest row on that is known to be unfinished
+//     in it, less a margin for transactions that are being committed.
+
+// queueGroup is a group that is in the ring, or that held rows belong to.
+type queueGroup struct {
+	id      string // the name with a prefix that tells rows without a group from all names
+	name    string // value of the column
+	named   bool   // false: rows without a group only
+	nulls   bool   // rows without a group belong to it
+	key     string // group of its messages; "" for rows that want no order
+	slot    int    // of the key; rows that want no order have slots of their own
+	since   int64  // when its oldest unfinished row was created, as far as is known
+	ringing bool   // in the ring
+}
+
+// ordered tells whether the group's rows wait for each other.
+func (g *queueGroup) ordered() bool { return g.key != "" }
+
+// unknownSince is the since of a group about which nothing is known.
+const unknownSince = math.MinInt64
+
+// queueMargin is how far behind the oldest known row of a group is looked for
+// older ones: the time that an ordinary transaction takes.
+const queueMargin = time.Second
+
+// from is where reading the group starts.
+func (g *queueGroup) from() int64 {
+	if g.since < math.MinInt64+queueMargin.Microseconds() {
+		return unknownSince
+	}
+	return g.since - queueMargin.Microseconds()
+}
+
+// queueTable is one table and what is known about it.
+type queueTable struct {
+	name string // as configured
+	kind string
+	sql  queueSQL
+
+	described bool // the fields up to the next blank line have been found out
+	text      queueText
+	aged      bool // unfinished rows can be read by age
+
+	ring  []*queueGroup
+	known map[string]*queueGroup // of the ring, by id
+
+	newest place // up to here rows have been read by age
+	sweep  sweep // the reading of everything
+}
+
+// queueText are the statements, once the types are known.
+type queueText struct {
+	newestFirst, newestNext string
+	look, take              string
+	done, retry, dead, put  string
+	extend, recover         string
+}
+
+// place is a row's place in the order of age.
+type place struct {
+	created int64
+	key     string
+	set     bool // false: before all rows
+}
+
+func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
+	name, err := parseTable(table.Name)
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(table.Kind, ":\n") {
+		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
+	}
+	return &queueTable{
+		name: table.Name, kind: table.Kind, known: map[string]*queueGroup{},
+		sql: queueSQL{table: name.Sanitize(), layout: layout},
+	}, nil
+}
+
+// group makes the group of a column's value, nil for NULL.
+func (t *queueTable) group(value *string) *queueGroup {
+	g := &queueGroup{since: unknownSince}
+	standard := t.sql.layout.DefaultGroup
+	switch {
+	case value == nil && standard == "":
+		g.id, g.nulls = "-", true
+		return g
+	case value == nil || *value == standard && standard != "":
+		g.name, g.nulls = standard, true
+	default:
+		g.name = *value
+	}
+	g.named, g.id, g.key = true, "="+g.name, g.name
+	if t.kind != "" {
+		g.key = t.kind + ":" + g.name
+	}
+	g.slot = outbox.SlotOf(g.key, "")
+	return g
+}
+
+// found notes that the group of a column's value has an unfinished row that was
+// created then. It tells whether the group is new in the ring.
+func (t *queueTable) found(value *string, created int64) bool {
+	g := t.group(value)
+	g.since = created
+	return t.enter(g)
+}
+
+// enter puts a group into the ring, or lowers the since of the one there.
+func (t *queueTable) enter(g *queueGroup) bool {
+	if there := t.known[g.id]; there != nil {
+		there.since = min(there.since, g.since)
+		return false
+	}
+	fresh := *g // a held row's group must not change with the ring's
+	fresh.ringing = true
+	t.known[g.id] = &fresh
+	t.ring = append(t.ring, &fresh)
+	return true
+}
+
+// enterFrom puts the group of a hold into the ring, to be read from its row on.
+func (t *queueTable) enterFrom(h *hold) {
+	g := *h.group
+	g.since = h.created
+	t.enter(&g)
+}
+
+// leave takes a group out of the ring; compact removes it from the list.
+func (t *queueTable) leave(g *queueGroup) {
+	g.ringing = false
+	if t.known[g.id] == g {
+		delete(t.known, g.id)
+	}
+}
+
+// rotate moves the groups that were served to the end of the ring and drops
+// those that left.
+func (t *queueTable) rotate(served map[*queueGroup]bool) {
+	kept := t.ring[:0:0]
+	var last []*queueGroup
+	for _, g := range t.ring {
+		switch {
+		case !g.ringing:
+		case served[g]:
+			last = append(last, g)
+		default:
+			kept = append(kept, g)
+		}
+	}
+	t.ring = append(kept, last...)
+}

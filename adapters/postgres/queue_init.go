@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// flowCatalystColumns are the columns of FlowCatalyst's tables, as its document
+// has them.
+var flowCatalystColumns = [][2]string{
+	{"id", "VARCHAR(13) PRIMARY KEY"},
+	{"type", "VARCHAR(20) NOT NULL"},
+	{"message_group", "VARCHAR(255)"},
+	{"payload", "TEXT NOT NULL"},
+	{"status", "VARCHAR(20) NOT NULL"},
+	{"retry_count", "INT NOT NULL DEFAULT 0"},
+	{"created_at", "TIMESTAMP NOT NULL"},
+	{"processed_at", "TIMESTAMP"},
+	{"error_message", "TEXT"},
+}
+
+// flowCatalystTypes has the same by name.
+var flowCatalystTypes = func() map[string]string {
+	types := map[string]string{}
+	for _, c := range flowCatalystColumns {
+		types[c[0]] = c[1]
+	}
+	return types
+}()
+
+// flowCatalystTable returns the statements of FlowCatalyst's document for a
+// table: the table and its index.
+func flowCatalystTable(name pgx.Identifier) []step {
+	lines := make([]string, len(flowCatalystColumns))
+	for i, c := range flowCatalystColumns {
+		lines[i] = "    " + c[0] + " " + c[1]
+	}
+	index := "idx_" + derivedName(name, "_status")
+	if len(index) > longestName {
+		index = derivedName(name, "_status")
+	}
+	table := name.Sanitize()
+	return []step{
+		{"table", table, "CREATE TABLE IF NOT EXISTS " + table + " (\n" + strings.Join(lines, ",\n") + "\n)"},
+		{"index", beside(name, index).Sanitize(), fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (status, message_group, created_at)",
+			pgx.Identifier{index}.Sanitize(), table)},
+	}
+}
+
+// wanted returns the indexes that keep claims cheap whatever is retained, and
+// under an old snapshot: the unfinished rows by group, and by age.
+func (q *queueSQL) wanted(name pgx.Identifier) []step {
+	columns := []struct{ suffix, columns string }{
+		{"_outrider_group_idx", "{set:group}, {set:created}, {set:key}"},
+		{"_outrider_age_idx", "{set:created}, {set:key}"},
+	}
+	if q.layout.Columns.Group == "" {
+		columns = columns[1:]
+	}
+	steps := make([]step, len(columns))
+	for i, c := range columns {
+		index := derivedName(name, c.suffix)
+		steps[i] = step{"index", beside(name, index).Sanitize(), q.fill(fmt.Sprintf(
+			"CREATE INDEX IF NOT EXISTS %s ON {t} (%s) WHERE {set:status} IN ({unfinished})", pgx.Identifier{index}.Sanitize(), c.columns))}
+	}
+	return steps
+}
+
+// wantedIndexes are the statements to create the indexes in a table that is
+// in use.
+func (t *queueTable) wantedIndexes() []string {
+	name, err := parseTable(t.name)
+	if err != nil { // it was parsed before
+		return []string{""}
+	}
+	var statements []string
+	for _, s := range t.sql.wanted(name) {
+		statements = append(statements, strings.Replace(s.create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1))
+	}
+	return statements
+}
+
+// InitQueueSQL returns the statements that prepare queue tables: with
+// createTables FlowCatalyst's tables and their index, exactly as its document
+// has them; then, for every layout, the partial indexes that Outrider wants, and
+// as comments the grants for the role that it connects as. A name that cannot
+// be read as SQL is quoted as a whole.
+func InitQueueSQL(layout QueueLayout, createTables bool, tables ...QueueTable) string {
+	var b strings.Builder
+	for _, table := range tables {
+		name, err := parseTable(table.Name)
+		if err != nil {
+			name = pgx.Identifier{table.Name}
+		}
+		sql := queueSQL{table: name.Sanitize(), layout: &layout}
+		if createTables {
+			for _, s := range flowCatalystTable(name) {
+				b.WriteString(s.create + ";\n\n")
+			}
+		}
+		b.WriteString("-- Keep claims cheap whatever is retained, and under an old snapshot. In a table that is in use:\n" +
+			"-- CREATE INDEX CONCURRENTLY.\n")
+		for _, s := range sql.wanted(name) {
+			b.WriteString(s.create + ";\n")
+		}
+		b.WriteString("\n-- Put in the role that Outrider connects as:\n")
+		if len(name) > 1 {
+			fmt.Fprintf(&b, "-- GRANT USAGE ON SCHEMA %s TO outrider;\n", pgx.Identifier{name[0]}.Sanitize())
+		}
+		written := layout.Columns.written()
+		for i := range written {
+			written[i] = quoteName(written[i])
+		}
+		fmt.Fprintf(&b, "-- GRANT SELECT, UPDATE (%s) ON %s TO outrider;\n\n", strings.Join(written, ", "), sql.table)
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// InitQueue runs what [InitQueueSQL] returns where it is missing, and returns a
+// sentence for each thing that it created or found. The indexes are built
+// under a lock that keeps writers waiting: for a large table that is in use
+// create them CONCURRENTLY before. Instances that start together take turns.
+func InitQueue(ctx context.Context, pool *pgxpool.Pool, layout QueueLayout, createTables bool, tables ...QueueTable) ([]string, error) {
+	if err := layout.validate(); err != nil {
+		return nil, fmt.Errorf("postgres queue: layout: %w", err)
+	}
+	var done []string
+	for _, table := range tables {
+		name, err := parseTable(table.Name)
+		if err != nil {
+			return nil, err
+		}
+		sql := queueSQL{table: name.Sanitize(), layout: &layout}
+		var steps []step
+		if createTables {
+			steps = flowCatalystTable(name)
+		}
+		said, err := runSteps(ctx, pool, append(steps, sql.wanted(name)...))
+		if err != nil {
+			return done, queueError(table.Name, "init", err)
+		}
+		done = append(done, said...)
+	}
+	return done, nil
+}
+
+// runSteps creates what is missing, in one transaction.
+func runSteps(ctx context.Context, pool *pgxpool.Pool, steps []step) (done []string, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		done = nil
+		// Two CREATE ... IF NOT EXISTS at once can both find nothing.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"); err != nil {
+			return err
+		}
+		for _, s := range steps {
+			said, err := s.run(ctx, tx)
+			if err != nil {
+				return err
+			}
+			done = append(done, said)
+		}
+		return nil
+	})
+	return done, err
+}

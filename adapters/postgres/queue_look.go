@@ -1,0 +1,304 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// service is a claim of one table.
+type service struct {
+	*claim
+	table  *queueTable
+	want   int
+	picked []picked
+	again  []*visit // groups whose look has not reached the end
+	capped []*visit // groups that had their share and may have more
+	served map[*queueGroup]bool
+}
+
+// picked is a row that is to be claimed.
+type picked struct {
+	row     *outbox.Row
+	visit   *visit
+	created int64
+}
+
+// visit is a group's turn.
+type visit struct {
+	group *queueGroup
+	share int   // rows that it may get
+	got   int   // rows that were picked
+	after place // rows up to here have been looked at
+	limit int   // of the last look
+	stays bool  // it has unfinished rows that are not ours
+	first int64 // when the first of those was created
+	idle  bool  // it got nothing only because others had everything
+
+	capped bool // it had its share, and may have more
+}
+
+// keep notes an unfinished row that is not ours.
+func (v *visit) keep(created int64) {
+	if !v.stays {
+		v.stays, v.first = true, created
+	}
+}
+
+func (s *service) room() bool { return len(s.picked) < s.want && !s.full }
+
+// next returns the groups to look at: those whose look has not reached the end,
+// then those at the front of the ring.
+func (s *service) next(n int) []*visit {
+	visits := s.again
+	s.again = nil
+	var waiting []*queueGroup
+	eligible := 0
+	for _, g := range s.table.ring {
+		if s.served[g] || !s.eligible(g) || s.allowed(g) == 0 {
+			continue
+		}
+		if eligible++; len(waiting) < n {
+			waiting = append(waiting, g)
+		}
+	}
+	if eligible == 0 {
+		return visits
+	}
+	rest, n := s.want-len(s.picked), len(waiting)
+	share := (rest + n - 1) / n // in a round with many groups only a few rows: the others had less than their turn
+	if eligible > n {
+		share = min(share, s.turn)
+	}
+	for _, g := range waiting {
+		s.served[g] = true
+		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g))})
+	}
+	return visits
+}
+
+// allowed is how many further rows of a group the request allows.
+func (s *service) allowed(g *queueGroup) int {
+	if s.req.PerGroup <= 0 || !g.ordered() {
+		return math.MaxInt32
+	}
+	return max(s.req.PerGroup-s.perGroup[g.key], 0)
+}
+
+// second gives the groups that had their share another one, because nobody
+// else wants it.
+func (s *service) second() []*visit {
+	visits := s.capped
+	s.capped = nil
+	kept := visits[:0]
+	for _, v := range visits {
+		more := min(max(s.turn, (s.want-len(s.picked)+len(visits)-1)/len(visits)), s.allowed(v.group))
+		if more > 0 {
+			v.share += more
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// look reads what is unfinished in the groups and picks rows.
+func (s *service) look(ctx context.Context, visits []*visit) error {
+	seen := seen{counts: make([]int, len(visits)), ends: make([]bool, len(visits)), budget: s.budget()}
+	rows, err := s.q.pool.Query(ctx, s.table.text.look, append(s.lookArgs(visits), seen.budget)...)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		v := rows.RawValues()
+		i := int(int32FromBinary(v[lookGroup])) - 1
+		seen.last, seen.bytes = i, seen.bytes+int64(int32FromBinary(v[lookSize]))
+		seen.counts[i]++
+		if !seen.ends[i] {
+			seen.ends[i] = s.consider(visits[i], v)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for i, v := range visits {
+		s.conclude(v, i, &seen)
+	}
+	return nil
+}
+
+// lookArgs are the arrays of a look.
+func (s *service) lookArgs(visits []*visit) []any {
+	var names, nulls, since, after, limits arrayText
+	for _, v := range visits {
+		g := v.group
+		v.limit = v.share - v.got + s.q.heldIn(s.table, g) + 1 // which tells whether there is more
+		if g.named {
+			names.text(g.name)
+		} else {
+			names.null()
+		}
+		nulls.word(strconv.FormatBool(g.nulls))
+		if v.after.set {
+			since.text(timeText(v.after.created))
+			after.text(v.after.key)
+		} else {
+			since.text(timeText(g.from()))
+			after.null()
+		}
+		limits.word(strconv.Itoa(v.limit))
+	}
+	return []any{rawResults, names.String(), nulls.String(), since.String(), after.String(), limits.String()}
+}
+
+// seen is what a look returned.
+type seen struct {
+	counts []int  // rows by group
+	ends   []bool // nothing further of the group can be picked
+	last   int    // the group of the last row
+	bytes  int64
+	budget int64 // the look stopped when bytes reached it
+}
+
+// budget is how many bytes of payload a look may return: what fits. It always
+// returns one row.
+func (s *service) budget() int64 {
+	if s.req.Bytes <= 0 {
+		return math.MaxInt64
+	}
+	return max(s.req.Bytes-s.bytes, 1)
+}
+
+// consider decides about one row. It ends the visit when nothing behind the row
+// can be claimed now.
+func (s *service) consider(v *visit, raw [][]byte) (end bool) {
+	created, key := int64FromBinary(raw[lookCreated]), rowKey{s.table.name, string(raw[lookID])}
+	ordered := v.group.ordered()
+	defer func() {
+		if !end {
+			v.after = place{created: created, key: key.key, set: true}
+		}
+	}()
+	if raw[lookHeld][0] != 0 {
+		if claimed := raw[lookClaimed]; claimed != nil && s.q.ours(key, int64FromBinary(claimed)) || !ordered {
+			return false
+		}
+		v.keep(created)
+		return true
+	}
+	if s.absent[key] {
+		v.keep(created)
+		return false
+	}
+	row := s.q.decoder.queued(s.table, v.group, raw)
+	if !s.slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
+		return false
+	}
+	switch {
+	case float64FromBinary(raw[lookWait]) > 0:
+		v.keep(created)
+		return ordered
+	case len(s.picked) == s.want:
+		v.idle = v.got == 0
+	case v.got == v.share:
+		v.capped = true
+	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
+		s.full, v.idle = true, v.got == 0
+	default:
+		s.pick(v, row, created)
+		return false
+	}
+	v.keep(created)
+	return true
+}
+
+func (s *service) pick(v *visit, row *outbox.Row, created int64) {
+	v.got++
+	s.perGroup[v.group.key]++
+	s.bytes += int64(len(row.Payload))
+	s.picked = append(s.picked, picked{row, v, created})
+}
+
+// conclude says whether a group is to be looked at further now, and whether it
+// stays in the ring.
+func (s *service) conclude(v *visit, i int, seen *seen) {
+	cut := seen.bytes >= seen.budget && i >= seen.last
+	switch {
+	case seen.ends[i]: // and it stays, for the row that ended it
+	case !cut && seen.counts[i] < v.limit: // all of the group was seen
+	case v.got < v.share && !s.full:
+		s.again = append(s.again, v)
+		return
+	default: // there may be more
+		v.idle, v.capped = v.got == 0, v.got == v.share
+		v.keep(max(v.after.created, v.group.since))
+	}
+	if v.capped {
+		v.capped = false
+		s.capped = append(s.capped, v)
+	}
+	if v.idle {
+		delete(s.served, v.group) // its turn is still to come
+	}
+	if v.stays {
+		v.group.since = v.first
+	} else {
+		s.table.leave(v.group)
+	}
+}
+
+// take claims what was picked.
+func (s *service) take(ctx context.Context) error {
+	if len(s.picked) == 0 {
+		return nil
+	}
+	var keys, groups, places arrayText
+	number := map[*visit]int{}
+	count := map[*visit]int{}
+	for i, p := range s.picked {
+		group, place := i+1, 1
+		if p.visit.group.ordered() {
+			if number[p.visit] == 0 {
+				number[p.visit] = group
+			}
+			count[p.visit]++
+			group, place = number[p.visit], count[p.visit]
+		}
+		keys.text(p.row.ID)
+		groups.word(strconv.Itoa(group))
+		places.word(strconv.Itoa(place))
+	}
+	rows, err := s.q.pool.Query(ctx, s.table.text.take, rawResults, keys.String(), groups.String(), places.String())
+	if err != nil {
+		return err
+	}
+	taken := make([]*outbox.Row, len(s.picked))
+	for rows.Next() {
+		v := rows.RawValues()
+		i := int(int32FromBinary(v[0])) - 1
+		taken[i] = s.hold(s.picked[i], int64FromBinary(v[1]), int(int32FromBinary(v[2])))
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for i, row := range taken {
+		if row != nil {
+			s.rows = append(s.rows, row)
+		} else { // somebody was faster; what became of the row will be seen
+			g := *s.picked[i].visit.group
+			g.since = s.picked[i].created
+			s.table.enter(&g)
+		}
+	}
+	return nil
+}
+
+// hold turns a picked row into a claimed one.
+func (s *service) hold(p picked, stamp int64, attempts int) *outbox.Row {
+	key := rowKey{s.table.name, p.row.ID}
+	p.row.Claim = &outbox.Claim{Table: key.table, Key: key.key, Token: strconv.FormatInt(stamp, 36), Attempts: attempts}
+	s.q.hold(key, &hold{token: p.row.Claim.Token, group: p.visit.group, created: p.created, stamp: stamp, former: stamp, at: time.Now()})
+	return p.row
+}

@@ -1,0 +1,236 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// finishedRows is how many finished rows the plans are tested with.
+const finishedRows = 1_000_000
+
+// recorder notes the statements that a queue runs, with their arguments.
+type recorder struct{ statements []recorded }
+
+type recorded struct {
+	sql  string
+	args []any
+}
+
+func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if !strings.HasPrefix(strings.TrimSpace(d.SQL), "SET") && d.SQL != "" {
+		r.statements = append(r.statements, recorded{d.SQL, d.Args})
+	}
+	return ctx
+}
+
+func (*recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart and the others see the statements of a settle.
+func (*recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r *recorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	r.statements = append(r.statements, recorded{d.SQL, d.Args})
+}
+
+func (*recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// planEnv is FlowCatalyst's tables with a queue whose statements are recorded.
+type planEnv struct {
+	*queueEnv
+	q     *Queue
+	seen  recorder
+	swept int // buffers of reading everything, which is rationed by time
+}
+
+func newPlanEnv(t *testing.T, ours bool) *planEnv {
+	t.Helper()
+	e := &planEnv{queueEnv: newQueueEnv(t).flowCatalyst(t, ours)}
+	for _, table := range e.tables {
+		e.exec("ALTER TABLE " + table.Name + " SET (autovacuum_enabled = off)")
+	}
+	e.reopen()
+	t.Cleanup(func() { must(t, e.q.Close()) })
+	return e
+}
+
+// reopen makes a queue that knows nothing, with connections of its own.
+func (e *planEnv) reopen() {
+	e.t.Helper()
+	if e.q != nil {
+		must(e.t, e.q.Close())
+	}
+	var err error
+	e.q, err = NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: &e.seen})
+	must(e.t, err)
+}
+
+// work claims and settles once and returns how many rows there were, and how
+// many buffers the statements touch that it ran: they are explained, in a
+// transaction that is rolled back, in the order in which they ran, which sees just
+// what they saw.
+func (e *planEnv) work(limit int) (rows, buffers int) {
+	e.t.Helper()
+	req := outbox.ClaimRequest{Slots: slots(), Limit: limit}
+	e.seen.statements = nil
+	claimed, err := e.q.Claim(e.ctx, req)
+	must(e.t, err)
+	buffers = e.explain(e.seen.statements, len(claimed) > 0, claimed)
+	e.seen.statements = nil
+	results := make([]outbox.ClaimResult, len(claimed))
+	for i, row := range claimed {
+		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+	}
+	lost, err := e.q.Settle(e.ctx, results)
+	if err != nil || len(lost) > 0 {
+		e.t.Fatalf("settle: %d lost, %v", len(lost), err)
+	}
+	return len(claimed), buffers
+}
+
+// explain runs statements again, after the rows that they claimed were put back.
+func (e *planEnv) explain(statements []recorded, back bool, claimed []*outbox.Row) (buffers int) {
+	e.t.Helper()
+	conn, err := e.q.pool.Acquire(e.ctx)
+	must(e.t, err)
+	defer conn.Release()
+	tx, err := conn.Begin(e.ctx)
+	must(e.t, err)
+	defer func() { must(e.t, tx.Rollback(e.ctx)) }()
+	if back {
+		keys := make([]string, len(claimed))
+		for i, row := range claimed {
+			keys[i] = row.ID
+		}
+		_, err := tx.Exec(e.ctx, e.sql(e.tables[0].Name, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = ANY ($1)"), keys)
+		must(e.t, err)
+	}
+	for _, s := range statements {
+		if !strings.Contains(s.sql, "outbox_events") || strings.Contains(s.sql, "pg_") {
+			continue
+		}
+		args := s.args
+		if len(args) > 0 {
+			if _, ok := args[0].(pgx.QueryResultFormats); ok {
+				args = args[1:]
+			}
+		}
+		var text []byte
+		must(e.t, tx.QueryRow(e.ctx, "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "+s.sql, args...).Scan(&text))
+		var explained []struct {
+			Plan planNode `json:"Plan"`
+		}
+		must(e.t, json.Unmarshal(text, &explained))
+		plan := &explained[0].Plan
+		plan.walk(func(n *planNode) {
+			if n.Type == "Seq Scan" || strings.HasPrefix(n.Type, "Bitmap") || n.Type == "Hash Join" || n.Type == "Merge Join" {
+				e.t.Errorf("the plan has a %s: %.80s", n.Type, s.sql)
+			}
+		})
+		if s.sql == e.q.tables[0].text.newestFirst {
+			e.swept += plan.Hit + plan.Read
+			continue // it is rationed by time
+		}
+		buffers += plan.Hit + plan.Read
+	}
+	return buffers
+}
+
+// checkFlat claims all of the rows that wait, and an idle claim, within so many
+// buffers per claim and row.
+func (e *planEnv) checkFlat(what string, rows, limit int) {
+	e.t.Helper()
+	e.reopen()
+	worst, total := 0, 0
+	for done := 0; done < rows; {
+		n, buffers := e.work(limit)
+		done += n
+		worst, total = max(worst, buffers), total+buffers
+		if n == 0 {
+			e.t.Fatalf("%s: %d of %d rows were claimed", what, done, rows)
+		}
+	}
+	_, _ = e.work(limit) // the first idle claim marks index entries of finished rows as dead
+	_, idle := e.work(limit)
+	e.t.Logf("%s: %.1f buffers per row, at most %d in a claim of %d, %d when idle", what, float64(total)/float64(rows), worst, limit, idle)
+	if per := float64(total) / float64(rows); per > 60 || idle > 100 || worst > 100*limit {
+		e.t.Errorf("%s: too many buffers", what)
+	}
+}
+
+// TestG8_ClaimsAreFlatWithAMillionFinishedRows: with the original's index and
+// with ours, with statistics of the empty table and with fresh ones.
+func TestG8_ClaimsAreFlatWithAMillionFinishedRows(t *testing.T) {
+	t.Parallel()
+	for name, ours := range map[string]bool{"original index": false, "own indexes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newPlanEnv(t, ours)
+			table := e.tables[0].Name
+			e.exec("ALTER TABLE " + table + " SET UNLOGGED")
+			e.exec("ANALYZE " + table)
+			e.fill(table, finishedRows, 200, "COMPLETED")
+			e.fill(table, 1000, 50, "PENDING")
+			e.checkFlat("stale statistics", 1000, 200)
+			e.exec("ANALYZE " + table)
+			e.fill(table, 1000, 50, "PENDING")
+			e.checkFlat("fresh statistics", 1000, 200)
+			e.fill(table, 300, 300, "PENDING")
+			e.checkFlat("groups of one row", 300, 100)
+		})
+	}
+}
+
+// TestG8_ClaimsAreFlatUnderAnOldSnapshot: index entries of rows that were
+// delivered cannot be removed, and are not walked over. What is new is found
+// by its age.
+func TestG8_ClaimsAreFlatUnderAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	e := newPlanEnv(t, true)
+	table := e.tables[0].Name
+	old, err := e.pool.BeginTx(e.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	must(t, err)
+	defer func() { must(t, old.Rollback(e.ctx)) }()
+	_, err = old.Exec(e.ctx, "SELECT 1 FROM "+table)
+	must(t, err)
+	var perRow []float64
+	for round := range 4 {
+		const rows = 5000
+		e.fill(table, rows, 20, "PENDING")
+		total, done := 0, 0
+		for done < rows {
+			n, buffers := e.work(500)
+			done, total = done+n, total+buffers
+		}
+		perRow = append(perRow, float64(total)/rows)
+		t.Logf("round %d: %.1f buffers per row, and %d to read everything", round, perRow[round], e.swept)
+		e.swept = 0
+	}
+	if last := perRow[len(perRow)-1]; last > 1.25*perRow[0] {
+		t.Errorf("the last round took %.1f buffers per row, the first one %.1f", last, perRow[0])
+	}
+}
+
+// TestG6_AGroupOfManyRowsCostsItsShareOnly: each claim reads what it takes of it.
+func TestG6_AGroupOfManyRowsCostsItsShareOnly(t *testing.T) {
+	t.Parallel()
+	e := newPlanEnv(t, true)
+	table := e.tables[0].Name
+	e.fill(table, 50_000, 1, "PENDING")
+	e.exec(fmt.Sprintf("UPDATE %s SET created_at = timestamp '2026-01-01'", table)) // all at once
+	e.exec("VACUUM " + table)
+	for range 5 {
+		n, buffers := e.work(500)
+		if n != 500 || buffers > 60*500 {
+			t.Errorf("%d rows for %d buffers", n, buffers)
+		}
+	}
+}

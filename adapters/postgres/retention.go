@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var _ outbox.Retainer = (*Source)(nil)
+
+// Retention, in short transactions of its own: see retention_rows.go and
+// retention_partitions.go. What may go is decided in retention_cover.go.
+
+const (
+	// retentionLock lets one process at a time remove rows of a table. It ends
+	// with the transaction, so nobody has to give it back.
+	retentionLock = `SELECT pg_try_advisory_xact_lock(hashtextextended('outrider retention ' || $1, 0))`
+
+	// retentionSettings bound a transaction. Row security would hide rows, and
+	// what is hidden would be taken for delivered. The rest pins plans, as
+	// fetchSettings does.
+	retentionSettings = `
+SET LOCAL statement_timeout = '10s';
+SET LOCAL row_security = off;
+SET LOCAL jit = off;
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL enable_sort = off;
+SET LOCAL enable_hashjoin = off;
+SET LOCAL enable_mergejoin = off;
+SET LOCAL max_parallel_workers_per_gather = 0;
+SET LOCAL lock_timeout = `
+
+	// lockWait is how long a step waits for a lock. Whoever publishes waits
+	// behind it, so it is short: what does not succeed is tried at the next pass.
+	lockWait = "'100ms'"
+
+	// sweepEvery is how often removing begins again at the first row instead of
+	// where it stopped, to find rows that were committed or settled late.
+	// In between, what is dead but not yet vacuumed is not walked again.
+	sweepEvery = 10 * time.Minute
+)
+
+// retention is what a source remembers between the steps of retention.
+type retention struct {
+	mu    sync.Mutex // held by Retain
+	marks [outbox.Slots]int64
+	swept time.Time
+
+	candidate candidate // the next floor
+
+	// ahead are cursors that were ahead of the database: it was restored. It
+	// may catch up with them, and they mean nothing all the same.
+	ahead map[lostCursor]bool
+}
+
+// lostCursor is a cursor of a slot of a route.
+type lostCursor struct {
+	route  string
+	slot   int
+	cursor outbox.Cursor
+}
+
+// TableName implements [outbox.TableNamer]: database, schema and table.
+func (s *Source) TableName(ctx context.Context) (name string, err error) {
+	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
+	err = s.pool.QueryRow(ctx, q, s.layout.table).Scan(&name)
+	return name, explain(s.table, "ask for the table's full name", err)
+}
+
+// TableName implements [outbox.TableNamer].
+func (s *LogSource) TableName(ctx context.Context) (string, error) { return s.src.TableName(ctx) }
+
+// CheckRetention implements [outbox.Retainer].
+func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {
+	const q = `
+SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''), has_table_privilege(c.oid, 'DELETE'),
+       pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'), n.nspname, o.rolname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
+WHERE c.oid = $1::text::regclass`
+	var role, key, schema, owner string
+	var partitioned, deletes, owns, creates bool
+	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &deletes, &owns, &creates, &schema, &owner)
+	if err != nil {
+		return explain(s.table, "check retention", err)
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	var problems []error
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	switch {
+	case r.Mode == outbox.RetainRows && !deletes:
+		add("role %s may not delete from it: GRANT DELETE ON %s TO %s", role, s.layout.table, role)
+	case r.Mode == outbox.RetainRows:
+	case r.Mode != outbox.RetainPartitions:
+		add("retention mode %q is neither delete nor partitions", r.Mode)
+	case !partitioned:
+		add(`it has no partitions, so retention can only be of mode delete; partitions need a table that "outrider init" created with them`)
+	case plainExpression(key) != `rangeposition` && plainExpression(key) != `range"position"`:
+		add(`it is partitioned by %s; retention needs RANGE (position), or mode: delete`, key)
+	default:
+		if !owns {
+			add("role %s may not make and drop its partitions: GRANT %s TO %s, or connect as the owner", role, pgx.Identifier{owner}.Sanitize(), role)
+		}
+		if !creates {
+			add("role %s may not make its partitions: GRANT CREATE ON SCHEMA %s TO %s", role, pgx.Identifier{schema}.Sanitize(), role)
+		}
+	}
+	return explain(s.table, "check retention", errors.Join(problems...))
+}
+
+// Retain implements [outbox.Retainer].
+func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox.RouteCursors) (outbox.Retained, error) {
+	s.retention.mu.Lock()
+	defer s.retention.mu.Unlock()
+	if r.Batch <= 0 {
+		r.Batch = outbox.DefaultRetainBatch
+	}
+	if r.PartitionRows <= 0 {
+		r.PartitionRows = outbox.DefaultPartitionRows
+	}
+	covers, err := meetAll(routes)
+	if err == nil {
+		err = s.checkAhead(ctx, routes)
+	}
+	if err != nil {
+		return outbox.Retained{}, explain(s.table, "retention", err)
+	}
+	p := pass{s: s, Retention: r, routes: routes, covers: covers}
+	if r.Mode == outbox.RetainPartitions {
+		err = p.partitions(ctx)
+	} else {
+		err = p.rows(ctx, s.layout.table)
+		if err == nil && !p.result.More {
+			err = p.look(ctx, s.retention.marks)
+		}
+	}
+	if gaveUp(err) {
+		p.result.Busy, err = true, nil
+	}
+	return p.result, explain(s.table, "retention", err)
+}
+
+// checkAhead refuses to remove anything while a cursor is ahead of the database,
+// or was, and has not been placed anew.
+func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) error {
+	var xmax uint64
+	var last int64
+	q := `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (` + lastPositionSQL + `)`
+	if err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&xmax, &last); err != nil {
+		return err
+	}
+	found := map[lostCursor]bool{}
+	for i := range routes {
+		for slot, c := range routes[i].Cursors {
+			if c == nil {
+				continue
+			}
+			key := lostCursor{routes[i].Route, slot, *c}
+			newest, err := newestSnapshot(*c)
+			if err != nil {
+				return err
+			}
+			if s.retention.ahead[key] || newest.xmax > xmax || c.Position > last {
+				found[key] = true
+			}
+		}
+	}
+	s.retention.ahead = found
+	for key := range found {
+		return fmt.Errorf("the database is behind the cursor of route %q, because it was restored: nothing is removed until `outrider rebase %s` has placed it anew",
+			key.route, key.route)
+	}
+	return nil
+}
+
+// pass is one step of retention.
+type pass struct {
+	outbox.Retention
+	s      *Source
+	routes []outbox.RouteCursors
+	covers [outbox.Slots]cover
+	result outbox.Retained
+}
+
+// errBusy ends a step that found another process at work.
+var errBusy = errors.New("another process removes rows of the table")
+
+// gaveUp tells whether a step ended for the sake of others.
+func gaveUp(err error) bool {
+	if errors.Is(err, errBusy) {
+		return true
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
+}
+
+// change runs f in a bounded transaction that no other process's retention of
+// the table gets in between.
+func (p *pass) change(ctx context.Context, f func(pgx.Tx) error) error {
+	return p.read(ctx, func(tx pgx.Tx) error {
+		var ours bool
+		if err := tx.QueryRow(ctx, retentionLock, p.s.layout.table).Scan(&ours); err != nil {
+			return err
+		}
+		if !ours {
+			return errBusy
+		}
+		return f(tx)
+	})
+}
+
+// placeholders of a cover's arrays: slot, position, snapshot, base.
+const coverArrays = `unnest($1::smallint[], $2::bigint[], $3::pg_snapshot[], $4::bigint[]) AS r(slot, pos, snap, base)`
+
+// look finds the oldest rows that are left behind the marks, and says who holds
+// them back.
+func (p *pass) look(ctx context.Context, marks [outbox.Slots]int64) error {
+	const q = `
+SELECT r.slot, o.position, o.xid::text::bigint, extract(epoch FROM clock_timestamp() - o.created_at)::float8
+FROM unnest($1::smallint[], $2::bigint[]) AS r(slot, mark)
+CROSS JOIN LATERAL (
+    SELECT o.position, o.xid, o.created_at FROM {table} o
+    WHERE o.slot = r.slot AND o.position > r.mark
+    ORDER BY o.slot, o.position LIMIT 1
+) o`
+	slots := make([]int16, outbox.Slots)
+	for i := range slots {
+		slots[i] = int16(i)
+	}
+	return p.read(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, inTable(q, p.s.layout.table), slots, marks[:])
+		if err != nil {
+			return err
+		}
+		return p.hold(rows)
+	})
+}
+
+// read runs f in a bounded transaction.
+func (p *pass) read(ctx context.Context, f func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, p.s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, retentionSettings+lockWait, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// hold notes the oldest of rows that are left, and which routes keep them.
+func (p *pass) hold(rows pgx.Rows) error {
+	var slot int
+	var position int64
+	var xid uint64
+	var age float64
+	_, err := pgx.ForEachRow(rows, []any{&slot, &position, &xid, &age}, func() error {
+		old := time.Duration(age * float64(time.Second))
+		p.result.Oldest = max(p.result.Oldest, old)
+		since := old - p.Keep
+		if since <= 0 {
+			return nil
+		}
+		for i := range p.routes {
+			c, err := coverOf(p.routes[i].Cursors[slot])
+			if err != nil || c.has(position, xid) {
+				continue // an error was told when the covers were made
+			}
+			if p.result.Held == nil {
+				p.result.Held = map[string]time.Duration{}
+			}
+			name := p.routes[i].Route
+			p.result.Held[name] = max(p.result.Held[name], since)
+		}
+		return nil
+	})
+	return err
+}

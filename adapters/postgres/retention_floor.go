@@ -1,0 +1,68 @@
+package postgres
+
+import "context"
+
+// floor says that all rows at or below a position which will ever exist are
+// visible in a snapshot. A cursor whose snapshot covers that one has no late rows
+// there, so reading need not look into the partitions below: without a floor
+// every read would look into all of them.
+type floor struct {
+	position int64
+	snap     snapshot
+}
+
+// raise tells a plan what need not be looked at.
+func (f *floor) raise(p *plan) {
+	if f == nil || f.position <= p.above {
+		return
+	}
+	if taken, err := parseSnapshot(p.snapshot); err == nil && taken.covers(f.snap) {
+		p.above = f.position
+	}
+}
+
+// candidate is a position that becomes the floor when the transactions have
+// ended that could have drawn it, or one below it, and not yet committed.
+type candidate struct {
+	position int64
+	writers  []string
+}
+
+// lastPositionSQL is the last position that was drawn.
+const lastPositionSQL = `SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence($1, 'position')::regclass), 0)`
+
+// sink finds the next floor. The order is what makes it right: the last position
+// first, then who could have drawn it (a transaction locks the table before it
+// draws a position, until others see it as ended), and the snapshot last, in
+// which those who have ended are visible.
+func (p *pass) sink(ctx context.Context) error {
+	s := p.s
+	var position int64
+	if err := s.pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&position); err != nil {
+		return err
+	}
+	writers, err := s.writers(ctx)
+	if err != nil {
+		return err
+	}
+	var own string
+	if err := s.pool.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&own); err != nil {
+		return err
+	}
+	snap, err := parseSnapshot(own)
+	if err != nil {
+		return err
+	}
+	c := &s.retention.candidate
+	switch {
+	case len(writers) == 0:
+		*c = candidate{position: position}
+	case len(common(c.writers, writers)) > 0:
+		return nil // it is not certain yet
+	}
+	if c.position > 0 {
+		s.floor.Store(&floor{position: c.position, snap: snap})
+	}
+	*c = candidate{position: position, writers: writers}
+	return nil
+}

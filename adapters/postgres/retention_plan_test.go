@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TestG8_PlansWithPartitions: with 50 partitions of retained rows a read at the
+// end of the table visits those that rows can be in, and no more pages than a few
+// per slot, with stale statistics and with fresh ones.
+func TestG8_PlansWithPartitions(t *testing.T) {
+	t.Parallel()
+	const rows, size = 250_000, 5000
+	e := newPartitionedEnv(t, size)
+	for low := 4 * size; low < rows+2*size; low += size {
+		e.exec(fmt.Sprintf("CREATE UNLOGGED TABLE outrider_outbox_p%[1]d PARTITION OF outrider_outbox FOR VALUES FROM (%[1]d) TO (%[2]d)", low, low+size))
+	}
+	idle := e.lanes(e.src, outbox.StartEnd, 10)
+	idle.drain(t) // plans while the table is empty
+	e.exec(`INSERT INTO outrider_outbox (id, type, message_group, payload)
+		SELECT i::text, 't', 'g' || i % 1000, '{}' FROM generate_series(1, $1::bigint) AS i`, rows)
+	must(t, (&pass{s: e.src}).sink(e.ctx))
+	checkPartitionPlans(t, e, "planned when empty")
+	e.src.mu.Lock()
+	e.src.discard(e.src.reader)
+	e.src.reader = nil
+	e.src.mu.Unlock()
+	checkPartitionPlans(t, e, "stale statistics")
+	e.exec("ANALYZE outrider_outbox")
+	checkPartitionPlans(t, e, "fresh statistics")
+}
+
+func checkPartitionPlans(t *testing.T, e *sourceEnv, state string) {
+	t.Helper()
+	end, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
+	must(t, err)
+	now, err := parseSnapshot(end.Snapshot)
+	must(t, err)
+	// Twenty transactions that were running and have ended since.
+	running := fmt.Sprintf("%d:%d:", now.xmax, now.xmax+20)
+	for i := range 20 {
+		running += fmt.Sprintf("%d,", now.xmax+uint64(i))
+	}
+	running = running[:len(running)-1]
+	for _, c := range []struct {
+		what             string
+		from             outbox.Cursor
+		scans, rows, buf int
+	}{
+		{"idle", end, 4 * 3, 0, 40 * outbox.Slots},
+		{"idle, transactions run", outbox.Cursor{Position: end.Position, Snapshot: running}, 4 * 3, 0, 60 * outbox.Slots},
+		{"fresh, near the end", outbox.Cursor{Position: end.Position - 500, Snapshot: end.Snapshot}, 4 * 4, 10 * outbox.Slots, 45 * outbox.Slots},
+		{"far behind", outbox.Cursor{Position: 100, Snapshot: end.Snapshot}, math.MaxInt, 60 * 10 * outbox.Slots, 60 * 5 * outbox.Slots},
+	} {
+		root := explainReads(t, e.src, c.from, 10)
+		scans, rows := 0, 0.0
+		root.walk(func(n *planNode) {
+			switch n.Type {
+			case "Index Scan", "Index Only Scan":
+				scans++
+				rows += (n.Rows + n.Removed) * n.Loops
+			case "Seq Scan", "Bitmap Heap Scan", "Bitmap Index Scan", "Hash Join", "Merge Join", "Gather":
+				t.Errorf("%s, %s: the plan has a %s", state, c.what, n.Type)
+			}
+		})
+		buffers := root.Hit + root.Read
+		t.Logf("%s, %s: %d scans, %.0f rows, %d buffers", state, c.what, scans, rows, buffers)
+		if scans > c.scans || int(rows) > c.rows || buffers > c.buf {
+			t.Errorf("%s, %s: %d scans, %.0f rows and %d buffers, want at most %d, %d and %d", state, c.what,
+				scans, rows, buffers, c.scans, c.rows, c.buf)
+		}
+	}
+}

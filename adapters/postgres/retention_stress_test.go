@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TestG1_RetentionUnderStress runs retention as fast as it can, with nothing kept,
+// beside writers whose transactions commit out of order, a reader that settles
+// some of what it got and resumes there, and a route that lags behind. Every
+// committed row must come to both, once and in order.
+func TestG1_RetentionUnderStress(t *testing.T) {
+	t.Parallel()
+	for _, r := range []outbox.Retention{
+		{Mode: outbox.RetainRows, Batch: 160},
+		{Mode: outbox.RetainPartitions, Batch: 160, PartitionRows: 400},
+	} {
+		t.Run(string(r.Mode), func(t *testing.T) {
+			t.Parallel()
+			e := newSourceEnv(t)
+			if r.Mode == outbox.RetainPartitions {
+				e = newPartitionedEnv(t, r.PartitionRows)
+			}
+			e.exec("CREATE TABLE last_version (message_group text PRIMARY KEY, version int NOT NULL)")
+			stressRetention(t, e, r)
+		})
+	}
+}
+
+// writeCounted writes the next version of a group, whose last one is kept beside
+// the outbox because its rows go. The counter's row is the group's lock.
+func writeCounted(ctx context.Context, tx pgx.Tx, group int) error {
+	_, err := tx.Exec(ctx, `
+WITH next AS (
+    INSERT INTO last_version AS l VALUES ($1, 1)
+    ON CONFLICT (message_group) DO UPDATE SET version = l.version + 1 RETURNING version
+)
+INSERT INTO outrider_outbox (type, message_group, payload) SELECT 't', $1, to_json(version::text) FROM next`,
+		fmt.Sprint("g", group))
+	return err
+}
+
+// progressBoard is where the readers say how far they have settled.
+type progressBoard struct {
+	mu     sync.Mutex
+	routes [2]outbox.RouteCursors
+	ended  bool
+}
+
+func (b *progressBoard) settle(i int, l *lanes) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.routes[i] = l.settled(fmt.Sprint("route ", i))
+}
+
+func (b *progressBoard) look() ([]outbox.RouteCursors, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return []outbox.RouteCursors{b.routes[0], b.routes[1]}, b.ended
+}
+
+func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
+	t.Helper()
+	second := e.source(e.url, "")
+	tails := [2]*lanes{e.lanes(e.src, outbox.StartBeginning, 3), e.lanes(second, outbox.StartBeginning, 40)}
+	board := &progressBoard{}
+	for i, tail := range tails {
+		board.settle(i, tail)
+	}
+	var failed, removing error
+	var removed outbox.Retained
+	writers, done := &stressWriters{e: e, write: writeCounted}, make(chan struct{})
+	var writing, retention sync.WaitGroup
+	writing.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })
+	retention.Go(func() { removed, removing = retainUntilEnd(e.ctx, [2]*Source{e.src, second}, r, board) })
+	random := rand.New(rand.NewPCG(8, 9))
+	checks := [2]*stressChecker{newStressChecker(), newStressChecker()}
+	for idle := 0; idle < 2; {
+		idle++
+		over := ended(done)
+		for i, tail := range tails {
+			if i == 1 && !over && random.IntN(8) > 0 {
+				continue // it lags
+			}
+			before := tail.from
+			rows, drained, err := tail.next(e.ctx, nil)
+			must(t, err)
+			if random.IntN(10) == 0 {
+				rows = settleSome(random, tail, before, rows)
+			}
+			for _, row := range rows {
+				checks[i].deliver(row)
+			}
+			board.settle(i, tail)
+			if !over || !drained || len(rows) > 0 {
+				idle = 0
+			}
+		}
+	}
+	writing.Wait()
+	board.mu.Lock()
+	board.ended = true
+	board.mu.Unlock()
+	retention.Wait()
+	must(t, failed)
+	must(t, removing)
+	for i := range checks {
+		checks[i].verdict(t, fmt.Sprint("route ", i), writers.committed.Load())
+	}
+	e.retain(e.src, r, tails[0].settled("0"), tails[1].settled("1"))
+	left := len(e.left())
+	t.Logf("removed while they wrote: %d rows, %d partitions; left at the end: %d rows", removed.Rows, removed.Partitions, left)
+	if removed.Rows == 0 && removed.Partitions == 0 {
+		t.Error("nothing was removed while they wrote, so the test has shown nothing")
+	}
+	if r.Mode == outbox.RetainRows && left > 0 || left > 2*int(r.PartitionRows) {
+		t.Errorf("%d rows are left", left)
+	}
+}
+
+// retainUntilEnd takes steps by two sources in turn, beginning at the first row
+// each time, until the board says that it is over.
+func retainUntilEnd(ctx context.Context, sources [2]*Source, r outbox.Retention, board *progressBoard) (sum outbox.Retained, err error) {
+	for i := 0; ; i++ {
+		routes, over := board.look()
+		if over {
+			return sum, nil
+		}
+		src := sources[i%2]
+		src.retention.mu.Lock()
+		src.retention.marks = [outbox.Slots]int64{}
+		src.retention.mu.Unlock()
+		step, err := src.Retain(ctx, r, routes)
+		if err != nil {
+			return sum, err
+		}
+		sum.Rows, sum.Partitions = sum.Rows+step.Rows, sum.Partitions+step.Partitions
+	}
+}

@@ -1,0 +1,279 @@
+package postgres
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// everything removes whatever is covered.
+var everything = outbox.Retention{Mode: outbox.RetainRows, Batch: 64}
+
+// settled are the cursors of a reader that has settled all that it read.
+func (l *lanes) settled(route string) outbox.RouteCursors {
+	from := l.from
+	c := outbox.RouteCursors{Route: route}
+	for i := range from {
+		c.Cursors[i] = &from[i]
+	}
+	return c
+}
+
+// all reads until nothing is left and returns the payloads in order.
+func (l *lanes) drain(t testing.TB) (payloads []string) {
+	t.Helper()
+	for drained := false; !drained; {
+		var rows []*outbox.Row
+		var err error
+		rows, drained, err = l.next(t.Context(), nil)
+		must(t, err)
+		for _, r := range rows {
+			payloads = append(payloads, strings.Trim(string(r.Payload), `"`))
+		}
+	}
+	return payloads
+}
+
+// retain takes steps until there is no more to do, and returns what they did in
+// all, and what the last of them found.
+func (e *sourceEnv) retain(src *Source, r outbox.Retention, routes ...outbox.RouteCursors) outbox.Retained {
+	e.t.Helper()
+	src.retention.swept = time.Time{}
+	var sum outbox.Retained
+	for {
+		step, err := src.Retain(e.ctx, r, routes)
+		must(e.t, err)
+		step.Rows, step.Partitions = step.Rows+sum.Rows, step.Partitions+sum.Partitions
+		if sum = step; !sum.More {
+			return sum
+		}
+	}
+}
+
+// left returns the payloads of the rows that are in the table, by position.
+func (e *sourceEnv) left() []string {
+	e.t.Helper()
+	rows, err := e.pool.Query(e.ctx, "SELECT payload #>> '{}' FROM outrider_outbox ORDER BY position")
+	must(e.t, err)
+	payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(e.t, err)
+	return payloads
+}
+
+func (e *sourceEnv) wantLeft(want ...string) {
+	e.t.Helper()
+	if got := e.left(); !slices.Equal(got, want) {
+		e.t.Errorf("left are %v, want %v", got, want)
+	}
+}
+
+// A row that was committed behind the cursor has not been delivered, although
+// its position is below.
+func TestG1_RetentionLeavesLateRows(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	late := e.begin()
+	insert(t, late, "g", "late")
+	insert(t, e.pool, "g", "early")
+	tail := e.lanes(e.src, outbox.StartBeginning, 10)
+	tail.drain(t)
+	insert(t, e.pool, "g", "new")
+	must(t, late.Commit(e.ctx))
+	if did := e.retain(e.src, everything, tail.settled("r")); did.Rows != 1 {
+		t.Errorf("removed %d rows, want the one that was delivered", did.Rows)
+	}
+	e.wantLeft("late", "new")
+	if got := tail.drain(t); !slices.Equal(got, []string{"late", "new"}) {
+		t.Errorf("delivered afterwards: %v", got)
+	}
+	e.retain(e.src, everything, tail.settled("r"))
+	e.wantLeft()
+}
+
+func TestG1_RetentionWaitsForTheSlowestRoute(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	slow := e.lanes(e.src, outbox.StartBeginning, 10)
+	for i := range 20 {
+		insert(t, e.pool, fmt.Sprint("g", i), "old")
+	}
+	slow.drain(t)
+	fast := e.lanes(e.src, outbox.StartBeginning, 10)
+	for i := range 20 {
+		insert(t, e.pool, fmt.Sprint("g", i), "new")
+	}
+	fast.drain(t)
+	e.exec("UPDATE outrider_outbox SET created_at = created_at - interval '1 hour'")
+	r := everything
+	r.Keep = time.Minute
+	did := e.retain(e.src, r, fast.settled("fast"), slow.settled("slow"))
+	if did.Rows != 20 || len(e.left()) != 20 {
+		t.Errorf("removed %d, left %v", did.Rows, e.left())
+	}
+	if held := did.Held["slow"]; held < 58*time.Minute || held > 2*time.Hour || len(did.Held) != 1 {
+		t.Errorf("held back by %v, want by slow for about 59 minutes", did.Held)
+	}
+	if did.Oldest < time.Hour || did.Oldest > 2*time.Hour {
+		t.Errorf("the oldest row is %v old", did.Oldest)
+	}
+	if did = e.retain(e.src, r, fast.settled("fast"), outbox.RouteCursors{Route: "never settled"}); did.Rows != 0 || did.Held["never settled"] == 0 {
+		t.Errorf("beside a route without cursors: %+v", did)
+	}
+	if did = e.retain(e.src, r); did.Rows != 0 {
+		t.Errorf("without any route %d rows were removed", did.Rows)
+	}
+	slow.drain(t)
+	did = e.retain(e.src, r, fast.settled("fast"), slow.settled("slow"))
+	if did.Rows != 20 || did.Held != nil || did.Oldest != 0 {
+		t.Errorf("after the slow one has caught up: %+v", did)
+	}
+}
+
+func TestRetentionKeepsYoungRowsAndDryRunsKeepAll(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	for i := range 6 {
+		insert(t, e.pool, "g", fmt.Sprint(i))
+	}
+	e.exec("UPDATE outrider_outbox SET created_at = now() - interval '2 hours' WHERE payload #>> '{}' < '3'")
+	tail := e.lanes(e.src, outbox.StartBeginning, 10)
+	tail.drain(t)
+	r := everything
+	r.Keep, r.DryRun = time.Hour, true
+	if did := e.retain(e.src, r, tail.settled("r")); did.Rows != 3 {
+		t.Errorf("a dry run counts %d rows, want 3", did.Rows)
+	}
+	e.wantLeft("0", "1", "2", "3", "4", "5")
+	r.DryRun = false
+	e.retain(e.src, r, tail.settled("r"))
+	e.wantLeft("3", "4", "5")
+}
+
+// TestG1_RetentionAgainstTheModel compares what goes with what the covers say,
+// for rows and cursors of all kinds.
+func TestG1_RetentionAgainstTheModel(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	random := rand.New(rand.NewPCG(7, 7))
+	type row struct {
+		slot     int
+		position int64
+		xid      uint64
+	}
+	for round := range 12 {
+		e.exec("TRUNCATE outrider_outbox")
+		e.exec(`INSERT INTO outrider_outbox (xid, type, message_group, payload)
+			SELECT (10 + floor(random() * 30))::text::xid8, 't', 'g' || i, '1' FROM generate_series(1, 300) AS i`)
+		rows, err := e.pool.Query(e.ctx, "SELECT slot, position, xid::text::bigint FROM outrider_outbox ORDER BY position")
+		must(t, err)
+		all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (x row, err error) {
+			err = r.Scan(&x.slot, &x.position, &x.xid)
+			return x, err
+		})
+		must(t, err)
+		routes := make([]outbox.RouteCursors, 1+random.IntN(3))
+		for i := range routes {
+			for slot := range routes[i].Cursors {
+				if random.IntN(20) == 0 {
+					continue
+				}
+				snap := snapshot{xmax: 10 + uint64(random.IntN(35))}
+				for xid := uint64(10); xid < snap.xmax; xid++ {
+					if random.IntN(8) == 0 {
+						snap.xip = append(snap.xip, xid)
+					}
+				}
+				routes[i].Cursors[slot] = &outbox.Cursor{Snapshot: snap.text(),
+					Position: all[random.IntN(len(all))].position, Base: all[0].position + int64(random.IntN(60)) - 30}
+			}
+		}
+		covers, err := meetAll(routes)
+		must(t, err)
+		var want []int64
+		for _, r := range all {
+			if !covers[r.slot].has(r.position, r.xid) {
+				want = append(want, r.position)
+			}
+		}
+		e.retain(e.src, everything, routes...)
+		rows, err = e.pool.Query(e.ctx, "SELECT position FROM outrider_outbox ORDER BY position")
+		must(t, err)
+		got, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		must(t, err)
+		if !slices.Equal(got, want) {
+			t.Fatalf("round %d: left are %v, the model says %v", round, got, want)
+		}
+	}
+}
+
+// A cursor that is ahead of the database says that it was restored: positions
+// below it are drawn a second time, and those rows are delivered to nobody yet.
+func TestG1_RetentionStopsWhereTheDatabaseIsBehind(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	tail := e.lanes(e.src, outbox.StartBeginning, 10)
+	ahead := tail.settled("restored")
+	ahead.Cursors[5].Position = 2
+	for range 2 { // also when the database has caught up
+		insert(t, e.pool, "g", "x")
+		_, err := e.src.Retain(e.ctx, everything, []outbox.RouteCursors{ahead, tail.settled("r")})
+		wantProblem(t, err, "behind the cursor of route \"restored\"", "outrider rebase restored")
+	}
+	ahead.Cursors[5].Position = 1
+	if _, err := e.src.Retain(e.ctx, everything, []outbox.RouteCursors{ahead}); err != nil {
+		t.Errorf("after it was placed anew: %v", err)
+	}
+	newer := tail.settled("newer")
+	newer.Cursors[5].Snapshot = "900000000:900000000:"
+	_, err := e.src.Retain(e.ctx, everything, []outbox.RouteCursors{newer})
+	wantProblem(t, err, "behind the cursor of route \"newer\"")
+}
+
+func TestRetentionSaysWhatItMayNot(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	role, as := e.role()
+	e.exec("GRANT SELECT ON outrider_outbox, outrider_outbox_position_seq TO " + role)
+	src := e.source(as, "")
+	must(t, src.Check(e.ctx))
+	wantProblem(t, src.CheckRetention(e.ctx, everything), "GRANT DELETE ON \"outrider_outbox\" TO")
+	parts := outbox.Retention{Mode: outbox.RetainPartitions}
+	wantProblem(t, src.CheckRetention(e.ctx, parts), "it has no partitions")
+	wantProblem(t, src.CheckRetention(e.ctx, outbox.Retention{Mode: "burn"}), "neither delete nor partitions")
+	e.exec("GRANT DELETE ON outrider_outbox TO " + role)
+	must(t, src.CheckRetention(e.ctx, everything))
+
+	e.exec("DROP TABLE outrider_outbox")
+	_, err := InitPartitioned(e.ctx, e.pool, "", 100)
+	must(t, err)
+	wantProblem(t, src.CheckRetention(e.ctx, parts), `GRANT "postgres" TO`, "or connect as the owner")
+	must(t, e.src.CheckRetention(e.ctx, parts))
+	must(t, e.src.CheckRetention(e.ctx, everything))
+}
+
+func wantProblem(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want %q", err, part)
+		}
+	}
+}
+
+func TestTableNameIsFull(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	var database string
+	must(t, e.pool.QueryRow(e.ctx, "SELECT current_database()").Scan(&database))
+	name, err := e.source(e.url, "OUTRIDER_outbox").TableName(e.ctx)
+	if want := "postgresql/" + database + "/public.outrider_outbox"; err != nil || name != want {
+		t.Errorf("%s, %v; want %s", name, err, want)
+	}
+}

@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var (
+	_ outbox.Backlogger = (*Source)(nil)
+	_ outbox.Rebaser    = (*Source)(nil)
+)
+
+// Backlog implements [outbox.Backlogger]. The table has no slots, so rows are
+// looked at from the lowest of the spans' beginnings, their payloads aside.
+func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (outbox.Backlog, error) {
+	b, err := s.backlog(ctx, spans, most)
+	if err != nil {
+		return b, s.wrap("count rows", err)
+	}
+	return b, nil
+}
+
+func (s *Source) backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
+	bySlot := map[int]outbox.Span{}
+	lowest := int64(math.MaxInt64)
+	for _, sp := range spans {
+		bySlot[sp.Slot] = sp
+		lowest = min(lowest, sp.After)
+	}
+	query := `SELECT position, coalesce(message_group, ''), id,
+    cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)
+FROM ` + quoteName(s.table) + ` WHERE position > ? ORDER BY position`
+	rows, err := s.db.QueryContext(ctx, query, lowest)
+	if err != nil {
+		return b, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	for rows.Next() {
+		var position, created int64
+		var group, id string
+		if err := rows.Scan(&position, &group, &id, &created); err != nil {
+			return b, err
+		}
+		sp, ok := bySlot[outbox.SlotOf(group, id)]
+		if !ok || position <= sp.After || sp.Upto > 0 && position > sp.Upto {
+			continue
+		}
+		if b.Rows == most {
+			b.More = true
+			break
+		}
+		if b.Rows++; b.Oldest.IsZero() && created > 0 {
+			b.Oldest = time.UnixMilli(created)
+		}
+	}
+	return b, rows.Err()
+}
+
+// rebaseSkew is how far the clocks of the state store and of whoever wrote the
+// rows may be apart.
+const rebaseSkew = 10 * time.Second
+
+// Rebase implements [outbox.Rebaser]. A file that was replaced by an older copy
+// gives out positions a second time; rows that were created after the cursor was
+// last settled are not delivered, so the cursor stands before the first of them.
+func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+	var newest int64
+	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)
+	if err != nil {
+		return nil, s.wrap("rebase", err)
+	}
+	out := make(map[int]outbox.Cursor, len(lanes))
+	for _, l := range lanes {
+		var first int64
+		err := s.db.QueryRowContext(ctx, `SELECT coalesce(min(position), 0) FROM `+quoteName(s.table)+`
+WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
+			l.Cursor.Position, l.UpdatedAt.Add(-rebaseSkew).UnixMilli()).Scan(&first)
+		if err != nil {
+			return nil, s.wrap(fmt.Sprintf("rebase slot %d", l.Slot), err)
+		}
+		position := min(l.Cursor.Position, newest)
+		if first > 0 {
+			position = min(position, first-1)
+		}
+		if l.UpdatedAt.IsZero() {
+			position = 0
+		}
+		out[l.Slot] = outbox.Cursor{Position: position}
+	}
+	return out, nil
+}

@@ -1,0 +1,265 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var _ outbox.Retainer = (*Source)(nil)
+
+// retention is what a source remembers between the steps of retention. Its
+// handle can write, unlike the one that reads; it is opened when first needed.
+type retention struct {
+	mu    sync.Mutex // held by Retain and Close
+	db    *sql.DB
+	mark  int64
+	swept time.Time
+
+	// ahead are cursors that were ahead of the table: the file was replaced by an
+	// older copy. It may catch up with them, and they mean nothing all the same.
+	ahead map[lostCursor]bool
+}
+
+// lostCursor is a cursor of a slot of a route.
+type lostCursor struct {
+	route  string
+	slot   int
+	cursor outbox.Cursor
+}
+
+// sweepEvery is how often removing begins again at the first row instead of
+// where it stopped, to find rows that were settled late.
+const sweepEvery = 10 * time.Minute
+
+// TableName implements [outbox.TableNamer]. The path is no part of it: a file
+// may be moved.
+func (s *Source) TableName(context.Context) (string, error) {
+	return "sqlite/" + strings.ToLower(s.table), nil
+}
+
+// CheckRetention implements [outbox.Retainer].
+func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {
+	if r.Mode != outbox.RetainRows {
+		return s.wrap("check retention", fmt.Errorf("mode %q does not exist in SQLite, use delete", r.Mode))
+	}
+	s.retention.mu.Lock()
+	defer s.retention.mu.Unlock()
+	db, err := s.writable()
+	if err != nil {
+		return s.wrap("check retention", err)
+	}
+	err = retryBusy(ctx, func() error {
+		tx, err := db.BeginTx(ctx, nil) // takes the write lock
+		if err != nil {
+			return err
+		}
+		return tx.Rollback()
+	})
+	if err != nil {
+		return s.wrap("check retention: rows can only be removed from a file that can be written to", err)
+	}
+	return nil
+}
+
+// writable returns the handle that can write. The caller holds the mutex.
+func (s *Source) writable() (*sql.DB, error) {
+	if s.retention.db == nil {
+		db, err := Open(s.path)
+		if err != nil {
+			return nil, err
+		}
+		s.retention.db = db
+	}
+	return s.retention.db, nil
+}
+
+// closeRetention closes the handle that can write, if there is one.
+func (s *Source) closeRetention() error {
+	s.retention.mu.Lock()
+	defer s.retention.mu.Unlock()
+	if s.retention.db == nil {
+		return nil
+	}
+	return s.retention.db.Close()
+}
+
+// Retain implements [outbox.Retainer]. The application's writers wait while a
+// batch is deleted, so batches should be small.
+func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox.RouteCursors) (outbox.Retained, error) {
+	s.retention.mu.Lock()
+	defer s.retention.mu.Unlock()
+	if r.Batch <= 0 {
+		r.Batch = outbox.DefaultRetainBatch
+	}
+	if time.Since(s.retention.swept) > sweepEvery {
+		s.retention.mark, s.retention.swept = 0, time.Now()
+	}
+	p := pass{Retention: r, routes: routes, now: time.Now(), mark: s.retention.mark}
+	if err := s.checkAhead(ctx, routes); err != nil {
+		return p.result, s.wrap("retention", err)
+	}
+	if err := s.look(ctx, &p); err != nil {
+		return p.result, s.wrap("retention", err)
+	}
+	if len(p.gone) > 0 && !r.DryRun {
+		if err := s.remove(ctx, p.gone); err != nil {
+			return outbox.Retained{}, s.wrap("retention", err)
+		}
+	}
+	s.retention.mark = p.mark
+	p.result.Rows = int64(len(p.gone))
+	return p.result, nil
+}
+
+// checkAhead refuses to remove anything while a cursor is ahead of the table, or
+// was, and has not been placed anew.
+func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) error {
+	var last int64
+	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&last)
+	if err != nil {
+		return err
+	}
+	found := map[lostCursor]bool{}
+	for i := range routes {
+		for slot, c := range routes[i].Cursors {
+			if c == nil {
+				continue
+			}
+			if key := (lostCursor{routes[i].Route, slot, *c}); s.retention.ahead[key] || c.Position > last {
+				found[key] = true
+			}
+		}
+	}
+	s.retention.ahead = found
+	for key := range found {
+		return fmt.Errorf("the file is behind the cursor of route %q, because it was replaced by an older copy: "+
+			"nothing is removed until `outrider rebase %s` has placed it anew", key.route, key.route)
+	}
+	return nil
+}
+
+// pass is one step of retention.
+type pass struct {
+	outbox.Retention
+	routes []outbox.RouteCursors
+	now    time.Time
+	mark   int64 // up to here everything was looked at
+	gone   []int64
+	result outbox.Retained
+}
+
+// look reads the rows behind the mark until one is too young, nobody is done
+// with any row, or the batch is full.
+func (s *Source) look(ctx context.Context, p *pass) error {
+	highest := p.highest()
+	rows, err := s.db.QueryContext(ctx, `SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM `+
+		quoteName(s.table)+` WHERE position > ? ORDER BY position LIMIT ?`, p.mark, p.Batch)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	count := 0
+	for rows.Next() {
+		var position int64
+		var id, group string
+		var created sql.NullString
+		if err := rows.Scan(&position, &id, &group, &created); err != nil {
+			return err
+		}
+		count++
+		born, err := instant("created_at", created)
+		if err != nil {
+			born = time.Time{} // who cannot be dated counts as old
+		}
+		if !p.offer(position, outbox.SlotOf(group, id), born, highest) {
+			return nil
+		}
+	}
+	p.result.More = count == p.Batch
+	return rows.Err()
+}
+
+// highest is the highest position that all routes have settled in some slot.
+func (p *pass) highest() int64 {
+	var most int64
+	for slot := range outbox.Slots {
+		least := int64(-1)
+		for i := range p.routes {
+			c := p.routes[i].Cursors[slot]
+			if c == nil {
+				least = -1
+				break
+			}
+			if i == 0 || c.Position < least {
+				least = c.Position
+			}
+		}
+		most = max(most, least)
+	}
+	return most
+}
+
+// offer decides about a row; it is false when none of those that follow can go.
+func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bool {
+	age := p.now.Sub(born)
+	if born.IsZero() {
+		age = p.Keep
+	}
+	holders := p.holders(position, slot)
+	kept := len(holders) > 0 || len(p.routes) == 0 || age < p.Keep
+	if kept {
+		p.result.Oldest = max(p.result.Oldest, age)
+	} else {
+		p.gone = append(p.gone, position)
+	}
+	p.hold(holders, age)
+	if age < p.Keep || position > highest {
+		return false
+	}
+	p.mark = position
+	return true
+}
+
+// holders are the routes that have not settled the row.
+func (p *pass) holders(position int64, slot int) (names []string) {
+	for i := range p.routes {
+		if c := p.routes[i].Cursors[slot]; c == nil || c.Position < position {
+			names = append(names, p.routes[i].Route)
+		}
+	}
+	return names
+}
+
+// hold notes who keeps a row which is old enough to go.
+func (p *pass) hold(names []string, age time.Duration) {
+	if age <= p.Keep {
+		return
+	}
+	for _, name := range names {
+		if p.result.Held == nil {
+			p.result.Held = map[string]time.Duration{}
+		}
+		p.result.Held[name] = max(p.result.Held[name], age-p.Keep)
+	}
+}
+
+// remove deletes rows by position, in one transaction.
+func (s *Source) remove(ctx context.Context, positions []int64) error {
+	db, err := s.writable()
+	if err != nil {
+		return err
+	}
+	list, _ := json.Marshal(positions) // integers cannot fail to encode
+	return retryBusy(ctx, func() error {
+		_, err := db.ExecContext(ctx, `DELETE FROM `+quoteName(s.table)+
+			` WHERE position IN (SELECT value FROM json_each(?))`, string(list))
+		return err
+	})
+}

@@ -1,0 +1,174 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/outriderhq/outrider/adapters/internal/httpx"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// Headers of Standard Webhooks, in the case that the standard writes them.
+const (
+	headerID        = "webhook-id"
+	headerTimestamp = "webhook-timestamp"
+	headerSignature = "webhook-signature"
+)
+
+// attributePrefix begins the headers that hold attributes of a CloudEvent.
+const attributePrefix = "ce-"
+
+// prepare returns the headers that all requests share.
+func prepare(cfg Config, target *httpx.Target) http.Header {
+	h := http.Header{"User-Agent": {httpx.UserAgent}}
+	if u := target.User; u != nil {
+		password, _ := u.Password()
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
+	}
+	for k, v := range cfg.Headers {
+		h.Set(k, v)
+	}
+	h.Del("Host") // not sent as a header: see hostHeader
+	if cfg.Format == format.CloudEvents {
+		h.Set("Content-Type", "application/cloudevents+json")
+	}
+	return h
+}
+
+// hostHeader is what the configuration wants as the host of requests; empty: the
+// URL's.
+func hostHeader(configured map[string]string) string {
+	for k, v := range configured {
+		if strings.EqualFold(k, "Host") {
+			return v
+		}
+	}
+	return ""
+}
+
+// headers builds the headers of one request: the prepared ones and its own,
+// whose values lie in one array.
+type headers struct {
+	http.Header
+	values []string
+}
+
+// most is how many headers of its own a request usually has.
+const most = 12
+
+func newHeaders(prepared http.Header) *headers {
+	h := &headers{make(http.Header, len(prepared)+most), make([]string, 0, most)}
+	maps.Copy(h.Header, prepared)
+	return h
+}
+
+// put sets a header unless the value cannot be one. The name is written as it
+// stands.
+func (h *headers) put(name, value string) {
+	if !httpx.Safe(value) {
+		return
+	}
+	n := len(h.values)
+	h.values = append(h.values, value)
+	h.Header[name] = h.values[n : n+1 : n+1]
+}
+
+// describe adds what identifies and describes the message, in the way of the
+// format.
+func (d *Destination) describe(h *headers, msg *message.Message) error {
+	h.put(httpx.HeaderKey, msg.UUID)
+	h.put(httpx.HeaderType, msg.Metadata[outbox.MetaType])
+	h.put(httpx.HeaderPosition, msg.Metadata[outbox.MetaPosition])
+	h.put(httpx.HeaderLane, msg.Metadata[outbox.MetaLane])
+	httpx.Poison(msg.Metadata, h.put)
+	if d.cfg.Format == CloudEventsBinary {
+		return d.attributes(h, msg)
+	}
+	if d.cfg.Format == format.Raw {
+		h.put("Content-Type", format.ContentType(msg))
+		h.put("Traceparent", msg.Metadata["traceparent"])
+		h.put("Tracestate", msg.Metadata["tracestate"])
+	}
+	return nil
+}
+
+// attributes adds the attributes of the event, and the application's own
+// headers as far as a request can have them.
+func (d *Destination) attributes(h *headers, msg *message.Message) error {
+	list, err := d.encode(make([]format.Header, 0, most), msg)
+	if err != nil {
+		return err
+	}
+	for _, it := range list {
+		name, isAttribute := strings.CutPrefix(it.Key, attributePrefix)
+		switch {
+		case it.Key == "content-type":
+			h.put("Content-Type", it.Value)
+		case isAttribute && attributeName(name):
+			h.put(it.Key, escape(it.Value))
+		case !ours(it.Key) && !framing(it.Key) && httpguts.ValidHeaderFieldName(it.Key):
+			name := http.CanonicalHeaderKey(it.Key)
+			if _, taken := d.prepared[name]; !taken {
+				h.put(name, it.Value)
+			}
+		}
+	}
+	return nil
+}
+
+func attributeName(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// framing tells whether a header is about the request and not about the
+// message: an application's header of that name stays behind.
+func framing(name string) bool {
+	switch name = http.CanonicalHeaderKey(name); name {
+	case "Accept-Encoding", "Authorization", "Connection", "Cookie", "Expect", "Host", "Keep-Alive",
+		"Te", "Trailer", "Upgrade":
+		return true
+	}
+	return strings.HasPrefix(name, "Proxy-")
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// escape is how CloudEvents write what an HTTP header cannot hold: space, quote,
+// percent sign and everything that is not printable ASCII.
+func escape(s string) string {
+	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
+	n := 0
+	for i := range len(s) {
+		if !plain(s[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		return s
+	}
+	s = strings.ToValidUTF8(s, "\ufffd")
+	var b strings.Builder
+	b.Grow(len(s) + 2*n)
+	for i := range len(s) {
+		c := s[i]
+		if plain(c) {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hexDigits[c>>4])
+		b.WriteByte(hexDigits[c&15])
+	}
+	return b.String()
+}

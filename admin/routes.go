@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Route is what GET /routes tells of a route: what this process knows, since it
+// began.
+type Route struct {
+	Route         string    `json:"route"`
+	Lanes         int       `json:"lanes"`
+	Delivered     int64     `json:"delivered"`
+	InFlight      int       `json:"in_flight"`
+	OldestSeconds float64   `json:"oldest_seconds"` // age of the oldest message read and not delivered
+	Paused        bool      `json:"paused,omitempty"`
+	Stopped       string    `json:"stopped,omitempty"` // why it cannot run
+	Down          []Address `json:"down,omitempty"`
+}
+
+// Address is an address that is not used now, its secrets masked.
+type Address struct {
+	Address string    `json:"address"`
+	Gone    bool      `json:"gone,omitempty"` // until an operator resumes it
+	Since   time.Time `json:"since"`
+	Cause   string    `json:"cause"`
+	Waiting int       `json:"waiting"` // messages that failed there and wait
+}
+
+// serveRoutes answers GET /routes.
+func serveRoutes(stats func() []outbox.RouteStats) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		out := []Route{}
+		for _, s := range stats() {
+			r := Route{Route: s.Route, Lanes: s.Lanes, Delivered: s.Delivered, InFlight: s.InFlight,
+				OldestSeconds: s.Oldest.Seconds(), Paused: s.Paused != nil, Stopped: s.Stopped}
+			for _, a := range s.Down {
+				r.Down = append(r.Down, Address{a.Address, a.Gone, a.Since, a.Cause, a.Held})
+			}
+			out = append(out, r)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"routes": out}) // the client may have gone
+	})
+}

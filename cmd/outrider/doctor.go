@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// diagnosis is a finding for machines.
+type diagnosis struct {
+	Part    string `json:"part"`
+	Level   string `json:"level"` // ok, unknown, warning or broken
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// errBroken is the error of a doctor who found something broken; what it is has
+// been printed.
+var errBroken = errors.New("something is broken")
+
+// doctorPatience bounds a whole visit.
+const doctorPatience = 2 * time.Minute
+
+func (a *app) doctorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "doctor [CONFIG]",
+		Short: "Check everything that a relay needs, each problem with its fix",
+		Long: `Checks the configuration, the databases, tables, privileges, poolers, clocks, brokers
+and receivers, whether a relay runs or not. It changes nothing and sends no
+message. The exit status is 1 when something is broken; warnings leave it at 0.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			a.config = args[0]
+		}
+		found, err := a.examine(c.Context())
+		if err != nil {
+			return err
+		}
+		counts := map[outbox.Level]int{}
+		for _, d := range found {
+			counts[d.Level]++
+		}
+		if out.json() {
+			err = a.printDiagnosesJSON(found, counts)
+		} else {
+			a.printDiagnoses(found, counts)
+		}
+		if err == nil && counts[outbox.LevelBroken] > 0 {
+			return errBroken
+		}
+		return err
+	}
+	return c
+}
+
+// examine makes findings of a configuration that is not valid.
+func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
+	cfg, err := a.load()
+	if invalid, ok := errors.AsType[*outrider.ConfigErrors](err); ok {
+		var found []outrider.Diagnosis
+		for _, e := range invalid.List {
+			found = append(found, outrider.Diagnosis{Part: "config", Finding: outbox.Finding{
+				Level: outbox.LevelBroken, Subject: "file", Text: e.Error(), Fix: e.Hint}})
+		}
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	return outrider.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), nil
+}
+
+func (a *app) printDiagnosesJSON(found []outrider.Diagnosis, counts map[outbox.Level]int) error {
+	list := []diagnosis{}
+	for _, d := range found {
+		list = append(list, diagnosis{d.Part, d.Level.String(), d.Subject, d.Text, d.Fix})
+	}
+	return a.printJSON(map[string]any{"findings": list, "broken": counts[outbox.LevelBroken], "warnings": counts[outbox.LevelWarning]})
+}
+
+// marks stand before findings.
+var marks = map[outbox.Level]string{
+	outbox.LevelOK: "ok     ", outbox.LevelUnknown: "unknown", outbox.LevelWarning: "WARNING", outbox.LevelBroken: "BROKEN ",
+}
+
+func (a *app) printDiagnoses(found []outrider.Diagnosis, counts map[outbox.Level]int) {
+	for i, d := range found {
+		if i == 0 || found[i-1].Part != d.Part {
+			fmt.Fprintln(a.out, plain(d.Part))
+		}
+		fmt.Fprintf(a.out, "  %s  %s: %s\n", marks[d.Level], plain(d.Subject), plain(d.Text))
+		if d.Fix != "" {
+			fmt.Fprintf(a.out, "           fix: %s\n", plain(d.Fix))
+		}
+	}
+	worst := slices.MaxFunc(append(found, outrider.Diagnosis{}), func(a, b outrider.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
+	switch worst.Level {
+	case outbox.LevelOK, outbox.LevelUnknown:
+		fmt.Fprintln(a.out, "all is well")
+	case outbox.LevelWarning, outbox.LevelBroken:
+		fmt.Fprintf(a.out, "%d broken, %s\n", counts[outbox.LevelBroken], counted(counts[outbox.LevelWarning], "warning"))
+	}
+}

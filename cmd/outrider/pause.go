@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// pausing is a call of pause or resume.
+type pausing struct {
+	route, address, reason, by string
+	wait                       time.Duration
+	machine                    bool
+}
+
+// pauseResult is what pause and resume did, for machines.
+type pauseResult struct {
+	Route   string `json:"route"`
+	Address string `json:"address,omitempty"`
+	Changed bool   `json:"changed"` // false: it was so already
+	AtRest  *bool  `json:"at_rest,omitempty"`
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	var p pausing
+	c := &cobra.Command{
+		Use:   "pause ROUTE",
+		Short: "Stop a route, or an address of it, until it is resumed",
+		Long: `Pauses a route: the instance that works it stops reading, finishes and settles
+what is under way and releases the lanes, so that nothing is lost and nothing
+comes twice. It notices within a quarter of the lease. The command returns when
+nothing is under way any more. A pause outlives restarts.
+
+With --address only that address (a topic or URL, as "outrider status" shows it)
+is not used: its messages wait, the others flow.`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := c.Flags()
+	flags.StringVar(&p.address, "address", "", "only this address of the route")
+	flags.StringVar(&p.reason, "reason", "", "why; shown by status")
+	flags.StringVar(&p.by, "by", "", "who asks, for the audit; default: the user of this process")
+	flags.DurationVar(&p.wait, "wait", time.Minute, "how long to wait until nothing is under way; 0: do not wait")
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		p.route, p.machine = args[0], out.json()
+		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			return a.pause(c.Context(), op, p)
+		})
+	}
+	return c
+}
+
+func (a *app) pause(ctx context.Context, op *outrider.Operator, p pausing) error {
+	changed, err := op.Pause(ctx, outbox.Pause{Route: p.route, Address: p.address, Reason: p.reason, By: cmp.Or(p.by, currentUser())})
+	if err != nil {
+		return unknownRoute(err)
+	}
+	result := pauseResult{Route: p.route, Address: p.address, Changed: changed}
+	if p.address == "" {
+		rests, err := a.untilAtRest(ctx, op, p)
+		if err != nil {
+			return err
+		}
+		result.AtRest = &rests
+	}
+	if p.machine {
+		err = a.printJSON(result)
+	} else {
+		fmt.Fprintln(a.out, result.pausedText())
+	}
+	if result.AtRest != nil && !*result.AtRest && p.wait > 0 {
+		err = errors.Join(err, fmt.Errorf("after %v something is still under way; the route is paused all the same: see `outrider status --lanes`", p.wait))
+	}
+	return err
+}
+
+// untilAtRest waits until nobody works the route.
+func (a *app) untilAtRest(ctx context.Context, op *outrider.Operator, p pausing) (bool, error) {
+	waiting, cancel := context.WithTimeout(ctx, p.wait)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		rests, err := op.AtRest(ctx, p.route)
+		if rests || err != nil || p.wait <= 0 {
+			return rests, err
+		}
+		select {
+		case <-tick.C:
+		case <-waiting.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+func (r pauseResult) pausedText() string {
+	what := "route " + r.Route
+	if r.Address != "" {
+		what = "address " + r.Address + " of route " + r.Route
+	}
+	text := what + " is paused"
+	if !r.Changed {
+		text = what + " was paused already"
+	}
+	switch {
+	case r.AtRest == nil:
+		return text
+	case *r.AtRest:
+		return text + "; nothing is under way"
+	}
+	return text + "; what is under way is being finished"
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	var p pausing
+	c := &cobra.Command{
+		Use:   "resume ROUTE",
+		Short: "Let a paused route, or an address of it, go on",
+		Long: `Ends a pause. A running instance takes a route up again within a second, and uses
+an address again within a quarter of the lease. An address that answered 410
+(gone) is paused by itself and waits for this command too.`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := c.Flags()
+	flags.StringVar(&p.address, "address", "", "only this address of the route, as status shows it")
+	flags.StringVar(&p.by, "by", "", "who asks, for the audit; default: the user of this process")
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		p.route = args[0]
+		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			changed, err := op.Resume(c.Context(), p.route, p.address, cmp.Or(p.by, currentUser()))
+			if err != nil {
+				return unknownRoute(err)
+			}
+			if out.json() {
+				return a.printJSON(pauseResult{Route: p.route, Address: p.address, Changed: changed})
+			}
+			what := "route " + p.route
+			if p.address != "" {
+				what = "address " + strconv.Quote(p.address) + " of route " + p.route
+			}
+			if !changed {
+				fmt.Fprintln(a.out, what+" was not paused")
+				return nil
+			}
+			fmt.Fprintln(a.out, what+" goes on")
+			return nil
+		})
+	}
+	return c
+}
+
+// unknownRoute makes a route that does not exist the caller's mistake.
+func unknownRoute(err error) error {
+	if _, ok := errors.AsType[*outrider.UnknownRoute](err); ok {
+		return wrongError{err}
+	}
+	return err
+}

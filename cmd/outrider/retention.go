@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// retained is a row of the report, for machines.
+type retained struct {
+	Source        string             `json:"source"`
+	Rows          int64              `json:"rows"`       // removed one by one, or that would be
+	Partitions    int64              `json:"partitions"` // dropped, or that would be
+	OldestSeconds float64            `json:"oldest_seconds"`
+	HeldSeconds   map[string]float64 `json:"held_seconds"` // by route
+	StrayRows     int64              `json:"stray_rows"`
+}
+
+func (a *app) retentionCommand() *cobra.Command {
+	var once bool
+	c := &cobra.Command{
+		Use:   "retention",
+		Short: "Show which rows of the outbox tables could be removed, or remove them now",
+		Long: `Counts the rows, or partitions, that the retention of each source would remove
+now, and shows which routes hold back others. With --once it removes them. A
+running instance does this by itself.`,
+		Args: noArgs,
+	}
+	c.Flags().BoolVar(&once, "once", false, "remove what can go, now")
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			all, err := op.Retain(c.Context(), !once)
+			if err != nil {
+				return err
+			}
+			if out.json() {
+				return a.printJSON(map[string]any{"removed": once, "retention": forMachines(all)})
+			}
+			return a.printRetention(all, once)
+		})
+	}
+	return c
+}
+
+func forMachines(all []outbox.RetentionStats) []retained {
+	rows := []retained{}
+	for _, s := range all {
+		r := retained{Source: s.Source, Rows: s.Rows, Partitions: s.Partitions, OldestSeconds: s.Oldest.Seconds(),
+			HeldSeconds: map[string]float64{}, StrayRows: s.Stray}
+		for route, since := range s.Held {
+			r.HeldSeconds[route] = since.Seconds()
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func (a *app) printRetention(all []outbox.RetentionStats, once bool) error {
+	if len(all) == 0 {
+		fmt.Fprintln(a.out, "no source has a retention")
+		return nil
+	}
+	headings := []string{"SOURCE", "WOULD REMOVE", "OLDEST LEFT", "HELD BACK BY"}
+	if once {
+		headings[1] = "REMOVED"
+	}
+	var cells [][]string
+	for _, s := range all {
+		what := counted(int(s.Rows), "row")
+		if s.Partitions > 0 {
+			what = counted(int(s.Partitions), "partition") + ", " + what
+		}
+		oldest := ""
+		if s.Oldest > 0 {
+			oldest = rough(s.Oldest)
+		}
+		cells = append(cells, []string{s.Source, what, oldest, heldBy(s.Held)})
+	}
+	return a.printTable(headings, cells)
+}
+
+// heldBy lists the routes that hold rows back, with for how long.
+func heldBy(held map[string]time.Duration) string {
+	const most = 3
+	text := ""
+	for i, route := range slices.Sorted(maps.Keys(held)) {
+		if i == most {
+			return text + " and " + strconv.Itoa(len(held)-most) + " more"
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += route + " for " + rough(held[route])
+	}
+	return text
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+)
+
+func (a *app) routeCommand() *cobra.Command {
+	return group(&cobra.Command{Use: "route", Short: "Look after what is kept for routes"}, a.forgetCommand())
+}
+
+func (a *app) forgetCommand() *cobra.Command {
+	var force, yes bool
+	var by string
+	c := &cobra.Command{
+		Use:   "forget ROUTE",
+		Short: "Delete the cursors, parked messages and pauses of a route that is gone",
+		Long: `Deletes what the state store keeps for a route, for good: its place in the table, its
+parked messages, dead ones included, and its pauses. Rows of the table that only
+this route still needed may then be removed by retention. A route that the
+configuration has, or that a running instance works, is refused unless --force;
+forced, it begins anew as its "start" says.`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := c.Flags()
+	flags.BoolVar(&force, "force", false, "also a route that is configured or being worked")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.StringVar(&by, "by", "", "who asks, for the audit; default: the user of this process")
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			kept, err := kept(c, op, args[0])
+			if err != nil {
+				return err
+			}
+			if !out.json() {
+				fmt.Fprintln(a.out, kept)
+			}
+			if err := a.agree(yes, "forget route "+args[0]+"? [y/N] "); err != nil {
+				return err
+			}
+			gone, err := op.Forget(c.Context(), args[0], force, cmp.Or(by, currentUser()))
+			if err != nil {
+				return unknownRoute(err)
+			}
+			if out.json() {
+				return a.printJSON(map[string]any{"route": args[0], "lanes": gone.Lanes, "parked": gone.Parked, "pauses": gone.Pauses})
+			}
+			fmt.Fprintln(a.out, "forgotten")
+			return nil
+		})
+	}
+	return c
+}
+
+// kept says what there is of a route.
+func kept(c *cobra.Command, op *outrider.Operator, route string) (string, error) {
+	lanes, err := op.Lanes(c.Context())
+	if err != nil {
+		return "", err
+	}
+	n := 0
+	var sum progress
+	for _, l := range lanes {
+		if l.Route == route {
+			n++
+			sum.add(l)
+		}
+	}
+	pauses, err := op.Pauses(c.Context())
+	if err != nil {
+		return "", err
+	}
+	stopped := 0
+	for _, p := range pauses {
+		if p.Route == route {
+			stopped++
+		}
+	}
+	return fmt.Sprintf("route %s: %s, highest position %d, %s (%d dead), %s", route, counted(n, "lane"), sum.Position,
+		counted(sum.Retrying+sum.Waiting+sum.Held+sum.Dead, "parked message"), sum.Dead, counted(stopped, "pause")), nil
+}

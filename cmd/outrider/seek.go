@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// moving is a call of seek or rebase.
+type moving struct {
+	yes, dryRun, machine bool
+	by                   string
+}
+
+// moved is what seek and rebase did or would do, for machines.
+type moved struct {
+	Route       string   `json:"route"`
+	Action      string   `json:"action"`
+	To          string   `json:"to"`
+	Again       int      `json:"again"`   // rows that are delivered a second time
+	Skipped     int      `json:"skipped"` // rows that are not delivered
+	AtLeast     bool     `json:"at_least,omitempty"`
+	RunningOn   []string `json:"running_on"`
+	Applied     bool     `json:"applied"`
+	description string
+}
+
+func movingFlags(c *cobra.Command, m *moving) *output {
+	flags := c.Flags()
+	flags.BoolVar(&m.dryRun, "dry-run", false, "only say what would happen")
+	flags.BoolVarP(&m.yes, "yes", "y", false, "do not ask")
+	flags.StringVar(&m.by, "by", "", "who asks, for the audit; default: the user of this process")
+	return outputFlag(c)
+}
+
+func (a *app) seekCommand() *cobra.Command {
+	var m moving
+	var to string
+	c := &cobra.Command{
+		Use:   "seek ROUTE --to PLACE",
+		Short: "Have a route go on elsewhere: deliver again, or skip",
+		Long: `Moves the cursors of a route. PLACE is one of
+
+  beginning              all rows that the table still has are delivered (again)
+  end                    what is there now is skipped
+  2026-01-31T08:00:00Z   rows created at that time or later; also 90m or 2d: so long ago
+  123456                 the row at that position, and what is behind it
+
+Parked messages stay as they are. A running instance need not be stopped: it loses
+the lanes at once and takes them anew at the new place; what was under way at that
+moment may arrive and then come again. To rule that out, "outrider pause" first.`,
+		Args: cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&to, "to", "", "`place`: beginning, end, a time, a span of time, or a position")
+	out := movingFlags(c, &m)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		m.machine = out.json()
+		if to == "" {
+			return wrong("--to is needed: beginning, end, a time, a span of time, or a position")
+		}
+		place, err := parsePlace(to, time.Now())
+		if err != nil {
+			return wrong("--to %w", err)
+		}
+		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			plan, err := op.PlanSeek(c.Context(), args[0], place)
+			if err != nil {
+				return unknownRoute(err)
+			}
+			return a.move(c.Context(), op, plan, m)
+		})
+	}
+	return c
+}
+
+func (a *app) rebaseCommand() *cobra.Command {
+	var m moving
+	var force bool
+	c := &cobra.Command{
+		Use:   "rebase ROUTE",
+		Short: "Place a route's cursor anew after its database was restored",
+		Long: `A cursor belongs to a database cluster. After a dump was restored elsewhere, or the
+database was recovered to an earlier point, the route stops and says so. Rebase
+places the cursor where it stood as far as can be told, otherwise before that:
+rows may come again, none is left out. It waits for transactions that write to the
+table at this moment. A running instance goes on by itself afterwards.`,
+		Args: cobra.ExactArgs(1),
+	}
+	c.Flags().BoolVar(&force, "force", false, "also when the cursor is good in this database")
+	out := movingFlags(c, &m)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		m.machine = out.json()
+		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			plan, err := op.PlanRebase(c.Context(), args[0], force)
+			if err != nil {
+				return unknownRoute(err)
+			}
+			return a.move(c.Context(), op, plan, m)
+		})
+	}
+	return c
+}
+
+// move says what a plan does, asks, and carries it out.
+func (a *app) move(ctx context.Context, op *outrider.Operator, plan *outrider.Relocation, m moving) error {
+	result := describeMove(plan)
+	if !m.machine {
+		fmt.Fprintln(a.out, result.description)
+	}
+	if err := a.agree(m.yes || m.dryRun, plan.Action+" route "+plan.Route+"? [y/N] "); err != nil {
+		return err
+	}
+	if !m.dryRun {
+		if err := op.Relocate(ctx, plan, cmp.Or(m.by, currentUser())); err != nil {
+			return err
+		}
+		result.Applied = true
+	}
+	if m.machine {
+		return a.printJSON(result)
+	}
+	if m.dryRun {
+		fmt.Fprintln(a.out, "nothing was changed (--dry-run)")
+		return nil
+	}
+	fmt.Fprintln(a.out, "done")
+	return nil
+}
+
+func describeMove(plan *outrider.Relocation) moved {
+	r := moved{Route: plan.Route, Action: plan.Action, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows,
+		AtLeast: plan.Again.More || plan.Skipped.More, RunningOn: append([]string{}, plan.Owners...)}
+	lines := []string{fmt.Sprintf("route %s: %s to %s", plan.Route, plan.Action, plan.To)}
+	if plan.Again.Rows > 0 {
+		lines = append(lines, fmt.Sprintf("  %s already settled will be delivered again, as far as the route matches them", atLeast(plan.Again)))
+	}
+	if plan.Skipped.Rows > 0 {
+		lines = append(lines, fmt.Sprintf("  %s not settled yet will be skipped", atLeast(plan.Skipped)))
+	}
+	if plan.Again.Rows+plan.Skipped.Rows == 0 {
+		lines = append(lines, "  no row is between where it stands and there")
+	}
+	if len(plan.Owners) > 0 {
+		lines = append(lines, fmt.Sprintf("  it is worked by %s, which goes on at the new place; what is under way may come again", strings.Join(plan.Owners, ", ")))
+	}
+	r.description = strings.Join(lines, "\n")
+	return r
+}
+
+func atLeast(b outbox.Backlog) string {
+	if b.More {
+		return "more than " + counted(b.Rows, "row")
+	}
+	return counted(b.Rows, "row")
+}
+
+// agree asks unless that was answered already. Without a terminal to ask on, the
+// answer has to be given.
+func (a *app) agree(answered bool, question string) error {
+	switch {
+	case answered:
+		return nil
+	case !terminal(a.in):
+		return wrong("nobody can be asked here: say --yes, or look with --dry-run")
+	case !a.confirm(question):
+		return errors.New("nothing was changed")
+	}
+	return nil
+}
+
+// parsePlace reads a place in a table.
+func parsePlace(text string, now time.Time) (outrider.Place, error) {
+	at := func(t time.Time) (outrider.Place, error) {
+		return outrider.Place{Start: outbox.Start{Kind: outbox.StartTime, Time: t}}, nil
+	}
+	switch text {
+	case string(outbox.StartBeginning), string(outbox.StartEnd):
+		return outrider.Place{Start: outbox.Start{Kind: outbox.StartKind(text)}}, nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+		return outrider.Place{Position: n}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return at(t)
+		}
+	}
+	if d, err := outrider.ParseDuration(text); err == nil && d > 0 {
+		return at(now.Add(-d))
+	}
+	return outrider.Place{}, fmt.Errorf("%q is none of beginning, end, a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
+}

@@ -1,0 +1,115 @@
+package config
+
+// Queues names FlowCatalyst's tables.
+type Queues struct {
+	Events       Table `yaml:"events" default:"outbox_events" doc:"Table of the events."`
+	DispatchJobs Table `yaml:"dispatch_jobs" default:"outbox_dispatch_jobs" doc:"Table of the dispatch jobs."`
+}
+
+// Claims bounds what is claimed from a queue table.
+type Claims struct {
+	InMemory int      `yaml:"in_memory" default:"1000" min:"1" max:"1000000" doc:"Most rows that are claimed and not settled yet."`
+	PerGroup int      `yaml:"per_group" default:"0" min:"0" max:"1000000" doc:"Most rows of one group among them; 0: a quarter of in_memory."`
+	Timeout  Duration `yaml:"timeout" default:"5m" min:"1s" max:"7d" doc:"How long a row may be marked as being processed before it counts as stuck and is put back. Claims of ours that last longer are renewed in time. It must not be less than that of other processors on the table."`
+	Recover  Duration `yaml:"recover" default:"1m" min:"1s" max:"1h" doc:"How often stuck rows are looked for."`
+}
+
+// Queue describes a table of any shape whose rows carry a status. Names of
+// columns are taken exactly as the database has them.
+type Queue struct {
+	Key     string `yaml:"key" required:"true" doc:"Primary key, and the event id; any type."`
+	Type    string `yaml:"type" required:"true" doc:"Event type; any type."`
+	Payload string `yaml:"payload" required:"true" doc:"Content: json, jsonb, text or varchar that is JSON; or bytea."`
+	Status  string `yaml:"status" required:"true" doc:"Status: text, varchar, an enum or a number."`
+	Created string `yaml:"created" required:"true" doc:"When the row was created: timestamp or timestamptz, NOT NULL. Rows of a group come in the order of created and key."`
+	Claimed string `yaml:"claimed" required:"true" doc:"When the row was marked as being processed: timestamp or timestamptz. It tells claims apart."`
+
+	Group       string `yaml:"group" doc:"Key whose order is kept; any type. Without it no row is in an order."`
+	Attempts    string `yaml:"attempts" doc:"Failed attempts, a number. Without it a restart forgets them."`
+	NextAttempt string `yaml:"next_attempt" doc:"Time before which the row is not attempted; NULL: at once."`
+	Done        string `yaml:"done" doc:"When the row was delivered."`
+	Error       string `yaml:"error" doc:"Last error: text or varchar of at least 4000."`
+
+	AggregateType string `yaml:"aggregate_type" doc:"Kind of thing that the event is about; any type."`
+	AggregateID   string `yaml:"aggregate_id" doc:"Which one of its kind; any type."`
+	Tenant        string `yaml:"tenant" doc:"Tenant; any type."`
+	Headers       string `yaml:"headers" doc:"A JSON object of strings, which become metadata: json, jsonb or text."`
+
+	DefaultGroup  string        `yaml:"default_group" doc:"Group of rows whose group is NULL. Default: such rows are in no order."`
+	TypeInPayload bool          `yaml:"type_in_payload" doc:"Take the type from the payload's field type where there is one."`
+	Statuses      QueueStatuses `yaml:"statuses" doc:"Values of the status column; numbers are quoted: \"1\"."`
+}
+
+// QueueStatuses are the values of a status column.
+type QueueStatuses struct {
+	Pending    string `yaml:"pending" default:"pending" doc:"Waits for its first attempt."`
+	Retrying   string `yaml:"retrying" doc:"Waits for its next attempt. Default: as pending."`
+	Processing string `yaml:"processing" default:"processing" doc:"Claimed."`
+	Done       string `yaml:"done" default:"done" doc:"Delivered."`
+	Dead       string `yaml:"dead" default:"dead" doc:"Given up."`
+}
+
+// queueBatch is the default of poll.batch for queue tables.
+const queueBatch = 500
+
+// Queued tells whether the rows carry a status and are claimed, in contrast to
+// an append-only table, which is read by cursor.
+func (p *Postgres) Queued() bool {
+	return p.Layout == "flowcatalyst" || p.Layout == "custom" && p.Queue != nil
+}
+
+// checkQueue looks at what belongs to queue tables.
+func (p *Postgres) checkQueue(c *checker, at place) {
+	if p.Layout != "flowcatalyst" {
+		c.onlyIn(at, "layout: flowcatalyst", "tables")
+	}
+	if p.Layout != "custom" {
+		c.onlyIn(at, "layout: custom", "queue")
+	}
+	if !p.Queued() {
+		if at.has("claims") {
+			c.add(at.child("claims").key(), "nothing is claimed from an append-only table").hint("remove the key")
+		}
+		return
+	}
+	if !at.child("poll").has("batch") {
+		p.Poll.Batch = queueBatch
+	}
+	c.onlyIn(at, "layout: watermill", "topic")
+	if at.has("metadata") {
+		c.add(at.child("metadata").key(), "has no meaning for queue tables").hint("remove the key")
+	}
+	if p.Layout == "flowcatalyst" {
+		c.onlyIn(at, "layout: custom", "columns")
+		if at.has("table") {
+			c.add(at.child("table").key(), "FlowCatalyst has two tables").hint("name them in tables: {events: ..., dispatch_jobs: ...}")
+		}
+		if p.Tables.Events == p.Tables.DispatchJobs {
+			c.add(at.child("tables"), "both kinds of rows have the table %s", p.Tables.Events).hint("name two tables")
+		}
+		return
+	}
+	if at.has("columns") {
+		c.add(at.child("columns").key(), "a table is described by columns or by a queue, not by both").
+			hint("columns is for append-only tables, queue for rows with a status")
+	}
+}
+
+// check wants statuses that can be told apart.
+func (q *Queue) check(c *checker, at place) {
+	s := &q.Statuses
+	known := map[string]string{}
+	for _, status := range []struct{ key, value string }{
+		{"pending", s.Pending}, {"processing", s.Processing}, {"done", s.Done}, {"dead", s.Dead}, {"retrying", s.Retrying},
+	} {
+		where := at.child("statuses").child(status.key)
+		switch other, taken := known[status.value]; {
+		case status.value == "" && status.key != "retrying":
+			c.add(where, "the status %s has no value", status.key).hint("give the value that the table has for it")
+		case status.value == "" || status.key == "retrying" && other == "pending":
+		case taken:
+			c.add(where, "the statuses %s and %s are the same", other, status.key).hint("give each its own value")
+		}
+		known[status.value] = status.key
+	}
+}

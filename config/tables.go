@@ -1,0 +1,125 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Column says where a table keeps something: the name of a column, exactly as
+// the database has it, or "=text" for the same text in every row.
+type Column string
+
+var columnText = regexp.MustCompile(`^(=.+|[^=\x00-\x1f][^\x00-\x1f]*)$`)
+
+func (col *Column) parse(text string) error {
+	if !columnText.MatchString(text) {
+		return expected("the name of a column such as customer_id, or =text for the same text in every row")
+	}
+	*col = Column(text)
+	return nil
+}
+
+func (*Column) form() form {
+	return form{name: "column", pattern: columnText.String(), example: "customer_id"}
+}
+
+// String returns the column as it is written.
+func (col Column) String() string { return string(col) }
+
+// Columns describes an append-only table of any shape.
+type Columns struct {
+	Position Column `yaml:"position" doc:"Unique and ascending, usually the identity column: smallint, integer or bigint. Required."`
+	XID      Column `yaml:"xid" doc:"Id of the transaction that wrote the row, usually filled by a default: xid8, or bigint that holds one. Required: without it rows that are committed late would be lost."`
+	ID       Column `yaml:"id" doc:"Event id; any type. Required."`
+	Payload  Column `yaml:"payload" doc:"Content: json, jsonb, text or bytea. Of text and bytea what is no JSON counts as bytes. Required."`
+
+	Type          Column `yaml:"type" doc:"Event type; any type of column, or =text. Required, unless metadata has it."`
+	Group         Column `yaml:"group" doc:"Key whose order is kept; any type. Rows without one are in no order."`
+	AggregateType Column `yaml:"aggregate_type" doc:"Kind of thing that the event is about; any type of column, or =text."`
+	AggregateID   Column `yaml:"aggregate_id" doc:"Which one of its kind; any type."`
+	Tenant        Column `yaml:"tenant" doc:"Tenant; any type of column, or =text."`
+
+	Headers    Column `yaml:"headers" doc:"A JSON object whose values become metadata: json, jsonb or text."`
+	Tags       Column `yaml:"tags" doc:"A JSON object: json, jsonb or text."`
+	OccurredAt Column `yaml:"occurred_at" doc:"When the event happened: timestamptz, or timestamp in the time zone of Outrider's session."`
+	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, likewise. Needed to start a route at a time, and for the age of messages."`
+}
+
+// MetadataKeys names keys of a row's headers, which Watermill calls metadata.
+type MetadataKeys struct {
+	Type          string `yaml:"type" doc:"Key that holds the event type. Without it: outrider_type, then the topic."`
+	Group         string `yaml:"group" doc:"Key that holds the group, whose order is kept. Without it: outrider_group."`
+	AggregateType string `yaml:"aggregate_type" doc:"Key that holds the kind of thing. Without it: outrider_aggregate_type."`
+	AggregateID   string `yaml:"aggregate_id" doc:"Key that holds which one of its kind. Without it: outrider_aggregate_id."`
+	Tenant        string `yaml:"tenant" doc:"Key that holds the tenant. Without it: outrider_tenant."`
+}
+
+// checkLayout looks at what describes a table that is not of the own layout.
+func (p *Postgres) checkLayout(c *checker, at place) {
+	if p.Layout != "outrider" && !at.has("table") {
+		p.Table = "" // the default is the own table's
+	}
+	switch p.Layout {
+	case "outrider":
+		c.onlyIn(at, "layout: watermill", "topic")
+		c.onlyIn(at, "layout: custom", "columns")
+		c.onlyIn(at, "layout: watermill or custom", "metadata")
+	case "watermill":
+		c.onlyIn(at, "layout: custom", "columns")
+		if !at.has("topic") && !at.has("table") {
+			c.add(at.child("topic"), "a Watermill table belongs to a topic").
+				hint("give topic: orders for the table watermill_orders, or table: NAME")
+		}
+	case "custom":
+		c.onlyIn(at, "layout: watermill", "topic")
+		if !at.has("table") {
+			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
+		}
+		if at.has("queue") {
+			return // checkQueue looks at it
+		}
+		p.checkColumns(c, at)
+	}
+}
+
+// onlyIn refuses keys that mean nothing in the layout.
+func (c *checker) onlyIn(at place, layout, key string) {
+	if at.has(key) {
+		c.add(at.child(key).key(), "has a meaning with %s only", layout).hint("remove the key, or set %s", layout)
+	}
+}
+
+// checkColumns requires what no row can do without, and constants where they
+// make sense.
+func (p *Postgres) checkColumns(c *checker, at place) {
+	columns := at.child("columns")
+	missing := func(key, fix string) {
+		c.add(columns.child(key), "the column for %s is not given", key).hint("%s", fix)
+	}
+	if !columns.found || columns.node.bad || columns.node.kind != mappingNode {
+		c.add(columns, "a custom layout needs the names of its columns").hint("add columns: {position: ..., xid: ..., id: ..., payload: ..., type: ...}")
+		return
+	}
+	for key, fix := range map[string]string{
+		"position": "add position: NAME of the column whose values ascend, usually the identity column",
+		"xid": "add xid: NAME of the column with the transaction that wrote the row; " +
+			"docs/tables.md says why, and how to add one to a table without stopping it",
+		"id": "add id: NAME of the column that identifies an event", "payload": "add payload: NAME of the column with the content",
+	} {
+		if !columns.has(key) {
+			missing(key, fix)
+		}
+	}
+	if !columns.has("type") && p.Metadata.Type == "" {
+		missing("type", `add type: NAME, type: "=order.changed" for a fixed one, or metadata: {type: KEY of the headers}`)
+	}
+	if at.has("metadata") && !columns.has("headers") {
+		c.add(at.child("metadata").key(), "names keys of the headers, and there is no column for headers").hint("add headers: NAME to columns")
+	}
+	for _, e := range columns.entries() {
+		constant := strings.HasPrefix(e.value.text, "=")
+		if key := e.key.text; constant && key != "type" && key != "aggregate_type" && key != "tenant" {
+			c.add(columns.child(key), "cannot be the same for every row").hint("name a column")
+		}
+	}
+}

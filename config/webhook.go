@@ -1,0 +1,121 @@
+package config
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Webhook sends each message as one signed request (Standard Webhooks).
+type Webhook struct {
+	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template. Each URL that comes of it is an endpoint."`
+	Secrets        []Secret                    `yaml:"secrets" min:"1" doc:"Secrets, each of which signs every request: whsec_... (HMAC-SHA256) or whsk_... (Ed25519). While one is replaced, the new one stands before the old one. Required, here or as secrets_file."`
+	SecretsFile    []Secret                    `yaml:"secrets_file" file:"lines" doc:"File with the secrets, one per line; blank lines and lines that begin with # are passed over."`
+	Format         string                      `yaml:"format" enum:"raw|cloudevents|cloudevents-binary" default:"raw" doc:"Body of a request: the payload, a structured CloudEvent (application/cloudevents+json), or the payload with the CloudEvent's attributes in ce- headers."`
+	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
+	CAFile         string                      `yaml:"ca_file" doc:"File with the certificates to trust, PEM. Default: the system's."`
+	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
+	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
+	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time. A group has one of them at most."`
+	Rate           Rate                        `yaml:"rate" doc:"Most requests to one endpoint per second, minute or hour. Default: no bound."`
+	Burst          int                         `yaml:"burst" min:"1" max:"1000000" doc:"Requests to one endpoint that may go at once after a quiet time. Default: those of one second, at least 1."`
+	AllowPrivate   bool                        `yaml:"allow_private" default:"false" doc:"Whether requests may go to any address: this machine, private networks, metadata services. For tests, and where everybody who can choose a URL or its DNS entry is trusted."`
+	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Networks that requests may go to although they are not public, such as 10.1.0.0/16."`
+	Capture        Size                        `yaml:"capture" default:"4KiB" min:"0B" max:"64KiB" doc:"How much of a refusing answer the error quotes."`
+	Status         map[StatusCode]StatusAction `yaml:"status" doc:"What an answer means, by status code, where it differs from the usual."`
+	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+}
+
+// Kind is "webhook".
+func (*Webhook) Kind() string { return "webhook" }
+
+// AllSecrets returns the secrets, wherever they were given.
+func (w *Webhook) AllSecrets() []Secret {
+	if len(w.Secrets) > 0 {
+		return w.Secrets
+	}
+	return w.SecretsFile
+}
+
+func (w *Webhook) check(c *checker, at place) {
+	w.checkURL(c, at.child("url"))
+	w.checkSecrets(c, at)
+	checkHeaderNames(c, at.child("headers"), w.Headers)
+	for i, text := range w.AllowNetworks {
+		if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
+			c.add(at.child("allow_networks").item(i), "is not a network").hint("for example 10.1.0.0/16 or fd00::/8; one address is 10.1.2.3/32")
+		}
+	}
+	if at.has("burst") && !at.has("rate") {
+		c.add(at.child("burst"), "has no effect without rate").hint("add rate: 50/s, or remove it")
+	}
+	uri(c, at.child("source"), w.Source)
+	if w.Format != "cloudevents-binary" {
+		cloudEventsSource(c, at, w.Format)
+	}
+}
+
+// checkURL refuses also what could never be dialled. Names are looked at when
+// they are resolved.
+func (w *Webhook) checkURL(c *checker, at place) {
+	u := checkURL(c, at, w.URL)
+	if u == nil {
+		return
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		c.warn(at, "sends messages in the clear").hint("use https")
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	local := strings.TrimSuffix(u.Hostname(), ".") == "localhost" || err == nil && (addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified())
+	if local && !w.AllowPrivate && len(w.AllowNetworks) == 0 {
+		c.add(at, "is not a public address, and webhooks go to public ones only").
+			hint("add its network to allow_networks, or set allow_private: true")
+	}
+}
+
+func (w *Webhook) checkSecrets(c *checker, at place) {
+	switch {
+	case at.has("secrets") && at.has("secrets_file"):
+		c.add(at.child("secrets_file").key(), "secrets and secrets_file exclude each other").hint("remove one of them")
+	case !at.has("secrets") && !at.has("secrets_file") && !at.node.partial:
+		missing := place{at.node, at.name, at.path, false}
+		c.add(missing, "the key secrets is missing").
+			hint("add secrets: [${WEBHOOK_SECRET}]; make one with: echo whsec_$(openssl rand -base64 32)")
+	}
+	for i, s := range w.Secrets {
+		if problem := signingProblem(s.Reveal()); problem != "" && !s.IsZero() {
+			c.add(at.child("secrets").item(i), "%s", problem).hint("make one with: echo whsec_$(openssl rand -base64 32)")
+		}
+	}
+	for i, s := range w.SecretsFile {
+		if problem := signingProblem(s.Reveal()); problem != "" {
+			c.add(at.child("secrets_file"), "the secret number %d in the file %s", i+1, problem).
+				hint("make one with: echo whsec_$(openssl rand -base64 32)")
+		}
+	}
+}
+
+// signingProblem says what is wrong with a secret, as package adapters/webhook
+// sees it; nothing of the secret is in it.
+func signingProblem(text string) string {
+	const minSecret, maxSecret = 24, 64
+	prefix, encoded, _ := strings.Cut(text, "_")
+	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	switch prefix {
+	case "whsec":
+		if err != nil || len(raw) < minSecret || len(raw) > maxSecret {
+			return fmt.Sprintf("is not whsec_ and %d to %d bytes in base64", minSecret, maxSecret)
+		}
+	case "whsk":
+		if err != nil || len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize {
+			return "is not whsk_ and an Ed25519 key of 32 or 64 bytes in base64"
+		}
+	case "whpk":
+		return "is a public key, which is for receivers"
+	default:
+		return "begins neither with whsec_ nor with whsk_"
+	}
+	return ""
+}

@@ -1,0 +1,281 @@
+package outrider
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
+)
+
+// Diagnosis is what [Doctor] found out about one thing.
+type Diagnosis struct {
+	Part string // of the configuration: "source app", "destination bus", "state", "route orders", "process"
+	outbox.Finding
+}
+
+// Doctor looks at everything that the configuration needs, the relay running or
+// not. It changes nothing, and sends nothing that a receiver would take for a
+// message.
+func Doctor(ctx context.Context, cfg *Config, opts ...Option) []Diagnosis {
+	d := &doctor{cfg: cfg, outrider: &Outrider{cfg: cfg, options: optionsOf(opts), log: optionsOf(opts).logger}}
+	for _, w := range cfg.Warnings {
+		d.add("config", outbox.Finding{Level: outbox.LevelWarning, Subject: "file", Text: w.Text()})
+	}
+	if len(cfg.Warnings) == 0 {
+		d.add("config", outbox.Finding{Subject: "file", Text: "valid"})
+	}
+	for _, name := range sortedNames(cfg.Sources) {
+		d.source(ctx, name)
+	}
+	if d.states(ctx) {
+		d.routes(ctx, opts)
+	}
+	for _, name := range sortedNames(cfg.Destinations) {
+		d.destination(ctx, name)
+	}
+	d.process(ctx)
+	return d.found
+}
+
+type doctor struct {
+	cfg      *Config
+	outrider *Outrider
+	found    []Diagnosis
+}
+
+func (d *doctor) add(part string, findings ...outbox.Finding) {
+	for _, f := range findings {
+		d.found = append(d.found, Diagnosis{part, f})
+	}
+}
+
+// source examines a source. That it cannot be checked is no reason not to look.
+func (d *doctor) source(ctx context.Context, name string) {
+	part := "source " + name
+	if _, ok := d.cfg.Sources[name].(*config.Subscriber); ok {
+		d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "subscriber", Text: "only the program that supplies it can tell"})
+		return
+	}
+	p := &parts{sources: map[string]outbox.Source{}}
+	defer func() { _ = p.close() }() // nothing was written
+	var def router.Route
+	err := d.outrider.buildSource(ctx, p, name, &def)
+	examiner, ok := p.sources[name].(outbox.Examiner)
+	switch {
+	case ok:
+		d.add(part, examiner.Examine(ctx)...)
+	case err != nil:
+		d.add(part, outbox.FindingsOf("table", err)...)
+	default:
+		d.add(part, outbox.Finding{Subject: "table", Text: "as it should be"})
+	}
+	d.add(part, examineRetention(ctx, d.cfg.Sources[name], p.sources[name])...)
+}
+
+// states examines the state stores; it tells whether all could be reached and
+// are of use.
+func (d *doctor) states(ctx context.Context) bool {
+	seen := map[string]bool{}
+	usable := true
+	for _, r := range d.cfg.Routes {
+		location, err := stateLocation(d.cfg, d.cfg.Sources[r.From])
+		if err != nil {
+			d.add("state", outbox.FindingsOf("route "+r.Name, err)...)
+			usable = false
+			continue
+		}
+		if seen[location] {
+			continue
+		}
+		seen[location] = true
+		part := "state"
+		if d.cfg.State.URL.IsZero() {
+			part = "state beside " + r.From
+		}
+		before := len(d.found)
+		d.state(ctx, part, location)
+		for _, f := range d.found[before:] {
+			asGood := f.Level == outbox.LevelOK || f.Level == outbox.LevelWarning && f.Subject != "state tables"
+			usable = usable && asGood
+		}
+	}
+	return usable
+}
+
+func (d *doctor) state(ctx context.Context, part, location string) {
+	err := databaseExists(location)
+	var s outbox.StateStore
+	if err == nil {
+		s, err = openState(ctx, location, d.outrider)
+	}
+	if err != nil {
+		d.add(part, outbox.Finding{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
+			Fix: "correct the url of the state or of the source; of SQLite, create the file with `outrider init`"})
+		return
+	}
+	defer func() { _ = s.Close() }() // nothing was written
+	if examiner, ok := s.(outbox.Examiner); ok {
+		d.add(part, examiner.Examine(ctx)...)
+	}
+}
+
+// routes tells how far each route is behind, and what is paused.
+func (d *doctor) routes(ctx context.Context, opts []Option) {
+	op, err := NewOperator(ctx, d.cfg, opts...)
+	if err != nil {
+		d.add("routes", outbox.FindingsOf("state", err)...)
+		return
+	}
+	defer func() { _ = op.Close() }() // nothing was written
+	pauses, err := op.Pauses(ctx)
+	if err != nil {
+		d.add("routes", outbox.FindingsOf("pauses", err)...)
+	}
+	for _, r := range d.cfg.Routes {
+		part := "route " + r.Name
+		for _, p := range pauses {
+			if p.Route == r.Name {
+				d.add(part, paused(p))
+			}
+		}
+		d.add(part, d.lag(ctx, op, r.Name))
+	}
+}
+
+func paused(p outbox.Pause) outbox.Finding {
+	f := outbox.Finding{Level: outbox.LevelWarning, Subject: "pause", Fix: "outrider resume " + p.Route}
+	f.Text = fmt.Sprintf("paused by %s since %s", p.By, p.At.UTC().Format(time.RFC3339))
+	if p.Address != "" {
+		address := redactURL(p.Address)
+		f.Text = fmt.Sprintf("address %s is not used since %s", address, p.At.UTC().Format(time.RFC3339))
+		f.Fix += " --address " + strconv.Quote(address)
+	}
+	if p.Reason != "" {
+		f.Text += ": " + p.Reason
+	}
+	return f
+}
+
+func (d *doctor) lag(ctx context.Context, op *Operator, route string) outbox.Finding {
+	b, err := op.Lag(ctx, route)
+	f := outbox.Finding{Subject: "lag"}
+	switch {
+	case err != nil:
+		f.Level, f.Text = outbox.LevelUnknown, "cannot be told: "+err.Error()
+	case b.Rows == 0:
+		f.Text = "nothing is waiting to be read"
+	default:
+		f.Text = strconv.Itoa(b.Rows) + " rows are not settled"
+		if b.More {
+			f.Text = "more than " + f.Text
+		}
+		if !b.Oldest.IsZero() {
+			f.Text += ", the oldest from " + b.Oldest.UTC().Format(time.RFC3339)
+		}
+	}
+	return f
+}
+
+// destination examines a destination.
+func (d *doctor) destination(ctx context.Context, name string) {
+	part := "destination " + name
+	switch c := d.cfg.Destinations[name].(type) {
+	case *config.Publisher:
+		if d.outrider.options.destinations[name] == nil {
+			d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
+			return
+		}
+	case *config.Kafka: // the stock client can only publish; brokers and topics are the same
+		if c.Client == "watermill" {
+			plain := *c
+			plain.Client = ""
+			d.examine(ctx, part, func() (outbox.Destination, error) { return d.outrider.newKafka(&plain) })
+			return
+		}
+	}
+	d.examine(ctx, part, func() (outbox.Destination, error) { return d.outrider.newDestination(name) })
+}
+
+func (d *doctor) examine(ctx context.Context, part string, open func() (outbox.Destination, error)) {
+	dest, err := open()
+	if err != nil {
+		d.add(part, outbox.FindingsOf("settings", err)...)
+		return
+	}
+	defer func() { _ = dest.Close() }() // nothing was sent
+	if examiner, ok := dest.(outbox.Examiner); ok {
+		d.add(part, examiner.Examine(ctx)...)
+		return
+	}
+	checker, ok := dest.(outbox.Checker)
+	if !ok {
+		d.add(part, outbox.Finding{Subject: "settings", Text: "valid; there is nothing to reach"})
+		return
+	}
+	if err := checker.Check(ctx); err != nil {
+		d.add(part, outbox.FindingsOf("check", err)...)
+		return
+	}
+	d.add(part, outbox.Finding{Subject: "check", Text: "passed"})
+}
+
+// process looks at what this host gives a relay.
+func (d *doctor) process(ctx context.Context) {
+	d.add("process", memoryFinding(int64(d.cfg.Memory), memoryLimit()))
+	if !d.cfg.Admin.Enabled() {
+		return
+	}
+	dialing, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(dialing, "tcp", d.cfg.Admin.Listen)
+	if err != nil {
+		d.add("process", outbox.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "nothing listens there: no relay runs on this host, or the address is another's"})
+		return
+	}
+	_ = conn.Close() // nothing was sent
+	d.add("process", outbox.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "something listens there, a relay it seems"})
+}
+
+// memoryLimit is what the process may use, by GOMEMLIMIT or its control group;
+// 0: no limit is known.
+func memoryLimit() int64 {
+	limit := debug.SetMemoryLimit(-1) // asks only
+	if limit == 1<<63-1 {
+		limit = 0
+	}
+	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
+	if err != nil {
+		return limit
+	}
+	group, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || limit > 0 && limit < group { // "max"
+		return limit
+	}
+	return group
+}
+
+// memoryFinding compares what the budget for messages makes of the whole process,
+// see [TuneMemory], with the limit of the process.
+func memoryFinding(budget, limit int64) outbox.Finding {
+	f := outbox.Finding{Subject: "memory", Text: "budget for messages " + humanize.IBytes(uint64(max(budget, 0)))}
+	if limit <= 0 {
+		f.Text += ", no limit of the process is known"
+		return f
+	}
+	f.Text += ", limit of the process " + humanize.IBytes(uint64(limit))
+	if needs := memoryBase + budget + budget/memoryShare; needs > limit {
+		f.Level = outbox.LevelWarning
+		f.Fix = fmt.Sprintf("raise the limit to at least %s, or lower `memory`", humanize.IBytes(uint64(needs)))
+	}
+	return f
+}

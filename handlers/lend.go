@@ -1,0 +1,31 @@
+package handlers
+
+import (
+	"context"
+	"time"
+)
+
+// Lend marks a message as being sent by somebody else than the gate (the
+// poison destination gets it): it keeps its place until [Gate.Back], as if it
+// were in a batch. It tells false for one that is being sent, or is gone.
+func (g *Gate) Lend(t *Ticket) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.state != away {
+		return false
+	}
+	t.state, t.since = sending, time.Now()
+	return true
+}
+
+// Back ends what [Gate.Lend] began.
+func (g *Gate) Back(t *Ticket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.state == sending {
+		t.state = away
+	}
+}
+
+// Context ends with [Gate.Abort].
+func (g *Gate) Context() context.Context { return g.ctx }

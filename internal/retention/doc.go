@@ -1,0 +1,7 @@
+// Package retention runs the removal of rows that every route has settled: it
+// asks the state store how far all routes are, has the source take steps until
+// nothing more can go, and tells who holds rows back.
+//
+// What it is not: it decides about no row and knows no SQL; sources do
+// ([outbox.Retainer]). It keeps nothing: what it tells is since the process began.
+package retention

@@ -1,0 +1,188 @@
+package retention
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// table is a source that notes what it is asked.
+type table struct {
+	outbox.Source
+	steps []outbox.Retained // answers, one after the other
+	err   error
+	first chan struct{} // closed by the first step, if there is one
+
+	mu    sync.Mutex
+	asked int
+}
+
+func (*table) TableName(context.Context) (string, error)              { return "mine", nil }
+func (*table) Identity(context.Context) (string, error)               { return "here", nil }
+func (*table) CheckRetention(context.Context, outbox.Retention) error { return nil }
+
+func (t *table) Retain(_ context.Context, _ outbox.Retention, _ []outbox.RouteCursors) (outbox.Retained, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked++
+	if t.asked == 1 && t.first != nil {
+		close(t.first)
+	}
+	if t.err != nil || len(t.steps) == 0 {
+		return outbox.Retained{}, t.err
+	}
+	step := t.steps[0]
+	t.steps = t.steps[1:]
+	return step, nil
+}
+
+// store is a state store of which only the lanes matter.
+type store struct {
+	outbox.StateStore
+	lanes []outbox.LaneStatus
+}
+
+func (s *store) Lanes(context.Context) ([]outbox.LaneStatus, error) { return s.lanes, nil }
+
+// lane is a settled lane, unless the change says otherwise.
+func lane(route string, slot int, change func(*outbox.LaneStatus)) outbox.LaneStatus {
+	l := outbox.LaneStatus{LaneRef: outbox.LaneRef{Route: route, Slot: slot}, Cursor: outbox.Cursor{Position: 9},
+		Cluster: "here", Source: "mine", UpdatedAt: time.Unix(1, 0)}
+	if change != nil {
+		change(&l)
+	}
+	return l
+}
+
+func job(t *table, lanes ...outbox.LaneStatus) (*Job, *bytes.Buffer) {
+	var log bytes.Buffer
+	return New(Config{
+		Source: "app", Table: t, State: &store{lanes: lanes}, Routes: []string{"a", "b"}, Others: []string{"elsewhere"},
+		Every: time.Hour, WarnAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}), &log
+}
+
+// TestG1_WhoseCursorsCount: in doubt a route counts, and what it has settled does
+// not.
+func TestG1_WhoseCursorsCount(t *testing.T) {
+	t.Parallel()
+	source := func(name string) func(*outbox.LaneStatus) { return func(l *outbox.LaneStatus) { l.Source = name } }
+	j, _ := job(&table{},
+		lane("a", 3, nil),
+		lane("a", 4, func(l *outbox.LaneStatus) { l.UpdatedAt = time.Time{} }),
+		lane("a", 5, func(l *outbox.LaneStatus) { l.Cluster = "there" }),
+		lane("a", 6, source("")), lane("a", 7, source("its former name")),
+		lane("elsewhere", 3, source("")), lane("moved", 3, source("other")),
+		lane("removed", 3, nil), lane("unknown", 3, source("")),
+		lane("renewed", 3, func(l *outbox.LaneStatus) { l.Cluster = "there" }),
+	)
+	j.Others = append(j.Others, "renewed") // it used to read this table
+	routes, err := j.settled(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]int{}
+	for _, r := range routes {
+		got[r.Route] = []int{}
+		for slot, c := range r.Cursors {
+			if c != nil {
+				got[r.Route] = append(got[r.Route], slot)
+			}
+		}
+	}
+	want := map[string][]int{"a": {3, 6, 7}, "b": {}, "removed": {3}, "unknown": {3}, "renewed": {}}
+	if len(got) != len(want) {
+		t.Errorf("routes: %v, want %v", got, want)
+	}
+	for route, slots := range want {
+		if !slices.Equal(got[route], slots) {
+			t.Errorf("route %s has settled %v, want %v", route, got[route], slots)
+		}
+	}
+}
+
+func TestPassTakesStepsUntilNothingMoreCanGo(t *testing.T) {
+	t.Parallel()
+	held := map[string]time.Duration{"b": time.Second}
+	tab := &table{steps: []outbox.Retained{
+		{Rows: 5, More: true, Oldest: time.Hour}, {Rows: 2, Partitions: 1, More: true}, {Rows: 1, Oldest: time.Minute, Held: held},
+		{Rows: 7, More: true, Busy: true, Oldest: time.Hour},
+	}}
+	j, _ := job(tab)
+	done, err := j.Pass(t.Context())
+	if err != nil || done.Rows != 8 || done.Partitions != 1 || done.Oldest != time.Minute || done.Held["b"] == 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if s := j.Stats(); s.Rows != 8 || s.Partitions != 1 || s.Oldest != time.Minute || s.Source != "app" || s.Errors != 0 {
+		t.Errorf("stats: %+v", s)
+	}
+	if done, err = j.Pass(t.Context()); err != nil || !done.Busy || len(tab.steps) != 0 {
+		t.Errorf("a step that gave up: %+v, %v", done, err)
+	}
+	if s := j.Stats(); s.Rows != 15 || s.Oldest != time.Minute {
+		t.Errorf("stats after a step that gave up: %+v", s)
+	}
+	j.Retention.DryRun = true
+	tab.steps = []outbox.Retained{{Rows: 3}}
+	if done, err = j.Pass(t.Context()); err != nil || done.Rows != 3 || j.Stats().Rows != 15 {
+		t.Errorf("a dry run: %+v, %v, stats %+v", done, err, j.Stats())
+	}
+}
+
+func TestWhatHoldsBackForLongIsTold(t *testing.T) {
+	t.Parallel()
+	long := outbox.Retained{Held: map[string]time.Duration{"b": 2 * time.Minute, "a": time.Second}, Stray: 3}
+	tab := &table{steps: []outbox.Retained{long, long}}
+	j, log := job(tab)
+	for range 2 {
+		_, err := j.Pass(t.Context())
+		j.report(err)
+	}
+	text := log.String()
+	if strings.Count(text, "a route holds back") != 1 || !strings.Contains(text, "route=b") || !strings.Contains(text, "route forget b") ||
+		strings.Count(text, "default partition") != 1 {
+		t.Errorf("the log says:\n%s", text)
+	}
+	log.Reset()
+	tab.err = errors.New("no route to host")
+	for range 3 {
+		_, err := j.Pass(t.Context())
+		j.report(err)
+	}
+	tab.err = nil
+	_, err := j.Pass(t.Context())
+	j.report(err)
+	if text = log.String(); strings.Count(text, "retention fails") != 1 || strings.Count(text, "succeeds again") != 1 {
+		t.Errorf("the log says:\n%s", text)
+	}
+	if s := j.Stats(); s.Errors != 3 {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	tab := &table{first: make(chan struct{})}
+	j, _ := job(tab)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); j.Run(ctx) }()
+	<-tab.first
+	cancel()
+	<-ended
+	if s := j.Stats(); s.Errors != 0 {
+		t.Errorf("stats: %+v", s)
+	}
+}

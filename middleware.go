@@ -1,0 +1,109 @@
+package outrider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/middleware"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// stack is the middleware of a route: what is configured, then the options'.
+func (o *Outrider) stack(ctx context.Context, p *parts, r config.Route, state outbox.StateStore) ([]message.HandlerMiddleware, error) {
+	var out []message.HandlerMiddleware
+	for _, m := range r.Middleware {
+		mw, err := o.newMiddleware(ctx, p, r.Name, state, m)
+		if err != nil {
+			return nil, err
+		}
+		if mw != nil {
+			out = append(out, mw)
+		}
+	}
+	return append(out, o.options.middleware[r.Name]...), nil
+}
+
+// newMiddleware makes one layer; nil when it would do nothing.
+func (o *Outrider) newMiddleware(
+	ctx context.Context, p *parts, route string, state outbox.StateStore, m config.Middleware,
+) (message.HandlerMiddleware, error) {
+	switch m := m.(type) {
+	case *config.Poison:
+		return middleware.Poison{Hold: m.Then == "hold"}.Middleware, nil
+	case *config.Retry:
+		jitter := m.Jitter
+		if jitter == 0 {
+			jitter = middleware.NoJitter
+		}
+		retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter}
+		return retry.Middleware, retry.Validate()
+	case *config.Timeout:
+		timeout := middleware.Timeout{Limit: m.After.Std()}
+		return timeout.Middleware, timeout.Validate()
+	case *config.Throttle:
+		throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
+		return throttle.Middleware, throttle.Validate()
+	case *config.Dedupe:
+		return o.newDedupe(p, route, state, m)
+	case *config.Breaker:
+		breaker := &middleware.Breaker{Failures: m.Failures, Ratio: m.Ratio, Requests: m.Requests, Interval: m.Interval.Std(),
+			Open: m.Open.Std(), Probes: m.Probes, Name: route, Logger: o.log, Registerer: o.registerer()}
+		return breaker.Middleware, breaker.Validate()
+	case *config.Tracing:
+		return o.newTracing(ctx, p)
+	case *config.Metrics:
+		return (&middleware.Metrics{Registerer: o.registerer()}).Middleware, nil
+	}
+	return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
+}
+
+// newDedupe makes the dedupe of a route. Routes with one state store ask it
+// together.
+func (o *Outrider) newDedupe(p *parts, route string, state outbox.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
+	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: route, Logger: o.log.With("route", route)}
+	if m.Store == config.DedupeMemory {
+		dedupe.Max = m.Max
+		return dedupe.Middleware, dedupe.Validate()
+	}
+	store := p.events[state]
+	if store == nil {
+		events, ok := state.(outbox.DedupeStore)
+		if !ok {
+			return nil, fmt.Errorf("dedupe: the state store %T keeps no event ids: use `dedupe: {store: memory}`", state)
+		}
+		store = middleware.Coalesce(events)
+		p.events[state] = store
+	}
+	dedupe.Store = store
+	return dedupe.Middleware, dedupe.Validate()
+}
+
+// newTracing makes the tracing of a route, or none when nobody takes spans.
+func (o *Outrider) newTracing(ctx context.Context, p *parts) (message.HandlerMiddleware, error) {
+	if o.options.tracing != nil {
+		return middleware.Tracing{Provider: o.options.tracing}.Middleware, nil
+	}
+	if !tracingConfigured() {
+		return nil, nil
+	}
+	if p.tracer == nil {
+		t, err := newTracer(ctx, o.log)
+		if err != nil {
+			return nil, err
+		}
+		p.tracer = t
+	}
+	return middleware.Tracing{Provider: p.tracer.provider}.Middleware, nil
+}
+
+// registerer is where middleware registers its metrics.
+func (o *Outrider) registerer() prometheus.Registerer {
+	if o.options.registerer != nil {
+		return o.options.registerer
+	}
+	return o.metrics
+}

@@ -1,0 +1,152 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// longestBatch bounds the events of one call of a store.
+	longestBatch = 1000
+
+	// storeTimeout bounds one call of a store.
+	storeTimeout = 10 * time.Second
+
+	// Of expired events twice as many are deleted as new ones are recorded, in
+	// steps of at least so many, or once a minute.
+	expireStep  = 500
+	expirePause = time.Minute
+)
+
+// Coalesce returns a store that gathers concurrent calls of Seen, and of Record,
+// into one call of the given store each: what comes while a call is under way
+// goes together in the next. It also has expired events deleted, as new ones
+// are recorded. [Dedupe] does this to its store; several that share a store
+// may share the result, which is returned as it is.
+func Coalesce(store outbox.DedupeStore) outbox.DedupeStore {
+	if _, ok := store.(*coalesced); ok {
+		return store
+	}
+	c := &coalesced{DedupeStore: store, expired: time.Now()}
+	c.seen.call = store.Seen
+	c.recorded.call = c.record
+	return c
+}
+
+type coalesced struct {
+	outbox.DedupeStore
+	seen     batcher[outbox.EventRef, bool]
+	recorded batcher[outbox.Sighting, struct{}]
+
+	// Used by the one call of record that is under way.
+	owed    int // expired events that may be deleted
+	expired time.Time
+}
+
+// Seen implements outbox.DedupeStore.
+func (c *coalesced) Seen(ctx context.Context, events []outbox.EventRef) ([]bool, error) {
+	return c.seen.do(ctx, events)
+}
+
+// Record implements outbox.DedupeStore.
+func (c *coalesced) Record(ctx context.Context, events []outbox.Sighting) error {
+	_, err := c.recorded.do(ctx, events)
+	return err
+}
+
+func (c *coalesced) record(ctx context.Context, events []outbox.Sighting) ([]struct{}, error) {
+	if err := c.DedupeStore.Record(ctx, events); err != nil {
+		return nil, err
+	}
+	c.owed += 2 * len(events)
+	if c.owed >= expireStep || time.Since(c.expired) >= expirePause {
+		// What is not deleted now is deleted later; a store that fails will
+		// tell so when something is asked of it.
+		_, _ = c.Expire(ctx, max(c.owed, expireStep))
+		c.owed, c.expired = 0, time.Now()
+	}
+	return make([]struct{}, len(events)), nil
+}
+
+// batcher gathers concurrent requests.
+type batcher[K, V any] struct {
+	call func(ctx context.Context, items []K) ([]V, error)
+
+	mu      sync.Mutex
+	waiting []*request[K, V]
+	running bool
+}
+
+type request[K, V any] struct {
+	items  []K
+	values []V
+	err    error
+	done   chan struct{}
+}
+
+// do returns the values of the items. If ctx ends first, they may be asked for
+// in vain.
+func (b *batcher[K, V]) do(ctx context.Context, items []K) ([]V, error) {
+	r := &request[K, V]{items: items, done: make(chan struct{})}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, r)
+	if !b.running {
+		b.running = true
+		go b.run()
+	}
+	b.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.values, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// run makes calls until nobody waits. Its context is nobody's: a call answers many.
+func (b *batcher[K, V]) run() {
+	for {
+		requests, items := b.take()
+		if requests == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		values, err := b.call(ctx, items)
+		cancel()
+		if err == nil && len(values) != len(items) {
+			err = fmt.Errorf("the store answered for %d events of %d", len(values), len(items))
+		}
+		for _, r := range requests {
+			n := len(r.items)
+			if r.err = err; err == nil {
+				r.values, values = values[:n:n], values[n:]
+			}
+			close(r.done)
+		}
+	}
+}
+
+// take returns what waits, as far as it fits into one call.
+func (b *batcher[K, V]) take() (requests []*request[K, V], items []K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, r := range b.waiting {
+		if n > 0 && len(items)+len(r.items) > longestBatch {
+			break
+		}
+		items = append(items, r.items...)
+		n++
+	}
+	if n == 0 {
+		b.running = false
+		b.waiting = nil
+		return nil, nil
+	}
+	requests, b.waiting = b.waiting[:n:n], b.waiting[n:]
+	return requests, items
+}

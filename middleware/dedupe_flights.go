@@ -1,0 +1,107 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// flights are the messages that are in a [Dedupe]: of each event one that
+// flies, and those that wait for it.
+type flights struct {
+	mu     sync.Mutex
+	events map[outbox.EventRef]*twins
+}
+
+// twins are the messages of one event.
+type twins struct {
+	flying  *flight
+	waiting []*flight
+}
+
+// flight is one message's way through a Dedupe.
+type flight struct {
+	place    uint64             // on a lane
+	callOff  context.CancelFunc // nil: it is never called off
+	patience time.Duration      // of waiting; 0: as long as the context lasts
+	turn     chan bool          // receives once: true: its twin was delivered; false: it flies
+}
+
+var errPatience = errors.New("it is not done yet")
+
+// enter returns when the message may fly, or with duplicate when another of its
+// event was delivered meanwhile. An error says why it waits no longer; only who
+// flies calls leave.
+func (f *flights) enter(ctx context.Context, event outbox.EventRef, me *flight) (duplicate bool, err error) {
+	f.mu.Lock()
+	t := f.events[event]
+	if t == nil {
+		if f.events == nil {
+			f.events = map[outbox.EventRef]*twins{}
+		}
+		f.events[event] = &twins{flying: me}
+		f.mu.Unlock()
+		return false, nil
+	}
+	t.waiting = append(t.waiting, me)
+	if t.flying.place > me.place && t.flying.callOff != nil {
+		t.flying.callOff()
+	}
+	f.mu.Unlock()
+	return f.wait(ctx, event, me)
+}
+
+func (f *flights) wait(ctx context.Context, event outbox.EventRef, me *flight) (duplicate bool, err error) {
+	var late <-chan time.Time
+	if me.patience > 0 {
+		timer := time.NewTimer(me.patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case duplicate = <-me.turn:
+		return duplicate, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-late:
+		err = errPatience
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case duplicate = <-me.turn: // it came at the last moment
+		return duplicate, nil
+	default:
+	}
+	t := f.events[event] // there, because somebody flies
+	t.waiting = slices.DeleteFunc(t.waiting, func(x *flight) bool { return x == me })
+	return false, err
+}
+
+// leave ends the flight of who flies. If it was delivered, those that wait are
+// duplicates; otherwise the one with the lowest place is next.
+func (f *flights) leave(event outbox.EventRef, delivered bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.events[event]
+	if len(t.waiting) == 0 || delivered {
+		for _, x := range t.waiting {
+			x.turn <- true
+		}
+		delete(f.events, event)
+		return
+	}
+	next := 0
+	for i, x := range t.waiting {
+		if x.place < t.waiting[next].place {
+			next = i
+		}
+	}
+	t.flying = t.waiting[next]
+	t.waiting = slices.Delete(t.waiting, next, next+1)
+	t.flying.turn <- false
+}

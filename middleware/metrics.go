@@ -1,0 +1,99 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Metrics measures what is inside of it, with Prometheus:
+//
+//   - outrider_attempt_duration_seconds, a histogram of the time that the rest
+//     of the chain takes, waiting for a turn included; its buckets reach an hour;
+//   - outrider_attempts_total, a counter of the results.
+//
+// Both have the labels route (outside of lanes the name of the Watermill
+// handler) and kind: delivered, skipped, retry, unavailable, dead or released,
+// as [outbox.Outcome] names them. Groups, ids and addresses are never labels.
+// Where it stands decides what it sees: outermost, what a route makes of its
+// attempts; inside of retry, what became of the deliveries.
+//
+// Any number of Metrics may share a Registerer. A Metrics must not be copied
+// after its first use.
+type Metrics struct {
+	// Registerer takes the metrics. Nil: prometheus.DefaultRegisterer.
+	Registerer prometheus.Registerer
+
+	once     sync.Once
+	duration *prometheus.HistogramVec
+	results  *prometheus.CounterVec
+}
+
+// attemptBuckets are seconds: from a millisecond to an hour.
+var attemptBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+
+// kindPanic labels attempts that ended with a panic.
+const kindPanic = "panic"
+
+// Middleware returns the handler with the measurement around it.
+func (m *Metrics) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	m.once.Do(m.start)
+	return func(msg *message.Message) (produced []*message.Message, err error) {
+		ctx, begun, kind := msg.Context(), time.Now(), kindPanic
+		defer func() {
+			route := message.HandlerNameFromCtx(ctx)
+			if attempt, ok := outbox.AttemptOf(ctx); ok {
+				route = attempt.Route
+			}
+			m.duration.WithLabelValues(route, kind).Observe(time.Since(begun).Seconds())
+			m.results.WithLabelValues(route, kind).Inc()
+		}()
+		produced, err = h(msg)
+		kind = outcomeOf(ctx, err).String()
+		return produced, err
+	}
+}
+
+// outcomeOf is the outcome of an attempt with what a lane knows of the delivery.
+func outcomeOf(ctx context.Context, err error) outbox.Outcome {
+	delivered, known := outbox.DeliveredOf(ctx)
+	switch {
+	case delivered:
+		return outbox.Delivered
+	case known && err == nil:
+		return outbox.Skipped // a middleware kept it
+	}
+	return outbox.VerdictOf(err).Outcome
+}
+
+func (m *Metrics) start() {
+	if m.Registerer == nil {
+		m.Registerer = prometheus.DefaultRegisterer
+	}
+	labels := []string{"route", "kind"}
+	m.duration = register(m.Registerer, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "outrider_attempt_duration_seconds", Buckets: attemptBuckets,
+		Help: "Time that an attempt took inside of the metrics middleware.",
+	}, labels))
+	m.results = register(m.Registerer, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "outrider_attempts_total", Help: "Attempts by their result.",
+	}, labels))
+}
+
+// register registers a collector, or returns the one that was registered under
+// its name before. One that cannot be registered, because another program part
+// uses the name differently, is used all the same and nobody reads it.
+func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
+	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Register(c)); ok {
+		if known, ok := taken.ExistingCollector.(C); ok {
+			return known
+		}
+	}
+	return c
+}

@@ -1,0 +1,183 @@
+package middleware
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Tracing makes an OpenTelemetry span of each attempt. Its parent is the
+// application's: the trace context that the message carries in its metadata as
+// W3C headers (traceparent, tracestate, baggage; upper or lower case), unless the
+// message's context is in a span already.
+//
+// The application's context is continued, never overwritten: receivers get the
+// headers as the application wrote them. Only a message without traceparent
+// gets one, that of the attempt's span, for as long as the attempt lasts.
+//
+// The span is called "send ROUTE", outside of lanes "process TOPIC". It has
+// messaging.message.id and its siblings of the semantic conventions, and
+// outrider.route, outrider.lane, outrider.event_type, outrider.attempt and
+// outrider.verdict ([outbox.Outcome]); of a failure also error.type, which is the
+// error's [outbox.Kind], and the error's text as its status. What was skipped or
+// released is no failure.
+type Tracing struct {
+	// Provider makes the spans. Nil: otel.GetTracerProvider().
+	Provider trace.TracerProvider
+
+	// Propagator reads and writes the headers. Nil: W3C trace context and baggage.
+	Propagator propagation.TextMapPropagator
+}
+
+// tracerName is the instrumentation scope of the spans.
+const tracerName = "github.com/outriderhq/outrider/middleware"
+
+const (
+	traceparent = "traceparent"
+
+	// longestStatus bounds the text of an error in a span.
+	longestStatus = 1024
+)
+
+// Middleware returns the handler with the span around it.
+func (t Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	if t.Provider == nil {
+		t.Provider = otel.GetTracerProvider()
+	}
+	if t.Propagator == nil {
+		t.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+	}
+	tracer := t.Provider.Tracer(tracerName)
+	return func(msg *message.Message) (produced []*message.Message, err error) {
+		parent, metadata := msg.Context(), msg.Metadata
+		remote := t.Propagator.Extract(parent, carrier(metadata))
+		if own := trace.SpanContextFromContext(parent); own.IsValid() {
+			remote = trace.ContextWithSpan(remote, trace.SpanFromContext(parent))
+		}
+		name, options := describe(remote, msg)
+		ctx, span := tracer.Start(remote, name, options...)
+		msg.SetContext(valueContext{ctx, outbox.IsQuiet(parent)})
+		if _, found := carrier(metadata).find(traceparent); !found {
+			// In a copy: a destination may still read the message when an
+			// attempt that did not wait for it has ended.
+			msg.Metadata = maps.Clone(metadata)
+			if msg.Metadata == nil {
+				msg.Metadata = message.Metadata{}
+			}
+			t.Propagator.Inject(ctx, carrier(msg.Metadata))
+		}
+		returned := false
+		defer func() { // also when the handler panics
+			msg.SetContext(parent)
+			msg.Metadata = metadata
+			end(parent, span, err, returned)
+		}()
+		produced, err = h(msg)
+		returned = true
+		return produced, err
+	}
+}
+
+// describe returns the name of an attempt's span and what is known at its start.
+func describe(ctx context.Context, msg *message.Message) (name string, options []trace.SpanStartOption) {
+	attributes := []attribute.KeyValue{
+		semconv.MessagingSystemKey.String("outrider"),
+		semconv.MessagingMessageID(msg.UUID),
+		semconv.MessagingMessageBodySize(len(msg.Payload)),
+	}
+	if kind := msg.Metadata[outbox.MetaType]; kind != "" {
+		attributes = append(attributes, attribute.String("outrider.event_type", kind))
+	}
+	attempt, onLane := outbox.AttemptOf(ctx)
+	if !onLane {
+		topic := message.SubscribeTopicFromCtx(ctx)
+		attributes = append(attributes, semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
+			semconv.MessagingDestinationName(topic))
+		return strings.TrimSpace("process " + topic),
+			[]trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...)}
+	}
+	attributes = append(attributes, semconv.MessagingOperationName("send"), semconv.MessagingOperationTypeSend,
+		semconv.MessagingDestinationName(attempt.Route),
+		attribute.String("outrider.route", attempt.Route), attribute.String("outrider.lane", attempt.Lane),
+		attribute.Int("outrider.attempt", attempt.Number))
+	return "send " + attempt.Route,
+		[]trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...)}
+}
+
+// end notes what became of the attempt.
+func end(ctx context.Context, span trace.Span, err error, returned bool) {
+	defer span.End()
+	if !returned {
+		span.SetAttributes(semconv.ErrorTypeKey.String(kindPanic))
+		span.SetStatus(codes.Error, "a panic inside of the middleware")
+		return
+	}
+	outcome := outcomeOf(ctx, err)
+	span.SetAttributes(attribute.String("outrider.verdict", outcome.String()))
+	switch outcome {
+	case outbox.Retry, outbox.Unreachable, outbox.Dead:
+		text := err.Error()
+		span.SetAttributes(semconv.ErrorTypeKey.String(outbox.KindOf(err).String()))
+		span.SetStatus(codes.Error, strings.ToValidUTF8(text[:min(len(text), longestStatus)], ""))
+	case outbox.Delivered, outbox.Skipped, outbox.Put:
+	}
+}
+
+// carrier reads metadata as headers, whose names have no case, and adds what is
+// not there.
+type carrier message.Metadata
+
+// find returns a header and whether it is there.
+func (c carrier) find(key string) (string, bool) {
+	if v, ok := c[key]; ok {
+		return v, true
+	}
+	for k, v := range c {
+		if strings.EqualFold(k, key) {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(key string) string {
+	v, _ := c.find(key)
+	return v
+}
+
+// Set implements propagation.TextMapCarrier.
+func (c carrier) Set(key, value string) {
+	if _, found := c.find(key); !found {
+		c[key] = value
+	}
+}
+
+// Keys implements propagation.TextMapCarrier.
+func (c carrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for k := range c {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// valueContext is a context with more values than its parent: it is as quiet as
+// that ([outbox.Quiet]).
+type valueContext struct {
+	context.Context
+	quiet bool
+}
+
+// Quiet implements outbox.Quiet.
+func (c valueContext) Quiet() bool { return c.quiet }

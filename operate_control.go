@@ -1,0 +1,197 @@
+package outrider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
+)
+
+// Pauses returns what is paused: routes and addresses.
+func (op *Operator) Pauses(ctx context.Context) ([]outbox.Pause, error) {
+	var out []outbox.Pause
+	for _, s := range op.stores {
+		pauses, err := s.Pauses(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, pauses...)
+	}
+	return out, nil
+}
+
+// Pause pauses a route or, with an address, that address of it. The instance
+// that works it notices within a quarter of its lease, finishes what is under
+// way, settles and releases the lanes; see [Operator.AtRest]. It tells false
+// when the same is paused already.
+func (op *Operator) Pause(ctx context.Context, p outbox.Pause) (bool, error) {
+	s, err := op.store(ctx, p.Route)
+	if err != nil {
+		return false, err
+	}
+	return s.Pause(ctx, p)
+}
+
+// Resume ends a pause; an address may be given as [Operator.Pauses] returns it
+// or with its secrets masked, as it is shown. It tells false when there was none.
+func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool, error) {
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return false, err
+	}
+	pauses, err := s.Pauses(ctx, route)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range pauses {
+		if p.Address == address || p.Address != "" && redactURL(p.Address) == address {
+			return s.Resume(ctx, route, p.Address, by)
+		}
+	}
+	return false, nil
+}
+
+// AtRest tells whether no instance works the route.
+func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
+	lanes, err := op.lanesOf(ctx, route)
+	return !slices.ContainsFunc(lanes, func(l outbox.LaneStatus) bool { return l.Owner != "" && l.Alive }), err
+}
+
+// Forget deletes everything that is kept for a route: cursors, parked messages
+// and pauses. A route that the configuration has, or that an instance works, is
+// refused unless forced.
+func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (outbox.Forgotten, error) {
+	if op.configured(route) && !force {
+		return outbox.Forgotten{}, fmt.Errorf("route %q is in the configuration: remove it there and restart what runs, or force it; it would begin anew, as its `start` says", route)
+	}
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return outbox.Forgotten{}, err
+	}
+	gone, err := s.Forget(ctx, route, force, by)
+	if errors.Is(err, outbox.ErrAlive) {
+		err = fmt.Errorf("%w: stop it, or force it", err)
+	}
+	return gone, err
+}
+
+func (op *Operator) configured(route string) bool {
+	return slices.ContainsFunc(op.cfg.Routes, func(r config.Route) bool { return r.Name == route })
+}
+
+// store returns the state store of a route: that of its source or, of a route
+// that is no longer configured, the one that remembers it.
+func (op *Operator) store(ctx context.Context, route string) (outbox.StateStore, error) {
+	for _, r := range op.cfg.Routes {
+		if r.Name != route {
+			continue
+		}
+		location, err := stateLocation(op.cfg, op.cfg.Sources[r.From])
+		if err != nil {
+			return nil, err
+		}
+		return op.parts.states[location], nil
+	}
+	for _, s := range op.stores {
+		lanes, err := s.Lanes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		pauses, err := s.Pauses(ctx, route)
+		if err != nil {
+			return nil, err
+		}
+		if len(pauses) > 0 || slices.ContainsFunc(lanes, func(l outbox.LaneStatus) bool { return l.Route == route }) {
+			return s, nil
+		}
+	}
+	return nil, &UnknownRoute{Route: route, Known: op.routes()}
+}
+
+func (op *Operator) routes() []string {
+	var names []string
+	for _, r := range op.cfg.Routes {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// UnknownRoute is the error for a route that neither the configuration nor the
+// state knows.
+type UnknownRoute struct {
+	Route string
+	Known []string // those of the configuration
+}
+
+// Error names the route and those that exist.
+func (e *UnknownRoute) Error() string {
+	return fmt.Sprintf("there is no route %q: the configuration has %v", e.Route, e.Known)
+}
+
+func (op *Operator) lanesOf(ctx context.Context, route string) ([]outbox.LaneStatus, error) {
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := s.Lanes(ctx)
+	return slices.DeleteFunc(lanes, func(l outbox.LaneStatus) bool { return l.Route != route }), err
+}
+
+// source opens the source of a configured route, once.
+func (op *Operator) source(ctx context.Context, route string) (outbox.Source, error) {
+	for _, r := range op.cfg.Routes {
+		if r.Name != route {
+			continue
+		}
+		var def router.Route
+		o := &Outrider{cfg: op.cfg, log: op.log}
+		if err := o.buildSource(ctx, op.parts, r.From, &def); err != nil {
+			return nil, fmt.Errorf("source %q: %w", r.From, err)
+		}
+		if def.Source == nil {
+			return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, r.From)
+		}
+		return def.Source, nil
+	}
+	return nil, &UnknownRoute{Route: route, Known: op.routes()}
+}
+
+// lagMost is where counting the rows behind a cursor stops.
+const lagMost = 10_000
+
+// Lag is what lies behind the cursors of a route: rows that were not settled,
+// whether the route matches them or not. Counting stops at 10,000. Messages that
+// are parked do not count.
+func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, error) {
+	src, err := op.source(ctx, route)
+	if err != nil {
+		return outbox.Backlog{}, err
+	}
+	counter, ok := src.(outbox.Backlogger)
+	if !ok {
+		return outbox.Backlog{}, fmt.Errorf("route %q: its source cannot count", route)
+	}
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return outbox.Backlog{}, err
+	}
+	var spans []outbox.Span
+	for _, l := range lanes {
+		if !l.UpdatedAt.IsZero() {
+			spans = append(spans, outbox.Span{Slot: l.Slot, After: l.Cursor.Position})
+		}
+	}
+	if len(spans) == 0 {
+		return outbox.Backlog{}, errNeverRan
+	}
+	return counter.Backlog(ctx, spans, lagMost)
+}
+
+var errNeverRan = errors.New("the route has never run")
+
+// ShownAddress is an address with what may be secret in it masked.
+func ShownAddress(address string) string { return redactURL(address) }

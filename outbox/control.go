@@ -1,0 +1,76 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Controls are the methods of a [StateStore] by which operators steer routes
+// from any process. A running owner notices by the counter that Renew returns,
+// or because its lanes are no longer its own. Everything that changes something
+// writes an audit record.
+type Controls interface {
+	// Pauses returns the pauses of a route, or of all routes when the name is
+	// empty, by route and address.
+	Pauses(ctx context.Context, route string) ([]Pause, error)
+
+	// Pause writes p down, its time set by the store, and raises the counter of
+	// the route's lanes. From then on Acquire returns [ErrPaused] for a paused
+	// route; lanes that have an owner keep it until it releases them. It
+	// tells false, and changes nothing, when the same is paused already.
+	Pause(ctx context.Context, p Pause) (bool, error)
+
+	// Resume removes the pause of a route (empty address) or of an address of
+	// it and raises the counter of the route's lanes. It tells false when
+	// there was none.
+	Resume(ctx context.Context, route, address, by string) (bool, error)
+
+	// Release gives up those of the lanes that the instance owns, so that they
+	// have no owner. What is to be settled must have been.
+	Release(ctx context.Context, instance string, lanes []LaneRef) error
+
+	// Move sets the cursors of a route, creating rows that do not exist. Epochs
+	// rise and owners lose the lanes, so that nothing which they settle
+	// later counts; they take them anew at the new place. Parked messages stay.
+	Move(ctx context.Context, m Move) error
+
+	// Forget deletes everything that is kept for a route: cursors, parked
+	// messages, pauses. Unless forced it refuses, with [ErrAlive], a route
+	// that a living instance works.
+	Forget(ctx context.Context, route string, force bool, by string) (Forgotten, error)
+}
+
+// ErrPaused is returned by Acquire for a route that is paused.
+var ErrPaused = errors.New("the route is paused")
+
+// ErrAlive is returned by Forget for a route that is being worked.
+var ErrAlive = errors.New("a running instance works the route")
+
+// Pause is a route, or an address of it, that does nothing until it is resumed.
+type Pause struct {
+	Route   string
+	Address string // as the destination renders it; empty: the route itself
+	Reason  string
+	By      string // who asked
+	At      time.Time
+}
+
+// Move sets the cursors of a route.
+type Move struct {
+	Route   string
+	Cursors map[int]Cursor // by slot
+	Cluster string         // identity of the source's cluster
+	Source  string         // the table, see [TableNamer]; empty: as it was
+
+	Action string // for the audit: "seek", "rebase"
+	Detail string // for the audit: where to
+	By     string // who asked
+}
+
+// Forgotten says what [Controls] Forget deleted.
+type Forgotten struct {
+	Lanes  int // cursor rows
+	Parked int // parked messages, dead ones included
+	Pauses int
+}

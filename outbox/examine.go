@@ -1,0 +1,167 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Examiner is implemented by sources, destinations and state stores that can
+// look at everything they depend on. It is [Checker] with more to say: what is
+// in order, what is doubtful, and how to mend what is not.
+type Examiner interface {
+	// Examine returns what it found, one finding per thing looked at, in the
+	// order in which one would look. It changes nothing, and sends nothing that
+	// a receiver would take for a message. What keeps it from looking is a
+	// finding too.
+	Examine(ctx context.Context) []Finding
+}
+
+// Finding is what an examination found out about one thing. It never holds
+// secrets.
+type Finding struct {
+	Level   Level
+	Subject string // what was looked at, in a few words: "primary server"
+	Text    string // what was found
+	Fix     string // what to do; empty when there is nothing to do
+}
+
+// Level says how bad a finding is.
+type Level int
+
+// The levels of findings, ascending.
+const (
+	LevelOK      Level = iota // as it should be
+	LevelUnknown              // could not be told
+	LevelWarning              // works, and will hurt one day
+	LevelBroken               // does not work
+)
+
+// String returns the level's name.
+func (l Level) String() string {
+	switch l {
+	case LevelOK:
+		return "ok"
+	case LevelUnknown:
+		return "unknown"
+	case LevelWarning:
+		return "warning"
+	case LevelBroken:
+		return "broken"
+	}
+	return "level"
+}
+
+// Backlogger is implemented by sources that can tell cheaply how much lies
+// between cursors.
+type Backlogger interface {
+	// Backlog counts the rows of the spans, at most so many in all, and finds
+	// when the oldest was created.
+	Backlog(ctx context.Context, spans []Span, most int) (Backlog, error)
+}
+
+// Span is a range of positions of one slot.
+type Span struct {
+	Slot  int
+	After int64 // rows at or below it do not count
+	Upto  int64 // rows above it do not count; 0: no bound
+}
+
+// Backlog is what lies in spans. A route's matches are not considered.
+type Backlog struct {
+	Rows   int
+	More   bool      // there are more than Rows: counting stopped
+	Oldest time.Time // when the first row of the spans was created; zero: none, or unknown
+}
+
+// Rebaser is implemented by sources whose cursors lose their meaning when the
+// database is restored.
+type Rebaser interface {
+	// Rebase returns, by slot, cursors of the database as it is now that stand
+	// where the given lanes stood as far as can be told, and otherwise before
+	// that: rows may come again, none is left out. It waits for transactions
+	// that write to the table now, until ctx ends.
+	Rebase(ctx context.Context, lanes []LaneStatus) (map[int]Cursor, error)
+}
+
+// FindingsOf makes broken findings of an error, one of each error that was
+// joined. What is to be done stands in the texts of errors behind a semicolon,
+// or is a statement of SQL behind a colon.
+func FindingsOf(subject string, err error) []Finding {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []Finding
+		for _, e := range joined.Unwrap() {
+			out = append(out, FindingsOf(subject, e)...)
+		}
+		return out
+	}
+	text, fix, found := strings.Cut(err.Error(), "; ")
+	for _, verb := range []string{"GRANT ", "ALTER ", "CREATE "} {
+		if i := strings.LastIndex(text, ": "+verb); !found && i > 0 {
+			text, fix = text[:i], text[i+2:]
+		}
+	}
+	return []Finding{{Level: LevelBroken, Subject: subject, Text: text, Fix: fix}}
+}
+
+// The differences between clocks that are told of. Leases run by the state
+// store's clock and ages by the database's, so that a skew breaks nothing.
+const clockTolerance = time.Second
+
+// ExamineClock judges how far another clock is ahead of ours, give or take an
+// uncertainty.
+func ExamineClock(subject string, ahead, uncertain time.Duration) Finding {
+	off := max(ahead, -ahead)
+	if off <= clockTolerance+uncertain {
+		return Finding{Level: LevelOK, Subject: subject, Text: fmt.Sprintf("the server's and this host's agree within %v", max(off+uncertain, time.Millisecond).Round(time.Millisecond))}
+	}
+	which := "ahead of"
+	if ahead < 0 {
+		which = "behind"
+	}
+	return Finding{Level: LevelWarning, Subject: subject,
+		Text: fmt.Sprintf("the server's clock is %v %s this host's: ages and times of retries are off by as much", off.Round(time.Millisecond), which),
+		Fix:  "synchronise both hosts' clocks (NTP)"}
+}
+
+// ExamineLanes judges who works and what waits for an operator, as Lanes of a
+// [StateStore] tells it.
+func ExamineLanes(lanes []LaneStatus) []Finding {
+	owners := map[string]bool{}
+	held, dead := 0, 0
+	for _, l := range lanes {
+		if l.Owner != "" {
+			owners[l.Owner] = l.Alive
+		}
+		held += l.Held
+		dead += l.Dead
+	}
+	var alive, gone []string
+	for name, lives := range owners {
+		if lives {
+			alive = append(alive, name)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(alive)
+	slices.Sort(gone)
+	f := Finding{Subject: "instances", Text: "none is running"}
+	if len(alive) > 0 {
+		f.Text = "working: " + strings.Join(alive, ", ")
+	}
+	if len(gone) > 0 {
+		f.Level = LevelWarning
+		f.Text += "; ended without releasing its lanes: " + strings.Join(gone, ", ")
+		f.Fix = "start `outrider run`; it takes the lanes over"
+	}
+	parked := Finding{Subject: "parked messages", Text: "none is dead or held"}
+	if held+dead > 0 {
+		parked.Level = LevelWarning
+		parked.Text = fmt.Sprintf("%d dead, and %d held with their groups behind them", dead, held)
+		parked.Fix = "look at them with `outrider parked list`, then `outrider parked redrive` or `skip`"
+	}
+	return []Finding{f, parked}
+}

@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// TableNamer is implemented by sources that can say which table they read. The
+// name is kept with every cursor, so that what reads from other tables does not
+// hold the retention of this one back.
+type TableNamer interface {
+	// TableName names the table among all that may share a state store. It
+	// stays the same when the database is restored, moved or upgraded.
+	TableName(ctx context.Context) (string, error)
+}
+
+// Retainer is implemented by sources that can remove rows which no route needs
+// any more. Methods may be called concurrently, also by several processes:
+// then one of them removes, and the others find that it does.
+//
+// A row may go when every route has settled it: its position is at or below the
+// route's cursor and it was visible in the cursor's snapshot. Its position alone
+// says nothing, because a row that was committed late may be undelivered.
+type Retainer interface {
+	Source
+	TableNamer
+
+	// CheckRetention verifies what removing needs (privileges, the shape of the
+	// table) and returns an error that names what is missing and the fix.
+	CheckRetention(ctx context.Context, r Retention) error
+
+	// Retain takes one step: it removes at most a batch of rows, or one
+	// partition, in one short transaction which gives up when it would have to
+	// wait for others. routes are all that may still need rows of the table;
+	// without any, nothing is removed.
+	Retain(ctx context.Context, r Retention, routes []RouteCursors) (Retained, error)
+}
+
+// Retention says which rows of a table may go, and how.
+type Retention struct {
+	Mode RetentionMode
+
+	// Keep is the least age of a row that is removed, by the time at which it
+	// was created. 0: rows may go as soon as they are settled.
+	Keep time.Duration
+
+	// Batch is the most rows of one step of [RetainRows]. 0: [DefaultRetainBatch].
+	Batch int
+
+	// PartitionRows is how many positions a new partition spans.
+	// 0: [DefaultPartitionRows].
+	PartitionRows int64
+
+	// DryRun removes nothing and counts what would be.
+	DryRun bool
+}
+
+// RetentionMode is how rows are removed.
+type RetentionMode string
+
+// The ways to remove rows.
+const (
+	RetainRows       RetentionMode = "delete"     // by primary key, in batches
+	RetainPartitions RetentionMode = "partitions" // whole partitions of positions
+)
+
+// What a zero in a [Retention] means.
+const (
+	DefaultRetainBatch   = 10_000
+	DefaultPartitionRows = 1_000_000
+)
+
+// RouteCursors are the settled cursors of one route.
+type RouteCursors struct {
+	Route string
+
+	// Cursors by slot; nil where nothing is settled, or nothing that means
+	// anything in the database as it is now: such a slot keeps all its rows.
+	Cursors [Slots]*Cursor
+}
+
+// Retained says what one step did and found.
+type Retained struct {
+	Rows       int64 // removed one by one
+	Partitions int   // removed as a whole
+
+	// More tells that another step would remove more.
+	More bool
+
+	// Busy tells that the step gave up, without any harm, because another
+	// process removes rows or a transaction is in the way.
+	Busy bool
+
+	// Oldest is the age of the oldest row that is left, as far as the first row
+	// of each slot tells. 0: there is none.
+	Oldest time.Duration
+
+	// Held says, by route, for how long it has kept a row which is old
+	// enough to go.
+	Held map[string]time.Duration
+
+	// Stray counts rows in the partition for positions that have no other, up to
+	// a bound; Ahead is how many positions have a partition before they are
+	// drawn. Both are 0 for tables without partitions.
+	Stray int64
+	Ahead int64
+}
+
+// RetentionStats is what retention has done to a source's table since the
+// process began, and what it found last.
+type RetentionStats struct {
+	Source     string
+	Rows       int64
+	Partitions int64
+	Errors     int64
+	Oldest     time.Duration
+	Held       map[string]time.Duration
+	Stray      int64
+	Ahead      int64
+}

@@ -1,0 +1,49 @@
+package outrider
+
+import (
+	"context"
+
+	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
+)
+
+// buildQueue gives a route the queue of its source. Routes of one source share it.
+func (o *Outrider) buildQueue(ctx context.Context, p *parts, name string, s *config.Postgres, out *router.Route) error {
+	if p.queues[name] == nil {
+		cfg := queueConfig(s)
+		cfg.Logger = o.log
+		queue, err := postgres.NewQueue(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		p.queues[name] = queue
+	}
+	out.Queue = p.queues[name]
+	out.Poll = router.Poll{Batch: s.Poll.Batch, Min: s.Poll.Min.Std(), After: s.Poll.After, Factor: s.Poll.Factor, Max: s.Poll.Max.Std()}
+	out.Claims = router.Claims{InMemory: s.Claims.InMemory, PerGroup: s.Claims.PerGroup,
+		Timeout: s.Claims.Timeout.Std(), Recover: s.Claims.Recover.Std()}
+	return out.Queue.Check(ctx)
+}
+
+// queueConfig describes the tables of a queue.
+func queueConfig(s *config.Postgres) postgres.QueueConfig {
+	cfg := postgres.QueueConfig{URL: s.URL.Reveal(), Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std()}
+	if s.Layout == "flowcatalyst" {
+		cfg.Layout, cfg.Tables = postgres.FlowCatalystLayout(), postgres.FlowCatalystTables()
+		cfg.Tables[0].Name, cfg.Tables[1].Name = string(s.Tables.Events), string(s.Tables.DispatchJobs)
+		return cfg
+	}
+	q := s.Queue
+	cfg.Tables = []postgres.QueueTable{{Name: string(s.Table)}}
+	cfg.Layout = postgres.QueueLayout{
+		Columns: postgres.QueueColumns{
+			Key: q.Key, Type: q.Type, Payload: q.Payload, Status: q.Status, Created: q.Created, Claimed: q.Claimed,
+			Group: q.Group, Attempts: q.Attempts, NextAttempt: q.NextAttempt, Done: q.Done, Error: q.Error,
+			AggregateType: q.AggregateType, AggregateID: q.AggregateID, Tenant: q.Tenant, Headers: q.Headers,
+		},
+		Statuses:     postgres.QueueStatuses(q.Statuses),
+		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload,
+	}
+	return cfg
+}

@@ -1,0 +1,314 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Claims bounds what is claimed from a queue.
+type Claims struct {
+	// InMemory is the most rows that are claimed and not settled. Default 1000.
+	InMemory int
+
+	// PerGroup is the most rows of one group that a claim takes; a group of
+	// which as many are in memory takes no more. Default: a quarter of InMemory.
+	PerGroup int
+
+	// Timeout is how long a row may be marked as being processed before
+	// outbox.Queue's Recover takes it for stuck, as the queue itself is
+	// configured. Claims that last longer than a quarter of it are extended.
+	// Default 5 min.
+	Timeout time.Duration
+
+	// Recover is how often stuck rows are looked for. Default 1 min.
+	Recover time.Duration
+}
+
+func (c *Claims) setDefaults() {
+	if c.InMemory <= 0 {
+		c.InMemory = 1000
+	}
+	if c.PerGroup <= 0 {
+		c.PerGroup = max(c.InMemory/4, 1)
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 5 * time.Minute
+	}
+	if c.Recover <= 0 {
+		c.Recover = time.Minute
+	}
+}
+
+// fixed tells whether the pause between polls never changes: then it is kept
+// also when rows were seen.
+func (p Poll) fixed() bool { return p.Min >= p.Max }
+
+// claimer claims rows of one queue for all routes that use it, and gives each to
+// the first route that matches it.
+type claimer struct {
+	queue   outbox.Queue
+	router  *Router
+	poll    Poll
+	claims  Claims
+	routes  []*route
+	ledger  *ledger
+	settler *settler // writes what became of the rows
+
+	wake    chan struct{}
+	starved atomic.Bool // there was no room: wake when there is
+	short   time.Time   // since when there has been little room; zero: there is enough
+	rowCost float64     // running estimate of a row's memory
+	failing bool
+	relief  relief
+
+	unmatched, lost, recovered atomic.Int64
+}
+
+func newClaimer(r *Router, def Route) *claimer {
+	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, claims: def.Claims,
+		wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead}
+	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval)
+	c.settler.write, c.settler.target = c.write, "queue's table"
+	c.ledger = newLedger(max(c.claims.InMemory/2, 1), c.settler.note)
+	return c
+}
+
+func (r *Router) claimerOf(def Route) *claimer {
+	for _, c := range r.claimers {
+		if c.queue == def.Queue {
+			return c
+		}
+	}
+	c := newClaimer(r, def)
+	r.claimers = append(r.claimers, c)
+	return c
+}
+
+// hungry tells the claimer that there may be room again.
+func (c *claimer) hungry() {
+	if c.starved.Load() {
+		poke(c.wake)
+	}
+}
+
+// run polls until ctx ends.
+func (c *claimer) run(ctx context.Context) {
+	wake := c.wake
+	var wakes <-chan struct{}
+	if w, ok := c.queue.(outbox.Waker); ok {
+		wakes = w.Wake()
+	}
+	if c.poll.fixed() {
+		wake, wakes = nil, nil
+	}
+	for empty := 0; ctx.Err() == nil; {
+		began := time.Now()
+		got, err := c.claim(ctx)
+		var pause time.Duration
+		switch {
+		case err != nil:
+			empty++
+			pause = min(100*time.Millisecond<<min(empty, 5), 2*time.Second)
+		case c.poll.fixed():
+			pause = c.poll.Min - time.Since(began)
+		case got.rows > 0:
+			empty = 0
+			continue
+		case got.full:
+			pause = reliefPause
+		default:
+			empty++
+			pause = c.poll.pause(empty)
+			if !got.next.IsZero() {
+				pause = min(pause, max(time.Until(got.next), c.poll.Min))
+			}
+		}
+		timer := after(pause)
+		select {
+		case <-timer.C:
+		case <-wake:
+		case <-wakes:
+			empty = 0
+		case <-ctx.Done():
+		}
+		timer.stop()
+	}
+}
+
+// outcome is what a claim came to.
+type outcome struct {
+	rows int       // that got into lanes
+	full bool      // nothing was asked for: there is no room, or no lane is ours
+	next time.Time // when something that was left out may be claimed; zero: unknown
+}
+
+// claim claims what there is room for and gives it to the lanes. The statement
+// is not cancelled on the way: what it claimed would be stuck.
+func (c *claimer) claim(ctx context.Context) (outcome, error) {
+	c.starved.Store(true) // before looking: room that appears meanwhile wakes
+	w := c.wanted()
+	limit := c.limit(time.Now(), len(w.slots) > 0)
+	if limit == 0 {
+		return outcome{full: true}, nil
+	}
+	c.starved.Store(false)
+	except := c.ledger.except(time.Now(), c.claims.PerGroup)
+	if len(except.groups)+len(except.rows) > maxExcept {
+		c.starved.Store(true)
+		return outcome{full: true}, nil
+	}
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.router.cfg.DrainTimeout)
+	defer cancel()
+	rows, err := c.queue.Claim(claiming, outbox.ClaimRequest{
+		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
+		Match: w.match, Bytes: max(c.router.budget.free()-int64(limit)*itemOverhead, 1),
+	})
+	c.report(err)
+	out := outcome{next: except.next}
+	for _, row := range rows {
+		if c.place(w, row) {
+			out.rows++
+		}
+	}
+	c.unmatched.Store(w.unmatched)
+	return out, err
+}
+
+// maxExcept bounds what is left out of claims. With more than that, claims wait
+// until some of it may be claimed again.
+const maxExcept = 1 << 16
+
+// limit is how many rows may be claimed now. Little room is not worth a claim,
+// unless there has been no more for a while.
+func (c *claimer) limit(now time.Time, open bool) int {
+	held := c.ledger.size()
+	if held >= c.claims.InMemory/2 || !open {
+		c.relieve(now, !open)
+		held = c.ledger.size()
+	}
+	if !open {
+		return 0
+	}
+	room := c.claims.InMemory - held
+	switch {
+	case room >= max(min(c.poll.Batch, c.claims.InMemory/4), 1):
+		c.short = time.Time{}
+	case c.short.IsZero():
+		c.short = now
+		return 0
+	case now.Sub(c.short) < reliefPause:
+		return 0
+	}
+	affordable := max(int(float64(c.router.budget.free())/c.rowCost), 1)
+	return max(min(room, c.poll.Batch, affordable), 0)
+}
+
+// place gives a claimed row to its lane, or back; true when it got in.
+func (c *claimer) place(w *wanted, row *outbox.Row) bool {
+	cost := int64(row.Size()) + itemOverhead
+	c.rowCost += (float64(cost) - c.rowCost) / 64
+	i := w.route(row)
+	if i < 0 { // the queue does not look at Match
+		w.unmatched++
+		c.ledger.refuse(row, leaveKey{row: queueKeyOf(row.Claim)}, time.Now().Add(time.Minute))
+		c.settler.note(false)
+		return false
+	}
+	rt := c.routes[i]
+	slot := outbox.SlotOf(row.Group, row.ID)
+	if s := rt.lanes[slot].session.Load(); s != nil && w.open[i][slot] && rt.share.take(cost) {
+		if s.acceptClaim(row, cost) {
+			return true
+		}
+		rt.share.give(cost)
+	} else {
+		c.rowCost = max(c.rowCost, float64(cost)) // not as many at once again
+	}
+	c.ledger.refuse(row, rt.leaveKey(row), time.Now().Add(reliefPause))
+	c.settler.note(false)
+	return false
+}
+
+// report logs the beginning and the end of an outage, once each.
+func (c *claimer) report(err error) {
+	switch {
+	case err != nil && !c.failing:
+		c.router.log.Error("cannot claim rows from the queue's table, trying again", "error", err)
+	case err == nil && c.failing:
+		c.router.log.Info("rows of the queue's table can be claimed again")
+	}
+	c.failing = err != nil
+}
+
+// wanted is which rows find a lane, as of the beginning of a claim. A route
+// whose lane is not ours or whose memory is spent is closed for as long as the
+// claim takes: were it opened on the way, rows could overtake others that were
+// refused before.
+type wanted struct {
+	routes    []*route
+	open      [][outbox.Slots]bool // by route
+	slots     []int                // open for any route
+	unmatched int64
+}
+
+func (c *claimer) wanted() *wanted {
+	w := &wanted{routes: c.routes, open: make([][outbox.Slots]bool, len(c.routes))}
+	var open [outbox.Slots]bool
+	for i, rt := range c.routes {
+		if rt.share.spent(int64(c.rowCost)) {
+			continue
+		}
+		for slot, l := range rt.lanes {
+			if l.session.Load() != nil {
+				w.open[i][slot], open[slot] = true, true
+			}
+		}
+	}
+	for slot, ours := range open {
+		if ours {
+			w.slots = append(w.slots, slot)
+		}
+	}
+	return w
+}
+
+// route is the index of the first route that matches; -1: none.
+func (w *wanted) route(row *outbox.Row) int {
+	for i, rt := range w.routes {
+		if rt.Match(row) {
+			return i
+		}
+	}
+	return -1
+}
+
+// match implements outbox.ClaimRequest.Match.
+func (w *wanted) match(row *outbox.Row) bool {
+	i := w.route(row)
+	if i < 0 {
+		w.unmatched++
+		return false
+	}
+	return w.open[i][outbox.SlotOf(row.Group, row.ID)]
+}
+
+// comeBack lets groups that were put back to make room be claimed again.
+func (c *claimer) comeBack() {
+	c.ledger.comeBack()
+	poke(c.wake)
+}
+
+// flush writes the last results: afterwards nothing is marked as claimed by us.
+func (c *claimer) flush() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.router.cfg.DrainTimeout)
+	defer cancel()
+	if err := c.settler.flush(ctx, concluded); err != nil {
+		return fmt.Errorf("the last results could not be written to the queue's table: %d rows stay marked as being processed "+
+			"until they are taken for stuck (after %v), and may be delivered again: %w", c.ledger.size(), c.claims.Timeout, err)
+	}
+	return nil
+}

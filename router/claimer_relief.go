@@ -1,0 +1,119 @@
+package router
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/handlers"
+)
+
+// relief is when room was made and how often in a row.
+type relief struct {
+	looked time.Time // when it was last looked for what does not move
+	since  time.Time // since when there has been too much of it; zero: there is not
+	last   time.Time // when room was made
+	rounds int
+}
+
+// longestLeave is the longest time for which groups are left out to make room.
+const longestLeave = time.Minute
+
+// blockage is a claimed row that does not move, with what waits behind it.
+type blockage struct {
+	item    *item
+	waiting int
+	sending bool
+	serial  uint64
+}
+
+// slowClaim is how long a delivery takes before the rows behind it count as
+// blocked.
+const slowClaim = longestProbe
+
+// relieve puts rows of groups that do not move back to the table when they fill
+// half of what may be in memory, or when memory is spent: the youngest, until
+// they fill a quarter. Their groups are left out for a while. While an address is
+// down that while gets longer each time, and ends when an address is back: so
+// what is behind them is reached however many they are, and nothing is claimed
+// and put back again and again. Where all there is goes to one address, nothing
+// is gained by it and everything stays where it is.
+func (c *claimer) relieve(now time.Time, spent bool) {
+	if now.Sub(c.relief.looked) < reliefPause {
+		return
+	}
+	c.relief.looked = now
+	if now.Sub(c.relief.last) > 2*longestLeave {
+		c.relief.rounds = 0
+	}
+	blocked, total := c.blockages(now)
+	if len(blocked) == 0 || total < c.claims.InMemory/2 && !spent {
+		c.relief.since = time.Time{}
+		return
+	}
+	if c.relief.since.IsZero() {
+		c.relief.since = now
+	}
+	if now.Sub(c.relief.since) < shortDelay { // it may pass: an address is probed soon
+		return
+	}
+	pause := longestProbe
+	if c.down() {
+		pause = min(longestProbe<<min(c.relief.rounds, 10), longestLeave)
+		c.relief.rounds++
+	}
+	c.relief.last = now
+	slices.SortFunc(blocked, func(a, b blockage) int { return cmp.Compare(b.serial, a.serial) })
+	for i, b := range blocked {
+		if total <= c.claims.InMemory/4 {
+			return
+		}
+		oldest := i == len(blocked)-1 // stays, to be the next probe
+		total -= b.item.session.putBack(b.item, !b.sending && !oldest, now.Add(pause))
+	}
+}
+
+// down tells whether an address of any route is.
+func (c *claimer) down() bool {
+	for _, rt := range c.routes {
+		if len(rt.health.status()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// blockages returns what does not move in the lanes of all routes, and how many
+// rows that is.
+func (c *claimer) blockages(now time.Time) (out []blockage, total int) {
+	for _, rt := range c.routes {
+		patient := len(c.routes) == 1 && rt.Destination.Ordering().Static
+		for _, s := range rt.sessions() {
+			for _, b := range s.blockages(now, patient) {
+				out = append(out, b)
+				total += b.waiting
+			}
+		}
+	}
+	return out, total
+}
+
+// blockages returns the claimed rows of the session that do not move; with
+// patient without those that wait for their address.
+func (s *session) blockages(now time.Time, patient bool) (out []blockage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stalls := s.gate.Stalled(now.Add(-slowClaim))
+	for _, it := range s.route.health.heldAlone(s) {
+		stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
+	}
+	for _, stall := range stalls {
+		it := owner(stall.Front)
+		waits := stall.Down || it.phase == held // for its address
+		if it.claim == nil || waits && patient || it.phase == running && !waits && !stall.Sending {
+			continue
+		}
+		out = append(out, blockage{item: it, waiting: stall.Waiting, sending: stall.Sending, serial: it.claim.serial})
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+package router
+
+import (
+	"context"
+	"time"
+)
+
+// write is what the queue's settler does: it writes what became of claimed rows
+// and, now and then, extends the claims that last. Both are done by the settler
+// alone, one after the other.
+func (c *claimer) write(ctx context.Context, e extent) error {
+	taken, results := c.ledger.take()
+	if len(taken) > 0 {
+		lost, err := c.queue.Settle(ctx, results)
+		c.settler.report(err)
+		c.ledger.written(taken, lost, err)
+		if err != nil {
+			return err
+		}
+		if len(lost) > 0 {
+			c.lost.Add(int64(len(lost)))
+			c.router.log.Warn("rows were no longer claimed by us when they were settled: somebody took them for stuck, "+
+				"and they may be delivered again", "rows", len(lost), "first", lost[0].Key)
+		}
+		c.hungry()
+	}
+	if e >= passed {
+		c.extend(ctx)
+	}
+	return nil
+}
+
+// extend keeps claims that last from being taken for stuck. Those that were are
+// dropped.
+func (c *claimer) extend(ctx context.Context) {
+	now := time.Now()
+	claims := c.ledger.stale(now.Add(-c.claims.Timeout / 4))
+	if len(claims) == 0 {
+		return
+	}
+	lost, err := c.queue.Extend(ctx, claims)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.router.log.Warn("claims cannot be extended, trying again", "rows", len(claims), "error", err)
+		}
+		return
+	}
+	for _, it := range c.ledger.extended(claims, lost, now) {
+		it.session.loseClaim(it)
+	}
+	if len(lost) > 0 {
+		c.lost.Add(int64(len(lost)))
+		c.router.log.Warn("rows that wait are no longer claimed by us: somebody took them for stuck; they are dropped here",
+			"rows", len(lost), "first", lost[0].Key)
+	}
+	c.hungry()
+}
+
+// maintain extends claims and recovers stuck rows until ctx ends, which is after
+// the drain.
+func (c *claimer) maintain(ctx context.Context) {
+	tick := every(min(c.claims.Timeout/4, c.claims.Recover))
+	defer tick.stop()
+	var recovered time.Time
+	for {
+		_ = c.settler.flush(ctx, passed) // the settler has told
+		if now := time.Now(); now.Sub(recovered) >= c.claims.Recover && c.working() {
+			recovered = now
+			c.recover(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// working tells whether any lane of the queue's routes is ours.
+func (c *claimer) working() bool {
+	for _, rt := range c.routes {
+		if len(rt.sessions()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// recover puts rows back that were left marked by a crash.
+func (c *claimer) recover(ctx context.Context) {
+	n, err := c.queue.Recover(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.router.log.Warn("stuck rows cannot be recovered, trying again", "error", err)
+	case n > 0:
+		c.recovered.Add(int64(n))
+		c.router.log.Warn("rows that were marked as being processed for too long were put back; some may be delivered again", "rows", n)
+		poke(c.wake)
+	}
+}

@@ -1,0 +1,81 @@
+package router
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// release puts everything back that a session leaves unfinished. Call with the
+// session's mutex held.
+func (l *ledger) release(s *session) {
+	l.mu.Lock()
+	for _, h := range l.held {
+		if h.item != nil && h.item.session == s {
+			l.end(ending{h: h, outcome: outbox.Put})
+		}
+	}
+	l.mu.Unlock()
+	l.note(true)
+}
+
+// relieve leaves a group out to make room, until then or until an address is
+// back.
+func (l *ledger) relieve(key leaveKey, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaving(key, time.Time{}).relief = until
+}
+
+// comeBack ends what was left out to make room.
+func (l *ledger) comeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.left {
+		v.relief = time.Time{}
+	}
+}
+
+// stale returns the claims that were made or extended before then and are still
+// wanted.
+func (l *ledger) stale(then time.Time) []*outbox.Claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*outbox.Claim
+	for c, h := range l.held {
+		if h.since.Before(then) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// extended notes that claims were extended at a time, but for the lost ones. It
+// returns the items of those.
+func (l *ledger) extended(claims, lost []*outbox.Claim, at time.Time) []*item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range claims {
+		if h := l.held[c]; h != nil {
+			h.since = at
+		}
+	}
+	var out []*item
+	for _, c := range lost {
+		if h := l.held[c]; h != nil && h.item != nil {
+			out = append(out, h.item)
+		}
+	}
+	return out
+}
+
+// forget drops a claim that is no longer ours, without a result. What was
+// behind it goes back; nothing of the group is claimed before that.
+func (l *ledger) forget(h *holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.state == rowOpen {
+		l.leaving(h.key, time.Time{})
+		l.drop(h)
+	}
+}

@@ -1,0 +1,295 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// queueRow is a row of a queue table. Its status is "pending", "processing",
+// "done" or "dead".
+type queueRow struct {
+	outbox.Row
+	status   string
+	token    string // of the claim, while it is being processed
+	since    time.Time
+	attempts int
+	text     string
+	claims   int // how often it was claimed
+}
+
+// queueTable is a queue table with a claim status and nothing else: no owner, no
+// time of the next attempt. Several instances may use it.
+type queueTable struct {
+	timeout time.Duration
+	blind   bool                          // its claims do not look at Match and Bytes
+	delay   func() time.Duration          // of a statement, before and after it
+	fail    func(what string) error       // before a statement is carried out
+	broken  func() error                  // afterwards: the outcome is unknown to the caller
+	retried func(id string, attempts int) // sees every Retry and Dead
+
+	mu       sync.Mutex
+	rows     []*queueRow
+	serial   int
+	claims   int
+	puts     int
+	problems []string
+}
+
+func newQueueTable() *queueTable {
+	none := func() error { return nil }
+	return &queueTable{timeout: 5 * time.Minute, delay: func() time.Duration { return 0 },
+		fail: func(string) error { return nil }, broken: none, retried: func(string, int) {}}
+}
+
+func (q *queueTable) complain(format string, args ...any) {
+	q.problems = append(q.problems, fmt.Sprintf(format, args...))
+}
+
+func (q *queueTable) add(row outbox.Row) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	row.Position = int64(len(q.rows) + 1)
+	q.rows = append(q.rows, &queueRow{Row: row, status: "pending"})
+}
+
+// statuses counts the rows by status.
+func (q *queueTable) statuses() map[string]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := map[string]int{}
+	for _, r := range q.rows {
+		out[r.status]++
+	}
+	return out
+}
+
+func (q *queueTable) get(id string) queueRow {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.rows {
+		if r.ID == id {
+			return *r
+		}
+	}
+	return queueRow{}
+}
+
+// steal puts a row back that somebody is processing, as if it were stuck.
+func (q *queueTable) steal(pick func(*queueRow) bool) (stolen int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.rows {
+		if r.status == "processing" && pick(r) {
+			r.status, r.token = "pending", ""
+			stolen++
+		}
+	}
+	return stolen
+}
+
+// memQueue is one instance's use of a queueTable. It is strict: whatever the
+// contract forbids is noted as a problem.
+type memQueue struct {
+	*queueTable
+	claiming, writing sync.Mutex // each held by one goroutine only
+	live              map[*outbox.Claim]*queueRow
+	dead              bool // the process is: nothing works any more
+}
+
+func (q *queueTable) open() *memQueue {
+	return &memQueue{queueTable: q, live: map[*outbox.Claim]*queueRow{}}
+}
+
+func (m *memQueue) Check(context.Context) error { return nil }
+func (m *memQueue) Close() error                { return nil }
+
+// statement runs f as a database would.
+func (m *memQueue) statement(what string, single *sync.Mutex, f func()) error {
+	if single != nil {
+		if !single.TryLock() {
+			m.mu.Lock()
+			m.complain("%s is called by two goroutines", what)
+			m.mu.Unlock()
+			single.Lock()
+		}
+		defer single.Unlock()
+	}
+	time.Sleep(m.delay())
+	m.mu.Lock()
+	err := m.fail(what)
+	if m.dead {
+		err = errDead
+	}
+	if err == nil {
+		f()
+		err = m.broken()
+	}
+	m.mu.Unlock()
+	time.Sleep(m.delay())
+	return err
+}
+
+func (m *memQueue) Claim(_ context.Context, c outbox.ClaimRequest) (out []*outbox.Row, err error) {
+	var taken []*outbox.Claim
+	err = m.statement("Claim", &m.claiming, func() { out, taken = m.claim(c) })
+	if err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, t := range taken { // the answer is lost: nobody holds them
+			delete(m.live, t)
+		}
+		return nil, err
+	}
+	return out, nil
+}
+
+func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*outbox.Claim) {
+	m.claims++
+	if c.Limit < 1 || c.PerGroup < 1 || c.Bytes < 1 {
+		m.complain("claimed with limit %d, per group %d, bytes %d", c.Limit, c.PerGroup, c.Bytes)
+	}
+	held := map[*queueRow]bool{}
+	for c, r := range m.live {
+		held[r] = held[r] || r.token == c.Token
+	}
+	except := map[string]bool{}
+	for _, r := range c.ExceptRows {
+		except[r.Key] = true
+	}
+	cut, perGroup, bytes := map[string]bool{}, map[string]int{}, int64(0)
+	for _, g := range c.Except {
+		cut[g] = true
+	}
+	for _, r := range m.rows {
+		switch {
+		case len(out) == c.Limit:
+			return out, taken
+		case r.status == "done", r.status == "dead", except[r.ID], !slices.Contains(c.Slots, outbox.SlotOf(r.Group, r.ID)):
+			continue
+		case !m.blind && !c.Match(&r.Row):
+			continue
+		case cut[r.Group] && r.Group != "":
+			continue
+		case r.status == "processing":
+			cut[r.Group] = cut[r.Group] || !held[r]
+			continue
+		}
+		if n := int64(len(r.Payload)); !m.blind && len(out) > 0 && bytes+n > c.Bytes {
+			return out, taken
+		}
+		bytes += int64(len(r.Payload))
+		if perGroup[r.Group]++; perGroup[r.Group] == c.PerGroup {
+			cut[r.Group] = true
+		}
+		m.serial++
+		row := r.Row
+		row.Claim = &outbox.Claim{Table: "t", Key: r.ID, Token: strconv.Itoa(m.serial), Attempts: r.attempts}
+		r.status, r.token, r.since = "processing", row.Claim.Token, time.Now()
+		r.claims++
+		m.live[row.Claim] = r
+		taken = append(taken, row.Claim)
+		out = append(out, &row)
+	}
+	return out, taken
+}
+
+func (m *memQueue) Settle(_ context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
+	err = m.statement("Settle", &m.writing, func() {
+		for _, r := range results {
+			if !m.settle(r) {
+				lost = append(lost, r.Claim)
+			}
+		}
+	})
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, r := range results {
+			delete(m.live, r.Claim)
+		}
+	}
+	return lost, err
+}
+
+func (m *memQueue) settle(r outbox.ClaimResult) bool {
+	row := m.live[r.Claim]
+	if row == nil {
+		m.complain("%s is settled (%v) with a claim that is not live", r.Claim.Key, r.Outcome)
+		return false
+	}
+	if row.token != r.Claim.Token {
+		return false
+	}
+	row.token, row.attempts = "", r.Attempts
+	switch r.Outcome {
+	case outbox.Delivered, outbox.Skipped:
+		row.status = "done"
+	case outbox.Retry, outbox.Dead:
+		row.status, row.text = "pending", r.Error
+		if r.Outcome == outbox.Dead {
+			row.status = "dead"
+		}
+		m.retried(row.ID, r.Attempts)
+		if r.Error == "" || r.Attempts < 0 || r.Outcome == outbox.Dead && r.Attempts == 0 {
+			m.complain("%s: %v with %d attempts and the error %q", row.ID, r.Outcome, r.Attempts, r.Error)
+		}
+	case outbox.Put:
+		row.status = "pending"
+		m.puts++
+	case outbox.Unreachable:
+		m.complain("%s is settled as unreachable", row.ID)
+	}
+	return true
+}
+
+func (m *memQueue) Extend(_ context.Context, claims []*outbox.Claim) (lost []*outbox.Claim, err error) {
+	err = m.statement("Extend", &m.writing, func() {
+		for _, c := range claims {
+			row := m.live[c]
+			switch {
+			case row == nil:
+				m.complain("%s is extended with a claim that is not live", c.Key)
+			case row.token != c.Token:
+				lost = append(lost, c)
+			default:
+				m.serial++
+				c.Token = strconv.Itoa(m.serial)
+				row.token, row.since = c.Token, time.Now()
+			}
+		}
+	})
+	return lost, err
+}
+
+func (m *memQueue) Recover(context.Context) (n int, err error) {
+	err = m.statement("Recover", nil, func() {
+		for _, r := range m.rows {
+			if r.status == "processing" && time.Since(r.since) > m.timeout {
+				r.status, r.token = "pending", ""
+				n++
+			}
+		}
+	})
+	return n, err
+}
+
+// holds is the number of rows that are marked as claimed here.
+func (m *memQueue) holds() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c, row := range m.live {
+		if row.status == "processing" && row.token == c.Token {
+			n++
+		}
+	}
+	return n
+}
+
+var errTable = errors.New("the table cannot be reached")

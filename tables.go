@@ -1,0 +1,54 @@
+package outrider
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// newPostgresSource makes the source for the layout of its table.
+func newPostgresSource(ctx context.Context, s *config.Postgres, log *slog.Logger) (outbox.Source, error) {
+	if s.Layout == "outrider" {
+		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), Table: string(s.Table), Logger: log})
+	}
+	cfg := logTable(s)
+	cfg.URL, cfg.Logger = s.URL.Reveal(), log
+	return postgres.NewLogSource(ctx, cfg)
+}
+
+// logTable describes a table that is not of the own layout.
+func logTable(s *config.Postgres) postgres.LogConfig {
+	c := s.Columns
+	return postgres.LogConfig{
+		Layout: postgres.Layout(s.Layout), Table: string(s.Table), Topic: s.Topic,
+		Metadata: postgres.Metadata(s.Metadata),
+		Columns: postgres.Columns{
+			Position: string(c.Position), XID: string(c.XID), ID: string(c.ID), Payload: string(c.Payload),
+			Type: string(c.Type), Group: string(c.Group), AggregateType: string(c.AggregateType),
+			AggregateID: string(c.AggregateID), Tenant: string(c.Tenant), Headers: string(c.Headers),
+			Tags: string(c.Tags), OccurredAt: string(c.OccurredAt), CreatedAt: string(c.CreatedAt),
+		},
+	}
+}
+
+// postgresInitSQL is what a source's table needs, for printing.
+func postgresInitSQL(s *config.Postgres) string {
+	if s.Queued() {
+		cfg := queueConfig(s)
+		return postgres.InitQueueSQL(cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...)
+	}
+	if rows := partitionRows(s); rows > 0 {
+		return postgres.InitPartitionedSQL(string(s.Table), rows)
+	}
+	if s.Layout == "outrider" {
+		return postgres.InitSQL(string(s.Table))
+	}
+	text, err := postgres.InitLogSQL(logTable(s))
+	if err != nil {
+		return "-- " + err.Error() + "\n" // not from a configuration that was checked
+	}
+	return text
+}
