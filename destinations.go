@@ -122,13 +122,17 @@ func newHTTP(d *config.HTTP) (outbox.Destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	return http.New(http.Config{
+	cfg := http.Config{
 		URL: string(d.URL), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Token: d.Token.Reveal(), Headers: revealMap(d.Headers),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
 		MaxMessages: d.Batch.MaxMessages, MaxBytes: int(d.Batch.MaxBytes), MaxGroups: d.Batch.MaxGroups,
 		MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
-	})
+	}
+	if d.Preset == config.FlowCatalyst {
+		cfg = http.FlowCatalyst(cfg)
+	}
+	return http.New(cfg)
 }
 
 func newWebhook(d *config.Webhook) (outbox.Destination, error) {

@@ -11,7 +11,8 @@ import (
 
 // HTTP posts batches of messages to an endpoint.
 type HTTP struct {
-	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template."`
+	Preset         string                      `yaml:"preset" enum:"flowcatalyst" doc:"Completes the destination for a known API. flowcatalyst: url is the base URL of its API, events and dispatch jobs go to /api/events/batch and /api/dispatch/jobs/batch, max_requests is 10 and batch.max_groups 1 by default, and a status of 400 or more that does not say that the platform is unavailable is a failed attempt of all items of the request (docs/flowcatalyst.md)."`
+	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template, unless there is a preset."`
 	Format         string                      `yaml:"format" enum:"raw|cloudevents" default:"raw" doc:"Body of a request: a JSON array of the payloads, or a batch of CloudEvents (application/cloudevents-batch+json)."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
 	Token          Secret                      `yaml:"token" doc:"Bearer token for the Authorization header."`
@@ -37,6 +38,7 @@ type HTTPBatch struct {
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func (h *HTTP) check(c *checker, at place) {
+	h.checkPreset(c, at)
 	u := checkURL(c, at.child("url"), h.URL)
 	if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) && (!h.Token.IsZero() || len(h.Headers) > 0) {
 		c.warn(at.child("url"), "sends its token or headers in the clear").hint("use https")

@@ -75,6 +75,7 @@ func (p *Postgres) checkQueue(c *checker, at place) {
 	if !at.child("poll").has("batch") {
 		p.Poll.Batch = queueBatch
 	}
+	p.pollAsFlowCatalyst(at.child("poll"))
 	c.onlyIn(at, "layout: watermill", "topic")
 	if at.has("metadata") {
 		c.add(at.child("metadata").key(), "has no meaning for queue tables").hint("remove the key")

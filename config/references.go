@@ -20,6 +20,7 @@ func (cfg *Config) check(c *checker, at place) {
 			c.reference(route.child("to").item(j), "destination", to, known(at.child("destinations")))
 			usedDestinations[to] = true
 		}
+		cfg.retryAsFlowCatalyst(route, r)
 		cfg.checkPoison(c, at, route, r, usedDestinations)
 		cfg.checkRoute(c, route, r)
 		expandedNames(c, route, r, names)
@@ -139,7 +140,7 @@ func static(d Destination) bool {
 	case *Kafka:
 		return d.Topic.Static()
 	case *HTTP:
-		return d.URL.Static()
+		return d.URL.Static() && d.Preset == ""
 	case *Webhook:
 		return d.URL.Static()
 	case *Publisher:

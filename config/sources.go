@@ -36,7 +36,7 @@ type Postgres struct {
 	Claims Claims `yaml:"claims" doc:"With layout flowcatalyst, or with a queue: what is claimed."`
 
 	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed."`
-	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default."`
+	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default; of FlowCatalyst's min is 1s, so that the pause never changes."`
 
 	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }

@@ -215,7 +215,7 @@ func (t *Ticket) Delivered() bool { return t.delivered.Load() }
 // Failed tells whether it was the destination that failed the message, and
 // which address that was. It tells so once: the next attempt may fail before it
 // comes to the destination. Call it, and AmongDelivered, only after the
-// message's chain has returned.
+// message's chain has returned, or Cut has.
 func (t *Ticket) Failed() (address string, failed bool) {
 	failed, t.failed = t.failed, false
 	return t.address, failed

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Queue is an outbox table whose rows carry a status of their own. Rows are
+// Queue is an outbox table, or several of one layout, whose rows carry a status of their own. Rows are
 // claimed by a short statement, delivered while no transaction is open, and
 // settled in batches; the table itself remembers what became of them. What a
 // foreign processor on the same table has claimed or locked is left to it.
@@ -20,7 +20,9 @@ type Queue interface {
 	Check(ctx context.Context) error
 
 	// Claim marks rows as being processed and returns them, those of each group
-	// in their order, with [Row.Claim] set. Of a group it takes a contiguous
+	// in their order, with [Row.Claim] set, and [Row.Kind] where the tables differ
+	// in kind. Row.Group is the group whose order is kept, which begins with
+	// the kind ("EVENT:order-1"): equal names in two tables are two groups. Of a group it takes a contiguous
 	// prefix of what is unfinished: nothing behind a row that is not due, that
 	// another processor holds, or whose group the request leaves out. Rows which
 	// the caller holds already (claimed, not settled) do not end a prefix; those
@@ -48,7 +50,7 @@ type Queue interface {
 type ClaimRequest struct {
 	Slots    []int    // of the lanes that are ours; see [SlotOf] of the row's Group
 	Limit    int      // rows at most
-	PerGroup int      // rows of one group at most, those held already not counted; 0: no bound
+	PerGroup int      // rows of one group at most, those held already not counted; 0: no bound. Rows without a group are not bounded
 	Except   []string // groups that take nothing now (in backoff, or put back to make room)
 
 	// ExceptRows are rows that take no part now, by Table and Key: rows without

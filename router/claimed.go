@@ -47,15 +47,23 @@ func (s *session) endClaim(it *item, outcome outbox.Outcome, cause error) {
 
 // retryClaim counts the attempt and gives the row back to the table until it is
 // due, with everything of its group that is behind it. There are no attempts in
-// between: the table would not know of them.
+// between: the table would not know of them. What the receiver refused in the
+// same request has failed as well, although its chain may not have returned yet;
+// a last attempt is left to the row's own chain.
 func (s *session) retryClaim(it *item, at time.Time, cause error) {
 	ends := []ending{{h: it.claim, outcome: outbox.Retry, attempts: it.attempt.Number, at: at, err: cause}}
 	for _, t := range s.gate.Cut(&it.Ticket, true) {
 		x := owner(t)
 		s.takeBack(x)
-		if x != it {
-			ends = append(ends, ending{h: x.claim, outcome: outbox.Put})
+		if x == it {
+			continue
 		}
+		end := ending{h: x.claim, outcome: outbox.Put}
+		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.attempt.Number < s.route.Attempts {
+			end = ending{h: x.claim, outcome: outbox.Retry, attempts: x.attempt.Number, at: at, err: cause}
+			s.route.stats.retried.Add(1)
+		}
+		ends = append(ends, end)
 	}
 	s.route.claimer.ledger.conclude(ends...)
 }

@@ -71,6 +71,15 @@ func (f followUp) run() {
 	}
 }
 
+// revive notes that an address works.
+func (f *followUp) revive(rt *route, address string) {
+	again, back := rt.health.delivered(address)
+	f.rerun = again
+	if back {
+		f.back = rt
+	}
+}
+
 // apply carries out a verdict. Call with the mutex held.
 func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	h := s.route.health
@@ -80,7 +89,11 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	}
 	it.owed = 0
 	address, failed := it.Failed()
-	if failed && (v.Outcome == outbox.Retry || v.Exhausted) {
+	switch {
+	case !failed || v.Outcome != outbox.Retry && !v.Exhausted:
+	case outbox.AnsweredBy(v.Err):
+		follow.revive(s.route, address) // it refused the message, but it is there
+	default:
 		// It was the destination: perhaps the whole address is failing.
 		charged, blamed := h.failed(address, it, v.RetryAfter, v.Err)
 		follow.giveBack = blamed
@@ -91,11 +104,7 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	}
 	switch v.Outcome {
 	case outbox.Delivered:
-		again, back := h.delivered(address)
-		follow.rerun = again
-		if back {
-			follow.back = s.route
-		}
+		follow.revive(s.route, address)
 		s.route.stats.delivered(it.born())
 		s.finish(it, outbox.Delivered)
 	case outbox.Skipped:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,9 +69,9 @@ type queueRun struct {
 	table  *queueTable
 	state  *memState
 	random *rand.Rand
-	down   bool // the table cannot be reached
-	dupes  int  // claims that were cut off or stolen: so many may come again
-	faulty bool // an outcome was unknown: anything that was in memory may
+	down   bool        // the table cannot be reached
+	dupes  int         // claims that were cut off or stolen: so many may come again
+	faulty atomic.Bool // an outcome was unknown: anything that was in memory may
 
 	link   *link
 	store  *mortal
@@ -100,7 +101,7 @@ func newQueueRun(sc queueScenario) *queueRun {
 	breaks := rand.New(rand.NewPCG(sc.seed, 4))
 	r.table.broken = func() error {
 		if sc.broken && breaks.IntN(40) == 0 {
-			r.faulty = true
+			r.faulty.Store(true)
 			return errTable
 		}
 		return nil
@@ -162,7 +163,7 @@ func (r *queueRun) restart() error {
 	if err := r.stop(); err != nil && !r.broken {
 		return err
 	}
-	if n := r.queue.holds(); n > 0 && !r.faulty {
+	if n := r.queue.holds(); n > 0 && !r.faulty.Load() {
 		return fmt.Errorf("after a stop %d rows are marked as being processed", n)
 	}
 	return r.start()
@@ -197,7 +198,9 @@ func (r *queueRun) play(s step) error {
 	case "crash":
 		return r.crash()
 	case "outage":
-		r.faulty = r.faulty || r.claims.Timeout < 10*time.Second // claims may end meanwhile
+		if r.claims.Timeout < 10*time.Second { // claims may end meanwhile
+			r.faulty.Store(true)
+		}
 		r.setDown(true)
 		time.Sleep(s.wait)
 		r.setDown(false)
@@ -255,7 +258,7 @@ func (r *queueRun) all() error {
 	if err := r.stop(); err != nil && !r.broken {
 		return err
 	}
-	if n := r.queue.holds(); n > 0 && !r.faulty {
+	if n := r.queue.holds(); n > 0 && !r.faulty.Load() {
 		return fmt.Errorf("at the end %d rows are marked as being processed by us", n)
 	}
 	return r.verify()
@@ -276,14 +279,14 @@ func (r *queueRun) verify() error {
 			r.world.complain("%s is %s at the end", row.ID, row.status)
 		case row.status == "done" && n == 0:
 			r.world.complain("%s is done and never arrived", row.ID)
-		case row.status == "dead" && n > 0 && r.dupes == 0 && !r.faulty:
+		case row.status == "dead" && n > 0 && r.dupes == 0 && !r.faulty.Load():
 			r.world.complain("%s is dead and arrived", row.ID)
 		case row.attempts > charged[row.ID]:
 			r.world.complain("%s ends with %d attempts, but failed %d times", row.ID, row.attempts, charged[row.ID])
 		}
 		again += max(n-1, 0)
 	}
-	if again > r.dupes && !r.faulty && !r.evicted() {
+	if again > r.dupes && !r.faulty.Load() && !r.evicted() {
 		r.world.complain("%d came twice, at most %d may", again, r.dupes)
 	}
 	r.world.problems = append(r.world.problems, r.table.problems...)

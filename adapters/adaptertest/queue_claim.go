@@ -123,9 +123,7 @@ func testQueueClaimedOnce(t *testing.T, s *queueSuite) {
 		groups = append(groups, []string{"a", "b", "c", "d", "e", "f", "g"}[i%7])
 	}
 	rows := s.insert(t, groups...)
-	var mu sync.Mutex
-	count := map[string]int{}
-	last := map[string]string{}
+	seen := &arrivals{count: map[string]int{}, last: map[string]string{}}
 	var wg sync.WaitGroup
 	for i := range processes {
 		q := s.Queue
@@ -134,30 +132,8 @@ func testQueueClaimedOnce(t *testing.T, s *queueSuite) {
 			s.closeAfter(t, q)
 		}
 		wg.Go(func() {
-			for {
-				mu.Lock()
-				finished := len(count) == n
-				mu.Unlock()
-				if finished {
-					return
-				}
-				claimed, err := q.Claim(t.Context(), outbox.ClaimRequest{Slots: allSlots(), Limit: 20})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var results []outbox.ClaimResult
-				mu.Lock()
-				for _, row := range claimed {
-					if count[row.ID]++; row.ID < last[row.Group] {
-						t.Errorf("row %s of group %s was claimed after %s", row.ID, row.Group, last[row.Group])
-					}
-					last[row.Group] = row.ID
-					results = append(results, outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered})
-				}
-				mu.Unlock()
-				if lost, err := q.Settle(t.Context(), results); err != nil || len(lost) > 0 {
-					t.Errorf("settle: %d lost, %v", len(lost), err)
+			for seen.rows() < n {
+				if !seen.take(t, q) {
 					return
 				}
 			}
@@ -165,10 +141,48 @@ func testQueueClaimedOnce(t *testing.T, s *queueSuite) {
 	}
 	wg.Wait()
 	for i := range rows {
-		if c := count[rows[i].Key]; c != 1 {
+		if c := seen.count[rows[i].Key]; c != 1 {
 			t.Errorf("row %s was claimed %d times", rows[i].Key, c)
 		}
 	}
+}
+
+// arrivals is what several processes have claimed, whose keys ascend in
+// each group.
+type arrivals struct {
+	mu    sync.Mutex
+	count map[string]int
+	last  map[string]string
+}
+
+func (a *arrivals) rows() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.count)
+}
+
+// take claims a few rows, notes them, and settles them.
+func (a *arrivals) take(t *testing.T, q outbox.Queue) (ok bool) {
+	claimed, err := q.Claim(t.Context(), outbox.ClaimRequest{Slots: allSlots(), Limit: 20})
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	results := make([]outbox.ClaimResult, len(claimed))
+	a.mu.Lock()
+	for i, row := range claimed {
+		if a.count[row.ID]++; row.ID < a.last[row.Group] {
+			t.Errorf("row %s of group %s was claimed after %s", row.ID, row.Group, a.last[row.Group])
+		}
+		a.last[row.Group] = row.ID
+		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+	}
+	a.mu.Unlock()
+	lost, err := q.Settle(t.Context(), results)
+	if err != nil || len(lost) > 0 {
+		t.Errorf("settle: %d lost, %v", len(lost), err)
+	}
+	return err == nil && len(lost) == 0
 }
 
 func testQueueLongGroup(t *testing.T, s *queueSuite) {
@@ -201,7 +215,7 @@ func testQueueLongTable(t *testing.T, s *queueSuite) {
 	}
 	other := s.row("long")
 	other.Table = s.Tables[1]
-	s.Insert(t, append(rows, other)...)
+	s.Insert(t, slices.Concat(rows, []QueueRow{other})...)
 	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{Limit: 100})
 	if len(claimed) < 50 || !slices.Contains(keys(claimed)[s.gate(&other)], other.Key) {
 		t.Errorf("%d rows were claimed, and the one of the other table is not among them: %v", len(claimed), keys(claimed))

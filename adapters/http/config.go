@@ -61,9 +61,16 @@ type Config struct {
 	// receiver that has the message already.
 	Accept []int
 
-	// Whole makes a permanent status count for every message of the request
-	// instead of looking for the one that it is about.
+	// Whole makes a status that refuses a request count for every message of it,
+	// instead of looking for the one that it is about (permanent) or charging the
+	// first of each group (transient).
 	Whole bool
+
+	// Paths are appended to the URL, by the kind of the messages
+	// (outbox.MetaKind); "" is for those that have none. A message of a kind that
+	// is not in it has no address, which is permanent. The URL must then have no
+	// placeholders and no query. nil: all messages go to the URL.
+	Paths map[string]string
 }
 
 // Defaults of [Config].

@@ -122,7 +122,7 @@ func (v *delivery) sendable(part []item) []item {
 // for the first message of each group: what follows it is held back.
 func (v *delivery) failPart(part []item, err error) {
 	kind := outbox.KindOf(err)
-	costs := kind == outbox.KindTransient || kind == outbox.KindPermanent && !v.d.cfg.Whole
+	costs := (kind == outbox.KindTransient || kind == outbox.KindPermanent) && !v.whole(err)
 	for _, it := range part {
 		if costs && v.holds(it.msg) {
 			v.fail(it.index, errBehind)
@@ -131,6 +131,11 @@ func (v *delivery) failPart(part []item, err error) {
 		v.fail(it.index, err)
 		v.hold(it.msg)
 	}
+}
+
+// whole tells whether an error is an answer that counts for all messages.
+func (v *delivery) whole(err error) bool {
+	return v.d.cfg.Whole && (outbox.KindOf(err) == outbox.KindPermanent || outbox.AnsweredBy(err))
 }
 
 func (v *delivery) release(stack [][]item) {

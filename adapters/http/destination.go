@@ -16,6 +16,7 @@ import (
 type Destination struct {
 	cfg     Config
 	target  *httpx.Target
+	paths   map[string]string // addresses by kind; nil: the target's
 	outcome httpx.Outcome
 	client  *http.Client
 }
@@ -35,12 +36,14 @@ const maxQuote = 200
 func New(cfg Config) (*Destination, error) {
 	cfg, err := cfg.withDefaults()
 	target, urlErr := httpx.NewTarget(cfg.URL)
-	if err := errors.Join(urlErr, err); err != nil {
+	paths, pathsErr := cfg.addresses()
+	if err := errors.Join(urlErr, err, pathsErr); err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
 	return &Destination{
 		cfg:    cfg,
 		target: target,
+		paths:  paths,
 		outcome: httpx.Outcome{
 			Name:     "http",
 			Timeout:  cfg.Timeout,
@@ -57,8 +60,11 @@ func New(cfg Config) (*Destination, error) {
 
 // Address renders the URL without user information and without the part of the
 // query that is the same for all messages. A value that the message lacks is a
-// permanent error.
+// permanent error, and so is a kind that [Config.Paths] does not know.
 func (d *Destination) Address(msg *message.Message) (string, error) {
+	if d.paths != nil {
+		return d.pathOf(msg)
+	}
 	return d.target.Address(msg)
 }
 
@@ -70,7 +76,8 @@ func (d *Destination) Ordering() outbox.Ordering {
 		MaxBytes:    d.cfg.MaxBytes,
 		MaxGroups:   d.cfg.MaxGroups,
 		MaxRequests: d.cfg.MaxRequests,
-		Static:      d.target.Static(),
+		Static:      d.target.Static() && d.paths == nil,
+		Pooled:      d.paths != nil,
 	}
 }
 

@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -42,7 +43,11 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 	if d.outcome.Statuses.Success(resp.StatusCode) {
 		return nil
 	}
-	return d.outcome.Refused(resp, address, answer)
+	err = d.outcome.Refused(resp, address, answer)
+	if e, ok := errors.AsType[*outbox.Error](err); ok && d.cfg.Whole {
+		e.Answered = e.Kind == outbox.KindTransient
+	}
+	return err
 }
 
 // join makes the array of the request.

@@ -14,6 +14,13 @@
 // How the cursor moves is in cursor.go, free of I/O; the statement that reads,
 // with its plan, is in fetch_sql.go.
 //
+// # Queue tables
+//
+// [Queue] works on tables whose rows carry a status, FlowCatalyst's and those of
+// a mapping: it claims rows by a short statement and settles them in batches,
+// beside other processors. How it finds work is in queue_groups.go, its
+// statements are built in queue_sql.go, free of I/O.
+//
 // What the package is not: it decides no order between groups, retries nothing
 // and delivers nothing; package router does.
 package postgres

@@ -25,6 +25,8 @@ func (q *Queue) Check(ctx context.Context) error {
 	case readOnly:
 		return queueError(q.tables[0].name, "check", errQueueReadOnly)
 	}
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
 	var errs []error
 	for _, t := range q.tables {
 		errs = append(errs, queueError(t.name, "check", q.checkTable(ctx, t)))

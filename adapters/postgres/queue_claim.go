@@ -31,27 +31,6 @@ func (q *Queue) Claim(ctx context.Context, req outbox.ClaimRequest) ([]*outbox.R
 	return c.rows, err
 }
 
-// serveAll gives every table an even share of what is left. Should there be
-// room in the end, those tables get it whose share was not enough.
-func (c *claim) serveAll(ctx context.Context, tables []*queueTable) error {
-	var more []*queueTable
-	taken := map[*queueTable]int{}
-	for _, pass := range []*[]*queueTable{&tables, &more} {
-		for i, t := range *pass {
-			remaining, before := len(*pass)-i, len(c.rows)
-			share := (c.req.Limit - before + remaining - 1) / remaining
-			if err := c.serve(ctx, t, min(share, c.q.batch-taken[t])); err != nil {
-				return queueError(t.name, "claim", err)
-			}
-			taken[t] += len(c.rows) - before
-			if pass == &tables && taken[t] >= share {
-				more = append(more, t)
-			}
-		}
-	}
-	return nil
-}
-
 // inTurn returns the tables with the least work first, and equal ones by turns.
 func (q *Queue) inTurn() []*queueTable {
 	tables := slices.Concat(q.tables[q.first:], q.tables[:q.first])
@@ -95,6 +74,27 @@ func (q *Queue) newClaim(req outbox.ClaimRequest) *claim {
 		}
 	}
 	return c
+}
+
+// serveAll gives every table an even share of what is left. Should there be
+// room in the end, those tables get it whose share was not enough.
+func (c *claim) serveAll(ctx context.Context, tables []*queueTable) error {
+	var more []*queueTable
+	taken := map[*queueTable]int{}
+	for _, pass := range []*[]*queueTable{&tables, &more} {
+		for i, t := range *pass {
+			remaining, before := len(*pass)-i, len(c.rows)
+			share := (c.req.Limit - before + remaining - 1) / remaining
+			if err := c.serve(ctx, t, min(share, c.q.batch-taken[t])); err != nil {
+				return queueError(t.name, "claim", err)
+			}
+			taken[t] += len(c.rows) - before
+			if pass == &tables && taken[t] >= share {
+				more = append(more, t)
+			}
+		}
+	}
+	return nil
 }
 
 // serve claims up to so many rows of a table.

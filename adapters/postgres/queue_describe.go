@@ -46,7 +46,7 @@ WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, 
 }
 
 // describe finds out once what a table's statements depend on: types, and
-// the indexes that are there.
+// the indexes that are there. The caller has claiming.
 func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	if t.described {
 		return nil
@@ -75,7 +75,10 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	if t.aged = indexes.aged; !t.aged {
 		t.newest = place{} // read by age from the beginning should an index come
 	}
-	t.text = t.sql.text(indexes.whole)
+	text := t.sql.text(indexes.whole)
+	q.mu.Lock() // settling reads them
+	t.text = text
+	q.mu.Unlock()
 	t.described = true
 	return nil
 }

@@ -129,22 +129,19 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	t := d.table
 	s := &t.sweep
 	began := time.Now()
-	full := false
-	if t.aged {
+	var full bool
+	switch {
+	case t.aged:
 		fromStart := !s.midway
-		if s.place, fresh, full, err = d.byAge(ctx, s.place); err != nil {
-			return false, err
-		}
+		s.place, fresh, full, err = d.byAge(ctx, s.place)
 		if fromStart && !full { // everything was seen, the newest too
 			t.newest, d.ended = latest(t.newest, s.place), true
 		}
-	} else {
-		if t.sql.layout.Columns.Group == "" {
-			return false, nil
-		}
-		if fresh, full, err = d.byName(ctx); err != nil {
-			return false, err
-		}
+	case t.sql.layout.Columns.Group != "":
+		fresh, full, err = d.byName(ctx)
+	}
+	if err != nil {
+		return false, err
 	}
 	s.read, s.took = time.Now(), time.Since(began)
 	if !t.aged && s.took > slowSweep && !s.warned {

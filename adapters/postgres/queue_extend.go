@@ -23,11 +23,12 @@ func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*out
 		if byTable[t] == nil {
 			byTable[t] = &extension{}
 		}
+		byTable[t].text = t.text.extend
 		byTable[t].add(c, h, now)
 	}
 	q.mu.Unlock()
 	for t, e := range byTable {
-		gone, err := q.extend(ctx, t, e)
+		gone, err := q.extend(ctx, e)
 		if err != nil {
 			return nil, queueError(t.name, "extend claims", err)
 		}
@@ -38,6 +39,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*out
 
 // extension is what one statement renews.
 type extension struct {
+	text                         string
 	claims                       []*outbox.Claim
 	holds                        []*hold
 	keys, stamps, formers, nexts arrayText
@@ -55,8 +57,8 @@ func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) {
 	e.nexts.text(timeText(next))
 }
 
-func (q *Queue) extend(ctx context.Context, t *queueTable, e *extension) (lost []*outbox.Claim, err error) {
-	rows, err := q.pool.Query(ctx, t.text.extend, rawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
+func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim, err error) {
+	rows, err := q.pool.Query(ctx, e.text, rawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func (s *foreignStress) run(t *testing.T) {
 
 // write commits transactions of a few rows, some late, some not at all.
 func (s *foreignStress) write(t *testing.T, writer, n int) {
-	random := rand.New(rand.NewPCG(uint64(writer), 7)) //nolint:gosec // delays, not secrets
+	random := rand.New(rand.NewPCG(uint64(writer), 7))
 	for i := range n {
 		tx, err := s.pool.Begin(s.ctx)
 		if err != nil {
@@ -162,7 +162,7 @@ func (s *foreignStress) finished() bool {
 func (s *foreignStress) ours(t *testing.T) {
 	q := s.queue()
 	defer func() { must(t, q.Close()) }()
-	random := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // a course of events, not a secret
+	random := rand.New(rand.NewPCG(1, 1))
 	for !s.finished() {
 		rows, err := q.Claim(s.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10})
 		if err != nil {
@@ -196,7 +196,7 @@ func (s *foreignStress) foreign(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, conn.Close(context.Background())) }()
 	statement := func(sql string) string { return foreignStatement(sql, s.tables[0].Name, 7) }
-	random := rand.New(rand.NewPCG(2, 2)) //nolint:gosec // a course of events, not a secret
+	random := rand.New(rand.NewPCG(2, 2))
 	for !s.finished() {
 		rows, err := conn.Query(s.ctx, statement(foreignClaim))
 		if err != nil {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,8 +166,7 @@ func (t *queueTable) leave(g *queueGroup) {
 // rotate moves the groups that were served to the end of the ring and drops
 // those that left.
 func (t *queueTable) rotate(served map[*queueGroup]bool) {
-	kept := t.ring[:0:0]
-	var last []*queueGroup
+	var kept, last []*queueGroup
 	for _, g := range t.ring {
 		switch {
 		case !g.ringing:
@@ -176,5 +176,5 @@ func (t *queueTable) rotate(served map[*queueGroup]bool) {
 			kept = append(kept, g)
 		}
 	}
-	t.ring = append(kept, last...)
+	t.ring = slices.Concat(kept, last)
 }

@@ -219,6 +219,26 @@ func TestG8_ClaimsAreFlatUnderAnOldSnapshot(t *testing.T) {
 	}
 }
 
+// TestG9_IdleClaimsTakeOneQueryPerTable whatever indexes there are.
+func TestG9_IdleClaimsTakeOneQueryPerTable(t *testing.T) {
+	t.Parallel()
+	for name, ours := range map[string]bool{"original index": false, "own indexes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newPlanEnv(t, ours)
+			e.fill(e.tables[0].Name, 10, 3, "COMPLETED")
+			e.work(100) // finds out about the table
+			for range 3 {
+				e.seen.statements = nil
+				rows, err := e.q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 100})
+				if err != nil || len(rows) > 0 || len(e.seen.statements) > 1 {
+					t.Errorf("%d rows, %v, statements %v", len(rows), err, e.seen.statements)
+				}
+			}
+		})
+	}
+}
+
 // TestG6_AGroupOfManyRowsCostsItsShareOnly: each claim reads what it takes of it.
 func TestG6_AGroupOfManyRowsCostsItsShareOnly(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -43,16 +44,16 @@ type queueTypes struct {
 // array type of the column; {waiting} and {unfinished} lists of statuses.
 func (q *queueSQL) fill(template string, more ...string) string {
 	c, s := &q.layout.Columns, &q.layout.Statuses
-	pairs := append(more,
+	pairs := slices.Concat(more, []string{
 		"{t}", q.table,
 		"{waiting}", literals(s.waiting()...),
 		"{unfinished}", literals(append(s.waiting(), s.Processing)...),
 		"{processing}", literal(s.Processing),
-		"{key[]}", q.types.key+"[]",
-		"{group[]}", cmp.Or(q.types.group, "text")+"[]",
-		"{created[]}", q.types.created+"[]",
-		"{claimed[]}", q.types.claimed+"[]",
-	)
+		"{key[]}", q.types.key + "[]",
+		"{group[]}", cmp.Or(q.types.group, "text") + "[]",
+		"{created[]}", q.types.created + "[]",
+		"{claimed[]}", q.types.claimed + "[]",
+	})
 	for _, column := range append(c.required(), c.optional()...) {
 		if column.name != "" {
 			name := quoteName(column.name)

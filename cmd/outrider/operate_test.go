@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -43,11 +42,11 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 		{args: "seek orders --to beginning --dry-run", out: []string{"1 row already settled will be delivered again", "nothing was changed"}},
 		{args: "seek orders --to end --dry-run -o json", out: []string{`"skipped": 1`, `"applied": false`}},
 		{args: "rebase orders --yes", code: 1, err: []string{"its cursor is good in this database"}},
-		{args: "tail app --from beginning -n 2", out: []string{"  one  a  -  1", "  two  b  g  2"}},
+		{args: "tail app --from beginning -n 2", out: []string{"  one  a  -  1", "  two  b  g  2"}, err: []string{"following app from the beginning"}},
 		{args: "tail orders --from 2 -n 1 -o json", out: []string{`"position":2`, `"payload":2`}},
-		{args: "tail app --from beginning --match b -n 1", out: []string{"two"}},
-		{args: "tail app --from beginning --match */g -n 1", out: []string{"two"}},
-		{args: "tail none", code: 1, err: []string{`there is no route and no source "none"`}},
+		{args: "tail app --from beginning --match b -n 1", out: []string{"two"}, err: []string{"following"}},
+		{args: "tail app --from beginning --match */g -n 1", out: []string{"two"}, err: []string{"following"}},
+		{args: "tail none", code: 1, err: []string{"following none", `there is no route and no source "none"`}},
 		{args: "tail app --match a[", code: 2, err: []string{"--match"}},
 		{args: "route forget orders --yes", code: 1, out: []string{"16 lanes"}, err: []string{"is in the configuration"}},
 		{args: "route forget orders --yes --force", out: []string{"route orders: 16 lanes", "forgotten"}},
@@ -90,11 +89,7 @@ func TestTailEndsWithCtrlC(t *testing.T) {
 	s := newSite(t, toDiscard)
 	s.must("init")
 	p := s.start("tail", "app")
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range 10 { // it may not have its signal handler yet
-		<-tick.C
-	}
+	p.await("following app from the end; Ctrl-C ends it")
 	p.signal(os.Interrupt)
 	if code := p.exit(); code != exitOK {
 		t.Errorf("exit %d:\n%s", code, p.all())

@@ -66,6 +66,9 @@ kept nowhere; what is delivered does not change.
 			show = a.showRowJSON
 		}
 		return untilSignal(c.Context(), func(string) {}, func(ctx context.Context) error {
+			if !out.json() {
+				fmt.Fprintf(a.err, "following %s from %s; Ctrl-C ends it\n", plain(args[0]), opts.From)
+			}
 			return outrider.Tail(ctx, cfg, args[0], opts, show, outrider.WithLogger(a.logger(cfg, "warn")))
 		})
 	}
