@@ -5,7 +5,7 @@
 TEST_PACKAGES_AT_ONCE ?= 2
 # What is tested, for example `make test TEST=./router/...`.
 TEST ?= ./...
-# Further flags of go test, for example `make test TESTFLAGS='-run TestG3'`.
+# Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
 BENCHFLAGS ?=
@@ -54,5 +54,5 @@ lint-tests:
 		'FNR == max + 1 {print FILENAME " is longer than " max " lines: split it"; bad = 1} END {exit bad}' {} +
 
 .PHONY: bench
-bench: ## Measure PostgreSQL to Kafka, side by side with the stock pipeline
+bench: ## Measure Outrider beside bare loops and the stock pipeline
 	$(TESTENV) go run ./bench -write $(BENCHFLAGS)

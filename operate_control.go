@@ -152,7 +152,10 @@ func (op *Operator) source(ctx context.Context, route string) (outbox.Source, er
 		if err := o.buildSource(ctx, op.parts, r.From, &def); err != nil {
 			return nil, fmt.Errorf("source %q: %w", r.From, err)
 		}
-		if def.Source == nil {
+		switch {
+		case def.Queue != nil:
+			return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, r.From)
+		case def.Source == nil:
 			return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, r.From)
 		}
 		return def.Source, nil

@@ -57,8 +57,9 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if err != nil {
 		return nil, err
 	}
+	_, rebased := src.(outbox.Rebaser) // of others a seek is the only way
 	for _, l := range lanes {
-		if !l.UpdatedAt.IsZero() && l.Cluster != cluster {
+		if rebased && !l.UpdatedAt.IsZero() && l.Cluster != cluster {
 			return nil, fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: run `outrider rebase %s` first",
 				route, l.Cluster, cluster, route)
 		}
@@ -100,7 +101,8 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	}
 	rebaser, ok := src.(outbox.Rebaser)
 	if !ok {
-		return nil, fmt.Errorf("route %q: cursors of its source hold in any copy of the data; there is nothing to rebase", route)
+		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: which rows a cursor had not covered cannot be told of every table; "+
+			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
 	}
 	lanes, err := op.lanesOf(ctx, route)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -16,6 +17,9 @@ func (o *Outrider) buildQueue(ctx context.Context, p *parts, name string, s *con
 		queue, err := postgres.NewQueue(ctx, cfg)
 		if err != nil {
 			return err
+		}
+		if p.queues == nil { // parts that were made for one source
+			p.queues = map[string]outbox.Queue{}
 		}
 		p.queues[name] = queue
 	}

@@ -13,6 +13,7 @@ type collector struct {
 	delivered, retried, dead, parked, skipped            *prometheus.Desc
 	age, latency, inFlight, parkedNow, lanes, down, held *prometheus.Desc
 	paused, stopped                                      *prometheus.Desc
+	claimed, unmatched, lost, recovered                  *prometheus.Desc
 }
 
 func newCollector(stats func() []outbox.RouteStats) *collector {
@@ -35,6 +36,10 @@ func newCollector(stats func() []outbox.RouteStats) *collector {
 		lanes:     desc("lanes", "Lanes that this instance owns."),
 		down:      desc("addresses_down", "Addresses that are paused and probed."),
 		held:      desc("waiting_for_address", "Messages that failed and wait until their address is back."),
+		claimed:   desc("queue_claimed", "Rows of the route's queue that are claimed and not settled, over all routes of the queue."),
+		unmatched: desc("queue_unmatched", "Rows of the route's queue that no route matches, as far as the latest claim looked."),
+		lost:      desc("queue_lost_total", "Rows of the route's queue that somebody took for stuck while they were claimed here."),
+		recovered: desc("queue_recovered_total", "Rows of the route's queue that were put back after having been processed for too long."),
 	}
 }
 
@@ -70,6 +75,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.lanes, float64(s.Lanes))
 		gauge(c.down, float64(len(s.Down)))
 		gauge(c.held, float64(held))
+		if q := s.Queue; q != nil {
+			gauge(c.claimed, float64(q.Claimed))
+			gauge(c.unmatched, float64(q.Unmatched))
+			counter(c.lost, q.Lost)
+			counter(c.recovered, q.Recovered)
+		}
 	}
 }
 

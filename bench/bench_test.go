@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// Every peer in both scenarios, with few rows: the figures mean nothing, but
+// Every peer in every scenario, with few rows: the figures mean nothing, but
 // what is measured is verified.
 func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 	url := testenv.Postgres(t)
@@ -24,8 +25,8 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 	t.Setenv(envPostgres, url)
 	profile := filepath.Join(t.TempDir(), "cpu.pprof")
 	var out, progress bytes.Buffer
-	status := run(t.Context(), []string{"-rows", "2000", "-backlog", "3000", "-stock-rows", "500", "-runs", "2", "-groups", "50",
-		"-scenario", "all", "-json", "-profile", profile}, &out, &progress)
+	status := run(t.Context(), []string{"-rows", "2000", "-backlog", "3000", "-stock-rows", "300", "-runs", "2", "-warmup", "0", "-groups", "50",
+		"-items", "4000", "-hooks", "1000", "-duration", "300ms", "-json", "-profile", profile}, &out, &progress)
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, &progress)
 	}
@@ -33,21 +34,29 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatalf("%v in %s", err, &out)
 	}
-	type line struct {
-		peer string
-		rows int
-	}
-	var got []line
+	var got []string
 	for _, s := range r.Scenarios {
 		for _, res := range s.Results {
-			got = append(got, line{res.Peer, res.Rows})
+			got = append(got, fmt.Sprintf("%s: %s %d %s", s.Name, res.Peer, res.Rows, res.With))
 			if len(res.Rates) != 2 || res.Rate <= 0 || res.CPU <= 0 || res.Peak <= 1<<20 {
 				t.Errorf("%s: %s was not measured: %+v", s.Name, res.Peer, res)
 			}
+			if delay := s.Name == delayScenario.name; delay != (len(res.P50s) == 2 && res.P50 > 0 && res.P99 >= res.P50) {
+				t.Errorf("%s: latency of %s: %+v", s.Name, res.Peer, res)
+			}
 		}
 	}
-	if want := []line{{"floor", 2000}, {"outrider", 2000}, {"stock", 500}, {"outrider", 2000}, {"outrider", 3000}}; !slices.Equal(got, want) {
-		t.Errorf("measured %v, want %v", got, want)
+	if want := []string{
+		"drain: floor 2000 ", "drain: outrider 2000 ", "drain: stock 300 ", "backlog: outrider 2000 ", "backlog: outrider 3000 ",
+		"flowcatalyst: floor 400 answers after 0 ms", "flowcatalyst: outrider 400 answers after 0 ms",
+		"flowcatalyst: floor 400 answers after 10 ms", "flowcatalyst: outrider 400 answers after 10 ms",
+		"flowcatalyst: floor 4000 answers after 0 ms", "flowcatalyst: outrider 4000 answers after 0 ms",
+		"flowcatalyst: floor 4000 answers after 10 ms", "flowcatalyst: outrider 4000 answers after 10 ms",
+		"flowcatalyst: outrider-defaults 80 answers after 0 ms", "webhooks: floor 1000 ", "webhooks: outrider 1000 ",
+		"latency: outrider-flowcatalyst 30 100 msgs/s", "latency: outrider-webhook 30 100 msgs/s",
+		"latency: outrider-kafka 30 100 msgs/s", "latency: outrider-kafka 300 1000 msgs/s",
+	}; !slices.Equal(got, want) {
+		t.Errorf("measured\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
 		t.Errorf("the profile: %v, %v", info, err)
@@ -71,6 +80,36 @@ func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 	url := testenv.Postgres(t)
 	testenv.Kafka(t)
 	t.Setenv(envPostgres, url)
+	err := measureOnce(t, drainScenario, entry{peer: garbling{}, sink: topic{}, rows: 100, groups: 10})
+	if err == nil || !strings.Contains(err.Error(), "of 100 records: lost 1, duplicates 0, out of order 0, foreign 1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// unsettling is a floor whose table the harness finds with one row that nobody
+// settled.
+type unsettling struct{ itemFloor }
+
+func (u unsettling) verify(ctx context.Context, db *pgx.Conn) error {
+	if _, err := db.Exec(ctx, "UPDATE outbox_events SET status = 'PROCESSING' WHERE id = lpad('7', 13, '0')"); err != nil {
+		return err
+	}
+	return u.itemFloor.verify(ctx, db)
+}
+
+func TestARunThatIsNotSettledDoesNotCount(t *testing.T) {
+	url := testenv.Postgres(t)
+	testenv.Kafka(t)
+	t.Setenv(envPostgres, url)
+	err := measureOnce(t, itemScenario, itemEntry(unsettling{}, 500, 0))
+	if err == nil || !strings.Contains(err.Error(), "1 rows of outbox_events are not marked as delivered") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// measureOnce measures one entry.
+func measureOnce(t *testing.T, sc *scenario, e entry) error {
+	t.Helper()
 	o, err := parseOptions([]string{"-runs", "1"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -80,24 +119,22 @@ func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	st, err := newStage(t.Context(), s, entry{garbling{}, 100}, o)
+	st, err := newStage(t.Context(), s, sc, e, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bench{servers: s, options: o, progress: io.Discard}
-	_, err = b.measure(t.Context(), st)
-	if err == nil || !strings.Contains(err.Error(), "of 100 records: lost 1, duplicates 0, out of order 0, foreign 1") {
-		t.Errorf("got %v", err)
-	}
+	b := &bench{servers: s, options: o, progress: io.Discard}
+	_, err = sc.measure(b, t.Context(), st)
 	if err := st.close(); err != nil {
 		t.Error(err)
 	}
+	return err
 }
 
 func TestARelayThatEndsIsTold(t *testing.T) {
 	url := testenv.Postgres(t)
 	brokers := testenv.Kafka(t)
-	p, err := start(t.Context(), job{Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)
+	p, err := start(t.Context(), job{Scenario: "drain", Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

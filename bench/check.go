@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"time"
 )
 
 // checker compares what arrived with what is in the table. A message is known
@@ -12,6 +13,7 @@ type checker struct {
 	seed   maphash.Seed
 	rows   map[uint64]place // by the payload's hash
 	seen   []bool           // by place.index
+	times  []time.Time      // by place.index; zero: not known
 	names  map[string]uint32
 	groups []groupState
 	tally  tally
@@ -38,15 +40,17 @@ type tally struct {
 	Duplicates int // records of rows that had arrived already
 	OutOfOrder int // first records that came after a later row of their group, or in another partition
 	Foreign    int // records that are no row's, or have another key than their row's group
+	Mixed      int // requests with records of several groups
+	Unsigned   int // requests whose signature is wrong
 }
 
 // err is nil when every row arrived once and in order.
 func (t tally) err() error {
-	if t.Lost+t.Duplicates+t.OutOfOrder+t.Foreign == 0 {
+	if t.Lost+t.Duplicates+t.OutOfOrder+t.Foreign+t.Mixed+t.Unsigned == 0 {
 		return nil
 	}
-	return fmt.Errorf("of %d records: lost %d, duplicates %d, out of order %d, foreign %d",
-		t.Records, t.Lost, t.Duplicates, t.OutOfOrder, t.Foreign)
+	return fmt.Errorf("of %d records: lost %d, duplicates %d, out of order %d, foreign %d; requests of several groups %d, wrongly signed %d",
+		t.Records, t.Lost, t.Duplicates, t.OutOfOrder, t.Foreign, t.Mixed, t.Unsigned)
 }
 
 func newChecker() *checker {
@@ -73,6 +77,7 @@ func (c *checker) expect(group, payload []byte) error {
 // reset forgets what arrived.
 func (c *checker) reset() {
 	c.seen = make([]bool, len(c.rows))
+	c.times = make([]time.Time, len(c.rows))
 	c.tally = tally{Lost: len(c.rows)}
 	for g := range c.groups {
 		c.groups[g].last, c.groups[g].partition = 0, -1
@@ -80,22 +85,39 @@ func (c *checker) reset() {
 }
 
 // arrived takes the records of a partition in their order. Partitions may be
-// mixed.
-func (c *checker) arrived(partition int32, key, payload []byte) {
+// mixed. It returns the record's row, by its index; -1: it is no row's.
+func (c *checker) arrived(partition int32, key, payload []byte) int {
 	c.tally.Records++
 	at, known := c.rows[maphash.Bytes(c.seed, payload)]
 	group, named := c.names[string(key)]
 	if !known || !named || group != at.group {
 		c.tally.Foreign++
-		return
+		return -1
 	}
+	return c.take(at, partition)
+}
+
+// came takes what travels without a key and without partitions, in the order of
+// arrival. It returns also the group.
+func (c *checker) came(payload []byte) (row, group int) {
+	c.tally.Records++
+	at, known := c.rows[maphash.Bytes(c.seed, payload)]
+	if !known {
+		c.tally.Foreign++
+		return -1, -1
+	}
+	return c.take(at, 0), int(at.group)
+}
+
+// take notes that a row arrived; -1: not for the first time.
+func (c *checker) take(at place, partition int32) int {
 	if c.seen[at.index] {
 		c.tally.Duplicates++
-		return
+		return -1
 	}
 	c.seen[at.index] = true
 	c.tally.Lost--
-	g := &c.groups[group]
+	g := &c.groups[at.group]
 	if g.partition < 0 {
 		g.partition = partition
 	}
@@ -103,4 +125,12 @@ func (c *checker) arrived(partition int32, key, payload []byte) {
 		c.tally.OutOfOrder++
 	}
 	g.last = max(g.last, at.ordinal)
+	return int(at.index)
+}
+
+// note says when a row arrived; -1 is none.
+func (c *checker) note(row int, at time.Time) {
+	if row >= 0 {
+		c.times[row] = at
+	}
 }

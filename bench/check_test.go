@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 // arrival is a record in a topic.
@@ -90,5 +94,71 @@ func TestCheckerRefusesRowsThatLookAlike(t *testing.T) {
 	}
 	if err := c.expect([]byte("b"), []byte("{}")); err == nil || !strings.Contains(err.Error(), "same payload") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckerOfMessagesWithoutKeys(t *testing.T) {
+	t.Parallel()
+	c := newChecker()
+	for _, r := range rowsOf(9) {
+		if err := c.expect([]byte(r.key), []byte(r.payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		bodies []string
+		want   tally
+	}{
+		"clean":          {[]string{`[{"n": 0}, {"n": 3}]`, `[{"n": 1},{"n": 4},{"n": 7}]`, `[{"n": 2}]`, `[{"n": 5}, {"n": 8}]`, `[{"n": 6}]`}, tally{Records: 9}},
+		"two groups":     {[]string{`[{"n": 0}, {"n": 1}]`}, tally{Records: 2, Lost: 7, Mixed: 1}},
+		"against order":  {[]string{`[{"n": 3}]`, `[{"n": 0}]`}, tally{Records: 2, Lost: 7, OutOfOrder: 1}},
+		"sent again":     {[]string{`[{"n": 0}]`, `[{"n": 0}]`}, tally{Records: 2, Lost: 8, Duplicates: 1}},
+		"somebody's own": {[]string{`[{"n": 10}]`}, tally{Records: 1, Lost: 9, Foreign: 1}},
+	} {
+		c.reset()
+		for _, body := range tt.bodies {
+			if err := (batches{}).check(c, &request{at: at, body: []byte(body)}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if c.tally != tt.want {
+			t.Errorf("%s: got %+v, want %+v", name, c.tally, tt.want)
+		}
+		if (c.tally.err() == nil) != (name == "clean") {
+			t.Errorf("%s: error %v", name, c.tally.err())
+		}
+	}
+	if err := (batches{}).check(c, &request{body: []byte(`{"n": 0}`)}); err == nil {
+		t.Error("a body that is no array was accepted")
+	}
+}
+
+func TestCheckerVerifiesSignatures(t *testing.T) {
+	t.Parallel()
+	c := newChecker()
+	body := []byte(`{"n": 0}`)
+	if err := c.expect([]byte("g"), body); err != nil {
+		t.Fatal(err)
+	}
+	// By the reference library, which knows nothing of ours.
+	reference, err := standardwebhooks.NewWebhook(webhookSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1_700_000_000, 0)
+	good, err := reference.Sign("id", at, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for signature, unsigned := range map[string]int{good: 0, good + "x": 1, "": 1} {
+		c.reset()
+		r := request{body: body, header: http.Header{}, at: at}
+		r.header.Set(webhookID, "id")
+		r.header.Set(webhookTimestamp, "1700000000")
+		r.header.Set(webhookSignature, signature)
+		if err := (webhooks{}).check(c, &r); err != nil || c.tally != (tally{Records: 1, Unsigned: unsigned}) || !c.times[0].Equal(at) {
+			t.Errorf("%q: %+v at %v (%v)", signature, c.tally, c.times[0], err)
+		}
 	}
 }

@@ -11,18 +11,29 @@ import (
 // consumeLimit is how long a consumer may wait for the next records.
 const consumeLimit = time.Minute
 
-// consume gives all records of the topic to the checker.
-func (s *servers) consume(ctx context.Context, topic string, c *checker) error {
-	ends, records, err := s.endOffsets(ctx, topic)
+// consumer returns a client that reads all partitions of the topic from the
+// start.
+func (s *servers) consumer(ctx context.Context, topic string) (*kgo.Client, error) {
+	ends, _, err := s.endOffsets(ctx, topic)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	from := map[int32]kgo.Offset{}
 	for p := range ends {
 		from[p] = kgo.NewOffset().AtStart()
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.DisableClientMetrics(),
+	return kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.DisableClientMetrics(),
+		kgo.FetchMaxWait(100*time.Millisecond), // closing waits for the fetch that is under way
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+}
+
+// consume gives all records of the topic to the checker.
+func (s *servers) consume(ctx context.Context, topic string, c *checker) error {
+	_, records, err := s.endOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	cl, err := s.consumer(ctx, topic)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,9 @@ func replace(text []byte, name, section string) ([]byte, error) {
 func (r *report) markdown(o *outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s. Measured with `%s`.\n\n", o.Title, r.Command)
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)))
-	for _, c := range o.cells() {
+	heads, cells := o.table()
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(heads, " | "), strings.Repeat(" --- |", len(heads)))
+	for _, c := range cells {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(c, " | "))
 	}
 	for _, part := range [][]string{o.Remarks, o.legend(), r.Machine.lines()} {

@@ -16,7 +16,10 @@ const (
 	eventTable = "bench_event"
 
 	// minPayload is room for the fields of a payload, in bytes.
-	minPayload = 120
+	minPayload = 140
+
+	// payloadStart begins every payload, and is nowhere else in one.
+	payloadStart = `{"sequence": `
 
 	// commitRows is how many rows a transaction of the writer had.
 	commitRows = 1000
@@ -30,8 +33,7 @@ func writeEvents(ctx context.Context, db *pgx.Conn, rows, groups, size int) erro
 	if err != nil {
 		return err
 	}
-	random := rand.New(rand.NewPCG(uint64(rows), uint64(size))) //nolint:gosec // filler, the same in every run
-	noise := make([]byte, size)
+	events := newEvents(rows, groups, size)
 	n := 0
 	_, err = db.CopyFrom(ctx, pgx.Identifier{eventTable}, []string{"position", "id", "message_group", "payload"},
 		pgx.CopyFromFunc(func() ([]any, error) {
@@ -39,11 +41,8 @@ func writeEvents(ctx context.Context, db *pgx.Conn, rows, groups, size int) erro
 				return nil, nil
 			}
 			n++
-			for i := range noise {
-				noise[i] = byte(random.Uint32())
-			}
-			group := fmt.Sprintf("order-%d", n%groups)
-			return []any{int64(n), uuid.NewString(), group, payload(n, group, noise, size)}, nil
+			group, body := events.event(n)
+			return []any{int64(n), uuid.NewString(), group, body}, nil
 		}))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", eventTable, err)
@@ -51,14 +50,33 @@ func writeEvents(ctx context.Context, db *pgx.Conn, rows, groups, size int) erro
 	return nil
 }
 
-// payload returns a JSON object of the given size in bytes.
-func payload(n int, group string, noise []byte, size int) []byte {
+// events makes what messages are made of.
+type events struct {
+	random *rand.Rand
+	noise  []byte
+	groups int
+	size   int
+}
+
+// newEvents returns events that are the same whenever the seed is.
+func newEvents(seed, groups, size int) *events {
+	random := rand.New(rand.NewPCG(uint64(seed), uint64(size))) //nolint:gosec // filler, the same in every run
+	return &events{random: random, noise: make([]byte, size), groups: groups, size: size}
+}
+
+// event returns the group and the payload of the nth message: a JSON object of
+// the size in bytes.
+func (e *events) event(n int) (group string, payload []byte) {
+	for i := range e.noise {
+		e.noise[i] = byte(e.random.Uint32())
+	}
+	group = fmt.Sprintf("order-%d", n%e.groups)
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"sequence": %d, "order": %q, "amount": %d, "currency": "EUR", "note": "`, n, group, n%9973)
-	room := max(0, size-b.Len()-len(`"}`))
-	b.WriteString(hex.EncodeToString(noise)[:room])
+	fmt.Fprintf(&b, payloadStart+`%d, "type": "order.created", "order": %q, "amount": %d, "currency": "EUR", "note": "`, n, group, n%9973)
+	room := max(0, e.size-b.Len()-len(`"}`))
+	b.WriteString(hex.EncodeToString(e.noise)[:room])
 	b.WriteString(`"}`)
-	return []byte(b.String())
+	return group, []byte(b.String())
 }
 
 // fillFromEvents runs the INSERT ... SELECT for all rows of [eventTable], in
@@ -67,7 +85,7 @@ func fillFromEvents(ctx context.Context, db *pgx.Conn, insert string) error {
 	// A procedural block, because only that can commit in the middle.
 	_, err := db.Exec(ctx, fmt.Sprintf(`DO $fill$
 		BEGIN
-			FOR low IN 1 .. (SELECT max(position) FROM %[1]s) BY %[2]d LOOP
+			FOR low IN 1 .. (SELECT coalesce(max(position), 0) FROM %[1]s) BY %[2]d LOOP
 				%[3]s FROM %[1]s WHERE position BETWEEN low AND low + %[2]d - 1 ORDER BY position;
 				COMMIT;
 			END LOOP;

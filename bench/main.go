@@ -1,21 +1,21 @@
-// Command bench measures how fast a backlog in PostgreSQL arrives in Kafka:
-// Outrider, the stock Watermill pipeline and a hand-written loop (the floor),
-// one after the other in one run, on one machine:
+// Command bench measures how fast a backlog in PostgreSQL arrives in Kafka or at
+// an HTTP receiver, and how soon after its commit a single row does: Outrider
+// beside a hand-written loop (the floor) and, where there is one, the stock
+// Watermill pipeline, one after the other in one run, on one machine:
 //
 //	make bench
-//	make bench BENCHFLAGS='-runs 5 -cpus 0,1'
+//	make bench BENCHFLAGS='-scenario drain -runs 5 -cpus 0,1'
 //
 // Each peer relays in a process of its own, so that processor time and memory
-// are its own. The clock starts with that process and stops when the topic's
-// end offsets, asked from outside, have reached the backlog. What arrived is
-// then compared with the table, and no figure is printed of a run that lost,
-// doubled or reordered anything.
+// are its own. The clock starts with that process and stops when the last
+// message has arrived: by the topic's end offsets, asked from outside, or in the
+// HTTP server of this process. What arrived is then compared with the table, and
+// no figure is printed of a run that lost or doubled anything, or reordered it
+// where order is kept.
 //
-// A peer is a [peer], listed in peers; a scenario is a [scenario], listed in
-// scenarios.
+// A [scenario] lists its peers, each a [peer], and its sinks, each a [sink].
 //
-// What it is not: a test. Nothing fails because it is slow, and nothing here
-// measures latency, which needs writers instead of a backlog.
+// What it is not: a test. Nothing fails because it is slow.
 package main
 
 import (
@@ -77,8 +77,11 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 	if r.Machine, err = describe(ctx, s, o.cpus); err != nil {
 		return err
 	}
-	b := bench{servers: s, options: o, progress: progress}
+	b := &bench{servers: s, options: o, progress: progress}
 	for _, sc := range o.scenarios {
+		if len(sc.selected(o)) == 0 {
+			continue // none of its peers takes part
+		}
 		results, err := b.run(ctx, sc)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {

@@ -14,9 +14,11 @@ import (
 // options is what the flags say.
 type options struct {
 	rows, stockRows, backlog int
+	items, hooks             int
+	duration                 time.Duration
 	runs, groups, payload    int
 	warmup                   int
-	peers                    []peer
+	peers                    []string
 	scenarios                []*scenario
 	cpus                     []int // empty: all
 	profile                  string
@@ -31,17 +33,20 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	var peerNames, scenarioName, cpus string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
-	f.IntVar(&o.rows, "rows", 300_000, "rows of the backlog")
+	f.IntVar(&o.rows, "rows", 300_000, "rows of the backlog in the scenario drain")
 	f.IntVar(&o.stockRows, "stock-rows", 30_000, "at most this many `rows` for the peer stock, which gets slower with every row of backlog")
-	f.IntVar(&o.backlog, "backlog", 3_000_000, "rows of the deep backlog in the scenario backlog")
+	f.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the deep backlog in the scenario backlog")
+	f.IntVar(&o.items, "items", 200_000, "rows of the larger backlog in the scenario flowcatalyst; the smaller one has a tenth")
+	f.IntVar(&o.hooks, "hooks", 100_000, "rows of the backlog in the scenario webhooks")
+	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long each run of the scenario latency writes")
 	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported")
-	f.IntVar(&o.warmup, "warmup", 2, "uncounted runs of each peer before the first counted one")
+	f.IntVar(&o.warmup, "warmup", 2, "uncounted runs of each peer that uses Kafka before the first counted one")
 	f.IntVar(&o.groups, "groups", 1000, "message groups")
 	f.IntVar(&o.payload, "payload", 300, "`bytes` of JSON in a message")
-	f.StringVar(&peerNames, "peers", strings.Join(namesOf(peers), ","), "`peers` of the scenario drain, in the order in which they run")
-	f.StringVar(&scenarioName, "scenario", "drain", "drain, backlog or all")
+	f.StringVar(&peerNames, "peers", strings.Join(peerKinds(), ","), "which `peers` take part")
+	f.StringVar(&scenarioName, "scenario", "all", strings.Join(scenarioNames(), ", ")+" or all; several with commas")
 	f.StringVar(&cpus, "cpus", "", "`processors`, such as 0,1, to which the relays and this program are pinned; to pin the servers too: taskset -c 0,1 make bench")
-	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the last outrider run")
+	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the last run of the peer outrider")
 	f.BoolVar(&o.write, "write", false, "put the results into "+docsFile)
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
 	f.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this time")
@@ -66,12 +71,15 @@ func (o *options) check() error {
 		flag       string
 		value, min int
 	}{
-		{"rows", o.rows, 1}, {"stock-rows", o.stockRows, 1}, {"backlog", o.backlog, 1},
+		{"rows", o.rows, 1}, {"stock-rows", o.stockRows, 1}, {"backlog", o.backlog, 1}, {"items", o.items, 1}, {"hooks", o.hooks, 1},
 		{"runs", o.runs, 1}, {"warmup", o.warmup, 0}, {"groups", o.groups, 1}, {"payload", o.payload, minPayload},
 	} {
 		if n.value < n.min {
 			errs = append(errs, fmt.Errorf("-%s %d: must be at least %d", n.flag, n.value, n.min))
 		}
+	}
+	if o.duration <= 0 {
+		errs = append(errs, fmt.Errorf("-duration %v: must be positive", o.duration))
 	}
 	if o.limit <= 0 {
 		errs = append(errs, fmt.Errorf("-limit %v: must be positive", o.limit))
@@ -79,33 +87,61 @@ func (o *options) check() error {
 	return errors.Join(errs...)
 }
 
-func peersNamed(list string) ([]peer, error) {
-	var out []peer
-	for name := range strings.SplitSeq(list, ",") {
-		p := peerNamed(name)
-		if p == nil {
-			return nil, fmt.Errorf("-peers %s: unknown peer %q; there are %s", list, name, strings.Join(namesOf(peers), ", "))
+// peerKinds are the names of the peers, as far as the first hyphen, each once.
+func peerKinds() []string {
+	var out []string
+	for _, sc := range scenarios {
+		for _, p := range sc.peers {
+			if kind := peerKind(p); !slices.Contains(out, kind) {
+				out = append(out, kind)
+			}
 		}
-		if slices.Contains(out, p) {
-			return nil, fmt.Errorf("-peers %s: %q is listed twice", list, name)
-		}
-		out = append(out, p)
 	}
-	return out, nil
+	return out
 }
 
-func scenariosNamed(name string) ([]*scenario, error) {
-	if name == "all" {
+func peerKind(p peer) string {
+	kind, _, _ := strings.Cut(p.name(), "-")
+	return kind
+}
+
+func peersNamed(list string) ([]string, error) {
+	names := strings.Split(list, ",")
+	for i, name := range names {
+		if !slices.Contains(peerKinds(), name) {
+			return nil, fmt.Errorf("-peers %s: unknown peer %q; there are %s", list, name, strings.Join(peerKinds(), ", "))
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("-peers %s: %q is listed twice", list, name)
+		}
+	}
+	return names, nil
+}
+
+func scenarioNames() []string {
+	out := make([]string, len(scenarios))
+	for i, sc := range scenarios {
+		out[i] = sc.name
+	}
+	return out
+}
+
+func scenariosNamed(list string) ([]*scenario, error) {
+	if list == "all" {
 		return scenarios, nil
 	}
-	var names []string
-	for _, s := range scenarios {
-		if s.name == name {
-			return []*scenario{s}, nil
+	var out []*scenario
+	for name := range strings.SplitSeq(list, ",") {
+		sc := scenarioNamed(name)
+		if sc == nil {
+			return nil, fmt.Errorf("-scenario %s: %q is unknown; there are %s and all", list, name, strings.Join(scenarioNames(), ", "))
 		}
-		names = append(names, s.name)
+		if slices.Contains(out, sc) {
+			return nil, fmt.Errorf("-scenario %s: %q is listed twice", list, name)
+		}
+		out = append(out, sc)
 	}
-	return nil, fmt.Errorf("-scenario %q is unknown; there are %s and all", name, strings.Join(names, ", "))
+	return out, nil
 }
 
 func parseCPUs(list string) ([]int, error) {

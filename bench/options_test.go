@@ -2,25 +2,26 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestOptionsTellEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := parseOptions([]string{"-rows", "0", "-payload", "10", "-peers", "floor,debezium", "-scenario", "x", "-cpus", "0,b", "-limit", "0s"}, io.Discard)
+	_, err := parseOptions([]string{"-rows", "0", "-payload", "10", "-peers", "floor,debezium", "-scenario", "drain,x", "-cpus", "0,b", "-limit", "0s", "-duration", "0s"}, io.Discard)
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"-rows 0: must be at least 1", "-payload 10: must be at least 120", `unknown peer "debezium"; there are floor, outrider, stock`,
-		`-scenario "x" is unknown; there are drain, backlog and all`, `-cpus 0,b: "b"`, "-limit 0s",
+		"-rows 0: must be at least 1", "-payload 10: must be at least 140", `unknown peer "debezium"; there are floor, outrider, stock`,
+		`-scenario drain,x: "x" is unknown; there are drain, backlog, flowcatalyst, webhooks, latency and all`, `-cpus 0,b: "b"`, "-limit 0s", "-duration 0s",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told: %v", want, err)
 		}
 	}
-	for args, want := range map[string]string{"rows": "everything is a flag", "-peers=floor,floor": "listed twice"} {
+	for args, want := range map[string]string{"rows": "everything is a flag", "-peers=floor,floor": "listed twice", "-scenario=drain,drain": "listed twice"} {
 		if _, err := parseOptions([]string{args}, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", args, err, want)
 		}
@@ -36,7 +37,16 @@ func TestOptionsKeepTheCommand(t *testing.T) {
 	if o.command != "go run ./bench -rows 50 -peers stock,floor -scenario all -cpus 0,2" {
 		t.Errorf("command %q", o.command)
 	}
-	if got := namesOf(o.peers); len(got) != 2 || got[0] != "stock" || len(o.scenarios) != len(scenarios) || len(o.cpus) != 2 {
-		t.Errorf("got peers %v, %d scenarios, processors %v", got, len(o.scenarios), o.cpus)
+	if len(o.peers) != 2 || len(o.scenarios) != len(scenarios) || len(o.cpus) != 2 {
+		t.Errorf("got peers %v, %d scenarios, processors %v", o.peers, len(o.scenarios), o.cpus)
+	}
+	var names []string
+	for _, sc := range o.scenarios {
+		for _, e := range sc.selected(o) {
+			names = append(names, sc.name+" "+e.peer.name())
+		}
+	}
+	if got := strings.Join(slices.Compact(names), ", "); got != "drain floor, drain stock, flowcatalyst floor, webhooks floor" {
+		t.Errorf("selected %s", got)
 	}
 }

@@ -6,17 +6,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// peer is a way from PostgreSQL to Kafka. It has a database to itself, in which
-// the harness has written the backlog to the table [eventTable].
+// peer is a way from an outbox table to where a scenario's messages go. It has a
+// database to itself, in which the harness has written the backlog to the table
+// [eventTable].
 type peer interface {
-	// name is what -peers and the tables call it.
+	// name is what tables call it, and -peers as far as the first hyphen; peers
+	// of different scenarios may share one.
 	name() string
 
 	// about says how it is set up, for the reader of the table.
 	about() string
-
-	// rows is the backlog that it gets in the scenario drain.
-	rows(o *options) int
 
 	// create makes the peer's tables and fills them from [eventTable]. The
 	// clock does not run.
@@ -30,37 +29,45 @@ type peer interface {
 	// the order in which each group must arrive.
 	backlog() string
 
-	// relay delivers from the job's database to its topic until ctx ends, then
-	// stops cleanly. It runs in a process of its own.
+	// relay delivers from the job's database to where the job says until ctx
+	// ends, then stops cleanly. It runs in a process of its own.
 	relay(ctx context.Context, j job) error
 }
 
+// verifier is a peer whose table tells afterwards what became of the rows.
+type verifier interface {
+	// verify returns an error unless the table says of every row that it was
+	// delivered.
+	verify(ctx context.Context, db *pgx.Conn) error
+}
+
+// disorderly is a peer that does not keep the order within groups: its runs
+// count although messages came out of order.
+type disorderly interface{ disorderly() }
+
 // job is where a relay finds its backlog, and where that goes.
 type job struct {
+	Scenario string   `json:"scenario"`
 	Peer     string   `json:"peer"`
 	Postgres string   `json:"postgres"` // URL of the peer's database
 	Brokers  []string `json:"brokers"`
-	Topic    string   `json:"topic"`
+	Topic    string   `json:"topic"`   // to Kafka
+	URL      string   `json:"url"`     // to an HTTP receiver
 	Profile  string   `json:"profile"` // file for a CPU profile; empty: none
 }
 
-// peers are all that there are, in the order of the default of -peers.
-var peers = []peer{floor{}, embedded{}, stock{}}
+// nowhere is the job that tables are made with: they depend only on the
+// database.
+func nowhere(postgres string) job {
+	return job{Postgres: postgres, Brokers: []string{"127.0.0.1:1"}, Topic: "none", URL: "http://127.0.0.1:1"}
+}
 
 // peerNamed returns nil for an unknown name.
-func peerNamed(name string) peer {
-	for _, p := range peers {
+func (sc *scenario) peerNamed(name string) peer {
+	for _, p := range sc.peers {
 		if p.name() == name {
 			return p
 		}
 	}
 	return nil
-}
-
-func namesOf(list []peer) []string {
-	out := make([]string, len(list))
-	for i, p := range list {
-		out[i] = p.name()
-	}
-	return out
 }

@@ -37,8 +37,6 @@ func (floor) about() string {
 		"(the same records as outrider's, headers included; acks all, idempotent); the cursor is stored after each page's acks", floorPage)
 }
 
-func (floor) rows(o *options) int { return o.rows }
-
 func (floor) create(ctx context.Context, db *pgx.Conn, _ job) error {
 	_, err := db.Exec(ctx, `CREATE TABLE bench_cursor (position bigint NOT NULL);
 		CREATE TABLE `+floorTable+` (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL,

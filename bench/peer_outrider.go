@@ -12,62 +12,82 @@ import (
 	"github.com/outriderhq/outrider"
 )
 
+// outriderName is the name of the peers that are Outrider.
+const outriderName = "outrider"
+
 // embedded is Outrider, embedded as an application would embed it. Everything that
 // is on by default is on.
-type embedded struct{}
-
-func (embedded) name() string { return "outrider" }
-
-func (embedded) about() string {
-	return "package outrider with the default settings: snapshot cursor, epochs, settling, parking, " +
-		"poison, retry and timeout, watermill-kafka's wire format, metrics"
+type embedded struct {
+	label    string // its name
+	settings string // for the reader
+	config   string // with {postgres}, {brokers}, {topic} and {url}
+	table    table
 }
 
-func (embedded) rows(o *options) int { return o.rows }
+// table is the outbox table that Outrider reads.
+type table interface {
+	// fill fills the table from [eventTable].
+	fill(ctx context.Context, db *pgx.Conn) error
 
-// relayConfig names what a default configuration must: where from and where to.
-const relayConfig = `
+	// rewind and backlog are those of [peer].
+	rewind(ctx context.Context, db *pgx.Conn) error
+	backlog() string
+
+	// insert is a statement that publishes one message: $1 id, $2 group, $3 payload.
+	insert() string
+
+	// verify is that of [verifier].
+	verify(ctx context.Context, db *pgx.Conn) error
+}
+
+// toKafka names what a default configuration must: where from and where to.
+var toKafka = embedded{
+	label: outriderName,
+	settings: "package outrider with the default settings: snapshot cursor, epochs, settling, parking, " +
+		"poison, retry and timeout, watermill-kafka's wire format, metrics",
+	config: `
 admin: {listen: "127.0.0.1:0"}
-sources: {app: {type: postgres, url: %q}}
-destinations: {bus: {type: kafka, brokers: [%s], topic: %q}}
+sources: {app: {type: postgres, url: {postgres}}}
+destinations: {bus: {type: kafka, brokers: [{brokers}], topic: {topic}}}
 routes: {orders: {from: app, to: bus, start: beginning}}
-`
+`,
+	table: ownTable{},
+}
 
-func (embedded) config(j job) (*outrider.Config, error) {
+func (e embedded) name() string                                   { return e.label }
+func (e embedded) about() string                                  { return e.settings }
+func (e embedded) rewind(ctx context.Context, db *pgx.Conn) error { return e.table.rewind(ctx, db) }
+func (e embedded) backlog() string                                { return e.table.backlog() }
+func (e embedded) verify(ctx context.Context, db *pgx.Conn) error { return e.table.verify(ctx, db) }
+
+// parse fills in the job. A dollar sign would begin a variable.
+func (e embedded) parse(j job) (*outrider.Config, error) {
 	quoted := make([]string, len(j.Brokers))
 	for i, b := range j.Brokers {
 		quoted[i] = fmt.Sprintf("%q", b)
 	}
-	url := strings.ReplaceAll(j.Postgres, "$", "$$") // a dollar sign would begin a variable
-	text := fmt.Sprintf(relayConfig, url, strings.Join(quoted, ", "), j.Topic)
+	text := strings.NewReplacer(
+		"{postgres}", strings.ReplaceAll(fmt.Sprintf("%q", j.Postgres), "$", "$$"),
+		"{brokers}", strings.Join(quoted, ", "),
+		"{topic}", fmt.Sprintf("%q", j.Topic),
+		"{url}", j.URL,
+	).Replace(e.config)
 	return outrider.ParseConfig("bench", []byte(text))
 }
 
 func (e embedded) create(ctx context.Context, db *pgx.Conn, j job) error {
-	cfg, err := e.config(j)
+	cfg, err := e.parse(j)
 	if err != nil {
 		return err
 	}
 	if _, err := outrider.Init(ctx, cfg); err != nil {
 		return err
 	}
-	// occurred_at, because outbox.Client always writes it.
-	return fillFromEvents(ctx, db, `
-		INSERT INTO outrider_outbox (id, type, message_group, payload, occurred_at)
-		SELECT id, 'order.created', message_group, payload, now()`)
-}
-
-func (embedded) rewind(ctx context.Context, db *pgx.Conn) error {
-	_, err := db.Exec(ctx, "TRUNCATE outrider_cursor, outrider_parked, outrider_instance, outrider_audit")
-	return err
-}
-
-func (embedded) backlog() string {
-	return "SELECT message_group, payload::text FROM outrider_outbox ORDER BY position"
+	return e.table.fill(ctx, db)
 }
 
 func (e embedded) relay(ctx context.Context, j job) error {
-	cfg, err := e.config(j)
+	cfg, err := e.parse(j)
 	if err != nil {
 		return err
 	}

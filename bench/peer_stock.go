@@ -42,8 +42,6 @@ func (stock) about() string {
 		"watermill-kafka Publisher (acks all, idempotent)", stockBatch)
 }
 
-func (stock) rows(o *options) int { return min(o.rows, o.stockRows) }
-
 func (stock) create(ctx context.Context, db *pgx.Conn, _ job) error {
 	for _, q := range append(sql.DefaultPostgreSQLSchema{}.SchemaInitializingQueries(stockTopic),
 		sql.DefaultPostgreSQLOffsetsAdapter{}.SchemaInitializingQueries(stockTopic)...) {

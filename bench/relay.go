@@ -34,9 +34,9 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 	if err := dec.Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	p := peerNamed(j.Peer)
-	if p == nil {
-		return fmt.Errorf("unknown peer %q", j.Peer)
+	sc := scenarioNamed(j.Scenario)
+	if sc == nil || sc.peerNamed(j.Peer) == nil {
+		return fmt.Errorf("unknown peer %q of scenario %q", j.Peer, j.Scenario)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -48,7 +48,7 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.relay(ctx, j), stop()); err != nil {
+	if err := errors.Join(sc.peerNamed(j.Peer).relay(ctx, j), stop()); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {

@@ -4,38 +4,64 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // sample is one run of one peer.
 type sample struct {
-	rate float64 // messages per second
-	cpu  float64 // microseconds of processor time per message
-	peak int64   // bytes resident
+	rate     float64       // messages per second
+	cpu      float64       // microseconds of processor time per message
+	peak     int64         // bytes resident
+	p50, p99 time.Duration // from commit to arrival; zero: not measured
+}
+
+func newSample(rows int, elapsed time.Duration, used usage) sample {
+	return sample{
+		rate: float64(rows) / elapsed.Seconds(),
+		cpu:  float64(used.cpu.Microseconds()) / float64(rows),
+		peak: used.peak,
+	}
+}
+
+// String is for the progress of a run that counts.
+func (s sample) String() string {
+	text := fmt.Sprintf("%.0f msgs/s, %.2f us CPU per message, %d MiB", s.rate, s.cpu, s.peak>>20)
+	if s.p99 > 0 {
+		text += fmt.Sprintf(", p50 %.2f ms, p99 %.2f ms", milliseconds(s.p50), milliseconds(s.p99))
+	}
+	return text + "; lost 0, duplicates 0"
 }
 
 // result is what a peer's runs come to.
 type result struct {
 	Peer  string    `json:"peer"`
 	About string    `json:"about"`
+	With  string    `json:"with,omitempty"` // what is special about the line
 	Rows  int       `json:"rows"`
 	Rates []float64 `json:"messages_per_second"`        // in the order of the runs
 	Rate  float64   `json:"median_messages_per_second"` // their median
 	CPU   float64   `json:"median_cpu_microseconds"`    // user and system time per message
 	Peak  int64     `json:"peak_resident_bytes"`        // the most of all runs
+
+	P50s []float64 `json:"p50_milliseconds,omitempty"`        // in the order of the runs
+	P50  float64   `json:"median_p50_milliseconds,omitempty"` // their median
+	P99  float64   `json:"median_p99_milliseconds,omitempty"`
 }
 
 func summarise(st *stage, samples []sample) result {
-	r := result{Peer: st.peer.name(), About: st.peer.about(), Rows: st.rows}
-	var cpu []float64
+	r := result{Peer: st.peer.name(), About: st.peer.about(), With: st.with, Rows: st.rows}
+	var cpu, p99 []float64
 	for _, s := range samples {
 		r.Rates = append(r.Rates, s.rate)
 		cpu = append(cpu, s.cpu)
 		r.Peak = max(r.Peak, s.peak)
+		if s.p99 > 0 {
+			r.P50s, p99 = append(r.P50s, milliseconds(s.p50)), append(p99, milliseconds(s.p99))
+		}
 	}
-	r.Rate, r.CPU = median(r.Rates), median(cpu)
+	r.Rate, r.CPU, r.P50, r.P99 = median(r.Rates), median(cpu), median(r.P50s), median(p99)
 	return r
 }
 
@@ -63,23 +89,6 @@ type outcome struct {
 	Remarks []string `json:"remarks"`
 }
 
-// columns of a table of results.
-var columns = []string{"peer", "rows", "runs", "msgs/s (median)", "lowest to highest", "CPU us/msg", "peak MiB"}
-
-// cells are the lines of the table.
-func (o *outcome) cells() [][]string {
-	var out [][]string
-	for _, r := range o.Results {
-		peak := "unknown"
-		if r.Peak > 0 {
-			peak = strconv.FormatInt(r.Peak>>20, 10)
-		}
-		out = append(out, []string{r.Peer, strconv.Itoa(r.Rows), strconv.Itoa(len(r.Rates)), fmt.Sprintf("%.0f", r.Rate),
-			fmt.Sprintf("%.0f to %.0f", slices.Min(r.Rates), slices.Max(r.Rates)), fmt.Sprintf("%.2f", r.CPU), peak})
-	}
-	return out
-}
-
 // legend says what the peers are, each once.
 func (o *outcome) legend() []string {
 	var out []string
@@ -103,8 +112,9 @@ func (r *report) text(out io.Writer) error {
 		fmt.Fprintln(w, l)
 	}
 	for _, o := range r.Scenarios {
-		fmt.Fprintf(w, "\n%s\n\n%s\n", o.Title, strings.Join(columns, "\t"))
-		for _, c := range o.cells() {
+		heads, cells := o.table()
+		fmt.Fprintf(w, "\n%s\n\n%s\n", o.Title, strings.Join(heads, "\t"))
+		for _, c := range cells {
 			fmt.Fprintln(w, strings.Join(c, "\t"))
 		}
 		fmt.Fprintln(w)

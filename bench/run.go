@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
 const (
-	// watchInterval is how often the end offsets are asked for: the error of a
-	// run's time, and little enough work for the broker.
+	// watchInterval is how often a receiver is asked what has come. For topics it
+	// is the error of a run's time, and little enough work for the broker.
 	watchInterval = 25 * time.Millisecond
 
 	// progressInterval is how often a run that goes on says so.
@@ -25,6 +26,7 @@ type bench struct {
 	servers  *servers
 	options  *options
 	progress io.Writer
+	warm     bool // the broker has been warmed up
 }
 
 func (b *bench) say(format string, args ...any) {
@@ -43,14 +45,14 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 			err = errors.Join(err, st.close())
 		}
 	}()
-	for _, e := range sc.entries(b.options) {
+	for _, e := range sc.selected(b.options) {
 		begin := time.Now()
-		st, err := newStage(ctx, b.servers, e, b.options)
+		st, err := newStage(ctx, b.servers, sc, e, b.options)
 		if err != nil {
 			return nil, err
 		}
 		stages = append(stages, st)
-		b.say("%s: %d rows for %s written in %v", sc.name, e.rows, e.peer.name(), time.Since(begin).Round(10*time.Millisecond))
+		b.say("%s: %s prepared in %v", sc.name, st, time.Since(begin).Round(10*time.Millisecond))
 	}
 	if err := b.warmUp(ctx, sc, stages); err != nil {
 		return nil, err
@@ -58,13 +60,12 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 	samples := make([][]sample, len(stages))
 	for i := range b.options.runs {
 		for n, st := range stages {
-			s, err := b.measure(ctx, st)
+			s, err := sc.measure(b, ctx, st)
 			if err != nil {
-				return nil, fmt.Errorf("run %d of %s: %w", i+1, st.peer.name(), err)
+				return nil, fmt.Errorf("run %d of %s: %w", i+1, st, err)
 			}
 			samples[n] = append(samples[n], s)
-			b.say("%s: run %d/%d: %s: %.0f msgs/s, %.2f us CPU per message, %d MiB; lost 0, duplicates 0, out of order 0",
-				sc.name, i+1, b.options.runs, st.peer.name(), s.rate, s.cpu, s.peak>>20)
+			b.say("%s: run %d/%d: %s: %s", sc.name, i+1, b.options.runs, st, s)
 		}
 	}
 	for n, st := range stages {
@@ -73,104 +74,111 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 	return results, nil
 }
 
-// warmUp runs all peers, uncounted, before the first scenario: until the broker's
-// JVM has compiled what it runs, its compiler takes more of the processors than
-// the broker does, and from whoever happens to run.
+// warmUp runs all peers that use Kafka, uncounted, before the first scenario:
+// until the broker's JVM has compiled what it runs, its compiler takes more of
+// the processors than the broker does, and from whoever happens to run.
 func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error {
+	stages = slices.DeleteFunc(slices.Clone(stages), func(st *stage) bool {
+		_, http := st.sink.(endpoint)
+		return http
+	})
+	if b.warm || len(stages) == 0 {
+		return nil
+	}
+	b.warm = true // once is enough for all scenarios
 	for i := range b.options.warmup {
 		for _, st := range stages {
-			s, err := b.measure(ctx, st)
+			s, err := sc.measure(b, ctx, st)
 			if err != nil {
-				return fmt.Errorf("warm-up of %s: %w", st.peer.name(), err)
+				return fmt.Errorf("warm-up of %s: %w", st, err)
 			}
-			b.say("%s: warm-up %d/%d: %s: %.0f msgs/s", sc.name, i+1, b.options.warmup, st.peer.name(), s.rate)
+			b.say("%s: warm-up %d/%d: %s: %s", sc.name, i+1, b.options.warmup, st, s)
 		}
 	}
-	b.options.warmup = 0 // once is enough for all scenarios
 	return nil
 }
 
-// measure lets the peer drain its backlog once, into a new topic, and checks
-// what arrived.
-func (b *bench) measure(ctx context.Context, st *stage) (s sample, err error) {
+// measureDrain lets the peer drain its backlog once, into a new receiver, and
+// checks what arrived.
+func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err error) {
 	if err := st.reset(ctx); err != nil {
 		return s, err
 	}
-	topic, remove, err := b.servers.createTopic(ctx)
+	to, err := st.sink.open(ctx, b.servers)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	elapsed, used, err := b.drain(ctx, st, topic)
+	defer func() { err = errors.Join(err, to.close()) }()
+	elapsed, used, err := b.drain(ctx, st, to)
 	if err != nil {
 		return s, err
 	}
-	if err := b.servers.consume(ctx, topic, st.check); err != nil {
+	if err := st.examine(ctx, to); err != nil {
 		return s, err
 	}
-	if err := st.check.tally.err(); err != nil {
-		return s, fmt.Errorf("the run does not count: %w", err)
-	}
-	return sample{
-		rate: float64(st.rows) / elapsed.Seconds(),
-		cpu:  float64(used.cpu.Microseconds()) / float64(st.rows),
-		peak: used.peak,
-	}, nil
+	return newSample(st.rows, elapsed, used), nil
 }
 
-// drain runs the relay until the backlog is in the topic.
-func (b *bench) drain(ctx context.Context, st *stage, topic string) (time.Duration, usage, error) {
-	j := job{Peer: st.peer.name(), Postgres: st.postgres, Brokers: b.servers.brokers, Topic: topic}
-	if j.Peer == (embedded{}).name() {
-		j.Profile = b.options.profile
-	}
+// drain runs the relay until the backlog has arrived.
+func (b *bench) drain(ctx context.Context, st *stage, to receiver) (time.Duration, usage, error) {
 	begin := time.Now()
-	p, err := start(ctx, j, b.options.cpus)
+	p, err := b.launch(ctx, st, to)
 	if err != nil {
-		if p != nil {
-			p.kill()
-			err = errors.Join(err, p.failure())
-		}
 		return 0, usage{}, err
 	}
-	if err := b.watch(ctx, p, topic, st.rows); err != nil {
+	last, err := b.watch(ctx, p, to, st.rows)
+	if err != nil {
 		p.kill()
 		return 0, usage{}, err
 	}
-	elapsed := time.Since(begin)
 	used, err := p.stop()
-	return elapsed, used, err
+	return last.Sub(begin), used, err
 }
 
-// watch returns when the topic has as many records as the backlog has rows.
-func (b *bench) watch(ctx context.Context, p *process, topic string, rows int) error {
+// launch starts the peer's relay.
+func (b *bench) launch(ctx context.Context, st *stage, to receiver) (*process, error) {
+	j := job{Scenario: st.scenario.name, Peer: st.peer.name(), Postgres: st.postgres}
+	to.describe(&j)
+	if j.Peer == outriderName {
+		j.Profile = b.options.profile
+	}
+	p, err := start(ctx, j, b.options.cpus)
+	if err != nil && p != nil {
+		p.kill()
+		err = errors.Join(err, p.failure())
+	}
+	return p, err
+}
+
+// watch returns when so many messages have arrived, and when the last one did.
+func (b *bench) watch(ctx context.Context, p *process, to receiver, rows int) (time.Time, error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	before, moved, said := 0, time.Now(), time.Now()
 	for {
-		_, records, err := b.servers.endOffsets(ctx, topic)
+		n, last, err := to.received(ctx)
 		now := time.Now()
 		switch {
 		case err != nil:
-			return err
-		case records >= rows:
-			return nil
-		case records > before:
-			before, moved = records, now
+			return last, err
+		case n >= rows:
+			return last, nil
+		case n > before:
+			before, moved = n, now
 		case now.Sub(moved) > stallLimit:
 			p.kill()
-			return errors.Join(fmt.Errorf("%d of %d records are in topic %s, and no more came for %v", records, rows, topic, stallLimit), p.failure())
+			return last, errors.Join(fmt.Errorf("%d of %d messages have arrived, and no more came for %v", n, rows, stallLimit), p.failure())
 		}
 		if now.Sub(said) > progressInterval {
 			said = now
-			b.say("%s: %d of %d", p.peer, records, rows)
+			b.say("%s: %d of %d", p.peer, n, rows)
 		}
 		select {
 		case <-tick.C:
 		case <-p.done:
-			return p.failure()
+			return last, p.failure()
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return last, context.Cause(ctx)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -9,65 +10,121 @@ import (
 type scenario struct {
 	name    string
 	title   func(o *options) string
-	entries func(o *options) []entry
+	peers   []peer
+	entries func(o *options) []entry // with any of the peers
+	measure func(b *bench, ctx context.Context, st *stage) (sample, error)
+	columns columns
 	remarks func(results []result) []string // what the figures mean, a sentence each
 }
 
-// entry is one peer with one backlog.
+// entry is one peer with one backlog and one place to send it to: a line of the
+// table.
 type entry struct {
-	peer peer
-	rows int
+	peer   peer
+	sink   sink
+	rows   int
+	groups int
+	with   string // what is special about it, for the reader
+
+	// Messages that are written per second while the clock runs, and the
+	// statement for one: $1 id, $2 group, $3 payload. 0: all are there before.
+	rate    int
+	publish string
 }
 
 // scenarios are all that there are, in the order of -scenario all.
-var scenarios = []*scenario{
-	{
-		name: "drain",
-		title: func(o *options) string {
-			return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
-		},
-		entries: func(o *options) []entry {
-			var out []entry
-			for _, p := range o.peers {
-				out = append(out, entry{p, p.rows(o)})
-			}
-			return out
-		},
-		remarks: compare,
+var scenarios = []*scenario{drainScenario, backlogScenario, itemScenario, hookScenario, delayScenario}
+
+var drainScenario = &scenario{
+	name: "drain",
+	title: func(o *options) string {
+		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},
-	{
-		name: "backlog",
-		title: func(o *options) string {
-			return fmt.Sprintf("The same rate whatever the backlog: %d and %d rows", o.rows, o.backlog)
-		},
-		entries: func(o *options) []entry { return []entry{{embedded{}, o.rows}, {embedded{}, o.backlog}} },
-		remarks: func(results []result) []string {
-			shallow, deep := results[0], results[1]
-			return []string{fmt.Sprintf("With a backlog of %d rows outrider reaches %.0f%% of its rate with %d.",
-				deep.Rows, 100*deep.Rate/shallow.Rate, shallow.Rows)}
-		},
+	peers: []peer{floor{}, toKafka, stock{}},
+	entries: func(o *options) []entry {
+		return []entry{
+			{peer: floor{}, sink: topic{}, rows: o.rows, groups: o.groups},
+			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
+			{peer: stock{}, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
+		}
 	},
+	measure: (*bench).measureDrain,
+	columns: drainColumns,
+	remarks: compare,
+}
+
+var backlogScenario = &scenario{
+	name: "backlog",
+	title: func(o *options) string {
+		return fmt.Sprintf("The same rate whatever the backlog: %d and %d rows", o.rows, o.backlog)
+	},
+	peers: []peer{toKafka},
+	entries: func(o *options) []entry {
+		return []entry{
+			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
+			{peer: toKafka, sink: topic{}, rows: o.backlog, groups: o.groups},
+		}
+	},
+	measure: (*bench).measureDrain,
+	columns: drainColumns,
+	remarks: func(results []result) []string {
+		if len(results) < 2 {
+			return nil
+		}
+		shallow, deep := results[0], results[1]
+		return []string{fmt.Sprintf("With a backlog of %d rows outrider reaches %.0f%% of its rate with %d.",
+			deep.Rows, 100*deep.Rate/shallow.Rate, shallow.Rows)}
+	},
+}
+
+// scenarioNamed returns nil for an unknown name.
+func scenarioNamed(name string) *scenario {
+	i := slices.IndexFunc(scenarios, func(s *scenario) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return scenarios[i]
+}
+
+// selected returns the entries whose peers -peers names.
+func (sc *scenario) selected(o *options) []entry {
+	return slices.DeleteFunc(sc.entries(o), func(e entry) bool { return !slices.Contains(o.peers, peerKind(e.peer)) })
 }
 
 // compare relates Outrider to the others.
 func compare(results []result) []string {
-	find := func(p peer) *result {
-		i := slices.IndexFunc(results, func(r result) bool { return r.Peer == p.name() })
+	find := func(name string) *result {
+		i := slices.IndexFunc(results, func(r result) bool { return r.Peer == name })
 		if i < 0 {
 			return nil
 		}
 		return &results[i]
 	}
-	ours, least, theirs := find(embedded{}), find(floor{}), find(stock{})
-	var out []string
-	if ours != nil && least != nil {
-		out = append(out, fmt.Sprintf("outrider reaches %.0f%% of the floor.", 100*ours.Rate/least.Rate))
-	}
+	ours, theirs := find(outriderName), find(stock{}.name())
+	out := compareFloor(results)
 	if ours != nil && theirs != nil {
 		out = append(out, fmt.Sprintf("outrider moves %.0f times as many messages per second as stock.", ours.Rate/theirs.Rate))
 		if theirs.Rows < ours.Rows {
 			out = append(out, fmt.Sprintf("stock was given %d rows instead of %d: its rate falls with the backlog, so this is in its favour.",
 				theirs.Rows, ours.Rows))
+		}
+	}
+	return out
+}
+
+// compareFloor relates Outrider to the floor with the same backlog and sink.
+func compareFloor(results []result) []string {
+	var out []string
+	for _, ours := range results {
+		for _, least := range results {
+			if ours.Peer != outriderName || least.Peer != (floor{}).name() || ours.With != least.With || ours.Rows != least.Rows {
+				continue
+			}
+			of := ""
+			if ours.With != "" {
+				of = fmt.Sprintf(" of %d rows, %s", ours.Rows, ours.With)
+			}
+			out = append(out, fmt.Sprintf("outrider reaches %.0f%% of the floor%s.", 100*ours.Rate/least.Rate, of))
 		}
 	}
 	return out

@@ -8,41 +8,55 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stage is one peer with a backlog in a database of its own.
+// stage is one entry of a scenario, with a database of its own.
 type stage struct {
-	peer     peer
-	rows     int
+	entry
+	scenario *scenario
+	payload  int // bytes of a message
 	db       *pgx.Conn
 	postgres string // URL of the database
 	check    *checker
+	written  int // messages, when they are written one by one
 	drop     func() error
 }
 
 // newStage creates the database and fills it. Close drops it.
-func newStage(ctx context.Context, s *servers, e entry, o *options) (*stage, error) {
-	st := &stage{peer: e.peer, rows: e.rows, check: newChecker()}
+func newStage(ctx context.Context, s *servers, sc *scenario, e entry, o *options) (*stage, error) {
+	st := &stage{entry: e, scenario: sc, payload: o.payload, check: newChecker()}
 	var err error
 	if st.postgres, st.drop, err = s.createDatabase(ctx); err != nil {
 		return nil, err
 	}
-	if err := st.fill(ctx, s, o); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare %s: %w", e.peer.name(), err), st.close())
+	if err := st.fill(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare %s: %w", st, err), st.close())
 	}
 	return st, nil
 }
 
-func (st *stage) fill(ctx context.Context, s *servers, o *options) (err error) {
+// String says what runs, for progress and errors.
+func (st *stage) String() string {
+	text := fmt.Sprintf("%s, %d rows", st.peer.name(), st.rows)
+	if st.with != "" {
+		text += ", " + st.with
+	}
+	return text
+}
+
+func (st *stage) fill(ctx context.Context) (err error) {
 	if st.db, err = pgx.Connect(ctx, st.postgres); err != nil {
 		return err
 	}
-	if err := writeEvents(ctx, st.db, st.rows, o.groups, o.payload); err != nil {
+	backlog := st.rows
+	if st.rate > 0 { // they are written while the clock runs
+		backlog = 0
+	}
+	if err := writeEvents(ctx, st.db, backlog, st.groups, st.payload); err != nil {
 		return err
 	}
-	// The topic is named by the job of each run; tables do not depend on it.
-	if err := st.peer.create(ctx, st.db, job{Postgres: st.postgres, Brokers: s.brokers, Topic: "none"}); err != nil {
+	if err := st.peer.create(ctx, st.db, nowhere(st.postgres)); err != nil {
 		return err
 	}
-	if err := st.expect(ctx); err != nil {
+	if err := st.expect(ctx, backlog); err != nil {
 		return err
 	}
 	_, err = st.db.Exec(ctx, "VACUUM (ANALYZE)")
@@ -50,7 +64,7 @@ func (st *stage) fill(ctx context.Context, s *servers, o *options) (err error) {
 }
 
 // expect tells the checker what must arrive.
-func (st *stage) expect(ctx context.Context) error {
+func (st *stage) expect(ctx context.Context, backlog int) error {
 	rows, err := st.db.Query(ctx, st.peer.backlog())
 	if err != nil {
 		return err
@@ -65,8 +79,8 @@ func (st *stage) expect(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	if n := len(st.check.rows); n != st.rows {
-		return fmt.Errorf("the table has %d rows instead of %d", n, st.rows)
+	if n := len(st.check.rows); n != backlog {
+		return fmt.Errorf("the table has %d rows instead of %d", n, backlog)
 	}
 	return nil
 }
@@ -79,6 +93,24 @@ func (st *stage) reset(ctx context.Context) error {
 	st.check.reset()
 	_, err := st.db.Exec(ctx, "CHECKPOINT")
 	return err
+}
+
+// examine compares what arrived with what had to, and asks the table.
+func (st *stage) examine(ctx context.Context, to receiver) error {
+	if err := to.examine(ctx, st.check); err != nil {
+		return err
+	}
+	if _, ok := st.peer.(disorderly); ok {
+		st.check.tally.OutOfOrder = 0
+	}
+	err := st.check.tally.err()
+	if v, ok := st.peer.(verifier); ok && err == nil {
+		err = v.verify(ctx, st.db)
+	}
+	if err != nil {
+		return fmt.Errorf("the run does not count: %w", err)
+	}
+	return nil
 }
 
 func (st *stage) close() error {

@@ -40,14 +40,22 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 		}
 		if st.Cluster != cluster {
 			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
-				"the table was restored or moved, and the cursor's snapshot means nothing there. Place it anew with: outrider rebase %s",
-				r.Name, st.Cluster, cluster, r.Name)}
+				"the table was restored or moved, and the cursor's snapshot means nothing there. Place it anew with: %s",
+				r.Name, st.Cluster, cluster, r.placeAnew())}
 		}
 		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
-			return &stopped{fmt.Errorf("route %q: %w (outrider rebase %s)", r.Name, err, r.Name)}
+			return &stopped{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		}
 	}
 	return nil
+}
+
+// placeAnew is the command for a route whose cursor means nothing any more.
+func (r *route) placeAnew() string {
+	if _, ok := r.Source.(outbox.Rebaser); ok {
+		return "outrider rebase " + r.Name
+	}
+	return "outrider seek " + r.Name + " --to ... (before the first message that was not delivered)"
 }
 
 // loadGroups reads the parked groups of a lane's cursor rows.

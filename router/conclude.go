@@ -135,8 +135,14 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 // again, from spinning.
 const releaseDelay = 100 * time.Millisecond
 
-// addressOf renders the address of a message that did not get to the gate.
-func (s *session) addressOf(it *item) string {
+// addressOf renders the address of a message that did not get to the gate. One
+// without, or whose destination panics, is told when it gets there.
+func (s *session) addressOf(it *item) (address string) {
+	defer func() {
+		if recover() != nil {
+			address = ""
+		}
+	}()
 	address, err := s.route.Destination.Address(it.newMessage())
 	if err != nil {
 		return ""

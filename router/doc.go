@@ -23,9 +23,10 @@
 //
 // # Locks
 //
-// They are taken in this order, never the other way: session, gate, health,
-// ledger. The settler, the reader, the claimer and the keeper hold none of their
-// own while they call a session.
+// They are taken in this order, never the other way: session, gate, health; then
+// one of ledger, poison, limiter and keeper, under which nothing is locked. The
+// settler, the reader, the claimer and the keeper hold none of their own while
+// they call a session. Middleware runs without any of them.
 //
 // # What it is not
 //

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +83,48 @@ func TestG3_AStopThatCannotSettleSaysSo(t *testing.T) {
 		r.cancel()
 		if err := <-r.done; err == nil || !strings.Contains(err.Error(), "may be delivered again: injected") {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A state store that is away for a moment at the end costs nothing.
+func TestG3_ADrainSettlesAgainWhenTheStoreIsBack(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.start(r.route(nil))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		time.Sleep(time.Second)
+		r.state.setFail(errInjected)
+		r.fill(2, 2)
+		r.await(4)
+		time.AfterFunc(3*time.Second, func() { r.state.setFail(nil) })
+		r.stop()
+		r.start(r.route(nil))
+		time.Sleep(5 * time.Second)
+		r.stop()
+		r.checkOrdered(2, 2)
+	})
+}
+
+// A state store that does not answer any more does not keep a drain.
+func TestG1_AHangingStateStoreDoesNotKeepADrain(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		var hangs atomic.Bool
+		store := &late{memState: r.state, hang: func(ctx context.Context) {
+			if hangs.Load() {
+				<-ctx.Done()
+			}
+		}}
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		hangs.Store(true)
+		r.state.mu.Lock()
+		r.state.raise("orders")
+		r.state.mu.Unlock()
+		time.Sleep(DefaultLease)
+		began := time.Now()
+		r.stop()
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("the drain took %v", d)
 		}
 	})
 }

@@ -460,3 +460,56 @@ func TestG1_UndecodableRowsAreDead(t *testing.T) {
 		}
 	})
 }
+
+// nasty is a destination that panics when asked for an address.
+type nasty struct{ *receiver }
+
+func (n nasty) Address(msg *message.Message) (string, error) {
+	if strings.HasPrefix(msg.UUID, "nasty") {
+		panic("no address")
+	}
+	return n.receiver.Address(msg)
+}
+
+// Panics of destinations fail their messages and nothing else.
+func TestG6_PanicsOfAnAddressStayWithTheirMessage(t *testing.T) {
+	for name, change := range map[string]func(*rig, *Route){
+		"the poison destination's": func(_ *rig, rt *Route) {
+			rt.Poison, rt.PoisonName = nasty{&receiver{ordering: group}}, "dead"
+			rt.Middleware = append(rt.Middleware, failingMiddleware(outbox.Permanent(errInjected)))
+		},
+		"the destination's, behind a breaker": func(r *rig, rt *Route) {
+			rt.Destination = nasty{r.dest}
+			rt.Middleware = append(rt.Middleware, failingMiddleware(outbox.Unavailable(errInjected, 0)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, group, func(r *rig) {
+				for i := range 3 {
+					r.add("same", fmt.Sprint("nasty", i))
+				}
+				r.add("other", "m")
+				r.start(r.route(func(rt *Route) { change(r, rt) }))
+				r.await(1)
+				time.Sleep(time.Minute)
+				r.add("other", "n")
+				r.await(2)
+				if s := r.router.Stats()[0]; s.Dead != 0 {
+					t.Errorf("%d are dead", s.Dead)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+func failingMiddleware(err error) message.HandlerMiddleware {
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			if strings.HasPrefix(msg.UUID, "nasty") {
+				return nil, err
+			}
+			return h(msg)
+		}
+	}
+}

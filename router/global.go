@@ -15,6 +15,22 @@ type globalRead struct {
 	room    int
 	rows    [outbox.Slots][]*outbox.Row
 	results [outbox.Slots]outbox.ReadResult
+	bytes   int64 // of the rows
+	kept    int
+}
+
+// keep takes a row until all are there to be merged. False when they would be
+// more than there is memory for: then the next poll asks for fewer. One of each
+// slot is needed to go on.
+func (g *globalRead) keep(r *reader, rd *read, row *outbox.Row, cost int64) bool {
+	g.bytes += cost
+	g.kept++
+	if rd.limit > 1 && g.bytes > r.router.budget.free() {
+		r.rowCost = max(r.rowCost, float64(g.bytes)/float64(g.kept))
+		return false
+	}
+	g.rows[rd.slot] = append(g.rows[rd.slot], row)
+	return true
 }
 
 func (p *plan) addGlobal(s *session, room int) {
@@ -43,7 +59,11 @@ func (g *globalRead) finish(r *reader) (again bool) {
 			continue
 		}
 		cost := int64(row.Size()) + itemOverhead
-		if g.room == 0 || !g.session.route.share.take(cost) {
+		if g.room == 0 {
+			break
+		}
+		if !g.session.route.share.take(cost) {
+			r.starved.Store(true)
 			break
 		}
 		g.room--

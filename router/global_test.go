@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -133,5 +135,42 @@ func TestG2_GlobalParkedBlocksReading(t *testing.T) {
 			t.Errorf("order of arrival: %v", got)
 		}
 		r.wantParked()
+	})
+}
+
+// Global order keeps the rows of a whole poll until they are merged.
+func TestG7_GlobalOrderKeepsNoMoreThanTheBudget(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.config.Memory = 4 << 20
+		const n, size = 400, 1 << 20
+		payload := make([]byte, size)
+		for i := range n {
+			r.source.add(&outbox.Row{ID: fmt.Sprint("m", i), Type: "t", Group: fmt.Sprint("g", i), Payload: payload, CreatedAt: time.Now()})
+		}
+		src := &counted{memSource: r.source}
+		r.start(r.route(func(rt *Route) { rt.Source, rt.Order = src, outbox.OrderGlobal }))
+		r.await(n)
+		r.stop()
+		if src.most > 4+outbox.Slots {
+			t.Errorf("%d rows of 1 MiB were kept of one fetch, with 4 MiB of memory", src.most)
+		}
+	})
+}
+
+// counted notes the most rows that were taken of one fetch.
+type counted struct {
+	*memSource
+	most int
+}
+
+func (c *counted) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+	n := 0
+	defer func() { c.most = max(c.most, n) }()
+	return c.memSource.Fetch(ctx, reads, func(i int, row *outbox.Row) bool {
+		ok := take(i, row)
+		if ok {
+			n++
+		}
+		return ok
 	})
 }

@@ -61,7 +61,7 @@ func (k *keeper) join(ctx context.Context) error {
 }
 
 // acquireLanes takes lanes until ctx ends. It returns an error only when no
-// route can run.
+// route of the process can run.
 func (k *keeper) acquireLanes(ctx context.Context) error {
 	acquire := every(acquirePause)
 	defer acquire.stop()
@@ -114,7 +114,7 @@ func (k *keeper) renew(ctx context.Context) {
 			ref := outbox.LaneRef{Route: s.route.Name, Slot: slot}
 			commands, ours := owned[ref]
 			if !ours {
-				k.lose(ref)
+				k.lose(s)
 				break
 			}
 			if k.notice(s, slot, commands) {
@@ -142,9 +142,11 @@ func (k *keeper) notice(s *session, slot int, commands int64) bool {
 	if known == commands {
 		return false
 	}
-	k.wg.Go(func() { // not on the heartbeat: it takes as long as there is to settle
+	k.background(func() { // not on the heartbeat: it takes as long as there is to settle
 		for s.ctx.Err() == nil {
-			err := s.reload()
+			ctx, cancel := context.WithTimeout(s.ctx, k.lease) // the lane may stand still meanwhile
+			err := s.reload(ctx)
+			cancel()
 			if err == nil || s.ctx.Err() != nil {
 				return
 			}
@@ -183,7 +185,7 @@ func (k *keeper) acquireAll(ctx context.Context) error {
 		}
 		missing = missing || !taken
 	}
-	if err := k.hopeless(); err != nil {
+	if err := k.router.hopeless(); err != nil {
 		return err
 	}
 	if paused < len(k.routes) {
@@ -210,97 +212,35 @@ type stopped struct{ error }
 
 func (e *stopped) Unwrap() error { return e.error }
 
-// acquire takes what is free of a route and starts its sessions; it tells
-// whether all lanes are worked by us.
-func (k *keeper) acquire(ctx context.Context, rt *route) (bool, error) {
-	var want []int
-	for _, l := range rt.lanes {
-		if l.session.Load() == nil {
-			want = append(want, l.slots...)
-		}
-	}
-	if len(want) == 0 {
-		return true, nil
-	}
-	states, err := k.store.Acquire(ctx, k.instance, rt.Name, want)
-	if err != nil || len(states) == 0 {
-		return false, err
-	}
-	if err := rt.prepare(ctx, states); err != nil {
-		return false, err
-	}
-	pauses, err := k.store.Pauses(ctx, rt.Name)
-	if err != nil {
-		return false, err
-	}
-	k.mended(rt)
-	k.applyAddresses(rt, pauses)
-	bySlot := map[int]outbox.LaneState{}
-	for _, st := range states {
-		bySlot[st.Slot] = st
-	}
-	all := true
-	for _, l := range rt.lanes {
-		if l.session.Load() != nil {
-			continue
-		}
-		mine := make([]outbox.LaneState, 0, len(l.slots))
-		for _, slot := range l.slots {
-			if st, ok := bySlot[slot]; ok {
-				mine = append(mine, st)
-			}
-		}
-		if len(mine) < len(l.slots) {
-			all = false
-			continue
-		}
-		groups, err := loadGroups(ctx, rt, l.slots)
-		if err != nil {
-			return false, err
-		}
-		newSession(l, mine, groups).start()
-	}
-	rt.wakeReader()
-	k.router.settlers[k.store].note(false) // first cursors are written at once
-	return all, nil
-}
-
-// lose ends the session of a cursor row that another instance took.
-func (k *keeper) lose(ref outbox.LaneRef) {
-	for _, rt := range k.routes {
-		if rt.Name != ref.Route {
-			continue
-		}
-		for _, l := range rt.lanes {
-			for _, slot := range l.slots {
-				if slot == ref.Slot {
-					k.end(l)
-				}
-			}
-		}
-	}
-}
-
-func (k *keeper) end(l *lane) {
-	s := l.session.Load()
-	if s == nil {
-		return
-	}
+// lose ends a session of which another instance took a cursor row. One that is
+// no longer in its lane must only not take for written what it tried to write:
+// the lane may have a next session, which is none of its business.
+func (k *keeper) lose(s *session) {
 	s.mu.Lock()
 	already := s.lost
 	s.lost = true
 	s.mu.Unlock()
-	if already {
+	if already || s.lane.session.Load() != s {
 		return
 	}
 	k.log.Warn("the lane is no longer ours: another instance took it, or an operator moved its cursor; "+
-		"what was under way is dropped", "lane", l.name)
-	k.wg.Go(func() {
+		"what was under way is dropped", "lane", s.lane.name)
+	s.gate.Abort()
+	k.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), k.router.cfg.DrainTimeout)
 		defer cancel()
-		s.gate.Abort()
 		s.stop(ctx)
 	})
+}
+
+// background runs f beside everything else, and a drain waits for it. While one
+// is under way nothing is begun: it ends all sessions itself.
+func (k *keeper) background(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.draining {
+		k.wg.Go(f)
+	}
 }
 
 // ended are the sessions of a draining router: they are no longer in their

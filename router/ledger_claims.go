@@ -79,3 +79,19 @@ func (l *ledger) forget(h *holding) {
 		l.drop(h)
 	}
 }
+
+// oldest is when the oldest row in the session's lane was created; zero: there
+// is none, or rows do not say. Call with the session's mutex held.
+func (l *ledger) oldest(s *session) (born time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.held {
+		if h.item == nil || h.item.session != s {
+			continue
+		}
+		if t := h.item.born(); !t.IsZero() && (born.IsZero() || t.Before(born)) {
+			born = t
+		}
+	}
+	return born
+}

@@ -37,6 +37,12 @@ func (m *memSource) Check(context.Context) error                   { return nil 
 func (m *memSource) Identity(context.Context) (string, error)      { return "mem", nil }
 func (m *memSource) Validate(context.Context, outbox.Cursor) error { return nil }
 func (m *memSource) Close() error                                  { return nil }
+
+// Rebase is there for what is said of it.
+func (m *memSource) Rebase(context.Context, []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+	return nil, errInjected
+}
+
 func (m *memSource) Start(_ context.Context, at outbox.Start) (outbox.Cursor, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,6 +28,7 @@ type world struct {
 	outside  map[string][]error // failures of the destination, per id
 	charged  map[string]int     // failures so far that may count as attempts
 	arrivals []arrived
+	poisoned map[string]int // what the poison destination got, by id; nil: there is none
 	problems []string
 }
 
@@ -137,6 +138,40 @@ func (l *link) Deliver(ctx context.Context, _ string, batch []*message.Message) 
 	return l.deliver(ctx, batch, &l.cut)
 }
 
+// tomb is one instance's connection to the world's poison destination, which
+// fails at random.
+type tomb struct{ *link }
+
+func (t tomb) Deliver(_ context.Context, _ string, batch []*message.Message) []error {
+	t.mu.Lock()
+	dice, pause := t.random.IntN(8), time.Duration(t.random.IntN(3000))*time.Millisecond
+	t.mu.Unlock()
+	time.Sleep(pause)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.cut.Load(), dice == 0:
+		return []error{outbox.Unavailable(errors.New("the poison destination is away"), 0)}
+	case dice == 1:
+		return []error{errors.New("the poison destination fails")}
+	}
+	t.poisoned[batch[0].UUID]++
+	return nil
+}
+
+// checkPoisoned tells of dead messages that the poison destination has not got.
+// Call with the mutex held.
+func (w *world) checkPoisoned(parked []outbox.Parked, dupes bool) {
+	if w.poisoned == nil {
+		return
+	}
+	for _, p := range parked {
+		if n := w.poisoned[p.ID]; n == 0 || n > 1 && !dupes {
+			w.complain("%s is dead, and the poison destination got it %d times", p.ID, n)
+		}
+	}
+}
+
 // mortal is one instance's connection to the state store.
 type mortal struct {
 	*memState
@@ -196,6 +231,7 @@ func (w *world) verify(rows []*outbox.Row, parked []outbox.Parked, order outbox.
 		}
 		last[key] = max(last[key], a.position)
 	}
+	w.checkPoisoned(parked, dupes > 0)
 	for slot, n := range again {
 		if n > dupes {
 			w.complain("%d messages of slot %d came twice, at most %d may", n, slot, dupes)

@@ -17,6 +17,8 @@ type ops struct {
 	park   map[opKey]outbox.Parked
 	unpark map[opKey]struct{}
 	acks   []*message.Message // subscribers' messages that are durable afterwards
+
+	changes uint64 // how often a row was put or removed, ever
 }
 
 func (o *ops) empty() bool { return len(o.park)+len(o.unpark)+len(o.acks) == 0 }
@@ -26,6 +28,7 @@ func (o *ops) put(p outbox.Parked) {
 	if o.park == nil {
 		o.park = map[opKey]outbox.Parked{}
 	}
+	o.changes++
 	k := opKey{p.Slot, p.Seq}
 	delete(o.unpark, k)
 	o.park[k] = p
@@ -36,6 +39,7 @@ func (o *ops) remove(slot int, seq int64) {
 	if o.unpark == nil {
 		o.unpark = map[opKey]struct{}{}
 	}
+	o.changes++
 	k := opKey{slot, seq}
 	delete(o.park, k)
 	o.unpark[k] = struct{}{}
@@ -91,7 +95,7 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 	}
 	if len(out) > 0 {
 		s.flight = &ops{park: s.ops.park, unpark: s.ops.unpark, acks: s.ops.acks}
-		s.ops = ops{}
+		s.ops = ops{changes: s.ops.changes}
 	}
 	return out
 }

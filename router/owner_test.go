@@ -2,7 +2,9 @@ package router
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,5 +154,171 @@ func TestG3_NothingIsSentAtTheEndOfTheLease(t *testing.T) {
 		r.await(9)
 		r.stop()
 		r.checkOrdered(3, 3)
+	})
+}
+
+// late is a state store whose calls can be made to last.
+type late struct {
+	*memState
+	settling func()                    // before a settle is carried out
+	loading  func(outbox.LaneRef)      // before parked groups are read
+	acquired func(route string)        // after lanes were acquired
+	hang     func(ctx context.Context) // in ParkedGroups
+}
+
+func (l *late) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.LaneRef, error) {
+	if l.settling != nil {
+		l.settling()
+	}
+	return l.memState.Settle(ctx, all)
+}
+
+func (l *late) ParkedGroups(ctx context.Context, ref outbox.LaneRef) ([]outbox.ParkedGroup, error) {
+	if l.loading != nil {
+		l.loading(ref)
+	}
+	if l.hang != nil {
+		l.hang(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return l.memState.ParkedGroups(ctx, ref)
+}
+
+func (l *late) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+	out, err := l.memState.Acquire(ctx, instance, route, slots)
+	if l.acquired != nil {
+		l.acquired(route)
+	}
+	return out, err
+}
+
+// steal makes another instance the owner of all lanes.
+func (m *memState) steal() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, l := range m.lanes {
+		l.Epoch++
+		m.owner[ref] = "b"
+	}
+}
+
+func (m *memState) epoch(slot int) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lanes[outbox.LaneRef{Route: "orders", Slot: slot}].Epoch
+}
+
+// A settle that an old session began must not end the next session of the lane.
+func TestG3_AFencedSettleOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		var slow atomic.Bool
+		store := &late{memState: r.state, settling: func() {
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(5 * time.Second)
+			}
+		}}
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		time.Sleep(time.Second)
+		slow.Store(true)
+		r.fill(3, 3)
+		r.await(9)
+		r.until("a slow settle", func() bool { return !slow.Load() })
+		r.state.steal()
+		r.until("the lanes are lost", func() bool { return r.router.Stats()[0].Lanes == 0 })
+		r.state.evict()
+		r.until("the lanes are ours again", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		before := r.state.epoch(outbox.SlotOf("g0", ""))
+		time.Sleep(20 * time.Second)
+		if now := r.state.epoch(outbox.SlotOf("g0", "")); now != before {
+			t.Errorf("the lane was acquired again: epoch %d, then %d", before, now)
+		}
+		r.stop()
+	})
+}
+
+// What a renewal began to ask before a lane changed hands must not end the next
+// session of the lane.
+func TestG3_ARenewalOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.start(r.route(func(rt *Route) { rt.State = &slowRenew{r.state, time.Second} }))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		time.Sleep(DefaultLease/4 - 50*time.Millisecond)
+		r.state.steal()
+		time.Sleep(100 * time.Millisecond) // a renewal is under way
+		r.fill(3, 3)
+		r.until("a lane is lost", func() bool { return r.router.Stats()[0].Lanes < outbox.Slots })
+		r.state.evict()
+		slot := outbox.SlotOf("g0", "")
+		lane := r.router.routes[0].lanes[slot]
+		old := lane.session.Load()
+		r.until("the lane is ours again", func() bool { s := lane.session.Load(); return s != nil && s != old })
+		before := r.state.epoch(slot)
+		time.Sleep(20 * time.Second)
+		if now := r.state.epoch(slot); now != before {
+			t.Errorf("the lane was acquired again: epoch %d, then %d", before, now)
+		}
+		r.stop()
+	})
+}
+
+// The routes of one state store cannot run: those of another go on.
+func TestG6_RoutesOfAnotherStateStoreGoOn(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		broken := newMemState()
+		r.start(r.route(func(rt *Route) { rt.State = broken }))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.stop()
+		for _, st := range broken.lanes {
+			st.Cluster, st.New = "elsewhere", false
+		}
+		r.fill(2, 5)
+		other := &receiver{ordering: wave}
+		r.start(r.route(func(rt *Route) { rt.State = broken }),
+			r.route(func(rt *Route) { rt.Name, rt.Destination = "other", other }))
+		r.until("all of the other", func() bool { return other.count() == 10 })
+		time.Sleep(time.Minute)
+		select {
+		case err := <-r.done:
+			t.Fatal(err)
+		default:
+		}
+		if s := r.router.Stats()[0].Stopped; !strings.Contains(s, "rebase") {
+			t.Errorf("stopped because %q", s)
+		}
+		r.state.mu.Lock()
+		for _, st := range r.state.lanes {
+			st.Cluster = "elsewhere"
+		}
+		r.state.mu.Unlock()
+		r.state.steal()
+		r.state.evict()
+		if err := <-r.done; err == nil || !strings.Contains(err.Error(), `"orders"`) || !strings.Contains(err.Error(), `"other"`) {
+			t.Errorf("when none can run: %v", err)
+		}
+	})
+}
+
+// Two instances that each own some rows of a lane of order global do not wait for
+// each other.
+func TestG6_ALaneThatIsSharedOutIsWorkedAgain(t *testing.T) {
+	inBubble(t, wave, func(a *rig) {
+		b := a.peer("b")
+		a.config.Instance = "a"
+		for slot := range outbox.Slots {
+			instance := []string{"a", "b"}[slot%2]
+			if _, err := a.state.Acquire(t.Context(), instance, "orders", []int{slot}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.fill(3, 3)
+		global := func(rt *Route) { rt.Order = outbox.OrderGlobal }
+		a.start(a.route(global))
+		b.start(b.route(global))
+		a.until("all", func() bool { return a.dest.count()+b.dest.count() == 9 })
+		a.stop()
+		b.stop()
 	})
 }

@@ -23,14 +23,21 @@ const (
 
 	// pacePatience is how long a lane of which no chain ends keeps to its share:
 	// they may be waiting for a slow receiver, or behind a message that hangs,
-	// and others must get past them. Then the window is the bound.
-	pacePatience = 10 * time.Millisecond
+	// and others must get past them. After that its share doubles, again and
+	// again, until few are left; the window is the bound.
+	pacePatience = 50 * time.Millisecond
 )
+
+// mostDoubled is more than any window needs.
+const mostDoubled = 20
 
 // share is how many chains a lane may have now.
 func (p *pace) share() int {
 	return max(paceTotal/max(int(p.lanes.Load()), 1), paceLeast)
 }
+
+// share is how many chains the lane may have now. Call with the mutex held.
+func (s *session) share() int { return s.route.router.pace.share() << s.doubled }
 
 // begin counts n chains that are about to run. Call with the mutex held.
 func (s *session) begin(n int) {
@@ -49,24 +56,26 @@ func (s *session) end(n int) {
 		s.route.router.pace.lanes.Add(-1)
 		s.idle.Broadcast()
 	}
-	if s.paced && s.chains <= s.route.router.pace.share()/2 {
+	if s.paced && s.chains <= s.share()/2 {
 		s.paced = false
 		s.wakeEmitter()
 	}
 }
 
-// portion takes from the queue what may run now: the lane's share or nothing
-// when little of it is free. An impatient lane that has not moved gets half a
-// share on top.
+// portion takes from the queue what may run now: what is free of the lane's
+// share, or nothing when that is little. The share of a lane that has not moved
+// while it waited is doubled, for as long as what stands still fills it.
 func (s *session) portion(batch []*item, impatient bool) []*item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	share := s.route.router.pace.share()
-	n := share - s.chains
 	if impatient && !s.moved {
-		n = max(n, share/2)
+		s.doubled = min(s.doubled+1, mostDoubled)
+	} else if s.chains <= s.route.router.pace.share()/2 {
+		s.doubled = 0
 	}
 	s.moved = false
+	share := s.share()
+	n := share - s.chains
 	if n < share/2 {
 		n = 0
 	}

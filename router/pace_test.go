@@ -17,7 +17,9 @@ type crowd struct{ now, most atomic.Int64 }
 func (c *crowd) middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		n := c.now.Add(1)
-		for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+		most := c.most.Load()
+		for n > most && !c.most.CompareAndSwap(most, n) {
+			most = c.most.Load()
 		}
 		defer c.now.Add(-1)
 		return h(msg)
@@ -113,4 +115,63 @@ func TestAReaderThatWaitsForPlentyIsWoken(t *testing.T) {
 	if woken != 1 {
 		t.Errorf("woken %d times, want once", woken)
 	}
+}
+
+// Messages behind one that hangs fill the lane's share for good; what others
+// get beyond it must not depend on somebody's patience each time.
+func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
+	inBubble(t, outbox.Ordering{MaxMessages: 100, MaxRequests: 100, Static: true}, func(r *rig) {
+		const n = 40 * paceTotal
+		names := sameLane(2)
+		h := newHanging(nil, names[0])
+		r.dest.setFail(h.fault)
+		r.config.Memory = 1 << 30
+		for i := range paceTotal - 1 {
+			r.add(names[0], fmt.Sprint("slow", i))
+		}
+		for i := range n {
+			r.add(names[1], fmt.Sprint("fast", i))
+		}
+		began := time.Now()
+		r.start(r.route(func(rt *Route) {
+			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 128*paceTotal, 128*paceTotal, time.Hour, nil
+		}))
+		r.await(n)
+		if waited := time.Since(began); waited > 10*pacePatience {
+			t.Errorf("the others took %v", waited)
+		}
+		close(h.release)
+		r.await(n + paceTotal - 1)
+		r.stop()
+	})
+}
+
+// What comes to a lane that keeps to its share does not make it wait longer.
+func TestG6_ALaneThatDoesNotMoveIsNotHeldByWhatArrives(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		names := sameLane(2)
+		h := newHanging(nil, names[0])
+		r.dest.setFail(h.fault)
+		r.config.Memory = 1 << 30
+		route, f := r.fromFeed(func(rt *Route) { rt.Window, rt.SendTimeout, rt.Middleware = 1<<16, time.Hour, nil })
+		r.start(route)
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		for i := range paceTotal {
+			msg := message.NewMessage(fmt.Sprint("slow", i), []byte(`{}`))
+			msg.Metadata[outbox.MetaGroup], msg.Metadata["address"] = names[0], "slow"
+			f.out <- msg
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		for i := range 1000 {
+			f.send(names[1], fmt.Sprint("m", i))
+			time.Sleep(5 * time.Millisecond)
+			if i == 100 && r.dest.count() < 50 {
+				t.Errorf("%d have arrived after %v", r.dest.count(), time.Since(began))
+			}
+		}
+		close(h.release)
+		r.await(1000 + paceTotal)
+		r.stop()
+	})
 }

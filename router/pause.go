@@ -16,6 +16,7 @@ type quiet struct {
 	// resting are sessions that end because their route was paused: no longer
 	// in their lanes, perhaps, but what they concluded is still to be written.
 	resting map[*route][]*session
+	again   map[*route]bool // a pause was noticed meanwhile: there may be more of them
 
 	failed   map[*route]error     // routes that cannot run; an operator has to act
 	retry    map[*route]time.Time // when those are tried again
@@ -24,20 +25,14 @@ type quiet struct {
 }
 
 func newQuiet() quiet {
-	return quiet{resting: map[*route][]*session{}, failed: map[*route]error{}, retry: map[*route]time.Time{},
+	return quiet{resting: map[*route][]*session{}, again: map[*route]bool{}, failed: map[*route]error{}, retry: map[*route]time.Time{},
 		quit: make(chan struct{})}
 }
 
 // obey carries out what operators have asked of a route since its counter last
 // moved: pauses of the route or of addresses, and their end.
 func (k *keeper) obey(rt *route) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.draining {
-		return
-	}
-	k.wg.Go(func() {
-		ctx := context.Background()
+	k.background(func() {
 		var pauses []outbox.Pause
 		if !k.insist(rt, "read the pauses", func(ctx context.Context) (err error) {
 			pauses, err = k.store.Pauses(ctx, rt.Name)
@@ -49,7 +44,7 @@ func (k *keeper) obey(rt *route) {
 		for _, p := range pauses {
 			if p.Address == "" {
 				rt.paused.Store(&p)
-				k.rest(ctx, rt)
+				k.rest(rt)
 			}
 		}
 	})
@@ -83,15 +78,17 @@ func (k *keeper) insist(rt *route, what string, do func(context.Context) error) 
 // rest ends the route's sessions as a drain does: reading stops, what is being
 // sent is finished, everything is settled, then the lanes are released. Until
 // then they are not taken again, not even by ourselves: that would fence what
-// is still to be settled.
-func (k *keeper) rest(ctx context.Context, rt *route) {
-	sessions := k.beginRest(rt)
-	if len(sessions) == 0 {
-		return
+// is still to be settled. Sessions that began meanwhile, with lanes that were
+// just being acquired, come next.
+func (k *keeper) rest(rt *route) {
+	for sessions := k.beginRest(rt); len(sessions) > 0; sessions = k.endRest(rt) {
+		k.bringToRest(rt, sessions)
 	}
-	defer k.endRest(rt)
+}
+
+func (k *keeper) bringToRest(rt *route, sessions []*session) {
 	rt.log().Info("the route is paused: finishing what is under way")
-	stopping, cancel := context.WithTimeout(ctx, k.router.cfg.DrainTimeout)
+	stopping, cancel := context.WithTimeout(context.Background(), k.router.cfg.DrainTimeout)
 	defer cancel()
 	var ending sync.WaitGroup
 	for _, s := range sessions {
@@ -123,22 +120,39 @@ func (k *keeper) rest(ctx context.Context, rt *route) {
 }
 
 // beginRest takes the route's sessions into its rest; none when there is
-// nothing to do.
+// nothing to do, or when somebody else does it.
 func (k *keeper) beginRest(rt *route) []*session {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.resting[rt] != nil {
+		k.again[rt] = true
+		return nil
+	}
+	return k.restNow(rt)
+}
+
+// endRest ends a rest. It returns the sessions of the next one, if a pause was
+// noticed meanwhile.
+func (k *keeper) endRest(rt *route) []*session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.resting, rt)
+	again := k.again[rt]
+	delete(k.again, rt)
+	if !again {
+		return nil
+	}
+	return k.restNow(rt)
+}
+
+// restNow is beginRest without the look for others. Call with the mutex held.
+func (k *keeper) restNow(rt *route) []*session {
 	sessions := rt.sessions()
-	if k.draining || k.resting[rt] != nil || len(sessions) == 0 {
+	if k.draining || len(sessions) == 0 {
 		return nil
 	}
 	k.resting[rt] = sessions
 	return sessions
-}
-
-func (k *keeper) endRest(rt *route) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.resting, rt)
 }
 
 // drain returns the sessions to be stopped; from now on those and the resting
@@ -257,12 +271,7 @@ func (k *keeper) applyAddresses(rt *route, pauses []outbox.Pause) {
 // keepGone writes down that an address is gone, so that no other owner uses it
 // before an operator has resumed it.
 func (k *keeper) keepGone(rt *route, address string, cause error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.draining { // it is learnt again after the next start
-		return
-	}
-	k.wg.Go(func() {
+	k.background(func() { // during a drain it is not: it is learnt again after the next start
 		p := outbox.Pause{Route: rt.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
 		if k.insist(rt, "write down that an address is gone", func(ctx context.Context) error {
 			_, err := k.store.Pause(ctx, p)

@@ -367,3 +367,48 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 		r.stop()
 	})
 }
+
+// A route that is paused while its lanes are still being taken, and whose first
+// lanes take long to finish, comes to rest with all of its lanes.
+func TestAPauseWhileLanesAreTakenRestsAllOfThem(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		store := &late{memState: r.state, loading: func(outbox.LaneRef) { time.Sleep(time.Second) }}
+		r.dest.setFail(func(string, *message.Message) error { time.Sleep(20 * time.Second); return nil })
+		r.fill(50, 1)
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		r.until("some lanes", func() bool { return r.router.Stats()[0].Lanes > 5 })
+		r.pause(outbox.Pause{Route: "orders"})
+		r.until("at rest", func() bool { return r.router.Stats()[0].Lanes == 0 && r.state.owned() == 0 })
+		n := r.dest.count()
+		time.Sleep(time.Minute)
+		if now := r.dest.count(); now != n || r.state.owned() != 0 {
+			t.Errorf("%d were delivered while the route was paused, %d lanes are owned", now-n, r.state.owned())
+		}
+		r.resume("")
+		r.await(50)
+		r.stop()
+		r.checkOrdered(50, 1)
+	})
+}
+
+// A pause that is written while lanes are being acquired is obeyed at once.
+func TestAPauseDuringAcquireStartsNothing(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		once := false
+		store := &late{memState: r.state, acquired: func(string) {
+			if !once {
+				once = true
+				r.pause(outbox.Pause{Route: "orders"})
+			}
+		}}
+		r.fill(5, 1)
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		time.Sleep(10 * time.Second)
+		if n := r.dest.count(); n != 0 || r.state.owned() != 0 {
+			t.Errorf("%d were delivered while the route was paused; %d lanes are owned", n, r.state.owned())
+		}
+		r.resume("")
+		r.await(5)
+		r.stop()
+	})
+}

@@ -50,7 +50,8 @@ const drainedLimit = 256
 // those behind it, bounded by where it stands.
 func (r *reader) plan() *plan {
 	p := &plan{}
-	r.starved.Store(false)
+	r.starved.Store(true) // before looking: room that appears meanwhile wakes
+	starved := false
 	slots, places := [outbox.Slots][]*cohort{}, map[place]*cohort{}
 	now := time.Now()
 	for _, rt := range r.routes {
@@ -63,7 +64,7 @@ func (r *reader) plan() *plan {
 			}
 			room := s.room()
 			if room < rt.Window/2 || room == 0 || low {
-				r.starved.Store(true)
+				starved = true
 				s.relieve(now, low)
 				room = 0
 			}
@@ -88,6 +89,7 @@ func (r *reader) plan() *plan {
 	for _, cs := range slots {
 		behind += p.addSlot(cs, catchUps-behind)
 	}
+	r.starved.Store(starved)
 	r.limit(p)
 	return p
 }

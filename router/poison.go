@@ -170,12 +170,10 @@ func (p *poison) send(ctx context.Context, it *item) (pause time.Duration, err e
 	age := time.Since(it.death.At)
 	pause = min(max(age, firstProbe), longestBurialPause) // so it doubles from one try to the next
 	pause = pause*3/4 + rand.N(pause/2)                   //nolint:gosec // spreads load, guards nothing
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return pause, p.failure(ctx.Err())
+	if err := p.enter(ctx); err != nil {
+		return pause, p.failure(err)
 	}
+	defer func() { <-p.slots }()
 	wait, probe := p.admit()
 	if wait > 0 {
 		return max(pause, wait), p.failure(errWaits)
@@ -194,6 +192,28 @@ func (p *poison) send(ctx context.Context, it *item) (pause time.Duration, err e
 		return 0, nil
 	}
 	return pause, p.failure(err)
+}
+
+var errBusy = errors.New("all the requests that it may have at once last for long")
+
+// enter waits for a place among the requests under way, though not for long: what
+// waits here takes room in its lane.
+func (p *poison) enter(ctx context.Context) error {
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := after(shortDelay)
+	defer timer.stop()
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return errBusy
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (p *poison) failure(err error) error {
@@ -254,6 +274,11 @@ func (p *poison) works() bool {
 
 // deliver sends one message and returns nil once it is confirmed.
 func (p *poison) deliver(ctx context.Context, it *item) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
 	msg := it.newMessage()
 	it.death.Mark(msg.Metadata)
 	address, err := p.route.Poison.Address(msg)
@@ -262,11 +287,6 @@ func (p *poison) deliver(ctx context.Context, it *item) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.route.SendTimeout)
 	defer cancel()
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("it panicked: %v\n%s", r, debug.Stack())
-		}
-	}()
 	errs := p.route.Poison.Deliver(ctx, address, []*message.Message{msg})
 	switch {
 	case errs == nil:

@@ -368,3 +368,34 @@ func TestG1_PoisonUnderRandomFailures(t *testing.T) {
 		}
 	})
 }
+
+// The poison destination hangs: messages that do not die arrive.
+func TestG6_APoisonDestinationThatHangsLeavesOthersAlone(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.dest.setFail(func(_ string, msg *message.Message) error {
+			if strings.HasPrefix(msg.UUID, "bad") {
+				return outbox.Permanent(errInjected)
+			}
+			return nil
+		})
+		dead, route := grave(r, func(rt *Route) { rt.Window = 128; rt.SendTimeout = 10 * time.Minute })
+		hang := make(chan struct{})
+		dead.setFail(func(string, *message.Message) error { <-hang; return nil })
+		const bad, good = 16 * 300, 1000
+		for i := range bad {
+			r.add(fmt.Sprint("b", i), fmt.Sprint("bad", i))
+		}
+		for i := range good {
+			r.add(fmt.Sprint("g", i), fmt.Sprint("m", i))
+		}
+		began := time.Now()
+		r.start(route)
+		r.await(good)
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("it took %v", d)
+		}
+		close(hang)
+		r.until("all dead", func() bool { return dead.count() == bad })
+		r.stop()
+	})
+}

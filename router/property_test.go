@@ -30,7 +30,8 @@ type scenario struct {
 	groups    int
 	addresses int
 	slow      bool
-	faults    int // of ten messages, so many fail in some way
+	grave     bool // dead messages go to a poison destination
+	faults    int  // of ten messages, so many fail in some way
 	seed      uint64
 	steps     []step
 }
@@ -42,6 +43,7 @@ func drawScenario(t *rapid.T) scenario {
 		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
 		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
 		slow:      rapid.Bool().Draw(t, "slow"),
+		grave:     rapid.Bool().Draw(t, "grave"),
 		faults:    rapid.IntRange(0, 6).Draw(t, "faults"),
 		seed:      rapid.Uint64().Draw(t, "seed"),
 	}
@@ -52,7 +54,7 @@ func drawScenario(t *rapid.T) scenario {
 	sc.ordering.Static = sc.addresses == 1 && rapid.Bool().Draw(t, "static")
 	for range rapid.IntRange(1, 8).Draw(t, "steps") {
 		sc.steps = append(sc.steps, step{
-			kind: rapid.SampledFrom([]string{"write", "write", "write", "restart", "crash", "outage"}).Draw(t, "kind"),
+			kind: rapid.SampledFrom([]string{"write", "write", "write", "restart", "crash", "outage", "pause", "command"}).Draw(t, "kind"),
 			wait: time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond,
 			rows: rapid.IntRange(1, 80).Draw(t, "rows"),
 		})
@@ -79,6 +81,9 @@ func newRun(sc scenario) *run {
 	r := &run{scenario: sc, source: &memSource{}, state: newMemState(), random: rand.New(rand.NewPCG(sc.seed, 1))}
 	r.world = &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
 		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}}
+	if sc.grave {
+		r.world.poisoned = map[string]int{}
+	}
 	r.state.writing = r.world.checkParked
 	return r
 }
@@ -123,11 +128,15 @@ func (r *run) write(n int) {
 
 func (r *run) start() error {
 	r.link, r.store = &link{world: r.world}, &mortal{memState: r.state}
-	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{{
+	route := Route{
 		Name: "orders", Source: r.source, State: r.store, Destination: r.link, Order: r.order, Window: r.window,
 		Attempts: 10, Middleware: append(stack(50*time.Millisecond, 10), r.world.middleware),
 		Poll: Poll{Max: 200 * time.Millisecond},
-	}})
+	}
+	if r.grave {
+		route.Poison, route.PoisonName = tomb{r.link}, "tomb"
+	}
+	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{route})
 	if err != nil {
 		return err
 	}
@@ -167,6 +176,18 @@ func (r *run) play(s step) error {
 		r.state.setFail(errors.New("the state store is down"))
 		time.Sleep(s.wait)
 		r.state.setFail(nil)
+	case "pause":
+		if _, err := r.state.Pause(context.Background(), outbox.Pause{Route: "orders"}); err != nil {
+			return err
+		}
+		time.Sleep(2 * s.wait)
+		if _, err := r.state.Resume(context.Background(), "orders", "", ""); err != nil {
+			return err
+		}
+	case "command": // by which an operator changed nothing: everything parked is read anew
+		r.state.mu.Lock()
+		r.state.raise("orders")
+		r.state.mu.Unlock()
 	}
 	time.Sleep(s.wait)
 	return nil

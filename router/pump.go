@@ -116,6 +116,7 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 		return
 	case rows[0].NextAttemptAt.After(now) && !s.early(rows[0]):
 		g.due = rows[0].NextAttemptAt
+		g.relieved = s.route.poison != nil && rows[0].Metadata[metaDeath] != "" // another address was back
 		s.parking.schedule(g)
 		return
 	}
@@ -161,44 +162,4 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 	s.parking.live++
 	s.enter(it)
 	return true
-}
-
-// reload reads the parked groups anew after an operator changed them.
-func (s *session) reload() error {
-	for {
-		if err := s.settler.flush(s.ctx, concluded); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		if s.ops.empty() && s.flight == nil {
-			break
-		}
-		s.mu.Unlock()
-	}
-	defer s.mu.Unlock()
-	groups, err := loadGroups(s.ctx, s.route, s.lane.slots)
-	if err != nil {
-		return err
-	}
-	seen := map[groupKey]bool{}
-	for _, l := range groups {
-		k := keyOf(l.slot, l.Group, l.FirstSeq)
-		seen[k] = true
-		g := s.parking.groups[k]
-		if g == nil {
-			s.parking.add(l)
-			continue
-		}
-		// Of those in the lane the operator may have taken some away. What is
-		// counted twice for that is noticed when there is nothing to load.
-		g.count, g.due, g.held = l.Count+g.live, l.Due, l.Held
-		s.parking.schedule(g)
-	}
-	for k, g := range s.parking.groups {
-		if !seen[k] && g.live == 0 {
-			g.count = 0
-			s.changed(g)
-		}
-	}
-	return nil
 }

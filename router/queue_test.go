@@ -177,6 +177,9 @@ func TestG10_AnOutageCostsAQueueNoAttempts(t *testing.T) {
 					rt.Middleware, rt.Attempts, rt.Claims.InMemory = stack(time.Second, 100), 100, 100
 				})
 				time.Sleep(7 * time.Minute) // longer than claims live
+				if got := r.router.Stats()[0].Oldest; got != 7*time.Minute {
+					t.Errorf("the oldest is %v old, want 7m", got)
+				}
 				if got := r.table.statuses()["dead"]; got != 0 {
 					t.Errorf("%d are dead", got)
 				}

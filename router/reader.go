@@ -65,6 +65,9 @@ func (r *reader) run(ctx context.Context) {
 		default:
 			empty++
 			pause = r.poll.pause(empty)
+			if r.starved.Load() { // what is in the way has to be looked after, however rare the polls
+				pause = min(pause, shortDelay)
+			}
 		}
 		timer := after(pause)
 		select {
@@ -144,8 +147,7 @@ func (f *fan) take(i int, row *outbox.Row) bool {
 	cost := int64(row.Size()) + itemOverhead
 	f.reader.rowCost += (float64(cost) - f.reader.rowCost) / 64
 	if rd.global != nil {
-		rd.global.rows[rd.slot] = append(rd.global.rows[rd.slot], row)
-		return true
+		return rd.global.keep(f.reader, rd, row, cost)
 	}
 	for _, m := range rd.members {
 		if m.detached {

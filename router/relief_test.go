@@ -163,3 +163,29 @@ func TestG10_AStaticDestinationDoesNotParkItsBacklog(t *testing.T) {
 		})
 	}
 }
+
+// A source that is polled rarely: what fills a lane is moved out of the way all
+// the same.
+func TestG6_AFullLaneIsRelievedHoweverRareThePolls(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		names := sameLane(2)
+		h := newHanging(nil, names[0])
+		r.dest.setFail(h.fault)
+		for i := range 200 {
+			r.addTo("slow", names[0], fmt.Sprint("slow", i))
+		}
+		r.addTo("fast", names[1], "m")
+		began := time.Now()
+		r.start(r.route(func(rt *Route) {
+			rt.Window, rt.SendTimeout, rt.Middleware = 32, time.Hour, nil
+			rt.Poll = Poll{Min: 5 * time.Minute, Max: 5 * time.Minute}
+		}))
+		r.await(1)
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("it took %v", d)
+		}
+		close(h.release)
+		r.await(201)
+		r.stop()
+	})
+}

@@ -37,6 +37,7 @@ type session struct {
 	queue   []*item       // to be emitted
 	paced   bool          // the emitter waits for chains to end
 	moved   bool          // one has ended since the emitter looked
+	doubled int           // how often its share is doubled
 	emitted chan struct{} // wakes the emitter
 
 	parking parking
@@ -133,7 +134,7 @@ func (s *session) accept(rows []arrival) {
 	for _, a := range rows {
 		s.acceptRow(a)
 	}
-	if len(s.queue) > 0 && !s.paced {
+	if len(s.queue) > 0 {
 		s.wakeEmitter()
 	}
 }
@@ -210,10 +211,12 @@ func (s *session) rerun(it *item) {
 	s.wakeEmitter()
 }
 
+// wakeEmitter tells the emitter of new items, unless it waits for chains to end:
+// then they are not for now, and its patience must not begin anew with every one
+// of them. Call with the mutex held.
 func (s *session) wakeEmitter() {
-	select {
-	case s.emitted <- struct{}{}:
-	default:
+	if !s.paced {
+		poke(s.emitted)
 	}
 }
 
@@ -222,11 +225,11 @@ func (s *session) wakeEmitter() {
 // ctx does; then deliveries are cancelled and their outcome is unknown.
 // Settling what was concluded is left to the caller.
 func (s *session) stop(ctx context.Context) {
+	s.cancel() // first: a query that does not return may hold the mutex
 	s.mu.Lock()
 	s.stopping = true
 	s.queue = nil
 	s.mu.Unlock()
-	s.cancel()
 	abort := context.AfterFunc(ctx, s.gate.Abort)
 	s.gate.Stop()
 	s.wg.Wait()

@@ -19,7 +19,7 @@ type settler struct {
 	log      *slog.Logger
 	interval time.Duration
 	sessions func() []*session
-	lost     func(outbox.LaneRef)
+	lost     func(*session)                      // what it wrote was fenced
 	write    func(context.Context, extent) error // default: the lanes' progress, to the store
 	target   string                              // what is written to, for the log
 
@@ -88,6 +88,26 @@ func (s *settler) flush(ctx context.Context, e extent) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// finish settles everything at the end. If that fails it tries again for as long
+// as drain lasts: a store that is away for a moment costs no duplicates. One try
+// is made in any case, and may take until limit.
+func (s *settler) finish(drain context.Context, limit time.Duration) error {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		err := s.flush(ctx, everything)
+		cancel()
+		if err == nil || drain.Err() != nil {
+			return err
+		}
+		pause := after(releaseDelay)
+		select {
+		case <-pause.C:
+		case <-drain.Done():
+		}
+		pause.stop()
 	}
 }
 
@@ -160,11 +180,11 @@ func (s *settler) settle(ctx context.Context, e extent) error {
 // writeLanes writes what all lanes have concluded.
 func (s *settler) writeLanes(ctx context.Context, e extent) error {
 	var all []outbox.Settlement
-	var writers []*session
+	writers := map[outbox.LaneRef]*session{}
 	for _, x := range s.sessions() {
-		if st := x.settlements(e); len(st) > 0 {
-			all = append(all, st...)
-			writers = append(writers, x)
+		for _, st := range x.settlements(e) {
+			all = append(all, st)
+			writers[st.LaneRef] = x
 		}
 	}
 	var err error
@@ -172,7 +192,7 @@ func (s *settler) writeLanes(ctx context.Context, e extent) error {
 		var fenced []outbox.LaneRef
 		fenced, err = s.store.Settle(ctx, all)
 		for _, ref := range fenced {
-			s.lost(ref)
+			s.lost(writers[ref])
 		}
 		s.report(err)
 	}

@@ -97,6 +97,9 @@ func (s *session) oldest() time.Time {
 			note(g.since)
 		}
 	}
+	if c := s.route.claimer; c != nil {
+		note(c.ledger.oldest(s))
+	}
 	return oldest
 }
 

@@ -54,12 +54,16 @@ func (l *listener) accept(ctx context.Context, msg *message.Message) bool {
 	lane := l.route.lanes[outbox.SlotOf(l.route.key(row.Group), row.ID)]
 	cost := int64(row.Size()) + itemOverhead
 	for {
-		if s := lane.session.Load(); s != nil && s.room() > 0 && l.route.share.take(cost) {
-			if s.acceptMessage(msg, row, cost) {
-				return true
+		if s := lane.session.Load(); s != nil {
+			room := s.room() > 0
+			if room && l.route.share.take(cost) {
+				if s.acceptMessage(msg, row, cost) {
+					return true
+				}
+				l.route.share.give(cost)
+				return false
 			}
-			l.route.share.give(cost)
-			return false
+			s.relieve(time.Now(), room) // with room it is memory that is spent
 		}
 		timer := after(releaseDelay)
 		select {

@@ -215,3 +215,53 @@ func TestG1_WatermillSubscriberAsSource(t *testing.T) {
 		r.checkOrdered(1, 20)
 	})
 }
+
+// One lane of a subscriber's route is full of messages that do not move: others
+// arrive.
+func TestG6_ASubscribersFullLaneLeavesOthersAlone(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		names := sameLane(3)
+		h := newHanging(nil, names[0])
+		r.dest.setFail(h.fault)
+		route, f := r.fromFeed(func(rt *Route) { rt.Window, rt.SendTimeout, rt.Middleware = 64, time.Hour, nil })
+		r.start(route)
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		const n = 500
+		go func() {
+			for i := range n {
+				msg := message.NewMessage(fmt.Sprint("slow", i), []byte(`{}`))
+				msg.Metadata[outbox.MetaGroup], msg.Metadata["address"] = names[0], "slow"
+				f.out <- msg
+				f.send(names[1+i%2], fmt.Sprint("m", i))
+			}
+		}()
+		r.await(n)
+		close(h.release)
+		r.await(2 * n)
+		r.stop()
+	})
+}
+
+// What a drain writes last may be fenced as well.
+func TestG1_SubscriberNacksWhatADrainCouldNotWrite(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.config.Lease = time.Hour
+		r.dest.setFail(func(string, *message.Message) error { return outbox.Permanent(errInjected) })
+		route, f := r.fromFeed(nil)
+		r.start(route)
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		time.Sleep(time.Second)
+		r.state.setFail(errInjected)
+		msg := f.send("a", "m")
+		time.Sleep(time.Second)
+		r.cancel()
+		time.Sleep(time.Second) // its sessions have ended
+		r.state.steal()
+		r.state.setFail(nil)
+		if err := <-r.done; err != nil {
+			t.Error(err)
+		}
+		r.wantFate(msg, "nacked")
+		r.wantParked()
+	})
+}

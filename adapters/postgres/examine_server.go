@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -149,7 +150,11 @@ func examineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []outb
 	var on bool
 	var analysed *time.Time
 	var dead, live int64
-	if err := pool.QueryRow(ctx, upkeepSQL, table).Scan(&on, &analysed, &dead, &live); err != nil {
+	err := pool.QueryRow(ctx, upkeepSQL, table).Scan(&on, &analysed, &dead, &live)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // there is no such table, which others tell
+		return nil
+	case err != nil:
 		return []outbox.Finding{unknown(subject, err)}
 	}
 	if !on {

@@ -56,7 +56,6 @@ type LogSource struct {
 
 var (
 	_ outbox.Source  = (*LogSource)(nil)
-	_ outbox.Rebaser = (*LogSource)(nil)
 )
 
 // firstRowBytes is the estimate of a row's size before the first row.
@@ -169,11 +168,4 @@ func explainLog(table, what string, err error) error {
 		}
 	}
 	return fmt.Errorf("table %s: %s: %w%s", table, what, err, fix)
-}
-
-// Rebase implements [outbox.Rebaser] by an error that says what to do instead:
-// which rows a cursor had not covered cannot be told of every table.
-func (s *LogSource) Rebase(context.Context, []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
-	return nil, s.explain("rebase", errors.New("only tables of Outrider's own layout can be rebased; "+
-		"`outrider seek` places the route anew, before the first message that was not delivered"))
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -48,9 +47,6 @@ var _ outbox.Rebaser = (*Source)(nil)
 
 // Rebase implements [outbox.Rebaser]. It reads all rows up to the cursors once.
 func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
-	if s.findSQL != nil {
-		return nil, explain(s.table, "rebase", errors.New("only tables of Outrider's own layout can be rebased; place the cursor with `outrider seek`"))
-	}
 	last, err := s.awaitWriters(ctx)
 	if err != nil {
 		return nil, explain(s.table, "rebase", err)

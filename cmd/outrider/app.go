@@ -99,7 +99,7 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: the configuration's")
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
 		a.statusCommand(), a.pauseCommand(), a.resumeCommand(), a.seekCommand(), a.rebaseCommand(), a.routeCommand(),
-		a.tailCommand(), a.doctorCommand(), a.parkedCommand(), a.retentionCommand(), a.publishCommand(), a.versionCommand())
+		a.tailCommand(), a.doctorCommand(), a.parkedCommand(), a.retentionCommand(), a.publishCommand(), a.importCommand(), a.versionCommand())
 	return root
 }
 

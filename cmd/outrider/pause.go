@@ -149,13 +149,27 @@ an address again within a quarter of the lease. An address that answered 410
 			}
 			if !changed {
 				fmt.Fprintln(a.out, what+" was not paused")
-				return nil
+				return a.tellPausedAddresses(c.Context(), op, p.route)
 			}
 			fmt.Fprintln(a.out, what+" goes on")
 			return nil
 		})
 	}
 	return c
+}
+
+// tellPausedAddresses says how to resume what somebody probably meant.
+func (a *app) tellPausedAddresses(ctx context.Context, op *outrider.Operator, route string) error {
+	pauses, err := op.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pauses {
+		if p.Route == route && p.Address != "" {
+			fmt.Fprintf(a.out, "  an address of it is: outrider resume %s --address %s\n", route, strconv.Quote(outrider.ShownAddress(p.Address)))
+		}
+	}
+	return nil
 }
 
 // unknownRoute makes a route that does not exist the caller's mistake.

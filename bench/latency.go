@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// firstMessages are written at once and awaited, before the clock runs: then the
+// relay has its connections.
+const firstMessages = 20
+
+// uncounted is how many messages come before those that count. Behind the first
+// ones there is a second at the entry's rate: a relay that has seen nothing for a
+// while reads seldom, and what is measured is the rate.
+func (st *stage) uncounted() int { return firstMessages + min(st.rows, st.rate) }
+
+// written is a message that was or will be committed.
+type written struct {
+	id, group string
+	payload   []byte
+	at        time.Time // when COMMIT had returned
+}
+
+// measureDelay writes messages at the entry's rate and measures how long each
+// took from its commit to the receiver.
+func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err error) {
+	lead := st.uncounted()
+	messages, err := st.compose(lead + st.rows)
+	if err != nil {
+		return s, err
+	}
+	to, err := st.sink.open(ctx, b.servers)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
+	p, err := b.launch(ctx, st, to)
+	if err != nil {
+		return s, err
+	}
+	elapsed, err := b.write(ctx, st, p, to, messages)
+	if err != nil {
+		p.kill()
+		return s, err
+	}
+	used, err := p.stop()
+	if err != nil {
+		return s, err
+	}
+	if err := st.examine(ctx, to); err != nil {
+		return s, err
+	}
+	s = newSample(lead+st.rows, elapsed, used)
+	s.p50, s.p99 = percentiles(messages[lead:], st.check.times[lead:])
+	return s, nil
+}
+
+// compose makes new messages and tells the checker of them. Those of earlier
+// runs must not arrive again.
+func (st *stage) compose(n int) ([]written, error) {
+	ids, err := outbox.NewTSIDs(-1)
+	if err != nil {
+		return nil, err
+	}
+	st.check = newChecker()
+	source := newEvents(st.written, st.groups, st.payload)
+	messages := make([]written, n)
+	for i := range messages {
+		m := &messages[i]
+		st.written++
+		m.group, m.payload = source.event(st.written)
+		if m.id, err = ids.Next(); err != nil {
+			return nil, err
+		}
+		if err := st.check.expect([]byte(m.group), m.payload); err != nil {
+			return nil, err
+		}
+	}
+	st.check.reset()
+	return messages, nil
+}
+
+// write commits the messages, each by itself, and returns how long it took until
+// all had arrived. Moments are random within equal intervals: a fixed beat could
+// fall in with the relay's own.
+func (b *bench) write(ctx context.Context, st *stage, p *process, to receiver, messages []written) (time.Duration, error) {
+	insert := st.publish
+	begin := time.Now()
+	for i := range messages[:firstMessages] {
+		if err := messages[i].commit(ctx, st.db, insert); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := b.watch(ctx, p, to, firstMessages); err != nil {
+		return 0, err
+	}
+	interval, beat := time.Second/time.Duration(st.rate), time.Now()
+	for i := firstMessages; i < len(messages); i++ {
+		if err := until(ctx, beat.Add(rand.N(interval))); err != nil { //nolint:gosec // no secret
+			return 0, err
+		}
+		if err := messages[i].commit(ctx, st.db, insert); err != nil {
+			return 0, err
+		}
+		beat = beat.Add(interval)
+	}
+	last, err := b.watch(ctx, p, to, len(messages))
+	return last.Sub(begin), err
+}
+
+// commit writes the message in a transaction of its own.
+func (m *written) commit(ctx context.Context, db *pgx.Conn, insert string) error {
+	_, err := db.Exec(ctx, insert, m.id, m.group, string(m.payload))
+	m.at = time.Now()
+	return err
+}
+
+// until waits for a moment.
+func until(ctx context.Context, moment time.Time) error {
+	timer := time.NewTimer(time.Until(moment))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// percentiles returns the median and the 99th percentile of the delays.
+func percentiles(messages []written, arrived []time.Time) (p50, p99 time.Duration) {
+	delays := make([]time.Duration, len(messages))
+	for i := range messages {
+		delays[i] = arrived[i].Sub(messages[i].at)
+	}
+	slices.Sort(delays)
+	return delays[len(delays)/2], delays[len(delays)*99/100]
+}

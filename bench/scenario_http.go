@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// itemScenario drains FlowCatalyst's table to its API.
+var itemScenario = &scenario{
+	name: "flowcatalyst",
+	title: func(o *options) string {
+		return fmt.Sprintf("FlowCatalyst's table to its HTTP API: items of %d bytes of JSON, %d groups, at most %d items of one group in a request",
+			o.payload, itemGroups, itemRequest)
+	},
+	peers: []peer{itemFloor{}, fastItems, plainItems},
+	entries: func(o *options) []entry {
+		var out []entry
+		for _, rows := range []int{max(o.items/10, 1), o.items} {
+			for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
+				for _, p := range []peer{itemFloor{}, fastItems} {
+					out = append(out, itemEntry(p, rows, delay))
+				}
+			}
+		}
+		return append(out, itemEntry(plainItems, max(o.items/50, 1), 0))
+	},
+	measure: (*bench).measureDrain,
+	columns: drainColumns,
+	remarks: compareFloor,
+}
+
+func itemEntry(p peer, rows int, delay time.Duration) entry {
+	return entry{peer: p, sink: endpoint{path: itemPath, delay: delay, read: batches{}}, rows: rows, groups: itemGroups,
+		with: fmt.Sprintf("answers after %d ms", delay.Milliseconds())}
+}
+
+// hookScenario drains Outrider's own table to webhooks.
+var hookScenario = &scenario{
+	name: "webhooks",
+	title: func(o *options) string {
+		return fmt.Sprintf("Own table to signed webhooks: %d rows of %d bytes of JSON, %d groups, %d connections",
+			o.hooks, o.payload, o.groups, hookRequests)
+	},
+	peers: []peer{hookFloor{}, toWebhook},
+	entries: func(o *options) []entry {
+		var out []entry
+		for _, p := range []peer{hookFloor{}, toWebhook} {
+			out = append(out, entry{peer: p, sink: endpoint{path: hookPath, read: webhooks{}}, rows: o.hooks, groups: o.groups})
+		}
+		return out
+	},
+	measure: (*bench).measureDrain,
+	columns: drainColumns,
+	remarks: compareFloor,
+}

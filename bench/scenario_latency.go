@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// The ways whose latency is measured.
+var (
+	itemWay  = fastItems.as("flowcatalyst")
+	hookWay  = toWebhook.as("webhook")
+	topicWay = toKafka.as("kafka")
+)
+
+// as returns the same Outrider with a name of its own.
+func (e embedded) as(way string) embedded {
+	e.label = outriderName + "-" + way
+	return e
+}
+
+// delayScenario measures how long messages take when there is time.
+var delayScenario = &scenario{
+	name: "latency",
+	title: func(o *options) string {
+		return fmt.Sprintf("From COMMIT to the receiver: single rows of %d bytes of JSON, written at random moments for %v, and nothing else to do",
+			o.payload, o.duration)
+	},
+	peers: []peer{itemWay, hookWay, topicWay},
+	entries: func(o *options) []entry {
+		return []entry{
+			delayEntry(o, itemWay, endpoint{path: itemPath, read: batches{}}, 100),
+			delayEntry(o, hookWay, endpoint{path: hookPath, read: webhooks{}}, 100),
+			delayEntry(o, topicWay, tap{}, 100),
+			delayEntry(o, topicWay, tap{}, 1000),
+		}
+	},
+	measure: (*bench).measureDelay,
+	columns: delayColumns,
+	remarks: func(results []result) []string {
+		var out []string
+		for _, r := range results {
+			out = append(out, fmt.Sprintf("%s at %s: half of the messages within %.2f ms of their commit.", r.Peer, r.With, r.P50))
+		}
+		return out
+	},
+}
+
+// delayEntry is one way at so many messages per second.
+func delayEntry(o *options, p embedded, to sink, rate int) entry {
+	return entry{peer: p, sink: to, rows: max(int(float64(rate)*o.duration.Seconds()), 1), groups: o.groups,
+		rate: rate, publish: p.table.insert(), with: fmt.Sprintf("%d msgs/s", rate)}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

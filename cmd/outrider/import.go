@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider"
+)
+
+func (a *app) importCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "import",
+		Short: "Turn the configuration of another system into Outrider's",
+	}, a.importFlowCatalystCommand())
+}
+
+func (a *app) importFlowCatalystCommand() *cobra.Command {
+	var output, profile string
+	c := &cobra.Command{
+		Use:   "flowcatalyst FILE",
+		Short: "Turn the outbox-processor.* keys of a .properties or YAML file into a configuration",
+		Long: `Reads the configuration of FlowCatalyst's outbox processor and writes one of
+Outrider's that does the same, with every key and default. Secrets are not
+copied: the result names environment variables in their place. What could not
+be taken over is told on standard error.`,
+		Example: "  outrider import flowcatalyst application.properties --output outrider.yaml\n  outrider validate",
+		Args:    cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&output, "output", "", "`file` to write; it must not exist yet. Default: standard output")
+	c.Flags().StringVar(&profile, "profile", "prod", "`profile` whose keys go before those of none")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		text, err := os.ReadFile(args[0])
+		if err != nil {
+			return wrongError{err}
+		}
+		result, notes, err := outrider.ImportFlowCatalyst(args[0], text, profile)
+		if err != nil {
+			return wrongError{err}
+		}
+		for _, note := range notes {
+			fmt.Fprintf(a.err, "note: %s\n", note)
+		}
+		if output == "" {
+			_, err := a.out.Write(result)
+			return err
+		}
+		return writeNew(output, result)
+	}
+	return c
+}
+
+// writeNew writes a file that does not exist yet.
+func writeNew(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return wrong("--output %s: the file exists; name another or remove it", path)
+	}
+	if err != nil {
+		return wrongError{err}
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}

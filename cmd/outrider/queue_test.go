@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// Every command does its work on a source without a cursor, or says why not.
+func TestCommandsOnAQueue(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.write(fmt.Sprintf(`
+admin: {listen: off}
+sources:
+  shop: {type: postgres, layout: flowcatalyst, url: %q}
+destinations:
+  nowhere: {type: discard}
+routes:
+  platform: {from: shop, to: nowhere}
+`, testenv.Postgres(t)))
+	const none = `its source "shop" is a queue`
+	for _, st := range []step{
+		{args: "doctor", code: 1, out: []string{"outbox_events", "does not exist", "outrider init"}},
+		{args: "init", out: []string{`created table "outbox_events"`, `created table "outbox_dispatch_jobs"`}},
+		{args: "doctor", out: []string{"table: as it should be", none, "all is well"}},
+		{args: "status", out: []string{"platform", "(has never run)"}},
+		{args: "pause platform", out: []string{"is paused"}},
+		{args: "resume platform", out: []string{"goes on"}},
+		{args: "seek platform --to end", code: 1, err: []string{none}},
+		{args: "rebase platform", code: 1, err: []string{none}},
+		{args: "tail platform", code: 1, err: []string{"no log table"}},
+		{args: "publish --type a --payload 1", code: 1, err: []string{"layout flowcatalyst"}},
+		{args: "retention", out: []string{"no source has a retention"}},
+		{args: "parked list", out: []string{"no parked message matches"}},
+	} {
+		st.run(t, s)
+	}
+}
+
+// A table of others cannot be rebased after a restore: a seek is what places its
+// route anew, and everybody says so.
+func TestATableOfOthersAfterARestore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	url := testenv.Postgres(t)
+	s.write(fmt.Sprintf(`
+admin: {listen: off}
+sources:
+  shop: {type: postgres, layout: custom, table: events, url: %q, columns: {id: id, type: "=e", payload: payload, position: no, xid: xid}}
+destinations:
+  nowhere: {type: discard}
+routes:
+  all: {from: shop, to: nowhere}
+`, url))
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.Background()) }()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`CREATE TABLE events (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL, payload json NOT NULL,
+		xid xid8 NOT NULL DEFAULT pg_current_xact_id())`)
+	exec(`CREATE INDEX ON events (xid, no)`)
+	exec(`INSERT INTO events (id, payload) SELECT i::text, '{}' FROM generate_series(1, 5) i`)
+	for _, st := range []step{
+		{args: "init", out: []string{"state tables"}},
+		{args: "seek all --to 3 --yes", out: []string{"done"}},
+	} {
+		st.run(t, s)
+	}
+	exec(`UPDATE outrider_cursor SET cluster = 'postgresql/1'`)
+	for _, st := range []step{
+		{args: "run", code: 1, err: []string{`cursor belongs to database cluster`, "outrider seek all --to"}},
+		{args: "rebase all --yes", code: 1, err: []string{"cannot be rebased", "outrider seek all"}},
+		{args: "seek all --to 4 --yes", out: []string{"done"}},
+		{args: "status", out: []string{"(nobody)  3"}},
+	} {
+		st.run(t, s)
+	}
+}

@@ -1,0 +1,135 @@
+package flowcatalyst
+
+import (
+	"net/url"
+	"strings"
+)
+
+// databaseVariable is where the URL of the database comes from when the file has
+// none that can be translated.
+const databaseVariable = "${DATABASE_URL}"
+
+// database makes the URL of the source, and says where it comes from.
+func (im *importer) database() (text, from string) {
+	im.samples["DATABASE_URL"] = "postgres://127.0.0.1/app"
+	for _, f := range []struct{ url, user, password string }{
+		{"quarkus.datasource.jdbc.url", "quarkus.datasource.username", "quarkus.datasource.password"},
+		{"quarkus.datasource.reactive.url", "quarkus.datasource.username", "quarkus.datasource.password"},
+		{"spring.datasource.url", "spring.datasource.username", "spring.datasource.password"},
+	} {
+		s, ok := im.settings[canonical(f.url)]
+		if !ok || s.value == "" {
+			continue
+		}
+		if text := im.translate(s, im.settings[canonical(f.user)], im.settings[canonical(f.password)]); text != "" {
+			return text, f.url
+		}
+		return databaseVariable, "set it to the postgres:// URL of the tables"
+	}
+	im.note(setting{}, "the file names no data source: set DATABASE_URL to the postgres:// URL of the tables")
+	return databaseVariable, "set it to the postgres:// URL of the tables"
+}
+
+// translate makes a postgres:// URL of a JDBC one; empty when it cannot.
+func (im *importer) translate(s, user, password setting) string {
+	parts := im.resolve(s)
+	if len(parts) == 0 || parts[0].name != "" {
+		im.note(s, "%s is a variable that holds a JDBC URL, which Outrider cannot read: set DATABASE_URL to the postgres:// URL of the tables", s.key)
+		return ""
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(im.render(p, "5432"))
+	}
+	text := strings.TrimPrefix(strings.TrimPrefix(b.String(), "jdbc:"), "vertx-reactive:")
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok || scheme != "postgresql" && scheme != "postgres" {
+		im.note(s, "%s leads to no PostgreSQL: set DATABASE_URL to the postgres:// URL of the tables", s.key)
+		return ""
+	}
+	rest, query := cutOutside(rest, '?')
+	if host, _ := cutOutside(rest, '/'); strings.Contains(host, "@") {
+		im.note(s, "%s: what is before @ is left out of the result, it may hold a password", s.key)
+		_, rest, _ = strings.Cut(rest, "@")
+	}
+	return "postgres://" + im.login(user, password) + rest + im.parameters(s, query)
+}
+
+// login is the user with the password's variable.
+func (im *importer) login(user, password setting) string {
+	if user.value == "" {
+		return ""
+	}
+	var b strings.Builder
+	for _, p := range im.resolve(user) {
+		if p.name == "" {
+			p.text = url.PathEscape(p.text)
+		}
+		b.WriteString(im.render(p, "user"))
+	}
+	if password.value == "" {
+		return b.String() + "@"
+	}
+	name := im.secret(password, "DATABASE_PASSWORD")
+	im.note(password, "%s: special characters of the password in %s must be percent-encoded, as in every URL", password.key, name)
+	return b.String() + ":" + name + "@"
+}
+
+// secret is the variable that a secret comes from: the one that the file names,
+// or one of ours. A default in the file is not taken over.
+func (im *importer) secret(s setting, ours string) string {
+	parts, _ := pieces(s.value)
+	name := ours
+	if len(parts) == 1 && parts[0].name != "" {
+		name = environment(parts[0].name)
+		if parts[0].fallback != "" {
+			im.note(s, "%s: the default of %s is not taken over, it is a secret: set the variable", s.key, name)
+		}
+	} else {
+		im.note(s, "%s is a secret and not taken over: put it into the environment variable %s", s.key, name)
+	}
+	im.samples[name] = "secret"
+	return "${" + name + "}"
+}
+
+// parameters keeps those that mean the same to us.
+func (im *importer) parameters(s setting, query string) string {
+	kept := []string{}
+	for p := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(p, "=")
+		switch name {
+		case "":
+		case "sslmode":
+			kept = append(kept, p)
+		case "currentSchema":
+			kept = append(kept, "search_path="+value)
+		case "ApplicationName":
+			kept = append(kept, "application_name="+value)
+		default:
+			im.note(s, "%s: the parameter %s is left out", s.key, name)
+		}
+	}
+	if len(kept) == 0 {
+		return ""
+	}
+	return "?" + strings.Join(kept, "&")
+}
+
+// cutOutside cuts at the first separator that is not in a placeholder.
+func cutOutside(text string, sep byte) (before, after string) {
+	depth := 0
+	for i := range len(text) {
+		switch {
+		case strings.HasPrefix(text[i:], "${"):
+			depth++
+		case text[i] == '}' && depth > 0:
+			depth--
+		case text[i] == sep && depth == 0:
+			if sep == '/' {
+				return text[:i], text[i:]
+			}
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, ""
+}

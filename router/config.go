@@ -1,0 +1,68 @@
+package router
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Defaults of a [Config].
+const (
+	DefaultMemory         = 64 << 20
+	DefaultLease          = 10 * time.Second
+	DefaultSettleInterval = 20 * time.Millisecond
+	DefaultDrainTimeout   = 30 * time.Second
+)
+
+// Config is what the routes of a process share.
+type Config struct {
+	// Instance names this process among others. Default: host name and a ULID.
+	Instance string
+
+	// Memory bounds the messages on their way, in bytes. Default 64 MiB.
+	Memory int64
+
+	// Lease is how long lanes stay ours without a sign of life. Default 10 s.
+	Lease time.Duration
+
+	// SettleInterval is how long progress gathers before it is written.
+	// Default 20 ms.
+	SettleInterval time.Duration
+
+	// DrainTimeout bounds the wait for what is under way on shutdown. Default 30 s.
+	DrainTimeout time.Duration
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+
+	// Redact masks secrets in an address before it is logged or shown.
+	// nil: addresses are shown as they are.
+	Redact func(address string) string
+}
+
+func (c *Config) setDefaults() {
+	if c.Instance == "" {
+		host, _ := os.Hostname() // a ULID alone does
+		c.Instance = host + "-" + ulid.Make().String()
+	}
+	if c.Memory <= 0 {
+		c.Memory = DefaultMemory
+	}
+	if c.Lease <= 0 {
+		c.Lease = DefaultLease
+	}
+	if c.SettleInterval <= 0 {
+		c.SettleInterval = DefaultSettleInterval
+	}
+	if c.DrainTimeout <= 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Redact == nil {
+		c.Redact = func(address string) string { return address }
+	}
+}

@@ -1,0 +1,75 @@
+package router
+
+import (
+	"context"
+)
+
+// patientReloads is how often a reload lets the lane go on while it reads.
+const patientReloads = 5
+
+// reload reads the parked groups anew after an operator changed them. What is
+// read must say what everything written so far comes to, and nothing else. So it
+// is read again when something came in between, and after a few times that it did
+// the lane has to stand still meanwhile.
+func (s *session) reload(ctx context.Context) error {
+	for try := 0; ; try++ {
+		changes, err := s.writeAll(ctx)
+		if err != nil {
+			return err
+		}
+		if try < patientReloads {
+			s.mu.Unlock()
+		}
+		groups, err := loadGroups(ctx, s.route, s.lane.slots)
+		if try < patientReloads {
+			s.mu.Lock()
+		}
+		same := s.ops.changes == changes
+		if err == nil && same {
+			s.reconcile(groups)
+		}
+		s.mu.Unlock()
+		if err != nil || same {
+			return err
+		}
+	}
+}
+
+// writeAll returns, with the mutex held, when everything that was concluded is
+// written, and how many changes that were.
+func (s *session) writeAll(ctx context.Context) (changes uint64, err error) {
+	for {
+		if err := s.settler.flush(ctx, concluded); err != nil {
+			return 0, err
+		}
+		s.mu.Lock()
+		if s.ops.empty() && s.flight == nil {
+			return s.ops.changes, nil
+		}
+		s.mu.Unlock()
+	}
+}
+
+// reconcile takes over what was read. Call with the mutex held.
+func (s *session) reconcile(groups []slotGroup) {
+	seen := map[groupKey]bool{}
+	for _, l := range groups {
+		k := keyOf(l.slot, l.Group, l.FirstSeq)
+		seen[k] = true
+		g := s.parking.groups[k]
+		if g == nil {
+			s.parking.add(l)
+			continue
+		}
+		// Of those in the lane the operator may have taken some away. What is
+		// counted twice for that is noticed when there is nothing to load.
+		g.count, g.due, g.held = l.Count+g.live, l.Due, l.Held
+		s.parking.schedule(g)
+	}
+	for k, g := range s.parking.groups {
+		if !seen[k] && g.live == 0 {
+			g.count = 0
+			s.changed(g)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Run delivers until ctx ends, then drains: it stops reading, finishes what is
+// being sent, settles, and releases the lanes. It returns an error when the
+// routes cannot start or cannot go on; nil after a clean drain.
+func (r *Router) Run(ctx context.Context) error {
+	joined := 0
+	defer func() {
+		for _, k := range r.keepers[:joined] {
+			k.leave()
+		}
+	}()
+	for _, k := range r.keepers {
+		if err := k.join(ctx); err != nil {
+			return err
+		}
+		joined++
+	}
+	wm, wmDone, err := r.startWatermill()
+	if err != nil {
+		return err
+	}
+	err = r.work(ctx)
+	for _, rt := range r.routes {
+		for _, l := range rt.lanes {
+			close(l.out)
+		}
+	}
+	return errors.Join(err, wm.Close(), <-wmDone)
+}
+
+// work runs the parts until ctx ends or one fails, and drains.
+func (r *Router) work(ctx context.Context) error {
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	settling, stopSettling := context.WithCancel(context.Background())
+	defer stopSettling()
+	// Subscriptions last until everything is settled: acks that come after a
+	// subscription has ended are lost.
+	listening, stopListening := context.WithCancel(context.Background())
+	defer stopListening()
+	var readers, settlers sync.WaitGroup
+	failed := make(chan error, 2*len(r.keepers)+len(r.listeners))
+	for _, s := range r.settlers {
+		settlers.Go(func() { s.run(settling) })
+	}
+	for _, k := range r.keepers {
+		settlers.Go(func() { k.keepLease(settling) })
+	}
+	ready := true
+	for _, k := range r.keepers {
+		if err := k.acquireAll(reading); err != nil {
+			failed <- err
+			ready = false
+		}
+		readers.Go(func() {
+			if err := k.acquireLanes(reading); err != nil {
+				failed <- err
+			}
+		})
+	}
+	for _, rd := range r.readers {
+		readers.Go(func() { rd.run(reading) })
+	}
+	for _, c := range r.claimers {
+		settlers.Go(func() { c.settler.run(settling) })
+		settlers.Go(func() { c.maintain(settling) })
+		readers.Go(func() { c.run(reading) })
+	}
+	for _, l := range r.listeners {
+		readers.Go(func() {
+			if err := l.run(reading, listening); err != nil {
+				failed <- err
+			}
+		})
+	}
+	if ready {
+		close(r.ready)
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	stopReading()
+	readers.Wait()
+	err = errors.Join(err, r.drain())
+	stopSettling()
+	settlers.Wait()
+	return err
+}
+
+// drain ends all sessions and writes what they concluded.
+func (r *Router) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
+	defer cancel()
+	sessions := map[*keeper][]*session{}
+	var ending sync.WaitGroup
+	for _, k := range r.keepers {
+		sessions[k] = k.drain()
+		for _, s := range sessions[k] {
+			ending.Go(func() { s.stop(ctx) })
+		}
+	}
+	ending.Wait()
+	var errs []error
+	for _, k := range r.keepers {
+		k.wg.Wait()
+		if err := r.settlers[k.store].finish(ctx, r.cfg.DrainTimeout); err != nil {
+			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
+		}
+	}
+	for _, c := range r.claimers {
+		errs = append(errs, c.flush())
+	}
+	for _, rt := range r.routes {
+		rt.health.close()
+	}
+	return errors.Join(errs...)
+}
+
+// startWatermill builds Watermill's router with a handler per lane.
+func (r *Router) startWatermill() (*message.Router, <-chan error, error) {
+	wm, err := message.NewRouter(message.RouterConfig{CloseTimeout: 5 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		return nil, nil, err
+	}
+	lanes := map[string]*lane{}
+	wm.AddSubscriberDecorators(func(s message.Subscriber) (message.Subscriber, error) {
+		return primed{s, lanes}, nil
+	})
+	for _, rt := range r.routes {
+		for _, l := range rt.lanes {
+			lanes[l.name] = l
+			h := wm.AddConsumerHandler(l.name, l.name, l, l.handle)
+			h.AddMiddleware(l.settle)
+			h.AddMiddleware(rt.Middleware...)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- wm.Run(context.Background()) }()
+	select {
+	case <-wm.Running():
+		return wm, done, nil
+	case err := <-done:
+		return nil, nil, fmt.Errorf("start the Watermill router: %w", err)
+	}
+}
