@@ -110,8 +110,8 @@ func (p *transactionPooler) transaction(client *pgproto3.Backend, msg pgproto3.F
 			}
 			if status == 'I' {
 				p.mu.Lock()
-				defer p.mu.Unlock()
 				p.idle = append(p.idle, server)
+				p.mu.Unlock()
 				return nil
 			}
 		}

@@ -63,7 +63,7 @@ func TestLogRowsOfOddTables(t *testing.T) {
 	e.exec(`INSERT INTO odd (id, body, who, extra, at) VALUES
 		(1, '{"a": 1}', '6ba7b810-9dad-11d1-80b4-00c04fd430c8', '{"thing": 7, "shop": null, "deep": {"x": [1]}}', '2024-01-02 03:04:05'),
 		(2, 'plain text', NULL, '{}', 'infinity'),
-		(3, DEFAULT, DEFAULT, '[1]', DEFAULT)`)
+		(3, DEFAULT, NULL, '[1]', NULL)`)
 	e.exec("INSERT INTO odd (body) VALUES ('{}')")
 	rows := e.lanes(l.open(), outbox.StartBeginning, 10).all(t)
 	if len(rows) != 4 {

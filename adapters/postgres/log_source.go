@@ -55,7 +55,7 @@ type LogSource struct {
 }
 
 var (
-	_ outbox.Source  = (*LogSource)(nil)
+	_ outbox.Source = (*LogSource)(nil)
 )
 
 // firstRowBytes is the estimate of a row's size before the first row.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -204,7 +205,7 @@ func fetchParams(plans []plan) [][]byte {
 	for i := range params {
 		params[i] = append(params[i], '}')
 	}
-	return append(params, strconv.AppendInt(nil, late, 10), strconv.AppendInt(nil, fresh, 10))
+	return slices.Concat(params, [][]byte{strconv.AppendInt(nil, late, 10), strconv.AppendInt(nil, fresh, 10)})
 }
 
 // appendSnapshot writes a snapshot as an element of an array; none is null. It

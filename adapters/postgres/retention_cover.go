@@ -89,7 +89,7 @@ func (s snapshot) text() string {
 func coverParams(covers [outbox.Slots]cover) []any {
 	slots, positions := make([]int16, outbox.Slots), make([]int64, outbox.Slots)
 	snaps, bases := make([]string, outbox.Slots), make([]int64, outbox.Slots)
-	for i, c := range covers {
+	for i, c := range &covers {
 		slots[i], positions[i], snaps[i], bases[i] = int16(i), c.position, c.snap.text(), c.base
 	}
 	return []any{slots, positions, snaps, bases}

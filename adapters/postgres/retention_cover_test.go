@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -153,7 +153,7 @@ func mustSnapshot(t *rapid.T, text string) snapshot {
 func (m *modelLog) check(t *rapid.T) {
 	var routes []outbox.RouteCursors
 	for i := range m.routes {
-		c := outbox.RouteCursors{Route: fmt.Sprint(i)}
+		c := outbox.RouteCursors{Route: strconv.Itoa(i)}
 		c.Cursors[0] = &m.routes[i].settled
 		routes = append(routes, c)
 	}

@@ -130,7 +130,7 @@ func (p *pass) partitions(ctx context.Context) error {
 // catalogue returns the partitions and the last position drawn, in that order:
 // a position that is drawn meanwhile is never taken for one that is not.
 func (p *pass) catalogue(ctx context.Context) (all partitions, last int64, err error) {
-	if err = p.s.pool.QueryRow(ctx, lastPositionSQL, p.s.layout.table).Scan(&last); err != nil {
+	if err := p.s.pool.QueryRow(ctx, lastPositionSQL, p.s.layout.table).Scan(&last); err != nil {
 		return all, 0, err
 	}
 	if all, err = listPartitions(ctx, p.s.pool, p.s.layout.table); err != nil || all.rest == nil {

@@ -3,6 +3,8 @@ package postgres
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -40,11 +42,11 @@ func checkPartitionPlans(t *testing.T, e *sourceEnv, state string) {
 	now, err := parseSnapshot(end.Snapshot)
 	must(t, err)
 	// Twenty transactions that were running and have ended since.
-	running := fmt.Sprintf("%d:%d:", now.xmax, now.xmax+20)
-	for i := range 20 {
-		running += fmt.Sprintf("%d,", now.xmax+uint64(i))
+	ids := make([]string, 20)
+	for i := range ids {
+		ids[i] = strconv.FormatUint(now.xmax+uint64(i), 10)
 	}
-	running = running[:len(running)-1]
+	running := fmt.Sprintf("%d:%d:%s", now.xmax, now.xmax+20, strings.Join(ids, ","))
 	for _, c := range []struct {
 		what             string
 		from             outbox.Cursor

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func TestRetentionKeepsYoungRowsAndDryRunsKeepAll(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
 	for i := range 6 {
-		insert(t, e.pool, "g", fmt.Sprint(i))
+		insert(t, e.pool, "g", strconv.Itoa(i))
 	}
 	e.exec("UPDATE outrider_outbox SET created_at = now() - interval '2 hours' WHERE payload #>> '{}' < '3'")
 	tail := e.lanes(e.src, outbox.StartBeginning, 10)

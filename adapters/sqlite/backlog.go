@@ -31,9 +31,10 @@ func (s *Source) backlog(ctx context.Context, spans []outbox.Span, most int) (b 
 		bySlot[sp.Slot] = sp
 		lowest = min(lowest, sp.After)
 	}
-	query := `SELECT position, coalesce(message_group, ''), id,
+	//nolint:gosec // G201: the name is quoted
+	query := fmt.Sprintf(`SELECT position, coalesce(message_group, ''), id,
     cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)
-FROM ` + quoteName(s.table) + ` WHERE position > ? ORDER BY position`
+FROM %s WHERE position > ? ORDER BY position`, quoteName(s.table))
 	rows, err := s.db.QueryContext(ctx, query, lowest)
 	if err != nil {
 		return b, err

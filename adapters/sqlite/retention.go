@@ -159,8 +159,10 @@ type pass struct {
 // with any row, or the batch is full.
 func (s *Source) look(ctx context.Context, p *pass) error {
 	highest := p.highest()
-	rows, err := s.db.QueryContext(ctx, `SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM `+
-		quoteName(s.table)+` WHERE position > ? ORDER BY position LIMIT ?`, p.mark, p.Batch)
+	//nolint:gosec // G201: the name is quoted
+	query := fmt.Sprintf(`SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM %s
+WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
+	rows, err := s.db.QueryContext(ctx, query, p.mark, p.Batch)
 	if err != nil {
 		return err
 	}
@@ -258,8 +260,9 @@ func (s *Source) remove(ctx context.Context, positions []int64) error {
 	}
 	list, _ := json.Marshal(positions) // integers cannot fail to encode
 	return retryBusy(ctx, func() error {
-		_, err := db.ExecContext(ctx, `DELETE FROM `+quoteName(s.table)+
-			` WHERE position IN (SELECT value FROM json_each(?))`, string(list))
+		//nolint:gosec // G201: the name is quoted
+		query := fmt.Sprintf(`DELETE FROM %s WHERE position IN (SELECT value FROM json_each(?))`, quoteName(s.table))
+		_, err := db.ExecContext(ctx, query, string(list))
 		return err
 	})
 }

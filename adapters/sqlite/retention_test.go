@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -76,7 +77,7 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 		}
 		rows := make([]outbox.Row, 100)
 		for i := range rows {
-			rows[i] = outbox.Row{ID: fmt.Sprint(i), Type: "t", Payload: []byte("1"), Group: []string{"", fmt.Sprint("g", i%30)}[i%2]}
+			rows[i] = outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: []byte("1"), Group: []string{"", fmt.Sprint("g", i%30)}[i%2]}
 		}
 		insert(t, db, rows...)
 		routes := make([]outbox.RouteCursors, 1+random.IntN(3))
@@ -109,7 +110,7 @@ func TestRetentionKeepsYoungRowsAndTellsWhoHoldsBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
 	for i := range 20 {
-		insert(t, db, outbox.Row{ID: fmt.Sprint(i), Type: "t", Group: fmt.Sprint(i), Payload: []byte("1")})
+		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Group: strconv.Itoa(i), Payload: []byte("1")})
 	}
 	if _, err := db.Exec(`UPDATE outrider_outbox SET created_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-2 hours') WHERE position <= 12`); err != nil {
 		t.Fatal(err)
@@ -199,7 +200,7 @@ func TestG1_RetentionUnderStress(t *testing.T) {
 	defer all.Wait()
 	all.Go(func() {
 		for i := range rows {
-			insert(t, db, outbox.Row{ID: fmt.Sprint(i), Type: "t", Group: fmt.Sprint("g", i%40), Payload: []byte("1")})
+			insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Group: fmt.Sprint("g", i%40), Payload: []byte("1")})
 			if i%10 == 0 {
 				rollBack(t, db)
 			}

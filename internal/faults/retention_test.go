@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,12 +56,12 @@ sources:
     poll: {max: 50ms}
     retention: {keep: 0s, every: 1s, %s}
 `, db.url, retention)
-	destinations, list := "destinations:\n", "routes:\n"
+	var destinations, list strings.Builder
 	for name, url := range routes {
-		destinations += fmt.Sprintf("  to-%s: {type: http, url: %q}\n", name, url)
-		list += fmt.Sprintf("  %s: {from: app, to: to-%s, window: %d}\n", name, name, killWindow)
+		fmt.Fprintf(&destinations, "  to-%s: {type: http, url: %q}\n", name, url)
+		fmt.Fprintf(&list, "  %s: {from: app, to: to-%s, window: %d}\n", name, name, killWindow)
 	}
-	return text + destinations + list
+	return text + "destinations:\n" + destinations.String() + "routes:\n" + list.String()
 }
 
 // TestG1_G2_RetentionBesideKillsAndALaggingRoute: while transactions commit late,

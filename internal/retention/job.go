@@ -117,10 +117,11 @@ func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes := make([]outbox.RouteCursors, len(j.Routes))
+	routes := make([]outbox.RouteCursors, 0, len(j.Routes))
 	index := make(map[string]int, len(j.Routes))
 	for i, name := range j.Routes {
-		routes[i].Route, index[name] = name, i
+		routes = append(routes, outbox.RouteCursors{Route: name})
+		index[name] = i
 	}
 	for i := range lanes {
 		l := &lanes[i]
