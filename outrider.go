@@ -209,7 +209,10 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		return err
 	}
 	stopRetention, err := o.startRetention(ctx, r.Ready())
-	if err != nil {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	defer stopRetention()

@@ -322,3 +322,19 @@ func TestG6_ALaneThatIsSharedOutIsWorkedAgain(t *testing.T) {
 		b.stop()
 	})
 }
+
+// blocked is a state store that answers nothing.
+type blocked struct{ outbox.StateStore }
+
+func (b blocked) Migrate(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestAStopBeforeItBeganIsNoFailure(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.start(r.route(func(rt *Route) { rt.State = blocked{r.state} }))
+		time.Sleep(time.Second)
+		r.stop() // fails the test when Run returns an error
+	})
+}

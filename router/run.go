@@ -23,6 +23,9 @@ func (r *Router) Run(ctx context.Context) error {
 	}()
 	for _, k := range r.keepers {
 		if err := k.join(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // asked to stop before it began: that is no failure
+			}
 			return err
 		}
 		joined++

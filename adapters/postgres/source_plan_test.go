@@ -66,6 +66,10 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 	return &explained[0].Plan
 }
 
+// planSlack is for the dead index entries that transactions of other tests on
+// the server leave: a few pages more, and far fewer than a table has.
+const planSlack = 100
+
 // checkPlan asserts what must hold whatever the statistics are, and that the
 // reads cost no more than they should. Rows are those that scans visited.
 func checkPlan(t *testing.T, what string, root *planNode, primary, second string, maxRows, maxBuffers int) {
@@ -95,8 +99,8 @@ func checkPlan(t *testing.T, what string, root *planNode, primary, second string
 	}
 	buffers := root.Hit + root.Read
 	t.Logf("%s: %.0f rows, %d buffers", what, rows, buffers)
-	if int(rows) > maxRows || buffers > maxBuffers {
-		t.Errorf("%s: visited %.0f rows and %d buffers, want at most %d and %d", what, rows, buffers, maxRows, maxBuffers)
+	if int(rows) > maxRows || buffers > maxBuffers+planSlack {
+		t.Errorf("%s: visited %.0f rows and %d buffers, want at most %d and about %d", what, rows, buffers, maxRows, maxBuffers)
 	}
 }
 
