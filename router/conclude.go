@@ -210,7 +210,7 @@ func (s *session) releaseItem(it *item) {
 	it.cost = 0
 	if it.stream != nil {
 		it.stream.finish(it.index)
-	} else {
+	} else if !it.uncounted {
 		s.extra--
 	}
 }

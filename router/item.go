@@ -62,13 +62,14 @@ type item struct {
 	saved     saved  // what its parked row says
 	lastError string // of the attempts so far
 
-	attempt outbox.Attempt // Number: of the attempt under way, or the next
-	owed    int            // attempts to be given back when the chain does not read them
-	probes  int            // failures charged to the address instead
-	phase   phase
-	arrival uint64 // orders the items of a session
-	blocker bool   // its group was parked while it was being sent
-	timer   *time.Timer
+	attempt   outbox.Attempt // Number: of the attempt under way, or the next
+	owed      int            // attempts to be given back when the chain does not read them
+	probes    int            // failures charged to the address instead
+	phase     phase
+	arrival   uint64 // orders the items of a session
+	uncounted bool   // being sent, stored meanwhile: takes no room
+	blocker   bool   // its group was parked while it was being sent
+	timer     *time.Timer
 }
 
 // record is the content of a message that has no row.

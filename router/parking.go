@@ -143,6 +143,10 @@ func (s *session) block(it *item, g *parkedGroup) {
 		it.blocker = true
 		g.blockers++
 	}
+	if it.stream == nil && !it.uncounted {
+		s.extra--
+	}
+	it.uncounted = true // it takes no room in the lane: what hangs could fill it
 	if it.stored {
 		return
 	}
@@ -153,7 +157,6 @@ func (s *session) block(it *item, g *parkedGroup) {
 	if it.stream != nil {
 		it.stream.finish(it.index)
 		it.stream = nil
-		s.extra++
 	}
 }
 
