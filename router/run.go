@@ -24,7 +24,7 @@ func (r *Router) Run(ctx context.Context) error {
 	for _, k := range r.keepers {
 		if err := k.join(ctx); err != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // asked to stop before it began: that is no failure
+				return nil // asked to stop before it began: that is no failure
 			}
 			return err
 		}
