@@ -26,10 +26,10 @@ const (
 	// and others must get past them. After that its share doubles, again and
 	// again, until few are left; the window is the bound.
 	pacePatience = 50 * time.Millisecond
-)
 
-// mostDoubled is more than any window needs.
-const mostDoubled = 20
+	// mostDoubled is more than any window needs.
+	mostDoubled = 20
+)
 
 // share is how many chains a lane may have now.
 func (p *pace) share() int {

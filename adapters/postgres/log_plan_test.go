@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -26,51 +25,22 @@ func explainLogReads(t *testing.T, src *LogSource, limit int, from ...outbox.Cur
 	}
 	l, err := planLog(reads, firstRowBytes)
 	must(t, err)
-	var params []string
-	for _, p := range l.params() {
-		params = append(params, "'"+string(p)+"'")
-	}
-	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE outrider_fetch(" + strings.Join(params, ", ") + ")"
-	results, err := src.src.reader.conn.PgConn().Exec(ctx, q).ReadAll()
-	must(t, err)
-	var explained []struct {
-		Plan planNode `json:"Plan"`
-	}
-	must(t, json.Unmarshal(results[0].Rows[0][0], &explained))
-	return &explained[0].Plan
+	return explainFetch(t, src.src.reader, l.params())
 }
+
+// logSlack is for the dead index entries that transactions of other tests on the
+// server leave, of which an idle read with stale statistics once met thirty: a
+// few pages more, and far fewer than the table has.
+const logSlack = 100
 
 // checkLogPlan asserts what must hold whatever the statistics are.
 func checkLogPlan(t *testing.T, what string, root *planNode, position, xid string, maxRows, maxBuffers int) {
 	t.Helper()
-	indexes := map[string]int{}
-	sorts, rows := 0, 0.0
-	root.walk(func(n *planNode) {
-		switch n.Type {
-		case "Index Scan", "Index Only Scan":
-			indexes[n.Type+" "+n.Index]++
-			rows += (n.Rows + n.Removed) * n.Loops
-			if n.Cond == "" {
-				t.Errorf("%s: %s is walked from its beginning", what, n.Index)
-			}
-		case "Sort":
-			sorts++
-		case "Seq Scan", "Bitmap Heap Scan", "Bitmap Index Scan", "Hash Join", "Merge Join", "Gather":
-			t.Errorf("%s: the plan has a %s", what, n.Type)
+	checkScans(t, what, root, position, xid, maxRows, maxBuffers+logSlack, func(n *planNode) {
+		if n.Cond == "" {
+			t.Errorf("%s: %s is walked from its beginning", what, n.Index)
 		}
 	})
-	want := map[string]int{"Index Scan " + position: 2, "Index Only Scan " + xid: 2}
-	if fmt.Sprint(indexes) != fmt.Sprint(want) {
-		t.Errorf("%s: the plan scans %v, want %v", what, indexes, want)
-	}
-	if sorts != 1 {
-		t.Errorf("%s: the plan sorts %d times; want one sort, of the late positions", what, sorts)
-	}
-	buffers := root.Hit + root.Read
-	t.Logf("%s: %.0f rows, %d buffers", what, rows, buffers)
-	if int(rows) > maxRows || buffers > maxBuffers+planSlack {
-		t.Errorf("%s: visited %.0f rows and %d buffers, want at most %d and about %d", what, rows, buffers, maxRows, maxBuffers)
-	}
 }
 
 // TestG8_LogPlansWithAMillionRetainedRows: all branches keep to their indexes on
