@@ -7,6 +7,8 @@ TEST_PACKAGES_AT_ONCE ?= 2
 TEST ?= ./...
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
+# For how long `make soak` repeats each fault.
+SOAK ?= 10m
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
 BENCHFLAGS ?=
 
@@ -33,6 +35,10 @@ build: ## Build the binary bin/outrider
 test: ## Install and start PostgreSQL and Kafka where needed, run every test
 	$(TESTENV) go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
+.PHONY: soak
+soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
+	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka
+
 .PHONY: short
 short: ## Run the tests that need no server
 	go test -short $(TESTFLAGS) $(TEST)
@@ -54,5 +60,5 @@ lint-tests:
 		'FNR == max + 1 {print FILENAME " is longer than " max " lines: split it"; bad = 1} END {exit bad}' {} +
 
 .PHONY: bench
-bench: ## Measure Outrider beside bare loops and the stock pipeline
-	$(TESTENV) go run ./bench -write $(BENCHFLAGS)
+bench: ## Measure Outrider beside bare loops, the stock pipeline, Debezium and River
+	go run ./internal/testenv/cmd/testenv -logical -- go run ./bench -write $(BENCHFLAGS)

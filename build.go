@@ -19,7 +19,8 @@ type parts struct {
 	sources      map[string]outbox.Source
 	queues       map[string]outbox.Queue
 	destinations map[string]outbox.Destination
-	states       map[string]outbox.StateStore // by location
+	states       map[string]outbox.StateStore    // by location
+	leaders      map[string]*postgres.LeaderLock // by source
 	routes       []router.Route
 
 	events map[outbox.StateStore]outbox.DedupeStore // shared by the dedupe middleware of the routes
@@ -28,12 +29,12 @@ type parts struct {
 
 // build connects and checks everything that the routes use. All problems are
 // reported at once.
-func (o *Outrider) build(ctx context.Context) (*parts, error) {
+func (b *builder) build(ctx context.Context) (*parts, error) {
 	p := &parts{sources: map[string]outbox.Source{}, queues: map[string]outbox.Queue{}, destinations: map[string]outbox.Destination{},
-		states: map[string]outbox.StateStore{}, events: map[outbox.StateStore]outbox.DedupeStore{}}
+		states: map[string]outbox.StateStore{}, leaders: map[string]*postgres.LeaderLock{}, events: map[outbox.StateStore]outbox.DedupeStore{}}
 	var errs []error
-	for _, r := range o.cfg.Routes {
-		route, err := o.buildRoute(ctx, p, r)
+	for _, r := range b.cfg.Routes {
+		route, err := b.buildRoute(ctx, p, r)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -46,28 +47,31 @@ func (o *Outrider) build(ctx context.Context) (*parts, error) {
 	return p, nil
 }
 
-func (o *Outrider) buildRoute(ctx context.Context, p *parts, r config.Route) (router.Route, error) {
+func (b *builder) buildRoute(ctx context.Context, p *parts, r config.Route) (router.Route, error) {
 	order := outbox.OrderMode(r.Order)
 	out := router.Route{
 		Name: r.Name, Match: matcher(r.Match), Order: order, Window: r.Window,
 		Start: start(r.Start), Attempts: attempts(r.Middleware),
 	}
 	var err error
-	if err := o.buildSource(ctx, p, r.From, &out); err != nil {
+	if err := b.buildSource(ctx, p, r.From, &out); err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
 	}
-	if out.Destination, err = o.buildDestination(ctx, p, r.To); err != nil {
+	if out.Destination, err = b.buildDestination(ctx, p, r.To); err != nil {
 		return out, fmt.Errorf("destination %q: %w", r.To, err)
 	}
 	if out.PoisonName = poisonTo(r.Middleware); out.PoisonName != "" {
-		if out.Poison, err = o.buildDestination(ctx, p, out.PoisonName); err != nil {
+		if out.Poison, err = b.buildDestination(ctx, p, out.PoisonName); err != nil {
 			return out, fmt.Errorf("destination %q: %w", out.PoisonName, err)
 		}
 	}
-	if out.State, err = buildState(ctx, o, p, o.cfg.Sources[r.From]); err != nil {
+	if out.State, err = buildState(ctx, b, p, b.cfg.Sources[r.From]); err != nil {
 		return out, fmt.Errorf("state store of route %q: %w", r.Name, err)
 	}
-	if out.Middleware, err = o.stack(ctx, p, r, out.State); err != nil {
+	if err := b.buildLeader(ctx, p, r.From, &out); err != nil {
+		return out, fmt.Errorf("source %q: %w", r.From, err)
+	}
+	if out.Middleware, err = b.stack(ctx, p, r, out.State); err != nil {
 		return out, fmt.Errorf("route %q: %w", r.Name, err)
 	}
 	return out, nil
@@ -103,19 +107,19 @@ func start(s config.Start) outbox.Start {
 	return outbox.Start{Kind: outbox.StartKind(s.Kind), Time: s.Time}
 }
 
-func (o *Outrider) buildSource(ctx context.Context, p *parts, name string, out *router.Route) error {
+func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *router.Route) error {
 	var poll config.Poll
-	switch s := o.cfg.Sources[name].(type) {
+	switch s := b.cfg.Sources[name].(type) {
 	case *config.Subscriber:
-		out.Subscriber, out.Topic = o.options.subscribers[name], s.Topic
+		out.Subscriber, out.Topic = b.options.subscribers[name], s.Topic
 		return nil
 	case *config.Postgres:
 		if s.Queued() {
-			return o.buildQueue(ctx, p, name, s, out)
+			return b.buildQueue(ctx, p, name, s, out)
 		}
 		poll = s.Poll
 		if p.sources[name] == nil {
-			src, err := newPostgresSource(ctx, s, o.log)
+			src, err := newPostgresSource(ctx, s, b.log)
 			if err != nil {
 				return err
 			}
@@ -127,7 +131,7 @@ func (o *Outrider) buildSource(ctx context.Context, p *parts, name string, out *
 			if err := databaseExists(s.Path); err != nil {
 				return err
 			}
-			src, err := sqlite.NewSource(sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: o.log})
+			src, err := sqlite.NewSource(sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: b.log})
 			if err != nil {
 				return err
 			}
@@ -143,15 +147,15 @@ func (o *Outrider) buildSource(ctx context.Context, p *parts, name string, out *
 
 // buildState opens the state store of a source: the configured one, or the
 // source's own database. Routes at one location share a store.
-func buildState(ctx context.Context, o *Outrider, p *parts, src config.Source) (outbox.StateStore, error) {
-	location, err := stateLocation(o.cfg, src)
+func buildState(ctx context.Context, b *builder, p *parts, src config.Source) (outbox.StateStore, error) {
+	location, err := stateLocation(b.cfg, src)
 	if err != nil {
 		return nil, err
 	}
 	if s := p.states[location]; s != nil {
 		return s, nil
 	}
-	s, err := openState(ctx, location, o)
+	s, err := openState(ctx, location, b)
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +177,9 @@ func stateLocation(cfg *Config, src config.Source) (string, error) {
 	return "", errors.New("a source without a database of its own needs `state: {url: ...}` for its parked messages")
 }
 
-func openState(ctx context.Context, location string, o *Outrider) (outbox.StateStore, error) {
+func openState(ctx context.Context, location string, b *builder) (outbox.StateStore, error) {
 	if strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://") {
-		return postgres.NewState(ctx, postgres.StateConfig{URL: location, Logger: o.log})
+		return postgres.NewState(ctx, postgres.StateConfig{URL: location, Logger: b.log})
 	}
 	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
 }
@@ -194,6 +198,9 @@ func (p *parts) close() error {
 	}
 	for _, s := range p.states {
 		errs = append(errs, s.Close())
+	}
+	for _, l := range p.leaders {
+		l.Close()
 	}
 	return errors.Join(append(errs, p.tracer.close())...)
 }

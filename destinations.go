@@ -21,11 +21,11 @@ import (
 )
 
 // buildDestination makes and checks a destination; routes to one name share it.
-func (o *Outrider) buildDestination(ctx context.Context, p *parts, name string) (outbox.Destination, error) {
+func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (outbox.Destination, error) {
 	if d := p.destinations[name]; d != nil {
 		return d, nil
 	}
-	d, err := o.newDestination(name)
+	d, err := b.newDestination(name)
 	if err != nil {
 		return nil, err
 	}
@@ -34,16 +34,16 @@ func (o *Outrider) buildDestination(ctx context.Context, p *parts, name string) 
 		if err := c.Check(ctx); err != nil {
 			// Not an error of ours: what is down comes back, and what is missing
 			// is created. Until then its messages wait.
-			o.log.Warn("destination is not reachable yet; its messages wait", "destination", name, "error", err)
+			b.log.Warn("destination is not reachable yet; its messages wait", "destination", name, "error", err)
 		}
 	}
 	return d, nil
 }
 
-func (o *Outrider) newDestination(name string) (outbox.Destination, error) {
-	switch d := o.cfg.Destinations[name].(type) {
+func (b *builder) newDestination(name string) (outbox.Destination, error) {
+	switch d := b.cfg.Destinations[name].(type) {
 	case *config.Kafka:
-		return o.newKafka(d)
+		return b.newKafka(d)
 	case *config.HTTP:
 		return newHTTP(d)
 	case *config.Webhook:
@@ -53,20 +53,20 @@ func (o *Outrider) newDestination(name string) (outbox.Destination, error) {
 		if err := level.UnmarshalText([]byte(d.Level)); err != nil {
 			return nil, err
 		}
-		return log.New(o.log, level), nil
+		return log.New(b.log, level), nil
 	case *config.Discard:
 		return log.Discard(), nil
 	case *config.Publisher:
-		return o.options.destinations[name](d)
+		return b.options.destinations[name](d)
 	default:
 		return nil, fmt.Errorf("type %q is not built into this program", d.Kind())
 	}
 }
 
-func (o *Outrider) newKafka(d *config.Kafka) (outbox.Destination, error) {
+func (b *builder) newKafka(d *config.Kafka) (outbox.Destination, error) {
 	cfg := kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
-		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: o.log,
+		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: b.log,
 	}
 	if d.SASL != nil {
 		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,

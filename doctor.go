@@ -27,7 +27,7 @@ type Diagnosis struct {
 // not. It changes nothing, and sends nothing that a receiver would take for a
 // message.
 func Doctor(ctx context.Context, cfg *Config, opts ...Option) []Diagnosis {
-	d := &doctor{cfg: cfg, outrider: &Outrider{cfg: cfg, options: optionsOf(opts), log: optionsOf(opts).logger}}
+	d := &doctor{cfg: cfg, build: newBuilder(cfg, optionsOf(opts))}
 	for _, w := range cfg.Warnings {
 		d.add("config", outbox.Finding{Level: outbox.LevelWarning, Subject: "file", Text: w.Text()})
 	}
@@ -48,9 +48,9 @@ func Doctor(ctx context.Context, cfg *Config, opts ...Option) []Diagnosis {
 }
 
 type doctor struct {
-	cfg      *Config
-	outrider *Outrider
-	found    []Diagnosis
+	cfg   *Config
+	build *builder
+	found []Diagnosis
 }
 
 func (d *doctor) add(part string, findings ...outbox.Finding) {
@@ -69,7 +69,7 @@ func (d *doctor) source(ctx context.Context, name string) {
 	p := &parts{sources: map[string]outbox.Source{}}
 	defer func() { _ = p.close() }() // nothing was written
 	var def router.Route
-	err := d.outrider.buildSource(ctx, p, name, &def)
+	err := d.build.buildSource(ctx, p, name, &def)
 	examiner, ok := p.sources[name].(outbox.Examiner)
 	switch {
 	case ok:
@@ -116,7 +116,7 @@ func (d *doctor) state(ctx context.Context, part, location string) {
 	err := databaseExists(location)
 	var s outbox.StateStore
 	if err == nil {
-		s, err = openState(ctx, location, d.outrider)
+		s, err = openState(ctx, location, d.build)
 	}
 	if err != nil {
 		d.add(part, outbox.Finding{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
@@ -191,7 +191,7 @@ func (d *doctor) destination(ctx context.Context, name string) {
 	part := "destination " + name
 	switch c := d.cfg.Destinations[name].(type) {
 	case *config.Publisher:
-		if d.outrider.options.destinations[name] == nil {
+		if d.build.options.destinations[name] == nil {
 			d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
 			return
 		}
@@ -199,11 +199,11 @@ func (d *doctor) destination(ctx context.Context, name string) {
 		if c.Client == "watermill" {
 			plain := *c
 			plain.Client = ""
-			d.examine(ctx, part, func() (outbox.Destination, error) { return d.outrider.newKafka(&plain) })
+			d.examine(ctx, part, func() (outbox.Destination, error) { return d.build.newKafka(&plain) })
 			return
 		}
 	}
-	d.examine(ctx, part, func() (outbox.Destination, error) { return d.outrider.newDestination(name) })
+	d.examine(ctx, part, func() (outbox.Destination, error) { return d.build.newDestination(name) })
 }
 
 func (d *doctor) examine(ctx context.Context, part string, open func() (outbox.Destination, error)) {

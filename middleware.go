@@ -13,10 +13,10 @@ import (
 )
 
 // stack is the middleware of a route: what is configured, then the options'.
-func (o *Outrider) stack(ctx context.Context, p *parts, r config.Route, state outbox.StateStore) ([]message.HandlerMiddleware, error) {
+func (b *builder) stack(ctx context.Context, p *parts, r config.Route, state outbox.StateStore) ([]message.HandlerMiddleware, error) {
 	var out []message.HandlerMiddleware
 	for _, m := range r.Middleware {
-		mw, err := o.newMiddleware(ctx, p, r.Name, state, m)
+		mw, err := b.newMiddleware(ctx, p, r.Name, state, m)
 		if err != nil {
 			return nil, err
 		}
@@ -24,11 +24,11 @@ func (o *Outrider) stack(ctx context.Context, p *parts, r config.Route, state ou
 			out = append(out, mw)
 		}
 	}
-	return append(out, o.options.middleware[r.Name]...), nil
+	return append(out, b.options.middleware[r.Name]...), nil
 }
 
 // newMiddleware makes one layer; nil when it would do nothing.
-func (o *Outrider) newMiddleware(
+func (b *builder) newMiddleware(
 	ctx context.Context, p *parts, route string, state outbox.StateStore, m config.Middleware,
 ) (message.HandlerMiddleware, error) {
 	switch m := m.(type) {
@@ -48,23 +48,23 @@ func (o *Outrider) newMiddleware(
 		throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
 		return throttle.Middleware, throttle.Validate()
 	case *config.Dedupe:
-		return o.newDedupe(p, route, state, m)
+		return b.newDedupe(p, route, state, m)
 	case *config.Breaker:
 		breaker := &middleware.Breaker{Failures: m.Failures, Ratio: m.Ratio, Requests: m.Requests, Interval: m.Interval.Std(),
-			Open: m.Open.Std(), Probes: m.Probes, Name: route, Logger: o.log, Registerer: o.registerer()}
+			Open: m.Open.Std(), Probes: m.Probes, Name: route, Logger: b.log, Registerer: b.registerer()}
 		return breaker.Middleware, breaker.Validate()
 	case *config.Tracing:
-		return o.newTracing(ctx, p)
+		return b.newTracing(ctx, p)
 	case *config.Metrics:
-		return (&middleware.Metrics{Registerer: o.registerer()}).Middleware, nil
+		return (&middleware.Metrics{Registerer: b.registerer()}).Middleware, nil
 	}
 	return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
 }
 
 // newDedupe makes the dedupe of a route. Routes with one state store ask it
 // together.
-func (o *Outrider) newDedupe(p *parts, route string, state outbox.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
-	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: route, Logger: o.log.With("route", route)}
+func (b *builder) newDedupe(p *parts, route string, state outbox.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
+	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: route, Logger: b.log.With("route", route)}
 	if m.Store == config.DedupeMemory {
 		dedupe.Max = m.Max
 		return dedupe.Middleware, dedupe.Validate()
@@ -83,15 +83,15 @@ func (o *Outrider) newDedupe(p *parts, route string, state outbox.StateStore, m 
 }
 
 // newTracing makes the tracing of a route, or none when nobody takes spans.
-func (o *Outrider) newTracing(ctx context.Context, p *parts) (message.HandlerMiddleware, error) {
-	if o.options.tracing != nil {
-		return middleware.Tracing{Provider: o.options.tracing}.Middleware, nil
+func (b *builder) newTracing(ctx context.Context, p *parts) (message.HandlerMiddleware, error) {
+	if b.options.tracing != nil {
+		return middleware.Tracing{Provider: b.options.tracing}.Middleware, nil
 	}
 	if !tracingConfigured() {
 		return nil, nil
 	}
 	if p.tracer == nil {
-		t, err := newTracer(ctx, o.log)
+		t, err := newTracer(ctx, b.log)
 		if err != nil {
 			return nil, err
 		}
@@ -101,9 +101,9 @@ func (o *Outrider) newTracing(ctx context.Context, p *parts) (message.HandlerMid
 }
 
 // registerer is where middleware registers its metrics.
-func (o *Outrider) registerer() prometheus.Registerer {
-	if o.options.registerer != nil {
-		return o.options.registerer
+func (b *builder) registerer() prometheus.Registerer {
+	if b.options.registerer != nil {
+		return b.options.registerer
 	}
-	return o.metrics
+	return b.metrics
 }

@@ -41,11 +41,11 @@ func NewOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, e
 // newOperator is [NewOperator] without the check that there is something to
 // operate on.
 func newOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, error) {
-	o := &Outrider{cfg: cfg, log: optionsOf(opts).logger}
-	op := &Operator{cfg: cfg, log: o.log,
+	b := newBuilder(cfg, optionsOf(opts))
+	op := &Operator{cfg: cfg, log: b.log,
 		parts: &parts{sources: map[string]outbox.Source{}, states: map[string]outbox.StateStore{}}}
 	for _, r := range cfg.Routes {
-		s, err := buildState(ctx, o, op.parts, cfg.Sources[r.From])
+		s, err := buildState(ctx, b, op.parts, cfg.Sources[r.From])
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("state store of route %q: %w", r.Name, err), op.parts.close())
 		}
@@ -68,6 +68,20 @@ func (op *Operator) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 			return nil, err
 		}
 		out = append(out, lanes...)
+	}
+	return out, nil
+}
+
+// Instances returns the relays that have joined and not left: also dead ones,
+// for a while.
+func (op *Operator) Instances(ctx context.Context) ([]outbox.Instance, error) {
+	var out []outbox.Instance
+	for _, s := range op.stores {
+		instances, err := s.Instances(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, instances...)
 	}
 	return out, nil
 }

@@ -143,24 +143,47 @@ func (op *Operator) lanesOf(ctx context.Context, route string) ([]outbox.LaneSta
 
 // source opens the source of a configured route, once.
 func (op *Operator) source(ctx context.Context, route string) (outbox.Source, error) {
+	def, from, err := op.reading(ctx, route)
+	switch {
+	case err != nil:
+		return nil, err
+	case def.Queue != nil:
+		return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, from)
+	case def.Source == nil:
+		return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, from)
+	}
+	return def.Source, nil
+}
+
+// reading opens what a configured route reads, once, and tells its name.
+func (op *Operator) reading(ctx context.Context, route string) (def router.Route, from string, err error) {
 	for _, r := range op.cfg.Routes {
 		if r.Name != route {
 			continue
 		}
-		var def router.Route
-		o := &Outrider{cfg: op.cfg, log: op.log}
-		if err := o.buildSource(ctx, op.parts, r.From, &def); err != nil {
-			return nil, fmt.Errorf("source %q: %w", r.From, err)
+		b := &builder{cfg: op.cfg, log: op.log}
+		if err := b.buildSource(ctx, op.parts, r.From, &def); err != nil {
+			return def, r.From, fmt.Errorf("source %q: %w", r.From, err)
 		}
-		switch {
-		case def.Queue != nil:
-			return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, r.From)
-		case def.Source == nil:
-			return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, r.From)
-		}
-		return def.Source, nil
+		return def, r.From, nil
 	}
-	return nil, &UnknownRoute{Route: route, Known: op.routes()}
+	return def, "", &UnknownRoute{Route: route, Known: op.routes()}
+}
+
+// Processing is what is marked as being processed in the queue that a route
+// reads, by this relay or others, or left so by a crash. Routes of one source
+// share it. Counting stops at 10,000 rows of a table. Of a route whose source is
+// no queue there is nothing to tell.
+func (op *Operator) Processing(ctx context.Context, route string) (outbox.Processing, error) {
+	def, from, err := op.reading(ctx, route)
+	if err != nil {
+		return outbox.Processing{}, err
+	}
+	counter, ok := def.Queue.(outbox.ProcessingCounter)
+	if !ok {
+		return outbox.Processing{}, fmt.Errorf("route %q: its source %q is no queue that can count", route, from)
+	}
+	return counter.Processing(ctx, lagMost)
 }
 
 // lagMost is where counting the rows behind a cursor stops.

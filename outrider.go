@@ -17,8 +17,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/watermill"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/router"
 )
 
 // Config is the typed configuration; package config documents its fields.
@@ -108,16 +108,18 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 
 // Outrider is a relay. Make one with [New] and run it once.
 type Outrider struct {
-	cfg     *Config
+	cfg     *Config // what it began with
 	options options
 	log     *slog.Logger
-	parts   *parts
-	router  atomic.Pointer[router.Router]
 	admin   *admin.Server
-	metrics *prometheus.Registry // of middleware, shown by the admin server
-	state   atomic.Int32         // a phase
+	shift   atomic.Pointer[shift] // the latest
+	state   atomic.Int32          // a phase
 	ready   chan struct{}
 	readyMu sync.Once
+
+	changes   chan *shift   // shifts that are to take over
+	ended     chan struct{} // closed when Run has returned
+	reloading sync.Mutex    // held by a Reload
 }
 
 // phase is where a relay is in its life, as /readyz tells it.
@@ -127,6 +129,7 @@ const (
 	starting phase = iota
 	running
 	draining
+	changing
 )
 
 // New checks that the options fit the configuration. Nothing is connected yet.
@@ -135,7 +138,8 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	if err := o.check(cfg); err != nil {
 		return nil, err
 	}
-	return &Outrider{cfg: cfg, options: o, log: o.logger, metrics: prometheus.NewRegistry(), ready: make(chan struct{})}, nil
+	return &Outrider{cfg: cfg, options: o, log: o.logger, ready: make(chan struct{}),
+		changes: make(chan *shift), ended: make(chan struct{})}, nil
 }
 
 func optionsOf(opts []Option) options {
@@ -190,74 +194,36 @@ func (o *options) check(cfg *Config) error {
 // then it drains: reading stops, what is under way is finished and settled, and
 // the lanes are released. It returns nil after a clean drain.
 func (o *Outrider) Run(ctx context.Context) (err error) {
+	defer close(o.ended)
+	if at, err := failpoint.Armed(); err != nil {
+		return err
+	} else if at != "" {
+		o.log.Warn("this process will kill itself: "+failpoint.Env+" is set, which is for tests", "at", string(at))
+	}
 	if o.cfg.Admin.Enabled() {
 		if err := o.startAdmin(); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, o.admin.Close()) }()
 	}
-	o.parts, err = o.build(ctx)
-	switch {
-	case ctx.Err() != nil && err != nil:
+	next, err := prepare(ctx, newBuilder(o.cfg, o.options))
+	if err != nil && ctx.Err() != nil {
 		return nil // asked to stop before it began: nothing is under way
-	case err != nil:
-		return err
 	}
-	defer func() { err = errors.Join(err, o.parts.close()) }()
-	r, err := router.New(o.routerConfig(), o.parts.routes)
-	if err != nil {
-		return err
+	for next != nil && err == nil {
+		next, err = o.serve(ctx, next)
 	}
-	stopRetention, err := o.startRetention(ctx, r.Ready())
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil
-	case err != nil:
-		return err
-	}
-	defer stopRetention()
-	o.router.Store(r)
-	stopped, followed := make(chan struct{}), make(chan struct{})
-	defer func() { close(stopped); <-followed }()
-	go func() {
-		defer close(followed)
-		o.follow(ctx, r, stopped)
-	}()
-	return r.Run(ctx)
-}
-
-// follow keeps the phase up to date until stopped is closed.
-func (o *Outrider) follow(ctx context.Context, r *router.Router, stopped <-chan struct{}) {
-	select {
-	case <-r.Ready():
-		o.state.CompareAndSwap(int32(starting), int32(running))
-		o.readyMu.Do(func() { close(o.ready) })
-	case <-stopped:
-		return
-	}
-	select {
-	case <-ctx.Done():
-		o.state.Store(int32(draining))
-		o.log.Info("stopping: finishing what is under way", "at_most", o.cfg.DrainTimeout.String())
-	case <-stopped:
-	}
-}
-
-func (o *Outrider) routerConfig() router.Config {
-	return router.Config{
-		Instance: o.options.instance, Memory: int64(o.cfg.Memory), Lease: o.cfg.Lease.Std(),
-		SettleInterval: o.cfg.SettleInterval.Std(), DrainTimeout: o.cfg.DrainTimeout.Std(),
-		Logger: o.log, Redact: redactURL,
-	}
+	return err
 }
 
 // Ready is closed once the relay delivers, or stands by for another instance.
 func (o *Outrider) Ready() <-chan struct{} { return o.ready }
 
-// Stats returns the counters of all routes since Run began, nil before.
+// Stats returns the counters of all routes since Run began or the latest
+// [Outrider.Reload], nil before.
 func (o *Outrider) Stats() []outbox.RouteStats {
-	if r := o.router.Load(); r != nil {
-		return r.Stats()
+	if s := o.shift.Load(); s != nil {
+		return s.router.Stats()
 	}
 	return nil
 }
@@ -276,7 +242,7 @@ func (o *Outrider) AdminAddress() string {
 func (o *Outrider) startAdmin() error {
 	s, err := admin.Listen(admin.Config{
 		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Logger: o.log,
-		Stats: o.Stats, Ready: o.readiness, Metrics: o.metrics,
+		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
 	})
 	if err != nil {
 		return err
@@ -289,12 +255,11 @@ func (o *Outrider) startAdmin() error {
 func (o *Outrider) readiness() string {
 	switch phase(o.state.Load()) {
 	case running:
-		if r := o.router.Load(); r != nil {
-			return strings.Join(r.Problems(), "\n")
-		}
-		return ""
+		return strings.Join(o.shift.Load().router.Problems(), "\n")
 	case draining:
 		return "draining: the process was asked to stop"
+	case changing:
+		return "reloading: one configuration drains, then the next one takes over"
 	default:
 		return "starting: sources and destinations are being checked"
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 // buildQueue gives a route the queue of its source. Routes of one source share it.
-func (o *Outrider) buildQueue(ctx context.Context, p *parts, name string, s *config.Postgres, out *router.Route) error {
+func (b *builder) buildQueue(ctx context.Context, p *parts, name string, s *config.Postgres, out *router.Route) error {
 	if p.queues[name] == nil {
 		cfg := queueConfig(s)
-		cfg.Logger = o.log
+		cfg.Wake, cfg.Logger = postgres.Wake(s.Wake), b.log
 		queue, err := postgres.NewQueue(ctx, cfg)
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,14 +16,14 @@ import (
 
 // retentionJob makes the job that cleans a source, nil where none is wanted. The
 // source and the state store are those of the parts.
-func (o *Outrider) retentionJob(p *parts, name string) (*retention.Job, error) {
-	settings, ok := retentionOf(o.cfg.Sources[name])
+func (b *builder) retentionJob(p *parts, name string) (*retention.Job, error) {
+	settings, ok := retentionOf(b.cfg.Sources[name])
 	if !ok {
 		return nil, nil
 	}
-	cfg := retention.Config{Source: name, Logger: o.log, Retention: settings.Retention,
+	cfg := retention.Config{Source: name, Logger: b.log, Retention: settings.Retention,
 		Every: settings.every, WarnAfter: settings.warnAfter}
-	for _, r := range o.cfg.Routes {
+	for _, r := range b.cfg.Routes {
 		if r.From == name {
 			cfg.Routes = append(cfg.Routes, r.Name)
 		} else {
@@ -38,7 +37,7 @@ func (o *Outrider) retentionJob(p *parts, name string) (*retention.Job, error) {
 	if !ok {
 		return nil, errors.New("its table cannot be cleaned; remove `retention`")
 	}
-	location, err := stateLocation(o.cfg, o.cfg.Sources[name])
+	location, err := stateLocation(b.cfg, b.cfg.Sources[name])
 	if err != nil {
 		return nil, err
 	}
@@ -46,40 +45,25 @@ func (o *Outrider) retentionJob(p *parts, name string) (*retention.Job, error) {
 	return retention.New(cfg), nil
 }
 
-// startRetention checks that the tables of all sources that have a retention can
-// be cleaned, and cleans them from when ready is closed until ctx ends or stop
-// is called.
-func (o *Outrider) startRetention(ctx context.Context, ready <-chan struct{}) (stop func(), err error) {
+// retentionJobs makes the jobs of all sources that have a retention, and checks
+// that their tables can be cleaned.
+func (b *builder) retentionJobs(ctx context.Context, p *parts) ([]*retention.Job, error) {
 	var jobs []*retention.Job
 	var errs []error
-	for _, name := range sortedNames(o.cfg.Sources) {
-		job, err := o.retentionJob(o.parts, name)
+	for _, name := range sortedNames(b.cfg.Sources) {
+		job, err := b.retentionJob(p, name)
 		if err == nil && job != nil {
 			jobs = append(jobs, job)
 			err = job.Check(ctx)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("source %q: %w", name, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	if err := o.metrics.Register(retentionMetrics(jobs)); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	for _, job := range jobs {
-		running.Go(func() {
-			select {
-			case <-ready: // the state tables are there
-				job.Run(ctx)
-			case <-ctx.Done():
-			}
-		})
-	}
-	return func() { cancel(); running.Wait() }, nil
+	return jobs, b.metrics.Register(retentionMetrics(jobs))
 }
 
 // partitionRows is how many positions each partition of a source's table has; 0:
@@ -133,7 +117,7 @@ func examineRetention(ctx context.Context, src config.Source, table outbox.Sourc
 // retention, once, and returns what it did and found. A dry run removes nothing
 // and counts what would go.
 func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]outbox.RetentionStats, error) {
-	o := &Outrider{cfg: op.cfg, log: op.log}
+	b := &builder{cfg: op.cfg, log: op.log}
 	for _, r := range op.cfg.Routes {
 		if _, ok := retentionOf(op.cfg.Sources[r.From]); ok && op.parts.sources[r.From] == nil {
 			if _, err := op.source(ctx, r.Name); err != nil { // keeps it among the parts
@@ -143,7 +127,7 @@ func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]outbox.Retention
 	}
 	var all []outbox.RetentionStats
 	for _, name := range sortedNames(op.cfg.Sources) {
-		job, err := o.retentionJob(op.parts, name)
+		job, err := b.retentionJob(op.parts, name)
 		if err == nil && job != nil {
 			job.Retention.DryRun = dryRun
 			var done outbox.Retained

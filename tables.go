@@ -12,10 +12,10 @@ import (
 // newPostgresSource makes the source for the layout of its table.
 func newPostgresSource(ctx context.Context, s *config.Postgres, log *slog.Logger) (outbox.Source, error) {
 	if s.Layout == "outrider" {
-		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), Table: string(s.Table), Logger: log})
+		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), Table: string(s.Table), Wake: postgres.Wake(s.Wake), Logger: log})
 	}
 	cfg := logTable(s)
-	cfg.URL, cfg.Logger = s.URL.Reveal(), log
+	cfg.URL, cfg.Wake, cfg.Logger = s.URL.Reveal(), postgres.Wake(s.Wake), log
 	return postgres.NewLogSource(ctx, cfg)
 }
 

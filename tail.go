@@ -42,10 +42,10 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 			return fmt.Errorf("pattern of types: %w", err)
 		}
 	}
-	o := &Outrider{cfg: cfg, log: optionsOf(with).logger}
+	b := newBuilder(cfg, optionsOf(with))
 	p := &parts{sources: map[string]outbox.Source{}}
 	var def router.Route
-	if err := o.buildSource(ctx, p, source, &def); err != nil {
+	if err := b.buildSource(ctx, p, source, &def); err != nil {
 		return tailEnded(ctx, fmt.Errorf("source %q: %w", source, err))
 	}
 	defer func() { err = tailEnded(ctx, err) }()

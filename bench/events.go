@@ -82,6 +82,15 @@ func (e *events) event(n int) (group string, payload []byte) {
 // fillFromEvents runs the INSERT ... SELECT for all rows of [eventTable], in
 // their order and in transactions of [commitRows], then drops the table.
 func fillFromEvents(ctx context.Context, db *pgx.Conn, insert string) error {
+	if err := fillFrom(ctx, db, eventTable, insert); err != nil {
+		return err
+	}
+	_, err := db.Exec(ctx, "DROP TABLE "+eventTable)
+	return err
+}
+
+// fillFrom does the same from a copy of [eventTable], which stays.
+func fillFrom(ctx context.Context, db *pgx.Conn, table, insert string) error {
 	// A procedural block, because only that can commit in the middle.
 	_, err := db.Exec(ctx, fmt.Sprintf(`DO $fill$
 		BEGIN
@@ -89,10 +98,17 @@ func fillFromEvents(ctx context.Context, db *pgx.Conn, insert string) error {
 				%[3]s FROM %[1]s WHERE position BETWEEN low AND low + %[2]d - 1 ORDER BY position;
 				COMMIT;
 			END LOOP;
-		END $fill$`, eventTable, commitRows, insert))
+		END $fill$`, table, commitRows, insert))
 	if err != nil {
 		return fmt.Errorf("fill the table: %w", err)
 	}
-	_, err = db.Exec(ctx, "DROP TABLE "+eventTable)
+	return nil
+}
+
+// keepEvents makes a copy of [eventTable] with the name [itemBacklog], for peers
+// whose rows are written anew for every run.
+func keepEvents(ctx context.Context, db *pgx.Conn) error {
+	_, err := db.Exec(ctx, "CREATE TABLE "+itemBacklog+" AS SELECT * FROM "+eventTable+" ORDER BY position; "+
+		"ALTER TABLE "+itemBacklog+" ADD PRIMARY KEY (position)")
 	return err
 }

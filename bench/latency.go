@@ -18,8 +18,15 @@ const firstMessages = 20
 
 // uncounted is how many messages come before those that count. Behind the first
 // ones there is a second at the entry's rate: a relay that has seen nothing for a
-// while reads seldom, and what is measured is the rate.
-func (st *stage) uncounted() int { return firstMessages + min(st.rows, st.rate) }
+// while reads seldom, and what is measured is the rate. For a peer that has to be
+// warm there are five: what made it warm came in larger transactions.
+func (st *stage) uncounted() int {
+	second := min(st.rows, st.rate)
+	if _, ok := st.peer.(warming); ok {
+		return firstMessages + 5*second
+	}
+	return firstMessages + second
+}
 
 // written is a message that was or will be committed.
 type written struct {

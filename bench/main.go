@@ -27,6 +27,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -78,18 +79,20 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 		return err
 	}
 	b := &bench{servers: s, options: o, progress: progress}
+	defer func() { _ = b.close() }() // the figures are there
 	for _, sc := range o.scenarios {
 		if len(sc.selected(o)) == 0 {
 			continue // none of its peers takes part
 		}
-		results, err := b.run(ctx, sc)
+		results, missing, err := b.run(ctx, sc)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 				err = errors.Join(cause, err)
 			}
 			return fmt.Errorf("scenario %s: %w", sc.name, err)
 		}
-		r.Scenarios = append(r.Scenarios, outcome{Name: sc.name, Title: sc.title(o), Results: results, Remarks: sc.remarks(results)})
+		r.Scenarios = append(r.Scenarios, outcome{Name: sc.name, Title: sc.title(o), Results: results,
+			Remarks: slices.Concat(sc.remarks(results), missing)})
 	}
 	return r.publish(o, out)
 }

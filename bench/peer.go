@@ -41,6 +41,24 @@ type verifier interface {
 	verify(ctx context.Context, db *pgx.Conn) error
 }
 
+// demanding is a peer that needs more than PostgreSQL and Kafka as they are.
+type demanding interface {
+	// provide gets what the peer needs, which may take minutes the first time. An
+	// error says why the peer cannot run here: the run goes on without it.
+	provide(ctx context.Context, s *servers, say func(format string, args ...any)) error
+}
+
+// warming is a peer whose work is done by another program, which is slow to start
+// and slow until it has run for a while, as programs on a JVM are. Its clock
+// starts when it is warm.
+type warming interface {
+	// warmRelay is relay. It calls warm once, with the id of the program's process,
+	// when the program has delivered enough that does not count; what counts comes
+	// right behind it. It returns the most memory that the program had resident, in
+	// bytes, 0 where the system does not tell.
+	warmRelay(ctx context.Context, j job, warm func(pid int) error) (peak int64, err error)
+}
+
 // disorderly is a peer that does not keep the order within groups: its runs
 // count although messages came out of order.
 type disorderly interface{ disorderly() }

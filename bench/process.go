@@ -13,8 +13,14 @@ import (
 	"time"
 )
 
-// stopLimit is how long a relay may take to stop.
-const stopLimit = time.Minute
+const (
+	// stopLimit is how long a relay may take to stop.
+	stopLimit = time.Minute
+
+	// killGrace is how long one may take to remove what it has made, when it is
+	// no use any more.
+	killGrace = 10 * time.Second
+)
 
 // process is a relay in a process of its own: this program again, with
 // [relayArg]. It gets its job on its standard input, because others can read a
@@ -23,7 +29,8 @@ type process struct {
 	peer  string
 	stdin io.WriteCloser
 	cmd   *exec.Cmd
-	out   bytes.Buffer
+	began time.Time // when its clock started: with the process, or when it was warm
+	out   notices
 	errs  tail
 	done  chan struct{}
 	err   error // once done is closed
@@ -35,13 +42,13 @@ type usage struct {
 	peak int64         // bytes resident
 }
 
-// start runs a relay, on the given processors only. It is killed when ctx ends.
+// start runs a relay, on the given processors only. It is ended when ctx ends.
 func start(ctx context.Context, j job, cpus []int) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{peer: j.Peer, done: make(chan struct{})}
+	p := &process{peer: j.Peer, out: notices{warm: make(chan struct{})}, done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, self, relayArg) //nolint:gosec // this program itself
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
 	if len(cpus) > 0 {
@@ -50,6 +57,8 @@ func start(ctx context.Context, j job, cpus []int) (*process, error) {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+	p.cmd.Cancel, p.cmd.WaitDelay = p.stdin.Close, killGrace
+	p.began = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -74,18 +83,68 @@ func (p *process) stop() (usage, error) {
 	if p.err != nil {
 		return usage{}, p.failure()
 	}
-	var f farewell
-	if err := json.Unmarshal(p.out.Bytes(), &f); err != nil {
-		return usage{}, errors.Join(p.failure(), err)
+	if len(p.out.said) == 0 {
+		return usage{}, p.failure()
 	}
-	state := p.cmd.ProcessState
-	return usage{cpu: state.UserTime() + state.SystemTime(), peak: f.PeakBytes}, nil
+	first, last, state := p.out.said[0], p.out.said[len(p.out.said)-1], p.cmd.ProcessState
+	// What its own processes used is in it, since it has waited for them.
+	return usage{cpu: state.UserTime() + state.SystemTime() - first.CPU, peak: last.PeakBytes}, nil
+}
+
+// warmLimit is how long a relay may take to become warm.
+const warmLimit = 5 * time.Minute
+
+// awaitWarm returns when the relay has said that it is warm; its clock starts
+// then.
+func (p *process) awaitWarm(ctx context.Context) error {
+	limit := time.NewTimer(warmLimit)
+	defer limit.Stop()
+	select {
+	case <-p.out.warm:
+		p.began = time.Now()
+		return nil
+	case <-p.done:
+		return errors.New("it was not warm yet")
+	case <-limit.C:
+		return fmt.Errorf("%s is not warm after %v", p.peer, warmLimit)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // kill ends the process, whatever it does.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails when it is gone
+	_ = p.stdin.Close() // fails when it is closed or the process is gone
+	late := time.AfterFunc(killGrace, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
 	<-p.done
+}
+
+// notices reads what a relay prints.
+type notices struct {
+	line []byte // begun
+	said []notice
+	warm chan struct{} // closed when it has said so
+}
+
+// Write never fails: what is no notice is left out.
+func (n *notices) Write(b []byte) (int, error) {
+	n.line = append(n.line, b...)
+	for {
+		line, rest, whole := bytes.Cut(n.line, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		n.line = rest
+		var said notice
+		if json.Unmarshal(line, &said) != nil {
+			continue
+		}
+		if said.Warm && len(n.said) == 0 {
+			close(n.warm)
+		}
+		n.said = append(n.said, said)
+	}
 }
 
 // tail keeps the end of what is written to it.

@@ -8,14 +8,18 @@ import (
 	"io"
 	"os"
 	"runtime/pprof"
+	"time"
 )
 
 // relayArg as the first argument makes a process a relay: see [process].
 const relayArg = "-relay-of-bench"
 
-// farewell is what a relay prints before it ends.
-type farewell struct {
-	PeakBytes int64 `json:"peak_bytes"` // largest resident memory; 0: the system does not tell
+// notice is what a relay prints: a first one when it is warm, if its peer is
+// [warming], and one before it ends.
+type notice struct {
+	Warm      bool          `json:"warm"`
+	CPU       time.Duration `json:"cpu"`        // used until it was warm, 0 in the last notice
+	PeakBytes int64         `json:"peak_bytes"` // largest resident memory; 0: the system does not tell
 }
 
 // relayMain relays as the job on in says, until in ends: so that a relay ends
@@ -48,13 +52,26 @@ func relayUntilEOF(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(sc.peerNamed(j.Peer).relay(ctx, j), stop()); err != nil {
+	notices := json.NewEncoder(out)
+	peak, err := relayPeer(ctx, sc.peerNamed(j.Peer), j, notices)
+	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {
 		return fmt.Errorf("peer %s stopped on its own", j.Peer)
 	}
-	return json.NewEncoder(out).Encode(farewell{PeakBytes: peakMemory()})
+	return notices.Encode(notice{PeakBytes: peak})
+}
+
+// relayPeer returns the most memory that what relays had resident.
+func relayPeer(ctx context.Context, p peer, j job, notices *json.Encoder) (peak int64, err error) {
+	if w, ok := p.(warming); ok {
+		return w.warmRelay(ctx, j, func(pid int) error {
+			return notices.Encode(notice{Warm: true, CPU: cpuTime(os.Getpid()) + cpuTime(pid)})
+		})
+	}
+	err = p.relay(ctx, j)
+	return peakMemory(os.Getpid()), err
 }
 
 // profile writes a CPU profile to the file until stop is called.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/outriderhq/outrider/internal/testenv/server"
 )
 
 const (
@@ -26,7 +28,10 @@ type bench struct {
 	servers  *servers
 	options  *options
 	progress io.Writer
-	warm     bool // the broker has been warmed up
+	warm     bool             // the broker has been warmed up
+	disk     *server.Postgres // see durable; nil: not started
+
+	provided map[string]error // by the names of demanding peers
 }
 
 func (b *bench) say(format string, args ...any) {
@@ -34,35 +39,36 @@ func (b *bench) say(format string, args ...any) {
 }
 
 // run prepares a stage for each entry and runs them in turn, so that what the
-// machine does otherwise meets all alike.
-func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err error) {
+// machine does otherwise meets all alike. It returns also why peers are missing.
+func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missing []string, err error) {
 	if err := pin(b.options.cpus); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	entries, missing := b.available(ctx, sc.selected(b.options))
 	var stages []*stage
 	defer func() {
 		for _, st := range stages {
 			err = errors.Join(err, st.close())
 		}
 	}()
-	for _, e := range sc.selected(b.options) {
+	for _, e := range entries {
 		begin := time.Now()
 		st, err := newStage(ctx, b.servers, sc, e, b.options)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		stages = append(stages, st)
 		b.say("%s: %s prepared in %v", sc.name, st, time.Since(begin).Round(10*time.Millisecond))
 	}
 	if err := b.warmUp(ctx, sc, stages); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	samples := make([][]sample, len(stages))
 	for i := range b.options.runs {
 		for n, st := range stages {
 			s, err := sc.measure(b, ctx, st)
 			if err != nil {
-				return nil, fmt.Errorf("run %d of %s: %w", i+1, st, err)
+				return nil, nil, fmt.Errorf("run %d of %s: %w", i+1, st, err)
 			}
 			samples[n] = append(samples[n], s)
 			b.say("%s: run %d/%d: %s: %s", sc.name, i+1, b.options.runs, st, s)
@@ -71,7 +77,32 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 	for n, st := range stages {
 		results = append(results, summarise(st, samples[n]))
 	}
-	return results, nil
+	return results, missing, nil
+}
+
+// available leaves out the entries of peers that cannot run here, and says why.
+func (b *bench) available(ctx context.Context, entries []entry) (able []entry, missing []string) {
+	if b.provided == nil {
+		b.provided = map[string]error{}
+	}
+	for _, e := range entries {
+		if d, ok := e.peer.(demanding); ok {
+			name := e.peer.name()
+			if _, asked := b.provided[name]; !asked {
+				b.provided[name] = d.provide(ctx, b.servers, b.say)
+			}
+			if err := b.provided[name]; err != nil {
+				line := fmt.Sprintf("%s is not available here: %v", name, err)
+				b.say("%s", line)
+				if !slices.Contains(missing, line) {
+					missing = append(missing, line)
+				}
+				continue
+			}
+		}
+		able = append(able, e)
+	}
+	return able, missing
 }
 
 // warmUp runs all peers that use Kafka, uncounted, before the first scenario:
@@ -79,8 +110,11 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, err er
 // the processors than the broker does, and from whoever happens to run.
 func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error {
 	stages = slices.DeleteFunc(slices.Clone(stages), func(st *stage) bool {
-		_, http := st.sink.(endpoint)
-		return http
+		switch st.sink.(type) {
+		case topic, tap:
+			return false
+		}
+		return true
 	})
 	if b.warm || len(stages) == 0 {
 		return nil
@@ -121,7 +155,6 @@ func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err erro
 
 // drain runs the relay until the backlog has arrived.
 func (b *bench) drain(ctx context.Context, st *stage, to receiver) (time.Duration, usage, error) {
-	begin := time.Now()
 	p, err := b.launch(ctx, st, to)
 	if err != nil {
 		return 0, usage{}, err
@@ -132,17 +165,23 @@ func (b *bench) drain(ctx context.Context, st *stage, to receiver) (time.Duratio
 		return 0, usage{}, err
 	}
 	used, err := p.stop()
-	return last.Sub(begin), used, err
+	return last.Sub(p.began), used, err
 }
 
-// launch starts the peer's relay.
+// launch starts the peer's relay, and waits until it is warm if it has to be.
 func (b *bench) launch(ctx context.Context, st *stage, to receiver) (*process, error) {
 	j := job{Scenario: st.scenario.name, Peer: st.peer.name(), Postgres: st.postgres}
 	to.describe(&j)
 	if j.Peer == outriderName {
 		j.Profile = b.options.profile
 	}
+	begin := time.Now()
 	p, err := start(ctx, j, b.options.cpus)
+	if _, ok := st.peer.(warming); ok && err == nil {
+		if err = p.awaitWarm(ctx); err == nil {
+			b.say("%s: warm after %v, which are not counted", p.peer, p.began.Sub(begin).Round(100*time.Millisecond))
+		}
+	}
 	if err != nil && p != nil {
 		p.kill()
 		err = errors.Join(err, p.failure())

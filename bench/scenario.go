@@ -33,19 +33,20 @@ type entry struct {
 }
 
 // scenarios are all that there are, in the order of -scenario all.
-var scenarios = []*scenario{drainScenario, backlogScenario, itemScenario, hookScenario, delayScenario}
+var scenarios = []*scenario{drainScenario, backlogScenario, itemScenario, hookScenario, delayScenario, publishScenario, riverScenario}
 
 var drainScenario = &scenario{
 	name: "drain",
 	title: func(o *options) string {
 		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},
-	peers: []peer{floor{}, toKafka, stock{}},
+	peers: []peer{floor{}, toKafka, stock{}, fastDebezium},
 	entries: func(o *options) []entry {
 		return []entry{
 			{peer: floor{}, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: stock{}, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
+			{peer: fastDebezium, sink: topic{}, rows: o.rows, groups: o.groups},
 		}
 	},
 	measure: (*bench).measureDrain,
@@ -102,6 +103,10 @@ func compare(results []result) []string {
 	}
 	ours, theirs := find(outriderName), find(stock{}.name())
 	out := compareFloor(results)
+	if log := find(debezium{}.name()); ours != nil && log != nil {
+		out = append(out, fmt.Sprintf("outrider moves %.1f times as many messages per second as debezium, whose start is not counted while outrider's is, "+
+			"and uses %.1f times less processor time for each.", ours.Rate/log.Rate, log.CPU/ours.CPU))
+	}
 	if ours != nil && theirs != nil {
 		out = append(out, fmt.Sprintf("outrider moves %.0f times as many messages per second as stock.", ours.Rate/theirs.Rate))
 		if theirs.Rows < ours.Rows {

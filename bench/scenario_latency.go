@@ -25,13 +25,17 @@ var delayScenario = &scenario{
 		return fmt.Sprintf("From COMMIT to the receiver: single rows of %d bytes of JSON, written at random moments for %v, and nothing else to do",
 			o.payload, o.duration)
 	},
-	peers: []peer{itemWay, hookWay, topicWay},
+	peers: []peer{itemWay, hookWay, topicWay, wokenWay, promptDebezium},
 	entries: func(o *options) []entry {
 		return []entry{
 			delayEntry(o, itemWay, endpoint{path: itemPath, read: batches{}}, 100),
 			delayEntry(o, hookWay, endpoint{path: hookPath, read: webhooks{}}, 100),
+			delayEntry(o, topicWay, tap{}, 10),
+			delayEntry(o, wokenWay, tap{}, 10),
 			delayEntry(o, topicWay, tap{}, 100),
 			delayEntry(o, topicWay, tap{}, 1000),
+			delayEntry(o, wokenWay, tap{}, 1000),
+			delayEntry(o, promptDebezium, tap{}, 1000),
 		}
 	},
 	measure: (*bench).measureDelay,
@@ -41,14 +45,38 @@ var delayScenario = &scenario{
 		for _, r := range results {
 			out = append(out, fmt.Sprintf("%s at %s: half of the messages within %.2f ms of their commit.", r.Peer, r.With, r.P50))
 		}
-		return out
+		return append(out, compareDelay(results)...)
 	},
 }
 
+// compareDelay relates Outrider to Debezium at the same rate.
+func compareDelay(results []result) []string {
+	var out []string
+	for _, ours := range results {
+		for _, theirs := range results {
+			if ours.Peer == topicWay.name() && theirs.Peer == (debezium{}).name() && ours.With == theirs.With {
+				out = append(out, fmt.Sprintf("%s at %s has %.0f%% of debezium's p50, and %.0f%% of its p99.",
+					ours.Peer, ours.With, 100*ours.P50/theirs.P50, 100*ours.P99/theirs.P99))
+			}
+		}
+	}
+	return out
+}
+
+// publisher is a peer to whose table messages can be written one by one.
+type publisher interface {
+	peer
+
+	// insert is a statement that publishes one message: $1 id, $2 group, $3 payload.
+	insert() string
+}
+
+func (e embedded) insert() string { return e.table.insert() }
+
 // delayEntry is one way at so many messages per second.
-func delayEntry(o *options, p embedded, to sink, rate int) entry {
+func delayEntry(o *options, p publisher, to sink, rate int) entry {
 	return entry{peer: p, sink: to, rows: max(int(float64(rate)*o.duration.Seconds()), 1), groups: o.groups,
-		rate: rate, publish: p.table.insert(), with: fmt.Sprintf("%d msgs/s", rate)}
+		rate: rate, publish: p.insert(), with: fmt.Sprintf("%d msgs/s", rate)}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,6 +25,9 @@ const (
 
 // partitions of a topic.
 const partitions = 8
+
+// objectInUse is PostgreSQL's code of an error.
+const objectInUse = "55006"
 
 // cleanupLimit bounds what is done after a run, when its context may be over.
 const cleanupLimit = 30 * time.Second
@@ -52,11 +56,21 @@ func connect() (*servers, error) {
 	if len(s.brokers) == 0 {
 		return nil, errors.New(envKafka + " is empty; `make bench` starts the servers and sets it")
 	}
-	if s.kafka, err = kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.DisableClientMetrics()); err != nil {
+	kafka, err := connectTo(s.brokers)
+	if err != nil {
 		return nil, err
 	}
-	s.admin = kadm.NewClient(s.kafka)
+	s.kafka, s.admin = kafka.kafka, kafka.admin
 	return s, nil
+}
+
+// connectTo returns servers of which only Kafka can be used.
+func connectTo(brokers []string) (*servers, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics())
+	if err != nil {
+		return nil, err
+	}
+	return &servers{brokers: brokers, kafka: client, admin: kadm.NewClient(client)}, nil
 }
 
 func (s *servers) close() { s.kafka.Close() }
@@ -76,7 +90,9 @@ func (s *servers) createDatabase(ctx context.Context) (string, func() error, err
 	drop := func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
-		if err := s.execOn(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		// A relay that was killed may have left a slot.
+		err := s.on(ctx, u.String(), dropSlots)
+		if err := errors.Join(err, s.execOn(ctx, "DROP DATABASE "+name+" WITH (FORCE)")); err != nil {
 			return fmt.Errorf("drop database %s: %w", name, err)
 		}
 		return nil
@@ -84,21 +100,56 @@ func (s *servers) createDatabase(ctx context.Context) (string, func() error, err
 	return u.String(), drop, nil
 }
 
+// dropSlots drops the replication slots of the connection's database, whoever
+// still reads one: with a slot, a database cannot be dropped.
+func dropSlots(ctx context.Context, db *pgx.Conn) error {
+	return poll(ctx, cleanupLimit, "a replication slot of the database is still read", func() (bool, error) {
+		_, err := db.Exec(ctx, `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
+			WHERE database = current_database() AND active_pid IS NOT NULL`)
+		if err != nil {
+			return false, fmt.Errorf("end readers of replication slots: %w", err)
+		}
+		_, err = db.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+			WHERE database = current_database()`)
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == objectInUse {
+			return false, nil // the reader is about to end
+		}
+		if err != nil {
+			return false, fmt.Errorf("drop replication slots: %w", err)
+		}
+		return true, nil
+	})
+}
+
 // execOn runs a statement in the database that the environment names.
 func (s *servers) execOn(ctx context.Context, statement string) error {
-	db, err := pgx.Connect(ctx, s.postgres.String())
+	return s.on(ctx, s.postgres.String(), func(ctx context.Context, db *pgx.Conn) error {
+		_, err := db.Exec(ctx, statement)
+		return err
+	})
+}
+
+// on connects to a database for what do does there.
+func (*servers) on(ctx context.Context, url string, do func(ctx context.Context, db *pgx.Conn) error) error {
+	db, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
-	_, err = db.Exec(ctx, statement)
-	return errors.Join(err, db.Close(context.WithoutCancel(ctx)))
+	return errors.Join(do(ctx, db), db.Close(context.WithoutCancel(ctx)))
 }
 
 // createTopic makes an empty topic and returns its name and what deletes it.
 func (s *servers) createTopic(ctx context.Context) (string, func() error, error) {
 	name := uniqueName()
+	remove, err := s.createTopicNamed(ctx, name)
+	return name, remove, err
+}
+
+// createTopicNamed makes an empty topic and returns what deletes it.
+func (s *servers) createTopicNamed(ctx context.Context, name string) (func() error, error) {
 	if _, err := s.admin.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
-		return "", nil, fmt.Errorf("create topic %s: %w", name, err)
+		return nil, fmt.Errorf("create topic %s: %w", name, err)
 	}
 	remove := func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
@@ -117,9 +168,9 @@ func (s *servers) createTopic(ctx context.Context) (string, func() error, error)
 		return err == nil, err
 	})
 	if err != nil {
-		return "", nil, errors.Join(err, remove())
+		return nil, errors.Join(err, remove())
 	}
-	return name, remove, nil
+	return remove, nil
 }
 
 // endOffsets returns where each partition of the topic ends, and the sum: as

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,16 +38,37 @@ func pin(cpus []int) error {
 	return nil
 }
 
-// peakMemory returns the most memory that this process had resident, in bytes.
-// It is not ru_maxrss, in which Linux also counts what the parent had resident
-// when it made the process.
-func peakMemory() int64 {
-	status, err := os.ReadFile("/proc/self/status")
+// peakMemory returns the most memory that a process had resident, in bytes. It is
+// not ru_maxrss, in which Linux also counts what the parent had resident when it
+// made the process.
+func peakMemory(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	kib, _ := strconv.ParseInt(strings.TrimSuffix(field(status, "VmHWM"), " kB"), 10, 64)
 	return kib << 10
+}
+
+// cpuTick is the unit of times in /proc: 100 a second on every processor that Go
+// runs on.
+const cpuTick = 10 * time.Millisecond
+
+// cpuTime returns the user and system time that a process has used.
+func cpuTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// Behind the name, which may hold anything but ends with the last bracket, are
+	// the fields from the third one on; the times are the 14th and 15th.
+	values := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(values) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(values[11], 10, 64)
+	system, _ := strconv.ParseInt(values[12], 10, 64)
+	return time.Duration(user+system) * cpuTick
 }
 
 // kernel names the operating system.

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"runtime"
+	"time"
 )
 
 // What Linux tells in system_linux.go is not known here: figures are shown
@@ -17,9 +18,10 @@ func pin(cpus []int) error {
 	return errors.New("-cpus works on Linux only")
 }
 
-func peakMemory() int64  { return 0 }
-func kernel() string     { return runtime.GOOS }
-func processor() string  { return runtime.GOARCH }
-func processors() int    { return runtime.NumCPU() }
-func memoryBytes() int64 { return 0 }
-func load() string       { return "" }
+func peakMemory(int) int64      { return 0 }
+func cpuTime(int) time.Duration { return 0 }
+func kernel() string            { return runtime.GOOS }
+func processor() string         { return runtime.GOARCH }
+func processors() int           { return runtime.NumCPU() }
+func memoryBytes() int64        { return 0 }
+func load() string              { return "" }

@@ -15,8 +15,7 @@ type itemTable struct{}
 const itemBacklog = "bench_backlog"
 
 func (t itemTable) fill(ctx context.Context, db *pgx.Conn) error {
-	_, err := db.Exec(ctx, "CREATE TABLE "+itemBacklog+" AS SELECT * FROM "+eventTable+" ORDER BY position")
-	if err != nil {
+	if err := keepEvents(ctx, db); err != nil {
 		return err
 	}
 	return fillFromEvents(ctx, db, t.pending())

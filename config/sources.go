@@ -35,8 +35,11 @@ type Postgres struct {
 	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
 	Claims Claims `yaml:"claims" doc:"With layout flowcatalyst, or with a queue: what is claimed."`
 
-	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed."`
-	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default; of FlowCatalyst's min is 1s, so that the pause never changes."`
+	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are noticed: by polling alone, or also by NOTIFY, on a connection of its own, from publishers that send it. See docs/waking.md."`
+	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default; of FlowCatalyst's min is 1s, so that the pause never changes with wake: poll."`
+
+	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances. See docs/instances.md."`
+	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it works. Whoever else takes the same key stands by for Outrider, and Outrider for them; Crablet's is 4856221667890123456. Default: none."`
 
 	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -50,7 +53,13 @@ func (p *Postgres) check(c *checker, at place) {
 	p.checkLayout(c, at)
 	p.checkQueue(c, at)
 	p.checkRetention(c, at)
+	if at.has("leader_lock") && at.sound("leader") && !p.Leader {
+		c.add(at.child("leader_lock").key(), "has a meaning for a leader only").hint("set leader: true, or remove the key")
+	}
 }
+
+// Notified tells whether publishers wake the source.
+func (p *Postgres) Notified() bool { return p.Wake == "notify" }
 
 // SQLite is an outbox table in an SQLite file.
 type SQLite struct {
@@ -59,6 +68,8 @@ type SQLite struct {
 	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table."`
 	Wake   string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
 	Poll   Poll   `yaml:"poll" doc:"How often and how much is read."`
+
+	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite database has one instance in any case, and refuses a second one."`
 
 	Retention *SQLiteRetention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -74,12 +85,17 @@ func (s *SQLite) check(c *checker, at place) {
 	if strings.Contains(string(s.Table), `"`) {
 		c.add(at.child("table"), "the name of a table in SQLite needs no quotes").hint("remove them")
 	}
+	if s.Leader {
+		c.add(at.child("leader"), "an SQLite database has one instance in any case, so there is nobody to lead").
+			hint("remove the key: a second instance is refused when it starts")
+	}
 }
 
 // Subscriber is a Watermill Subscriber given in Go. Its messages have no
 // cursor: what is not delivered at once is parked in the state store.
 type Subscriber struct {
-	Topic string `yaml:"topic" required:"true" doc:"Topic to subscribe to."`
+	Topic  string `yaml:"topic" required:"true" doc:"Topic to subscribe to."`
+	Leader bool   `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source. By default each route has an instance, and not all of them the same. See docs/instances.md."`
 }
 
 // Kind is "subscriber".

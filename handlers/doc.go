@@ -1,10 +1,9 @@
 // Package handlers holds the last step of a route: the handler behind the
 // middleware chain that brings messages to the destination.
 //
-// Its heart is the [Gate]. Watermill runs the chain of every message in a
-// goroutine of its own, so messages of one group reach their last step in any
-// order and one at a time, while destinations want batches and groups want
-// their order. The gate reconciles the three. A message takes its place in its
+// Its heart is the [Gate]. The chains of messages run beside each other, so
+// messages of one group reach their last step in any order and one at a time,
+// while destinations want batches and groups want their order. The gate reconciles the three. A message takes its place in its
 // group when it enters the lane, before its chain runs ([Gate.Enter]); its chain
 // ends in [Gate.Handle], which waits; a batch is made of what waits at the
 // front of its group, and everybody is told the outcome of their own message.

@@ -1,9 +1,6 @@
 package handlers
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Lend marks a message as being sent by somebody else than the gate (the
 // poison destination gets it): it keeps its place until [Gate.Back], as if it
@@ -14,7 +11,7 @@ func (g *Gate) Lend(t *Ticket) bool {
 	if t.state != away {
 		return false
 	}
-	t.state, t.since = sending, time.Now()
+	t.state, t.since = sending, g.clock()
 	return true
 }
 

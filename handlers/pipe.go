@@ -217,7 +217,7 @@ func (g *Gate) fill(p *pipe, b *batch) {
 // add puts the group's leading run into the batch and returns its length.
 func (g *Gate) add(b *batch, q *group, one bool) int {
 	before := len(b.tickets)
-	now := time.Now()
+	now := g.clock()
 	b.tickets = q.run(b.tickets, func(t *Ticket) bool {
 		n := len(t.msg.Payload)
 		switch {

@@ -18,9 +18,10 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []Stall
+	since := int64(slow.Sub(g.epoch))
 	for _, q := range g.groups {
 		t := q.front()
-		if t == nil || t.state == here || t.state == sending && t.since.After(slow) {
+		if t == nil || t.state == here || t.state == sending && t.since > since {
 			continue
 		}
 		out = append(out, Stall{Front: t, Waiting: q.len(), Sending: t.state == sending})
@@ -36,4 +37,15 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		}
 	}
 	return out
+}
+
+// Front returns the first message of the group that has not left, nil if there
+// is none.
+func (g *Gate) Front(key string) *Ticket {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.groups[key]; q != nil {
+		return q.front()
+	}
+	return nil
 }

@@ -27,15 +27,13 @@ type Ticket struct {
 
 	// All that follows is guarded by the gate's mutex.
 	group     *group
-	solo      group // the group of a message that wants no order
-	soloSlot  [1]*Ticket
 	state     state
 	delivered atomic.Bool // written with the mutex held
 	failed    bool        // by the destination, and not yet told
 	among     bool        // others of that batch were delivered
 	unwanted  bool        // left or withdrawn: nothing waits for its delivery any more
 	expired   bool        // its context ended while it was being sent
-	since     time.Time   // when sending began
+	since     int64       // when sending began, in nanoseconds of the gate's clock
 	msg       *message.Message
 	address   string
 	limit     time.Duration

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -16,6 +17,10 @@ import (
 
 // Throttle lets messages pass at a limited rate. All handlers that one Throttle
 // is added to share the rate: for a route, all of its lanes.
+//
+// On a route whose lanes are spread over several instances each of them lets
+// its share of the rate and of the burst pass ([outbox.ShareOf]), so that the
+// rate is the route's.
 //
 // A message waits for its turn only as long as its context allows. If the
 // context ends first, or its deadline would come before the turn, the message
@@ -37,6 +42,8 @@ type Throttle struct {
 
 	once    sync.Once
 	limiter *rate.Limiter
+	share   atomic.Uint64 // bits of the share that the limiter is set to
+	adapts  sync.Mutex    // held to change it
 }
 
 // Validate returns an error that names every wrong field and what it may be.
@@ -68,6 +75,22 @@ func (t *Throttle) start() {
 		limit = rate.Limit(t.Rate)
 	}
 	t.limiter = rate.NewLimiter(limit, max(t.Burst, 1))
+	t.share.Store(math.Float64bits(1))
+}
+
+// adapt sets the limiter to our share of the route. Those who wait already keep
+// the turns that they have.
+func (t *Throttle) adapt(ctx context.Context) {
+	share, _ := outbox.ShareOf(ctx)
+	bits := math.Float64bits(share)
+	if t.share.Load() == bits || t.Rate <= 0 {
+		return
+	}
+	t.adapts.Lock()
+	defer t.adapts.Unlock()
+	t.share.Store(bits)
+	t.limiter.SetLimit(rate.Limit(t.Rate * share))
+	t.limiter.SetBurst(max(int(float64(t.Burst)*share), 1))
 }
 
 // wait returns when it is the message's turn, or an error of kind released.
@@ -75,6 +98,7 @@ func (t *Throttle) wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return outbox.Released(fmt.Errorf("throttle: not attempted: %w", ctx.Err()))
 	}
+	t.adapt(ctx)
 	// Taking a free turn asks for no Done channel: a lazy timeout stays lazy.
 	// Those who wait have reserved theirs, so nobody is overtaken by this.
 	if t.limiter.Allow() {
@@ -87,11 +111,11 @@ func (t *Throttle) wait(ctx context.Context) error {
 		return outbox.Released(fmt.Errorf("throttle: stopped waiting for a turn: %w", ctx.Err()))
 	}
 	// The limiter refuses a wait beyond the deadline, but does not say how long.
-	next := nanoseconds((1 - t.limiter.Tokens()) / t.Rate * float64(time.Second))
+	next := nanoseconds((1 - t.limiter.Tokens()) / float64(t.limiter.Limit()) * float64(time.Second))
 	return &outbox.Error{
 		Kind: outbox.KindReleased,
 		Err: fmt.Errorf("throttle: the next turn is in %v (%g/s), after the message's deadline: %w",
-			next, t.Rate, context.DeadlineExceeded),
+			next, float64(t.limiter.Limit()), context.DeadlineExceeded),
 		RetryAfter: max(next, 0),
 	}
 }

@@ -30,6 +30,9 @@ func quoteTable(name string, dialect Dialect) (string, error) {
 	return strings.Join(parts, "."), nil
 }
 
+// insertColumns are what publishing writes.
+const insertColumns = "id, type, message_group, aggregate_type, aggregate_id, tenant_id, tags, headers, payload, payload_bytes, occurred_at"
+
 // postgresInsert is the statement for PostgreSQL. Its parameters are one array
 // per column, so its text is constant: it is prepared once, and the limit of
 // 65,535 parameters does not matter.
@@ -38,12 +41,11 @@ func quoteTable(name string, dialect Dialect) (string, error) {
 // node that draws the identity's numbers, because a subquery with an ORDER BY
 // is never merged into its parent.
 func postgresInsert(table string) string {
-	const columns = "id, type, message_group, aggregate_type, aggregate_id, tenant_id, tags, headers, payload, payload_bytes, occurred_at"
-	return "INSERT INTO " + table + " (" + columns + ")\n" +
-		"SELECT " + columns + "\n" +
+	return "INSERT INTO " + table + " (" + insertColumns + ")\n" +
+		"SELECT " + insertColumns + "\n" +
 		"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], " +
 		"$7::json[], $8::json[], $9::json[], $10::bytea[], $11::timestamptz[])\n" +
-		"WITH ORDINALITY AS m (" + columns + ", ordinal)\n" +
+		"WITH ORDINALITY AS m (" + insertColumns + ", ordinal)\n" +
 		"ORDER BY ordinal"
 }
 

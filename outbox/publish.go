@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -30,6 +31,12 @@ type ClientConfig struct {
 
 	// Dialect is the database. Default: [PostgreSQL].
 	Dialect Dialect
+
+	// Notify wakes a relay that sleeps: one whose source has `wake: notify` and
+	// that has found nothing for a while. It costs a shared advisory lock in
+	// every transaction, and a NOTIFY only in those that meet a sleeping relay.
+	// PREPARE TRANSACTION refuses such a transaction. PostgreSQL only. Default: false.
+	Notify bool
 }
 
 // Client writes envelopes into an outbox table of Outrider's own layout, inside
@@ -37,7 +44,8 @@ type ClientConfig struct {
 type Client struct {
 	dialect Dialect
 	table   string // quoted
-	insert  string
+	insert  string // any number of messages
+	one     string // a single one, where there is a cheaper statement; or empty
 }
 
 // NewClient returns a client, or an error that names the setting at fault.
@@ -56,8 +64,15 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	c := &Client{dialect: cfg.Dialect, table: table}
 	switch cfg.Dialect {
 	case PostgreSQL:
-		c.insert = postgresInsert(table)
+		c.insert, c.one = postgresInsert(table), postgresInsertOne(table)
+		if cfg.Notify {
+			c.insert, c.one = calling(c.insert, cfg.Table), calling(c.one, cfg.Table)
+		}
 	case SQLite:
+		if cfg.Notify {
+			return nil, errors.New("outbox: client: SQLite cannot notify; leave Notify out, and call (*outrider.Outrider).Wake after the commit " +
+				"where the relay is in the same process")
+		}
 		c.insert = sqliteInsert(table)
 	default:
 		return nil, fmt.Errorf("outbox: client: unknown Dialect %q; use outbox.PostgreSQL or outbox.SQLite", cfg.Dialect)
@@ -90,9 +105,10 @@ func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) err
 	return nil
 }
 
-// InsertQuery returns the statement that Publish runs and its arguments, all of
-// them strings, for a toolkit whose transactions Publish does not know: run it
-// in the transaction. The text is the same for any number of envelopes.
+// InsertQuery returns the statement that Publish runs and its arguments, each a
+// string or nil, for a toolkit whose transactions Publish does not know: run it
+// in the transaction. There is one text for a single envelope and one for any
+// other number.
 func (c *Client) InsertQuery(envelopes ...Envelope) (query string, args []any, err error) {
 	size := 0
 	for i, e := range envelopes {
@@ -106,6 +122,9 @@ func (c *Client) InsertQuery(envelopes ...Envelope) (query string, args []any, e
 	}
 	if c.dialect == SQLite {
 		return c.insert, sqliteArgs(envelopes), nil
+	}
+	if len(envelopes) == 1 {
+		return c.one, postgresArgsOne(&envelopes[0]), nil
 	}
 	return c.insert, postgresArgs(envelopes), nil
 }

@@ -90,3 +90,18 @@ type ClaimResult struct {
 	At    time.Time // when the row is due again, for Retry, where the layout has a column for it
 	Error string    // for Retry and Dead
 }
+
+// ProcessingCounter is implemented by queues that can tell cheaply what is marked
+// as being processed, by whomever.
+type ProcessingCounter interface {
+	// Processing counts the rows, at most so many in each table.
+	Processing(ctx context.Context, most int) (Processing, error)
+}
+
+// Processing is what is marked as being processed. Rows that a crash has left so
+// stay until they have been for as long as the queue's timeout.
+type Processing struct {
+	Rows    int
+	More    bool          // there are more
+	Longest time.Duration // for how long the first of the counted rows has been marked
+}

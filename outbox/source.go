@@ -36,11 +36,11 @@ type Source interface {
 	Close() error
 }
 
-// Waker is implemented by sources that can tell of new rows before the next poll.
-type Waker interface {
-	// Wake returns a channel that receives a value, coalesced, after rows were
-	// committed. It stays open until Close.
-	Wake() <-chan struct{}
+// Undivided is implemented by sources that read all slots at the price of one,
+// such as tables without a column for the slot. Routes of such a source have one
+// owner each: with more, every owner would read everything.
+type Undivided interface {
+	Undivided()
 }
 
 // Read asks for rows of one slot.

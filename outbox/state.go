@@ -26,10 +26,19 @@ type StateStore interface {
 	// go on at once. It is the end of the instance.
 	Leave(ctx context.Context, instance string) error
 
+	// Announce says which routes the instance runs, in place of what it said
+	// before. Until the first time it runs none.
+	Announce(ctx context.Context, instance string, routes []RunningRoute) error
+
+	// Instances returns those that have joined and not left, by id: also dead
+	// ones, for a while.
+	Instances(ctx context.Context) ([]Instance, error)
+
 	// Acquire makes the instance the owner of those cursor rows of the
-	// route that have no living owner, creating rows that do not exist, and
-	// raises their epoch. It returns only the rows acquired.
-	Acquire(ctx context.Context, instance, route string, slots []int) ([]LaneState, error)
+	// route that have no living owner, of at most so many, creating rows that do
+	// not exist, and raises their epoch. It returns only the rows acquired; those
+	// that were its own are acquired anew, and first.
+	Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]LaneState, error)
 
 	// Settle writes all settlements in one transaction. Lanes whose epoch is no
 	// longer the given one are left untouched and returned as fenced; the
@@ -66,6 +75,27 @@ type StateStore interface {
 // ErrSecondInstance is returned by Join when the store serves one instance
 // only and that one is alive.
 var ErrSecondInstance = errors.New("another instance is running on this database")
+
+// Instance is a process that has joined.
+type Instance struct {
+	ID        string
+	Alive     bool // its lease is running, and what shows that it lives is there
+	JoinedAt  time.Time
+	RenewedAt time.Time // its last heartbeat, by the store's clock
+	Routes    []RunningRoute
+}
+
+// RunningRoute is a route that an instance runs, as it announces it.
+type RunningRoute struct {
+	Route string `json:"route"`
+
+	// Unit is what moves as a whole: all routes of the same unit have one owner
+	// at a time. Empty: the route's lanes are spread one by one.
+	Unit string `json:"unit,omitempty"`
+
+	// Waits is why the instance takes nothing of the route now; empty: it does.
+	Waits string `json:"waits,omitempty"`
+}
 
 // LaneRef names one cursor row: one slot of one route.
 type LaneRef struct {
@@ -148,8 +178,9 @@ type ParkedGroup struct {
 // LaneStatus is one cursor row as status shows it.
 type LaneStatus struct {
 	LaneRef
-	Owner     string // empty: nobody
-	Alive     bool   // the owner's lease is running
+	Owner     string    // empty: nobody
+	Alive     bool      // the owner is, as [Instance] tells it
+	Since     time.Time // when the owner took it; zero: nobody owns it, or not known
 	Epoch     int64
 	Cursor    Cursor
 	Cluster   string    // identity of the source's cluster when the cursor was set

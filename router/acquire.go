@@ -2,80 +2,93 @@ package router
 
 import (
 	"context"
+	"maps"
+	"slices"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// acquire takes what is free of a route and starts its sessions; it tells
-// whether all lanes are worked by us.
-func (k *keeper) acquire(ctx context.Context, rt *route) (bool, error) {
-	want := k.missing(rt)
-	if len(want) == 0 {
+// acquire takes what is free of a route, up to our share, and starts its
+// sessions; it tells whether the share is complete.
+func (k *keeper) acquire(ctx context.Context, rt *route, share int) (bool, error) {
+	if k.inTrouble(rt) {
+		return false, k.retryRoute(ctx, rt)
+	}
+	want, most := k.missing(rt, share)
+	if most <= 0 {
 		return true, nil
 	}
-	states, err := k.store.Acquire(ctx, k.instance, rt.Name, want)
+	states, err := k.store.Acquire(ctx, k.instance, rt.Name, want, most)
 	if err != nil || len(states) == 0 {
 		return false, err
 	}
-	if err := rt.prepare(ctx, states); err != nil {
-		return false, err
+	failpoint.Hit(failpoint.Acquired)
+	if rt.unit() != "" && len(states) < len(want) {
+		k.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
+		return false, nil
 	}
-	pauses, err := k.store.Pauses(ctx, rt.Name)
+	begun, err := k.begin(ctx, rt, states)
+	k.giveUp(ctx, slices.DeleteFunc(states, func(st outbox.LaneState) bool { return begun[st.Slot] }))
 	if err != nil {
 		return false, err
 	}
+	return len(begun) == most, nil
+}
+
+// begin starts sessions with what was acquired; it tells which rows they have.
+func (k *keeper) begin(ctx context.Context, rt *route, states []outbox.LaneState) (begun map[int]bool, err error) {
+	if err := rt.prepare(ctx, states); err != nil {
+		return nil, err
+	}
+	pauses, err := k.store.Pauses(ctx, rt.Name)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range pauses {
 		if p.Address == "" { // it was written after we had acquired
-			if err := k.giveUp(ctx, states); err != nil {
-				return false, err
-			}
-			return false, outbox.ErrPaused
+			return nil, outbox.ErrPaused
 		}
 	}
 	k.mended(rt)
 	k.applyAddresses(rt, pauses)
-	all, err := k.startSessions(ctx, rt, states)
-	if err != nil {
-		return false, err
+	begun, err = k.startSessions(ctx, rt, states)
+	if len(begun) > 0 {
+		rt.wakeReader()
+		k.router.settlers[k.store].note(false) // first cursors are written at once
 	}
-	rt.wakeReader()
-	k.router.settlers[k.store].note(false) // first cursors are written at once
-	return all, nil
+	return begun, err
 }
 
-// missing are the cursor rows of the route's lanes that have no session. There
-// are none while sessions come to rest: taking their lanes would fence what they
-// have still to settle.
-func (k *keeper) missing(rt *route) []int {
+// missing are the cursor rows of the route that have no session, and of how many
+// of them our share consists. Lanes that come to rest are not among them: taking
+// those would fence what they have still to settle.
+func (k *keeper) missing(rt *route, share int) (want []int, most int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.resting[rt] != nil {
-		return nil
-	}
-	var out []int
 	for _, l := range rt.lanes {
-		if l.session.Load() == nil {
-			out = append(out, l.slots...)
+		switch {
+		case k.resting[l] != nil:
+		case l.session.Load() != nil:
+			share -= len(l.slots)
+		default:
+			want = append(want, l.slots...)
 		}
 	}
-	return out
+	return want, min(share, len(want))
 }
 
 // startSessions starts a session in every lane of which all cursor rows were
-// acquired; it tells whether those were all that had none. Rows of lanes that
-// are not complete are given up: two instances that each keep some of them would
-// wait for each other.
-func (k *keeper) startSessions(ctx context.Context, rt *route, states []outbox.LaneState) (all bool, err error) {
+// acquired; it tells which rows those are. Rows of lanes that are not complete
+// are of no use: two instances that each kept some of them would wait for each
+// other.
+func (k *keeper) startSessions(ctx context.Context, rt *route, states []outbox.LaneState) (begun map[int]bool, err error) {
 	bySlot := map[int]outbox.LaneState{}
 	for _, st := range states {
 		bySlot[st.Slot] = st
 	}
-	all = true
-	var parts []outbox.LaneState
+	begun = map[int]bool{}
 	for _, l := range rt.lanes {
-		if l.session.Load() != nil {
-			continue
-		}
 		mine := make([]outbox.LaneState, 0, len(l.slots))
 		for _, slot := range l.slots {
 			if st, ok := bySlot[slot]; ok {
@@ -83,27 +96,68 @@ func (k *keeper) startSessions(ctx context.Context, rt *route, states []outbox.L
 			}
 		}
 		if len(mine) < len(l.slots) {
-			all = false
-			parts = append(parts, mine...)
 			continue
 		}
 		groups, err := loadGroups(ctx, rt, l.slots)
 		if err != nil {
-			return false, err
+			return begun, err
 		}
 		newSession(l, mine, groups).start()
+		for _, slot := range l.slots {
+			begun[slot] = true
+		}
 	}
-	return all, k.giveUp(ctx, parts)
+	return begun, nil
 }
 
-// giveUp releases rows that were acquired and have no session.
-func (k *keeper) giveUp(ctx context.Context, states []outbox.LaneState) error {
-	if len(states) == 0 {
-		return nil
+// giveUp releases rows that were acquired and have no session. What cannot be
+// released now is released in a later round: nobody else could take it.
+func (k *keeper) giveUp(ctx context.Context, states []outbox.LaneState) {
+	for _, st := range states {
+		k.neighbours.orphans = append(k.neighbours.orphans, st.LaneRef)
 	}
-	lanes := make([]outbox.LaneRef, len(states))
-	for i, st := range states {
-		lanes[i] = st.LaneRef
+	k.releaseOrphans(ctx)
+}
+
+// noteUnclaimed notes what is ours in the state store and nobody works.
+func (k *keeper) noteUnclaimed(owned map[outbox.LaneRef]int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unclaimed = k.idle(slices.Collect(maps.Keys(owned)))
+}
+
+// idle returns the rows that neither a session in its lane nor one that comes to
+// rest has. Call with the mutex held.
+func (k *keeper) idle(rows []outbox.LaneRef) []outbox.LaneRef {
+	worked := map[outbox.LaneRef]bool{}
+	for _, s := range k.withResting(k.working()) {
+		for _, slot := range s.lane.slots {
+			worked[outbox.LaneRef{Route: s.route.Name, Slot: slot}] = true
+		}
 	}
-	return k.store.Release(ctx, k.instance, lanes)
+	return slices.DeleteFunc(rows, func(ref outbox.LaneRef) bool { return worked[ref] })
+}
+
+// findOrphans releases rows that are ours without our knowing: from a former life
+// under the same name, or because the answer to an Acquire was lost. Only the
+// goroutine that acquires may do this: what it is about to work is no orphan.
+func (k *keeper) findOrphans(ctx context.Context) {
+	k.mu.Lock()
+	k.neighbours.orphans = append(k.neighbours.orphans, k.idle(k.unclaimed)...)
+	k.unclaimed = nil
+	k.mu.Unlock()
+	k.releaseOrphans(ctx)
+}
+
+func (k *keeper) releaseOrphans(ctx context.Context) {
+	if len(k.neighbours.orphans) == 0 {
+		return
+	}
+	if err := k.store.Release(ctx, k.instance, k.neighbours.orphans); err != nil {
+		if ctx.Err() == nil {
+			k.log.Warn("lanes that are not worked cannot be released, trying again", "error", err)
+		}
+		return
+	}
+	k.neighbours.orphans = nil
 }

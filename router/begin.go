@@ -11,17 +11,17 @@ import (
 // source's cluster.
 func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 	if r.Source == nil {
-		r.table = "none" // its rows are nobody's to keep
+		r.origin.table = "none" // its rows are nobody's to keep
 		return nil
 	}
 	cluster, err := r.Source.Identity(ctx)
 	if err != nil {
-		return err
+		return &astray{err}
 	}
-	r.cluster = cluster
+	r.origin.cluster = cluster
 	if n, ok := r.Source.(outbox.TableNamer); ok {
-		if r.table, err = n.TableName(ctx); err != nil {
-			return err
+		if r.origin.table, err = n.TableName(ctx); err != nil {
+			return &astray{err}
 		}
 	}
 	var first *outbox.Cursor
@@ -31,7 +31,7 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 			if first == nil {
 				c, err := r.Source.Start(ctx, r.Start)
 				if err != nil {
-					return err
+					return &astray{err}
 				}
 				first = &c
 			}

@@ -26,7 +26,7 @@ func (s *session) acceptClaim(row *outbox.Row, cost int64) bool {
 	if s.stopping {
 		return false
 	}
-	it := &item{lane: s.lane, session: s, row: row, slot: s.lane.slots[0], key: s.route.key(row.Group), cost: cost}
+	it := &item{session: s, row: row, slot: s.lane.slots[0], key: s.route.key(row.Group), cost: cost}
 	it.Owner = it
 	it.claim = s.route.claimer.ledger.hold(it, s.route.leaveKey(row))
 	if it.claim == nil {
@@ -36,7 +36,7 @@ func (s *session) acceptClaim(row *outbox.Row, cost int64) bool {
 	s.live += cost
 	s.extra++
 	s.enter(it)
-	s.wakeEmitter()
+	s.callWorkers()
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -44,7 +45,7 @@ func (c *Claims) setDefaults() {
 }
 
 // fixed tells whether the pause between polls never changes: then it is kept
-// also when rows were seen.
+// also when rows were seen, unless something wakes the claimer.
 func (p Poll) fixed() bool { return p.Min >= p.Max }
 
 // claimer claims rows of one queue for all routes that use it, and gives each to
@@ -53,6 +54,7 @@ type claimer struct {
 	queue   outbox.Queue
 	router  *Router
 	poll    Poll
+	rest    rest
 	claims  Claims
 	routes  []*route
 	ledger  *ledger
@@ -69,9 +71,9 @@ type claimer struct {
 }
 
 func newClaimer(r *Router, def Route) *claimer {
-	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, claims: def.Claims,
+	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
 		wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead}
-	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval)
+	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval, r.cfg.Lease)
 	c.settler.write, c.settler.target = c.write, "queue's table"
 	c.ledger = newLedger(max(c.claims.InMemory/2, 1), c.settler.note)
 	return c
@@ -97,32 +99,29 @@ func (c *claimer) hungry() {
 
 // run polls until ctx ends.
 func (c *claimer) run(ctx context.Context) {
-	wake := c.wake
-	var wakes <-chan struct{}
-	if w, ok := c.queue.(outbox.Waker); ok {
-		wakes = w.Wake()
+	wake, told, wakes := c.wake, c.rest.told, c.rest.begin()
+	fixed := c.poll.fixed() && wakes == nil
+	if fixed {
+		wake, told = nil, nil
 	}
-	if c.poll.fixed() {
-		wake, wakes = nil, nil
-	}
-	for empty := 0; ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		began := time.Now()
 		got, err := c.claim(ctx)
 		var pause time.Duration
 		switch {
 		case err != nil:
-			empty++
-			pause = min(100*time.Millisecond<<min(empty, 5), 2*time.Second)
-		case c.poll.fixed():
+			pause = c.rest.failed()
+		case fixed:
 			pause = c.poll.Min - time.Since(began)
 		case got.rows > 0:
-			empty = 0
+			c.rest.found()
 			continue
 		case got.full:
 			pause = reliefPause
 		default:
-			empty++
-			pause = c.poll.pause(empty)
+			if pause = c.rest.pause(ctx); pause == 0 {
+				continue
+			}
 			if !got.next.IsZero() {
 				pause = min(pause, max(time.Until(got.next), c.poll.Min))
 			}
@@ -132,7 +131,9 @@ func (c *claimer) run(ctx context.Context) {
 		case <-timer.C:
 		case <-wake:
 		case <-wakes:
-			empty = 0
+			c.rest.woken()
+		case <-told:
+			c.rest.found()
 		case <-ctx.Done():
 		}
 		timer.stop()
@@ -175,6 +176,9 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 		}
 	}
 	c.unmatched.Store(w.unmatched)
+	if out.rows > 0 {
+		failpoint.Hit(failpoint.Fetched)
+	}
 	return out, err
 }
 
@@ -303,10 +307,9 @@ func (c *claimer) comeBack() {
 }
 
 // flush writes the last results: afterwards nothing is marked as claimed by us.
-func (c *claimer) flush() error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.router.cfg.DrainTimeout)
-	defer cancel()
-	if err := c.settler.flush(ctx, concluded); err != nil {
+// A database that is away for a moment is tried again until drain ends.
+func (c *claimer) flush(drain context.Context) error {
+	if err := c.settler.finish(drain, c.router.cfg.DrainTimeout); err != nil {
 		return fmt.Errorf("the last results could not be written to the queue's table: %d rows stay marked as being processed "+
 			"until they are taken for stuck (after %v), and may be delivered again: %w", c.ledger.size(), c.claims.Timeout, err)
 	}

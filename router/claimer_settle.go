@@ -3,6 +3,8 @@ package router
 import (
 	"context"
 	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
 // write is what the queue's settler does: it writes what became of claimed rows
@@ -11,7 +13,9 @@ import (
 func (c *claimer) write(ctx context.Context, e extent) error {
 	taken, results := c.ledger.take()
 	if len(taken) > 0 {
+		failpoint.Hit(failpoint.BeforeSettle)
 		lost, err := c.queue.Settle(ctx, results)
+		failpoint.Hit(failpoint.AfterSettle)
 		c.settler.report(err)
 		c.ledger.written(taken, lost, err)
 		if err != nil {

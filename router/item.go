@@ -31,10 +31,12 @@ const itemOverhead = 8 << 10
 // item is one message in a lane. It is also the root of its messages'
 // contexts, which saves two allocations per message and lets middleware ask
 // for the attempt.
+//
+// There is one per message under way, so its size counts: what few messages need
+// is behind pointers, and small fields stand together.
 type item struct {
 	handlers.Ticket
 
-	lane    *lane
 	session *session
 	key     string // group at the gate and in the parking
 	cost    int64
@@ -45,31 +47,32 @@ type item struct {
 
 	stream   *stream // nil unless it came by cursor
 	index    uint64  // in the stream
-	slot     int     // of the cursor row that it is parked under
 	seq      int64   // in the parking; 0: no place there
-	stored   bool    // its parked row exists, or is about to
-	injected bool    // it came out of the parking
 	retrying *outbox.Parked
 	source   *message.Message
 	claim    *holding        // it came from a queue, which keeps what becomes of it
 	parent   context.Context // for values; nil: the lane's
 
-	home  *parkedGroup // that retrying was written for, before its load number loads
-	loads int
+	home *parkedGroup // that retrying was written for, before its load number loads
 
 	death     *death // what it died of, until the poison destination has it
-	lent      bool   // its place at the gate is kept meanwhile
 	saved     saved  // what its parked row says
 	lastError string // of the attempts so far
 
-	attempt   outbox.Attempt // Number: of the attempt under way, or the next
-	owed      int            // attempts to be given back when the chain does not read them
-	probes    int            // failures charged to the address instead
+	attempt outbox.Attempt // Number: of the attempt under way, or the next
+	arrival uint64         // orders the items of a session
+	timer   *time.Timer
+
+	slot      int // of the cursor row that it is parked under
+	loads     int
+	owed      int // attempts to be given back when the chain does not read them
+	probes    int // failures charged to the address instead
 	phase     phase
-	arrival   uint64 // orders the items of a session
-	uncounted bool   // being sent, stored meanwhile: takes no room
-	blocker   bool   // its group was parked while it was being sent
-	timer     *time.Timer
+	stored    bool // its parked row exists, or is about to
+	injected  bool // it came out of the parking
+	lent      bool // its place at the gate is kept meanwhile
+	uncounted bool // being sent, stored meanwhile: takes no room
+	blocker   bool // its group was parked while it was being sent
 }
 
 // record is the content of a message that has no row.
@@ -90,11 +93,11 @@ func owner(t *handlers.Ticket) *item {
 func (it *item) newMessage() *message.Message {
 	var msg *message.Message
 	if it.row != nil {
-		msg = outbox.NewMessage(it.row, it.lane.name)
+		msg = outbox.NewMessage(it.row, it.session.lane.name)
 	} else {
 		msg = message.NewMessage(it.record.id, it.record.payload)
 		maps.Copy(msg.Metadata, it.record.metadata)
-		msg.Metadata[outbox.MetaLane] = it.lane.name
+		msg.Metadata[outbox.MetaLane] = it.session.lane.name
 	}
 	msg.SetContext(it)
 	return msg
@@ -103,7 +106,7 @@ func (it *item) newMessage() *message.Message {
 // content returns the message as it entered the route, to be parked.
 func (it *item) content() outbox.Parked {
 	if it.row != nil {
-		msg := outbox.NewMessage(it.row, it.lane.name)
+		msg := outbox.NewMessage(it.row, it.session.lane.name)
 		return outbox.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
 			Metadata: msg.Metadata, Payload: it.row.Payload}
 	}
@@ -192,7 +195,7 @@ func (it *item) Value(key any) any {
 	if v := it.session.ctx.Value(key); v != nil {
 		return v
 	}
-	return it.lane.handlerValue(key)
+	return it.session.lane.handlerValue(key)
 }
 
 type itemKeyType struct{}

@@ -2,13 +2,13 @@ package router
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -23,22 +23,23 @@ type keeper struct {
 	lease    time.Duration
 	routes   []*route
 
-	epoch time.Time    // base of until: monotonic, it goes on while we are frozen
-	until atomic.Int64 // nanoseconds after epoch at which the lease ends
+	leaders []*leader
+
+	epoch time.Time     // base of until: monotonic, it goes on while we are frozen
+	until atomic.Int64  // nanoseconds after epoch at which the lease ends
+	hurry chan struct{} // the lease is to be renewed at once
+
+	neighbours neighbours // only the goroutine that acquires uses it
 
 	mu sync.Mutex // guards quiet
 	quiet
-	wg      sync.WaitGroup // sessions being ended
-	standby bool
-	ended   atomic.Pointer[ended]
+	wg    sync.WaitGroup // sessions being ended
+	ended atomic.Pointer[ended]
 }
-
-// acquirePause is how often an instance that stands by looks for free lanes.
-const acquirePause = 500 * time.Millisecond
 
 func newKeeper(r *Router, store outbox.StateStore) *keeper {
 	return &keeper{store: store, router: r, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease,
-		epoch: time.Now(), quiet: newQuiet()}
+		epoch: time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet()}
 }
 
 // permit tells whether enough of the lease is left to send: what is sent after
@@ -60,23 +61,6 @@ func (k *keeper) join(ctx context.Context) error {
 	return nil
 }
 
-// acquireLanes takes lanes until ctx ends. It returns an error only when no
-// route of the process can run.
-func (k *keeper) acquireLanes(ctx context.Context) error {
-	acquire := every(acquirePause)
-	defer acquire.stop()
-	for {
-		if err := k.acquireAll(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-acquire.C:
-		}
-	}
-}
-
 // keepLease renews the lease until ctx ends, which is after the drain.
 func (k *keeper) keepLease(ctx context.Context) {
 	renew := every(k.lease / 4)
@@ -86,15 +70,17 @@ func (k *keeper) keepLease(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-renew.C:
-			// A renewal is never cancelled on the way: that could cost the
-			// connection which shows that we live.
-			k.renew(context.WithoutCancel(ctx))
+		case <-k.hurry:
 		}
+		// A renewal is never cancelled on the way: that could cost the
+		// connection which shows that we live.
+		k.renew(context.WithoutCancel(ctx))
 	}
 }
 
 // renew extends the lease, ends the sessions of lanes that are no longer ours
-// and lets sessions notice operators' commands.
+// and lets sessions notice operators' commands. Lost lanes are stopped before the
+// others may send again: after a freeze nothing may be sent for them.
 func (k *keeper) renew(ctx context.Context) {
 	began := time.Since(k.epoch)
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
@@ -107,7 +93,7 @@ func (k *keeper) renew(ctx context.Context) {
 			"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
 		return
 	}
-	k.until.Store(int64(began + k.lease))
+	k.noteUnclaimed(owned)
 	commanded := map[*route]bool{}
 	for _, s := range before {
 		for _, slot := range s.lane.slots {
@@ -121,6 +107,9 @@ func (k *keeper) renew(ctx context.Context) {
 				commanded[s.route] = true
 			}
 		}
+	}
+	k.until.Store(int64(began + k.lease))
+	for _, s := range before {
 		s.gate.Kick() // it may have been refused while little of the lease was left
 	}
 	for rt := range commanded {
@@ -162,56 +151,6 @@ func (k *keeper) notice(s *session, slot int, commands int64) bool {
 	return true
 }
 
-// acquireAll takes the lanes that nobody works.
-func (k *keeper) acquireAll(ctx context.Context) error {
-	missing, paused := false, 0
-	for _, rt := range k.routes {
-		if k.unwell(rt) {
-			continue
-		}
-		taken, err := k.acquire(ctx, rt)
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // asked to stop: that is no failure
-		case errors.As(err, new(*stopped)):
-			k.fail(rt, err)
-			continue
-		case errors.Is(err, outbox.ErrPaused):
-			k.noticePause(rt)
-			paused++
-			continue
-		case err != nil:
-			k.log.Warn("cannot acquire lanes, trying again", "route", rt.Name, "error", err)
-		}
-		missing = missing || !taken
-	}
-	if err := k.router.hopeless(); err != nil {
-		return err
-	}
-	if paused < len(k.routes) {
-		k.announce(missing)
-	}
-	return nil
-}
-
-// announce logs when the instance begins and ends to stand by.
-func (k *keeper) announce(missing bool) {
-	if missing == k.standby {
-		return
-	}
-	k.standby = missing
-	if missing {
-		k.log.Info("standing by: another instance works the lanes; they are taken over when it stops")
-	} else {
-		k.log.Info("all lanes are ours", "instance", k.instance)
-	}
-}
-
-// stopped is an error that trying again does not mend.
-type stopped struct{ error }
-
-func (e *stopped) Unwrap() error { return e.error }
-
 // lose ends a session of which another instance took a cursor row. One that is
 // no longer in its lane must only not take for written what it tried to write:
 // the lane may have a next session, which is none of its business.
@@ -251,8 +190,13 @@ type ended struct{ sessions []*session }
 func (k *keeper) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), k.lease)
 	defer cancel()
+	failpoint.Hit(failpoint.Release)
 	if err := k.store.Leave(ctx, k.instance); err != nil {
 		k.log.Warn("the lanes could not be released; another instance takes them when the lease ends",
 			"lease", k.lease, "error", err)
+	}
+	failpoint.Hit(failpoint.Released)
+	for _, l := range k.leaders {
+		l.resign() // last: who takes the lock finds the lanes released
 	}
 }

@@ -80,13 +80,13 @@ func (l *ledger) forget(h *holding) {
 	}
 }
 
-// oldest is when the oldest row in the session's lane was created; zero: there
-// is none, or rows do not say. Call with the session's mutex held.
-func (l *ledger) oldest(s *session) (born time.Time) {
+// oldest is when the oldest row in a lane of the route was created; zero: there
+// is none, or rows do not say.
+func (l *ledger) oldest(r *route) (born time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.held {
-		if h.item == nil || h.item.session != s {
+		if h.item == nil || h.item.session.route != r {
 			continue
 		}
 		if t := h.item.born(); !t.IsZero() && (born.IsZero() || t.Before(born)) {

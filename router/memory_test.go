@@ -96,29 +96,68 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 
 // memState is a state store in memory, with the semantics of the contract.
 type memState struct {
-	mu      sync.Mutex
-	lanes   map[outbox.LaneRef]*outbox.LaneState
-	owner   map[outbox.LaneRef]string
-	parked  map[outbox.LaneRef]map[int64]outbox.Parked
-	counter map[outbox.LaneRef]int64
-	pauses  []outbox.Pause
-	settles int
-	fail    error
-	writing func(outbox.Settlement) // sees every settlement that is written
+	mu        sync.Mutex
+	lanes     map[outbox.LaneRef]*outbox.LaneState
+	owner     map[outbox.LaneRef]string
+	parked    map[outbox.LaneRef]map[int64]outbox.Parked
+	counter   map[outbox.LaneRef]int64
+	pauses    []outbox.Pause
+	instances map[string]*outbox.Instance
+	until     map[string]time.Time // of the leases
+	settles   int
+	fail      error
+	writing   func(outbox.Settlement) // sees every settlement that is written
 }
 
 func newMemState() *memState {
 	return &memState{lanes: map[outbox.LaneRef]*outbox.LaneState{}, owner: map[outbox.LaneRef]string{},
-		parked: map[outbox.LaneRef]map[int64]outbox.Parked{}, counter: map[outbox.LaneRef]int64{}}
+		parked: map[outbox.LaneRef]map[int64]outbox.Parked{}, counter: map[outbox.LaneRef]int64{},
+		instances: map[string]*outbox.Instance{}, until: map[string]time.Time{}}
 }
 
-func (m *memState) Migrate(context.Context) error                     { return nil }
-func (m *memState) Join(context.Context, string, time.Duration) error { return nil }
-func (m *memState) Close() error                                      { return nil }
+func (m *memState) Migrate(context.Context) error { return nil }
+func (m *memState) Close() error                  { return nil }
 
-func (m *memState) Renew(_ context.Context, instance string, _ time.Duration) (map[outbox.LaneRef]int64, error) {
+func (m *memState) Join(_ context.Context, instance string, lease time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.instances[instance] = &outbox.Instance{ID: instance, JoinedAt: time.Now()}
+	m.until[instance] = time.Now().Add(lease)
+	return nil
+}
+
+func (m *memState) Announce(_ context.Context, instance string, routes []outbox.RunningRoute) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.instances[instance]; i != nil {
+		i.Routes = slices.Clone(routes)
+	}
+	return nil
+}
+
+func (m *memState) Instances(context.Context) ([]outbox.Instance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []outbox.Instance
+	for _, id := range slices.Sorted(maps.Keys(m.instances)) {
+		i := *m.instances[id]
+		i.Alive = m.alive(id)
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// alive tells whether the instance's lease is running; an owner that never
+// joined lives for ever.
+func (m *memState) alive(instance string) bool {
+	until, joined := m.until[instance]
+	return !joined || time.Now().Before(until)
+}
+
+func (m *memState) Renew(_ context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until[instance] = time.Now().Add(lease)
 	out := map[outbox.LaneRef]int64{}
 	for ref, o := range m.owner {
 		if o == instance {
@@ -132,19 +171,32 @@ func (m *memState) Leave(_ context.Context, instance string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.owner, func(_ outbox.LaneRef, o string) bool { return o == instance })
+	delete(m.instances, instance)
+	delete(m.until, instance)
 	return nil
 }
 
-func (m *memState) Acquire(_ context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+func (m *memState) Acquire(_ context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if slices.ContainsFunc(m.pauses, func(p outbox.Pause) bool { return p.Route == route && p.Address == "" }) {
 		return nil, outbox.ErrPaused
 	}
 	var out []outbox.LaneState
+	slots = slices.Clone(slots)
+	slices.SortStableFunc(slots, func(a, b int) int { // its own first
+		own := func(slot int) bool { return m.owner[outbox.LaneRef{Route: route, Slot: slot}] == instance }
+		switch {
+		case own(a) == own(b):
+			return 0
+		case own(a):
+			return -1
+		}
+		return 1
+	})
 	for _, slot := range slots {
 		ref := outbox.LaneRef{Route: route, Slot: slot}
-		if o := m.owner[ref]; o != "" && o != instance {
+		if o := m.owner[ref]; o != "" && o != instance && m.alive(o) || len(out) == most {
 			continue
 		}
 		st := m.lanes[ref]
@@ -232,6 +284,7 @@ func (m *memState) ParkedQueue(_ context.Context, ref outbox.LaneRef, group stri
 	var out []outbox.Parked
 	for _, p := range m.queue(ref) {
 		if p.Group == group && p.Seq > after && len(out) < limit {
+			p.Metadata = maps.Clone(p.Metadata) // as reading it from a database does
 			out = append(out, p)
 		}
 	}
@@ -250,6 +303,16 @@ func (m *memState) evict() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.owner)
+	for id := range m.until {
+		m.until[id] = time.Now()
+	}
+}
+
+// expire ends the lease of an instance.
+func (m *memState) expire(instance string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until[instance] = time.Now()
 }
 
 func (m *memState) ListParked(context.Context, outbox.ParkedFilter) ([]outbox.Parked, error) {

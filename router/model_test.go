@@ -194,11 +194,11 @@ func (m *mortal) Renew(ctx context.Context, instance string, lease time.Duration
 	return m.memState.Renew(ctx, instance, lease)
 }
 
-func (m *mortal) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+func (m *mortal) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}
-	return m.memState.Acquire(ctx, instance, route, slots)
+	return m.memState.Acquire(ctx, instance, route, slots, most)
 }
 
 func (m *mortal) Leave(ctx context.Context, instance string) error {

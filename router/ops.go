@@ -78,7 +78,7 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 		st := outbox.Settlement{
 			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.slot},
 			Epoch:   str.epoch, Cursor: str.settled, Beyond: str.settledBeyond(),
-			NextSeq: str.nextSeq, Cluster: s.route.cluster, Source: s.route.table,
+			NextSeq: str.nextSeq, Cluster: s.origin.cluster, Source: s.origin.table,
 		}
 		for k, p := range s.ops.park {
 			if k.slot == str.slot {

@@ -50,13 +50,15 @@ func TestG3_AFencedOwnerStops(t *testing.T) {
 	inBubble(t, group, func(a *rig) {
 		b := a.peer("b")
 		a.config.Instance, a.config.Lease = "a", time.Hour // no renewal tells it
+		numb := &numb{memState: a.state}
 		var wrote sync.Map
 		a.state.writing = func(s outbox.Settlement) { wrote.Store(s.Epoch, true) }
 		a.fill(10, 20)
-		a.start(a.route(nil))
+		a.start(a.route(func(rt *Route) { rt.State = numb }))
 		a.await(200)
 		time.Sleep(time.Second)
-		a.state.evict()
+		numb.on.Store(true)
+		a.state.expire("a")
 		b.start(b.route(nil))
 		b.until("b has all lanes", func() bool { return b.router.Stats()[0].Lanes == outbox.Slots })
 		a.fillFrom(10, 20, 40) // both read them: only the settle tells
@@ -75,6 +77,26 @@ func TestG3_AFencedOwnerStops(t *testing.T) {
 		b.dest.got = append(append([]*message.Message{}, a.dest.got[:200]...), b.dest.got...)
 		b.checkOrdered(10, 60)
 	})
+}
+
+// numb is a state store of which an instance hears nothing of others.
+type numb struct {
+	*memState
+	on atomic.Bool
+}
+
+func (n *numb) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+	if n.on.Load() {
+		return nil, errDead
+	}
+	return n.memState.Renew(ctx, instance, lease)
+}
+
+func (n *numb) Instances(ctx context.Context) ([]outbox.Instance, error) {
+	if n.on.Load() {
+		return nil, errDead
+	}
+	return n.memState.Instances(ctx)
 }
 
 // A lane that the store no longer counts as ours is given up at the next
@@ -117,7 +139,7 @@ func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Durat
 func TestG3_LanesAcquiredDuringARenewalStay(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-		if _, err := r.state.Acquire(context.Background(), "b", "orders", all); err != nil {
+		if _, err := r.state.Acquire(context.Background(), "b", "orders", all, outbox.Slots); err != nil {
 			r.t.Fatal(err)
 		}
 		r.start(r.route(func(rt *Route) { rt.State = &slowRenew{r.state, time.Second} }))
@@ -186,8 +208,8 @@ func (l *late) ParkedGroups(ctx context.Context, ref outbox.LaneRef) ([]outbox.P
 	return l.memState.ParkedGroups(ctx, ref)
 }
 
-func (l *late) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
-	out, err := l.memState.Acquire(ctx, instance, route, slots)
+func (l *late) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+	out, err := l.memState.Acquire(ctx, instance, route, slots, most)
 	if l.acquired != nil {
 		l.acquired(route)
 	}
@@ -309,7 +331,7 @@ func TestG6_ALaneThatIsSharedOutIsWorkedAgain(t *testing.T) {
 		a.config.Instance = "a"
 		for slot := range outbox.Slots {
 			instance := []string{"a", "b"}[slot%2]
-			if _, err := a.state.Acquire(t.Context(), instance, "orders", []int{slot}); err != nil {
+			if _, err := a.state.Acquire(t.Context(), instance, "orders", []int{slot}, outbox.Slots); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,8 +1,12 @@
 package router
 
 import (
+	"context"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // pace bounds the messages that are in their chains at once. More than enough
@@ -27,6 +31,9 @@ const (
 	// again, until few are left; the window is the bound.
 	pacePatience = 50 * time.Millisecond
 
+	// restPatience is how long a worker without work is kept.
+	restPatience = time.Second
+
 	// mostDoubled is more than any window needs.
 	mostDoubled = 20
 )
@@ -39,114 +46,208 @@ func (p *pace) share() int {
 // share is how many chains the lane may have now. Call with the mutex held.
 func (s *session) share() int { return s.route.router.pace.share() << s.doubled }
 
-// begin counts n chains that are about to run. Call with the mutex held.
-func (s *session) begin(n int) {
-	if s.chains == 0 && n > 0 {
-		s.route.router.pace.lanes.Add(1)
+// worker is a goroutine of Watermill's that runs chains of a session.
+type worker chan *item
+
+// next returns the item whose chain the worker runs now. It waits for one; nil:
+// there is nothing left for this worker.
+func (s *session) next(w worker) *item {
+	s.mu.Lock()
+	it := s.pick()
+	if it == nil && !s.stopping {
+		s.callForeman()
+		s.resting = append(s.resting, w)
+		s.mu.Unlock()
+		return <-w
 	}
-	s.chains += n
+	if it == nil {
+		s.workers--
+	}
+	s.mu.Unlock()
+	return it
 }
 
-// end counts n chains that have ended, or will not run. Call with the mutex
+// pick takes the next item of which the chain may run now, and counts it. Call
+// with the mutex held.
+func (s *session) pick() *item {
+	for !s.queue.empty() && s.chains < s.share() {
+		if it := s.queue.pop(); it.phase == running {
+			s.begin()
+			return it
+		}
+	}
+	return nil
+}
+
+// dismiss ends the n workers that have rested for longest. Call with the mutex
 // held.
-func (s *session) end(n int) {
-	s.chains -= n
+func (s *session) dismiss(n int) {
+	for _, w := range s.resting[:n] {
+		w <- nil
+	}
+	s.resting = slices.Delete(s.resting, 0, n)
+	s.workers -= n
+	s.spare = len(s.resting)
+}
+
+// begin counts a chain that is about to run. Call with the mutex held.
+func (s *session) begin() {
+	if s.chains == 0 {
+		s.route.router.pace.lanes.Add(1)
+	}
+	s.chains++
+}
+
+// end counts a chain that has ended. Call with the mutex held.
+func (s *session) end() {
+	s.chains--
 	s.moved = true
-	if s.chains == 0 && n > 0 {
+	if s.chains == 0 {
 		s.route.router.pace.lanes.Add(-1)
 		s.idle.Broadcast()
 	}
-	if s.paced && s.chains <= s.share()/2 {
-		s.paced = false
-		s.wakeEmitter()
+}
+
+// lack is how many more workers have something to do now: one that has no chain
+// and does not rest is on its way. Call with the mutex held.
+func (s *session) lack() int {
+	coming := s.workers - s.chains - len(s.resting)
+	return min(s.share()-s.chains, s.queue.len()) - coming
+}
+
+// callWorkers gives what is queued to workers that rest, those that came last
+// first (their stacks are in the caches). If these are too few, the foreman calls
+// more. Call with the mutex held.
+func (s *session) callWorkers() {
+	for n := len(s.resting) - 1; n >= 0; n-- {
+		it := s.pick()
+		if it == nil {
+			break
+		}
+		s.resting[n] <- it
+		s.resting = s.resting[:n]
+	}
+	s.spare = min(s.spare, len(s.resting))
+	s.callForeman()
+}
+
+// callForeman wakes the foreman if workers are lacking, or if something has to
+// wait for chains to end and nobody watches yet whether they do. Call with the
+// mutex held.
+func (s *session) callForeman() {
+	if s.lack() > 0 || s.waiting() && !s.paced {
+		poke(s.called)
 	}
 }
 
-// portion takes from the queue what may run now: what is free of the lane's
-// share, or nothing when that is little. The share of a lane that has not moved
-// while it waited is doubled, for as long as what stands still fills it.
-func (s *session) portion(batch []*item, impatient bool) []*item {
+// waiting tells whether more is queued than may run. Call with the mutex held.
+func (s *session) waiting() bool { return s.queue.len() > s.share()-s.chains }
+
+// oversee calls workers, which to Watermill are messages, as there is work.
+func (s *session) oversee() {
+	defer s.wg.Done()
+	ctx := context.WithValue(context.Background(), callKey, s)
+	for waited := false; ; {
+		for range s.hire(waited) {
+			call := message.NewMessage("worker", nil)
+			call.SetContext(ctx)
+			select {
+			case s.lane.out <- call:
+			case <-s.ctx.Done():
+				return
+			}
+		}
+		var ok bool
+		if waited, ok = s.waitForWork(); !ok {
+			return
+		}
+	}
+}
+
+// hire counts the workers that the lane lacks as its own. The share of a lane
+// that has not moved while it waited is doubled, for as long as what stands still
+// fills it; workers for which there was no use in all that time are dismissed.
+func (s *session) hire(waited bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if impatient && !s.moved {
+	if waited && s.paced && !s.moved {
 		s.doubled = min(s.doubled+1, mostDoubled)
 	} else if s.chains <= s.route.router.pace.share()/2 {
 		s.doubled = 0
 	}
 	s.moved = false
-	share := s.share()
-	n := share - s.chains
-	if n < share/2 {
-		n = 0
+	if waited && !s.paced {
+		s.dismiss(s.spare)
 	}
-	n = min(n, len(s.queue))
-	s.paced = n < len(s.queue)
-	for _, it := range s.queue[:n] {
-		if it.phase == running {
-			batch = append(batch, it)
-		}
-	}
-	rest := copy(s.queue, s.queue[n:])
-	clear(s.queue[rest:])
-	s.queue = s.queue[:rest]
-	s.begin(len(batch))
-	return batch
+	s.callWorkers()
+	s.paced = s.waiting()
+	n := max(s.lack(), 0)
+	s.workers += n
+	return n
 }
 
-// emit hands queued items to Watermill, in order and at the lane's pace.
-func (s *session) emit() {
-	defer s.wg.Done()
-	var batch []*item
-	for impatient := false; ; {
-		batch = s.portion(batch[:0], impatient)
-		if !s.hand(batch) {
-			return
-		}
-		clear(batch)
-		var ok bool
-		if impatient, ok = s.waitForItems(); !ok {
-			return
-		}
+// waitForWork returns when workers may be lacking, or too many; waited, when a
+// time has passed in which none were.
+func (s *session) waitForWork() (waited, ok bool) {
+	var timeout <-chan struct{}
+	if d := s.patience(); d > 0 {
+		timer := after(d)
+		defer timer.stop()
+		timeout = timer.C
 	}
-}
-
-// waitForItems returns when there may be something to emit; impatient when the
-// lane has waited long enough for its chains.
-func (s *session) waitForItems() (impatient, ok bool) {
-	s.mu.Lock()
-	paced := s.paced
-	s.mu.Unlock()
-	if !paced {
-		select {
-		case <-s.emitted:
-			return false, true
-		case <-s.ctx.Done():
-			return false, false
-		}
-	}
-	timer := after(pacePatience)
-	defer timer.stop()
 	select {
-	case <-s.emitted:
+	case <-s.called:
 		return false, true
-	case <-timer.C:
+	case <-timeout:
 		return true, true
 	case <-s.ctx.Done():
 		return false, false
 	}
 }
 
-// hand gives items to Watermill's loop; false when the session stops.
-func (s *session) hand(batch []*item) bool {
-	for i, it := range batch {
-		select {
-		case s.lane.out <- it.newMessage():
-		case <-s.ctx.Done():
-			s.mu.Lock()
-			s.end(len(batch) - i)
-			s.mu.Unlock()
-			return false
-		}
+// patience is how long the foreman waits; 0: until it is called.
+func (s *session) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.paced:
+		return pacePatience
+	case len(s.resting) > 0:
+		return restPatience
 	}
-	return true
+	return 0
+}
+
+type callKeyType struct{}
+
+// callKey leads from the context of a call to the session that needs workers.
+var callKey any = callKeyType{}
+
+// queue holds items in the order in which they are to run.
+type queue struct {
+	items []*item
+	head  int
+}
+
+func (q *queue) len() int    { return len(q.items) - q.head }
+func (q *queue) empty() bool { return q.len() == 0 }
+
+// push appends an item. What was taken out is used again when it is half of the
+// whole, so that a long queue is not moved for every item.
+func (q *queue) push(it *item) {
+	if q.head > 0 && q.head >= len(q.items)/2 && len(q.items) == cap(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, it)
+}
+
+func (q *queue) pop() *item {
+	it := q.items[q.head]
+	q.items[q.head] = nil
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return it
 }

@@ -58,7 +58,8 @@ func TestShortRetriesAreKeptWhenTheGroupIsParkedAgain(t *testing.T) {
 			attempt, _ := outbox.AttemptOf(msg.Context())
 			runs.note(msg.UUID)
 			switch run := runs.of(msg.UUID); {
-			case msg.UUID == "g-0" && run == 1: // parks the group
+			case msg.UUID == "g-0" && run == 1: // parks the group, when the others have run
+				time.Sleep(time.Millisecond)
 				return outbox.RetryAt(time.Now().Add(2*time.Second), errInjected)
 			case msg.UUID == "g-2" && run == 2: // parks it again, while g-1 is between two attempts
 				time.Sleep(500 * time.Millisecond)
@@ -85,5 +86,38 @@ func TestShortRetriesAreKeptWhenTheGroupIsParkedAgain(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		r.wantParked()
+	})
+}
+
+// A redrive puts a dead message of a group back into the parking while others of
+// it wait in the lane. What comes then must not get before those.
+func TestG2_ARedriveBesideMessagesInTheLane(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		groups := sameLane(2)
+		r.dest.setFail(fatal("1"))
+		r.start(r.route(func(rt *Route) { rt.Window = 16 }))
+		r.addTo("a", groups[0], "1")
+		r.until("the first message is dead", func() bool { return len(r.parked()) == 1 })
+		r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })
+		r.addTo("a", groups[0], "2")
+		r.addTo("a", groups[0], "3")
+		time.Sleep(time.Second)
+		if n := r.state.redrive(); n != 1 {
+			t.Fatalf("redriven: %d", n)
+		}
+		time.Sleep(time.Minute) // until it was noticed
+		r.addTo("a", groups[0], "4")
+		for i := range 12 { // so many that the lane is relieved of what waits in it
+			r.addTo("a", groups[1], fmt.Sprint("other", i))
+		}
+		time.Sleep(time.Minute)
+		r.dest.setFail(nil)
+		r.await(16)
+		r.stop()
+		r.wantParked()
+		got := slices.DeleteFunc(r.dest.received()[groups[0]], func(id string) bool { return id == "1" })
+		if !slices.Equal(got, []string{"2", "3", "4"}) {
+			t.Errorf("beside the redriven message came %q", got)
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -184,6 +185,7 @@ func (s *session) store(it *item, g *parkedGroup, status outbox.ParkedStatus, at
 	s.place(it)
 	row := s.parkedRow(it, status, at, cause)
 	s.ops.put(row)
+	failpoint.Hit(failpoint.Parking)
 	if status == outbox.ParkedRetrying {
 		it.retrying, it.home, it.loads = &row, g, g.loads
 	}

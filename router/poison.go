@@ -132,7 +132,7 @@ func (s *session) sendToPoison(it *item) {
 	pause, err := s.route.poison.send(s.gate.Context(), it)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(1)
+	s.end()
 	if it.lent {
 		s.gate.Back(&it.Ticket)
 	}
@@ -178,7 +178,7 @@ func (p *poison) send(ctx context.Context, it *item) (pause time.Duration, err e
 	if wait > 0 {
 		return max(pause, wait), p.failure(errWaits)
 	}
-	if !p.route.keeper.permit() {
+	if !p.route.permit() {
 		if probe {
 			p.probed()
 		}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -72,6 +73,7 @@ func (s *session) bringBack(groups []*parkedGroup) time.Duration {
 		var rows []outbox.Parked
 		if err == nil {
 			rows, err = s.loadQueue(g)
+			failpoint.Hit(failpoint.Unparking)
 		}
 		s.inject(g, rows, err)
 	}
@@ -133,13 +135,13 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 		g.due = now.Add(releaseDelay)
 		s.parking.schedule(g)
 	}
-	s.wakeEmitter()
+	s.callWorkers()
 }
 
 // injectRow puts one message into the lane; false: there is no memory for it.
 func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 	it := &item{
-		lane: s.lane, session: s, key: p.Group, slot: p.Slot, seq: p.Seq,
+		session: s, key: p.Group, slot: p.Slot, seq: p.Seq,
 		stored: true, injected: true,
 		record: &record{id: p.ID, kind: p.Type, position: p.Position, metadata: p.Metadata,
 			payload: p.Payload, created: p.ParkedAt},

@@ -252,6 +252,28 @@ func TestG3_AQueueThatCannotBeSettledSaysSo(t *testing.T) {
 	})
 }
 
+// A table that is away for a moment at the end costs no duplicates.
+func TestG3_AStoppingQueueTriesAgain(t *testing.T) {
+	inQueueBubble(t, wave, func(r *queueRig) {
+		r.config.DrainTimeout = 10 * time.Second
+		r.fill(2, 2)
+		var back time.Time // guarded by the table's mutex
+		r.table.fail = func(what string) error {
+			if what == "Settle" && (back.IsZero() || time.Now().Before(back)) {
+				return errTable
+			}
+			return nil
+		}
+		r.begin(nil)
+		r.await(4)
+		r.table.mu.Lock()
+		back = time.Now().Add(5 * time.Second)
+		r.table.mu.Unlock()
+		r.stop()
+		r.wantStatuses(map[string]int{"done": 4})
+	})
+}
+
 func TestG11_WhatAQueueCannotDoIsRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueueTable().open()

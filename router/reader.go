@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -20,6 +21,7 @@ type reader struct {
 	source outbox.Source
 	router *Router
 	poll   Poll
+	rest   rest
 	routes []*route
 
 	wake    chan struct{}
@@ -27,11 +29,13 @@ type reader struct {
 
 	fetches uint64  // number of the current fetch
 	rowCost float64 // running estimate of a row's memory
+	bound   bound   // of a fetch
 	failing atomic.Bool
 }
 
 func newReader(r *Router, src outbox.Source, poll Poll) *reader {
-	return &reader{source: src, router: r, poll: poll, wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead}
+	return &reader{source: src, router: r, poll: poll, rest: newRest(poll, src), wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead,
+		bound: bound{usual: r.cfg.Lease}}
 }
 
 // hungry tells the reader that a lane may have room again.
@@ -43,11 +47,7 @@ func (r *reader) hungry() {
 
 // run polls until ctx ends.
 func (r *reader) run(ctx context.Context) {
-	var wakes <-chan struct{}
-	if w, ok := r.source.(outbox.Waker); ok {
-		wakes = w.Wake()
-	}
-	empty := 0
+	wakes := r.rest.begin()
 	for ctx.Err() == nil {
 		plan := r.plan()
 		var pause time.Duration
@@ -55,16 +55,16 @@ func (r *reader) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			empty++
-			pause = min(100*time.Millisecond<<min(empty, 5), 2*time.Second)
+			pause = r.rest.failed()
 		case len(plan.reads) == 0:
 			pause = reliefPause // all lanes are full, or memory is
 		case n > 0 || plan.again:
-			empty = 0
+			r.rest.found()
 			continue
 		default:
-			empty++
-			pause = r.poll.pause(empty)
+			if pause = r.rest.pause(ctx); pause == 0 {
+				continue
+			}
 			if r.starved.Load() { // what is in the way has to be looked after, however rare the polls
 				pause = min(pause, shortDelay)
 			}
@@ -74,7 +74,9 @@ func (r *reader) run(ctx context.Context) {
 		case <-timer.C:
 		case <-r.wake:
 		case <-wakes:
-			empty = 0
+			r.rest.woken()
+		case <-r.rest.told:
+			r.rest.found()
 		case <-ctx.Done():
 		}
 		timer.stop()
@@ -104,8 +106,14 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		}
 	}
 	f := fan{reader: r, plan: plan}
-	results, err := r.source.Fetch(ctx, reads, f.take)
+	limited, cancel := r.bound.begin(ctx)
+	results, err := r.source.Fetch(limited, reads, f.take)
+	r.bound.end(limited, err)
+	cancel()
 	f.flush()
+	if f.rows > 0 {
+		failpoint.Hit(failpoint.Fetched)
+	}
 	if err != nil {
 		if ctx.Err() == nil && !r.failing.Swap(true) {
 			r.router.log.Error("cannot read the source, trying again", "error", err)

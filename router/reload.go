@@ -2,6 +2,9 @@ package router
 
 import (
 	"context"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // patientReloads is how often a reload lets the lane go on while it reads.
@@ -59,6 +62,7 @@ func (s *session) reconcile(groups []slotGroup) {
 		g := s.parking.groups[k]
 		if g == nil {
 			s.parking.add(l)
+			s.follow(l.Group)
 			continue
 		}
 		// Of those in the lane the operator may have taken some away. What is
@@ -71,5 +75,17 @@ func (s *session) reconcile(groups []slotGroup) {
 			g.count = 0
 			s.changed(g)
 		}
+	}
+}
+
+// follow parks what the lane has of a group that an operator's redrive has put
+// into the parking: what comes from now on joins the group there, and would
+// overtake what is in the lane. Call with the mutex held.
+func (s *session) follow(group string) {
+	if group == "" || s.stopping {
+		return
+	}
+	if t := s.gate.Front(group); t != nil {
+		s.park(owner(t), outbox.ParkedWaiting, time.Time{}, nil)
 	}
 }

@@ -59,6 +59,15 @@ type Route struct {
 	// State keeps cursors and parked messages. Required.
 	State outbox.StateStore
 
+	// Leader names the source of a route whose source has one instance at a time:
+	// all routes with the same Leader are owned by the same one. Empty: the lanes
+	// are spread over all instances.
+	Leader string
+
+	// LeaderLock is a lock that has to be held to work the routes of the Leader.
+	// It is given up at the end, and closed by whoever made it. nil: none.
+	LeaderLock outbox.LeaderLock
+
 	// Order defaults to outbox.OrderGroup.
 	Order outbox.OrderMode
 
@@ -152,6 +161,9 @@ func (r *Route) validate() error {
 	default:
 		add("order %q is unknown: use group, global or none", r.Order)
 	}
+	if r.LeaderLock != nil && r.Leader == "" {
+		add("has a leader's lock and no leader: name the source in Leader")
+	}
 	if r.Subscriber != nil && r.Order == outbox.OrderGlobal {
 		add("order global needs a source that is read by position, not a subscriber")
 	}
@@ -178,16 +190,40 @@ type route struct {
 	poison   *poison // nil: dead messages are only parked
 	limiter  *handlers.Limiter
 	lanes    []*lane
-	cluster  string    // identity of the source's cluster
-	table    string    // name of the source's table, kept with every cursor
+	origin   origin    // as the acquired lanes found it; only the goroutine that acquires uses it
 	reader   *reader   // of a log source
 	claimer  *claimer  // of a queue
 	listener *listener // of a subscriber
 	keeper   *keeper
-	share    share // of the memory
+	leader   *leader // nil: no lock is needed to work it
+	share    share   // of the memory
 	stats    routeStats
 	paused   atomic.Pointer[outbox.Pause] // nil: it is not
 	stopped  atomic.Pointer[string]       // why it cannot run; nil: it can
+}
+
+// origin is what cursors belong to; it is kept with every one of them.
+type origin struct {
+	cluster string // identity of the source's cluster
+	table   string // name of the source's table
+}
+
+// unit is what the route moves with when it goes to another instance as a whole;
+// empty: its lanes go one by one.
+func (r *route) unit() string {
+	if r.Leader != "" {
+		return "source " + r.Leader
+	}
+	_, undivided := r.Source.(outbox.Undivided)
+	if undivided || r.Order == outbox.OrderGlobal || r.Queue != nil || r.Subscriber != nil {
+		return "route " + r.Name
+	}
+	return ""
+}
+
+// owned is which part of the route's lanes is ours, above 0.
+func (r *route) owned() float64 {
+	return float64(max(len(r.sessions()), 1)) / float64(len(r.lanes))
 }
 
 // slots of a lane: its own, or all of them for order global.
@@ -223,9 +259,9 @@ func (r *route) key(group string) string {
 // what is behind a failed message of the same group only.
 func (r *route) gateDestination() outbox.Destination {
 	if r.Order == outbox.OrderGlobal {
-		return oneByOne{r.Destination}
+		return oneByOne{killable(r.Destination)}
 	}
-	return r.Destination
+	return killable(r.Destination)
 }
 
 // oneByOne is a destination without batches.

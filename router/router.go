@@ -66,6 +66,10 @@ func (r *Router) add(def Route) {
 	r.routes = append(r.routes, rt)
 	rt.keeper = r.keeperOf(def.State)
 	rt.keeper.routes = append(rt.keeper.routes, rt)
+	if def.LeaderLock != nil {
+		rt.leader = rt.keeper.leaderOf(def.LeaderLock)
+		rt.leader.routes = append(rt.leader.routes, rt)
+	}
 	if def.Subscriber != nil {
 		rt.listener = &listener{route: rt, wake: make(chan struct{}, 1)}
 		r.listeners = append(r.listeners, rt.listener)
@@ -88,7 +92,7 @@ func (r *Router) keeperOf(store outbox.StateStore) *keeper {
 	}
 	k := newKeeper(r, store)
 	r.keepers = append(r.keepers, k)
-	s := newSettler(store, r.log, r.cfg.SettleInterval)
+	s := newSettler(store, r.log, r.cfg.SettleInterval, r.cfg.Lease)
 	s.sessions, s.lost = k.sessions, k.lose
 	r.settlers[store] = s
 	return k
@@ -107,6 +111,21 @@ func (r *Router) readerOf(def Route) *reader {
 
 // Ready is closed when the lanes are ours or another instance works them.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
+
+// Wake lets whoever reads the source, an [outbox.Source] or an [outbox.Queue],
+// look for rows at once. It never waits. Call it after the commit.
+func (r *Router) Wake(source any) {
+	for _, rd := range r.readers {
+		if any(rd.source) == source {
+			poke(rd.rest.told)
+		}
+	}
+	for _, c := range r.claimers {
+		if any(c.queue) == source {
+			poke(c.rest.told)
+		}
+	}
+}
 
 // hungry tells all that read that there may be room again.
 func (r *Router) hungry() {

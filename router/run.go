@@ -63,12 +63,13 @@ func (r *Router) work(ctx context.Context) error {
 	}
 	ready := true
 	for _, k := range r.keepers {
-		if err := k.acquireAll(reading); err != nil {
+		pause, err := k.acquireAll(reading)
+		if err != nil {
 			failed <- err
 			ready = false
 		}
 		readers.Go(func() {
-			if err := k.acquireLanes(reading); err != nil {
+			if err := k.acquireLanes(reading, pause); err != nil {
 				failed <- err
 			}
 		})
@@ -125,7 +126,7 @@ func (r *Router) drain() error {
 		}
 	}
 	for _, c := range r.claimers {
-		errs = append(errs, c.flush())
+		errs = append(errs, c.flush(ctx))
 	}
 	for _, rt := range r.routes {
 		rt.health.close()
@@ -147,7 +148,7 @@ func (r *Router) startWatermill() (*message.Router, <-chan error, error) {
 		for _, l := range rt.lanes {
 			lanes[l.name] = l
 			h := wm.AddConsumerHandler(l.name, l.name, l, l.handle)
-			h.AddMiddleware(l.settle)
+			h.AddMiddleware(l.work)
 			h.AddMiddleware(rt.Middleware...)
 		}
 	}

@@ -17,14 +17,18 @@ import (
 type session struct {
 	lane   *lane
 	route  *route
+	origin origin // of what it reads
 	gate   *handlers.Gate
 	ctx    context.Context // ends when the session stops
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // emitter and pump
+	wg     sync.WaitGroup // foreman and pump
 
 	mu       sync.Mutex
 	idle     *sync.Cond // chains == 0
-	chains   int        // in Watermill's hands
+	chains   int        // that run
+	workers  int        // that run chains, rest, or have been called
+	resting  []worker   // those that have no chain, by the time since when
+	spare    int        // of them: not needed since the foreman looked
 	stopping bool
 	lost     bool      // no longer ours: nothing may be settled
 	streams  []*stream // aligned with lane.slots
@@ -34,11 +38,11 @@ type session struct {
 	settler  *settler
 	sources  map[*item]struct{} // items that came from a subscriber and are not acked
 
-	queue   []*item       // to be emitted
-	paced   bool          // the emitter waits for chains to end
-	moved   bool          // one has ended since the emitter looked
+	queue   queue         // whose chains are to run
+	paced   bool          // the foreman waits for chains to end
+	moved   bool          // one has ended since the foreman looked
 	doubled int           // how often its share is doubled
-	emitted chan struct{} // wakes the emitter
+	called  chan struct{} // wakes the foreman
 
 	parking parking
 	ops     ops       // not yet settled
@@ -48,15 +52,15 @@ type session struct {
 
 // newSession prepares the lane with what Acquire and ParkedGroups returned.
 func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session {
-	s := &session{lane: l, route: l.route, emitted: make(chan struct{}, 1),
+	s := &session{lane: l, route: l.route, origin: l.route.origin, called: make(chan struct{}, 1),
 		settler: l.route.router.settlers[l.route.State], sources: map[*item]struct{}{}}
 	s.idle = sync.NewCond(&s.mu)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), outbox.ShareKey, l.route.owned))
 	s.gate = handlers.NewGate(handlers.GateConfig{
 		Destination: l.route.gateDestination(),
 		Limiter:     l.route.limiter,
 		Allow:       l.route.health.allow,
-		Permit:      l.route.keeper.permit,
+		Permit:      l.route.permit,
 		SendTimeout: l.route.SendTimeout,
 	})
 	size := 1
@@ -87,7 +91,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 func (s *session) start() {
 	s.lane.session.Store(s)
 	s.wg.Add(2)
-	go s.emit()
+	go s.oversee()
 	go s.pump()
 }
 
@@ -134,9 +138,7 @@ func (s *session) accept(rows []arrival) {
 	for _, a := range rows {
 		s.acceptRow(a)
 	}
-	if len(s.queue) > 0 {
-		s.wakeEmitter()
-	}
+	s.callWorkers()
 }
 
 func (s *session) acceptRow(a arrival) {
@@ -156,7 +158,7 @@ func (s *session) acceptRow(a arrival) {
 	}
 	s.live += a.cost
 	it := &item{
-		lane: s.lane, session: s, row: row, stream: str, index: index, cost: a.cost, slot: s.lane.slots[0],
+		session: s, row: row, stream: str, index: index, cost: a.cost, slot: s.lane.slots[0],
 		key:     s.route.key(row.Group),
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
 	}
@@ -181,7 +183,7 @@ func (s *session) enter(it *item) {
 	it.arrival = s.arrivals
 	it.attempt.Place = s.route.router.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
-	s.queue = append(s.queue, it)
+	s.queue.push(it)
 }
 
 // moveTo sets where a stream's next read begins, after a read that yielded no
@@ -207,20 +209,11 @@ func (s *session) rerun(it *item) {
 	it.phase, it.timer = running, nil
 	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
-	s.queue = append(s.queue, it)
-	s.wakeEmitter()
+	s.queue.push(it)
+	s.callWorkers()
 }
 
-// wakeEmitter tells the emitter of new items, unless it waits for chains to end:
-// then they are not for now, and its patience must not begin anew with every one
-// of them. Call with the mutex held.
-func (s *session) wakeEmitter() {
-	if !s.paced {
-		poke(s.emitted)
-	}
-}
-
-// stop ends the session's work: nothing new is emitted, what waits is released,
+// stop ends the session's work: no chain begins any more, what waits is released,
 // what is being sent gets its outcome. It returns when all chains have ended or
 // ctx does; then deliveries are cancelled and their outcome is unknown.
 // Settling what was concluded is left to the caller.
@@ -228,7 +221,8 @@ func (s *session) stop(ctx context.Context) {
 	s.cancel() // first: a query that does not return may hold the mutex
 	s.mu.Lock()
 	s.stopping = true
-	s.queue = nil
+	s.queue = queue{}
+	s.dismiss(len(s.resting))
 	s.mu.Unlock()
 	abort := context.AfterFunc(ctx, s.gate.Abort)
 	s.gate.Stop()

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -18,6 +19,7 @@ type settler struct {
 	store    outbox.StateStore
 	log      *slog.Logger
 	interval time.Duration
+	bound    bound // of a write
 	sessions func() []*session
 	lost     func(*session)                      // what it wrote was fenced
 	write    func(context.Context, extent) error // default: the lanes' progress, to the store
@@ -51,8 +53,8 @@ const (
 	everythingInterval = time.Minute
 )
 
-func newSettler(store outbox.StateStore, log *slog.Logger, interval time.Duration) *settler {
-	s := &settler{store: store, log: log, interval: interval, target: "state store",
+func newSettler(store outbox.StateStore, log *slog.Logger, interval, patience time.Duration) *settler {
+	s := &settler{store: store, log: log, interval: interval, bound: bound{usual: patience}, target: "state store",
 		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	s.write = s.writeLanes
 	return s
@@ -170,7 +172,10 @@ func (s *settler) settle(ctx context.Context, e extent) error {
 	s.waiting, s.extent = nil, concluded
 	s.mu.Unlock()
 	s.dirty.Store(false)
-	err := s.write(ctx, e)
+	limited, cancel := s.bound.begin(ctx)
+	err := s.write(limited, e)
+	s.bound.end(limited, err)
+	cancel()
 	for _, w := range waiting {
 		w <- err
 	}
@@ -190,7 +195,9 @@ func (s *settler) writeLanes(ctx context.Context, e extent) error {
 	var err error
 	if len(all) > 0 {
 		var fenced []outbox.LaneRef
+		failpoint.Hit(failpoint.BeforeSettle)
 		fenced, err = s.store.Settle(ctx, all)
+		failpoint.Hit(failpoint.AfterSettle)
 		for _, ref := range fenced {
 			s.lost(writers[ref])
 		}

@@ -72,6 +72,9 @@ func (r *route) snapshot() outbox.RouteStats {
 		x.mu.Unlock()
 	}
 	if c := r.claimer; c != nil {
+		if born := c.ledger.oldest(r); !born.IsZero() { // once for all lanes: it goes through all rows
+			s.Oldest = max(s.Oldest, now.Sub(born))
+		}
 		s.Queue = &outbox.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(),
 			Lost: c.lost.Load(), Recovered: c.recovered.Load()}
 	}
@@ -79,7 +82,8 @@ func (r *route) snapshot() outbox.RouteStats {
 }
 
 // oldest is when the oldest message was created that is under way or parked and
-// not given up; zero: there is none. Call with the mutex held.
+// not given up; zero: there is none. Claimed rows are in no stream: see
+// [ledger.oldest]. Call with the mutex held.
 func (s *session) oldest() time.Time {
 	var oldest time.Time
 	note := func(t time.Time) {
@@ -96,9 +100,6 @@ func (s *session) oldest() time.Time {
 		if !g.held {
 			note(g.since)
 		}
-	}
-	if c := s.route.claimer; c != nil {
-		note(c.ledger.oldest(s))
 	}
 	return oldest
 }

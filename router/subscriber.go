@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,37 +15,95 @@ import (
 
 // listener feeds a route from a Watermill Subscriber. There is no cursor: a
 // message is acked when it was delivered or skipped, or when its parked row is
-// durable, and nacked when it was released.
+// durable, and nacked when it was released. It subscribes while the route's lanes
+// are ours: what another instance's lanes are for must not come here.
 type listener struct {
 	route *route
-	wake  chan struct{} // a lane may have room again
+	wake  chan struct{} // a lane may have room again, or be ours
+
+	mu  sync.Mutex
+	sub context.CancelFunc // ends the subscription; nil: there is none
 }
 
 // run takes messages until ctx ends or the subscriber closes its channel. The
-// subscription lasts as long as listening does.
+// last subscription lasts as long as listening does.
 func (l *listener) run(ctx, listening context.Context) error {
-	msgs, err := l.route.Subscriber.Subscribe(listening, l.route.Topic)
+	for ctx.Err() == nil {
+		if len(l.route.sessions()) == 0 {
+			select {
+			case <-l.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		goOn, err := l.listen(ctx, listening)
+		if err != nil || !goOn {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen takes messages for as long as the lanes are ours; false when the
+// subscriber has no more.
+func (l *listener) listen(ctx, listening context.Context) (goOn bool, err error) {
+	subscribed, cancel := context.WithCancel(listening)
+	l.mu.Lock()
+	l.sub = cancel
+	l.mu.Unlock()
+	msgs, err := l.route.Subscriber.Subscribe(subscribed, l.route.Topic)
 	if err != nil {
-		return fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.route.Topic, err)
+		cancel()
+		return false, fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.route.Topic, err)
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return false, nil // listening goes on until everything is settled
+		case <-subscribed.Done():
+			go refuse(listening, msgs)
+			return true, nil
 		case msg, ok := <-msgs:
 			if !ok {
-				return nil
+				ended := subscribed.Err() != nil
+				cancel()
+				return ended, nil
 			}
-			if !l.accept(ctx, msg) {
+			if !l.accept(ctx, subscribed, msg) {
 				msg.Nack()
 			}
 		}
 	}
 }
 
+// refuse returns what a subscription that has ended still yields.
+func refuse(listening context.Context, msgs <-chan *message.Message) {
+	for {
+		select {
+		case msg, ok := <-msgs:
+			if !ok {
+				return
+			}
+			msg.Nack()
+		case <-listening.Done():
+			return
+		}
+	}
+}
+
+// end ends the subscription, so that another instance gets the messages.
+func (l *listener) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sub != nil {
+		l.sub()
+		l.sub = nil
+	}
+}
+
 // accept gives the message to its lane, waiting for room; false when it was not
 // taken.
-func (l *listener) accept(ctx context.Context, msg *message.Message) bool {
+func (l *listener) accept(ctx, subscribed context.Context, msg *message.Message) bool {
 	row := rowOf(msg)
 	if !l.route.Match(row) {
 		l.route.stats.skip("unmatched")
@@ -64,11 +123,17 @@ func (l *listener) accept(ctx context.Context, msg *message.Message) bool {
 				return false
 			}
 			s.relieve(time.Now(), room) // with room it is memory that is spent
+		} else if len(l.route.sessions()) == 0 {
+			l.end() // the lanes were lost, and nobody had the time to end it
+			return false
 		}
 		timer := after(releaseDelay)
 		select {
 		case <-l.wake:
 		case <-timer.C: // the lane is not ours yet
+		case <-subscribed.Done():
+			timer.stop()
+			return false
 		case <-ctx.Done():
 			timer.stop()
 			return false
@@ -85,7 +150,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 		return false
 	}
 	it := &item{
-		lane: s.lane, session: s, slot: s.lane.slots[0], source: msg, parent: msg.Context(),
+		session: s, slot: s.lane.slots[0], source: msg, parent: msg.Context(),
 		key: s.route.key(row.Group),
 		record: &record{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata,
 			payload: msg.Payload, created: row.CreatedAt},
@@ -97,7 +162,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 	s.extra++
 	s.sources[it] = struct{}{}
 	s.admit(it)
-	s.wakeEmitter()
+	s.callWorkers()
 	return true
 }
 

@@ -31,6 +31,8 @@ func StateStore(t *testing.T, h StateHarness) {
 		"FenceWhileSettling":      testFenceWhileSettling,
 		"AcquireOnlyGivenSlots":   testAcquireOnlyGivenSlots,
 		"JoinFirst":               testJoinFirst,
+		"Announce":                testAnnounce,
+		"AcquireAtMost":           testAcquireAtMost,
 		"LeaveReleases":           testLeaveReleases,
 		"ParkReplaceUnpark":       testParkReplaceUnpark,
 		"G2_ParkedQueueOrder":     testParkedQueueOrder,
@@ -61,6 +63,10 @@ func StateStore(t *testing.T, h StateHarness) {
 		tests["LeaseExpires"] = testLeaseExpires
 		tests["RenewTellsLostLanes"] = testRenewTellsLostLanes
 		tests["AcquireRace"] = testAcquireRace
+		tests["InstancesSeeEachOther"] = testInstancesSeeEachOther
+		tests["AnInstanceWithoutLeaseIsDead"] = testInstanceWithoutLease
+		tests["G3_LanesAreHandedOver"] = testLanesAreHandedOver
+		tests["G3_AReturningOwnerIsFenced"] = testReturningOwnerIsFenced
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +119,7 @@ func (d *stateDB) acquired(slots ...int) (outbox.StateStore, []outbox.LaneState)
 
 func acquire(tb testing.TB, store outbox.StateStore, instance string, slots ...int) []outbox.LaneState {
 	tb.Helper()
-	lanes, err := store.Acquire(tb.Context(), instance, "r", slots)
+	lanes, err := store.Acquire(tb.Context(), instance, "r", slots, outbox.Slots)
 	if err != nil {
 		tb.Fatalf("acquire as %s: %v", instance, err)
 	}

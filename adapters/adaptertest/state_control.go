@@ -22,10 +22,10 @@ func testPauseAndResume(t *testing.T, db *stateDB) {
 	if after := commands(t, store); after[0] != before[0]+1 || after[1] != before[1]+1 {
 		t.Errorf("counters went from %v to %v, want one more each", before, after)
 	}
-	if _, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}); !errors.Is(err, outbox.ErrPaused) {
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}, outbox.Slots); !errors.Is(err, outbox.ErrPaused) {
 		t.Errorf("acquire: %v, want ErrPaused", err)
 	}
-	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, outbox.Slots); err != nil {
 		t.Errorf("acquire of another route: %v", err)
 	}
 	got, err := store.Pauses(t.Context(), "r")
@@ -51,7 +51,7 @@ func testPauseOfAnAddress(t *testing.T, db *stateDB) {
 			t.Fatalf("pause %q: %v, %v", address, changed, err)
 		}
 	}
-	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, outbox.Slots); err != nil {
 		t.Errorf("acquire beside a paused address: %v", err)
 	}
 	all, err := store.Pauses(t.Context(), "")
@@ -119,7 +119,7 @@ func testForget(t *testing.T, db *stateDB) {
 	if _, err := store.Pause(t.Context(), outbox.Pause{Route: "r", Address: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, outbox.Slots); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Forget(t.Context(), "r", false, "bob"); !errors.Is(err, outbox.ErrAlive) {

@@ -14,7 +14,7 @@ import (
 func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 	store := db.joined("a")
 	acquire(t, store, "a", 2, 4)
-	if _, err := store.Acquire(t.Context(), "a", "other", []int{2}); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{2}, outbox.Slots); err != nil {
 		t.Fatal(err)
 	}
 	owned, err := store.Renew(t.Context(), "a", longLease)
@@ -31,7 +31,7 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 		t.Errorf("owned are %v", owned)
 	}
 	for _, slot := range []int{-1, outbox.Slots} {
-		if _, err := store.Acquire(t.Context(), "a", "r", []int{slot}); err == nil {
+		if _, err := store.Acquire(t.Context(), "a", "r", []int{slot}, outbox.Slots); err == nil {
 			t.Errorf("slot %d was acquired", slot)
 		}
 	}
@@ -39,7 +39,7 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 
 func testJoinFirst(t *testing.T, db *stateDB) {
 	store := db.store()
-	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}); err == nil {
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, outbox.Slots); err == nil {
 		t.Error("an instance that has not joined acquired a lane")
 	}
 	if _, err := store.Renew(t.Context(), "a", longLease); err == nil {
@@ -141,7 +141,7 @@ func testAcquireRace(t *testing.T, db *stateDB) {
 		instance := fmt.Sprintf("i%d", i)
 		store := db.joined(instance)
 		all.Go(func() {
-			lanes, err := store.Acquire(t.Context(), instance, "r", slots)
+			lanes, err := store.Acquire(t.Context(), instance, "r", slots, outbox.Slots)
 			if err != nil {
 				t.Errorf("%s: %v", instance, err)
 			}

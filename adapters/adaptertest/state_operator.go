@@ -265,7 +265,10 @@ func testLanesStatus(t *testing.T, db *stateDB) {
 	if got.UpdatedAt.IsZero() || !status[2].UpdatedAt.IsZero() {
 		t.Errorf("settled at %v, never settled at %v", got.UpdatedAt, status[2].UpdatedAt)
 	}
-	got.UpdatedAt = time.Time{}
+	if got.Since.IsZero() || status[2].Since.Before(got.Since) {
+		t.Errorf("acquired at %v, and then another at %v", got.Since, status[2].Since)
+	}
+	got.UpdatedAt, got.Since = time.Time{}, time.Time{}
 	want := outbox.LaneStatus{
 		LaneRef: lanes[0].LaneRef, Owner: "a", Alive: true, Epoch: lanes[0].Epoch,
 		Cursor: outbox.Cursor{Position: 1}, Retrying: 1, Waiting: 2, Held: 1, Dead: 1,

@@ -17,9 +17,10 @@ import (
 
 // LogConfig says which table a [LogSource] reads, and how.
 type LogConfig struct {
-	// URL, Config, Logger and Tracer are those of [SourceConfig].
+	// URL, Config, Wake, Logger and Tracer are those of [SourceConfig].
 	URL    string
 	Config *pgxpool.Config
+	Wake   Wake
 	Logger *slog.Logger
 	Tracer pgx.QueryTracer
 
@@ -47,8 +48,9 @@ type LogConfig struct {
 //
 // Cursors are those of [Source], with PostgreSQL snapshots. The table has no
 // column for slots, so they are computed here ([outbox.SlotOf]) and all slots
-// are read by one scan; give all routes on a table to one instance.
+// are read by one scan; so a route has one owner at a time ([outbox.Undivided]).
 type LogSource struct {
+	wakes
 	src      *Source // connection, cluster and decoder; not its layout
 	mapping  *mapping
 	rowBytes float64 // running estimate of a row's size; held by Fetch
@@ -56,6 +58,7 @@ type LogSource struct {
 
 var (
 	_ outbox.Source = (*LogSource)(nil)
+	_ outbox.Waker  = (*LogSource)(nil)
 )
 
 // firstRowBytes is the estimate of a row's size before the first row.
@@ -65,7 +68,7 @@ const firstRowBytes = 1024
 // connect: [LogSource.Check] does.
 func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 	m, err := newMapping(&cfg)
-	if err != nil {
+	if err = errors.Join(err, cfg.Wake.check()); err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", cmp.Or(cfg.Table, cfg.Topic, "(none)"), err)
 	}
 	table := cmp.Or(cfg.Table, m.table.Sanitize())
@@ -73,12 +76,23 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
-	s := &LogSource{mapping: m, rowBytes: firstRowBytes}
+	log := cmp.Or(cfg.Logger, slog.Default())
+	waker := newWaker(cfg.Wake, pool, log, m.table)
+	s := &LogSource{wakes: waker, mapping: m, rowBytes: firstRowBytes}
 	s.src = &Source{
-		pool: pool, table: table, layout: layout{table: m.table.Sanitize()}, position: m.columns[rolePosition],
-		log: cmp.Or(cfg.Logger, slog.Default()), decoder: decoder{table: table}, findSQL: s.findSQL,
+		wakes: waker, pool: pool, table: table, layout: layout{table: m.table.Sanitize()}, position: m.columns[rolePosition],
+		log: log, decoder: decoder{table: table}, findSQL: s.findSQL,
 	}
 	return s, nil
+}
+
+// LogTable returns the name of the table that a configuration describes, quoted.
+func LogTable(cfg LogConfig) (string, error) {
+	m, err := newMapping(&cfg)
+	if err != nil {
+		return "", err
+	}
+	return m.table.Sanitize(), nil
 }
 
 // findSQL makes the statement for the types that the table has now.
@@ -139,6 +153,9 @@ func (s *LogSource) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, 
 	}
 	return c, nil
 }
+
+// Undivided implements [outbox.Undivided]: one scan reads all slots.
+func (*LogSource) Undivided() {}
 
 // Close releases the connections. It waits for a Fetch that is running, so
 // cancel that one's context first.

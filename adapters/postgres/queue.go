@@ -55,6 +55,9 @@ type QueueConfig struct {
 	// stuck and may be put back. 0: [DefaultQueueTimeout].
 	Timeout time.Duration
 
+	// Wake is how new rows are noticed. Empty: [WakePoll].
+	Wake Wake
+
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 
@@ -69,6 +72,7 @@ type QueueConfig struct {
 // that its own rows neither end a prefix nor are recovered. Claims do not
 // outlive it.
 type Queue struct {
+	wakes
 	pool    *pgxpool.Pool
 	tables  []*queueTable
 	batch   int
@@ -103,19 +107,28 @@ type (
 type hold struct {
 	token   string
 	group   *queueGroup
+	tid     tid       // where the row was when it was last written by us
 	created int64     // as PostgreSQL counts: microseconds since 2000
 	stamp   int64     // when the row was marked, as the row says
 	former  int64     // what stamp was before an extension whose outcome is unknown
 	at      time.Time // when stamp was now
 }
 
-var _ outbox.Queue = (*Queue)(nil)
+var (
+	_ outbox.Queue = (*Queue)(nil)
+	_ outbox.Waker = (*Queue)(nil)
+
+	_ outbox.ProcessingCounter = (*Queue)(nil)
+)
 
 // NewQueue returns a queue. It checks the configuration and does not connect:
 // [Queue.Check] does.
 func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	if err := cfg.Layout.validate(); err != nil {
 		return nil, fmt.Errorf("postgres queue: layout: %w", err)
+	}
+	if err := cfg.Wake.check(); err != nil {
+		return nil, fmt.Errorf("postgres queue: %w", err)
 	}
 	if len(cfg.Tables) == 0 {
 		return nil, errors.New("postgres queue: no table is named; FlowCatalyst's are postgres.FlowCatalystTables()")
@@ -144,7 +157,7 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres queue of table %s: %w", cfg.Tables[0].Name, err)
 	}
-	q.pool = pool
+	q.pool, q.wakes = pool, newWaker(cfg.Wake, pool, q.log, q.identifiers()...)
 	return q, nil
 }
 
@@ -174,9 +187,19 @@ func newQueuePool(ctx context.Context, cfg *QueueConfig) (*pgxpool.Pool, error) 
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
+// identifiers returns the names of the tables.
+func (q *Queue) identifiers() []pgx.Identifier {
+	out := make([]pgx.Identifier, len(q.tables))
+	for i, t := range q.tables {
+		out[i], _ = parseTable(t.name) // it was parsed before
+	}
+	return out
+}
+
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until somebody recovers them; put them back before.
 func (q *Queue) Close() error {
+	q.stopListening()
 	q.pool.Close()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,6 +89,31 @@ func timeText(micros int64) string {
 
 func float64FromBinary(v []byte) float64 { return math.Float64frombits(binary.BigEndian.Uint64(v)) }
 
+// tid is the place of a version of a row in its table.
+type tid struct {
+	block  uint32
+	offset uint16
+}
+
+func tidFromBinary(v []byte) tid {
+	return tid{block: binary.BigEndian.Uint32(v), offset: binary.BigEndian.Uint16(v[4:])}
+}
+
+// times writes times of which many are the same, as those of one claim are.
+type times struct {
+	arrayText
+	last int64
+	text string // of the last one; empty: there was none
+}
+
+// time appends a time.
+func (t *times) time(micros int64) {
+	if t.text == "" || micros != t.last {
+		t.last, t.text = micros, timeText(micros)
+	}
+	t.arrayText.text(t.text)
+}
+
 // arrayText builds the text of a one-dimensional array.
 type arrayText struct{ b strings.Builder }
 
@@ -110,6 +136,15 @@ func (a *arrayText) text(s string) {
 		a.b.WriteByte(s[i])
 	}
 	a.b.WriteByte('"')
+}
+
+// tid appends a place.
+func (a *arrayText) tid(t tid) {
+	a.sep()
+	var b [32]byte
+	text := strconv.AppendUint(append(b[:0], `"(`...), uint64(t.block), 10)
+	text = strconv.AppendUint(append(text, ','), uint64(t.offset), 10)
+	a.b.Write(append(text, `)"`...))
 }
 
 // word appends a number or a truth value.

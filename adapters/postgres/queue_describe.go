@@ -89,19 +89,21 @@ func (q *queueSQL) text(whole bool) queueText {
 	return queueText{
 		newestFirst: q.newest(true), newestNext: q.newest(false),
 		look: q.look(whole), take: q.take(),
-		done:   q.settle(literal(s.Done), true, false),
-		retry:  q.settle(literal(s.retrying()), false, !q.layout.ErrorWhenDead),
-		dead:   q.settle(literal(s.Dead), false, true),
-		put:    q.settle(q.waitingAgain(), false, false),
+		done:   q.settle(settlement{status: literal(s.Done), done: true, versions: true}),
+		moved:  q.settle(settlement{status: literal(s.Done), done: true}),
+		retry:  q.settle(settlement{status: literal(s.retrying()), withError: !q.layout.ErrorWhenDead}),
+		dead:   q.settle(settlement{status: literal(s.Dead), withError: true}),
+		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.extend(), recover: q.recover(),
 	}
 }
 
 // queueIndexes says which orders the indexes of a table have.
 type queueIndexes struct {
-	aged   bool // all that is unfinished, by (created, key)
-	whole  bool // all that is unfinished in a group, by (created, key)
-	status bool // a group's rows of one status, by created
+	aged    bool // all that is unfinished, by (created, key)
+	whole   bool // all that is unfinished in a group, by (created, key)
+	waiting bool // what waits in a group, by created
+	held    bool // what is being processed in a group, by created
 }
 
 // queueIndex is a valid B-tree index without descending columns.
@@ -131,11 +133,14 @@ WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND m.amname = 'btree' AN
 	if c.Group != "" {
 		group = []string{c.Group}
 	}
+	statuses := &t.sql.layout.Statuses
 	for _, index := range all {
-		partial := index.unfinished(t.sql.layout)
-		found.aged = found.aged || partial && index.serves(nil, c.Created, c.Key)
-		found.whole = found.whole || partial && index.serves(group, c.Created, c.Key)
-		found.status = found.status || (partial || index.Predicate == "") && index.serves(append(group, c.Status), c.Created)
+		waiting, held := index.covers(t.sql.layout, statuses.waiting()...), index.covers(t.sql.layout, statuses.Processing)
+		byGroup, byStatus := index.serves(group, c.Created), index.serves(append(group, c.Status), c.Created)
+		found.aged = found.aged || waiting && held && index.serves(nil, c.Created, c.Key)
+		found.whole = found.whole || waiting && held && index.serves(group, c.Created, c.Key)
+		found.waiting = found.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
+		found.held = found.held || held && byGroup || (held || index.Predicate == "") && byStatus
 	}
 	return found, nil
 }
@@ -150,21 +155,21 @@ func (i *queueIndex) serves(equal []string, order ...string) bool {
 	return !slices.ContainsFunc(equal, func(c string) bool { return !slices.Contains(i.Columns[:n], c) })
 }
 
-// unfinished tells whether the index has just the unfinished rows: its
-// predicate, in whatever form the server shows it, is a list of their statuses.
-func (i *queueIndex) unfinished(layout *QueueLayout) bool {
-	s := &layout.Statuses
+// covers tells whether the index has the rows of some statuses and not the
+// finished ones: its predicate, in whatever form the server shows it, is a list
+// of statuses with these.
+func (i *queueIndex) covers(layout *QueueLayout, statuses ...string) bool {
 	rest := i.Predicate
 	if !strings.Contains(rest, layout.Columns.Status) || strings.Contains(rest, " AND ") || strings.Contains(rest, "NOT ") {
 		return false
 	}
-	for _, status := range append(s.waiting(), s.Processing) {
+	for _, status := range statuses {
 		quoted, number := literal(status), regexp.MustCompile(`\b`+regexp.QuoteMeta(status)+`\b`)
 		if !strings.Contains(rest, quoted) && (strings.Contains(rest, "'") || !number.MatchString(rest)) {
 			return false
 		}
 	}
-	return !strings.Contains(rest, literal(s.Done))
+	return !strings.Contains(rest, literal(layout.Statuses.Done))
 }
 
 // timeTypes are what times may be.

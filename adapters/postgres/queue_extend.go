@@ -62,10 +62,14 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim,
 	if err != nil {
 		return nil, err
 	}
-	stamps := map[int]int64{}
+	type written struct {
+		stamp int64
+		tid   tid
+	}
+	now := map[int]written{}
 	for rows.Next() {
 		v := rows.RawValues()
-		stamps[int(int32FromBinary(v[0]))-1] = int64FromBinary(v[1])
+		now[int(int32FromBinary(v[0]))-1] = written{int64FromBinary(v[1]), tidFromBinary(v[2])}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -73,8 +77,8 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim,
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, c := range e.claims {
-		if stamp, ok := stamps[i]; ok {
-			e.holds[i].stamp, e.holds[i].former = stamp, stamp // as the column keeps it
+		if w, ok := now[i]; ok {
+			e.holds[i].stamp, e.holds[i].former, e.holds[i].tid = w.stamp, w.stamp, w.tid // as the column keeps it
 			continue
 		}
 		lost = append(lost, c)
@@ -128,4 +132,20 @@ func (q *Queue) keysOf(t *queueTable) string {
 		}
 	}
 	return keys.String()
+}
+
+// Processing implements [outbox.ProcessingCounter]. The table's time zone is
+// taken for that of the session, as everywhere.
+func (q *Queue) Processing(ctx context.Context, most int) (p outbox.Processing, err error) {
+	for _, t := range q.tables {
+		var n int
+		var longest float64
+		if err := q.pool.QueryRow(ctx, t.sql.count(), most+1).Scan(&n, &longest); err != nil {
+			return outbox.Processing{}, queueError(t.name, "count rows", err)
+		}
+		p.Rows += min(n, most)
+		p.More = p.More || n > most
+		p.Longest = max(p.Longest, time.Duration(longest*float64(time.Second)))
+	}
+	return p, nil
 }

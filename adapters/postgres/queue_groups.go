@@ -81,7 +81,8 @@ type queueTable struct {
 type queueText struct {
 	newestFirst, newestNext string
 	look, take              string
-	done, retry, dead, put  string
+	done, moved             string // done finds rows by their place, moved by key
+	retry, dead, put        string
 	extend, recover         string
 }
 

@@ -52,33 +52,41 @@ func flowCatalystTable(name pgx.Identifier) []step {
 }
 
 // wanted returns the indexes that keep claims cheap whatever is retained, and
-// under an old snapshot: the unfinished rows by group, and by age.
+// under an old snapshot: the unfinished rows by group, and by age. Every index
+// of them gets a new entry with each claim. So where there is an index that finds
+// what is being processed in a group, as in FlowCatalyst's tables, that by group
+// has just the rows that wait.
 func (q *queueSQL) wanted(name pgx.Identifier) []step {
-	columns := []struct{ suffix, columns string }{
-		{"_outrider_group_idx", "{set:group}, {set:created}, {set:key}"},
-		{"_outrider_age_idx", "{set:created}, {set:key}"},
+	group := [3]string{"_outrider_group_idx", "{set:group}, {set:created}, {set:key}", "{unfinished}"}
+	if *q.layout == FlowCatalystLayout() {
+		group[0], group[2] = "_outrider_waiting_idx", "{waiting}"
 	}
+	wanted := [][3]string{group, {"_outrider_age_idx", "{set:created}, {set:key}", "{unfinished}"}}
 	if q.layout.Columns.Group == "" {
-		columns = columns[1:]
+		wanted = wanted[1:]
 	}
-	steps := make([]step, len(columns))
-	for i, c := range columns {
-		index := derivedName(name, c.suffix)
+	steps := make([]step, len(wanted))
+	for i, w := range wanted {
+		index := derivedName(name, w[0])
 		steps[i] = step{"index", beside(name, index).Sanitize(), q.fill(fmt.Sprintf(
-			"CREATE INDEX IF NOT EXISTS %s ON {t} (%s) WHERE {set:status} IN ({unfinished})", pgx.Identifier{index}.Sanitize(), c.columns))}
+			"CREATE INDEX IF NOT EXISTS %s ON {t} (%s) WHERE {set:status} IN (%s)", pgx.Identifier{index}.Sanitize(), w[1], w[2]))}
 	}
 	return steps
 }
 
 // wantedIndexes are the statements to create the indexes in a table that is
-// in use.
+// in use, FlowCatalyst's own before ours.
 func (t *queueTable) wantedIndexes() []string {
 	name, err := parseTable(t.name)
 	if err != nil { // it was parsed before
 		return []string{""}
 	}
+	steps := t.sql.wanted(name)
+	if *t.sql.layout == FlowCatalystLayout() {
+		steps = append(flowCatalystTable(name)[1:], steps...)
+	}
 	var statements []string
-	for _, s := range t.sql.wanted(name) {
+	for _, s := range steps {
 		statements = append(statements, strings.Replace(s.create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1))
 	}
 	return statements

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -25,6 +26,7 @@ type picked struct {
 	row     *outbox.Row
 	visit   *visit
 	created int64
+	tid     tid // of the version that was looked at
 }
 
 // visit is a group's turn.
@@ -111,10 +113,14 @@ func (s *service) look(ctx context.Context, visits []*visit) error {
 	if err != nil {
 		return err
 	}
+	defer rows.Close()
 	for rows.Next() {
 		v := rows.RawValues()
-		i := int(int32FromBinary(v[lookGroup])) - 1
-		seen.last, seen.bytes = i, seen.bytes+int64(int32FromBinary(v[lookSize]))
+		i, created := int(int32FromBinary(v[lookGroup]))-1, int64FromBinary(v[lookCreated])
+		if i < seen.last || i == seen.last && seen.counts[i] > 0 && created < seen.created {
+			return errLookOrder
+		}
+		seen.last, seen.created, seen.bytes = i, created, seen.bytes+int64(int32FromBinary(v[lookSize]))
 		seen.counts[i]++
 		if !seen.ends[i] {
 			seen.ends[i] = s.consider(visits[i], v)
@@ -155,12 +161,17 @@ func (s *service) lookArgs(visits []*visit) []any {
 
 // seen is what a look returned.
 type seen struct {
-	counts []int  // rows by group
-	ends   []bool // nothing further of the group can be picked
-	last   int    // the group of the last row
-	bytes  int64
-	budget int64 // the look stopped when bytes reached it
+	counts  []int  // rows by group
+	ends    []bool // nothing further of the group can be picked
+	last    int    // the group of the last row
+	created int64  // when that was created
+	bytes   int64
+	budget  int64 // the look stopped when bytes reached it
 }
+
+// errLookOrder is for a server that runs the look as nobody has seen one do.
+var errLookOrder = errors.New("the server returned rows in another order than theirs, and nothing was claimed; " +
+	"this is a fault of Outrider: report it with the server's version")
 
 // budget is how many bytes of payload a look may return: what fits. It always
 // returns one row.
@@ -207,18 +218,18 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
 		s.full, v.idle = true, v.got == 0
 	default:
-		s.pick(v, row, created)
+		s.pick(picked{row, v, created, tidFromBinary(raw[lookTID])})
 		return false
 	}
 	v.keep(created)
 	return true
 }
 
-func (s *service) pick(v *visit, row *outbox.Row, created int64) {
-	v.got++
-	s.perGroup[v.group.key]++
-	s.bytes += int64(len(row.Payload))
-	s.picked = append(s.picked, picked{row, v, created})
+func (s *service) pick(p picked) {
+	p.visit.got++
+	s.perGroup[p.visit.group.key]++
+	s.bytes += int64(len(p.row.Payload))
+	s.picked = append(s.picked, p)
 }
 
 // conclude says whether a group is to be looked at further now, and whether it
@@ -254,7 +265,7 @@ func (s *service) take(ctx context.Context) error {
 	if len(s.picked) == 0 {
 		return nil
 	}
-	var keys, groups, places arrayText
+	var tids, keys, groups, places arrayText
 	number := map[*visit]int{}
 	count := map[*visit]int{}
 	for i, p := range s.picked {
@@ -266,19 +277,20 @@ func (s *service) take(ctx context.Context) error {
 			count[p.visit]++
 			group, place = number[p.visit], count[p.visit]
 		}
+		tids.tid(p.tid)
 		keys.text(p.row.ID)
 		groups.word(strconv.Itoa(group))
 		places.word(strconv.Itoa(place))
 	}
-	rows, err := s.q.pool.Query(ctx, s.table.text.take, rawResults, keys.String(), groups.String(), places.String())
+	rows, err := s.q.pool.Query(ctx, s.table.text.take, rawResults, tids.String(), keys.String(), groups.String(), places.String())
 	if err != nil {
 		return err
 	}
-	taken := make([]*outbox.Row, len(s.picked))
+	taken, now := make([]*outbox.Row, len(s.picked)), time.Now()
 	for rows.Next() {
 		v := rows.RawValues()
 		i := int(int32FromBinary(v[0])) - 1
-		taken[i] = s.hold(s.picked[i], int64FromBinary(v[1]), int(int32FromBinary(v[2])))
+		taken[i] = s.hold(s.picked[i], &hold{stamp: int64FromBinary(v[1]), tid: tidFromBinary(v[3]), at: now}, int(int32FromBinary(v[2])))
 	}
 	if err := rows.Err(); err != nil {
 		return err
@@ -296,9 +308,10 @@ func (s *service) take(ctx context.Context) error {
 }
 
 // hold turns a picked row into a claimed one.
-func (s *service) hold(p picked, stamp int64, attempts int) *outbox.Row {
+func (s *service) hold(p picked, h *hold, attempts int) *outbox.Row {
 	key := rowKey{s.table.name, p.row.ID}
-	p.row.Claim = &outbox.Claim{Table: key.table, Key: key.key, Token: strconv.FormatInt(stamp, 36), Attempts: attempts}
-	s.q.hold(key, &hold{token: p.row.Claim.Token, group: p.visit.group, created: p.created, stamp: stamp, former: stamp, at: time.Now()})
+	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
+	p.row.Claim = &outbox.Claim{Table: key.table, Key: key.key, Token: h.token, Attempts: attempts}
+	s.q.hold(key, h)
 	return p.row
 }

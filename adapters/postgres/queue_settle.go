@@ -15,9 +15,10 @@ import (
 const longestError = 4000
 
 // Settle implements [outbox.Queue]: a statement for each outcome and table,
-// all in one transaction and one round trip. After an error the claims are
-// kept: settle them again. If the transaction did go through, they come back
-// as lost.
+// all in one transaction and one round trip. Delivered rows that somebody moved
+// within the table since they were claimed take a second one. After an error
+// the claims are kept: settle them again. What did go through comes back as
+// lost.
 func (q *Queue) Settle(ctx context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
 	s := settling{q: q, parts: map[settlePart]*settleRows{}}
 	back := false
@@ -51,10 +52,12 @@ type settlePart struct {
 
 // settleRows are the rows of one statement.
 type settleRows struct {
-	results                                    []*outbox.ClaimResult
-	holds                                      []*hold
-	keys, stamps, formers, attempts, errs, due arrayText
-	back                                       bool
+	results                         []*outbox.ClaimResult
+	holds                           []*hold
+	keys, tids, attempts, errs, due arrayText
+	stamps, formers                 times
+	moved                           string // finds by key what has moved; for rows that are found by their place
+	back                            bool
 }
 
 type settling struct {
@@ -68,10 +71,10 @@ type settling struct {
 func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
-	text, attempts, message, due, back := t.text.put, max(r.Attempts, 0), "", time.Time{}, true
+	text, moved, attempts, message, due, back := t.text.put, "", max(r.Attempts, 0), "", time.Time{}, true
 	switch r.Outcome {
 	case outbox.Delivered, outbox.Skipped:
-		text, back = t.text.done, false
+		text, moved, back = t.text.done, t.text.moved, false
 	case outbox.Dead:
 		text, message, back = t.text.dead, r.Error, false
 		if layout.DeadKeepsRetries {
@@ -84,14 +87,18 @@ func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = &settleRows{back: back}
+		rows = &settleRows{back: back, moved: moved}
 		s.parts[part] = rows
 		s.order = append(s.order, part)
 	}
+	rows.add(r, h, attempts, message, due)
+}
+
+func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, message string, due time.Time) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.text(r.Claim.Key)
-	rows.stamps.text(timeText(h.stamp))
-	rows.formers.text(timeText(h.former))
+	rows.stamps.time(h.stamp)
+	rows.formers.time(h.former)
 	rows.attempts.word(strconv.Itoa(attempts))
 	if message == "" {
 		rows.errs.null()
@@ -103,6 +110,18 @@ func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 	} else {
 		rows.due.text(due.UTC().Format(time.RFC3339Nano))
 	}
+	if rows.moved != "" {
+		rows.tids.tid(h.tid)
+	}
+}
+
+// args are the parameters of the statement.
+func (rows *settleRows) args() []any {
+	args := []any{rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.attempts.String(), rows.errs.String(), rows.due.String()}
+	if rows.moved != "" {
+		args = append(args, rows.tids.String())
+	}
+	return args
 }
 
 // run executes the statements. A batch is one transaction.
@@ -116,11 +135,13 @@ func (s *settling) run(ctx context.Context) error {
 		for i, part := range s.order {
 			rows := s.parts[part]
 			settled[i] = make([]bool, len(rows.results))
-			batch.Queue(part.text, rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.attempts.String(),
-				rows.errs.String(), rows.due.String()).Query(markSettled(settled[i]))
+			batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
 		}
 		return s.q.pool.SendBatch(ctx, batch).Close()
 	})
+	if err == nil {
+		err = s.follow(ctx, settled)
+	}
 	if err != nil {
 		return err
 	}
@@ -130,6 +151,44 @@ func (s *settling) run(ctx context.Context) error {
 		s.finish(part.table, s.parts[part], settled[i])
 	}
 	return nil
+}
+
+// follow settles by key what was not at its place any more: somebody wrote
+// another column of it, or the whole table anew. A transaction of its own is
+// good enough, because only what was delivered is found by its place.
+func (s *settling) follow(ctx context.Context, settled [][]bool) error {
+	return retryDeadlock(func() error {
+		batch := s.left(settled)
+		if batch.Len() == 0 {
+			return nil
+		}
+		return s.q.pool.SendBatch(ctx, batch).Close()
+	})
+}
+
+// left are the statements for what was found by its place and not settled.
+func (s *settling) left(settled [][]bool) *pgx.Batch {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	batch := &pgx.Batch{}
+	for i, part := range s.order {
+		rows := s.parts[part]
+		if rows.moved == "" {
+			continue
+		}
+		var left settleRows
+		var at []int
+		for j, r := range rows.results {
+			if !settled[i][j] {
+				at = append(at, j)
+				left.add(r, rows.holds[j], max(r.Attempts, 0), "", time.Time{})
+			}
+		}
+		if len(at) > 0 {
+			batch.Queue(rows.moved, left.args()...).Query(markSettled(func(n int) { settled[i][at[n]] = true }))
+		}
+	}
+	return batch
 }
 
 // finish forgets the claims. The groups of rows that were put back are to be
@@ -149,15 +208,15 @@ func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
 	}
 }
 
-// markSettled notes the numbers that a statement returns.
-func markSettled(settled []bool) func(pgx.Rows) error {
+// markSettled tells the numbers that a statement returns, from 0.
+func markSettled(mark func(int)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		for rows.Next() {
 			var n int32
 			if err := rows.Scan(&n); err != nil {
 				return err
 			}
-			settled[n-1] = true
+			mark(int(n) - 1)
 		}
 		return rows.Err()
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -64,7 +63,9 @@ func (q *queueSQL) fill(template string, more ...string) string {
 }
 
 // newest finds rows by age, from a place on: unfinished rows in the order of
-// (created, key). It takes an index on just these two, best a partial one.
+// (created, key). It takes a partial index on just these two. What is being
+// processed belongs to it: of a group that somebody else holds a row of, which
+// we have never seen waiting, nothing behind that row may be claimed.
 // Parameters: created and key of the place (not for the first page), limit.
 func (q *queueSQL) newest(first bool) string {
 	place := "\n  AND ({created}, {key}) > ($2, $3)"
@@ -115,9 +116,13 @@ func (q *queueSQL) groupText() string {
 // the place itself is included), limit; and the bytes of payload after which
 // to stop.
 //
+// The outermost query does not sort: that would copy every payload twice. The
+// groups come in the order of the arrays, because each is looked up by itself, and
+// who reads the rows makes sure of it.
+//
 // With one index on (group, created, key) over all that is unfinished, a group
-// is one range of it (whole). With one that begins with the status, it is a range
-// for each status, and rows with equal times are sorted by key.
+// is one range of it (whole). Otherwise it is a range for each status, and where
+// the index does not end with the key, rows with equal times are sorted by it.
 func (q *queueSQL) look(whole bool) string {
 	c := &q.layout.Columns
 	statuses := []string{"IN ({unfinished})"}
@@ -144,7 +149,7 @@ func (q *queueSQL) look(whole bool) string {
 	}
 	return q.fill(`SELECT s.*
 FROM (
-    SELECT g.n::int AS n, r.*, sum(r.size) OVER (ORDER BY g.n, r.created, r.key ROWS UNBOUNDED PRECEDING) AS total
+    SELECT g.n::int AS n, r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM unnest($1::{group[]}, $2::bool[], $3::{created[]}, $4::{key[]}, $5::int[])
          WITH ORDINALITY AS g(name, nulls, since, after, lim, n)
     CROSS JOIN LATERAL (
@@ -155,8 +160,7 @@ FROM (
         LIMIT g.lim
     ) r
 ) s
-WHERE s.total - s.size < $6
-ORDER BY s.n, s.created, s.key`)
+WHERE s.total - s.size < $6`)
 }
 
 // branch is one ordered range of a look.
@@ -179,6 +183,7 @@ const (
 	lookCreated
 	lookKey
 	lookID
+	lookTID
 	lookClaimed
 	lookHeld
 	lookWait
@@ -214,7 +219,7 @@ func (q *queueSQL) lookColumns() string {
 		return "{" + what + "}::text"
 	}
 	columns := []string{
-		"{created} AS created", "{key} AS key", "{key}::text AS id",
+		"{created} AS created", "{key} AS key", "{key}::text AS id", "t.ctid AS tid",
 		"CASE WHEN {status} = {processing} THEN {claimed} END AS claimed", "{status} = {processing} AS held", wait + " AS wait",
 		"CASE WHEN {status} = {processing} THEN 0 ELSE coalesce(" + size + ", 0) END AS size",
 		"{type}::text AS type",
@@ -223,99 +228,4 @@ func (q *queueSQL) lookColumns() string {
 		text(c.Tenant, "tenant") + " AS tenant", text(c.Headers, "headers") + " AS headers",
 	}
 	return strings.Join(columns, ", ")
-}
-
-// take claims rows by key. Parameters, arrays with one entry per row: key, the
-// number of its group, its place in the group, from 1. Rows are locked where
-// nobody else holds or has changed them; of each group those up to the first
-// that is missing are claimed, the others are let go with the statement. A row
-// that changed since it was looked at is seen as it is now: PostgreSQL looks
-// at the newest version of what it locks. IS TRUE: see held.
-func (q *queueSQL) take() string {
-	due, attempts := "", "0"
-	if q.layout.Columns.NextAttempt != "" {
-		due = " AND ({next_attempt} IS NULL OR {next_attempt} <= now())"
-	}
-	if q.layout.Columns.Attempts != "" {
-		attempts = "coalesce({attempts}, 0)::int"
-	}
-	return q.fill(`WITH locked AS MATERIALIZED (
-    SELECT w.n, w.grp, w.place, {key} AS key
-    FROM unnest($1::{key[]}, $2::int[], $3::int[]) WITH ORDINALITY AS w(key, grp, place, n)
-    JOIN {t} t ON {key} = w.key
-    WHERE ({status} IN ({waiting})) IS TRUE` + due + `
-    FOR NO KEY UPDATE OF t SKIP LOCKED
-), prefix AS MATERIALIZED (
-    SELECT l.n, l.key
-    FROM (SELECT l.*, row_number() OVER (PARTITION BY l.grp ORDER BY l.place) AS rank FROM locked l) l
-    WHERE l.rank = l.place
-)
-UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = now()
-FROM prefix p
-WHERE {key} = p.key
-RETURNING p.n::int, {claimed}, ` + attempts)
-}
-
-// held is the condition that a row is still claimed as s says. IS TRUE keeps
-// the status from being looked up in an index, in whose stead the planner would
-// leave the key's: nearly all rows of that status are wanted, but each by its key.
-const held = `{key} = s.key AND ({status} = {processing}) IS TRUE AND {claimed} IN (s.stamp, s.former)`
-
-// settle writes one outcome, a status given as SQL, for many rows. Parameters, arrays with one entry
-// per row: key, the two times of which one is the claim's, attempts, error, when it
-// is due. It returns the numbers of the rows that were still claimed.
-func (q *queueSQL) settle(status string, done, withError bool) string {
-	c := &q.layout.Columns
-	set := []string{"{set:status} = " + status}
-	if done && c.Done != "" {
-		set = append(set, "{set:done} = now()")
-	}
-	if c.Attempts != "" {
-		set = append(set, "{set:attempts} = s.attempts")
-	}
-	if withError && c.Error != "" {
-		set = append(set, "{set:error} = s.error")
-	}
-	if c.NextAttempt != "" && !done {
-		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")
-	}
-	return q.fill(fmt.Sprintf(`UPDATE {t} t SET %s
-FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::int[], $5::text[], $6::timestamptz[])
-     WITH ORDINALITY AS s(key, stamp, former, attempts, error, due, n)
-WHERE `+held+`
-RETURNING s.n::int`, strings.Join(set, ", ")))
-}
-
-// extend renews the times of claims. Parameters: key, the two times of which
-// one is the claim's, the new one.
-func (q *queueSQL) extend() string {
-	return q.fill(`UPDATE {t} t SET {set:claimed} = s.next
-FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
-     WITH ORDINALITY AS s(key, stamp, former, next, n)
-WHERE ` + held + `
-RETURNING s.n::int, {claimed}`)
-}
-
-// recover puts rows back that have been claimed for long. Parameters: seconds,
-// the keys that are ours.
-func (q *queueSQL) recover() string {
-	return q.fill(`WITH stuck AS MATERIALIZED (
-    SELECT {key} AS key FROM {t} t
-    WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key[]})
-    FOR NO KEY UPDATE OF t SKIP LOCKED
-)
-UPDATE {t} t SET {set:status} = {back}
-FROM stuck s
-WHERE {key} = s.key
-RETURNING {created}, {group?}`, "{back}", q.waitingAgain(), "{group?}", q.groupText())
-}
-
-// waitingAgain is the status of a row that is put back: as if it had never been
-// claimed.
-func (q *queueSQL) waitingAgain() string {
-	s := &q.layout.Statuses
-	if s.retrying() == s.Pending || q.layout.Columns.Attempts == "" {
-		return literal(s.Pending)
-	}
-	return q.fill("(CASE WHEN {attempts} > 0 THEN " + literal(s.retrying()) + " ELSE " + literal(s.Pending) + " END)::" + cmp.Or(q.types.status, "text"))
 }

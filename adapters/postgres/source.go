@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -29,6 +30,9 @@ type SourceConfig struct {
 	// Empty: [DefaultTable].
 	Table string
 
+	// Wake is how new rows are noticed. Empty: [WakePoll].
+	Wake Wake
+
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 
@@ -39,8 +43,10 @@ type SourceConfig struct {
 // Source reads an outbox table in Outrider's own layout. It implements
 // [outbox.Source]; cursors carry PostgreSQL snapshots.
 //
-// It uses one connection for Fetch, and opens others for the rest when needed.
+// It uses one connection for Fetch, one more to be notified, and opens others
+// for the rest when needed.
 type Source struct {
+	wakes
 	pool     *pgxpool.Pool
 	table    string // as configured, for people
 	layout   layout
@@ -63,14 +69,17 @@ type Source struct {
 	findSQL func(ctx context.Context, q querier) (string, error)
 }
 
-var _ outbox.Source = (*Source)(nil)
+var (
+	_ outbox.Source = (*Source)(nil)
+	_ outbox.Waker  = (*Source)(nil)
+)
 
 // NewSource returns a source. It checks the configuration and does not connect:
 // [Source.Check] does.
 func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	table := cmp.Or(cfg.Table, DefaultTable)
 	name, err := parseTable(table)
-	if err != nil {
+	if err = errors.Join(err, cfg.Wake.check()); err != nil {
 		return nil, fmt.Errorf("postgres source: %w", err)
 	}
 	pool, err := newPool(ctx, &cfg)
@@ -78,13 +87,15 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
 	l := layoutOf(name)
+	log := cmp.Or(cfg.Logger, slog.Default())
 	return &Source{
+		wakes:    newWaker(cfg.Wake, pool, log, name),
 		pool:     pool,
 		table:    table,
 		layout:   l,
 		position: "position",
 		fetchSQL: fetchStatement(l.table),
-		log:      cmp.Or(cfg.Logger, slog.Default()),
+		log:      log,
 		decoder:  decoder{table: table},
 	}, nil
 }
@@ -125,6 +136,7 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 // Close releases the connections. It waits for a Fetch that is running, so
 // cancel that one's context first.
 func (s *Source) Close() error {
+	s.stopListening()
 	s.mu.Lock()
 	s.closed = true
 	s.drop()

@@ -177,6 +177,8 @@ func stateError(what string, err error) error {
 		switch pg.Code {
 		case "42P01": // undefined_table
 			return fmt.Errorf("state store: %s: %w; the state tables are missing, call Migrate (`outrider run` does)", what, err)
+		case "42703": // undefined_column
+			return fmt.Errorf("state store: %s: %w; the state tables are of an older version, call Migrate (`outrider run` and `outrider init` do)", what, err)
 		case "42501": // insufficient_privilege
 			return fmt.Errorf("state store: %s: %w; grant the role what it lacks, or use one that owns the state tables", what, err)
 		case "25006": // read_only_sql_transaction

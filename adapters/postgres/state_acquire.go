@@ -24,7 +24,8 @@ ON CONFLICT (route, slot) DO NOTHING`
 	// acquireSQL takes what has no living owner: nobody, ourselves, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is
 	// free. The look at the lock is shared, so that two who look at once do not
-	// take each other for the owner.
+	// take each other for the owner. Of more than $4 our own go first, then
+	// those that nobody owns.
 	acquireSQL = `
 WITH other AS MATERIALIZED (
     SELECT DISTINCT owner FROM outrider_cursor
@@ -33,17 +34,22 @@ WITH other AS MATERIALIZED (
     SELECT o.owner FROM other o LEFT JOIN outrider_instance i ON i.id = o.owner
     WHERE i.id IS NULL OR i.lease_until <= clock_timestamp()
        OR pg_try_advisory_xact_lock_shared(` + instanceKey + `o.owner` + keyEnd + `)
+), free AS MATERIALIZED (
+    SELECT f.slot FROM outrider_cursor f
+    WHERE f.route = $2 AND f.slot = ANY($3::smallint[])
+      AND (f.owner IS NULL OR f.owner = $1 OR f.owner IN (SELECT d.owner FROM dead d))
+    ORDER BY f.owner = $1 DESC NULLS LAST, f.owner IS NULL DESC, f.slot LIMIT $4
 )
-UPDATE outrider_cursor AS c SET owner = $1, epoch = c.epoch + 1
-WHERE c.route = $2 AND c.slot = ANY($3::smallint[])
-  AND (c.owner IS NULL OR c.owner = $1 OR c.owner IN (SELECT d.owner FROM dead d))
+UPDATE outrider_cursor AS c SET owner = $1, epoch = c.epoch + 1, acquired_at = clock_timestamp()
+FROM free WHERE c.route = $2 AND c.slot = free.slot
 RETURNING c.route, c.slot, c.updated_at IS NULL, c.position, c.snapshot, c.window_snapshot, c.paged, c.base,
     c.beyond, c.next_seq, c.epoch, c.cluster, c.commands`
 )
 
 // Acquire makes the instance the owner of the route's rows that have no living
-// owner and raises their epoch. Rows that it owns already are acquired anew.
-func (s *State) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+// owner, of at most so many, and raises their epoch. Rows that it owns already
+// are acquired anew.
+func (s *State) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
 	s.mu.Lock()
 	err := s.joined(instance)
 	s.mu.Unlock()
@@ -60,7 +66,7 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 	var lanes []outbox.LaneState
 	err = retryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			lanes, err = acquire(ctx, tx, instance, route, numbers)
+			lanes, err = acquire(ctx, tx, instance, route, numbers, most)
 			return err
 		})
 	})
@@ -70,7 +76,7 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 	return lanes, nil
 }
 
-func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16) ([]outbox.LaneState, error) {
+func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16, most int) ([]outbox.LaneState, error) {
 	if _, err := tx.Exec(ctx, routeLock, route); err != nil {
 		return nil, err
 	}
@@ -84,7 +90,7 @@ func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int
 	if _, err := tx.Exec(ctx, createLanesSQL, route, slots); err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, acquireSQL, instance, route, slots)
+	rows, err := tx.Query(ctx, acquireSQL, instance, route, slots, most)
 	if err != nil {
 		return nil, err
 	}

@@ -15,11 +15,12 @@ const (
 	auditSQL = `INSERT INTO outrider_audit (by, action, filter, changed) VALUES ($1, $2, $3::jsonb, $4)`
 
 	lanesSQL = `
-SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > clock_timestamp(), false), c.epoch,
+WITH i AS MATERIALIZED (SELECT i.id, ` + aliveInstance + ` AS alive FROM outrider_instance i)
+SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.alive, false), CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
     c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.cluster, c.source, c.updated_at,
     coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
 FROM outrider_cursor c
-LEFT JOIN outrider_instance i ON i.id = c.owner
+LEFT JOIN i ON i.id = c.owner
 LEFT JOIN (
     SELECT route, slot, count(*) FILTER (WHERE status = 'retrying') AS retrying,
         count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'held') AS held
@@ -112,9 +113,12 @@ func (s *State) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 	}
 	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneStatus, err error) {
 		c := &l.Cursor
-		var updated *time.Time
-		err = row.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
+		var since, updated *time.Time
+		err = row.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &since, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
 			&c.Paged, &c.Base, &l.Cluster, &l.Source, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
+		if since != nil {
+			l.Since = *since
+		}
 		if updated != nil {
 			l.UpdatedAt = *updated
 		}

@@ -30,7 +30,7 @@ const (
 	renewSQL = `
 WITH lease AS (
     INSERT INTO outrider_instance (id, lease_until) VALUES ($1, clock_timestamp() + make_interval(secs => $2))
-    ON CONFLICT (id) DO UPDATE SET lease_until = EXCLUDED.lease_until
+    ON CONFLICT (id) DO UPDATE SET lease_until = EXCLUDED.lease_until, renewed_at = clock_timestamp()
 )
 SELECT route, slot, commands FROM outrider_cursor WHERE owner = $1`
 

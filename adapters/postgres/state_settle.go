@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -86,7 +87,11 @@ func (s *State) settle(ctx context.Context, settlements []outbox.Settlement) (fe
 			return err
 		}
 		fenced = fencedLanes(settlements, alive)
-		return settleParked(ctx, tx, settlements, alive)
+		if err := settleParked(ctx, tx, settlements, alive); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.InSettle)
+		return nil
 	})
 	return fenced, err
 }

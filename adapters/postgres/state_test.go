@@ -39,7 +39,7 @@ func allSlots() []int {
 
 func acquireAll(t *testing.T, state *postgres.State, instance string) []outbox.LaneState {
 	t.Helper()
-	lanes, err := state.Acquire(t.Context(), instance, "r", allSlots())
+	lanes, err := state.Acquire(t.Context(), instance, "r", allSlots(), outbox.Slots)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestLockOfAKilledProcessIsFree(t *testing.T) {
 	if err := state.Join(t.Context(), "second", time.Hour); err != nil {
 		t.Errorf("after the process was killed: %v", err)
 	}
-	lanes, err := state.Acquire(t.Context(), "second", "r", []int{0})
+	lanes, err := state.Acquire(t.Context(), "second", "r", []int{0}, outbox.Slots)
 	if err != nil || len(lanes) != 1 || lanes[0].Cursor.Position != 7 {
 		t.Errorf("acquired %+v, %v", lanes, err)
 	}
@@ -67,7 +67,7 @@ func holdLock(t *testing.T, path string) {
 	if err := state.Join(t.Context(), "first", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	lanes, err := state.Acquire(t.Context(), "first", "r", []int{0})
+	lanes, err := state.Acquire(t.Context(), "first", "r", []int{0}, outbox.Slots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestSettleWaitsForTheApplication(t *testing.T) {
 	if err := state.Join(t.Context(), "a", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	lanes, err := state.Acquire(t.Context(), "a", "r", []int{0})
+	lanes, err := state.Acquire(t.Context(), "a", "r", []int{0}, outbox.Slots)
 	if err != nil {
 		t.Fatal(err)
 	}

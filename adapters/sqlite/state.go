@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -139,8 +140,8 @@ func announce(ctx context.Context, tx *sql.Tx, instance string, lease time.Durat
 	if _, err := tx.ExecContext(ctx, `DELETE FROM outrider_instance WHERE id <> ?`, instance); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO outrider_instance (id, lease_until, joined_at) VALUES (?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO outrider_instance (id, lease_until, joined_at, renewed_at) VALUES (?1, ?2, ?3, ?3)
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, renewed_at = excluded.renewed_at`,
 		instance, now.Add(lease).UnixMicro(), now.UnixMicro())
 	return err
 }
@@ -241,5 +242,8 @@ func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 
 // wrap says what failed and where.
 func (s *State) wrap(what string, err error) error {
+	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_IOERR {
+		return fmt.Errorf("sqlite state %s: %s: %w; look for room on the disk: the next try goes on when there is", s.path, what, err)
+	}
 	return fmt.Errorf("sqlite state %s: %s: %w", s.path, what, err)
 }

@@ -13,7 +13,8 @@ const (
 	auditSQL = `INSERT INTO outrider_audit (at, by, action, filter, changed) VALUES (?, ?, ?, ?, ?)`
 
 	lanesSQL = `
-SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > ?, 0), c.epoch,
+SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > ?, 0),
+    CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
     c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.cluster, c.source, c.updated_at,
     coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
 FROM outrider_cursor c
@@ -122,13 +123,13 @@ func (s *State) lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 	var lanes []outbox.LaneStatus
 	for rows.Next() {
 		var l outbox.LaneStatus
-		var updated sql.NullInt64
+		var since, updated sql.NullInt64
 		c := &l.Cursor
-		if err := rows.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
+		if err := rows.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &since, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
 			&c.Paged, &c.Base, &l.Cluster, &l.Source, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead); err != nil {
 			return nil, err
 		}
-		l.UpdatedAt = instantOf(updated)
+		l.Since, l.UpdatedAt = instantOf(since), instantOf(updated)
 		lanes = append(lanes, l)
 	}
 	return lanes, rows.Err()

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -18,7 +20,7 @@ const (
 
 	// acquireSQL asks nobody who owns the row: the lock is ours, so whoever
 	// owned it is dead.
-	acquireSQL = `UPDATE outrider_cursor SET owner = ?, epoch = epoch + 1 WHERE route = ? AND slot = ?
+	acquireSQL = `UPDATE outrider_cursor SET owner = ?, epoch = epoch + 1, acquired_at = ? WHERE route = ? AND slot = ?
 RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, cluster, commands`
 
 	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
@@ -37,9 +39,9 @@ ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_gr
     metadata = excluded.metadata, payload = excluded.payload`
 )
 
-// Acquire makes the instance the owner of the route's rows and raises their
-// epoch. A paused route is refused.
-func (s *State) Acquire(ctx context.Context, instance, route string, slots []int) ([]outbox.LaneState, error) {
+// Acquire makes the instance the owner of the route's rows, of at most so many,
+// and raises their epoch. A paused route is refused.
+func (s *State) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
 	if err := s.joined(instance); err != nil {
 		return nil, err
 	}
@@ -57,8 +59,12 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 		if paused {
 			return outbox.ErrPaused
 		}
-		lanes = make([]outbox.LaneState, len(slots))
-		for i, slot := range slots {
+		slots, err := ownFirst(ctx, tx, instance, route, slots)
+		if err != nil {
+			return err
+		}
+		lanes = make([]outbox.LaneState, max(min(len(slots), most), 0))
+		for i, slot := range slots[:len(lanes)] {
 			lanes[i].LaneRef = outbox.LaneRef{Route: route, Slot: slot}
 			if err := acquire(ctx, tx, instance, &lanes[i]); err != nil {
 				return err
@@ -72,13 +78,32 @@ func (s *State) Acquire(ctx context.Context, instance, route string, slots []int
 	return lanes, nil
 }
 
+// ownFirst returns the slots, those that the instance owns before the others.
+func ownFirst(ctx context.Context, tx *sql.Tx, instance, route string, slots []int) ([]int, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT slot FROM outrider_cursor WHERE route = ? AND owner = ?`, route, instance)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	own := map[int]int{}
+	for rows.Next() {
+		var slot int
+		if err := rows.Scan(&slot); err != nil {
+			return nil, err
+		}
+		own[slot] = 1
+	}
+	return slices.SortedStableFunc(slices.Values(slots), func(a, b int) int { return own[b] - own[a] }), rows.Err()
+}
+
 func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.LaneState) error {
-	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot, time.Now().UnixMicro()); err != nil {
+	now := time.Now().UnixMicro()
+	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot, now); err != nil {
 		return err
 	}
 	var beyond string
 	c := &lane.Cursor
-	err := tx.QueryRowContext(ctx, acquireSQL, instance, lane.Route, lane.Slot).Scan(&lane.New, &c.Position, &c.Snapshot,
+	err := tx.QueryRowContext(ctx, acquireSQL, instance, now, lane.Route, lane.Slot).Scan(&lane.New, &c.Position, &c.Snapshot,
 		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Cluster, &lane.Commands)
 	if err != nil {
 		return err
@@ -102,6 +127,7 @@ func (s *State) Settle(ctx context.Context, settlements []outbox.Settlement) ([]
 	var fenced []outbox.LaneRef
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		fenced, err = settle(ctx, tx, sorted)
+		failpoint.Hit(failpoint.InSettle)
 		return err
 	})
 	if err != nil {

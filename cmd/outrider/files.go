@@ -11,26 +11,39 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	var printOnly bool
+	var printOnly, notify bool
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
 		Long: `Creates what does not exist yet: the outbox table of each source, and the state
 tables. With --print it only prints the outbox tables' SQL, for a migration of
-your own, and connects to nothing; "outrider run" makes the state tables.`,
+your own, and connects to nothing; "outrider run" makes the state tables.
+
+With --notify also a trigger on the tables of each source with wake: notify, by
+which every INSERT wakes the relay. Publishers that use Outrider's Go client with
+Notify need none.`,
 		Args: noArgs,
 	}
 	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
+	c.Flags().BoolVar(&notify, "notify", false, "triggers by which every INSERT wakes the relay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := a.load()
 		if err != nil {
 			return err
 		}
 		if printOnly {
-			a.printInit(cfg)
+			a.printInit(outrider.InitSQL(cfg))
+			if notify {
+				a.printInit(outrider.InitWakeSQL(cfg))
+			}
 			return nil
 		}
 		done, err := outrider.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+		if err == nil && notify {
+			var did []string
+			did, err = outrider.InitWake(c.Context(), cfg)
+			done = append(done, did...)
+		}
 		for _, text := range done {
 			fmt.Fprintln(a.out, text)
 		}
@@ -39,8 +52,8 @@ your own, and connects to nothing; "outrider run" makes the state tables.`,
 	return c
 }
 
-func (a *app) printInit(cfg *outrider.Config) {
-	statements := outrider.InitSQL(cfg)
+// printInit prints statements by source.
+func (a *app) printInit(statements map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
 		fmt.Fprintf(a.out, "-- source %s\n%s\n", name, statements[name])
 	}

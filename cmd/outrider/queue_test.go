@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,39 @@ routes:
 		{args: "parked list", out: []string{"no parked message matches"}},
 	} {
 		st.run(t, s)
+	}
+}
+
+// Rows that a crash has left marked wait for the timeout: an operator sees them.
+func TestStatusTellsWhatIsBeingProcessed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	url := testenv.Postgres(t)
+	s.write(fmt.Sprintf(`
+admin: {listen: off}
+sources:
+  shop: {type: postgres, layout: flowcatalyst, url: %q}
+destinations:
+  nowhere: {type: discard}
+routes:
+  platform: {from: shop, to: nowhere}
+`, url))
+	s.must("init")
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.Background()) }()
+	_, err = db.Exec(t.Context(), `INSERT INTO outbox_events (id, type, payload, status, created_at, processed_at)
+		VALUES ('1', 'EVENT', '{}', 'PROCESSING', now(), now() - interval '3 min')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runUntil(func() bool {
+		return strings.Contains(s.must("status"), "1 row of its source is marked as being processed, for 3m")
+	})
+	if text := s.must("status", "--output", "json"); !strings.Contains(text, `"processing"`) {
+		t.Errorf("the JSON does not tell it: %s", text)
 	}
 }
 

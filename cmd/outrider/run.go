@@ -21,8 +21,11 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Deliver messages until SIGTERM or Ctrl-C",
 		Long: `Delivers the messages of all routes. SIGTERM and SIGINT drain: reading stops, what
 is under way is delivered and written down, the lanes are released, and the exit
-status is 0; a second signal ends at once, with status 1. SIGHUP checks the
-configuration file and says whether a restart would accept it.`,
+status is 0; a second signal ends at once, with status 1. SIGHUP reads the
+configuration file again. When it has an error, or something that it needs cannot
+be used, the log says so and the process goes on as it was. Otherwise the process
+drains and goes on with the new configuration; nothing is delivered twice for it.
+The sections admin and log take effect at the next start only.`,
 		Args: noArgs,
 	}
 	c.Flags().StringVar(&instance, "instance", "", "name of this process, unique; default: the host's name and an id")
@@ -49,7 +52,7 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 		log.Warn("configuration: " + w.Error())
 	}
 	outrider.TuneMemory(cfg)
-	stop := a.onHangup(log)
+	stop := a.onHangup(ctx, relay, log)
 	defer stop()
 	log.Info("outrider starts", "version", outrider.Version().Version, "instance", instance,
 		"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
@@ -71,39 +74,47 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 	})
 }
 
-// onHangup answers SIGHUP until stop is called.
-func (a *app) onHangup(log *slog.Logger) (stop func()) {
+// onHangup reloads with each SIGHUP until stop is called.
+func (a *app) onHangup(ctx context.Context, relay *outrider.Outrider, log *slog.Logger) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
-	done, ended := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			select {
 			case <-signals:
-				a.reviewConfig(log)
-			case <-done:
+				a.reload(ctx, relay, log)
+			case <-ctx.Done():
 				return
 			}
 		}
 	}()
 	return func() {
 		signal.Stop(signals)
-		close(done)
+		cancel()
 		<-ended
 	}
 }
 
-// reviewConfig tells whether a restart would accept the configuration file.
-func (a *app) reviewConfig(log *slog.Logger) {
+// reload puts the configuration file to work as it is now.
+func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Logger) {
 	cfg, err := a.load()
-	if err == nil {
-		_, err = outrider.New(cfg)
-	}
 	if err != nil {
-		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process goes on with what it started with:\n%v", a.config, err))
+		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process goes on with what it has:\n%v", a.config, err))
 		return
 	}
-	log.Info("SIGHUP: the configuration file is valid; restart the process to use it", "file", a.config,
-		"routes", len(cfg.Routes))
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration: " + w.Error())
+	}
+	log.Info("SIGHUP: the configuration file is valid; reloading", "file", a.config, "routes", len(cfg.Routes))
+	if err := relay.Reload(ctx, cfg); err != nil {
+		if ctx.Err() == nil {
+			log.Error("SIGHUP: not reloaded", "error", err)
+		}
+		return
+	}
+	outrider.TuneMemory(cfg)
+	log.Info("SIGHUP: reloaded", "routes", len(cfg.Routes))
 }

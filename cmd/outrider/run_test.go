@@ -192,17 +192,17 @@ func TestTwoSignalsAtOnceAreOneRequest(t *testing.T) {
 	}
 }
 
-func TestSIGHUPReviewsTheFile(t *testing.T) {
+func TestG11_SIGHUPReloadsAValidFileOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, toLog)
 	s.must("init")
 	p := s.start("run")
 	p.await("ready")
 	p.signal(syscall.SIGHUP)
-	p.await("the configuration file is valid; restart the process to use it")
+	p.await("SIGHUP: reloaded")
 	s.write("sources: {}\n")
 	p.signal(syscall.SIGHUP)
-	p.await("has errors; this process goes on with what it started with")
+	p.await("has errors; this process goes on with what it has")
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitOK {
 		t.Errorf("exit %d:\n%s", code, p.all())

@@ -29,13 +29,19 @@ type progress struct {
 	Dead      int        `json:"dead"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
+	// Of lanes only.
+	Epoch int64      `json:"epoch,omitempty"`
+	Since *time.Time `json:"since,omitempty"` // when the owner took it
+
 	// Of routes only.
+	Owned      []owned    `json:"owned,omitempty"`
 	Behind     *int       `json:"behind,omitempty"` // rows not settled; absent when not known
 	BehindMore bool       `json:"behind_more,omitempty"`
 	Oldest     *time.Time `json:"oldest,omitempty"` // creation of the first of them
 	Paused     *stop      `json:"paused,omitempty"`
 	Down       []stop     `json:"addresses_down,omitempty"`
-	Stopped    string     `json:"stopped,omitempty"` // why the running instance cannot run it
+	Processing *marked    `json:"processing,omitempty"` // of queues: rows that are marked so in the source
+	Stopped    string     `json:"stopped,omitempty"`    // why the running instance cannot run it
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -53,21 +59,24 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if lanes {
-				rows := each(found)
-				if out.json() {
-					return a.printJSON(map[string]any{"status": rows})
-				}
-				return a.printStatus(rows, true)
-			}
-			rows := summarise(cfg, found)
-			if err := a.addDetails(c.Context(), cfg, op, rows); err != nil {
+			instances, err := op.Instances(c.Context())
+			if err != nil {
 				return err
 			}
-			if out.json() {
-				return a.printJSON(map[string]any{"status": rows})
+			rows := each(found)
+			if !lanes {
+				rows = summarise(cfg, found)
+				if err := a.addDetails(c.Context(), cfg, op, rows); err != nil {
+					return err
+				}
 			}
-			if err := a.printStatus(rows, false); err != nil {
+			if out.json() {
+				return a.printJSON(map[string]any{"status": rows, "instances": membersOf(instances, found)})
+			}
+			if err := a.printStatus(rows, lanes); err != nil || lanes {
+				return err
+			}
+			if err := a.printOwners(rows, membersOf(instances, found)); err != nil {
 				return err
 			}
 			a.printStops(rows)
@@ -107,7 +116,10 @@ func each(lanes []outbox.LaneStatus) []progress {
 		row := progress{Route: l.Route, Slot: &l.Slot, Owners: []string{}}
 		row.Alive = true
 		row.add(l)
-		row.Lanes = 0
+		row.Lanes, row.Owned, row.Epoch = 0, nil, l.Epoch
+		if !l.Since.IsZero() {
+			row.Since = &l.Since
+		}
 		rows = append(rows, row)
 	}
 	return rows
@@ -144,6 +156,7 @@ func (p *progress) add(l outbox.LaneStatus) {
 	if l.Owner != "" && !slices.Contains(p.Owners, l.Owner) {
 		p.Owners = append(p.Owners, l.Owner)
 	}
+	p.own(l)
 	p.Alive = p.Alive && l.Alive
 	p.Position = max(p.Position, l.Cursor.Position)
 	p.Retrying += l.Retrying
@@ -158,7 +171,7 @@ func (p *progress) add(l outbox.LaneStatus) {
 func (a *app) printStatus(rows []progress, lanes bool) error {
 	headings := []string{"ROUTE", "LANES", "OWNER", "HIGHEST", "BEHIND", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
 	if lanes {
-		headings = slices.Delete(headings, 4, 5)
+		headings = append(slices.Delete(headings, 4, 5), "SINCE", "EPOCH")
 		headings[1], headings[3] = "SLOT", "POSITION"
 	}
 	var cells [][]string
@@ -175,7 +188,11 @@ func (a *app) printStatus(rows []progress, lanes bool) error {
 		if !lanes {
 			row = append(row, r.behind())
 		}
-		cells = append(cells, append(row, strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), updated))
+		row = append(row, strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), updated)
+		if lanes {
+			row = append(row, since(r.Since), strconv.FormatInt(r.Epoch, 10))
+		}
+		cells = append(cells, row)
 	}
 	return a.printTable(headings, cells)
 }

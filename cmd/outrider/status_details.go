@@ -22,6 +22,13 @@ type stop struct {
 	Durable bool      `json:"until_resumed"` // otherwise it is probed
 }
 
+// marked is how many rows of a queue are marked as being processed, by whomever.
+type marked struct {
+	Rows    int     `json:"rows"`
+	More    bool    `json:"more,omitempty"`
+	Longest float64 `json:"longest_seconds"`
+}
+
 // addDetails adds to routes what is paused, how far they are behind and, when a
 // relay answers on the admin address, what it knows.
 func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, rows []progress) error {
@@ -49,6 +56,10 @@ func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider
 		}
 		// What cannot be told is left out: a source that is down, or one
 		// without a cursor, is no reason to show nothing.
+		if n, err := op.Processing(ctx, r.Route); err == nil {
+			r.Processing = &marked{Rows: n.Rows, More: n.More, Longest: n.Longest.Seconds()}
+			continue // such a source has no cursor
+		}
 		lag, err := op.Lag(ctx, r.Route)
 		if err != nil {
 			continue
@@ -151,6 +162,9 @@ func (p *progress) behind() string {
 // printStops tells what does nothing, below the table.
 func (a *app) printStops(rows []progress) {
 	for _, r := range rows {
+		if r.Processing != nil && r.Processing.Rows > 0 {
+			fmt.Fprintf(a.out, "\nroute %s: %s\n", r.Route, r.Processing)
+		}
 		if r.Paused != nil {
 			fmt.Fprintf(a.out, "\nroute %s is paused%s\n  to go on: outrider resume %s\n", r.Route, r.Paused.why(), r.Route)
 		}
@@ -166,6 +180,18 @@ func (a *app) printStops(rows []progress) {
 			}
 		}
 	}
+}
+
+// String tells it to people.
+func (m *marked) String() string {
+	text, verb := counted(m.Rows, "row"), "are"
+	if m.More {
+		text = "more than " + text
+	} else if m.Rows == 1 {
+		verb = "is"
+	}
+	longest := (time.Duration(m.Longest) * time.Second).String()
+	return text + " of its source " + verb + " marked as being processed, for " + longest + " at most; what a crash left so is put back after claims.timeout"
 }
 
 func (s *stop) why() string {

@@ -67,11 +67,13 @@ func (d *database) fill(b batch) {
 	if b.prefix == "" {
 		b.prefix = "g"
 	}
-	d.exec(`INSERT INTO outrider_outbox (id, type, message_group, tenant_id, payload)
-		SELECT id, 'order.created', g, coalesce(nullif($4, ''), g), json_build_object('id', id, 'group', g, 'pad', repeat('x', $5))
-		FROM (SELECT gen_random_uuid()::text AS id, $3 || (i % $2) AS g, i FROM generate_series(1, $1) i) AS m
-		ORDER BY i`, b.n, b.groups, b.prefix, b.tenant, b.bytes)
+	d.exec(fillSQL, b.n, b.groups, b.prefix, b.tenant, b.bytes)
 }
+
+const fillSQL = `INSERT INTO outrider_outbox (id, type, message_group, tenant_id, payload)
+	SELECT id, 'order.created', g, coalesce(nullif($4, ''), g), json_build_object('id', id, 'group', g, 'pad', repeat('x', $5))
+	FROM (SELECT gen_random_uuid()::text AS id, $3 || (i % $2) AS g, i FROM generate_series(1, $1) i) AS m
+	ORDER BY i`
 
 // publish commits messages of one group and returns when they are committed.
 func (d *database) publish(group string, n int) {

@@ -16,7 +16,7 @@ const (
 	idleLease    = 10 * time.Second
 	idleSettle   = 2 * time.Second
 	settleCost   = 2
-	idleInterval = 15 * time.Second
+	idleInterval = 8 * time.Second
 )
 
 // settledEverything tells whether all $1 lanes exist and stand behind the last

@@ -17,26 +17,28 @@ import (
 // partitions of every topic: groups are spread over them.
 const partitions = 4
 
-// newTopic creates a topic that no other test uses.
-func newTopic(t *testing.T, brokers []string) string {
+// newTopic creates a topic that no other test uses. Options are of the test's
+// own clients, for a broker behind a proxy.
+func newTopic(t *testing.T, brokers []string, options ...kgo.Opt) string {
 	t.Helper()
 	name := topicName()
-	createTopic(t, brokers, name)
+	createTopic(t, brokers, name, options...)
 	return name
 }
 
 func topicName() string { return "faults-" + strings.ToLower(ulid.Make().String()) }
 
 // createTopic creates a topic and deletes it after the test.
-func createTopic(t *testing.T, brokers []string, name string) {
+func createTopic(t *testing.T, brokers []string, name string, options ...kgo.Opt) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	options = append(options, kgo.SeedBrokers(brokers...))
+	client, err := kgo.NewClient(options...)
 	must(t, err)
 	defer client.Close()
 	_, err = kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, name)
 	must(t, err)
 	t.Cleanup(func() {
-		client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+		client, err := kgo.NewClient(options...)
 		must(t, err)
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -60,10 +62,10 @@ type consumer struct {
 }
 
 // consume reads a topic until the test ends.
-func consume(t *testing.T, brokers []string, topic string) *consumer {
+func consume(t *testing.T, brokers []string, topic string, options ...kgo.Opt) *consumer {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	must(t, err)
 	c := &consumer{
 		t: t, client: client, topic: topic, done: make(chan struct{}), streams: make([][]check.Delivery, partitions),

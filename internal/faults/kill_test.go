@@ -42,17 +42,24 @@ func killLoop(t *testing.T, kills int, to destination, described string) {
 	db := newDatabase(t)
 	config := settings{database: db.url, top: quick, destination: described, window: killWindow}.text()
 	w := write(t, db.pool, false)
-	fruitful := 0 // kills of a relay that had delivered something
-	for range kills {
+	made, fruitful := 0, 0 // the second: kills of a relay that had delivered something
+	for i := range rounds(t, kills, 2*kills) {
 		before := to.arrived()
 		r := start(t, config)
-		pause(t.Context(), 50*time.Millisecond+rand.N(1100*time.Millisecond))
+		if i%2 == 0 { // in the middle of its work
+			r.until("delivers", func() bool { return to.arrived() > before })
+			pause(t.Context(), rand.N(200*time.Millisecond))
+		} else { // or at any time from the very beginning
+			pause(t.Context(), rand.N(600*time.Millisecond))
+		}
 		r.kill()
+		made++
 		if to.arrived() > before {
 			fruitful++
 		}
 	}
 	w.stop()
+	kills = made
 	report := finish(t, db, config, to)
 	t.Logf("%d kills, %d of them while it delivered: %v", kills, fruitful, report)
 	if !report.Clean() {

@@ -22,16 +22,13 @@ const strict = "[poison, {retry: {attempts: 2, base: 50ms, max: 1s}}, timeout]"
 // outage runs the relay through an outage of its only address: end is called
 // when the outage has lasted for several probes, and returns what everything
 // arrives at then.
-func outage(t *testing.T, name string, s settings, before func(db *database, r *relay), end func() destination) {
+func outage(t *testing.T, name string, s settings, end func() destination) {
 	t.Helper()
 	db := newDatabase(t)
 	s.database, s.window = db.url, killWindow
 	s.top = append(s.top, "log: {level: debug}")
 	config := s.text()
 	r := start(t, config)
-	if before != nil {
-		before(db, r)
-	}
 	db.fill(batch{n: outageMessages, groups: outageGroups})
 	r.says("address is down")
 	watch := func(what string) {
@@ -62,28 +59,10 @@ func TestG10_MissingKafkaTopic(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)
 	topic := topicName()
-	outage(t, "a Kafka topic that is created later", settings{middleware: strict, destination: toKafka(brokers, topic)}, nil,
+	outage(t, "a Kafka topic that is created later", settings{middleware: strict, destination: toKafka(brokers, topic)},
 		func() destination {
 			createTopic(t, brokers, topic)
 			return consume(t, brokers, topic)
-		})
-}
-
-func TestG10_KilledKafkaBroker(t *testing.T) {
-	t.Parallel()
-	broker := testenv.StartKafka(t)
-	topic := newTopic(t, broker.Brokers())
-	to := consume(t, broker.Brokers(), topic)
-	s := settings{middleware: strict, destination: toKafka(broker.Brokers(), topic) + ", timeout: 3s"}
-	outage(t, "the Kafka broker killed and restarted", s,
-		func(db *database, r *relay) {
-			db.fill(batch{n: 500, groups: outageGroups, prefix: "before"})
-			r.until("delivers before the outage", func() bool { return to.arrived() > 0 })
-			broker.Kill()
-		},
-		func() destination {
-			broker.Start()
-			return to
 		})
 }
 
@@ -92,7 +71,7 @@ func TestG10_ReceiverIsDown(t *testing.T) {
 	testenv.Postgres(t) // skips without a server
 	to := receive(t, nil)
 	to.down()
-	outage(t, "connections refused", settings{middleware: strict, destination: toHTTP(to.url())}, nil,
+	outage(t, "connections refused", settings{middleware: strict, destination: toHTTP(to.url())},
 		func() destination {
 			to.up()
 			return to
@@ -114,7 +93,7 @@ func TestG10_ReceiverFailsEverything(t *testing.T) {
 				}
 				return status
 			})
-			outage(t, "every answer is "+name, settings{destination: toHTTP(to.url())}, nil, func() destination {
+			outage(t, "every answer is "+name, settings{destination: toHTTP(to.url())}, func() destination {
 				healthy.Store(true)
 				return to
 			})

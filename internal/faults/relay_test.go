@@ -68,6 +68,12 @@ type relay struct {
 // test, and its output shown if the test failed.
 func start(t *testing.T, config string) *relay {
 	t.Helper()
+	return startWith(t, config)
+}
+
+// startWith starts the program with further variables in its environment.
+func startWith(t *testing.T, config string, env ...string) *relay {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "outrider.yaml")
 	must(t, os.WriteFile(file, []byte(config), 0o600))
@@ -75,6 +81,7 @@ func start(t *testing.T, config string) *relay {
 	must(t, err)
 	cmd := exec.Command(program(t), "run", "-c", file)
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), env...)
 	must(t, cmd.Start())
 	must(t, out.Close())
 	r := &relay{t: t, cmd: cmd, config: file, log: out.Name(), done: make(chan struct{})}
@@ -155,12 +162,16 @@ func (r *relay) until(what string, condition func() bool) {
 // until waits until the condition holds.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	limit := patience
+	if soak(t) > 0 {
+		limit = soakPatience
+	}
+	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 		<-tick.C
 	}
@@ -170,7 +181,7 @@ func until(t *testing.T, what string, condition func() bool) {
 // which an address is probed several times.
 func outlast(t *testing.T, look func()) {
 	t.Helper()
-	over := time.Now().Add(4 * time.Second)
+	over := time.Now().Add(2500 * time.Millisecond)
 	for time.Now().Before(over) {
 		look()
 		pause(t.Context(), 50*time.Millisecond)

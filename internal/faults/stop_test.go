@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -63,22 +64,30 @@ func TestG3_CancelUnderLoadRepeatsNothingInProcess(t *testing.T) {
 	}
 }
 
-// stopLoop stops the relay properly again and again under load. It runs into a
-// backlog each time, so that the stop meets deliveries under way.
+// stopLoop stops the relay properly again and again under load, in a soak at
+// least 100 times. It runs into a backlog each time, so that the stop meets
+// deliveries under way.
 func stopLoop(t *testing.T, stops int, to destination, described string) {
 	t.Helper()
 	db := newDatabase(t)
 	config := settings{database: db.url, top: quick, destination: described, window: killWindow}.text()
 	w := write(t, db.pool, false)
-	for range stops {
+	made := 0
+	var recovery stopwatch
+	for range rounds(t, stops, 100) {
+		began := time.Now()
+		before := to.arrived()
 		r := start(t, config)
-		want := to.arrived() + 1 + rand.IntN(200)
+		r.until("delivers", func() bool { return to.arrived() > before })
+		recovery.since(began)
+		want := before + 1 + rand.IntN(200)
 		r.until("delivered more", func() bool { return to.arrived() >= want })
 		r.stop()
+		made++
 	}
 	w.stop()
 	report := finish(t, db, config, to)
-	t.Logf("%d stops by SIGTERM: %v", stops, report)
+	tell(t, fmt.Sprintf("%d stops by SIGTERM", made), report, recovery)
 	if !report.Clean() || report.Duplicates > 0 {
 		t.Errorf("want nothing lost, repeated or out of order: %v", report)
 	}

@@ -1,6 +1,8 @@
 package testenv
 
 import (
+	"context"
+	"net"
 	"testing"
 
 	"github.com/outriderhq/outrider/internal/testenv/provision"
@@ -76,13 +78,20 @@ type KafkaServer struct {
 // the test ends. It takes about five seconds.
 func StartKafka(tb testing.TB) *KafkaServer {
 	tb.Helper()
+	return StartKafkaBehind(tb, "")
+}
+
+// StartKafkaBehind is [StartKafka] for a broker that tells clients to connect to
+// a proxy (host:port) in front of it. Those that are to pass it by use Dial.
+func StartKafkaBehind(tb testing.TB, proxy string) *KafkaServer {
+	tb.Helper()
 	skipShort(tb)
 	found, err := provision.Host{}.Kafka(tb.Context())
 	if err != nil {
 		missing(tb, "%v", err)
 	}
 	s, err := server.StartKafka(tb.Context(), server.KafkaOptions{
-		Java: found.Java, Jars: found.Jars, QuickRestart: true,
+		Java: found.Java, Jars: found.Jars, QuickRestart: true, Advertise: proxy,
 	})
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
@@ -94,6 +103,12 @@ func StartKafka(tb testing.TB) *KafkaServer {
 
 // Brokers returns the broker's address. It stays the same over restarts.
 func (k *KafkaServer) Brokers() []string { return k.server.Brokers() }
+
+// Dial connects to the broker itself, whatever address it advertises; it is a
+// dialer for franz-go.
+func (k *KafkaServer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return k.server.Dial(ctx, network, address)
+}
 
 // Kill kills the broker with SIGKILL and returns when it is gone.
 func (k *KafkaServer) Kill() {

@@ -24,6 +24,10 @@ type PostgresOptions struct {
 	// which for a server that is thrown away after the run means nothing.
 	Durable bool
 
+	// Logical has the log hold what logical decoding needs, as readers of the log
+	// (Debezium) want it. It makes the log of updates and deletes a little larger.
+	Logical bool
+
 	// Keep lets the server outlive the process that started it.
 	Keep bool
 }
@@ -226,6 +230,9 @@ log_timezone = 'UTC'
 `
 	if hasStatStatements(s.opts.Bin) {
 		text += "shared_preload_libraries = 'pg_stat_statements'\n"
+	}
+	if s.opts.Logical {
+		text += "wal_level = logical\n"
 	}
 	if !s.opts.Durable {
 		// A shared server holds nothing that anybody wants after the run, and no

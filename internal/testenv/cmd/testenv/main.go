@@ -5,7 +5,8 @@
 // It installs what is missing, starts PostgreSQL and Kafka on free loopback
 // ports, sets OUTRIDER_TEST_POSTGRES_URL and OUTRIDER_TEST_KAFKA_BROKERS, runs
 // the command, stops the servers and exits with the command's status. A server
-// whose variable is set already is used as it is. With -keep, the servers stay.
+// whose variable is set already is used as it is. With -keep, the servers stay;
+// with -logical, PostgreSQL writes a log that Debezium can read.
 //
 // Where a server cannot be had, the command runs without it and its tests are
 // skipped; with CI=true that is an error.
@@ -32,8 +33,9 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	flags := flag.NewFlagSet("testenv", flag.ContinueOnError)
 	keep := flags.Bool("keep", false, "leave the servers running and say how to use and stop them")
+	logical := flags.Bool("logical", false, "start PostgreSQL with wal_level = logical, which readers of its log need")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -45,7 +47,7 @@ func run(args []string) int {
 	}
 
 	signals := received()
-	servers := servers{keep: *keep}
+	servers := servers{settings: settings{keep: *keep, logical: *logical}}
 	if !*keep {
 		defer servers.stop()
 	}

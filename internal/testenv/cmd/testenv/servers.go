@@ -24,9 +24,15 @@ type started interface {
 	Close() error
 }
 
+// settings say how servers are started.
+type settings struct {
+	keep    bool // they outlive this command
+	logical bool // PostgreSQL's log can be decoded
+}
+
 // servers are the servers of a run.
 type servers struct {
-	keep bool
+	settings
 	ours []running
 }
 
@@ -42,7 +48,7 @@ type running struct {
 type kind struct {
 	name     string
 	variable string
-	start    func(ctx context.Context, host provision.Host, keep bool) (started, string, error)
+	start    func(ctx context.Context, host provision.Host, with settings) (started, string, error)
 	// find looks for the server's programs, for tests that start their own.
 	find func(ctx context.Context, host provision.Host) error
 }
@@ -58,24 +64,24 @@ var kinds = []kind{
 	}},
 }
 
-func startPostgres(ctx context.Context, host provision.Host, keep bool) (started, string, error) {
+func startPostgres(ctx context.Context, host provision.Host, with settings) (started, string, error) {
 	bin, err := host.Postgres(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := server.StartPostgres(ctx, server.PostgresOptions{Bin: bin, Keep: keep})
+	s, err := server.StartPostgres(ctx, server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical})
 	if err != nil {
 		return nil, "", err
 	}
 	return s, s.URL(), nil
 }
 
-func startKafka(ctx context.Context, host provision.Host, keep bool) (started, string, error) {
+func startKafka(ctx context.Context, host provision.Host, with settings) (started, string, error) {
 	found, err := host.Kafka(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := server.StartKafka(ctx, server.KafkaOptions{Java: found.Java, Jars: found.Jars, Keep: keep})
+	s, err := server.StartKafka(ctx, server.KafkaOptions{Java: found.Java, Jars: found.Jars, Keep: with.keep})
 	if err != nil {
 		return nil, "", err
 	}
@@ -110,7 +116,7 @@ func (s *servers) startOne(ctx context.Context, k kind) error {
 	defer cancel()
 	begin := time.Now()
 	say("starting %s ...", k.name)
-	srv, value, err := k.start(ctx, provision.Host{Install: true, Say: say}, s.keep)
+	srv, value, err := k.start(ctx, provision.Host{Install: true, Say: say}, s.settings)
 	if err != nil {
 		return err
 	}

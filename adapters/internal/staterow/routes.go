@@ -1,0 +1,31 @@
+package staterow
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// EncodeRoutes returns what an instance announces as a JSON array.
+func EncodeRoutes(routes []outbox.RunningRoute) string {
+	clean := make([]outbox.RunningRoute, len(routes))
+	for i, r := range routes {
+		clean[i] = outbox.RunningRoute{Route: Pack(r.Route), Unit: Pack(r.Unit), Waits: Clean(r.Waits)}
+	}
+	// Structs of strings cannot fail to encode.
+	b, _ := json.Marshal(clean)
+	return string(b)
+}
+
+// DecodeRoutes is the inverse of [EncodeRoutes].
+func DecodeRoutes(text string) ([]outbox.RunningRoute, error) {
+	var routes []outbox.RunningRoute
+	if err := json.Unmarshal([]byte(text), &routes); err != nil {
+		return nil, fmt.Errorf("the routes of an instance are not a JSON array of objects: %w", err)
+	}
+	for i, r := range routes {
+		routes[i].Route, routes[i].Unit = Unpack(r.Route), Unpack(r.Unit)
+	}
+	return routes, nil
+}

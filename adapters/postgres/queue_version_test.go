@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// settleAll settles rows as delivered and returns the keys of the lost ones.
+func settleAll(t *testing.T, q *Queue, rows []*outbox.Row) string {
+	t.Helper()
+	results := make([]outbox.ClaimResult, len(rows))
+	for i, row := range rows {
+		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+	}
+	lost, err := q.Settle(t.Context(), results)
+	must(t, err)
+	keys := make([]string, len(lost))
+	for i, c := range lost {
+		keys[i] = c.Key
+	}
+	return strings.Join(keys, " ")
+}
+
+// TestG3_RowsThatMovedAreSettled: somebody writes another column of claimed
+// rows, or the whole table anew; the claims are as good as before.
+func TestG3_RowsThatMovedAreSettled(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]string{"one row": "UPDATE {t} t SET {set:type} = 'X' WHERE {key} = '0000000000002'",
+		"all rows": "VACUUM FULL {t}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newQueueEnv(t).flowCatalyst(t, true)
+			table := e.tables[0].Name
+			e.fill(table, 5, 1, "COMPLETED") // its place becomes free, so that the others move
+			e.exec("DELETE FROM " + table)
+			e.fill(table, 5, 1, "PENDING")
+			q := e.queue()
+			defer func() { must(t, q.Close()) }()
+			rows := claimAll(t, q)
+			e.exec(e.sql(table, move))
+			if lost := settleAll(t, q, rows); lost != "" || len(rows) != 5 {
+				t.Errorf("of %d rows %s were lost", len(rows), lost)
+			}
+			for _, r := range e.rows() {
+				if r.Status != adaptertest.QueueDone {
+					t.Errorf("row %s is %s", r.Key, r.Status)
+				}
+			}
+		})
+	}
+}
+
+// TestG3_APlaceThatAnotherRowHasIsNotOurs: a claimed row is deleted, and its
+// place is given to another one.
+func TestG3_APlaceThatAnotherRowHasIsNotOurs(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).flowCatalyst(t, true)
+	table := e.tables[0].Name
+	e.fill(table, 3, 1, "PENDING")
+	q := e.queue()
+	defer func() { must(t, q.Close()) }()
+	rows := claimAll(t, q)
+	var stamp time.Time
+	must(t, e.pool.QueryRow(e.ctx, "SELECT max(processed_at) FROM "+table).Scan(&stamp))
+	e.exec("DELETE FROM " + table)
+	e.exec("VACUUM " + table)
+	e.exec(e.sql(table, `INSERT INTO {t} ({set:key}, {set:type}, {set:payload}, {set:status}, {set:created}, {set:claimed})
+SELECT 'other-' || i, 'EVENT', '{}', 'PROCESSING', now(), $1 FROM generate_series(1, 6) AS i`), stamp)
+	var taken int // places that claimed rows had
+	must(t, e.pool.QueryRow(e.ctx, "SELECT count(*) FROM "+table+" WHERE ctid IN ('(0,4)', '(0,5)', '(0,6)')").Scan(&taken))
+	if taken != 3 {
+		t.Fatalf("%d places were given to other rows, want 3", taken)
+	}
+	if lost := settleAll(t, q, rows); lost != "0000000000001 0000000000002 0000000000003" {
+		t.Errorf("lost %q", lost)
+	}
+	for _, r := range e.rows() {
+		if r.Status != adaptertest.QueueProcessing {
+			t.Errorf("row %s of somebody else is %s", r.Key, r.Status)
+		}
+	}
+}
+
+// meddler runs a statement before the take.
+type meddler struct {
+	t      *testing.T
+	before func()
+}
+
+func (m *meddler) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(d.SQL, "SKIP LOCKED") && m.before != nil {
+		m.before()
+		m.before = nil
+	}
+	return ctx
+}
+
+func (*meddler) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestG2_WhatChangedSinceTheLookEndsThePrefix: whatever it was that changed,
+// nothing behind the row is claimed with it, and all of it later.
+func TestG2_WhatChangedSinceTheLookEndsThePrefix(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"written":   "UPDATE {t} t SET {set:attempts} = 1 WHERE {key} = '0000000000003'",
+		"claimed":   "UPDATE {t} t SET {set:status} = 'PROCESSING', {set:claimed} = now() WHERE {key} = '0000000000003'",
+		"all moved": "VACUUM FULL {t}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newQueueEnv(t).flowCatalyst(t, true)
+			table := e.tables[0].Name
+			e.fill(table, 1, 1, "COMPLETED")
+			e.fill(table, 4, 1, "PENDING")
+			e.exec("DELETE FROM " + table + " WHERE status = 'COMPLETED'")
+			m := &meddler{t: t, before: func() { e.exec(e.sql(table, change)) }}
+			q, err := NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
+			must(t, err)
+			defer func() { must(t, q.Close()) }()
+			first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10})
+			must(t, err)
+			if len(first) > 1 || len(first) == 1 && first[0].ID != "0000000000002" {
+				t.Errorf("%d rows were claimed past one that changed", len(first))
+			}
+			e.exec(e.sql(table, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = '0000000000003'"))
+			rows := append(first, claimAll(t, q)...)
+			for i, row := range rows {
+				if want := []string{"0000000000002", "0000000000003", "0000000000004", "0000000000005"}[i]; row.ID != want {
+					t.Errorf("row %s came instead of %s", row.ID, want)
+				}
+			}
+			if lost := settleAll(t, q, rows); lost != "" || len(rows) != 4 {
+				t.Errorf("%d rows were claimed, lost %q", len(rows), lost)
+			}
+		})
+	}
+}
+
+func TestProcessingCountsWhatIsMarked(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).flowCatalyst(t, false)
+	q := e.queue()
+	defer func() { must(t, q.Close()) }()
+	for i, want := range []outbox.Processing{{}, {Rows: 3}, {Rows: 4}, {Rows: 2, More: true}} {
+		switch i {
+		case 1:
+			e.fill(e.tables[0].Name, 3, 1, "PROCESSING")
+			e.exec("UPDATE " + e.tables[0].Name + " SET processed_at = now() - interval '4 min'")
+		case 2:
+			e.fill(e.tables[1].Name, 1, 1, "PROCESSING")
+			e.fill(e.tables[1].Name, 1, 1, "PENDING")
+		case 3:
+			e.exec("DELETE FROM " + e.tables[1].Name)
+		}
+		most := 10 - 8*(i/3)
+		p, err := q.Processing(e.ctx, most)
+		must(t, err)
+		longest := p.Longest
+		p.Longest = 0
+		if p != want || (longest >= 4*time.Minute) != (i > 0) || longest > time.Hour {
+			t.Errorf("%d: got %+v and %v, want %+v", i, p, longest, want)
+		}
+	}
+}

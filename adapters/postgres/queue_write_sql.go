@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// take claims rows in the version that was looked at. Parameters, arrays with
+// one entry per row: the version's place in the table, key, the number of its
+// group, its place in the group, from 1. Rows are locked where nobody else holds
+// or has changed them; of each group those up to the first that is missing are
+// claimed, the others are let go with the statement.
+//
+// A version is found by its place without a search in an index, as long as the
+// key is no reason for one: IS NOT DISTINCT FROM keeps the planner from that.
+// The key tells a row that has the place of one that is gone. Where a row was
+// changed after the statement began, PostgreSQL locks the newest version: its
+// place is another one.
+func (q *queueSQL) take() string {
+	due, attempts := "", "0"
+	if q.layout.Columns.NextAttempt != "" {
+		due = " AND ({next_attempt} IS NULL OR {next_attempt} <= now())"
+	}
+	if q.layout.Columns.Attempts != "" {
+		attempts = "coalesce({attempts}, 0)::int"
+	}
+	return q.fill(`WITH locked AS MATERIALIZED (
+    SELECT w.n, w.grp, w.place, w.tid AS seen, t.ctid AS tid
+    FROM unnest($1::tid[], $2::{key[]}, $3::int[], $4::int[]) WITH ORDINALITY AS w(tid, key, grp, place, n)
+    JOIN {t} t ON t.ctid = w.tid
+    WHERE {key} IS NOT DISTINCT FROM w.key AND ({status} IN ({waiting})) IS TRUE` + due + `
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+), prefix AS MATERIALIZED (
+    SELECT l.n, l.tid
+    FROM (SELECT l.*, row_number() OVER (PARTITION BY l.grp ORDER BY l.place) AS rank FROM locked l WHERE l.tid = l.seen) l
+    WHERE l.rank = l.place
+)
+UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = now()
+FROM prefix p
+WHERE t.ctid = p.tid
+RETURNING p.n::int, {claimed}, ` + attempts + `, t.ctid`)
+}
+
+// claimed is the condition that a row is still claimed as s says. IS TRUE keeps
+// the status from being looked up in an index, in whose stead the planner would
+// leave the key's: nearly all rows of that status are wanted, but each by its key.
+const claimed = `({status} = {processing}) IS TRUE AND {claimed} IN (s.stamp, s.former)`
+
+// settlement is what a statement writes.
+type settlement struct {
+	status    string // as SQL
+	done      bool
+	withError bool
+	versions  bool // rows are found by their place, see take; those that moved are left out
+}
+
+// settle writes one outcome for many rows. Parameters, arrays with one entry
+// per row: key, the two times of which one is the claim's, attempts, error, when it
+// is due and, for versions, the place. It returns the numbers of the rows that
+// were still claimed.
+func (q *queueSQL) settle(o settlement) string {
+	c := &q.layout.Columns
+	set := []string{"{set:status} = " + o.status}
+	if o.done && c.Done != "" {
+		set = append(set, "{set:done} = now()")
+	}
+	if c.Attempts != "" {
+		set = append(set, "{set:attempts} = s.attempts")
+	}
+	if o.withError && c.Error != "" {
+		set = append(set, "{set:error} = s.error")
+	}
+	if c.NextAttempt != "" && !o.done {
+		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")
+	}
+	array, column, row := "", "", "{key} = s.key"
+	if o.versions {
+		array, column, row = ", $7::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
+	}
+	return q.fill(fmt.Sprintf(`UPDATE {t} t SET %s
+FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::int[], $5::text[], $6::timestamptz[]%s)
+     WITH ORDINALITY AS s(key, stamp, former, attempts, error, due%s, n)
+WHERE %s AND `+claimed+`
+RETURNING s.n::int`, strings.Join(set, ", "), array, column, row))
+}
+
+// extend renews the times of claims. Parameters: key, the two times of which
+// one is the claim's, the new one.
+func (q *queueSQL) extend() string {
+	return q.fill(`UPDATE {t} t SET {set:claimed} = s.next
+FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
+     WITH ORDINALITY AS s(key, stamp, former, next, n)
+WHERE {key} = s.key AND ` + claimed + `
+RETURNING s.n::int, {claimed}, t.ctid`)
+}
+
+// recover puts rows back that have been claimed for long. Parameters: seconds,
+// the keys that are ours.
+func (q *queueSQL) recover() string {
+	return q.fill(`WITH stuck AS MATERIALIZED (
+    SELECT {key} AS key FROM {t} t
+    WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key[]})
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE {t} t SET {set:status} = {back}
+FROM stuck s
+WHERE {key} = s.key
+RETURNING {created}, {group?}`, "{back}", q.waitingAgain(), "{group?}", q.groupText())
+}
+
+// waitingAgain is the status of a row that is put back: as if it had never been
+// claimed.
+func (q *queueSQL) waitingAgain() string {
+	s := &q.layout.Statuses
+	if s.retrying() == s.Pending || q.layout.Columns.Attempts == "" {
+		return literal(s.Pending)
+	}
+	return q.fill("(CASE WHEN {attempts} > 0 THEN " + literal(s.retrying()) + " ELSE " + literal(s.Pending) + " END)::" + cmp.Or(q.types.status, "text"))
+}
+
+// count counts the rows that are being processed. Parameter: at most how many.
+func (q *queueSQL) count() string {
+	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(r.claimed)), 0)::float8
+FROM (SELECT {claimed} AS claimed FROM {t} t WHERE {status} = {processing} LIMIT $1) r`)
+}

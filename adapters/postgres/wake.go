@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Wake is how a source notices new rows.
+type Wake string
+
+// The ways of noticing new rows.
+const (
+	WakePoll   Wake = "poll"   // by reading again and again; the default
+	WakeNotify Wake = "notify" // by NOTIFY as well, on a connection of its own
+)
+
+// check refuses other words; empty is the default.
+func (w Wake) check() error {
+	if w != "" && w != WakePoll && w != WakeNotify {
+		return errors.New("Wake must be postgres.WakePoll or postgres.WakeNotify, is " + string(w))
+	}
+	return nil
+}
+
+const (
+	// wakePatience bounds one statement on the listening connection.
+	wakePatience = 5 * time.Second
+
+	// wakeBackoff and wakeBackoffMax bound the pauses between attempts to connect.
+	wakeBackoff    = 100 * time.Millisecond
+	wakeBackoffMax = 10 * time.Second
+
+	// wakeRelied is how long a reader relies on the lock of another one, of whose
+	// end nobody tells it.
+	wakeRelied = 10 * time.Second
+)
+
+// waker listens for writers on a connection of its own, and shows them there
+// whether the reader sleeps: the locks of [outbox.WakeNamespace] belong to that
+// session, so that they end with it.
+//
+// One goroutine has the connection. It waits for notifications, and what the
+// reader asks of it interrupts that.
+type waker struct {
+	pool   *pgxpool.Pool
+	tables []string // their names without schema; nil: nobody listens
+	log    *slog.Logger
+	relied time.Duration // wakeRelied
+
+	woken chan struct{}
+	asks  chan ask
+	ready atomic.Bool // the connection listens, and asks are answered
+
+	mu     sync.Mutex
+	cancel context.CancelFunc // ends listening; nil before it has begun
+	ended  sync.WaitGroup
+}
+
+// wakes is a waker, embedded for the methods of [outbox.Waker].
+type wakes interface {
+	outbox.Waker
+	examineWake(ctx context.Context, tables ...string) []outbox.Finding
+	stopListening()
+}
+
+// ask is what the reader wants of the listening connection. A nil answer: to
+// be awake.
+type ask struct{ answer chan<- outbox.Sleep }
+
+// newWaker returns the waker of a reader of these tables.
+func newWaker(w Wake, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier) *waker {
+	out := &waker{pool: pool, log: log, relied: wakeRelied, woken: make(chan struct{}, 1), asks: make(chan ask)}
+	if w == WakeNotify {
+		for _, t := range tables {
+			out.tables = append(out.tables, t[len(t)-1])
+		}
+	}
+	return out
+}
+
+// Wake implements [outbox.Waker]. nil unless the source is configured to notify.
+func (w *waker) Wake() <-chan struct{} {
+	if w.tables == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cancel == nil {
+		var ctx context.Context
+		ctx, w.cancel = context.WithCancel(context.Background())
+		w.ended.Go(func() { w.listen(ctx) })
+	}
+	return w.woken
+}
+
+// Sleep implements [outbox.Waker].
+func (w *waker) Sleep(ctx context.Context) outbox.Sleep {
+	answer := make(chan outbox.Sleep, 1)
+	if !w.ask(ctx, ask{answer}) {
+		return outbox.Sleepless
+	}
+	select {
+	case s := <-answer:
+		return s
+	case <-ctx.Done():
+		return outbox.Sleepless
+	}
+}
+
+// Awake implements [outbox.Waker].
+func (w *waker) Awake() { w.ask(context.Background(), ask{}) }
+
+// ask hands something to the listening goroutine; false: it does not listen.
+func (w *waker) ask(ctx context.Context, a ask) bool {
+	if !w.ready.Load() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, wakePatience) // it may have been lost meanwhile
+	defer cancel()
+	select {
+	case w.asks <- a:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stopListening ends listening and waits for it.
+func (w *waker) stopListening() {
+	w.mu.Lock()
+	cancel := w.cancel
+	if cancel == nil {
+		w.cancel = func() {} // it does not begin any more
+	}
+	w.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	w.ended.Wait()
+}
+
+// call lets the reader look.
+func (w *waker) call() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// listen keeps a connection listening until ctx ends. While there is none the
+// reader polls.
+func (w *waker) listen(ctx context.Context) {
+	pause, failing := wakeBackoff, false
+	for ctx.Err() == nil {
+		began := time.Now()
+		l, err := w.connect(ctx)
+		if err == nil {
+			if failing {
+				w.log.InfoContext(ctx, "notifications are heard again", "tables", w.tables)
+			}
+			failing = false
+			err = l.run(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !failing {
+			failing = true
+			w.log.WarnContext(ctx, "notifications are not heard; new rows are found by polling until they are", "tables", w.tables, "error", err)
+		}
+		if time.Since(began) > wakeBackoffMax { // it has worked
+			pause = wakeBackoff
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, wakeBackoffMax)
+	}
+}

@@ -1,0 +1,79 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// hearingLimit is how long an examination waits for a notification of its own.
+const hearingLimit = time.Second
+
+// examineWake looks, where a source wants to be notified, whether it can be, and
+// by whom.
+func (w *waker) examineWake(ctx context.Context, tables ...string) []outbox.Finding {
+	if w.tables == nil {
+		return nil
+	}
+	var f []outbox.Finding
+	switch err := hears(ctx, w.pool); {
+	case errors.Is(err, errUnheard):
+		f = append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "notifications", Text: err.Error() + "; new rows are found by polling alone",
+			Fix: "connect to the server itself, or to a pool in session mode; or set wake: poll"})
+	case err != nil:
+		f = append(f, unknown("notifications", err))
+	default:
+		f = append(f, fine("notifications", "they are heard"))
+	}
+	for _, table := range tables {
+		f = append(f, examineWakeTrigger(ctx, w.pool, table))
+	}
+	return f
+}
+
+var errUnheard = errors.New("a notification that was sent is not heard: a pooler in transaction or statement mode is in between")
+
+// hears listens on one connection for what another one sends, on a channel that
+// nobody else knows.
+func hears(ctx context.Context, pool *pgxpool.Pool) error {
+	c, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := c.Hijack() // what listens is not given back
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	channel := "outrider_doctor_" + rand.Text()
+	if _, err := conn.PgConn().Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
+		return err
+	}
+	if _, err := pool.Exec(ctx, "SELECT pg_notify($1, '')", pgx.QueryExecModeSimpleProtocol, channel); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, hearingLimit)
+	defer cancel()
+	if _, err := conn.WaitForNotification(waiting); err != nil && ctx.Err() == nil {
+		return errUnheard
+	}
+	return ctx.Err()
+}
+
+func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, table string) outbox.Finding {
+	subject := "table " + table + ": trigger " + wakeTrigger
+	var there bool
+	err := pool.QueryRow(ctx, wakeThereSQL, table).Scan(&there)
+	switch {
+	case err != nil:
+		return unknown(subject, err)
+	case there:
+		return fine(subject, "every INSERT wakes the relay")
+	}
+	return fine(subject, fmt.Sprintf("none: publishers with Notify wake the relay, what others insert is found by polling; "+
+		"`outrider init --notify` makes one for %s", table))
+}

@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// wakeTrigger is the name of the trigger of every table, and of its function.
+const wakeTrigger = "outrider_wake"
+
+// wakeFunctionSQL is the function of the triggers. Of a partitioned table it is
+// given the name of the table that was inserted into.
+const wakeFunctionSQL = `CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- Who gets this lock knows that no relay sleeps, and none falls asleep before the transaction has ended.
+    IF NOT pg_try_advisory_xact_lock_shared(hashtextextended(TG_TABLE_NAME::text, {seed})) THEN
+        PERFORM pg_notify('{channel}', TG_TABLE_NAME::text);
+    END IF;
+    RETURN NULL;
+END $$`
+
+// Once for each statement. OR REPLACE would need PostgreSQL 14.
+const (
+	wakeDropSQL    = `DROP TRIGGER IF EXISTS {trigger} ON {table}`
+	wakeTriggerSQL = `CREATE TRIGGER {trigger} AFTER INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {function}()`
+	wakeThereSQL   = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = '` + wakeTrigger + `' AND tgenabled <> 'D')`
+)
+
+// wakeInitLock lets those who initialise take turns: two CREATE OR REPLACE at
+// once can fail.
+const wakeInitLock = "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"
+
+// InitWakeSQL returns the statements that make every INSERT into the tables wake
+// a relay that sleeps, whoever inserts. [outbox.Client] can do without, see
+// Notify of [outbox.ClientConfig]. Names are as in SQL.
+func InitWakeSQL(tables ...string) string {
+	var b strings.Builder
+	b.WriteString("-- Wakes a relay with wake: notify that sleeps, whoever inserts; publishers of Outrider's\n" +
+		"-- Go client with Notify need no trigger. It costs each INSERT a call of a function.\n")
+	for _, table := range tables {
+		name, err := parseTable(table)
+		if err != nil {
+			name = pgx.Identifier{table}
+		}
+		for _, statement := range []string{wakeFunctionSQL, wakeDropSQL, wakeTriggerSQL} {
+			fmt.Fprintf(&b, "%s;\n\n", wakeStatement(statement, name))
+		}
+	}
+	return b.String()
+}
+
+// InitWake creates the triggers where they are missing, and says so.
+func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]string, error) {
+	var done []string
+	for _, table := range tables {
+		name, err := parseTable(table)
+		if err != nil {
+			return done, err
+		}
+		did := "trigger " + wakeTrigger + " on " + name.Sanitize() + " exists"
+		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, wakeInitLock); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, wakeStatement(wakeFunctionSQL, name)); err != nil {
+				return err
+			}
+			var there bool
+			if err := tx.QueryRow(ctx, wakeThereSQL, name.Sanitize()).Scan(&there); err != nil || there {
+				return err
+			}
+			did = "created trigger " + wakeTrigger + " on " + name.Sanitize()
+			_, err := tx.Exec(ctx, wakeStatement(wakeTriggerSQL, name))
+			return err
+		})
+		if err != nil {
+			return done, explain(table, "init --notify", err)
+		}
+		done = append(done, did)
+	}
+	return done, nil
+}
+
+// wakeStatement fills in the names.
+func wakeStatement(sql string, table pgx.Identifier) string {
+	return strings.NewReplacer("{function}", beside(table, wakeTrigger).Sanitize(), "{trigger}", pgx.Identifier{wakeTrigger}.Sanitize(),
+		"{table}", table.Sanitize(), "{channel}", outbox.WakeChannel, "{seed}", strconv.FormatInt(outbox.WakeNamespace, 10)).Replace(sql)
+}

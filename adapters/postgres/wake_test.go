@@ -1,0 +1,363 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// wakeEnv is an outbox table, a source on it that is notified, and a client that
+// notifies.
+type wakeEnv struct {
+	*sourceEnv
+	src    *Source
+	client *outbox.Client
+}
+
+func newWakeEnv(t *testing.T) *wakeEnv {
+	t.Helper()
+	e := &wakeEnv{sourceEnv: newSourceEnv(t)}
+	e.src = e.notified()
+	var err error
+	e.client, err = outbox.NewClient(outbox.ClientConfig{Notify: true})
+	must(t, err)
+	return e
+}
+
+// notified returns a source that listens.
+func (e *wakeEnv) notified() *Source {
+	e.t.Helper()
+	src, err := NewSource(e.ctx, SourceConfig{URL: e.url, Wake: WakeNotify})
+	must(e.t, err)
+	if w, ok := src.wakes.(*waker); ok {
+		w.relied = 300 * time.Millisecond
+	}
+	e.t.Cleanup(func() { must(e.t, src.Close()) })
+	e.woken(src) // it listens
+	return src
+}
+
+// patience bounds waits for what must happen.
+const wakeTestPatience = 20 * time.Second
+
+func (e *wakeEnv) woken(src *Source) {
+	e.t.Helper()
+	select {
+	case <-src.Wake():
+	case <-time.After(wakeTestPatience):
+		e.t.Fatalf("the source was not woken within %v", wakeTestPatience)
+	}
+}
+
+func (e *wakeEnv) sleep(src *Source, want outbox.Sleep) {
+	e.t.Helper()
+	if got := src.Sleep(e.ctx); got != want {
+		e.t.Fatalf("asked to sleep: %v, want %v", got, want)
+	}
+}
+
+// fallAsleep sleeps once all who took the reader to be awake have ended.
+func (e *wakeEnv) fallAsleep(src *Source) {
+	e.t.Helper()
+	for end := time.Now().Add(wakeTestPatience); src.Sleep(e.ctx) != outbox.Asleep; {
+		if time.Now().After(end) {
+			e.t.Fatal("the reader cannot sleep")
+		}
+	}
+}
+
+// publish publishes a message in tx, or in one of its own.
+func (e *wakeEnv) publish(tx pgx.Tx) {
+	e.t.Helper()
+	m, err := outbox.New("t").JSON(1).Build()
+	must(e.t, err)
+	if tx != nil {
+		must(e.t, e.client.Publish(e.ctx, tx, m))
+		return
+	}
+	must(e.t, pgx.BeginFunc(e.ctx, e.pool, func(tx pgx.Tx) error { return e.client.Publish(e.ctx, tx, m) }))
+}
+
+// overhear counts the notifications until the end of the test.
+func (e *wakeEnv) overhear() *atomic.Int64 {
+	e.t.Helper()
+	conn, err := pgx.Connect(e.ctx, e.url)
+	must(e.t, err)
+	_, err = conn.Exec(e.ctx, "LISTEN "+outbox.WakeChannel)
+	must(e.t, err)
+	n := new(atomic.Int64)
+	ctx, cancel := context.WithCancel(e.ctx)
+	var heard sync.WaitGroup
+	heard.Go(func() {
+		for {
+			if _, err := conn.WaitForNotification(ctx); err != nil {
+				return
+			}
+			n.Add(1)
+		}
+	})
+	e.t.Cleanup(func() { cancel(); heard.Wait(); _ = conn.Close(e.ctx) })
+	return n
+}
+
+// Only who commits while the reader sleeps notifies it.
+func TestPublishersCallASleepingReaderOnly(t *testing.T) {
+	t.Parallel()
+	e := newWakeEnv(t)
+	calls := e.overhear()
+	for range 20 {
+		e.publish(nil)
+	}
+	e.fallAsleep(e.src)
+	if n := calls.Load(); n != 0 {
+		t.Errorf("%d notifications for a reader that is awake", n)
+	}
+	e.publish(nil)
+	e.woken(e.src)
+	e.risen()
+	for range 20 {
+		e.publish(nil)
+	}
+	e.fallAsleep(e.src)
+	e.src.Awake()
+	e.risen()
+	for range 20 {
+		e.publish(nil)
+	}
+	e.fallAsleep(e.src)
+	if n := calls.Load(); n > 4 { // one of the publisher's, one or two of the reader's own
+		t.Errorf("%d notifications, the reader was woken once", n)
+	}
+}
+
+// A transaction that took the reader to be awake keeps it awake until it ends.
+func TestAReaderDoesNotSleepBeforePublishersHaveEnded(t *testing.T) {
+	t.Parallel()
+	e := newWakeEnv(t)
+	tx := e.begin()
+	e.publish(tx)
+	e.sleep(e.src, outbox.Restless)
+	must(t, tx.Commit(e.ctx))
+	e.sleep(e.src, outbox.Asleep)
+	// What is rolled back, by a savepoint too, neither calls nor keeps awake.
+	tx = e.begin()
+	inner, err := tx.Begin(e.ctx)
+	must(t, err)
+	e.publish(inner)
+	must(t, inner.Rollback(e.ctx))
+	must(t, tx.Commit(e.ctx))
+	tx = e.begin()
+	e.publish(tx)
+	must(t, tx.Rollback(e.ctx))
+	select {
+	case <-e.src.Wake():
+		t.Error("woken by what was rolled back")
+	default:
+	}
+	e.publish(nil)
+	e.woken(e.src)
+}
+
+// Other languages have the trigger, or the statement of the documentation.
+func TestWakeBySQL(t *testing.T) {
+	t.Parallel()
+	e := newWakeEnv(t)
+	_, err := InitWake(e.ctx, e.pool, DefaultTable)
+	must(t, err)
+	did, err := InitWake(e.ctx, e.pool, DefaultTable)
+	must(t, err)
+	if want := `trigger outrider_wake on "outrider_outbox" exists`; !slices.Equal(did, []string{want}) {
+		t.Errorf("again: %q, want %q", did, want)
+	}
+	calls := e.overhear()
+	e.fallAsleep(e.src)
+	insert(t, e.pool, "g", "x")
+	e.woken(e.src)
+	e.risen()
+	insert(t, e.pool, "g", "x")
+	e.exec("DROP TRIGGER outrider_wake ON outrider_outbox")
+	e.fallAsleep(e.src)
+	insert(t, e.pool, "g", "x") // nobody calls
+	e.exec(fmt.Sprintf("SELECT pg_notify('outrider_wake', 'outrider_outbox') WHERE NOT "+
+		"pg_try_advisory_xact_lock_shared(hashtextextended('outrider_outbox', %d))", int64(8031453545463114597)))
+	e.woken(e.src)
+	if n := calls.Load(); n > 2 {
+		t.Errorf("%d notifications, want 2", n)
+	}
+	e.exec(InitWakeSQL(DefaultTable)) // as printed
+	e.exec(InitWakeSQL(DefaultTable))
+	e.fallAsleep(e.src)
+	insert(t, e.pool, "g", "x")
+	e.woken(e.src)
+}
+
+// Two instances on one table: the lock of one serves both, and whoever relied on
+// it is told when it goes.
+func TestTwoReadersSleepByOneLock(t *testing.T) {
+	t.Parallel()
+	e := newWakeEnv(t)
+	other := e.notified()
+	e.fallAsleep(e.src)
+	e.sleep(other, outbox.Asleep)
+	e.publish(nil)
+	e.woken(e.src)
+	e.woken(other)
+	e.fallAsleep(e.src)
+	e.sleep(other, outbox.Asleep)
+	e.src.Awake() // it found something by itself
+	e.woken(other)
+	e.fallAsleep(other)
+	e.sleep(e.src, outbox.Asleep)
+	must(t, other.Close()) // no word
+	e.risen()
+	e.publish(nil) // so nobody calls
+	e.woken(e.src) // it looks after the lock that it relies on
+}
+
+// risen waits until no session shows that it sleeps.
+func (e *wakeEnv) risen() {
+	e.t.Helper()
+	for end := time.Now().Add(wakeTestPatience); e.lockOwners() > 0; {
+		if time.Now().After(end) {
+			e.t.Fatal("a reader that was woken still shows that it sleeps")
+		}
+	}
+}
+
+// lockOwners counts the sessions that show that they sleep.
+func (e *wakeEnv) lockOwners() (n int) {
+	e.t.Helper()
+	must(e.t, e.pool.QueryRow(e.ctx, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n))
+	return n
+}
+
+// A reader whose connection breaks is woken, polls, and is notified again later.
+func TestAListenerComesBack(t *testing.T) {
+	t.Parallel()
+	e := newWakeEnv(t)
+	for range 3 {
+		e.fallAsleep(e.src)
+		e.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%pg_try_advisory_lock%'`)
+		e.woken(e.src) // nobody would wake it now
+		e.fallAsleep(e.src)
+		e.publish(nil)
+		e.woken(e.src)
+	}
+}
+
+func TestWakeIsOffUnlessConfigured(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	if e.src.Wake() != nil || e.src.Sleep(t.Context()) != outbox.Sleepless {
+		t.Error("a source that only polls can be woken")
+	}
+	e.src.Awake()
+	if _, err := NewSource(t.Context(), SourceConfig{URL: e.url, Wake: "listen"}); err == nil || !strings.Contains(err.Error(), "WakeNotify") {
+		t.Errorf("an unknown Wake: %v", err)
+	}
+}
+
+// TestG1_NoMessageIsLeftToThePoll lets writers with transactions of all lengths
+// publish beside a reader that polls only while it is awake: it never pauses
+// by the clock once it sleeps, so what nobody calls it for is never read.
+func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
+	t.Parallel()
+	const writers, each = 8, 60
+	e := newWakeEnv(t)
+	calls := e.overhear()
+	l := e.lanes(e.src, outbox.StartBeginning, 1000)
+	var work sync.WaitGroup
+	for range writers {
+		work.Go(func() { e.write(each) })
+	}
+	got, slept := map[string]bool{}, 0
+	for quiet := 0; len(got) < writers*each; {
+		rows, _, err := l.next(e.ctx, nil)
+		must(t, err)
+		for _, r := range rows {
+			got[r.ID] = true
+		}
+		if len(rows) > 0 {
+			quiet = 0
+			continue
+		}
+		if quiet++; quiet < 3 || e.src.Sleep(e.ctx) != outbox.Asleep {
+			continue
+		}
+		rows, _, err = l.next(e.ctx, nil) // the last look
+		must(t, err)
+		for _, r := range rows {
+			got[r.ID] = true
+		}
+		if slept++; len(got) < writers*each {
+			e.woken(e.src)
+		}
+		quiet = 0
+	}
+	work.Wait()
+	t.Logf("%d messages, slept %d times, %d notifications", len(got), slept, calls.Load())
+	if slept < 5 {
+		t.Errorf("the reader slept %d times: nothing was tested", slept)
+	}
+}
+
+// write publishes messages in transactions that stay open for up to 20 ms, of
+// which some are rolled back, with pauses.
+func (e *wakeEnv) write(n int) {
+	for done := 0; done < n; {
+		time.Sleep(rand.N(20 * time.Millisecond))
+		err := pgx.BeginFunc(e.ctx, e.pool, func(tx pgx.Tx) error {
+			e.publish(tx)
+			if rand.N(3) == 0 {
+				time.Sleep(rand.N(20 * time.Millisecond))
+			}
+			if rand.N(10) == 0 {
+				return errRolledBack
+			}
+			return nil
+		})
+		if err == nil {
+			done++
+		} else if !errors.Is(err, errRolledBack) {
+			e.t.Error(err)
+			return
+		}
+	}
+}
+
+var errRolledBack = errors.New("rolled back")
+
+func TestDoctorTellsWhetherNotificationsAreHeard(t *testing.T) {
+	t.Parallel()
+	server := testenv.Postgres(t)
+	for name, tt := range map[string]struct {
+		url  string
+		want outbox.Level
+	}{"server": {server, outbox.LevelOK}, "pooler": {startPooler(t, server), outbox.LevelBroken}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool, err := pgxpool.New(t.Context(), tt.url)
+			must(t, err)
+			t.Cleanup(pool.Close)
+			w := newWaker(WakeNotify, pool, nil, pgx.Identifier{"t"})
+			if f := w.examineWake(t.Context())[0]; f.Level != tt.want {
+				t.Errorf("%v: %s; want %v", f.Level, f.Text, tt.want)
+			}
+		})
+	}
+}

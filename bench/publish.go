@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/internal/testenv/provision"
+	"github.com/outriderhq/outrider/internal/testenv/server"
+)
+
+// durable returns a server whose commits wait for the disk, as they do where
+// messages matter: that is what a NOTIFY makes others wait for, too.
+func (b *bench) durable(ctx context.Context) (string, error) {
+	if b.disk == nil {
+		bin, err := provision.Host{}.Postgres(ctx)
+		if err != nil {
+			return "", err
+		}
+		if b.disk, err = server.StartPostgres(ctx, server.PostgresOptions{Bin: bin, Durable: true}); err != nil {
+			return "", err
+		}
+	}
+	return b.disk.URL(), nil
+}
+
+// close ends what the bench has started for itself.
+func (b *bench) close() error {
+	if b.disk == nil {
+		return nil
+	}
+	return b.disk.Close()
+}
+
+// measurePublish lets the entry's connections publish for as long as -duration
+// says, and counts what was committed.
+func (b *bench) measurePublish(ctx context.Context, st *stage) (s sample, err error) {
+	way, ok := st.peer.(publishing)
+	if !ok {
+		return s, fmt.Errorf("%s does not publish", st.peer.name())
+	}
+	url, err := b.durable(ctx)
+	if err != nil {
+		return s, err
+	}
+	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s&pool_max_conns=%d", url, publishers+1))
+	if err != nil {
+		return s, err
+	}
+	defer pool.Close()
+	cfg, err := outrider.ParseConfig("bench", []byte(way.config(url)))
+	if err != nil {
+		return s, err
+	}
+	if err := emptyOutbox(ctx, pool, cfg, way.trigger); err != nil {
+		return s, err
+	}
+	stop, err := relayBeside(ctx, cfg)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	used := cpuTime(os.Getpid())
+	n, elapsed, err := b.publish(ctx, st, way, pool)
+	if err != nil {
+		return s, err
+	}
+	var rows int
+	if err := pool.QueryRow(ctx, "SELECT count(DISTINCT id) FROM outrider_outbox").Scan(&rows); err != nil {
+		return s, err
+	}
+	if rows != n {
+		return s, fmt.Errorf("the run does not count: %d messages were committed, the table has %d", n, rows)
+	}
+	return newSample(n, elapsed, usage{cpu: cpuTime(os.Getpid()) - used, peak: peakMemory(os.Getpid())}), nil
+}
+
+// emptyOutbox makes the tables anew.
+func emptyOutbox(ctx context.Context, pool *pgxpool.Pool, cfg *outrider.Config, trigger bool) error {
+	if _, err := pool.Exec(ctx, "DROP SCHEMA public CASCADE; CREATE SCHEMA public"); err != nil {
+		return err
+	}
+	if _, err := outrider.Init(ctx, cfg); err != nil {
+		return err
+	}
+	if !trigger {
+		return nil
+	}
+	_, err := outrider.InitWake(ctx, cfg)
+	return err
+}
+
+// relayBeside runs a relay in this process until stop is called.
+func relayBeside(ctx context.Context, cfg *outrider.Config) (stop func() error, err error) {
+	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	stop = func() error { cancel(); return <-done }
+	select {
+	case <-o.Ready():
+		return stop, nil
+	case err := <-done:
+		cancel()
+		return nil, errors.Join(errors.New("the relay ended"), err)
+	}
+}
+
+// publish publishes with all connections and returns how many transactions were
+// committed, and in what time.
+func (b *bench) publish(ctx context.Context, st *stage, way publishing, pool *pgxpool.Pool) (int, time.Duration, error) {
+	_, payload := newEvents(1, st.groups, st.payload).event(1)
+	counts, errs := make([]int, st.rate), make([]error, st.rate)
+	var work sync.WaitGroup
+	begin := time.Now()
+	end := begin.Add(b.options.duration)
+	for c := range counts {
+		work.Go(func() {
+			send, err := way.prepare()
+			for err == nil && time.Now().Before(end) {
+				err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					e, err := envelope(counts[c]*st.rate+c, st.groups, payload)
+					if err != nil {
+						return err
+					}
+					return send(ctx, tx, e)
+				})
+				counts[c]++
+			}
+			errs[c] = err
+		})
+	}
+	work.Wait()
+	n := 0
+	for c := range slices.Values(counts) {
+		n += c
+	}
+	return n, time.Since(begin), errors.Join(errs...)
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// publishScenario measures what publishing costs those who publish.
+var publishScenario = &scenario{
+	name: "publish",
+	title: func(o *options) string {
+		return fmt.Sprintf("Publishing: transactions that write one message of %d bytes of JSON and nothing else, for %v, on a server with fsync on, "+
+			"beside a relay that delivers them to nowhere", o.payload, o.duration)
+	},
+	peers: []peer{bareWay, clientWay, notifyWay, triggerWay, alwaysWay},
+	entries: func(o *options) (out []entry) {
+		for _, connections := range []int{1, publishers} {
+			for _, p := range []publishing{bareWay, clientWay, notifyWay, triggerWay, alwaysWay} {
+				e := entry{peer: p, sink: topic{}, groups: o.groups, rate: connections, with: fmt.Sprint(connections, " connections")}
+				if connections == 1 {
+					e.with = "1 connection"
+				}
+				out = append(out, e)
+			}
+		}
+		return out
+	},
+	measure: (*bench).measurePublish,
+	columns: columns{peerColumn, withColumn, runsColumn,
+		{"transactions/s (median)", func(r *result) string { return fmt.Sprintf("%.0f", r.Rate) }},
+		{"lowest to highest", func(r *result) string {
+			return fmt.Sprintf("%.0f to %.0f", slices.Min(r.Rates), slices.Max(r.Rates))
+		}},
+	},
+	remarks: func(results []result) []string {
+		var out []string
+		for _, r := range results {
+			for _, bare := range results {
+				if bare.Peer == bareWay.label && r.Peer != bareWay.label && bare.With == r.With {
+					out = append(out, fmt.Sprintf("%s, %s: %+.1f%% against the plain INSERT.", r.Peer, r.With, 100*(r.Rate/bare.Rate-1)))
+				}
+			}
+		}
+		return out
+	},
+}
+
+// publishers is how many connections publish at once.
+const publishers = 8

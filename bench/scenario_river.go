@@ -1,0 +1,34 @@
+package main
+
+import "fmt"
+
+// riverScenario sets River, as a queue in PostgreSQL, beside Outrider on
+// FlowCatalyst's table, which is one too.
+var riverScenario = &scenario{
+	name: "river",
+	title: func(o *options) string {
+		return fmt.Sprintf("Queues in PostgreSQL: River's jobs and FlowCatalyst's items of %d bytes of JSON", o.payload)
+	},
+	peers: []peer{riverQueue{}, riverInsert{}, fastItems},
+	entries: func(o *options) []entry {
+		return []entry{
+			{peer: riverInsert{}, sink: jobs{"available", o.items}, rows: o.items, groups: itemGroups, with: "inserted"},
+			{peer: riverQueue{}, sink: jobs{"completed", o.items}, rows: o.items, groups: itemGroups, with: "worked, the work is nothing"},
+			{peer: fastItems, sink: endpoint{path: itemPath, read: batches{}}, rows: o.items, groups: itemGroups, with: "delivered by HTTP in order"},
+		}
+	},
+	measure: (*bench).measureDrain,
+	columns: drainColumns,
+	remarks: func(results []result) []string {
+		var out []string
+		for _, ours := range results {
+			for _, theirs := range results {
+				if ours.Peer == outriderName && theirs.Peer == (riverQueue{}).name() {
+					out = append(out, fmt.Sprintf("outrider claims, delivers and completes %.1f times as many items per second as river works jobs, and uses %.1f times less "+
+						"processor time for each.", ours.Rate/theirs.Rate, theirs.CPU/ours.CPU))
+				}
+			}
+		}
+		return out
+	},
+}

@@ -1,0 +1,107 @@
+// Package failpoint lets tests kill the process at a named step between reading
+// a message and writing down what became of it. It is in every build, so that
+// the program which is tested is the one that runs.
+//
+// It does nothing unless the environment variable OUTRIDER_FAILPOINT names a
+// step when the process starts: then the process kills itself with SIGKILL when
+// it comes there, or, with NAME:COUNT, when it comes there for the COUNTth time.
+// It is not for injecting errors, and no setting of the configuration reaches it.
+package failpoint
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// Env is the environment variable that names the step, as NAME or NAME:COUNT.
+const Env = "OUTRIDER_FAILPOINT"
+
+// Point is a step at which the process can be killed.
+type Point string
+
+// The steps, in the order in which a message comes through them.
+const (
+	Acquired     Point = "acquired"      // lanes are taken, nothing of them is worked yet
+	Fetched      Point = "fetched"       // rows are read, or claimed from a queue, and in their lanes
+	BeforeSend   Point = "before-send"   // a batch is about to be given to the destination
+	AfterSend    Point = "after-send"    // its outcome is known, to nobody else yet
+	Parking      Point = "parking"       // a message is taken out of its lane, in memory
+	BeforeSettle Point = "before-settle" // verdicts are gathered and about to be written
+	InSettle     Point = "in-settle"     // cursors are written with parked rows, and not committed
+	AfterSettle  Point = "after-settle"  // verdicts are durable, in memory nothing knows of it
+	Unparking    Point = "unparking"     // parked rows are read back, and not yet in their lane
+	Release      Point = "release"       // everything is settled at the end, the lanes are still ours
+	Released     Point = "released"      // the lanes are given up, the process has not ended
+)
+
+// Points are all steps.
+var Points = []Point{
+	Acquired, Fetched, BeforeSend, AfterSend, Parking, BeforeSettle, InSettle, AfterSettle, Unparking, Release, Released,
+}
+
+// failpoint is a step and how often it is passed before the end.
+type failpoint struct {
+	at   Point
+	left atomic.Int64
+}
+
+// armed is the step that the environment names, nil without one; problem is what
+// is wrong with it. Both are set once, so that a step costs one comparison.
+var armed, problem = parse(os.Getenv(Env))
+
+// parse reads NAME or NAME:COUNT.
+func parse(text string) (*failpoint, error) {
+	if text == "" {
+		return nil, nil
+	}
+	name, count, counted := strings.Cut(text, ":")
+	f := &failpoint{at: Point(name)}
+	f.left.Store(1)
+	if !slices.Contains(Points, f.at) {
+		return nil, fmt.Errorf("%s: %q is no step: use one of %v, or unset it", Env, name, Points)
+	}
+	if counted {
+		n, err := strconv.ParseInt(count, 10, 64)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%s: %q is no count: use a number from 1 on, as in %s:3", Env, count, name)
+		}
+		f.left.Store(n)
+	}
+	return f, nil
+}
+
+// Armed returns the step at which this process is to be killed, empty for
+// none, and an error when the environment variable has no meaning.
+func Armed() (Point, error) {
+	if armed == nil {
+		return "", problem
+	}
+	return armed.at, nil
+}
+
+// Hit is called when the process comes to a step. It does not return when the
+// process is to be killed there.
+func Hit(p Point) {
+	if armed != nil && armed.at == p {
+		armed.hit()
+	}
+}
+
+// hit counts down and kills the process at the end.
+func (f *failpoint) hit() {
+	if f.left.Add(-1) != 0 {
+		return
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
+		os.Exit(137) //nolint:revive // what cannot be killed must not go on either
+	}
+	select {} // the signal is on its way: nothing may be done until it comes
+}

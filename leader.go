@@ -1,0 +1,37 @@
+package outrider
+
+import (
+	"context"
+
+	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
+)
+
+// buildLeader tells a route that its source has one instance at a time. Routes
+// of one source share the lock.
+func (b *builder) buildLeader(ctx context.Context, p *parts, name string, out *router.Route) error {
+	switch s := b.cfg.Sources[name].(type) {
+	case *config.Subscriber:
+		if s.Leader {
+			out.Leader = name
+		}
+	case *config.Postgres:
+		if !s.Leader {
+			return nil
+		}
+		out.Leader = name
+		if s.LeaderLock == 0 {
+			return nil
+		}
+		if p.leaders[name] == nil {
+			lock, err := postgres.NewLeaderLock(ctx, postgres.LeaderConfig{URL: s.URL.Reveal(), Key: int64(s.LeaderLock)})
+			if err != nil {
+				return err
+			}
+			p.leaders[name] = lock
+		}
+		out.LeaderLock = p.leaders[name]
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package outbox
+
+import "context"
+
+// LeaderLock is a lock outside of the state store that one process at a time
+// holds: who has it leads. With it relays stand by for a system that knows
+// nothing of our state, and that system for them.
+type LeaderLock interface {
+	// TryLock takes the lock unless somebody else has it, without waiting. When
+	// it was taken, lost is closed as soon as it is known that it is held no
+	// longer, by Unlock or because its connection dropped; nil: somebody else
+	// has it. It is not called while the lock is held.
+	TryLock(ctx context.Context) (lost <-chan struct{}, err error)
+
+	// Unlock gives the lock up, if it is held.
+	Unlock()
+
+	// String names the lock for people.
+	String() string
+}

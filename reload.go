@@ -1,0 +1,86 @@
+package outrider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// errEnded is the error of a reload that the end of the relay came before.
+var errEnded = errors.New("the relay has ended")
+
+// Reload puts another configuration to work, in this process. Everything that
+// it needs is connected and checked first, while the relay goes on; then the
+// relay drains as at its end, nothing is delivered twice for it, and the new
+// configuration goes on where the old one stopped. Reload returns when it
+// delivers. After an error the old one is at work, in the rare case that the new
+// one could not start after all: again.
+//
+// The admin server goes on meanwhile; /readyz says not ready during the change,
+// and counters begin at 0 again. A change of the section admin has an effect at
+// the next start only. What was supplied with [WithDestination],
+// [WithBatchDestination] or [WithSource] is closed with the configuration that
+// used it, so such a relay cannot be reloaded.
+func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
+	if !o.reloading.TryLock() {
+		return errors.New("another reload is under way")
+	}
+	defer o.reloading.Unlock()
+	if len(o.options.destinations)+len(o.options.subscribers) > 0 {
+		return errors.New("a relay with a destination or source that the program supplied cannot be reloaded: make a new one")
+	}
+	select {
+	case <-o.ended:
+		return errEnded
+	case <-o.ready:
+	default:
+		return errors.New("the relay has not started yet; try again when it is ready")
+	}
+	if err := o.options.check(cfg); err != nil {
+		return notUsed(err)
+	}
+	next, err := prepare(ctx, newBuilder(cfg, o.options))
+	if err != nil {
+		return notUsed(err)
+	}
+	next.before, next.told = o.shift.Load().cfg, make(chan error, 1)
+	select {
+	case o.changes <- next:
+	case <-o.ended:
+		return errors.Join(errEnded, next.parts.close())
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), next.parts.close())
+	}
+	if !reflect.DeepEqual(cfg.Admin, o.cfg.Admin) {
+		o.log.Warn("reloading: the section admin has changed, which takes effect at the next start of the process only")
+	}
+	select {
+	case err := <-next.told:
+		return err
+	case <-o.ended:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func notUsed(err error) error {
+	return fmt.Errorf("the new configuration cannot be used, the old one is at work: %w", err)
+}
+
+// shownMetrics are those of the shift that is at work.
+type shownMetrics struct{ o *Outrider }
+
+// Describe implements prometheus.Collector: which metrics there are depends on
+// the configuration.
+func (shownMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m shownMetrics) Collect(out chan<- prometheus.Metric) {
+	if s := m.o.shift.Load(); s != nil {
+		s.metrics.Collect(out)
+	}
+}

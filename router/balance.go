@@ -1,0 +1,217 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// How often an instance looks who else is there, and for lanes.
+const (
+	// lookPause is the pause when everything is as it should be.
+	lookPause = time.Second
+
+	// acquirePause is the pause while lanes are missing, or a route is paused.
+	acquirePause = 500 * time.Millisecond
+
+	// handoverPause is the pause while lanes are missing because others are about
+	// to hand them over: for handoverTime after somebody came or went.
+	handoverPause = 50 * time.Millisecond
+	handoverTime  = 3 * time.Second
+
+	// deadPause is how long an instance that seems to be dead has to show that
+	// it has only lost its connection.
+	deadPause = 250 * time.Millisecond
+)
+
+// neighbours is what the goroutine that acquires knows of all instances.
+type neighbours struct {
+	seen    []outbox.Instance // at the last look
+	alive   map[string]bool   // at the last look
+	changed time.Time         // when somebody came or went
+	failing bool              // the last look failed
+	told    string            // what the log said last
+	orphans []outbox.LaneRef  // ours, with no session: to be released
+}
+
+// acquireLanes takes and gives up lanes until ctx ends. It returns an error only
+// when no route of the process can run.
+func (k *keeper) acquireLanes(ctx context.Context, pause time.Duration) error {
+	for {
+		timer := after(pause)
+		select {
+		case <-ctx.Done():
+			timer.stop()
+			return nil
+		case <-timer.C:
+		}
+		var err error
+		if pause, err = k.acquireAll(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// acquireAll is one round: it looks who is there, hands over what is above our
+// share and takes what is free below it. It returns the pause until the next.
+func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
+	k.campaign(ctx)
+	shares, suspicious := k.look(ctx)
+	if shares == nil { // without knowing the others nothing is taken
+		return handoverPause * 2, k.router.hopeless()
+	}
+	k.releaseOrphans(ctx)
+	if len(k.neighbours.orphans) > 0 {
+		return acquirePause, nil // what is taken anew must not be released then
+	}
+	for _, rt := range k.routes {
+		k.shed(rt, shares)
+	}
+	missing, paused := false, false
+	for _, rt := range k.routes {
+		if k.unwell(rt) {
+			missing = true
+			continue
+		}
+		complete, err := k.acquire(ctx, rt, shares.share(k.instance, rt.Name))
+		switch {
+		case ctx.Err() != nil:
+			return lookPause, nil //nolint:nilerr // asked to stop: that is no failure
+		case errors.Is(err, outbox.ErrPaused):
+			k.noticePause(rt)
+			paused = true
+			continue
+		case err != nil:
+			k.stumble(rt, err)
+		}
+		missing = missing || !complete
+	}
+	k.findOrphans(ctx)
+	k.tell(shares, missing)
+	switch {
+	case suspicious:
+		return deadPause, k.router.hopeless()
+	case missing && time.Since(k.neighbours.changed) < handoverTime:
+		return handoverPause, k.router.hopeless()
+	case missing || paused:
+		return acquirePause, k.router.hopeless()
+	}
+	return lookPause, k.router.hopeless()
+}
+
+// look finds out who is there and what is our share, and says what we run; nil
+// when that is not to be known now. Suspicious tells that somebody seems to be
+// dead and is given a moment.
+func (k *keeper) look(ctx context.Context) (shares *spreading, suspicious bool) {
+	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+	defer cancel()
+	all, err := k.store.Instances(ctx)
+	self := slices.IndexFunc(all, func(i outbox.Instance) bool { return i.ID == k.instance })
+	if err == nil && self >= 0 && all[self].Alive {
+		if runs := k.announcement(); !slices.Equal(all[self].Routes, runs) {
+			if err = k.store.Announce(ctx, k.instance, runs); err == nil {
+				all[self].Routes = runs
+			}
+		}
+	}
+	if err != nil || self < 0 || !all[self].Alive {
+		// Others may take us for dead: what we took now they would take again.
+		poke(k.hurry)
+		k.reportLook(err)
+		return nil, false
+	}
+	k.reportLook(nil)
+	return spread(k.neighbours.note(all)), k.neighbours.suspects(all)
+}
+
+// note takes down who was seen. Who was alive and is not, but has not left,
+// still counts as alive until the next look.
+func (c *neighbours) note(all []outbox.Instance) []outbox.Instance {
+	counted := slices.Clone(all)
+	alive := map[string]bool{}
+	for i, in := range all {
+		alive[in.ID] = in.Alive
+		counted[i].Alive = in.Alive || c.alive[in.ID]
+	}
+	same := slices.EqualFunc(counted, c.seen, func(a, b outbox.Instance) bool {
+		return a.ID == b.ID && a.Alive == b.Alive && slices.Equal(a.Routes, b.Routes)
+	})
+	if !same {
+		c.changed = time.Now()
+	}
+	c.seen, c.alive = counted, alive
+	return counted
+}
+
+// suspects tells whether somebody counts as alive who is not.
+func (c *neighbours) suspects(all []outbox.Instance) bool {
+	for i, in := range all {
+		if c.seen[i].Alive != in.Alive {
+			return true
+		}
+	}
+	return false
+}
+
+// reportLook logs the beginning and the end of not knowing the others, once each.
+func (k *keeper) reportLook(err error) {
+	switch failing := err != nil; {
+	case failing && !k.neighbours.failing:
+		k.log.Warn("cannot see the other instances in the state store, trying again; lanes stay as they are", "error", err)
+	case !failing && k.neighbours.failing:
+		k.log.Info("the other instances can be seen again")
+	}
+	k.neighbours.failing = err != nil
+}
+
+// announcement is what we say that we run.
+func (k *keeper) announcement() []outbox.RunningRoute {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := []outbox.RunningRoute{}
+	for _, rt := range k.routes {
+		r := outbox.RunningRoute{Route: rt.Name, Unit: rt.unit()}
+		if t := k.troubles[rt]; t != nil {
+			r.Waits = t.err.Error()
+		} else if rt.leader != nil {
+			r.Waits = rt.leader.waits()
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// tell logs what the spreading came to, when that has changed.
+func (k *keeper) tell(shares *spreading, missing bool) {
+	lanes, share, others := 0, 0, 0
+	for _, rt := range k.routes {
+		for _, s := range rt.sessions() {
+			lanes += len(s.lane.slots)
+		}
+		share += shares.share(k.instance, rt.Name)
+	}
+	for id := range shares.shares {
+		if id != k.instance {
+			others++
+		}
+	}
+	text := ""
+	switch {
+	case share == 0 && others > 0:
+		text = "standing by: other instances work the lanes; they are taken over when one of them stops"
+	case missing || lanes != share:
+		return // on the way
+	case others == 0:
+		text = "all lanes are ours"
+	default:
+		text = "our share of the lanes is ours"
+	}
+	if now := fmt.Sprint(text, lanes, others); now != k.neighbours.told {
+		k.neighbours.told = now
+		k.log.Info(text, "instance", k.instance, "lanes", lanes, "instances", others+1)
+	}
+}

@@ -1,0 +1,184 @@
+package router
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// A lane comes to rest, to be handed over or because its route was paused, as on
+// shutdown: reading stops, what is being sent is finished, everything is settled,
+// then its rows are released. Until then it is not taken again, not even by
+// ourselves: that would fence what is still to be settled.
+
+// shed hands over what we have of a route above our share.
+func (k *keeper) shed(rt *route, shares *spreading) {
+	if len(shares.runs[rt.Name]) == 0 {
+		return // it is in trouble everywhere: nobody would take it
+	}
+	sessions := k.excess(rt, shares.share(k.instance, rt.Name))
+	if len(sessions) == 0 {
+		return
+	}
+	began := time.Now()
+	rt.log().Info("handing lanes over to other instances", "lanes", len(sessions))
+	k.background(func() {
+		if k.bringToRest(rt, sessions, k.router.cfg.DrainTimeout) {
+			rt.log().Info("lanes were handed over", "lanes", len(sessions), "took", time.Since(began).Round(time.Millisecond))
+		}
+	})
+}
+
+// excess takes the sessions above our share into their rest, the last lanes first.
+func (k *keeper) excess(rt *route, share int) (out []*session) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.draining {
+		return nil
+	}
+	for _, s := range k.awake(rt) {
+		if share -= len(s.lane.slots); share < 0 {
+			k.resting[s.lane] = s
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// awake are the route's sessions that are in their lanes and do not come to rest.
+// Call with the mutex held.
+func (k *keeper) awake(rt *route) []*session {
+	return slices.DeleteFunc(rt.sessions(), func(s *session) bool { return k.resting[s.lane] != nil })
+}
+
+// beginRest takes all of the route's sessions into their rest that are not there.
+func (k *keeper) beginRest(rt *route) []*session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.draining {
+		return nil
+	}
+	sessions := k.awake(rt)
+	for _, s := range sessions {
+		k.resting[s.lane] = s
+	}
+	return sessions
+}
+
+// bringToRest ends sessions of a route that have begun their rest. Each lane is
+// released as soon as it has come to an end, but those of a route that moves as a
+// whole together. What is being sent when limit is over is cancelled. It tells
+// whether all were released; if not, the drain does what is left.
+func (k *keeper) bringToRest(rt *route, sessions []*session, limit time.Duration) bool {
+	stopping, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	stopped := make(chan *session, len(sessions))
+	for _, s := range sessions {
+		go func() {
+			s.stop(stopping)
+			stopped <- s
+		}()
+	}
+	released := true
+	for left := len(sessions); left > 0; {
+		least := 1
+		if rt.unit() != "" {
+			least = left
+		}
+		var batch []*session
+		for len(batch) < least || len(stopped) > 0 {
+			batch = append(batch, <-stopped)
+		}
+		left -= len(batch)
+		released = k.release(rt, batch) && released
+	}
+	return released
+}
+
+// release writes down what stopped sessions have concluded and gives up their
+// rows; false when the process stops before.
+func (k *keeper) release(rt *route, sessions []*session) bool {
+	settler := k.router.settlers[k.store]
+	if !k.insist(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
+		return settler.flush(ctx, everything)
+	}) {
+		return false
+	}
+	if rt.claimer != nil && !k.insist(rt, "give back what was claimed for lanes that come to rest", func(ctx context.Context) error {
+		return rt.claimer.settler.flush(ctx, concluded)
+	}) {
+		return false
+	}
+	if rt.listener != nil {
+		rt.listener.end() // when the acks are out
+	}
+	var lanes []outbox.LaneRef
+	for _, s := range sessions {
+		for _, slot := range s.lane.slots {
+			lanes = append(lanes, outbox.LaneRef{Route: rt.Name, Slot: slot})
+		}
+	}
+	if !k.insist(rt, "release lanes", func(ctx context.Context) error {
+		return k.store.Release(ctx, k.instance, lanes)
+	}) {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range sessions {
+		delete(k.resting, s.lane)
+	}
+	return true
+}
+
+// drain returns the sessions to be stopped; from now on those and the resting
+// ones are what is settled.
+func (k *keeper) drain() []*session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	working := k.working()
+	if !k.draining {
+		k.draining = true
+		close(k.quit)
+	}
+	k.ended.Store(&ended{k.withResting(slices.Clone(working))})
+	return working
+}
+
+// sessions returns all sessions whose progress is to be written.
+func (k *keeper) sessions() []*session {
+	if e := k.ended.Load(); e != nil {
+		return e.sessions
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.withResting(k.working())
+}
+
+// withResting adds the sessions that come to rest. Call with the mutex held.
+func (k *keeper) withResting(sessions []*session) []*session {
+	if len(k.resting) == 0 {
+		return sessions
+	}
+	known := make(map[*session]bool, len(sessions))
+	for _, s := range sessions {
+		known[s] = true
+	}
+	for _, s := range k.resting {
+		if !known[s] {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions
+}
+
+// working returns the sessions that are in their lanes.
+func (k *keeper) working() []*session {
+	var out []*session
+	for _, rt := range k.routes {
+		out = append(out, rt.sessions()...)
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package outrider
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/internal/retention"
+	"github.com/outriderhq/outrider/router"
+)
+
+// builder turns a configuration into parts.
+type builder struct {
+	cfg     *Config
+	options options
+	log     *slog.Logger
+	metrics *prometheus.Registry // of middleware and retention
+}
+
+func newBuilder(cfg *Config, o options) *builder {
+	return &builder{cfg: cfg, options: o, log: o.logger, metrics: prometheus.NewRegistry()}
+}
+
+// shift is one configuration at work. A relay has one after the other.
+type shift struct {
+	*builder
+	parts  *parts
+	router *router.Router
+	jobs   []*retention.Job
+
+	before  *Config    // of a reload: what to go back to when this cannot start
+	told    chan error // of a reload: takes the outcome, once it is known
+	outcome error      // what is told once this has started
+}
+
+// prepare builds and checks everything that a shift needs; nothing is read,
+// sent or taken from others yet.
+func prepare(ctx context.Context, b *builder) (*shift, error) {
+	p, err := b.build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &shift{builder: b, parts: p}
+	if s.router, err = router.New(b.routerConfig(), p.routes); err == nil {
+		s.jobs, err = b.retentionJobs(ctx, p)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return s, nil
+}
+
+func (b *builder) routerConfig() router.Config {
+	return router.Config{
+		Instance: b.options.instance, Memory: int64(b.cfg.Memory), Lease: b.cfg.Lease.Std(),
+		SettleInterval: b.cfg.SettleInterval.Std(), DrainTimeout: b.cfg.DrainTimeout.Std(),
+		Logger: b.log, Redact: redactURL,
+	}
+}
+
+// run works until ctx ends, drains, and closes everything.
+func (s *shift) run(ctx context.Context) error {
+	cleaning, stop := context.WithCancel(ctx)
+	var jobs sync.WaitGroup
+	for _, job := range s.jobs {
+		jobs.Go(func() {
+			select {
+			case <-s.router.Ready(): // the state tables are there
+				job.Run(cleaning)
+			case <-cleaning.Done():
+			}
+		})
+	}
+	err := s.router.Run(ctx)
+	stop()
+	jobs.Wait()
+	return errors.Join(err, s.parts.close())
+}
+
+// serve runs a shift until ctx ends, it fails, or another one is to take over,
+// which it returns.
+func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.run(running) }()
+	o.shift.Store(s)
+	for ready := s.router.Ready(); ; {
+		select {
+		case <-ready:
+			ready = nil
+			o.started(s)
+		case err := <-done:
+			if ctx.Err() == nil && s.before != nil {
+				return o.goBack(ctx, s, err)
+			}
+			return nil, err
+		case <-ctx.Done():
+			o.state.Store(int32(draining))
+			o.log.Info("stopping: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
+			return nil, <-done
+		case next := <-o.changes:
+			o.state.Store(int32(changing))
+			o.log.Info("reloading: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
+			stop()
+			if err := <-done; err != nil {
+				o.log.Warn("reloading: the drain was not clean, so messages may come again", "error", err)
+			}
+			return next, nil
+		}
+	}
+}
+
+// started notes that a shift delivers, or stands by.
+func (o *Outrider) started(s *shift) {
+	o.state.Store(int32(running))
+	o.readyMu.Do(func() { close(o.ready) })
+	s.before = nil
+	if s.told != nil {
+		s.told <- s.outcome
+	}
+}
+
+// goBack prepares the configuration that was at work before one that cannot
+// start. When that cannot be used either, the relay ends.
+func (o *Outrider) goBack(ctx context.Context, failed *shift, cause error) (*shift, error) {
+	o.log.Warn("reloading: the new configuration could not start; going back to the old one", "error", cause)
+	s, err := prepare(ctx, newBuilder(failed.before, o.options))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, nil // asked to stop; nothing is under way
+	case err != nil:
+		return nil, errors.Join(cause, err)
+	}
+	s.told, s.outcome = failed.told, notUsed(cause)
+	return s, nil
+}
