@@ -131,7 +131,7 @@ func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *r
 			if err := databaseExists(s.Path); err != nil {
 				return err
 			}
-			src, err := sqlite.NewSource(sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: b.log})
+			src, err := newSQLiteSource(s, b.log)
 			if err != nil {
 				return err
 			}

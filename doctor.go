@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,20 +67,57 @@ func (d *doctor) source(ctx context.Context, name string) {
 		d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "subscriber", Text: "only the program that supplies it can tell"})
 		return
 	}
-	p := &parts{sources: map[string]outbox.Source{}}
+	p := &parts{sources: map[string]outbox.Source{}, queues: map[string]outbox.Queue{}}
 	defer func() { _ = p.close() }() // nothing was written
 	var def router.Route
 	err := d.build.buildSource(ctx, p, name, &def)
 	examiner, ok := p.sources[name].(outbox.Examiner)
+	if queue := p.queues[name]; queue != nil {
+		examiner, ok = queue.(outbox.Examiner)
+	}
 	switch {
 	case ok:
 		d.add(part, examiner.Examine(ctx)...)
+		d.add(part, d.unmatched(ctx, name, p.queues[name])...)
 	case err != nil:
 		d.add(part, outbox.FindingsOf("table", err)...)
 	default:
 		d.add(part, outbox.Finding{Subject: "table", Text: "as it should be"})
 	}
 	d.add(part, examineRetention(ctx, d.cfg.Sources[name], p.sources[name])...)
+}
+
+// sampled is how many waiting rows of a queue's table are looked at.
+const sampled = 1000
+
+// unmatched looks for rows of a queue that stay because no route matches them.
+func (d *doctor) unmatched(ctx context.Context, source string, queue outbox.Queue) []outbox.Finding {
+	sampler, ok := queue.(outbox.Sampler)
+	if !ok {
+		return nil
+	}
+	const subject = "rows without a route"
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	rows, err := sampler.Waiting(ctx, sampled)
+	if err != nil {
+		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + err.Error()}}
+	}
+	types := map[string]int{}
+	none := 0
+	for i := range rows {
+		if !slices.ContainsFunc(d.cfg.Routes, func(r config.Route) bool { return r.From == source && matcher(r.Match)(&rows[i]) }) {
+			none++
+			types[rows[i].Type]++
+		}
+	}
+	if none == 0 {
+		return []outbox.Finding{{Subject: subject, Text: fmt.Sprintf("none among %d waiting rows that were looked at", len(rows))}}
+	}
+	return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+		Text: fmt.Sprintf("%d of %d waiting rows that were looked at are matched by no route and stay; their types: %s",
+			none, len(rows), strings.Join(sortedNames(types)[:min(len(types), 5)], ", ")),
+		Fix: "add a route that matches them, or one without `match` as the last of the source"}}
 }
 
 // states examines the state stores; it tells whether all could be reached and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -95,7 +96,7 @@ func InitSQL(cfg *Config) map[string]string {
 		case *config.Postgres:
 			out[name] = postgresInitSQL(s)
 		case *config.SQLite:
-			out[name] = sqlite.InitSQL(string(s.Table))
+			out[name] = sqliteInitSQL(s)
 		}
 	}
 	return out
@@ -161,11 +162,21 @@ func openPostgres(ctx context.Context, url string) (*pgxpool.Pool, error) {
 }
 
 func initSQLite(ctx context.Context, s *config.SQLite) ([]string, error) {
+	if s.Layout == "custom" {
+		if _, err := os.Stat(s.Path); err != nil {
+			return nil, fmt.Errorf("the database cannot be opened: %w; its application creates it", err)
+		}
+	}
 	db, err := sqlite.Open(s.Path)
 	if err != nil {
 		return nil, err
 	}
-	did, err := sqlite.Init(ctx, db, string(s.Table))
+	var did []string
+	if s.Layout == "custom" {
+		did, err = sqlite.InitMapped(ctx, db, string(s.Table), sqliteColumns(s))
+	} else {
+		did, err = sqlite.Init(ctx, db, string(s.Table))
+	}
 	return did, errors.Join(err, db.Close())
 }
 
@@ -209,6 +220,9 @@ func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.
 }
 
 func publishSQLite(ctx context.Context, s *config.SQLite, messages []outbox.Envelope) error {
+	if s.Layout != "outrider" {
+		return fmt.Errorf("its table has layout %s: write to it as the application does", s.Layout)
+	}
 	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(s.Table), Dialect: outbox.SQLite})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -51,4 +52,31 @@ func postgresInitSQL(s *config.Postgres) string {
 		return "-- " + err.Error() + "\n" // not from a configuration that was checked
 	}
 	return text
+}
+
+func newSQLiteSource(s *config.SQLite, log *slog.Logger) (outbox.Source, error) {
+	cfg := sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: log}
+	if s.Layout == "custom" {
+		columns := sqliteColumns(s)
+		cfg.Columns = &columns
+	}
+	return sqlite.NewSource(cfg)
+}
+
+// sqliteColumns describes a table that is not of the own layout.
+func sqliteColumns(s *config.SQLite) sqlite.Columns {
+	c := s.Columns
+	return sqlite.Columns{
+		Position: string(c.Position), ID: string(c.ID), Payload: string(c.Payload), Type: string(c.Type),
+		Group: string(c.Group), AggregateType: string(c.AggregateType), AggregateID: string(c.AggregateID), Tenant: string(c.Tenant),
+		Headers: string(c.Headers), Tags: string(c.Tags), OccurredAt: string(c.OccurredAt), CreatedAt: string(c.CreatedAt),
+	}
+}
+
+// sqliteInitSQL is what a source's table needs, for printing.
+func sqliteInitSQL(s *config.SQLite) string {
+	if s.Layout == "custom" {
+		return "-- Nothing: the table " + string(s.Table) + " is its application's, and needs no index.\n"
+	}
+	return sqlite.InitSQL(string(s.Table))
 }

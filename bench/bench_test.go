@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,79 +11,168 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// measureSmall measures with few rows: the figures mean nothing, but what is
-// measured is verified.
-func measureSmall(t *testing.T, args ...string) *report {
+// smallServers connects to the servers of the tests.
+func smallServers(t *testing.T) *servers {
 	t.Helper()
-	t.Setenv(envPostgres, testenv.Postgres(t))
-	testenv.Kafka(t)
-	var out, progress bytes.Buffer
+	url := testenv.Postgres(t)
+	s, err := serversAt(url, strings.Join(testenv.Kafka(t), ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// measureSmall measures with few rows: the figures mean nothing, but what is
+// measured is verified. Of each scenario it takes the entries at the indexes, all
+// if there are none.
+func measureSmall(t *testing.T, entries []int, args ...string) outcome {
+	t.Helper()
+	s := smallServers(t)
 	// Debezium takes a minute: every run of `make bench` verifies what it does.
 	peers := slices.DeleteFunc(peerKinds(), func(kind string) bool { return kind == fastDebezium.name() })
 	args = append([]string{"-peers", strings.Join(peers, ",")}, args...)
 	args = append(args, "-rows", "2000", "-backlog", "3000", "-stock-rows", "300", "-warmup", "0", "-groups", "50",
-		"-items", "2000", "-hooks", "1000", "-duration", "200ms", "-json")
-	if status := run(t.Context(), args, &out, &progress); status != 0 {
-		t.Fatalf("status %d: %s", status, &progress)
+		"-items", "2000", "-hooks", "1000", "-duration", "200ms", "-hold", "2s", "-sustain", "1s", "-rate", "500")
+	o, err := parseOptions(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var r report
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatalf("%v in %s", err, &out)
-	}
-	return &r
-}
-
-func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
-	profile := filepath.Join(t.TempDir(), "cpu.pprof")
-	r := measureSmall(t, "-runs", "1", "-profile", profile)
-	var got []string
-	for _, s := range r.Scenarios {
-		for _, res := range s.Results {
-			got = append(got, fmt.Sprintf("%s: %s %d %s", s.Name, res.Peer, res.Rows, res.With))
-			if len(res.Rates) != 1 || res.Rate <= 0 || res.CPU <= 0 || res.Peak <= 1<<20 {
-				t.Errorf("%s: %s was not measured: %+v", s.Name, res.Peer, res)
+	if entries != nil {
+		few := *o.scenarios[0]
+		few.entries = func(o *options) (out []entry) {
+			all := scenarioNamed(few.name).selected(o)
+			for _, i := range entries {
+				out = append(out, all[i])
 			}
-			if delay := s.Name == delayScenario.name; delay != (len(res.P50s) == 1 && res.P50 > 0 && res.P99 >= res.P50) {
-				t.Errorf("%s: latency of %s: %+v", s.Name, res.Peer, res)
-			}
+			return out
 		}
+		o.scenarios[0] = &few
 	}
-	if want := []string{
-		"drain: floor 2000 ", "drain: outrider 2000 ", "drain: stock 300 ", "backlog: outrider 2000 ", "backlog: outrider 3000 ",
-		"flowcatalyst: floor 200 answers after 0 ms", "flowcatalyst: outrider 200 answers after 0 ms",
-		"flowcatalyst: floor 200 answers after 10 ms", "flowcatalyst: outrider 200 answers after 10 ms",
-		"flowcatalyst: floor 2000 answers after 0 ms", "flowcatalyst: outrider 2000 answers after 0 ms",
-		"flowcatalyst: floor 2000 answers after 10 ms", "flowcatalyst: outrider 2000 answers after 10 ms",
-		"flowcatalyst: outrider-defaults 40 answers after 0 ms", "webhooks: floor 1000 ", "webhooks: outrider 1000 ",
-		"latency: outrider-flowcatalyst 20 100 msgs/s", "latency: outrider-webhook 20 100 msgs/s",
-		"latency: outrider-kafka 2 10 msgs/s", "latency: outrider-notified 2 10 msgs/s",
-		"latency: outrider-kafka 20 100 msgs/s", "latency: outrider-kafka 200 1000 msgs/s", "latency: outrider-notified 200 1000 msgs/s",
-		"river: river-insert 2000 inserted", "river: river 2000 worked, the work is nothing", "river: outrider 2000 delivered by HTTP in order",
-	}; !slices.Equal(got, want) {
-		t.Errorf("measured\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
-		t.Errorf("the profile: %v, %v", info, err)
+	var progress bytes.Buffer
+	r, err := measureOn(t.Context(), s, o, &progress)
+	if err != nil {
+		t.Fatalf("%v: %s", err, &progress)
 	}
 	if !strings.HasPrefix(r.Machine.Postgres, "PostgreSQL 1") || !strings.HasPrefix(r.Machine.Kafka, "Kafka v") {
 		t.Errorf("servers: %+v", r.Machine)
 	}
+	return r.Scenarios[0]
+}
+
+// Of each scenario every peer, and each way of measuring; publishing has a test
+// of its own, and so has what is idle.
+func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
+	t.Parallel()
+	profile := filepath.Join(t.TempDir(), "cpu.pprof")
+	for _, tt := range []struct {
+		scenario string
+		entries  []int
+		want     []string
+		figures  []string
+		args     []string
+	}{
+		{scenario: "drain", want: []string{"floor 2000 ", "outrider 2000 ", "stock 300 "}, args: []string{"-profile", profile}},
+		{scenario: "flat", entries: []int{1, 2}, want: []string{"outrider 3000 ", "outrider 3000 3000 delivered rows before them"}},
+		{scenario: "flowcatalyst", entries: []int{6, 7, 8}, want: []string{"floor 2000 answers after 10 ms", "outrider 2000 answers after 10 ms",
+			"outrider-defaults 40 answers after 0 ms"}},
+		{scenario: "webhooks", want: []string{"floor 1000 ", "outrider 1000 "}},
+		{scenario: "latency", entries: []int{0, 1, 5, 6}, want: []string{"outrider-flowcatalyst 20 100 msgs/s", "outrider-webhook 20 100 msgs/s",
+			"outrider-kafka 200 1000 msgs/s", "outrider-notified 200 1000 msgs/s"}},
+		{scenario: "river", want: []string{"river-insert 2000 inserted", "river 2000 worked, the work is nothing", "outrider 2000 delivered by HTTP in order"}},
+		{scenario: "sustained", want: []string{"outrider 500 500 msgs/s wanted"}, figures: []string{"largest size (MiB)", "worst p99 of a second (ms)"}},
+		{scenario: "snapshot", want: []string{"outrider-kafka 2500 ", "outrider-flowcatalyst 2500 "},
+			figures: []string{"settle at the end (us/msg)", "settle WAL (bytes/msg)"}},
+		{scenario: "spread", entries: []int{1}, want: []string{"outrider 100 3 instances"}, figures: []string{"instances with lanes"}},
+		{scenario: "neighbours", entries: []int{1, 5}, want: []string{"outrider 400 1000 msgs/s, 1 group poisoned",
+			"outrider 200 backlog, 1 of 2 destinations hangs"}},
+	} {
+		t.Run(tt.scenario, func(t *testing.T) {
+			t.Parallel()
+			s := measureSmall(t, tt.entries, append(tt.args, "-runs", "1", "-scenario", tt.scenario)...)
+			var got []string
+			for _, res := range s.Results {
+				got = append(got, fmt.Sprintf("%s %d %s", res.Peer, res.Rows, res.With))
+				complete(t, &s, &res, tt.figures)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("measured\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+			for _, p := range s.plots() {
+				if _, err := p.draw(); err != nil {
+					t.Errorf("%s: %v", p.file, err)
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if info, err := os.Stat(profile); !t.Skipped() && (err != nil || info.Size() == 0) {
+			t.Errorf("the profile: %v, %v", info, err)
+		}
+	})
+}
+
+// complete wants everything that its scenario measures.
+func complete(t *testing.T, s *outcome, res *result, figures []string) {
+	t.Helper()
+	if len(res.Rates) != 1 || res.Rate <= 0 || res.CPU <= 0 || res.Peak <= 1<<20 {
+		t.Errorf("%s was not measured: %+v", res.Peer, res)
+	}
+	timed := []string{delayScenario.name, sustainedScenario.name, snapshotScenario.name, neighbourScenario.name}
+	if slices.Contains(timed, s.Name) != (len(res.P50s) == 1 && res.P50 > 0 && res.P99 >= res.P50) {
+		t.Errorf("latency of %s: %+v", res.Peer, res)
+	}
+	for _, f := range figures {
+		if res.Figures[f] <= 0 {
+			t.Errorf("%s: %s is %v", res.Peer, f, res.Figures[f])
+		}
+	}
+}
+
+func TestAnIdleRelayIsMeasured(t *testing.T) {
+	t.Parallel()
+	s := smallServers(t)
+	o, err := parseOptions([]string{"-runs", "1", "-duration", "1s"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := manyWay.provide(t.Context(), s, nil); err != nil {
+		t.Skip(err)
+	}
+	st, err := newStage(t.Context(), s, idleScenario, idleScenario.entries(o)[0], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// To build the program takes longer than all the rest.
+	b := &bench{servers: s, options: o, progress: io.Discard, version: time.Millisecond}
+	got, err := b.measureIdle(t.Context(), st)
+	if err := errors.Join(err, st.close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"polls/s", "statements/s", "first delivery (ms)", "version (ms)"} {
+		if got.figures[name] <= 0 {
+			t.Errorf("%s is %v", name, got.figures[name])
+		}
+	}
 }
 
 func TestRunsBeginAnew(t *testing.T) {
-	r := measureSmall(t, "-runs", "2", "-scenario", "drain,webhooks", "-peers", "floor,outrider")
-	for _, s := range r.Scenarios {
-		for _, res := range s.Results {
-			if len(res.Rates) != 2 {
-				t.Errorf("%s: %s has %d runs", s.Name, res.Peer, len(res.Rates))
+	t.Parallel()
+	for scenario, entry := range map[string]int{"drain": 1, "webhooks": 0, "spread": 0} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			s := measureSmall(t, []int{entry}, "-runs", "2", "-scenario", scenario)
+			if got := s.Results[0]; len(got.Rates) != 2 {
+				t.Errorf("%s has %d runs", got.Peer, len(got.Rates))
 			}
-		}
+		})
 	}
 }
 
@@ -98,9 +187,7 @@ func (garbling) rewind(ctx context.Context, db *pgx.Conn) error {
 }
 
 func TestARunThatIsNotCleanDoesNotCount(t *testing.T) {
-	url := testenv.Postgres(t)
-	testenv.Kafka(t)
-	t.Setenv(envPostgres, url)
+	t.Parallel()
 	err := measureOnce(t, drainScenario, entry{peer: garbling{}, sink: topic{}, rows: 100, groups: 10})
 	if err == nil || !strings.Contains(err.Error(), "of 100 records: lost 1, duplicates 0, out of order 0, foreign 1") {
 		t.Errorf("got %v", err)
@@ -119,9 +206,7 @@ func (u unsettling) verify(ctx context.Context, db *pgx.Conn) error {
 }
 
 func TestARunThatIsNotSettledDoesNotCount(t *testing.T) {
-	url := testenv.Postgres(t)
-	testenv.Kafka(t)
-	t.Setenv(envPostgres, url)
+	t.Parallel()
 	err := measureOnce(t, itemScenario, itemEntry(unsettling{}, 500, 0))
 	if err == nil || !strings.Contains(err.Error(), "1 rows of outbox_events are not marked as delivered") {
 		t.Errorf("got %v", err)
@@ -135,11 +220,7 @@ func measureOnce(t *testing.T, sc *scenario, e entry) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
+	s := smallServers(t)
 	st, err := newStage(t.Context(), s, sc, e, o)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +234,7 @@ func measureOnce(t *testing.T, sc *scenario, e entry) error {
 }
 
 func TestARelayThatEndsIsTold(t *testing.T) {
+	t.Parallel()
 	url := testenv.Postgres(t)
 	brokers := testenv.Kafka(t)
 	p, err := start(t.Context(), job{Scenario: "drain", Peer: "floor", Postgres: url, Brokers: brokers, Topic: "none"}, nil)

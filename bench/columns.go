@@ -49,6 +49,17 @@ var delayColumns = columns{peerColumn, rowsColumn, withColumn, runsColumn,
 	cpuColumn, peakColumn,
 }
 
+// figureColumn shows what only its scenario measures.
+func figureColumn(head, name, format string) column {
+	return column{head, func(r *result) string {
+		v, ok := r.Figures[name]
+		if !ok {
+			return ""
+		}
+		return fmt.Sprintf(format, v)
+	}}
+}
+
 // table returns the heads and the lines of the scenario's table.
 func (o *outcome) table() (heads []string, cells [][]string) {
 	shown := scenarioNamed(o.Name).columns

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -28,6 +30,11 @@ func (r *report) writeDocs(file string) error {
 			return fmt.Errorf("-write: %s: %w", file, err)
 		}
 	}
+	for _, o := range r.Scenarios {
+		if err := writePlots(filepath.Join(filepath.Dir(file), plotFolder), o.plots()); err != nil {
+			return fmt.Errorf("-write: %w", err)
+		}
+	}
 	return os.WriteFile(file, text, 0o644) //nolint:gosec // documentation is for all to read
 }
 
@@ -49,11 +56,14 @@ func replace(text []byte, name, section string) ([]byte, error) {
 // markdown is the section of a scenario.
 func (r *report) markdown(o *outcome) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s. Measured with `%s`.\n\n", o.Title, r.Command)
+	fmt.Fprintf(&b, "%s Alone: `make bench BENCHFLAGS='-scenario %s'`.\n\n%s. Measured with `%s`.\n\n", scenarioNamed(o.Name).about, o.Name, o.Title, r.Command)
 	heads, cells := o.table()
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(heads, " | "), strings.Repeat(" --- |", len(heads)))
 	for _, c := range cells {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(c, " | "))
+	}
+	for _, p := range o.plots() {
+		fmt.Fprintf(&b, "\n![%s](%s)\n", p.title, path.Join(plotFolder, p.file))
 	}
 	for _, part := range [][]string{o.Remarks, o.legend(), r.Machine.lines()} {
 		b.WriteByte('\n')

@@ -66,6 +66,7 @@ func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err erro
 	}
 	s = newSample(lead+st.rows, elapsed, used)
 	s.p50, s.p99 = percentiles(messages[lead:], st.check.times[lead:])
+	s.curves = []curve{distribution(messages[lead:], st.check.times[lead:])}
 	return s, nil
 }
 
@@ -149,4 +150,19 @@ func percentiles(messages []written, arrived []time.Time) (p50, p99 time.Duratio
 	}
 	slices.Sort(delays)
 	return delays[len(delays)/2], delays[len(delays)*99/100]
+}
+
+// distribution is which share of the messages, in percent, had arrived after how
+// many milliseconds.
+func distribution(messages []written, arrived []time.Time) (c curve) {
+	delays := make([]time.Duration, len(messages))
+	for i := range messages {
+		delays[i] = arrived[i].Sub(messages[i].at)
+	}
+	slices.Sort(delays)
+	const steps = 200
+	for i := 1; i < steps; i++ {
+		c.Points = append(c.Points, point{milliseconds(delays[i*len(delays)/steps]), 100 * float64(i) / steps})
+	}
+	return c
 }

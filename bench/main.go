@@ -74,9 +74,19 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 		return err
 	}
 	defer s.close()
-	r := report{Command: o.command}
-	if r.Machine, err = describe(ctx, s, o.cpus); err != nil {
+	r, err := measureOn(ctx, s, o, progress)
+	if err != nil {
 		return err
+	}
+	return r.publish(o, out)
+}
+
+// measureOn runs the scenarios on the servers.
+func measureOn(ctx context.Context, s *servers, o *options, progress io.Writer) (*report, error) {
+	r := &report{Command: o.command}
+	var err error
+	if r.Machine, err = describe(ctx, s, o.cpus); err != nil {
+		return nil, err
 	}
 	b := &bench{servers: s, options: o, progress: progress}
 	defer func() { _ = b.close() }() // the figures are there
@@ -89,12 +99,12 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 				err = errors.Join(cause, err)
 			}
-			return fmt.Errorf("scenario %s: %w", sc.name, err)
+			return nil, fmt.Errorf("scenario %s: %w", sc.name, err)
 		}
 		r.Scenarios = append(r.Scenarios, outcome{Name: sc.name, Title: sc.title(o), Results: results,
 			Remarks: slices.Concat(sc.remarks(results), missing)})
 	}
-	return r.publish(o, out)
+	return r, nil
 }
 
 // publish prints the report and, with -write, puts it into the documentation.

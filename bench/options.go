@@ -15,7 +15,8 @@ import (
 type options struct {
 	rows, stockRows, backlog int
 	items, hooks             int
-	duration                 time.Duration
+	duration, hold, sustain  time.Duration
+	rate                     int
 	runs, groups, payload    int
 	warmup                   int
 	peers                    []string
@@ -35,10 +36,13 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	f.SetOutput(usage)
 	f.IntVar(&o.rows, "rows", 300_000, "rows of the backlog in the scenario drain")
 	f.IntVar(&o.stockRows, "stock-rows", 30_000, "at most this many `rows` for the peer stock, which gets slower with every row of backlog")
-	f.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the deep backlog in the scenario backlog")
+	f.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the deep backlog, and of those that are retained, in the scenario flat")
 	f.IntVar(&o.items, "items", 200_000, "rows of the larger backlog in the scenario flowcatalyst; the smaller one has a tenth")
 	f.IntVar(&o.hooks, "hooks", 100_000, "rows of the backlog in the scenario webhooks")
-	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long each run of the scenario latency writes")
+	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long each run of the scenarios latency, neighbours and publish writes; idle looks twice as long")
+	f.DurationVar(&o.hold, "hold", time.Minute, "how long the scenario snapshot holds a snapshot open")
+	f.DurationVar(&o.sustain, "sustain", time.Minute, "how long the scenario sustained writes")
+	f.IntVar(&o.rate, "rate", 20_000, "messages per second in the scenario sustained")
 	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported")
 	f.IntVar(&o.warmup, "warmup", 2, "uncounted runs of each peer that uses Kafka before the first counted one")
 	f.IntVar(&o.groups, "groups", 1000, "message groups")
@@ -72,17 +76,19 @@ func (o *options) check() error {
 		value, min int
 	}{
 		{"rows", o.rows, 1}, {"stock-rows", o.stockRows, 1}, {"backlog", o.backlog, 1}, {"items", o.items, 1}, {"hooks", o.hooks, 1},
-		{"runs", o.runs, 1}, {"warmup", o.warmup, 0}, {"groups", o.groups, 1}, {"payload", o.payload, minPayload},
+		{"runs", o.runs, 1}, {"warmup", o.warmup, 0}, {"groups", o.groups, 1}, {"rate", o.rate, 1}, {"payload", o.payload, minPayload},
 	} {
 		if n.value < n.min {
 			errs = append(errs, fmt.Errorf("-%s %d: must be at least %d", n.flag, n.value, n.min))
 		}
 	}
-	if o.duration <= 0 {
-		errs = append(errs, fmt.Errorf("-duration %v: must be positive", o.duration))
-	}
-	if o.limit <= 0 {
-		errs = append(errs, fmt.Errorf("-limit %v: must be positive", o.limit))
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"duration", o.duration}, {"hold", o.hold}, {"sustain", o.sustain}, {"limit", o.limit}} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("-%s %v: must be positive", d.flag, d.value))
+		}
 	}
 	return errors.Join(errs...)
 }

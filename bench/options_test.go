@@ -9,13 +9,13 @@ import (
 
 func TestOptionsTellEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := parseOptions([]string{"-rows", "0", "-payload", "10", "-peers", "floor,other", "-scenario", "drain,x", "-cpus", "0,b", "-limit", "0s", "-duration", "0s"}, io.Discard)
+	_, err := parseOptions([]string{"-rows", "0", "-payload", "10", "-peers", "floor,other", "-scenario", "drain,x", "-cpus", "0,b", "-limit", "0s", "-duration", "0s", "-hold", "-1s", "-sustain", "0s", "-rate", "0"}, io.Discard)
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
 		"-rows 0: must be at least 1", "-payload 10: must be at least 140", `unknown peer "other"; there are floor, outrider, stock, debezium, insert, river`,
-		`-scenario drain,x: "x" is unknown; there are drain, backlog, flowcatalyst, webhooks, latency, publish, river and all`, `-cpus 0,b: "b"`, "-limit 0s", "-duration 0s",
+		`-scenario drain,x: "x" is unknown; there are drain, flat, flowcatalyst, webhooks, latency, publish, river, sustained, snapshot, spread, neighbours, idle and all`, `-cpus 0,b: "b"`, "-limit 0s", "-duration 0s", "-hold -1s", "-sustain 0s", "-rate 0: must be at least 1",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not told: %v", want, err)

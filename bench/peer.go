@@ -34,6 +34,12 @@ type peer interface {
 	relay(ctx context.Context, j job) error
 }
 
+// loading is a peer that fills its own table, which is faster than by way of
+// [eventTable].
+type loading interface {
+	load(ctx context.Context, db *pgx.Conn, e entry, size int) error
+}
+
 // verifier is a peer whose table tells afterwards what became of the rows.
 type verifier interface {
 	// verify returns an error unless the table says of every row that it was

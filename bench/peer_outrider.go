@@ -36,6 +36,9 @@ type table interface {
 	// insert is a statement that publishes one message: $1 id, $2 group, $3 payload.
 	insert() string
 
+	// empty is that of [emptying].
+	empty() string
+
 	// verify is that of [verifier].
 	verify(ctx context.Context, db *pgx.Conn) error
 }
@@ -57,6 +60,7 @@ routes: {orders: {from: app, to: bus, start: beginning}}
 func (e embedded) name() string                                   { return e.label }
 func (e embedded) about() string                                  { return e.settings }
 func (e embedded) rewind(ctx context.Context, db *pgx.Conn) error { return e.table.rewind(ctx, db) }
+func (e embedded) empty() string                                  { return e.table.empty() }
 func (e embedded) backlog() string                                { return e.table.backlog() }
 func (e embedded) verify(ctx context.Context, db *pgx.Conn) error { return e.table.verify(ctx, db) }
 

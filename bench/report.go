@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +16,32 @@ type sample struct {
 	cpu      float64       // microseconds of processor time per message
 	peak     int64         // bytes resident
 	p50, p99 time.Duration // from commit to arrival; zero: not measured
+
+	figures map[string]float64 // what else the scenario measures, by name
+	curves  []curve
+}
+
+// curve is something over time, or over something else.
+type curve struct {
+	Name   string  `json:"name"`
+	Points []point `json:"points"`
+}
+
+// point is a place on a curve: what it is over, and how much it is.
+type point [2]float64
+
+// figure notes something that only this scenario measures.
+func (s *sample) figure(name string, value float64) {
+	if s.figures == nil {
+		s.figures = map[string]float64{}
+	}
+	s.figures[name] = value
+}
+
+// timed notes how long messages took.
+func (s *sample) timed(delays []delay) {
+	s.p50 = time.Duration(quantile(delays, 0.5) * float64(time.Millisecond))
+	s.p99 = time.Duration(quantile(delays, 0.99) * float64(time.Millisecond))
 }
 
 func newSample(rows int, elapsed time.Duration, used usage) sample {
@@ -30,6 +57,9 @@ func (s sample) String() string {
 	text := fmt.Sprintf("%.0f msgs/s, %.2f us CPU per message, %d MiB", s.rate, s.cpu, s.peak>>20)
 	if s.p99 > 0 {
 		text += fmt.Sprintf(", p50 %.2f ms, p99 %.2f ms", milliseconds(s.p50), milliseconds(s.p99))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.figures)) {
+		text += fmt.Sprintf(", %s %.4g", name, s.figures[name])
 	}
 	return text + "; lost 0, duplicates 0"
 }
@@ -48,11 +78,15 @@ type result struct {
 	P50s []float64 `json:"p50_milliseconds,omitempty"`        // in the order of the runs
 	P50  float64   `json:"median_p50_milliseconds,omitempty"` // their median
 	P99  float64   `json:"median_p99_milliseconds,omitempty"`
+
+	Figures map[string]float64 `json:"median_figures,omitempty"` // what only this scenario measures, by name
+	Curves  []curve            `json:"curves,omitempty"`         // of the last run
 }
 
 func summarise(st *stage, samples []sample) result {
 	r := result{Peer: st.peer.name(), About: st.peer.about(), With: st.with, Rows: st.rows}
 	var cpu, p99 []float64
+	figures := map[string][]float64{}
 	for _, s := range samples {
 		r.Rates = append(r.Rates, s.rate)
 		cpu = append(cpu, s.cpu)
@@ -60,6 +94,16 @@ func summarise(st *stage, samples []sample) result {
 		if s.p99 > 0 {
 			r.P50s, p99 = append(r.P50s, milliseconds(s.p50)), append(p99, milliseconds(s.p99))
 		}
+		for name, v := range s.figures {
+			figures[name] = append(figures[name], v)
+		}
+		r.Curves = s.curves
+	}
+	for name, values := range figures {
+		if r.Figures == nil {
+			r.Figures = map[string]float64{}
+		}
+		r.Figures[name] = median(values)
 	}
 	r.Rate, r.CPU, r.P50, r.P99 = median(r.Rates), median(cpu), median(r.P50s), median(p99)
 	return r

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"time"
 
@@ -31,6 +32,8 @@ type bench struct {
 	warm     bool             // the broker has been warmed up
 	disk     *server.Postgres // see durable; nil: not started
 
+	version time.Duration // that `outrider version` takes; 0: not measured
+
 	provided map[string]error // by the names of demanding peers
 }
 
@@ -45,6 +48,14 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missin
 		return nil, nil, err
 	}
 	entries, missing := b.available(ctx, sc.selected(b.options))
+	host, err := b.host(ctx, sc)
+	if err != nil {
+		return nil, missing, err
+	}
+	runs := b.options.runs
+	if sc.once {
+		runs = 1
+	}
 	var stages []*stage
 	defer func() {
 		for _, st := range stages {
@@ -53,7 +64,7 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missin
 	}()
 	for _, e := range entries {
 		begin := time.Now()
-		st, err := newStage(ctx, b.servers, sc, e, b.options)
+		st, err := newStage(ctx, host, sc, e, b.options)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -64,20 +75,34 @@ func (b *bench) run(ctx context.Context, sc *scenario) (results []result, missin
 		return nil, nil, err
 	}
 	samples := make([][]sample, len(stages))
-	for i := range b.options.runs {
+	for i := range runs {
 		for n, st := range stages {
 			s, err := sc.measure(b, ctx, st)
 			if err != nil {
 				return nil, nil, fmt.Errorf("run %d of %s: %w", i+1, st, err)
 			}
 			samples[n] = append(samples[n], s)
-			b.say("%s: run %d/%d: %s: %s", sc.name, i+1, b.options.runs, st, s)
+			b.say("%s: run %d/%d: %s: %s", sc.name, i+1, runs, st, s)
 		}
 	}
 	for n, st := range stages {
 		results = append(results, summarise(st, samples[n]))
 	}
 	return results, missing, nil
+}
+
+// host returns the servers of a scenario.
+func (b *bench) host(ctx context.Context, sc *scenario) (*servers, error) {
+	if !sc.durable {
+		return b.servers, nil
+	}
+	address, err := b.durable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := *b.servers
+	s.postgres, err = url.Parse(address)
+	return &s, err
 }
 
 // available leaves out the entries of peers that cannot run here, and says why.
@@ -116,7 +141,7 @@ func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error
 		}
 		return true
 	})
-	if b.warm || len(stages) == 0 {
+	if b.warm || sc.once || len(stages) == 0 {
 		return nil
 	}
 	b.warm = true // once is enough for all scenarios

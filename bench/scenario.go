@@ -9,12 +9,17 @@ import (
 // scenario is what is compared with what.
 type scenario struct {
 	name    string
+	about   string // what it measures, a sentence
 	title   func(o *options) string
 	peers   []peer
 	entries func(o *options) []entry // with any of the peers
 	measure func(b *bench, ctx context.Context, st *stage) (sample, error)
 	columns columns
 	remarks func(results []result) []string // what the figures mean, a sentence each
+	plots   func(results []result) []plot   // nil: none
+
+	once    bool // a run is so long that it needs no repetition and no warm-up
+	durable bool // PostgreSQL writes to the disk, fully
 }
 
 // entry is one peer with one backlog and one place to send it to: a line of the
@@ -30,13 +35,17 @@ type entry struct {
 	// statement for one: $1 id, $2 group, $3 payload. 0: all are there before.
 	rate    int
 	publish string
+
+	flow *flowSpec // the rows are written while the clock runs; nil: they are not
 }
 
 // scenarios are all that there are, in the order of -scenario all.
-var scenarios = []*scenario{drainScenario, backlogScenario, itemScenario, hookScenario, delayScenario, publishScenario, riverScenario}
+var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, hookScenario, delayScenario,
+	publishScenario, riverScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, idleScenario}
 
 var drainScenario = &scenario{
-	name: "drain",
+	name:  "drain",
+	about: "How fast a backlog of the own table arrives in Kafka, beside the floor, the stock pipeline and Debezium.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},
@@ -52,30 +61,7 @@ var drainScenario = &scenario{
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
 	remarks: compare,
-}
-
-var backlogScenario = &scenario{
-	name: "backlog",
-	title: func(o *options) string {
-		return fmt.Sprintf("The same rate whatever the backlog: %d and %d rows", o.rows, o.backlog)
-	},
-	peers: []peer{toKafka},
-	entries: func(o *options) []entry {
-		return []entry{
-			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: toKafka, sink: topic{}, rows: o.backlog, groups: o.groups},
-		}
-	},
-	measure: (*bench).measureDrain,
-	columns: drainColumns,
-	remarks: func(results []result) []string {
-		if len(results) < 2 {
-			return nil
-		}
-		shallow, deep := results[0], results[1]
-		return []string{fmt.Sprintf("With a backlog of %d rows outrider reaches %.0f%% of its rate with %d.",
-			deep.Rows, 100*deep.Rate/shallow.Rate, shallow.Rows)}
-	},
+	plots:   sideBySide,
 }
 
 // scenarioNamed returns nil for an unknown name.

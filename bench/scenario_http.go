@@ -7,7 +7,8 @@ import (
 
 // itemScenario drains FlowCatalyst's table to its API.
 var itemScenario = &scenario{
-	name: "flowcatalyst",
+	name:  "flowcatalyst",
+	about: "How fast FlowCatalyst's items arrive at an HTTP API, which answers at once or after 10 ms.",
 	title: func(o *options) string {
 		return fmt.Sprintf("FlowCatalyst's table to its HTTP API: items of %d bytes of JSON, %d groups, at most %d items of one group in a request",
 			o.payload, itemGroups, itemRequest)
@@ -36,7 +37,8 @@ func itemEntry(p peer, rows int, delay time.Duration) entry {
 
 // hookScenario drains Outrider's own table to webhooks.
 var hookScenario = &scenario{
-	name: "webhooks",
+	name:  "webhooks",
+	about: "How fast a backlog of the own table arrives as signed webhooks, over 64 connections.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Own table to signed webhooks: %d rows of %d bytes of JSON, %d groups, %d connections",
 			o.hooks, o.payload, o.groups, hookRequests)

@@ -20,7 +20,8 @@ func (e embedded) as(way string) embedded {
 
 // delayScenario measures how long messages take when there is time.
 var delayScenario = &scenario{
-	name: "latency",
+	name:  "latency",
+	about: "How long a message takes from its COMMIT to the receiver when there is nothing else to do.",
 	title: func(o *options) string {
 		return fmt.Sprintf("From COMMIT to the receiver: single rows of %d bytes of JSON, written at random moments for %v, and nothing else to do",
 			o.payload, o.duration)
@@ -40,6 +41,7 @@ var delayScenario = &scenario{
 	},
 	measure: (*bench).measureDelay,
 	columns: delayColumns,
+	plots:   distributions,
 	remarks: func(results []result) []string {
 		var out []string
 		for _, r := range results {

@@ -7,7 +7,8 @@ import (
 
 // publishScenario measures what publishing costs those who publish.
 var publishScenario = &scenario{
-	name: "publish",
+	name:  "publish",
+	about: "What publishing costs those who publish, with the client and with waking the relay.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Publishing: transactions that write one message of %d bytes of JSON and nothing else, for %v, on a server with fsync on, "+
 			"beside a relay that delivers them to nowhere", o.payload, o.duration)

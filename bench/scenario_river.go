@@ -5,7 +5,8 @@ import "fmt"
 // riverScenario sets River, as a queue in PostgreSQL, beside Outrider on
 // FlowCatalyst's table, which is one too.
 var riverScenario = &scenario{
-	name: "river",
+	name:  "river",
+	about: "How fast River works jobs that do nothing, and Outrider claims, delivers and completes items.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Queues in PostgreSQL: River's jobs and FlowCatalyst's items of %d bytes of JSON", o.payload)
 	},

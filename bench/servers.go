@@ -42,13 +42,18 @@ type servers struct {
 
 // connect reads the environment; connections are made when they are needed.
 func connect() (*servers, error) {
+	return serversAt(os.Getenv(envPostgres), os.Getenv(envKafka))
+}
+
+// serversAt returns the servers at an URL and at addresses with commas.
+func serversAt(postgres, brokers string) (*servers, error) {
 	s := &servers{}
 	var err error
-	if s.postgres, err = url.Parse(os.Getenv(envPostgres)); err != nil || s.postgres.Host == "" {
+	if s.postgres, err = url.Parse(postgres); err != nil || s.postgres.Host == "" {
 		// The parser's own error repeats the URL, and with it the password.
 		return nil, errors.New(envPostgres + " is no URL such as postgres://user@host:port/database; `make bench` starts the servers and sets it")
 	}
-	for b := range strings.SplitSeq(os.Getenv(envKafka), ",") {
+	for b := range strings.SplitSeq(brokers, ",") {
 		if b = strings.TrimSpace(b); b != "" {
 			s.brokers = append(s.brokers, b)
 		}

@@ -18,6 +18,7 @@ type endpoint struct {
 	path  string        // that is answered
 	delay time.Duration // before an answer
 	read  reading
+	manners
 }
 
 // reading is how the requests of an endpoint are understood.

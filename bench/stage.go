@@ -47,14 +47,24 @@ func (st *stage) fill(ctx context.Context) (err error) {
 		return err
 	}
 	backlog := st.rows
-	if st.rate > 0 { // they are written while the clock runs
+	loader, loads := st.peer.(loading)
+	if st.rate > 0 || st.flow != nil { // they are written while the clock runs
 		backlog = 0
 	}
-	if err := writeEvents(ctx, st.db, backlog, st.groups, st.payload); err != nil {
+	events := backlog
+	if loads {
+		events = 0
+	}
+	if err := writeEvents(ctx, st.db, events, st.groups, st.payload); err != nil {
 		return err
 	}
 	if err := st.peer.create(ctx, st.db, nowhere(st.postgres)); err != nil {
 		return err
+	}
+	if loads {
+		if err := loader.load(ctx, st.db, st.entry, st.payload); err != nil {
+			return err
+		}
 	}
 	if err := st.expect(ctx, backlog); err != nil {
 		return err

@@ -64,6 +64,8 @@ func (itemTable) verify(ctx context.Context, db *pgx.Conn) error {
 // queueTable is the same for Outrider, which keeps its lanes beside it.
 type queueTable struct{ itemTable }
 
+func (queueTable) empty() string { return "TRUNCATE outbox_events; " + forgetState }
+
 func (t queueTable) rewind(ctx context.Context, db *pgx.Conn) error {
 	if _, err := db.Exec(ctx, forgetState); err != nil {
 		return err

@@ -24,6 +24,8 @@ func (ownTable) rewind(ctx context.Context, db *pgx.Conn) error {
 	return err
 }
 
+func (ownTable) empty() string { return "TRUNCATE outrider_outbox; " + forgetState }
+
 func (ownTable) backlog() string {
 	return "SELECT message_group, payload::text FROM outrider_outbox ORDER BY position"
 }

@@ -64,10 +64,13 @@ func (p *Postgres) Notified() bool { return p.Wake == "notify" }
 // SQLite is an outbox table in an SQLite file.
 type SQLite struct {
 	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
-	Layout string `yaml:"layout" enum:"outrider" default:"outrider" doc:"Shape of the table."`
-	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table."`
-	Wake   string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
-	Poll   Poll   `yaml:"poll" doc:"How often and how much is read."`
+	Layout string `yaml:"layout" enum:"outrider|custom" default:"outrider" doc:"Shape of the table: Outrider's own, or one described here by columns (docs/tables.md)."`
+	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. With layout custom it is required."`
+
+	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: in which column what is found."`
+
+	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
+	Poll Poll   `yaml:"poll" doc:"How often and how much is read."`
 
 	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite database has one instance in any case, and refuses a second one."`
 
@@ -85,6 +88,7 @@ func (s *SQLite) check(c *checker, at place) {
 	if strings.Contains(string(s.Table), `"`) {
 		c.add(at.child("table"), "the name of a table in SQLite needs no quotes").hint("remove them")
 	}
+	s.checkLayout(c, at)
 	if s.Leader {
 		c.add(at.child("leader"), "an SQLite database has one instance in any case, so there is nobody to lead").
 			hint("remove the key: a second instance is refused when it starts")

@@ -92,29 +92,34 @@ func (c *checker) onlyIn(at place, layout, key string) {
 // checkColumns requires what no row can do without, and constants where they
 // make sense.
 func (p *Postgres) checkColumns(c *checker, at place) {
-	columns := at.child("columns")
-	missing := func(key, fix string) {
-		c.add(columns.child(key), "the column for %s is not given", key).hint("%s", fix)
-	}
-	if !columns.found || columns.node.bad || columns.node.kind != mappingNode {
-		c.add(columns, "a custom layout needs the names of its columns").hint("add columns: {position: ..., xid: ..., id: ..., payload: ..., type: ...}")
-		return
-	}
-	for key, fix := range map[string]string{
+	c.columns(at, "position: ..., xid: ..., id: ..., payload: ..., type: ...", map[string]string{
 		"position": "add position: NAME of the column whose values ascend, usually the identity column",
 		"xid": "add xid: NAME of the column with the transaction that wrote the row; " +
 			"docs/tables.md says why, and how to add one to a table without stopping it",
 		"id": "add id: NAME of the column that identifies an event", "payload": "add payload: NAME of the column with the content",
-	} {
-		if !columns.has(key) {
-			missing(key, fix)
-		}
+	})
+	columns := at.child("columns")
+	if columns.mapping() && !columns.has("type") && p.Metadata.Type == "" {
+		c.add(columns.child("type"), "the column for type is not given").
+			hint(`add type: NAME, type: "=order.changed" for a fixed one, or metadata: {type: KEY of the headers}`)
 	}
-	if !columns.has("type") && p.Metadata.Type == "" {
-		missing("type", `add type: NAME, type: "=order.changed" for a fixed one, or metadata: {type: KEY of the headers}`)
-	}
-	if at.has("metadata") && !columns.has("headers") {
+	if at.has("metadata") && columns.mapping() && !columns.has("headers") {
 		c.add(at.child("metadata").key(), "names keys of the headers, and there is no column for headers").hint("add headers: NAME to columns")
+	}
+}
+
+// columns looks at a mapping of columns such as the example; required says what to do about those
+// that are missing.
+func (c *checker) columns(at place, example string, required map[string]string) {
+	columns := at.child("columns")
+	if !columns.mapping() {
+		c.add(columns, "a custom layout needs the names of its columns").hint("add columns: {%s}", example)
+		return
+	}
+	for key, fix := range required {
+		if !columns.has(key) {
+			c.add(columns.child(key), "the column for %s is not given", key).hint("%s", fix)
+		}
 	}
 	for _, e := range columns.entries() {
 		constant := strings.HasPrefix(e.value.text, "=")
@@ -122,4 +127,9 @@ func (p *Postgres) checkColumns(c *checker, at place) {
 			c.add(columns.child(key), "cannot be the same for every row").hint("name a column")
 		}
 	}
+}
+
+// mapping tells whether the place holds one that could be read.
+func (p place) mapping() bool {
+	return p.found && !p.node.bad && p.node.kind == mappingNode
 }

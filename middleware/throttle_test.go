@@ -56,6 +56,38 @@ func TestThrottleLimitsAllLanesTogether(t *testing.T) {
 	})
 }
 
+// An instance that owns a part of the route's lanes lets that part of the rate
+// pass, and more or less when lanes move.
+func TestThrottleTakesItsShareOfTheRoute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		share := 0.25
+		ctx := context.WithValue(t.Context(), outbox.ShareKey, func() float64 { return share })
+		throttle := &middleware.Throttle{Rate: 100, Burst: 8}
+		h := throttle.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+		took := func(n int) time.Duration {
+			began := time.Now()
+			for range n {
+				msg := message.NewMessage("id", nil)
+				msg.SetContext(ctx)
+				if _, err := h(msg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(began).Round(time.Second)
+		}
+		for _, tt := range []struct {
+			share float64
+			want  time.Duration
+		}{{0.25, 10}, {1, 3}, {0.5, 5}} {
+			share = tt.share
+			if got := took(252); got != tt.want*time.Second {
+				t.Errorf("with %v of the lanes 252 messages took %v, want %vs", tt.share, got, int(tt.want))
+			}
+		}
+	})
+}
+
 func TestThrottleWithoutARateLimitsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

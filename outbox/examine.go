@@ -62,6 +62,13 @@ type Backlogger interface {
 	Backlog(ctx context.Context, spans []Span, most int) (Backlog, error)
 }
 
+// Sampler is implemented by queues that can show cheaply some of what waits.
+type Sampler interface {
+	// Waiting returns rows that wait to be claimed, at most so many of each
+	// table, with what routes match by and without payloads. It changes nothing.
+	Waiting(ctx context.Context, most int) ([]Row, error)
+}
+
 // Span is a range of positions of one slot.
 type Span struct {
 	Slot  int

@@ -79,7 +79,8 @@ var ErrSecondInstance = errors.New("another instance is running on this database
 // Instance is a process that has joined.
 type Instance struct {
 	ID        string
-	Alive     bool // its lease is running, and what shows that it lives is there
+	Alive     bool          // its lease is running, and what shows that it lives is there
+	Left      time.Duration // of its lease, by the store's clock; 0 or less: it is over
 	JoinedAt  time.Time
 	RenewedAt time.Time // its last heartbeat, by the store's clock
 	Routes    []RunningRoute

@@ -60,7 +60,7 @@ func (k *keeper) acquireLanes(ctx context.Context, pause time.Duration) error {
 // share and takes what is free below it. It returns the pause until the next.
 func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 	k.campaign(ctx)
-	shares, suspicious := k.look(ctx)
+	shares, again := k.look(ctx)
 	if shares == nil { // without knowing the others nothing is taken
 		return handoverPause * 2, k.router.hopeless()
 	}
@@ -93,20 +93,17 @@ func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 	k.findOrphans(ctx)
 	k.tell(shares, missing)
 	switch {
-	case suspicious:
-		return deadPause, k.router.hopeless()
 	case missing && time.Since(k.neighbours.changed) < handoverTime:
-		return handoverPause, k.router.hopeless()
+		again = min(again, handoverPause)
 	case missing || paused:
-		return acquirePause, k.router.hopeless()
+		again = min(again, acquirePause)
 	}
-	return lookPause, k.router.hopeless()
+	return again, k.router.hopeless()
 }
 
 // look finds out who is there and what is our share, and says what we run; nil
-// when that is not to be known now. Suspicious tells that somebody seems to be
-// dead and is given a moment.
-func (k *keeper) look(ctx context.Context) (shares *spreading, suspicious bool) {
+// when that is not to be known now. Again is when to look the next time.
+func (k *keeper) look(ctx context.Context) (shares *spreading, again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
 	defer cancel()
 	all, err := k.store.Instances(ctx)
@@ -122,20 +119,20 @@ func (k *keeper) look(ctx context.Context) (shares *spreading, suspicious bool) 
 		// Others may take us for dead: what we took now they would take again.
 		poke(k.hurry)
 		k.reportLook(err)
-		return nil, false
+		return nil, 0
 	}
 	k.reportLook(nil)
-	return spread(k.neighbours.note(all)), k.neighbours.suspects(all)
+	return spread(k.neighbours.note(all)), k.neighbours.again(all)
 }
 
-// note takes down who was seen. Who was alive and is not, but has not left,
-// still counts as alive until the next look.
+// note takes down who was seen. Who was alive and is not, but has not left and has
+// a lease, still counts as alive until the next look.
 func (c *neighbours) note(all []outbox.Instance) []outbox.Instance {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
 	for i, in := range all {
 		alive[in.ID] = in.Alive
-		counted[i].Alive = in.Alive || c.alive[in.ID]
+		counted[i].Alive = in.Alive || c.alive[in.ID] && in.Left > 0
 	}
 	same := slices.EqualFunc(counted, c.seen, func(a, b outbox.Instance) bool {
 		return a.ID == b.ID && a.Alive == b.Alive && slices.Equal(a.Routes, b.Routes)
@@ -147,14 +144,19 @@ func (c *neighbours) note(all []outbox.Instance) []outbox.Instance {
 	return counted
 }
 
-// suspects tells whether somebody counts as alive who is not.
-func (c *neighbours) suspects(all []outbox.Instance) bool {
+// again is when to look the next time: earlier when a lease ends before, or when
+// somebody counts as alive who is not.
+func (c *neighbours) again(all []outbox.Instance) time.Duration {
+	pause := lookPause
 	for i, in := range all {
-		if c.seen[i].Alive != in.Alive {
-			return true
+		switch {
+		case c.seen[i].Alive != in.Alive:
+			pause = min(pause, deadPause)
+		case in.Alive:
+			pause = min(pause, in.Left+time.Millisecond)
 		}
 	}
-	return false
+	return pause
 }
 
 // reportLook logs the beginning and the end of not knowing the others, once each.

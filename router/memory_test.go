@@ -141,7 +141,7 @@ func (m *memState) Instances(context.Context) ([]outbox.Instance, error) {
 	var out []outbox.Instance
 	for _, id := range slices.Sorted(maps.Keys(m.instances)) {
 		i := *m.instances[id]
-		i.Alive = m.alive(id)
+		i.Alive, i.Left = m.alive(id), time.Until(m.until[id])
 		out = append(out, i)
 	}
 	return out, nil
@@ -303,9 +303,6 @@ func (m *memState) evict() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.owner)
-	for id := range m.until {
-		m.until[id] = time.Now()
-	}
 }
 
 // expire ends the lease of an instance.

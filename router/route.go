@@ -257,11 +257,11 @@ func (r *route) key(group string) string {
 // gateDestination is what the gates deliver to. With order global one message
 // is sent at a time: of a batch that fails in part, a destination keeps back
 // what is behind a failed message of the same group only.
-func (r *route) gateDestination() outbox.Destination {
+func (r *route) gateDestination(d outbox.Destination) outbox.Destination {
 	if r.Order == outbox.OrderGlobal {
-		return oneByOne{killable(r.Destination)}
+		return oneByOne{killable(d)}
 	}
-	return killable(r.Destination)
+	return killable(d)
 }
 
 // oneByOne is a destination without batches.

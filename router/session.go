@@ -19,7 +19,8 @@ type session struct {
 	route  *route
 	origin origin // of what it reads
 	gate   *handlers.Gate
-	ctx    context.Context // ends when the session stops
+	fenced outbox.Destination // made for this session alone; nil: the route's is used
+	ctx    context.Context    // ends when the session stops
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // foreman and pump
 
@@ -57,7 +58,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), outbox.ShareKey, l.route.owned))
 	s.gate = handlers.NewGate(handlers.GateConfig{
-		Destination: l.route.gateDestination(),
+		Destination: s.through(),
 		Limiter:     l.route.limiter,
 		Allow:       l.route.health.allow,
 		Permit:      l.route.permit,
@@ -240,6 +241,7 @@ func (s *session) stop(ctx context.Context) {
 	wake()
 	abort()
 	s.gate.Abort() // frees the context
+	s.closeFenced()
 	s.route.health.forget(s)
 	s.letGo()
 	s.lane.session.CompareAndSwap(s, nil)

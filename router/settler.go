@@ -53,6 +53,11 @@ const (
 	everythingInterval = time.Minute
 )
 
+// longestPause bounds what lanes wait for, with full windows perhaps, after a
+// write that took long: a database that was away for a minute would otherwise
+// not be written to for nineteen.
+const longestPause = 2 * time.Second
+
 func newSettler(store outbox.StateStore, log *slog.Logger, interval, patience time.Duration) *settler {
 	s := &settler{store: store, log: log, interval: interval, bound: bound{usual: patience}, target: "state store",
 		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
@@ -135,7 +140,7 @@ func (s *settler) run(ctx context.Context) {
 		}
 		began := time.Now()
 		err := s.settle(ctx, e)
-		pause = max(s.interval, 19*time.Since(began))
+		pause = max(s.interval, min(19*time.Since(began), longestPause))
 		if err != nil {
 			s.wait(ctx, max(pause, 100*time.Millisecond))
 			s.note(false)

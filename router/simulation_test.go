@@ -27,7 +27,7 @@ const (
 	siegeAddresses = 4
 	siegeGroups    = 24
 	siegeWindow    = 32
-	siegePace      = 4
+	siegePace      = 6
 	siegeAttempts  = 12
 )
 
@@ -160,11 +160,20 @@ func (s *siege) arrive(msg *message.Message, group string) {
 	s.last[group] = max(s.last[group], position)
 }
 
+// leisurely is a state store that takes its time to say who is there. Nobody else
+// is, and looking every second would be most of the simulation's work.
+type leisurely struct{ *mortal }
+
+func (l leisurely) Instances(ctx context.Context) ([]outbox.Instance, error) {
+	time.Sleep(20 * time.Second)
+	return l.mortal.Instances(ctx)
+}
+
 // start starts an instance.
 func (s *siege) start() error {
 	s.front, s.store = &front{siege: s}, &mortal{memState: s.state}
 	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), Lease: time.Minute}, []Route{{
-		Name: "orders", Source: s.source, State: s.store, Destination: s.front, Window: siegeWindow, Attempts: siegeAttempts,
+		Name: "orders", Source: s.source, State: leisurely{s.store}, Destination: s.front, Window: siegeWindow, Attempts: siegeAttempts,
 		Middleware: []message.HandlerMiddleware{
 			middleware.Poison{}.Middleware,
 			middleware.Retry{Attempts: siegeAttempts, Base: 10 * time.Second, Max: 2 * time.Hour}.Middleware,

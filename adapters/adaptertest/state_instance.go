@@ -98,6 +98,9 @@ func testInstancesSeeEachOther(t *testing.T, db *stateDB) {
 		if len(all) != 2 || all[0].ID != "a" || all[1].ID != "b" || !all[0].Alive || !all[1].Alive {
 			t.Errorf("%s sees %+v", name, all)
 		}
+		if left := all[1].Left; left > longLease || left < longLease/2 {
+			t.Errorf("of b's lease %v is left, of %v", left, longLease)
+		}
 		if d := all[0].RenewedAt.Sub(all[0].JoinedAt); d < 0 || d > time.Hour {
 			t.Errorf("a joined at %v and renewed at %v", all[0].JoinedAt, all[0].RenewedAt)
 		}
@@ -117,7 +120,7 @@ func testInstanceWithoutLease(t *testing.T, db *stateDB) {
 		t.Fatal(err)
 	}
 	acquire(t, b, "b", 0)
-	eventually(t, "b is dead", func(context.Context) bool { return !instances(t, a)[1].Alive })
+	eventually(t, "b is dead", func(context.Context) bool { i := instances(t, a)[1]; return !i.Alive && i.Left <= 0 })
 	if lanes, err := a.Lanes(t.Context()); err != nil || len(lanes) != 1 || lanes[0].Alive {
 		t.Errorf("the lanes are %+v, %v", lanes, err)
 	}

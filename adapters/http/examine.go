@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -43,7 +42,7 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 	} else if f = d.dial(ctx, base); f[len(f)-1].Level == outbox.LevelBroken {
 		return f
 	}
-	f = append(f, d.options(req))
+	f = append(f, endpoint.Ask(ctx, d.client.Transport, ask, d.outcome.Secrets.Err, d.cfg.Timeout))
 	if note != "" {
 		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "url", Text: note})
 	}
@@ -66,26 +65,4 @@ func (d *Destination) dial(ctx context.Context, base *url.URL) []outbox.Finding 
 		port = "80"
 	}
 	return endpoint.Dial(ctx, net.JoinHostPort(base.Hostname(), port), config, min(d.cfg.ConnectTimeout, examineTimeout))
-}
-
-// options sends the request; its answer is informative only.
-func (d *Destination) options(req *http.Request) outbox.Finding {
-	const subject = "receiver"
-	ctx, cancel := context.WithTimeout(req.Context(), min(d.cfg.Timeout, examineTimeout))
-	defer cancel()
-	resp, err := d.client.Do(req.WithContext(ctx))
-	if err != nil {
-		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
-			Text: "does not answer OPTIONS: " + d.outcome.Secrets.Err(err), Fix: "look at the receiver's log; some answer nothing but POST"}
-	}
-	_ = resp.Body.Close() // only the status matters
-	text := fmt.Sprintf("OPTIONS is answered with %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	switch resp.StatusCode {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject, Text: text, Fix: "the receiver behind the gateway does not run"}
-	case http.StatusOK, http.StatusNoContent:
-	default:
-		text += ", which only says that something answers"
-	}
-	return outbox.Finding{Subject: subject, Text: text}
 }

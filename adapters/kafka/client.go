@@ -22,6 +22,8 @@ type client struct {
 	watch *watch
 	known map[string]bool // topics that franz-go has the metadata of
 	spent bool            // closed in the middle of a wave, not to be used again
+
+	transactional string // id of a lane's seat, whose waves are transactions; empty: none
 }
 
 // forget makes the client ask for a topic anew when it is next used. Without it

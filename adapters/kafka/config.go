@@ -47,6 +47,17 @@ type Config struct {
 	// Kafka.
 	MaxMessageBytes int
 
+	// Exclusive makes the broker refuse what a former owner of a lane still
+	// sends: each lane delivers in transactions, one for each wave, with an id of
+	// its own. Consumers must read with isolation.level=read_committed. See
+	// [Destination.Fence].
+	Exclusive bool
+
+	// TransactionalID begins the transactional ids of lanes, which are
+	// TransactionalID-route-slot. Installations that share a cluster need
+	// different ones. Default: "outrider".
+	TransactionalID string
+
 	// Clients bounds the clients, and so the waves that are under way at
 	// once. Default: 16, one for each lane of a route.
 	Clients int
@@ -61,6 +72,7 @@ const (
 	DefaultMaxMessageBytes = 1048588
 	DefaultClients         = 16
 	DefaultSource          = "outrider"
+	DefaultTransactionalID = "outrider"
 )
 
 const (
@@ -77,6 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.MaxMessageBytes, DefaultMaxMessageBytes)
 	setDefault(&c.Clients, DefaultClients)
+	setDefault(&c.TransactionalID, DefaultTransactionalID)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

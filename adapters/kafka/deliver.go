@@ -24,8 +24,14 @@ func (d *Destination) Deliver(ctx context.Context, topic string, batch []*messag
 	return d.join(topic, &delivery{ctx: ctx, batch: batch, done: make(chan struct{})})
 }
 
+// lender lends a client for one wave: the pool or a lane's seat.
+type lender interface {
+	get(ctx context.Context) (*client, error)
+	put(c *client)
+}
+
 // deliver sends one wave.
-func (d *Destination) deliver(ctx context.Context, topic string, batch []*message.Message) []error {
+func (d *Destination) deliver(ctx context.Context, from lender, topic string, batch []*message.Message) []error {
 	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 
@@ -41,18 +47,18 @@ func (d *Destination) deliver(ctx context.Context, topic string, batch []*messag
 	if len(w.pending) == 0 {
 		return w.errs
 	}
-	c, err := d.pool.get(limited)
+	c, err := from.get(limited)
 	if err != nil {
 		w.failAll(d.noClient(ctx, err))
 		return w.errs
 	}
-	defer d.pool.put(c)
+	defer from.put(c)
 
 	s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
 	if !c.known[topic] && !s.introduce() || len(w.pending) == 0 {
 		return w.errs
 	}
-	w.send(limited, c, w.pending)
+	s.send(w.pending)
 	if len(w.failed) > 0 {
 		s.run()
 	}

@@ -40,8 +40,11 @@ func rejection(topic, id string, err error) error {
 // cause is the error of a record that was not rejected and not delivered.
 func (d *Destination) cause(s *search, err error) error {
 	topic := s.w.topic
-	if errors.Is(err, kgo.ErrClientClosed) {
+	if errors.Is(err, kgo.ErrClientClosed) || s.c.transactional != "" && s.limited.Err() != nil {
 		return d.interrupted(s)
+	}
+	if s.c.transactional != "" && isFenced(err) {
+		return d.fenced(s, err)
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || isDenied(err) {
 		s.c.forget(topic)
@@ -64,6 +67,9 @@ func (d *Destination) interrupted(s *search) error {
 
 // noClient is the error of a wave that never got a client.
 func (d *Destination) noClient(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*outbox.Error](err); ok {
+		return err // a seat's, which knows best
+	}
 	switch {
 	case errors.Is(err, errClosed), errors.Is(ctx.Err(), context.Canceled):
 		return outbox.Released(err)

@@ -116,7 +116,7 @@ func (d *Destination) takeJoint(topic string, j *joint) []*delivery {
 func (d *Destination) sendJoint(topic string, together []*delivery) {
 	if len(together) == 1 {
 		x := together[0]
-		x.errs = d.deliver(x.ctx, topic, x.batch)
+		x.errs = d.deliver(x.ctx, d.pool, topic, x.batch)
 		close(x.done)
 		return
 	}
@@ -146,7 +146,7 @@ func (d *Destination) sendJoint(topic string, together []*delivery) {
 		ctx, release = context.WithDeadline(ctx, deadline)
 		defer release()
 	}
-	errs := d.deliver(ctx, topic, batch)
+	errs := d.deliver(ctx, d.pool, topic, batch)
 	for _, x := range together {
 		if errs != nil {
 			x.errs, errs = errs[:len(x.batch):len(x.batch)], errs[len(x.batch):]

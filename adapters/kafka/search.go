@@ -44,7 +44,7 @@ type suspect struct {
 func (s *search) introduce() bool {
 	first := s.w.pending[:1]
 	s.w.pending = s.w.pending[1:]
-	s.w.send(s.limited, s.c, first)
+	s.send(first)
 	s.split(s.sort(first))
 	if s.stop {
 		s.release()
@@ -113,7 +113,7 @@ func (s *search) next() {
 	if len(indices) == 0 {
 		return
 	}
-	s.w.send(s.limited, s.c, indices)
+	s.send(indices)
 	if len(s.w.failed) > 0 {
 		s.split(s.sort(indices))
 	}
@@ -158,7 +158,11 @@ func (s *search) sort(sent []int) []suspect {
 	for _, f := range s.w.failed {
 		i := index[f.rec]
 		if isRejection(f.err) {
-			suspects = append(suspects, suspect{i, f.rec.Partition, f.err})
+			part := suspect{i, f.rec.Partition, f.err}
+			if s.c.transactional != "" { // all partitions failed together
+				part.partition = 0
+			}
+			suspects = append(suspects, part)
 			continue
 		}
 		s.stop = true

@@ -54,7 +54,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 	if err != nil {
 		return err
 	}
-	if !indexes.whole && !(indexes.waiting && indexes.held) {
+	if !indexes.whole && (!indexes.waiting || !indexes.held) {
 		return fmt.Errorf("no index finds the unfinished rows of a group; every claim would read the whole table: %s", t.wantedIndexes()[0])
 	}
 	return nil

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,18 +29,16 @@ func settleAll(t *testing.T, q *Queue, rows []*outbox.Row) string {
 	return strings.Join(keys, " ")
 }
 
-// TestG3_RowsThatMovedAreSettled: somebody writes another column of claimed
-// rows, or the whole table anew; the claims are as good as before.
+// TestG3_RowsThatMovedAreSettled: somebody writes another column of some or all
+// claimed rows, as a rewrite of the table would; the claims are as good as before.
 func TestG3_RowsThatMovedAreSettled(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]string{"one row": "UPDATE {t} t SET {set:type} = 'X' WHERE {key} = '0000000000002'",
-		"all rows": "VACUUM FULL {t}"} {
+		"all rows": "UPDATE {t} t SET {set:type} = 'X'"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newQueueEnv(t).flowCatalyst(t, true)
 			table := e.tables[0].Name
-			e.fill(table, 5, 1, "COMPLETED") // its place becomes free, so that the others move
-			e.exec("DELETE FROM " + table)
 			e.fill(table, 5, 1, "PENDING")
 			q := e.queue()
 			defer func() { must(t, q.Close()) }()
@@ -111,7 +110,7 @@ func TestG2_WhatChangedSinceTheLookEndsThePrefix(t *testing.T) {
 	for name, change := range map[string]string{
 		"written":   "UPDATE {t} t SET {set:attempts} = 1 WHERE {key} = '0000000000003'",
 		"claimed":   "UPDATE {t} t SET {set:status} = 'PROCESSING', {set:claimed} = now() WHERE {key} = '0000000000003'",
-		"all moved": "VACUUM FULL {t}",
+		"all moved": "UPDATE {t} t SET {set:type} = 'X'",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +129,7 @@ func TestG2_WhatChangedSinceTheLookEndsThePrefix(t *testing.T) {
 				t.Errorf("%d rows were claimed past one that changed", len(first))
 			}
 			e.exec(e.sql(table, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = '0000000000003'"))
-			rows := append(first, claimAll(t, q)...)
+			rows := slices.Concat(first, claimAll(t, q))
 			for i, row := range rows {
 				if want := []string{"0000000000002", "0000000000003", "0000000000004", "0000000000005"}[i]; row.ID != want {
 					t.Errorf("row %s came instead of %s", row.ID, want)

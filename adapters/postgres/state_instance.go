@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +18,7 @@ const (
 	aliveInstance = `(i.lease_until > clock_timestamp() AND NOT pg_try_advisory_xact_lock_shared(` +
 		instanceKey + `i.id` + keyEnd + `))`
 
-	instancesSQL = `SELECT i.id, ` + aliveInstance + `, i.joined_at, i.renewed_at, i.routes::text
+	instancesSQL = `SELECT i.id, ` + aliveInstance + `, extract(epoch FROM i.lease_until - clock_timestamp())::float8, i.joined_at, i.renewed_at, i.routes::text
 FROM outrider_instance i ORDER BY i.id`
 
 	announceSQL = `UPDATE outrider_instance SET routes = $2::text::jsonb WHERE id = $1`
@@ -46,7 +47,9 @@ func (s *State) Instances(ctx context.Context) ([]outbox.Instance, error) {
 	}
 	instances, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i outbox.Instance, err error) {
 		var routes string
-		if err = row.Scan(&i.ID, &i.Alive, &i.JoinedAt, &i.RenewedAt, &routes); err == nil {
+		var left float64
+		if err = row.Scan(&i.ID, &i.Alive, &left, &i.JoinedAt, &i.RenewedAt, &routes); err == nil {
+			i.Left = time.Duration(left * float64(time.Second))
 			i.Routes, err = staterow.DecodeRoutes(routes)
 		}
 		return i, err

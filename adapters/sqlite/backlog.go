@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -31,10 +32,10 @@ func (s *Source) backlog(ctx context.Context, spans []outbox.Span, most int) (b 
 		bySlot[sp.Slot] = sp
 		lowest = min(lowest, sp.After)
 	}
-	//nolint:gosec // G201: the name is quoted
+	//nolint:gosec // G201: the names are quoted
 	query := fmt.Sprintf(`SELECT position, coalesce(message_group, ''), id,
     cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)
-FROM %s WHERE position > ? ORDER BY position`, quoteName(s.table))
+FROM %s WHERE position > ? ORDER BY position`, s.shape.from)
 	rows, err := s.db.QueryContext(ctx, query, lowest)
 	if err != nil {
 		return b, err
@@ -69,6 +70,9 @@ const rebaseSkew = 10 * time.Second
 // gives out positions a second time; rows that were created after the cursor was
 // last settled are not delivered, so the cursor stands before the first of them.
 func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+	if !s.shape.dated() {
+		return nil, s.wrap("rebase", errors.New("no column says when a row was created, so it cannot be told which rows are new; place the route with `outrider seek`"))
+	}
 	var newest int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)
 	if err != nil {
@@ -77,7 +81,7 @@ func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int
 	out := make(map[int]outbox.Cursor, len(lanes))
 	for _, l := range lanes {
 		var first int64
-		err := s.db.QueryRowContext(ctx, `SELECT coalesce(min(position), 0) FROM `+quoteName(s.table)+`
+		err := s.db.QueryRowContext(ctx, `SELECT coalesce(min(position), 0) FROM `+s.shape.from+`
 WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
 			l.Cursor.Position, l.UpdatedAt.Add(-rebaseSkew).UnixMilli()).Scan(&first)
 		if err != nil {

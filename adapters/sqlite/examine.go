@@ -24,7 +24,7 @@ func (s *Source) Examine(ctx context.Context) []outbox.Finding {
 			Fix: "correct the path, or create the database with `outrider init`; the file and its folder must be readable and writable"}}
 	}
 	f := []outbox.Finding{{Subject: "database file", Text: strings.TrimSpace(path + " (SQLite " + version + ")")}}
-	if err := checkLayout(ctx, s.db, s.table); err != nil {
+	if err := s.shape.check(ctx, s.db); err != nil {
 		f = append(f, outbox.FindingsOf("table "+s.table, err)...)
 	} else {
 		f = append(f, outbox.Finding{Subject: "table " + s.table, Text: "its columns are all there, positions are never used twice"})

@@ -117,7 +117,7 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 	}
 	defer func() { _ = rows.Close() }() // Err tells
 	last, count, used := low, 0, 0
-	var r record
+	r := record{mapped: s.shape.columns != nil}
 	for rows.Next() {
 		if err := r.scan(rows); err != nil {
 			return 0, err

@@ -94,9 +94,15 @@ func checkLayout(ctx context.Context, db *sql.DB, table string) error {
 		return fmt.Errorf("outbox table %s: position is not INTEGER PRIMARY KEY AUTOINCREMENT, so positions could be used "+
 			"twice and rows missed; compare with `outrider init --print`", table)
 	}
-	missing, err := missingColumns(ctx, db, table)
+	there, err := columnsOf(ctx, db, table)
 	if err != nil {
 		return err
+	}
+	var missing []string
+	for _, column := range columns {
+		if !there[column] {
+			missing = append(missing, column)
+		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("outbox table %s has no column %s; compare with `outrider init --print`",
@@ -105,7 +111,9 @@ func checkLayout(ctx context.Context, db *sql.DB, table string) error {
 	return nil
 }
 
-func missingColumns(ctx context.Context, db *sql.DB, table string) ([]string, error) {
+// columnsOf returns the columns of a table in lower case; none: there is no such
+// table.
+func columnsOf(ctx context.Context, db *sql.DB, table string) (map[string]bool, error) {
 	rows, err := db.QueryContext(ctx, `SELECT name FROM pragma_table_info(?)`, table)
 	if err != nil {
 		return nil, err
@@ -119,11 +127,5 @@ func missingColumns(ctx context.Context, db *sql.DB, table string) ([]string, er
 		}
 		there[strings.ToLower(name)] = true
 	}
-	var missing []string
-	for _, column := range columns {
-		if !there[column] {
-			missing = append(missing, column)
-		}
-	}
-	return missing, rows.Err()
+	return there, rows.Err()
 }

@@ -14,6 +14,7 @@ import (
 // record is an outbox row as the database returned it. SQLite's columns take
 // values of any type, so that everything is read as text or bytes.
 type record struct {
+	mapped                                       bool // the payload has one column for all that there is
 	position                                     int64
 	id, kind, group, aggregateType, aggregateID  sql.NullString
 	tenant, tags, headers, occurredAt, createdAt sql.NullString
@@ -52,6 +53,10 @@ func (r *record) decode(slot int) *outbox.Row {
 // content returns the payload as it is stored.
 func (r *record) content() (payload []byte, binary bool, err error) {
 	switch {
+	case r.mapped && r.payload != nil:
+		return r.payload, !json.Valid(r.payload), nil
+	case r.mapped:
+		return nil, false, errors.New("its payload is NULL")
 	case r.payload != nil && r.payloadBytes != nil:
 		return r.payload, false, errors.New("payload and payload_bytes are both set, one must be NULL")
 	case r.payloadBytes != nil:

@@ -17,6 +17,9 @@ type SourceConfig struct {
 	Path   string       // of the database, as [Open] takes it; it must exist
 	Table  string       // empty: [DefaultTable]
 	Logger *slog.Logger // nil: slog.Default()
+
+	// Columns describes a table that is not of the own layout. nil: it is.
+	Columns *Columns
 }
 
 // Source reads an outbox table by position. It implements [outbox.Source] and
@@ -43,6 +46,7 @@ type Source struct {
 	db    *sql.DB
 	path  string
 	table string
+	shape shape
 	log   *slog.Logger
 	query string
 
@@ -54,6 +58,10 @@ var _ outbox.Checker = (*Source)(nil)
 
 // NewSource opens the source. It reads nothing yet; see [Source.Check].
 func NewSource(cfg SourceConfig) (*Source, error) {
+	shape, err := newShape(cfg.Table, cfg.Columns)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite source %s: %w", shape.table, err)
+	}
 	db, err := openReadOnly(cfg.Path)
 	if err != nil {
 		return nil, err
@@ -62,10 +70,9 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	table := tableName(cfg.Table)
 	return &Source{
-		db: db, path: cfg.Path, table: table, log: log,
-		query: `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + quoteName(table) +
+		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log,
+		query: `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + shape.from +
 			` WHERE position > ? ORDER BY position LIMIT ?`,
 	}, nil
 }
@@ -73,7 +80,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 // Check verifies the table and its columns. A file that is not in WAL mode is
 // only warned about: reading it delays the application's commits.
 func (s *Source) Check(ctx context.Context) error {
-	if err := checkLayout(ctx, s.db, s.table); err != nil {
+	if err := s.shape.check(ctx, s.db); err != nil {
 		return s.wrap("check", err)
 	}
 	var mode string
@@ -112,7 +119,7 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 // stands before the first position that was created at or after the time, by
 // the column created_at with the precision of a millisecond.
 func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
-	table := quoteName(s.table)
+	table := s.shape.from
 	var query string
 	var args []any
 	switch at.Kind {
@@ -121,6 +128,9 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 	case outbox.StartEnd:
 		query = `SELECT coalesce(max(position), 0) FROM ` + table
 	case outbox.StartTime:
+		if !s.shape.dated() {
+			return outbox.Cursor{}, s.wrap("start", errors.New("no column says when a row was created; add created_at to columns, or start elsewhere"))
+		}
 		query = `SELECT coalesce(
     (SELECT min(position) - 1 FROM ` + table + ` WHERE round(unixepoch(created_at, 'subsec') * 1000) >= ?),
     (SELECT max(position) FROM ` + table + `), 0)`

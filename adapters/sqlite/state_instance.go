@@ -49,7 +49,8 @@ func (s *State) instances(ctx context.Context) ([]outbox.Instance, error) {
 		if err := rows.Scan(&i.ID, &until, &joined, &renewed, &routes); err != nil {
 			return nil, err
 		}
-		i.Alive = time.UnixMicro(until).After(time.Now())
+		i.Left = time.Until(time.UnixMicro(until))
+		i.Alive = i.Left > 0
 		i.JoinedAt, i.RenewedAt = time.UnixMicro(joined), time.UnixMicro(renewed)
 		if i.Routes, err = staterow.DecodeRoutes(routes); err != nil {
 			return nil, err

@@ -31,6 +31,7 @@ type Destination struct {
 	request  *http.Request  // what else all requests share; never changed
 	fixed    *url.URL       // the URL of all requests; nil: it depends on the message
 
+	guard     guard
 	dialer    *net.Dialer
 	transport *http.Transport
 	now       func() time.Time
@@ -66,6 +67,7 @@ func New(cfg Config) (*Destination, error) {
 			Statuses: httpx.NewStatuses(DefaultStatuses(), cfg.Statuses, cfg.Accept),
 			Secrets:  httpx.NewRedactor(cfg.unquotable(target)),
 		},
+		guard:     guard,
 		dialer:    dialer,
 		transport: cfg.transport(dialer),
 		now:       time.Now,

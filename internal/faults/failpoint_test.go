@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -110,7 +111,7 @@ func TestG1_G2_FlowCatalystKilledAtEveryStep(t *testing.T) {
 	to := newAPI(t, nil)
 	to.killed = true
 	config := c.config(to.url(), busy+", claims: {timeout: 1s, recover: 1s}")
-	stop := c.write()
+	stop := c.writeEvery(50 * time.Millisecond)
 	defer stop()
 	points := []failpoint.Point{failpoint.Fetched, failpoint.BeforeSend, failpoint.AfterSend, failpoint.BeforeSettle, failpoint.AfterSettle}
 	kills := killAtEach(t, points, to.receiver, func(env string) *relay { return startWith(t, config, env) })

@@ -17,7 +17,10 @@ import (
 
 // write publishes items of both kinds from several transactions at a time until
 // stop is called.
-func (c *catalyst) write() (stop func()) {
+func (c *catalyst) write() (stop func()) { return c.writeEvery(10 * time.Millisecond) }
+
+// writeEvery is write with a pause of each writer between its transactions.
+func (c *catalyst) writeEvery(d time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -36,7 +39,7 @@ func (c *catalyst) write() (stop func()) {
 					c.t.Errorf("writer %d: %v", i, err)
 					return
 				}
-				pause(ctx, 10*time.Millisecond)
+				pause(ctx, d)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 )
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 	if !given { // these tests wait most of the time, for processes and for outages
 		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // a number is what it takes
 	}
+	toxics.Register("silence", new(silence))
 	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's own log of every fault
 	status := m.Run()
 	if err := removeBinary(); err != nil && status == 0 {

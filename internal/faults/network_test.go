@@ -54,25 +54,24 @@ func (n *network) disturb(toxic toxics.ToxicWrapper) (calm func()) {
 	}
 }
 
-// silence swallows the answers that are due, and leaves the connections open:
-// whoever waits for one waits in vain, while new requests get theirs.
-func (n *network) silence() (end func()) {
-	n.t.Helper()
-	const name = "silence"
-	toxicity := func(share float32) {
-		n.t.Helper()
-		toxic := toxics.ToxicWrapper{Toxic: &toxics.TimeoutToxic{}, Type: "timeout", Stream: "downstream", Name: name, Toxicity: share}
-		text, err := json.Marshal(toxic)
-		must(n.t, err)
-		if n.Toxics.GetToxic(name) == nil {
-			_, err = n.Toxics.AddToxicJson(strings.NewReader(string(text)))
-		} else {
-			_, err = n.Toxics.UpdateToxicJson(name, strings.NewReader(string(text)))
+// silence is a toxic that swallows what is said, and leaves the connection open
+// when it is removed: whoever waits for an answer waits in vain, while new
+// requests get theirs.
+type silence struct{}
+
+// Pipe implements toxics.Toxic.
+func (*silence) Pipe(stub *toxics.ToxicStub) {
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case c := <-stub.Input:
+			if c == nil {
+				stub.Close()
+				return
+			}
 		}
-		must(n.t, err)
 	}
-	toxicity(1)
-	return func() { toxicity(0) } // to remove it would close the connections
 }
 
 // trouble is a fault of a scenario: begin causes it, end repairs it.
@@ -100,12 +99,13 @@ func (n *network) disturbances() []trouble {
 		{"answers cut off", toRelay, "limit_data", &toxics.LimitDataToxic{Bytes: 1500}},
 		{"requests swallowed", toServer, "timeout", &toxics.TimeoutToxic{}},
 		{"answers swallowed", toRelay, "timeout", &toxics.TimeoutToxic{}},
+		{"answers lost", toRelay, "silence", &silence{}},
 	} {
 		out = append(out, trouble{d.name, func() func() {
 			return n.disturb(toxics.ToxicWrapper{Toxic: d.toxic, Type: d.kind, Stream: d.stream})
 		}})
 	}
-	return append(out, trouble{"answers lost", n.silence})
+	return out
 }
 
 // hasty tries again soon. A network that fails now and then costs attempts: only
@@ -189,7 +189,7 @@ func TestG1_G2_G10_NetworkToKafkaAndKills(t *testing.T) {
 	s := settings{database: db.url, destination: toKafka([]string{net.Listen}, topic) + ", timeout: 3s", middleware: strict}
 	killed := trouble{"the broker killed", func() func() {
 		broker.Kill()
-		db.fill(batch{n: outageMessages, groups: outageGroups})
+		db.fill(batch{n: outageMessages, groups: outageGroups, prefix: "backlog"})
 		return func() {
 			broker.Start()
 			if n := db.parked("attempts > 0 OR status IN ('dead', 'held')"); n > 0 {

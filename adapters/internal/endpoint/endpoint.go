@@ -1,5 +1,6 @@
 // Package endpoint examines what every network destination has: an address that
-// is dialled, and a certificate that expires. It sends no request.
+// is dialled, and a certificate that expires. It sends nothing that a receiver
+// would take for a message.
 package endpoint
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -19,11 +21,21 @@ const expiring = 21 * 24 * time.Hour
 // Dial opens a connection to host:port and closes it; with a configuration it
 // does a TLS handshake. Findings are about the connection and the certificate.
 func Dial(ctx context.Context, address string, config *tls.Config, timeout time.Duration) []outbox.Finding {
+	return DialBy(ctx, new(net.Dialer), address, config, timeout)
+}
+
+// DialBy is [Dial] with the dialer that the destination uses. What it says to do
+// about a refusal of its own stands behind a semicolon.
+func DialBy(ctx context.Context, dialer *net.Dialer, address string, config *tls.Config, timeout time.Duration) []outbox.Finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection to " + address, Text: err.Error(), Fix: fixOf(err)}}
+		f := outbox.FindingsOf("connection to "+address, err)
+		if f[0].Fix == "" {
+			f[0].Fix = fixOf(err)
+		}
+		return f
 	}
 	f := []outbox.Finding{{Subject: "connection to " + address, Text: "accepted by " + conn.RemoteAddr().String()}}
 	if config == nil {
@@ -41,6 +53,37 @@ func Dial(ctx context.Context, address string, config *tls.Config, timeout time.
 			Fix: "renew the server's certificate, correct the host name, or name its authority with tls: {ca_file: ...}"})
 	}
 	return append(f, Certificate(address, secured.ConnectionState(), time.Now()))
+}
+
+// patience bounds a request that asks for nothing.
+const patience = 10 * time.Second
+
+// Ask sends OPTIONS to a URL, without credentials and without a body. The answer
+// is informative only: many receivers know POST and nothing else. Hide makes the
+// text of an error without secrets.
+func Ask(ctx context.Context, via http.RoundTripper, url string, hide func(error) string, timeout time.Duration) outbox.Finding {
+	const subject = "receiver"
+	ctx, cancel := context.WithTimeout(ctx, min(timeout, patience))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, url, http.NoBody)
+	if err != nil {
+		return outbox.Finding{Level: outbox.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}
+	}
+	resp, err := via.RoundTrip(req)
+	if err != nil {
+		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: "does not answer OPTIONS: " + hide(err), Fix: "look at the receiver's log; some answer nothing but POST"}
+	}
+	_ = resp.Body.Close() // only the status matters
+	text := fmt.Sprintf("OPTIONS is answered with %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	switch resp.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject, Text: text, Fix: "the receiver behind the gateway does not run"}
+	case http.StatusOK, http.StatusNoContent:
+	default:
+		text += ", which only says that something answers"
+	}
+	return outbox.Finding{Subject: subject, Text: text}
 }
 
 // Certificate judges how long the first certificate of a chain is still valid.

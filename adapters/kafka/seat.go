@@ -1,0 +1,163 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// seat is what one session of a lane delivers through when the destination is
+// exclusive: a client with the lane's transactional id, and each wave a
+// transaction of its own.
+//
+// Whoever initialises the id last is the one producer that the broker obeys.
+// An owner that freezes right before it initialises would, when it wakes up, put
+// itself above the next owner. So a seat asks after every initialisation
+// whether the lane is still its own, and never initialises again once it is
+// not: the next owner took the lane after that answer, and so initialises later.
+//
+// franz-go initialises again by itself to recover from errors, but then tells
+// the broker which id and epoch it had, and the broker refuses if they are not
+// the last ones. What cannot be recovered costs the client.
+type seat struct {
+	*Destination
+	id    string
+	owned outbox.Owned
+	turn  chan struct{} // holds a value while a delivery has the client
+
+	// Of the delivery that has the turn.
+	client *client // nil: none, or spent
+	lost   bool    // the lane is another's
+
+	closing sync.Once
+	closed  chan struct{}
+}
+
+var _ outbox.Fencer = (*Destination)(nil)
+
+// Fence implements [outbox.Fencer]. Without [Config.Exclusive] it returns nil.
+func (d *Destination) Fence(lane string, owned outbox.Owned) outbox.Destination {
+	if !d.cfg.Exclusive {
+		return nil
+	}
+	return &seat{Destination: d, id: d.transactionalID(lane), owned: owned,
+		turn: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+// transactionalID is the id of a lane ("orders/07").
+func (d *Destination) transactionalID(lane string) string {
+	return d.cfg.TransactionalID + "-" + strings.ReplaceAll(lane, "/", "-")
+}
+
+// Deliver implements [outbox.Destination]. Deliveries of one lane to different
+// topics go one after the other: a producer has one transaction at a time.
+func (s *seat) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
+	if len(batch) == 0 {
+		return nil
+	}
+	return s.deliver(ctx, s, topic, batch)
+}
+
+// Close closes the seat's connections, and not the destination.
+func (s *seat) Close() error {
+	s.closing.Do(func() {
+		close(s.closed)
+		s.turn <- struct{}{}
+		s.drop()
+		<-s.turn
+	})
+	return nil
+}
+
+var (
+	errSeatTaken = errors.New("kafka: records of the same lane for another topic were under way all the time")
+	errLaneLost  = outbox.Released(errors.New("kafka: another instance has the lane now"))
+)
+
+// get returns the client that has the lane's id, made and initialised if there
+// is none.
+func (s *seat) get(ctx context.Context) (*client, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, outbox.Released(errSeatTaken)
+	}
+	err := s.sit(ctx)
+	if err != nil {
+		<-s.turn
+		return nil, err
+	}
+	return s.client, nil
+}
+
+// put gives the client back.
+func (s *seat) put(c *client) {
+	if c.spent {
+		s.client = nil
+	}
+	<-s.turn
+}
+
+// sit makes sure that there is a client, and that the id is its own.
+func (s *seat) sit(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return outbox.Released(errClosed)
+	default:
+	}
+	if s.client != nil {
+		return nil
+	}
+	if err := s.confirm(ctx); err != nil { // not to disturb an owner that is not us
+		return err
+	}
+	c, err := open(append(slices.Clip(s.pool.opts), kgo.TransactionalID(s.id), kgo.TransactionTimeout(s.cfg.Timeout),
+		kgo.ConcurrentTransactionsBackoff(concurrentBackoff), kgo.RetryBackoffFn(transactionBackoff)))
+	if err != nil {
+		return outbox.Unavailable(err, 0)
+	}
+	c.transactional = s.id
+	s.client = c
+	if _, _, err = c.ProducerID(ctx); err != nil {
+		err = s.notInitialised(s.id, c.watch.explain(err))
+	} else {
+		err = s.confirm(ctx)
+	}
+	if err != nil {
+		s.drop()
+	}
+	return err
+}
+
+// confirm asks whether the lane is still ours.
+func (s *seat) confirm(ctx context.Context) error {
+	if s.lost {
+		return errLaneLost
+	}
+	ours, err := s.owned(ctx)
+	if err != nil {
+		return outbox.Released(fmt.Errorf("kafka: whether the lane is still ours cannot be told, so nothing is sent: %w", err))
+	}
+	if !ours {
+		s.lost = true
+		return errLaneLost
+	}
+	return nil
+}
+
+// drop closes the client. What it had under way is aborted by whoever
+// initialises the id next or, when nobody does, by the broker after a while.
+func (s *seat) drop() {
+	if s.client != nil {
+		s.client.Close()
+		s.client = nil
+	}
+}

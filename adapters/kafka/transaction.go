@@ -1,0 +1,121 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// A broker refuses a producer's next transaction until it has written the end
+// of the last one to all partitions, which takes about a millisecond.
+const concurrentBackoff = 2 * time.Millisecond
+
+// transactionBackoff is backoff, but quick at first: see concurrentBackoff.
+func transactionBackoff(fails int) time.Duration {
+	return min(concurrentBackoff<<min(fails-1, 9), time.Second)
+}
+
+// send sends records and waits for the outcome of each. With a transactional
+// client all of them are delivered, or none.
+func (s *search) send(indices []int) {
+	if s.c.transactional == "" {
+		s.w.send(s.limited, s.c, indices)
+		return
+	}
+	// Begin would load an id that was lost with the last transaction as well, but
+	// waits for that as long as it takes.
+	_, _, err := s.c.ProducerID(s.limited)
+	if err == nil {
+		err = s.c.BeginTransaction()
+	}
+	if err != nil {
+		s.giveUp(indices, err)
+		return
+	}
+	s.w.send(s.limited, s.c, indices)
+	if len(s.w.failed) == 0 {
+		if err := s.c.EndTransaction(s.limited, kgo.TryCommit); err != nil {
+			s.giveUp(indices, err)
+		}
+		return
+	}
+	why := s.w.reason()
+	if s.c.spent || isFenced(why) || s.c.EndTransaction(s.limited, kgo.TryAbort) != nil {
+		s.giveUp(indices, why)
+		return
+	}
+	s.w.allFailed(indices, why)
+}
+
+// reason is what explains that a transaction failed: other records fail as well
+// when a producer is fenced or one of its batches is rejected.
+func (w *wave) reason() error {
+	why := w.failed[0].err
+	for _, f := range w.failed {
+		if isFenced(f.err) {
+			return f.err
+		}
+		if isRejection(f.err) && !isRejection(why) {
+			why = f.err
+		}
+	}
+	return why
+}
+
+// giveUp fails the records of a transaction that can neither be committed nor
+// aborted here, and the client with it. The next one that initialises the id
+// ends the transaction first.
+func (s *search) giveUp(indices []int, err error) {
+	if !s.c.spent {
+		s.c.spent = true
+		s.c.Close()
+	}
+	s.w.allFailed(indices, err)
+}
+
+// allFailed makes an error that of every record.
+func (w *wave) allFailed(indices []int, err error) {
+	w.failed = w.failed[:0]
+	for _, i := range indices {
+		w.failed = append(w.failed, failure{&w.recs[i], err})
+	}
+}
+
+// isFenced tells whether the broker no longer obeys the producer: another one
+// has initialised the id, or the transaction took too long and was aborted.
+func isFenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) ||
+		errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.UnknownProducerID)
+}
+
+// fenced is the error of records whose transaction was aborted, because
+// another producer initialised the id or because it took too long.
+func (d *Destination) fenced(s *search, err error) error {
+	d.cfg.Logger.Warn("kafka: a transaction was aborted by another producer with the same id, and its messages are sent again if the lane is still ours; "+
+		"when this goes on, another installation uses the id: give each a transactional_id of its own", "topic", s.w.topic, "transactional_id", s.c.transactional)
+	return outbox.Released(fmt.Errorf("kafka: the transaction for topic %q was aborted: the lane's transactional id has another producer: %w", s.w.topic, err))
+}
+
+// notInitialised says why a lane's transactional id could not be taken. No
+// message is to blame for any of it.
+func (d *Destination) notInitialised(id string, err error) error {
+	var hint string
+	switch {
+	case errors.Is(err, kerr.InvalidTransactionTimeout):
+		hint = fmt.Sprintf("the brokers allow no transaction of %v: raise their transaction.max.timeout.ms, or lower the destination's timeout", d.cfg.Timeout)
+	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		hint = fmt.Sprintf("no permission to use transactional id %q: grant WRITE and DESCRIBE on transactional ids that begin with %q", id, d.cfg.TransactionalID+"-")
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		hint = "no permission to write idempotently: grant IDEMPOTENT_WRITE on the cluster"
+	case errors.Is(err, kerr.CoordinatorNotAvailable), errors.Is(err, kerr.NotEnoughReplicas):
+		hint = "the brokers have no coordinator of transactions: transaction.state.log.replication.factor and .min.isr must not exceed the number of brokers"
+	default:
+		hint = fmt.Sprintf("transactional id %q cannot be initialised", id)
+	}
+	return outbox.Unavailable(fmt.Errorf("kafka: %s: %w", hint, err), 0)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// emptying is a peer from whose tables everything can be taken.
+type emptying interface {
+	// empty is a statement that takes it out, with the state of the relay.
+	empty() string
+}
+
+// openFlow empties the stage's tables and opens a new receiver.
+func (b *bench) openFlow(ctx context.Context, st *stage) (*flow, receiver, error) {
+	sink, ok := st.sink.(flowSink)
+	tables, can := st.peer.(emptying)
+	if !ok || !can {
+		return nil, nil, fmt.Errorf("%s cannot be measured while messages are written", st)
+	}
+	if _, err := st.db.Exec(ctx, tables.empty()); err != nil {
+		return nil, nil, err
+	}
+	f := newFlow(*st.flow, st.rows, st.groups, st.payload)
+	to, err := sink.pour(ctx, b.servers, f)
+	return f, to, err
+}
+
+// look is called at intervals while a flow is written.
+type look struct {
+	every time.Duration // 0: never
+	take  func(ctx context.Context, at time.Duration) error
+}
+
+// through writes the flow, looks meanwhile, and returns when so many messages
+// have arrived, and how long after the first commit the last of them did.
+func (b *bench) through(ctx context.Context, st *stage, p *process, f *flow, to receiver, rows int, l look) (time.Duration, error) {
+	g, writing := errgroup.WithContext(ctx)
+	begin := time.Now()
+	f.begun.Store(f.now())
+	written := make(chan struct{})
+	g.Go(func() error {
+		defer close(written)
+		return f.write(writing, st.postgres)
+	})
+	if l.every > 0 {
+		g.Go(func() error { return l.until(writing, begin, written) })
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	last, err := b.watch(ctx, p, to, rows)
+	return last.Sub(begin), err
+}
+
+// until looks until done is closed.
+func (l look) until(ctx context.Context, begin time.Time, done <-chan struct{}) error {
+	tick := time.NewTicker(l.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			if err := l.take(ctx, time.Since(begin)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// runFlow launches the relay, has the flow pass through it and checks what arrived.
+func (b *bench) runFlow(ctx context.Context, st *stage, f *flow, to receiver, l look) (s sample, err error) {
+	p, err := b.launch(ctx, st, to)
+	if err != nil {
+		return s, err
+	}
+	elapsed, err := b.through(ctx, st, p, f, to, f.rows, l)
+	if err != nil {
+		p.kill()
+		return s, err
+	}
+	used, err := p.stop()
+	if err != nil {
+		return s, err
+	}
+	if err := f.verify(everybody); err != nil {
+		return s, fmt.Errorf("the run does not count: %w", err)
+	}
+	s = newSample(f.rows, elapsed, used)
+	s.timed(f.delays(everybody))
+	return s, nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAFlowNumbersItsMessagesOnce(t *testing.T) {
+	t.Parallel()
+	for _, groups := range []int{1, 2, 4, 10, 1000} {
+		f := newFlow(flowSpec{}, 2500, groups, 300)
+		writer, seen := map[int]int{}, map[int]bool{}
+		for w := range writersOf(groups) {
+			last := map[int]int{}
+			for m := range f.rowsOf(w) {
+				n := f.number(w, m)
+				if n <= 0 || n >= len(f.hashes) || seen[n] {
+					t.Fatalf("%d groups: number %d of %d (again: %v)", groups, n, len(f.hashes), seen[n])
+				}
+				group := n % groups
+				if by, ok := writer[group]; ok && by != w || n < last[group] {
+					t.Fatalf("%d groups: message %d of group %d is written by %d, behind %d", groups, n, group, w, last[group])
+				}
+				seen[n], writer[group], last[group] = true, w, n
+			}
+		}
+		if len(seen) != 2500 || f.expected() != 2500 {
+			t.Errorf("%d groups: %d messages, %d expected", groups, len(seen), f.expected())
+		}
+	}
+}
+
+// wrote is a flow of which ten messages of two groups are committed.
+func wrote(t *testing.T) (f *flow, payloads [][]byte) {
+	t.Helper()
+	f = newFlow(flowSpec{}, 10, 2, 300)
+	source := newEvents(1, 2, 300)
+	var numbers []int
+	for w := range writersOf(2) {
+		for m := range f.rowsOf(w) {
+			numbers = append(numbers, f.number(w, m))
+		}
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		_, payload := source.event(n)
+		f.hashes[n].Store(f.hash(payload))
+		f.committed[n].Store(f.now())
+		payloads = append(payloads, payload)
+	}
+	return f, payloads
+}
+
+func TestAFlowCatchesWhatIsPlanted(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(p [][]byte) [][]byte{
+		"":                func(p [][]byte) [][]byte { return p },
+		"lost 1":          func(p [][]byte) [][]byte { return p[1:] },
+		"duplicates 1":    func(p [][]byte) [][]byte { return append(p, p[3]) },
+		"out of order 1":  func(p [][]byte) [][]byte { p[0], p[2] = p[2], p[0]; return p },
+		"foreign 1":       func(p [][]byte) [][]byte { return append(p, []byte(payloadStart+"3, changed")) },
+		"lost 1, ":        func(p [][]byte) [][]byte { p[9] = []byte(payloadStart + "999999, "); return p },
+		"duplicates 0, o": func(p [][]byte) [][]byte { return append(p, []byte("no message at all")) },
+	} {
+		f, payloads := wrote(t)
+		for _, p := range change(payloads) {
+			f.arrive(p)
+		}
+		err := f.verify(everybody)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+func TestAFlowLeavesOutWhoIsNotExpected(t *testing.T) {
+	t.Parallel()
+	f, payloads := wrote(t)
+	f.uncounted = func(group int) bool { return group == 1 }
+	for _, p := range payloads {
+		if sequence(p)%2 == 0 {
+			f.arrive(p)
+		}
+	}
+	if err := f.verify(f.uncounted); err != nil {
+		t.Error(err)
+	}
+	if n, _ := f.received(); n != 5 || f.expected() != 5 {
+		t.Errorf("%d came, %d are expected", n, f.expected())
+	}
+	if err := f.verify(everybody); err == nil {
+		t.Error("nobody noticed that a group is missing")
+	}
+}
+
+func TestDelaysAreThoseAfterTheLead(t *testing.T) {
+	t.Parallel()
+	f := newFlow(flowSpec{lead: time.Second}, 4, 1, 300)
+	f.begun.Store(int64(time.Second))
+	for n, d := range []struct{ committed, took time.Duration }{{1500, 900}, {2500, 30}, {2600, 10}, {4000, -1}} {
+		f.committed[n+1].Store(int64(d.committed * time.Millisecond))
+		f.arrived[n+1].Store(int64((d.committed + d.took) * time.Millisecond))
+	}
+	got := f.delays(everybody)
+	if len(got) != 3 || got[0].at != 1500*time.Millisecond || got[2].took != 0 {
+		t.Fatalf("got %v", got)
+	}
+	if p50, p99 := quantile(got, 0.5), quantile(got, 0.99); p50 != 10 || p99 != 30 {
+		t.Errorf("p50 %v, p99 %v", p50, p99)
+	}
+	if c := f.overTime("most", got, 1, time.Second); !slices.Equal(c.Points, []point{{0, 30}, {2, 0}}) {
+		t.Errorf("over time: %v", c.Points)
+	}
+}
+
+func TestRemarksTellWhatTroubleCosts(t *testing.T) {
+	t.Parallel()
+	got := strings.Join(compareNeighbours([]result{
+		{With: "1000 msgs/s, all well", P99: 10}, {With: "1000 msgs/s, 1 group poisoned", P99: 10.5},
+		{With: "backlog, all well", Rate: 1000}, {With: "backlog, 1 of 2 destinations hangs", Rate: 970},
+	}), "\n")
+	if want := "1 group poisoned: the p99 of the others is +5% against when all is well; the aim is below 10%.\n" +
+		"1 of 2 destinations hangs: the throughput of the others is 97% of what it is when all is well; the aim is 95%."; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// The statements that write the messages of a transaction of a [flow].
+const (
+	ownRows = `INSERT INTO outrider_outbox (id, type, message_group, payload, occurred_at)
+		SELECT id, 'order.created', name, payload::json, now() FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
+	itemRows = `INSERT INTO outbox_events (id, type, message_group, payload, status, created_at)
+		SELECT id, 'EVENT', name, payload, 'PENDING', localtimestamp FROM unnest($1::text[], $2::text[], $3::text[]) AS m(id, name, payload)`
+)
+
+// write commits all messages, by several writers.
+func (f *flow) write(ctx context.Context, database string) error {
+	ids, err := outbox.NewTSIDs(-1)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for w := range writersOf(f.groups) {
+		g.Go(func() error {
+			db, err := pgx.Connect(ctx, database)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.writeSome(ctx, db, w, ids), db.Close(context.WithoutCancel(ctx)))
+		})
+	}
+	return g.Wait()
+}
+
+// writeSome commits the messages of one writer. Moments are random within equal
+// intervals, as those of [bench.write] are. Who is late catches up.
+func (f *flow) writeSome(ctx context.Context, db *pgx.Conn, writer int, ids *outbox.TSIDs) error {
+	writers := writersOf(f.groups)
+	rows := f.rowsOf(writer)
+	source := newEvents(writer, f.groups, f.size)
+	begin := time.Now()
+	for from := 0; from < rows; from += f.per {
+		if f.rate > 0 {
+			interval := time.Duration(f.per*writers) * time.Second / time.Duration(f.rate)
+			due := begin.Add(time.Duration(from/f.per)*interval + rand.N(interval)) //nolint:gosec // no secret
+			if err := until(ctx, due); err != nil {
+				return err
+			}
+		}
+		if err := f.commit(ctx, db, source, ids, writer, from, min(from+f.per, rows)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit writes a writer's messages [from, to) in a transaction.
+func (f *flow) commit(ctx context.Context, db *pgx.Conn, source *events, ids *outbox.TSIDs, writer, from, to int) error {
+	keys, groups, payloads := make([]string, to-from), make([]string, to-from), make([]string, to-from)
+	for i := range keys {
+		n := f.number(writer, from+i)
+		group, payload := source.event(n)
+		f.hashes[n].Store(f.hash(payload))
+		groups[i], payloads[i] = group, string(payload)
+		var err error
+		if keys[i], err = ids.Next(); err != nil {
+			return err
+		}
+	}
+	if _, err := db.Exec(ctx, f.insert, keys, groups, payloads); err != nil {
+		return err
+	}
+	now := f.now()
+	for i := range keys {
+		f.committed[f.number(writer, from+i)].Store(now)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider"
+)
+
+// flatRows is the backlog that the others are compared with.
+const flatRows = 100_000
+
+// flatScenario drains backlogs of different depths (G8).
+var flatScenario = &scenario{
+	name:  "flat",
+	about: "Whether the rate depends on the backlog, or on delivered rows that are retained.",
+	title: func(o *options) string {
+		return fmt.Sprintf("The same rate whatever the backlog: %d and %d rows of %d bytes of JSON, and %d rows behind %d that are delivered and retained; "+
+			"the rate of the last nine tenths, so that starting does not count", flatShallow(o), o.backlog, o.payload, flatShallow(o), o.backlog)
+	},
+	peers: []peer{laden{embedded: toKafka}},
+	entries: func(o *options) []entry {
+		return []entry{
+			{peer: laden{embedded: toKafka}, sink: topic{}, rows: flatShallow(o), groups: o.groups},
+			{peer: laden{embedded: toKafka}, sink: topic{}, rows: o.backlog, groups: o.groups},
+			{peer: laden{toKafka, o.backlog}, sink: topic{}, rows: flatShallow(o), groups: o.groups,
+				with: fmt.Sprintf("%d delivered rows before them", o.backlog)},
+		}
+	},
+	measure: (*bench).measureFlat,
+	columns: drainColumns,
+	remarks: func(results []result) []string {
+		var out []string
+		for i := 1; i < len(results); i++ {
+			line := fmt.Sprintf("With a backlog of %d rows", results[i].Rows)
+			if with := results[i].With; with != "" {
+				line += " and " + with
+			}
+			out = append(out, fmt.Sprintf("%s outrider reaches %.0f%% of its rate with %d; the aim is within 10%%.",
+				line, 100*results[i].Rate/results[0].Rate, results[0].Rows))
+		}
+		return out
+	},
+	plots: func(results []result) []plot {
+		p := plot{file: "flat.svg", title: "Throughput by backlog", y: "messages per second"}
+		for _, r := range results {
+			name := fmt.Sprintf("%d rows", r.Rows)
+			if r.With != "" {
+				name += " behind\n" + r.With
+			}
+			p.bars = append(p.bars, bar{name, r.Rate})
+		}
+		return []plot{p}
+	},
+}
+
+func flatShallow(o *options) int { return min(flatRows, o.backlog) }
+
+// laden is Outrider on a table with rows that were delivered long ago.
+type laden struct {
+	embedded
+	retained int
+}
+
+// load copies the retained rows and those of the backlog into the table.
+func (l laden) load(ctx context.Context, db *pgx.Conn, e entry, size int) error {
+	source := newEvents(e.rows, e.groups, size)
+	columns := []string{"id", "type", "message_group", "payload", "occurred_at"}
+	for n, all := 0, l.retained+e.rows; n < all; {
+		end := min(n+commitRows, all)
+		_, err := db.CopyFrom(ctx, pgx.Identifier{"outrider_outbox"}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+			if n == end {
+				return nil, nil
+			}
+			n++
+			group, body := source.event(n)
+			return []any{uuid.NewString(), "order.created", group, body, time.Now()}, nil
+		}))
+		if err != nil {
+			return fmt.Errorf("fill the table: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l laden) backlog() string {
+	return fmt.Sprintf("SELECT message_group, payload::text FROM outrider_outbox WHERE position > %d ORDER BY position", l.retained)
+}
+
+// rewind places the cursor behind the retained rows, as `outrider seek` does.
+func (l laden) rewind(ctx context.Context, db *pgx.Conn) (err error) {
+	if err := l.embedded.rewind(ctx, db); err != nil || l.retained == 0 {
+		return err
+	}
+	cfg, err := l.parse(nowhere(db.Config().ConnString()))
+	if err != nil {
+		return err
+	}
+	op, err := outrider.NewOperator(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, op.Close()) }()
+	move, err := op.PlanSeek(ctx, "orders", outrider.Place{Position: int64(l.retained) + 1})
+	if err != nil {
+		return err
+	}
+	return op.Relocate(ctx, move, "bench")
+}
+
+// measureFlat is [bench.measureDrain] with the rate of the last nine tenths.
+func (b *bench) measureFlat(ctx context.Context, st *stage) (s sample, err error) {
+	if err := st.reset(ctx); err != nil {
+		return s, err
+	}
+	to, err := st.sink.open(ctx, b.servers)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
+	p, err := b.launch(ctx, st, to)
+	if err != nil {
+		return s, err
+	}
+	steady, err := b.steady(ctx, st, p, to)
+	if err != nil {
+		p.kill()
+		return s, err
+	}
+	used, err := p.stop()
+	if err != nil {
+		return s, err
+	}
+	if err := st.examine(ctx, to); err != nil {
+		return s, err
+	}
+	s = newSample(st.rows, time.Second, used)
+	s.rate = steady
+	return s, nil
+}
+
+// steady returns the rate from when a tenth has arrived.
+func (b *bench) steady(ctx context.Context, st *stage, p *process, to receiver) (float64, error) {
+	if _, err := b.watch(ctx, p, to, (st.rows+9)/10); err != nil {
+		return 0, err
+	}
+	n, from, err := to.received(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last, err := b.watch(ctx, p, to, st.rows)
+	// What has come at once has no rate of its own; only tiny backlogs do.
+	return float64(max(st.rows-n, 1)) / max(last.Sub(from), watchInterval).Seconds(), err
+}

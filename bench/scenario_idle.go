@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// idleLead is how long a relay has nothing to do before it counts: its pauses
+// have their full length by then.
+const idleLead = 5 * time.Second
+
+// versionRuns are how often the binary is started.
+const versionRuns = 11
+
+// idleStatements are the polls, and everything.
+var idleStatements = []statements{{"polls", `^\s*(SELECT|WITH|\().*outrider_outbox`}, {"statements", `.`}}
+
+// idleWay is Outrider with one route, and manyWay with a hundred.
+var (
+	idleWay = counted{toWebhook, idleStatements}
+	manyWay = func() counted {
+		e := toWebhook.as("100-routes")
+		e.settings = "the same with a hundred routes on the table, of which one delivers"
+		var more strings.Builder
+		for i := range 99 {
+			fmt.Fprintf(&more, ", more-%d: {from: app, to: partner, match: {types: [\"more.%d\"]}}", i, i)
+		}
+		e.config = strings.Replace(e.config, "start: beginning}}", "start: beginning, match: {types: [\"order.*\"]}}"+more.String()+"}", 1)
+		return counted{e, idleStatements}
+	}()
+)
+
+// idleScenario measures what nothing costs (G9), and starting.
+var idleScenario = &scenario{
+	name:  "idle",
+	about: "What a relay with nothing to do asks of its database and takes of a processor, and how long starting takes.",
+	title: func(o *options) string {
+		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table", 2*o.duration, idleLead)
+	},
+	peers: []peer{idleWay, manyWay},
+	entries: func(o *options) []entry {
+		return []entry{
+			{peer: idleWay, sink: endpoint{path: hookPath, read: webhooks{}}, rows: 1, groups: 1},
+			{peer: manyWay, sink: endpoint{path: hookPath, read: webhooks{}}, rows: 1, groups: 1},
+		}
+	},
+	measure: (*bench).measureIdle,
+	columns: columns{peerColumn, runsColumn,
+		figureColumn("polls/s", "polls/s", "%.2f"),
+		figureColumn("statements/s in all", "statements/s", "%.2f"),
+		figureColumn("% of a processor", "% of a processor", "%.2f"),
+		figureColumn("start to first delivery, ms", "first delivery (ms)", "%.0f"),
+		figureColumn("`outrider version`, ms", "version (ms)", "%.0f"),
+		peakColumn,
+	},
+	durable: true, // a server of its own: others would push the counters out
+	remarks: func(results []result) []string {
+		var out []string
+		for _, r := range results {
+			out = append(out, fmt.Sprintf("%s: %.2f polls per second (the aim is 1), %.2f%% of a processor (0.5), first delivery %.0f ms after the start (1000), "+
+				"`outrider version` takes %.0f ms (100).", r.Peer, r.Figures["polls/s"], r.Figures["% of a processor"], r.Figures["first delivery (ms)"], r.Figures["version (ms)"]))
+		}
+		return out
+	},
+}
+
+// measureIdle starts a relay that has one message to deliver and then nothing.
+func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error) {
+	peer, ok := st.peer.(counted)
+	if !ok {
+		return s, fmt.Errorf("the statements of %s are not counted", st.peer.name())
+	}
+	version, err := b.versionTime(ctx)
+	if err != nil {
+		return s, err
+	}
+	if err := st.reset(ctx); err != nil {
+		return s, err
+	}
+	to, err := st.sink.open(ctx, b.servers)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
+	p, err := b.launch(ctx, st, to)
+	if err != nil {
+		return s, err
+	}
+	first, err := b.watch(ctx, p, to, st.rows)
+	if err == nil {
+		err = b.rest(ctx, st, peer, p, &s)
+	}
+	if err != nil {
+		p.kill()
+		return s, err
+	}
+	used, err := p.stop()
+	if err != nil {
+		return s, err
+	}
+	s.peak = used.peak
+	s.figure("first delivery (ms)", milliseconds(first.Sub(p.began)))
+	s.figure("version (ms)", milliseconds(version))
+	return s, st.examine(ctx, to)
+}
+
+// rest watches what the relay does while it has nothing to do.
+func (b *bench) rest(ctx context.Context, st *stage, peer counted, p *process, s *sample) error {
+	if err := until(ctx, time.Now().Add(min(idleLead, b.options.duration))); err != nil {
+		return err
+	}
+	var before []cost
+	used, begin := cpuTime(p.cmd.Process.Pid), time.Now()
+	for _, k := range peer.kinds {
+		c, err := k.ask(ctx, st.db)
+		if err != nil {
+			return err
+		}
+		before = append(before, c)
+	}
+	if err := until(ctx, begin.Add(2*b.options.duration)); err != nil {
+		return err
+	}
+	seconds := time.Since(begin).Seconds()
+	s.figure("% of a processor", 100*(cpuTime(p.cmd.Process.Pid)-used).Seconds()/seconds)
+	for i, k := range peer.kinds {
+		c, err := k.ask(ctx, st.db)
+		if err != nil {
+			return err
+		}
+		s.figure(k.name+"/s", float64(c.minus(before[i]).calls)/seconds)
+	}
+	return nil
+}
+
+// versionTime is the median of how long the program takes to say its version.
+func (b *bench) versionTime(ctx context.Context) (time.Duration, error) {
+	if b.version > 0 {
+		return b.version, nil // it does not change
+	}
+	folder, err := os.MkdirTemp("", "outrider-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // it is the system's folder for such things
+	program := filepath.Join(folder, "outrider")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/outriderhq/outrider/cmd/outrider").CombinedOutput(); err != nil { //nolint:gosec // our own folder
+		return 0, fmt.Errorf("build the program: %w: %s", err, out)
+	}
+	var took []time.Duration
+	for range versionRuns {
+		begin := time.Now()
+		if err := exec.CommandContext(ctx, program, "version").Run(); err != nil { //nolint:gosec // what was just built
+			return 0, fmt.Errorf("outrider version: %w", err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	b.version = took[len(took)/2]
+	return b.version, nil
+}

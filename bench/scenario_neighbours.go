@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	neighbourRate = 1000        // messages per second when time is measured
+	neighbourLead = time.Second // that does not count
+	poisonedGroup = 7           // whose messages the receiver refuses
+	otherPath     = "/others"   // where the other route delivers to
+	otherDigit    = 9           // groups whose number ends so go there
+)
+
+// twoRoutes is Outrider with a route for most groups and another one for a tenth
+// of them, each to a destination of its own.
+var twoRoutes = embedded{
+	label:    outriderName,
+	settings: "package outrider, own table, two routes to two webhooks with the default settings",
+	config: `
+admin: {listen: "127.0.0.1:0"}
+drain_timeout: 2s
+sources: {app: {type: postgres, url: {postgres}}}
+destinations:
+  partner: {type: webhook, url: "{url}` + hookPath + `", secrets: ["` + webhookSecret + `"], allow_private: true}
+  other: {type: webhook, url: "{url}` + otherPath + `", secrets: ["` + webhookSecret + `"], allow_private: true}
+routes:
+  orders: {from: app, to: partner, start: beginning, match: {types: ["order.*"]}}
+  others: {from: app, to: other, start: beginning, match: {types: ["other.*"]}}
+`,
+	table: ownTable{},
+}
+
+// mixedRows writes messages of both types.
+var mixedRows = strings.Replace(ownRows, "'order.created'",
+	fmt.Sprintf("CASE WHEN name LIKE '%%%d' THEN 'other.created' ELSE 'order.created' END", otherDigit), 1)
+
+// trouble is what a receiver does to somebody, and who is not one of the others.
+type trouble struct {
+	name string
+	manners
+	affects func(group int) bool
+}
+
+// troubles are what the others are to notice nothing of; the first is none.
+var troubles = []trouble{
+	{"all well", manners{}, onOtherRoute},
+	{"1 group poisoned", manners{refuse: poisonedGroup}, func(group int) bool { return onOtherRoute(group) || group == poisonedGroup }},
+	{"1 of 2 destinations hangs", manners{hang: otherPath}, onOtherRoute},
+}
+
+func onOtherRoute(group int) bool { return group%10 == otherDigit }
+
+// neighbourScenario measures what is left to others (G6).
+var neighbourScenario = &scenario{
+	name:  "neighbours",
+	about: "What the others notice while one group is poisoned, or one of two destinations hangs.",
+	title: func(o *options) string {
+		return fmt.Sprintf("Others beside a poisoned group and a destination that hangs: %d groups, a tenth of them on a route of its own; "+
+			"%d messages per second for %v, and a backlog of %d; figures are those of the main route without the poisoned group",
+			neighbourGroups(o), neighbourRate, o.duration, neighbourRows(o))
+	},
+	peers: []peer{twoRoutes},
+	entries: func(o *options) []entry {
+		var out []entry
+		for _, rate := range []int{neighbourRate, 0} {
+			for _, t := range troubles {
+				e := entry{peer: twoRoutes, sink: endpoint{path: hookPath, read: webhooks{}, manners: t.manners}, rows: neighbourRows(o), groups: neighbourGroups(o),
+					with: "backlog, " + t.name, flow: &flowSpec{per: commitRows, insert: mixedRows}}
+				if rate > 0 {
+					lead := min(neighbourLead, o.duration)
+					e.rows, e.with = max(int(float64(rate)*(o.duration+lead).Seconds()), 1), fmt.Sprintf("%d msgs/s, %s", rate, t.name)
+					e.flow = &flowSpec{rate: rate, per: 1, insert: mixedRows, lead: lead}
+				}
+				out = append(out, e)
+			}
+		}
+		return out
+	},
+	measure: (*bench).measureNeighbours,
+	columns: columns{peerColumn, rowsColumn, withColumn, runsColumn,
+		{"msgs/s (median)", func(r *result) string { return fmt.Sprintf("%.0f", r.Rate) }},
+		{"p50 ms (median)", func(r *result) string { return timesOf(r, r.P50) }},
+		{"p99 ms (median)", func(r *result) string { return timesOf(r, r.P99) }},
+		cpuColumn, peakColumn,
+	},
+	remarks: compareNeighbours,
+}
+
+func neighbourRows(o *options) int   { return max(o.hooks/5, 1) }
+func neighbourGroups(o *options) int { return max(o.groups, 10) }
+
+// timesOf is empty for a backlog, whose messages wait for each other.
+func timesOf(r *result, ms float64) string {
+	if strings.HasPrefix(r.With, "backlog") {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", ms)
+}
+
+// compareNeighbours relates what happens beside trouble to what happens without.
+func compareNeighbours(results []result) []string {
+	var out []string
+	for _, r := range results {
+		kind, what, _ := strings.Cut(r.With, ", ")
+		for _, well := range results {
+			if what == troubles[0].name || well.With != kind+", "+troubles[0].name {
+				continue
+			}
+			if kind == "backlog" {
+				out = append(out, fmt.Sprintf("%s: the throughput of the others is %.0f%% of what it is when all is well; the aim is 95%%.", what, 100*r.Rate/well.Rate))
+			} else {
+				out = append(out, fmt.Sprintf("%s: the p99 of the others is %+.0f%% against when all is well; the aim is below 10%%.", what, 100*(r.P99/well.P99-1)))
+			}
+		}
+	}
+	return out
+}
+
+// measureNeighbours delivers at a rate, or a backlog that is there when the relay
+// starts, and counts those that trouble does not affect.
+func (b *bench) measureNeighbours(ctx context.Context, st *stage) (s sample, err error) {
+	server, ok := st.sink.(endpoint)
+	if !ok {
+		return s, fmt.Errorf("%s has no receiver that can hang", st)
+	}
+	affects := server.affects()
+	f, to, err := b.openFlow(ctx, st)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
+	f.uncounted = affects
+	others := f.expected()
+	if f.rate == 0 {
+		if err := f.write(ctx, st.postgres); err != nil {
+			return s, err
+		}
+	}
+	p, err := b.launch(ctx, st, to)
+	if err != nil {
+		return s, err
+	}
+	elapsed, err := b.deliver(ctx, st, p, f, to, others)
+	if err != nil {
+		p.kill()
+		return s, err
+	}
+	if h, ok := to.(*flowServer); ok {
+		h.release()
+	}
+	used, err := p.stop()
+	if err != nil {
+		return s, err
+	}
+	if err := f.verify(affects); err != nil {
+		return s, fmt.Errorf("the run does not count: %w", err)
+	}
+	s = newSample(others, elapsed, used)
+	s.timed(f.delays(affects))
+	return s, nil
+}
+
+// deliver returns how long it took until the others had arrived: from the start
+// of the relay when they were there before it.
+func (b *bench) deliver(ctx context.Context, st *stage, p *process, f *flow, to receiver, others int) (time.Duration, error) {
+	if f.rate > 0 {
+		return b.through(ctx, st, p, f, to, others, look{})
+	}
+	last, err := b.watch(ctx, p, to, others)
+	return last.Sub(p.began), err
+}
+
+// affects tells who is affected by what the endpoint does.
+func (e endpoint) affects() func(group int) bool {
+	for _, t := range troubles {
+		if t.manners == e.manners {
+			return t.affects
+		}
+	}
+	return everybody
+}

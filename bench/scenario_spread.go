@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// spreadRequests is what one instance has under way. With a receiver that
+	// takes 5 ms it delivers 1,600 messages per second at most, which is far from
+	// what the processors allow to three.
+	spreadRequests = 8
+	spreadDelay    = 5 * time.Millisecond
+
+	spreadInstances = 3
+	spreadPer       = 1000 // messages of a transaction
+
+	// spreadLimit is how long lanes may take to be spread; then it goes on
+	// with what there is.
+	spreadLimit = 10 * time.Second
+)
+
+// toSlow is Outrider with few requests at a time to a receiver that is slow.
+var toSlow = func() embedded {
+	e := toWebhook
+	e.settings = strings.Replace(e.settings, fmt.Sprint("max_requests ", hookRequests), fmt.Sprint("max_requests ", spreadRequests), 1)
+	e.settings = strings.Replace(e.settings, "the default settings: ", "", 1)
+	e.config = strings.Replace(e.config, "allow_private: true", fmt.Sprint("allow_private: true, max_requests: ", spreadRequests), 1)
+	return e
+}()
+
+// several is a peer of which there are several instances.
+type several struct {
+	embedded
+	instances int
+}
+
+// spreadScenario has several instances share one route.
+var spreadScenario = &scenario{
+	name:  "spread",
+	about: "How much faster one hot route is with three instances, when the receiver is what is slow.",
+	title: func(o *options) string {
+		return fmt.Sprintf("One route, one and %d instances, a receiver that answers after %v, %d requests at a time per instance: %d rows of %d bytes of JSON, "+
+			"written when the lanes are spread", spreadInstances, spreadDelay, spreadRequests, spreadRows(o), o.payload)
+	},
+	peers: []peer{several{embedded: toSlow}},
+	entries: func(o *options) []entry {
+		var out []entry
+		for _, n := range []int{1, spreadInstances} {
+			e := entry{peer: several{toSlow, n}, sink: endpoint{path: hookPath, delay: spreadDelay, read: webhooks{}}, rows: spreadRows(o), groups: o.groups,
+				with: fmt.Sprint(n, " instances"), flow: &flowSpec{per: spreadPer, insert: ownRows}}
+			if n == 1 {
+				e.with = "1 instance"
+			}
+			out = append(out, e)
+		}
+		return out
+	},
+	measure: (*bench).measureSpread,
+	columns: columns{peerColumn, rowsColumn, withColumn, runsColumn,
+		{"msgs/s (median)", func(r *result) string { return fmt.Sprintf("%.0f", r.Rate) }},
+		figureColumn("instances with lanes", "instances with lanes", "%.0f"),
+		figureColumn("spread within ms", "spread within (ms)", "%.0f"),
+		cpuColumn, peakColumn,
+	},
+	remarks: func(results []result) []string {
+		if len(results) < 2 {
+			return nil
+		}
+		return []string{fmt.Sprintf("%s deliver %.2f times as many messages per second as %s; the aim is 2.5.",
+			results[1].With, results[1].Rate/results[0].Rate, results[0].With)}
+	},
+}
+
+func spreadRows(o *options) int { return max(o.hooks/10, 1) }
+
+// measureSpread starts the instances, waits until each has its share of the
+// lanes, and then writes.
+func (b *bench) measureSpread(ctx context.Context, st *stage) (s sample, err error) {
+	peer, ok := st.peer.(several)
+	if !ok {
+		return s, fmt.Errorf("there is only one %s", st.peer.name())
+	}
+	f, to, err := b.openFlow(ctx, st)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
+	var relays []*process
+	defer func() {
+		for _, p := range relays {
+			p.kill() // those that have stopped do not mind
+		}
+	}()
+	begin := time.Now()
+	for range peer.instances {
+		p, err := b.launch(ctx, st, to)
+		if err != nil {
+			return s, err
+		}
+		relays = append(relays, p)
+	}
+	owners, err := st.awaitSpread(ctx, peer.instances)
+	if err != nil {
+		return s, err
+	}
+	s.figure("instances with lanes", float64(owners))
+	s.figure("spread within (ms)", milliseconds(time.Since(begin)))
+	elapsed, err := b.through(ctx, st, relays[0], f, to, f.rows, look{})
+	if err != nil {
+		return s, err
+	}
+	var used usage
+	for _, p := range relays {
+		one, err := p.stop()
+		if err != nil {
+			return s, err
+		}
+		used.cpu, used.peak = used.cpu+one.cpu, max(used.peak, one.peak)
+	}
+	if err := f.verify(everybody); err != nil {
+		return s, fmt.Errorf("the run does not count: %w", err)
+	}
+	whole := newSample(f.rows, elapsed, used)
+	whole.figures = s.figures
+	return whole, nil
+}
+
+// awaitSpread returns how many instances have lanes, when all have an equal share
+// or too much time has gone.
+func (st *stage) awaitSpread(ctx context.Context, instances int) (owners int, err error) {
+	limit := time.Now().Add(spreadLimit)
+	err = poll(ctx, 2*spreadLimit, "no instance has taken the route's lanes", func() (bool, error) {
+		var lanes, most, least int
+		err := st.db.QueryRow(ctx, `SELECT count(*), coalesce(sum(n), 0), coalesce(max(n), 0), coalesce(min(n), 0)
+			FROM (SELECT count(*) AS n FROM outrider_cursor WHERE owner IS NOT NULL GROUP BY owner) o`).Scan(&owners, &lanes, &most, &least)
+		spread := lanes == laneCount && (owners == instances && most-least <= 1 || time.Now().After(limit))
+		return spread, err
+	})
+	return owners, err
+}
+
+// laneCount is how many lanes a route has.
+const laneCount = 16

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// counted is Outrider on a database whose server counts what statements cost.
+type counted struct {
+	embedded
+	kinds []statements
+}
+
+// statements are a kind of them, as their text tells.
+type statements struct {
+	name    string
+	pattern string // a regular expression of PostgreSQL
+}
+
+// What Outrider's statements on its own layout and on FlowCatalyst's are.
+var (
+	logStatements = []statements{
+		{"settle", `^\s*UPDATE outrider_cursor AS c`},
+		{"read", `^\s*(SELECT|WITH|\().*outrider_outbox`},
+	}
+	queueStatements = []statements{
+		{"settle", `^\s*UPDATE "?outbox_events`},
+		{"claim", `^\s*(SELECT|WITH|\().*outbox_events`},
+	}
+)
+
+// provide asks whether the server counts statements.
+func (counted) provide(ctx context.Context, s *servers, _ func(string, ...any)) error {
+	return s.on(ctx, s.postgres.String(), func(ctx context.Context, db *pgx.Conn) error {
+		var libraries string
+		if err := db.QueryRow(ctx, "SHOW shared_preload_libraries").Scan(&libraries); err != nil {
+			return err
+		}
+		if !strings.Contains(libraries, "pg_stat_statements") {
+			return fmt.Errorf("the server has shared_preload_libraries = '%s': add pg_stat_statements (`make bench` does, where it is installed)", libraries)
+		}
+		return nil
+	})
+}
+
+func (c counted) create(ctx context.Context, db *pgx.Conn, j job) error {
+	if err := c.embedded.create(ctx, db, j); err != nil {
+		return err
+	}
+	_, err := db.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+	return err
+}
+
+// cost is what statements have cost the server.
+type cost struct {
+	calls        int64
+	milliseconds float64
+	wal          int64 // bytes of the write-ahead log
+}
+
+// minus is what was spent since before.
+func (c cost) minus(before cost) cost {
+	return cost{c.calls - before.calls, c.milliseconds - before.milliseconds, c.wal - before.wal}
+}
+
+// each is the time of a call, in milliseconds.
+func (c cost) each() float64 { return c.milliseconds / max(float64(c.calls), 1) }
+
+// ask returns what the statements of this database cost so far; our own
+// questions are not in it.
+func (k statements) ask(ctx context.Context, db *pgx.Conn) (c cost, err error) {
+	err = db.QueryRow(ctx, `SELECT coalesce(sum(calls), 0)::bigint, coalesce(sum(total_exec_time), 0)::float8, coalesce(sum(wal_bytes), 0)::bigint
+		FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND query ~ $1 AND query !~ 'pg_stat_statements'`, k.pattern).Scan(&c.calls, &c.milliseconds, &c.wal)
+	return c, err
+}

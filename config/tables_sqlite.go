@@ -1,0 +1,40 @@
+package config
+
+// SQLiteColumns describes an append-only table of any shape in SQLite. There is
+// one writer at a time, so that no column has to tell transactions apart.
+type SQLiteColumns struct {
+	Position Column `yaml:"position" doc:"INTEGER PRIMARY KEY AUTOINCREMENT. Required."`
+	ID       Column `yaml:"id" doc:"Event id; any type. Required."`
+	Payload  Column `yaml:"payload" doc:"Content. What is no JSON counts as bytes. Required."`
+	Type     Column `yaml:"type" doc:"Event type; any type of column, or =text. Required."`
+
+	Group         Column `yaml:"group" doc:"Key whose order is kept; any type. Rows without one are in no order."`
+	AggregateType Column `yaml:"aggregate_type" doc:"Kind of thing that the event is about; any type of column, or =text."`
+	AggregateID   Column `yaml:"aggregate_id" doc:"Which one of its kind; any type."`
+	Tenant        Column `yaml:"tenant" doc:"Tenant; any type of column, or =text."`
+
+	Headers    Column `yaml:"headers" doc:"A JSON object of strings, which become metadata."`
+	Tags       Column `yaml:"tags" doc:"A JSON object of strings."`
+	OccurredAt Column `yaml:"occurred_at" doc:"When the event happened: text, RFC 3339 or as SQLite's datetime() writes it, then in UTC."`
+	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, likewise. Needed to start a route at a time, to rebase it, and for the age of messages."`
+}
+
+// checkLayout looks at what describes a table that is not of the own layout.
+func (s *SQLite) checkLayout(c *checker, at place) {
+	if s.Layout != "custom" {
+		c.onlyIn(at, "layout: custom", "columns")
+		return
+	}
+	if !at.has("table") {
+		c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
+	}
+	if at.has("retention") {
+		c.add(at.child("retention").key(), "rows of a table of your own are not removed").hint("remove the key, and delete rows yourself")
+	}
+	c.columns(at, "position: ..., id: ..., payload: ..., type: ...", map[string]string{
+		"position": "add position: NAME of the INTEGER PRIMARY KEY AUTOINCREMENT",
+		"id":       "add id: NAME of the column that identifies an event",
+		"payload":  "add payload: NAME of the column with the content",
+		"type":     `add type: NAME, or type: "=order.changed" for a fixed one`,
+	})
+}

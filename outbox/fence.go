@@ -1,0 +1,25 @@
+package outbox
+
+import "context"
+
+// Fencer is implemented by destinations that can shut the former owner of a lane
+// out of the receiver, so that nothing which it still sends arrives behind
+// what the next owner sends.
+type Fencer interface {
+	Destination
+
+	// Fence returns what one session of a lane delivers through, or nil when the
+	// destination is configured not to fence. The router closes it when the
+	// session has ended. Two of its calls for different addresses may run at
+	// once.
+	//
+	// Before the first message the receiver is told to refuse former owners, and
+	// then owned is asked: whoever takes the lane after owned has answered does
+	// the same later, and is the one that the receiver obeys. When owned says
+	// false, the session delivers nothing any more: everything is [Released].
+	Fence(lane string, owned Owned) Destination
+}
+
+// Owned asks the state store whether the lane is still its owner's, now and not
+// by what is remembered. An error: it cannot be told.
+type Owned func(ctx context.Context) (bool, error)

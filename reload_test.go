@@ -1,0 +1,146 @@
+package outrider_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// inbox counts what arrives, by path.
+type inbox struct {
+	mu     sync.Mutex
+	byPath map[string]int
+}
+
+func newInbox(t *testing.T) (box *inbox, url string) {
+	t.Helper()
+	box = &inbox{byPath: map[string]int{}}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		box.mu.Lock()
+		defer box.mu.Unlock()
+		box.byPath[r.URL.Path]++
+	}))
+	t.Cleanup(server.Close)
+	return box, server.URL
+}
+
+func (b *inbox) at(path string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byPath[path]
+}
+
+// reloadable is a configuration whose deliveries tell by their path which one is
+// at work. What is more stands at its end.
+func reloadable(t *testing.T, db, url, path, more string) *outrider.Config {
+	t.Helper()
+	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+admin: {listen: "127.0.0.1:0"}
+sources: {app: {type: sqlite, path: %q}}
+destinations: {hook: {type: http, url: "%s/%s"}}
+routes: {all: {from: app, to: hook}}
+%s`, db, url, path, more))
+	must(t, err)
+	return cfg
+}
+
+// get returns the body of an answer of the admin server.
+func get(t *testing.T, o *outrider.Outrider, path string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + o.AdminAddress() + path) //nolint:noctx // the test ends it
+	must(t, err)
+	body, err := io.ReadAll(resp.Body)
+	must(t, err)
+	must(t, resp.Body.Close())
+	return string(body)
+}
+
+func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
+	t.Parallel()
+	box, url := newInbox(t)
+	db, other := filepath.Join(t.TempDir(), "app.db"), filepath.Join(t.TempDir(), "other.db")
+	first, second := reloadable(t, db, url, "first", ""), reloadable(t, db, url, "second", "")
+	taken := reloadable(t, db, url, "taken", fmt.Sprintf("state: {url: %q}", "sqlite:"+other))
+	for _, cfg := range []*outrider.Config{first, taken} {
+		_, err := outrider.Init(t.Context(), cfg)
+		must(t, err)
+	}
+	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	if err := o.Reload(t.Context(), second); err == nil || !strings.Contains(err.Error(), "has not started") {
+		t.Errorf("a relay that does not run: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	<-o.Ready()
+	works := func(path string) {
+		t.Helper()
+		before := box.at("/" + path)
+		m, err := outbox.New("t").Group("g").JSON(1).Build()
+		must(t, err)
+		must(t, outrider.Publish(t.Context(), first, "app", m))
+		eventually(t, path+" is at work", func() bool { return box.at("/"+path) == before+1 })
+		if ready := get(t, o, "/readyz"); ready != "ok\n" {
+			t.Errorf("readyz says %q", ready)
+		}
+	}
+	works("first")
+
+	// It fails when it is prepared: the old one has not stopped.
+	missing := reloadable(t, filepath.Join(t.TempDir(), "none.db"), url, "missing", "")
+	if err := o.Reload(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "the old one is at work") {
+		t.Errorf("a configuration without a database: %v", err)
+	}
+	works("first")
+
+	// It fails when it starts, after the old one has stopped: another instance
+	// has its state.
+	state, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: other})
+	must(t, err)
+	must(t, state.Join(t.Context(), "another", time.Hour))
+	if err := o.Reload(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another instance is running") ||
+		!strings.Contains(err.Error(), "the old one is at work") {
+		t.Errorf("a configuration whose state is taken: %v", err)
+	}
+	works("first")
+	must(t, state.Close())
+
+	must(t, o.Reload(t.Context(), second))
+	works("second")
+	must(t, o.Reload(t.Context(), first))
+	works("first")
+	cancel()
+	must(t, <-done)
+	if err := o.Reload(t.Context(), second); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("a relay that has ended: %v", err)
+	}
+}
+
+func TestReloadIsRefusedForSuppliedParts(t *testing.T) {
+	t.Parallel()
+	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+sources: {app: {type: sqlite, path: %q}}
+destinations: {here: {type: publisher, topic: t}}
+routes: {all: {from: app, to: here}}
+`, filepath.Join(t.TempDir(), "app.db")))
+	must(t, err)
+	o, err := outrider.New(cfg, outrider.WithBatchDestination("here", make(arrivals)))
+	must(t, err)
+	if err := o.Reload(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "make a new one") {
+		t.Errorf("got %v", err)
+	}
+}
