@@ -214,6 +214,9 @@ func (d *doctor) lag(ctx context.Context, op *Operator, route string) outbox.Fin
 		f.Text = "nothing is waiting to be read"
 	default:
 		f.Text = strconv.Itoa(b.Rows) + " rows are not settled"
+		if b.Rows == 1 {
+			f.Text = "1 row is not settled"
+		}
 		if b.More {
 			f.Text = "more than " + f.Text
 		}

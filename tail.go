@@ -20,6 +20,9 @@ type TailOptions struct {
 
 	// Max ends it after so many rows; 0: when the context does.
 	Max int
+
+	// Begun is called once it is known that the rows can be followed; optional.
+	Begun func()
 }
 
 // tailPause is how often a table is looked at while nothing comes.
@@ -56,6 +59,9 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 	t := tail{source: def.Source, opts: opts, match: match, show: show}
 	if err := t.begin(ctx); err != nil {
 		return err
+	}
+	if opts.Begun != nil {
+		opts.Begun()
 	}
 	return t.follow(ctx)
 }

@@ -40,7 +40,7 @@ func measureSmall(t *testing.T, entries []int, args ...string) outcome {
 	peers := slices.DeleteFunc(peerKinds(), func(kind string) bool { return kind == fastDebezium.name() })
 	args = append([]string{"-peers", strings.Join(peers, ",")}, args...)
 	args = append(args, "-rows", "2000", "-backlog", "3000", "-stock-rows", "300", "-warmup", "0", "-groups", "50",
-		"-items", "2000", "-hooks", "1000", "-duration", "200ms", "-hold", "2s", "-sustain", "1s", "-rate", "500")
+		"-items", "2000", "-hooks", "1000", "-duration", "200ms", "-sustain", "1s", "-rate", "500")
 	o, err := parseOptions(args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func measureSmall(t *testing.T, entries []int, args ...string) outcome {
 }
 
 // Of each scenario every peer, and each way of measuring; publishing has a test
-// of its own, and so has what is idle.
+// of its own, and so has what statements cost.
 func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "cpu.pprof")
@@ -88,8 +88,6 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 			"outrider-kafka 200 1000 msgs/s", "outrider-notified 200 1000 msgs/s"}},
 		{scenario: "river", want: []string{"river-insert 2000 inserted", "river 2000 worked, the work is nothing", "outrider 2000 delivered by HTTP in order"}},
 		{scenario: "sustained", want: []string{"outrider 500 500 msgs/s wanted"}, figures: []string{"largest size (MiB)", "worst p99 of a second (ms)"}},
-		{scenario: "snapshot", want: []string{"outrider-kafka 2500 ", "outrider-flowcatalyst 2500 "},
-			figures: []string{"settle at the end (us/msg)", "settle WAL (bytes/msg)"}},
 		{scenario: "spread", entries: []int{1}, want: []string{"outrider 100 3 instances"}, figures: []string{"instances with lanes"}},
 		{scenario: "neighbours", entries: []int{1, 5}, want: []string{"outrider 400 1000 msgs/s, 1 group poisoned",
 			"outrider 200 backlog, 1 of 2 destinations hangs"}},
@@ -105,6 +103,9 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("measured\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
+			if info, err := os.Stat(profile); tt.args != nil && (err != nil || info.Size() == 0) {
+				t.Errorf("the profile: %v, %v", info, err)
+			}
 			for _, p := range s.plots() {
 				if _, err := p.draw(); err != nil {
 					t.Errorf("%s: %v", p.file, err)
@@ -112,11 +113,6 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(func() {
-		if info, err := os.Stat(profile); !t.Skipped() && (err != nil || info.Size() == 0) {
-			t.Errorf("the profile: %v, %v", info, err)
-		}
-	})
 }
 
 // complete wants everything that its scenario measures.
@@ -125,7 +121,7 @@ func complete(t *testing.T, s *outcome, res *result, figures []string) {
 	if len(res.Rates) != 1 || res.Rate <= 0 || res.CPU <= 0 || res.Peak <= 1<<20 {
 		t.Errorf("%s was not measured: %+v", res.Peer, res)
 	}
-	timed := []string{delayScenario.name, sustainedScenario.name, snapshotScenario.name, neighbourScenario.name}
+	timed := []string{delayScenario.name, sustainedScenario.name, neighbourScenario.name}
 	if slices.Contains(timed, s.Name) != (len(res.P50s) == 1 && res.P50 > 0 && res.P99 >= res.P50) {
 		t.Errorf("latency of %s: %+v", res.Peer, res)
 	}
@@ -136,30 +132,56 @@ func complete(t *testing.T, s *outcome, res *result, figures []string) {
 	}
 }
 
-func TestAnIdleRelayIsMeasured(t *testing.T) {
+func TestWhatStatementsCostIsMeasured(t *testing.T) {
 	t.Parallel()
 	s := smallServers(t)
-	o, err := parseOptions([]string{"-runs", "1", "-duration", "1s"}, io.Discard)
+	o, err := parseOptions([]string{"-runs", "1", "-duration", "1s", "-hold", "2s", "-groups", "50"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := manyWay.provide(t.Context(), s, nil); err != nil {
+	if err := idleWay.provide(t.Context(), s, nil); err != nil {
 		t.Skip(err)
-	}
-	st, err := newStage(t.Context(), s, idleScenario, idleScenario.entries(o)[0], o)
-	if err != nil {
-		t.Fatal(err)
 	}
 	// To build the program takes longer than all the rest.
 	b := &bench{servers: s, options: o, progress: io.Discard, version: time.Millisecond}
-	got, err := b.measureIdle(t.Context(), st)
-	if err := errors.Join(err, st.close()); err != nil {
+	t.Cleanup(func() {
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := b.durable(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"polls/s", "statements/s", "first delivery (ms)", "version (ms)"} {
-		if got.figures[name] <= 0 {
-			t.Errorf("%s is %v", name, got.figures[name])
-		}
+	for _, tt := range []struct {
+		name     string
+		scenario *scenario
+		entry    int
+		figures  []string
+	}{
+		{"idle", idleScenario, 0, []string{"polls/s", "statements/s", "first delivery (ms)", "version (ms)"}},
+		{"log", snapshotScenario, 0, []string{"settle WAL (bytes/msg)"}},
+		{"queue", snapshotScenario, 1, []string{"settle WAL (bytes/msg)"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			host, err := b.host(t.Context(), tt.scenario)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st, err := newStage(t.Context(), host, tt.scenario, tt.scenario.entries(o)[tt.entry], o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := tt.scenario.measure(b, t.Context(), st)
+			if err := errors.Join(err, st.close()); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range tt.figures {
+				if got.figures[name] <= 0 {
+					t.Errorf("%s is %v", name, got.figures[name])
+				}
+			}
+		})
 	}
 }
 

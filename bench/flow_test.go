@@ -99,9 +99,11 @@ func TestDelaysAreThoseAfterTheLead(t *testing.T) {
 	t.Parallel()
 	f := newFlow(flowSpec{lead: time.Second}, 4, 1, 300)
 	f.begun.Store(int64(time.Second))
-	for n, d := range []struct{ committed, took time.Duration }{{1500, 900}, {2500, 30}, {2600, 10}, {4000, -1}} {
-		f.committed[n+1].Store(int64(d.committed * time.Millisecond))
-		f.arrived[n+1].Store(int64((d.committed + d.took) * time.Millisecond))
+	for n, d := range []struct{ committed, took int }{ // milliseconds
+		{1500, 900}, {2500, 30}, {2600, 10}, {4000, -1},
+	} {
+		f.committed[n+1].Store(int64(time.Duration(d.committed) * time.Millisecond))
+		f.arrived[n+1].Store(int64(time.Duration(d.committed+d.took) * time.Millisecond))
 	}
 	got := f.delays(everybody)
 	if len(got) != 3 || got[0].at != 1500*time.Millisecond || got[2].took != 0 {

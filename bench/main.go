@@ -75,18 +75,19 @@ func measureAll(ctx context.Context, o *options, out, progress io.Writer) error 
 	}
 	defer s.close()
 	r, err := measureOn(ctx, s, o, progress)
-	if err != nil {
-		return err
+	if len(r.Scenarios) > 0 { // those that ended before one that failed
+		err = errors.Join(err, r.publish(o, out))
 	}
-	return r.publish(o, out)
+	return err
 }
 
-// measureOn runs the scenarios on the servers.
+// measureOn runs the scenarios on the servers. The report has those that ended,
+// also when one failed.
 func measureOn(ctx context.Context, s *servers, o *options, progress io.Writer) (*report, error) {
 	r := &report{Command: o.command}
 	var err error
 	if r.Machine, err = describe(ctx, s, o.cpus); err != nil {
-		return nil, err
+		return r, err
 	}
 	b := &bench{servers: s, options: o, progress: progress}
 	defer func() { _ = b.close() }() // the figures are there
@@ -99,7 +100,7 @@ func measureOn(ctx context.Context, s *servers, o *options, progress io.Writer) 
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 				err = errors.Join(cause, err)
 			}
-			return nil, fmt.Errorf("scenario %s: %w", sc.name, err)
+			return r, fmt.Errorf("scenario %s: %w", sc.name, err)
 		}
 		r.Scenarios = append(r.Scenarios, outcome{Name: sc.name, Title: sc.title(o), Results: results,
 			Remarks: slices.Concat(sc.remarks(results), missing)})

@@ -58,10 +58,11 @@ func (s sample) String() string {
 	if s.p99 > 0 {
 		text += fmt.Sprintf(", p50 %.2f ms, p99 %.2f ms", milliseconds(s.p50), milliseconds(s.p99))
 	}
+	parts := []string{text}
 	for _, name := range slices.Sorted(maps.Keys(s.figures)) {
-		text += fmt.Sprintf(", %s %.4g", name, s.figures[name])
+		parts = append(parts, fmt.Sprintf("%s %.4g", name, s.figures[name]))
 	}
-	return text + "; lost 0, duplicates 0"
+	return strings.Join(parts, ", ") + "; lost 0, duplicates 0"
 }
 
 // result is what a peer's runs come to.

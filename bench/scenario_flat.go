@@ -51,7 +51,7 @@ var flatScenario = &scenario{
 		for _, r := range results {
 			name := fmt.Sprintf("%d rows", r.Rows)
 			if r.With != "" {
-				name += " behind\n" + r.With
+				name += ",\n" + r.With
 			}
 			p.bars = append(p.bars, bar{name, r.Rate})
 		}

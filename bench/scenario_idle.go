@@ -42,10 +42,10 @@ var idleScenario = &scenario{
 	name:  "idle",
 	about: "What a relay with nothing to do asks of its database and takes of a processor, and how long starting takes.",
 	title: func(o *options) string {
-		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table", 2*o.duration, idleLead)
+		return fmt.Sprintf("Idle for %v, %v after the last message, polling every second; starting, with one message in the table; a server of its own, with fsync on", 2*o.duration, idleLead)
 	},
 	peers: []peer{idleWay, manyWay},
-	entries: func(o *options) []entry {
+	entries: func(*options) []entry {
 		return []entry{
 			{peer: idleWay, sink: endpoint{path: hookPath, read: webhooks{}}, rows: 1, groups: 1},
 			{peer: manyWay, sink: endpoint{path: hookPath, read: webhooks{}}, rows: 1, groups: 1},

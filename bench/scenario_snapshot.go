@@ -153,7 +153,7 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 		return s, err
 	}
 	if held < 1 || held+2 > len(c.looks)-1 {
-		return s, fmt.Errorf("too little time to see anything: raise -hold")
+		return s, errors.New("too little time to see anything: raise -hold")
 	}
 	c.summarise(&s, held)
 	return s, nil

@@ -13,7 +13,7 @@ import (
 type HTTP struct {
 	Preset         string                      `yaml:"preset" enum:"flowcatalyst" doc:"Completes the destination for a known API. flowcatalyst: url is the base URL of its API, events and dispatch jobs go to /api/events/batch and /api/dispatch/jobs/batch, max_requests is 10 and batch.max_groups 1 by default, and a status of 400 or more that does not say that the platform is unavailable is a failed attempt of all items of the request (docs/flowcatalyst.md)."`
 	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template, unless there is a preset."`
-	Format         string                      `yaml:"format" enum:"raw|cloudevents" default:"raw" doc:"Body of a request: a JSON array of the payloads, or a batch of CloudEvents (application/cloudevents-batch+json)."`
+	Format         string                      `yaml:"format" enum:"raw|cloudevents" default:"raw" doc:"Body of a request: a JSON array of the payloads, or a batch of CloudEvents (application/cloudevents-batch+json). An array of payloads has no event ids: a receiver that is to tell duplicates by them needs cloudevents, or batch: {max_messages: 1}, with which the id is in the header Idempotency-Key."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
 	Token          Secret                      `yaml:"token" doc:"Bearer token for the Authorization header."`
 	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`

@@ -79,10 +79,10 @@ func TestThrottleTakesItsShareOfTheRoute(t *testing.T) {
 		for _, tt := range []struct {
 			share float64
 			want  time.Duration
-		}{{0.25, 10}, {1, 3}, {0.5, 5}} {
+		}{{0.25, 10 * time.Second}, {1, 3 * time.Second}, {0.5, 5 * time.Second}} {
 			share = tt.share
-			if got := took(252); got != tt.want*time.Second {
-				t.Errorf("with %v of the lanes 252 messages took %v, want %vs", tt.share, got, int(tt.want))
+			if got := took(252); got != tt.want {
+				t.Errorf("with %v of the lanes 252 messages took %v, want %v", tt.share, got, tt.want)
 			}
 		}
 	})

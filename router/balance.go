@@ -77,7 +77,10 @@ func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 			missing = true
 			continue
 		}
-		complete, err := k.acquire(ctx, rt, shares.share(k.instance, rt.Name))
+		// A connection that has fallen silent must not keep us from all the rest.
+		limited, cancel := context.WithTimeout(ctx, max(k.lease, k.router.cfg.DrainTimeout))
+		complete, err := k.acquire(limited, rt, shares.share(k.instance, rt.Name))
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return lookPause, nil //nolint:nilerr // asked to stop: that is no failure
@@ -201,7 +204,7 @@ func (k *keeper) tell(shares *spreading, missing bool) {
 			others++
 		}
 	}
-	text := ""
+	var text string
 	switch {
 	case share == 0 && others > 0:
 		text = "standing by: other instances work the lanes; they are taken over when one of them stops"

@@ -64,7 +64,7 @@ func TestG3_LanesMoveBetweenInstancesWithoutADuplicate(t *testing.T) {
 					a.fillFrom(20, n, n+10)
 					n += 10
 				}
-				for range 4 {
+				for range 2 {
 					for i, want := range [][]int{{8, 8}, {5, 5, 6}} {
 						more()
 						rigs[i+1].start(rigs[i+1].route(window))

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,13 +50,13 @@ func (l *leader) waits() string {
 	return elsewhere + l.lock.String()
 }
 
-// campaign tries to take the locks that we do not hold, unless none of the
-// routes could be run.
+// campaign tries to take the locks that we do not hold. A leader none of whose
+// routes can be run here makes room for others.
 func (k *keeper) campaign(ctx context.Context) {
 	for _, l := range k.leaders {
-		able := false
-		for _, rt := range l.routes {
-			able = able || !k.unwell(rt)
+		able := slices.ContainsFunc(l.routes, func(rt *route) bool { return !k.unwell(rt) })
+		if l.held.Load() && !able {
+			l.resign()
 		}
 		if l.held.Load() || !able {
 			continue

@@ -139,7 +139,7 @@ func TestG3_ADeposedLeaderStopsAtOnce(t *testing.T) {
 		var s scepter
 		lock := &memLock{scepter: &s}
 		a.dest.setFail(func(string, *message.Message) error { time.Sleep(50 * time.Millisecond); return nil })
-		a.fill(30, 40)
+		a.fill(30, 20)
 		a.start(a.led(lock)...)
 		a.await(300)
 		s.mu.Lock() // the connection drops, and somebody else takes the lock
@@ -156,10 +156,10 @@ func TestG3_ADeposedLeaderStopsAtOnce(t *testing.T) {
 		s.mu.Lock()
 		s.held = nil
 		s.mu.Unlock()
-		a.until("everything", func() bool { return len(a.dest.received()) == 30 && a.dest.count() >= 2400 })
+		a.until("everything", func() bool { return len(a.dest.received()) == 30 && a.dest.count() >= 1200 })
 		a.stop()
-		if n := a.dest.count(); n > 2400+600 {
-			t.Errorf("%d arrived, 2400 were written", n)
+		if n := a.dest.count(); n > 1200+600 {
+			t.Errorf("%d arrived, 1200 were written", n)
 		}
 	})
 }

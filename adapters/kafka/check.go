@@ -10,7 +10,8 @@ import (
 )
 
 // Check implements [outbox.Checker]: a broker must answer, and a topic that is
-// the same for all messages must exist.
+// the same for all messages must exist. An exclusive destination must get a
+// transactional id as well.
 func (d *Destination) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
@@ -36,6 +37,23 @@ func (d *Destination) Check(ctx context.Context) error {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
 			return unavailable(d.cfg.Topic, err)
 		}
+	}
+	if d.cfg.Exclusive {
+		return d.checkTransactions(ctx)
+	}
+	return nil
+}
+
+// checkTransactions initialises an id that no lane has.
+func (d *Destination) checkTransactions(ctx context.Context) error {
+	id := d.transactionalID("check")
+	c, err := d.openFor(id)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, _, err := c.ProducerID(ctx); err != nil {
+		return d.notInitialised(id, c.watch.explain(err))
 	}
 	return nil
 }

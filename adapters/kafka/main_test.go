@@ -28,7 +28,7 @@ type broker struct {
 
 func connect(tb testing.TB, addrs []string) *broker {
 	tb.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.MetadataMinAge(metadataMinAge))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -82,8 +82,15 @@ func (b *broker) awaitTopic(tb testing.TB, name string) {
 	}
 }
 
-// records returns what a topic holds: by partition, in order.
+// records returns what a topic holds for a consumer with read_committed: by
+// partition, in order.
 func (b *broker) records(tb testing.TB, topic string) []*kgo.Record {
+	tb.Helper()
+	return b.read(tb, topic, kgo.ReadCommitted())
+}
+
+// read reads a topic to its end, over the marks of transactions.
+func (b *broker) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*kgo.Record {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
@@ -91,21 +98,33 @@ func (b *broker) records(tb testing.TB, topic string) []*kgo.Record {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var want int64
-	ends.Each(func(o kadm.ListedOffset) { want += max(o.Offset, 0) })
+	left := map[int32]int64{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(level), kgo.KeepControlRecords(),
+		kgo.FetchMaxWait(100*time.Millisecond))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer cl.Close()
 	var got []*kgo.Record
-	for int64(len(got)) < want {
+	for len(left) > 0 {
 		fetches := cl.PollFetches(ctx)
 		if ctx.Err() != nil {
-			tb.Fatalf("%d of %d records of %s could be read", len(got), want, topic)
+			tb.Fatalf("%d records of %s could be read, and not all: by partition, they should reach to %v", len(got), topic, left)
 		}
-		got = append(got, fetches.Records()...)
+		for _, r := range fetches.Records() {
+			if !r.Attrs.IsControl() {
+				got = append(got, r)
+			}
+			if r.Offset+1 >= left[r.Partition] {
+				delete(left, r.Partition)
+			}
+		}
 	}
 	return got
 }

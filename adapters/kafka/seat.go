@@ -119,12 +119,10 @@ func (s *seat) sit(ctx context.Context) error {
 	if err := s.confirm(ctx); err != nil { // not to disturb an owner that is not us
 		return err
 	}
-	c, err := open(append(slices.Clip(s.pool.opts), kgo.TransactionalID(s.id), kgo.TransactionTimeout(s.cfg.Timeout),
-		kgo.ConcurrentTransactionsBackoff(concurrentBackoff), kgo.RetryBackoffFn(transactionBackoff)))
+	c, err := s.openFor(s.id)
 	if err != nil {
 		return outbox.Unavailable(err, 0)
 	}
-	c.transactional = s.id
 	s.client = c
 	if _, _, err = c.ProducerID(ctx); err != nil {
 		err = s.notInitialised(s.id, c.watch.explain(err))
@@ -135,6 +133,20 @@ func (s *seat) sit(ctx context.Context) error {
 		s.drop()
 	}
 	return err
+}
+
+// openFor makes a client with a transactional id, which is not initialised yet.
+// A transaction lasts no longer than the delivery that it is of.
+func (d *Destination) openFor(id string) (*client, error) {
+	c, err := open(append(slices.Clip(d.pool.opts),
+		kgo.TransactionalID(id),
+		kgo.TransactionTimeout(d.cfg.Timeout),
+		kgo.ConcurrentTransactionsBackoff(concurrentBackoff),
+		kgo.RetryBackoffFn(transactionBackoff)))
+	if err == nil {
+		c.transactional = id
+	}
+	return c, err
 }
 
 // confirm asks whether the lane is still ours.

@@ -17,7 +17,7 @@ const concurrentBackoff = 2 * time.Millisecond
 
 // transactionBackoff is backoff, but quick at first: see concurrentBackoff.
 func transactionBackoff(fails int) time.Duration {
-	return min(concurrentBackoff<<min(fails-1, 9), time.Second)
+	return min(concurrentBackoff<<max(min(fails-1, 9), 0), time.Second)
 }
 
 // send sends records and waits for the outcome of each. With a transactional
@@ -86,11 +86,13 @@ func (w *wave) allFailed(indices []int, err error) {
 	}
 }
 
-// isFenced tells whether the broker no longer obeys the producer: another one
-// has initialised the id, or the transaction took too long and was aborted.
+// isFenced tells whether the broker no longer obeys the producer, or has ended
+// its transaction: another producer has initialised the id, or the transaction
+// took too long. None of its records was delivered.
 func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) ||
-		errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.UnknownProducerID)
+		errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.UnknownProducerID) ||
+		errors.Is(err, kerr.InvalidTxnState)
 }
 
 // fenced is the error of records whose transaction was aborted, because

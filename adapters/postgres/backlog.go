@@ -34,13 +34,6 @@ LEFT JOIN LATERAL (
     ORDER BY o.slot, o.position LIMIT 1
 ) f ON true`
 
-// plainBacklogSQL is for tables of others, which have no slots: everything
-// behind the last of the spans' beginnings.
-const plainBacklogSQL = `
-SELECT count(*), NULL::timestamptz FROM (
-    SELECT FROM {table} o WHERE o.{position} > $1 AND o.{position} <= $2 ORDER BY o.{position} LIMIT $3
-) x`
-
 var _ outbox.Backlogger = (*Source)(nil)
 
 // Backlog implements [outbox.Backlogger]. Rows that are not visible yet do not
@@ -74,17 +67,11 @@ func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b 
 
 func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []outbox.Span, most int) (pgx.Rows, error) {
 	slots, after, upto := make([]int16, len(spans)), make([]int64, len(spans)), make([]int64, len(spans))
-	lowest, highest := int64(math.MaxInt64), int64(0)
 	for i, sp := range spans {
 		slots[i], after[i], upto[i] = int16(sp.Slot), sp.After, sp.Upto
 		if sp.Upto == 0 {
 			upto[i] = math.MaxInt64
 		}
-		lowest, highest = min(lowest, after[i]), max(highest, upto[i])
-	}
-	if s.findSQL != nil {
-		sql := inTable(plainBacklogSQL, s.layout.table)
-		return tx.Query(ctx, inColumn(sql, s.position), lowest, highest, most+1)
 	}
 	return tx.Query(ctx, inTable(backlogSQL, s.layout.table), slots, after, upto, most+1)
 }

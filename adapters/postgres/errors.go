@@ -32,6 +32,9 @@ func explain(table, what string, err error) error {
 
 // fixOf returns the fix of an error, with what separates it from the error.
 func fixOf(table string, err error) string {
+	if fix := connectFix(err); fix != "" {
+		return fix
+	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return ""
@@ -46,6 +49,14 @@ func fixOf(table string, err error) string {
 			" or the server is older than PostgreSQL 13"
 	case featureNotSupported:
 		return "; the table was altered, the next read prepares its statement again"
+	}
+	return ""
+}
+
+// connectFix returns the fix of a connection that was not made.
+func connectFix(err error) string {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return "; check host, port, database, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)"
 	}
 	return ""
 }

@@ -171,7 +171,7 @@ func explainLog(table, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	fix := ""
+	fix := connectFix(err)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case undefinedTable, invalidSchema:

@@ -157,6 +157,9 @@ func queueError(table, what string, err error) error {
 }
 
 func queueFix(err error) string {
+	if fix := connectFix(err); fix != "" {
+		return fix
+	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return ""

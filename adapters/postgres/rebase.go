@@ -123,8 +123,3 @@ func common(a, b []string) []string {
 	}
 	return out
 }
-
-// inColumn puts a column's quoted name into a statement.
-func inColumn(sql, column string) string {
-	return strings.ReplaceAll(sql, "{position}", pgx.Identifier{column}.Sanitize())
-}

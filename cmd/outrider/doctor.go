@@ -81,7 +81,30 @@ func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	return outrider.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), nil
+	return append(outrider.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), troubles(ctx, cfg)...), nil
+}
+
+// troubles asks the relay that runs here, if one does, what it cannot do.
+func troubles(ctx context.Context, cfg *outrider.Config) []outrider.Diagnosis {
+	var found []outrider.Diagnosis
+	running := runningRoutes(ctx, cfg)
+	for _, r := range cfg.Routes {
+		part := "running route " + r.Name
+		if stopped := running[r.Name].Stopped; stopped != "" {
+			found = append(found, outrider.Diagnosis{Part: part, Finding: outbox.Finding{
+				Level: outbox.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "see what it says; it goes on by itself when that is mended"}})
+		}
+		for _, d := range running[r.Name].Down {
+			if d.Gone {
+				continue // a pause, which has been told
+			}
+			found = append(found, outrider.Diagnosis{Part: part, Finding: outbox.Finding{
+				Level: outbox.LevelWarning, Subject: "address " + d.Address,
+				Text: fmt.Sprintf("is not used since %s: %s", d.Since.UTC().Format(time.RFC3339), d.Cause),
+				Fix:  "none is needed in the relay: it probes the address, and goes on when that answers"}})
+		}
+	}
+	return found
 }
 
 func (a *app) printDiagnosesJSON(found []outrider.Diagnosis, counts map[outbox.Level]int) error {

@@ -104,7 +104,8 @@ func explainMissing(err error) error {
 	var state interface{ SQLState() string } // of PostgreSQL
 	if errors.As(err, &state) && state.SQLState() == "42P01" ||
 		err != nil && strings.Contains(err.Error(), "no such table: outrider_") {
-		return fmt.Errorf("%w: there is no state yet, `outrider init` or `outrider run` creates its tables", err)
+		what, _, _ := strings.Cut(err.Error(), "; ") // behind it stands what a program would do
+		return fmt.Errorf("%s: there is no state yet, `outrider init` or `outrider run` creates its tables", what)
 	}
 	return err
 }

@@ -65,10 +65,12 @@ kept nowhere; what is delivered does not change.
 		if out.json() {
 			show = a.showRowJSON
 		}
-		return untilSignal(c.Context(), func(string) {}, func(ctx context.Context) error {
-			if !out.json() {
+		if !out.json() {
+			opts.Begun = func() {
 				fmt.Fprintf(a.err, "following %s from %s; Ctrl-C ends it\n", plain(args[0]), opts.From)
 			}
+		}
+		return untilSignal(c.Context(), func(string) {}, func(ctx context.Context) error {
 			return outrider.Tail(ctx, cfg, args[0], opts, show, outrider.WithLogger(a.logger(cfg, "warn")))
 		})
 	}

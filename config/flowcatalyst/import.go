@@ -53,6 +53,10 @@ func Import(name string, text []byte, o Options) (Result, error) {
 	im := &importer{name: name, settings: map[string]setting{}, used: map[string]bool{}, samples: map[string]string{}}
 	profile := cmp.Or(o.Profile, DefaultProfile)
 	im.choose(all, profile)
+	if !im.any() {
+		return Result{}, fmt.Errorf("%s: has no key of the outbox processor (outbox-processor.enabled, outbox-processor.api-base-url and so on) "+
+			"that applies with the profile %s; name the application's configuration file, or another --profile", name, profile)
+	}
 	out := im.result(profile)
 	im.unknown()
 	if err := errors.Join(im.errs...); err != nil {
@@ -88,15 +92,25 @@ func (im *importer) choose(all []setting, profile string) {
 	}
 }
 
+// any tells whether something applies that is the processor's.
+func (im *importer) any() bool {
+	for key := range im.settings {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // prefix begins the canonical keys of the processor.
 const prefix = "outboxprocessor"
 
 // canonical is a key as all of its spellings have it: frameworks take
 // outbox-processor.poll-interval, outboxProcessor.pollInterval and
 // OUTBOX_PROCESSOR_POLL_INTERVAL for the same.
-func canonical(key string) string {
-	return strings.ToLower(strings.NewReplacer(".", "", "-", "", "_", "").Replace(key))
-}
+func canonical(key string) string { return strings.ToLower(separators.Replace(key)) }
+
+var separators = strings.NewReplacer(".", "", "-", "", "_", "")
 
 // own returns the processor's setting of a key such as poll-interval.
 func (im *importer) own(key string) (setting, bool) {

@@ -51,13 +51,12 @@ func newFleet(t *testing.T, lease time.Duration, destination string) *fleet {
 }
 
 // join starts another instance and waits until it has its share.
-func (f *fleet) join() *relay {
+func (f *fleet) join() {
 	f.t.Helper()
 	r := start(f.t, f.config)
 	f.members = append(f.members, r)
 	r.admit(f)
 	f.spread()
-	return r
 }
 
 // admit waits until the instance has announced itself.

@@ -28,8 +28,10 @@ func TestMain(m *testing.M) {
 		status = 1
 	}
 	// A connection that breaks while toxiproxy changes what it suffers from
-	// leaves a goroutine of toxiproxy's behind.
-	if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")); err != nil && status == 0 {
+	// leaves goroutines of toxiproxy's behind.
+	const link = "github.com/Shopify/toxiproxy/v2.(*ToxicLink)."
+	if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
+		goleak.IgnoreAnyFunction(link+"read"), goleak.IgnoreAnyFunction(link+"write")); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines are left:", err)
 		status = 1
 	}

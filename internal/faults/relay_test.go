@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -90,12 +91,40 @@ func startWith(t *testing.T, config string, env ...string) *relay {
 		close(r.done)
 	}()
 	t.Cleanup(func() {
+		r.dump()
 		r.kill()
 		if text := r.output(); t.Failed() && text != "" {
+			text, _, _ = strings.Cut(text, "\nSIGQUIT: ")
 			t.Logf("the end of the relay's output:\n%s", text[max(0, len(text)-4000):])
 		}
 	})
 	return r
+}
+
+// dump keeps what a process was doing when its test failed: all its output, with
+// its goroutines at the end.
+func (r *relay) dump() {
+	r.t.Helper()
+	select {
+	case <-r.done:
+		return
+	default:
+	}
+	if !r.t.Failed() || r.cmd.Process.Signal(syscall.SIGQUIT) != nil {
+		return
+	}
+	select {
+	case <-r.done:
+	case <-time.After(patience):
+		return
+	}
+	kept, err := os.CreateTemp("", "outrider-output-*.log") //nolint:usetesting // it is kept for whoever looks into the failure
+	if err != nil {
+		r.t.Log(err)
+		return
+	}
+	_, err = kept.WriteString(r.output())
+	r.t.Logf("the relay's whole output, with its goroutines, is in %s (%v)", kept.Name(), errors.Join(err, kept.Close()))
 }
 
 // kill ends the process with SIGKILL and returns when it is gone.
