@@ -67,6 +67,7 @@ func (b *builder) newKafka(d *config.Kafka) (outbox.Destination, error) {
 	cfg := kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: b.log,
+		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID,
 	}
 	if d.SASL != nil {
 		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,

@@ -59,7 +59,7 @@ routes: {all: {from: app, to: hook}}
 // get returns the body of an answer of the admin server.
 func get(t *testing.T, o *outrider.Outrider, path string) string {
 	t.Helper()
-	resp, err := http.Get("http://" + o.AdminAddress() + path) //nolint:noctx // the test ends it
+	resp, err := http.Get("http://" + o.AdminAddress() + path)
 	must(t, err)
 	body, err := io.ReadAll(resp.Body)
 	must(t, err)

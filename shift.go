@@ -129,11 +129,8 @@ func (o *Outrider) started(s *shift) {
 func (o *Outrider) goBack(ctx context.Context, failed *shift, cause error) (*shift, error) {
 	o.log.Warn("reloading: the new configuration could not start; going back to the old one", "error", cause)
 	s, err := prepare(ctx, newBuilder(failed.before, o.options))
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, nil // asked to stop; nothing is under way
-	case err != nil:
-		return nil, errors.Join(cause, err)
+	if err != nil {
+		return nil, unlessEnded(ctx, errors.Join(cause, err))
 	}
 	s.told, s.outcome = failed.told, notUsed(cause)
 	return s, nil

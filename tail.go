@@ -49,9 +49,9 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 	p := &parts{sources: map[string]outbox.Source{}}
 	var def router.Route
 	if err := b.buildSource(ctx, p, source, &def); err != nil {
-		return tailEnded(ctx, fmt.Errorf("source %q: %w", source, err))
+		return unlessEnded(ctx, fmt.Errorf("source %q: %w", source, err))
 	}
-	defer func() { err = tailEnded(ctx, err) }()
+	defer func() { err = unlessEnded(ctx, err) }()
 	defer func() { _ = p.close() }() // nothing was written
 	if def.Source == nil {
 		return fmt.Errorf("source %q has no log table that could be followed", source)
@@ -66,8 +66,8 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 	return t.follow(ctx)
 }
 
-// tailEnded is the error of a tail: none when it was asked to end.
-func tailEnded(ctx context.Context, err error) error {
+// unlessEnded is an error, or none when the work was asked to end.
+func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}

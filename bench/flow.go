@@ -189,7 +189,7 @@ func (f *flow) overTime(name string, delays []delay, share float64, interval tim
 		if end < 0 {
 			end = len(delays)
 		}
-		c.Points = append(c.Points, point{(slot * interval).Seconds(), quantile(delays[:end], share)})
+		c.Points = append(c.Points, point{float64(slot) * interval.Seconds(), quantile(delays[:end], share)})
 		delays = delays[end:]
 	}
 	return c

@@ -5,16 +5,18 @@ import "regexp"
 // Kafka sends to a Kafka cluster. Records are always acknowledged by all
 // in-sync replicas.
 type Kafka struct {
-	Brokers     []string `yaml:"brokers" required:"true" min:"1" doc:"Addresses to begin with, as host:port."`
-	Topic       Template `yaml:"topic" required:"true" doc:"Topic; a template."`
-	Format      string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
-	Client      string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
-	TLS         TLS      `yaml:"tls" doc:"Encryption of the connection."`
-	SASL        *SASL    `yaml:"sasl" doc:"How to log in."`
-	Acks        string   `yaml:"acks" enum:"all" default:"all" doc:"Which replicas must have a record. Anything less could lose messages."`
-	Compression string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
-	Timeout     Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time for one batch of records to be acknowledged."`
-	Source      string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
+	Brokers         []string `yaml:"brokers" required:"true" min:"1" doc:"Addresses to begin with, as host:port."`
+	Topic           Template `yaml:"topic" required:"true" doc:"Topic; a template."`
+	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
+	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
+	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection."`
+	SASL            *SASL    `yaml:"sasl" doc:"How to log in."`
+	Acks            string   `yaml:"acks" enum:"all" default:"all" doc:"Which replicas must have a record. Anything less could lose messages."`
+	Compression     string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
+	Timeout         Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time for one batch of records to be acknowledged."`
+	Exclusive       bool     `yaml:"exclusive" default:"false" doc:"Whether Kafka refuses what a former owner of a lane still sends, after it was frozen: each lane delivers in transactions, which consumers must read with isolation.level=read_committed. What it costs: docs/exclusive.md."`
+	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Beginning of the transactional ids of an exclusive destination, followed by -route-slot. Installations that share a cluster need different ones."`
+	Source          string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 
 // Kind is "kafka".
@@ -22,6 +24,10 @@ func (*Kafka) Kind() string { return "kafka" }
 
 // topicName is what Kafka allows.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// transactionalID is what can be granted and read in a broker's log without
+// quoting.
+var transactionalID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
 func (k *Kafka) check(c *checker, at place) {
 	for i, b := range k.Brokers {
@@ -37,12 +43,31 @@ func (k *Kafka) check(c *checker, at place) {
 		c.add(at.child("format"), "client watermill writes the format watermill only").
 			hint("remove client, or set format: watermill")
 	}
+	k.checkExclusive(c, at)
 	if k.SASL != nil && k.SASL.Mechanism == "plain" && !k.TLS.Enabled {
 		c.warn(at.child("sasl").child("mechanism"), "plain without TLS sends the password in the clear").
 			hint("set tls: {enabled: true}, or use scram-sha-512")
 	}
 	uri(c, at.child("source"), k.Source)
 	cloudEventsSource(c, at, k.Format)
+}
+
+// defaultTransactionalID is as the field declares it: a configuration that is
+// written out in full has it, whether the destination is exclusive or not.
+const defaultTransactionalID = "outrider"
+
+func (k *Kafka) checkExclusive(c *checker, at place) {
+	id := at.child("transactional_id")
+	switch {
+	case !k.Exclusive && k.TransactionalID != defaultTransactionalID && at.sound("exclusive", "transactional_id"):
+		c.add(id, "has no effect unless the destination is exclusive").hint("add exclusive: true, or remove the key")
+	case k.Exclusive && k.Client == "watermill":
+		c.add(at.child("exclusive"), "client watermill has no transactions").hint("remove client, or exclusive")
+	}
+	if at.sound("transactional_id") && !transactionalID.MatchString(k.TransactionalID) {
+		c.add(id, "must be 1 to 100 letters, digits, dots, underscores or hyphens").
+			hint("use a name of this installation, for example outrider-staging")
+	}
 }
 
 // TLS configures an encrypted connection.

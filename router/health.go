@@ -30,7 +30,6 @@ type address struct {
 	down    bool
 	gone    bool // disabled until an operator resumes it
 	durable bool // and that is written down
-	guessed bool // down because two groups failed in a row, and not probed since
 	telling bool // it is being written down
 	cause   error
 	since   time.Time
@@ -47,12 +46,8 @@ type address struct {
 	timer *time.Timer
 }
 
-// The pauses between probes: doubled from the first to the longest. An address
-// that is only suspected, because messages of two groups failed in a row, may as
-// well be up and fail now and then. It is asked once more, soon, before all that:
-// one that fails a fifth of its requests would be waited for all the time.
+// The pauses between probes: doubled from the first to the longest.
 const (
-	soonProbe    = 10 * time.Millisecond
 	firstProbe   = 200 * time.Millisecond
 	longestProbe = 5 * time.Second
 )
@@ -140,9 +135,6 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 		}
 		blamed, a.charged = a.charged, nil
 		h.takeDown(a, cause, false)
-		a.guessed = true
-	} else if a.probe == &it.Ticket && a.guessed {
-		a.guessed = false // it is down; that probe is nobody's fault
 	} else if a.probe == &it.Ticket {
 		it.probes++
 		// It was the failing probe as often as the route allows attempts: this
@@ -173,7 +165,6 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict, outage boo
 	if !a.down {
 		h.takeDown(a, v.Err, v.Gone)
 	} else if a.probe == &it.Ticket || a.sent == it {
-		a.guessed = false
 		a.fails++ // sent and no probe: it did not even get to the gate (a breaker)
 	}
 	if v.Gone && !a.durable && !a.telling {
@@ -211,9 +202,6 @@ func (h *health) plan(a *address, retryAfter time.Duration) {
 		return
 	}
 	pause := min(firstProbe<<min(a.fails, 10), longestProbe)
-	if a.guessed {
-		pause = soonProbe
-	}
 	next := time.Now().Add(max(pause, retryAfter))
 	if a.timer != nil && (retryAfter == 0 || next.Before(a.next)) {
 		return // what is planned will do

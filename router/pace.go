@@ -119,12 +119,12 @@ func (s *session) lack() int {
 // first (their stacks are in the caches). If these are too few, the foreman calls
 // more. Call with the mutex held.
 func (s *session) callWorkers() {
-	for n := len(s.resting) - 1; n >= 0; n-- {
+	for n, w := range slices.Backward(s.resting) {
 		it := s.pick()
 		if it == nil {
 			break
 		}
-		s.resting[n] <- it
+		w <- it
 		s.resting = s.resting[:n]
 	}
 	s.spare = min(s.spare, len(s.resting))

@@ -121,7 +121,7 @@ func TestAReaderThatWaitsForPlentyIsWoken(t *testing.T) {
 // get beyond it must not depend on somebody's patience each time.
 func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
 	inBubble(t, outbox.Ordering{MaxMessages: 100, MaxRequests: 100, Static: true}, func(r *rig) {
-		const n = 40 * paceTotal
+		const n = 12 * paceTotal
 		names := sameLane(2)
 		h := newHanging(nil, names[0])
 		r.dest.setFail(h.fault)
@@ -134,7 +134,7 @@ func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
 		}
 		began := time.Now()
 		r.start(r.route(func(rt *Route) {
-			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 128*paceTotal, 128*paceTotal, time.Hour, nil
+			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 32*paceTotal, 32*paceTotal, time.Hour, nil
 		}))
 		r.await(n)
 		if waited := time.Since(began); waited > 10*pacePatience {

@@ -9,10 +9,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A case of the models is a life of a router, and takes a twentieth of a second.
+	if err := testenv.LimitChecks(30, 1000); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestG2_DeliversInOrder(t *testing.T) {
 	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group, "single": {}} {

@@ -90,8 +90,8 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 
 // start begins the goroutines of the session.
 func (s *session) start() {
+	s.wg.Add(2) // before anybody finds the session in its lane, who may stop it and wait
 	s.lane.session.Store(s)
-	s.wg.Add(2)
 	go s.oversee()
 	go s.pump()
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"maps"
 	"net"
 	"slices"
@@ -24,6 +25,17 @@ func TestConformance(t *testing.T) {
 			adaptertest.Destination(t, func(t *testing.T) adaptertest.Harness { return harness(t, f) })
 		})
 	}
+	t.Run("exclusive", func(t *testing.T) {
+		t.Parallel()
+		adaptertest.Destination(t, func(t *testing.T) adaptertest.Harness {
+			b := connect(t, testenv.Kafka(t))
+			d := destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Timeout: 3 * time.Second,
+				Exclusive: true, TransactionalID: newName(t)})
+			h := harnessOf(t, b, d)
+			h.Destination = d.Fence("orders/07", func(context.Context) (bool, error) { return true, nil })
+			return h
+		})
+	})
 }
 
 // headerNames are where each format keeps what identifies a message.
@@ -35,15 +47,18 @@ var headerNames = map[format.Format][4]string{
 
 func harness(t *testing.T, f format.Format) adaptertest.Harness {
 	b := connect(t, testenv.Kafka(t))
+	return harnessOf(t, b, destination(t, Config{Brokers: b.addrs, Topic: "{{.Type}}", Format: f, Timeout: 3 * time.Second}))
+}
+
+func harnessOf(t *testing.T, b *broker, d *Destination) adaptertest.Harness {
+	f := d.cfg.Format
 	proxy := newProxy(t, b.addrs[0])
 	missing := newName(t) + "-missing"
 	return adaptertest.Harness{
-		Destination: proxy.through(t, destination(t, Config{
-			Brokers: b.addrs, Topic: "{{.Type}}", Format: f, Timeout: 3 * time.Second,
-		})),
-		Addresses: []string{b.topic(t, 3, nil), b.topic(t, 1, nil)},
-		Missing:   missing,
-		Create:    func(t *testing.T) { b.create(t, missing, 2, nil) },
+		Destination: proxy.through(t, d),
+		Addresses:   []string{b.topic(t, 3, nil), b.topic(t, 1, nil)},
+		Missing:     missing,
+		Create:      func(t *testing.T) { b.create(t, missing, 2, nil) },
 		Received: func(t *testing.T, topic string) []adaptertest.Received {
 			var got []adaptertest.Received
 			names := headerNames[f]

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"strconv"
@@ -71,8 +72,12 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 		"check its message format":      {kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType},
 		"refuse the credentials: check": {kerr.SaslAuthenticationFailed},
 	} {
-		for _, code := range codes {
-			t.Run(code.Message, func(t *testing.T) {
+		for i, code := range append(codes, codes[0]) {
+			name, exclusive := code.Message, i >= len(codes)
+			if exclusive {
+				name += ", exclusive"
+			}
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				c := fake(t)
 				var pass atomic.Bool
@@ -82,7 +87,7 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 					}
 					return code.Code
 				})
-				d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout})
+				d := through(t, destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: exclusive}))
 				msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "a", 1), newMessage("3", "b", 1)}
 				errs := d.Deliver(t.Context(), "t", msgs)
 				if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable 3:unavailable]" {
@@ -96,6 +101,21 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 			})
 		}
 	}
+}
+
+// through returns what a lane that is never lost delivers through.
+func through(t *testing.T, d *Destination) outbox.Destination {
+	t.Helper()
+	own := d.Fence("orders/07", func(context.Context) (bool, error) { return true, nil })
+	if own == nil {
+		return d
+	}
+	t.Cleanup(func() {
+		if err := own.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return own
 }
 
 // untilDelivered delivers messages again until all are.

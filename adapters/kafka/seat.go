@@ -88,14 +88,17 @@ func (s *seat) get(ctx context.Context) (*client, error) {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, outbox.Released(errSeatTaken)
+		return nil, outbox.Released(errSeatTaken) // called off, or in vain
 	}
 	err := s.sit(ctx)
-	if err != nil {
-		<-s.turn
-		return nil, err
+	if err == nil {
+		return s.client, nil
 	}
-	return s.client, nil
+	<-s.turn
+	if errors.Is(ctx.Err(), context.Canceled) {
+		err = outbox.Released(err) // called off, whatever it says
+	}
+	return nil, err
 }
 
 // put gives the client back.

@@ -32,6 +32,9 @@ func NewStock(cfg Config) (*watermill.Destination, error) {
 	if cfg.Format != format.Watermill {
 		err = errors.Join(err, fmt.Errorf("format: the stock client writes watermill only, not %s", cfg.Format))
 	}
+	if cfg.Exclusive {
+		err = errors.Join(err, errors.New("exclusive: the stock client has no transactions"))
+	}
 	settings, settingsErr := cfg.sarama()
 	if err := errors.Join(err, settingsErr); err != nil {
 		return nil, fmt.Errorf("kafka (stock client): %w", err)

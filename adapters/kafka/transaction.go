@@ -75,6 +75,9 @@ func (s *search) giveUp(indices []int, err error) {
 		s.c.spent = true
 		s.c.Close()
 	}
+	if isRejection(err) { // of the transaction as a whole: there is no culprit to search for
+		err = errors.New(err.Error())
+	}
 	s.w.allFailed(indices, err)
 }
 
@@ -88,15 +91,15 @@ func (w *wave) allFailed(indices []int, err error) {
 
 // isFenced tells whether the broker no longer obeys the producer, or has ended
 // its transaction: another producer has initialised the id, or the transaction
-// took too long. None of its records was delivered.
+// took too long. (A commit whose answer was lost may end like this, too.)
 func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) ||
 		errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.UnknownProducerID) ||
 		errors.Is(err, kerr.InvalidTxnState)
 }
 
-// fenced is the error of records whose transaction was aborted, because
-// another producer initialised the id or because it took too long.
+// fenced is the error of records whose producer the broker obeys no more. They
+// were not attempted, as far as we have a say.
 func (d *Destination) fenced(s *search, err error) error {
 	d.cfg.Logger.Warn("kafka: a transaction was aborted by another producer with the same id, and its messages are sent again if the lane is still ours; "+
 		"when this goes on, another installation uses the id: give each a transactional_id of its own", "topic", s.w.topic, "transactional_id", s.c.transactional)

@@ -32,7 +32,7 @@ func (s *Source) Examine(ctx context.Context) []outbox.Finding {
 		return f
 	}
 	f = append(f, s.examineTable(ctx)...)
-	f = append(f, examinePooler(ctx, s.pool, "reading", outbox.LevelBroken), examineClock(ctx, s.pool))
+	f = append(f, examinePooler(ctx, s.pool, "reading"), examineClock(ctx, s.pool))
 	f = append(f, s.examineWake(ctx, s.layout.table)...)
 	return append(f, examineSurroundings(ctx, s.pool, s.layout.table)...)
 }
@@ -80,7 +80,7 @@ func (s *State) Examine(ctx context.Context) []outbox.Finding {
 	if !reached {
 		return f
 	}
-	f = append(f, examinePooler(ctx, s.pool, "ownership of lanes", outbox.LevelBroken), examineClock(ctx, s.pool))
+	f = append(f, examinePooler(ctx, s.pool, "ownership of lanes"), examineClock(ctx, s.pool))
 	tables := s.examineTables(ctx)
 	f = append(f, tables...)
 	if slices.ContainsFunc(tables, func(t outbox.Finding) bool { return t.Level != outbox.LevelOK }) {

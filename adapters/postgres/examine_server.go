@@ -18,14 +18,14 @@ import (
 // another server session for each transaction. One connection sets a variable of
 // its session; while another one keeps a transaction open, the first must still
 // see it, and the other must not.
-func examinePooler(ctx context.Context, pool *pgxpool.Pool, what string, level outbox.Level) outbox.Finding {
+func examinePooler(ctx context.Context, pool *pgxpool.Pool, what string) outbox.Finding {
 	const subject = "pooler"
 	shared, err := sessionsAreShared(ctx, pool)
 	if err != nil {
 		return unknown(subject, err)
 	}
 	if shared {
-		return outbox.Finding{Level: level, Subject: subject,
+		return outbox.Finding{Level: outbox.LevelBroken, Subject: subject,
 			Text: "a pooler in transaction or statement mode is in between: sessions keep nothing from one transaction to the next, which " +
 				what + " needs (prepared statements, settings, advisory locks); a LISTEN behind it hears nothing",
 			Fix: "connect to the server itself, or to a pool in session mode"}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -50,15 +51,16 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		table, position, xid string
+		rows                 int
 		fill                 string
 	}{
 		"watermill": {
-			"watermill_orders", "watermill_orders_outrider_offset_idx", "watermill_orders_pkey",
+			"watermill_orders", "watermill_orders_outrider_offset_idx", "watermill_orders_pkey", planRows,
 			`INSERT INTO watermill_orders (uuid, payload, metadata, transaction_id)
 				SELECT i, '{}', json_build_object('customer', 'g' || i % 1000), {xid}::text::xid8 FROM generate_series(1, $1::bigint) AS i`,
 		},
 		"custom": {
-			`"Shop"."Event Log"`, "Event Log_pkey", "Event Log_outrider_tx_No_idx",
+			`"Shop"."Event Log"`, "Event Log_pkey", "Event Log_outrider_tx_No_idx", testenv.Size(variantRows, planRows),
 			`INSERT INTO "Shop"."Event Log" ("customer""s", body, tx)
 				SELECT i % 1000, '{}', {xid}::text::bigint FROM generate_series(1, $1::bigint) AS i`,
 		},
@@ -72,8 +74,8 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 			e.lanes(e.log, outbox.StartEnd, 10).all(t) // plans while the table is empty
 			// Many transactions are imitated by older ids: what counts for the
 			// planner is how many there are.
-			e.exec(strings.ReplaceAll(c.fill, "{xid}", "(3 + i * (pg_current_xact_id()::text::bigint - 3) / $1)"), planRows)
-			check := func(state string) { checkLogPlans(t, e, name+", "+state, c.position, c.xid) }
+			e.exec(strings.ReplaceAll(c.fill, "{xid}", "(3 + i * (pg_current_xact_id()::text::bigint - 3) / $1)"), c.rows)
+			check := func(state string) { checkLogPlans(t, e, c.rows, name+", "+state, c.position, c.xid) }
 			check("planned when empty")
 			e.log.src.drop()
 			check("stale statistics")
@@ -83,7 +85,7 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 	}
 }
 
-func checkLogPlans(t *testing.T, e *logEnv, state, position, xid string) {
+func checkLogPlans(t *testing.T, e *logEnv, rows int, state, position, xid string) {
 	t.Helper()
 	const limit = 10
 	end, err := e.log.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
@@ -94,9 +96,9 @@ func checkLogPlans(t *testing.T, e *logEnv, state, position, xid string) {
 	running := fmt.Sprintf("%d:%d:%d", middle, now.xmax, middle)
 	spread := make([]outbox.Cursor, outbox.Slots) // lanes at different places, all far apart
 	for i := range spread {
-		spread[i] = outbox.Cursor{Position: int64(i) * planRows / outbox.Slots, Snapshot: end.Snapshot}
+		spread[i] = outbox.Cursor{Position: int64(i*rows) / outbox.Slots, Snapshot: end.Snapshot}
 	}
-	perXID := int(planRows/now.xmax) + 1
+	perXID := rows/int(now.xmax) + 1
 	for _, c := range []struct {
 		what          string
 		from          []outbox.Cursor
@@ -106,9 +108,9 @@ func checkLogPlans(t *testing.T, e *logEnv, state, position, xid string) {
 		{"fresh", []outbox.Cursor{{Snapshot: end.Snapshot}}, limit * outbox.Slots, 40},
 		{"far apart", spread, 2*outbox.Slots*limit*outbox.Slots + limit*outbox.Slots, 6000},
 		{"late, was running", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running}}, perXID + 2*limit*outbox.Slots, 1000},
-		{"late, was running, paged", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: planRows/2 - 1000}},
+		{"late, was running, paged", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: int64(rows)/2 - 1000}},
 			perXID + 2*limit*outbox.Slots, 1000},
-		{"far behind", []outbox.Cursor{{Position: 100, Snapshot: "3:3:"}}, 300 + 2*limit*outbox.Slots, planRows / 20},
+		{"far behind", []outbox.Cursor{{Position: 100, Snapshot: "3:3:"}}, 300 + 2*limit*outbox.Slots, rows / 20},
 	} {
 		root := explainLogReads(t, e.log, limit, c.from...)
 		checkLogPlan(t, state+": "+c.what, root, position, xid, c.rows, c.buffers)

@@ -32,7 +32,7 @@ func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
 	for _, t := range q.tables {
 		f = append(f, q.examineTable(ctx, t)...)
 	}
-	f = append(f, examinePooler(ctx, q.pool, "claiming", outbox.LevelBroken), examineClock(ctx, q.pool))
+	f = append(f, examinePooler(ctx, q.pool, "claiming"), examineClock(ctx, q.pool))
 	return append(f, examineOpen(ctx, q.pool)...)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -80,7 +81,8 @@ CREATE TRIGGER audit AFTER UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION {t}_audit
 }
 
 func (s *foreignStress) run(t *testing.T) {
-	const writers, each = 4, 150
+	const writers = 4
+	each := testenv.Size(60, 1000)
 	var all, writing sync.WaitGroup
 	for w := range writers {
 		writing.Go(func() { s.write(t, w, each) })
@@ -169,6 +171,7 @@ func (s *foreignStress) ours(t *testing.T) {
 			t.Error(err)
 			return
 		}
+		rest(rows)
 		var results []outbox.ClaimResult
 		failed := map[string]bool{}
 		for _, row := range rows {

@@ -9,11 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// finishedRows is how many finished rows the plans are tested with.
-const finishedRows = 1_000_000
 
 // recorder notes the statements that a queue runs, with their arguments.
 type recorder struct{ statements []recorded }
@@ -176,14 +174,14 @@ func (e *planEnv) checkFlat(what string, rows, limit int) {
 // with ours, with statistics of the empty table and with fresh ones.
 func TestG8_ClaimsAreFlatWithAMillionFinishedRows(t *testing.T) {
 	t.Parallel()
-	for name, ours := range map[string]bool{"original index": false, "own indexes": true} {
+	for name, finished := range map[string]int{"original index": testenv.Size(variantRows, planRows), "own indexes": planRows} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newPlanEnv(t, ours)
+			e := newPlanEnv(t, name == "own indexes")
 			table := e.tables[0].Name
 			e.exec("ALTER TABLE " + table + " SET UNLOGGED")
 			e.exec("ANALYZE " + table)
-			e.fill(table, finishedRows, 200, "COMPLETED")
+			e.fill(table, finished, 200, "COMPLETED")
 			e.fill(table, 1000, 50, "PENDING")
 			e.checkFlat("stale statistics", 1000, 200)
 			e.exec("ANALYZE " + table)

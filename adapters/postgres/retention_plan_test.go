@@ -15,7 +15,7 @@ import (
 // per slot, with stale statistics and with fresh ones.
 func TestG8_PlansWithPartitions(t *testing.T) {
 	t.Parallel()
-	const rows, size = 250_000, 5000
+	const rows, size = 100_000, 2000
 	e := newPartitionedEnv(t, size)
 	for low := 4 * size; low < rows+2*size; low += size {
 		e.exec(fmt.Sprintf("CREATE UNLOGGED TABLE outrider_outbox_p%[1]d PARTITION OF outrider_outbox FOR VALUES FROM (%[1]d) TO (%[2]d)", low, low+size))

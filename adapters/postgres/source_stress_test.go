@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -79,6 +80,14 @@ func (w *stressWriters) transaction(ctx context.Context, r *rand.Rand) error {
 	}
 	w.committed.Add(count)
 	return nil
+}
+
+// rest gives the writers a moment after a read that found nothing, as a relay
+// does: a reader that asks without a pause takes the processor from them.
+func rest(rows []*outbox.Row) {
+	if len(rows) == 0 {
+		<-time.After(time.Millisecond)
+	}
 }
 
 // keepOpen keeps a transaction open for a while: it is the load, nothing waits for it.
@@ -160,7 +169,7 @@ func stressCursor(t *testing.T, writers *stressWriters, src outbox.Source) {
 	tail, done := e.lanes(src, outbox.StartBeginning, 3), make(chan struct{})
 	var failed error
 	var wg sync.WaitGroup
-	wg.Go(func() { failed = writers.run(e.ctx, 12, 80); close(done) })
+	wg.Go(func() { failed = writers.run(e.ctx, 12, testenv.Size(40, 400)); close(done) })
 	defer wg.Wait()
 
 	r, check := rand.New(rand.NewPCG(2, 3)), newStressChecker()
@@ -170,6 +179,7 @@ func stressCursor(t *testing.T, writers *stressWriters, src outbox.Source) {
 		before := tail.from
 		rows, drained, err := tail.next(e.ctx, nil)
 		must(t, err)
+		rest(rows)
 		if r.IntN(10) == 0 && len(rows) > 0 {
 			restarts++
 			rows = settleSome(r, tail, before, rows)
@@ -234,7 +244,7 @@ func stressBound(t *testing.T, writers *stressWriters, src outbox.Source) {
 	lagging.from = tail.from
 	var failed error
 	var wg sync.WaitGroup
-	wg.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })
+	wg.Go(func() { failed = writers.run(e.ctx, 12, testenv.Size(30, 300)); close(done) })
 	defer wg.Wait()
 
 	first, second := newStressChecker(), newStressChecker()
@@ -243,6 +253,7 @@ func stressBound(t *testing.T, writers *stressWriters, src outbox.Source) {
 		over := ended(done)
 		rows, drained, err := tail.next(e.ctx, nil)
 		must(t, err)
+		rest(rows)
 		for _, row := range rows {
 			first.deliver(row)
 		}

@@ -49,7 +49,7 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 		{args: "tail orders --from 2 -n 1 -o json", out: []string{`"position":2`, `"payload":2`}},
 		{args: "tail app --from beginning --match b -n 1", out: []string{"two"}, err: []string{"following"}},
 		{args: "tail app --from beginning --match */g -n 1", out: []string{"two"}, err: []string{"following"}},
-		{args: "tail none", code: 1, err: []string{"following none", `there is no route and no source "none"`}},
+		{args: "tail none", code: 1, err: []string{`there is no route and no source "none"`}},
 		{args: "tail app --match a[", code: 2, err: []string{"--match"}},
 		{args: "route forget orders --yes", code: 1, out: []string{"16 lanes"}, err: []string{"is in the configuration"}},
 		{args: "route forget orders --yes --force", out: []string{"route orders: 16 lanes", "forgotten"}},

@@ -258,6 +258,9 @@ func TestRunNamesAMissingTableColumnOrPrivilege(t *testing.T) {
 	}
 	step{args: "run", code: 1, err: []string{"outrider_outbox", "does not exist", "outrider init"}}.run(t, s)
 	step{args: "status", code: 1, err: []string{"there is no state yet", "`outrider init`"}}.run(t, s)
+	if got := s.call("status").err; strings.Contains(got, "call Migrate") {
+		t.Errorf("the advice is for programs, or given twice: %s", got)
+	}
 	step{args: "init", out: []string{"outrider_outbox", "state tables are up to date"}}.run(t, s)
 	step{args: "publish --type a --payload 1 --id one", out: []string{"one\n"}}.run(t, s)
 	step{args: "status", out: []string{"(has never run)"}}.run(t, s)

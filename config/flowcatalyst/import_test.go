@@ -177,6 +177,21 @@ func TestDurations(t *testing.T) {
 
 // Whatever is in a file, the result is one that Outrider reads, or notes say why
 // it does not; no secret of it is in either.
+// A file without anything of the processor's is no file of it.
+func TestImportRefusesAFileOfSomethingElse(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a.properties": "quarkus.http.port=8080\n", "b.yaml": "", "c.properties": "%dev.outbox-processor.enabled=true\n",
+	} {
+		_, err := Import(name, []byte(text), Options{})
+		if err == nil || !strings.Contains(err.Error(), name+": has no key of the outbox processor (outbox-processor.enabled") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzImport finds thousands of interesting inputs, and by default the tool spends
+// a minute on making each one small: run it with -fuzzminimizetime=10x.
 func FuzzImport(f *testing.F) {
 	for _, file := range []string{"every-key.properties", "quarkus.yaml", "spring.yml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", file))

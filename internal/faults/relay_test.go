@@ -118,7 +118,7 @@ func (r *relay) dump() {
 	case <-time.After(patience):
 		return
 	}
-	kept, err := os.CreateTemp("", "outrider-output-*.log") //nolint:usetesting // it is kept for whoever looks into the failure
+	kept, err := os.CreateTemp("", "outrider-output-*.log")
 	if err != nil {
 		r.t.Log(err)
 		return
