@@ -33,11 +33,11 @@ build: ## Build the binary bin/outrider
 
 .PHONY: test
 test: ## Install and start PostgreSQL and Kafka where needed, run every test
-	$(TESTENV) go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	go run ./internal/testenv/cmd/testenv -memory -- go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: soak
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
-	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka
+	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka ./adapters/postgres ./config
 
 .PHONY: short
 short: ## Run the tests that need no server

@@ -17,6 +17,11 @@ type StateHarness struct {
 
 	// SingleInstance tells that a second instance is refused.
 	SingleInstance bool
+
+	// Many is how many messages of a lane are parked at once. Default: 3000, for
+	// which a statement with a parameter for each of their values has no room;
+	// fewer do where each message is a statement of its own.
+	Many int
 }
 
 // StateStore checks that a store keeps the contract of [outbox.StateStore]. The
@@ -71,7 +76,7 @@ func StateStore(t *testing.T, h StateHarness) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, &stateDB{tb: t, open: h.New(t)})
+			test(t, &stateDB{tb: t, open: h.New(t), many: h.Many})
 		})
 	}
 }
@@ -83,6 +88,7 @@ const longLease = time.Hour
 type stateDB struct {
 	tb   testing.TB
 	open func() outbox.StateStore
+	many int // see StateHarness
 }
 
 // store opens a migrated store.

@@ -23,6 +23,16 @@
 // it is the one way to be sure that nothing is sent any more. The outcome of
 // what was under way is then unknown.
 //
+// # Exclusive
+//
+// With [Config.Exclusive] each session of a lane delivers through a seat of its
+// own ([Destination.Fence]): a client with the lane's transactional id, which
+// shuts the former owner out, and each wave a transaction. Nothing is sent
+// together with other lanes. When one record of a transaction fails all of them
+// do, so the search for a culprit is over the whole wave. What a client cannot
+// recover from costs it, too; the next one asks whose the lane is.
+// docs/exclusive.md says what this is worth and what it costs.
+//
 // # Formats
 //
 // The record's key is the message group (none: no key) and its value the

@@ -87,7 +87,7 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 					}
 					return code.Code
 				})
-				d := through(t, destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: exclusive}))
+				d := through(t, destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: exclusive}), "orders/07")
 				msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "a", 1), newMessage("3", "b", 1)}
 				errs := d.Deliver(t.Context(), "t", msgs)
 				if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable 3:unavailable]" {
@@ -103,16 +103,17 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 	}
 }
 
-// through returns what a lane that is never lost delivers through.
-func through(t *testing.T, d *Destination) outbox.Destination {
-	t.Helper()
-	own := d.Fence("orders/07", func(context.Context) (bool, error) { return true, nil })
+// through returns what a lane that is never lost delivers through: the
+// destination itself, if that is not exclusive.
+func through(tb testing.TB, d *Destination, lane string) outbox.Destination {
+	tb.Helper()
+	own := d.Fence(lane, func(context.Context) (bool, error) { return true, nil })
 	if own == nil {
 		return d
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := own.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			tb.Errorf("close: %v", err)
 		}
 	})
 	return own

@@ -53,7 +53,7 @@ func TestG10_IDsThatCannotBeTaken(t *testing.T) {
 			d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: true, TransactionalID: "shop"})
 			code.Store(int32(failing.Code))
 			wantError(t, d.Check(t.Context()), want)
-			own, msgs := through(t, d), []*message.Message{newMessage("1", "g", 1), newMessage("2", "", 1)}
+			own, msgs := through(t, d, "orders/07"), []*message.Message{newMessage("1", "g", 1), newMessage("2", "", 1)}
 			errs := own.Deliver(t.Context(), "t", msgs)
 			if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable]" || !strings.Contains(fmt.Sprint(errs[0]), want) {
 				t.Errorf("got %s, %v, want unavailable with %q", got, errs, want)
@@ -82,7 +82,7 @@ func TestCommitThatFails(t *testing.T) {
 			failTransactions(c, kmsg.EndTxn, &code)
 			cfg := exclusive(&broker{addrs: c.ListenAddrs()}, "t")
 			cfg.Timeout = minTimeout
-			own, msgs := through(t, destination(t, cfg)), []*message.Message{newMessage("1", "g", 1), newMessage("2", "g", 1)}
+			own, msgs := through(t, destination(t, cfg), "orders/07"), []*message.Message{newMessage("1", "g", 1), newMessage("2", "g", 1)}
 			untilDelivered(t, own, "t", []*message.Message{newMessage("0", "g", 1)})
 			code.Store(int32(failing.Code))
 			if got := fmt.Sprint(results(msgs, own.Deliver(t.Context(), "t", msgs))); got != want {

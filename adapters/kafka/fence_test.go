@@ -131,7 +131,11 @@ func TestG2_FrozenWaveIsNeverSeen(t *testing.T) {
 	freeze.arm.Store(true)
 	woken := make(chan string)
 	go func() { woken <- first.deliver(t, topic, "2", "3") }()
-	<-freeze.stands
+	select {
+	case <-freeze.stands:
+	case got := <-woken:
+		t.Fatalf("the first owner was not frozen before it committed: %v", got)
+	}
 	second := lane.take(t, exclusive(b, topic))
 	if got := second.deliver(t, topic, "2", "3", "4"); got != "map[2:ok 3:ok 4:ok]" {
 		t.Fatalf("the second owner: %v", got)

@@ -71,7 +71,7 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	path := filepath.Join(t.TempDir(), "o.db")
 	db := openApp(t, path)
-	for round := range 15 {
+	for round := range 8 {
 		if _, err := db.Exec(`DELETE FROM outrider_outbox; DELETE FROM sqlite_sequence`); err != nil {
 			t.Fatal(err)
 		}

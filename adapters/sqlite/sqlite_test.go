@@ -153,7 +153,7 @@ func TestG7_LargePayloadsComeInPages(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
-	const n = 24
+	const n = 12
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for i := range n {
 		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: big})

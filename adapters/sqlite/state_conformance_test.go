@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStateConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, New: func(tb testing.TB) func() outbox.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() outbox.StateStore {
 		path := filepath.Join(tb.TempDir(), "a file.db")
 		return func() outbox.StateStore { return openState(tb, path) }
 	}})
@@ -25,7 +25,7 @@ func TestStateConformance(t *testing.T) {
 
 func TestStateConformanceInMemory(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, New: func(tb testing.TB) func() outbox.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() outbox.StateStore {
 		path := memoryPath(tb)
 		openState(tb, path) // keeps the database while stores come and go
 		return func() outbox.StateStore { return openState(tb, path) }

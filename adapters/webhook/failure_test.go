@@ -126,7 +126,7 @@ func TestUnknownOutcomeIsTransient(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	for name, d := range map[string]*Destination{
-		"no answer in time": answering(t, Config{Timeout: 50 * time.Millisecond}, hang),
+		"no answer in time": answering(t, Config{Timeout: time.Second}, hang),
 		"connection cut":    answering(t, Config{}, cut),
 	} {
 		if err := one(t, d, newMessage("1", "g")); outbox.KindOf(err) != outbox.KindTransient {
@@ -134,7 +134,7 @@ func TestUnknownOutcomeIsTransient(t *testing.T) {
 		}
 	}
 	d := answering(t, Config{}, hang)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	errs := d.Deliver(ctx, d.cfg.URL, []*message.Message{newMessage("1", "g")})
 	if outbox.KindOf(errs[0]) != outbox.KindTransient {
@@ -145,7 +145,7 @@ func TestUnknownOutcomeIsTransient(t *testing.T) {
 // An answer that has come counts, whatever becomes of the rest of it.
 func TestASuccessWithAnEndlessAnswerIsDelivered(t *testing.T) {
 	t.Parallel()
-	d := answering(t, Config{Timeout: 100 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+	d := answering(t, Config{Timeout: time.Second}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "ok")
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()

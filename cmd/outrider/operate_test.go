@@ -41,7 +41,7 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 		{args: "publish --type a --payload 1 --id one", out: []string{"one"}},
 		{args: "publish --type b --payload 2 --id two --group g", out: []string{"two"}},
 		{args: "seek orders --to 2 --yes", out: []string{"seek to position 2", "done"}},
-		{args: "status", out: []string{"BEHIND", "1 (0s ago)"}},
+		{args: "status", out: []string{"BEHIND", "1 ("}},
 		{args: "seek orders --to beginning --dry-run", out: []string{"1 row already settled will be delivered again", "nothing was changed"}},
 		{args: "seek orders --to end --dry-run -o json", out: []string{`"skipped": 1`, `"applied": false`}},
 		{args: "rebase orders --yes", code: 1, err: []string{"its cursor is good in this database"}},
@@ -67,11 +67,11 @@ func TestOperatorsCommandsBesideARelay(t *testing.T) {
 	s.must("init")
 	p := s.start("run")
 	p.await("ready")
-	s.must("publish", "--type", "a", "--payload", "1", "--id", "first")
+	s.must("publish", "--group", "g", "--type", "a", "--payload", "1", "--id", "first")
 	p.await("first")
 	s.must("pause", "orders")
 	p.await("the route rests")
-	s.must("publish", "--type", "a", "--payload", "1", "--id", "second")
+	s.must("publish", "--group", "g", "--type", "a", "--payload", "1", "--id", "second")
 	if strings.Contains(p.all(), "second") {
 		t.Errorf("a message was delivered while the route was paused:\n%s", p.all())
 	}

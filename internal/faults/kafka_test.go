@@ -93,6 +93,10 @@ func (c *consumer) run(ctx context.Context) {
 
 // take records one arrival, with the wire format of watermill-kafka.
 func (c *consumer) take(r *kgo.Record) {
+	c.next[r.Partition] = r.Offset + 1
+	if r.Attrs.IsControl() { // the end of a transaction, if they are asked for
+		return
+	}
 	d := check.Delivery{Group: string(r.Key)}
 	for _, h := range r.Headers {
 		if h.Key == kafka.UUIDHeaderKey {
@@ -100,7 +104,6 @@ func (c *consumer) take(r *kgo.Record) {
 		}
 	}
 	c.streams[r.Partition] = append(c.streams[r.Partition], d)
-	c.next[r.Partition] = r.Offset + 1
 	c.distinct[d.ID] = struct{}{}
 }
 

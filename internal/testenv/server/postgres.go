@@ -28,6 +28,10 @@ type PostgresOptions struct {
 	// (Debezium) want it. It makes the log of updates and deletes a little larger.
 	Logical bool
 
+	// Folder is where the server's own folder is made. Default: where temporary
+	// files are.
+	Folder string
+
 	// Keep lets the server outlive the process that started it.
 	Keep bool
 }
@@ -74,7 +78,7 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*Postgres, error)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "outrider-postgres-")
+	dir, err := os.MkdirTemp(opts.Folder, "outrider-postgres-")
 	if err != nil {
 		return nil, fmt.Errorf("make the server's folder: %w", err)
 	}
@@ -233,6 +237,10 @@ log_timezone = 'UTC'
 	}
 	if s.opts.Logical {
 		text += "wal_level = logical\n"
+	}
+	if s.opts.Folder != "" {
+		// What is kept of the log is memory there.
+		text += "max_wal_size = '256MB'\n"
 	}
 	if !s.opts.Durable {
 		// A shared server holds nothing that anybody wants after the run, and no

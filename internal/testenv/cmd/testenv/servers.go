@@ -28,7 +28,12 @@ type started interface {
 type settings struct {
 	keep    bool // they outlive this command
 	logical bool // PostgreSQL's log can be decoded
+	memory  bool // PostgreSQL's files are in memory, if there is room
 }
+
+// memoryLeast is how much room in memory PostgreSQL must find: a run of the tests
+// takes up to half of it.
+const memoryLeast = 3 << 30
 
 // servers are the servers of a run.
 type servers struct {
@@ -69,7 +74,11 @@ func startPostgres(ctx context.Context, host provision.Host, with settings) (sta
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := server.StartPostgres(ctx, server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical})
+	opts := server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical}
+	if with.memory {
+		opts.Folder = server.MemoryFolder(memoryLeast)
+	}
+	s, err := server.StartPostgres(ctx, opts)
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,0 +1,71 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// BenchmarkExclusive is what transactions cost: waves of several sizes from
+// 16 lanes at once, with and without. docs/exclusive.md has the figures.
+func BenchmarkExclusive(b *testing.B) {
+	k := connect(b, testenv.Kafka(b))
+	topic := k.topic(b, 8, nil)
+	for _, size := range []int{1, 10, 100, benchWave} {
+		for _, exclusive := range []bool{false, true} {
+			b.Run(fmt.Sprintf("wave=%d/exclusive=%v", size, exclusive), func(b *testing.B) {
+				d := destination(b, Config{Brokers: k.addrs, Topic: topic, Exclusive: exclusive, TransactionalID: topic})
+				benchThrough(b, d, topic, size)
+			})
+		}
+	}
+}
+
+// benchThrough delivers waves of a size until there are b.N messages.
+func benchThrough(b *testing.B, d *Destination, topic string, size int) {
+	lanes := make([]outbox.Destination, benchLanes)
+	for l := range lanes {
+		lanes[l] = through(b, d, fmt.Sprintf("orders/%02d", l))
+	}
+	waves := benchWaves()
+	run := func(n int) {
+		var wg sync.WaitGroup
+		for l, own := range lanes {
+			wg.Go(func() { deliverWaves(b, own, topic, waves[l][:size], n) })
+		}
+		wg.Wait()
+	}
+	run(3)
+	n := max(1, b.N/(benchLanes*size))
+	before := cpu()
+	b.ReportAllocs()
+	b.ResetTimer()
+	run(n)
+	messages := float64(n * benchLanes * size)
+	b.ReportMetric(messages/b.Elapsed().Seconds(), "msg/s")
+	b.ReportMetric(float64((cpu()-before).Microseconds())/messages, "cpu-us/msg")
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(n), "ms/wave")
+}
+
+func deliverWaves(b *testing.B, own outbox.Destination, topic string, wave []*message.Message, n int) {
+	for range n {
+		if errs := own.Deliver(context.Background(), topic, wave); errs != nil {
+			b.Error(errs[0])
+		}
+	}
+}
+
+// cpu is the processor time that this process has used.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for a wrong argument only
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
