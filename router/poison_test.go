@@ -381,7 +381,7 @@ func TestG6_APoisonDestinationThatHangsLeavesOthersAlone(t *testing.T) {
 		dead, route := grave(r, func(rt *Route) { rt.Window = 128; rt.SendTimeout = 10 * time.Minute })
 		hang := make(chan struct{})
 		dead.setFail(func(string, *message.Message) error { <-hang; return nil })
-		const bad, good = 16 * 300, 1000
+		const bad, good = 16 * 200, 1000
 		for i := range bad {
 			r.add(fmt.Sprint("b", i), fmt.Sprint("bad", i))
 		}

@@ -64,9 +64,9 @@ func testEmptyTable(t *testing.T, h SourceHarness) {
 }
 
 func testOrderAndLimits(t *testing.T, h SourceHarness) {
-	want := events(300, 11)
-	h.Insert(t, want[:200]...)
-	h.Insert(t, want[200:]...)
+	want := events(120, 11)
+	h.Insert(t, want[:80]...)
+	h.Insert(t, want[80:]...)
 	for _, limit := range []int{1, 7, 1000} {
 		p := beginning(t, h.Source)
 		wantIDs(t, p.drain(t, h.Source, limit), want)
