@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -243,8 +244,13 @@ func (r *succession) work(t *testing.T, own *owner, waves chan<- struct{}) {
 		waves <- struct{}{}
 		if errs != nil {
 			failed++
-			for _, err := range errs { // the first message to a topic goes alone
-				if err != nil && outbox.KindOf(err) != outbox.KindReleased {
+			for _, err := range errs {
+				if err == nil { // the first message to a topic goes alone
+					continue
+				}
+				// While producers take turns, a broker sometimes answers UNKNOWN_SERVER_ERROR.
+				confused := outbox.KindOf(err) == outbox.KindUnavailable && strings.Contains(err.Error(), "UNKNOWN_SERVER_ERROR")
+				if outbox.KindOf(err) != outbox.KindReleased && !confused {
 					t.Errorf("owner %d: %v", own.number, err)
 				}
 			}
