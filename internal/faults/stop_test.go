@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,8 @@ func stopLoop(t *testing.T, stops int, to destination, described string) {
 		began := time.Now()
 		before := to.arrived()
 		r := start(t, config)
+		// What the one before has sent may be seen only now.
+		r.until("is ready", func() bool { return strings.Contains(r.output(), "msg=ready") })
 		r.until("delivers", func() bool { return to.arrived() > before })
 		recovery.since(began)
 		want := before + 1 + rand.IntN(200)
