@@ -104,15 +104,9 @@ func (p *transactionPooler) transaction(client *pgproto3.Backend, msg pgproto3.F
 		}
 		switch msg.(type) {
 		case *pgproto3.Query, *pgproto3.Sync:
-			status, err := answer(client, server)
-			if err != nil {
+			status, err := p.answer(client, server)
+			if err != nil || status == 'I' {
 				return err
-			}
-			if status == 'I' {
-				p.mu.Lock()
-				p.idle = append(p.idle, server)
-				p.mu.Unlock()
-				return nil
 			}
 		}
 		if msg, err = client.Receive(); err != nil {
@@ -121,18 +115,26 @@ func (p *transactionPooler) transaction(client *pgproto3.Backend, msg pgproto3.F
 	}
 }
 
-// answer forwards what the server says until it is ready.
-func answer(client *pgproto3.Backend, server *pgconn.HijackedConn) (byte, error) {
+// answer forwards what the server says until it is ready. At the end of a
+// transaction the server is free before the client knows: its next message, and
+// anybody else's, may get it at once.
+func (p *transactionPooler) answer(client *pgproto3.Backend, server *pgconn.HijackedConn) (byte, error) {
 	for {
 		msg, err := server.Frontend.Receive()
 		if err != nil {
 			return 0, err
 		}
 		client.Send(msg)
+		ready, ended := msg.(*pgproto3.ReadyForQuery)
+		if ended && ready.TxStatus == 'I' {
+			p.mu.Lock()
+			p.idle = append(p.idle, server)
+			p.mu.Unlock()
+		}
 		if err := client.Flush(); err != nil {
 			return 0, err
 		}
-		if ready, ok := msg.(*pgproto3.ReadyForQuery); ok {
+		if ended {
 			return ready.TxStatus, nil
 		}
 	}
