@@ -131,8 +131,8 @@ func (k *keeper) noteUnclaimed(owned map[outbox.LaneRef]int64) {
 func (k *keeper) idle(rows []outbox.LaneRef) []outbox.LaneRef {
 	worked := map[outbox.LaneRef]bool{}
 	for _, s := range k.withResting(k.working()) {
-		for _, slot := range s.lane.slots {
-			worked[outbox.LaneRef{Route: s.route.Name, Slot: slot}] = true
+		for _, ref := range s.lane.rows() {
+			worked[ref] = true
 		}
 	}
 	return slices.DeleteFunc(rows, func(ref outbox.LaneRef) bool { return worked[ref] })

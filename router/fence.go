@@ -34,8 +34,8 @@ func (k *keeper) owns(ctx context.Context, s *session) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, slot := range s.lane.slots {
-		if _, ours := owned[outbox.LaneRef{Route: s.route.Name, Slot: slot}]; !ours {
+	for _, ref := range s.lane.rows() {
+		if _, ours := owned[ref]; !ours {
 			return false, nil
 		}
 	}

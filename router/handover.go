@@ -116,9 +116,7 @@ func (k *keeper) release(rt *route, sessions []*session) bool {
 	}
 	var lanes []outbox.LaneRef
 	for _, s := range sessions {
-		for _, slot := range s.lane.slots {
-			lanes = append(lanes, outbox.LaneRef{Route: rt.Name, Slot: slot})
-		}
+		lanes = append(lanes, s.lane.rows()...)
 	}
 	if !k.insist(rt, "release lanes", func(ctx context.Context) error {
 		return k.store.Release(ctx, k.instance, lanes)

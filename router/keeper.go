@@ -96,14 +96,13 @@ func (k *keeper) renew(ctx context.Context) {
 	k.noteUnclaimed(owned)
 	commanded := map[*route]bool{}
 	for _, s := range before {
-		for _, slot := range s.lane.slots {
-			ref := outbox.LaneRef{Route: s.route.Name, Slot: slot}
+		for _, ref := range s.lane.rows() {
 			commands, ours := owned[ref]
 			if !ours {
 				k.lose(s)
 				break
 			}
-			if k.notice(s, slot, commands) {
+			if k.notice(s, ref.Slot, commands) {
 				commanded[s.route] = true
 			}
 		}

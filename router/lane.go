@@ -36,6 +36,15 @@ func newLane(r *route, index int, slots []int) *lane {
 	}
 }
 
+// rows are the lane's cursor rows in the state store.
+func (l *lane) rows() []outbox.LaneRef {
+	out := make([]outbox.LaneRef, len(l.slots))
+	for i, slot := range l.slots {
+		out[i] = outbox.LaneRef{Route: l.route.Name, Slot: slot}
+	}
+	return out
+}
+
 // Subscribe tells what Watermill puts around a lane's messages. It wraps subscribers
 // to put the handler's name and topics into every message's context, at the
 // price of a goroutine hop and several allocations per message. So the wrapped

@@ -70,8 +70,10 @@ func (s *session) next(w worker) *item {
 // pick takes the next item of which the chain may run now, and counts it. Call
 // with the mutex held.
 func (s *session) pick() *item {
-	for !s.queue.empty() && s.chains < s.share() {
-		if it := s.queue.pop(); it.phase == running {
+	for len(s.queue) > 0 && s.chains < s.share() {
+		it := s.queue[0]
+		s.queue[0], s.queue = nil, s.queue[1:] // append makes room anew, and leaves what has run behind
+		if it.phase == running {
 			s.begin()
 			return it
 		}
@@ -112,7 +114,7 @@ func (s *session) end() {
 // and does not rest is on its way. Call with the mutex held.
 func (s *session) lack() int {
 	coming := s.workers - s.chains - len(s.resting)
-	return min(s.share()-s.chains, s.queue.len()) - coming
+	return min(s.share()-s.chains, len(s.queue)) - coming
 }
 
 // callWorkers gives what is queued to workers that rest, those that came last
@@ -141,7 +143,7 @@ func (s *session) callForeman() {
 }
 
 // waiting tells whether more is queued than may run. Call with the mutex held.
-func (s *session) waiting() bool { return s.queue.len() > s.share()-s.chains }
+func (s *session) waiting() bool { return len(s.queue) > s.share()-s.chains }
 
 // oversee calls workers, which to Watermill are messages, as there is work.
 func (s *session) oversee() {
@@ -222,32 +224,3 @@ type callKeyType struct{}
 
 // callKey leads from the context of a call to the session that needs workers.
 var callKey any = callKeyType{}
-
-// queue holds items in the order in which they are to run.
-type queue struct {
-	items []*item
-	head  int
-}
-
-func (q *queue) len() int    { return len(q.items) - q.head }
-func (q *queue) empty() bool { return q.len() == 0 }
-
-// push appends an item. What was taken out is used again when it is half of the
-// whole, so that a long queue is not moved for every item.
-func (q *queue) push(it *item) {
-	if q.head > 0 && q.head >= len(q.items)/2 && len(q.items) == cap(q.items) {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, it)
-}
-
-func (q *queue) pop() *item {
-	it := q.items[q.head]
-	q.items[q.head] = nil
-	if q.head++; q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	return it
-}

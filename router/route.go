@@ -221,9 +221,16 @@ func (r *route) unit() string {
 	return ""
 }
 
-// owned is which part of the route's lanes is ours, above 0.
+// owned is which part of the route's lanes is ours, above 0. A throttle asks for
+// every message.
 func (r *route) owned() float64 {
-	return float64(max(len(r.sessions()), 1)) / float64(len(r.lanes))
+	ours := 0
+	for _, l := range r.lanes {
+		if l.session.Load() != nil {
+			ours++
+		}
+	}
+	return float64(max(ours, 1)) / float64(len(r.lanes))
 }
 
 // slots of a lane: its own, or all of them for order global.

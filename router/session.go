@@ -39,7 +39,7 @@ type session struct {
 	settler  *settler
 	sources  map[*item]struct{} // items that came from a subscriber and are not acked
 
-	queue   queue         // whose chains are to run
+	queue   []*item       // whose chains are to run
 	paced   bool          // the foreman waits for chains to end
 	moved   bool          // one has ended since the foreman looked
 	doubled int           // how often its share is doubled
@@ -184,7 +184,7 @@ func (s *session) enter(it *item) {
 	it.arrival = s.arrivals
 	it.attempt.Place = s.route.router.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
-	s.queue.push(it)
+	s.queue = append(s.queue, it)
 }
 
 // moveTo sets where a stream's next read begins, after a read that yielded no
@@ -210,7 +210,7 @@ func (s *session) rerun(it *item) {
 	it.phase, it.timer = running, nil
 	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
-	s.queue.push(it)
+	s.queue = append(s.queue, it)
 	s.callWorkers()
 }
 
@@ -222,7 +222,7 @@ func (s *session) stop(ctx context.Context) {
 	s.cancel() // first: a query that does not return may hold the mutex
 	s.mu.Lock()
 	s.stopping = true
-	s.queue = queue{}
+	s.queue = nil
 	s.dismiss(len(s.resting))
 	s.mu.Unlock()
 	abort := context.AfterFunc(ctx, s.gate.Abort)
