@@ -44,7 +44,7 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	f.DurationVar(&o.sustain, "sustain", time.Minute, "how long the scenario sustained writes")
 	f.IntVar(&o.rate, "rate", 20_000, "messages per second in the scenario sustained")
 	f.IntVar(&o.runs, "runs", 3, "runs of each peer, interleaved; the median is reported")
-	f.IntVar(&o.warmup, "warmup", 2, "uncounted runs of each peer that uses Kafka before the first counted one")
+	f.IntVar(&o.warmup, "warmup", 4, "uncounted runs of each peer that uses Kafka before the first counted one")
 	f.IntVar(&o.groups, "groups", 1000, "message groups")
 	f.IntVar(&o.payload, "payload", 300, "`bytes` of JSON in a message")
 	f.StringVar(&peerNames, "peers", strings.Join(peerKinds(), ","), "which `peers` take part")

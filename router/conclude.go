@@ -105,7 +105,7 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	switch v.Outcome {
 	case outbox.Delivered:
 		follow.revive(s.route, address)
-		s.route.stats.delivered(it.born())
+		s.route.stats.delivered(it)
 		s.finish(it, outbox.Delivered)
 	case outbox.Skipped:
 		s.route.stats.skip(v.Reason)

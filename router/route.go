@@ -186,6 +186,7 @@ func count(flags []bool) (n int) {
 type route struct {
 	Route
 	router   *Router
+	pace     int // the least chains that each of its lanes may have at once
 	health   *health
 	poison   *poison // nil: dead messages are only parked
 	limiter  *handlers.Limiter

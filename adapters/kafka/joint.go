@@ -128,7 +128,11 @@ func (d *Destination) sendJoint(topic string, together []*delivery) {
 			stop()
 		}
 	}()
-	var batch []*message.Message
+	messages := 0
+	for _, x := range together {
+		messages += len(x.batch)
+	}
+	batch := make([]*message.Message, 0, messages)
 	var deadline time.Time
 	for _, x := range together {
 		batch = append(batch, x.batch...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -21,6 +22,7 @@ type wave struct {
 	d     *Destination
 	topic string
 	batch []*message.Message
+	made  time.Time           // timestamp of the records: franz-go would ask for the time for each
 	errs  []error             // nil while nothing failed
 	held  map[string]struct{} // groups that nothing more may be sent of
 
@@ -62,7 +64,7 @@ func (w *wave) reset() {
 
 // encode makes the records and refuses the messages that cannot become one.
 func (w *wave) encode(topic string, batch []*message.Message) {
-	w.topic, w.batch = topic, batch
+	w.topic, w.batch, w.made = topic, batch, time.Now()
 	if cap(w.recs) < len(batch) {
 		w.recs = make([]kgo.Record, len(batch))
 	}
@@ -93,10 +95,11 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 		w.headers = append(w.headers, kgo.RecordHeader{Key: h.Key, Value: bytesOf(h.Value)})
 	}
 	*r = kgo.Record{
-		Topic:   w.topic,
-		Key:     bytesOf(group),
-		Value:   msg.Payload,
-		Headers: w.headers[from:len(w.headers):len(w.headers)],
+		Topic:     w.topic,
+		Key:       bytesOf(group),
+		Value:     msg.Payload,
+		Headers:   w.headers[from:len(w.headers):len(w.headers)],
+		Timestamp: w.made,
 	}
 	if size := batchSize(r); size > w.d.cfg.MaxMessageBytes {
 		return outbox.Permanent(fmt.Errorf(

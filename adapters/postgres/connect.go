@@ -101,7 +101,7 @@ func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) er
 			return err
 		}
 	}
-	if r.statement, err = pg.Prepare(ctx, "outrider_fetch", s.fetchSQL, nil); err != nil {
+	if err = r.prepareFetch(ctx, s.fetchSQL); err != nil {
 		return err
 	}
 	if s.findSQL != nil {

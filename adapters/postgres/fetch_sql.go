@@ -53,8 +53,9 @@ SET enable_mergejoin = off;
 //	                    that index fits), then fresh rows by a range of the primary key, as many as
 //	                    the limit leaves room for: none when the late rows have filled it.
 //
-// A fresh row is visible when T says so, when its transaction id does not exist
-// yet or when it is not above the base.
+// A fresh row is visible when T says so (which is cheapest to tell of what is older
+// than T's xmin), when its transaction id does not exist yet or when it is not above
+// the base.
 //
 // Columns are qualified throughout: an output column named like an input column
 // changes what ORDER BY means.
@@ -63,7 +64,8 @@ WITH now AS MATERIALIZED (
     SELECT pg_current_snapshot() AS snap
 ), reads AS MATERIALIZED (
     SELECT r.read, r.slot, r.pos, r.snap, coalesce(r.target, now.snap) AS target,
-           r.above, r.base, r.upto, r.lim, pg_snapshot_xmax(now.snap) AS horizon
+           r.above, r.base, r.upto, r.lim,
+           pg_snapshot_xmin(coalesce(r.target, now.snap)) AS seen, pg_snapshot_xmax(now.snap) AS horizon
     FROM now CROSS JOIN unnest($1::smallint[], $2::bigint[], $3::pg_snapshot[], $4::pg_snapshot[],
                                $5::bigint[], $6::bigint[], $7::bigint[], $8::int[])
          WITH ORDINALITY AS r(slot, pos, snap, target, above, base, upto, lim, read)
@@ -130,7 +132,7 @@ CROSS JOIN LATERAL (
         SELECT false, {columns}
         FROM {table} o
         WHERE o.slot = r.slot AND o.position > r.pos AND o.position <= r.upto AND o.position > $10::bigint
-          AND (pg_visible_in_snapshot(o.xid, r.target) OR o.xid >= r.horizon OR o.position <= r.base)
+          AND (o.xid < r.seen OR pg_visible_in_snapshot(o.xid, r.target) OR o.xid >= r.horizon OR o.position <= r.base)
         ORDER BY o.slot, o.position
         LIMIT greatest(r.lim - cardinality(late.positions), 0)
     )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -19,10 +20,30 @@ import (
 type reader struct {
 	conn      *pgx.Conn
 	statement *pgconn.StatementDescription
+	formats   []int16 // of the statement's columns
 }
 
-// binaryResults asks for all columns in binary.
-var binaryResults = []int16{1}
+// prepareFetch prepares the statement that the connection is for.
+func (r *reader) prepareFetch(ctx context.Context, sql string) (err error) {
+	if r.statement, err = r.conn.PgConn().Prepare(ctx, "outrider_fetch", sql, nil); err != nil {
+		return err
+	}
+	r.formats = make([]int16, len(r.statement.Fields))
+	for i, f := range r.statement.Fields {
+		r.formats[i] = formatOf(f.DataTypeOID)
+	}
+	return nil
+}
+
+// formatOf is the format in which a column is asked for: binary, except for types
+// that are the same bytes as text, which costs the server less.
+func formatOf(oid uint32) int16 {
+	switch oid {
+	case pgtype.TextOID, pgtype.VarcharOID, pgtype.JSONOID:
+		return pgtype.TextFormatCode
+	}
+	return pgtype.BinaryFormatCode
+}
 
 // abandonAfter is how much of a result that nobody wants any more is read away,
 // in bytes; with more than that to come the connection is given up.
@@ -106,7 +127,7 @@ func (r *reader) stream(ctx context.Context, sql string, params [][]byte, row fu
 		ctx = tracer.TraceQueryStart(ctx, r.conn, pgx.TraceQueryStartData{SQL: sql})
 		defer func() { tracer.TraceQueryEnd(ctx, r.conn, pgx.TraceQueryEndData{Err: err}) }()
 	}
-	result := r.conn.PgConn().ExecStatement(ctx, r.statement, params, nil, binaryResults)
+	result := r.conn.PgConn().ExecStatement(ctx, r.statement, params, nil, r.formats)
 	more, unwanted := true, 0
 	for result.NextRow() {
 		values := result.Values()
