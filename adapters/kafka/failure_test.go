@@ -66,9 +66,17 @@ func TestG2_BrokerFindsRecordsTooLarge(t *testing.T) {
 	b := connect(t, testenv.Kafka(t))
 	topic := b.topic(t, 2, map[string]string{"max.message.bytes": "3000"})
 	d := destination(t, Config{Brokers: b.addrs, Topic: topic})
+	deliverWithTwoTooLarge(t, b, d, topic, 100)
+}
+
+// deliverWithTwoTooLarge delivers n messages of five groups, of which two are larger
+// than the topic takes: those are refused, and what is behind them in their groups
+// is not sent.
+func deliverWithTwoTooLarge(t *testing.T, b *broker, d outbox.Destination, topic string, n int) {
+	t.Helper()
 	var msgs []*message.Message
 	want := map[string]string{}
-	for i := range 100 {
+	for i := range n {
 		id, group, size := strconv.Itoa(i), fmt.Sprint("g", i%5), 10
 		want[id] = "ok"
 		switch {

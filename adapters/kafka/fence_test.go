@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -300,25 +299,7 @@ func TestG2_CulpritOfATransaction(t *testing.T) {
 	if got := own.deliver(t, topic, "first"); got != "map[first:ok]" {
 		t.Fatal(got)
 	}
-	var msgs []*message.Message
-	want := map[string]string{}
-	for i := range 60 {
-		id, group, size := strconv.Itoa(i), fmt.Sprint("g", i%5), 10
-		want[id] = "ok"
-		switch {
-		case i == 22, i == 48: // g2 and g3
-			size, want[id] = 5000, "permanent"
-		case i > 22 && i%5 == 2, i > 48 && i%5 == 3:
-			want[id] = "released"
-		}
-		msgs = append(msgs, newMessage(id, group, size))
-	}
-	if got := results(msgs, own.Deliver(t.Context(), topic, msgs)); !maps.Equal(got, want) {
-		t.Errorf("results\n got %v\nwant %v", got, want)
-	}
-	if got := fmt.Sprint(b.ids(t, topic, "g2"), b.ids(t, topic, "g3")); got != "[2 7 12 17] [3 8 13 18 23 28 33 38 43]" {
-		t.Errorf("arrived: %s", got)
-	}
+	deliverWithTwoTooLarge(t, b, own, topic, 60)
 	if got := own.deliver(t, topic, "last"); got != "map[last:ok]" {
 		t.Error(got)
 	}
