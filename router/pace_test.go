@@ -100,6 +100,35 @@ func TestAShareHasPlentyWhenHalfOfWhatItCouldHaveIsFree(t *testing.T) {
 	}
 }
 
+// A batch of one group comes from one lane: with all lanes at work, each may still
+// have what fills one.
+func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
+	inBubble(t, outbox.Ordering{MaxMessages: 100, MaxGroups: 1, MaxRequests: 100, Static: true}, func(r *rig) {
+		const n = 500
+		names := map[int]string{} // one group in each lane
+		for i := 0; len(names) < outbox.Slots; i++ {
+			group := fmt.Sprint("g", i)
+			names[outbox.SlotOf(group, "")] = group
+		}
+		for i := range n {
+			for _, group := range names {
+				r.add(group, fmt.Sprint(group, "-", i))
+			}
+		}
+		r.dest.setFail(func(string, *message.Message) error {
+			time.Sleep(10 * time.Microsecond)
+			return nil
+		})
+		r.config.Memory = 1 << 30
+		r.start(r.route(func(rt *Route) { rt.Window, rt.Poll.Batch = outbox.Slots*n, outbox.Slots*n }))
+		r.await(outbox.Slots * n)
+		r.stop()
+		if mean := outbox.Slots * n / r.dest.batches; mean <= paceLeast {
+			t.Errorf("%d messages in a batch on average, want more than %d", mean, paceLeast)
+		}
+	})
+}
+
 func TestAReaderThatWaitsForPlentyIsWoken(t *testing.T) {
 	woken := 0
 	b := &budget{limit: 1000, wake: func() { woken++ }}
