@@ -371,7 +371,7 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 // A route that is paused while its lanes are still being taken, and whose first
 // lanes take long to finish, comes to rest with all of its lanes.
 func TestAPauseWhileLanesAreTakenRestsAllOfThem(t *testing.T) {
-	inBubble(t, group, func(r *rig) {
+	inBubble(t, outbox.Ordering{MaxMessages: 1}, func(r *rig) { // more in a request take longer than a drain may
 		store := &late{memState: r.state, loading: func(outbox.LaneRef) { time.Sleep(time.Second) }}
 		r.dest.setFail(func(string, *message.Message) error { time.Sleep(20 * time.Second); return nil })
 		r.fill(50, 1)

@@ -45,6 +45,15 @@ func (r *reader) hungry() {
 	}
 }
 
+// A read that found little is followed by a breather, in which more gathers.
+// Otherwise reads, and with them the batches for a destination, become as small as
+// the processors allow, and take all of them: at 20,000 messages a second on two
+// processors the slowest hundredth then took four times as long.
+const (
+	smallRead = 256
+	breather  = time.Millisecond
+)
+
 // run polls until ctx ends.
 func (r *reader) run(ctx context.Context) {
 	wakes := r.rest.begin()
@@ -58,9 +67,12 @@ func (r *reader) run(ctx context.Context) {
 			pause = r.rest.failed()
 		case len(plan.reads) == 0:
 			pause = reliefPause // all lanes are full, or memory is
-		case n > 0 || plan.again:
+		case n >= smallRead || plan.again:
 			r.rest.found()
 			continue
+		case n > 0:
+			r.rest.found()
+			pause = min(r.poll.Min, breather)
 		default:
 			if pause = r.rest.pause(ctx); pause == 0 {
 				continue

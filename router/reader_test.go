@@ -59,6 +59,27 @@ func TestG9_OneQueryPerPoll(t *testing.T) {
 
 // A route whose destination hangs falls behind without holding up another one,
 // and joins the shared read again when it has caught up.
+// What comes in a steady stream is read in portions, not row by row.
+func TestG9_AStreamIsReadInPortions(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		const n, each = 10_000, 100 * time.Microsecond
+		r.start(r.route(nil))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		for i := range n {
+			r.add(fmt.Sprint("g", i%100), fmt.Sprint("m", i))
+			time.Sleep(each)
+		}
+		r.await(n)
+		r.source.mu.Lock()
+		fetches := r.source.fetches
+		r.source.mu.Unlock()
+		if most := int(n*each/breather) * 3 / 2; fetches > most {
+			t.Errorf("%d reads for %d rows in %v, want at most %d", fetches, n, n*each, most)
+		}
+		r.stop()
+	})
+}
+
 func TestG6_AFullLaneDetachesAndRejoins(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		slow := &receiver{ordering: wave}

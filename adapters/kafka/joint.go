@@ -11,11 +11,10 @@ import (
 
 // Lanes deliver at the same time, each its own batch. Sent one by one those
 // would be many small requests, which cost a broker more than the records in
-// them. So a topic has at most jointWaves waves under way, and the batches that
-// come meanwhile go together in the next one, without waiting for anything else.
-// Batches of different lanes have no group in common: order is not touched.
+// them. So a topic has one wave under way, and the batches that come meanwhile go
+// together in the next one, without waiting for anything else. Batches of different
+// lanes have no group in common: order is not touched.
 const (
-	jointWaves    = 2
 	jointMessages = 8 * maxWaveMessages
 	jointBytes    = 4 << 20
 )
@@ -35,10 +34,8 @@ type joints struct {
 	topics map[string]*joint
 }
 
-type joint struct {
-	waves   int // under way
-	waiting []*delivery
-}
+// joint is a topic to which a wave is under way.
+type joint struct{ waiting []*delivery }
 
 // join has the delivery sent with others and returns when it was.
 func (d *Destination) join(topic string, x *delivery) []error {
@@ -50,12 +47,9 @@ func (d *Destination) join(topic string, x *delivery) []error {
 	if j == nil {
 		j = &joint{}
 		d.joints.topics[topic] = j
-	}
-	j.waiting = append(j.waiting, x)
-	if j.waves < jointWaves {
-		j.waves++
 		go d.lead(topic, j)
 	}
+	j.waiting = append(j.waiting, x)
 	d.joints.mu.Unlock()
 	<-x.done
 	return x.errs
@@ -101,9 +95,7 @@ func (d *Destination) takeJoint(topic string, j *joint) []*delivery {
 		n++
 	}
 	if n == 0 {
-		if j.waves--; j.waves == 0 {
-			delete(d.joints.topics, topic)
-		}
+		delete(d.joints.topics, topic)
 		return nil
 	}
 	together := j.waiting[:n:n]
