@@ -101,7 +101,7 @@ func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) er
 			return err
 		}
 	}
-	if err = r.prepareFetch(ctx, s.fetchSQL); err != nil {
+	if err := r.prepareFetch(ctx, s.fetchSQL); err != nil {
 		return err
 	}
 	if s.findSQL != nil {
