@@ -101,7 +101,11 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 		case <-ctx.Done():
 			o.state.Store(int32(draining))
 			o.log.Info("stopping: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
-			return nil, <-done
+			err := <-done
+			if err == nil {
+				o.log.Info("stopped: what was under way is finished and written down")
+			}
+			return nil, err
 		case next := <-o.changes:
 			o.state.Store(int32(changing))
 			o.log.Info("reloading: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
