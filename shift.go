@@ -103,7 +103,7 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			o.log.Info("stopping: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
 			err := <-done
 			if err == nil {
-				o.log.Info("stopped: what was under way is finished and written down")
+				o.log.Info("stopped: everything that was concluded is written down")
 			}
 			return nil, err
 		case next := <-o.changes:

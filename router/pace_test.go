@@ -26,14 +26,17 @@ func (c *crowd) middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
+// unhurried takes every message, each a moment of the bubble's time.
+func unhurried(string, *message.Message) error {
+	time.Sleep(10 * time.Microsecond)
+	return nil
+}
+
 func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 	inBubble(t, outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
 		const n = 3 * paceTotal
 		var c crowd
-		r.dest.setFail(func(string, *message.Message) error {
-			time.Sleep(10 * time.Microsecond)
-			return nil
-		})
+		r.dest.setFail(unhurried)
 		r.config.Memory = 1 << 30
 		for i := range n {
 			r.add(sameLane(1)[0], fmt.Sprint("m", i))
@@ -115,10 +118,7 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 				r.add(group, fmt.Sprint(group, "-", i))
 			}
 		}
-		r.dest.setFail(func(string, *message.Message) error {
-			time.Sleep(10 * time.Microsecond)
-			return nil
-		})
+		r.dest.setFail(unhurried)
 		r.config.Memory = 1 << 30
 		r.start(r.route(func(rt *Route) { rt.Window, rt.Poll.Batch = outbox.Slots*n, outbox.Slots*n }))
 		r.await(outbox.Slots * n)

@@ -47,8 +47,7 @@ func (r *reader) hungry() {
 
 // A read that found little is followed by a breather, in which more gathers.
 // Otherwise reads, and with them the batches for a destination, become as small as
-// the processors allow, and take all of them: at 20,000 messages a second on two
-// processors the slowest hundredth then took four times as long.
+// the processors allow, and take all of them: see docs/design.md.
 const (
 	smallRead = 256
 	breather  = time.Millisecond
@@ -67,11 +66,11 @@ func (r *reader) run(ctx context.Context) {
 			pause = r.rest.failed()
 		case len(plan.reads) == 0:
 			pause = reliefPause // all lanes are full, or memory is
-		case n >= smallRead || plan.again:
+		case n > 0 || plan.again:
 			r.rest.found()
-			continue
-		case n > 0:
-			r.rest.found()
+			if n >= smallRead || plan.again {
+				continue
+			}
 			pause = min(r.poll.Min, breather)
 		default:
 			if pause = r.rest.pause(ctx); pause == 0 {

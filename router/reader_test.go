@@ -57,8 +57,6 @@ func TestG9_OneQueryPerPoll(t *testing.T) {
 	}
 }
 
-// A route whose destination hangs falls behind without holding up another one,
-// and joins the shared read again when it has caught up.
 // What comes in a steady stream is read in portions, not row by row.
 func TestG9_AStreamIsReadInPortions(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
@@ -80,6 +78,8 @@ func TestG9_AStreamIsReadInPortions(t *testing.T) {
 	})
 }
 
+// A route whose destination hangs falls behind without holding up another one,
+// and joins the shared read again when it has caught up.
 func TestG6_AFullLaneDetachesAndRejoins(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		slow := &receiver{ordering: wave}

@@ -186,7 +186,6 @@ func count(flags []bool) (n int) {
 type route struct {
 	Route
 	router   *Router
-	pace     int // the least chains that each of its lanes may have at once
 	health   *health
 	poison   *poison // nil: dead messages are only parked
 	limiter  *handlers.Limiter
@@ -201,6 +200,8 @@ type route struct {
 	stats    routeStats
 	paused   atomic.Pointer[outbox.Pause] // nil: it is not
 	stopped  atomic.Pointer[string]       // why it cannot run; nil: it can
+
+	leastPace int // what each of its lanes may have of the pace in any case
 }
 
 // origin is what cursors belong to; it is kept with every one of them.

@@ -56,7 +56,7 @@ func (r *Router) add(def Route) {
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = outbox.DefaultMaxRequests
 	}
-	rt := &route{Route: def, router: r, pace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
+	rt := &route{Route: def, router: r, leastPace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
 	rt.health = newHealth(rt)
 	rt.poison = newPoison(rt)
 	rt.share.budget = &r.budget

@@ -58,8 +58,8 @@ type Config struct {
 	// different ones. Default: "outrider".
 	TransactionalID string
 
-	// Clients bounds the clients, and so the waves that are under way at
-	// once. Default: 16, one for each lane of a route.
+	// Clients bounds the clients, and so the topics to which waves are under
+	// way at once: a topic has one. Default: 16.
 	Clients int
 
 	// Logger receives warnings. Default: slog.Default().

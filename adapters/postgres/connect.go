@@ -91,12 +91,11 @@ func (s *Source) connectReader(ctx context.Context, reads []outbox.Read) (*reade
 
 // prepare makes a new connection ready for the reads.
 func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) error {
-	pg := r.conn.PgConn()
-	if _, err := pg.Exec(ctx, fetchSettings).ReadAll(); err != nil {
+	if _, err := r.conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err != nil {
 		return err
 	}
-	var err error
 	if s.findSQL != nil {
+		var err error
 		if s.fetchSQL, err = s.findSQL(ctx, r.conn); err != nil {
 			return err
 		}

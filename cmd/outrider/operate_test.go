@@ -41,7 +41,7 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 		{args: "publish --type a --payload 1 --id one", out: []string{"one"}},
 		{args: "publish --type b --payload 2 --id two --group g", out: []string{"two"}},
 		{args: "seek orders --to 2 --yes", out: []string{"seek to position 2", "done"}},
-		{args: "status", out: []string{"BEHIND", "1 ("}},
+		{args: "status", out: []string{"BEHIND", "1 (", "s ago)"}},
 		{args: "seek orders --to beginning --dry-run", out: []string{"1 row already settled will be delivered again", "nothing was changed"}},
 		{args: "seek orders --to end --dry-run -o json", out: []string{`"skipped": 1`, `"applied": false`}},
 		{args: "rebase orders --yes", code: 1, err: []string{"its cursor is good in this database"}},
