@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -43,25 +42,12 @@ func (b *bench) measureDelay(ctx context.Context, st *stage) (s sample, err erro
 	if err != nil {
 		return s, err
 	}
-	to, err := st.sink.open(ctx, b.servers)
+	var elapsed time.Duration
+	used, err := b.relayed(ctx, st, func(p *process, to receiver) (err error) {
+		elapsed, err = b.write(ctx, st, p, to, messages)
+		return err
+	})
 	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, to.close()) }()
-	p, err := b.launch(ctx, st, to)
-	if err != nil {
-		return s, err
-	}
-	elapsed, err := b.write(ctx, st, p, to, messages)
-	if err != nil {
-		p.kill()
-		return s, err
-	}
-	used, err := p.stop()
-	if err != nil {
-		return s, err
-	}
-	if err := st.examine(ctx, to); err != nil {
 		return s, err
 	}
 	s = newSample(lead+st.rows, elapsed, used)

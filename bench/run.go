@@ -157,40 +157,40 @@ func (b *bench) warmUp(ctx context.Context, sc *scenario, stages []*stage) error
 	return nil
 }
 
-// measureDrain lets the peer drain its backlog once, into a new receiver, and
-// checks what arrived.
+// measureDrain lets the peer drain its backlog once and checks what arrived.
 func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err error) {
 	if err := st.reset(ctx); err != nil {
 		return s, err
 	}
-	to, err := st.sink.open(ctx, b.servers)
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, to.close()) }()
-	elapsed, used, err := b.drain(ctx, st, to)
-	if err != nil {
-		return s, err
-	}
-	if err := st.examine(ctx, to); err != nil {
-		return s, err
-	}
-	return newSample(st.rows, elapsed, used), nil
+	var elapsed time.Duration
+	used, err := b.relayed(ctx, st, func(p *process, to receiver) error {
+		last, err := b.watch(ctx, p, to, st.rows)
+		elapsed = last.Sub(p.began)
+		return err
+	})
+	return newSample(st.rows, elapsed, used), err
 }
 
-// drain runs the relay until the backlog has arrived.
-func (b *bench) drain(ctx context.Context, st *stage, to receiver) (time.Duration, usage, error) {
+// relayed runs the peer's relay into a new receiver for as long as measure takes,
+// checks what arrived and returns what the relay used.
+func (b *bench) relayed(ctx context.Context, st *stage, measure func(*process, receiver) error) (used usage, err error) {
+	to, err := st.sink.open(ctx, b.servers)
+	if err != nil {
+		return used, err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
 	p, err := b.launch(ctx, st, to)
 	if err != nil {
-		return 0, usage{}, err
+		return used, err
 	}
-	last, err := b.watch(ctx, p, to, st.rows)
-	if err != nil {
+	if err := measure(p, to); err != nil {
 		p.kill()
-		return 0, usage{}, err
+		return used, err
 	}
-	used, err := p.stop()
-	return last.Sub(p.began), used, err
+	if used, err = p.stop(); err != nil {
+		return used, err
+	}
+	return used, st.examine(ctx, to)
 }
 
 // launch starts the peer's relay, and waits until it is warm if it has to be.

@@ -118,25 +118,12 @@ func (b *bench) measureFlat(ctx context.Context, st *stage) (s sample, err error
 	if err := st.reset(ctx); err != nil {
 		return s, err
 	}
-	to, err := st.sink.open(ctx, b.servers)
+	var steady float64
+	used, err := b.relayed(ctx, st, func(p *process, to receiver) (err error) {
+		steady, err = b.steady(ctx, st, p, to)
+		return err
+	})
 	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, to.close()) }()
-	p, err := b.launch(ctx, st, to)
-	if err != nil {
-		return s, err
-	}
-	steady, err := b.steady(ctx, st, p, to)
-	if err != nil {
-		p.kill()
-		return s, err
-	}
-	used, err := p.stop()
-	if err != nil {
-		return s, err
-	}
-	if err := st.examine(ctx, to); err != nil {
 		return s, err
 	}
 	s = newSample(st.rows, time.Second, used)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,31 +83,20 @@ func (b *bench) measureIdle(ctx context.Context, st *stage) (s sample, err error
 	if err := st.reset(ctx); err != nil {
 		return s, err
 	}
-	to, err := st.sink.open(ctx, b.servers)
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, to.close()) }()
-	p, err := b.launch(ctx, st, to)
-	if err != nil {
-		return s, err
-	}
-	first, err := b.watch(ctx, p, to, st.rows)
-	if err == nil {
-		err = b.rest(ctx, st, peer, p, &s)
-	}
-	if err != nil {
-		p.kill()
-		return s, err
-	}
-	used, err := p.stop()
+	used, err := b.relayed(ctx, st, func(p *process, to receiver) error {
+		first, err := b.watch(ctx, p, to, st.rows)
+		if err != nil {
+			return err
+		}
+		s.figure("first delivery (ms)", milliseconds(first.Sub(p.began)))
+		return b.rest(ctx, st, peer, p, &s)
+	})
 	if err != nil {
 		return s, err
 	}
 	s.peak = used.peak
-	s.figure("first delivery (ms)", milliseconds(first.Sub(p.began)))
 	s.figure("version (ms)", milliseconds(version))
-	return s, st.examine(ctx, to)
+	return s, nil
 }
 
 // rest watches what the relay does while it has nothing to do.
