@@ -11,8 +11,8 @@ const reliefPause = 100 * time.Millisecond
 
 // relieve parks groups that do not move when they fill half the window, or when
 // the route's memory is spent, so that others flow. A route with one address
-// only leaves them where they are while that is down: parking its backlog would
-// help nobody.
+// only leaves them where they are while that is down, or is slow to take a wave:
+// everything else waits for it too, so parking the backlog would help nobody.
 func (s *session) relieve(now time.Time, spent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,12 +20,13 @@ func (s *session) relieve(now time.Time, spent bool) {
 		return
 	}
 	s.relief = now
-	static := s.route.Destination.Ordering().Static
+	o := s.route.Destination.Ordering()
+	static, waves := o.Static, o.Unit == outbox.UnitWave
 	total := 0
 	var blocked []*item
 	for _, stall := range s.gate.Stalled(now.Add(-shortDelay)) {
 		it := owner(stall.Front)
-		waits := stall.Down || it.phase == held // for its address
+		waits := stall.Down || it.phase == held || stall.Sending && waves // for its address, like all that goes there
 		if waits && static || it.phase == running && !waits && !stall.Sending {
 			continue
 		}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -166,6 +167,37 @@ func TestG10_AStaticDestinationDoesNotParkItsBacklog(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowWaves takes its time for each wave.
+type slowWaves struct {
+	*receiver
+	each time.Duration
+}
+
+func (d slowWaves) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	time.Sleep(d.each)
+	return d.receiver.Deliver(ctx, address, batch)
+}
+
+// A broker that is slow for a while: what is in its waves waits in place. Nothing
+// that lies behind could go before it.
+func TestG10_ASlowBrokerDoesNotParkItsBacklog(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.fill(10, 100)
+		r.start(r.route(func(rt *Route) {
+			rt.Window, rt.Destination = 32, slowWaves{r.dest, 2 * shortDelay}
+		}))
+		for r.dest.count() < 1000 {
+			time.Sleep(shortDelay / 4)
+			r.wantParked()
+			if t.Failed() {
+				break
+			}
+		}
+		r.stop()
+		r.checkOrdered(10, 100)
+	})
 }
 
 // A source that is polled rarely: what fills a lane is moved out of the way all
