@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,41 @@ func TestG2_WhatChangedSinceTheLookEndsThePrefix(t *testing.T) {
 				t.Errorf("%d rows were claimed, lost %q", len(rows), lost)
 			}
 		})
+	}
+}
+
+// TestG2_AGroupThatWasCutGetsNothingMore: groups get what others leave of a claim,
+// but not one of which somebody else was faster at a row.
+func TestG2_AGroupThatWasCutGetsNothingMore(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).flowCatalyst(t, true)
+	table := e.tables[0].Name
+	const long, few = 40, 2 // rows of the groups
+	e.fill(table, long+few, 1, "PENDING")
+	e.exec(e.sql(table, "UPDATE {t} t SET {set:group} = 'few' WHERE {key} > $1"), fmt.Sprintf("%013d", long))
+	m := &meddler{t: t, before: func() {
+		e.exec(e.sql(table, "UPDATE {t} t SET {set:attempts} = 1 WHERE {key} = '0000000000005'"))
+	}}
+	q, err := NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
+	must(t, err)
+	defer func() { must(t, q.Close()) }()
+	first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 24})
+	must(t, err)
+	var keys []string
+	for _, row := range first {
+		keys = append(keys, strings.TrimLeft(row.ID, "0"))
+	}
+	if got := strings.Join(keys, " "); m.before != nil || got != "1 2 3 4 41 42" {
+		t.Errorf("rows %s were claimed, want 1 2 3 4 41 42", got)
+	}
+	rest := claimAll(t, q)
+	for i, row := range rest {
+		if want := fmt.Sprintf("%013d", i+5); row.ID != want {
+			t.Fatalf("row %s came instead of %s", row.ID, want)
+		}
+	}
+	if len(rest) != long-4 {
+		t.Errorf("%d rows came later, want %d", len(rest), long-4)
 	}
 }
 
