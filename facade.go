@@ -12,7 +12,15 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
 )
+
+// ErrCutOff is what [Outrider.Run] returns, by errors.Is, when `drain_timeout` was
+// over before everything under way had ended. The error names routes and lanes,
+// and how many messages were under way: whether those arrived is not known, and
+// they may be delivered again. Everything else is finished and written down,
+// unless the error says otherwise as well.
+var ErrCutOff = router.ErrCutOff
 
 // ConfigErrors is everything that is wrong with a configuration; the error of
 // [LoadConfig] and [ParseConfig] unless the file could not be read.

@@ -190,9 +190,21 @@ func (op *Operator) Processing(ctx context.Context, route string) (outbox.Proces
 const lagMost = 10_000
 
 // Lag is what lies behind the cursors of a route: rows that were not settled,
-// whether the route matches them or not. Counting stops at 10,000. Messages that
-// are parked do not count.
+// whether the route matches them or not. Of a queue it is what is unfinished, which
+// its routes share. Counting stops at 10,000. Messages that are parked, and dead
+// ones, do not count.
 func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, error) {
+	def, from, err := op.reading(ctx, route)
+	if err != nil {
+		return outbox.Backlog{}, err
+	}
+	if def.Queue != nil {
+		counter, ok := def.Queue.(outbox.UnfinishedCounter)
+		if !ok {
+			return outbox.Backlog{}, fmt.Errorf("route %q: its source %q is a queue that cannot count", route, from)
+		}
+		return counter.Unfinished(ctx, lagMost)
+	}
 	src, err := op.source(ctx, route)
 	if err != nil {
 		return outbox.Backlog{}, err

@@ -192,7 +192,8 @@ func (o *options) check(cfg *Config) error {
 
 // Run connects, checks sources and destinations, and delivers until ctx ends;
 // then it drains: reading stops, what is under way is finished and settled, and
-// the lanes are released. It returns nil after a clean drain.
+// the lanes are released. It returns nil after a clean drain, and [ErrCutOff] after
+// one that did not end in time.
 func (o *Outrider) Run(ctx context.Context) (err error) {
 	defer close(o.ended)
 	if at, err := failpoint.Armed(); err != nil {

@@ -76,11 +76,12 @@ type Span struct {
 	Upto  int64 // rows above it do not count; 0: no bound
 }
 
-// Backlog is what lies in spans. A route's matches are not considered.
+// Backlog is what lies in spans, or is unfinished in a queue. A route's matches are
+// not considered.
 type Backlog struct {
 	Rows   int
 	More   bool      // there are more than Rows: counting stopped
-	Oldest time.Time // when the first row of the spans was created; zero: none, or unknown
+	Oldest time.Time // when the first of the rows was created; zero: none, or unknown
 }
 
 // Rebaser is implemented by sources whose cursors lose their meaning when the

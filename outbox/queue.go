@@ -91,6 +91,15 @@ type ClaimResult struct {
 	Error string    // for Retry and Dead
 }
 
+// UnfinishedCounter is implemented by queues that can tell cheaply how much there
+// is left to do.
+type UnfinishedCounter interface {
+	// Unfinished counts the rows that wait, for a first attempt or for another
+	// one, or are being processed, at most so many in all, and finds when the
+	// oldest was created. Dead rows do not count; rows that no route matches do.
+	Unfinished(ctx context.Context, most int) (Backlog, error)
+}
+
 // ProcessingCounter is implemented by queues that can tell cheaply what is marked
 // as being processed, by whomever.
 type ProcessingCounter interface {

@@ -150,10 +150,14 @@ func (k *keeper) findOrphans(ctx context.Context) {
 }
 
 func (k *keeper) releaseOrphans(ctx context.Context) {
-	if len(k.neighbours.orphans) == 0 {
+	if len(k.neighbours.orphans) == 0 || ctx.Err() != nil {
 		return
 	}
-	if err := k.store.Release(ctx, k.instance, k.neighbours.orphans); err != nil {
+	limited, cancel := k.neighbours.release.begin(ctx)
+	defer cancel()
+	err := k.store.Release(limited, k.instance, k.neighbours.orphans)
+	k.neighbours.release.end(limited, err)
+	if err != nil {
 		if ctx.Err() == nil {
 			k.log.Warn("lanes that are not worked cannot be released, trying again", "error", err)
 		}

@@ -36,6 +36,7 @@ type neighbours struct {
 	failing bool              // the last look failed
 	told    string            // what the log said last
 	orphans []outbox.LaneRef  // ours, with no session: to be released
+	release bound             // of a release of those
 }
 
 // acquireLanes takes and gives up lanes until ctx ends. It returns an error only
@@ -78,8 +79,9 @@ func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		// A connection that has fallen silent must not keep us from all the rest.
-		limited, cancel := context.WithTimeout(ctx, max(k.lease, k.router.cfg.DrainTimeout))
+		limited, cancel := rt.acquiring.begin(ctx)
 		complete, err := k.acquire(limited, rt, shares.share(k.instance, rt.Name))
+		rt.acquiring.end(limited, err)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

@@ -61,6 +61,99 @@ func TestG1_G2_G3_ConnectionsThatFallSilent(t *testing.T) {
 	})
 }
 
+// silentState does not get the answers to some of its queries.
+type silentState struct {
+	*memState
+	acquires, looks, releases atomic.Int32 // so many calls
+}
+
+// unanswered waits for an answer that does not come, if this is such a call.
+func unanswered(ctx context.Context, calls *atomic.Int32) error {
+	if calls.Add(-1) >= 0 {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+func (s *silentState) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+	if route == "orders" {
+		if err := unanswered(ctx, &s.acquires); err != nil {
+			return nil, err
+		}
+	}
+	return s.memState.Acquire(ctx, instance, route, slots, most)
+}
+
+func (s *silentState) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+	if err := unanswered(ctx, &s.looks); err != nil {
+		return nil, err
+	}
+	return s.memState.ParkedQueue(ctx, ref, group, after, limit)
+}
+
+func (s *silentState) Release(ctx context.Context, instance string, lanes []outbox.LaneRef) error {
+	if err := unanswered(ctx, &s.releases); err != nil {
+		return err
+	}
+	return s.memState.Release(ctx, instance, lanes)
+}
+
+// Taking lanes of a route goes on after answers that never came, and lanes of
+// other routes are taken meanwhile.
+func TestG1_AcquiresThatGetNoAnswer(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		state := &silentState{memState: r.state}
+		r.config.DrainTimeout = time.Hour
+		r.fill(2, 5)
+		bills := &receiver{ordering: group}
+		state.acquires.Store(3)
+		r.start(r.route(func(rt *Route) { rt.State = state }),
+			r.route(func(rt *Route) { rt.State, rt.Name, rt.Destination = state, "bills", bills }))
+		r.until("the other route delivers", func() bool { return bills.count() == 10 })
+		if state.acquires.Load() < 1 {
+			t.Error("the other route waited for all three answers")
+		}
+		r.await(10)
+		r.stop()
+		r.checkOrdered(2, 5)
+	})
+}
+
+// What is parked comes back after answers that never came.
+func TestG1_LooksIntoTheParkingThatGetNoAnswer(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		state := &silentState{memState: r.state}
+		r.dest.setFail(flaky(outbox.Transient(errInjected, 5*time.Second)))
+		r.fill(1, 3)
+		state.looks.Store(3)
+		r.start(r.route(func(rt *Route) { rt.State = state }))
+		r.await(3)
+		r.stop()
+		r.checkOrdered(1, 3)
+		r.wantParked()
+		if n := state.looks.Load(); n >= 0 {
+			t.Errorf("%d answers have not been waited for in vain", n)
+		}
+	})
+}
+
+// Rows that are ours without our knowing are released after answers that never came.
+func TestG1_ReleasesThatGetNoAnswer(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		state := &silentState{memState: r.state}
+		r.config.Instance = "a"
+		r.state.owner[outbox.LaneRef{Route: "former"}] = "a"
+		state.releases.Store(3)
+		r.start(r.route(func(rt *Route) { rt.State = state }))
+		r.until("the former row is released", func() bool {
+			r.state.mu.Lock()
+			defer r.state.mu.Unlock()
+			return r.state.owner[outbox.LaneRef{Route: "former"}] == ""
+		})
+		r.stop()
+	})
+}
+
 func TestBoundsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

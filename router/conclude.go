@@ -27,6 +27,7 @@ func (s *session) conclude(it *item, err error) {
 		s.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
 	if !follow.dying {
+		s.noteUnknown(v.Outcome)
 		s.end()
 	}
 	s.mu.Unlock()

@@ -38,39 +38,6 @@ func TestG3_StopUnderLoad(t *testing.T) {
 	}
 }
 
-// stuck is a destination that ends only with its context.
-type stuck struct{ receiver }
-
-func (s *stuck) Deliver(ctx context.Context, _ string, batch []*message.Message) []error {
-	<-ctx.Done()
-	errs := make([]error, len(batch))
-	for i := range errs {
-		errs[i] = ctx.Err()
-	}
-	return errs
-}
-
-func TestG1_ADrainIsBounded(t *testing.T) {
-	inBubble(t, wave, func(r *rig) {
-		r.config.DrainTimeout = 3 * time.Second
-		r.fill(4, 4)
-		r.start(r.route(func(rt *Route) {
-			rt.Destination = &stuck{receiver{ordering: wave}}
-			rt.SendTimeout, rt.Middleware = time.Hour, nil
-		}))
-		time.Sleep(time.Second)
-		began := time.Now()
-		r.stop()
-		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
-			t.Errorf("the drain took %v, want 3 s", d)
-		}
-		r.start(r.route(nil))
-		r.await(16)
-		r.stop()
-		r.checkOrdered(4, 4)
-	})
-}
-
 // A store that is down at the end is told: what was delivered comes again.
 func TestG3_AStopThatCannotSettleSaysSo(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {

@@ -94,6 +94,10 @@ func (k *keeper) bringToRest(rt *route, sessions []*session, limit time.Duration
 		left -= len(batch)
 		released = k.release(rt, batch) && released
 	}
+	for _, left := range leftBy(sessions) {
+		rt.log().Warn("deliveries were cut off: whether they arrived is not known, and they may come again",
+			"messages", left.n, "lanes", left.lanes, "after", limit)
+	}
 	return released
 }
 

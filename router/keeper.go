@@ -39,7 +39,7 @@ type keeper struct {
 
 func newKeeper(r *Router, store outbox.StateStore) *keeper {
 	return &keeper{store: store, router: r, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease,
-		epoch: time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet()}
+		epoch: time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: bound{usual: r.cfg.Lease}}}
 }
 
 // permit tells whether enough of the lease is left to send: what is sent after

@@ -132,6 +132,9 @@ func (s *session) sendToPoison(it *item) {
 	pause, err := s.route.poison.send(s.gate.Context(), it)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.noteUnknown(outbox.VerdictOf(err).Outcome)
+	}
 	s.end()
 	if it.lent {
 		s.gate.Back(&it.Ticket)

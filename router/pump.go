@@ -86,12 +86,19 @@ func (s *session) bringBack(groups []*parkedGroup) time.Duration {
 	return 0
 }
 
-func (s *session) loadQueue(g *parkedGroup) ([]outbox.Parked, error) {
+// loadQueue reads the first messages of a group. A connection that has fallen
+// silent must not keep the lane's other groups in the parking.
+func (s *session) loadQueue(g *parkedGroup) (rows []outbox.Parked, err error) {
+	ctx, cancel := s.loading.begin(s.ctx)
+	defer cancel()
 	ref := outbox.LaneRef{Route: s.route.Name, Slot: g.slot}
 	if g.key.group == "" {
-		return s.route.State.ParkedQueue(s.ctx, ref, "", g.key.alone.seq-1, 1)
+		rows, err = s.route.State.ParkedQueue(ctx, ref, "", g.key.alone.seq-1, 1)
+	} else {
+		rows, err = s.route.State.ParkedQueue(ctx, ref, g.key.group, 0, s.pumpBatch())
 	}
-	return s.route.State.ParkedQueue(s.ctx, ref, g.key.group, 0, s.pumpBatch())
+	s.loading.end(ctx, err)
+	return rows, err
 }
 
 // inject puts parked messages into the lane, behind each other.

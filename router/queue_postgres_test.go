@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -68,8 +69,14 @@ func (f *flowcatalyst) insert(table, prefix string, groups, from, n int) {
 // start runs a relay until the returned function is called.
 func (f *flowcatalyst) start() (stop func()) {
 	f.t.Helper()
+	return f.startWith(postgres.WakePoll, Poll{Batch: 500, Max: 50 * time.Millisecond})
+}
+
+// startWith is start of a relay that notices rows in a certain way.
+func (f *flowcatalyst) startWith(wake postgres.Wake, poll Poll) (stop func()) {
+	f.t.Helper()
 	ctx := context.Background()
-	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{URL: f.url, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout()})
+	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{URL: f.url, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout(), Wake: wake})
 	if err == nil {
 		err = queue.Check(ctx)
 	}
@@ -82,7 +89,7 @@ func (f *flowcatalyst) start() (stop func()) {
 	}
 	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler)}, []Route{{
 		Name: "platform", Queue: queue, State: state, Destination: f.dest, Attempts: 4,
-		Middleware: stack(20*time.Millisecond, 4), Poll: Poll{Batch: 500, Max: 50 * time.Millisecond},
+		Middleware: stack(20*time.Millisecond, 4), Poll: poll,
 	}})
 	if err != nil {
 		f.t.Fatal(err)
@@ -192,5 +199,50 @@ func (f *flowcatalyst) checkOrdered(n int) {
 	}
 	if len(seen) != n {
 		f.t.Errorf("%d arrived, want %d", len(seen), n)
+	}
+}
+
+// A claimer that sleeps is woken by whoever inserts, into any of its tables: it
+// would not look by itself before an hour has gone.
+func TestG1_NotificationsAloneEmptyAQueue(t *testing.T) {
+	t.Parallel()
+	f := newFlowcatalyst(t)
+	pool, err := pgxpool.New(t.Context(), f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	tables := []string{"outbox_events", "outbox_dispatch_jobs"}
+	if _, err := postgres.InitWake(t.Context(), pool, tables...); err != nil {
+		t.Fatal(err)
+	}
+	stop := f.startWith(postgres.WakeNotify, Poll{Batch: 500, Min: time.Hour, Max: time.Hour})
+	for i := range 3 {
+		f.awaitSleep(tables...)
+		f.insert("outbox_events", "e", 1, i, 1)
+		f.await("status = 'COMPLETED'", 2*i+1)
+		f.awaitSleep(tables...)
+		f.insert("outbox_dispatch_jobs", "j", 1, i, 1)
+		f.await("status = 'COMPLETED'", 2*i+2)
+	}
+	stop()
+	f.checkOrdered(6)
+}
+
+// awaitSleep returns when the claimer wants to be notified of rows of these tables.
+func (f *flowcatalyst) awaitSleep(tables ...string) {
+	f.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var asleep bool
+		err := f.conn.QueryRow(f.t.Context(), `SELECT bool_and(NOT pg_try_advisory_xact_lock_shared(hashtextextended(name, $1)))
+			FROM unnest($2::text[]) AS t(name)`, outbox.WakeNamespace, tables).Scan(&asleep)
+		switch {
+		case err != nil:
+			f.t.Fatal(err)
+		case asleep:
+			return
+		case time.Now().After(end):
+			f.t.Fatal("the claimer does not go to sleep")
+		}
 	}
 }

@@ -56,7 +56,8 @@ func (r *Router) add(def Route) {
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = outbox.DefaultMaxRequests
 	}
-	rt := &route{Route: def, router: r, leastPace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
+	rt := &route{Route: def, router: r, leastPace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled),
+		acquiring: bound{usual: r.cfg.Lease}}
 	rt.health = newHealth(rt)
 	rt.poison = newPoison(rt)
 	rt.share.budget = &r.budget

@@ -13,7 +13,9 @@ import (
 
 // Run delivers until ctx ends, then drains: it stops reading, finishes what is
 // being sent, settles, and releases the lanes. It returns an error when the
-// routes cannot start or cannot go on; nil after a clean drain.
+// routes cannot start or cannot go on, when the last progress cannot be written,
+// and [ErrCutOff] when [Config.DrainTimeout] was over before all was finished; nil
+// after a clean drain.
 func (r *Router) Run(ctx context.Context) error {
 	joined := 0
 	defer func() {
@@ -40,7 +42,11 @@ func (r *Router) Run(ctx context.Context) error {
 			close(l.out)
 		}
 	}
-	return errors.Join(err, wm.Close(), <-wmDone)
+	closing := wm.Close()
+	if errors.Is(err, ErrCutOff) {
+		closing = nil // chains that have not ended are all that it complains of, and err has told of them
+	}
+	return errors.Join(err, closing, <-wmDone)
 }
 
 // work runs the parts until ctx ends or one fails, and drains.
@@ -119,8 +125,10 @@ func (r *Router) drain() error {
 	}
 	ending.Wait()
 	var errs []error
+	var stopped []*session
 	for _, k := range r.keepers {
 		k.wg.Wait()
+		stopped = append(stopped, k.sessions()...)
 		if err := r.settlers[k.store].finish(ctx, r.cfg.DrainTimeout); err != nil {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
 		}
@@ -131,7 +139,7 @@ func (r *Router) drain() error {
 	for _, rt := range r.routes {
 		rt.health.close()
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, cutOff(stopped, r.cfg.DrainTimeout))...)
 }
 
 // startWatermill builds Watermill's router with a handler per lane.

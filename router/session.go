@@ -32,6 +32,8 @@ type session struct {
 	spare    int        // of them: not needed since the foreman looked
 	stopping bool
 	lost     bool      // no longer ours: nothing may be settled
+	cutOff   bool      // a stop could wait no longer: deliveries were cancelled
+	unknown  int       // chains that ended after that without telling whether their message arrived
 	streams  []*stream // aligned with lane.slots
 	arrivals uint64    // items that were given a place at the gate
 	extra    int       // items under way that did not come by cursor
@@ -46,6 +48,7 @@ type session struct {
 	called  chan struct{} // wakes the foreman
 
 	parking parking
+	loading bound     // of a look into the parking; only the pump uses it
 	ops     ops       // not yet settled
 	flight  *ops      // being settled
 	relief  time.Time // when blocked groups were last looked for
@@ -54,7 +57,8 @@ type session struct {
 // newSession prepares the lane with what Acquire and ParkedGroups returned.
 func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session {
 	s := &session{lane: l, route: l.route, origin: l.route.origin, called: make(chan struct{}, 1),
-		settler: l.route.router.settlers[l.route.State], sources: map[*item]struct{}{}}
+		settler: l.route.router.settlers[l.route.State], sources: map[*item]struct{}{},
+		loading: bound{usual: l.route.router.cfg.Lease}}
 	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), outbox.ShareKey, l.route.owned))
 	s.gate = handlers.NewGate(handlers.GateConfig{
@@ -216,7 +220,8 @@ func (s *session) rerun(it *item) {
 
 // stop ends the session's work: no chain begins any more, what waits is released,
 // what is being sent gets its outcome. It returns when all chains have ended or
-// ctx does; then deliveries are cancelled and their outcome is unknown.
+// ctx does; then deliveries are cancelled and their outcome is unknown, of as many
+// messages as leftUnknown tells.
 // Settling what was concluded is left to the caller.
 func (s *session) stop(ctx context.Context) {
 	s.cancel() // first: a query that does not return may hold the mutex
@@ -225,26 +230,35 @@ func (s *session) stop(ctx context.Context) {
 	s.queue = nil
 	s.dismiss(len(s.resting))
 	s.mu.Unlock()
-	abort := context.AfterFunc(ctx, s.gate.Abort)
+	abort := context.AfterFunc(ctx, s.cut)
 	s.gate.Stop()
 	s.wg.Wait()
-	wake := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.idle.Broadcast()
-	})
-	s.mu.Lock()
-	for s.chains > 0 && ctx.Err() == nil {
-		s.idle.Wait()
+	s.awaitChains(ctx)
+	if ctx.Err() != nil {
+		s.cut() // before it was, perhaps
+		s.awaitCutOff()
 	}
-	s.mu.Unlock()
-	wake()
 	abort()
 	s.gate.Abort() // frees the context
 	s.closeFenced()
 	s.route.health.forget(s)
 	s.letGo()
 	s.lane.session.CompareAndSwap(s, nil)
+}
+
+// awaitChains returns when all chains have ended or ctx has.
+func (s *session) awaitChains(ctx context.Context) {
+	wake := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.idle.Broadcast()
+	})
+	defer wake()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.chains > 0 && ctx.Err() == nil {
+		s.idle.Wait()
+	}
 }
 
 // message.Subscriber is what a lane is to Watermill.

@@ -73,6 +73,47 @@ func TestExamineTellsWhatAQueueLacks(t *testing.T) {
 	}
 }
 
+// A queue that wants to be notified is examined for it: whether notifications
+// pass, and who sends any. One that polls is not.
+func TestExamineTellsWhetherAQueueIsNotified(t *testing.T) {
+	t.Parallel()
+	base := newQueueEnv(t)
+	pooler := startPooler(t, base.url)
+	const heard = "ok notifications: they are heard"
+	for name, c := range map[string]struct {
+		url     string
+		wake    Wake
+		trigger bool
+		want    []string
+		not     string
+	}{
+		"polls":      {base.url, WakePoll, false, nil, "notifications"},
+		"no trigger": {base.url, WakeNotify, false, []string{heard, "outbox_events\": trigger outrider_wake: none", "outbox_dispatch_jobs\": trigger outrider_wake: none"}, "broken"},
+		"trigger":    {base.url, WakeNotify, true, []string{heard, "outbox_events\": trigger outrider_wake: every INSERT", "outbox_dispatch_jobs\": trigger outrider_wake: every INSERT"}, "none:"},
+		"pooler":     {pooler, WakeNotify, false, []string{"broken notifications: a notification that was sent is not heard"}, heard},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := base.flowCatalyst(t, true)
+			if c.trigger {
+				_, err := InitWake(e.ctx, e.pool, e.tables[0].Name, e.tables[1].Name)
+				must(t, err)
+			}
+			q, err := NewQueue(e.ctx, QueueConfig{URL: c.url, Tables: e.tables, Layout: e.layout, Wake: c.wake})
+			must(t, err)
+			defer func() { must(t, q.Close()) }()
+			got := findings(t, q)
+			for _, want := range c.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("%q is missing:\n%s", want, got)
+				}
+			}
+			if strings.Contains(got, c.not) {
+				t.Errorf("%q is there:\n%s", c.not, got)
+			}
+		})
+	}
+}
+
 func TestWaitingShowsWhatRoutesMatchBy(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).flowCatalyst(t, true)

@@ -74,6 +74,6 @@ func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, table string) o
 	case there:
 		return fine(subject, "every INSERT wakes the relay")
 	}
-	return fine(subject, fmt.Sprintf("none: publishers with Notify wake the relay, what others insert is found by polling; "+
+	return fine(subject, fmt.Sprintf("none: publishers that notify by themselves (docs/waking.md) wake the relay, what others insert is found by polling; "+
 		"`outrider init --notify` makes one for %s", table))
 }

@@ -28,7 +28,7 @@ routes:
 	for _, st := range []step{
 		{args: "doctor", code: 1, out: []string{"outbox_events", "does not exist", "outrider init"}},
 		{args: "init", out: []string{`created table "outbox_events"`, `created table "outbox_dispatch_jobs"`}},
-		{args: "doctor", out: []string{"outbox_events: privileges: its rows may be read and settled", "rows without a route: none", none, "all is well"}},
+		{args: "doctor", out: []string{"outbox_events: privileges: its rows may be read and settled", "rows without a route: none", "lag: nothing is waiting to be read", "all is well"}},
 		{args: "status", out: []string{"platform", "(has never run)"}},
 		{args: "pause platform", out: []string{"is paused"}},
 		{args: "resume platform", out: []string{"goes on"}},
@@ -73,6 +73,42 @@ routes:
 	})
 	if text := s.must("status", "--output", "json"); !strings.Contains(text, `"processing"`) {
 		t.Errorf("the JSON does not tell it: %s", text)
+	}
+}
+
+// How much of a queue is left to do, and since when, is told as of a log.
+func TestWhatIsLeftOfAQueueIsTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	url := testenv.Postgres(t)
+	s.write(fmt.Sprintf(`
+admin: {listen: off}
+sources:
+  shop: {type: postgres, layout: flowcatalyst, url: %q, wake: notify}
+destinations:
+  nowhere: {type: discard}
+routes:
+  platform: {from: shop, to: nowhere, match: {types: [order.created]}}
+`, url+"&timezone=UTC"))
+	s.must("init", "--notify")
+	s.runUntil(func() bool { return strings.Contains(s.must("status"), "platform  16") })
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.Background()) }()
+	_, err = db.Exec(t.Context(), `INSERT INTO outbox_events (id, type, payload, status, created_at)
+		SELECT i::text, 'EVENT', '{"type": "order.paid"}', 'PENDING', timestamp '2026-01-02 03:04:05' + i * interval '1 min' FROM generate_series(0, 2) i`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range []step{
+		{args: "doctor", out: []string{"lag: 3 rows are not settled, the oldest from 2026-01-02T03:04:05Z", "notifications: they are heard",
+			`table "outbox_events": trigger outrider_wake: every INSERT wakes the relay`}},
+		{args: "status", out: []string{"  3 ("}},
+		{args: "status --output json", out: []string{`"behind": 3`, `"oldest": "2026-01-0`}},
+	} {
+		st.run(t, s)
 	}
 }
 

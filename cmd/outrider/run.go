@@ -19,13 +19,19 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Deliver messages until SIGTERM or Ctrl-C",
-		Long: `Delivers the messages of all routes. SIGTERM and SIGINT drain: reading stops, what
-is under way is delivered and written down, the lanes are released, and the exit
-status is 0; a second signal ends at once, with status 1. SIGHUP reads the
-configuration file again. When it has an error, or something that it needs cannot
-be used, the log says so and the process goes on as it was. Otherwise the process
-drains and goes on with the new configuration; nothing is delivered twice for it.
-The sections admin and log take effect at the next start only.`,
+		Long: `Delivers the messages of all routes.
+
+SIGTERM and SIGINT drain: reading stops, what is under way is delivered and written
+down, the lanes are released, and the exit status is 0. It is 1 when drain_timeout
+was over before that was finished: then the error says on which routes and lanes how
+many messages were under way. They may be delivered again; everything else is written
+down. A second signal ends at once, with status 1.
+
+SIGHUP reads the configuration file again. When it has an error, or something that it
+needs cannot be used, the log says so and the process goes on as it was. Otherwise the
+process drains and goes on with the new configuration; nothing is delivered twice for
+it unless drain_timeout was too short. The sections admin and log take effect at the
+next start only.`,
 		Args: noArgs,
 	}
 	c.Flags().StringVar(&instance, "instance", "", "name of this process, unique; default: the host's name and an id")

@@ -179,6 +179,35 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
+// A drain that does not end in time is no clean one: the exit status and the last
+// words tell.
+func TestG3_ADrainThatIsCutOffIsToldByTheExitStatus(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 10), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-release
+	}))
+	defer api.Close()
+	defer close(release)
+	s := newSite(t, fmt.Sprintf("drain_timeout: 100ms\ndestinations:\n  api: {type: http, url: %q}\nroutes:\n  orders: {from: app, to: api}\n", api.URL))
+	s.must("init")
+	s.must("publish", "--type", "a", "--group", "g", "--payload", "1")
+	p := s.start("run")
+	<-asked
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitFailed {
+		t.Errorf("exit %d, want %d", code, exitFailed)
+	}
+	log := p.all()
+	if !strings.Contains(log, "outrider: the drain was cut off after 100ms (drain_timeout) with 1 message under way: route orders (1, in orders/") {
+		t.Errorf("what was cut off is missing:\n%s", log)
+	}
+	if strings.Contains(log, "stopped: everything that was concluded is written down") {
+		t.Errorf("the log says that nothing is left:\n%s", log)
+	}
+}
+
 func TestTwoSignalsAtOnceAreOneRequest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, toLog)

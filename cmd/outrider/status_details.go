@@ -55,10 +55,9 @@ func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider
 			continue
 		}
 		// What cannot be told is left out: a source that is down, or one
-		// without a cursor, is no reason to show nothing.
+		// that cannot count, is no reason to show nothing.
 		if n, err := op.Processing(ctx, r.Route); err == nil {
 			r.Processing = &marked{Rows: n.Rows, More: n.More, Longest: n.Longest.Seconds()}
-			continue // such a source has no cursor
 		}
 		lag, err := op.Lag(ctx, r.Route)
 		if err != nil {

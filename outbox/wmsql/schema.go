@@ -49,6 +49,10 @@ type Schema struct {
 
 	// Dialect is the database. Default: [outbox.PostgreSQL].
 	Dialect outbox.Dialect
+
+	// Notify wakes a relay that sleeps, as [outbox.ClientConfig.Notify] does, in
+	// the statement that inserts. PostgreSQL only. Default: false.
+	Notify bool
 }
 
 var _ wmsql.SchemaAdapter = Schema{}
@@ -68,7 +72,7 @@ func NewPublisher(tx *stdsql.Tx, schema Schema, logger watermill.LoggerAdapter) 
 }
 
 func (s Schema) client() (*outbox.Client, error) {
-	return outbox.NewClient(outbox.ClientConfig{Table: s.Table, Dialect: s.Dialect})
+	return outbox.NewClient(outbox.ClientConfig{Table: s.Table, Dialect: s.Dialect, Notify: s.Notify})
 }
 
 // InsertQuery returns the statement that writes the messages in their order,

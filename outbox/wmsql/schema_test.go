@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -51,12 +53,15 @@ func must(t *testing.T, err error) {
 // open returns a database with an outbox table.
 func open(t *testing.T, dialect outbox.Dialect) *stdsql.DB {
 	t.Helper()
-	var driver, source, table string
 	if dialect == outbox.SQLite {
-		driver, source, table = "sqlite", filepath.Join(t.TempDir(), "app.db"), sqliteTable
-	} else {
-		driver, source, table = "pgx", testenv.Postgres(t), postgresTable
+		return openAt(t, "sqlite", filepath.Join(t.TempDir(), "app.db"), sqliteTable)
 	}
+	return openAt(t, "pgx", testenv.Postgres(t), postgresTable)
+}
+
+// openAt opens a database and makes the table there.
+func openAt(t *testing.T, driver, source, table string) *stdsql.DB {
+	t.Helper()
 	db, err := stdsql.Open(driver, source)
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
@@ -209,8 +214,58 @@ func TestWrongMessagesAreRefusedWithAllProblems(t *testing.T) {
 	}
 }
 
+// A stock Publisher wakes a relay that sleeps, and leaves one alone that does not.
+func TestStockPublisherWakesASleepingRelay(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	db := openAt(t, "pgx", url, postgresTable)
+	relay, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { must(t, relay.Close(context.WithoutCancel(t.Context()))) }()
+	exec := func(query string, args ...any) {
+		t.Helper()
+		_, err := relay.Exec(t.Context(), query, args...)
+		must(t, err)
+	}
+	// publish commits two messages and returns the first notification that
+	// arrives after them; "none" is one of our own.
+	publish := func(id string, notify bool) string {
+		t.Helper()
+		tx, err := db.BeginTx(t.Context(), nil)
+		must(t, err)
+		pub, err := outridersql.NewPublisher(tx, outridersql.Schema{Notify: notify}, nil)
+		must(t, err)
+		must(t, pub.Publish("topic", message.NewMessage(id, nil), message.NewMessage(id+"-b", nil)))
+		must(t, tx.Commit())
+		exec("SELECT pg_notify($1, 'none')", outbox.WakeChannel)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		n, err := relay.WaitForNotification(ctx)
+		must(t, err)
+		return n.Payload
+	}
+	exec("LISTEN " + outbox.WakeChannel)
+	if got := publish("awake", true); got != "none" {
+		t.Errorf("a relay that is awake was notified of %q", got)
+	}
+	exec("SELECT pg_advisory_lock(hashtextextended($1, $2))", outbox.DefaultTable, outbox.WakeNamespace) // it sleeps
+	if got := publish("unasked", false); got != "none" {
+		t.Errorf("notified of %q without Notify", got)
+	}
+	if got := publish("asleep", true); got != outbox.DefaultTable {
+		t.Errorf("a relay that sleeps was notified of %q, want %q", got, outbox.DefaultTable)
+	}
+	if got := contents(t, db); len(got) != 6 {
+		t.Errorf("%d rows, want 6: %q", len(got), got)
+	}
+}
+
 func TestWrongSchemaAndNoTransaction(t *testing.T) {
 	t.Parallel()
+	if _, err := outridersql.NewPublisher(new(stdsql.Tx), outridersql.Schema{Dialect: outbox.SQLite, Notify: true}, nil); err == nil ||
+		!strings.Contains(err.Error(), "SQLite cannot notify") {
+		t.Errorf("Notify on SQLite: %v", err)
+	}
 	if _, err := outridersql.NewPublisher(nil, outridersql.Schema{}, nil); !errors.Is(err, outbox.ErrNoTransaction) {
 		t.Errorf("nil transaction: %v", err)
 	}
