@@ -99,10 +99,10 @@ func (c *claimer) hungry() {
 
 // run polls until ctx ends.
 func (c *claimer) run(ctx context.Context) {
-	wake, told, wakes := c.wake, c.rest.told, c.rest.begin()
+	wake, wakes := c.wake, c.rest.begin()
 	fixed := c.poll.fixed() && wakes == nil
 	if fixed {
-		wake, told = nil, nil
+		wake = nil
 	}
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -132,7 +132,7 @@ func (c *claimer) run(ctx context.Context) {
 		case <-wake:
 		case <-wakes:
 			c.rest.woken()
-		case <-told:
+		case <-c.rest.told:
 			c.rest.found()
 		case <-ctx.Done():
 		}

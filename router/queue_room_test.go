@@ -250,3 +250,18 @@ func TestAQueueIsPolledAsConfigured(t *testing.T) {
 		})
 	}
 }
+
+// Whoever has committed in this process wakes a claimer, however it polls.
+func TestG1_AWokenQueueDoesNotWaitForAFixedPoll(t *testing.T) {
+	inQueueBubble(t, group, func(r *queueRig) {
+		q := r.begin(func(rt *Route) { rt.Poll = Poll{Min: time.Hour, Max: time.Hour} })
+		time.Sleep(time.Second) // it has found nothing
+		r.fill(1, 3)
+		r.router.Wake(q)
+		time.Sleep(time.Second)
+		if n := r.dest.count(); n != 3 {
+			t.Errorf("%d arrived, want 3", n)
+		}
+		r.stop()
+	})
+}

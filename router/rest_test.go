@@ -238,7 +238,7 @@ func startNotified(t *testing.T, url string, dest outbox.Destination) (stop func
 		t.Fatal(err)
 	}
 	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler)}, []Route{{
-		Name: "orders", Source: src, State: state, Destination: dest, Poll: Poll{Max: time.Hour},
+		Name: "orders", Source: src, State: state, Destination: dest, Poll: Poll{Min: time.Hour, Max: time.Hour},
 	}})
 	if err != nil {
 		t.Fatal(err)
