@@ -144,9 +144,15 @@ func (op *Operator) lanesOf(ctx context.Context, route string) ([]outbox.LaneSta
 // source opens the source of a configured route, once.
 func (op *Operator) source(ctx context.Context, route string) (outbox.Source, error) {
 	def, from, err := op.reading(ctx, route)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	return cursored(&def, route, from)
+}
+
+// cursored is what a route reads, if it is read by a cursor.
+func cursored(def *router.Route, route, from string) (outbox.Source, error) {
+	switch {
 	case def.Queue != nil:
 		return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, from)
 	case def.Source == nil:
@@ -205,7 +211,7 @@ func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, erro
 		}
 		return counter.Unfinished(ctx, lagMost)
 	}
-	src, err := op.source(ctx, route)
+	src, err := cursored(&def, route, from)
 	if err != nil {
 		return outbox.Backlog{}, err
 	}

@@ -168,7 +168,10 @@ func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err erro
 		elapsed = last.Sub(p.began)
 		return err
 	})
-	return newSample(st.rows, elapsed, used), err
+	if err != nil {
+		return s, err
+	}
+	return newSample(st.rows, elapsed, used), nil
 }
 
 // relayed runs the peer's relay into a new receiver for as long as measure takes,

@@ -33,7 +33,7 @@ func (s *Source) Examine(ctx context.Context) []outbox.Finding {
 	}
 	f = append(f, s.examineTable(ctx)...)
 	f = append(f, examinePooler(ctx, s.pool, "reading"), examineClock(ctx, s.pool))
-	f = append(f, s.examineWake(ctx, s.layout.table)...)
+	f = append(f, s.examineWake(ctx)...)
 	return append(f, examineSurroundings(ctx, s.pool, s.layout.table)...)
 }
 

@@ -178,6 +178,6 @@ func (s *LogSource) Examine(ctx context.Context) []outbox.Finding {
 	}
 	f = append(f, judge("table "+s.src.table, "its columns, indexes and privileges are as reading needs them", s.Check(ctx))...)
 	f = append(f, examinePooler(ctx, pool, "reading"), examineClock(ctx, pool))
-	f = append(f, s.src.examineWake(ctx, s.src.layout.table)...)
+	f = append(f, s.src.examineWake(ctx)...)
 	return append(f, examineSurroundings(ctx, pool, s.src.layout.table)...)
 }

@@ -33,17 +33,8 @@ func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
 		f = append(f, q.examineTable(ctx, t)...)
 	}
 	f = append(f, examinePooler(ctx, q.pool, "claiming"), examineClock(ctx, q.pool))
-	f = append(f, q.examineWake(ctx, q.quoted()...)...)
+	f = append(f, q.examineWake(ctx)...)
 	return append(f, examineOpen(ctx, q.pool)...)
-}
-
-// quoted returns the names of the tables, as in SQL.
-func (q *Queue) quoted() []string {
-	out := make([]string, len(q.tables))
-	for i, t := range q.tables {
-		out[i] = t.sql.table
-	}
-	return out
 }
 
 // examineTable looks at one table and at what is stuck in it.

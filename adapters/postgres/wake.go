@@ -53,6 +53,7 @@ const (
 type waker struct {
 	pool   *pgxpool.Pool
 	tables []string // their names without schema; nil: nobody listens
+	quoted []string // the same, as in SQL
 	log    *slog.Logger
 	relied time.Duration // wakeRelied
 
@@ -68,7 +69,7 @@ type waker struct {
 // wakes is a waker, embedded for the methods of [outbox.Waker].
 type wakes interface {
 	outbox.Waker
-	examineWake(ctx context.Context, tables ...string) []outbox.Finding
+	examineWake(ctx context.Context) []outbox.Finding
 	stopListening()
 }
 
@@ -82,6 +83,7 @@ func newWaker(w Wake, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identi
 	if w == WakeNotify {
 		for _, t := range tables {
 			out.tables = append(out.tables, t[len(t)-1])
+			out.quoted = append(out.quoted, t.Sanitize())
 		}
 	}
 	return out

@@ -18,7 +18,7 @@ const hearingLimit = time.Second
 
 // examineWake looks, where a source wants to be notified, whether it can be, and
 // by whom.
-func (w *waker) examineWake(ctx context.Context, tables ...string) []outbox.Finding {
+func (w *waker) examineWake(ctx context.Context) []outbox.Finding {
 	if w.tables == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (w *waker) examineWake(ctx context.Context, tables ...string) []outbox.Find
 	default:
 		f = append(f, fine("notifications", "they are heard"))
 	}
-	for _, table := range tables {
+	for _, table := range w.quoted {
 		f = append(f, examineWakeTrigger(ctx, w.pool, table))
 	}
 	return f

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 )
 
@@ -55,6 +56,19 @@ func newSite(t *testing.T, rest string) *site {
 	s := &site{t: t, config: filepath.Join(dir, "outrider.yaml"), db: filepath.Join(dir, "app.db")}
 	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: sqlite, path: %q}\n%s", s.db, rest))
 	return s
+}
+
+// runSQL runs a statement on a PostgreSQL server.
+func runSQL(t *testing.T, url, query string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }() // the statement is what matters
+	if _, err := conn.Exec(t.Context(), query); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const toDiscard = `destinations:

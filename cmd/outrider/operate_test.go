@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -149,17 +146,8 @@ routes:
   hooks: {from: app, to: api}
 `, url, brokers[0], topic, closed.Addr()))
 	}
-	exec := func(query string) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), url)
-		if err == nil {
-			_, err = conn.Exec(t.Context(), query)
-			_ = conn.Close(context.WithoutCancel(t.Context())) // the statement is what matters
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
+	exec := func(query string) { t.Helper(); runSQL(t, url, query) }
+
 	want := func(wants map[string]string) {
 		t.Helper()
 		got := s.levels()

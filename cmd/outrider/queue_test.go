@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -58,16 +55,8 @@ routes:
   platform: {from: shop, to: nowhere}
 `, url))
 	s.must("init")
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close(context.Background()) }()
-	_, err = db.Exec(t.Context(), `INSERT INTO outbox_events (id, type, payload, status, created_at, processed_at)
+	runSQL(t, url, `INSERT INTO outbox_events (id, type, payload, status, created_at, processed_at)
 		VALUES ('1', 'EVENT', '{}', 'PROCESSING', now(), now() - interval '3 min')`)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.runUntil(func() bool {
 		return strings.Contains(s.must("status"), "1 row of its source is marked as being processed, for 3m")
 	})
@@ -92,16 +81,8 @@ routes:
 `, url+"&timezone=UTC"))
 	s.must("init", "--notify")
 	s.runUntil(func() bool { return strings.Contains(s.must("status"), "platform  16") })
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close(context.Background()) }()
-	_, err = db.Exec(t.Context(), `INSERT INTO outbox_events (id, type, payload, status, created_at)
+	runSQL(t, url, `INSERT INTO outbox_events (id, type, payload, status, created_at)
 		SELECT i::text, 'EVENT', '{"type": "order.paid"}', 'PENDING', timestamp '2026-01-02 03:04:05' + i * interval '1 min' FROM generate_series(0, 2) i`)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, st := range []step{
 		{args: "doctor", out: []string{"lag: 3 rows are not settled, the oldest from 2026-01-02T03:04:05Z", "notifications: they are heard",
 			`table "outbox_events": trigger outrider_wake: every INSERT wakes the relay`}},
@@ -127,17 +108,7 @@ destinations:
 routes:
   all: {from: shop, to: nowhere}
 `, url))
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close(context.Background()) }()
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := db.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+	exec := func(query string) { t.Helper(); runSQL(t, url, query) }
 	exec(`CREATE TABLE events (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL, payload json NOT NULL,
 		xid xid8 NOT NULL DEFAULT pg_current_xact_id())`)
 	exec(`CREATE INDEX ON events (xid, no)`)

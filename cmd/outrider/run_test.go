@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -154,20 +152,28 @@ func TestSIGTERMDrainsAndReleases(t *testing.T) {
 	}
 }
 
-func TestASecondSignalEndsAtOnce(t *testing.T) {
-	t.Parallel()
+// startHanging starts a relay with this drain_timeout and returns when a delivery
+// hangs, which it does to the end of the test.
+func startHanging(t *testing.T, drain string) *process {
+	t.Helper()
 	asked, release := make(chan struct{}, 10), make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}
 		<-release
 	}))
-	defer api.Close()
-	defer close(release)
-	s := newSite(t, fmt.Sprintf("drain_timeout: 1h\ndestinations:\n  api: {type: http, url: %q}\nroutes:\n  orders: {from: app, to: api}\n", api.URL))
+	t.Cleanup(api.Close)
+	t.Cleanup(func() { close(release) })
+	s := newSite(t, fmt.Sprintf("drain_timeout: %s\ndestinations:\n  api: {type: http, url: %q}\nroutes:\n  orders: {from: app, to: api}\n", drain, api.URL))
 	s.must("init")
 	s.must("publish", "--type", "a", "--payload", "1")
 	p := s.start("run")
-	<-asked // a delivery hangs, so the drain does
+	<-asked
+	return p
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := startHanging(t, "1h")
 	p.signal(syscall.SIGINT)
 	p.await("a second signal ends at once")
 	p.signalUntilEnd(syscall.SIGTERM)
@@ -183,18 +189,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 // words tell.
 func TestG3_ADrainThatIsCutOffIsToldByTheExitStatus(t *testing.T) {
 	t.Parallel()
-	asked, release := make(chan struct{}, 10), make(chan struct{})
-	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		asked <- struct{}{}
-		<-release
-	}))
-	defer api.Close()
-	defer close(release)
-	s := newSite(t, fmt.Sprintf("drain_timeout: 100ms\ndestinations:\n  api: {type: http, url: %q}\nroutes:\n  orders: {from: app, to: api}\n", api.URL))
-	s.must("init")
-	s.must("publish", "--type", "a", "--group", "g", "--payload", "1")
-	p := s.start("run")
-	<-asked
+	p := startHanging(t, "100ms")
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
@@ -272,19 +267,8 @@ func TestRunNamesAMissingTableColumnOrPrivilege(t *testing.T) {
 	url := testenv.Postgres(t)
 	s := newSite(t, "")
 	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: postgres, url: %q}\n%s", url, toDiscard))
-	exec := func(query string) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Exec(t.Context(), query); err != nil {
-			t.Error(err)
-		}
-		if err := conn.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	exec := func(query string) { t.Helper(); runSQL(t, url, query) }
+
 	step{args: "run", code: 1, err: []string{"outrider_outbox", "does not exist", "outrider init"}}.run(t, s)
 	step{args: "status", code: 1, err: []string{"there is no state yet", "`outrider init`"}}.run(t, s)
 	if got := s.call("status").err; strings.Contains(got, "call Migrate") {
