@@ -34,7 +34,7 @@ build: ## Build the binary bin/outrider
 
 .PHONY: test
 test: ## Install and start PostgreSQL and Kafka where needed, run every test
-	go run ./internal/testenv/cmd/testenv -memory -- go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	go run ./internal/testenv/cmd/testenv -brief -- go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: soak
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two

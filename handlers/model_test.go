@@ -249,12 +249,14 @@ func (m *model) concluded(x *tracked, err error) {
 	x.waiting, x.sent, x.last = nil, false, nil
 }
 
-// leave and withdraw tell the gate what became of a message.
+// leave and withdraw tell the gate what became of a message. Both hold the mutex
+// while they do, as a session of the router does: one message leaves while another
+// of its group withdraws it, and either is first for both of us.
 
 func (m *model) leave(x *tracked) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	x.settled = true
-	m.mu.Unlock()
 	m.gates[x.gate].Leave(&x.Ticket)
 }
 

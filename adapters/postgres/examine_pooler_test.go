@@ -125,8 +125,12 @@ func (p *transactionPooler) answer(client *pgproto3.Backend, server *pgconn.Hija
 			return 0, err
 		}
 		client.Send(msg)
+		var status byte // copied: the message is the server's, and may be somebody else's next
 		ready, ended := msg.(*pgproto3.ReadyForQuery)
-		if ended && ready.TxStatus == 'I' {
+		if ended {
+			status = ready.TxStatus
+		}
+		if status == 'I' {
 			p.mu.Lock()
 			p.idle = append(p.idle, server)
 			p.mu.Unlock()
@@ -135,7 +139,7 @@ func (p *transactionPooler) answer(client *pgproto3.Backend, server *pgconn.Hija
 			return 0, err
 		}
 		if ended {
-			return ready.TxStatus, nil
+			return status, nil
 		}
 	}
 }

@@ -93,6 +93,10 @@ func TestG1_G2_RetentionBesideKillsAndALaggingRoute(t *testing.T) {
 			db.publish("last", 1)
 			committed := len(db.history())
 			relays[0].until("delivered everything", func() bool { return fast.arrived() >= committed && slow.arrived() >= committed })
+			// What a killed one delivered, the others have yet to deliver again and to settle.
+			relays[0].until("settled everything", func() bool {
+				return strings.Count(command(t, "status", "--output", "json", "-c", relays[0].config), `"behind": 0`) == 2
+			})
 			for _, r := range relays {
 				r.stop()
 			}

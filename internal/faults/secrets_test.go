@@ -14,12 +14,13 @@ import (
 )
 
 // canary is the secret that no output may contain. It needs escaping in a URL,
-// and its parts are searched for, too: half a secret is one.
-const canary = "canary-Lq7/wX2%zT9"
+// and its parts are searched for, too: half a secret is one. They are so long that
+// none turns up in a signature by chance.
+const canary = "canary-Lq7mHb4s/wX2kPd8n%zT9vRc5w"
 
 // leaks returns where a text contains the canary, as it is or as URLs write it.
 func leaks(text string) string {
-	for _, form := range []string{canary, url.QueryEscape(canary), url.PathEscape(canary), "Lq7", "wX2", "zT9"} {
+	for _, form := range []string{canary, url.QueryEscape(canary), url.PathEscape(canary), "Lq7mHb4s", "wX2kPd8n", "zT9vRc5w"} {
 		if i := strings.Index(text, form); i >= 0 {
 			return text[max(0, i-200):min(len(text), i+100)]
 		}

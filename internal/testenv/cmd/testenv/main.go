@@ -6,9 +6,9 @@
 // ports, sets OUTRIDER_TEST_POSTGRES_URL and OUTRIDER_TEST_KAFKA_BROKERS, runs
 // the command, stops the servers and exits with the command's status. A server
 // whose variable is set already is used as it is. With -keep, the servers stay;
-// with -logical, PostgreSQL writes a log that Debezium can read; with -memory, its
-// files are kept in memory where there is room: for tests, whose databases are
-// many and small, and not for measuring.
+// with -logical, PostgreSQL writes a log that Debezium can read; with -brief, its
+// files are kept in memory where there is room, and Kafka's machine code is made
+// quickly instead of well: for tests, and not for measuring.
 //
 // Where a server cannot be had, the command runs without it and its tests are
 // skipped; with CI=true that is an error.
@@ -36,9 +36,9 @@ func run(args []string) int {
 	flags := flag.NewFlagSet("testenv", flag.ContinueOnError)
 	keep := flags.Bool("keep", false, "leave the servers running and say how to use and stop them")
 	logical := flags.Bool("logical", false, "start PostgreSQL with wal_level = logical, which readers of its log need")
-	memory := flags.Bool("memory", false, "keep PostgreSQL's files in memory, if 3 GiB of it are free")
+	brief := flags.Bool("brief", false, "servers for minutes: PostgreSQL's files are in memory, if 3 GiB of it are free, and Kafka optimises little")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-memory] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -50,7 +50,7 @@ func run(args []string) int {
 	}
 
 	signals := received()
-	servers := servers{settings: settings{keep: *keep, logical: *logical, memory: *memory}}
+	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief}}
 	if !*keep {
 		defer servers.stop()
 	}

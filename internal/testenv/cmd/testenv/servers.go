@@ -28,7 +28,7 @@ type started interface {
 type settings struct {
 	keep    bool // they outlive this command
 	logical bool // PostgreSQL's log can be decoded
-	memory  bool // PostgreSQL's files are in memory, if there is room
+	brief   bool // PostgreSQL's files are in memory, if there is room, and Kafka optimises little
 }
 
 // memoryLeast is how much room in memory PostgreSQL must find: a run of the tests
@@ -75,7 +75,7 @@ func startPostgres(ctx context.Context, host provision.Host, with settings) (sta
 		return nil, "", err
 	}
 	opts := server.PostgresOptions{Bin: bin, Keep: with.keep, Logical: with.logical}
-	if with.memory {
+	if with.brief {
 		opts.Folder = server.MemoryFolder(memoryLeast)
 	}
 	s, err := server.StartPostgres(ctx, opts)
@@ -90,7 +90,7 @@ func startKafka(ctx context.Context, host provision.Host, with settings) (starte
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := server.StartKafka(ctx, server.KafkaOptions{Java: found.Java, Jars: found.Jars, Keep: with.keep})
+	s, err := server.StartKafka(ctx, server.KafkaOptions{Java: found.Java, Jars: found.Jars, Keep: with.keep, Brief: with.brief})
 	if err != nil {
 		return nil, "", err
 	}
