@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
@@ -135,7 +133,7 @@ func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
 }
 
 func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
-	pool, err := openPostgres(ctx, s.URL.Reveal())
+	pool, err := postgres.Open(ctx, s.URL.Reveal())
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +149,6 @@ func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
 		return postgres.InitPartitioned(ctx, pool, string(s.Table), rows)
 	}
 	return postgres.Init(ctx, pool, string(s.Table))
-}
-
-func openPostgres(ctx context.Context, url string) (*pgxpool.Pool, error) {
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		return nil, errors.New("the url is no valid PostgreSQL URL") // pgx's error would quote it
-	}
-	return pool, nil
 }
 
 func initSQLite(ctx context.Context, s *config.SQLite) ([]string, error) {
@@ -184,16 +174,21 @@ func initSQLite(ctx context.Context, s *config.SQLite) ([]string, error) {
 // its own: for trying things out and for scripts. Applications publish in their
 // own transactions, with outbox.Client.
 func Publish(ctx context.Context, cfg *Config, source string, messages ...outbox.Envelope) error {
+	var err error
 	switch s := cfg.Sources[source].(type) {
 	case *config.Postgres:
-		return publishPostgres(ctx, s, messages)
+		err = publishPostgres(ctx, s, messages)
 	case *config.SQLite:
-		return publishSQLite(ctx, s, messages)
+		err = publishSQLite(ctx, s, messages)
 	case nil:
 		return fmt.Errorf("the configuration has no source %q; it has %v", source, sortedNames(cfg.Sources))
 	default:
 		return fmt.Errorf("source %q has type %s, which has no outbox table to write to", source, s.Kind())
 	}
+	if err != nil {
+		return fmt.Errorf("source %q: %w", source, err)
+	}
+	return nil
 }
 
 func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.Envelope) error {
@@ -204,7 +199,7 @@ func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.
 	if err != nil {
 		return err
 	}
-	pool, err := openPostgres(ctx, s.URL.Reveal())
+	pool, err := postgres.Open(ctx, s.URL.Reveal())
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ var sources = newRegistry[Source]("source",
 // Postgres is an outbox table in a PostgreSQL database: append-only, or a queue
 // whose rows carry a status.
 type Postgres struct {
-	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server."`
+	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
 	Layout string    `yaml:"layout" enum:"outrider|watermill|flowcatalyst|custom" default:"outrider" doc:"Shape of the table: Outrider's own, a topic of watermill-sql's DefaultPostgreSQLSchema, the two tables of FlowCatalyst's outbox processor (docs/flowcatalyst.md), or one described here: append-only by columns (docs/tables.md), with a status by queue."`
 	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC; with layout custom it is required."`
 

@@ -22,7 +22,23 @@ const (
 
 	// sideIdle is how long such a connection is kept without use.
 	sideIdle = time.Minute
+
+	// connectLimit is how long a connection may take to open, where the URL does
+	// not say (connect_timeout). Whoever takes connections and never answers, as a
+	// proxy of a server that is gone, would otherwise be waited for without end,
+	// and without a word.
+	connectLimit = 10 * time.Second
 )
+
+// Open returns a pool of connections to a database for work beside the relay's,
+// as the relay itself would open them. It does not connect.
+func Open(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	pc, err := poolConfig(&SourceConfig{URL: url})
+	if err != nil {
+		return nil, err
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
 
 // newPool returns the pool for everything but reading rows. It does not connect.
 func newPool(ctx context.Context, cfg *SourceConfig) (*pgxpool.Pool, error) {
@@ -44,8 +60,18 @@ func newPool(ctx context.Context, cfg *SourceConfig) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
-// poolConfig returns the configured connection, as a copy.
+// poolConfig returns the configured connection, as a copy, with a limit for
+// opening one.
 func poolConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
+	pc, err := givenConfig(cfg)
+	if err == nil && pc.ConnConfig.ConnectTimeout == 0 {
+		pc.ConnConfig.ConnectTimeout = connectLimit
+	}
+	return pc, err
+}
+
+// givenConfig returns what the configuration says.
+func givenConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
 	if cfg.Config != nil && cfg.URL != "" {
 		return nil, errors.New("both a URL and a pool configuration are given; give one of them")
 	}

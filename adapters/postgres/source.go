@@ -19,7 +19,8 @@ import (
 type SourceConfig struct {
 	// URL of the database, postgres://... It must lead to a primary, and not
 	// through a pooler in transaction mode: the read is a prepared statement
-	// with settings of its connection's.
+	// with settings of its connection's. A connection may take 10 s to open, or
+	// the seconds of the parameter connect_timeout.
 	URL string
 
 	// Config replaces URL where more is to be set: TLS, a dial function. It is

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -259,6 +260,29 @@ func TestASecondInstanceOnSQLiteIsRefused(t *testing.T) {
 	if code := p.exit(); code != exitOK {
 		t.Errorf("exit %d:\n%s", code, p.all())
 	}
+}
+
+// A server that takes connections and says nothing is not waited for without end.
+func TestNobodyWaitsForASilentDatabase(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections; nobody ever answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s := newSite(t, "")
+	s.write(fmt.Sprintf("admin: {listen: off}\nsources:\n  app: {type: postgres, url: 'postgres://me@%s/db?sslmode=disable&connect_timeout=1'}\n%s",
+		l.Addr(), toDiscard))
+	for _, args := range []string{"run", "init", "publish --type a --payload 1"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			step{args: args, code: 1, err: []string{`source "app"`, l.Addr().String(), "timeout"}}.run(t, s)
+		})
+	}
+	t.Run("status", func(t *testing.T) {
+		t.Parallel()
+		step{args: "status", code: 1, err: []string{"state store of route", l.Addr().String(), "timeout"}}.run(t, s)
+	})
 }
 
 // run says at its start what is missing in PostgreSQL.
