@@ -37,6 +37,7 @@ const (
 // sweep is where the reading of everything unfinished stands. By age it is at a
 // place, by name in the walk of one status at a group.
 type sweep struct {
+	known  int64 // when the newest row was created that was known as it began; by age only
 	place  place
 	status int
 	name   string
@@ -133,6 +134,9 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	switch {
 	case t.aged:
 		fromStart := !s.midway
+		if fromStart {
+			s.known = t.newest.since()
+		}
 		s.place, fresh, full, err = d.byAge(ctx, s.place)
 		if fromStart && !full { // everything was seen, the newest too
 			t.newest, d.ended = latest(t.newest, s.place), true
@@ -151,6 +155,9 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	}
 	s.midway, d.swept = full, !full
 	if !full {
+		if t.aged {
+			t.sweptUpTo(s.known)
+		}
 		s.place, s.status, s.name = place{}, 0, ""
 	}
 	return fresh, nil

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -28,7 +29,10 @@ import (
 //     to time everything unfinished is read again, from the beginning, a page at a
 //     time; how often follows from what it costs.
 //   - A group is read from the oldest row on that is known to be unfinished
-//     in it, less a margin for transactions that are being committed.
+//     in it, less a margin for transactions that are being committed. In a group
+//     that comes into the ring, an older row may have become visible, behind the
+//     place, since the group or everything was last read: it is read from the newest
+//     row on that was known then, with the same margin.
 
 // queueGroup is a group that is in the ring, or that held rows belong to.
 type queueGroup struct {
@@ -49,8 +53,10 @@ func (g *queueGroup) ordered() bool { return g.key != "" }
 const unknownSince = math.MinInt64
 
 // queueMargin is how far behind the oldest known row of a group is looked for
-// older ones: the time that an ordinary transaction takes.
-const queueMargin = time.Second
+// older ones: the longest time from a row's creation to the end of its transaction
+// for which the next row of the group cannot overtake it. The price are the dead index
+// entries of that time, as long as an old snapshot is open.
+const queueMargin = 5 * time.Second
 
 // from is where reading the group starts.
 func (g *queueGroup) from() int64 {
@@ -75,7 +81,16 @@ type queueTable struct {
 
 	newest place // up to here rows have been read by age
 	sweep  sweep // the reading of everything
+
+	// swept is when the newest row was created that was known as the last reading of
+	// everything by age began. What became visible later may be older than that, by as
+	// long as its transaction took.
+	swept int64
+	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
 }
+
+// leftMost bounds left. What is not in it is only read from further behind.
+const leftMost = 100_000
 
 // queueText are the statements, once the types are known.
 type queueText struct {
@@ -93,6 +108,14 @@ type place struct {
 	set     bool // false: before all rows
 }
 
+// since is when the place's row was created.
+func (p place) since() int64 {
+	if !p.set {
+		return unknownSince
+	}
+	return p.created
+}
+
 func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 	name, err := parseTable(table.Name)
 	if err != nil {
@@ -102,7 +125,7 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	return &queueTable{
-		name: table.Name, kind: table.Kind, known: map[string]*queueGroup{},
+		name: table.Name, kind: table.Kind, known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{},
 		sql: queueSQL{table: name.Sanitize(), layout: layout},
 	}, nil
 }
@@ -144,6 +167,14 @@ func (t *queueTable) enter(g *queueGroup) bool {
 	}
 	fresh := *g // a held row's group must not change with the ring's
 	fresh.ringing = true
+	if t.aged {
+		seen := t.swept
+		if left, ok := t.left[g.id]; ok {
+			seen = max(seen, left)
+			delete(t.left, g.id)
+		}
+		fresh.since = min(g.since, seen)
+	}
 	t.known[g.id] = &fresh
 	t.ring = append(t.ring, &fresh)
 	return true
@@ -156,12 +187,23 @@ func (t *queueTable) enterFrom(h *hold) {
 	t.enter(&g)
 }
 
-// leave takes a group out of the ring; compact removes it from the list.
-func (t *queueTable) leave(g *queueGroup) {
+// leave takes a group out of the ring of which everything was seen that was
+// visible when the newest known row was the one created at seen; rotate removes it
+// from the list.
+func (t *queueTable) leave(g *queueGroup, seen int64) {
 	g.ringing = false
 	if t.known[g.id] == g {
 		delete(t.known, g.id)
 	}
+	if len(t.left) < leftMost {
+		t.left[g.id] = seen
+	}
+}
+
+// sweptUpTo notes that everything was read.
+func (t *queueTable) sweptUpTo(seen int64) {
+	t.swept = seen
+	maps.DeleteFunc(t.left, func(_ string, left int64) bool { return left <= seen })
 }
 
 // rotate moves the groups that were served to the end of the ring and drops

@@ -33,6 +33,7 @@ type picked struct {
 type visit struct {
 	group *queueGroup
 	share int   // rows that it may get
+	known int64 // when the newest row was created that was known as it began
 	got   int   // rows that were picked
 	after place // rows up to here have been looked at
 	limit int   // of the last look
@@ -77,7 +78,7 @@ func (s *service) next(n int) []*visit {
 	}
 	for _, g := range waiting {
 		s.served[g] = true
-		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g))})
+		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.newest.since()})
 	}
 	return visits
 }
@@ -256,7 +257,7 @@ func (s *service) conclude(v *visit, i int, seen *seen) {
 	if v.stays {
 		v.group.since = v.first
 	} else {
-		s.table.leave(v.group)
+		s.table.leave(v.group, v.known)
 	}
 }
 

@@ -204,3 +204,44 @@ func TestProcessingCountsWhatIsMarked(t *testing.T) {
 		}
 	}
 }
+
+// TestG2_ARowThatBecameVisibleLateIsNotOvertaken: a transaction takes seconds, so
+// that younger rows of other groups are known before it ends. The next row of its
+// group, which was written after it had ended, comes behind it, also when reading
+// everything takes so long that nothing else would have found the older row.
+func TestG2_ARowThatBecameVisibleLateIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	for name, took := range map[string]string{"a new group": "2 s", "a new group, slowly": "4 s", "a group that was served": "4 s"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newQueueEnv(t).flowCatalyst(t, true)
+			table := e.tables[0].Name
+			insert := func(key, group, age string) {
+				e.exec(e.sql(table, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:created})
+SELECT $1, 'EVENT', $2, '{}', 'PENDING', now() - $3::interval`), key, group, age)
+			}
+			q := e.queue()
+			defer func() { must(t, q.Close()) }()
+			insert("known", "other", "0 s")
+			if name == "a group that was served" {
+				insert("first", "group", "20 s")
+			}
+			if lost := settleAll(t, q, claimAll(t, q)); lost != "" {
+				t.Fatalf("lost %s", lost)
+			}
+			claimAll(t, q) // reads everything again, and knows that there is nothing
+			s := &q.tables[0].sweep
+			s.read, s.took = time.Now(), time.Hour // so the next time is far away
+
+			insert("older", "group", took)
+			insert("younger", "group", "0 s")
+			var got []string
+			for _, row := range claimAll(t, q) {
+				got = append(got, row.ID)
+			}
+			if want := "older younger"; strings.Join(got, " ") != want {
+				t.Errorf("claimed %q, want %q", got, want)
+			}
+		})
+	}
+}
