@@ -262,7 +262,7 @@ func (q *Queue) findAstray() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range q.astray {
-		q.table(a.table).enterFrom(a.hold)
+		q.table(a.table).enterFrom(a.hold.group, a.hold.created)
 	}
 	q.astray = nil
 }

@@ -180,10 +180,11 @@ func (t *queueTable) enter(g *queueGroup) bool {
 	return true
 }
 
-// enterFrom puts the group of a hold into the ring, to be read from its row on.
-func (t *queueTable) enterFrom(h *hold) {
-	g := *h.group
-	g.since = h.created
+// enterFrom puts a group into the ring, to be read from a row on that was created
+// then.
+func (t *queueTable) enterFrom(group *queueGroup, created int64) {
+	g := *group
+	g.since = created
 	t.enter(&g)
 }
 
@@ -195,7 +196,7 @@ func (t *queueTable) leave(g *queueGroup, seen int64) {
 	if t.known[g.id] == g {
 		delete(t.known, g.id)
 	}
-	if len(t.left) < leftMost {
+	if t.aged && len(t.left) < leftMost {
 		t.left[g.id] = seen
 	}
 }

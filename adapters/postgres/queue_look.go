@@ -300,9 +300,7 @@ func (s *service) take(ctx context.Context) error {
 		if row != nil {
 			s.rows = append(s.rows, row)
 		} else { // somebody was faster; what became of the row will be seen
-			g := *s.picked[i].visit.group
-			g.since = s.picked[i].created
-			s.table.enter(&g)
+			s.table.enterFrom(s.picked[i].visit.group, s.picked[i].created)
 		}
 	}
 	return nil

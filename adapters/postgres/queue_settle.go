@@ -202,7 +202,7 @@ func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
 			s.lost = append(s.lost, r.Claim)
 			continue
 		case rows.back:
-			t.enterFrom(h)
+			t.enterFrom(h.group, h.created)
 		}
 		s.q.forget(key)
 	}
