@@ -98,7 +98,7 @@ func (c *claim) serveAll(ctx context.Context, tables []*queueTable) error {
 }
 
 // serve claims up to so many rows of a table.
-func (c *claim) serve(ctx context.Context, t *queueTable, want int) error {
+func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) {
 	if want <= 0 || c.full {
 		return nil
 	}
@@ -110,7 +110,14 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) error {
 		return err
 	}
 	s := &service{claim: c, table: t, want: want, served: map[*queueGroup]bool{}}
-	defer func() { t.rotate(s.served) }()
+	defer func() {
+		if err != nil { // what was chosen still waits, or nobody knows
+			for _, p := range s.picked {
+				t.enterFrom(p.visit.group, p.created)
+			}
+		}
+		t.rotate(s.served)
+	}()
 	for groups := (want + c.turn - 1) / c.turn; s.room(); groups *= 2 {
 		visits := s.next(groups)
 		if len(visits) == 0 {

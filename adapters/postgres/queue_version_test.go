@@ -205,6 +205,25 @@ func TestProcessingCountsWhatIsMarked(t *testing.T) {
 	}
 }
 
+// pending inserts a waiting row into the first table, of this age.
+func (e *queueEnv) pending(key, group, age string) {
+	e.t.Helper()
+	e.exec(e.sql(e.tables[0].Name, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:created})
+SELECT $1, 'EVENT', $2, '{}', 'PENDING', now() - $3::interval`), key, group, age)
+}
+
+// wantClaimed claims everything and compares the keys, in their order.
+func wantClaimed(t *testing.T, q *Queue, want string) {
+	t.Helper()
+	var got []string
+	for _, row := range claimAll(t, q) {
+		got = append(got, row.ID)
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("claimed %q, want %q", got, want)
+	}
+}
+
 // TestG2_ARowThatBecameVisibleLateIsNotOvertaken: a transaction takes seconds, so
 // that younger rows of other groups are known before it ends. The next row of its
 // group, which was written after it had ended, comes behind it, also when reading
@@ -215,16 +234,11 @@ func TestG2_ARowThatBecameVisibleLateIsNotOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newQueueEnv(t).flowCatalyst(t, true)
-			table := e.tables[0].Name
-			insert := func(key, group, age string) {
-				e.exec(e.sql(table, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:created})
-SELECT $1, 'EVENT', $2, '{}', 'PENDING', now() - $3::interval`), key, group, age)
-			}
 			q := e.queue()
 			defer func() { must(t, q.Close()) }()
-			insert("known", "other", "0 s")
+			e.pending("known", "other", "0 s")
 			if name == "a group that was served" {
-				insert("first", "group", "20 s")
+				e.pending("first", "group", "20 s")
 			}
 			if lost := settleAll(t, q, claimAll(t, q)); lost != "" {
 				t.Fatalf("lost %s", lost)
@@ -233,15 +247,36 @@ SELECT $1, 'EVENT', $2, '{}', 'PENDING', now() - $3::interval`), key, group, age
 			s := &q.tables[0].sweep
 			s.read, s.took = time.Now(), time.Hour // so the next time is far away
 
-			insert("older", "group", took)
-			insert("younger", "group", "0 s")
-			var got []string
-			for _, row := range claimAll(t, q) {
-				got = append(got, row.ID)
-			}
-			if want := "older younger"; strings.Join(got, " ") != want {
-				t.Errorf("claimed %q, want %q", got, want)
-			}
+			e.pending("older", "group", took)
+			e.pending("younger", "group", "0 s")
+			wantClaimed(t, q, "older younger")
 		})
 	}
+}
+
+// TestG2_AClaimThatFailedIsNotOvertaken: the connection breaks before what was chosen
+// is claimed. What is written later comes behind it, also when reading everything
+// takes long.
+func TestG2_AClaimThatFailedIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).flowCatalyst(t, true)
+	m := &meddler{t: t}
+	q, err := NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
+	must(t, err)
+	defer func() { must(t, q.Close()) }()
+	e.pending("known", "other", "0 s")
+	settleAll(t, q, claimAll(t, q))
+	e.pending("older", "group", "1 min")
+	s := &q.tables[0].sweep
+	s.took = 0 // so the next time is now
+	m.before = func() {
+		e.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE application_name = 'outrider-queue' AND datname = current_database()`)
+	}
+	if rows, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10}); err == nil {
+		t.Fatalf("the claim returned %d rows although its connection broke", len(rows))
+	}
+	s.read, s.took = time.Now(), time.Hour // so the next time is far away
+	e.pending("younger", "group", "0 s")
+	wantClaimed(t, q, "older younger")
 }
