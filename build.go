@@ -71,7 +71,7 @@ func (b *builder) buildRoute(ctx context.Context, p *parts, r config.Route) (rou
 	if err := b.buildLeader(ctx, p, r.From, &out); err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
 	}
-	if out.Middleware, err = b.stack(ctx, p, r, out.State); err != nil {
+	if err := b.stack(ctx, p, r, &out); err != nil {
 		return out, fmt.Errorf("route %q: %w", r.Name, err)
 	}
 	return out, nil

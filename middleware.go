@@ -3,6 +3,7 @@ package outrider
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,21 +11,41 @@ import (
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
 )
 
-// stack is the middleware of a route: what is configured, then the options'.
-func (b *builder) stack(ctx context.Context, p *parts, r config.Route, state outbox.StateStore) ([]message.HandlerMiddleware, error) {
-	var out []message.HandlerMiddleware
+// stack gives a route its middleware: what is configured, then the options'.
+func (b *builder) stack(ctx context.Context, p *parts, r config.Route, out *router.Route) error {
+	out.Hindsight, out.SendTimeout = b.looksBack(r)
 	for _, m := range r.Middleware {
-		mw, err := b.newMiddleware(ctx, p, r.Name, state, m)
+		if _, limit := m.(*config.Timeout); limit && out.Hindsight {
+			continue // SendTimeout is the limit
+		}
+		mw, err := b.newMiddleware(ctx, p, r.Name, out.State, m)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if mw != nil {
-			out = append(out, mw)
+			out.Middleware = append(out.Middleware, mw)
 		}
 	}
-	return append(out, b.options.middleware[r.Name]...), nil
+	out.Middleware = append(out.Middleware, b.options.middleware[r.Name]...)
+	return nil
+}
+
+// looksBack tells whether all middleware of a route only looks at what came of a
+// delivery, so that its chains can run after it, and what its timeout is.
+func (b *builder) looksBack(r config.Route) (hindsight bool, limit time.Duration) {
+	for _, m := range r.Middleware {
+		switch m := m.(type) {
+		case *config.Poison, *config.Retry:
+		case *config.Timeout:
+			limit = m.After.Std()
+		default:
+			return false, 0
+		}
+	}
+	return len(b.options.middleware[r.Name]) == 0, limit
 }
 
 // newMiddleware makes one layer; nil when it would do nothing.

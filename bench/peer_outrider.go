@@ -7,13 +7,18 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
 )
 
-// outriderName is the name of the peers that are Outrider.
-const outriderName = "outrider"
+// outriderName is the name of the peers that are Outrider; chainsName, that of
+// the one with a middleware of the application's.
+const (
+	outriderName = "outrider"
+	chainsName   = outriderName + "-chains"
+)
 
 // embedded is Outrider, embedded as an application would embed it. Everything that
 // is on by default is on.
@@ -22,6 +27,7 @@ type embedded struct {
 	settings string // for the reader
 	config   string // with {postgres}, {brokers}, {topic} and {url}
 	table    table
+	options  []outrider.Option
 }
 
 // table is the outbox table that Outrider reads.
@@ -55,6 +61,17 @@ destinations: {bus: {type: kafka, brokers: [{brokers}], topic: {topic}}}
 routes: {orders: {from: app, to: bus, start: beginning}}
 `,
 	table: ownTable{},
+}
+
+// chained is Outrider where the chains of messages wait for their deliveries,
+// because a middleware might do something before.
+func chained() embedded {
+	e := toKafka.as("chains")
+	e.settings = "outrider with a middleware of the application's, here one that only passes messages on: each message waits " +
+		"for its delivery in its chain, instead of running through it afterwards"
+	passOn := func(h message.HandlerFunc) message.HandlerFunc { return h }
+	e.options = []outrider.Option{outrider.WithMiddleware("orders", passOn)}
+	return e
 }
 
 func (e embedded) name() string                                   { return e.label }
@@ -97,7 +114,7 @@ func (e embedded) relay(ctx context.Context, j job) error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	outrider.TuneMemory(cfg) // as `outrider run` does
-	o, err := outrider.New(cfg, outrider.WithLogger(log))
+	o, err := outrider.New(cfg, append(e.options, outrider.WithLogger(log))...)
 	if err != nil {
 		return err
 	}

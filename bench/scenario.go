@@ -49,11 +49,12 @@ var drainScenario = &scenario{
 	title: func(o *options) string {
 		return fmt.Sprintf("Draining a backlog: %d rows of %d bytes of JSON, %d groups", o.rows, o.payload, o.groups)
 	},
-	peers: []peer{floor{}, toKafka, stock{}, fastDebezium},
+	peers: []peer{floor{}, toKafka, chained(), stock{}, fastDebezium},
 	entries: func(o *options) []entry {
 		return []entry{
 			{peer: floor{}, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
+			{peer: chained(), sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: stock{}, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
 			{peer: fastDebezium, sink: topic{}, rows: o.rows, groups: o.groups},
 		}
@@ -108,14 +109,14 @@ func compareFloor(results []result) []string {
 	var out []string
 	for _, ours := range results {
 		for _, least := range results {
-			if ours.Peer != outriderName || least.Peer != (floor{}).name() || ours.With != least.With || ours.Rows != least.Rows {
+			if ours.Peer != outriderName && ours.Peer != chainsName || least.Peer != (floor{}).name() || ours.With != least.With || ours.Rows != least.Rows {
 				continue
 			}
 			of := ""
 			if ours.With != "" {
 				of = fmt.Sprintf(" of %d rows, %s", ours.Rows, ours.With)
 			}
-			out = append(out, fmt.Sprintf("outrider reaches %.0f%% of the floor%s.", 100*ours.Rate/least.Rate, of))
+			out = append(out, fmt.Sprintf("%s reaches %.0f%% of the floor%s.", ours.Peer, 100*ours.Rate/least.Rate, of))
 		}
 	}
 	return out

@@ -21,14 +21,14 @@ func (a *allowing) allow(address string, _ *Ticket) Allowance {
 	return Allowance(a.answer.Load())
 }
 
-func newAllowing(t *testing.T, ordering outbox.Ordering, answer Allowance) (*bench, *allowing) {
+func newAllowing(t *testing.T, ordering setup, answer Allowance) (*bench, *allowing) {
 	a := &allowing{}
 	a.answer.Store(int32(answer))
 	return newBench(t, ordering, func(cfg *GateConfig) { cfg.Allow = a.allow }), a
 }
 
 func TestAnAddressThatIsDownGetsNothing(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b, a := newAllowing(t, ordering, AllowNone)
 		down := []*chain{b.enter("1", "a", "down").handle(), b.enter("2", "b", "down").handle(), b.enter("3", "", "down").handle()}
 		up := b.enter("4", "c", "up").handle()
@@ -48,7 +48,7 @@ func TestAnAddressThatIsDownGetsNothing(t *testing.T) {
 }
 
 func TestAProbeIsOneMessage(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b, a := newAllowing(t, ordering, AllowNone)
 		b.gate.cfg.Limiter = NewLimiter(1, false) // who may go at the same time is for Allow to say
 		b.enter("a1", "a", "down").handle()
@@ -66,7 +66,7 @@ func TestAProbeIsOneMessage(t *testing.T) {
 // The message that Allow waits for, because it failed before, may stand behind
 // others.
 func TestAProbeIsFoundAnywhereInLine(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		var probe atomic.Pointer[Ticket]
 		b := newBench(t, ordering, func(cfg *GateConfig) {
 			cfg.Allow = func(_ string, x *Ticket) Allowance {
@@ -90,7 +90,7 @@ func TestAProbeIsFoundAnywhereInLine(t *testing.T) {
 
 // Allow may change its mind while a batch is made.
 func TestAProbeDoesNotJoinABatch(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		answers := []Allowance{AllowAll, AllowOne, AllowOne, AllowAll}
 		b := newBench(t, ordering, func(cfg *GateConfig) {
 			cfg.Limiter = NewLimiter(1, false)
@@ -109,7 +109,7 @@ func TestAProbeDoesNotJoinABatch(t *testing.T) {
 }
 
 func TestNothingIsSentWithoutPermit(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		flying := b.enter("1", "a", "x").handle()
 		r := b.sent("1")
@@ -139,7 +139,7 @@ func TestNothingIsSentWithoutPermit(t *testing.T) {
 // A group must not stand in line at an address that is down when its front has
 // changed and goes elsewhere.
 func TestTheNextOfAGroupMayGoElsewhere(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		b, _ := newAllowing(t, ordering, AllowNone)
 		front, next := b.enter("1", "a", "down").timeout(1).handle(), b.enter("2", "a", "up").handle()
 		elapse(1)
@@ -172,7 +172,7 @@ func TestAddressesThatAreDownDoNotSpin(t *testing.T) {
 				return AllowNone
 			}
 		}
-		one, two := newBench(t, perGroup, down), newBench(t, perGroup, down)
+		one, two := newBench(t, setup{Ordering: perGroup}, down), newBench(t, setup{Ordering: perGroup}, down)
 		for _, b := range []*bench{one, two} {
 			for _, address := range []string{"x", "y", "z"} {
 				b.enter(address, address, address).handle()

@@ -25,7 +25,7 @@ func (c *chain) timeout(d time.Duration) *chain {
 }
 
 func TestADeadlineThatPassesWhileAMessageWaitsReleasesIt(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		first, second := b.enter("1", "a", "x"), b.enter("2", "a", "x").timeout(time.Second).handle()
 		elapse(time.Second - 1)
@@ -43,7 +43,7 @@ func TestADeadlineThatPassesWhileAMessageWaitsReleasesIt(t *testing.T) {
 }
 
 func TestADeadlineThatPassesWhileAMessageIsInLine(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.closed.Store(true)
 		c := b.enter("1", "a", "x").timeout(time.Second).handle()
@@ -68,7 +68,7 @@ func TestADeadlineThatPassesWhileAMessageIsSentAwaitsTheOutcome(t *testing.T) {
 		"collateral": {errReleased, outbox.KindReleased},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+			inChains(t, func(t *testing.T, ordering setup) {
 				b := newBench(t, ordering)
 				c, other := b.enter("1", "a", "x").timeout(time.Second), b.enter("2", "b", "x")
 				b.together(c, other)
@@ -101,7 +101,7 @@ func (q quiet) Done() <-chan struct{} {
 }
 
 func TestAQuietContextIsNotListenedTo(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		ctx, cancel := context.WithCancel(t.Context())
 		q := quiet{ctx, new(atomic.Int32)}
@@ -133,7 +133,7 @@ func TestTheLimitOfAMessageBoundsItsDelivery(t *testing.T) {
 		"default":      {[]time.Duration{0}, 0, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+			inChains(t, func(t *testing.T, ordering setup) {
 				b := newBench(t, ordering, func(cfg *GateConfig) { cfg.SendTimeout = tt.send })
 				// The wait for the turn is not part of it.
 				first := b.enter("first", "a", "x")
@@ -159,10 +159,10 @@ func TestTheLimitOfAMessageBoundsItsDelivery(t *testing.T) {
 }
 
 func TestDeliveryDoesNotInheritTheContextOfAMessage(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		var got atomic.Pointer[context.Context]
 		b := newBench(t, ordering, func(cfg *GateConfig) {
-			cfg.Destination = &destination{ordering: ordering, deliver: func(ctx context.Context, _ string, _ []*message.Message) []error {
+			cfg.Destination = &destination{ordering: ordering.Ordering, deliver: func(ctx context.Context, _ string, _ []*message.Message) []error {
 				got.Store(&ctx)
 				return nil
 			}}

@@ -6,7 +6,7 @@ package handlers
 // released when they get here. What is before t keeps its place and may go.
 func (g *Gate) Cut(t *Ticket, self bool) (out []*Ticket) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlock()
 	q := t.group
 	front, behind := q.front(), false
 	kept := make([]*Ticket, 0, len(q.queue)-q.head)
@@ -19,7 +19,7 @@ func (g *Gate) Cut(t *Ticket, self bool) (out []*Ticket) {
 			kept = append(kept, x)
 			continue
 		case x.state == here:
-			x.wake(errWithdrawn)
+			g.wake(x, errWithdrawn)
 		}
 		behind = true
 		x.state, x.unwanted = gone, true

@@ -10,7 +10,7 @@ import (
 // What is before the cut keeps its place and goes; what is behind it does not,
 // and what comes later takes its place.
 func TestCut(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.closed.Store(true)
 		first, second := b.enter("1", "a", "x").handle(), b.enter("2", "a", "x")
@@ -48,7 +48,7 @@ func TestCut(t *testing.T) {
 
 // What is being sent stays, and its group goes on behind it.
 func TestCutKeepsWhatIsBeingSent(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		flying := b.enter("1", "a", "x").handle()
 		r := b.sent("1")
@@ -69,7 +69,7 @@ func TestCutKeepsWhatIsBeingSent(t *testing.T) {
 
 // A group that stood in line is out of it when its front was cut.
 func TestCutTakesTheFrontOutOfLine(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.closed.Store(true)
 		for _, c := range []*chain{b.enter("1", "a", "x").handle(), b.enter("2", "", "x").handle()} {

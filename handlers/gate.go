@@ -41,6 +41,11 @@ type GateConfig struct {
 	// SendTimeout bounds a batch none of whose messages carries a limit of its
 	// own ([outbox.LimitOf]). Zero: 30 s.
 	SendTimeout time.Duration
+
+	// Ended takes what became of messages that were offered ([Gate.Offer]). It
+	// is called without locks. Of messages that were sent it has returned before
+	// Stop does; others may still be on their way then.
+	Ended func([]Ended)
 }
 
 // Gate makes ordered batches of the messages of one lane. See the package
@@ -57,6 +62,7 @@ type Gate struct {
 	stopped bool
 	workers int
 	idle    *sync.Cond // workers == 0
+	ended   []Ended    // to be told when the mutex is free
 
 	// waits recycles the channels on which chains wait for their outcome. A
 	// channel goes back only after its one value was received.
@@ -95,6 +101,9 @@ func NewGate(cfg GateConfig) *Gate {
 	}
 	if cfg.Permit == nil {
 		cfg.Permit = func() bool { return true }
+	}
+	if cfg.Ended == nil {
+		cfg.Ended = func([]Ended) {}
 	}
 	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{}, epoch: time.Now()}
 	g.idle = sync.NewCond(&g.mu)
@@ -136,33 +145,44 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 	limit, _ := outbox.LimitOf(ctx)
 
 	g.mu.Lock()
-	switch {
-	case t.delivered.Load():
-		// A middleware called its handler again after success.
+	if refused, err := g.refuses(t); refused {
 		g.mu.Unlock()
-		return nil
-	case t.unwanted:
-		g.mu.Unlock()
-		return errWithdrawn
-	case g.stopped:
-		g.mu.Unlock()
-		return errStopped
-	case t.state != away:
-		g.mu.Unlock()
-		return errTwice
+		return err
 	}
 	wait, _ := g.waits.Get().(chan error) // what New makes
-	t.msg, t.address, t.limit, t.wait = msg, address, limit, wait
-	t.state, t.failed, t.expired = here, false, false
-	g.arrived.Add(1)
-	if q := t.group; q.front() == t {
-		g.ready(q, address)
-	}
+	t.limit, t.wait = limit, wait
+	g.arrive(t, msg, address)
 	g.mu.Unlock()
 
 	err = g.await(ctx, t, wait)
 	g.waits.Put(wait)
 	return err
+}
+
+// refuses tells whether a message has no use for waiting, and what its outcome
+// is instead. Call with the mutex held.
+func (g *Gate) refuses(t *Ticket) (refused bool, err error) {
+	switch {
+	case t.delivered.Load(): // a middleware called its handler again after success
+		return true, nil
+	case t.unwanted:
+		return true, errWithdrawn
+	case g.stopped:
+		return true, errStopped
+	case t.state != away:
+		return true, errTwice
+	}
+	return false, nil
+}
+
+// arrive has a message wait for its turn. Call with the mutex held.
+func (g *Gate) arrive(t *Ticket, msg *message.Message, address string) {
+	t.msg, t.address = msg, address
+	t.state, t.failed, t.expired = here, false, false
+	g.arrived.Add(1)
+	if q := t.group; q.front() == t {
+		g.ready(q, address)
+	}
 }
 
 // await waits for the outcome. Only a context that can really end is listened
@@ -191,7 +211,7 @@ func (g *Gate) await(ctx context.Context, t *Ticket, wait chan error) error {
 // release ends the wait of a message that is not being sent.
 func (g *Gate) release(t *Ticket, err error) {
 	t.state = away
-	t.wake(err)
+	g.wake(t, err)
 	if q := t.group; q.front() == t {
 		g.unready(q)
 	}
@@ -201,7 +221,7 @@ func (g *Gate) release(t *Ticket, err error) {
 // whose chain did not wait for the outcome of sending it leaves with that.
 func (g *Gate) Leave(t *Ticket) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlock()
 	t.unwanted = true
 	switch t.state {
 	case gone, sending:
@@ -236,7 +256,7 @@ func (t *Ticket) AmongDelivered() bool { return t.among }
 // that wait are released; chains that run are released when they get here.
 func (g *Gate) Withdraw(t *Ticket) (out, kept []*Ticket) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlock()
 	q := t.group
 	for _, x := range q.queue[q.head:] {
 		switch {
@@ -246,7 +266,7 @@ func (g *Gate) Withdraw(t *Ticket) (out, kept []*Ticket) {
 			kept = append(kept, x)
 			continue
 		case x.state == here:
-			x.wake(errWithdrawn)
+			g.wake(x, errWithdrawn)
 		}
 		x.state, x.unwanted = gone, true
 		out = append(out, x)
@@ -272,7 +292,7 @@ func (g *Gate) Kick() {
 // being sent has its outcome. Abort ends also that.
 func (g *Gate) Stop() {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.unlock()
 	g.stopped = true
 	for _, p := range g.pipes {
 		for _, q := range p.ready {
@@ -285,6 +305,8 @@ func (g *Gate) Stop() {
 	for _, q := range g.groups {
 		g.releaseWaiting(q)
 	}
+	g.unlock() // who was released is told before anything is waited for
+	g.mu.Lock()
 	for g.workers > 0 {
 		g.idle.Wait()
 	}
@@ -294,7 +316,7 @@ func (g *Gate) releaseWaiting(q *group) {
 	for _, t := range q.queue[q.head:] {
 		if t != nil && t.state == here {
 			t.state = away
-			t.wake(errStopped)
+			g.wake(t, errStopped)
 		}
 	}
 }

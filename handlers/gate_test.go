@@ -16,7 +16,7 @@ import (
 var errReleased = outbox.Released(errTest)
 
 func TestCollateralStaysWithoutWakingItsChain(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		a1, a2, b1 := b.enter("a1", "a", "x"), b.enter("a2", "a", "x"), b.enter("b1", "b", "x")
 		b.together(a2, b1, a1)
@@ -36,7 +36,7 @@ func TestCollateralStaysWithoutWakingItsChain(t *testing.T) {
 }
 
 func TestABatchThatWasNotAttemptedIsReleased(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		a1, b1 := b.enter("a1", "a", "x"), b.enter("b1", "b", "x")
 		b.together(a1, b1)
@@ -64,12 +64,12 @@ func TestBrokenDestinations(t *testing.T) {
 		"too many results": {func() []error { return make([]error, 3) }, "returned 3 results for 2 messages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+			inBubbles(t, func(t *testing.T, ordering setup) {
 				broken := true
 				limiter := NewLimiter(1, false)
 				b := newBench(t, ordering, func(cfg *GateConfig) {
 					cfg.Limiter = limiter
-					cfg.Destination = &destination{ordering: ordering, deliver: func(context.Context, string, []*message.Message) []error {
+					cfg.Destination = &destination{ordering: ordering.Ordering, deliver: func(context.Context, string, []*message.Message) []error {
 						if broken {
 							return tt.deliver()
 						}
@@ -97,7 +97,7 @@ func TestBrokenDestinations(t *testing.T) {
 }
 
 func TestAnAddressErrorIsPermanent(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		bad, next := b.enter("bad", "a", ""), b.enter("next", "a", "x").handle()
 		err := bad.handle().result()
@@ -115,7 +115,7 @@ func TestAnAddressErrorIsPermanent(t *testing.T) {
 // The router asks when a chain has returned. A failure must not be told again
 // for an attempt that did not come to the destination.
 func TestAFailureIsToldOnce(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		c := b.enter("1", "a", "x").handle()
 		b.sent("1").answer <- []error{errTest}
@@ -155,7 +155,7 @@ func TestBatchesStayInTheirBounds(t *testing.T) {
 				tt.ordering.Unit = unit
 				bubble(t, func(t *testing.T) {
 					// One place: one batch at a time for both units.
-					b := newBench(t, tt.ordering, func(cfg *GateConfig) { cfg.Limiter = NewLimiter(1, false) })
+					b := newBench(t, setup{Ordering: tt.ordering}, func(cfg *GateConfig) { cfg.Limiter = NewLimiter(1, false) })
 					b.together(b.enter("a1", "a", "x"), b.enter("a2", "a", "x"), b.enter(big, "b", "x"),
 						b.enter("b2", "b", "x"), b.enter("c1", "c", "x"))
 					for _, ids := range tt.want {
@@ -169,7 +169,7 @@ func TestBatchesStayInTheirBounds(t *testing.T) {
 }
 
 func TestAWaveIsAloneAtItsAddressAndGroupsFlyTogether(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.enter("a1", "a", "x").handle()
 		b.enter("a2", "a", "x").handle()
@@ -194,7 +194,7 @@ func TestAWaveIsAloneAtItsAddressAndGroupsFlyTogether(t *testing.T) {
 }
 
 func TestWithdraw(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		flying := []*chain{b.enter("1", "a", "x"), b.enter("2", "a", "x")}
 		b.together(flying...)
@@ -227,7 +227,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 func TestWithdrawTakesTheGroupOutOfLine(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.closed.Store(true)
 		one, alone := b.enter("1", "a", "x").handle(), b.enter("2", "", "x").handle()
@@ -243,7 +243,7 @@ func TestWithdrawTakesTheGroupOutOfLine(t *testing.T) {
 }
 
 func TestStalled(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		started := time.Now()
 		flying := b.enter("1", "slow", "x").handle()
@@ -277,7 +277,7 @@ func TestStalled(t *testing.T) {
 }
 
 func TestStopReleasesWhatWaitsAndAwaitsWhatIsBeingSent(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		flying := []*chain{b.enter("1", "a", "x"), b.enter("2", "b", "x"), b.enter("3", "c", "x")}
 		b.together(flying...)
@@ -312,7 +312,7 @@ func TestStopReleasesWhatWaitsAndAwaitsWhatIsBeingSent(t *testing.T) {
 }
 
 func TestAbortEndsDeliveries(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		c := b.enter("1", "a", "x").handle()
 		r := b.sent("1")
@@ -325,7 +325,7 @@ func TestAbortEndsDeliveries(t *testing.T) {
 
 // What a middleware does wrong must not stop the group, nor kill the message.
 func TestAMiddlewareThatHandlesTwice(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inChains(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		c := b.enter("1", "a", "x").handle()
 		first, r := c.ended, b.sent("1")
@@ -343,7 +343,7 @@ func TestAMiddlewareThatHandlesTwice(t *testing.T) {
 func TestAMiddlewareThatDoesNotWaitForItsHandler(t *testing.T) {
 	for name, errs := range map[string][]error{"delivered": nil, "failed": {errTest}} {
 		t.Run(name, func(t *testing.T) {
-			inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+			inBubbles(t, func(t *testing.T, ordering setup) {
 				b := newBench(t, ordering)
 				sent, next := b.enter("1", "a", "x").handle(), b.enter("2", "a", "x").handle()
 				r := b.sent("1")
@@ -372,7 +372,7 @@ func TestAMiddlewareThatDoesNotWaitForItsHandler(t *testing.T) {
 // The front of a group may stand still for hours while messages behind it are
 // skipped: their memory has been given back to the budget.
 func TestWhatLeavesBehindTheFrontIsNotKept(t *testing.T) {
-	inBubbles(t, func(t *testing.T, ordering outbox.Ordering) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		front := b.enter("front", "a", "x")
 		for range 100 {

@@ -20,7 +20,7 @@ func lanes(t *testing.T, n, places int) ([]*bench, *Limiter) {
 	limiter := NewLimiter(places, false)
 	out := make([]*bench, n)
 	for i := range out {
-		out[i] = newBench(t, oneByOne, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		out[i] = newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
 		out[i].requests = out[0].requests
 	}
 	return out, limiter
@@ -149,7 +149,7 @@ func TestALimiterHasADefault(t *testing.T) {
 
 func TestAGateWithoutLimiterObeysItsDestination(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := newBench(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxRequests: 2, Static: true})
+		b := newBench(t, setup{Ordering: outbox.Ordering{Unit: outbox.UnitGroup, MaxRequests: 2, Static: true}})
 		for range 3 {
 			b.enter("m", "", "x").handle()
 		}
@@ -166,7 +166,7 @@ func TestAGateWithoutLimiterObeysItsDestination(t *testing.T) {
 func TestG6_HangingAddressesLeavePlaces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := NewLimiter(16, true)
-		b := newBench(t, oneByOne, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		b := newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
 		hanging := map[string]int{}
 		for _, address := range []string{"first", "second", "third"} {
 			for range 20 {
@@ -192,7 +192,7 @@ func TestG6_HangingAddressesLeavePlaces(t *testing.T) {
 // for the lane.
 func TestG6_StalledTellsOfAHangingAddress(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := newBench(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1, MaxRequests: 2})
+		b := newBench(t, setup{Ordering: outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1, MaxRequests: 2}})
 		b.enter("1", "a", "hangs").handle()
 		b.sent("1")
 		second := b.enter("2", "b", "hangs").handle()

@@ -53,16 +53,22 @@ type request struct {
 // in a synctest bubble, where [bench.sent] knows when nothing more will happen.
 type bench struct {
 	t        *testing.T
+	offers   bool // messages are offered, and no chain waits
 	gate     *Gate
 	requests chan *request
 	closed   atomic.Bool // Permit answers no
 }
 
-func newBench(t *testing.T, ordering outbox.Ordering, change ...func(*GateConfig)) *bench {
-	b := &bench{t: t, requests: make(chan *request, 100)}
+func newBench(t *testing.T, s setup, change ...func(*GateConfig)) *bench {
+	b := &bench{t: t, offers: s.offers, requests: make(chan *request, 100)}
 	cfg := GateConfig{
-		Destination: &destination{ordering: ordering, deliver: b.deliver},
+		Destination: &destination{ordering: s.Ordering, deliver: b.deliver},
 		Permit:      func() bool { return !b.closed.Load() },
+		Ended: func(ended []Ended) {
+			for _, e := range ended {
+				e.Ticket.Owner.(*chain).ended <- e.Err
+			}
+		},
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -153,8 +159,12 @@ func (b *bench) enter(id, group, address string) *chain {
 // handle runs the chain to the gate; its end is awaited with result.
 func (c *chain) handle() *chain {
 	c.bench.t.Helper()
-	ended := c.ended
-	go func() { ended <- c.bench.gate.Handle(&c.Ticket, c.msg) }()
+	if c.bench.offers {
+		c.bench.gate.Offer([]Offered{{&c.Ticket, c.msg, c.msg.Metadata["address"]}})
+	} else {
+		ended := c.ended
+		go func() { ended <- c.bench.gate.Handle(&c.Ticket, c.msg) }()
+	}
 	synctest.Wait()
 	return c
 }
@@ -233,13 +243,30 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// inBubbles runs a test for both units.
-func inBubbles(t *testing.T, f func(t *testing.T, ordering outbox.Ordering)) {
+// setup is how a test uses its gate.
+type setup struct {
+	outbox.Ordering
+	offers bool // messages are offered, and no chain waits
+}
+
+// inBubbles runs a test for both units, with chains that wait and without.
+func inBubbles(t *testing.T, f func(t *testing.T, ordering setup)) {
+	t.Helper()
+	inChains(t, f)
+	for name, ordering := range map[string]outbox.Ordering{"wave offered": wave, "group offered": perGroup} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { f(t, setup{ordering, true}) })
+		})
+	}
+}
+
+// inChains runs a test for both units, with chains that wait.
+func inChains(t *testing.T, f func(t *testing.T, ordering setup)) {
 	t.Helper()
 	t.Parallel()
 	for name, ordering := range map[string]outbox.Ordering{"wave": wave, "group": perGroup} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { f(t, ordering) })
+			bubble(t, func(t *testing.T) { f(t, setup{ordering, false}) })
 		})
 	}
 }

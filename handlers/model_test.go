@@ -21,7 +21,8 @@ type tracked struct {
 	*script
 	name string
 
-	waiting   *message.Message // whose Handle has not returned
+	ended     chan error       // gets the outcome of what was offered
+	waiting   *message.Message // whose Handle has not returned, or that was offered and has not ended
 	sending   bool
 	last      error // outcome of the latest delivery in this call of Handle
 	sent      bool  // whether there was one
@@ -63,12 +64,19 @@ func newModel(s *scenario) *model {
 	m := &model{scenario: s, limiter: NewLimiter(s.ordering.MaxRequests, false), outstanding: map[string]int{},
 		stopping: map[int]bool{}, stopped: map[int]bool{}, down: s.outages}
 	for i := range s.gates {
-		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: m.limiter}
+		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: m.limiter, Ended: m.tell}
 		cfg.Allow = func(address string, _ *Ticket) Allowance { return m.allowance(address) }
 		cfg.Permit = func() bool { return m.allowance("") == AllowAll }
 		m.gates = append(m.gates, NewGate(cfg))
 	}
 	return m
+}
+
+// tell passes on what became of offered messages.
+func (m *model) tell(ended []Ended) {
+	for _, e := range ended {
+		e.Ticket.Owner.(*tracked).ended <- e.Err
+	}
 }
 
 // allowance is called with a gate locked.

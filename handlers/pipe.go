@@ -129,7 +129,9 @@ func (g *Gate) work(p *pipe) {
 	var b batch
 	for g.gather(); g.take(p, &b); g.gather() {
 		errs := g.deliver(p.address, &b)
-		g.complete(p, &b, errs)
+		if ended := g.complete(p, &b, errs); len(ended) > 0 {
+			g.cfg.Ended(ended)
+		}
 	}
 	if g.ordering.Unit == outbox.UnitGroup {
 		g.cfg.Limiter.release(p.address)
@@ -272,8 +274,9 @@ func sameError(n int, err error) []error {
 // complete tells every message its outcome and lets the groups go on.
 // Delivered messages are out of the way at once: the next batch does not wait
 // for their chains to return. Released ones were collateral damage: they stay
-// where they are, unless nothing at all was attempted.
-func (g *Gate) complete(p *pipe, b *batch, errs []error) {
+// where they are, unless nothing at all was attempted. It returns what is to be
+// told of messages that were offered.
+func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 	collateral, delivered := attempted(errs), errs == nil || slices.Contains(errs, nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -296,11 +299,13 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) {
 		default:
 			t.state, t.failed, t.among = away, !released, delivered
 		}
-		t.wake(err)
+		g.wake(t, err)
 	}
 	for _, t := range b.tickets {
 		g.advance(t.group)
 	}
+	ended, g.ended = g.ended, nil
+	return ended
 }
 
 // attempted tells whether any message of the batch was attempted.

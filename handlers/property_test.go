@@ -65,6 +65,7 @@ type script struct {
 	backoff  time.Duration
 	deadline time.Duration // of its first attempt; 0: none
 	skipped  bool          // by its chain
+	offered  bool          // its chain runs when the outcome is known; no deadline then
 	outcomes []outcome     // then success
 	reaction reaction
 }
@@ -140,6 +141,7 @@ func drawScript(t *rapid.T, position, gates int, addresses []string) *script {
 		chain:    ms(t, "chain", 4),
 		backoff:  ms(t, "backoff", 10),
 		skipped:  rapid.IntRange(0, 9).Draw(t, "skipped") == 0,
+		offered:  rapid.Bool().Draw(t, "offered"),
 		outcomes: rapid.SliceOfN(rapid.SampledFrom([]outcome{succeeds, succeeds, succeeds, succeeds, fails, isUnavailable,
 			isReleased, rejects, panics, returnsTooFew}), 0, 3).Draw(t, "outcomes"),
 		reaction: rapid.SampledFrom([]reaction{retries, retries, retries, leaves, withdraws}).Draw(t, "reaction"),
@@ -207,7 +209,7 @@ func (m *model) enterAll() {
 	for _, s := range m.scenario.messages {
 		elapse(s.pause)
 		x := &tracked{script: s, name: fmt.Sprintf("message %d (%q at gate %d)", s.position, s.group, s.gate)}
-		x.Owner = x
+		x.Owner, x.ended = x, make(chan error, 1)
 		m.mu.Lock()
 		m.entered = append(m.entered, x)
 		m.gates[s.gate].Enter(&x.Ticket, s.group)
@@ -253,7 +255,7 @@ func (m *model) handle(x *tracked, attempt int) error {
 	msg.Metadata["address"] = x.to
 	ctx := context.WithValue(context.Background(), trackedKey{}, x)
 	switch {
-	case attempt == 0 && x.deadline > 0:
+	case attempt == 0 && x.deadline > 0 && !x.offered:
 		limited, cancel := context.WithTimeout(ctx, x.deadline)
 		defer cancel()
 		ctx = limited
@@ -264,6 +266,10 @@ func (m *model) handle(x *tracked, attempt int) error {
 	m.mu.Lock()
 	x.waiting = msg
 	m.mu.Unlock()
+	if x.offered {
+		m.gates[x.gate].Offer([]Offered{{&x.Ticket, msg, x.to}})
+		return <-x.ended
+	}
 	return m.gates[x.gate].Handle(&x.Ticket, msg)
 }
 

@@ -37,14 +37,7 @@ type Ticket struct {
 	msg       *message.Message
 	address   string
 	limit     time.Duration
-	wait      chan error
-}
-
-// wake ends the wait of the ticket's chain.
-func (t *Ticket) wake(err error) {
-	w := t.wait
-	t.wait, t.msg = nil, nil
-	w <- err
+	wait      chan error // nil for a message that was offered
 }
 
 // group is the queue of the messages of one group that are not settled, in

@@ -36,7 +36,7 @@ func (s *session) acceptClaim(row *outbox.Row, cost int64) bool {
 	s.live += cost
 	s.extra++
 	s.enter(it)
-	s.callWorkers()
+	s.proceed()
 	return true
 }
 

@@ -12,15 +12,26 @@ import (
 // longer waits are parked.
 const shortDelay = time.Second
 
-// conclude decides what becomes of a message whose chain has returned.
+// conclude decides what becomes of a message whose chain has returned, and sends
+// it to the poison destination if that is its way.
 func (s *session) conclude(it *item, err error) {
+	s.mu.Lock()
+	follow := s.judge(it, err)
+	s.mu.Unlock()
+	follow.run()
+	if follow.dying {
+		s.sendToPoison(it)
+	}
+}
+
+// judge is conclude without what is left to do outside of the session's mutex.
+// Call with the mutex held.
+func (s *session) judge(it *item, err error) (follow followUp) {
 	v := verdict(it, err)
 	if err != nil && v.Outcome == outbox.Delivered {
 		s.route.log().Warn("a middleware failed after the message was delivered: it counts as delivered",
 			"lane", s.lane.name, "id", it.id(), "error", err)
 	}
-	s.mu.Lock()
-	var follow followUp
 	if it.phase == running {
 		follow = s.apply(it, v)
 	} else {
@@ -30,11 +41,7 @@ func (s *session) conclude(it *item, err error) {
 		s.noteUnknown(v.Outcome)
 		s.end()
 	}
-	s.mu.Unlock()
-	follow.run()
-	if follow.dying {
-		s.sendToPoison(it)
-	}
+	return follow
 }
 
 // verdict is outbox.VerdictOf with what the lane knows beside the error.
@@ -58,6 +65,9 @@ type followUp struct {
 	back     *route  // an address of it is back
 	dying    bool    // the item itself is to be sent to the poison destination
 }
+
+// empty tells whether run has nothing to do.
+func (f followUp) empty() bool { return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil }
 
 func (f followUp) run() {
 	for _, it := range f.giveBack {

@@ -55,6 +55,7 @@ type item struct {
 
 	home *parkedGroup // that retrying was written for, before its load number loads
 
+	outcome   error  // with hindsight: of its delivery, for its chain
 	death     *death // what it died of, until the poison destination has it
 	saved     saved  // what its parked row says
 	lastError string // of the attempts so far

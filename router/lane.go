@@ -20,9 +20,11 @@ type lane struct {
 	name  string // "orders/07"; the handler's name
 	slots []int  // its cursor rows
 
-	out     chan *message.Message
-	base    atomic.Pointer[context.Context] // what Watermill knows of the handler
-	session atomic.Pointer[session]
+	out      chan *message.Message
+	chain    message.HandlerFunc // with hindsight; readable when composed is closed
+	composed chan struct{}
+	base     atomic.Pointer[context.Context] // what Watermill knows of the handler
+	session  atomic.Pointer[session]
 }
 
 // callBuffer lets the foreman run ahead of Watermill's loop.
@@ -32,7 +34,7 @@ func newLane(r *route, index int, slots []int) *lane {
 	return &lane{
 		route: r, index: index, slots: slots,
 		name: fmt.Sprintf("%s/%02d", r.Name, index),
-		out:  make(chan *message.Message, callBuffer),
+		out:  make(chan *message.Message, callBuffer), composed: make(chan struct{}),
 	}
 }
 
@@ -96,6 +98,9 @@ func (l *lane) handle(msg *message.Message) error {
 		return outbox.Permanent(fmt.Errorf("lane %s: a middleware replaced the context of message %s by one that "+
 			"does not derive from it: use msg.SetContext(context.With...(msg.Context(), ...))", l.name, msg.UUID))
 	}
+	if l.route.Hindsight {
+		return it.outcome
+	}
 	if reason := msg.Metadata[outbox.MetaBroken]; reason != "" {
 		return outbox.Permanent(errors.New(reason))
 	}
@@ -106,7 +111,13 @@ func (l *lane) handle(msg *message.Message) error {
 // it is a call for a worker, which runs the chains of the lane's messages, one
 // after the other, for as long as there are any: a goroutine, a stack and the
 // fields of a log entry for every message would cost a fifth of the throughput.
+//
+// With hindsight there are no workers; who offers messages runs their chains.
 func (l *lane) work(h message.HandlerFunc) message.HandlerFunc {
+	if l.route.Hindsight {
+		l.chain = h
+		close(l.composed)
+	}
 	return func(call *message.Message) ([]*message.Message, error) {
 		s, _ := call.Context().Value(callKey).(*session) // what calling puts there
 		w := make(worker, 1)

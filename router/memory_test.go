@@ -415,6 +415,13 @@ func (r *receiver) setFail(f func(string, *message.Message) error) {
 	r.fail = f
 }
 
+// has tells whether the message has arrived.
+func (r *receiver) has(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.got, func(msg *message.Message) bool { return msg.UUID == id })
+}
+
 // count is the number of messages that have arrived.
 func (r *receiver) count() int {
 	r.mu.Lock()

@@ -107,7 +107,7 @@ func (s *session) dismiss(n int) {
 
 // begin counts a chain that is about to run. Call with the mutex held.
 func (s *session) begin() {
-	if s.chains == 0 {
+	if s.chains == 0 && !s.route.Hindsight {
 		s.route.router.pace.lanes.Add(1)
 	}
 	s.chains++
@@ -117,10 +117,13 @@ func (s *session) begin() {
 func (s *session) end() {
 	s.chains--
 	s.moved = true
-	if s.chains == 0 {
-		s.route.router.pace.lanes.Add(-1)
-		s.idle.Broadcast()
+	if s.chains > 0 {
+		return
 	}
+	if !s.route.Hindsight {
+		s.route.router.pace.lanes.Add(-1)
+	}
+	s.idle.Broadcast()
 }
 
 // lack is how many more workers have something to do now: one that has no chain
@@ -128,6 +131,16 @@ func (s *session) end() {
 func (s *session) lack() int {
 	coming := s.workers - s.chains - len(s.resting)
 	return min(s.share()-s.chains, len(s.queue)) - coming
+}
+
+// proceed sets on its way what is queued. Call with the mutex held.
+func (s *session) proceed() {
+	switch {
+	case !s.route.Hindsight:
+		s.callWorkers()
+	case len(s.queue) > 0:
+		poke(s.called)
+	}
 }
 
 // callWorkers gives what is queued to workers that rest, those that came last

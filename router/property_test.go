@@ -30,6 +30,7 @@ type scenario struct {
 	groups    int
 	addresses int
 	slow      bool
+	hindsight bool // chains run after deliveries, and do nothing of their own
 	grave     bool // dead messages go to a poison destination
 	faults    int  // of ten messages, so many fail in some way
 	seed      uint64
@@ -43,6 +44,7 @@ func drawScenario(t *rapid.T) scenario {
 		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
 		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
 		slow:      rapid.Bool().Draw(t, "slow"),
+		hindsight: rapid.Bool().Draw(t, "hindsight"),
 		grave:     rapid.Bool().Draw(t, "grave"),
 		faults:    rapid.IntRange(0, 6).Draw(t, "faults"),
 		seed:      rapid.Uint64().Draw(t, "seed"),
@@ -118,7 +120,7 @@ func (r *run) write(n int) {
 		row.Headers = map[string]string{"address": fmt.Sprintf("a%d", g%r.addresses)}
 		r.world.mu.Lock()
 		r.world.outside[row.ID] = r.script()
-		if r.random.IntN(4) == 0 {
+		if r.random.IntN(4) == 0 && !r.hindsight {
 			r.world.inLane[row.ID] = r.script()
 		}
 		r.world.mu.Unlock()
@@ -130,8 +132,12 @@ func (r *run) start() error {
 	r.link, r.store = &link{world: r.world}, &mortal{memState: r.state}
 	route := Route{
 		Name: "orders", Source: r.source, State: r.store, Destination: r.link, Order: r.order, Window: r.window,
-		Attempts: 10, Middleware: append(stack(50*time.Millisecond, 10), r.world.middleware),
-		Poll: Poll{Max: 200 * time.Millisecond},
+		Attempts: 10, Middleware: stack(50*time.Millisecond, 10), Poll: Poll{Max: 200 * time.Millisecond},
+	}
+	if r.hindsight {
+		route = lookBack(route)
+	} else {
+		route.Middleware = append(route.Middleware, r.world.middleware)
 	}
 	if r.grave {
 		route.Poison, route.PoisonName = tomb{r.link}, "tomb"

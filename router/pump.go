@@ -142,7 +142,7 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 		g.due = now.Add(releaseDelay)
 		s.parking.schedule(g)
 	}
-	s.callWorkers()
+	s.proceed()
 }
 
 // injectRow puts one message into the lane; false: there is no memory for it.

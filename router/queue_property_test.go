@@ -24,6 +24,7 @@ type queueScenario struct {
 	groups    int
 	addresses int
 	slow      bool // deliveries take seconds
+	hindsight bool // chains run after deliveries, and do nothing of their own
 	faults    int  // of ten messages, so many fail in some way
 	broken    bool // statements may fail after they were carried out
 	blind     bool
@@ -42,6 +43,7 @@ func drawQueueScenario(t *rapid.T) queueScenario {
 		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
 		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
 		slow:      rapid.Bool().Draw(t, "slow"),
+		hindsight: rapid.Bool().Draw(t, "hindsight"),
 		faults:    rapid.IntRange(0, 6).Draw(t, "faults"),
 		broken:    rapid.Bool().Draw(t, "broken"),
 		blind:     rapid.Bool().Draw(t, "blind"),
@@ -127,7 +129,7 @@ func (r *queueRun) write(n int) {
 		script := run{scenario: scenario{faults: r.faults}, random: r.random}
 		r.world.mu.Lock()
 		r.world.outside[row.ID] = script.script()
-		if r.random.IntN(4) == 0 {
+		if r.random.IntN(4) == 0 && !r.hindsight {
 			r.world.inLane[row.ID] = script.script()
 		}
 		r.world.mu.Unlock()
@@ -137,11 +139,17 @@ func (r *queueRun) write(n int) {
 
 func (r *queueRun) start() error {
 	r.link, r.store, r.queue = &link{world: r.world}, &mortal{memState: r.state}, r.table.open()
-	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{{
+	route := Route{
 		Name: "jobs", Queue: r.queue, State: r.store, Destination: r.link, Order: r.order, Claims: r.claims,
-		Attempts: 10, Middleware: append(stack(50*time.Millisecond, 10), r.world.middleware),
+		Attempts: 10, Middleware: stack(50*time.Millisecond, 10),
 		Poll: Poll{Max: 200 * time.Millisecond, Batch: r.batch},
-	}})
+	}
+	if r.hindsight {
+		route = lookBack(route)
+	} else {
+		route.Middleware = append(route.Middleware, r.world.middleware)
+	}
+	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{route})
 	if err != nil {
 		return err
 	}

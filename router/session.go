@@ -26,7 +26,7 @@ type session struct {
 
 	mu       sync.Mutex
 	idle     *sync.Cond // chains == 0
-	chains   int        // that run
+	chains   int        // that run; with hindsight: messages on their way to the end of theirs
 	workers  int        // that run chains, rest, or have been called
 	resting  []worker   // those that have no chain, by the time since when
 	spare    int        // of them: not needed since the foreman looked
@@ -41,11 +41,11 @@ type session struct {
 	settler  *settler
 	sources  map[*item]struct{} // items that came from a subscriber and are not acked
 
-	queue   []*item       // whose chains are to run
+	queue   []*item       // whose chains are to run; with hindsight: that are to be offered
 	paced   bool          // the foreman waits for chains to end
 	moved   bool          // one has ended since the foreman looked
 	doubled int           // how often its share is doubled
-	called  chan struct{} // wakes the foreman
+	called  chan struct{} // wakes the foreman, or who offers messages
 
 	parking parking
 	loading bound     // of a look into the parking; only the pump uses it
@@ -67,6 +67,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 		Allow:       l.route.health.allow,
 		Permit:      l.route.permit,
 		SendTimeout: l.route.SendTimeout,
+		Ended:       s.lookBack,
 	})
 	size := 1
 	for size < l.route.Window {
@@ -96,7 +97,11 @@ func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session
 func (s *session) start() {
 	s.wg.Add(2) // before anybody finds the session in its lane, who may stop it and wait
 	s.lane.session.Store(s)
-	go s.oversee()
+	if s.route.Hindsight {
+		go s.offerMessages()
+	} else {
+		go s.oversee()
+	}
 	go s.pump()
 }
 
@@ -143,7 +148,7 @@ func (s *session) accept(rows []arrival) {
 	for _, a := range rows {
 		s.acceptRow(a)
 	}
-	s.callWorkers()
+	s.proceed()
 }
 
 func (s *session) acceptRow(a arrival) {
@@ -215,7 +220,7 @@ func (s *session) rerun(it *item) {
 	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
 	s.queue = append(s.queue, it)
-	s.callWorkers()
+	s.proceed()
 }
 
 // stop ends the session's work: no chain begins any more, what waits is released,

@@ -162,7 +162,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 	s.extra++
 	s.sources[it] = struct{}{}
 	s.admit(it)
-	s.callWorkers()
+	s.proceed()
 	return true
 }
 

@@ -1,0 +1,56 @@
+package handlers
+
+import "github.com/ThreeDotsLabs/watermill/message"
+
+// Offered is a message that waits for its turn without a chain that waits for
+// its outcome.
+type Offered struct {
+	Ticket  *Ticket
+	Message *message.Message
+	Address string
+}
+
+// Ended is what became of an offered message: the error that [Gate.Handle]
+// would have returned.
+type Ended struct {
+	Ticket  *Ticket
+	Message *message.Message
+	Err     error
+}
+
+// Offer has messages wait for their turn, as [Gate.Handle] does, and returns at
+// once. What becomes of them is told to [GateConfig].Ended.
+func (g *Gate) Offer(batch []Offered) {
+	g.mu.Lock()
+	defer g.unlock()
+	for _, o := range batch {
+		if refused, err := g.refuses(o.Ticket); refused {
+			g.ended = append(g.ended, Ended{o.Ticket, o.Message, err})
+			continue
+		}
+		g.arrive(o.Ticket, o.Message, o.Address)
+	}
+}
+
+// wake ends the wait of a ticket: its chain gets the error, or it is put down to
+// be told. Call with the mutex held.
+func (g *Gate) wake(t *Ticket, err error) {
+	w, msg := t.wait, t.msg
+	t.wait, t.msg = nil, nil
+	if w != nil {
+		w <- err
+		return
+	}
+	g.ended = append(g.ended, Ended{t, msg, err})
+}
+
+// unlock frees the mutex and has told, by somebody else, what was put down: the
+// caller may hold locks of its own.
+func (g *Gate) unlock() {
+	ended := g.ended
+	g.ended = nil
+	g.mu.Unlock()
+	if len(ended) > 0 {
+		go g.cfg.Ended(ended)
+	}
+}
