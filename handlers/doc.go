@@ -8,6 +8,9 @@
 // ends in [Gate.Handle], which waits; a batch is made of what waits at the
 // front of its group, and everybody is told the outcome of their own message.
 //
+// Where no chain has anything to do before a delivery, messages are offered
+// instead ([Gate.Offer]): nobody waits, and what became of them is told.
+//
 // A failed message keeps its place, and so the group stands still behind it
 // while other groups flow. What becomes of it is decided elsewhere (package
 // router), which ends with [Gate.Leave] or [Gate.Withdraw].

@@ -46,13 +46,14 @@ type Route struct {
 	// Middleware is the stack, outermost first. It is called for each lane.
 	Middleware []message.HandlerMiddleware
 
-	// Hindsight says that no middleware of the stack does anything before it calls
-	// its handler, nor blocks, and that none of them ends the message's context:
-	// all they do is to look at what the handler returned. Such are
-	// [middleware.Retry] and [middleware.Poison]. Then a message runs through the
-	// stack after its delivery, and the handler returns what came of that. It
-	// takes half the processor time, for nobody waits in a chain. SendTimeout
-	// stands for [middleware.Timeout]. A stack without middleware is such a stack.
+	// Hindsight says that all middleware of the stack only looks at what its
+	// handler returned: it does nothing before, blocks at no time, and is not
+	// interested in the message's context or Ack. Such are [middleware.Retry] and
+	// [middleware.Poison]. Then a message is delivered first, as the source has it,
+	// and runs through the stack after that; the handler returns what came of it.
+	// That saves what waiting in a chain costs, about 40% of the processor time.
+	// SendTimeout takes the place of [middleware.Timeout]. Implied by a stack
+	// without middleware.
 	Hindsight bool
 
 	// Destination is closed by whoever made it, not by the router.

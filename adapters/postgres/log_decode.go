@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // head is what decides where a row belongs.
@@ -97,7 +98,7 @@ func (m *mapping) content(d *decoder, row *outbox.Row, values [][]byte) {
 		return
 	}
 	row.Payload = d.payloads.copy(payload)
-	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes || !m.json && !json.Valid(row.Payload)
+	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes || !m.json && !format.ValidJSON(row.Payload)
 }
 
 // extras are tags and times.

@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // queued decodes a row of a look. What cannot be decoded is told in its Err.
@@ -59,8 +60,8 @@ func (d *decoder) queuedPayload(row *outbox.Row, t *queueTable, payload []byte) 
 		row.Binary = true
 		return
 	}
-	if !gjson.ValidBytes(row.Payload) {
-		d.fail(row, column, errors.New("is not valid JSON"))
+	if !format.ValidJSON(row.Payload) {
+		d.fail(row, column, fmt.Errorf("is not valid JSON, or nested more than %d deep", format.MaxDepth))
 		return
 	}
 	if !t.sql.layout.TypeInPayload {

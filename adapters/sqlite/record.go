@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // record is an outbox row as the database returned it. SQLite's columns take
@@ -54,7 +55,7 @@ func (r *record) decode(slot int) *outbox.Row {
 func (r *record) content() (payload []byte, binary bool, err error) {
 	switch {
 	case r.mapped && r.payload != nil:
-		return r.payload, !json.Valid(r.payload), nil
+		return r.payload, !format.ValidJSON(r.payload), nil
 	case r.mapped:
 		return nil, false, errors.New("its payload is NULL")
 	case r.payload != nil && r.payloadBytes != nil:
@@ -63,7 +64,7 @@ func (r *record) content() (payload []byte, binary bool, err error) {
 		return r.payloadBytes, true, nil
 	case r.payload == nil:
 		return nil, false, errors.New("payload and payload_bytes are both NULL, one must be set")
-	case !json.Valid(r.payload):
+	case !format.ValidJSON(r.payload):
 		return r.payload, false, errors.New("payload is not valid JSON; what is not JSON belongs into payload_bytes")
 	}
 	return r.payload, false, nil

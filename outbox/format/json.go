@@ -1,7 +1,6 @@
 package format
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -23,7 +22,7 @@ func JSON(msg *message.Message) ([]byte, error) {
 }
 
 func checkJSON(msg *message.Message) error {
-	if json.Valid(msg.Payload) {
+	if ValidJSON(msg.Payload) {
 		return nil
 	}
 	return outbox.Permanent(fmt.Errorf(
