@@ -79,7 +79,7 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 		figures  []string
 		args     []string
 	}{
-		{scenario: "drain", want: []string{"floor 2000 ", "outrider 2000 ", "stock 300 "}, args: []string{"-profile", profile}},
+		{scenario: "drain", want: []string{"floor 2000 ", "outrider 2000 ", "outrider-chains 2000 ", "stock 300 "}, args: []string{"-profile", profile}},
 		{scenario: "flat", entries: []int{1, 2}, want: []string{"outrider 3000 ", "outrider 3000 3000 delivered rows before them"}},
 		{scenario: "flowcatalyst", entries: []int{6, 7, 8}, want: []string{"floor 2000 answers after 10 ms", "outrider 2000 answers after 10 ms",
 			"outrider-defaults 40 answers after 0 ms"}},

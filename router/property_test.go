@@ -135,7 +135,7 @@ func (r *run) start() error {
 		Attempts: 10, Middleware: stack(50*time.Millisecond, 10), Poll: Poll{Max: 200 * time.Millisecond},
 	}
 	if r.hindsight {
-		route = lookBack(route)
+		lookBack(&route)
 	} else {
 		route.Middleware = append(route.Middleware, r.world.middleware)
 	}

@@ -145,7 +145,7 @@ func (r *queueRun) start() error {
 		Poll: Poll{Max: 200 * time.Millisecond, Batch: r.batch},
 	}
 	if r.hindsight {
-		route = lookBack(route)
+		lookBack(&route)
 	} else {
 		route.Middleware = append(route.Middleware, r.world.middleware)
 	}

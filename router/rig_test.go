@@ -39,15 +39,16 @@ func stack(base time.Duration, attempts int) []message.HandlerMiddleware {
 var stacks sync.Map
 
 // lookBack has a route with nothing but the default middleware run its chains
-// when deliveries are over.
-func lookBack(rt Route) Route {
+// when deliveries are over; false when it is another one.
+func lookBack(rt *Route) bool {
 	if len(rt.Middleware) == 0 {
-		return rt
+		return false
 	}
-	if _, ours := stacks.Load(&rt.Middleware[0]); ours {
+	_, ours := stacks.Load(&rt.Middleware[0])
+	if ours {
 		rt.Hindsight, rt.Middleware = true, rt.Middleware[:2:2] // the limit of the third is the route's
 	}
-	return rt
+	return ours
 }
 
 // rig is a router under test with everything around it in memory, in a bubble
@@ -100,8 +101,12 @@ func (r *rig) route(change func(*Route)) Route {
 func (r *rig) start(routes ...Route) {
 	r.t.Helper()
 	if r.hindsight {
+		different := false
 		for i := range routes {
-			routes[i] = lookBack(routes[i])
+			different = lookBack(&routes[i]) || different
+		}
+		if !different {
+			r.t.Skip("no route of this test has just the default middleware: it was tested with chains")
 		}
 	}
 	rt, err := New(r.config, routes)
