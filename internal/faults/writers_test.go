@@ -25,7 +25,7 @@ type writers struct {
 const (
 	writerCount  = 8
 	writerGroups = 48
-	writerPause  = 20 * time.Millisecond // from one transaction to the next: 400 per second in all
+	writerPause  = 40 * time.Millisecond // from one transaction to the next: 200 per second in all
 )
 
 // write starts writers. Patient ones try again when the server does not answer.
