@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,9 +136,9 @@ func (g *Gate) Enter(t *Ticket, key string) {
 // when the message was not sent: the lane stops, the message was withdrawn, its
 // context ended before its turn came, or an earlier call still waits.
 func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
-	address, err := g.cfg.Destination.Address(msg)
+	address, err := g.Address(msg)
 	if err != nil {
-		return outbox.Permanent(fmt.Errorf("address of message %s: %w", msg.UUID, err))
+		return err
 	}
 	ctx := msg.Context()
 	limit, _ := outbox.LimitOf(ctx)

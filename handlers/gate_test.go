@@ -97,7 +97,7 @@ func TestBrokenDestinations(t *testing.T) {
 }
 
 func TestAnAddressErrorIsPermanent(t *testing.T) {
-	inChains(t, func(t *testing.T, ordering setup) {
+	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		bad, next := b.enter("bad", "a", ""), b.enter("next", "a", "x").handle()
 		err := bad.handle().result()

@@ -160,7 +160,7 @@ func (b *bench) enter(id, group, address string) *chain {
 func (c *chain) handle() *chain {
 	c.bench.t.Helper()
 	if c.bench.offers {
-		c.bench.gate.Offer([]Offered{{&c.Ticket, c.msg, c.msg.Metadata["address"]}})
+		c.bench.gate.Offer([]Offered{{Ticket: &c.Ticket, Message: c.msg}})
 	} else {
 		ended := c.ended
 		go func() { ended <- c.bench.gate.Handle(&c.Ticket, c.msg) }()

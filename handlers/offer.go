@@ -1,13 +1,21 @@
 package handlers
 
-import "github.com/ThreeDotsLabs/watermill/message"
+import (
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
 
 // Offered is a message that waits for its turn without a chain that waits for
 // its outcome.
 type Offered struct {
 	Ticket  *Ticket
 	Message *message.Message
-	Address string
+
+	address string
+	err     error // why it has none
 }
 
 // Ended is what became of an offered message: the error that [Gate.Handle]
@@ -21,15 +29,36 @@ type Ended struct {
 // Offer has messages wait for their turn, as [Gate.Handle] does, and returns at
 // once. What becomes of them is told to [GateConfig].Ended.
 func (g *Gate) Offer(batch []Offered) {
+	for i := range batch {
+		o := &batch[i]
+		o.address, o.err = g.Address(o.Message)
+	}
 	g.mu.Lock()
 	defer g.unlock()
 	for _, o := range batch {
-		if refused, err := g.refuses(o.Ticket); refused {
+		switch refused, err := g.refuses(o.Ticket); {
+		case o.err != nil:
+			g.ended = append(g.ended, Ended{o.Ticket, o.Message, o.err})
+		case refused:
 			g.ended = append(g.ended, Ended{o.Ticket, o.Message, err})
-			continue
+		default:
+			g.arrive(o.Ticket, o.Message, o.address)
 		}
-		g.arrive(o.Ticket, o.Message, o.Address)
 	}
+}
+
+// Address returns where the destination sends a message. A message without an
+// address is never sent; a panic of the destination is an error like another.
+func (g *Gate) Address(msg *message.Message) (address string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
+	if address, err = g.cfg.Destination.Address(msg); err != nil {
+		return "", outbox.Permanent(fmt.Errorf("address of message %s: %w", msg.UUID, err))
+	}
+	return address, nil
 }
 
 // wake ends the wait of a ticket: its chain gets the error, or it is put down to

@@ -267,7 +267,7 @@ func (m *model) handle(x *tracked, attempt int) error {
 	x.waiting = msg
 	m.mu.Unlock()
 	if x.offered {
-		m.gates[x.gate].Offer([]Offered{{&x.Ticket, msg, x.to}})
+		m.gates[x.gate].Offer([]Offered{{Ticket: &x.Ticket, Message: msg}})
 		return <-x.ended
 	}
 	return m.gates[x.gate].Handle(&x.Ticket, msg)

@@ -19,8 +19,8 @@ func (s *session) conclude(it *item, err error) {
 	follow := s.judge(it, err)
 	s.mu.Unlock()
 	follow.run()
-	if follow.dying {
-		s.sendToPoison(it)
+	if follow.dying != nil {
+		s.sendToPoison(follow.dying)
 	}
 }
 
@@ -37,7 +37,7 @@ func (s *session) judge(it *item, err error) (follow followUp) {
 	} else {
 		s.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
-	if !follow.dying {
+	if follow.dying == nil {
 		s.noteUnknown(v.Outcome)
 		s.end()
 	}
@@ -63,12 +63,15 @@ type followUp struct {
 	rerun    []*item // their address is back
 	giveBack []*item // their attempts were their address's fault
 	back     *route  // an address of it is back
-	dying    bool    // the item itself is to be sent to the poison destination
+	dying    *item   // the item itself, when it is to be sent to the poison destination
 }
 
-// empty tells whether run has nothing to do.
-func (f followUp) empty() bool { return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil }
+// empty tells whether there is nothing to do.
+func (f followUp) empty() bool {
+	return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil && f.dying == nil
+}
 
+// run does all but the sending to the poison destination, which takes its time.
 func (f followUp) run() {
 	for _, it := range f.giveBack {
 		it.session.giveBack(it)
@@ -131,7 +134,9 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
 		s.hold(it)
 	case outbox.Dead:
-		if follow.dying = s.die(it, v); !follow.dying {
+		if s.die(it, v) {
+			follow.dying = it
+		} else {
 			s.bury(it, v)
 		}
 	case outbox.Put:
@@ -148,16 +153,8 @@ const releaseDelay = 100 * time.Millisecond
 
 // addressOf renders the address of a message that did not get to the gate. One
 // without, or whose destination panics, is told when it gets there.
-func (s *session) addressOf(it *item) (address string) {
-	defer func() {
-		if recover() != nil {
-			address = ""
-		}
-	}()
-	address, err := s.route.Destination.Address(it.newMessage())
-	if err != nil {
-		return ""
-	}
+func (s *session) addressOf(it *item) string {
+	address, _ := s.gate.Address(it.newMessage())
 	return address
 }
 

@@ -101,10 +101,18 @@ func (l *lane) handle(msg *message.Message) error {
 	if l.route.Hindsight {
 		return it.outcome
 	}
+	if err := undecodable(msg); err != nil {
+		return err
+	}
+	return it.session.gate.Handle(&it.Ticket, msg)
+}
+
+// undecodable tells why a message is never sent whose row could not be decoded.
+func undecodable(msg *message.Message) error {
 	if reason := msg.Metadata[outbox.MetaBroken]; reason != "" {
 		return outbox.Permanent(errors.New(reason))
 	}
-	return it.session.gate.Handle(&it.Ticket, msg)
+	return nil
 }
 
 // work is the outermost middleware of a lane. A message that Watermill hands to

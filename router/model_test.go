@@ -57,6 +57,17 @@ func (w *world) next(script map[string][]error, id string) error {
 	return rest[0]
 }
 
+// equip gives a route its middleware: the default alone, whose chains run after
+// deliveries, or with one that fails messages before.
+func (w *world) equip(rt *Route, hindsight bool) {
+	rt.Attempts, rt.Middleware = 10, stack(50*time.Millisecond, 10)
+	if hindsight {
+		lookBack(rt)
+	} else {
+		rt.Middleware = append(rt.Middleware, w.middleware)
+	}
+}
+
 // middleware fails messages before they come to the gate.
 func (w *world) middleware(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {

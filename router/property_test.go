@@ -132,13 +132,9 @@ func (r *run) start() error {
 	r.link, r.store = &link{world: r.world}, &mortal{memState: r.state}
 	route := Route{
 		Name: "orders", Source: r.source, State: r.store, Destination: r.link, Order: r.order, Window: r.window,
-		Attempts: 10, Middleware: stack(50*time.Millisecond, 10), Poll: Poll{Max: 200 * time.Millisecond},
+		Poll: Poll{Max: 200 * time.Millisecond},
 	}
-	if r.hindsight {
-		lookBack(&route)
-	} else {
-		route.Middleware = append(route.Middleware, r.world.middleware)
-	}
+	r.world.equip(&route, r.hindsight)
 	if r.grave {
 		route.Poison, route.PoisonName = tomb{r.link}, "tomb"
 	}

@@ -141,14 +141,9 @@ func (r *queueRun) start() error {
 	r.link, r.store, r.queue = &link{world: r.world}, &mortal{memState: r.state}, r.table.open()
 	route := Route{
 		Name: "jobs", Queue: r.queue, State: r.store, Destination: r.link, Order: r.order, Claims: r.claims,
-		Attempts: 10, Middleware: stack(50*time.Millisecond, 10),
 		Poll: Poll{Max: 200 * time.Millisecond, Batch: r.batch},
 	}
-	if r.hindsight {
-		lookBack(&route)
-	} else {
-		route.Middleware = append(route.Middleware, r.world.middleware)
-	}
+	r.world.equip(&route, r.hindsight)
 	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{route})
 	if err != nil {
 		return err
