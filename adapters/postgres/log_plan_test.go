@@ -72,9 +72,7 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 			e.exec("ALTER TABLE " + c.table + " SET (autovacuum_enabled = off)")
 			e.exec("ANALYZE " + c.table)
 			e.lanes(e.log, outbox.StartEnd, 10).all(t) // plans while the table is empty
-			// Many transactions are imitated by older ids: what counts for the
-			// planner is how many there are.
-			e.exec(strings.ReplaceAll(c.fill, "{xid}", "(3 + i * (pg_current_xact_id()::text::bigint - 3) / $1)"), c.rows)
+			e.exec(strings.ReplaceAll(c.fill, "{xid}", imitatedXID), c.rows)
 			check := func(state string) { checkLogPlans(t, e, c.rows, name+", "+state, c.position, c.xid) }
 			check("planned when empty")
 			e.log.src.drop()

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -22,7 +23,7 @@ func (q *Queue) Unfinished(ctx context.Context, most int) (outbox.Backlog, error
 		}
 		var n int
 		var oldest *time.Time
-		if err := q.pool.QueryRow(ctx, t.sql.unfinished(indexes.aged), most+1).Scan(&n, &oldest); err != nil {
+		if err := q.pool.QueryRow(ctx, t.sql.unfinished(indexes), most+1).Scan(&n, &oldest); err != nil {
 			return outbox.Backlog{}, queueError(t.name, "count rows", err)
 		}
 		b.Rows += n
@@ -42,14 +43,16 @@ func (q *Queue) Unfinished(ctx context.Context, most int) (outbox.Backlog, error
 
 // unfinished counts what is unfinished, and finds the oldest of what it counts:
 // along the index by age, where there is one, that is the oldest of all.
-// Parameter: limit.
-func (q *queueSQL) unfinished(aged bool) string {
-	order := ""
-	if aged {
-		order = "\n      ORDER BY {created}, {key}"
+// Parameter: limit. What is being processed and not in that index is in no order,
+// so the limit does not hold for it.
+func (q *queueSQL) unfinished(indexes queueIndexes) string {
+	counted := "SELECT {created} AS created FROM {t} t WHERE {status} IN ({unfinished}) LIMIT $1"
+	switch {
+	case indexes.heldAged:
+		counted = "SELECT {created} AS created FROM {t} t WHERE {status} IN ({unfinished}) ORDER BY {created}, {key} LIMIT $1"
+	case indexes.aged:
+		counted = `(SELECT {created} AS created FROM {t} t WHERE {status} IN ({waiting}) ORDER BY {created}, {key} LIMIT $1)
+      UNION ALL (SELECT {created} FROM {t} t WHERE {status} = {processing} LIMIT greatest($1, ` + strconv.Itoa(heldMost) + `))`
 	}
-	return q.fill(`SELECT count(*), min(s.created)::timestamptz
-FROM (SELECT {created} AS created FROM {t} t
-      WHERE {status} IN ({unfinished})` + order + `
-      LIMIT $1) s`)
+	return q.fill("SELECT count(*), min(s.created)::timestamptz\nFROM (" + counted + ") s")
 }

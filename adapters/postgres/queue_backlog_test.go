@@ -61,7 +61,7 @@ func TestUnfinishedFindsTheOldestByWhateverPlan(t *testing.T) {
 	must(t, err)
 	var n int
 	var oldest time.Time
-	must(t, tx.QueryRow(e.ctx, q.tables[0].sql.unfinished(true), 3).Scan(&n, &oldest))
+	must(t, tx.QueryRow(e.ctx, q.tables[0].sql.unfinished(queueIndexes{aged: true, heldAged: true}), 3).Scan(&n, &oldest))
 	if n != 3 || oldest.Year() != 2025 {
 		t.Errorf("%d rows, the oldest from %v; want 3, and 2025", n, oldest)
 	}

@@ -100,66 +100,61 @@ func tidFromBinary(v []byte) tid {
 	return tid{block: binary.BigEndian.Uint32(v), offset: binary.BigEndian.Uint16(v[4:])}
 }
 
-// times writes times of which many are the same, as those of one claim are.
-type times struct {
-	arrayText
-	last int64
-	text string // of the last one; empty: there was none
-}
-
-// time appends a time.
-func (t *times) time(micros int64) {
-	if t.text == "" || micros != t.last {
-		t.last, t.text = micros, timeText(micros)
-	}
-	t.arrayText.text(t.text)
-}
-
 // arrayText builds the text of a one-dimensional array.
-type arrayText struct{ b strings.Builder }
+type arrayText struct{ b []byte }
 
 func (a *arrayText) sep() {
-	if a.b.Len() == 0 {
-		a.b.WriteByte('{')
+	if len(a.b) == 0 {
+		a.b = append(a.b, '{')
 	} else {
-		a.b.WriteByte(',')
+		a.b = append(a.b, ',')
 	}
 }
 
 // text appends an element of any content.
 func (a *arrayText) text(s string) {
 	a.sep()
-	a.b.WriteByte('"')
-	for i := range len(s) {
-		if c := s[i]; c == '"' || c == '\\' {
-			a.b.WriteByte('\\')
+	a.b = append(a.b, '"')
+	for {
+		i := strings.IndexAny(s, `"\`)
+		if i < 0 {
+			break
 		}
-		a.b.WriteByte(s[i])
+		a.b = append(append(a.b, s[:i]...), '\\', s[i])
+		s = s[i+1:]
 	}
-	a.b.WriteByte('"')
+	a.b = append(append(a.b, s...), '"')
 }
 
 // tid appends a place.
 func (a *arrayText) tid(t tid) {
 	a.sep()
-	var b [32]byte
-	text := strconv.AppendUint(append(b[:0], `"(`...), uint64(t.block), 10)
-	text = strconv.AppendUint(append(text, ','), uint64(t.offset), 10)
-	a.b.Write(append(text, `)"`...))
+	a.b = strconv.AppendUint(append(a.b, `"(`...), uint64(t.block), 10)
+	a.b = strconv.AppendUint(append(a.b, ','), uint64(t.offset), 10)
+	a.b = append(a.b, `)"`...)
 }
 
-// word appends a number or a truth value.
-func (a *arrayText) word(s string) {
+// number appends a number.
+func (a *arrayText) number(n int) {
 	a.sep()
-	a.b.WriteString(s)
+	a.b = strconv.AppendInt(a.b, int64(n), 10)
 }
 
-func (a *arrayText) null() { a.word("NULL") }
+// truth appends a truth value.
+func (a *arrayText) truth(b bool) {
+	a.sep()
+	a.b = strconv.AppendBool(a.b, b)
+}
+
+func (a *arrayText) null() {
+	a.sep()
+	a.b = append(a.b, "NULL"...)
+}
 
 // String returns the array.
 func (a *arrayText) String() string {
-	if a.b.Len() == 0 {
+	if len(a.b) == 0 {
 		return "{}"
 	}
-	return a.b.String() + "}"
+	return string(a.b) + "}"
 }

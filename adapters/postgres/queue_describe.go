@@ -73,9 +73,10 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		return err
 	}
 	if t.aged = indexes.aged; !t.aged {
-		t.newest = place{} // read by age from the beginning should an index come
+		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
 	}
-	text := t.sql.text(indexes.whole)
+	t.whole, t.heldAged = indexes.whole, indexes.heldAged
+	text := t.sql.text(indexes)
 	q.mu.Lock() // settling reads them
 	t.text = text
 	q.mu.Unlock()
@@ -84,11 +85,13 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 }
 
 // text builds the statements.
-func (q *queueSQL) text(whole bool) queueText {
+func (q *queueSQL) text(indexes queueIndexes) queueText {
 	s := &q.layout.Statuses
 	return queueText{
-		newestFirst: q.newest(true), newestNext: q.newest(false),
-		look: q.look(whole), take: q.take(),
+		everything: q.everything(indexes.heldAged), held: q.held(),
+		first: q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
+		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
+		look: q.look(indexes), lookWithin: q.lookWithin(indexes), take: q.take(),
 		done:   q.settle(settlement{status: literal(s.Done), done: true, versions: true}),
 		moved:  q.settle(settlement{status: literal(s.Done), done: true}),
 		retry:  q.settle(settlement{status: literal(s.retrying()), withError: !q.layout.ErrorWhenDead}),
@@ -100,8 +103,13 @@ func (q *queueSQL) text(whole bool) queueText {
 
 // queueIndexes says which orders the indexes of a table have.
 type queueIndexes struct {
-	aged    bool // all that is unfinished, by (created, key)
+	aged        bool // what is unfinished can be found by (created, key), in one of two ways:
+	heldAged    bool // all of it is in an index
+	waitingAged bool // what waits is in an index
+	listed      bool // and what is being processed can be found by its status
+
 	whole   bool // all that is unfinished in a group, by (created, key)
+	keyed   bool // what waits in a group, by (created, key)
 	waiting bool // what waits in a group, by created
 	held    bool // what is being processed in a group, by created
 }
@@ -128,21 +136,33 @@ WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND m.amname = 'btree' AN
 		return queueIndexes{}, err
 	}
 	var found queueIndexes
-	c := &t.sql.layout.Columns
+	for _, index := range all {
+		found.add(t.sql.layout, &index)
+	}
+	found.aged = found.heldAged || found.waitingAged && found.listed
+	return found, nil
+}
+
+// add notes what an index is good for.
+func (f *queueIndexes) add(layout *QueueLayout, index *queueIndex) {
+	c, statuses := &layout.Columns, &layout.Statuses
 	var group []string
 	if c.Group != "" {
 		group = []string{c.Group}
 	}
-	statuses := &t.sql.layout.Statuses
-	for _, index := range all {
-		waiting, held := index.covers(t.sql.layout, statuses.waiting()...), index.covers(t.sql.layout, statuses.Processing)
-		byGroup, byStatus := index.serves(group, c.Created), index.serves(append(group, c.Status), c.Created)
-		found.aged = found.aged || waiting && held && index.serves(nil, c.Created, c.Key)
-		found.whole = found.whole || waiting && held && index.serves(group, c.Created, c.Key)
-		found.waiting = found.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
-		found.held = found.held || held && byGroup || (held || index.Predicate == "") && byStatus
-	}
-	return found, nil
+	waiting, held := index.covers(layout, statuses.waiting()...), index.covers(layout, statuses.Processing)
+	byAge := index.serves(nil, c.Created, c.Key)
+	f.waitingAged = f.waitingAged || waiting && byAge
+	f.heldAged = f.heldAged || waiting && held && byAge
+	f.listed = f.listed || held && !waiting || index.Predicate == "" && index.serves(nil, c.Status)
+
+	byKey := index.serves(group, c.Created, c.Key)
+	f.whole = f.whole || waiting && held && byKey
+	f.keyed = f.keyed || waiting && byKey
+
+	byGroup, byStatus := index.serves(group, c.Created), index.serves(append(group, c.Status), c.Created)
+	f.waiting = f.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
+	f.held = f.held || held && byGroup || (held || index.Predicate == "") && byStatus
 }
 
 // serves tells whether the index has the rows that are equal in some columns

@@ -26,9 +26,10 @@ const (
 	// slowSweep is when a page of names is slow enough to be worth an index.
 	slowSweep = 200 * time.Millisecond
 
-	// upkeepPages bounds the pages that are read by age although there is work
-	// enough, so that new groups wait for none of the known ones.
-	upkeepPages = 4
+	// heldMost bounds the listing of what is being processed. With more than that
+	// nothing is said to be read completely, so that groups are read from further
+	// behind.
+	heldMost = 100_000
 
 	// upkeepGroups is how many groups in the ring are enough.
 	upkeepGroups = 10_000
@@ -37,7 +38,7 @@ const (
 // sweep is where the reading of everything unfinished stands. By age it is at a
 // place, by name in the walk of one status at a group.
 type sweep struct {
-	known  int64 // when the newest row was created that was known as it began; by age only
+	known  int64 // when the latest row was created that was known as it began; by age only
 	place  place
 	status int
 	name   string
@@ -82,15 +83,10 @@ func (d *discovery) upkeep(ctx context.Context) error {
 			return err
 		}
 	}
-	for range upkeepPages {
-		if !t.aged || d.ended {
-			return nil
-		}
-		if fresh, err := d.newestPage(ctx); fresh || err != nil {
-			return err
-		}
+	if !t.aged || d.ended {
+		return nil
 	}
-	return nil
+	return d.peek(ctx)
 }
 
 // page finds groups by age where it can, by name otherwise.
@@ -117,12 +113,39 @@ func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
 
 // newestPage reads what is new by age.
 func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
-	next, fresh, full, err := d.byAge(ctx, d.table.newest)
+	t := d.table
+	text := t.text.next
+	if !t.newest.set {
+		text = t.text.first
+	}
+	page, err := d.byAge(ctx, text, t.newest)
 	if err != nil {
 		return false, err
 	}
-	d.table.newest, d.ended = next, !full
-	return fresh, nil
+	t.newest, t.latest = page.last, latest(t.latest, page.last)
+	if d.ended = !page.full; d.ended {
+		t.newest = t.latest
+	}
+	return page.fresh, nil
+}
+
+// peek reads the newest rows from the end on, down to what was read before. Should
+// that be more than a page, there are rows behind latest that have not been read.
+func (d *discovery) peek(ctx context.Context) error {
+	t := d.table
+	text := t.text.later
+	if !t.latest.set {
+		text = t.text.latest
+	}
+	page, err := d.byAge(ctx, text, t.latest)
+	if err != nil {
+		return err
+	}
+	whole := !page.full && t.newest == t.latest
+	if t.latest = latest(t.latest, page.first); whole {
+		t.newest, d.ended = t.latest, true
+	}
+	return nil
 }
 
 // sweepPage reads the next page of everything.
@@ -133,14 +156,7 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	var full bool
 	switch {
 	case t.aged:
-		fromStart := !s.midway
-		if fromStart {
-			s.known = t.newest.since()
-		}
-		s.place, fresh, full, err = d.byAge(ctx, s.place)
-		if fromStart && !full { // everything was seen, the newest too
-			t.newest, d.ended = latest(t.newest, s.place), true
-		}
+		fresh, full, err = d.sweepByAge(ctx)
 	case t.sql.layout.Columns.Group != "":
 		fresh, full, err = d.byName(ctx)
 	}
@@ -155,14 +171,45 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	}
 	s.midway, d.swept = full, !full
 	if !full {
-		if t.aged {
-			t.sweptUpTo(s.known)
-		}
 		s.place, s.status, s.name = place{}, 0, ""
 	}
 	return fresh, nil
 }
 
+// sweepByAge reads the next page of everything that is unfinished by age. What is
+// being processed and not in the index belongs to it: it is read with the page,
+// when that is the only one, or else after the last. In between, a row can only be
+// missed that somebody else puts back.
+func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error) {
+	t := d.table
+	s := &t.sweep
+	first, text := !s.midway, t.text.next
+	if first {
+		s.known, s.place, text = t.latest.since(), place{}, t.text.everything
+	}
+	page, err := d.byAge(ctx, text, s.place)
+	if err != nil {
+		return false, false, err
+	}
+	if !first && !page.full && !t.heldAged {
+		held, err := d.byAge(ctx, t.text.held, place{})
+		if err != nil {
+			return false, false, err
+		}
+		page.held, page.fresh = held.held, page.fresh || held.fresh
+	}
+	if s.place = page.last; first && !page.full { // the newest rows too
+		t.latest = latest(t.latest, s.place)
+		t.newest, d.ended = t.latest, true
+	}
+	if !page.full && page.held < heldMost {
+		t.sweptUpTo(s.known)
+	}
+	return page.fresh, page.full, nil
+}
+
+// latest is the later one; of two with equal times, whose keys only the server can
+// compare, any.
 func latest(a, b place) place {
 	if !b.set || a.set && a.created >= b.created {
 		return a
@@ -170,29 +217,50 @@ func latest(a, b place) place {
 	return b
 }
 
-// byAge reads a page of unfinished rows behind a place. Rows that are ours are
-// no news.
-func (d *discovery) byAge(ctx context.Context, from place) (next place, fresh, full bool, err error) {
+// aged is a page of what is unfinished by age.
+type aged struct {
+	first, last place // last is the page's beginning if there is nothing
+	full        bool
+	held        int  // rows that were listed beside the page
+	fresh       bool // there is a group that was not in the ring
+}
+
+// byAge reads a page from a place on; nothing that is ours is news. Statements
+// without a place have no parameters for it.
+func (d *discovery) byAge(ctx context.Context, text string, from place) (page aged, err error) {
 	t := d.table
-	text, args := t.text.newestFirst, []any{rawResults, newestPage}
-	if from.set {
-		text, args = t.text.newestNext, []any{rawResults, newestPage, timeText(from.created), from.key}
+	args := []any{rawResults, newestPage}
+	switch {
+	case from.set:
+		args = append(args, timeText(from.created), from.key)
+	case text == t.text.held:
+		args = []any{rawResults, heldMost}
+	case text == t.text.everything && !t.heldAged:
+		args = append(args, heldMost)
 	}
 	rows, err := d.q.pool.Query(ctx, text, args...)
 	if err != nil {
-		return from, false, false, err
+		return aged{}, err
 	}
-	next = from
+	page.last = from
 	n := 0
 	for rows.Next() {
 		v := rows.RawValues()
-		n++
-		next = place{created: int64FromBinary(v[0]), key: string(v[1]), set: true}
-		if !d.q.holdsRow(rowKey{t.name, next.key}) && t.found(textOrNull(v[2]), next.created) {
-			fresh = true
+		at := place{created: int64FromBinary(v[0]), key: string(v[1]), set: true}
+		if !d.q.holdsRow(rowKey{t.name, at.key}) && t.found(textOrNull(v[2]), at.created) {
+			page.fresh = true
 		}
+		if v[3][0] != 0 {
+			page.held++
+			continue
+		}
+		if n++; n == 1 {
+			page.first = at
+		}
+		page.last = at
 	}
-	return next, fresh, n == newestPage, rows.Err()
+	page.full = n == newestPage
+	return page, rows.Err()
 }
 
 // byName reads a page of names of groups with waiting rows.

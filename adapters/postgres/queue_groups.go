@@ -24,6 +24,8 @@ import (
 //     long as an old snapshot is open, are all behind that place. Without it,
 //     the names of groups with waiting rows are walked in the index that
 //     begins with status and group.
+//   - When the ring has enough, only the newest rows are looked at, from the end:
+//     a group that is new waits for no backlog.
 //   - Rows can become visible behind the place (transactions that committed
 //     late, rows that another processor or an operator put back). So from time
 //     to time everything unfinished is read again, from the beginning, a page at a
@@ -75,12 +77,17 @@ type queueTable struct {
 	described bool // the fields up to the next blank line have been found out
 	text      queueText
 	aged      bool // unfinished rows can be read by age
+	heldAged  bool // and those that are being processed come in that order too
+	whole     bool // those of a group come in one order
 
 	ring  []*queueGroup
 	known map[string]*queueGroup // of the ring, by id
 
 	newest place // up to here rows have been read by age
+	latest place // of the newest row that was read; behind newest there may be others
 	sweep  sweep // the reading of everything
+
+	largest int64 // payload seen lately
 
 	// swept is when the newest row was created that was known as the last reading of
 	// everything by age began. What became visible later may be older than that, by as
@@ -94,11 +101,13 @@ const leftMost = 100_000
 
 // queueText are the statements, once the types are known.
 type queueText struct {
-	newestFirst, newestNext string
-	look, take              string
-	done, moved             string // done finds rows by their place, moved by key
-	retry, dead, put        string
-	extend, recover         string
+	everything, held       string // of a sweep, the first page and after the last
+	first, next            string
+	latest, later          string
+	look, lookWithin, take string // lookWithin: bounded by bytes
+	done, moved            string // done finds rows by their place, moved by key
+	retry, dead, put       string
+	extend, recover        string
 }
 
 // place is a row's place in the order of age.

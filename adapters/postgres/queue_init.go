@@ -52,16 +52,18 @@ func flowCatalystTable(name pgx.Identifier) []step {
 }
 
 // wanted returns the indexes that keep claims cheap whatever is retained, and
-// under an old snapshot: the unfinished rows by group, and by age. Every index
-// of them gets a new entry with each claim. So where there is an index that finds
-// what is being processed in a group, as in FlowCatalyst's tables, that by group
-// has just the rows that wait.
+// under an old snapshot: the unfinished rows by group, and by age. An index of
+// all that is unfinished gets a new entry with each claim. So where there is another
+// one that finds what is being processed, as in FlowCatalyst's tables, ours have just
+// the rows that wait.
 func (q *queueSQL) wanted(name pgx.Identifier) []step {
 	group := [3]string{"_outrider_group_idx", "{set:group}, {set:created}, {set:key}", "{unfinished}"}
+	age := [3]string{"_outrider_age_idx", "{set:created}, {set:key}", "{unfinished}"}
 	if *q.layout == FlowCatalystLayout() {
 		group[0], group[2] = "_outrider_waiting_idx", "{waiting}"
+		age[2] = "{waiting}"
 	}
-	wanted := [][3]string{group, {"_outrider_age_idx", "{set:created}, {set:key}", "{unfinished}"}}
+	wanted := [][3]string{group, age}
 	if q.layout.Columns.Group == "" {
 		wanted = wanted[1:]
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strconv"
-	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -36,6 +34,7 @@ type visit struct {
 	known int64 // when the newest row was created that was known as it began
 	got   int   // rows that were picked
 	after place // rows up to here have been looked at
+	wall  int64 // when the first row was created that somebody else holds: nothing since then can be claimed
 	limit int   // of the last look
 	stays bool  // it has unfinished rows that are not ours
 	first int64 // when the first of those was created
@@ -46,7 +45,7 @@ type visit struct {
 
 // keep notes an unfinished row that is not ours.
 func (v *visit) keep(created int64) {
-	if !v.stays {
+	if !v.stays || created < v.first {
 		v.stays, v.first = true, created
 	}
 }
@@ -78,7 +77,7 @@ func (s *service) next(n int) []*visit {
 	}
 	for _, g := range waiting {
 		s.served[g] = true
-		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.newest.since()})
+		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.latest.since(), wall: math.MaxInt64})
 	}
 	return visits
 }
@@ -109,20 +108,22 @@ func (s *service) second() []*visit {
 
 // look reads what is unfinished in the groups and picks rows.
 func (s *service) look(ctx context.Context, visits []*visit) error {
-	seen := seen{counts: make([]int, len(visits)), ends: make([]bool, len(visits)), budget: s.budget()}
-	rows, err := s.q.pool.Query(ctx, s.table.text.look, append(s.lookArgs(visits), seen.budget)...)
+	seen := s.see(visits)
+	text, args := s.table.text.look, s.lookArgs(visits)
+	if seen.within {
+		text, args = s.table.text.lookWithin, append(args, seen.budget)
+	}
+	rows, err := s.q.pool.Query(ctx, text, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		v := rows.RawValues()
-		i, created := int(int32FromBinary(v[lookGroup]))-1, int64FromBinary(v[lookCreated])
-		if i < seen.last || i == seen.last && seen.counts[i] > 0 && created < seen.created {
-			return errLookOrder
+		i, err := seen.row(v, s.table.whole)
+		if err != nil {
+			return err
 		}
-		seen.last, seen.created, seen.bytes = i, created, seen.bytes+int64(int32FromBinary(v[lookSize]))
-		seen.counts[i]++
 		if !seen.ends[i] {
 			seen.ends[i] = s.consider(visits[i], v)
 		}
@@ -130,10 +131,25 @@ func (s *service) look(ctx context.Context, visits []*visit) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	s.table.largest = max(seen.largest, s.table.largest-s.table.largest/16)
 	for i, v := range visits {
-		s.conclude(v, i, &seen)
+		s.conclude(v, i, seen)
 	}
 	return nil
+}
+
+// see prepares for what a look returns. Unless all of it will fit, going by the
+// payloads that were seen lately, the server is to count bytes, which makes a look
+// nearly twice as dear. What is more than fits is never kept.
+func (s *service) see(visits []*visit) *seen {
+	seen := &seen{counts: make([]int, len(visits)), ends: make([]bool, len(visits)), budget: s.budget()}
+	rows := 0
+	for _, v := range visits {
+		v.limit = v.share - v.got + s.q.heldIn(s.table, v.group) + 1 // which tells whether there is more
+		rows += v.limit
+	}
+	seen.within = s.table.largest == 0 || int64(rows) > seen.budget/s.table.largest
+	return seen
 }
 
 // lookArgs are the arrays of a look.
@@ -141,13 +157,12 @@ func (s *service) lookArgs(visits []*visit) []any {
 	var names, nulls, since, after, limits arrayText
 	for _, v := range visits {
 		g := v.group
-		v.limit = v.share - v.got + s.q.heldIn(s.table, g) + 1 // which tells whether there is more
 		if g.named {
 			names.text(g.name)
 		} else {
 			names.null()
 		}
-		nulls.word(strconv.FormatBool(g.nulls))
+		nulls.truth(g.nulls)
 		if v.after.set {
 			since.text(timeText(v.after.created))
 			after.text(v.after.key)
@@ -155,19 +170,38 @@ func (s *service) lookArgs(visits []*visit) []any {
 			since.text(timeText(g.from()))
 			after.null()
 		}
-		limits.word(strconv.Itoa(v.limit))
+		limits.number(v.limit)
 	}
 	return []any{rawResults, names.String(), nulls.String(), since.String(), after.String(), limits.String()}
 }
 
 // seen is what a look returned.
 type seen struct {
-	counts  []int  // rows by group
+	counts  []int  // rows by group: those that wait, and those among them
 	ends    []bool // nothing further of the group can be picked
 	last    int    // the group of the last row
-	created int64  // when that was created
+	created int64  // when the last of counts was created
 	bytes   int64
-	budget  int64 // the look stopped when bytes reached it
+	largest int64 // payload
+	within  bool  // the look stopped when bytes reached budget
+	budget  int64
+}
+
+// row notes a row and tells its group. What is being processed comes before what
+// waits, or (whole) among it.
+func (s *seen) row(v [][]byte, whole bool) (i int, err error) {
+	i = int(int32FromBinary(v[lookGroup])) - 1
+	created, held, size := int64FromBinary(v[lookCreated]), v[lookHeld][0] != 0, int64(int32FromBinary(v[lookSize]))
+	again := i == s.last && s.counts[i] > 0
+	if i < s.last || again && (held && !whole || created < s.created) {
+		return 0, errLookOrder
+	}
+	s.last, s.bytes, s.largest = i, s.bytes+size, max(s.largest, size)
+	if whole || !held {
+		s.created = created
+		s.counts[i]++
+	}
+	return i, nil
 }
 
 // errLookOrder is for a server that runs the look as nobody has seen one do.
@@ -186,20 +220,30 @@ func (s *service) budget() int64 {
 // consider decides about one row. It ends the visit when nothing behind the row
 // can be claimed now.
 func (s *service) consider(v *visit, raw [][]byte) (end bool) {
-	created, key := int64FromBinary(raw[lookCreated]), rowKey{s.table.name, string(raw[lookID])}
-	ordered := v.group.ordered()
-	defer func() {
-		if !end {
-			v.after = place{created: created, key: key.key, set: true}
-		}
-	}()
+	at := place{created: int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
+	key, ordered := rowKey{s.table.name, at.key}, v.group.ordered()
 	if raw[lookHeld][0] != 0 {
-		if claimed := raw[lookClaimed]; claimed != nil && s.q.ours(key, int64FromBinary(claimed)) || !ordered {
-			return false
+		if claimed := raw[lookClaimed]; ordered && (claimed == nil || !s.q.ours(key, int64FromBinary(claimed))) {
+			v.keep(at.created)
+			v.wall = min(v.wall, at.created)
 		}
-		v.keep(created)
+		if s.table.whole {
+			v.after = at
+		}
+		return false
+	}
+	if at.created >= v.wall { // of rows that were created at once only the server knows the order
+		v.keep(at.created)
 		return true
 	}
+	if end = s.offer(v, raw, key, at.created); !end {
+		v.after = at
+	}
+	return end
+}
+
+// offer picks a row that waits, or tells what keeps it from being picked.
+func (s *service) offer(v *visit, raw [][]byte, key rowKey, created int64) (end bool) {
 	if s.absent[key] {
 		v.keep(created)
 		return false
@@ -211,7 +255,7 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	switch {
 	case float64FromBinary(raw[lookWait]) > 0:
 		v.keep(created)
-		return ordered
+		return v.group.ordered()
 	case len(s.picked) == s.want:
 		v.idle = v.got == 0
 	case v.got == v.share:
@@ -236,7 +280,7 @@ func (s *service) pick(p picked) {
 // conclude says whether a group is to be looked at further now, and whether it
 // stays in the ring.
 func (s *service) conclude(v *visit, i int, seen *seen) {
-	cut := seen.bytes >= seen.budget && i >= seen.last
+	cut := seen.within && seen.bytes >= seen.budget && i >= seen.last
 	switch {
 	case seen.ends[i]: // and it stays, for the row that ended it
 	case !cut && seen.counts[i] < v.limit: // all of the group was seen
@@ -259,58 +303,4 @@ func (s *service) conclude(v *visit, i int, seen *seen) {
 	} else {
 		s.table.leave(v.group, v.known)
 	}
-}
-
-// take claims what was picked.
-func (s *service) take(ctx context.Context) error {
-	if len(s.picked) == 0 {
-		return nil
-	}
-	var tids, keys, groups, places arrayText
-	number := map[*visit]int{}
-	count := map[*visit]int{}
-	for i, p := range s.picked {
-		group, place := i+1, 1
-		if p.visit.group.ordered() {
-			if number[p.visit] == 0 {
-				number[p.visit] = group
-			}
-			count[p.visit]++
-			group, place = number[p.visit], count[p.visit]
-		}
-		tids.tid(p.tid)
-		keys.text(p.row.ID)
-		groups.word(strconv.Itoa(group))
-		places.word(strconv.Itoa(place))
-	}
-	rows, err := s.q.pool.Query(ctx, s.table.text.take, rawResults, tids.String(), keys.String(), groups.String(), places.String())
-	if err != nil {
-		return err
-	}
-	taken, now := make([]*outbox.Row, len(s.picked)), time.Now()
-	for rows.Next() {
-		v := rows.RawValues()
-		i := int(int32FromBinary(v[0])) - 1
-		taken[i] = s.hold(s.picked[i], &hold{stamp: int64FromBinary(v[1]), tid: tidFromBinary(v[3]), at: now}, int(int32FromBinary(v[2])))
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for i, row := range taken {
-		if row != nil {
-			s.rows = append(s.rows, row)
-		} else { // somebody was faster; what became of the row will be seen
-			s.table.enterFrom(s.picked[i].visit.group, s.picked[i].created)
-		}
-	}
-	return nil
-}
-
-// hold turns a picked row into a claimed one.
-func (s *service) hold(p picked, h *hold, attempts int) *outbox.Row {
-	key := rowKey{s.table.name, p.row.ID}
-	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
-	p.row.Claim = &outbox.Claim{Table: key.table, Key: key.key, Token: h.token, Attempts: attempts}
-	s.q.hold(key, h)
-	return p.row
 }

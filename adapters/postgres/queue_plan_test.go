@@ -134,12 +134,19 @@ FROM unnest($1::varchar[]) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.
 		}
 		must(e.t, json.Unmarshal(text, &explained))
 		plan := &explained[0].Plan
+		sorts := 0
 		plan.walk(func(n *planNode) {
+			if strings.HasSuffix(n.Type, "Sort") {
+				sorts++
+			}
 			if n.Type == "Seq Scan" || strings.HasPrefix(n.Type, "Bitmap") || n.Type == "Hash Join" || n.Type == "Merge Join" {
 				e.t.Errorf("the plan has a %s: %.80s", n.Type, s.sql)
 			}
 		})
-		if s.sql == e.q.tables[0].text.newestFirst {
+		if text := &e.q.tables[0].text; (s.sql == text.look || s.sql == text.lookWithin) && sorts > 1 {
+			e.t.Errorf("a look sorts %d times; only what is of the group with rows without one should be", sorts)
+		}
+		if s.sql == e.q.tables[0].text.everything {
 			e.swept += plan.Hit + plan.Read
 			continue // it is rationed by time
 		}

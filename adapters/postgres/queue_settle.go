@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
@@ -52,12 +51,16 @@ type settlePart struct {
 
 // settleRows are the rows of one statement.
 type settleRows struct {
-	results                         []*outbox.ClaimResult
-	holds                           []*hold
-	keys, tids, attempts, errs, due arrayText
-	stamps, formers                 times
-	moved                           string // finds by key what has moved; for rows that are found by their place
-	back                            bool
+	results            []*outbox.ClaimResult
+	holds              []*hold
+	times              map[[2]int64]int // stamp and former, and their number from 1
+	stamps, formers    arrayText
+	keys, at, attempts arrayText
+	tids               arrayText // for rows that are found by their place
+	errs, due          arrayText // for what is not done
+	moved              string    // finds by key what has moved; for rows that are found by their place
+	done               bool
+	back               bool
 }
 
 type settling struct {
@@ -87,7 +90,7 @@ func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = &settleRows{back: back, moved: moved}
+		rows = &settleRows{back: back, moved: moved, done: moved != "", times: map[[2]int64]int{}}
 		s.parts[part] = rows
 		s.order = append(s.order, part)
 	}
@@ -97,9 +100,20 @@ func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, message string, due time.Time) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.text(r.Claim.Key)
-	rows.stamps.time(h.stamp)
-	rows.formers.time(h.former)
-	rows.attempts.word(strconv.Itoa(attempts))
+	times := [2]int64{h.stamp, h.former}
+	if rows.times[times] == 0 {
+		rows.times[times] = len(rows.times) + 1
+		rows.stamps.text(timeText(h.stamp))
+		rows.formers.text(timeText(h.former))
+	}
+	rows.at.number(rows.times[times])
+	rows.attempts.number(attempts)
+	if rows.moved != "" {
+		rows.tids.tid(h.tid)
+	}
+	if rows.done {
+		return
+	}
 	if message == "" {
 		rows.errs.null()
 	} else {
@@ -110,18 +124,18 @@ func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, messag
 	} else {
 		rows.due.text(due.UTC().Format(time.RFC3339Nano))
 	}
-	if rows.moved != "" {
-		rows.tids.tid(h.tid)
-	}
 }
 
 // args are the parameters of the statement.
 func (rows *settleRows) args() []any {
-	args := []any{rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.attempts.String(), rows.errs.String(), rows.due.String()}
-	if rows.moved != "" {
-		args = append(args, rows.tids.String())
+	args := []any{rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.at.String(), rows.attempts.String()}
+	switch {
+	case rows.moved != "":
+		return append(args, rows.tids.String())
+	case rows.done:
+		return args
 	}
-	return args
+	return append(args, rows.errs.String(), rows.due.String())
 }
 
 // run executes the statements. A batch is one transaction.
@@ -176,7 +190,7 @@ func (s *settling) left(settled [][]bool) *pgx.Batch {
 		if rows.moved == "" {
 			continue
 		}
-		var left settleRows
+		left := settleRows{done: true, times: map[[2]int64]int{}}
 		var at []int
 		for j, r := range rows.results {
 			if !settled[i][j] {

@@ -21,6 +21,7 @@ SET max_parallel_workers_per_gather = 0;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET enable_sort = off;
+SET enable_incremental_sort = off;
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 `
@@ -62,21 +63,48 @@ func (q *queueSQL) fill(template string, more ...string) string {
 	return strings.NewReplacer(pairs...).Replace(template)
 }
 
-// newest finds rows by age, from a place on: unfinished rows in the order of
-// (created, key). It takes a partial index on just these two. What is being
-// processed belongs to it: of a group that somebody else holds a row of, which
-// we have never seen waiting, nothing behind that row may be claimed.
-// Parameters: created and key of the place (not for the first page), limit.
-func (q *queueSQL) newest(first bool) string {
-	place := "\n  AND ({created}, {key}) > ($2, $3)"
-	if first {
-		place = ""
+// The pages of a reading by age.
+type agePage struct{ order, place string }
+
+var (
+	pageFirst  = agePage{"{created}, {key}", ""}
+	pageNext   = agePage{"{created}, {key}", "\n  AND ({created}, {key}) > ($2, $3)"}
+	pageLatest = agePage{"{created} DESC, {key} DESC", ""}
+	pageLater  = agePage{"{created} DESC, {key} DESC", "\n  AND ({created}, {key}) > ($2, $3)"}
+)
+
+// byAge finds rows by age: unfinished rows in the order of (created, key), from
+// a place on or from the end down to it. It takes a partial index on just these
+// two, of what waits or (held) of all that is unfinished. Parameters: limit,
+// created and key of the place.
+func (q *queueSQL) byAge(page agePage, held bool) string {
+	statuses := "{waiting}"
+	if held {
+		statuses = "{unfinished}"
 	}
-	return q.fill(`SELECT {created}, {key}::text, {group?}
+	return q.fill(`SELECT {created}, {key}::text, {group?}, false
 FROM {t} t
-WHERE {status} IN ({unfinished})`+place+`
-ORDER BY {created}, {key}
+WHERE {status} IN (`+statuses+`)`+page.place+`
+ORDER BY `+page.order+`
 LIMIT $1`, "{group?}", q.groupText())
+}
+
+// held lists what is being processed. It belongs to what is unfinished: of a
+// group that somebody else holds a row of, which we have never seen waiting, nothing
+// behind that row may be claimed. Parameter: limit.
+func (q *queueSQL) held() string {
+	return q.fill("SELECT {created}, {key}::text, {group?}, true FROM {t} t WHERE {status} = {processing} LIMIT $1",
+		"{group?}", q.groupText())
+}
+
+// everything is the first page of all that is unfinished by age, with all that is
+// being processed where the index does not have it, as the same snapshot sees it.
+// Parameters: limit of the page and, where it does not, limit of the others.
+func (q *queueSQL) everything(held bool) string {
+	if held {
+		return q.byAge(pageFirst, held)
+	}
+	return "(" + q.byAge(pageFirst, held) + ")\nUNION ALL\n(" + strings.Replace(q.held(), "$1", "$2", 1) + ")"
 }
 
 // groups finds the groups that have rows of a status, in the order of their
@@ -113,68 +141,104 @@ func (q *queueSQL) groupText() string {
 // look reads what is unfinished in groups, each from a place on, in the order
 // of (created, key). Parameters, arrays with one entry per group: name, whether
 // rows without a group belong to it, created and key of the place (null key:
-// the place itself is included), limit; and the bytes of payload after which
-// to stop.
-//
-// The outermost query does not sort: that would copy every payload twice. The
-// groups come in the order of the arrays, because each is looked up by itself, and
-// who reads the rows makes sure of it.
+// the place itself is included), limit.
 //
 // With one index on (group, created, key) over all that is unfinished, a group
-// is one range of it (whole). Otherwise it is a range for each status, and where
-// the index does not end with the key, rows with equal times are sorted by it.
-func (q *queueSQL) look(whole bool) string {
-	c := &q.layout.Columns
-	statuses := []string{"IN ({unfinished})"}
-	if !whole {
-		statuses = nil
-		for _, s := range append(q.layout.Statuses.waiting(), q.layout.Statuses.Processing) {
-			statuses = append(statuses, "= "+literal(s))
-		}
-	}
-	// Written as a range, the group is no constant to the planner, so that the
-	// order begins with it: other indexes, by age, do not have that order.
-	members := []string{
-		"{group} <= g.name AND ({group}, {created}) >= (g.name, g.since)",
-		"{group} IS NULL AND g.nulls AND {created} >= g.since",
-	}
-	if c.Group == "" {
-		members = []string{"g.nulls AND {created} >= g.since"}
-	}
-	var branches []string
-	for _, status := range statuses {
-		for _, member := range members {
-			branches = append(branches, q.branch(status, member))
-		}
-	}
-	return q.fill(`SELECT s.*
-FROM (
-    SELECT g.n::int AS n, r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
-    FROM unnest($1::{group[]}, $2::bool[], $3::{created[]}, $4::{key[]}, $5::int[])
-         WITH ORDINALITY AS g(name, nulls, since, after, lim, n)
-    CROSS JOIN LATERAL (
-        SELECT u.* FROM (
-            ` + strings.Join(branches, "\n            UNION ALL\n            ") + `
-        ) u
-        ORDER BY u.created, u.key
-        LIMIT g.lim
-    ) r
-) s
-WHERE s.total - s.size < $6`)
+// is one range of it (whole). Otherwise it is a range for each status: first comes
+// what is being processed, and who reads the rows brings the two together. Nothing
+// is sorted that an index has in order, because that would copy every payload. The
+// groups come in the order of the arrays, because each is looked up by itself, and
+// who reads the rows makes sure of it.
+func (q *queueSQL) look(indexes queueIndexes) string {
+	return q.fill(`SELECT g.n::int AS n, r.*
+FROM unnest($1::{group[]}, $2::bool[], $3::{created[]}, $4::{key[]}, $5::int[])
+     WITH ORDINALITY AS g(name, nulls, since, after, lim, n)
+CROSS JOIN LATERAL (
+    ` + strings.Join(q.ranges(indexes), "\n    UNION ALL\n    ") + `
+) r`)
 }
 
-// branch is one ordered range of a look.
-func (q *queueSQL) branch(status, member string) string {
-	order := "{created}, {key}"
+// lookWithin is look for payloads that may not all fit. One more parameter: the
+// bytes of payload after which to stop.
+func (q *queueSQL) lookWithin(indexes queueIndexes) string {
+	return `SELECT s.* FROM (
+SELECT l.*, sum(l.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
+FROM (` + q.look(indexes) + `) l
+) s
+WHERE s.total - s.size < $6`
+}
+
+// ranges are the parts of a look at one group: what is being processed (unless it
+// is among the others), and what waits.
+func (q *queueSQL) ranges(indexes queueIndexes) (ranges []string) {
+	// Written as a range, the group is no constant to the planner, so that the
+	// order begins with it: other indexes, by age, do not have that order.
+	named := "{group} <= g.name AND ({group}, {created}) >= (g.name, g.since)"
+	unnamed := "g.nulls AND {group} IS NULL AND {created} >= g.since"
+	if q.layout.Columns.Group == "" {
+		named, unnamed = "{created} >= g.since", ""
+	}
+	statuses := []string{"IN ({unfinished})"}
+	if !indexes.whole {
+		statuses = nil
+		for _, s := range q.layout.Statuses.waiting() {
+			statuses = append(statuses, "= "+literal(s))
+		}
+		for _, member := range members(named, unnamed) {
+			ranges = append(ranges, q.branch("= {processing}", member, byCreated))
+		}
+	}
+	order := byCreatedTies
+	if indexes.whole || indexes.keyed {
+		order = byCreatedKey
+	}
+	if len(statuses) == 1 && order == byCreatedKey { // in order as it is, but for the group with rows without one
+		if unnamed == "" {
+			return append(ranges, q.branch(statuses[0], named, order))
+		}
+		ranges = append(ranges, q.branch(statuses[0], "NOT g.nulls AND "+named, order))
+		named = "g.nulls AND " + named
+	}
+	var sorted []string
+	for _, status := range statuses {
+		for _, member := range members(named, unnamed) {
+			sorted = append(sorted, q.branch(status, member, order))
+		}
+	}
+	return append(ranges, "(SELECT u.* FROM (\n    "+strings.Join(sorted, "\n    UNION ALL\n    ")+
+		"\n    ) u\n    ORDER BY u.created, u.key\n    LIMIT g.lim)")
+}
+
+// members are the conditions for a group's rows: with its name, and without one.
+func members(named, unnamed string) []string {
+	if unnamed == "" {
+		return []string{named}
+	}
+	return []string{named, unnamed}
+}
+
+// The orders of a range, and how many of its rows are taken: with an index that
+// does not end with the key, all that are as old as the last one.
+type rangeOrder struct{ order, limit string }
+
+var (
+	byCreated     = rangeOrder{"{created}", "LIMIT g.lim"}
+	byCreatedKey  = rangeOrder{"{created}, {key}", "LIMIT g.lim"}
+	byCreatedTies = rangeOrder{"{created}", "FETCH FIRST (g.lim) ROWS WITH TIES"}
+)
+
+// branch is one range of a look.
+func (q *queueSQL) branch(status, member string, in rangeOrder) string {
+	order := in.order
 	if q.layout.Columns.Group != "" {
 		order = "{group}, " + order
 	}
 	return q.fill(`(SELECT ` + q.lookColumns() + `
-             FROM {t} t
-             WHERE {status} ` + status + ` AND ` + member + `
-               AND (g.after IS NULL OR {created} > g.since OR {key} > g.after)
-             ORDER BY ` + order + `
-             LIMIT g.lim)`)
+     FROM {t} t
+     WHERE {status} ` + status + ` AND ` + member + `
+       AND (g.after IS NULL OR {created} > g.since OR {key} > g.after)
+     ORDER BY ` + order + `
+     ` + in.limit + `)`)
 }
 
 // Columns of a look's result.

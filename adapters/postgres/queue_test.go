@@ -372,7 +372,7 @@ func TestQueueSQLQuotes(t *testing.T) {
 	layout := FlowCatalystLayout()
 	layout.Columns.Status, layout.Statuses.Dead = `sta"tus`, `de'ad\`
 	q := queueSQL{table: `"t"`, layout: &layout, types: queueTypes{key: "uuid", created: "timestamp", claimed: "timestamptz"}}
-	text := q.text(true)
+	text := q.text(queueIndexes{whole: true})
 	for _, want := range []string{`SET "sta""tus" =  E'de''ad\\'`, "$1::uuid[]", "$2::timestamptz[]", `t."id" = s.key`, "s.error"} {
 		if !strings.Contains(text.dead, want) {
 			t.Errorf("%q is missing in %s", want, text.dead)

@@ -55,10 +55,11 @@ type settlement struct {
 	versions  bool // rows are found by their place, see take; those that moved are left out
 }
 
-// settle writes one outcome for many rows. Parameters, arrays with one entry
-// per row: key, the two times of which one is the claim's, attempts, error, when it
-// is due and, for versions, the place. It returns the numbers of the rows that
-// were still claimed.
+// settle writes one outcome for many rows. Parameters are two arrays of the times
+// of which one is a claim's, because one claim has many rows, and others with one
+// entry per row: key, which of the times, attempts and, for versions, the place, or for
+// what is not done error and when it is due. It returns the numbers of the rows
+// that were still claimed.
 func (q *queueSQL) settle(o settlement) string {
 	c := &q.layout.Columns
 	set := []string{"{set:status} = " + o.status}
@@ -74,15 +75,20 @@ func (q *queueSQL) settle(o settlement) string {
 	if c.NextAttempt != "" && !o.done {
 		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")
 	}
-	array, column, row := "", "", "{key} = s.key"
-	if o.versions {
-		array, column, row = ", $7::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
+	arrays, columns, row := "", "", "{key} = s.key"
+	switch {
+	case o.versions:
+		arrays, columns, row = ", $6::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
+	case !o.done:
+		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
 	}
 	return q.fill(fmt.Sprintf(`UPDATE {t} t SET %s
-FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::int[], $5::text[], $6::timestamptz[]%s)
-     WITH ORDINALITY AS s(key, stamp, former, attempts, error, due%s, n)
+FROM (
+    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
+    FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
+) s
 WHERE %s AND `+claimed+`
-RETURNING s.n::int`, strings.Join(set, ", "), array, column, row))
+RETURNING s.n::int`, strings.Join(set, ", "), arrays, columns, row))
 }
 
 // extend renews the times of claims. Parameters: key, the two times of which
