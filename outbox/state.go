@@ -45,9 +45,10 @@ type StateStore interface {
 	// others are written.
 	Settle(ctx context.Context, settlements []Settlement) (fenced []LaneRef, err error)
 
-	// ParkedGroups summarises what keeps the groups of a cursor row from
-	// flowing: everything but dead messages that do not hold their group.
-	ParkedGroups(ctx context.Context, lane LaneRef) ([]ParkedGroup, error)
+	// ParkedGroups summarises what keeps the groups of some of a route's cursor
+	// rows from flowing: everything but dead messages that do not hold their
+	// group, by ascending slot and first seq.
+	ParkedGroups(ctx context.Context, route string, slots []int) ([]ParkedGroup, error)
 
 	// ParkedQueue returns the messages of one group that are not dead, or are
 	// held, by ascending seq, beginning after a seq.
@@ -165,6 +166,7 @@ type Parked struct {
 // ParkedGroup summarises the parked messages of one group that keep it from
 // flowing. Messages without a group are a summary each.
 type ParkedGroup struct {
+	Slot     int // of the cursor row
 	Group    string
 	Count    int
 	FirstSeq int64

@@ -87,25 +87,41 @@ func (k *keeper) startSessions(ctx context.Context, rt *route, states []outbox.L
 	for _, st := range states {
 		bySlot[st.Slot] = st
 	}
-	begun = map[int]bool{}
+	mine := map[*lane][]outbox.LaneState{}
+	var slots []int
 	for _, l := range rt.lanes {
-		mine := make([]outbox.LaneState, 0, len(l.slots))
+		var states []outbox.LaneState
 		for _, slot := range l.slots {
 			if st, ok := bySlot[slot]; ok {
-				mine = append(mine, st)
+				states = append(states, st)
 			}
 		}
-		if len(mine) < len(l.slots) {
+		if len(states) == len(l.slots) {
+			mine[l], slots = states, append(slots, l.slots...)
+		}
+	}
+	begun = map[int]bool{}
+	if len(mine) == 0 {
+		return begun, nil
+	}
+	groups, err := rt.State.ParkedGroups(ctx, rt.Name, slots)
+	if err != nil {
+		return begun, err
+	}
+	parked := map[int][]outbox.ParkedGroup{}
+	for _, g := range groups {
+		parked[g.Slot] = append(parked[g.Slot], g)
+	}
+	for _, l := range rt.lanes {
+		if mine[l] == nil {
 			continue
 		}
-		groups, err := loadGroups(ctx, rt, l.slots)
-		if err != nil {
-			return begun, err
-		}
-		newSession(l, mine, groups).start()
+		var of []outbox.ParkedGroup
 		for _, slot := range l.slots {
+			of = append(of, parked[slot]...)
 			begun[slot] = true
 		}
+		newSession(l, mine[l], of).start()
 	}
 	return begun, nil
 }

@@ -57,18 +57,3 @@ func (r *route) placeAnew() string {
 	}
 	return "outrider seek " + r.Name + " --to ... (before the first message that was not delivered)"
 }
-
-// loadGroups reads the parked groups of a lane's cursor rows.
-func loadGroups(ctx context.Context, r *route, slots []int) ([]slotGroup, error) {
-	var out []slotGroup
-	for _, slot := range slots {
-		groups, err := r.State.ParkedGroups(ctx, outbox.LaneRef{Route: r.Name, Slot: slot})
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range groups {
-			out = append(out, slotGroup{slot, g})
-		}
-	}
-	return out, nil
-}

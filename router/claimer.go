@@ -72,7 +72,7 @@ type claimer struct {
 
 func newClaimer(r *Router, def Route) *claimer {
 	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
-		wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead}
+		wake: make(chan struct{}, 1), rowCost: 2 * itemOverhead} // larger payloads are bounded by the request's Bytes
 	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval, r.cfg.Lease)
 	c.settler.write, c.settler.target = c.write, "queue's table"
 	c.ledger = newLedger(max(c.claims.InMemory/2, 1), c.settler.note)

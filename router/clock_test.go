@@ -48,8 +48,8 @@ func (j *jumpy) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.L
 	return j.memState.Settle(ctx, all)
 }
 
-func (j *jumpy) ParkedGroups(ctx context.Context, ref outbox.LaneRef) ([]outbox.ParkedGroup, error) {
-	groups, err := j.memState.ParkedGroups(ctx, ref)
+func (j *jumpy) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+	groups, err := j.memState.ParkedGroups(ctx, route, slots)
 	for i := range groups {
 		groups[i].Due = j.read(groups[i].Due)
 	}

@@ -255,9 +255,17 @@ func (m *memState) queue(ref outbox.LaneRef) []outbox.Parked {
 	return out
 }
 
-func (m *memState) ParkedGroups(_ context.Context, ref outbox.LaneRef) ([]outbox.ParkedGroup, error) {
+func (m *memState) ParkedGroups(_ context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var out []outbox.ParkedGroup
+	for _, slot := range slots {
+		out = append(out, m.parkedGroups(outbox.LaneRef{Route: route, Slot: slot})...)
+	}
+	return out, nil
+}
+
+func (m *memState) parkedGroups(ref outbox.LaneRef) (out []outbox.ParkedGroup) {
 	groups := map[string]*outbox.ParkedGroup{}
 	for _, p := range m.queue(ref) {
 		k := p.Group
@@ -268,14 +276,13 @@ func (m *memState) ParkedGroups(_ context.Context, ref outbox.LaneRef) ([]outbox
 			g.Count++
 			continue
 		}
-		groups[k] = &outbox.ParkedGroup{Group: p.Group, Count: 1, FirstSeq: p.Seq, Due: p.NextAttemptAt,
+		groups[k] = &outbox.ParkedGroup{Slot: ref.Slot, Group: p.Group, Count: 1, FirstSeq: p.Seq, Due: p.NextAttemptAt,
 			Held: p.Status == outbox.ParkedHeld}
 	}
-	var out []outbox.ParkedGroup
 	for _, g := range groups {
 		out = append(out, *g)
 	}
-	return out, nil
+	return out
 }
 
 func (m *memState) ParkedQueue(_ context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {

@@ -183,7 +183,7 @@ func TestG3_NothingIsSentAtTheEndOfTheLease(t *testing.T) {
 type late struct {
 	*memState
 	settling func()                    // before a settle is carried out
-	loading  func(outbox.LaneRef)      // before parked groups are read
+	loading  func()                    // before parked groups are read
 	acquired func(route string)        // after lanes were acquired
 	hang     func(ctx context.Context) // in ParkedGroups
 }
@@ -195,9 +195,9 @@ func (l *late) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.La
 	return l.memState.Settle(ctx, all)
 }
 
-func (l *late) ParkedGroups(ctx context.Context, ref outbox.LaneRef) ([]outbox.ParkedGroup, error) {
+func (l *late) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
 	if l.loading != nil {
-		l.loading(ref)
+		l.loading()
 	}
 	if l.hang != nil {
 		l.hang(ctx)
@@ -205,7 +205,7 @@ func (l *late) ParkedGroups(ctx context.Context, ref outbox.LaneRef) ([]outbox.P
 			return nil, ctx.Err()
 		}
 	}
-	return l.memState.ParkedGroups(ctx, ref)
+	return l.memState.ParkedGroups(ctx, route, slots)
 }
 
 func (l *late) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {

@@ -38,12 +38,6 @@ func (g *parkedGroup) movable() bool {
 	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held
 }
 
-// slotGroup is a parked group as loaded, with the cursor row that it is under.
-type slotGroup struct {
-	slot int
-	outbox.ParkedGroup
-}
-
 // parking is the part of a session that concerns parked messages.
 type parking struct {
 	groups map[groupKey]*parkedGroup
@@ -56,7 +50,7 @@ type parking struct {
 	credits map[opKey]int
 }
 
-func (p *parking) init(groups []slotGroup) {
+func (p *parking) init(groups []outbox.ParkedGroup) {
 	p.groups = make(map[groupKey]*parkedGroup, len(groups))
 	p.kicked = make(chan struct{}, 1)
 	for _, g := range groups {
@@ -64,8 +58,8 @@ func (p *parking) init(groups []slotGroup) {
 	}
 }
 
-func (p *parking) add(l slotGroup) {
-	g := &parkedGroup{key: keyOf(l.slot, l.Group, l.FirstSeq), slot: l.slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
+func (p *parking) add(l outbox.ParkedGroup) {
+	g := &parkedGroup{key: keyOf(l.Slot, l.Group, l.FirstSeq), slot: l.Slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
 	p.groups[g.key] = g
 	p.schedule(g)
 }

@@ -368,15 +368,18 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 	})
 }
 
-// A route that is paused while its lanes are still being taken, and whose first
-// lanes take long to finish, comes to rest with all of its lanes.
+// A route that is paused while its lanes are still being taken, and whose lanes
+// take long to finish, comes to rest with all of them.
 func TestAPauseWhileLanesAreTakenRestsAllOfThem(t *testing.T) {
 	inBubble(t, outbox.Ordering{MaxMessages: 1}, func(r *rig) { // more in a request take longer than a drain may
-		store := &late{memState: r.state, loading: func(outbox.LaneRef) { time.Sleep(time.Second) }}
+		store := &late{memState: r.state, loading: func() { time.Sleep(time.Second) }}
 		r.dest.setFail(func(string, *message.Message) error { time.Sleep(20 * time.Second); return nil })
 		r.fill(50, 1)
 		r.start(r.route(func(rt *Route) { rt.State = store }))
-		r.until("some lanes", func() bool { return r.router.Stats()[0].Lanes > 5 })
+		r.until("lanes are being taken", func() bool { return r.state.owned() > 5 })
+		if n := r.router.Stats()[0].Lanes; n > 0 {
+			t.Fatalf("%d lanes are at work already", n)
+		}
 		r.pause(outbox.Pause{Route: "orders"})
 		r.until("at rest", func() bool { return r.router.Stats()[0].Lanes == 0 && r.state.owned() == 0 })
 		n := r.dest.count()

@@ -23,7 +23,7 @@ func (s *session) reload(ctx context.Context) error {
 		if try < patientReloads {
 			s.mu.Unlock()
 		}
-		groups, err := loadGroups(ctx, s.route, s.lane.slots)
+		groups, err := s.route.State.ParkedGroups(ctx, s.route.Name, s.lane.slots)
 		if try < patientReloads {
 			s.mu.Lock()
 		}
@@ -54,10 +54,10 @@ func (s *session) writeAll(ctx context.Context) (changes uint64, err error) {
 }
 
 // reconcile takes over what was read. Call with the mutex held.
-func (s *session) reconcile(groups []slotGroup) {
+func (s *session) reconcile(groups []outbox.ParkedGroup) {
 	seen := map[groupKey]bool{}
 	for _, l := range groups {
-		k := keyOf(l.slot, l.Group, l.FirstSeq)
+		k := keyOf(l.Slot, l.Group, l.FirstSeq)
 		seen[k] = true
 		g := s.parking.groups[k]
 		if g == nil {

@@ -55,7 +55,7 @@ type session struct {
 }
 
 // newSession prepares the lane with what Acquire and ParkedGroups returned.
-func newSession(l *lane, states []outbox.LaneState, groups []slotGroup) *session {
+func newSession(l *lane, states []outbox.LaneState, groups []outbox.ParkedGroup) *session {
 	s := &session{lane: l, route: l.route, origin: l.route.origin, called: make(chan struct{}, 1),
 		settler: l.route.router.settlers[l.route.State], sources: map[*item]struct{}{},
 		loading: bound{usual: l.route.router.cfg.Lease}}

@@ -111,7 +111,11 @@ func testParkedGroups(t *testing.T, db *stateDB) {
 		retrying(1, ""), parked(2, "", outbox.ParkedWaiting), parked(13, "", outbox.ParkedDead),
 	), parking(lanes[1], parked(1, "elsewhere", outbox.ParkedWaiting)))
 
-	groups, err := store.ParkedGroups(t.Context(), lanes[0].LaneRef)
+	elsewhere, err := store.ParkedGroups(t.Context(), lanes[0].Route, []int{lanes[1].Slot, lanes[0].Slot})
+	if n := len(elsewhere); err != nil || n < 2 || elsewhere[0].Slot != lanes[0].Slot || elsewhere[n-1].Slot != lanes[1].Slot || elsewhere[n-1].Group != "elsewhere" {
+		t.Errorf("of two slots: %+v, %v; want the first one's and then the second one's", elsewhere, err)
+	}
+	groups, err := store.ParkedGroups(t.Context(), lanes[0].Route, []int{lanes[0].Slot})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +162,7 @@ func testParkedKeepsAnyBytes(t *testing.T, db *stateDB) {
 			t.Errorf("queue of %.20q: %d messages, %v", group, len(queue), err)
 		}
 	}
-	groups, err := store.ParkedGroups(t.Context(), lanes[0].LaneRef)
+	groups, err := store.ParkedGroups(t.Context(), lanes[0].Route, []int{lanes[0].Slot})
 	if err != nil || len(groups) != 3 || groups[0].Group != p.Group || groups[2].Group != longGroup.Group {
 		t.Errorf("%d groups, %v", len(groups), err)
 	}

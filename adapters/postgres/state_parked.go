@@ -15,15 +15,15 @@ const (
 	// parkedGroupsSQL summarises by group; a message without one is a group of
 	// its own. The first message of each says when it goes on.
 	parkedGroupsSQL = `
-SELECT coalesce(p.message_group, ''), g.messages, p.seq, p.status,
+SELECT p.slot, coalesce(p.message_group, ''), g.messages, p.seq, p.status,
     CASE WHEN p.status = 'retrying' THEN p.next_attempt_at END, p.parked_at
 FROM (
-    SELECT min(seq) AS first, count(*) AS messages FROM outrider_parked
-    WHERE route = $1 AND slot = $2 AND status <> 'dead'
-    GROUP BY message_group, CASE WHEN message_group IS NULL THEN seq END
+    SELECT slot, min(seq) AS first, count(*) AS messages FROM outrider_parked
+    WHERE route = $1 AND slot = ANY($2::smallint[]) AND status <> 'dead'
+    GROUP BY slot, message_group, CASE WHEN message_group IS NULL THEN seq END
 ) g
-JOIN outrider_parked p ON p.route = $1 AND p.slot = $2 AND p.seq = g.first
-ORDER BY p.seq`
+JOIN outrider_parked p ON p.route = $1 AND p.slot = g.slot AND p.seq = g.first
+ORDER BY p.slot, p.seq`
 
 	parkedFields = `route, slot, seq, coalesce(message_group, ''), status, attempts, next_attempt_at, last_error,
     parked_at, event_id, event_type, position, metadata::text, payload`
@@ -36,17 +36,16 @@ WHERE route = $1 AND slot = $2 AND status <> 'dead' AND seq > $4
 ORDER BY seq LIMIT $5`
 )
 
-// ParkedGroups summarises the lane's parked messages that are not dead, by
-// ascending first seq.
-func (s *State) ParkedGroups(ctx context.Context, lane outbox.LaneRef) ([]outbox.ParkedGroup, error) {
-	rows, err := s.pool.Query(ctx, parkedGroupsSQL, lane.Route, lane.Slot)
+// ParkedGroups implements [outbox.StateStore].
+func (s *State) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+	rows, err := s.pool.Query(ctx, parkedGroupsSQL, route, slots)
 	if err != nil {
-		return nil, stateError(fmt.Sprintf("read the parked groups of %s/%02d", lane.Route, lane.Slot), err)
+		return nil, stateError("read the parked groups of "+route, err)
 	}
 	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g outbox.ParkedGroup, err error) {
 		var status string
 		var due *time.Time
-		err = row.Scan(&g.Group, &g.Count, &g.FirstSeq, &status, &due, &g.Since)
+		err = row.Scan(&g.Slot, &g.Group, &g.Count, &g.FirstSeq, &status, &due, &g.Since)
 		g.Group = staterow.Unpack(g.Group)
 		g.Held = status == string(outbox.ParkedHeld)
 		if due != nil {
@@ -55,7 +54,7 @@ func (s *State) ParkedGroups(ctx context.Context, lane outbox.LaneRef) ([]outbox
 		return g, err
 	})
 	if err != nil {
-		return nil, stateError(fmt.Sprintf("read the parked groups of %s/%02d", lane.Route, lane.Slot), err)
+		return nil, stateError("read the parked groups of "+route, err)
 	}
 	return groups, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
@@ -28,25 +29,28 @@ WHERE route = ? AND slot = ? AND status <> 'dead' AND message_group IS nullif(?,
 ORDER BY seq LIMIT ?`
 )
 
-// ParkedGroups summarises the lane's parked messages that are not dead, by
-// ascending first seq.
-func (s *State) ParkedGroups(ctx context.Context, lane outbox.LaneRef) ([]outbox.ParkedGroup, error) {
-	groups, err := s.parkedGroups(ctx, lane)
-	if err != nil {
-		return nil, s.wrap(fmt.Sprintf("read the parked groups of %s/%02d", lane.Route, lane.Slot), err)
+// ParkedGroups implements [outbox.StateStore].
+func (s *State) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+	var all []outbox.ParkedGroup
+	for _, slot := range slices.Sorted(slices.Values(slots)) {
+		groups, err := s.parkedGroups(ctx, route, slot)
+		if err != nil {
+			return nil, s.wrap(fmt.Sprintf("read the parked groups of %s/%02d", route, slot), err)
+		}
+		all = append(all, groups...)
 	}
-	return groups, nil
+	return all, nil
 }
 
-func (s *State) parkedGroups(ctx context.Context, lane outbox.LaneRef) ([]outbox.ParkedGroup, error) {
-	rows, err := s.db.QueryContext(ctx, parkedGroupsSQL, lane.Route, lane.Slot)
+func (s *State) parkedGroups(ctx context.Context, route string, slot int) ([]outbox.ParkedGroup, error) {
+	rows, err := s.db.QueryContext(ctx, parkedGroupsSQL, route, slot)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
 	var groups []outbox.ParkedGroup
 	for rows.Next() {
-		var g outbox.ParkedGroup
+		g := outbox.ParkedGroup{Slot: slot}
 		var status string
 		var due sql.NullInt64
 		if err := rows.Scan(&g.Group, &g.Count, &g.FirstSeq, &status, &due); err != nil {
