@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -21,7 +22,10 @@ import (
 // the same to do): a loop that reads pages of a table by position and produces
 // them, with no Watermill, no middleware, no retries of its own and a cursor that
 // loses late commits.
-type floor struct{}
+type floor struct {
+	pause time.Duration // after a read that found nothing; 0: 10 ms
+	rows  int           // of a read; 0: floorPage
+}
 
 const (
 	floorTable    = "bench_floor"
@@ -114,7 +118,7 @@ func (f floor) read(ctx context.Context, db *pgx.Conn, cl *kgo.Client, pages cha
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(cmp.Or(f.pause, 10*time.Millisecond)):
 			}
 			continue
 		}
@@ -128,9 +132,10 @@ func (f floor) read(ctx context.Context, db *pgx.Conn, cl *kgo.Client, pages cha
 }
 
 // page reads one page and hands it to the client while it arrives.
-func (floor) page(ctx context.Context, db *pgx.Conn, cl *kgo.Client, p *page) (n int, err error) {
+func (f floor) page(ctx context.Context, db *pgx.Conn, cl *kgo.Client, p *page) (n int, err error) {
+	most := cmp.Or(f.rows, floorPage)
 	rows, err := db.Query(ctx, "SELECT position, id, type, message_group, payload, occurred_at FROM "+floorTable+
-		" WHERE position > $1 ORDER BY position LIMIT $2", p.last, floorPage)
+		" WHERE position > $1 ORDER BY position LIMIT $2", p.last, most)
 	if err != nil {
 		return 0, err
 	}
@@ -141,15 +146,15 @@ func (floor) page(ctx context.Context, db *pgx.Conn, cl *kgo.Client, p *page) (n
 		}
 		p.acks.Done()
 	}
-	records := make([]kgo.Record, floorPage)
-	headers := make([]kgo.RecordHeader, 0, floorPage*floorHeaders)
+	records := make([]kgo.Record, most)
+	headers := make([]kgo.RecordHeader, 0, most*floorHeaders)
 	var arena []byte
 	scratch, lane := make([]byte, 0, 64), []byte("orders/00")
 	for rows.Next() {
 		v := rows.RawValues() // valid until the next row
 		size := len(v[1]) + len(v[2]) + len(v[3]) + len(v[4]) + 64
 		if cap(arena)-len(arena) < size {
-			arena = make([]byte, 0, max(size, 1<<20))
+			arena = make([]byte, 0, max(size, min(most<<9, 1<<20)))
 		}
 		p.last = int64(binary.BigEndian.Uint64(v[0]))
 		r := &records[n]

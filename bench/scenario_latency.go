@@ -26,7 +26,7 @@ var delayScenario = &scenario{
 		return fmt.Sprintf("From COMMIT to the receiver: single rows of %d bytes of JSON, written at random moments for %v, and nothing else to do",
 			o.payload, o.duration)
 	},
-	peers: []peer{itemWay, hookWay, topicWay, wokenWay, promptDebezium},
+	peers: []peer{promptly, itemWay, hookWay, topicWay, wokenWay, promptDebezium},
 	entries: func(o *options) []entry {
 		return []entry{
 			delayEntry(o, itemWay, endpoint{path: itemPath, read: batches{}}, 100),
@@ -34,6 +34,7 @@ var delayScenario = &scenario{
 			delayEntry(o, topicWay, tap{}, 10),
 			delayEntry(o, wokenWay, tap{}, 10),
 			delayEntry(o, topicWay, tap{}, 100),
+			delayEntry(o, promptly, tap{}, 1000),
 			delayEntry(o, topicWay, tap{}, 1000),
 			delayEntry(o, wokenWay, tap{}, 1000),
 			delayEntry(o, promptDebezium, tap{}, 1000),
@@ -51,14 +52,14 @@ var delayScenario = &scenario{
 	},
 }
 
-// compareDelay relates Outrider to Debezium at the same rate.
+// compareDelay relates Outrider to the others at the same rate.
 func compareDelay(results []result) []string {
 	var out []string
 	for _, ours := range results {
 		for _, theirs := range results {
-			if ours.Peer == topicWay.name() && theirs.Peer == (debezium{}).name() && ours.With == theirs.With {
-				out = append(out, fmt.Sprintf("%s at %s has %.0f%% of debezium's p50, and %.0f%% of its p99.",
-					ours.Peer, ours.With, 100*ours.P50/theirs.P50, 100*ours.P99/theirs.P99))
+			if ours.Peer == topicWay.name() && (theirs.Peer == promptly.name() || theirs.Peer == (debezium{}).name()) && ours.With == theirs.With {
+				out = append(out, fmt.Sprintf("%s at %s has %.0f%% of %s's p50, and %.0f%% of its p99.",
+					ours.Peer, ours.With, 100*ours.P50/theirs.P50, theirs.Peer, 100*ours.P99/theirs.P99))
 			}
 		}
 	}
