@@ -46,7 +46,7 @@ func TestOptionsKeepTheCommand(t *testing.T) {
 			names = append(names, sc.name+" "+e.peer.name())
 		}
 	}
-	if got := strings.Join(slices.Compact(names), ", "); got != "drain floor, drain stock, flowcatalyst floor, webhooks floor" {
+	if got := strings.Join(slices.Compact(names), ", "); got != "drain floor, drain stock, flowcatalyst floor, webhooks floor, latency floor" {
 		t.Errorf("selected %s", got)
 	}
 }
