@@ -177,10 +177,10 @@ func (s *service) lookArgs(visits []*visit) []any {
 
 // seen is what a look returned.
 type seen struct {
-	counts  []int  // rows by group: those that wait, and those among them
+	counts  []int  // rows by group: those that wait, and what is being processed among them
 	ends    []bool // nothing further of the group can be picked
 	last    int    // the group of the last row
-	created int64  // when the last of counts was created
+	created int64  // when the last one was created that is in counts
 	bytes   int64
 	largest int64 // payload
 	within  bool  // the look stopped when bytes reached budget
