@@ -114,11 +114,7 @@ func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
 // newestPage reads what is new by age.
 func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
 	t := d.table
-	text := t.text.next
-	if !t.newest.set {
-		text = t.text.first
-	}
-	page, err := d.byAge(ctx, text, t.newest)
+	page, err := d.from(ctx, t.newest, t.text.first, t.text.next)
 	if err != nil {
 		return false, err
 	}
@@ -133,11 +129,7 @@ func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
 // that be more than a page, there are rows behind latest that have not been read.
 func (d *discovery) peek(ctx context.Context) error {
 	t := d.table
-	text := t.text.later
-	if !t.latest.set {
-		text = t.text.latest
-	}
-	page, err := d.byAge(ctx, text, t.latest)
+	page, err := d.from(ctx, t.latest, t.text.latest, t.text.later)
 	if err != nil {
 		return err
 	}
@@ -183,16 +175,23 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error) {
 	t := d.table
 	s := &t.sweep
-	first, text := !s.midway, t.text.next
-	if first {
-		s.known, s.place, text = t.latest.since(), place{}, t.text.everything
+	first := !s.midway
+	var page aged
+	switch {
+	case !first:
+		page, err = d.from(ctx, s.place, t.text.first, t.text.next)
+	case t.heldAged:
+		s.known = t.latest.since()
+		page, err = d.byAge(ctx, t.text.everything, newestPage)
+	default:
+		s.known = t.latest.since()
+		page, err = d.byAge(ctx, t.text.everything, newestPage, heldMost)
 	}
-	page, err := d.byAge(ctx, text, s.place)
 	if err != nil {
 		return false, false, err
 	}
 	if !first && !page.full && !t.heldAged {
-		held, err := d.byAge(ctx, t.text.held, place{})
+		held, err := d.byAge(ctx, t.text.held, heldMost)
 		if err != nil {
 			return false, false, err
 		}
@@ -219,30 +218,31 @@ func latest(a, b place) place {
 
 // aged is a page of what is unfinished by age.
 type aged struct {
-	first, last place // last is the page's beginning if there is nothing
+	first, last place // last is where the page begins if there is nothing
 	full        bool
 	held        int  // rows that were listed beside the page
 	fresh       bool // there is a group that was not in the ring
 }
 
-// byAge reads a page from a place on; nothing that is ours is news. Statements
-// without a place have no parameters for it.
-func (d *discovery) byAge(ctx context.Context, text string, from place) (page aged, err error) {
-	t := d.table
-	args := []any{rawResults, newestPage}
-	switch {
-	case from.set:
-		args = append(args, timeText(from.created), from.key)
-	case text == t.text.held:
-		args = []any{rawResults, heldMost}
-	case text == t.text.everything && !t.heldAged:
-		args = append(args, heldMost)
+// from reads the page that a place bounds, or the one without a place.
+func (d *discovery) from(ctx context.Context, at place, without, bounded string) (aged, error) {
+	if !at.set {
+		return d.byAge(ctx, without, newestPage)
 	}
-	rows, err := d.q.pool.Query(ctx, text, args...)
+	page, err := d.byAge(ctx, bounded, newestPage, timeText(at.created), at.key)
+	if !page.last.set {
+		page.last = at
+	}
+	return page, err
+}
+
+// byAge reads a page; nothing that is ours is news.
+func (d *discovery) byAge(ctx context.Context, text string, args ...any) (page aged, err error) {
+	t := d.table
+	rows, err := d.q.pool.Query(ctx, text, append([]any{rawResults}, args...)...)
 	if err != nil {
 		return aged{}, err
 	}
-	page.last = from
 	n := 0
 	for rows.Next() {
 		v := rows.RawValues()

@@ -83,13 +83,8 @@ func (e *planEnv) work(limit int) (rows, buffers int) {
 	must(e.t, err)
 	buffers = e.explain(e.seen.statements, len(claimed) > 0, claimed)
 	e.seen.statements = nil
-	results := make([]outbox.ClaimResult, len(claimed))
-	for i, row := range claimed {
-		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
-	}
-	lost, err := e.q.Settle(e.ctx, results)
-	if err != nil || len(lost) > 0 {
-		e.t.Fatalf("settle: %d lost, %v", len(lost), err)
+	if lost := settleAll(e.t, e.q, claimed); lost != "" {
+		e.t.Fatalf("settle: %s were lost", lost)
 	}
 	return len(claimed), buffers
 }

@@ -14,13 +14,11 @@ func (e *queueEnv) take(q *Queue, req outbox.ClaimRequest) (keys []string, bytes
 	req.Slots = slots()
 	claimed, err := q.Claim(e.ctx, req)
 	must(e.t, err)
-	var results []outbox.ClaimResult
 	for _, row := range claimed {
 		keys, bytes = append(keys, row.ID), bytes+int64(len(row.Payload))
-		results = append(results, outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered})
 	}
-	if lost, err := q.Settle(e.ctx, results); err != nil || len(lost) > 0 {
-		e.t.Fatalf("settle: %d lost, %v", len(lost), err)
+	if lost := settleAll(e.t, q, claimed); lost != "" {
+		e.t.Fatalf("settle: %s were lost", lost)
 	}
 	return keys, bytes
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // settleAll settles rows as delivered and returns the keys of the lost ones.
-func settleAll(t *testing.T, q *Queue, rows []*outbox.Row) string {
+func settleAll(t testing.TB, q *Queue, rows []*outbox.Row) string {
 	t.Helper()
 	results := make([]outbox.ClaimResult, len(rows))
 	for i, row := range rows {
