@@ -107,8 +107,11 @@ func start(s config.Start) outbox.Start {
 	return outbox.Start{Kind: outbox.StartKind(s.Kind), Time: s.Time}
 }
 
+// buildSource opens the source of a route, and checks it once for all routes that
+// share it.
 func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *router.Route) error {
 	var poll config.Poll
+	opened := p.sources[name] != nil
 	switch s := b.cfg.Sources[name].(type) {
 	case *config.Subscriber:
 		out.Subscriber, out.Topic = b.options.subscribers[name], s.Topic
@@ -142,6 +145,9 @@ func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *r
 	}
 	out.Source = p.sources[name]
 	out.Poll = router.Poll{Batch: poll.Batch, Min: poll.Min.Std(), After: poll.After, Factor: poll.Factor, Max: poll.Max.Std()}
+	if opened {
+		return nil
+	}
 	return out.Source.Check(ctx)
 }
 

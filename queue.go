@@ -9,9 +9,11 @@ import (
 	"github.com/outriderhq/outrider/router"
 )
 
-// buildQueue gives a route the queue of its source. Routes of one source share it.
+// buildQueue gives a route the queue of its source, checked. Routes of one source
+// share it.
 func (b *builder) buildQueue(ctx context.Context, p *parts, name string, s *config.Postgres, out *router.Route) error {
-	if p.queues[name] == nil {
+	opened := p.queues[name] != nil
+	if !opened {
 		cfg := queueConfig(s)
 		cfg.Wake, cfg.Logger = postgres.Wake(s.Wake), b.log
 		queue, err := postgres.NewQueue(ctx, cfg)
@@ -27,6 +29,9 @@ func (b *builder) buildQueue(ctx context.Context, p *parts, name string, s *conf
 	out.Poll = router.Poll{Batch: s.Poll.Batch, Min: s.Poll.Min.Std(), After: s.Poll.After, Factor: s.Poll.Factor, Max: s.Poll.Max.Std()}
 	out.Claims = router.Claims{InMemory: s.Claims.InMemory, PerGroup: s.Claims.PerGroup,
 		Timeout: s.Claims.Timeout.Std(), Recover: s.Claims.Recover.Std()}
+	if opened {
+		return nil
+	}
 	return out.Queue.Check(ctx)
 }
 

@@ -20,20 +20,20 @@ func (r *route) leaveKey(row *outbox.Row) leaveKey {
 
 // acceptClaim takes a claimed row into the lane, its memory being taken; false
 // when it has to go back.
-func (s *session) acceptClaim(row *outbox.Row, cost int64) bool {
+func (s *session) acceptClaim(p placing) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
 		return false
 	}
-	it := &item{session: s, row: row, slot: s.lane.slots[0], key: s.route.key(row.Group), cost: cost}
+	it := &item{session: s, row: p.row, claim: p.holding, slot: s.lane.slots[0], key: s.route.key(p.row.Group), cost: p.cost}
 	it.Owner = it
-	it.claim = s.route.claimer.ledger.hold(it, s.route.leaveKey(row))
-	if it.claim == nil {
+	failed, ok := s.route.claimer.ledger.enter(p.holding, it)
+	if !ok {
 		return false
 	}
-	it.attempt = outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: it.claim.counts + 1}
-	s.live += cost
+	it.attempt = outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: failed + 1}
+	s.live += p.cost
 	s.extra++
 	s.enter(it)
 	s.proceed()

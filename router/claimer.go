@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -64,8 +63,10 @@ type claimer struct {
 	starved atomic.Bool // there was no room: wake when there is
 	short   time.Time   // since when there has been little room; zero: there is enough
 	rowCost float64     // running estimate of a row's memory
+	batch   int         // rows of the next claim at most
 	failing bool
 	relief  relief
+	handing handing
 
 	unmatched, lost, recovered atomic.Int64
 }
@@ -73,11 +74,16 @@ type claimer struct {
 func newClaimer(r *Router, def Route) *claimer {
 	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * itemOverhead} // larger payloads are bounded by the request's Bytes
+	c.grow(false)
 	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval, r.cfg.Lease)
 	c.settler.write, c.settler.target = c.write, "queue's table"
-	c.ledger = newLedger(max(c.claims.InMemory/2, 1), c.settler.note)
+	c.ledger = newLedger(max(min(c.claims.InMemory/2, hurriedResults), 1), c.settler.note)
 	return c
 }
+
+// hurriedResults is how many results of claimed rows are written at once. With many
+// more in one statement claims would run out of room while it lasts.
+const hurriedResults = 2000
 
 func (r *Router) claimerOf(def Route) *claimer {
 	for _, c := range r.claimers {
@@ -99,6 +105,7 @@ func (c *claimer) hungry() {
 
 // run polls until ctx ends.
 func (c *claimer) run(ctx context.Context) {
+	defer c.handing.rows.Wait()
 	wake, wakes := c.wake, c.rest.begin()
 	fixed := c.poll.fixed() && wakes == nil
 	if fixed {
@@ -142,12 +149,12 @@ func (c *claimer) run(ctx context.Context) {
 
 // outcome is what a claim came to.
 type outcome struct {
-	rows int       // that got into lanes
+	rows int       // that are on their way into lanes
 	full bool      // nothing was asked for: there is no room, or no lane is ours
 	next time.Time // when something that was left out may be claimed; zero: unknown
 }
 
-// claim claims what there is room for and gives it to the lanes. The statement
+// claim claims what there is room for and hands it out to the lanes. The statement
 // is not cancelled on the way: what it claimed would be stuck.
 func (c *claimer) claim(ctx context.Context) (outcome, error) {
 	c.starved.Store(true) // before looking: room that appears meanwhile wakes
@@ -166,20 +173,14 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 	defer cancel()
 	rows, err := c.queue.Claim(claiming, outbox.ClaimRequest{
 		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Bytes: max(c.router.budget.free()-int64(limit)*itemOverhead, 1),
+		Match: w.match, Bytes: max(c.free()-int64(limit)*itemOverhead, 1),
 	})
 	c.report(err)
-	out := outcome{next: except.next}
-	for _, row := range rows {
-		if c.place(w, row) {
-			out.rows++
-		}
-	}
+	c.grow(len(rows) >= limit)
+	placings := c.receive(w, rows)
 	c.unmatched.Store(w.unmatched)
-	if out.rows > 0 {
-		failpoint.Hit(failpoint.Fetched)
-	}
-	return out, err
+	c.handOut(w, placings, except.claim)
+	return outcome{rows: len(placings), next: except.next}, err
 }
 
 // maxExcept bounds what is left out of claims. With more than that, claims wait
@@ -207,34 +208,25 @@ func (c *claimer) limit(now time.Time, open bool) int {
 	case now.Sub(c.short) < reliefPause:
 		return 0
 	}
-	affordable := max(int(float64(c.router.budget.free())/c.rowCost), 1)
-	return max(min(room, c.poll.Batch, affordable), 0)
+	affordable := max(int(float64(c.free())/c.rowCost), 1)
+	return max(min(room, c.batch, affordable), 0)
 }
 
-// place gives a claimed row to its lane, or back; true when it got in.
-func (c *claimer) place(w *wanted, row *outbox.Row) bool {
-	cost := int64(row.Size()) + itemOverhead
-	c.rowCost += (float64(cost) - c.rowCost) / 64
-	i := w.route(row)
-	if i < 0 { // the queue does not look at Match
-		w.unmatched++
-		c.ledger.refuse(row, leaveKey{row: queueKeyOf(row.Claim)}, time.Now().Add(time.Minute))
-		c.settler.note(false)
-		return false
+// smallClaim is the size from which claims grow, where Poll.Batch allows that.
+const smallClaim = 128
+
+// grow doubles the next claim after one that came back full, up to Poll.Batch, and
+// otherwise lets it begin small: until a claim is back there is nothing to deliver.
+// Polls at a fixed interval take what they may at once.
+func (c *claimer) grow(full bool) {
+	switch {
+	case c.poll.fixed():
+		c.batch = c.poll.Batch
+	case full:
+		c.batch = min(2*c.batch, c.poll.Batch)
+	default:
+		c.batch = min(max(c.poll.Batch/8, smallClaim), c.poll.Batch)
 	}
-	rt := c.routes[i]
-	slot := outbox.SlotOf(row.Group, row.ID)
-	if s := rt.lanes[slot].session.Load(); s != nil && w.open[i][slot] && rt.share.take(cost) {
-		if s.acceptClaim(row, cost) {
-			return true
-		}
-		rt.share.give(cost)
-	} else {
-		c.rowCost = max(c.rowCost, float64(cost)) // not as many at once again
-	}
-	c.ledger.refuse(row, rt.leaveKey(row), time.Now().Add(reliefPause))
-	c.settler.note(false)
-	return false
 }
 
 // report logs the beginning and the end of an outage, once each.

@@ -46,12 +46,13 @@ const (
 )
 
 // leave is why nothing of a group is claimed. It stays until a claim is asked
-// for after its end, so that what an earlier claim brings, which did not know
-// of it, is recognised.
+// for after its end and every claim that did not know of it has been handed out,
+// so that what such a claim brings is recognised.
 type leave struct {
 	until     time.Time // of the backoff
 	relief    time.Time // for so long to make room, or until an address is back
 	returning int       // rows that go back and are still marked as claimed
+	known     uint64    // number of the first claim that leaves it out; 0: none does yet
 }
 
 // end is when it may be claimed again, as far as that is known.
@@ -78,6 +79,8 @@ type ledger struct {
 	left    map[leaveKey]*leave
 	credits map[queueKey]int // attempts to be given back to rows that are not here
 	serial  uint64
+	claims  uint64 // number of the last claim that was asked for
+	placed  uint64 // number of the last claim that was handed out; so were those before it
 }
 
 // maxCredits bounds what is remembered for rows that may never come back.
@@ -95,27 +98,44 @@ func (l *ledger) size() int {
 	return len(l.held)
 }
 
-// hold notes a claimed row that is to enter a lane as it; nil when its group
-// was left out since the claim began.
-func (l *ledger) hold(it *item, key leaveKey) *holding {
+// expect notes rows that a claim has brought and that are to be handed out.
+func (l *ledger) expect(rows []placing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left[key] != nil {
-		return nil
+	for i := range rows {
+		rows[i].holding = l.add(rows[i].row, rows[i].key)
 	}
-	h := l.add(it.row, key)
-	h.item = it
-	return h
 }
 
-// refuse notes a claimed row that goes back at once, and leaves its group, or
-// itself, out for a while.
-func (l *ledger) refuse(row *outbox.Row, key leaveKey, until time.Time) {
+// enter notes that an expected row enters a lane as it, and returns the failed
+// attempts that count for it; false when it may not: its group was left out
+// since the claim began, or somebody else has the row.
+func (l *ledger) enter(h *holding, it *item) (failed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.add(row, key)
-	l.leaving(key, until)
+	if h.state != rowOpen || l.left[h.key] != nil {
+		return 0, false
+	}
+	h.item = it
+	return h.counts, true
+}
+
+// refuse sends an expected row back, and leaves its group, or itself, out for a
+// while.
+func (l *ledger) refuse(h *holding, until time.Time) {
+	l.mu.Lock()
+	l.leaving(h.key, until)
 	l.end(ending{h: h, outcome: outbox.Put})
+	l.mu.Unlock()
+	l.note(false)
+}
+
+// handedOut notes that nothing of a claim, and of those before it, is expected
+// any more.
+func (l *ledger) handedOut(claim uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.placed = claim
 }
 
 // add notes a claimed row. Call with the mutex held.
@@ -294,24 +314,35 @@ func (l *ledger) giveBack(h *holding) (again *item) {
 
 // exceptions are what a claim leaves out.
 type exceptions struct {
+	claim  uint64 // number of the claim
 	groups []string
 	rows   []*outbox.Claim
 	next   time.Time // when the first of them ends; zero: none is planned
 }
 
-// except returns what is to be left out now: what is in backoff or on its way
-// back, and groups that have as much in memory as one may.
+// except begins a claim: it returns what is to be left out now, which is what is
+// in backoff or on its way back, and groups that have as much in memory as one
+// may.
 func (l *ledger) except(now time.Time, perGroup int) exceptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out exceptions
+	unplaced := l.placed < l.claims
+	l.claims++
+	out := exceptions{claim: l.claims}
 	for k, v := range l.left {
 		end := v.end()
-		if v.returning == 0 && !now.Before(end) {
+		over := v.returning == 0 && !now.Before(end)
+		if over && (!unplaced || v.known > 0 && v.known <= l.placed+1) {
 			delete(l.left, k)
 			continue
 		}
-		if end.After(now) && (out.next.IsZero() || end.Before(out.next)) {
+		if v.known == 0 {
+			v.known = l.claims
+		}
+		if over {
+			end = now // one more claim, and it may be claimed again
+		}
+		if (over || end.After(now)) && (out.next.IsZero() || end.Before(out.next)) {
 			out.next = end
 		}
 		if k.row == (queueKey{}) {

@@ -51,7 +51,8 @@ func (l *ledger) stale(then time.Time) []*outbox.Claim {
 }
 
 // extended notes that claims were extended at a time, but for the lost ones. It
-// returns the items of those.
+// returns the items of those. What is lost before it got into a lane enters none,
+// nor does what is behind it.
 func (l *ledger) extended(claims, lost []*outbox.Claim, at time.Time) []*item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,8 +63,14 @@ func (l *ledger) extended(claims, lost []*outbox.Claim, at time.Time) []*item {
 	}
 	var out []*item
 	for _, c := range lost {
-		if h := l.held[c]; h != nil && h.item != nil {
+		h := l.held[c]
+		switch {
+		case h == nil || h.state != rowOpen: // what became of it is being written
+		case h.item != nil:
 			out = append(out, h.item)
+		default:
+			l.leaving(h.key, time.Time{})
+			l.drop(h)
 		}
 	}
 	return out

@@ -166,3 +166,30 @@ func TestG10_AttemptsAreGivenBackInTheTable(t *testing.T) {
 		}
 	})
 }
+
+// The first claim is small, so that something is delivered while the next is under
+// way, and the others grow; but not where polls are rare.
+func TestG6_ClaimsBeginSmall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		poll Poll
+		want []int
+	}{
+		"adaptive": {Poll{Batch: 2048}, []int{256, 512, 1024, 2048, 256}},
+		"small":    {Poll{Batch: 100}, slices.Repeat([]int{100}, 30)},
+		"fixed":    {Poll{Batch: 2048, Min: time.Second, Max: time.Second}, []int{2048, 2048, 2048}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inQueueBubble(t, group, func(r *queueRig) {
+				r.fill(100, 29)
+				r.begin(func(rt *Route) { rt.Poll, rt.Claims.InMemory, rt.Claims.PerGroup = tt.poll, 10_000, 10_000 })
+				r.await(2900)
+				r.put("", "g0", "g0-29") // after a claim that was not full
+				r.await(2901)
+				r.stop()
+				if got := r.table.limits; !slices.Equal(got, tt.want) {
+					t.Errorf("the claims were of %v rows, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -38,6 +38,7 @@ type queueTable struct {
 	rows     []*queueRow
 	serial   int
 	claims   int
+	limits   []int // of the claims that brought something
 	puts     int
 	problems []string
 }
@@ -138,7 +139,11 @@ func (m *memQueue) statement(what string, single *sync.Mutex, f func()) error {
 
 func (m *memQueue) Claim(_ context.Context, c outbox.ClaimRequest) (out []*outbox.Row, err error) {
 	var taken []*outbox.Claim
-	err = m.statement("Claim", &m.claiming, func() { out, taken = m.claim(c) })
+	err = m.statement("Claim", &m.claiming, func() {
+		if out, taken = m.claim(c); len(out) > 0 {
+			m.limits = append(m.limits, c.Limit)
+		}
+	})
 	if err != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()

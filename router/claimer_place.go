@@ -1,0 +1,97 @@
+package router
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// placing is a claimed row on its way to its lane.
+type placing struct {
+	row     *outbox.Row
+	route   int // index of the route; -1: none matches
+	key     leaveKey
+	cost    int64
+	holding *holding
+}
+
+// handing is how rows of one claim are handed out to the lanes while the next
+// claim is under way: that is most of the time in which nothing else would be
+// claimed.
+type handing struct {
+	rows    sync.WaitGroup // of the claim that is being handed out
+	memory  atomic.Int64   // that these rows will take
+	largest atomic.Int64   // memory of the largest row for which there was none
+}
+
+// free is the memory that rows could take which are not claimed yet.
+func (c *claimer) free() int64 {
+	return c.router.budget.free() - c.handing.memory.Load()
+}
+
+// receive notes what a claim brought, in its order.
+func (c *claimer) receive(w *wanted, rows []*outbox.Row) []placing {
+	if len(rows) == 0 {
+		return nil
+	}
+	c.rowCost = max(c.rowCost, float64(c.handing.largest.Swap(0))) // not as many at once again
+	out, memory := make([]placing, len(rows)), int64(0)
+	for i, row := range rows {
+		p := placing{row: row, route: w.route(row), cost: int64(row.Size()) + itemOverhead}
+		c.rowCost += (float64(p.cost) - c.rowCost) / 64
+		memory += p.cost
+		if p.route < 0 { // the queue does not look at Match
+			w.unmatched++
+			p.key = leaveKey{row: queueKeyOf(row.Claim)}
+		} else {
+			p.key = c.routes[p.route].leaveKey(row)
+		}
+		out[i] = p
+	}
+	c.handing.memory.Add(memory)
+	c.ledger.expect(out)
+	return out
+}
+
+// handOut gives what a claim brought to the lanes, after what the one before it
+// brought, and does not wait for it.
+func (c *claimer) handOut(w *wanted, rows []placing, claim uint64) {
+	c.handing.rows.Wait()
+	if len(rows) == 0 {
+		c.ledger.handedOut(claim)
+		return
+	}
+	c.handing.rows.Go(func() {
+		got := false
+		for _, p := range rows {
+			got = c.place(w, p) || got
+			c.handing.memory.Add(-p.cost)
+		}
+		c.ledger.handedOut(claim)
+		if got {
+			failpoint.Hit(failpoint.Fetched)
+		}
+	})
+}
+
+// place gives a claimed row to its lane, or back; true when it got in.
+func (c *claimer) place(w *wanted, p placing) bool {
+	if p.route < 0 {
+		c.ledger.refuse(p.holding, time.Now().Add(time.Minute))
+		return false
+	}
+	rt, slot := c.routes[p.route], outbox.SlotOf(p.row.Group, p.row.ID)
+	if s := rt.lanes[slot].session.Load(); s != nil && w.open[p.route][slot] && rt.share.take(p.cost) {
+		if s.acceptClaim(p) {
+			return true
+		}
+		rt.share.give(p.cost)
+	} else {
+		c.handing.largest.Store(max(c.handing.largest.Load(), p.cost))
+	}
+	c.ledger.refuse(p.holding, time.Now().Add(reliefPause))
+	return false
+}
