@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ import (
 // placing is a claimed row on its way to its lane.
 type placing struct {
 	row     *outbox.Row
-	route   int // index of the route; -1: none matches
+	route   int // index of the route; -1: none matches, and it goes back
 	key     leaveKey
 	cost    int64
 	holding *holding
@@ -32,28 +33,33 @@ func (c *claimer) free() int64 {
 	return c.router.budget.free() - c.handing.memory.Load()
 }
 
-// receive notes what a claim brought, in its order.
+// receive notes what a claim brought, in its order, and returns what has a route.
+// The rest goes back before the next claim begins, which would bring it again.
 func (c *claimer) receive(w *wanted, rows []*outbox.Row) []placing {
 	if len(rows) == 0 {
 		return nil
 	}
 	c.rowCost = max(c.rowCost, float64(c.handing.largest.Swap(0))) // not as many at once again
-	out, memory := make([]placing, len(rows)), int64(0)
+	out := make([]placing, len(rows))
 	for i, row := range rows {
 		p := placing{row: row, route: w.route(row), cost: int64(row.Size()) + itemOverhead}
 		c.rowCost += (float64(p.cost) - c.rowCost) / 64
-		memory += p.cost
 		if p.route < 0 { // the queue does not look at Match
 			w.unmatched++
 			p.key = leaveKey{row: queueKeyOf(row.Claim)}
 		} else {
 			p.key = c.routes[p.route].leaveKey(row)
+			c.handing.memory.Add(p.cost)
 		}
 		out[i] = p
 	}
-	c.handing.memory.Add(memory)
 	c.ledger.expect(out)
-	return out
+	return slices.DeleteFunc(out, func(p placing) bool {
+		if p.route < 0 {
+			c.ledger.refuse(p.holding, time.Now().Add(time.Minute))
+		}
+		return p.route < 0
+	})
 }
 
 // handOut gives what a claim brought to the lanes, after what the one before it
@@ -79,10 +85,6 @@ func (c *claimer) handOut(w *wanted, rows []placing, claim uint64) {
 
 // place gives a claimed row to its lane, or back; true when it got in.
 func (c *claimer) place(w *wanted, p placing) bool {
-	if p.route < 0 {
-		c.ledger.refuse(p.holding, time.Now().Add(time.Minute))
-		return false
-	}
 	rt, slot := c.routes[p.route], outbox.SlotOf(p.row.Group, p.row.ID)
 	if s := rt.lanes[slot].session.Load(); s != nil && w.open[p.route][slot] && rt.share.take(p.cost) {
 		if s.acceptClaim(p) {
