@@ -6,6 +6,53 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
+// exceptions are what a claim leaves out.
+type exceptions struct {
+	claim  uint64 // number of the claim
+	groups []string
+	rows   []*outbox.Claim
+	next   time.Time // when the first of them ends; zero: none is planned
+}
+
+// except begins a claim: it returns what is to be left out now, which is what is
+// in backoff or on its way back, and groups that have as much in memory as one
+// may.
+func (l *ledger) except(now time.Time, perGroup int) exceptions {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	unplaced := l.placed < l.claims
+	l.claims++
+	out := exceptions{claim: l.claims}
+	for k, v := range l.left {
+		end := v.end()
+		over := v.returning == 0 && !now.Before(end)
+		if over && (!unplaced || v.known > 0 && v.known <= l.placed+1) {
+			delete(l.left, k)
+			continue
+		}
+		if v.known == 0 {
+			v.known = l.claims
+		}
+		if over {
+			end = now // one more claim, and it may be claimed again
+		}
+		if (over || end.After(now)) && (out.next.IsZero() || end.Before(out.next)) {
+			out.next = end
+		}
+		if k.row == (queueKey{}) {
+			out.groups = append(out.groups, k.group)
+		} else {
+			out.rows = append(out.rows, &outbox.Claim{Table: k.row.table, Key: k.row.key})
+		}
+	}
+	for g, n := range l.groups {
+		if n >= perGroup && l.left[leaveKey{group: g}] == nil {
+			out.groups = append(out.groups, g)
+		}
+	}
+	return out
+}
+
 // release puts everything back that a session leaves unfinished. Call with the
 // session's mutex held.
 func (l *ledger) release(s *session) {
