@@ -166,6 +166,7 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 	c.starved.Store(false)
 	except := c.ledger.except(time.Now(), c.claims.PerGroup)
 	if len(except.groups)+len(except.rows) > maxExcept {
+		c.handOut(w, nil, except.claim) // it brings nothing, so nothing is left out for its sake
 		c.starved.Store(true)
 		return outcome{full: true}, nil
 	}

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +24,7 @@ type placing struct {
 type handing struct {
 	rows    sync.WaitGroup // of the claim that is being handed out
 	memory  atomic.Int64   // that these rows will take
-	largest atomic.Int64   // memory of the largest row for which there was none
+	largest int64          // memory of the largest row that found none; theirs while rows are handed out
 }
 
 // free is the memory that rows could take which are not claimed yet.
@@ -39,8 +38,7 @@ func (c *claimer) receive(w *wanted, rows []*outbox.Row) []placing {
 	if len(rows) == 0 {
 		return nil
 	}
-	c.rowCost = max(c.rowCost, float64(c.handing.largest.Swap(0))) // not as many at once again
-	out := make([]placing, len(rows))
+	out, memory := make([]placing, len(rows)), int64(0)
 	for i, row := range rows {
 		p := placing{row: row, route: w.route(row), cost: int64(row.Size()) + itemOverhead}
 		c.rowCost += (float64(p.cost) - c.rowCost) / 64
@@ -49,23 +47,29 @@ func (c *claimer) receive(w *wanted, rows []*outbox.Row) []placing {
 			p.key = leaveKey{row: queueKeyOf(row.Claim)}
 		} else {
 			p.key = c.routes[p.route].leaveKey(row)
-			c.handing.memory.Add(p.cost)
+			memory += p.cost
 		}
 		out[i] = p
 	}
+	c.handing.memory.Add(memory)
 	c.ledger.expect(out)
-	return slices.DeleteFunc(out, func(p placing) bool {
+	routed := out[:0]
+	for _, p := range out {
 		if p.route < 0 {
 			c.ledger.refuse(p.holding, time.Now().Add(time.Minute))
+			continue
 		}
-		return p.route < 0
-	})
+		routed = append(routed, p)
+	}
+	return routed
 }
 
 // handOut gives what a claim brought to the lanes, after what the one before it
 // brought, and does not wait for it.
 func (c *claimer) handOut(w *wanted, rows []placing, claim uint64) {
 	c.handing.rows.Wait()
+	c.rowCost = max(c.rowCost, float64(c.handing.largest)) // not as many at once again
+	c.handing.largest = 0
 	if len(rows) == 0 {
 		c.ledger.handedOut(claim)
 		return
@@ -92,7 +96,7 @@ func (c *claimer) place(w *wanted, p placing) bool {
 		}
 		rt.share.give(p.cost)
 	} else {
-		c.handing.largest.Store(max(c.handing.largest.Load(), p.cost))
+		c.handing.largest = max(c.handing.largest, p.cost)
 	}
 	c.ledger.refuse(p.holding, time.Now().Add(reliefPause))
 	return false

@@ -52,7 +52,7 @@ type leave struct {
 	until     time.Time // of the backoff
 	relief    time.Time // for so long to make room, or until an address is back
 	returning int       // rows that go back and are still marked as claimed
-	known     uint64    // number of the first claim that leaves it out; 0: none does yet
+	unknown   uint64    // number of the last claim that does not know of it
 }
 
 // end is when it may be claimed again, as far as that is known.
@@ -205,7 +205,7 @@ func (h *holding) returns() bool {
 func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
 	v := l.left[key]
 	if v == nil {
-		v = &leave{}
+		v = &leave{unknown: l.claims}
 		l.left[key] = v
 	}
 	if until.After(v.until) {

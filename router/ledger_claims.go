@@ -20,18 +20,14 @@ type exceptions struct {
 func (l *ledger) except(now time.Time, perGroup int) exceptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	unplaced := l.placed < l.claims
 	l.claims++
 	out := exceptions{claim: l.claims}
 	for k, v := range l.left {
 		end := v.end()
 		over := v.returning == 0 && !now.Before(end)
-		if over && (!unplaced || v.known > 0 && v.known <= l.placed+1) {
+		if over && v.unknown <= l.placed {
 			delete(l.left, k)
 			continue
-		}
-		if v.known == 0 {
-			v.known = l.claims
 		}
 		if over {
 			end = now // one more claim, and it may be claimed again

@@ -109,6 +109,16 @@ func (m *ledgerModel) place(turned bool) error {
 	return nil
 }
 
+// placeAll takes so many steps of handing out, none of which may break the order.
+func (m *ledgerModel) placeAll(t *testing.T, steps int) {
+	t.Helper()
+	for range steps {
+		if err := m.place(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (m *ledgerModel) enters(r *modelRow) error {
 	for _, before := range m.table[r.group] {
 		if before == r {
@@ -224,11 +234,7 @@ func TestG2_AGroupThatWentBackWaitsForTheClaimUnderWay(t *testing.T) {
 	m := newLedgerModel(1, 2)
 	m.ask()
 	m.answer(1)
-	for range 2 {
-		if err := m.place(false); err != nil {
-			t.Fatal(err)
-		}
-	}
+	m.placeAll(t, 2)
 	m.ask() // knows nothing of what follows
 	m.finish("g0", true, 0)
 	m.answer(1) // the second row, before which the first has gone back
@@ -238,9 +244,7 @@ func TestG2_AGroupThatWentBackWaitsForTheClaimUnderWay(t *testing.T) {
 	if !slices.Contains(m.asked.groups, "g0") {
 		t.Error("a group is claimed from whose next row is on its way to its lane")
 	}
-	if err := m.place(false); err != nil {
-		t.Error(err)
-	}
+	m.placeAll(t, 1)
 	if err := m.drain(); err != nil {
 		t.Error(err)
 	}
@@ -256,11 +260,7 @@ func TestG2_ARowThatIsLostOnItsWayEntersNoLane(t *testing.T) {
 	if items := m.extended([]*outbox.Claim{lost.placing.row.Claim}, []*outbox.Claim{lost.placing.row.Claim}, m.now); len(items) > 0 {
 		t.Errorf("%d items are lost, of a row that is in no lane", len(items))
 	}
-	for range 3 {
-		if err := m.place(false); err != nil {
-			t.Error(err)
-		}
-	}
+	m.placeAll(t, 3)
 	if len(m.lanes["g0"]) > 0 {
 		t.Error("a row entered its lane before one that was lost")
 	}

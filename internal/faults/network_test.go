@@ -145,12 +145,15 @@ func troubled(t *testing.T, name string, db *database, s settings, to destinatio
 	rows := len(db.rows())
 	r.until("delivered everything", func() bool { return to.arrived() >= rows })
 	// What arrived and whose answer was lost comes again, maybe out of the parking.
-	r.until("heard of it", func() bool { return db.parked("true") == 0 })
+	r.until("heard of it", func() bool { return one[bool](db, settledEverything, lanes) && db.parked("true") == 0 })
 	r.stop()
 	report := check.Compare(db.rows(), to.all()...)
 	tell(t, fmt.Sprintf("%d faults of %d kinds between the relay and %s", faults, len(troubles), name), report, recovery)
 	if !report.Clean() || report.Duplicates > faults*killWindow*lanes {
 		t.Errorf("not clean, or more duplicates than the windows hold: %v", report)
+	}
+	if n := db.parked("true"); n > 0 {
+		t.Errorf("%d messages are still parked, %d of them dead", n, db.parked("status IN ('dead', 'held')"))
 	}
 }
 
