@@ -25,10 +25,10 @@ type Source interface {
 	// Start returns the first cursor of a new route.
 	Start(ctx context.Context, at Start) (Cursor, error)
 
-	// Fetch answers all reads in one round trip and calls take for each row:
-	// read by read in their order, and within a read in the order of delivery
-	// (late rows by position, then fresh ones by position). When take returns
-	// false the rest is dropped; Fetch then returns no results.
+	// Fetch answers all reads in one round trip and calls take for each row. The
+	// rows of a read come in the order of delivery: late rows by position, then
+	// fresh ones by position; those of other reads may come in between. When take
+	// returns false the rest is dropped; Fetch then returns no results.
 	// Results are aligned with reads.
 	Fetch(ctx context.Context, reads []Read, take func(read int, row *Row) bool) ([]ReadResult, error)
 
@@ -49,6 +49,12 @@ type Read struct {
 	From  Cursor
 	Until *Cursor // nil: up to now; otherwise only what Until covers
 	Limit int     // rows at most, late and fresh together
+
+	// Reach, if not 0, is a position up to which the read is likely to find no
+	// more than Limit rows. A source may then read up to there instead of up to the
+	// limit: many reads that come to one place can be answered by reading the
+	// table once up to it. Such a read ends there, drained or not.
+	Reach int64
 }
 
 // ReadResult says where a read ended.

@@ -73,7 +73,7 @@ type claimer struct {
 
 func newClaimer(r *Router, def Route) *claimer {
 	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
-		wake: make(chan struct{}, 1), rowCost: 2 * itemOverhead} // larger payloads are bounded by the request's Bytes
+		wake: make(chan struct{}, 1), rowCost: 2 * waitingOverhead} // larger payloads are bounded by the request's Bytes
 	c.grow(false)
 	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval, r.cfg.Lease)
 	c.settler.write, c.settler.target = c.write, "queue's table"
@@ -174,7 +174,7 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 	defer cancel()
 	rows, err := c.queue.Claim(claiming, outbox.ClaimRequest{
 		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Bytes: max(c.free()-int64(limit)*itemOverhead, 1),
+		Match: w.match, Bytes: max(c.free()-int64(limit)*waitingOverhead, 1),
 	})
 	c.report(err)
 	c.grow(len(rows) >= limit)

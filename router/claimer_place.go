@@ -40,7 +40,10 @@ func (c *claimer) receive(w *wanted, rows []*outbox.Row) []placing {
 	}
 	out, memory := make([]placing, len(rows)), int64(0)
 	for i, row := range rows {
-		p := placing{row: row, route: w.route(row), cost: int64(row.Size()) + itemOverhead}
+		p := placing{row: row, route: w.route(row), cost: int64(row.Size())}
+		if p.route >= 0 {
+			p.cost += c.routes[p.route].overhead()
+		}
 		c.rowCost += (float64(p.cost) - c.rowCost) / 64
 		if p.route < 0 { // the queue does not look at Match
 			w.unmatched++

@@ -41,7 +41,7 @@ func (p *plan) addGlobal(s *session, room int) {
 		if str.drained {
 			limit = min(limit, drainedLimit)
 		}
-		p.reads = append(p.reads, &read{slot: str.slot, from: str.fetched, limit: limit, global: g})
+		p.reads = append(p.reads, &read{slot: str.slot, from: str.fetched, limit: limit, global: g, overhead: s.route.overhead()})
 	}
 }
 
@@ -58,7 +58,7 @@ func (g *globalRead) finish(r *reader) (again bool) {
 			taken++
 			continue
 		}
-		cost := int64(row.Size()) + itemOverhead
+		cost := int64(row.Size()) + g.session.route.overhead()
 		if g.room == 0 {
 			break
 		}

@@ -23,10 +23,21 @@ const (
 	dying                 // being sent to the poison destination
 )
 
-// itemOverhead is what an item costs beside its row: the item itself, its
-// message with metadata, the stack of its chain, and what a destination makes
-// of it. Measured with the benchmark's messages; see docs/benchmarks.md.
-const itemOverhead = 8 << 10
+// What an item costs beside its row: the item itself, its message with metadata,
+// what a destination makes of it and, where its chain waits, the stack of that.
+// Measured with the benchmark's messages; see docs/benchmarks.md.
+const (
+	waitingOverhead = 8 << 10
+	offeredOverhead = 4 << 10
+)
+
+// overhead is what each item of the route costs beside its row, in bytes.
+func (r *Route) overhead() int64 {
+	if r.Hindsight {
+		return offeredOverhead
+	}
+	return waitingOverhead
+}
 
 // item is one message in a lane. It is also the root of its messages'
 // contexts, which saves two allocations per message and lets middleware ask

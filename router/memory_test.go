@@ -20,6 +20,7 @@ type memSource struct {
 	rows    []*outbox.Row
 	fetches int
 	reads   int
+	reached int    // reads that were to come to a place
 	slow    func() // called by Fetch between looking at the table and yielding rows
 }
 
@@ -68,14 +69,18 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 			end = min(end, rd.Until.Position)
 		}
 		page := &outbox.Page{From: rd.From}
-		n, drained := 0, true
+		n, drained, cut := 0, true, false
+		if rd.Reach > rd.From.Position && rd.Until == nil {
+			end, drained = min(end, rd.Reach), false
+			m.reached++
+		}
 		next := outbox.Cursor{Position: max(end, rd.From.Position)}
 		for p := rd.From.Position; p < end; p++ {
 			if rows[p].Slot != rd.Slot {
 				continue
 			}
 			if n == rd.Limit {
-				drained = false
+				drained, cut = false, true
 				break
 			}
 			row := *rows[p]
@@ -86,7 +91,7 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 			}
 			n++
 		}
-		if drained {
+		if !cut {
 			next = outbox.Cursor{Position: max(end, rd.From.Position)}
 		}
 		out[i] = outbox.ReadResult{Next: next, Drained: drained}

@@ -19,9 +19,15 @@ type read struct {
 	from    outbox.Cursor
 	until   *outbox.Cursor
 	limit   int
-	order   uint64 // number of the fetch that took the snapshot it reads up to
+	reach   int64 // see inStep; 0: none
+	room    int
+	pace    float64 // see stream.pace
+	rows    int     // that came
+	order   uint64  // number of the fetch that took the snapshot it reads up to
 	members []*member
 	global  *globalRead
+
+	overhead int64 // of a row, for the costliest of its routes
 }
 
 // place is where streams of one slot stand together.
@@ -37,7 +43,10 @@ type cohort struct {
 	order   uint64
 	drained bool
 	closing bool
-	room    int // of the roomiest member
+	room    int     // of the roomiest member
+	pace    float64 // see stream.pace
+
+	overhead int64 // of a row, for the costliest of its routes
 }
 
 // catchUps bounds the reads of streams that are behind in one poll.
@@ -57,6 +66,7 @@ func (r *reader) plan() *plan {
 	for _, rt := range r.routes {
 		low := !rt.share.plenty()
 		rt.share.low.Store(low)
+		least := rt.leastRoom()
 		for _, l := range rt.lanes {
 			s := l.session.Load()
 			if s == nil {
@@ -66,7 +76,9 @@ func (r *reader) plan() *plan {
 			if room < rt.Window/2 || room == 0 || low {
 				starved = true
 				s.relieve(now, low)
-				room = 0
+				if room < least || low {
+					room = 0
+				}
 			}
 			if rt.Order == outbox.OrderGlobal {
 				if room > 0 {
@@ -96,13 +108,14 @@ func (r *reader) plan() *plan {
 
 func (c *cohort) join(m *member) {
 	if len(c.members) == 0 {
-		c.order, c.drained = m.stream.order, m.stream.drained
+		c.order, c.drained, c.pace = m.stream.order, m.stream.drained, m.stream.pace
 	}
 	c.members = append(c.members, m)
 	c.order = max(c.order, m.stream.order)
 	c.closing = c.closing || m.stream.closing
 	c.drained = c.drained && m.stream.drained
 	c.room = max(c.room, m.room)
+	c.overhead = max(c.overhead, m.session.route.overhead())
 }
 
 // addSlot plans the reads of one slot and returns how many are catch-ups.
@@ -143,7 +156,7 @@ func (p *plan) addSlot(cs []*cohort, most int) int {
 }
 
 func (c *cohort) read() *read {
-	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, members: c.members}
+	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, room: c.room, pace: c.pace, overhead: c.overhead, members: c.members}
 	if c.drained {
 		rd.limit = min(rd.limit, drainedLimit)
 	}
@@ -209,4 +222,17 @@ func (r *reader) limit(p *plan) {
 			rd.limit = max(rd.limit*affordable/total, 1)
 		}
 	}
+	p.keepInStep()
+}
+
+// leastRoom is the room with which a lane is read: half of its window, as long as
+// no lane has that. When one has it the others come along with half as much, so that
+// lanes stay close together: see keepInStep.
+func (rt *route) leastRoom() int {
+	for _, l := range rt.lanes {
+		if s := l.session.Load(); s != nil && s.room() >= rt.Window/2 {
+			return rt.Window / 4
+		}
+	}
+	return rt.Window / 2
 }

@@ -50,7 +50,7 @@ func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Durati
 		if e.at.After(now) {
 			return due, e.at.Sub(now)
 		}
-		if room <= 0 || s.route.share.spent(itemOverhead) {
+		if room <= 0 || s.route.share.spent(s.route.overhead()) {
 			return due, releaseDelay
 		}
 		heap.Pop(&p.due)
@@ -153,7 +153,7 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 		record: &record{id: p.ID, kind: p.Type, position: p.Position, metadata: p.Metadata,
 			payload: p.Payload, created: p.ParkedAt},
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: p.Attempts + 1},
-		cost:    int64(len(p.Payload)) + itemOverhead,
+		cost:    int64(len(p.Payload)) + s.route.overhead(),
 	}
 	it.Owner = it
 	it.lastError = p.LastError

@@ -34,7 +34,7 @@ type reader struct {
 }
 
 func newReader(r *Router, src outbox.Source, poll Poll) *reader {
-	return &reader{source: src, router: r, poll: poll, rest: newRest(poll, src), wake: make(chan struct{}, 1), rowCost: 4 * itemOverhead,
+	return &reader{source: src, router: r, poll: poll, rest: newRest(poll, src), wake: make(chan struct{}, 1), rowCost: 4 * waitingOverhead,
 		bound: bound{usual: r.cfg.Lease}}
 }
 
@@ -111,7 +111,7 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	r.fetches++
 	reads := make([]outbox.Read, len(plan.reads))
 	for i, rd := range plan.reads {
-		reads[i] = outbox.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit}
+		reads[i] = outbox.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, Reach: rd.reach}
 		if rd.until == nil {
 			rd.order = r.fetches
 		}
@@ -159,11 +159,12 @@ type fan struct {
 func (f *fan) take(i int, row *outbox.Row) bool {
 	f.rows++
 	rd := f.plan.reads[i]
+	rd.rows++
 	if f.last != rd {
 		f.flush()
 		f.last = rd
 	}
-	cost := int64(row.Size()) + itemOverhead
+	cost := int64(row.Size()) + rd.overhead
 	f.reader.rowCost += (float64(cost) - f.reader.rowCost) / 64
 	if rd.global != nil {
 		return rd.global.keep(f.reader, rd, row, cost)
@@ -207,7 +208,9 @@ func (f *fan) done(rd *read, res outbox.ReadResult) {
 		rd.global.results[rd.slot] = res
 		return
 	}
+	pace := rd.paceAfter(res)
 	for _, m := range rd.members {
+		m.stream.pace = pace
 		if !m.detached {
 			m.session.moveTo(m.stream, res.Next, rd.order, res.Drained)
 			m.stream.closing = rd.until != nil && res.Drained

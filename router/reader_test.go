@@ -78,6 +78,20 @@ func TestG9_AStreamIsReadInPortions(t *testing.T) {
 	})
 }
 
+// Lanes that drain a backlog are read up to common places, in order and to its end.
+func TestG2_LanesDrainABacklogInStep(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.fill(400, 100)
+		r.start(r.route(func(rt *Route) { rt.Window = 512 }))
+		r.await(40_000)
+		if _, reads := r.source.polls(); r.source.reached < reads/2 {
+			t.Errorf("%d of %d reads were to come to a place; want most", r.source.reached, reads)
+		}
+		r.stop()
+		r.checkOrdered(400, 100)
+	})
+}
+
 // A route whose destination hangs falls behind without holding up another one,
 // and joins the shared read again when it has caught up.
 func TestG6_AFullLaneDetachesAndRejoins(t *testing.T) {
@@ -227,7 +241,7 @@ func TestG7_TheBudgetHolds(t *testing.T) {
 					r.await(200)
 					time.Sleep(time.Second)
 					close(stop)
-					if m := <-most; m > limit+size+itemOverhead+1024 {
+					if m := <-most; m > limit+size+waitingOverhead+1024 {
 						t.Errorf("the budget's use was %d at most, the limit is %d", m, limit)
 					}
 					r.stop()

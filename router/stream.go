@@ -50,9 +50,10 @@ type stream struct {
 	// fetched is where the next read begins; caught up with settled when all
 	// rows are finished. Written by the reader under the session's mutex.
 	fetched outbox.Cursor
-	order   uint64 // number of the fetch that took fetched's snapshot
-	drained bool   // the last read left nothing behind
-	closing bool   // the last read came to where the others stood then
+	order   uint64  // number of the fetch that took fetched's snapshot
+	drained bool    // the last read left nothing behind
+	closing bool    // the last read came to where the others stood then
+	pace    float64 // rows per position in the last read, if that left something behind; 0: not known
 }
 
 // pending is the number of rows that are not durably settled.

@@ -111,7 +111,7 @@ func (l *listener) accept(ctx, subscribed context.Context, msg *message.Message)
 		return true
 	}
 	lane := l.route.lanes[outbox.SlotOf(l.route.key(row.Group), row.ID)]
-	cost := int64(row.Size()) + itemOverhead
+	cost := int64(row.Size()) + l.route.overhead()
 	for {
 		if s := lane.session.Load(); s != nil {
 			room := s.room() > 0

@@ -126,14 +126,15 @@ func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) er
 			return err
 		}
 	}
-	if err := r.prepareFetch(ctx, s.fetchSQL); err != nil {
+	var err error
+	if r.fetch, err = r.prepare(ctx, "outrider_fetch", s.fetchSQL); err != nil {
 		return err
 	}
 	if s.findSQL != nil {
 		return s.verify(ctx, r.conn, reads) // made for the types that the table has
 	}
 	for i, c := range fetchColumns {
-		if r.statement.Fields[i+fetchPosition].DataTypeOID != c.oid {
+		if r.fetch.Fields[i+fetchPosition].DataTypeOID != c.oid {
 			return fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout",
 				c.name, s.layout.definition(c))
 		}

@@ -109,6 +109,12 @@ type progress struct {
 	last int64 // position of the last row
 }
 
+// after is the cursor behind the last row.
+func (p *progress) after() outbox.Cursor {
+	last := outbox.Row{Position: p.last, Late: p.late, Page: p.page}
+	return last.After()
+}
+
 // seenBy returns T, given the snapshot at which the statement ran.
 func (p *plan) seenBy(own string) string {
 	if p.target != "" {
@@ -126,8 +132,7 @@ func finish(r *outbox.Read, p *plan, done *progress, own string) outbox.ReadResu
 	case p.limit == 0:
 		return outbox.ReadResult{Next: r.From}
 	case done.rows >= p.limit:
-		last := outbox.Row{Position: done.last, Late: done.late, Page: done.page}
-		return outbox.ReadResult{Next: last.After()}
+		return outbox.ReadResult{Next: done.after()}
 	case r.From.Window != "":
 		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base}}
 	case r.Until != nil:

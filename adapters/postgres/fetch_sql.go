@@ -138,13 +138,37 @@ CROSS JOIN LATERAL (
     )
 ) rows`
 
+// bandSettings let the band of [bandSQL] be read by a bitmap. Nothing else becomes
+// one: all other parts have an order, which a bitmap would need a sort for.
+const bandSettings = "SET enable_bitmapscan = on"
+
+// bandSQL is added to [fetchSQL] for a fetch with a band. Further parameters are its
+// slots, and the positions above and up to which it lies. Its rows carry -1 minus
+// their slot for the number of their read, and have no order. Reads of a band have no
+// target and stand above the base, so what is visible to the statement is visible to
+// them; that a row's transaction is asked for at all is for the reason for which fresh
+// rows are asked: see fetchSQL.
+const bandSQL = `
+UNION ALL
+SELECT (-1 - o.slot)::int, false, {columns}
+FROM {table} o
+WHERE o.slot = ANY ($11::smallint[]) AND o.position > $12::bigint AND o.position <= $13::bigint
+  AND (o.xid < (SELECT pg_snapshot_xmin(now.snap) FROM now) OR pg_visible_in_snapshot(o.xid, (SELECT now.snap FROM now))
+       OR o.xid >= (SELECT pg_snapshot_xmax(now.snap) FROM now))`
+
 // fetchStatement returns the statement for a table, given by its quoted name.
-func fetchStatement(table string) string {
+func fetchStatement(table string) string { return forTable(fetchSQL, table) }
+
+// bandStatement returns the one for a fetch with a band.
+func bandStatement(table string) string { return forTable(fetchSQL+bandSQL, table) }
+
+// forTable puts a table's quoted name and the columns of a fetch into a statement.
+func forTable(sql, table string) string {
 	names := make([]string, len(fetchColumns))
 	for i, c := range fetchColumns {
 		names[i] = "o." + c.name
 	}
-	return strings.NewReplacer("{table}", table, "{columns}", strings.Join(names, ", ")).Replace(fetchSQL)
+	return strings.NewReplacer("{table}", table, "{columns}", strings.Join(names, ", ")).Replace(sql)
 }
 
 // inTable puts a table's quoted name into a statement.

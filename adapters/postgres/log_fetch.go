@@ -33,7 +33,7 @@ func (s *LogSource) Fetch(ctx context.Context, reads []outbox.Read, take func(in
 		s.src.reader = r
 		s.src.log.DebugContext(ctx, "connected to read a table", "table", s.src.table)
 	}
-	complete, err := s.src.reader.stream(ctx, s.src.fetchSQL, l.params(), f.row)
+	complete, err := s.src.reader.stream(ctx, s.src.reader.fetch, l.params(), f.row)
 	if err == nil && f.own == "" {
 		err = errNoSnapshot
 	}

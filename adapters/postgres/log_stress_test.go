@@ -32,7 +32,7 @@ func TestG1_G2_G3_LogCursorUnderStress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newLogEnv(t, name)
-			stressCursor(t, &stressWriters{e: e.sourceEnv, write: e.writeVersion}, &tight{LogSource: e.log})
+			stressCursor(t, &stressWriters{e: e.sourceEnv, write: e.writeVersion}, e.lanes(&tight{LogSource: e.log}, outbox.StartBeginning, 3))
 		})
 	}
 }

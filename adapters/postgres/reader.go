@@ -18,21 +18,29 @@ import (
 // reader is the connection that reads rows. It works on pgx's lower half: a row
 // is decoded from the network buffer, without a pass through pgx's types.
 type reader struct {
-	conn      *pgx.Conn
-	statement *pgconn.StatementDescription
-	formats   []int16 // of the statement's columns
+	conn  *pgx.Conn
+	fetch *statement
+	band  *statement // nil until a band is read
 }
 
-// prepareFetch prepares the statement that the connection is for.
-func (r *reader) prepareFetch(ctx context.Context, sql string) (err error) {
-	if r.statement, err = r.conn.PgConn().Prepare(ctx, "outrider_fetch", sql, nil); err != nil {
-		return err
+// statement is a prepared statement.
+type statement struct {
+	*pgconn.StatementDescription
+	text    string  // for the tracer
+	formats []int16 // of its columns
+}
+
+// prepare prepares a statement on the connection.
+func (r *reader) prepare(ctx context.Context, name, sql string) (*statement, error) {
+	d, err := r.conn.PgConn().Prepare(ctx, name, sql, nil)
+	if err != nil {
+		return nil, err
 	}
-	r.formats = make([]int16, len(r.statement.Fields))
-	for i, f := range r.statement.Fields {
-		r.formats[i] = formatOf(f.DataTypeOID)
+	st := &statement{StatementDescription: d, text: sql, formats: make([]int16, len(d.Fields))}
+	for i, f := range d.Fields {
+		st.formats[i] = formatOf(f.DataTypeOID)
 	}
-	return nil
+	return st, nil
 }
 
 // formatOf is the format in which a column is asked for: binary, except for types
@@ -77,16 +85,19 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 		s.reader = r
 		s.log.DebugContext(ctx, "connected to read an outbox table", "table", s.table)
 	}
-	complete, err := f.run(ctx, s.reader, s.fetchSQL)
-	if err != nil {
+	f.band = s.planBand(reads, f.plans)
+	complete, err := f.run(ctx, s.reader, s.layout.table)
+	if err != nil || !complete {
 		s.drop()
+	}
+	if err != nil {
 		return nil, explain(s.table, "read", err)
 	}
 	if f.stopped {
-		if !complete {
-			s.drop()
-		}
 		return nil, nil
+	}
+	if f.band != nil && f.band.cut {
+		s.bandRest = bandRest
 	}
 	return f.results(), nil
 }
@@ -95,6 +106,7 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 type fetch struct {
 	reads   []outbox.Read
 	plans   []plan
+	band    *band // nil: none
 	done    []progress
 	decoder *decoder
 	take    func(int, *outbox.Row) bool
@@ -103,31 +115,37 @@ type fetch struct {
 	stopped bool   // take wanted no more
 }
 
-// run executes the statement. It is complete when the connection can be used
-// for the next one.
-func (f *fetch) run(ctx context.Context, r *reader, sql string) (complete bool, err error) {
-	complete, err = r.stream(ctx, sql, fetchParams(f.plans), func(values [][]byte) (more bool, err error) {
-		err = f.row(values)
-		return !f.stopped, err
-	})
+// run executes the statement and hands over the rows. It is complete when the
+// connection can be used for the next one.
+func (f *fetch) run(ctx context.Context, r *reader, table string) (complete bool, err error) {
+	st, params := r.fetch, fetchParams(f.plans)
+	if f.band != nil {
+		if st, err = r.readBand(ctx, table); err != nil {
+			return false, err
+		}
+		params = f.band.params(f.plans)
+	}
+	complete, err = r.stream(ctx, st, params, f.row)
 	if err == nil && complete && f.own == "" {
 		err = errNoSnapshot
 	}
-	return complete && err == nil, err
+	if err == nil && f.band != nil && !f.stopped && !f.band.cut {
+		err = f.yieldBand()
+	}
+	return complete, err
 }
 
 // errNoSnapshot is a result without its first row.
 var errNoSnapshot = errors.New("the server returned no snapshot")
 
-// stream executes the reader's statement, whose text is for the tracer, and
-// gives row what it returns until row wants no more. It is complete when the
-// connection can be used for the next statement.
-func (r *reader) stream(ctx context.Context, sql string, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
+// stream executes a statement and gives row what it returns until row wants no
+// more. It is complete when the connection can be used for the next statement.
+func (r *reader) stream(ctx context.Context, st *statement, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
 	if tracer := r.conn.Config().Tracer; tracer != nil {
-		ctx = tracer.TraceQueryStart(ctx, r.conn, pgx.TraceQueryStartData{SQL: sql})
+		ctx = tracer.TraceQueryStart(ctx, r.conn, pgx.TraceQueryStartData{SQL: st.text})
 		defer func() { tracer.TraceQueryEnd(ctx, r.conn, pgx.TraceQueryEndData{Err: err}) }()
 	}
-	result := r.conn.PgConn().ExecStatement(ctx, r.statement, params, nil, r.formats)
+	result := r.conn.PgConn().ExecStatement(ctx, st.StatementDescription, params, nil, st.formats)
 	more, unwanted := true, 0
 	for result.NextRow() {
 		values := result.Values()
@@ -148,26 +166,33 @@ func (r *reader) stream(ctx context.Context, sql string, params [][]byte, row fu
 }
 
 // row takes one row of the result.
-func (f *fetch) row(values [][]byte) error {
+func (f *fetch) row(values [][]byte) (more bool, err error) {
 	read := int(int32FromBinary(values[fetchRead])) - 1
-	if read < 0 {
+	if read == -1 {
 		f.own = string(values[fetchID])
-		return nil
+		return true, nil
 	}
 	late, position := values[fetchLate][0] != 0, int64FromBinary(values[fetchPosition])
+	if read < 0 {
+		return f.band.keep(f, -read-2, position, values), nil
+	}
+	return f.give(read, late, position, f.decoder.row(values))
+}
+
+// give hands a row over.
+func (f *fetch) give(read int, late bool, position int64, row *outbox.Row) (more bool, err error) {
 	p := &f.done[read]
 	if err := f.inOrder(read, late, position, p); err != nil {
-		return err
+		return false, err
 	}
 	if p.page == nil {
 		p.page = &outbox.Page{From: f.reads[read].From, Snapshot: f.plans[read].seenBy(f.own)}
 	}
 	p.rows++
 	p.late, p.last = late, position
-	row := f.decoder.row(values)
 	row.Slot, row.Position, row.Late, row.Page = f.plans[read].slot, position, late, p.page
 	f.stopped = !f.take(read, row)
-	return nil
+	return !f.stopped, nil
 }
 
 // inOrder checks what the statement's plan promises. A result in another order
@@ -186,6 +211,10 @@ func (f *fetch) inOrder(read int, late bool, position int64, p *progress) error 
 func (f *fetch) results() []outbox.ReadResult {
 	results := make([]outbox.ReadResult, len(f.reads))
 	for i := range results {
+		if p := &f.plans[i]; f.band.has(p.slot, i) && f.done[i].rows < p.limit {
+			results[i] = f.finishBand(i)
+			continue
+		}
 		results[i] = finish(&f.reads[i], &f.plans[i], &f.done[i], f.own)
 	}
 	return results

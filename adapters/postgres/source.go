@@ -65,6 +65,8 @@ type Source struct {
 	cluster string // identity of what was read first; "" before
 	decoder decoder
 
+	bandRest int // fetches without a band
+
 	// findSQL makes the statement that fetches; nil in the own layout, whose
 	// statement needs no look at the table.
 	findSQL func(ctx context.Context, q querier) (string, error)

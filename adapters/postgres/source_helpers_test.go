@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -87,6 +89,7 @@ type lanes struct {
 	src   outbox.Source
 	from  [outbox.Slots]outbox.Cursor
 	limit int
+	ahead func() int64 // how far reads are to come, from the furthest behind; nil: no further than their limits
 }
 
 func (e *sourceEnv) lanes(src outbox.Source, kind outbox.StartKind, limit int) *lanes {
@@ -103,8 +106,14 @@ func (e *sourceEnv) lanes(src outbox.Source, kind outbox.StartKind, limit int) *
 // reads asks for all slots; until is nil or has a bound for each.
 func (l *lanes) reads(until *[outbox.Slots]outbox.Cursor) []outbox.Read {
 	reads := make([]outbox.Read, outbox.Slots)
+	reach := int64(0)
+	if l.ahead != nil {
+		if n := l.ahead(); n > 0 {
+			reach = slices.MinFunc(l.from[:], func(a, b outbox.Cursor) int { return cmp.Compare(a.Position, b.Position) }).Position + n
+		}
+	}
 	for i := range reads {
-		reads[i] = outbox.Read{Slot: i, From: l.from[i], Limit: l.limit}
+		reads[i] = outbox.Read{Slot: i, From: l.from[i], Limit: l.limit, Reach: reach}
 		if until != nil {
 			reads[i].Until = &until[i]
 		}

@@ -61,14 +61,20 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 	return explainFetch(t, src.reader, fetchParams(plans))
 }
 
-// explainFetch runs a reader's prepared statement and returns its plan.
+// explainFetch runs a reader's statement and returns its plan.
 func explainFetch(t *testing.T, r *reader, values [][]byte) *planNode {
+	t.Helper()
+	return explainStatement(t, r, "outrider_fetch", values)
+}
+
+// explainStatement does the same for any prepared statement.
+func explainStatement(t *testing.T, r *reader, name string, values [][]byte) *planNode {
 	t.Helper()
 	params := make([]string, len(values))
 	for i, v := range values {
 		params[i] = "'" + string(v) + "'"
 	}
-	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE outrider_fetch(" + strings.Join(params, ", ") + ")"
+	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE " + name + "(" + strings.Join(params, ", ") + ")"
 	results, err := r.conn.PgConn().Exec(t.Context(), q).ReadAll()
 	must(t, err)
 	var explained []struct {
@@ -155,6 +161,11 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 			checkPlans(t, e, c.rows, name+", stale statistics")
 			e.exec("ANALYZE outrider_outbox")
 			checkPlans(t, e, c.rows, name+", fresh statistics")
+			_, err := e.src.reader.readBand(e.ctx, e.src.layout.table)
+			must(t, err)
+			_, err = e.src.reader.conn.Exec(e.ctx, "DISCARD PLANS") // they were made when no bitmap was allowed
+			must(t, err)
+			checkPlans(t, e, c.rows, name+", on a connection that reads bands")
 		})
 	}
 }

@@ -160,13 +160,31 @@ func stressEnv(t *testing.T) *sourceEnv {
 func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	stressCursor(t, &stressWriters{e: e, write: writeVersion}, e.src)
+	stressCursor(t, &stressWriters{e: e, write: writeVersion}, e.lanes(e.src, outbox.StartBeginning, 3))
 }
 
-func stressCursor(t *testing.T, writers *stressWriters, src outbox.Source) {
+// TestG1_G2_G3_BandsUnderStress does the same with two of three reads in bands, of
+// which some are too wide for the limits and some have one position.
+func TestG1_G2_G3_BandsUnderStress(t *testing.T) {
+	t.Parallel()
+	e := stressEnv(t)
+	tail, r, bands := e.lanes(e.src, outbox.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
+	tail.ahead = func() int64 {
+		if r.IntN(3) == 0 {
+			return 0
+		}
+		bands++
+		return 1 + r.Int64N(60)
+	}
+	stressCursor(t, &stressWriters{e: e, write: writeVersion}, tail)
+	if e.src.reader.band == nil || bands < 20 {
+		t.Errorf("%d fetches were to read bands; the test has shown nothing", bands)
+	}
+}
+
+func stressCursor(t *testing.T, writers *stressWriters, tail *lanes) {
 	t.Helper()
-	e := writers.e
-	tail, done := e.lanes(src, outbox.StartBeginning, 3), make(chan struct{})
+	e, done := writers.e, make(chan struct{})
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() { failed = writers.run(e.ctx, 12, testenv.Size(40, 400)); close(done) })

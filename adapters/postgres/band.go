@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// A page of the table has rows of all slots, so reading a backlog slot by slot
+// visits each page once per slot, for two or three rows at a time. That was most of
+// what such a read cost. So the fresh rows of reads that come to the same place
+// (outbox.Read.Reach) are read as one band: what is above the furthest behind of
+// them and not above that place, in the order of the table's pages (see bandSQL). They
+// are sorted here. (Handing over what has come part by part, while it is in the
+// processor's caches, was tried: lanes then got so little at a time that it cost more.)
+//
+// What a cursor means is not touched: late rows are read as ever, by the same
+// statement and so in the same snapshot, and a read that took all that it had in a
+// band has seen everything of its slot up to the last row of any slot there.
+
+const (
+	// bandReads is how many reads make a band worth its bitmap.
+	bandReads = 4
+
+	// bandBytes bounds what is kept until it is sorted. After a band that was larger
+	// there is none for bandRest fetches.
+	bandBytes = 8 << 20
+	bandRest  = 64
+)
+
+// band is a range of positions, above low and up to high, that is read for several
+// slots at once.
+type band struct {
+	low, high int64
+	reads     [outbox.Slots]int // by slot; -1: none
+	rows      [outbox.Slots][]*outbox.Row
+	bytes     int
+	reach     int64 // the last position of any slot
+	cut       bool  // it was too large: rows are missing
+}
+
+// has tells whether a read's fresh rows come with the band.
+func (b *band) has(slot, read int) bool { return b != nil && b.reads[slot] == read }
+
+// planBand returns the band of a fetch; nil: there is none.
+func (s *Source) planBand(reads []outbox.Read, plans []plan) *band {
+	if s.bandRest > 0 {
+		s.bandRest--
+		return nil
+	}
+	b := &band{low: math.MaxInt64}
+	for slot := range b.reads {
+		b.reads[slot] = -1
+	}
+	n := 0
+	for i := range plans {
+		p := &plans[i]
+		reach := reads[i].Reach
+		if reach <= p.position || p.limit == 0 || p.target != "" || p.position < p.base || b.reads[p.slot] >= 0 ||
+			n > 0 && reach != b.high {
+			continue
+		}
+		b.reads[p.slot] = i
+		b.low, b.high = min(b.low, p.position), reach
+		n++
+	}
+	if n < bandReads {
+		return nil
+	}
+	return b
+}
+
+// readBand returns the statement that reads a band. It is prepared when the first
+// one is read: most sources rarely have a backlog.
+func (r *reader) readBand(ctx context.Context, table string) (*statement, error) {
+	if r.band == nil {
+		if _, err := r.conn.PgConn().Exec(ctx, bandSettings).ReadAll(); err != nil {
+			return nil, err
+		}
+		st, err := r.prepare(ctx, "outrider_fetch_band", bandStatement(table))
+		if err != nil {
+			return nil, err
+		}
+		r.band = st
+	}
+	return r.band, nil
+}
+
+// params writes the statement's parameters: those of the fetch, with no fresh rows
+// for the reads of the band, and the band's.
+func (b *band) params(plans []plan) [][]byte {
+	plans = slices.Clone(plans)
+	slots := newArrays(1)
+	for slot, i := range b.reads {
+		if i >= 0 {
+			plans[i].upto = plans[i].position
+			slots.number(0, int64(slot))
+		}
+	}
+	return slices.Concat(fetchParams(plans), slots.end(), [][]byte{strconv.AppendInt(nil, b.low, 10), strconv.AppendInt(nil, b.high, 10)})
+}
+
+// keep takes a row of the band, until they are too many.
+func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more bool) {
+	b.reach = max(b.reach, position)
+	if position <= f.plans[b.reads[slot]].position {
+		return true // its read stands further on than others
+	}
+	b.bytes += size(values)
+	if b.cut = b.bytes > bandBytes; b.cut {
+		return false
+	}
+	row := f.decoder.row(values)
+	row.Position = position
+	b.rows[slot] = append(b.rows[slot], row)
+	return true
+}
+
+// yieldBand hands the rows of the band over, read by read.
+func (f *fetch) yieldBand() error {
+	f.current = 0
+	for i := range f.plans {
+		p := &f.plans[i]
+		if !f.band.has(p.slot, i) {
+			continue
+		}
+		rows := f.band.rows[p.slot]
+		byPosition := func(a, b *outbox.Row) int { return cmp.Compare(a.Position, b.Position) }
+		if !slices.IsSortedFunc(rows, byPosition) {
+			slices.SortFunc(rows, byPosition)
+		}
+		for _, row := range rows[:min(len(rows), p.limit-f.done[i].rows)] {
+			if more, err := f.give(i, false, row.Position, row); err != nil || !more {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finishBand says where a read of the band ended that had room for more. Nothing of
+// its slot is between its last row and the last one of all.
+func (f *fetch) finishBand(i int) outbox.ReadResult {
+	from, done := f.reads[i].From, &f.done[i]
+	switch {
+	case !f.band.cut:
+		return outbox.ReadResult{Next: outbox.Cursor{Position: max(from.Position, f.band.reach), Snapshot: f.own, Base: from.Base}}
+	case done.rows > 0:
+		return outbox.ReadResult{Next: done.after()}
+	}
+	return outbox.ReadResult{Next: from}
+}

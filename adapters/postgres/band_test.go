@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// fill writes rows with the positions 1 to n, in the order of their pages or in
+// another one, as concurrent writers and freed space leave them.
+func (e *sourceEnv) fill(n, payload int, order string) {
+	e.t.Helper()
+	e.exec(`INSERT INTO outrider_outbox (position, type, message_group, payload_bytes) OVERRIDING SYSTEM VALUE
+		SELECT p, 't', 'g' || p % 100, convert_to(repeat('x', $2), 'UTF8') FROM generate_series(1, $1::bigint) AS p ORDER BY `+order, n, payload)
+	e.exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), $1)`, n)
+}
+
+// TestG2_ABandIsSorted: rows of a band come in the order of their pages, and are
+// delivered in that of their positions, each once, whatever limits cut off.
+func TestG2_ABandIsSorted(t *testing.T) {
+	t.Parallel()
+	const rows = 3000
+	e := newSourceEnv(t)
+	e.fill(rows, 10, "hashint8(p)")
+	for _, limit := range []int{7, 50, 1000} {
+		l, r := e.lanes(e.src, outbox.StartBeginning, limit), rand.New(rand.NewPCG(1, uint64(limit)))
+		l.ahead = func() int64 { return 1 + r.Int64N(int64(20*limit)) }
+		var last [outbox.Slots]int64
+		taken := 0
+		for fetches := 0; taken < rows; fetches++ {
+			if fetches > rows {
+				t.Fatalf("limit %d: %d of %d rows after %d fetches", limit, taken, rows, fetches)
+			}
+			got, _, err := l.next(e.ctx, nil)
+			must(t, err)
+			for _, row := range got {
+				if row.Position <= last[row.Slot] {
+					t.Fatalf("limit %d: slot %d: position %d after %d", limit, row.Slot, row.Position, last[row.Slot])
+				}
+				last[row.Slot] = row.Position
+			}
+			taken += len(got)
+		}
+		if taken != rows {
+			t.Errorf("limit %d: %d rows were delivered, of %d", limit, taken, rows)
+		}
+		for slot, c := range l.from {
+			if c.Position > rows {
+				t.Errorf("limit %d: the cursor of slot %d is at position %d; the last row is at %d", limit, slot, c.Position, rows)
+			}
+		}
+		l.ahead = nil // a read that comes to a place is never drained
+		wantPayloads(t, l.all(t))
+	}
+	if e.src.reader.band == nil {
+		t.Error("no band was read")
+	}
+}
+
+// TestG1_ABandThatIsTooLargeLosesNothing: a band of more than what may be kept is
+// given up, with the connection, and its rows come slot by slot.
+func TestG1_ABandThatIsTooLargeLosesNothing(t *testing.T) {
+	t.Parallel()
+	const rows = 40
+	e := newSourceEnv(t)
+	e.fill(rows, bandBytes/8, "p")
+	l := e.lanes(e.src, outbox.StartBeginning, rows)
+	l.ahead = func() int64 { return rows }
+	none, _, err := l.next(e.ctx, nil)
+	must(t, err)
+	if len(none) != 0 || e.src.bandRest == 0 || e.src.reader != nil {
+		t.Fatalf("%d rows came with a band of %d MiB, no band for %d fetches", len(none), rows, e.src.bandRest)
+	}
+	l.ahead = nil
+	seen := map[int64]bool{}
+	for _, row := range l.all(t) {
+		seen[row.Position] = true
+	}
+	if len(seen) != rows {
+		t.Errorf("%d of %d rows came", len(seen), rows)
+	}
+}
+
+// TestG8_ABandVisitsPagesOnce: with fresh statistics a band of rows of all slots
+// visits little more than the pages that they are on.
+func TestG8_ABandVisitsPagesOnce(t *testing.T) {
+	t.Parallel()
+	const rows, low, width = 50_000, 20_000, 4000
+	e := newSourceEnv(t)
+	e.exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
+	e.fill(rows, 200, "p")
+	e.exec("VACUUM ANALYZE outrider_outbox")
+	var pages int
+	must(t, e.pool.QueryRow(e.ctx, "SELECT count(DISTINCT (ctid::text::point)[0]) FROM outrider_outbox WHERE position > $1 AND position <= $2",
+		low, low+width).Scan(&pages))
+	l := e.lanes(e.src, outbox.StartEnd, width)
+	for i := range l.from {
+		l.from[i].Position = low
+	}
+	l.ahead = func() int64 { return width }
+	got, _, err := l.next(e.ctx, nil)
+	must(t, err)
+	if len(got) != width {
+		t.Fatalf("a band of %d positions had %d rows", width, len(got))
+	}
+	for i := range l.from {
+		l.from[i].Position = low
+	}
+	reads := l.reads(nil)
+	plans := make([]plan, len(reads))
+	for i := range reads {
+		plans[i], err = planRead(&reads[i])
+		must(t, err)
+	}
+	root := explainStatement(t, e.src.reader, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
+	bitmaps := 0
+	root.walk(func(n *planNode) {
+		if n.Type == "Bitmap Heap Scan" {
+			bitmaps++
+		}
+	})
+	// Beside the pages: three descents of an index for each slot, and the bitmap's way
+	// through the primary key.
+	most := pages + outbox.Slots*(3*4+3+width/outbox.Slots/100)
+	if buffers := root.Hit + root.Read; bitmaps != 1 || buffers > most {
+		t.Errorf("%d bitmap scans and %d buffers for %d rows on %d pages; want 1 and at most %d", bitmaps, buffers, width, pages, most)
+	} else {
+		t.Logf("%d buffers for %d rows on %d pages", buffers, width, pages)
+	}
+}
