@@ -72,14 +72,8 @@ func (r *reader) plan() *plan {
 			if s == nil {
 				continue
 			}
-			room := s.room()
-			if room < rt.Window/2 || room == 0 || low {
-				starved = true
-				s.relieve(now, low)
-				if room < least || low {
-					room = 0
-				}
-			}
+			room, full := s.roomToRead(least, low, now)
+			starved = starved || full
 			if rt.Order == outbox.OrderGlobal {
 				if room > 0 {
 					p.addGlobal(s, room)
@@ -228,11 +222,24 @@ func (r *reader) limit(p *plan) {
 // leastRoom is the room with which a lane is read: half of its window, as long as
 // no lane has that. When one has it the others come along with half as much, so that
 // lanes stay close together: see keepInStep.
-func (rt *route) leastRoom() int {
-	for _, l := range rt.lanes {
-		if s := l.session.Load(); s != nil && s.room() >= rt.Window/2 {
-			return rt.Window / 4
+func (r *route) leastRoom() int {
+	for _, l := range r.lanes {
+		if s := l.session.Load(); s != nil && s.room() >= r.Window/2 {
+			return r.Window / 4
 		}
 	}
-	return rt.Window / 2
+	return r.Window / 2
+}
+
+// roomToRead is the room with which a lane is read; 0: it is not. One that is
+// more than half full is looked after.
+func (s *session) roomToRead(least int, low bool, now time.Time) (room int, full bool) {
+	room = s.room()
+	if full = room < s.route.Window/2 || room == 0 || low; full {
+		s.relieve(now, low)
+	}
+	if room < least || low {
+		return 0, full
+	}
+	return room, full
 }

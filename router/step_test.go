@@ -10,10 +10,10 @@ import (
 
 // stepPlan returns a plan of reads that stand at positions, with limits as the
 // reader divides them.
-func stepPlan(positions []int64, paces []float64, limit, room int) *plan {
+func stepPlan(positions []int64, paces []float64, limit int) *plan {
 	p := &plan{}
 	for i, position := range positions {
-		p.reads = append(p.reads, &read{slot: i, from: outbox.Cursor{Position: position}, limit: limit, room: room, pace: paces[i]})
+		p.reads = append(p.reads, &read{slot: i, from: outbox.Cursor{Position: position}, limit: limit, room: 4 * limit, pace: paces[i]})
 	}
 	return p
 }
@@ -33,14 +33,14 @@ func same[T any](n int, v T) []T {
 func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		const limit, room = 200, 800
+		const limit = 200
 		positions, paces := make([]int64, outbox.Slots), make([]float64, outbox.Slots)
 		for i := range paces {
 			paces[i] = rapid.Float64Range(0.04, 0.08).Draw(t, "pace")
 			positions[i] = rapid.Int64Range(0, 2000).Draw(t, "position")
 		}
 		for range 50 {
-			p := stepPlan(positions, paces, limit, room)
+			p := stepPlan(positions, paces, limit)
 			if out := rapid.IntRange(-3, outbox.Slots-1).Draw(t, "without room"); out >= 0 {
 				p.reads = append(p.reads[:out], p.reads[out+1:]...)
 			}
@@ -74,7 +74,7 @@ func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
 func TestG6_LanesFarAheadWaitForNobody(t *testing.T) {
 	t.Parallel()
 	positions := append(same(8, int64(0)), same(8, int64(1_000_000))...)
-	p := stepPlan(positions, same(16, 1.0/16), 200, 800)
+	p := stepPlan(positions, same(16, 1.0/16), 200)
 	p.keepInStep()
 	if len(p.reads) != 16 || p.again {
 		t.Fatalf("%d of 16 reads are left", len(p.reads))
@@ -96,10 +96,10 @@ func TestG6_LanesFarAheadWaitForNobody(t *testing.T) {
 func TestLanesKeepInStepOnlyWhereItIsKnownWhatComes(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*plan{
-		"no backlog": stepPlan(same(16, int64(5)), same(16, 0.0), 200, 800),
-		"sparse":     stepPlan(same(16, int64(5)), same(16, 0.0001), 200, 800),
-		"few rows":   stepPlan(same(16, int64(5)), same(16, 0.05), 10, 800),
-		"few lanes":  stepPlan(same(3, int64(5)), same(3, 0.3), 200, 800),
+		"no backlog": stepPlan(same(16, int64(5)), same(16, 0.0), 200),
+		"sparse":     stepPlan(same(16, int64(5)), same(16, 0.0001), 200),
+		"few rows":   stepPlan(same(16, int64(5)), same(16, 0.05), 10),
+		"few lanes":  stepPlan(same(3, int64(5)), same(3, 0.3), 200),
 	} {
 		limit := p.reads[0].limit
 		p.keepInStep()
