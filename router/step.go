@@ -86,12 +86,14 @@ func (p *plan) step(reads []*read, rows int) bool {
 	}
 	waiting := map[*read]bool{}
 	for _, rd := range reads {
-		n := rd.upTo(reach)
-		if n < 1 {
+		switch n := rd.upTo(reach); {
+		case n < 1:
 			waiting[rd] = true
-			continue
+		case n < stepSlack*float64(rd.room):
+			rd.reach, rd.limit = reach, int(math.Ceil(n/stepSlack))
+		default:
+			rd.limit = max(int(n), 1) // it has no room for all up to there
 		}
-		rd.reach, rd.limit = reach, int(math.Ceil(n/stepSlack))
 	}
 	if len(waiting) > 0 {
 		p.again = true
