@@ -50,7 +50,7 @@ func (r *reader) hungry() {
 // the processors allow, and take all of them: see docs/design.md.
 const (
 	smallRead = 256
-	breather  = time.Millisecond
+	breather  = time.Millisecond / 2
 )
 
 // run polls until ctx ends.
