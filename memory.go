@@ -8,7 +8,7 @@ import (
 // The garbage collector's share: what the process needs beside the budget for
 // messages, and how much of the budget again is left for garbage.
 const (
-	memoryBase  = 48 << 20
+	memoryBase  = 40 << 20
 	memoryShare = 4
 	lazyPercent = 400
 )

@@ -19,7 +19,7 @@ type read struct {
 	from    outbox.Cursor
 	until   *outbox.Cursor
 	limit   int
-	reach   int64 // see inStep; 0: none
+	reach   int64 // see keepInStep; 0: none
 	room    int
 	pace    float64 // see stream.pace
 	rows    int     // that came

@@ -90,6 +90,19 @@ func (r *reader) readBand(ctx context.Context, table string) (*statement, error)
 	return r.band, nil
 }
 
+// runBand does what run does, with a band.
+func (f *fetch) runBand(ctx context.Context, r *reader, table string) (complete bool, err error) {
+	st, err := r.readBand(ctx, table)
+	if err != nil {
+		return false, err
+	}
+	complete, err = r.stream(ctx, st, f.band.params(f.plans), f.row)
+	if err == nil && !f.stopped && !f.band.cut {
+		err = f.yieldBand()
+	}
+	return complete, err
+}
+
 // params writes the statement's parameters: those of the fetch, with no fresh rows
 // for the reads of the band, and the band's.
 func (b *band) params(plans []plan) [][]byte {

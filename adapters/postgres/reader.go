@@ -118,19 +118,13 @@ type fetch struct {
 // run executes the statement and hands over the rows. It is complete when the
 // connection can be used for the next one.
 func (f *fetch) run(ctx context.Context, r *reader, table string) (complete bool, err error) {
-	st, params := r.fetch, fetchParams(f.plans)
-	if f.band != nil {
-		if st, err = r.readBand(ctx, table); err != nil {
-			return false, err
-		}
-		params = f.band.params(f.plans)
+	if f.band == nil {
+		complete, err = r.stream(ctx, r.fetch, fetchParams(f.plans), f.row)
+	} else {
+		complete, err = f.runBand(ctx, r, table)
 	}
-	complete, err = r.stream(ctx, st, params, f.row)
 	if err == nil && complete && f.own == "" {
 		err = errNoSnapshot
-	}
-	if err == nil && f.band != nil && !f.stopped && !f.band.cut {
-		err = f.yieldBand()
 	}
 	return complete, err
 }
