@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"strings"
+	"slices"
 	"sync"
 	"testing"
 
@@ -132,5 +133,5 @@ func (c *consumer) all() [][]check.Delivery {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.streams
+	return slices.Clone(c.streams) // more may come: what is appended is not seen
 }
