@@ -2,8 +2,8 @@ package faults_test
 
 import (
 	"context"
-	"strings"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
