@@ -33,8 +33,9 @@ const (
 )
 
 // paceAfter is how many rows per position a read found, if it left something
-// behind; 0: not known, or too few to tell. One that was to come to a place and found less than half
-// of what was expected met a gap, over which only a read without such a place leads.
+// behind; 0: not known, or too few to tell. One that was to come to a place and
+// found less than half of what was expected met a gap, over which only a read
+// without such a place leads.
 func (rd *read) paceAfter(res outbox.ReadResult) float64 {
 	moved := res.Next.Position - rd.from.Position
 	if res.Drained || res.Next.Window != "" || moved <= 0 || rd.rows < stepRows/outbox.Slots {

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,14 +17,6 @@ func stepPlan(positions []int64, paces []float64, limit int) *plan {
 		p.reads = append(p.reads, &read{slot: i, from: outbox.Cursor{Position: position}, limit: limit, room: 4 * limit, pace: paces[i]})
 	}
 	return p
-}
-
-func same[T any](n int, v T) []T {
-	out := make([]T, n)
-	for i := range out {
-		out[i] = v
-	}
-	return out
 }
 
 // TestLanesThatDrainABacklogKeepInStep lets lanes of different paces, of which some
@@ -81,8 +74,8 @@ func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
 // what is close to them.
 func TestG6_LanesFarAheadWaitForNobody(t *testing.T) {
 	t.Parallel()
-	positions := append(same(8, int64(0)), same(8, int64(1_000_000))...)
-	p := stepPlan(positions, same(16, 1.0/16), 200)
+	positions := append(slices.Repeat([]int64{0}, 8), slices.Repeat([]int64{1_000_000}, 8)...)
+	p := stepPlan(positions, slices.Repeat([]float64{1.0 / 16}, 16), 200)
 	p.keepInStep()
 	if len(p.reads) != 16 || p.again {
 		t.Fatalf("%d of 16 reads are left", len(p.reads))
@@ -104,10 +97,10 @@ func TestG6_LanesFarAheadWaitForNobody(t *testing.T) {
 func TestLanesKeepInStepOnlyWhereItIsKnownWhatComes(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*plan{
-		"no backlog": stepPlan(same(16, int64(5)), same(16, 0.0), 200),
-		"sparse":     stepPlan(same(16, int64(5)), same(16, 0.0001), 200),
-		"few rows":   stepPlan(same(16, int64(5)), same(16, 0.05), 10),
-		"few lanes":  stepPlan(same(3, int64(5)), same(3, 0.3), 200),
+		"no backlog": stepPlan(slices.Repeat([]int64{5}, 16), slices.Repeat([]float64{0.0}, 16), 200),
+		"sparse":     stepPlan(slices.Repeat([]int64{5}, 16), slices.Repeat([]float64{0.0001}, 16), 200),
+		"few rows":   stepPlan(slices.Repeat([]int64{5}, 16), slices.Repeat([]float64{0.05}, 16), 10),
+		"few lanes":  stepPlan(slices.Repeat([]int64{5}, 3), slices.Repeat([]float64{0.3}, 3), 200),
 	} {
 		limit := p.reads[0].limit
 		p.keepInStep()

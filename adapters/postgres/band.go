@@ -142,10 +142,7 @@ func (f *fetch) yieldBand() error {
 			continue
 		}
 		rows := f.band.rows[p.slot]
-		byPosition := func(a, b *outbox.Row) int { return cmp.Compare(a.Position, b.Position) }
-		if !slices.IsSortedFunc(rows, byPosition) {
-			slices.SortFunc(rows, byPosition)
-		}
+		slices.SortFunc(rows, func(a, b *outbox.Row) int { return cmp.Compare(a.Position, b.Position) })
 		for _, row := range rows[:min(len(rows), p.limit-f.done[i].rows)] {
 			if more, err := f.give(i, false, row.Position, row); err != nil || !more {
 				return err

@@ -108,11 +108,8 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 		l.from[i].Position = low
 	}
 	reads := l.reads(nil)
-	plans := make([]plan, len(reads))
-	for i := range reads {
-		plans[i], err = planRead(&reads[i])
-		must(t, err)
-	}
+	plans, err := e.src.planReads(reads)
+	must(t, err)
 	root := explainStatement(t, e.src.reader, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
 	bitmaps := 0
 	root.walk(func(n *planNode) {

@@ -68,15 +68,11 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 	if s.closed {
 		return nil, fmt.Errorf("outbox table %s: the source is closed", s.table)
 	}
-	f := fetch{reads: reads, plans: make([]plan, len(reads)), done: make([]progress, len(reads)), decoder: &s.decoder, take: take}
-	for i := range reads {
-		p, err := planRead(&reads[i])
-		if err != nil {
-			return nil, explain(s.table, "read", err)
-		}
-		s.floor.Load().raise(&p)
-		f.plans[i] = p
+	plans, err := s.planReads(reads)
+	if err != nil {
+		return nil, explain(s.table, "read", err)
 	}
+	f := fetch{reads: reads, plans: plans, done: make([]progress, len(reads)), decoder: &s.decoder, take: take}
 	if s.reader == nil {
 		r, err := s.connectReader(ctx, reads)
 		if err != nil {
@@ -100,6 +96,19 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 		s.bandRest = bandRest
 	}
 	return f.results(), nil
+}
+
+// planReads returns the plans of reads, above the floor.
+func (s *Source) planReads(reads []outbox.Read) ([]plan, error) {
+	plans := make([]plan, len(reads))
+	for i := range reads {
+		var err error
+		if plans[i], err = planRead(&reads[i]); err != nil {
+			return nil, err
+		}
+		s.floor.Load().raise(&plans[i])
+	}
+	return plans, nil
 }
 
 // fetch is one call of Fetch.

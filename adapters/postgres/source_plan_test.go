@@ -51,13 +51,12 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 		must(t, err)
 		src.reader = r
 	}
-	plans := make([]plan, outbox.Slots)
-	for i := range plans {
-		var err error
-		plans[i], err = planRead(&outbox.Read{Slot: i, From: from, Limit: limit})
-		must(t, err)
-		src.floor.Load().raise(&plans[i])
+	reads := make([]outbox.Read, outbox.Slots)
+	for i := range reads {
+		reads[i] = outbox.Read{Slot: i, From: from, Limit: limit}
 	}
+	plans, err := src.planReads(reads)
+	must(t, err)
 	return explainFetch(t, src.reader, fetchParams(plans))
 }
 
