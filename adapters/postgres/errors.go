@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +19,19 @@ const (
 	datatypeMismatch      = "42804"
 	featureNotSupported   = "0A000"
 )
+
+// SQLSTATEs that say that somebody else was at the rows.
+const (
+	lockNotAvailable     = "55P03"
+	deadlockDetected     = "40P01"
+	serializationFailure = "40001"
+)
+
+// failedWith tells whether the server refused something with one of these SQLSTATEs.
+func failedWith(err error, states ...string) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains(states, pg.Code)
+}
 
 // explain says for which table and in doing what the error came up and, where
 // one is known, the fix. What PostgreSQL and pgx say names hosts, users and

@@ -79,6 +79,8 @@ type Queue struct {
 	timeout time.Duration
 	log     *slog.Logger
 
+	takeAllRows, takeAllRest int // constant, but for tests
+
 	// claiming is held while rows are claimed and while rows are put back: a row
 	// that is put back must not be overtaken by a claim that is under way.
 	claiming sync.Mutex
@@ -138,7 +140,7 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	}
 	q := &Queue{
 		batch: cmp.Or(cfg.Batch, DefaultQueueBatch), timeout: cmp.Or(cfg.Timeout, DefaultQueueTimeout),
-		log:   cmp.Or(cfg.Logger, slog.Default()),
+		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
 		holds: map[rowKey]*hold{}, groups: map[groupKey]int{},
 	}
 	for _, table := range cfg.Tables {

@@ -26,6 +26,7 @@ type queueEnv struct {
 	schemas *atomic.Int64 // made in the database
 	layout  QueueLayout
 	tables  []QueueTable
+	takeAll bool // every claim is tried without locking first
 }
 
 func newQueueEnv(t testing.TB) *queueEnv {
@@ -106,7 +107,16 @@ func (e *queueEnv) queue() *Queue {
 	e.t.Helper()
 	q, err := NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables, Layout: e.layout})
 	must(e.t, err)
+	if e.takeAll {
+		q.takeAllRows, q.takeAllRest = 1, 0
+	}
 	return q
+}
+
+// takingAll makes queues try every claim without locking first.
+func (e *queueEnv) takingAll() *queueEnv {
+	e.takeAll = true
+	return e
 }
 
 // column quotes the column of something.
@@ -222,6 +232,8 @@ func TestQueueConformance(t *testing.T) {
 		"FlowCatalyst":            func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, false) },
 		"FlowCatalystWithIndexes": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
 		"Custom":                  (*queueEnv).custom,
+		"FlowCatalystTakingAll":   func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
+		"CustomTakingAll":         func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

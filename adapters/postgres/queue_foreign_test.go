@@ -39,10 +39,14 @@ func foreignStatement(sql, table string, limit int) string {
 // back and retry.
 func TestG2_BesideAForeignProcessor(t *testing.T) {
 	t.Parallel()
-	for name, ours := range map[string]bool{"original index": false, "own indexes": true} {
+	for name, tables := range map[string]func(e *queueEnv, t testing.TB) *queueEnv{
+		"original index": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, false) },
+		"own indexes":    func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
+		"taking all":     func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &foreignStress{queueEnv: newQueueEnv(t).flowCatalyst(t, ours), committed: map[string]bool{}, count: map[string]int{}}
+			s := &foreignStress{queueEnv: tables(newQueueEnv(t), t), committed: map[string]bool{}, count: map[string]int{}}
 			s.audit()
 			s.run(t)
 		})

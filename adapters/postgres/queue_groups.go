@@ -87,7 +87,8 @@ type queueTable struct {
 	latest place // of the newest row that was read; behind newest there may be others
 	sweep  sweep // the reading of everything
 
-	largest int64 // payload seen lately
+	largest   int64 // payload seen lately
+	contended int   // so many claims are made row by row: others are at the table
 
 	// swept is when the newest row was created that was known as the last reading of
 	// everything by age began. What became visible later may be older than that, by as
@@ -101,13 +102,14 @@ const leftMost = 100_000
 
 // queueText are the statements, once the types are known.
 type queueText struct {
-	everything, held       string // of a sweep, the first page and after the last
-	first, next            string
-	latest, later          string
-	look, lookWithin, take string // lookWithin: bounded by bytes
-	done, moved            string // done finds rows by their place, moved by key
-	retry, dead, put       string
-	extend, recover        string
+	everything, held string // of a sweep, the first page and after the last
+	first, next      string
+	latest, later    string
+	look, lookWithin string // lookWithin: bounded by bytes
+	take, takeAll    string // takeAll: without locking first
+	done, moved      string // done finds rows by their place, moved by key
+	retry, dead, put string
+	extend, recover  string
 }
 
 // place is a row's place in the order of age.

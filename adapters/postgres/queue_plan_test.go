@@ -116,7 +116,7 @@ func (e *planEnv) explain(statements []recorded, back bool, claimed []*outbox.Ro
 				args = args[1:]
 			}
 		}
-		if s.sql == e.q.tables[0].text.take { // what was put back is at another place
+		if text := &e.q.tables[0].text; s.sql == text.take || s.sql == text.takeAll { // what was put back is at another place
 			var tids string
 			must(e.t, tx.QueryRow(e.ctx, e.sql(e.tables[0].Name, `SELECT array_agg(t.ctid ORDER BY n)::text
 FROM unnest($1::varchar[]) WITH ORDINALITY AS s(key, n) JOIN {t} t ON {key} = s.key`), args[1]).Scan(&tids))

@@ -2,18 +2,69 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outriderhq/outrider/outbox"
 )
+
+const (
+	// takeAllRows is how many rows make a claim worth a transaction of its own,
+	// which takes two further round trips.
+	takeAllRows = 256
+
+	// takeAllRest is how many claims are made row by row after somebody else was at
+	// rows of one that was to get all.
+	takeAllRest = 64
+)
+
+// takeAllOptions are those of the transaction that gets all rows or none: a row that
+// somebody changed meanwhile is an error, and nobody who has locked one is waited for.
+var takeAllOptions = pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = '20ms'"}
 
 // take claims what was picked.
 func (s *service) take(ctx context.Context) error {
 	if len(s.picked) == 0 {
 		return nil
 	}
-	var tids, keys, groups, places arrayText
+	marks, err := s.takeAll(ctx)
+	if err == nil && marks == nil {
+		marks, err = s.takeFree(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	taken := make([]*outbox.Row, len(s.picked))
+	for _, m := range marks {
+		taken[m.n] = s.hold(s.picked[m.n], &hold{stamp: m.stamp, tid: m.tid, at: now}, m.attempts)
+	}
+	for i, row := range taken {
+		if row != nil {
+			s.rows = append(s.rows, row)
+		} else { // somebody was faster; what became of the row will be seen
+			s.table.enterFrom(s.picked[i].visit.group, s.picked[i].created)
+		}
+	}
+	return nil
+}
+
+// mark is what a statement did to a row that it claimed.
+type mark struct {
+	n        int // of picked
+	stamp    int64
+	attempts int
+	tid      tid
+}
+
+// takeFree claims what nobody else is at: of each group what is before the first row
+// of another.
+func (s *service) takeFree(ctx context.Context) ([]mark, error) {
+	tids, keys := s.takeVersions()
+	var groups, places arrayText
 	number := map[*visit]int{}
 	count := map[*visit]int{}
 	for i, p := range s.picked {
@@ -25,32 +76,66 @@ func (s *service) take(ctx context.Context) error {
 			count[p.visit]++
 			group, place = number[p.visit], count[p.visit]
 		}
-		tids.tid(p.tid)
-		keys.text(p.row.ID)
 		groups.number(group)
 		places.number(place)
 	}
-	rows, err := s.q.pool.Query(ctx, s.table.text.take, rawResults, tids.String(), keys.String(), groups.String(), places.String())
-	if err != nil {
-		return err
+	return s.marks(s.q.pool.Query(ctx, s.table.text.take, rawResults, tids, keys, groups.String(), places.String()))
+}
+
+// takeAll claims many rows without locking them first, if it gets them all: nothing
+// is claimed behind a row that is another's. Otherwise it claims nothing, returns
+// nil, and is not tried for a while.
+func (s *service) takeAll(ctx context.Context) ([]mark, error) {
+	if len(s.picked) < s.q.takeAllRows {
+		return nil, nil
 	}
-	taken, now := make([]*outbox.Row, len(s.picked)), time.Now()
+	if s.table.contended > 0 {
+		s.table.contended--
+		return nil, nil
+	}
+	var all []mark
+	err := pgx.BeginTxFunc(ctx, s.q.pool, takeAllOptions, func(tx pgx.Tx) (err error) {
+		tids, keys := s.takeVersions()
+		all, err = s.marks(tx.Query(ctx, s.table.text.takeAll, rawResults, tids, keys))
+		if err == nil && len(all) < len(s.picked) {
+			err = errContended
+		}
+		return err
+	})
+	if errors.Is(err, errContended) || failedWith(err, lockNotAvailable, deadlockDetected, serializationFailure) {
+		s.table.contended = s.q.takeAllRest
+		return nil, nil
+	}
+	return all, err
+}
+
+// errContended is for rows that are not as they were when they were looked at.
+var errContended = errors.New("somebody else was at the rows")
+
+// takeVersions are the arrays of the versions that were looked at.
+func (s *service) takeVersions() (places, keys string) {
+	var tidArray, keyArray arrayText
+	for _, p := range s.picked {
+		tidArray.tid(p.tid)
+		keyArray.text(p.row.ID)
+	}
+	return tidArray.String(), keyArray.String()
+}
+
+// marks reads what a statement has claimed.
+func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := make([]mark, 0, len(s.picked))
 	for rows.Next() {
 		v := rows.RawValues()
-		i := int(int32FromBinary(v[0])) - 1
-		taken[i] = s.hold(s.picked[i], &hold{stamp: int64FromBinary(v[1]), tid: tidFromBinary(v[3]), at: now}, int(int32FromBinary(v[2])))
+		out = append(out, mark{
+			n: int(int32FromBinary(v[0])) - 1, stamp: int64FromBinary(v[1]), attempts: int(int32FromBinary(v[2])), tid: tidFromBinary(v[3]),
+		})
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for i, row := range taken {
-		if row != nil {
-			s.rows = append(s.rows, row)
-		} else { // somebody was faster; what became of the row will be seen
-			s.table.enterFrom(s.picked[i].visit.group, s.picked[i].created)
-		}
-	}
-	return nil
+	return out, rows.Err()
 }
 
 // hold turns a picked row into a claimed one.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -88,14 +89,19 @@ SELECT 'other-' || i, 'EVENT', '{}', 'PROCESSING', now(), $1 FROM generate_serie
 	}
 }
 
-// meddler runs a statement before the take.
+// meddler runs a statement before rows are claimed.
 type meddler struct {
 	t      *testing.T
 	before func()
+	all    bool // rows are claimed without locking them first
 }
 
 func (m *meddler) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(d.SQL, "SKIP LOCKED") && m.before != nil {
+	claims := "SKIP LOCKED"
+	if m.all {
+		claims = "RETURNING w.n"
+	}
+	if strings.Contains(d.SQL, claims) && m.before != nil {
 		m.before()
 		m.before = nil
 	}
@@ -108,38 +114,48 @@ func (*meddler) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 // nothing behind the row is claimed with it, and all of it later.
 func TestG2_WhatChangedSinceTheLookEndsThePrefix(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]string{
+	changes := map[string]string{
 		"written":   "UPDATE {t} t SET {set:attempts} = 1 WHERE {key} = '0000000000003'",
 		"claimed":   "UPDATE {t} t SET {set:status} = 'PROCESSING', {set:claimed} = now() WHERE {key} = '0000000000003'",
 		"all moved": "UPDATE {t} t SET {set:type} = 'X'",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := newQueueEnv(t).flowCatalyst(t, true)
-			table := e.tables[0].Name
-			e.fill(table, 1, 1, "COMPLETED")
-			e.fill(table, 4, 1, "PENDING")
-			e.exec("DELETE FROM " + table + " WHERE status = 'COMPLETED'")
-			m := &meddler{t: t, before: func() { e.exec(e.sql(table, change)) }}
-			q, err := NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
-			must(t, err)
-			defer func() { must(t, q.Close()) }()
-			first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10})
-			must(t, err)
-			if len(first) > 1 || len(first) == 1 && first[0].ID != "0000000000002" {
-				t.Errorf("%d rows were claimed past one that changed", len(first))
-			}
-			e.exec(e.sql(table, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = '0000000000003'"))
-			rows := slices.Concat(first, claimAll(t, q))
-			for i, row := range rows {
-				if want := []string{"0000000000002", "0000000000003", "0000000000004", "0000000000005"}[i]; row.ID != want {
-					t.Errorf("row %s came instead of %s", row.ID, want)
-				}
-			}
-			if lost := settleAll(t, q, rows); lost != "" || len(rows) != 4 {
-				t.Errorf("%d rows were claimed, lost %q", len(rows), lost)
-			}
-		})
+	}
+	for _, c := range slices.Sorted(maps.Keys(changes)) {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, taking all %t", c, all), func(t *testing.T) {
+				t.Parallel()
+				changedSinceTheLook(t, changes[c], all)
+			})
+		}
+	}
+}
+
+func changedSinceTheLook(t *testing.T, change string, all bool) {
+	e := newQueueEnv(t).flowCatalyst(t, true)
+	table := e.tables[0].Name
+	e.fill(table, 1, 1, "COMPLETED")
+	e.fill(table, 4, 1, "PENDING")
+	e.exec("DELETE FROM " + table + " WHERE status = 'COMPLETED'")
+	m := &meddler{t: t, all: all, before: func() { e.exec(e.sql(table, change)) }}
+	q, err := NewQueue(e.ctx, QueueConfig{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
+	must(t, err)
+	defer func() { must(t, q.Close()) }()
+	if all {
+		q.takeAllRows = 1
+	}
+	first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10})
+	must(t, err)
+	if len(first) > 1 || len(first) == 1 && first[0].ID != "0000000000002" {
+		t.Errorf("%d rows were claimed past one that changed", len(first))
+	}
+	e.exec(e.sql(table, "UPDATE {t} t SET {set:status} = 'PENDING' WHERE {key} = '0000000000003'"))
+	rows := slices.Concat(first, claimAll(t, q))
+	for i, row := range rows {
+		if want := []string{"0000000000002", "0000000000003", "0000000000004", "0000000000005"}[i]; row.ID != want {
+			t.Errorf("row %s came instead of %s", row.ID, want)
+		}
+	}
+	if lost := settleAll(t, q, rows); lost != "" || len(rows) != 4 {
+		t.Errorf("%d rows were claimed, lost %q", len(rows), lost)
 	}
 }
 

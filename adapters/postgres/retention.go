@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -195,11 +194,7 @@ var errBusy = errors.New("another process removes rows of the table")
 
 // gaveUp tells whether a step ended for the sake of others.
 func gaveUp(err error) bool {
-	if errors.Is(err, errBusy) {
-		return true
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "55P03" || pg.Code == "40P01") // lock_not_available, deadlock_detected
+	return errors.Is(err, errBusy) || failedWith(err, lockNotAvailable, deadlockDetected)
 }
 
 // change runs f in a bounded transaction that no other process's retention of

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -199,7 +197,7 @@ func (p *pass) mayGo(ctx context.Context, part partition) (may, young bool, err 
 // ifGone makes an error of a partition that another process has dropped meanwhile
 // a reason to give up.
 func ifGone(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == undefinedTable {
+	if failedWith(err, undefinedTable) {
 		return errBusy
 	}
 	return err

@@ -196,9 +196,7 @@ const stateRetries = 5
 func retryDeadlock(f func() error) error {
 	var err error
 	for range stateRetries {
-		err = f()
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.Code != "40P01" {
+		if err = f(); !failedWith(err, deadlockDetected) {
 			return err
 		}
 	}

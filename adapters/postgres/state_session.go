@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -186,8 +185,7 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = $2
 		}
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_lock(`+instanceLock+`)`, instance)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "55P03" { // lock_not_available
+	if failedWith(err, lockNotAvailable) {
 		return fmt.Errorf("state store: a living process has joined as instance %q; give every instance an id of its own", instance)
 	}
 	if err != nil {
