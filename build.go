@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/sqlite"
@@ -25,6 +26,31 @@ type parts struct {
 
 	events map[outbox.StateStore]outbox.DedupeStore // shared by the dedupe middleware of the routes
 	tracer *tracer                                  // nil: no route has the tracing middleware
+
+	checks checks
+}
+
+// checks are made side by side while the rest is built: each is mostly waiting for a
+// server, and one that is away must not keep the others waiting.
+type checks struct {
+	running sync.WaitGroup
+	errs    []*error
+}
+
+func (c *checks) start(check func() error) {
+	err := new(error)
+	c.errs = append(c.errs, err)
+	c.running.Go(func() { *err = check() })
+}
+
+// wait returns what was found, in the order in which the checks were started.
+func (c *checks) wait() error {
+	c.running.Wait()
+	errs := make([]error, len(c.errs))
+	for i, err := range c.errs {
+		errs[i] = *err
+	}
+	return errors.Join(errs...)
 }
 
 // build connects and checks everything that the routes use. All problems are
@@ -41,7 +67,7 @@ func (b *builder) build(ctx context.Context) (*parts, error) {
 		}
 		p.routes = append(p.routes, route)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, p.checks.wait())...); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
@@ -53,9 +79,18 @@ func (b *builder) buildRoute(ctx context.Context, p *parts, r config.Route) (rou
 		Name: r.Name, Match: matcher(r.Match), Order: order, Window: r.Window,
 		Start: start(r.Start), Attempts: attempts(r.Middleware),
 	}
-	var err error
-	if err := b.buildSource(ctx, p, r.From, &out); err != nil {
+	fresh, err := b.openSource(ctx, p, r.From, &out)
+	if err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
+	}
+	if fresh {
+		source := out
+		p.checks.start(func() error {
+			if err := checkSource(ctx, &source); err != nil {
+				return fmt.Errorf("source %q: %w", r.From, err)
+			}
+			return nil
+		})
 	}
 	if out.Destination, err = b.buildDestination(ctx, p, r.To); err != nil {
 		return out, fmt.Errorf("destination %q: %w", r.To, err)
@@ -107,24 +142,45 @@ func start(s config.Start) outbox.Start {
 	return outbox.Start{Kind: outbox.StartKind(s.Kind), Time: s.Time}
 }
 
-// buildSource opens the source of a route, and checks it once for all routes that
-// share it.
+// buildSource opens the source of a route and checks it, unless both were done for
+// another one.
 func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *router.Route) error {
+	fresh, err := b.openSource(ctx, p, name, out)
+	if err != nil || !fresh {
+		return err
+	}
+	return checkSource(ctx, out)
+}
+
+// checkSource checks what a route reads.
+func checkSource(ctx context.Context, r *router.Route) error {
+	switch {
+	case r.Queue != nil:
+		return r.Queue.Check(ctx)
+	case r.Source != nil:
+		return r.Source.Check(ctx)
+	}
+	return nil
+}
+
+// openSource gives a route what it reads. Routes of one source share it; fresh tells
+// that this is the first one, so that it has to be checked.
+func (b *builder) openSource(ctx context.Context, p *parts, name string, out *router.Route) (fresh bool, err error) {
 	var poll config.Poll
-	opened := p.sources[name] != nil
+	fresh = p.sources[name] == nil
 	switch s := b.cfg.Sources[name].(type) {
 	case *config.Subscriber:
 		out.Subscriber, out.Topic = b.options.subscribers[name], s.Topic
-		return nil
+		return false, nil
 	case *config.Postgres:
 		if s.Queued() {
-			return b.buildQueue(ctx, p, name, s, out)
+			return b.openQueue(ctx, p, name, s, out)
 		}
 		poll = s.Poll
 		if p.sources[name] == nil {
 			src, err := newPostgresSource(ctx, s, b.log)
 			if err != nil {
-				return err
+				return false, err
 			}
 			p.sources[name] = src
 		}
@@ -132,23 +188,20 @@ func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *r
 		poll = s.Poll
 		if p.sources[name] == nil {
 			if err := databaseExists(s.Path); err != nil {
-				return err
+				return false, err
 			}
 			src, err := newSQLiteSource(s, b.log)
 			if err != nil {
-				return err
+				return false, err
 			}
 			p.sources[name] = src
 		}
 	default:
-		return fmt.Errorf("type %q is not built into this program", s.Kind())
+		return false, fmt.Errorf("type %q is not built into this program", s.Kind())
 	}
 	out.Source = p.sources[name]
 	out.Poll = router.Poll{Batch: poll.Batch, Min: poll.Min.Std(), After: poll.After, Factor: poll.Factor, Max: poll.Max.Std()}
-	if opened {
-		return nil
-	}
-	return out.Source.Check(ctx)
+	return fresh, nil
 }
 
 // buildState opens the state store of a source: the configured one, or the

@@ -20,7 +20,8 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// buildDestination makes and checks a destination; routes to one name share it.
+// buildDestination makes a destination and begins to check it; routes to one name
+// share it.
 func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (outbox.Destination, error) {
 	if d := p.destinations[name]; d != nil {
 		return d, nil
@@ -31,11 +32,14 @@ func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (
 	}
 	p.destinations[name] = d
 	if c, ok := d.(outbox.Checker); ok {
-		if err := c.Check(ctx); err != nil {
-			// Not an error of ours: what is down comes back, and what is missing
-			// is created. Until then its messages wait.
-			b.log.Warn("destination is not reachable yet; its messages wait", "destination", name, "error", err)
-		}
+		p.checks.start(func() error {
+			if err := c.Check(ctx); err != nil {
+				// Not an error of ours: what is down comes back, and what is missing
+				// is created. Until then its messages wait.
+				b.log.Warn("destination is not reachable yet; its messages wait", "destination", name, "error", err)
+			}
+			return nil
+		})
 	}
 	return d, nil
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/outriderhq/outrider/router"
 )
 
-// buildQueue gives a route the queue of its source, checked. Routes of one source
-// share it.
-func (b *builder) buildQueue(ctx context.Context, p *parts, name string, s *config.Postgres, out *router.Route) error {
-	opened := p.queues[name] != nil
-	if !opened {
+// openQueue gives a route the queue of its source. Routes of one source share it;
+// fresh tells that this is the first one.
+func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *config.Postgres, out *router.Route) (fresh bool, err error) {
+	fresh = p.queues[name] == nil
+	if fresh {
 		cfg := queueConfig(s)
 		cfg.Wake, cfg.Logger = postgres.Wake(s.Wake), b.log
 		queue, err := postgres.NewQueue(ctx, cfg)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if p.queues == nil { // parts that were made for one source
 			p.queues = map[string]outbox.Queue{}
@@ -29,10 +29,7 @@ func (b *builder) buildQueue(ctx context.Context, p *parts, name string, s *conf
 	out.Poll = router.Poll{Batch: s.Poll.Batch, Min: s.Poll.Min.Std(), After: s.Poll.After, Factor: s.Poll.Factor, Max: s.Poll.Max.Std()}
 	out.Claims = router.Claims{InMemory: s.Claims.InMemory, PerGroup: s.Claims.PerGroup,
 		Timeout: s.Claims.Timeout.Std(), Recover: s.Claims.Recover.Std()}
-	if opened {
-		return nil
-	}
-	return out.Queue.Check(ctx)
+	return fresh, nil
 }
 
 // queueConfig describes the tables of a queue.

@@ -56,6 +56,19 @@ func (s *State) Join(ctx context.Context, instance string, lease time.Duration) 
 	if s.session != nil && s.session.instance != instance {
 		return fmt.Errorf("state store: join: this store serves instance %q already; open another for %q", s.session.instance, instance)
 	}
+	swept := make(chan error, 1)
+	go func() { // on another connection, which is wanted soon and takes its time
+		_, err := s.pool.Exec(ctx, sweepSQL)
+		swept <- err
+	}()
+	joined := s.join(ctx, instance, lease)
+	if err := <-swept; err != nil && joined == nil {
+		return stateError("sweep dead instances", err)
+	}
+	return joined
+}
+
+func (s *State) join(ctx context.Context, instance string, lease time.Duration) error {
 	if s.session == nil {
 		conn, err := s.openSession(ctx, instance, 0)
 		if err != nil {
@@ -65,9 +78,6 @@ func (s *State) Join(ctx context.Context, instance string, lease time.Duration) 
 	}
 	if _, err := s.renew(ctx, lease); err != nil {
 		return stateError(fmt.Sprintf("join as %q", instance), err)
-	}
-	if _, err := s.pool.Exec(ctx, sweepSQL); err != nil {
-		return stateError("sweep dead instances", err)
 	}
 	return nil
 }
