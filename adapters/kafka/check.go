@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Check implements [outbox.Checker]: a broker must answer, and a topic that is
-// the same for all messages must exist. An exclusive destination must get a
-// transactional id as well.
+// Check implements [outbox.Checker]: a broker must answer, a topic that is the same
+// for all messages must exist, and there must be a producer id; for an exclusive
+// destination a transactional one.
 func (d *Destination) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
@@ -40,6 +40,11 @@ func (d *Destination) Check(ctx context.Context) error {
 	}
 	if d.cfg.Exclusive {
 		return d.checkTransactions(ctx)
+	}
+	// The first wave has this client, and need not wait for its id.
+	if _, _, err := c.ProducerID(ctx); err != nil {
+		c.refused = true
+		return unavailable(d.cfg.Topic, c.watch.explain(err))
 	}
 	return nil
 }

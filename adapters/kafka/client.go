@@ -23,6 +23,10 @@ type client struct {
 	known map[string]bool // topics that franz-go has the metadata of
 	spent bool            // closed in the middle of a wave, not to be used again
 
+	// refused: the brokers may have refused it a producer id, which franz-go never asks
+	// for again. Not to be used again either.
+	refused bool
+
 	transactional string // id of a lane's seat, whose waves are transactions; empty: none
 }
 
@@ -90,7 +94,7 @@ func open(opts []kgo.Opt) (*client, error) {
 // put gives a client back.
 func (p *pool) put(c *client) {
 	p.mu.Lock()
-	keep := !c.spent && !p.closed
+	keep := !c.spent && !c.refused && !p.closed
 	if keep {
 		p.idle = append(p.idle, c)
 	}

@@ -49,6 +49,9 @@ func (d *Destination) cause(s *search, err error) error {
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || isDenied(err) {
 		s.c.forget(topic)
 	}
+	if s.c.transactional == "" && isLasting(err) {
+		s.c.refused = true
+	}
 	return unavailable(topic, s.c.watch.explain(err))
 }
 
@@ -105,6 +108,14 @@ func unavailable(topic string, err error) error {
 func isDenied(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) ||
 		errors.Is(err, kerr.SaslAuthenticationFailed)
+}
+
+// isLasting tells whether the brokers would give the same answer again, as far as
+// Kafka's protocol goes; but permissions are granted, and brokers upgraded. What is of
+// one topic says nothing about the client.
+func isLasting(err error) bool {
+	code, ok := errors.AsType[*kerr.Error](err)
+	return ok && !code.Retriable && !errors.Is(err, kerr.TopicAuthorizationFailed)
 }
 
 // warnTooLarge tells once that batches are split over and over.

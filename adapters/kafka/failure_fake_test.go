@@ -103,6 +103,40 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 	}
 }
 
+// Who may not write idempotently learns it when the relay starts, and with each
+// message. As soon as he may, they are delivered, although franz-go never asks again.
+func TestG10_RefusedProducerIDs(t *testing.T) {
+	t.Parallel()
+	for want, code := range map[string]*kerr.Error{
+		"grant IDEMPOTENT_WRITE": kerr.ClusterAuthorizationFailed,
+		"cannot be written to":   kerr.UnsupportedVersion,
+	} {
+		t.Run(code.Message, func(t *testing.T) {
+			t.Parallel()
+			c := fake(t)
+			var failing atomic.Int32
+			failTransactions(c, kmsg.InitProducerID, &failing)
+			msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "", 1)}
+			for _, checked := range []bool{true, false} {
+				d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout})
+				failing.Store(int32(code.Code))
+				if checked {
+					wantError(t, d.Check(t.Context()), want)
+				} else {
+					errs := d.Deliver(t.Context(), "t", msgs)
+					if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable]" || !strings.Contains(fmt.Sprint(errs[0]), want) {
+						t.Errorf("got %s, %v, want unavailable with %q", got, errs, want)
+					}
+				}
+				failing.Store(0)
+				if errs := d.Deliver(t.Context(), "t", msgs); errs != nil {
+					t.Errorf("once it is not refused any more, checked before %t: %v", checked, errs)
+				}
+			}
+		})
+	}
+}
+
 // through returns what a lane that is never lost delivers through: the
 // destination itself, if that is not exclusive.
 func through(tb testing.TB, d *Destination, lane string) outbox.Destination {
