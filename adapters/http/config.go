@@ -145,6 +145,10 @@ func ours(name string) bool {
 	return false
 }
 
+// writeBuffer takes a whole request of a hundred items of some hundred bytes, which
+// then leaves in one write.
+const writeBuffer = 64 << 10
+
 // transport returns a transport that keeps a connection for every request that
 // can be under way.
 func (c Config) transport() *http.Transport {
@@ -158,5 +162,6 @@ func (c Config) transport() *http.Transport {
 		MaxIdleConnsPerHost: c.MaxRequests,
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true, // answers are short and read as they are
+		WriteBufferSize:     writeBuffer,
 	}
 }

@@ -1,9 +1,9 @@
 package http
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -28,11 +28,12 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 	traced := httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	// The body is not reused: an answer may come while it is still being read.
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), bytes.NewReader(join(batch)))
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), newArray(batch))
 	if err != nil {
 		return d.outcome.NoRequest(address)
 	}
+	req.ContentLength = arraySize(batch)
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(newArray(batch)), nil }
 	d.setHeaders(req, batch)
 	resp, err := d.client.Do(req)
 	if err != nil {
@@ -48,22 +49,6 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 		e.Answered = e.Kind == outbox.KindTransient
 	}
 	return err
-}
-
-// join makes the array of the request.
-func join(batch []item) []byte {
-	size := 1
-	for _, it := range batch {
-		size += len(it.body) + 1
-	}
-	dst := append(make([]byte, 0, size), '[')
-	for i, it := range batch {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, it.body...)
-	}
-	return append(dst, ']')
 }
 
 func (d *Destination) setHeaders(req *http.Request, batch []item) {

@@ -87,23 +87,15 @@ type Queue struct {
 	first    int // the table that is served first, in turn
 	decoder  decoder
 
-	mu     sync.Mutex // guards what follows
-	holds  map[rowKey]*hold
-	groups map[groupKey]int // claimed rows by group
-	astray []astray         // claims that were lost since the last Claim
+	mu     sync.Mutex // guards what follows, and what the tables say that it does
+	astray []astray   // claims that were lost since the last Claim
 }
 
 // astray is a row that is not ours any more, and may be unfinished.
 type astray struct {
-	table string
+	table *queueTable
 	hold  *hold
 }
-
-// rowKey names a row, groupKey a group of a table.
-type (
-	rowKey   struct{ table, key string }
-	groupKey struct{ table, group string }
-)
 
 // hold is a claim that has not been settled.
 type hold struct {
@@ -141,7 +133,6 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	q := &Queue{
 		batch: cmp.Or(cfg.Batch, DefaultQueueBatch), timeout: cmp.Or(cfg.Timeout, DefaultQueueTimeout),
 		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
-		holds: map[rowKey]*hold{}, groups: map[groupKey]int{},
 	}
 	for _, table := range cfg.Tables {
 		t, err := newQueueTable(table, &cfg.Layout)
@@ -219,42 +210,43 @@ func (q *Queue) table(name string) *queueTable {
 // held returns the hold that a claim stands for; nil when it is lost. The
 // caller has the lock.
 func (q *Queue) held(c *outbox.Claim) *hold {
-	h := q.holds[rowKey{c.Table, c.Key}]
+	t := q.table(c.Table)
+	if t == nil {
+		return nil
+	}
+	h := t.holds[c.Key]
 	if h == nil || h.token != c.Token {
 		return nil
 	}
 	return h
 }
 
-// hold remembers a claim.
-func (q *Queue) hold(key rowKey, h *hold) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.forget(key)
-	q.holds[key] = h
-	q.groups[groupKey{key.table, h.group.id}]++
+// hold remembers the claim of a row. The caller has the queue's lock.
+func (t *queueTable) hold(key string, h *hold) {
+	t.forget(key)
+	t.holds[key] = h
+	t.held[h.group.id]++
 }
 
-// forget ends a hold. The caller has the lock.
-func (q *Queue) forget(key rowKey) {
-	h := q.holds[key]
+// forget ends a hold. The caller has the queue's lock.
+func (t *queueTable) forget(key string) {
+	h := t.holds[key]
 	if h == nil {
 		return
 	}
-	delete(q.holds, key)
-	group := groupKey{key.table, h.group.id}
-	if q.groups[group]--; q.groups[group] == 0 {
-		delete(q.groups, group)
+	delete(t.holds, key)
+	if t.held[h.group.id]--; t.held[h.group.id] == 0 {
+		delete(t.held, h.group.id)
 	}
 }
 
 // lose ends a hold whose row somebody else has taken or put back. The group is
 // to be looked at from that row on, or it could be passed over. The caller has the
 // lock.
-func (q *Queue) lose(key rowKey, h *hold) {
-	q.astray = append(q.astray, astray{key.table, h})
-	if q.holds[key] == h { // and not another claim since
-		q.forget(key)
+func (q *Queue) lose(t *queueTable, key string, h *hold) {
+	q.astray = append(q.astray, astray{t, h})
+	if t.holds[key] == h { // and not another claim since
+		t.forget(key)
 	}
 }
 
@@ -264,16 +256,16 @@ func (q *Queue) findAstray() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range q.astray {
-		q.table(a.table).enterFrom(a.hold.group, a.hold.created)
+		a.table.enterFrom(a.hold.group, a.hold.created)
 	}
 	q.astray = nil
 }
 
 // ours tells whether a row that is marked as being processed is so by us.
-func (q *Queue) ours(key rowKey, stamp int64) bool {
+func (q *Queue) ours(t *queueTable, key string, stamp int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := q.holds[key]
+	h := t.holds[key]
 	return h != nil && (h.stamp == stamp || h.former == stamp)
 }
 
@@ -281,5 +273,5 @@ func (q *Queue) ours(key rowKey, stamp int64) bool {
 func (q *Queue) heldIn(t *queueTable, g *queueGroup) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.groups[groupKey{t.name, g.id}]
+	return t.held[g.id]
 }

@@ -45,7 +45,7 @@ type claim struct {
 	req    outbox.ClaimRequest
 	slots  [outbox.Slots]bool
 	except map[string]bool // groups
-	absent map[rowKey]bool // rows
+	absent map[rowKey]bool
 	turn   int
 
 	rows     []*outbox.Row
@@ -53,6 +53,9 @@ type claim struct {
 	full     bool // no more payload fits
 	perGroup map[string]int
 }
+
+// rowKey names a row.
+type rowKey struct{ table, key string }
 
 func (q *Queue) newClaim(req outbox.ClaimRequest) *claim {
 	c := &claim{q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}

@@ -103,6 +103,18 @@ func tidFromBinary(v []byte) tid {
 // arrayText builds the text of a one-dimensional array.
 type arrayText struct{ b []byte }
 
+// Bytes that elements take with what is around them, going by those of FlowCatalyst.
+const (
+	keyBytes    = 16
+	tidBytes    = 14
+	numberBytes = 4
+)
+
+// newArrayText returns an array with room for elements of some size.
+func newArrayText(elements, each int) arrayText {
+	return arrayText{make([]byte, 0, 2+elements*each)}
+}
+
 func (a *arrayText) sep() {
 	if len(a.b) == 0 {
 		a.b = append(a.b, '{')

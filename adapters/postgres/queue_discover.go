@@ -247,7 +247,7 @@ func (d *discovery) byAge(ctx context.Context, text string, args ...any) (page a
 	for rows.Next() {
 		v := rows.RawValues()
 		at := place{created: int64FromBinary(v[0]), key: string(v[1]), set: true}
-		if !d.q.holdsRow(rowKey{t.name, at.key}) && t.found(textOrNull(v[2]), at.created) {
+		if !d.q.holdsRow(t, at.key) && t.found(textOrNull(v[2]), at.created) {
 			page.fresh = true
 		}
 		if v[3][0] != 0 {
@@ -302,10 +302,10 @@ func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 }
 
 // holdsRow tells whether we hold a row.
-func (q *Queue) holdsRow(key rowKey) bool {
+func (q *Queue) holdsRow(t *queueTable, key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.holds[key] != nil
+	return t.holds[key] != nil
 }
 
 // rawResults asks pgx for all columns in binary, which is what is decoded here.

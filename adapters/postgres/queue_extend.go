@@ -21,9 +21,8 @@ func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*out
 		}
 		t := q.table(c.Table)
 		if byTable[t] == nil {
-			byTable[t] = &extension{}
+			byTable[t] = &extension{table: t, text: t.text.extend}
 		}
-		byTable[t].text = t.text.extend
 		byTable[t].add(c, h, now)
 	}
 	q.mu.Unlock()
@@ -39,6 +38,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*out
 
 // extension is what one statement renews.
 type extension struct {
+	table                        *queueTable
 	text                         string
 	claims                       []*outbox.Claim
 	holds                        []*hold
@@ -82,7 +82,7 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim,
 			continue
 		}
 		lost = append(lost, c)
-		q.lose(rowKey{c.Table, c.Key}, e.holds[i])
+		q.lose(e.table, c.Key, e.holds[i])
 	}
 	return lost, nil
 }
@@ -126,10 +126,8 @@ func (q *Queue) keysOf(t *queueTable) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var keys arrayText
-	for key := range q.holds {
-		if key.table == t.name {
-			keys.text(key.key)
-		}
+	for key := range t.holds {
+		keys.text(key)
 	}
 	return keys.String()
 }

@@ -80,6 +80,9 @@ type queueTable struct {
 	heldAged  bool // and those that are being processed come in that order too
 	whole     bool // those of a group come in one order
 
+	holds map[string]*hold // claims by key; guarded by the queue's lock
+	held  map[string]int   // how many by group; guarded likewise
+
 	ring  []*queueGroup
 	known map[string]*queueGroup // of the ring, by id
 
@@ -136,7 +139,7 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	return &queueTable{
-		name: table.Name, kind: table.Kind, known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{},
+		name: table.Name, kind: table.Kind, holds: map[string]*hold{}, held: map[string]int{}, known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{},
 		sql: queueSQL{table: name.Sanitize(), layout: layout},
 	}, nil
 }

@@ -221,9 +221,8 @@ func (s *service) budget() int64 {
 // can be claimed now.
 func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	at := place{created: int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
-	key, ordered := rowKey{s.table.name, at.key}, v.group.ordered()
 	if raw[lookHeld][0] != 0 {
-		if claimed := raw[lookClaimed]; ordered && (claimed == nil || !s.q.ours(key, int64FromBinary(claimed))) {
+		if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, int64FromBinary(claimed))) {
 			v.keep(at.created)
 			v.wall = min(v.wall, at.created)
 		}
@@ -236,16 +235,16 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 		v.keep(at.created)
 		return true
 	}
-	if end = s.offer(v, raw, key, at.created); !end {
+	if end = s.offer(v, raw, at); !end {
 		v.after = at
 	}
 	return end
 }
 
 // offer picks a row that waits, or tells what keeps it from being picked.
-func (s *service) offer(v *visit, raw [][]byte, key rowKey, created int64) (end bool) {
-	if s.absent[key] {
-		v.keep(created)
+func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
+	if s.absent[rowKey{s.table.name, at.key}] {
+		v.keep(at.created)
 		return false
 	}
 	row := s.q.decoder.queued(s.table, v.group, raw)
@@ -254,7 +253,7 @@ func (s *service) offer(v *visit, raw [][]byte, key rowKey, created int64) (end 
 	}
 	switch {
 	case float64FromBinary(raw[lookWait]) > 0:
-		v.keep(created)
+		v.keep(at.created)
 		return v.group.ordered()
 	case len(s.picked) == s.want:
 		v.idle = v.got == 0
@@ -263,10 +262,10 @@ func (s *service) offer(v *visit, raw [][]byte, key rowKey, created int64) (end 
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
 		s.full, v.idle = true, v.got == 0
 	default:
-		s.pick(picked{row, v, created, tidFromBinary(raw[lookTID])})
+		s.pick(picked{row, v, at.created, tidFromBinary(raw[lookTID])})
 		return false
 	}
-	v.keep(created)
+	v.keep(at.created)
 	return true
 }
 

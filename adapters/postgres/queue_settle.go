@@ -19,7 +19,7 @@ const longestError = 4000
 // the claims are kept: settle them again. What did go through comes back as
 // lost.
 func (q *Queue) Settle(ctx context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
-	s := settling{q: q, parts: map[settlePart]*settleRows{}}
+	s := settling{q: q, most: len(results), parts: map[settlePart]*settleRows{}}
 	back := false
 	q.mu.Lock()
 	for i := range results {
@@ -65,6 +65,7 @@ type settleRows struct {
 
 type settling struct {
 	q     *Queue
+	most  int // results
 	order []settlePart
 	parts map[settlePart]*settleRows
 	lost  []*outbox.Claim
@@ -90,11 +91,25 @@ func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = &settleRows{back: back, moved: moved, done: moved != "", times: map[[2]int64]int{}}
+		rows = newSettleRows(s.most, moved, back)
 		s.parts[part] = rows
 		s.order = append(s.order, part)
 	}
 	rows.add(r, h, attempts, message, due)
+}
+
+// newSettleRows makes room for as many rows as there are: most results have one
+// outcome.
+func newSettleRows(most int, moved string, back bool) *settleRows {
+	rows := &settleRows{
+		back: back, moved: moved, done: moved != "", times: map[[2]int64]int{},
+		results: make([]*outbox.ClaimResult, 0, most), holds: make([]*hold, 0, most),
+		keys: newArrayText(most, keyBytes), at: newArrayText(most, numberBytes), attempts: newArrayText(most, numberBytes),
+	}
+	if moved != "" {
+		rows.tids = newArrayText(most, tidBytes)
+	}
+	return rows
 }
 
 func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, message string, due time.Time) {
@@ -209,16 +224,16 @@ func (s *settling) left(settled [][]bool) *pgx.Batch {
 // looked at from them on; the caller holds claiming then.
 func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
 	for j, r := range rows.results {
-		h, key := rows.holds[j], rowKey{t.name, r.Claim.Key}
+		h, key := rows.holds[j], r.Claim.Key
 		switch {
 		case !settled[j]:
-			s.q.lose(key, h)
+			s.q.lose(t, key, h)
 			s.lost = append(s.lost, r.Claim)
 			continue
 		case rows.back:
 			t.enterFrom(h.group, h.created)
 		}
-		s.q.forget(key)
+		t.forget(key)
 	}
 }
 

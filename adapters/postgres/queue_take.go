@@ -39,9 +39,11 @@ func (s *service) take(ctx context.Context) error {
 	}
 	now := time.Now()
 	taken := make([]*outbox.Row, len(s.picked))
+	s.q.mu.Lock()
 	for _, m := range marks {
 		taken[m.n] = s.hold(s.picked[m.n], &hold{stamp: m.stamp, tid: m.tid, at: now}, m.attempts)
 	}
+	s.q.mu.Unlock()
 	for i, row := range taken {
 		if row != nil {
 			s.rows = append(s.rows, row)
@@ -114,7 +116,7 @@ var errContended = errors.New("somebody else was at the rows")
 
 // takeVersions are the arrays of the versions that were looked at.
 func (s *service) takeVersions() (places, keys string) {
-	var tidArray, keyArray arrayText
+	tidArray, keyArray := newArrayText(len(s.picked), tidBytes), newArrayText(len(s.picked), keyBytes)
 	for _, p := range s.picked {
 		tidArray.tid(p.tid)
 		keyArray.text(p.row.ID)
@@ -138,11 +140,10 @@ func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
 	return out, rows.Err()
 }
 
-// hold turns a picked row into a claimed one.
+// hold turns a picked row into a claimed one. The caller has the queue's lock.
 func (s *service) hold(p picked, h *hold, attempts int) *outbox.Row {
-	key := rowKey{s.table.name, p.row.ID}
 	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
-	p.row.Claim = &outbox.Claim{Table: key.table, Key: key.key, Token: h.token, Attempts: attempts}
-	s.q.hold(key, h)
+	p.row.Claim = &outbox.Claim{Table: s.table.name, Key: p.row.ID, Token: h.token, Attempts: attempts}
+	s.table.hold(p.row.ID, h)
 	return p.row
 }

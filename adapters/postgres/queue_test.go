@@ -230,7 +230,7 @@ func TestExtendMovesTheTimeoutOn(t *testing.T) {
 	claim := claimAll(t, q)[0].Claim
 	// The claim is six minutes old.
 	e.exec("UPDATE " + e.tables[0].Name + " SET processed_at = processed_at - interval '6 min'")
-	h := q.holds[rowKey{claim.Table, claim.Key}]
+	h := q.table(claim.Table).holds[claim.Key]
 	h.stamp -= (6 * time.Minute).Microseconds()
 	h.former, h.at = h.stamp, h.at.Add(-6*time.Minute)
 	for range 2 {
