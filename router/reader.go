@@ -50,7 +50,7 @@ func (r *reader) hungry() {
 // the processors allow, and take all of them: see docs/design.md.
 const (
 	smallRead = 256
-	breather  = time.Millisecond / 2
+	breather  = time.Millisecond / 4
 )
 
 // run polls until ctx ends.
