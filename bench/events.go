@@ -28,7 +28,7 @@ const (
 // writeEvents creates [eventTable] with the backlog: rows in turn of all groups,
 // payloads that no compression makes small.
 func writeEvents(ctx context.Context, db *pgx.Conn, rows, groups, size int) error {
-	_, err := db.Exec(ctx, `SET synchronous_commit = off; CREATE TABLE `+eventTable+` (
+	_, err := db.Exec(ctx, `CREATE TABLE `+eventTable+` (
 		position bigint PRIMARY KEY, id text NOT NULL, message_group text NOT NULL, payload json NOT NULL)`)
 	if err != nil {
 		return err

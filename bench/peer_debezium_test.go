@@ -62,12 +62,17 @@ func TestADatabaseWithASlotIsDropped(t *testing.T) {
 	if err := d.create(t.Context(), db, nowhere(url)); err != nil {
 		t.Fatal(err)
 	}
-	// What is not flushed cannot be decoded.
-	if _, err := db.Exec(t.Context(), "SET synchronous_commit = on; SELECT pg_create_logical_replication_slot(current_database(), 'pgoutput')"); err != nil {
+	if _, err := db.Exec(t.Context(), "SELECT pg_create_logical_replication_slot(current_database(), 'pgoutput')"); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.fill(t.Context(), db); err != nil {
 		t.Fatal(err)
+	}
+	// The same connection writes while latency is measured. What is not flushed cannot be
+	// decoded, so commits that do not wait for it would be Debezium's delay.
+	var commit string
+	if err := db.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commit); err != nil || commit != "on" {
+		t.Errorf("synchronous_commit is %q, %v", commit, err)
 	}
 	// What stands in the log behind the slot, as the server itself decodes it.
 	var inserts int
