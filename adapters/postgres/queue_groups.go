@@ -139,8 +139,9 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	return &queueTable{
-		name: table.Name, kind: table.Kind, holds: map[string]*hold{}, held: map[string]int{}, known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{},
-		sql: queueSQL{table: name.Sanitize(), layout: layout},
+		name: table.Name, kind: table.Kind, sql: queueSQL{table: name.Sanitize(), layout: layout},
+		holds: map[string]*hold{}, held: map[string]int{},
+		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{},
 	}, nil
 }
 
