@@ -177,7 +177,7 @@ func (b *builder) openSource(ctx context.Context, p *parts, name string, out *ro
 			return b.openQueue(ctx, p, name, s, out)
 		}
 		poll = s.Poll
-		if p.sources[name] == nil {
+		if fresh {
 			src, err := newPostgresSource(ctx, s, b.log)
 			if err != nil {
 				return false, err
@@ -186,7 +186,7 @@ func (b *builder) openSource(ctx context.Context, p *parts, name string, out *ro
 		}
 	case *config.SQLite:
 		poll = s.Poll
-		if p.sources[name] == nil {
+		if fresh {
 			if err := databaseExists(s.Path); err != nil {
 				return false, err
 			}

@@ -89,13 +89,7 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 				})
 				d := through(t, destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: exclusive}), "orders/07")
 				msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "a", 1), newMessage("3", "b", 1)}
-				errs := d.Deliver(t.Context(), "t", msgs)
-				if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable 3:unavailable]" {
-					t.Errorf("results %s: %v", got, errs)
-				}
-				if errs != nil && !strings.Contains(fmt.Sprint(errs[0]), want) {
-					t.Errorf("error %v, want a hint with %q", errs[0], want)
-				}
+				wantUnavailable(t, d, msgs, want)
 				pass.Store(true)
 				untilDelivered(t, d, "t", msgs)
 			})
@@ -123,10 +117,7 @@ func TestG10_RefusedProducerIDs(t *testing.T) {
 				if checked {
 					wantError(t, d.Check(t.Context()), want)
 				} else {
-					errs := d.Deliver(t.Context(), "t", msgs)
-					if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable]" || !strings.Contains(fmt.Sprint(errs[0]), want) {
-						t.Errorf("got %s, %v, want unavailable with %q", got, errs, want)
-					}
+					wantUnavailable(t, d, msgs, want)
 				}
 				failing.Store(0)
 				if errs := d.Deliver(t.Context(), "t", msgs); errs != nil {
@@ -134,6 +125,20 @@ func TestG10_RefusedProducerIDs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// wantUnavailable delivers messages, all of which must come back unavailable, the
+// first with a hint.
+func wantUnavailable(t *testing.T, d outbox.Destination, msgs []*message.Message, hint string) {
+	t.Helper()
+	errs := d.Deliver(t.Context(), "t", msgs)
+	want := map[string]string{}
+	for _, msg := range msgs {
+		want[msg.UUID] = "unavailable"
+	}
+	if got := results(msgs, errs); !maps.Equal(got, want) || !strings.Contains(fmt.Sprint(errs[0]), hint) {
+		t.Errorf("got %v, %v, want unavailable with %q", got, errs, hint)
 	}
 }
 

@@ -54,10 +54,7 @@ func TestG10_IDsThatCannotBeTaken(t *testing.T) {
 			code.Store(int32(failing.Code))
 			wantError(t, d.Check(t.Context()), want)
 			own, msgs := through(t, d, "orders/07"), []*message.Message{newMessage("1", "g", 1), newMessage("2", "", 1)}
-			errs := own.Deliver(t.Context(), "t", msgs)
-			if got := fmt.Sprint(results(msgs, errs)); got != "map[1:unavailable 2:unavailable]" || !strings.Contains(fmt.Sprint(errs[0]), want) {
-				t.Errorf("got %s, %v, want unavailable with %q", got, errs, want)
-			}
+			wantUnavailable(t, own, msgs, want)
 			code.Store(0)
 			untilDelivered(t, own, "t", msgs)
 		})

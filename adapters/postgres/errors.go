@@ -18,6 +18,7 @@ const (
 	undefinedFunction     = "42883"
 	datatypeMismatch      = "42804"
 	featureNotSupported   = "0A000"
+	readOnlyTransaction   = "25006"
 )
 
 // SQLSTATEs that say that somebody else was at the rows.

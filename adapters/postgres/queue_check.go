@@ -174,7 +174,7 @@ func queueFix(err error) string {
 		return "; GRANT SELECT, UPDATE on the table (and USAGE on its schema) to the role that Outrider connects as"
 	case undefinedColumn, undefinedFunction, datatypeMismatch:
 		return `; the table is not in the configured layout`
-	case "25006": // read_only_sql_transaction
+	case readOnlyTransaction:
 		return "; the server takes no writes: connect to the primary"
 	}
 	return ""

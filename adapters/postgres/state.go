@@ -175,13 +175,13 @@ func (s *State) Close() error {
 func stateError(what string, err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
-		case "42P01": // undefined_table
+		case undefinedTable:
 			return fmt.Errorf("state store: %s: %w; the state tables are missing, call Migrate (`outrider run` does)", what, err)
-		case "42703": // undefined_column
+		case undefinedColumn:
 			return fmt.Errorf("state store: %s: %w; the state tables are of an older version, call Migrate (`outrider run` and `outrider init` do)", what, err)
-		case "42501": // insufficient_privilege
+		case insufficientPrivilege:
 			return fmt.Errorf("state store: %s: %w; grant the role what it lacks, or use one that owns the state tables", what, err)
-		case "25006": // read_only_sql_transaction
+		case readOnlyTransaction:
 			return fmt.Errorf("state store: %s: %w; the URL leads to a standby, name the primary", what, err)
 		}
 	}
