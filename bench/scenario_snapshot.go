@@ -152,6 +152,11 @@ func (b *bench) measureSnapshot(ctx context.Context, st *stage) (s sample, err e
 	if err != nil {
 		return s, err
 	}
+	// Once more when the relay has ended: what it had yet to read and to settle
+	// when the last message was written belongs to these messages.
+	if err := c.take(ctx, time.Duration(f.now()-f.begun.Load())); err != nil {
+		return s, err
+	}
 	if held < 1 || held+2 > len(c.looks)-1 {
 		return s, errors.New("too little time to see anything: raise -hold")
 	}
