@@ -21,7 +21,7 @@ const firstMessages = 20
 // warm there are five: what made it warm came in larger transactions.
 func (st *stage) uncounted() int {
 	second := min(st.rows, st.rate)
-	if _, ok := st.peer.(warming); ok {
+	if warms(st.peer) {
 		return firstMessages + 5*second
 	}
 	return firstMessages + second

@@ -56,7 +56,11 @@ func writePlots(folder string, plots []plot) error {
 func sideBySide(results []result) []plot {
 	p := plot{file: "drain.svg", title: "From PostgreSQL to Kafka", y: "messages per second"}
 	for _, r := range results {
-		p.bars = append(p.bars, bar{r.Peer, r.Rate})
+		name := r.Peer
+		if r.With != "" {
+			name += ", " + r.With
+		}
+		p.bars = append(p.bars, bar{name, r.Rate})
 	}
 	return []plot{p}
 }

@@ -163,15 +163,30 @@ func (b *bench) measureDrain(ctx context.Context, st *stage) (s sample, err erro
 		return s, err
 	}
 	var elapsed time.Duration
-	used, err := b.relayed(ctx, st, func(p *process, to receiver) error {
+	came := 0 // before the clock started
+	used, err := b.relayed(ctx, st, func(p *process, to receiver) (err error) {
+		began := p.began
+		if st.lead > 0 {
+			if _, err = b.watch(ctx, p, to, st.lead); err != nil {
+				return err
+			}
+			if came, began, err = to.received(ctx); err != nil {
+				return err
+			}
+		}
 		last, err := b.watch(ctx, p, to, st.rows)
-		elapsed = last.Sub(p.began)
+		elapsed = last.Sub(began)
 		return err
 	})
 	if err != nil {
 		return s, err
 	}
-	return newSample(st.rows, elapsed, used), nil
+	if came >= st.rows {
+		return s, fmt.Errorf("all %d messages had arrived when the clock was to start: raise -rows", st.rows)
+	}
+	s = newSample(st.rows, elapsed, used)
+	s.rate = float64(st.rows-came) / elapsed.Seconds()
+	return s, nil
 }
 
 // relayed runs the peer's relay into a new receiver for as long as measure takes,
@@ -205,7 +220,7 @@ func (b *bench) launch(ctx context.Context, st *stage, to receiver) (*process, e
 	}
 	begin := time.Now()
 	p, err := start(ctx, j, b.options.cpus)
-	if _, ok := st.peer.(warming); ok && err == nil {
+	if warms(st.peer) && err == nil {
 		if err = p.awaitWarm(ctx); err == nil {
 			b.say("%s: warm after %v, which are not counted", p.peer, p.began.Sub(begin).Round(100*time.Millisecond))
 		}

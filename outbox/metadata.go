@@ -46,35 +46,52 @@ const EncodingBytes = "bytes"
 // another payload sets a new slice and leaves the bytes of the old one alone.
 func NewMessage(row *Row, lane string) *message.Message {
 	msg := message.NewMessage(row.ID, row.Payload)
-	meta := msg.Metadata
-	for k, v := range row.Headers {
+	row.describe(msg.Metadata, lane)
+	return msg
+}
+
+// Metadata returns the metadata of the row's message, as a map of its own.
+func (r *Row) Metadata(lane string) message.Metadata {
+	meta := make(message.Metadata)
+	r.describe(meta, lane)
+	return meta
+}
+
+// describe writes the row's metadata. The texts that are made for it share one
+// allocation: this runs once per message.
+func (r *Row) describe(meta message.Metadata, lane string) {
+	for k, v := range r.Headers {
 		if !strings.HasPrefix(k, HeaderPrefix) {
 			meta[k] = v
 		}
 	}
-	meta[MetaType] = row.Type
-	meta[MetaPosition] = strconv.FormatInt(row.Position, 10)
+	var room [64]byte
+	made := strconv.AppendInt(room[:0], r.Position, 10)
+	digits := len(made)
+	if !r.OccurredAt.IsZero() {
+		made = r.OccurredAt.UTC().AppendFormat(made, time.RFC3339Nano)
+	}
+	texts := string(made)
+	meta[MetaType] = r.Type
+	meta[MetaPosition] = texts[:digits]
 	meta[MetaLane] = lane
-	setNonEmpty(meta, MetaKind, row.Kind)
-	setNonEmpty(meta, MetaGroup, row.Group)
-	setNonEmpty(meta, MetaAggregateType, row.AggregateType)
-	setNonEmpty(meta, MetaAggregateID, row.AggregateID)
-	setNonEmpty(meta, MetaTenant, row.Tenant)
-	if !row.OccurredAt.IsZero() {
-		meta[MetaOccurredAt] = row.OccurredAt.UTC().Format(time.RFC3339Nano)
+	setNonEmpty(meta, MetaKind, r.Kind)
+	setNonEmpty(meta, MetaGroup, r.Group)
+	setNonEmpty(meta, MetaAggregateType, r.AggregateType)
+	setNonEmpty(meta, MetaAggregateID, r.AggregateID)
+	setNonEmpty(meta, MetaTenant, r.Tenant)
+	setNonEmpty(meta, MetaOccurredAt, texts[digits:])
+	if r.Err != nil {
+		meta[MetaBroken] = r.Err.Error()
 	}
-	if row.Err != nil {
-		meta[MetaBroken] = row.Err.Error()
-	}
-	if row.Binary {
+	if r.Binary {
 		meta[MetaEncoding] = EncodingBytes
 	}
-	if len(row.Tags) > 0 {
+	if len(r.Tags) > 0 {
 		// A map of strings cannot fail to encode.
-		tags, _ := json.Marshal(row.Tags)
+		tags, _ := json.Marshal(r.Tags)
 		meta[MetaTags] = string(tags)
 	}
-	return msg
 }
 
 func setNonEmpty(meta message.Metadata, key, value string) {

@@ -101,12 +101,16 @@ func owner(t *handlers.Ticket) *item {
 	return t.Owner.(*item) //nolint:forcetypeassert // nothing else enters our gates
 }
 
-// newMessage makes a fresh message for the next run of the chain.
+// newMessage makes a fresh message for the next run of the chain. With hindsight
+// nobody can wait for its ack, so it does without the channels for that.
 func (it *item) newMessage() *message.Message {
 	var msg *message.Message
-	if it.row != nil {
+	switch {
+	case it.row != nil && it.session.route.Hindsight:
+		msg = &message.Message{UUID: it.row.ID, Payload: it.row.Payload, Metadata: it.row.Metadata(it.session.lane.name)}
+	case it.row != nil:
 		msg = outbox.NewMessage(it.row, it.session.lane.name)
-	} else {
+	default:
 		msg = message.NewMessage(it.record.id, it.record.payload)
 		maps.Copy(msg.Metadata, it.record.metadata)
 		msg.Metadata[outbox.MetaLane] = it.session.lane.name
@@ -118,9 +122,8 @@ func (it *item) newMessage() *message.Message {
 // content returns the message as it entered the route, to be parked.
 func (it *item) content() outbox.Parked {
 	if it.row != nil {
-		msg := outbox.NewMessage(it.row, it.session.lane.name)
 		return outbox.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
-			Metadata: msg.Metadata, Payload: it.row.Payload}
+			Metadata: it.row.Metadata(it.session.lane.name), Payload: it.row.Payload}
 	}
 	r := it.record
 	return outbox.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}

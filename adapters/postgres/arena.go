@@ -1,11 +1,16 @@
 package postgres
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/outriderhq/outrider/outbox"
+)
 
 const (
-	// chunkSize is what rows share one allocation of. A row keeps its
-	// chunk alive, so a chunk is small beside the memory budget.
-	chunkSize = 64 << 10
+	// chunkSize is what rows share one allocation of. A row keeps its chunk alive,
+	// and those that wait for an address that hangs are few of many: a chunk is no
+	// more than what one of them takes anyway, a few times over.
+	chunkSize = 16 << 10
 
 	// ownSize is the size from which data gets an allocation of its own.
 	ownSize = chunkSize / 8
@@ -52,4 +57,21 @@ func (a *byteArena) copy(data []byte) []byte {
 	start := len(a.chunk)
 	a.chunk = append(a.chunk, data...)
 	return a.chunk[start:len(a.chunk):len(a.chunk)]
+}
+
+// rowSlab hands out rows that share allocations.
+type rowSlab struct{ rows []outbox.Row }
+
+// next returns an empty row for so many bytes. One with much data has an
+// allocation of its own: the others of its slab would keep it alive.
+func (s *rowSlab) next(bytes int) *outbox.Row {
+	if bytes >= ownSize {
+		return new(outbox.Row)
+	}
+	if len(s.rows) == 0 {
+		s.rows = make([]outbox.Row, slabRows)
+	}
+	row := &s.rows[0]
+	s.rows = s.rows[1:]
+	return row
 }

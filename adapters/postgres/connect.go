@@ -1,15 +1,18 @@
 package postgres
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -22,6 +25,11 @@ const (
 
 	// sideIdle is how long such a connection is kept without use.
 	sideIdle = time.Minute
+
+	// readBuffer is how much is read from a connection at once, if so much has
+	// come: pgx alone takes 8 KiB, which is a system call for every twenty rows of
+	// a backlog.
+	readBuffer = 64 << 10
 
 	// connectLimit is how long a connection may take to open, where the URL does
 	// not say (connect_timeout). Whoever takes connections and never answers, as a
@@ -51,6 +59,11 @@ func newPool(ctx context.Context, cfg *SourceConfig) (*pgxpool.Pool, error) {
 	// A connection that died while idle, with the server's restart, is no reason
 	// for a command to fail.
 	pc.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
+	if cfg.Config == nil { // what an application configured itself is its own
+		pc.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBuffer), w)
+		}
+	}
 	if cfg.Tracer != nil {
 		pc.ConnConfig.Tracer = cfg.Tracer
 	}

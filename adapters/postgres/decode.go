@@ -37,14 +37,14 @@ type decoder struct {
 	table    string
 	texts    textArena
 	payloads byteArena
-	slab     []outbox.Row
+	rows     rowSlab
 	interned map[string]string
 }
 
 // row decodes what does not depend on the read. What cannot be decoded is told
 // in the row's Err.
 func (d *decoder) row(v [][]byte) *outbox.Row {
-	row := d.newRow()
+	row := d.rows.next(size(v))
 	row.ID = d.texts.copy(v[fetchID])
 	row.Type = d.intern(v[fetchType])
 	row.Group = d.texts.copy(v[fetchGroup])
@@ -72,16 +72,6 @@ func (d *decoder) row(v [][]byte) *outbox.Row {
 	if row.CreatedAt, err = timeFromBinary(v[fetchCreatedAt]); err != nil {
 		d.fail(row, "created_at", err)
 	}
-	return row
-}
-
-// newRow returns an empty row.
-func (d *decoder) newRow() *outbox.Row {
-	if len(d.slab) == 0 {
-		d.slab = make([]outbox.Row, slabRows)
-	}
-	row := &d.slab[0]
-	d.slab = d.slab[1:]
 	return row
 }
 

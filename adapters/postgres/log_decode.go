@@ -62,7 +62,7 @@ func (m *mapping) attribute(d *decoder, r role, values [][]byte, headers map[str
 
 // row decodes the rest. What cannot be decoded is told in the row's Err.
 func (m *mapping) row(d *decoder, h head, values [][]byte) *outbox.Row {
-	row := d.newRow()
+	row := d.rows.next(size(values))
 	row.ID, row.Group, row.Slot, row.Headers = d.texts.copy(values[fetchID]), h.group, h.slot, h.headers
 	if h.broken != nil {
 		d.fail(row, m.columns[roleHeaders], h.broken)

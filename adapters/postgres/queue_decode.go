@@ -17,11 +17,7 @@ import (
 
 // queued decodes a row of a look. What cannot be decoded is told in its Err.
 func (d *decoder) queued(t *queueTable, g *queueGroup, v [][]byte) *outbox.Row {
-	if len(d.slab) == 0 {
-		d.slab = make([]outbox.Row, slabRows)
-	}
-	row := &d.slab[0]
-	d.slab = d.slab[1:]
+	row := d.rows.next(size(v))
 	d.table = t.name
 
 	row.ID = d.texts.copy(v[lookID])

@@ -1,0 +1,54 @@
+package faults_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/internal/faults/check"
+)
+
+// A message that waits for its address was read together with others, which are
+// long delivered. It must not keep those in memory.
+func TestG7_MemoryWhileAnAddressHangs(t *testing.T) {
+	t.Parallel()
+	linuxOnly(t)
+	const every = 24 // of so many messages one waits
+	messages := size(t, 480, 10_000)
+	waiting := messages / every
+	db := newDatabase(t)
+	db.inTx(func(tx pgx.Tx) {
+		_, err := tx.Exec(t.Context(), `INSERT INTO outrider_outbox (id, type, message_group, tenant_id, payload)
+			SELECT id, 'order.created', tenant || i, tenant, json_build_object('id', id, 'group', tenant || i, 'pad', repeat('x', 1000000))
+			FROM (SELECT gen_random_uuid()::text AS id, CASE WHEN i % $2 = 0 THEN 'stuck' ELSE 'ok' END AS tenant, i
+				FROM generate_series(1, $1) i) AS m
+			ORDER BY i`, messages, every)
+		must(t, err)
+	})
+	release := make(chan struct{})
+	to := receive(t, func(req *http.Request, _ []payload) int {
+		if req.URL.Path == "/stuck" {
+			select {
+			case <-release:
+			case <-req.Context().Done():
+			}
+		}
+		return http.StatusOK
+	})
+	r := start(t, settings{
+		database: db.url, top: []string{"memory: 64MiB"},
+		destination: toHTTP(to.url()+"/{{.Tenant}}") + ", timeout: 10m",
+	}.text())
+	r.until("delivered the others", func() bool { return to.arrivedOf("ok") >= messages-waiting })
+	peak := r.peakMiB()
+	close(release)
+	r.until("delivered everything", func() bool { return to.arrived() >= messages })
+	r.stop()
+	report := check.Compare(db.rows(), to.all()...)
+	t.Logf("%d of %d messages of 1 MB wait for an address that hangs, memory: 64MiB: at most %d MiB resident, %d bound; %v",
+		waiting, messages, peak, memoryBound, report)
+	if peak > memoryBound || !report.Clean() {
+		t.Errorf("%d MiB resident, want at most %d; %v", peak, memoryBound, report)
+	}
+}
