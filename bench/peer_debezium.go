@@ -15,11 +15,12 @@ import (
 // log, with its outbox event router, in a standalone worker of Kafka Connect.
 //
 // Its drain is measured twice. Cold, the clock starts with its process, as those of
-// all other peers do. Warm, what counts is the steady rate. In the log, behind the slot and before the backlog, stand rows for a
-// topic of their own. When the last of them is in Kafka, the JVM has started and
-// compiled what it runs, the connector streams at full speed, and the first row of
-// the backlog is next. None of that counts against Debezium: not the start of the
-// JVM, not the slow first seconds, not the processor time of either.
+// all other peers do. Warm, what counts is the steady rate. In the log, behind the
+// slot and before the backlog, stand rows for a topic of their own. When the last of
+// them is in Kafka, the JVM has started and compiled what it runs, the connector
+// streams at full speed, and the first row of the backlog is next. None of that
+// counts against Debezium: not the start of the JVM, not the slow first seconds, not
+// the processor time of either.
 type debezium struct {
 	linger string // milliseconds that the producer waits for more records
 	cold   bool   // its start counts

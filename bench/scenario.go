@@ -52,15 +52,19 @@ var drainScenario = &scenario{
 	},
 	peers: []peer{floor{}, toKafka, chained(), stock{}, coldDebezium, fastDebezium},
 	entries: func(o *options) []entry {
-		return []entry{
+		entries := []entry{
 			{peer: floor{}, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: toKafka, sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: chained(), sink: topic{}, rows: o.rows, groups: o.groups},
 			{peer: stock{}, sink: topic{}, rows: min(o.rows, o.stockRows), groups: o.groups},
 			{peer: coldDebezium, sink: topic{}, rows: o.rows, groups: o.groups},
-			{peer: toKafka, sink: topic{}, rows: o.rows + debeziumWarmRows, groups: o.groups, lead: debeziumWarmRows, with: warmed},
 			{peer: fastDebezium, sink: topic{}, rows: o.rows, groups: o.groups, with: warmed},
 		}
+		if o.rows < debeziumWarmRows { // too few to tell when the first of them have arrived
+			return entries
+		}
+		return append(entries, entry{peer: toKafka, sink: topic{}, rows: o.rows + debeziumWarmRows, groups: o.groups,
+			lead: debeziumWarmRows, with: warmed})
 	},
 	measure: (*bench).measureDrain,
 	columns: drainColumns,
