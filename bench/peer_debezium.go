@@ -187,13 +187,17 @@ func (d debezium) warmRelay(ctx context.Context, j job, warm func(pid int) error
 	if err != nil {
 		return 0, err
 	}
-	return d.run(ctx, j, warm, server.ConnectOptions{
+	opts := server.ConnectOptions{
 		Java: found.Java, Jars: found.Connect, Plugins: found.Plugins, Brokers: j.Brokers, Worker: d.worker(), Connector: connector,
-	})
+	}
+	if d.cold {
+		return d.run(ctx, opts, func(*server.Connect) error { return nil })
+	}
+	return d.runWarm(ctx, j, warm, opts)
 }
 
-// run runs the worker until ctx ends.
-func (d debezium) run(ctx context.Context, j job, warm func(pid int) error, opts server.ConnectOptions) (peak int64, err error) {
+// runWarm runs the worker and calls warm when the rows that warm it are in Kafka.
+func (d debezium) runWarm(ctx context.Context, j job, warm func(pid int) error, opts server.ConnectOptions) (peak int64, err error) {
 	s, err := connectTo(j.Brokers)
 	if err != nil {
 		return 0, err
@@ -205,22 +209,28 @@ func (d debezium) run(ctx context.Context, j job, warm func(pid int) error, opts
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	return d.run(ctx, opts, func(worker *server.Connect) error {
+		err := poll(ctx, warmLimit, "not all rows that warm Debezium are in Kafka", func() (bool, error) {
+			_, n, err := s.endOffsets(ctx, lead)
+			return n >= debeziumWarmRows, err
+		})
+		if err != nil {
+			return fmt.Errorf("%w; the worker's log ends:\n%s", err, worker.Log())
+		}
+		return warm(worker.PID())
+	})
+}
+
+// run runs the worker until ctx ends. It calls started when the connector's task
+// runs.
+func (debezium) run(ctx context.Context, opts server.ConnectOptions, started func(*server.Connect) error) (peak int64, err error) {
 	worker, err := server.StartConnect(ctx, opts)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, worker.Close()) }()
-	if d.warms() {
-		err = poll(ctx, warmLimit, "not all rows that warm Debezium are in Kafka", func() (bool, error) {
-			_, n, err := s.endOffsets(ctx, lead)
-			return n >= debeziumWarmRows, err
-		})
-		if err != nil {
-			return 0, fmt.Errorf("%w; the worker's log ends:\n%s", err, worker.Log())
-		}
-		if err := warm(worker.PID()); err != nil {
-			return 0, err
-		}
+	if err := started(worker); err != nil {
+		return 0, err
 	}
 	<-ctx.Done()
 	return peakMemory(worker.PID()), nil

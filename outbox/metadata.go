@@ -46,20 +46,14 @@ const EncodingBytes = "bytes"
 // another payload sets a new slice and leaves the bytes of the old one alone.
 func NewMessage(row *Row, lane string) *message.Message {
 	msg := message.NewMessage(row.ID, row.Payload)
-	row.describe(msg.Metadata, lane)
+	msg.Metadata = row.Metadata(lane)
 	return msg
 }
 
-// Metadata returns the metadata of the row's message, as a map of its own.
+// Metadata returns the metadata of the row's message, as a map of its own. The
+// texts that are made for it share one allocation: this runs once per message.
 func (r *Row) Metadata(lane string) message.Metadata {
 	meta := make(message.Metadata)
-	r.describe(meta, lane)
-	return meta
-}
-
-// describe writes the row's metadata. The texts that are made for it share one
-// allocation: this runs once per message.
-func (r *Row) describe(meta message.Metadata, lane string) {
 	for k, v := range r.Headers {
 		if !strings.HasPrefix(k, HeaderPrefix) {
 			meta[k] = v
@@ -92,6 +86,7 @@ func (r *Row) describe(meta message.Metadata, lane string) {
 		tags, _ := json.Marshal(r.Tags)
 		meta[MetaTags] = string(tags)
 	}
+	return meta
 }
 
 func setNonEmpty(meta message.Metadata, key, value string) {

@@ -1,10 +1,9 @@
 package faults_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
@@ -18,14 +17,10 @@ func TestG7_MemoryWhileAnAddressHangs(t *testing.T) {
 	messages := size(t, 480, 10_000)
 	waiting := messages / every
 	db := newDatabase(t)
-	db.inTx(func(tx pgx.Tx) {
-		_, err := tx.Exec(t.Context(), `INSERT INTO outrider_outbox (id, type, message_group, tenant_id, payload)
-			SELECT id, 'order.created', tenant || i, tenant, json_build_object('id', id, 'group', tenant || i, 'pad', repeat('x', 1000000))
-			FROM (SELECT gen_random_uuid()::text AS id, CASE WHEN i % $2 = 0 THEN 'stuck' ELSE 'ok' END AS tenant, i
-				FROM generate_series(1, $1) i) AS m
-			ORDER BY i`, messages, every)
-		must(t, err)
-	})
+	for i := range waiting {
+		db.fill(batch{n: every - 1, groups: every - 1, prefix: fmt.Sprintf("ok%d-", i), tenant: "ok", bytes: 1_000_000})
+		db.fill(batch{n: 1, groups: 1, prefix: fmt.Sprintf("stuck%d-", i), tenant: "stuck", bytes: 1_000_000})
+	}
 	release := make(chan struct{})
 	to := receive(t, func(req *http.Request, _ []payload) int {
 		if req.URL.Path == "/stuck" {
