@@ -8,18 +8,23 @@ import (
 )
 
 // Limiter bounds the outstanding batches of a route over all of its lanes.
-// Lanes that find no place are served in the order in which they asked.
+// Whoever finds no place stands in line for one: an address of a lane, served
+// in the order in which they asked.
 //
 // On a route with several addresses no address gets more places than it leaves
 // free: the first at most half of them, the next half of the rest. So addresses
 // that hang never take all places, and others are always reached.
+//
+// No pipe in line could have a place: each place that becomes free is given,
+// in the same critical section, to the first in line that may have it. So there is
+// nobody to be woken later, and nobody who could be forgotten.
 type Limiter struct {
 	shared bool
 
-	mu      sync.Mutex
-	free    int
-	taken   map[string]int // by address
-	waiting []*Gate
+	mu    sync.Mutex
+	free  int
+	taken map[string]int // by address
+	line  []*pipe
 }
 
 // NewLimiter returns a limiter with n places; n <= 0:
@@ -32,82 +37,97 @@ func NewLimiter(n int, shared bool) *Limiter {
 	return &Limiter{shared: shared, free: n, taken: map[string]int{}}
 }
 
-// acquire takes a place for a batch to the address, or notes that g wants one.
-func (l *Limiter) acquire(g *Gate, address string) bool {
+// acquire takes a place for a batch of the pipe, or has it stand in line.
+func (l *Limiter) acquire(p *pipe) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.free > 0 && l.allows(address, l.free) {
-		l.free--
-		l.taken[address]++
-		l.waiting = slices.DeleteFunc(l.waiting, func(w *Gate) bool { return w == g })
+	switch {
+	case p.inLine:
+		return false
+	case l.allows(l.taken[p.address], l.free):
+		l.take(p.address)
 		return true
 	}
-	if !slices.Contains(l.waiting, g) {
-		l.waiting = append(l.waiting, g)
+	p.inLine = true
+	l.line = append(l.line, p)
+	return false
+}
+
+// allows reports whether an address that has taken so many places may have one
+// of the free ones.
+func (l *Limiter) allows(taken, free int) bool {
+	return free > 0 && (taken == 0 || !l.shared || taken < free)
+}
+
+func (l *Limiter) take(address string) {
+	l.free--
+	l.taken[address]++
+}
+
+// contended reports whether somebody else in line could use the place that the
+// pipe has: then its worker hands it over after each batch.
+func (l *Limiter) contended(p *pipe) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.line {
+		taken := l.taken[w.address]
+		if w.address == p.address {
+			taken--
+		}
+		if w != p && l.allows(taken, l.free+1) {
+			return true
+		}
 	}
 	return false
 }
 
-// allows tells whether the address may have one of the free places.
-func (l *Limiter) allows(address string, free int) bool {
-	n := l.taken[address]
-	return n == 0 || !l.shared || n < free
-}
-
-// contended tells whether another lane than g waits and there is no place.
-func (l *Limiter) contended(g *Gate) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.free == 0 && (len(l.waiting) > 1 || len(l.waiting) == 1 && l.waiting[0] != g)
-}
-
-// release hands a place over to the first waiting lane that has use for it: a
-// lane that was stopped, or whose messages were withdrawn, has none. It must
-// not be called with a gate's mutex held.
+// release returns the place of a batch. It goes to who is in line for it, who
+// may have no use for it any more: a lane that was stopped, or whose messages
+// were withdrawn. It must not be called with a gate's mutex held.
 func (l *Limiter) release(address string) {
-	l.mu.Lock()
-	if l.taken[address]--; l.taken[address] == 0 {
-		delete(l.taken, address)
-	}
-	waiting := len(l.waiting) // each is asked once: some get in line again
-	l.mu.Unlock()
-	for range waiting {
-		next := l.next()
-		if next == nil {
-			break
+	for unused := []string{address}; len(unused) > 0; {
+		l.mu.Lock()
+		for _, a := range unused {
+			l.free++
+			if l.taken[a]--; l.taken[a] == 0 {
+				delete(l.taken, a)
+			}
 		}
-		if next.serve() {
-			return
+		granted := l.grant()
+		l.mu.Unlock()
+		unused = unused[:0]
+		for _, p := range granted {
+			if !p.gate.serve(p) {
+				unused = append(unused, p.address)
+			}
 		}
-	}
-	l.mu.Lock()
-	l.free++
-	late := slices.Clone(l.waiting) // they may have come while the place was in our hand
-	l.mu.Unlock()
-	for _, g := range late {
-		g.retry()
 	}
 }
 
-// next takes the first lane out of line.
-func (l *Limiter) next() *Gate {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) == 0 {
-		return nil
+// grant takes places for those in line who may have one now, and takes them out
+// of it. Once is enough: each place that is taken leaves less to the others. Call
+// with the mutex held.
+func (l *Limiter) grant() (granted []*pipe) {
+	for i := 0; i < len(l.line) && l.free > 0; {
+		p := l.line[i]
+		if !l.allows(l.taken[p.address], l.free) {
+			i++
+			continue
+		}
+		l.take(p.address)
+		p.inLine = false
+		l.line = slices.Delete(l.line, i, i+1)
+		granted = append(granted, p)
 	}
-	next := l.waiting[0]
-	l.waiting = slices.Delete(l.waiting, 0, 1)
-	return next
+	return granted
 }
 
-// confirm uses the place that is being handed over for the address.
-func (l *Limiter) confirm(address string) bool {
+// leave takes a pipe that has nothing left to send out of the line.
+func (l *Limiter) leave(p *pipe) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.allows(address, l.free+1) {
-		return false
+	if p.inLine {
+		p.inLine = false
+		l.line = slices.DeleteFunc(l.line, func(w *pipe) bool { return w == p })
 	}
-	l.taken[address]++
-	return true
 }

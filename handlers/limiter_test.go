@@ -26,10 +26,17 @@ func lanes(t *testing.T, n, places int) ([]*bench, *Limiter) {
 	return out, limiter
 }
 
+// fill has places taken for addresses, one for each.
+func (l *Limiter) fill(addresses ...string) {
+	for _, a := range addresses {
+		l.acquire(&pipe{address: a})
+	}
+}
+
 func (l *Limiter) state() (free, waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.free, len(l.waiting)
+	return l.free, len(l.line)
 }
 
 func TestLanesShareAPlaceFairly(t *testing.T) {
@@ -107,8 +114,9 @@ func TestAPlaceThatALaneHasNoUseForGoesToTheNext(t *testing.T) {
 				}
 				last := all[3]
 				c := last.enter("last", "a", "x").handle()
-				if _, waiting := limiter.state(); waiting != 3 {
-					t.Fatalf("%d lanes wait for the place, want 3", waiting)
+				last.silent()
+				if _, waiting := limiter.state(); waiting != 1 {
+					t.Fatalf("%d lanes wait for the place, want 1", waiting)
 				}
 				r.answer <- nil
 				last.sent("last").answer <- nil
@@ -121,20 +129,20 @@ func TestAPlaceThatALaneHasNoUseForGoesToTheNext(t *testing.T) {
 	}
 }
 
-// A lane that wants one more place keeps those that it has, until another lane
-// wants one too.
-func TestALaneIsNoContenderOfItself(t *testing.T) {
+// Who wants one more place keeps those that they have, until somebody else wants
+// one too: another lane, or another address.
+func TestNobodyIsAContenderOfThemselves(t *testing.T) {
 	t.Parallel()
 	limiter := NewLimiter(1, false)
-	first, second := new(Gate), new(Gate)
-	limiter.acquire(first, "")
-	limiter.acquire(first, "")
+	first, second := &pipe{address: "x"}, &pipe{address: "x"}
+	limiter.acquire(first)
+	limiter.acquire(first)
 	if limiter.contended(first) || !limiter.contended(second) {
-		t.Error("contended counts the lane itself, or not the other")
+		t.Error("contended counts the pipe itself, or not the other")
 	}
-	limiter.acquire(second, "")
+	limiter.acquire(second)
 	if !limiter.contended(first) || !limiter.contended(second) {
-		t.Error("contended does not count the other lane")
+		t.Error("contended does not count the other pipe")
 	}
 }
 
@@ -203,5 +211,67 @@ func TestG6_StalledTellsOfAHangingAddress(t *testing.T) {
 			}
 		}
 		t.Error("the message in line for the hanging address is not told")
+	})
+}
+
+// A lane that got a place for one address is in line for another one still.
+func TestG13_APlaceForOneAddressIsNoneForAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		limiter := NewLimiter(4, true)
+		limiter.fill("a", "a") // by other lanes: as many as an address may have
+		b := newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		b.enter("1", "", "a").handle()
+		b.silent()
+		b.enter("2", "", "b").handle()
+		b.sent("2").answer <- nil
+		b.silent()
+		limiter.release("a")
+		b.sent("1").answer <- nil
+		b.silent()
+		limiter.release("a")
+		if free, waiting := limiter.state(); free != 4 || waiting != 0 {
+			t.Errorf("%d places are free and %d lanes wait, want 4 and 0", free, waiting)
+		}
+	})
+}
+
+// A place that is returned may let another address go than the one that is first
+// in line, which had a place coming to it before.
+func TestG13_EveryPlaceThatMayBeHadIsGiven(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		limiter := NewLimiter(6, true)
+		limiter.fill("a", "a", "b", "b")
+		var gates []*bench
+		for _, address := range []string{"b", "a"} {
+			g := newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
+			g.enter(address, "", address).handle()
+			g.silent()
+			gates = append(gates, g)
+		}
+		limiter.release("a") // b may have three of them now, and a two
+		first := gates[0].sent("b")
+		gates[1].sent("a").answer <- nil
+		first.answer <- nil
+	})
+}
+
+// A busy lane hands over the places that another lane may have for the same
+// address, although there are free ones, which are for other addresses.
+func TestG13_PlacesOfAnAddressAreSharedFairly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		limiter := NewLimiter(4, true)
+		busy := newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		other := newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
+		for range 20 {
+			busy.enter("busy", "", "a").handle()
+		}
+		busy.sent("busy").answer <- nil // one of two, the other one of which hangs
+		busy.sent("busy")
+		other.enter("other", "", "a").handle()
+		for range 2 {
+			other.silent()
+			busy.sent("busy").answer <- nil
+		}
+		other.sent("other")
 	})
 }

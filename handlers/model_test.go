@@ -61,7 +61,7 @@ type outage struct {
 }
 
 func newModel(s *scenario) *model {
-	m := &model{scenario: s, limiter: NewLimiter(s.ordering.MaxRequests, false), outstanding: map[string]int{},
+	m := &model{scenario: s, limiter: NewLimiter(s.ordering.MaxRequests, s.shared), outstanding: map[string]int{},
 		stopping: map[int]bool{}, stopped: map[int]bool{}, down: s.outages}
 	for i := range s.gates {
 		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: m.limiter, Ended: m.tell}
@@ -296,3 +296,36 @@ func (m *model) withdraw(x *tracked) {
 }
 
 func byPosition(a, b *Ticket) int { return a.Owner.(*tracked).position - b.Owner.(*tracked).position }
+
+// checkLiveness looks for what waits and could go. Nobody else may be running:
+// the locks are for the race detector.
+func (m *model) checkLiveness() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, g := range m.gates {
+		g.mu.Lock()
+		for _, x := range m.entered {
+			if q := x.Ticket.group; x.gate == i && x.state == here && q.front() == &x.Ticket && q.line == nil && !g.stopped {
+				m.failf("%s is at the front of its group and not in line", x.name)
+			}
+		}
+		for _, p := range g.pipes {
+			m.checkPipe(i, g, p)
+		}
+		g.mu.Unlock()
+	}
+}
+
+func (m *model) checkPipe(i int, g *Gate, p *pipe) {
+	l := m.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(p.ready) == 0 || g.stopped:
+	case p.refused && m.allowance("") == AllowAll && m.allowance(p.address) == AllowAll:
+		m.failf("%d groups wait at gate %d for %q, which takes everything", len(p.ready), i, p.address)
+	case !g.startable(p):
+	case g.ordering.Unit == outbox.UnitWave || l.allows(l.taken[p.address], l.free):
+		m.failf("%d groups wait at gate %d for %q with %d places free", len(p.ready), i, p.address, l.free)
+	}
+}

@@ -16,7 +16,9 @@ import (
 // pipe is what goes to one address: the groups whose front waits for it. Under
 // UnitWave it has one worker, under UnitGroup as many as the limiter grants.
 type pipe struct {
+	gate     *Gate
 	address  string
+	inLine   bool // for a place; guarded by the limiter's mutex
 	ready    []*group
 	workers  int
 	starting bool      // a worker was started and has not taken its batch yet
@@ -41,7 +43,7 @@ func (g *Gate) ready(q *group, address string) {
 	}
 	p := g.pipes[address]
 	if p == nil {
-		p = &pipe{address: address}
+		p = &pipe{gate: g, address: address}
 		g.pipes[address] = p
 	}
 	if len(p.ready) == 0 && p.workers == 0 {
@@ -69,6 +71,9 @@ func (g *Gate) unready(q *group) {
 func (g *Gate) forget(p *pipe) {
 	if p.workers == 0 && len(p.ready) == 0 {
 		delete(g.pipes, p.address)
+		if g.ordering.Unit == outbox.UnitGroup {
+			g.cfg.Limiter.leave(p)
+		}
 	}
 }
 
@@ -78,34 +83,20 @@ func (g *Gate) start(p *pipe) {
 	if !g.startable(p) {
 		return
 	}
-	if g.ordering.Unit == outbox.UnitWave || g.cfg.Limiter.acquire(g, p.address) {
+	if g.ordering.Unit == outbox.UnitWave || g.cfg.Limiter.acquire(p) {
 		g.begin(p)
 	}
 }
 
-// serve uses a place that the limiter hands over. It tells whether there was
-// use for it.
-func (g *Gate) serve() (used bool) {
+// serve uses a place that the limiter has given to the pipe; false: there is
+// no use for it any more.
+func (g *Gate) serve(p *pipe) (used bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, p := range g.pipes {
-		if used || !g.startable(p) || !g.cfg.Limiter.confirm(p.address) {
-			g.start(p) // with a place of its own, or it gets in line for one
-			continue
-		}
+	if used = g.startable(p); used {
 		g.begin(p)
-		used = true
 	}
 	return used
-}
-
-// retry starts what could not start for lack of a place.
-func (g *Gate) retry() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, p := range g.pipes {
-		g.start(p)
-	}
 }
 
 // startable tells whether the pipe has use for one more worker.
@@ -161,7 +152,7 @@ func (g *Gate) gather() {
 
 // take fills b with the next batch, or ends the worker.
 func (g *Gate) take(p *pipe, b *batch) bool {
-	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended(g)
+	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended(p)
 	clear(b.tickets)
 	clear(b.msgs)
 	*b = batch{tickets: b.tickets[:0], msgs: b.msgs[:0]}
@@ -178,7 +169,7 @@ func (g *Gate) take(p *pipe, b *batch) bool {
 	}
 	p.workers--
 	if contended {
-		// The place goes to the lane that waits; this one gets in line.
+		// The place goes to who waits for it; this one gets in line.
 		g.start(p)
 	} else {
 		p.refused = true
