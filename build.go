@@ -243,27 +243,6 @@ func openState(ctx context.Context, location string, b *builder) (outbox.StateSt
 	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
 }
 
-// close frees all connections.
-func (p *parts) close() error {
-	var errs []error
-	for _, s := range p.sources {
-		errs = append(errs, s.Close())
-	}
-	for _, q := range p.queues {
-		errs = append(errs, q.Close())
-	}
-	for _, d := range p.destinations {
-		errs = append(errs, d.Close())
-	}
-	for _, s := range p.states {
-		errs = append(errs, s.Close())
-	}
-	for _, l := range p.leaders {
-		l.Close()
-	}
-	return errors.Join(append(errs, p.tracer.close())...)
-}
-
 func reveal(secrets []config.Secret) []string {
 	out := make([]string, len(secrets))
 	for i, s := range secrets {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +48,14 @@ type options struct {
 	instance     string
 	registerer   prometheus.Registerer // nil: that of the admin server
 	tracing      trace.TracerProvider  // nil: what the environment says
+	unusable     []error               // why options cannot be used
+}
+
+// require notes an option that was given nothing where it needs something.
+func (o *options) require(option string, value any) {
+	if v := reflect.ValueOf(value); !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil() {
+		o.unusable = append(o.unusable, fmt.Errorf("%s: it was given nil: see whether an error was overlooked where the value is made", option))
+	}
 }
 
 // makeDestination finishes a destination with what the configuration says of it.
@@ -56,16 +66,23 @@ type makeDestination func(*config.Publisher) (outbox.Destination, error)
 // retried, and inside of the timeout. Any Watermill middleware works. A route
 // that lists `middleware: []` has only what is given here.
 func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
-	return func(o *options) { o.middleware[route] = append(o.middleware[route], mw...) }
+	return func(o *options) {
+		for i, m := range mw {
+			o.require(fmt.Sprintf("WithMiddleware(%q), middleware %d", route, i+1), m)
+		}
+		o.middleware[route] = append(o.middleware[route], mw...)
+	}
 }
 
 // WithDestination supplies a destination that the configuration declares as
 // `type: publisher`: a Watermill publisher, to which messages go one at a time
-// per group, to the configured topic. The relay closes it.
+// per group, to the configured topic. The relay closes it. A publisher that
+// panics fails the attempt, like one that returns an error.
 func WithDestination(name string, p message.Publisher) Option {
 	return func(o *options) {
+		o.require(fmt.Sprintf("WithDestination(%q)", name), p)
 		o.destinations[name] = func(d *config.Publisher) (outbox.Destination, error) {
-			return watermill.New(p, watermill.Config{Topic: string(d.Topic)})
+			return watermill.New(p, watermill.Config{Topic: string(d.Topic), Logger: o.logger})
 		}
 	}
 }
@@ -74,6 +91,7 @@ func WithDestination(name string, p message.Publisher) Option {
 // kind, which takes batches and declares how they are ordered.
 func WithBatchDestination(name string, d outbox.Destination) Option {
 	return func(o *options) {
+		o.require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
 		o.destinations[name] = func(*config.Publisher) (outbox.Destination, error) { return d, nil }
 	}
 }
@@ -82,10 +100,13 @@ func WithBatchDestination(name string, d outbox.Destination) Option {
 // `type: subscriber`. Progress is the subscriber's own: a message is acked when
 // it was delivered, skipped or durably parked.
 func WithSource(name string, s message.Subscriber) Option {
-	return func(o *options) { o.subscribers[name] = s }
+	return func(o *options) {
+		o.require(fmt.Sprintf("WithSource(%q)", name), s)
+		o.subscribers[name] = s
+	}
 }
 
-// WithLogger sets the logger. Default: slog.Default().
+// WithLogger sets the logger. Default, also for nil: slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
 // WithInstance names this process among others on the same state store.
@@ -113,6 +134,7 @@ type Outrider struct {
 	log     *slog.Logger
 	admin   *admin.Server
 	shift   atomic.Pointer[shift] // the latest
+	begun   atomic.Bool           // Run was called
 	state   atomic.Int32          // a phase
 	ready   chan struct{}
 	readyMu sync.Once
@@ -152,12 +174,15 @@ func optionsOf(opts []Option) options {
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if o.logger == nil {
+		o.logger = slog.Default()
+	}
 	return o
 }
 
 // check compares the options with the configuration.
 func (o *options) check(cfg *Config) error {
-	var errs []error
+	errs := slices.Clone(o.unusable)
 	routes := map[string]bool{}
 	for _, r := range cfg.Routes {
 		routes[r.Name] = true
@@ -193,8 +218,13 @@ func (o *options) check(cfg *Config) error {
 // Run connects, checks sources and destinations, and delivers until ctx ends;
 // then it drains: reading stops, what is under way is finished and settled, and
 // the lanes are released. It returns nil after a clean drain, and [ErrCutOff] after
-// one that did not end in time.
+// one that did not end in time. What is closed at the end has what is left of the
+// drain timeout, or a second; an error says what was not closed in that time. A
+// relay runs once: another Run returns an error and changes nothing.
 func (o *Outrider) Run(ctx context.Context) (err error) {
+	if !o.begun.CompareAndSwap(false, true) {
+		return errors.New("this relay runs already, or has run: make another one with outrider.New")
+	}
 	defer close(o.ended)
 	if at, err := failpoint.Armed(); err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -63,6 +65,8 @@ func (b *builder) routerConfig() router.Config {
 
 // run works until ctx ends, drains, and closes everything.
 func (s *shift) run(ctx context.Context) error {
+	var asked atomic.Int64 // when the end was asked for, in nanoseconds; 0: it was not
+	defer context.AfterFunc(ctx, func() { asked.Store(time.Now().UnixNano()) })()
 	cleaning, stop := context.WithCancel(ctx)
 	var jobs sync.WaitGroup
 	for _, job := range s.jobs {
@@ -77,7 +81,11 @@ func (s *shift) run(ctx context.Context) error {
 	err := s.router.Run(ctx)
 	stop()
 	jobs.Wait()
-	return errors.Join(err, s.parts.close())
+	limit := s.cfg.DrainTimeout.Std()
+	if at := asked.Load(); at != 0 {
+		limit -= time.Since(time.Unix(0, at))
+	}
+	return errors.Join(err, s.parts.closeWithin(max(limit, leastClosing)))
 }
 
 // serve runs a shift until ctx ends, it fails, or another one is to take over,

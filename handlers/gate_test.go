@@ -59,7 +59,7 @@ func TestBrokenDestinations(t *testing.T) {
 		deliver func() []error
 		want    string
 	}{
-		"panic":            {func() []error { panic("oh no") }, "the destination panicked: oh no"},
+		"panic":            {func() []error { panic("oh no") }, "the destination panicked at gate_test.go:"},
 		"too few results":  {func() []error { return []error{errTest} }, "returned 1 results for 2 messages"},
 		"too many results": {func() []error { return make([]error, 3) }, "returned 3 results for 2 messages"},
 	} {

@@ -52,7 +52,7 @@ func (g *Gate) Offer(batch []Offered) {
 func (g *Gate) Address(msg *message.Message) (address string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = panicked(r)
+			err = outbox.Recovered("the destination", r)
 		}
 	}()
 	if address, err = g.cfg.Destination.Address(msg); err != nil {

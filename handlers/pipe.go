@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -243,7 +242,7 @@ func (g *Gate) deliver(address string, b *batch) (errs []error) {
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			errs = sameError(len(b.msgs), panicked(r))
+			errs = sameError(len(b.msgs), outbox.Recovered("the destination", r))
 		}
 	}()
 	errs = g.cfg.Destination.Deliver(ctx, address, b.msgs)
@@ -253,9 +252,6 @@ func (g *Gate) deliver(address string, b *batch) (errs []error) {
 	}
 	return errs
 }
-
-// panicked is the error of a destination that panicked with r.
-func panicked(r any) error { return fmt.Errorf("the destination panicked: %v\n%s", r, debug.Stack()) }
 
 func sameError(n int, err error) []error {
 	errs := make([]error, n)

@@ -28,9 +28,12 @@ func (s *session) conclude(it *item, err error) {
 // Call with the mutex held.
 func (s *session) judge(it *item, err error) (follow followUp) {
 	v := verdict(it, err)
-	if err != nil && v.Outcome == outbox.Delivered {
-		s.route.log().Warn("a middleware failed after the message was delivered: it counts as delivered",
-			"lane", s.lane.name, "id", it.id(), "error", err)
+	if err != nil {
+		s.route.notePanic(err)
+		if v.Outcome == outbox.Delivered {
+			s.route.log().Warn("a middleware failed after the message was delivered: it counts as delivered",
+				"lane", s.lane.name, "id", it.id(), "error", err)
+		}
 	}
 	if it.phase == running {
 		follow = s.apply(it, v)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -154,7 +153,7 @@ func (s *session) run(h message.HandlerFunc, it *item) {
 func protect(h message.HandlerFunc, msg *message.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the middleware panicked: %v\n%s", r, debug.Stack())
+			err = outbox.Recovered("the middleware", r)
 		}
 	}()
 	_, err = h(msg)

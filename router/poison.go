@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -133,6 +132,7 @@ func (s *session) sendToPoison(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
+		s.route.notePanic(err)
 		s.noteUnknown(outbox.VerdictOf(err).Outcome)
 	}
 	s.end()
@@ -279,7 +279,7 @@ func (p *poison) works() bool {
 func (p *poison) deliver(ctx context.Context, it *item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("it panicked: %v\n%s", r, debug.Stack())
+			err = outbox.Recovered("it", r)
 		}
 	}()
 	msg := it.newMessage()

@@ -210,6 +210,7 @@ type route struct {
 	keeper   *keeper
 	leader   *leader // nil: no lock is needed to work it
 	share    share   // of the memory
+	panics   panics
 	stats    routeStats
 	paused   atomic.Pointer[outbox.Pause] // nil: it is not
 	stopped  atomic.Pointer[string]       // why it cannot run; nil: it can

@@ -24,6 +24,7 @@ type Router struct {
 	pace      pace
 	places    atomic.Uint64 // given to messages that entered lanes
 	ready     chan struct{}
+	begun     atomic.Bool
 }
 
 // New checks the routes and wires them; nothing runs and nothing is connected.

@@ -15,8 +15,11 @@ import (
 // being sent, settles, and releases the lanes. It returns an error when the
 // routes cannot start or cannot go on, when the last progress cannot be written,
 // and [ErrCutOff] when [Config.DrainTimeout] was over before all was finished; nil
-// after a clean drain.
+// after a clean drain. A router runs once; another Run returns an error.
 func (r *Router) Run(ctx context.Context) error {
+	if !r.begun.CompareAndSwap(false, true) {
+		return errors.New("this router runs already, or has run: make another one with router.New")
+	}
 	joined := 0
 	defer func() {
 		for _, k := range r.keepers[:joined] {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -32,6 +33,10 @@ type Config struct {
 	// Classify marks an error of the publisher with its kind. It gets only
 	// errors that carry none. Default: they are left as they are.
 	Classify func(topic string, err error) error
+
+	// Logger takes what becomes known too late to be an attempt's error.
+	// Default: slog.Default().
+	Logger *slog.Logger
 }
 
 // Destination publishes through a Watermill publisher.
@@ -57,6 +62,9 @@ func New(pub message.Publisher, cfg Config) (*Destination, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watermill: topic: %w", err)
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
 	return &Destination{pub: pub, address: address, cfg: cfg}, nil
 }
 
@@ -67,7 +75,8 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 
 // Deliver implements [outbox.Destination]: messages are published one by one,
 // each as a copy whose context is ctx. When ctx is done Deliver returns, even
-// though a publisher that ignores contexts may go on with the one message.
+// though a publisher that ignores contexts may go on with the one message. A
+// publisher that panics fails the message with an [outbox.PanicError].
 func (d *Destination) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	var errs []error
 	var held map[string]struct{}
@@ -94,11 +103,16 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 	if ctx.Err() != nil {
 		return interrupted(ctx, topic)
 	}
+	out := msg.Copy()
+	out.SetContext(ctx)
 	result := make(chan error, 1)
 	go func() {
-		out := msg.Copy()
-		out.SetContext(ctx)
-		result <- d.pub.Publish(topic, out)
+		err := d.call(topic, out)
+		if p, ok := errors.AsType[*outbox.PanicError](err); ok && ctx.Err() != nil {
+			d.cfg.Logger.Error("a publisher panicked that had gone on after its message was given up",
+				"topic", topic, "id", out.UUID, "error", p, "stack", p.Stack)
+		}
+		result <- err
 	}()
 	var err error
 	select {
@@ -107,7 +121,7 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 		return interrupted(ctx, topic)
 	}
 	var known *outbox.Error
-	if err == nil || errors.As(err, &known) {
+	if err == nil || errors.As(err, &known) || errors.As(err, new(*outbox.PanicError)) {
 		return err
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -117,6 +131,16 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 		return d.cfg.Classify(topic, err)
 	}
 	return err
+}
+
+// call publishes one message.
+func (d *Destination) call(topic string, msg *message.Message) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = outbox.Recovered("the publisher", r)
+		}
+	}()
+	return d.pub.Publish(topic, msg)
 }
 
 // interrupted is the error of a message whose outcome nobody waited for.

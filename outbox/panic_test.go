@@ -1,0 +1,47 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func explode(how string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = Recovered("the test", r)
+		}
+	}()
+	var missing map[string]int
+	switch how {
+	case "value":
+		panic("boom")
+	case "error":
+		panic(context.Canceled) // says nothing about who called off what
+	default:
+		missing[how] = 1
+	}
+	return nil
+}
+
+func TestAPanicIsATransientErrorWithItsPlace(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[string]string{
+		"value":   "boom",
+		"error":   "context canceled",
+		"runtime": "assignment to entry in nil map",
+	} {
+		err := explode(how)
+		p, ok := errors.AsType[*PanicError](err)
+		if !ok {
+			t.Fatalf("%s: got %v", how, err)
+		}
+		if KindOf(err) != KindTransient || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %s error %q", how, KindOf(err), err)
+		}
+		if !strings.HasPrefix(p.Place, "panic_test.go:") || !strings.Contains(p.Stack, "explode") {
+			t.Errorf("%s: at %s, with the stack\n%s", how, p.Place, p.Stack)
+		}
+	}
+}
