@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
@@ -65,8 +66,8 @@ func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
 // and pauses. A route that the configuration has, or that an instance works, is
 // refused unless forced.
 func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (outbox.Forgotten, error) {
-	if op.configured(route) && !force {
-		return outbox.Forgotten{}, fmt.Errorf("route %q is in the configuration: remove it there and restart what runs, or force it; it would begin anew, as its `start` says", route)
+	if err := op.CheckForget(ctx, route, force); err != nil {
+		return outbox.Forgotten{}, err
 	}
 	s, err := op.store(ctx, route)
 	if err != nil {
@@ -77,6 +78,16 @@ func (op *Operator) Forget(ctx context.Context, route string, force bool, by str
 		err = fmt.Errorf("%w: stop it, or force it", err)
 	}
 	return gone, err
+}
+
+// CheckForget returns the error that [Operator.Forget] would begin with: nothing is
+// known of the route, or it is in the configuration and not forced.
+func (op *Operator) CheckForget(ctx context.Context, route string, force bool) error {
+	if op.configured(route) && !force {
+		return fmt.Errorf("route %q is in the configuration: remove it there and restart the relay, or force it; it would then begin anew, as its `start` says", route)
+	}
+	_, err := op.store(ctx, route)
+	return err
 }
 
 func (op *Operator) configured(route string) bool {
@@ -129,7 +140,7 @@ type UnknownRoute struct {
 
 // Error names the route and those that exist.
 func (e *UnknownRoute) Error() string {
-	return fmt.Sprintf("there is no route %q: the configuration has %v", e.Route, e.Known)
+	return fmt.Sprintf("there is no route %q: the configuration has %s", e.Route, strings.Join(e.Known, ", "))
 }
 
 func (op *Operator) lanesOf(ctx context.Context, route string) ([]outbox.LaneStatus, error) {
@@ -200,6 +211,16 @@ const lagMost = 10_000
 // its routes share. Counting stops at 10,000. Messages that are parked, and dead
 // ones, do not count.
 func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, error) {
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return outbox.Backlog{}, err
+	}
+	return op.LagBehind(ctx, route, lanes)
+}
+
+// LagBehind is [Operator.Lag] for those who have the route's lanes already, as
+// [Operator.Lanes] returns them: with hundreds of routes the lanes are then read once.
+func (op *Operator) LagBehind(ctx context.Context, route string, lanes []outbox.LaneStatus) (outbox.Backlog, error) {
 	def, from, err := op.reading(ctx, route)
 	if err != nil {
 		return outbox.Backlog{}, err
@@ -219,10 +240,6 @@ func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, erro
 	if !ok {
 		return outbox.Backlog{}, fmt.Errorf("route %q: its source cannot count", route)
 	}
-	lanes, err := op.lanesOf(ctx, route)
-	if err != nil {
-		return outbox.Backlog{}, err
-	}
 	var spans []outbox.Span
 	for _, l := range lanes {
 		if !l.UpdatedAt.IsZero() {
@@ -230,12 +247,13 @@ func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, erro
 		}
 	}
 	if len(spans) == 0 {
-		return outbox.Backlog{}, errNeverRan
+		return outbox.Backlog{}, ErrNeverRan
 	}
 	return counter.Backlog(ctx, spans, lagMost)
 }
 
-var errNeverRan = errors.New("the route has never run")
+// ErrNeverRan is the error of [Operator.Lag] for a route without a settled cursor.
+var ErrNeverRan = errors.New("the route has never run")
 
 // ShownAddress is an address with what may be secret in it masked.
 func ShownAddress(address string) string { return redactURL(address) }

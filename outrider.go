@@ -31,6 +31,12 @@ type Config = config.Config
 // with line, column and what to do.
 func LoadConfig(path string) (*Config, error) { return config.Load(path, os.LookupEnv) }
 
+// LoadStateConfig is [LoadConfig] for programs that only look after the state,
+// with an [Operator] or [Tail]: errors in the sections destinations and admin,
+// such as a secret that only the relay's environment has, do not count. [New]
+// refuses a configuration that has such errors.
+func LoadStateConfig(path string) (*Config, error) { return config.LoadState(path, os.LookupEnv) }
+
 // ParseConfig is [LoadConfig] for text in memory; name stands for the file in
 // errors.
 func ParseConfig(name string, text []byte) (*Config, error) {
@@ -156,6 +162,9 @@ const (
 
 // New checks that the options fit the configuration. Nothing is connected yet.
 func New(cfg *Config, opts ...Option) (*Outrider, error) {
+	if cfg.Partial {
+		return nil, errors.New("the configuration was loaded for its state only, and its destinations have errors: load it with LoadConfig")
+	}
 	o := optionsOf(opts)
 	if err := o.check(cfg); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -31,6 +33,10 @@ type Config struct {
 
 	// Warnings are findings that do not prevent a start, in order of line.
 	Warnings []*Error `yaml:"-"`
+
+	// Partial reports that destinations, or the admin section, have errors that
+	// [LoadState] left out. Such a configuration cannot be run.
+	Partial bool `yaml:"-"`
 }
 
 // State says where Outrider remembers things.
@@ -66,6 +72,28 @@ type Log struct {
 // does; nil knows none. When anything is wrong with the content the error is an
 // [*Errors] that holds all of it.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
+	src, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, src, env)
+}
+
+// LoadState is [Load] for those who look after the state and run nothing: errors
+// in the sections destinations and admin, such as a secret that only the relay's
+// own environment has, are left out, and [Config.Partial] says that there were some.
+func LoadState(path string, env func(string) (string, bool)) (*Config, error) {
+	src, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return newChecker(path, string(src), env).config(func(e *Error) bool {
+		section, _, _ := strings.Cut(e.Path, ".")
+		return section == "destinations" || section == "admin"
+	})
+}
+
+func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -77,19 +105,29 @@ func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return Parse(path, src, env)
+	return src, nil
 }
 
 // Parse is [Load] for text that is already in memory; name stands for the file
 // in messages.
 func Parse(name string, src []byte, env func(string) (string, bool)) (*Config, error) {
-	c := newChecker(name, string(src), env)
+	return newChecker(name, string(src), env).config(nil)
+}
+
+// config reads and checks the whole file. Errors that leaveOut selects do not
+// count where there are no others; nil selects none.
+func (c *checker) config(leaveOut func(*Error) bool) (*Config, error) {
 	root := c.read()
 	if root == nil {
 		return nil, c.result()
 	}
 	cfg := &Config{}
 	c.decodeRoot(cfg, root)
+	if leaveOut != nil {
+		if others := slices.DeleteFunc(slices.Clone(c.errors), leaveOut); len(others) == 0 && len(c.errors) > 0 {
+			cfg.Partial, c.errors = true, nil
+		}
+	}
 	if err := c.result(); err != nil {
 		return nil, err
 	}

@@ -53,8 +53,11 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if err == nil {
 		return exitOK
 	}
-	if errors.Is(err, errBroken) {
+	switch {
+	case errors.Is(err, errBroken):
 		return exitFailed
+	case errors.Is(err, errInvalid):
+		return exitWrong
 	}
 	var findings *outrider.ConfigErrors
 	var mistake wrongError
@@ -97,6 +100,9 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 	flags.StringVarP(&a.config, "config", "c", cmp.Or(os.Getenv("OUTRIDER_CONFIG"), "outrider.yaml"),
 		"configuration `file`; OUTRIDER_CONFIG sets the default")
 	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: the configuration's")
+	root.Version = outrider.Version().Version
+	root.SetVersionTemplate("outrider {{.Version}}\n")
+	root.InitDefaultVersionFlag() // now, or "--version --config FILE" takes the file for a command
 	root.AddCommand(a.demoCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.schemaCommand(),
 		a.statusCommand(), a.pauseCommand(), a.resumeCommand(), a.seekCommand(), a.rebaseCommand(), a.routeCommand(),
 		a.tailCommand(), a.doctorCommand(), a.parkedCommand(), a.retentionCommand(), a.publishCommand(), a.importCommand(), a.versionCommand())
@@ -104,8 +110,14 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 }
 
 // load reads the configuration file.
-func (a *app) load() (*outrider.Config, error) {
-	cfg, err := outrider.LoadConfig(a.config)
+func (a *app) load() (*outrider.Config, error) { return a.loadBy(outrider.LoadConfig) }
+
+// loadState reads what a command needs that delivers nothing: an operator's shell
+// has no use for the destinations' secrets.
+func (a *app) loadState() (*outrider.Config, error) { return a.loadBy(outrider.LoadStateConfig) }
+
+func (a *app) loadBy(read func(path string) (*outrider.Config, error)) (*outrider.Config, error) {
+	cfg, err := read(a.config)
 	var findings *outrider.ConfigErrors
 	switch {
 	case err == nil || errors.As(err, &findings):

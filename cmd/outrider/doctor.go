@@ -27,6 +27,9 @@ type diagnosis struct {
 // been printed.
 var errBroken = errors.New("something is broken")
 
+// errInvalid is its like for a validate that has printed what is wrong.
+var errInvalid = errors.New("the configuration has errors")
+
 // doctorPatience bounds a whole visit.
 const doctorPatience = 2 * time.Minute
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -25,9 +27,10 @@ Notify need none.`,
 		Args: noArgs,
 	}
 	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
+	out := outputFlag(c)
 	c.Flags().BoolVar(&notify, "notify", false, "triggers by which every INSERT wakes the relay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, err := a.load()
+		cfg, err := a.loadState()
 		if err != nil {
 			return err
 		}
@@ -43,6 +46,9 @@ Notify need none.`,
 			var did []string
 			did, err = outrider.InitWake(c.Context(), cfg)
 			done = append(done, did...)
+		}
+		if out.json() {
+			return errors.Join(a.printJSON(map[string]any{"done": append([]string{}, done...)}), err)
 		}
 		for _, text := range done {
 			fmt.Fprintln(a.out, text)
@@ -60,26 +66,51 @@ func (a *app) printInit(statements map[string]string) {
 }
 
 func (a *app) validateCommand() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "validate",
-		Short: "Check the configuration file; nothing is connected",
+		Short: "Check the configuration file without connecting to anything",
 		Args:  noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			if _, err := outrider.New(cfg); err != nil {
-				return wrongError{err}
-			}
-			for _, w := range cfg.Warnings {
-				fmt.Fprintf(a.err, "warning: %s\n", w.Text())
-			}
-			fmt.Fprintf(a.out, "ok: %s, %s, %s\n", counted(len(cfg.Routes), "route"),
-				counted(len(cfg.Sources), "source"), counted(len(cfg.Destinations), "destination"))
-			return nil
-		},
 	}
+	out := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		cfg, err := a.load()
+		if invalid, ok := errors.AsType[*outrider.ConfigErrors](err); ok && out.json() {
+			return errors.Join(a.printJSON(map[string]any{"valid": false, "errors": problems(invalid.List), "warnings": []problem{}}), errInvalid)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := outrider.New(cfg); err != nil {
+			return wrongError{err}
+		}
+		if out.json() {
+			return a.printJSON(map[string]any{"valid": true, "errors": []problem{}, "warnings": problems(cfg.Warnings)})
+		}
+		for _, w := range cfg.Warnings {
+			fmt.Fprintf(a.err, "warning: %s\n", w.Text())
+		}
+		fmt.Fprintf(a.out, "ok: %s, %s, %s\n", counted(len(cfg.Routes), "route"),
+			counted(len(cfg.Sources), "source"), counted(len(cfg.Destinations), "destination"))
+		return nil
+	}
+	return c
+}
+
+// problem is an error or a warning of validate, for machines.
+type problem struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func problems(list []*config.Error) []problem {
+	out := []problem{}
+	for _, e := range list {
+		out = append(out, problem{e.Line, e.Column, e.Path, e.Message, e.Hint})
+	}
+	return out
 }
 
 func (a *app) schemaCommand() *cobra.Command {

@@ -84,6 +84,15 @@ func shorten(text string, most int) string {
 	return string(runes[:most-1]) + "…"
 }
 
+// cut is [shorten] on a terminal. Elsewhere nothing is cut: what reads the output
+// may want all of it.
+func (a *app) cut(text string, most int) string {
+	if !terminal(a.out) {
+		return text
+	}
+	return shorten(text, most)
+}
+
 // ago is how long a time has passed, for people; "" for no time.
 func ago(t time.Time) string {
 	if t.IsZero() {
@@ -109,7 +118,7 @@ func rough(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
 
-// terminal tells whether a stream is a terminal.
+// terminal reports whether a stream is a terminal.
 func terminal(stream any) bool {
 	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"

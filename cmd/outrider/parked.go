@@ -73,10 +73,10 @@ purge deletes dead ones. docs/parked.md has more.`,
 func (a *app) parkedListCommand() *cobra.Command {
 	var f parkedFilter
 	c := &cobra.Command{Use: "list", Short: "List parked messages", Args: noArgs}
-	f.flags(c)
+	f.flags(a, c)
 	f.statusFlag(c, "retrying", "waiting", "held", "dead")
 	c.Flags().StringVar(&f.ID, "id", "", "only with this event id")
-	c.Flags().IntVar(&f.Limit, "limit", 100, "most messages that are listed")
+	c.Flags().IntVarP(&f.Limit, "limit", "n", 100, "most messages that are listed")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if f.Limit < 1 {
@@ -118,7 +118,7 @@ func (a *app) listParked(ctx context.Context, op *outrider.Operator, f outbox.Pa
 			next = ago(p.NextAttemptAt)
 		}
 		cells = append(cells, []string{p.ID, p.Route, p.Group, p.Type, string(p.Status), strconv.Itoa(p.Attempts),
-			next, ago(p.ParkedAt), shorten(p.LastError, 60)})
+			next, ago(p.ParkedAt), a.cut(p.LastError, 60)})
 	}
 	err = a.printTable([]string{"ID", "ROUTE", "GROUP", "TYPE", "STATUS", "ATTEMPTS", "NEXT", "PARKED", "ERROR"}, cells)
 	if more {

@@ -71,17 +71,17 @@ Name messages by id, or select them by filter, or take --all. More than one
 message is changed only after you have confirmed it, on the terminal or with
 --yes. Many are changed in steps, each a transaction and an entry in the table
 outrider_audit. A running relay notices within a quarter of its lease.`
-	ch.filter.flags(c)
+	ch.filter.flags(a, c)
 	if len(statuses) > 0 {
 		ch.filter.statusFlag(c, statuses...)
 	}
 	flags := c.Flags()
-	flags.IntVar(&ch.filter.Limit, "limit", 0, "most messages that are changed; default: all that match")
+	flags.IntVarP(&ch.filter.Limit, "limit", "n", 0, "most messages that are changed; default: all that match")
 	flags.BoolVar(&ch.all, "all", false, "all that the command can change; needed where there is no id and no filter")
 	flags.BoolVar(&ch.dryRun, "dry-run", false, "only say how many there are, by route and status")
 	flags.BoolVarP(&ch.yes, "yes", "y", false, "do not ask")
 	flags.StringVar(&ch.rate, "rate", "", "go no faster than this `rate`, such as 100/s; default: as fast as the database goes")
-	flags.StringVar(&ch.by, "by", "", "who asks, for the audit; default: the user of this process")
+	flags.StringVar(&ch.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	ch.output = outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ch.ids = args
@@ -145,13 +145,17 @@ type matching struct {
 	Messages int    `json:"messages"`
 }
 
-// count says what the commands are about, and how many they will change.
-func (ch *change) count(ctx context.Context, op *outrider.Operator) (rows []matching, total int, err error) {
+// count returns what the commands are about, how many messages they will change,
+// and the ids of the call that none of those has.
+func (ch *change) count(ctx context.Context, op *outrider.Operator) (rows []matching, total int, unknown []string, err error) {
 	index := map[matching]int{}
 	for _, c := range ch.commands() {
 		counts, err := op.CountParked(ctx, c)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, nil, err
+		}
+		if len(counts) == 0 && c.Filter.ID != "" {
+			unknown = append(unknown, c.Filter.ID)
 		}
 		for _, n := range counts {
 			key := matching{Route: n.Route, Status: string(n.Status)}
@@ -166,23 +170,29 @@ func (ch *change) count(ctx context.Context, op *outrider.Operator) (rows []matc
 	if ch.filter.Limit > 0 {
 		total = min(total, ch.filter.Limit*len(ch.commands()))
 	}
-	return rows, total, nil
+	return rows, total, unknown, nil
 }
 
 func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change, pace outrider.Pace) error {
-	rows, total, err := ch.count(ctx, op)
+	rows, total, unknown, err := ch.count(ctx, op)
 	if err != nil {
 		return err
+	}
+	for _, id := range unknown {
+		if total > 0 {
+			fmt.Fprintf(a.err, "warning: no parked message with the id %s can be %s\n", plain(id), ch.did)
+		}
 	}
 	if ch.dryRun {
 		return a.printCount(ch, rows, total)
 	}
 	switch {
 	case total == 0 && len(ch.ids) > 0:
-		return fmt.Errorf("no message was %s: none that could be has this id (outrider parked show ID tells its status)", ch.did)
+		return fmt.Errorf("no message was %s: no parked message that can be has the id %s; outrider parked show ID shows a message's status",
+			ch.did, strings.Join(ch.ids, " or "))
 	case total <= 1 || ch.yes:
 	case !terminal(a.in):
-		return wrong("%s %s? Nobody is there to ask: repeat it with --yes, or see with --dry-run", ch.action, counted(total, "message"))
+		return wrong("cannot ask whether to %s %s, because stdin is not a terminal: pass --yes, or preview with --dry-run", ch.action, counted(total, "message"))
 	case !a.confirm(fmt.Sprintf("%s %s? [y/N] ", ch.action, counted(total, "message"))):
 		return fmt.Errorf("nothing was %s", ch.did)
 	}

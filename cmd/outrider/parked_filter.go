@@ -21,9 +21,10 @@ type parkedFilter struct {
 }
 
 // flags adds the flags to a command.
-func (f *parkedFilter) flags(c *cobra.Command) {
+func (f *parkedFilter) flags(a *app, c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.Route, "route", "", "only of this route")
+	_ = c.RegisterFlagCompletionFunc("route", a.completeRoutes)
 	flags.StringVar(&f.Group, "group", "", "only of this group")
 	flags.StringVar(&f.Type, "type", "", "only of this event type")
 	flags.StringVar(&f.Error, "error", "", "only with this `text` in the last error, in any case")

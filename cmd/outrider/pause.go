@@ -34,20 +34,20 @@ func (a *app) pauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause ROUTE",
 		Short: "Stop a route, or an address of it, until it is resumed",
-		Long: `Pauses a route: the instance that works it stops reading, finishes and settles
-what is under way and releases the lanes, so that nothing is lost and nothing
-comes twice. It notices within a quarter of the lease. The command returns when
-nothing is under way any more. A pause outlives restarts.
+		Long: `Pauses a route: its instances stop reading, finish and settle what is in flight
+and release the lanes, so that nothing is lost and nothing comes twice. They notice
+within a quarter of the lease. The command returns when nothing is in flight. A
+pause outlives restarts.
 
 With --address only that address (a topic or URL, as "outrider status" shows it)
-is not used: its messages wait, the others flow.`,
-		Args: cobra.ExactArgs(1),
+is paused: its messages wait, the others flow.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()
 	flags.StringVar(&p.address, "address", "", "only this address of the route")
 	flags.StringVar(&p.reason, "reason", "", "why; shown by status")
-	flags.StringVar(&p.by, "by", "", "who asks, for the audit; default: the user of this process")
-	flags.DurationVar(&p.wait, "wait", time.Minute, "how long to wait until nothing is under way; 0: do not wait")
+	flags.StringVar(&p.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
+	flags.DurationVar(&p.wait, "wait", time.Minute, "how long to wait until nothing is in flight; 0: do not wait")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route, p.machine = args[0], out.json()
@@ -77,7 +77,7 @@ func (a *app) pause(ctx context.Context, op *outrider.Operator, p pausing) error
 		fmt.Fprintln(a.out, result.pausedText())
 	}
 	if result.AtRest != nil && !*result.AtRest && p.wait > 0 {
-		err = errors.Join(err, fmt.Errorf("after %v something is still under way; the route is paused all the same: see `outrider status --lanes`", p.wait))
+		err = errors.Join(err, fmt.Errorf("messages are still in flight after %v; the route is paused all the same: see `outrider status --lanes`", p.wait))
 	}
 	return err
 }
@@ -114,24 +114,24 @@ func (r pauseResult) pausedText() string {
 	case r.AtRest == nil:
 		return text
 	case *r.AtRest:
-		return text + "; nothing is under way"
+		return text + "; nothing in flight"
 	}
-	return text + "; what is under way is being finished"
+	return text + "; what is in flight is being finished"
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	var p pausing
 	c := &cobra.Command{
 		Use:   "resume ROUTE",
-		Short: "Let a paused route, or an address of it, go on",
-		Long: `Ends a pause. A running instance takes a route up again within a second, and uses
-an address again within a quarter of the lease. An address that answered 410
-(gone) is paused by itself and waits for this command too.`,
-		Args: cobra.ExactArgs(1),
+		Short: "Resume a paused route, or an address of it",
+		Long: `Ends a pause. A running instance resumes a route within a second, and an address
+within a quarter of the lease. An address that answered 410 (Gone) was paused by
+the relay and waits for this command too.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()
 	flags.StringVar(&p.address, "address", "", "only this address of the route, as status shows it")
-	flags.StringVar(&p.by, "by", "", "who asks, for the audit; default: the user of this process")
+	flags.StringVar(&p.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route = args[0]
@@ -151,7 +151,7 @@ an address again within a quarter of the lease. An address that answered 410
 				fmt.Fprintln(a.out, what+" was not paused")
 				return a.tellPausedAddresses(c.Context(), op, p.route)
 			}
-			fmt.Fprintln(a.out, what+" goes on")
+			fmt.Fprintln(a.out, what+" resumed")
 			return nil
 		})
 	}
@@ -166,7 +166,7 @@ func (a *app) tellPausedAddresses(ctx context.Context, op *outrider.Operator, ro
 	}
 	for _, p := range pauses {
 		if p.Route == route && p.Address != "" {
-			fmt.Fprintf(a.out, "  an address of it is: outrider resume %s --address %s\n", route, strconv.Quote(outrider.ShownAddress(p.Address)))
+			fmt.Fprintf(a.out, "  one of its addresses is paused: outrider resume %s --address %s\n", route, strconv.Quote(outrider.ShownAddress(p.Address)))
 		}
 	}
 	return nil

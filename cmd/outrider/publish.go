@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -55,6 +56,8 @@ package outbox or an INSERT.`,
 	flags.StringVar(&p.payload, "payload", "", "payload, JSON")
 	flags.StringVar(&p.file, "payload-file", "", "file with the payload; - reads standard input")
 	flags.BoolVar(&p.binary, "binary", false, "the payload is bytes, not JSON")
+	_ = c.RegisterFlagCompletionFunc("source", a.completeSources)
+	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if p.file != "" {
@@ -62,13 +65,13 @@ package outbox or an INSERT.`,
 			}
 			p.file = args[0]
 		}
-		return a.publish(c, p)
+		return a.publish(c, p, out)
 	}
 	return c
 }
 
-func (a *app) publish(c *cobra.Command, p *publication) error {
-	cfg, err := a.load()
+func (a *app) publish(c *cobra.Command, p *publication, out *output) error {
+	cfg, err := a.loadState()
 	if err != nil {
 		return err
 	}
@@ -83,8 +86,35 @@ func (a *app) publish(c *cobra.Command, p *publication) error {
 	if err := outrider.Publish(c.Context(), cfg, source, envelope); err != nil {
 		return err
 	}
+	routes := wantedBy(cfg, source, &envelope)
+	if len(routes) == 0 {
+		fmt.Fprintf(a.err, "warning: no route of source %s matches type %q: the message is in the table and nothing delivers it\n", source, envelope.Type())
+	}
+	if out.json() {
+		return a.printJSON(map[string]any{"id": envelope.ID(), "source": source, "routes": routes})
+	}
 	fmt.Fprintln(a.out, envelope.ID())
 	return nil
+}
+
+// wantedBy is the routes of a source that want a message.
+func wantedBy(cfg *outrider.Config, source string, e *outbox.Envelope) []string {
+	names := []string{}
+	for _, r := range cfg.Routes {
+		if r.From == source && r.Match.Matches(config.Event{Type: e.Type(), AggregateType: e.AggregateType(), Tenant: e.Tenant(), Tags: e.Tags()}) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// completeSources offers the names of sources to the shell.
+func (a *app) completeSources(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	cfg, err := a.loadState()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.Sorted(maps.Keys(cfg.Sources)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // chooseSource is the named source, or the only one.
@@ -120,8 +150,12 @@ func (p *publication) envelope(stdin io.Reader, payloadGiven bool) (outbox.Envel
 		return b.Bytes(raw).Build()
 	}
 	raw = bytes.TrimSpace(raw)
-	if err := outbox.CheckJSON(raw); err != nil {
-		return outbox.Envelope{}, fmt.Errorf("the payload %w (here: --binary)", err)
+	if len(raw) <= outbox.MaxPayloadBytes { // otherwise Build says so
+		if err := outbox.CheckJSON(raw); err != nil {
+			return outbox.Envelope{}, fmt.Errorf("the payload %s", strings.NewReplacer(
+				"publish other data with Bytes", "pass --binary for other data", "publish it with Bytes", "pass --binary",
+				"publish with Bytes", "pass --binary").Replace(err.Error()))
+		}
 	}
 	return b.RawJSON(raw).Build()
 }

@@ -28,7 +28,7 @@ routes:
 		{args: "doctor", out: []string{"outbox_events: privileges: its rows may be read and settled", "rows without a route: none", "lag: nothing is waiting to be read", "all is well"}},
 		{args: "status", out: []string{"platform", "(has never run)"}},
 		{args: "pause platform", out: []string{"is paused"}},
-		{args: "resume platform", out: []string{"goes on"}},
+		{args: "resume platform", out: []string{"resumed"}},
 		{args: "seek platform --to end", code: 1, err: []string{none}},
 		{args: "rebase platform", code: 1, err: []string{none}},
 		{args: "tail platform", code: 1, err: []string{"no log table"}},
@@ -80,7 +80,7 @@ routes:
   platform: {from: shop, to: nowhere, match: {types: [order.created]}}
 `, url+"&timezone=UTC"))
 	s.must("init", "--notify")
-	s.runUntil(func() bool { return strings.Contains(s.must("status"), "platform  16") })
+	s.runUntil(func() bool { return strings.Contains(s.must("status", "-o", "json"), `"lanes": 16`) })
 	runSQL(t, url, `INSERT INTO outbox_events (id, type, payload, status, created_at)
 		SELECT i::text, 'EVENT', '{"type": "order.paid"}', 'PENDING', timestamp '2026-01-02 03:04:05' + i * interval '1 min' FROM generate_series(0, 2) i`)
 	for _, st := range []step{
@@ -124,7 +124,7 @@ routes:
 		{args: "run", code: 1, err: []string{`cursor belongs to database cluster`, "outrider seek all --to"}},
 		{args: "rebase all --yes", code: 1, err: []string{"cannot be rebased", "outrider seek all"}},
 		{args: "seek all --to 4 --yes", out: []string{"done"}},
-		{args: "status", out: []string{"(nobody)  3"}},
+		{args: "status", out: []string{"no-relay  16     (none)  3"}},
 	} {
 		st.run(t, s)
 	}

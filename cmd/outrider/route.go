@@ -24,15 +24,18 @@ parked messages, dead ones included, and its pauses. Rows of the table that only
 this route still needed may then be removed by retention. A route that the
 configuration has, or that a running instance works, is refused unless --force;
 forced, it begins anew as its "start" says.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()
 	flags.BoolVar(&force, "force", false, "also a route that is configured or being worked")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	flags.StringVar(&by, "by", "", "who asks, for the audit; default: the user of this process")
+	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+			if err := op.CheckForget(c.Context(), args[0], force); err != nil {
+				return unknownRoute(err)
+			}
 			kept, err := kept(c, op, args[0])
 			if err != nil {
 				return err
@@ -81,6 +84,6 @@ func kept(c *cobra.Command, op *outrider.Operator, route string) (string, error)
 			stopped++
 		}
 	}
-	return fmt.Sprintf("route %s: %s, highest position %d, %s (%d dead), %s", route, counted(n, "lane"), sum.Position,
+	return fmt.Sprintf("route %s: %s, position %d, %s (%d dead), %s", route, counted(n, "lane"), sum.Position,
 		counted(sum.Retrying+sum.Waiting+sum.Held+sum.Dead, "parked message"), sum.Dead, counted(stopped, "pause")), nil
 }

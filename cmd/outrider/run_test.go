@@ -148,7 +148,7 @@ func TestSIGTERMDrainsAndReleases(t *testing.T) {
 	if code := p.exit(); code != exitOK {
 		t.Errorf("exit %d:\n%s", code, p.all())
 	}
-	if status := s.must("status", "--lanes"); strings.Contains(status, "number-one") || !strings.Contains(status, "(nobody)") {
+	if status := s.must("status", "--lanes"); strings.Contains(status, "number-one") || !strings.Contains(status, "(none)") {
 		t.Errorf("the lanes were not released:\n%s", status)
 	}
 }

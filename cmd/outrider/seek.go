@@ -38,7 +38,7 @@ func movingFlags(c *cobra.Command, m *moving) *output {
 	flags := c.Flags()
 	flags.BoolVar(&m.dryRun, "dry-run", false, "only say what would happen")
 	flags.BoolVarP(&m.yes, "yes", "y", false, "do not ask")
-	flags.StringVar(&m.by, "by", "", "who asks, for the audit; default: the user of this process")
+	flags.StringVar(&m.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	return outputFlag(c)
 }
 
@@ -47,7 +47,7 @@ func (a *app) seekCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
 		Use:   "seek ROUTE --to PLACE",
-		Short: "Have a route go on elsewhere: deliver again, or skip",
+		Short: "Move a route to another place in its table: deliver again, or skip",
 		Long: `Moves the cursors of a route. PLACE is one of
 
   beginning              all rows that the table still has are delivered (again)
@@ -55,10 +55,10 @@ func (a *app) seekCommand() *cobra.Command {
   2026-01-31T08:00:00Z   rows created at that time or later; also 90m or 2d: so long ago
   123456                 the row at that position, and what is behind it
 
-Parked messages stay as they are. A running instance need not be stopped: it loses
-the lanes at once and takes them anew at the new place; what was under way at that
-moment may arrive and then come again. To rule that out, "outrider pause" first.`,
-		Args: cobra.ExactArgs(1),
+Parked messages stay as they are. You need not stop a running instance: it loses
+the lanes at once and takes them again at the new place; what was in flight at that
+moment may arrive and then come again. To rule that out, run "outrider pause" first.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	c.Flags().StringVar(&to, "to", "", "`place`: beginning, end, a time, a span of time, or a position")
 	out := movingFlags(c, &m)
@@ -92,8 +92,8 @@ func (a *app) rebaseCommand() *cobra.Command {
 database was recovered to an earlier point, the route stops and says so. Rebase
 places the cursor where it stood as far as can be told, otherwise before that:
 rows may come again, none is left out. It waits for transactions that write to the
-table at this moment. A running instance goes on by itself afterwards.`,
-		Args: cobra.ExactArgs(1),
+table at this moment. A running instance then resumes by itself.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	c.Flags().BoolVar(&force, "force", false, "also when the cursor is good in this database")
 	out := movingFlags(c, &m)
@@ -141,16 +141,16 @@ func describeMove(plan *outrider.Relocation) moved {
 		AtLeast: plan.Again.More || plan.Skipped.More, RunningOn: append([]string{}, plan.Owners...)}
 	lines := []string{fmt.Sprintf("route %s: %s to %s", plan.Route, plan.Action, plan.To)}
 	if plan.Again.Rows > 0 {
-		lines = append(lines, fmt.Sprintf("  %s already settled will be delivered again, as far as the route matches them", atLeast(plan.Again)))
+		lines = append(lines, fmt.Sprintf("  %s already settled will be delivered again if the route matches them", atLeast(plan.Again)))
 	}
 	if plan.Skipped.Rows > 0 {
 		lines = append(lines, fmt.Sprintf("  %s not settled yet will be skipped", atLeast(plan.Skipped)))
 	}
 	if plan.Again.Rows+plan.Skipped.Rows == 0 {
-		lines = append(lines, "  no row is between where it stands and there")
+		lines = append(lines, "  no row lies between its present place and the new one")
 	}
 	if len(plan.Owners) > 0 {
-		lines = append(lines, fmt.Sprintf("  it is worked by %s, which goes on at the new place; what is under way may come again", strings.Join(plan.Owners, ", ")))
+		lines = append(lines, fmt.Sprintf("  %s runs it and goes on at the new place; what is in flight may come again", strings.Join(plan.Owners, ", ")))
 	}
 	r.description = strings.Join(lines, "\n")
 	return r
@@ -170,7 +170,7 @@ func (a *app) agree(answered bool, question string) error {
 	case answered:
 		return nil
 	case !terminal(a.in):
-		return wrong("nobody can be asked here: say --yes, or look with --dry-run")
+		return wrong("stdin is not a terminal: pass --yes, or preview with --dry-run")
 	case !a.confirm(question):
 		return errors.New("nothing was changed")
 	}

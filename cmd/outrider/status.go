@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,80 +16,76 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// progress is a row of status: a lane, or a route with the sum of its lanes.
-type progress struct {
-	Route     string     `json:"route"`
-	Slot      *int       `json:"slot,omitempty"`
-	Lanes     int        `json:"lanes,omitempty"`
-	Owners    []string   `json:"owners"`
-	Alive     bool       `json:"alive"`    // all owners are
-	Position  int64      `json:"position"` // settled; of a route, that of its farthest lane
-	Retrying  int        `json:"retrying"`
-	Waiting   int        `json:"waiting"`
-	Held      int        `json:"held"`
-	Dead      int        `json:"dead"`
-	UpdatedAt *time.Time `json:"updated_at,omitempty"`
-
-	// Of lanes only.
-	Epoch int64      `json:"epoch,omitempty"`
-	Since *time.Time `json:"since,omitempty"` // when the owner took it
-
-	// Of routes only.
-	Owned      []owned    `json:"owned,omitempty"`
-	Behind     *int       `json:"behind,omitempty"` // rows not settled; absent when not known
-	BehindMore bool       `json:"behind_more,omitempty"`
-	Oldest     *time.Time `json:"oldest,omitempty"` // creation of the first of them
-	Paused     *stop      `json:"paused,omitempty"`
-	Down       []stop     `json:"addresses_down,omitempty"`
-	Processing *marked    `json:"processing,omitempty"` // of queues: rows that are marked so in the source
-	Stopped    string     `json:"stopped,omitempty"`    // why the running instance cannot run it
+// statusView is what a call of status asks for.
+type statusView struct {
+	routes []string // names or patterns; empty: all
+	states []string
+	lanes  bool
+	all    bool // also in a long table those that need nobody's attention
+	watch  bool
+	every  time.Duration
+	output *output
 }
 
 func (a *app) statusCommand() *cobra.Command {
-	var lanes bool
+	v := &statusView{}
 	c := &cobra.Command{
-		Use:   "status",
-		Short: "Show who works which route, how far it is and what is parked",
-		Args:  noArgs,
+		Use:   "status [ROUTE...]",
+		Short: "Show the state of each route, how far it is behind and what is parked",
+		Long: `Shows one line per route, the ones that need attention first, and below the
+table why they do and what to do about it. A ROUTE may be a pattern such as "eu-*".
+
+States, worst first:
+` + stateHelp(),
+		ValidArgsFunction: a.completeRoutes,
 	}
-	out := outputFlag(c)
-	c.Flags().BoolVar(&lanes, "lanes", false, "a row for each lane instead of each route")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	v.output = outputFlag(c)
+	flags := c.Flags()
+	flags.BoolVar(&v.lanes, "lanes", false, "one line per lane instead of per route")
+	flags.StringSliceVar(&v.states, "state", nil, "only routes in these `states`, separated by commas")
+	flags.BoolVar(&v.all, "all", false, "list every route; without it, routes that are ok are only counted in a long table")
+	flags.BoolVarP(&v.watch, "watch", "w", false, "show it again and again until Ctrl-C")
+	flags.DurationVar(&v.every, "every", 2*time.Second, "pause between two rounds of --watch")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
+	c.RunE = func(c *cobra.Command, args []string) error {
+		v.routes = args
+		if err := v.check(); err != nil {
+			return err
+		}
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			found, err := op.Lanes(c.Context())
-			if err != nil {
-				return err
+			if v.watch {
+				return a.watchStatus(c.Context(), cfg, op, v)
 			}
-			instances, err := op.Instances(c.Context())
-			if err != nil {
-				return err
-			}
-			rows := each(found)
-			if !lanes {
-				rows = summarise(cfg, found)
-				if err := a.addDetails(c.Context(), cfg, op, rows); err != nil {
-					return err
-				}
-			}
-			if out.json() {
-				return a.printJSON(map[string]any{"status": rows, "instances": membersOf(instances, found)})
-			}
-			if err := a.printStatus(rows, lanes); err != nil || lanes {
-				return err
-			}
-			if err := a.printOwners(rows, membersOf(instances, found)); err != nil {
-				return err
-			}
-			a.printStops(rows)
-			return nil
+			return a.showStatus(c.Context(), cfg, op, v)
 		})
 	}
 	return c
 }
 
+// check refuses what cannot be meant.
+func (v *statusView) check() error {
+	for _, s := range v.states {
+		if !slices.Contains(stateNames(), s) {
+			return wrong("--state %q is none of %s", s, strings.Join(stateNames(), ", "))
+		}
+	}
+	for _, r := range v.routes {
+		if _, err := path.Match(r, ""); err != nil {
+			return wrong("route pattern %q: %w", r, err)
+		}
+	}
+	if v.lanes && len(v.states) > 0 {
+		return wrong("--state is a state of routes: leave out --lanes")
+	}
+	if v.every <= 0 {
+		return wrong("--every must be more than 0")
+	}
+	return nil
+}
+
 // operate opens the state for f.
 func (a *app) operate(ctx context.Context, f func(*outrider.Config, *outrider.Operator) error) (err error) {
-	cfg, err := a.load()
+	cfg, err := a.loadState()
 	if err != nil {
 		return err
 	}
@@ -110,110 +107,149 @@ func explainMissing(err error) error {
 	return err
 }
 
-// each makes a row of each lane.
-func each(lanes []outbox.LaneStatus) []progress {
-	rows := []progress{}
-	for _, l := range lanes {
-		row := progress{Route: l.Route, Slot: &l.Slot, Owners: []string{}}
-		row.Alive = true
-		row.add(l)
-		row.Lanes, row.Owned, row.Epoch = 0, nil, l.Epoch
-		if !l.Since.IsZero() {
-			row.Since = &l.Since
+// watchStatus shows the status until Ctrl-C, each time on a cleared terminal.
+func (a *app) watchStatus(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, v *statusView) error {
+	return untilSignal(ctx, func(string) {}, func(ctx context.Context) error {
+		tick := time.NewTicker(v.every)
+		defer tick.Stop()
+		for {
+			if terminal(a.out) {
+				fmt.Fprint(a.out, "\x1b[H\x1b[2J")
+			}
+			if !v.output.json() {
+				fmt.Fprintf(a.out, "%s, every %s; Ctrl-C ends it\n\n", time.Now().Format(time.TimeOnly), v.every)
+			}
+			if err := a.showStatus(ctx, cfg, op, v); err != nil && ctx.Err() == nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
 		}
-		rows = append(rows, row)
-	}
-	return rows
+	})
 }
 
-// summarise makes a row of each route: those of the configuration, then others
-// that the state remembers.
-func summarise(cfg *outrider.Config, lanes []outbox.LaneStatus) []progress {
-	rows := []progress{}
-	index := map[string]int{}
-	row := func(route string) *progress {
-		i, ok := index[route]
-		if !ok {
-			i = len(rows)
-			index[route] = i
-			rows = append(rows, progress{Route: route, Owners: []string{}, Alive: true})
+// showStatus reads and prints the status once.
+func (a *app) showStatus(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, v *statusView) error {
+	found, err := op.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	instances, err := op.Instances(ctx)
+	if err != nil {
+		return err
+	}
+	members := membersOf(instances, found)
+	if v.lanes {
+		rows := slices.DeleteFunc(each(found), func(p progress) bool { return !v.wants(&p) })
+		if v.output.json() {
+			return a.printJSON(map[string]any{"status": rows, "instances": members})
 		}
-		return &rows[i]
+		return a.printLanes(rows)
 	}
-	for _, r := range cfg.Routes {
-		row(r.Name)
+	rows := slices.DeleteFunc(summarise(cfg, found), func(p progress) bool { return !v.wants(&p) })
+	if len(rows) == 0 && len(v.routes) > 0 {
+		return wrong("no route matches %s: the configuration has %s", strings.Join(v.routes, ", "), routeNames(cfg))
 	}
-	for _, l := range lanes {
-		row(l.Route).add(l)
+	if err := a.addDetails(ctx, cfg, op, rows, found); err != nil {
+		return err
 	}
-	for i := range rows {
-		rows[i].Alive = rows[i].Alive && len(rows[i].Owners) > 0
+	judge(rows, members)
+	if err := addFailures(ctx, op, rows); err != nil {
+		return err
 	}
-	return rows
+	rows = slices.DeleteFunc(rows, func(p progress) bool { return len(v.states) > 0 && !slices.Contains(v.states, string(p.State)) })
+	if v.output.json() {
+		return a.printJSON(map[string]any{"status": rows, "instances": members})
+	}
+	if err := a.printStatus(rows, v); err != nil {
+		return err
+	}
+	if err := a.printOwners(rows, members); err != nil {
+		return err
+	}
+	a.printStops(rows)
+	return nil
 }
 
-func (p *progress) add(l outbox.LaneStatus) {
-	p.Lanes++
-	if l.Owner != "" && !slices.Contains(p.Owners, l.Owner) {
-		p.Owners = append(p.Owners, l.Owner)
-	}
-	p.own(l)
-	p.Alive = p.Alive && l.Alive
-	p.Position = max(p.Position, l.Cursor.Position)
-	p.Retrying += l.Retrying
-	p.Waiting += l.Waiting
-	p.Held += l.Held
-	p.Dead += l.Dead
-	if !l.UpdatedAt.IsZero() && (p.UpdatedAt == nil || l.UpdatedAt.After(*p.UpdatedAt)) {
-		p.UpdatedAt = &l.UpdatedAt
-	}
+// wants reports whether the row's route was asked for.
+func (v *statusView) wants(p *progress) bool {
+	return len(v.routes) == 0 || slices.ContainsFunc(v.routes, func(pattern string) bool {
+		ok, _ := path.Match(pattern, p.Route) // has been checked
+		return ok
+	})
 }
 
-func (a *app) printStatus(rows []progress, lanes bool) error {
-	headings := []string{"ROUTE", "LANES", "OWNER", "HIGHEST", "BEHIND", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
-	if lanes {
-		headings = append(slices.Delete(headings, 4, 5), "SINCE", "EPOCH")
-		headings[1], headings[3] = "SLOT", "POSITION"
+// longTable is how many routes a table lists whatever their state.
+const longTable = 40
+
+// printStatus writes a line per route. Where there are many, those that are ok
+// are only counted unless they were asked for.
+func (a *app) printStatus(rows []progress, v *statusView) error {
+	hidden := 0
+	if len(rows) > longTable && !v.all && len(v.routes) == 0 && len(v.states) == 0 {
+		all := len(rows)
+		rows = slices.DeleteFunc(slices.Clone(rows), func(p progress) bool { return p.State == stateOK })
+		hidden = all - len(rows)
 	}
 	var cells [][]string
 	for _, r := range rows {
-		which := strconv.Itoa(r.Lanes)
-		if r.Slot != nil {
-			which = fmt.Sprintf("%02d", *r.Slot)
-		}
-		updated := ""
-		if r.UpdatedAt != nil {
-			updated = ago(*r.UpdatedAt)
-		}
-		row := []string{r.Route, which, r.owner(), strconv.FormatInt(r.Position, 10)}
-		if !lanes {
-			row = append(row, r.behind())
-		}
-		row = append(row, strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), updated)
-		if lanes {
-			row = append(row, since(r.Since), strconv.FormatInt(r.Epoch, 10))
-		}
-		cells = append(cells, row)
+		cells = append(cells, []string{r.Route, string(r.State), strconv.Itoa(r.Lanes), r.owner(), strconv.FormatInt(r.Position, 10), r.behind(),
+			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), since(r.UpdatedAt)})
 	}
-	return a.printTable(headings, cells)
+	if len(cells) > 0 {
+		headings := []string{"ROUTE", "STATE", "LANES", "OWNER", "POSITION", "BEHIND", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
+		if err := a.printTable(headings, cells); err != nil {
+			return err
+		}
+	}
+	if hidden > 0 {
+		fmt.Fprintf(a.out, "and %s ok: --all lists them\n", counted(hidden, "route"))
+	}
+	return nil
 }
 
-// owner says who works the row.
-func (p *progress) owner() string {
-	switch {
-	case p.Paused != nil && len(p.Owners) == 0:
-		return "(paused)"
-	case p.Lanes == 0 && p.Slot == nil:
-		return "(has never run)"
-	case len(p.Owners) == 0:
-		return "(nobody)"
+// printLanes writes a line per lane.
+func (a *app) printLanes(rows []progress) error {
+	var cells [][]string
+	for _, r := range rows {
+		cells = append(cells, []string{r.Route, fmt.Sprintf("%02d", *r.Slot), r.owner(), strconv.FormatInt(r.Position, 10),
+			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), since(r.UpdatedAt),
+			since(r.Since), strconv.FormatInt(r.Epoch, 10)})
 	}
-	who := p.Owners[0]
-	if len(p.Owners) > 1 {
-		who = counted(len(p.Owners), "instance")
+	return a.printTable([]string{"ROUTE", "SLOT", "OWNER", "POSITION", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED", "SINCE", "EPOCH"}, cells)
+}
+
+func routeNames(cfg *outrider.Config) string {
+	var names []string
+	for _, r := range cfg.Routes {
+		names = append(names, r.Name)
 	}
-	if !p.Alive {
-		who += " (not alive)"
+	return strings.Join(names, ", ")
+}
+
+// completeRoutes offers the names of routes to the shell.
+func (a *app) completeRoutes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	cfg, err := a.loadState()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return who
+	var names []string
+	for _, r := range cfg.Routes {
+		names = append(names, r.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// failing is the parked message of a route that most deserves a look.
+type failing struct {
+	ID       string              `json:"id"`
+	Group    string              `json:"group,omitempty"`
+	Status   outbox.ParkedStatus `json:"status"`
+	Attempts int                 `json:"attempts"`
+	Since    time.Time           `json:"since"`
+	Next     *time.Time          `json:"next_attempt_at,omitempty"`
+	Error    string              `json:"error"`
 }

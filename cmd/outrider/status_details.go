@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // stop is a route or an address that does nothing, and why.
@@ -20,6 +21,8 @@ type stop struct {
 	Reason  string    `json:"reason,omitempty"` // or what failed
 	Waiting int       `json:"waiting,omitempty"`
 	Durable bool      `json:"until_resumed"` // otherwise it is probed
+
+	Probe *time.Time `json:"next_probe_at,omitempty"`
 }
 
 // marked is how many rows of a queue are marked as being processed, by whomever.
@@ -31,12 +34,20 @@ type marked struct {
 
 // addDetails adds to routes what is paused, how far they are behind and, when a
 // relay answers on the admin address, what it knows.
-func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, rows []progress) error {
+func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, rows []progress, lanes []outbox.LaneStatus) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
 	}
 	running := runningRoutes(ctx, cfg)
+	byRoute := map[string][]outbox.LaneStatus{}
+	for _, l := range lanes {
+		byRoute[l.Route] = append(byRoute[l.Route], l)
+	}
+	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*marked{}, silent: map[string]bool{}}
+	for _, r := range cfg.Routes {
+		asked.from[r.Name] = r.From
+	}
 	for i := range rows {
 		r := &rows[i]
 		for _, p := range pauses {
@@ -51,24 +62,45 @@ func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider
 			}
 		}
 		r.addRunning(running[r.Route])
-		if r.Lanes == 0 {
-			continue
-		}
-		// What cannot be told is left out: a source that is down, or one
-		// that cannot count, is no reason to show nothing.
-		if n, err := op.Processing(ctx, r.Route); err == nil {
-			r.Processing = &marked{Rows: n.Rows, More: n.More, Longest: n.Longest.Seconds()}
-		}
-		lag, err := op.Lag(ctx, r.Route)
-		if err != nil {
-			continue
-		}
-		r.Behind, r.BehindMore = &lag.Rows, lag.More
-		if !lag.Oldest.IsZero() {
-			r.Oldest = &lag.Oldest
+		if r.Lanes > 0 {
+			asked.add(ctx, r, byRoute[r.Route])
 		}
 	}
 	return nil
+}
+
+// askedSources asks sources about their routes. A source that does not answer is
+// asked once, and one that shares an answer between its routes likewise.
+type askedSources struct {
+	op         *outrider.Operator
+	from       map[string]string // source by route
+	processing map[string]*marked
+	silent     map[string]bool
+}
+
+// add adds how far a route is behind. A source that is down, or that cannot
+// count, is no reason to show nothing: the numbers are left out.
+func (s *askedSources) add(ctx context.Context, r *progress, lanes []outbox.LaneStatus) {
+	from := s.from[r.Route]
+	if s.silent[from] {
+		return
+	}
+	if _, asked := s.processing[from]; !asked {
+		s.processing[from] = nil
+		if n, err := s.op.Processing(ctx, r.Route); err == nil {
+			s.processing[from] = &marked{Rows: n.Rows, More: n.More, Longest: n.Longest.Seconds()}
+		}
+	}
+	r.Processing = s.processing[from]
+	lag, err := s.op.LagBehind(ctx, r.Route, lanes)
+	if err != nil {
+		s.silent[from] = !errors.Is(err, outrider.ErrNeverRan)
+		return
+	}
+	r.Behind, r.BehindMore = &lag.Rows, lag.More
+	if !lag.Oldest.IsZero() {
+		r.Oldest = &lag.Oldest
+	}
 }
 
 // runningRoute is what a running relay tells of a route.
@@ -81,6 +113,8 @@ type runningRoute struct {
 		Since   time.Time `json:"since"`
 		Cause   string    `json:"cause"`
 		Waiting int       `json:"waiting"`
+
+		Probe *time.Time `json:"next_probe_at"`
 	} `json:"down"`
 }
 
@@ -94,7 +128,7 @@ func (p *progress) addRunning(r runningRoute) {
 			}
 		}
 		if !known {
-			p.Down = append(p.Down, stop{Address: d.Address, Since: d.Since, Reason: d.Cause, Waiting: d.Waiting, Durable: d.Gone})
+			p.Down = append(p.Down, stop{Address: d.Address, Since: d.Since, Reason: d.Cause, Waiting: d.Waiting, Durable: d.Gone, Probe: d.Probe})
 		}
 	}
 }
@@ -158,30 +192,81 @@ func (p *progress) behind() string {
 	return text
 }
 
-// printStops tells what does nothing, below the table.
+// explainedRoutes is of how many routes the table is explained below it.
+const explainedRoutes = 10
+
+// printStops explains below the table why routes need attention, and what to do.
 func (a *app) printStops(rows []progress) {
-	for _, r := range rows {
-		if r.Processing != nil && r.Processing.Rows > 0 {
-			fmt.Fprintf(a.out, "\nroute %s: %s\n", r.Route, r.Processing)
+	if len(rows) > 0 && rows[0].noRelay {
+		fmt.Fprintln(a.out, "\nno relay is running: start one with outrider run")
+	}
+	explained := 0
+	for i := range rows {
+		lines := rows[i].explanation()
+		if len(lines) == 0 {
+			continue
 		}
-		if r.Paused != nil {
-			fmt.Fprintf(a.out, "\nroute %s is paused%s\n  to go on: outrider resume %s\n", r.Route, r.Paused.why(), r.Route)
+		if explained++; explained > explainedRoutes {
+			fmt.Fprintln(a.out, "\nmore routes need attention: outrider status ROUTE explains one")
+			return
 		}
-		if r.Stopped != "" {
-			fmt.Fprintf(a.out, "\nroute %s cannot run: %s\n", r.Route, plain(r.Stopped))
-		}
-		for _, d := range r.Down {
-			fmt.Fprintf(a.out, "\nroute %s, address %s is not used%s\n", r.Route, plain(d.Address), d.why())
-			if d.Durable {
-				fmt.Fprintf(a.out, "  to go on: outrider resume %s --address %s\n", r.Route, strconv.Quote(d.Address))
-			} else {
-				fmt.Fprintln(a.out, "  it is probed, and used again when it answers")
-			}
+		fmt.Fprintln(a.out)
+		for _, l := range lines {
+			fmt.Fprintln(a.out, plain(l))
 		}
 	}
 }
 
-// String tells it to people.
+// explanation is what there is to say of a route beside its numbers: each fact on
+// a line, what to do about it on the next.
+func (p *progress) explanation() []string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if p.Stopped != "" {
+		add("route %s cannot run: %s", p.Route, p.Stopped)
+	}
+	if p.Paused != nil {
+		add("route %s has been paused%s", p.Route, p.Paused.why())
+		add("  to resume it: outrider resume %s", p.Route)
+	}
+	for _, d := range p.Down {
+		if d.Durable {
+			add("route %s: address %s has been paused%s", p.Route, d.Address, d.why())
+			add("  to resume it: outrider resume %s --address %s", p.Route, strconv.Quote(d.Address))
+			continue
+		}
+		add("route %s: address %s has been unavailable%s", p.Route, d.Address, d.why())
+		add("  Outrider is probing it%s and resumes when it answers", d.nextProbe())
+	}
+	if f := p.Failing; f != nil {
+		add("route %s: %s", p.Route, f.text(p))
+		add("  to look closer: outrider parked list --route %s --status %s", p.Route, f.Status)
+	}
+	if p.Processing != nil && p.Processing.Rows > 0 {
+		add("route %s: %s", p.Route, p.Processing)
+	}
+	return lines
+}
+
+// text says what fails, with the first message as the example.
+func (f *failing) text(p *progress) string {
+	n := map[outbox.ParkedStatus]int{outbox.ParkedHeld: p.Held, outbox.ParkedRetrying: p.Retrying, outbox.ParkedDead: p.Dead}[f.Status]
+	text := fmt.Sprintf("%s %s; message %s", counted(n, "message"), f.Status, f.ID)
+	if f.Group != "" {
+		text += " of group " + f.Group
+	}
+	text += ", parked " + ago(f.Since) + " after " + counted(f.Attempts, "attempt")
+	if f.Next != nil {
+		if time.Until(*f.Next) > 0 {
+			text += ", next attempt " + ago(*f.Next)
+		} else {
+			text += ", due now"
+		}
+	}
+	return text + ": " + shorten(f.Error, 300)
+}
+
+// String describes it for people.
 func (m *marked) String() string {
 	text, verb := counted(m.Rows, "row"), "are"
 	if m.More {
@@ -190,19 +275,27 @@ func (m *marked) String() string {
 		verb = "is"
 	}
 	longest := (time.Duration(m.Longest) * time.Second).String()
-	return text + " of its source " + verb + " marked as being processed, for " + longest + " at most; what a crash left so is put back after claims.timeout"
+	return text + " of its source " + verb + " marked as being processed, for " + longest + " at most; rows that a crash left so go back after claims.timeout"
+}
+
+// nextProbe is when a probed address is tried again, if that is known.
+func (s *stop) nextProbe() string {
+	if s.Probe == nil || time.Until(*s.Probe) <= 0 {
+		return ""
+	}
+	return " (next probe " + ago(*s.Probe) + ")"
 }
 
 func (s *stop) why() string {
 	text := " since " + s.Since.UTC().Format(time.RFC3339)
 	if s.By != "" {
-		text += " by " + plain(s.By)
+		text += " by " + s.By
 	}
 	if s.Waiting > 0 {
 		text += ", " + counted(s.Waiting, "message") + " waiting in memory"
 	}
 	if s.Reason != "" {
-		text += ": " + plain(s.Reason)
+		text += ": " + s.Reason
 	}
 	return text
 }

@@ -57,7 +57,7 @@ kept nowhere; what is delivered does not change.
 		if err != nil {
 			return err
 		}
-		cfg, err := a.load()
+		cfg, err := a.loadState()
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (a *app) showRow(row *outbox.Row) error {
 	if row.Err != nil {
 		body = "cannot be decoded: " + row.Err.Error()
 	}
-	_, err := fmt.Fprintf(a.out, "%s  %d  %s  %s  %s  %s\n", at, row.Position, plain(row.ID), plain(row.Type), plain(row.Group), shorten(plain(body), 200))
+	_, err := fmt.Fprintf(a.out, "%s  %d  %s  %s  %s  %s\n", at, row.Position, plain(row.ID), plain(row.Type), plain(row.Group), a.cut(plain(body), 200))
 	return err
 }
 
