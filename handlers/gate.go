@@ -58,6 +58,9 @@ type Gate struct {
 	mu      sync.Mutex
 	groups  map[string]*group
 	pipes   map[string]*pipe
+	batches map[*batch]struct{}  // of the workers that have one
+	spare   []*batch             // of workers that have ended
+	lent    map[*Ticket]struct{} // see Lend
 	stopped bool
 	workers int
 	idle    *sync.Cond // workers == 0
@@ -104,7 +107,8 @@ func NewGate(cfg GateConfig) *Gate {
 	if cfg.Ended == nil {
 		cfg.Ended = func([]Ended) {}
 	}
-	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{}, epoch: time.Now()}
+	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{},
+		batches: map[*batch]struct{}{}, lent: map[*Ticket]struct{}{}, epoch: time.Now()}
 	g.idle = sync.NewCond(&g.mu)
 	g.waits.New = func() any { return make(chan error, 1) }
 	g.ctx, g.abort = context.WithCancel(context.Background())

@@ -12,6 +12,7 @@ func (g *Gate) Lend(t *Ticket) bool {
 		return false
 	}
 	t.state, t.since = sending, g.clock()
+	g.lent[t] = struct{}{}
 	return true
 }
 
@@ -19,6 +20,7 @@ func (g *Gate) Lend(t *Ticket) bool {
 func (g *Gate) Back(t *Ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	delete(g.lent, t)
 	if t.state == sending {
 		t.state = away
 	}

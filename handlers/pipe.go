@@ -111,15 +111,18 @@ func (g *Gate) begin(p *pipe) {
 	p.starting = true
 	p.workers++
 	g.workers++
-	go g.work(p)
+	b := new(batch)
+	if n := len(g.spare) - 1; n >= 0 {
+		b, g.spare = g.spare[n], g.spare[:n]
+	}
+	go g.work(p, b)
 }
 
 // work delivers batches until nothing is ready for the address.
-func (g *Gate) work(p *pipe) {
-	var b batch
-	for g.gather(); g.take(p, &b); g.gather() {
-		errs := g.deliver(p.address, &b)
-		if ended := g.complete(p, &b, errs); len(ended) > 0 {
+func (g *Gate) work(p *pipe, b *batch) {
+	for g.gather(); g.take(p, b); g.gather() {
+		errs := g.deliver(p.address, b)
+		if ended := g.complete(p, b, errs); len(ended) > 0 {
 			g.cfg.Ended(ended)
 		}
 	}
@@ -152,20 +155,23 @@ func (g *Gate) gather() {
 // take fills b with the next batch, or ends the worker.
 func (g *Gate) take(p *pipe, b *batch) bool {
 	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended(p)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	clear(b.tickets)
 	clear(b.msgs)
 	*b = batch{tickets: b.tickets[:0], msgs: b.msgs[:0]}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	p.starting = false
 	if !contended && !g.stopped && g.cfg.Permit() {
 		g.fill(p, b)
 	}
 	if len(b.tickets) > 0 {
+		g.batches[b] = struct{}{}
 		// UnitGroup: others may be served while this batch is under way.
 		g.start(p)
 		return true
 	}
+	delete(g.batches, b)
+	g.spare = append(g.spare, b)
 	p.workers--
 	if contended {
 		// The place goes to who waits for it; this one gets in line.

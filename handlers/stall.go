@@ -1,6 +1,9 @@
 package handlers
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Stall is a group that does not move.
 type Stall struct {
@@ -13,18 +16,22 @@ type Stall struct {
 // Stalled returns the groups whose front is away, being sent since before slow,
 // or waiting for an address that Allow refuses, or that has completed nothing
 // since before slow. Whether a front that is away is stalled, or just on its way through
-// its chain, is for the caller to tell.
+// its chain, is for the caller to tell. A message without a group is one by
+// itself, but is not returned while it is away.
 func (g *Gate) Stalled(slow time.Time) []Stall {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []Stall
-	since := int64(slow.Sub(g.epoch))
 	for _, q := range g.groups {
-		t := q.front()
-		if t == nil || t.state == here || t.state == sending && t.since > since {
-			continue
+		if t := q.front(); t != nil && t.state == away {
+			out = append(out, Stall{Front: t, Waiting: q.len()})
 		}
-		out = append(out, Stall{Front: t, Waiting: q.len(), Sending: t.state == sending})
+	}
+	since := int64(slow.Sub(g.epoch))
+	for t := range g.underWay() {
+		if t.state == sending && t.since <= since && t.group.front() == t {
+			out = append(out, Stall{Front: t, Waiting: t.group.len(), Sending: true})
+		}
 	}
 	for _, p := range g.pipes {
 		if !p.down && (p.moved.After(slow) || !g.cfg.Permit()) {
@@ -37,6 +44,25 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		}
 	}
 	return out
+}
+
+// underWay yields what is being sent, and what was before the batch that it is in
+// was completed. Call with the mutex held.
+func (g *Gate) underWay() iter.Seq[*Ticket] {
+	return func(yield func(*Ticket) bool) {
+		for b := range g.batches {
+			for _, t := range b.tickets {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+		for t := range g.lent {
+			if !yield(t) {
+				return
+			}
+		}
+	}
 }
 
 // Front returns the first message of the group that has not left, nil if there

@@ -110,6 +110,9 @@ func (s *session) blockages(now time.Time, patient bool) (out []blockage) {
 	for _, stall := range stalls {
 		it := owner(stall.Front)
 		waits := stall.Down || it.phase == held // for its address
+		if stall.Sending && it.key == "" {      // nothing is behind it
+			continue
+		}
 		if it.claim == nil || waits && patient || it.phase == running && !waits && !stall.Sending {
 			continue
 		}

@@ -26,7 +26,7 @@ func (s *session) relieve(now time.Time, spent bool) {
 	var blocked []*item
 	for _, stall := range s.gate.Stalled(now.Add(-shortDelay)) {
 		it := owner(stall.Front)
-		waits := stall.Down || it.phase == held || stall.Sending && waves // for its address, like all that goes there
+		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != dying // for its address, like all that goes there
 		if waits && static || it.phase == running && !waits && !stall.Sending {
 			continue
 		}

@@ -102,6 +102,65 @@ func TestG6_OneBlockedGroup(t *testing.T) {
 	}
 }
 
+// A message without a group, or on a route without order, hangs, at the
+// destination or as a dead one at the poison destination: 2,000 others of its lane
+// arrive, and it does in the end.
+func TestG6_G13_OneHangingMessageWithoutAGroup(t *testing.T) {
+	for name, o := range map[string]outbox.Ordering{
+		"templated": templated, "static": {MaxMessages: 10, MaxRequests: 1000, Static: true}, "wave": wave,
+	} {
+		for _, order := range []outbox.OrderMode{outbox.OrderGroup, outbox.OrderNone} {
+			for _, dies := range []bool{false, true} {
+				if o.Unit == outbox.UnitWave && !dies {
+					continue // all of a wave waits for the same broker
+				}
+				t.Run(fmt.Sprintf("%s, order %s, dies %t", name, order, dies), func(t *testing.T) {
+					inBubble(t, o, func(r *rig) { r.hangOne(order, dies) })
+				})
+			}
+		}
+	}
+}
+
+func (r *rig) hangOne(order outbox.OrderMode, dies bool) {
+	const n = 2000
+	release := make(chan struct{})
+	hang := func(_ string, msg *message.Message) error {
+		if msg.UUID == "slow" {
+			limit := after(2 * patience) // so that a test that fails ends
+			defer limit.stop()
+			select {
+			case <-release:
+			case <-limit.C:
+			}
+		}
+		return nil
+	}
+	dead, route := grave(r, func(rt *Route) { rt.Window, rt.SendTimeout, rt.Order = 100, time.Hour, order })
+	arrived := n + 1
+	if dies {
+		r.dest.setFail(fatal("slow"))
+		dead.setFail(hang)
+		arrived = n
+	} else {
+		r.dest.setFail(hang)
+	}
+	slot := outbox.SlotOf("", "slow")
+	r.addTo("slow", "", "slow")
+	for i, left := 0, n; left > 0; i++ {
+		if id := fmt.Sprint("m", i); outbox.SlotOf("", id) == slot {
+			r.addTo("fast", "", id)
+			left--
+		}
+	}
+	r.start(route)
+	r.await(n)
+	close(release)
+	r.await(arrived)
+	r.until("it is settled", func() bool { return len(r.parked()) == len(dead.ids()) && dies == (len(dead.ids()) == 1) })
+	r.stop()
+}
+
 // A head that hangs is stored when the lane fills up, so a restart that cuts it
 // off finds it in the parking, before its followers.
 func TestG1_G2_AHangingHeadSurvivesARestart(t *testing.T) {
