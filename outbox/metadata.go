@@ -41,6 +41,15 @@ const (
 // EncodingBytes is the value of [MetaEncoding] for payloads that are not JSON.
 const EncodingBytes = "bytes"
 
+// PayloadOf returns a message's payload, for a destination to send: an empty one is
+// never nil, which some receivers take for none (to Kafka it deletes the key).
+func PayloadOf(msg *message.Message) []byte {
+	if msg.Payload == nil {
+		return []byte{}
+	}
+	return msg.Payload
+}
+
 // NewMessage builds the Watermill message that middleware and destinations
 // see. The payload is shared with the row, not copied: middleware that wants
 // another payload sets a new slice and leaves the bytes of the old one alone.

@@ -21,7 +21,7 @@ type Row struct {
 	Tenant        string            // optional
 	Tags          map[string]string // optional
 	Headers       map[string]string // optional; become metadata
-	Payload       []byte            // as stored, never re-serialised
+	Payload       []byte            // as stored, never re-serialised; nil only with Err
 	Binary        bool              // the payload is bytes, not JSON
 	OccurredAt    time.Time         // zero when the row has none
 	CreatedAt     time.Time         // zero when the row has none

@@ -23,6 +23,7 @@ func Destination(t *testing.T, setup func(t *testing.T) Harness) {
 	}{
 		{"Arrival", arrival},
 		{"Bytes", binary},
+		{"EmptyPayloads", emptyPayloads},
 		{"Address", address},
 		{"EmptyBatch", emptyBatch},
 		{"G2_OrderAcrossBatches", orderAcrossBatches},
@@ -91,6 +92,40 @@ func binary(t *testing.T, h Harness) {
 	got := h.Received(t, h.Addresses[0])
 	if !slices.ContainsFunc(got, func(g Received) bool { return bytes.Equal(g.Payload, r.Payload) }) {
 		t.Errorf("the bytes %q did not arrive as they are", r.Payload)
+	}
+}
+
+// emptyPayloads delivers payloads without bytes, which are empty at the receiver,
+// and nothing else: not absent, as a null of Kafka is, which deletes a key.
+func emptyPayloads(t *testing.T, h Harness) {
+	empty, absent := row("a", 0), row("b", 0)
+	empty.Payload, empty.Binary = []byte{}, true
+	absent.Payload, absent.Binary = nil, true
+	msgs := []*message.Message{outbox.NewMessage(empty, lane), outbox.NewMessage(absent, lane)}
+	msgs[1].Payload = nil // as a middleware may leave it
+	msgs = append(msgs, messages("c", 0, 1)...)
+	errs := deliver(t.Context(), h.Destination, h.Addresses[0], msgs)
+	if h.JSONOnly {
+		wantKind(t, msgs[0], errs[0], outbox.KindPermanent)
+		wantKind(t, msgs[1], errs[1], outbox.KindPermanent)
+		wantDelivered(t, msgs[2], errs[2])
+		return
+	}
+	noErrors(t, msgs, errs)
+	if h.Received == nil {
+		return
+	}
+	n := 0
+	for _, g := range h.Received(t, h.Addresses[0]) {
+		if len(g.Payload) > 0 {
+			continue
+		}
+		if n++; g.Payload == nil {
+			t.Errorf("message %s arrived without a payload instead of with an empty one", g.ID)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d empty payloads arrived, want 2", n)
 	}
 }
 

@@ -55,7 +55,7 @@ type Received struct {
 	Type     string
 	Position string
 	Lane     string
-	Payload  []byte
+	Payload  []byte // nil: there was none, where that differs from an empty one
 }
 
 // maxWait bounds what must happen, not how fast: only a failing test takes so

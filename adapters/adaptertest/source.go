@@ -31,6 +31,7 @@ type SourceHarness struct {
 func Source(t *testing.T, setup func(t *testing.T) SourceHarness) {
 	for name, test := range map[string]func(*testing.T, SourceHarness){
 		"RowsAreWhole":             testRowsAreWhole,
+		"G1_EmptyPayloads":         testEmptyPayloads,
 		"EmptyTable":               testEmptyTable,
 		"G2_OrderAndLimits":        testOrderAndLimits,
 		"G1_PagingLosesNothing":    testPagingLosesNothing,

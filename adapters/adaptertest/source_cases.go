@@ -49,6 +49,32 @@ func testRowsAreWhole(t *testing.T, h SourceHarness) {
 	}
 }
 
+// testEmptyPayloads reads payloads without bytes: whatever is before them, they are
+// empty, and not absent.
+func testEmptyPayloads(t *testing.T, h SourceHarness) {
+	empty := func(n int) outbox.Row {
+		r := event("g", n)
+		r.Payload, r.Binary = []byte{}, true
+		return r
+	}
+	h.Insert(t, empty(0), empty(1), event("g", 2), empty(3))
+	for _, limit := range []int{1, 10} { // a decoder's first row, and one behind others
+		p := beginning(t, h.Source)
+		rows := p.drain(t, h.Source, limit)
+		if len(rows) != 4 {
+			t.Fatalf("got %d rows, want 4", len(rows))
+		}
+		for i, row := range rows {
+			if row.Err != nil {
+				t.Errorf("row %s: %v", row.ID, row.Err)
+			}
+			if i != 2 && (row.Payload == nil || len(row.Payload) != 0 || !row.Binary) {
+				t.Errorf("row %s: payload %#v, binary %t; want an empty one of bytes", row.ID, row.Payload, row.Binary)
+			}
+		}
+	}
+}
+
 func testEmptyTable(t *testing.T, h SourceHarness) {
 	p := beginning(t, h.Source)
 	for range 2 {

@@ -49,11 +49,15 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 		t.Errorf("replacing moved parked_at from %v to %v", stored[0].ParkedAt, after[0].ParkedAt)
 	}
 
-	again := parking(lanes[0], parked(1, "h", outbox.ParkedWaiting))
+	empty := parked(1, "h", outbox.ParkedWaiting)
+	empty.Payload = nil
+	again := parking(lanes[0], empty)
 	again.Unpark, again.NextSeq = []int64{1}, 3
 	settle(t, store, again)
 	if last := list(t, store, outbox.ParkedFilter{}); len(last) != 1 || last[0].Group != "h" {
 		t.Fatalf("unparked and parked in one settle: %+v", last)
+	} else if p := last[0].Payload; p == nil || len(p) > 0 {
+		t.Errorf("an empty payload comes back as %#v", p)
 	}
 }
 

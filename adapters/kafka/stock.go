@@ -93,6 +93,7 @@ func (k keyed) Marshal(topic string, msg *message.Message) (*sarama.ProducerMess
 	if err != nil {
 		return nil, outbox.Permanent(err)
 	}
+	out.Value = sarama.ByteEncoder(outbox.PayloadOf(msg))
 	if group := msg.Metadata[outbox.MetaGroup]; group != "" {
 		out.Key = sarama.StringEncoder(group)
 	}

@@ -97,7 +97,7 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 	*r = kgo.Record{
 		Topic:     w.topic,
 		Key:       bytesOf(group),
-		Value:     msg.Payload,
+		Value:     outbox.PayloadOf(msg),
 		Headers:   w.headers[from:len(w.headers):len(w.headers)],
 		Timestamp: w.made,
 	}

@@ -74,7 +74,7 @@ func (d *Destination) write(ctx context.Context, msg *message.Message) {
 	}
 	payload := slog.String(AttrPayload, string(msg.Payload))
 	if msg.Metadata[outbox.MetaEncoding] == outbox.EncodingBytes {
-		payload = slog.Any(AttrPayload, []byte(msg.Payload))
+		payload = slog.Any(AttrPayload, outbox.PayloadOf(msg))
 	}
 	attrs := []slog.Attr{
 		slog.String(AttrID, msg.UUID),

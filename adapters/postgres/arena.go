@@ -48,6 +48,9 @@ type byteArena struct{ chunk []byte }
 
 // copy returns a copy of data whose capacity ends with it.
 func (a *byteArena) copy(data []byte) []byte {
+	if len(data) == 0 {
+		return []byte{} // not a part of a chunk that is not there yet, which is nil
+	}
 	if len(data) >= ownSize {
 		return append(make([]byte, 0, len(data)), data...)
 	}

@@ -154,3 +154,32 @@ func sqlStatements(script string) []string {
 	}
 	return out
 }
+
+// Watermill's publisher writes NULL for a payload of nil, whose column is JSON, and
+// its subscriber delivers an empty payload.
+func TestG1_AStockMessageOfNilIsEmpty(t *testing.T) {
+	t.Parallel()
+	e := newLogEnv(t, "watermill")
+	msgs := []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", []byte("{}")), message.NewMessage("3", nil)}
+	must(t, stockPublish(e.ctx, openStdlib(t, e.url), wmsql.DefaultPostgreSQLSchema{}, "orders", msgs...))
+	start, err := e.log.Start(e.ctx, outbox.Start{Kind: outbox.StartBeginning})
+	must(t, err)
+	reads := make([]outbox.Read, outbox.Slots)
+	for slot := range reads {
+		reads[slot] = outbox.Read{Slot: slot, From: start, Limit: 9}
+	}
+	got := map[string]*outbox.Row{}
+	_, err = e.log.Fetch(e.ctx, reads, func(_ int, r *outbox.Row) bool { got[r.ID] = r; return true })
+	must(t, err)
+	if len(got) != 3 {
+		t.Fatalf("%d rows, want 3", len(got))
+	}
+	for id, r := range got {
+		switch empty := id != "2"; {
+		case r.Err != nil:
+			t.Errorf("row %s: %v", id, r.Err)
+		case r.Payload == nil, empty != (len(r.Payload) == 0), r.Binary != empty:
+			t.Errorf("row %s: payload %#v, binary %t", id, r.Payload, r.Binary)
+		}
+	}
+}

@@ -93,12 +93,15 @@ func (m *mapping) content(d *decoder, row *outbox.Row, values [][]byte) {
 	if payload == nil {
 		payload = raw
 	}
-	if payload == nil {
+	if payload == nil && m.layout != LayoutWatermill {
 		d.fail(row, m.columns[rolePayload], errors.New("is null"))
 		return
 	}
+	// Watermill's publisher writes NULL for a payload of nil, and its subscriber
+	// delivers an empty one.
 	row.Payload = d.payloads.copy(payload)
-	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes || !m.json && !format.ValidJSON(row.Payload)
+	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes ||
+		(!m.json || payload == nil) && !format.ValidJSON(row.Payload)
 }
 
 // extras are tags and times.

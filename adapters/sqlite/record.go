@@ -19,7 +19,30 @@ type record struct {
 	position                                     int64
 	id, kind, group, aggregateType, aggregateID  sql.NullString
 	tenant, tags, headers, occurredAt, createdAt sql.NullString
-	payload, payloadBytes                        []byte // nil: NULL
+	payload, payloadBytes                        blob
+}
+
+// blob is a value of bytes or text; nil: NULL. The driver yields an empty one as a
+// nil slice, which database/sql would hand on to a plain []byte.
+type blob []byte
+
+// Scan implements sql.Scanner.
+func (b *blob) Scan(value any) error {
+	switch v := value.(type) {
+	case nil:
+		*b = nil
+	case []byte:
+		*b = append(make(blob, 0, len(v)), v...)
+	case string:
+		*b = append(make(blob, 0, len(v)), v...)
+	default:
+		var text sql.NullString
+		if err := text.Scan(v); err != nil {
+			return err
+		}
+		*b = blob(text.String)
+	}
+	return nil
 }
 
 // scan reads the current row; its columns are those of [columns].

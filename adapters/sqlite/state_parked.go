@@ -101,7 +101,7 @@ func scanParked(rows *sql.Rows) (p outbox.Parked, err error) {
 	var status, metadata string
 	var due, at sql.NullInt64
 	err = rows.Scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
-		&at, &p.ID, &p.Type, &p.Position, &metadata, &p.Payload)
+		&at, &p.ID, &p.Type, &p.Position, &metadata, (*blob)(&p.Payload))
 	if err != nil {
 		return p, err
 	}

@@ -104,6 +104,7 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 		return interrupted(ctx, topic)
 	}
 	out := msg.Copy()
+	out.Payload = outbox.PayloadOf(msg)
 	out.SetContext(ctx)
 	result := make(chan error, 1)
 	go func() {
