@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -175,9 +176,10 @@ func (k *keeper) releaseOrphans(ctx context.Context) {
 	k.neighbours.release.end(limited, err)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.log.Warn("lanes that are not worked cannot be released, trying again", "error", err)
+			k.releasing.fail(k.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
 		}
 		return
 	}
+	k.releasing.end(k.log, "")
 	k.neighbours.orphans = nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -23,6 +24,11 @@ const (
 	handoverPause = 50 * time.Millisecond
 	handoverTime  = 3 * time.Second
 
+	// lostPause is the pause after a look that failed. It does not grow while the
+	// database is away: when it is back, every instance has to show within
+	// deadPause that it lives, or others take its lanes.
+	lostPause = 100 * time.Millisecond
+
 	// deadPause is how long an instance that seems to be dead has to show that
 	// it has only lost its connection.
 	deadPause = 250 * time.Millisecond
@@ -33,7 +39,7 @@ type neighbours struct {
 	seen    []outbox.Instance // at the last look
 	alive   map[string]bool   // at the last look
 	changed time.Time         // when somebody came or went
-	failing bool              // the last look failed
+	outage  outage            // of looks
 	told    string            // what the log said last
 	orphans []outbox.LaneRef  // ours, with no session: to be released
 	release bound             // of a release of those
@@ -63,7 +69,7 @@ func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 	k.campaign(ctx)
 	shares, again := k.look(ctx)
 	if shares == nil { // without knowing the others nothing is taken
-		return handoverPause * 2, k.router.hopeless()
+		return lostPause, k.router.hopeless()
 	}
 	k.releaseOrphans(ctx)
 	if len(k.neighbours.orphans) > 0 {
@@ -166,13 +172,11 @@ func (c *neighbours) again(all []outbox.Instance) time.Duration {
 
 // reportLook logs the beginning and the end of not knowing the others, once each.
 func (k *keeper) reportLook(err error) {
-	switch failing := err != nil; {
-	case failing && !k.neighbours.failing:
-		k.log.Warn("cannot see the other instances in the state store, trying again; lanes stay as they are", "error", err)
-	case !failing && k.neighbours.failing:
-		k.log.Info("the other instances can be seen again")
+	if err != nil {
+		k.neighbours.outage.fail(k.log, slog.LevelWarn, "cannot see the other instances in the state store, trying again; lanes stay as they are", err)
+		return
 	}
-	k.neighbours.failing = err != nil
+	k.neighbours.outage.end(k.log, "the other instances can be seen again")
 }
 
 // announcement is what we say that we run.

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -64,7 +65,10 @@ type claimer struct {
 	short   time.Time   // since when there has been little room; zero: there is enough
 	rowCost float64     // running estimate of a row's memory
 	batch   int         // rows of the next claim at most
-	failing bool
+	outage  outage      // of claims
+
+	extending, recovering outage
+
 	relief  relief
 	handing handing
 
@@ -230,15 +234,13 @@ func (c *claimer) grow(full bool) {
 	}
 }
 
-// report logs the beginning and the end of an outage, once each.
+// report logs an outage of claims.
 func (c *claimer) report(err error) {
-	switch {
-	case err != nil && !c.failing:
-		c.router.log.Error("cannot claim rows from the queue's table, trying again", "error", err)
-	case err == nil && c.failing:
-		c.router.log.Info("rows of the queue's table can be claimed again")
+	if err != nil {
+		c.outage.fail(c.router.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
+		return
 	}
-	c.failing = err != nil
+	c.outage.end(c.router.log, "rows of the queue's table can be claimed again")
 }
 
 // wanted is which rows find a lane, as of the beginning of a claim. A route

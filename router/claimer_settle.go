@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
@@ -45,10 +46,11 @@ func (c *claimer) extend(ctx context.Context) {
 	lost, err := c.queue.Extend(ctx, claims)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.router.log.Warn("claims cannot be extended, trying again", "rows", len(claims), "error", err)
+			c.extending.fail(c.router.log, slog.LevelWarn, "claims cannot be extended, trying again", err, "rows", len(claims))
 		}
 		return
 	}
+	c.extending.end(c.router.log, "claims can be extended again")
 	for _, it := range c.ledger.extended(claims, lost, now) {
 		it.session.loseClaim(it)
 	}
@@ -96,10 +98,14 @@ func (c *claimer) recover(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		c.router.log.Warn("stuck rows cannot be recovered, trying again", "error", err)
+		c.recovering.fail(c.router.log, slog.LevelWarn, "stuck rows cannot be recovered, trying again", err)
+		return
 	case n > 0:
 		c.recovered.Add(int64(n))
 		c.router.log.Warn("rows that were marked as being processed for too long were put back; some may be delivered again", "rows", n)
 		poke(c.wake)
+	}
+	if err == nil {
+		c.recovering.end(c.router.log, "stuck rows can be recovered again")
 	}
 }

@@ -29,6 +29,8 @@ type keeper struct {
 	until atomic.Int64  // nanoseconds after epoch at which the lease ends
 	hurry chan struct{} // the lease is to be renewed at once
 
+	renewing, taking, releasing, rereading outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
+
 	neighbours neighbours // only the goroutine that acquires uses it
 
 	mu sync.Mutex // guards quiet
@@ -89,10 +91,11 @@ func (k *keeper) renew(ctx context.Context) {
 	before := k.working()
 	owned, err := k.store.Renew(ctx, k.instance, k.lease)
 	if err != nil {
-		k.log.Warn("the lease cannot be renewed, trying again", "error", err,
+		k.renewing.fail(k.log, slog.LevelWarn, "the lease cannot be renewed, trying again", err,
 			"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
 		return
 	}
+	k.renewing.end(k.log, "the lease is renewed again")
 	k.noteUnclaimed(owned)
 	commanded := map[*route]bool{}
 	for _, s := range before {
@@ -136,9 +139,10 @@ func (k *keeper) notice(s *session, slot int, commands int64) bool {
 			err := s.reload(ctx)
 			cancel()
 			if err == nil || s.ctx.Err() != nil {
+				k.rereading.end(k.log, "")
 				return
 			}
-			k.log.Warn("cannot read the parked groups after a command, trying again", "lane", s.lane.name, "error", err)
+			k.rereading.fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.lane.name)
 			pause := after(shortDelay)
 			select {
 			case <-pause.C:

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -68,6 +69,7 @@ func (k *keeper) rest(rt *route, p outbox.Pause) bool {
 // insist does something with the state store until it succeeds; false when the
 // process stops before.
 func (k *keeper) insist(rt *route, what string, do func(context.Context) error) bool {
+	var failing outage
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), k.lease)
 		err := do(ctx)
@@ -80,7 +82,7 @@ func (k *keeper) insist(rt *route, what string, do func(context.Context) error) 
 			return false
 		default:
 		}
-		rt.log().Warn("cannot "+what+", trying again", "error", err)
+		failing.fail(rt.log(), slog.LevelWarn, "cannot "+what+", trying again", err)
 		pause := after(shortDelay)
 		select {
 		case <-pause.C:

@@ -2,6 +2,7 @@ package router
 
 import (
 	"container/heap"
+	"log/slog"
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
@@ -79,10 +80,11 @@ func (s *session) bringBack(groups []*parkedGroup) time.Duration {
 	}
 	if err != nil {
 		if s.ctx.Err() == nil {
-			s.route.log().Warn("cannot read parked messages, trying again", "lane", s.lane.name, "error", err)
+			s.route.unparking.fail(s.route.log(), slog.LevelWarn, "cannot read parked messages, trying again", err, "lane", s.lane.name)
 		}
 		return shortDelay
 	}
+	s.route.unparking.end(s.route.log(), "parked messages can be read again")
 	return 0
 }
 

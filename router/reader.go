@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,7 @@ type reader struct {
 	fetches uint64  // number of the current fetch
 	rowCost float64 // running estimate of a row's memory
 	bound   bound   // of a fetch
-	failing atomic.Bool
+	outage  outage
 }
 
 func newReader(r *Router, src outbox.Source, poll Poll) *reader {
@@ -126,14 +127,12 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		failpoint.Hit(failpoint.Fetched)
 	}
 	if err != nil {
-		if ctx.Err() == nil && !r.failing.Swap(true) {
-			r.router.log.Error("cannot read the source, trying again", "error", err)
+		if ctx.Err() == nil {
+			r.outage.fail(r.router.log, slog.LevelError, "cannot read the source, trying again", err)
 		}
 		return f.rows, err
 	}
-	if r.failing.Swap(false) {
-		r.router.log.Info("the source can be read again")
-	}
+	r.outage.end(r.router.log, "the source can be read again")
 	if len(results) == 0 { // memory ran out on the way
 		plan.again = true
 		return f.rows, nil

@@ -215,8 +215,9 @@ type route struct {
 	paused   atomic.Pointer[outbox.Pause] // nil: it is not
 	stopped  atomic.Pointer[string]       // why it cannot run; nil: it can
 
-	leastPace int   // what each of its lanes may have of the pace in any case
-	acquiring bound // of a try to take lanes; only the goroutine that acquires uses it
+	leastPace int    // what each of its lanes may have of the pace in any case
+	unparking outage // of reading parked messages
+	acquiring bound  // of a try to take lanes; only the goroutine that acquires uses it
 }
 
 // origin is what cursors belong to; it is kept with every one of them.

@@ -33,7 +33,7 @@ type settler struct {
 	waiting []chan error // flushes
 	extent  extent       // of the flush
 	now     chan struct{}
-	failing bool
+	outage  outage
 }
 
 // extent is how much a settle writes beside what was concluded.
@@ -214,15 +214,11 @@ func (s *settler) writeLanes(ctx context.Context, e extent) error {
 	return err
 }
 
-// report logs the beginning and the end of an outage of what is written to, once each.
+// report logs an outage of what is written to.
 func (s *settler) report(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err != nil && !s.failing:
-		s.log.Error("progress cannot be written to the "+s.target+"; delivery goes on until the windows are full", "error", err)
-	case err == nil && s.failing:
-		s.log.Info("progress is written to the " + s.target + " again")
+	if err != nil {
+		s.outage.fail(s.log, slog.LevelError, "progress cannot be written to the "+s.target+"; delivery goes on until the windows are full", err)
+		return
 	}
-	s.failing = err != nil
+	s.outage.end(s.log, "progress is written to the "+s.target+" again")
 }

@@ -118,16 +118,14 @@ func (r *Router) Problems() []string {
 		}
 	}
 	for _, rd := range r.readers {
-		if rd.failing.Load() {
+		if rd.outage.lasts() {
 			out = append(out, "a source cannot be read (route "+rd.routes[0].Name+" and those beside it)")
 		}
 	}
 	for _, s := range r.settlers {
-		s.mu.Lock()
-		if s.failing {
+		if s.outage.lasts() {
 			out = append(out, "progress cannot be written to the state store")
 		}
-		s.mu.Unlock()
 	}
 	return out
 }

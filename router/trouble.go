@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -36,11 +37,11 @@ func (k *keeper) unwell(rt *route) bool {
 }
 
 // stumble notes that lanes of the route could not be taken. What is wrong with
-// the state store concerns all routes alike and is only told.
+// the state store concerns all routes alike and is only logged.
 func (k *keeper) stumble(rt *route, err error) {
 	bad := errors.As(err, new(*stopped))
 	if !bad && !errors.As(err, new(*astray)) {
-		rt.log().Warn("cannot acquire lanes, trying again", "error", err)
+		k.taking.fail(rt.log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
 		return
 	}
 	k.mu.Lock()
@@ -68,6 +69,7 @@ func (k *keeper) stumble(rt *route, err error) {
 
 // mended forgets that a route could not run, or was paused.
 func (k *keeper) mended(rt *route) {
+	k.taking.end(k.log, "lanes can be acquired again")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.troubles[rt] != nil {

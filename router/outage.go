@@ -1,0 +1,56 @@
+package router
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// outageSummary is how often an outage that lasts is logged again.
+const outageSummary = time.Minute
+
+// outage is one kind of failure that is tried again until it ends. While a
+// database is down everything fails many times a second; the log has the first
+// failure, a line per [outageSummary], and the end.
+type outage struct {
+	mu     sync.Mutex
+	began  time.Time // zero: there is none
+	logged time.Time
+	more   int // failures since it was logged
+}
+
+// fail logs a failure if it is the first, or if a summary is due.
+func (o *outage) fail(log *slog.Logger, level slog.Level, text string, err error, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	switch {
+	case o.began.IsZero():
+		o.began = now
+	case now.Sub(o.logged) < outageSummary:
+		o.more++
+		return
+	default:
+		args = append(args, "failures", o.more+1, "for", now.Sub(o.began).Round(time.Second))
+	}
+	o.logged, o.more = now, 0
+	log.Log(context.Background(), level, text, append(args, "error", err)...)
+}
+
+// end logs that it is over, if there was one; an empty text logs nothing.
+func (o *outage) end(log *slog.Logger, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.began.IsZero() && text != "" {
+		log.Info(text, "after", time.Since(o.began).Round(time.Millisecond))
+	}
+	o.began = time.Time{}
+}
+
+// lasts reports whether the last attempt failed.
+func (o *outage) lasts() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.began.IsZero()
+}
