@@ -238,7 +238,11 @@ func stateLocation(cfg *Config, src config.Source) (string, error) {
 
 func openState(ctx context.Context, location string, b *builder) (outbox.StateStore, error) {
 	if strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://") {
-		return postgres.NewState(ctx, postgres.StateConfig{URL: location, Logger: b.log})
+		security, err := stateTLS(b.cfg, location)
+		if err != nil {
+			return nil, err
+		}
+		return postgres.NewState(ctx, postgres.StateConfig{URL: location, TLS: security, Logger: b.log})
 	}
 	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
 }

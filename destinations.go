@@ -2,13 +2,10 @@ package outrider
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/http"
@@ -77,40 +74,14 @@ func (b *builder) newKafka(d *config.Kafka) (outbox.Destination, error) {
 		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,
 			Password: d.SASL.Password.Reveal()}
 	}
-	if d.TLS.Enabled {
-		t, err := newTLS(d.TLS)
-		if err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
-		}
-		cfg.TLS = t
+	var err error
+	if cfg.TLS, err = newTLS(d.TLS, d.Encrypted()); err != nil {
+		return nil, err
 	}
 	if d.Client == "watermill" {
 		return kafka.NewStock(cfg)
 	}
 	return kafka.New(cfg)
-}
-
-func newTLS(t config.TLS) (*tls.Config, error) {
-	out := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: t.InsecureSkipVerify} //nolint:gosec // the user's explicit choice, documented as for tests
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file %s holds no PEM certificate", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", err)
-		}
-		out.Certificates = []tls.Certificate{cert}
-	}
-	return out, nil
 }
 
 // statusKinds are the configuration's words for what a status means.
@@ -127,12 +98,20 @@ func newHTTP(d *config.HTTP) (outbox.Destination, error) {
 	if err != nil {
 		return nil, err
 	}
+	networks, err := parseNetworks(d.AllowNetworks, d.DenyNetworks)
+	if err != nil {
+		return nil, err
+	}
 	cfg := http.Config{
 		URL: string(d.URL), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Token: d.Token.Reveal(), Headers: revealMap(d.Headers),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
 		MaxMessages: d.Batch.MaxMessages, MaxBytes: int(d.Batch.MaxBytes), MaxGroups: d.Batch.MaxGroups,
 		MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
+		PublicOnly: !d.AllowPrivate, AllowNetworks: networks[0], DenyNetworks: networks[1],
+	}
+	if cfg.TLS, err = newTLS(d.TLS, d.TLS.On()); err != nil {
+		return nil, err
 	}
 	if d.Preset == config.FlowCatalyst {
 		cfg = http.FlowCatalyst(cfg)
@@ -155,19 +134,34 @@ func newWebhook(d *config.Webhook) (outbox.Destination, error) {
 	if d.Capture == 0 {
 		cfg.Capture = -1
 	}
-	for _, text := range d.AllowNetworks {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("allow_networks: %w", err)
-		}
-		cfg.AllowNetworks = append(cfg.AllowNetworks, network)
+	networks, err := parseNetworks(d.AllowNetworks, d.DenyNetworks)
+	if err != nil {
+		return nil, err
 	}
+	cfg.AllowNetworks, cfg.DenyNetworks = networks[0], networks[1]
+	security := d.TLS
 	if d.CAFile != "" {
-		if cfg.TLS, err = newTLS(config.TLS{CAFile: d.CAFile}); err != nil {
-			return nil, err
-		}
+		security.CAFile = d.CAFile
+	}
+	if cfg.TLS, err = newTLS(security, security.On()); err != nil {
+		return nil, err
 	}
 	return webhook.New(cfg)
+}
+
+// parseNetworks reads lists of networks.
+func parseNetworks(lists ...[]string) ([][]netip.Prefix, error) {
+	out := make([][]netip.Prefix, len(lists))
+	for i, list := range lists {
+		for _, text := range list {
+			network, err := netip.ParsePrefix(text)
+			if err != nil {
+				return nil, fmt.Errorf("networks: %w", err)
+			}
+			out[i] = append(out[i], network)
+		}
+	}
+	return out, nil
 }
 
 // statusTable turns the configuration's table into the kinds of statuses and

@@ -25,7 +25,11 @@ func (b *builder) buildLeader(ctx context.Context, p *parts, name string, out *r
 			return nil
 		}
 		if p.leaders[name] == nil {
-			lock, err := postgres.NewLeaderLock(ctx, postgres.LeaderConfig{URL: s.URL.Reveal(), Key: int64(s.LeaderLock)})
+			security, err := postgresTLS(s.TLS)
+			if err != nil {
+				return err
+			}
+			lock, err := postgres.NewLeaderLock(ctx, postgres.LeaderConfig{URL: s.URL.Reveal(), TLS: security, Key: int64(s.LeaderLock)})
 			if err != nil {
 				return err
 			}

@@ -133,7 +133,7 @@ func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
 }
 
 func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
-	pool, err := postgres.Open(ctx, s.URL.Reveal())
+	pool, err := openPostgres(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.
 	if err != nil {
 		return err
 	}
-	pool, err := postgres.Open(ctx, s.URL.Reveal())
+	pool, err := openPostgres(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -240,6 +240,7 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 	} else if at != "" {
 		o.log.Warn("this process will kill itself: "+failpoint.Env+" is set, which is for tests", "at", string(at))
 	}
+	o.warn(o.cfg)
 	if o.cfg.Admin.Enabled() {
 		if err := o.startAdmin(); err != nil {
 			return err
@@ -254,6 +255,14 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		next, err = o.serve(ctx, next)
 	}
 	return err
+}
+
+// warn logs what the configuration's author should know, such as a connection
+// that is not encrypted.
+func (o *Outrider) warn(cfg *Config) {
+	for _, w := range cfg.Warnings {
+		o.log.Warn("configuration: " + w.Error())
+	}
 }
 
 // Ready is closed once the relay delivers, or stands by for another instance.

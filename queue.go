@@ -15,6 +15,9 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 	fresh = p.queues[name] == nil
 	if fresh {
 		cfg := queueConfig(s)
+		if cfg.TLS, err = postgresTLS(s.TLS); err != nil {
+			return false, err
+		}
 		cfg.Wake, cfg.Logger = postgres.Wake(s.Wake), b.log
 		queue, err := postgres.NewQueue(ctx, cfg)
 		if err != nil {

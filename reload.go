@@ -42,6 +42,7 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 	if err := o.options.check(cfg); err != nil {
 		return notUsed(err)
 	}
+	o.warn(cfg)
 	next, err := prepare(ctx, newBuilder(cfg, o.options))
 	if err != nil {
 		return notUsed(err)

@@ -12,11 +12,15 @@ import (
 
 // newPostgresSource makes the source for the layout of its table.
 func newPostgresSource(ctx context.Context, s *config.Postgres, log *slog.Logger) (outbox.Source, error) {
+	security, err := postgresTLS(s.TLS)
+	if err != nil {
+		return nil, err
+	}
 	if s.Layout == "outrider" {
-		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), Table: string(s.Table), Wake: postgres.Wake(s.Wake), Logger: log})
+		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), TLS: security, Table: string(s.Table), Wake: postgres.Wake(s.Wake), Logger: log})
 	}
 	cfg := logTable(s)
-	cfg.URL, cfg.Wake, cfg.Logger = s.URL.Reveal(), postgres.Wake(s.Wake), log
+	cfg.URL, cfg.TLS, cfg.Wake, cfg.Logger = s.URL.Reveal(), security, postgres.Wake(s.Wake), log
 	return postgres.NewLogSource(ctx, cfg)
 }
 

@@ -69,7 +69,7 @@ func initWake(ctx context.Context, s *config.Postgres) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := postgres.Open(ctx, s.URL.Reveal())
+	pool, err := openPostgres(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml/token"
@@ -12,11 +13,16 @@ type checker struct {
 	file   string
 	lines  []string // of the source, without line ends
 	env    func(string) (string, bool)
-	tokens map[int][]*token.Token // by line, in order; nil when there is no syntax tree
-	shown  map[*token.Token]bool  // what excerpts may show
+	tokens map[int][]*token.Token  // by line, in order; nil when there is no syntax tree
+	shown  map[*token.Token]bool   // what excerpts may show
+	masks  map[*token.Token]string // what excerpts show in place of the rest; without an entry ***
+
+	exposed bool   // every user of the machine can read the file
+	literal *place // the first secret that the file itself holds
 
 	errors []*Error
 	warned []*Error
+	noted  []*Error
 }
 
 func newChecker(file, src string, env func(string) (string, bool)) *checker {
@@ -26,7 +32,7 @@ func newChecker(file, src string, env func(string) (string, bool)) *checker {
 		env = func(string) (string, bool) { return "", false }
 	}
 	return &checker{
-		file: file, lines: strings.Split(src, "\n"), env: env, shown: map[*token.Token]bool{},
+		file: file, lines: strings.Split(src, "\n"), env: env, shown: map[*token.Token]bool{}, masks: map[*token.Token]string{},
 	}
 }
 
@@ -44,6 +50,13 @@ func (c *checker) add(at place, format string, args ...any) *Error {
 func (c *checker) warn(at place, format string, args ...any) *Error {
 	e := c.finding(at, format, args...)
 	c.warned = append(c.warned, e)
+	return e
+}
+
+// note reports what a default makes of the file, where that may surprise.
+func (c *checker) note(at place, format string, args ...any) *Error {
+	e := c.finding(at, format, args...)
+	c.noted = append(c.noted, e)
 	return e
 }
 
@@ -77,6 +90,22 @@ func (c *checker) show(n *node) {
 	}
 }
 
+// onlyVariable is a value that is a variable and nothing else.
+var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
+
+// mask gives excerpts what they may show of a secret: the variable that it comes
+// from, or a URL without its password. All else is ***.
+func (c *checker) mask(n *node, s scalar) {
+	u, isURL := s.(*SecretURL)
+	switch {
+	case n.tok == nil || n.tok.Origin != "" && strings.Contains(strings.TrimSpace(n.tok.Origin), "\n"):
+	case onlyVariable.MatchString(n.raw):
+		c.masks[n.tok] = n.raw
+	case isURL && !n.fromEnv && n.text == n.raw && u.Scheme() != "":
+		c.masks[n.tok] = u.String()
+	}
+}
+
 // result is nil or an *Errors. Excerpts are made last: only then is it known
 // what may be shown.
 func (c *checker) result() error {
@@ -89,11 +118,12 @@ func (c *checker) result() error {
 	return &Errors{arrange(c.errors)}
 }
 
-func (c *checker) warnings() []*Error {
-	for _, e := range c.warned {
+// finish orders what need not prevent a start, with excerpts.
+func (c *checker) finish(list []*Error) []*Error {
+	for _, e := range list {
 		e.excerpt = c.excerpt(e.Line, e.Column)
 	}
-	return arrange(c.warned)
+	return arrange(list)
 }
 
 // suspicious tells whether a text has what separates a login or parameters in a

@@ -37,11 +37,16 @@ type Config struct {
 	// Partial reports that destinations, or the admin section, have errors that
 	// [LoadState] left out. Such a configuration cannot be run.
 	Partial bool `yaml:"-"`
+
+	// Notes say where a default does what a reader of the file might not expect,
+	// in order of line; `outrider validate` shows them.
+	Notes []*Error `yaml:"-"`
 }
 
 // State says where Outrider remembers things.
 type State struct {
 	URL SecretURL `yaml:"url" doc:"postgres:// URL, or the path of an SQLite file. Default: the database of each route's source."`
+	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to a PostgreSQL url, as of a source."`
 }
 
 // Admin is the HTTP server for health, metrics and operators.
@@ -72,28 +77,28 @@ type Log struct {
 // does; nil knows none. When anything is wrong with the content the error is an
 // [*Errors] that holds all of it.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
-	src, err := readFile(path)
+	c, err := readFile(path, env)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, src, env)
+	return c.config(nil)
 }
 
 // LoadState is [Load] for those who look after the state and run nothing: errors
 // in the sections destinations and admin, such as a secret that only the relay's
 // own environment has, are left out, and [Config.Partial] says that there were some.
 func LoadState(path string, env func(string) (string, bool)) (*Config, error) {
-	src, err := readFile(path)
+	c, err := readFile(path, env)
 	if err != nil {
 		return nil, err
 	}
-	return newChecker(path, string(src), env).config(func(e *Error) bool {
+	return c.config(func(e *Error) bool {
 		section, _, _ := strings.Cut(e.Path, ".")
 		return section == "destinations" || section == "admin"
 	})
 }
 
-func readFile(path string) ([]byte, error) {
+func readFile(path string, env func(string) (string, bool)) (*checker, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -105,7 +110,9 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return src, nil
+	c := newChecker(path, string(src), env)
+	c.exposed = open(info)
+	return c, nil
 }
 
 // Parse is [Load] for text that is already in memory; name stands for the file
@@ -131,8 +138,12 @@ func (c *checker) config(leaveOut func(*Error) bool) (*Config, error) {
 	if err := c.result(); err != nil {
 		return nil, err
 	}
+	if c.exposed && c.literal != nil {
+		c.warn(*c.literal, "is a secret, and everybody on this machine can read this file").
+			hint("chmod 600 for the user that runs Outrider, or keep the secret in the environment or in a file of its own")
+	}
 	cfg.Routes = expandRoutes(cfg.Routes)
-	cfg.Warnings = c.warnings()
+	cfg.Warnings, cfg.Notes = c.finish(c.warned), c.finish(c.noted)
 	return cfg, nil
 }
 

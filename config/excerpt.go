@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -36,14 +37,14 @@ func (c *checker) maskLine(line, col int) (string, int) {
 			end = clamp(c.tokens[line][i+1].Position.Column-1, start, len(source))
 		}
 		if i == 0 {
-			m.copy(source[:start], isBlank(source[:start]), 0)
+			m.copy(source[:start], isBlank(source[:start]), 0, masked)
 		}
 		isKey := i+1 < len(c.tokens[line]) && c.tokens[line][i+1].Type == token.MappingValueType
-		m.copy(source[start:end], c.shown[t] || isMark(t.Type) || isKey && vocabulary()[t.Value], start)
+		m.copy(source[start:end], c.shown[t] || isMark(t.Type) || isKey && vocabulary()[t.Value], start, cmp.Or(c.masks[t], masked))
 		at = end
 	}
 	if len(c.tokens[line]) == 0 {
-		m.copy(source, isBlank(source), 0)
+		m.copy(source, isBlank(source), 0, masked)
 	}
 	if m.column == 0 {
 		m.column = m.length + 1
@@ -60,13 +61,13 @@ type masker struct {
 }
 
 // copy adds a part that begins at an offset of the source line; a part that is
-// not to be shown becomes one mask, with the blanks around it kept.
-func (m *masker) copy(part []rune, show bool, offset int) {
+// not to be shown becomes the mask, with the blanks around it kept.
+func (m *masker) copy(part []rune, show bool, offset int, mask string) {
 	text, inside := plain(part), m.caret-1-offset
 	if !show {
 		before := len(text) - len(strings.TrimLeft(text, " "))
 		after := len(text) - len(strings.TrimRight(text, " "))
-		text = text[:before] + masked + text[len(text)-after:]
+		text = text[:before] + mask + text[len(text)-after:]
 		inside = min(inside, before)
 	}
 	if m.column == 0 && m.caret <= offset+len(part) {

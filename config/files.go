@@ -5,7 +5,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"runtime"
 	"strings"
 )
 
@@ -65,13 +68,21 @@ func (c *checker) content(at place) (string, bool) {
 	if at.node.bad || !c.expect(at, textNode) {
 		return "", false
 	}
-	c.show(at.node)
-	data, err := readSmall(at.node.text)
+	path := at.node.text
+	if pathLike(path) {
+		c.show(at.node)
+	}
+	data, err := readSmall(path)
 	if err != nil {
-		c.add(at, "the file cannot be read: %s", cause(err)).
-			hint("check the path and its permissions; a relative path starts at the working directory")
+		e := c.add(at, "the file cannot be read: %s", cause(err))
+		if pathLike(path) {
+			e.hint("check the path and its permissions; a relative path starts at the working directory")
+		} else {
+			e.hint("the value is not shown since it does not look like a path: should it be the secret itself, the key has no _file")
+		}
 		return "", false
 	}
+	c.readable(at, path)
 	return strings.TrimRight(string(data), "\r\n"), true
 }
 
@@ -92,6 +103,44 @@ func readSmall(path string) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
+
+// fileName is a path with an extension that such files have.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,200}\.(pem|crt|cer|key|txt|secret|token|json|yaml|yml|conf|env)$`)
+
+// pathLike reports whether a text may be shown as a path: there is such a file,
+// or it begins with a directory that exists, or ends as the names of such files
+// do. A secret that was pasted into a key for a path does none of that, not even
+// one in base64, which may hold slashes.
+func pathLike(text string) bool {
+	if text == "" || len(text) > 4096 {
+		return false
+	}
+	if fileName.MatchString(text) {
+		return true
+	}
+	if _, err := os.Stat(text); err == nil {
+		return true
+	}
+	clean := filepath.ToSlash(filepath.Clean(text))
+	first, _, below := strings.Cut(strings.TrimPrefix(clean, "/"), "/")
+	if strings.HasPrefix(clean, "/") {
+		first = "/" + first
+	}
+	info, err := os.Stat(filepath.FromSlash(first))
+	return below && err == nil && info.IsDir()
+}
+
+// readable warns about a file with secrets that every user of the machine can
+// read.
+func (c *checker) readable(at place, path string) {
+	if info, err := os.Stat(path); err == nil && open(info) {
+		c.warn(at, "everybody on this machine can read the file").
+			hint("chmod 600 for the user that runs Outrider; of a Kubernetes secret: defaultMode: 0400")
+	}
+}
+
+// open reports whether users beside the owner and the group may read a file.
+func open(info fs.FileInfo) bool { return runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 }
 
 // cause leaves the path out of an error: it may have come from a variable.
 func cause(err error) string {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,6 +15,10 @@ type HTTP struct {
 	Format         string                      `yaml:"format" enum:"raw|cloudevents" default:"raw" doc:"Body of a request: a JSON array of the payloads, or a batch of CloudEvents (application/cloudevents-batch+json). An array of payloads has no event ids: a receiver that is to tell duplicates by them needs cloudevents, or batch: {max_messages: 1}, with which the id is in the header Idempotency-Key."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
 	Token          Secret                      `yaml:"token" doc:"Bearer token for the Authorization header."`
+	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url; on for these, off for http ones. A token or headers go over http to another machine only with enabled: false."`
+	AllowPrivate   bool                        `yaml:"allow_private" default:"true" doc:"Whether requests may go to this machine and to private networks. With false to public addresses only, as of a webhook, and past no proxy. Metadata services of clouds are refused always."`
+	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Networks that requests may go to although they are not public, such as 10.1.0.0/16."`
+	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that requests never go to, whatever is allowed."`
 	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
 	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
 	Batch          HTTPBatch                   `yaml:"batch" doc:"Bounds of one request."`
@@ -39,10 +42,11 @@ var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func (h *HTTP) check(c *checker, at place) {
 	h.checkPreset(c, at)
-	u := checkURL(c, at.child("url"), h.URL)
-	if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) && (!h.Token.IsZero() || len(h.Headers) > 0) {
-		c.warn(at.child("url"), "sends its token or headers in the clear").hint("use https")
+	if u := checkURL(c, at.child("url"), h.URL); u != nil {
+		c.httpTLS(at, u, &h.TLS, !h.Token.IsZero() || len(h.Headers) > 0)
 	}
+	c.networks(at.child("allow_networks"), h.AllowNetworks)
+	c.networks(at.child("deny_networks"), h.DenyNetworks)
 	headers := at.child("headers")
 	checkHeaderNames(c, headers, h.Headers)
 	for name := range h.Headers {
@@ -88,12 +92,6 @@ func checkURL(c *checker, at place, t Template) *url.URL {
 		return u
 	}
 	return nil
-}
-
-// loopback tells whether the host is this machine.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // StatusCode is an HTTP status that can be given a meaning: 300 to 599.

@@ -1,6 +1,9 @@
 package config
 
-import "regexp"
+import (
+	"regexp"
+	"slices"
+)
 
 // Kafka sends to a Kafka cluster. Records are always acknowledged by all
 // in-sync replicas.
@@ -9,7 +12,7 @@ type Kafka struct {
 	Topic           Template `yaml:"topic" required:"true" doc:"Topic; a template."`
 	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
 	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
-	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection."`
+	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection. Default: on where sasl is given and a broker is not on this machine."`
 	SASL            *SASL    `yaml:"sasl" doc:"How to log in."`
 	Acks            string   `yaml:"acks" enum:"all" default:"all" doc:"Which replicas must have a record. Anything less could lose messages."`
 	Compression     string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
@@ -44,12 +47,36 @@ func (k *Kafka) check(c *checker, at place) {
 			hint("remove client, or set format: watermill")
 	}
 	k.checkExclusive(c, at)
-	if k.SASL != nil && k.SASL.Mechanism == "plain" && !k.TLS.Enabled {
-		c.warn(at.child("sasl").child("mechanism"), "plain without TLS sends the password in the clear").
-			hint("set tls: {enabled: true}, or use scram-sha-512")
-	}
+	k.checkLogin(c, at)
 	uri(c, at.child("source"), k.Source)
 	cloudEventsSource(c, at, k.Format)
+}
+
+// Encrypted reports whether connections to the brokers use TLS.
+func (k *Kafka) Encrypted() bool { return k.TLS.on(k.SASL != nil && k.away()) }
+
+// away reports whether a broker is not on this machine.
+func (k *Kafka) away() bool {
+	return slices.ContainsFunc(k.Brokers, func(b string) bool { return !loopback(hostOf(b)) })
+}
+
+// checkLogin looks at how a password travels.
+func (k *Kafka) checkLogin(c *checker, at place) {
+	if k.SASL == nil {
+		return
+	}
+	switch {
+	case k.Encrypted():
+		if !k.TLS.given() {
+			c.note(at.child("sasl").key(), "the brokers are not all on this machine, so TLS is used and their certificates are checked").
+				hint("confirm it with tls: {enabled: true}, add ca_file for an authority of your own, or turn it off with tls: {enabled: false}")
+		}
+	case k.SASL.Mechanism == "plain":
+		c.warn(at.child("sasl").child("mechanism"), "plain without TLS sends the password in the clear").
+			hint("set tls: {enabled: true}, or use scram-sha-512")
+	case k.away():
+		c.warn(at.child("tls").child("enabled"), "messages can be read and changed on their way to the brokers").hint("set tls: {enabled: true}")
+	}
 }
 
 // defaultTransactionalID is as the field declares it: a configuration that is
@@ -67,37 +94,6 @@ func (k *Kafka) checkExclusive(c *checker, at place) {
 	if at.sound("transactional_id") && !transactionalID.MatchString(k.TransactionalID) {
 		c.add(id, "must be 1 to 100 letters, digits, dots, underscores or hyphens").
 			hint("use a name of this installation, for example outrider-staging")
-	}
-}
-
-// TLS configures an encrypted connection.
-type TLS struct {
-	Enabled            bool   `yaml:"enabled" default:"false" doc:"Whether to use TLS."`
-	CAFile             string `yaml:"ca_file" doc:"File with the certificates to trust, PEM. Default: the system's."`
-	CertFile           string `yaml:"cert_file" doc:"File with the client's certificate, PEM."`
-	KeyFile            string `yaml:"key_file" doc:"File with the client's private key, PEM."`
-	ServerName         string `yaml:"server_name" doc:"Name to expect in the server's certificate. Default: the host that is dialled."`
-	InsecureSkipVerify bool   `yaml:"insecure_skip_verify" default:"false" doc:"Accept any certificate; for tests only."`
-}
-
-func (t *TLS) check(c *checker, at place) {
-	if !at.sound("enabled", "cert_file", "key_file") {
-		return
-	}
-	if !t.Enabled {
-		for _, key := range []string{"ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify"} {
-			if at.has(key) && (key != "insecure_skip_verify" || t.InsecureSkipVerify) {
-				c.add(at.child(key), "has no effect while TLS is off").hint("add enabled: true, or remove the key")
-			}
-		}
-		return
-	}
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		c.add(at, "cert_file and key_file belong together").hint("give both, or neither")
-	}
-	if t.InsecureSkipVerify {
-		c.warn(at.child("insecure_skip_verify"), "anyone between here and the server can read and change messages").
-			hint("trust the server's certificate with ca_file instead")
 	}
 }
 

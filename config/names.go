@@ -159,6 +159,14 @@ func (c *checker) postgresURL(at place, u SecretURL, otherwise string) {
 	if u.IsZero() {
 		return // reported as missing
 	}
+	if unexpanded.MatchString(u.Reveal()) {
+		c.add(at, "is a variable without braces, which is not replaced").hint("write ${NAME}")
+		return
+	}
+	if strings.Contains(u.Reveal(), "#") {
+		c.add(at, "has a #, which ends a URL").hint("write %%23 in place of a # in a password")
+		return
+	}
 	parsed, err := url.Parse(u.Reveal())
 	if err != nil || parsed.Scheme != "postgres" && parsed.Scheme != "postgresql" {
 		c.add(at, "is not a postgres:// URL%s", otherwise).

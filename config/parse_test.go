@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,13 @@ func TestMinimalHasDefaults(t *testing.T) {
 	}
 }
 
+// notOfModes leaves out what depends on the modes that the checkout's umask made.
+func notOfModes(list []*Error) []*Error {
+	return slices.DeleteFunc(list, func(w *Error) bool {
+		return strings.Contains(w.Message, "everybody on this machine can read")
+	})
+}
+
 func TestFull(t *testing.T) {
 	t.Parallel()
 	cfg := good(t, "testdata/good/full.yaml")
@@ -75,7 +83,7 @@ func TestFull(t *testing.T) {
 	if th, ok := cfg.Routes[3].Middleware[3].(*Throttle); !ok || th.Rate.PerSecond() != 0.5 || th.Burst != 1 {
 		t.Errorf("throttle: %+v", cfg.Routes[3].Middleware[3])
 	}
-	if len(cfg.Warnings) != 2 || !strings.Contains(cfg.Warnings[0].Error(), "global order is kept per address") {
+	if cfg.Warnings = notOfModes(cfg.Warnings); len(cfg.Warnings) != 2 || !strings.Contains(cfg.Warnings[0].Error(), "global order is kept per address") {
 		t.Errorf("warnings: %v", cfg.Warnings)
 	}
 }
@@ -147,8 +155,8 @@ func TestWarnings(t *testing.T) {
   app: {type: sqlite, path: a.db}
   old: {type: sqlite, path: b.db}
 destinations:
-  bus: {type: kafka, brokers: ["k:9092"], topic: x, source: /x, sasl: {mechanism: plain, username: u, password: hunter2}}
-  api: {type: http, url: "http://example.com/x", token: hunter2}
+  bus: {type: kafka, brokers: ["k:9092"], topic: x, source: /x, sasl: {mechanism: plain, username: u, password: hunter2}, tls: {enabled: false}}
+  api: {type: http, url: "http://example.com/x", token: hunter2, tls: {enabled: false}}
   tls: {type: kafka, brokers: ["k:9092"], topic: x, tls: {enabled: true, insecure_skip_verify: true}}
 routes:
   a: {from: app, to: [bus, api, tls]}

@@ -167,6 +167,10 @@ func formName(t reflect.Type) string {
 		return fm.name
 	}
 	switch t.Kind() {
+	case reflect.Pointer:
+		if t.Elem().Kind() != reflect.Struct {
+			return formName(t.Elem())
+		}
 	case reflect.String:
 		return "string"
 	case reflect.Bool:

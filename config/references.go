@@ -8,7 +8,7 @@ import (
 // check looks at what holds between the parts: names, and what a route's
 // source and destination can do.
 func (cfg *Config) check(c *checker, at place) {
-	cfg.checkStateURL(c, at.child("state").child("url"))
+	cfg.checkStateURL(c, at.child("state"))
 	usedSources, usedDestinations := map[string]bool{}, map[string]bool{}
 	names := map[string]place{}
 	for i := range cfg.Routes {
@@ -186,6 +186,9 @@ func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 // checkStateURL accepts a PostgreSQL URL or a path.
 func (cfg *Config) checkStateURL(c *checker, at place) {
 	if !cfg.State.URL.IsZero() && cfg.State.URL.Scheme() != "" {
-		c.postgresURL(at, cfg.State.URL, ", or the path of an SQLite file")
+		c.postgresURL(at.child("url"), cfg.State.URL, ", or the path of an SQLite file")
+		c.postgresTLS(at, cfg.State.URL, &cfg.State.TLS)
+	} else if cfg.State.TLS.given() {
+		c.add(at.child("tls").key(), "belongs to a postgres:// url").hint("remove it; state beside a source uses that source's tls")
 	}
 }

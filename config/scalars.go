@@ -29,6 +29,7 @@ type form struct {
 	enum    []string // all values, when there are few
 	example string
 	secret  bool
+	path    bool // of a file; not shown unless it looks like one
 }
 
 // expected is the error of a text that is not what is wanted.

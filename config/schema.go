@@ -92,6 +92,9 @@ func (s schemaMaker) value(t reflect.Type, f field) object {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
+		if t.Elem().Kind() != reflect.Struct {
+			return s.value(t.Elem(), f)
+		}
 		return orNull(s.structure(t.Elem(), ""))
 	case reflect.Struct:
 		return orNull(s.structure(t, ""))

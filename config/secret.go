@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -91,7 +92,8 @@ func (u SecretURL) String() string {
 		return ""
 	}
 	parsed, err := url.Parse(text)
-	if err != nil || parsed.Opaque != "" || strings.ContainsAny(text, " =") && parsed.Scheme == "" {
+	if err != nil || parsed.Opaque != "" || strings.Contains(parsed.Path, "@") || // a password with a slash in it
+		parsed.Fragment != "" || strings.ContainsAny(text, " =") && parsed.Scheme == "" {
 		return masked // a DSN of the form "host=... password=..." among others
 	}
 	var b strings.Builder
@@ -109,9 +111,26 @@ func (u SecretURL) String() string {
 	}
 	b.WriteString(parsed.Host + parsed.EscapedPath())
 	if parsed.RawQuery != "" {
-		b.WriteString("?" + masked)
+		b.WriteString("?" + maskQuery(parsed.RawQuery))
 	}
 	return b.String()
+}
+
+// plainParameter is a parameter of a PostgreSQL URL that is no secret, with a
+// value that holds none.
+var plainParameter = regexp.MustCompile(`^(sslmode=(disable|allow|prefer|require|verify-ca|verify-full)|connect_timeout=[0-9]{1,6})$`)
+
+// maskQuery shows the parameters that are known to be no secrets.
+func maskQuery(query string) string {
+	var shown []string
+	for part := range strings.SplitSeq(query, "&") {
+		if plainParameter.MatchString(part) {
+			shown = append(shown, part)
+		} else if !slices.Contains(shown, masked) {
+			shown = append(shown, masked)
+		}
+	}
+	return strings.Join(shown, "&")
 }
 
 // Format masks the secret parts under every verb.

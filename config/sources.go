@@ -24,6 +24,7 @@ var sources = newRegistry[Source]("source",
 // whose rows carry a status.
 type Postgres struct {
 	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
+	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: what the URL's sslmode says; without one TLS with a check of the server's certificate, unless the server is on this machine or reached by a Unix socket."`
 	Layout string    `yaml:"layout" enum:"outrider|watermill|flowcatalyst|custom" default:"outrider" doc:"Shape of the table: Outrider's own, a topic of watermill-sql's DefaultPostgreSQLSchema, the two tables of FlowCatalyst's outbox processor (docs/flowcatalyst.md), or one described here: append-only by columns (docs/tables.md), with a status by queue."`
 	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC; with layout custom it is required."`
 
@@ -50,6 +51,7 @@ func (p *Postgres) log() bool  { return !p.Queued() }
 
 func (p *Postgres) check(c *checker, at place) {
 	c.postgresURL(at.child("url"), p.URL, "")
+	c.postgresTLS(at, p.URL, &p.TLS)
 	p.checkLayout(c, at)
 	p.checkQueue(c, at)
 	p.checkRetention(c, at)

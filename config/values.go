@@ -16,7 +16,7 @@ func (c *checker) scalarValue(v reflect.Value, s scalar, f field, at place) {
 		c.expect(at, textNode)
 		return
 	}
-	if !s.form().secret {
+	if fm := s.form(); !fm.secret && (!fm.path || pathLike(n.raw)) {
 		c.show(n)
 	}
 	if f.required && n.text == "" {
@@ -33,6 +33,12 @@ func (c *checker) scalarValue(v reflect.Value, s scalar, f field, at place) {
 		v.Set(old)
 		c.expect(at, textNode)
 		return
+	}
+	if s.form().secret {
+		c.mask(n, s)
+		if c.literal == nil && !n.fromEnv && n.text != "" && fmt.Sprint(v.Interface()) != n.text {
+			c.literal = &at
+		}
 	}
 	if v.CanInt() {
 		c.bounds(f, at, func(bound string) int {

@@ -15,7 +15,8 @@ type Webhook struct {
 	SecretsFile    []Secret                    `yaml:"secrets_file" file:"lines" doc:"File with the secrets, one per line; blank lines and lines that begin with # are passed over."`
 	Format         string                      `yaml:"format" enum:"raw|cloudevents|cloudevents-binary" default:"raw" doc:"Body of a request: the payload, a structured CloudEvent (application/cloudevents+json), or the payload with the CloudEvent's attributes in ce- headers."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
-	CAFile         string                      `yaml:"ca_file" doc:"File with the certificates to trust, PEM. Default: the system's."`
+	CAFile         File                        `yaml:"ca_file" doc:"The same as ca_file in tls."`
+	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url; on for these, off for http ones. Headers go over http to another machine only with enabled: false."`
 	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
 	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
 	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time. A group has one of them at most."`
@@ -23,6 +24,7 @@ type Webhook struct {
 	Burst          int                         `yaml:"burst" min:"1" max:"1000000" doc:"Requests to one endpoint that may go at once after a quiet time. Default: those of one second, at least 1."`
 	AllowPrivate   bool                        `yaml:"allow_private" default:"false" doc:"Whether requests may go to any address: this machine, private networks, metadata services. For tests, and where everybody who can choose a URL or its DNS entry is trusted."`
 	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Networks that requests may go to although they are not public, such as 10.1.0.0/16."`
+	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that requests never go to, whatever is allowed, such as those of public addresses that are your own."`
 	Capture        Size                        `yaml:"capture" default:"4KiB" min:"0B" max:"64KiB" doc:"How much of a refusing answer the error quotes."`
 	Status         map[StatusCode]StatusAction `yaml:"status" doc:"What an answer means, by status code, where it differs from the usual."`
 	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
@@ -40,13 +42,13 @@ func (w *Webhook) AllSecrets() []Secret {
 }
 
 func (w *Webhook) check(c *checker, at place) {
-	w.checkURL(c, at.child("url"))
+	w.checkURL(c, at, at.child("url"))
 	w.checkSecrets(c, at)
 	checkHeaderNames(c, at.child("headers"), w.Headers)
-	for i, text := range w.AllowNetworks {
-		if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
-			c.add(at.child("allow_networks").item(i), "is not a network").hint("for example 10.1.0.0/16 or fd00::/8; one address is 10.1.2.3/32")
-		}
+	c.networks(at.child("allow_networks"), w.AllowNetworks)
+	c.networks(at.child("deny_networks"), w.DenyNetworks)
+	if w.CAFile != "" && w.TLS.given() {
+		c.add(at.child("ca_file").key(), "ca_file and tls exclude each other").hint("write tls: {ca_file: ...}")
 	}
 	if at.has("burst") && !at.has("rate") {
 		c.add(at.child("burst"), "has no effect without rate").hint("add rate: 50/s, or remove it")
@@ -59,12 +61,12 @@ func (w *Webhook) check(c *checker, at place) {
 
 // checkURL refuses also what could never be dialled. Names are looked at when
 // they are resolved.
-func (w *Webhook) checkURL(c *checker, at place) {
+func (w *Webhook) checkURL(c *checker, parent, at place) {
 	u := checkURL(c, at, w.URL)
 	if u == nil {
 		return
 	}
-	if u.Scheme == "http" && !loopback(u.Hostname()) {
+	if c.httpTLS(parent, u, &w.TLS, len(w.Headers) > 0); u.Scheme == "http" && !loopback(u.Hostname()) && len(w.Headers) == 0 {
 		c.warn(at, "sends messages in the clear").hint("use https")
 	}
 	addr, err := netip.ParseAddr(u.Hostname())

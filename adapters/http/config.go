@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -38,6 +39,16 @@ type Config struct {
 
 	// TLS configures TLS; nil: the system's roots.
 	TLS *tls.Config
+
+	// PublicOnly lets requests go to public addresses only, past no proxy.
+	// Link-local addresses and those of the clouds' metadata services are
+	// refused always.
+	PublicOnly bool
+
+	// AllowNetworks are networks that requests may go to although their
+	// addresses are not public, DenyNetworks those that they never go to. A proxy
+	// of the environment dials by itself: these then are about its own address.
+	AllowNetworks, DenyNetworks []netip.Prefix
 
 	// ConnectTimeout bounds making a connection, including TLS. Default: 10 s.
 	ConnectTimeout time.Duration
@@ -108,6 +119,8 @@ func (c Config) withDefaults() (Config, error) {
 			errs = append(errs, fmt.Errorf("%s: must not be negative", n.name))
 		}
 	}
+	errs = append(errs, httpx.CheckNetworks("allow networks", c.AllowNetworks)...)
+	errs = append(errs, httpx.CheckNetworks("deny networks", c.DenyNetworks)...)
 	errs = append(errs, c.checkHeaders()...)
 	errs = append(errs, httpx.CheckStatuses(c.Statuses, c.Accept)...)
 	return c, errors.Join(errs...)
@@ -145,23 +158,40 @@ func ours(name string) bool {
 	return false
 }
 
+// maxHeaders bounds the headers of an answer, in bytes.
+const maxHeaders = 64 << 10
+
+// guard decides which addresses may be dialled.
+func (c Config) guard() httpx.Guard {
+	return httpx.Guard{Any: !c.PublicOnly, Allowed: c.AllowNetworks, Denied: c.DenyNetworks, NoMetadata: true}
+}
+
+// dialer returns a dialer that asks the guard about every address.
+func (c Config) dialer() *net.Dialer {
+	return &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second, Control: c.guard().Control}
+}
+
 // writeBuffer takes a whole request of a hundred items of some hundred bytes, which
 // then leaves in one write.
 const writeBuffer = 64 << 10
 
 // transport returns a transport that keeps a connection for every request that
 // can be under way.
-func (c Config) transport() *http.Transport {
-	dial := net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}
+func (c Config) transport(dialer *net.Dialer) *http.Transport {
+	proxy := http.ProxyFromEnvironment
+	if c.PublicOnly {
+		proxy = nil // it would resolve names itself and dial what it likes
+	}
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dial.DialContext,
-		TLSHandshakeTimeout: c.ConnectTimeout,
-		TLSClientConfig:     c.TLS.Clone(),
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: c.MaxRequests,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true, // answers are short and read as they are
-		WriteBufferSize:     writeBuffer,
+		Proxy:                  proxy,
+		DialContext:            dialer.DialContext,
+		MaxResponseHeaderBytes: maxHeaders,
+		TLSHandshakeTimeout:    c.ConnectTimeout,
+		TLSClientConfig:        c.TLS.Clone(),
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    c.MaxRequests,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true, // answers are short and read as they are
+		WriteBufferSize:        writeBuffer,
 	}
 }

@@ -3,6 +3,7 @@ package http
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,6 +20,7 @@ type Destination struct {
 	paths   map[string]string // addresses by kind; nil: the target's
 	outcome httpx.Outcome
 	client  *http.Client
+	dialer  *net.Dialer
 }
 
 var _ outbox.Destination = (*Destination)(nil)
@@ -37,11 +39,18 @@ func New(cfg Config) (*Destination, error) {
 	cfg, err := cfg.withDefaults()
 	target, urlErr := httpx.NewTarget(cfg.URL)
 	paths, pathsErr := cfg.addresses()
+	if urlErr == nil {
+		if err := cfg.guard().CheckHost(target.Base().Hostname()); err != nil {
+			urlErr = fmt.Errorf("url: %w", err)
+		}
+	}
 	if err := errors.Join(urlErr, err, pathsErr); err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
+	dialer := cfg.dialer()
 	return &Destination{
 		cfg:    cfg,
+		dialer: dialer,
 		target: target,
 		paths:  paths,
 		outcome: httpx.Outcome{
@@ -52,7 +61,7 @@ func New(cfg Config) (*Destination, error) {
 			Secrets:  httpx.NewRedactor(append(httpx.HeaderSecrets(cfg.Headers), append(target.Secrets(), cfg.Token)...)),
 		},
 		client: &http.Client{
-			Transport:     cfg.transport(),
+			Transport:     cfg.transport(dialer),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil

@@ -36,7 +36,7 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}}
 	}
 	var f []outbox.Finding
-	if proxy, err := http.ProxyFromEnvironment(req); err != nil || proxy != nil {
+	if proxy, err := http.ProxyFromEnvironment(req); !d.cfg.PublicOnly && (err != nil || proxy != nil) {
 		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "connection to " + base.Host,
 			Text: "a proxy of the environment is in between; only its answer can be looked at"})
 	} else if f = d.dial(ctx, base); f[len(f)-1].Level == outbox.LevelBroken {
@@ -64,5 +64,5 @@ func (d *Destination) dial(ctx context.Context, base *url.URL) []outbox.Finding 
 	if port == "" {
 		port = "80"
 	}
-	return endpoint.Dial(ctx, net.JoinHostPort(base.Hostname(), port), config, min(d.cfg.ConnectTimeout, examineTimeout))
+	return endpoint.DialBy(ctx, d.dialer, net.JoinHostPort(base.Hostname(), port), config, min(d.cfg.ConnectTimeout, examineTimeout))
 }

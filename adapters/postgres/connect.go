@@ -40,8 +40,8 @@ const (
 
 // Open returns a pool of connections to a database for work beside the relay's,
 // as the relay itself would open them. It does not connect.
-func Open(ctx context.Context, url string) (*pgxpool.Pool, error) {
-	pc, err := poolConfig(&SourceConfig{URL: url})
+func Open(ctx context.Context, url string, security TLS) (*pgxpool.Pool, error) {
+	pc, err := poolConfig(&SourceConfig{URL: url, TLS: security})
 	if err != nil {
 		return nil, err
 	}
@@ -97,13 +97,13 @@ func givenConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
 	if cfg.URL == "" {
 		return nil, errors.New("no URL is given; write postgres://user:password@host:port/database")
 	}
-	pc, err := pgxpool.ParseConfig(cfg.URL)
+	pc, err := pgxpool.ParseConfig(ownMode(cfg.URL))
 	if err != nil || looksSplit(pc.ConnConfig) {
 		// What pgx says may quote parts of the password; it is not repeated.
 		return nil, errors.New("the URL cannot be parsed; write postgres://user:password@host:port/database " +
 			"and percent-encode special characters of the password")
 	}
-	return pc, nil
+	return pc, cfg.TLS.secure(&pc.ConnConfig.Config, cfg.URL)
 }
 
 // looksSplit tells whether a host contains what belongs to a password: one

@@ -70,6 +70,9 @@ func fixOf(table string, err error) string {
 
 // connectFix returns the fix of a connection that was not made.
 func connectFix(err error) string {
+	if fix := tlsFix(err); fix != "" {
+		return "; " + fix
+	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return "; check host, port, database, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)"
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func examineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, b
     pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
 	if err != nil {
 		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
-			Fix: "check host, port, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)"}}, false
+			Fix: cmp.Or(tlsFix(err), "check host, port, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)")}}, false
 	}
 	f := []outbox.Finding{fine("connection", fmt.Sprintf("database %s as role %s", database, role))}
 	if version < oldestServer {

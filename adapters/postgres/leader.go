@@ -20,9 +20,10 @@ const leaderPing = 2 * time.Second
 
 // LeaderConfig says which advisory lock a [LeaderLock] is.
 type LeaderConfig struct {
-	// URL and Config are those of [SourceConfig]. They must not lead through a
+	// URL, TLS and Config are those of [SourceConfig]. They must not lead through a
 	// pooler in transaction mode: the lock belongs to the session.
 	URL    string
+	TLS    TLS
 	Config *pgxpool.Config
 
 	// Key is the key of the session advisory lock, as in pg_advisory_lock(key).
@@ -53,7 +54,7 @@ var _ outbox.LeaderLock = (*LeaderLock)(nil)
 // NewLeaderLock checks the configuration. It does not connect:
 // [LeaderLock.TryLock] does.
 func NewLeaderLock(ctx context.Context, cfg LeaderConfig) (*LeaderLock, error) {
-	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, Config: cfg.Config})
+	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config})
 	if err != nil {
 		return nil, fmt.Errorf("leader lock %d: %w", cfg.Key, err)
 	}

@@ -17,8 +17,9 @@ import (
 
 // LogConfig says which table a [LogSource] reads, and how.
 type LogConfig struct {
-	// URL, Config, Wake, Logger and Tracer are those of [SourceConfig].
+	// URL, TLS, Config, Wake, Logger and Tracer are those of [SourceConfig].
 	URL    string
+	TLS    TLS
 	Config *pgxpool.Config
 	Wake   Wake
 	Logger *slog.Logger
@@ -72,7 +73,7 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 		return nil, fmt.Errorf("postgres source of table %s: %w", cmp.Or(cfg.Table, cfg.Topic, "(none)"), err)
 	}
 	table := cmp.Or(cfg.Table, m.table.Sanitize())
-	pool, err := newPool(ctx, &SourceConfig{URL: cfg.URL, Config: cfg.Config, Tracer: cfg.Tracer})
+	pool, err := newPool(ctx, &SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config, Tracer: cfg.Tracer})
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}

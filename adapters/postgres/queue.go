@@ -36,8 +36,11 @@ type QueueConfig struct {
 	// one: it must be that of other processors on the tables.
 	URL string
 
-	// Config replaces URL where more is to be set: TLS, a dial function. It is
-	// made by pgxpool.ParseConfig; the pool's sizes are ours.
+	// TLS says how connections by URL are encrypted. The zero value is safe.
+	TLS TLS
+
+	// Config replaces URL where more is to be set, such as a dial function. It is
+	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's sizes are ours.
 	Config *pgxpool.Config
 
 	// Tables share one layout; at least one. FlowCatalyst's are
@@ -156,7 +159,7 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 
 // newQueuePool returns the pool. It does not connect.
 func newQueuePool(ctx context.Context, cfg *QueueConfig) (*pgxpool.Pool, error) {
-	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, Config: cfg.Config})
+	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config})
 	if err != nil {
 		return nil, err
 	}

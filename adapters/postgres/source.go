@@ -23,8 +23,11 @@ type SourceConfig struct {
 	// the seconds of the parameter connect_timeout.
 	URL string
 
-	// Config replaces URL where more is to be set: TLS, a dial function. It is
-	// made by pgxpool.ParseConfig; the pool's sizes are ours.
+	// TLS says how connections by URL are encrypted. The zero value is safe.
+	TLS TLS
+
+	// Config replaces URL where more is to be set, such as a dial function. It is
+	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's sizes are ours.
 	Config *pgxpool.Config
 
 	// Table, as in SQL: table, schema.table, quoted where needed.

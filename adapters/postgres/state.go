@@ -43,8 +43,11 @@ type StateConfig struct {
 	// session's advisory lock.
 	URL string
 
-	// Config replaces URL where more is to be set: TLS, a dial function. It is
-	// made by pgxpool.ParseConfig; the pool's size is ours.
+	// TLS says how connections by URL are encrypted. The zero value is safe.
+	TLS TLS
+
+	// Config replaces URL where more is to be set, such as a dial function. It is
+	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's size is ours.
 	Config *pgxpool.Config
 
 	// Schema that holds the tables; created by Migrate when it is missing.
@@ -79,7 +82,7 @@ var _ outbox.StateStore = (*State)(nil)
 // NewState opens the store. It connects to verify the URL; it creates no
 // tables, see [State.Migrate].
 func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
-	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, Config: cfg.Config})
+	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config})
 	if err != nil {
 		return nil, fmt.Errorf("state store: %w", err)
 	}
@@ -184,6 +187,9 @@ func stateError(what string, err error) error {
 		case readOnlyTransaction:
 			return fmt.Errorf("state store: %s: %w; the URL leads to a standby, name the primary", what, err)
 		}
+	}
+	if fix := tlsFix(err); fix != "" {
+		return fmt.Errorf("state store: %s: %w; %s", what, err, fix)
 	}
 	return fmt.Errorf("state store: %s: %w", what, err)
 }

@@ -70,6 +70,9 @@ type Config struct {
 	// addresses are not public.
 	AllowNetworks []netip.Prefix
 
+	// DenyNetworks are networks that requests never go to, whatever is allowed.
+	DenyNetworks []netip.Prefix
+
 	// Capture is how many bytes of a refusing answer its error quotes.
 	// Default: 4 KiB. Negative: none.
 	Capture int
@@ -128,11 +131,8 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Burst, int(max(1, math.Ceil(min(c.Rate, math.MaxInt32)))))
 	setDefault(&c.Capture, DefaultCapture)
 	c.Capture = max(c.Capture, 0)
-	for _, p := range c.AllowNetworks {
-		if !p.IsValid() || p.Addr().Is4In6() {
-			errs = append(errs, fmt.Errorf("allow networks: %v is not a network such as 10.0.0.0/8 or fd00::/8", p))
-		}
-	}
+	errs = append(errs, httpx.CheckNetworks("allow networks", c.AllowNetworks)...)
+	errs = append(errs, httpx.CheckNetworks("deny networks", c.DenyNetworks)...)
 	errs = append(errs, httpx.CheckHeaders(c.Headers, ours)...)
 	errs = append(errs, httpx.CheckStatuses(c.Statuses, c.Accept)...)
 	return c, errors.Join(errs...)

@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/outriderhq/outrider/adapters/internal/httpx"
 )
 
 // dialer returns a dialer that asks the guard about every address.
-func (c Config) dialer(guard guard) *net.Dialer {
-	return &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second, Control: guard.control}
+func (c Config) dialer(guard httpx.Guard) *net.Dialer {
+	return &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second, Control: guard.Control}
 }
 
 // transport returns a transport whose connections are bounded by the requests

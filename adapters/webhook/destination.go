@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ type Destination struct {
 	request  *http.Request  // what else all requests share; never changed
 	fixed    *url.URL       // the URL of all requests; nil: it depends on the message
 
-	guard     guard
+	guard     httpx.Guard
 	dialer    *net.Dialer
 	transport *http.Transport
 	now       func() time.Time
@@ -47,7 +46,7 @@ var (
 func New(cfg Config) (*Destination, error) {
 	cfg, err := cfg.withDefaults()
 	signer, keyErr := newSigner(cfg.Secrets)
-	guard := guard{any: cfg.AllowPrivate, allowed: cfg.AllowNetworks}
+	guard := httpx.Guard{Any: cfg.AllowPrivate, Allowed: cfg.AllowNetworks, Denied: cfg.DenyNetworks}
 	target, fixed, urlErr := parseURL(cfg.URL, guard)
 	if err := errors.Join(urlErr, keyErr, err); err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
@@ -76,15 +75,13 @@ func New(cfg Config) (*Destination, error) {
 
 // parseURL returns the URL taken apart, and whole if all messages share it. An
 // address in it that would be refused whenever it is dialled is an error now.
-func parseURL(text string, guard guard) (*httpx.Target, *url.URL, error) {
+func parseURL(text string, guard httpx.Guard) (*httpx.Target, *url.URL, error) {
 	target, err := httpx.NewTarget(text)
 	if err != nil {
 		return nil, nil, err
 	}
-	if addr, err := netip.ParseAddr(target.Base().Hostname()); err == nil {
-		if err := guard.check(addr); err != nil {
-			return nil, nil, fmt.Errorf("url: %w", err)
-		}
+	if err := guard.CheckHost(target.Base().Hostname()); err != nil {
+		return nil, nil, fmt.Errorf("url: %w", err)
 	}
 	if !target.Static() {
 		return target, nil, nil

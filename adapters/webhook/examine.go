@@ -66,7 +66,7 @@ func (d *Destination) examineName(ctx context.Context, host string) outbox.Findi
 	var refused []error
 	for _, addr := range found {
 		all = append(all, addr.Unmap().String())
-		if err := d.guard.check(addr); err != nil {
+		if err := d.guard.Check(addr); err != nil {
 			refused = append(refused, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -199,24 +200,24 @@ func TestNoProxy(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	open := guard{allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}}
+	open := httpx.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}}
 	for _, test := range []struct {
-		guard   guard
+		guard   httpx.Guard
 		addr    string
 		refused string
 	}{
-		{guard{}, "8.8.8.8", ""}, {guard{}, "::ffff:8.8.8.8", ""}, {guard{}, "172.32.0.1", ""}, {guard{}, "172.15.0.1", ""},
-		{guard{}, "100.128.0.1", ""}, {guard{}, "169.253.1.1", ""}, {guard{}, "192.0.1.1", ""}, {guard{}, "198.20.0.1", ""},
-		{guard{}, "223.255.255.255", ""}, {guard{}, "2606:4700::1111", ""}, {guard{}, "2001:4860:4860::8888", ""},
-		{guard{}, "2001:200::1", ""}, {guard{}, "3ffe::1", ""},
-		{guard{}, "127.0.0.1", "a loopback"}, {guard{}, "::ffff:10.0.0.1", "a private"}, {guard{}, "fe80::1%eth0", "a link-local"},
-		{guard{}, "2001:0:1::1", "a Teredo"}, {guard{}, "2002::1", "a 6to4"}, {guard{}, "64:ff9b::808:808", "a NAT64"},
-		{guard{}, "2001:db8::1", "a documentation"}, {guard{}, "ff02::1", "a multicast"}, {guard{}, "255.255.255.255", "a reserved"},
-		{guard{}, "::", "an unspecified"}, {guard{}, "1::1", "a reserved"}, {guard{}, "fec0::1", "a private"},
+		{httpx.Guard{}, "8.8.8.8", ""}, {httpx.Guard{}, "::ffff:8.8.8.8", ""}, {httpx.Guard{}, "172.32.0.1", ""}, {httpx.Guard{}, "172.15.0.1", ""},
+		{httpx.Guard{}, "100.128.0.1", ""}, {httpx.Guard{}, "169.253.1.1", ""}, {httpx.Guard{}, "192.0.1.1", ""}, {httpx.Guard{}, "198.20.0.1", ""},
+		{httpx.Guard{}, "223.255.255.255", ""}, {httpx.Guard{}, "2606:4700::1111", ""}, {httpx.Guard{}, "2001:4860:4860::8888", ""},
+		{httpx.Guard{}, "2001:200::1", ""}, {httpx.Guard{}, "3ffe::1", ""},
+		{httpx.Guard{}, "127.0.0.1", "a loopback"}, {httpx.Guard{}, "::ffff:10.0.0.1", "a private"}, {httpx.Guard{}, "fe80::1%eth0", "a link-local"},
+		{httpx.Guard{}, "2001:0:1::1", "a Teredo"}, {httpx.Guard{}, "2002::1", "a 6to4"}, {httpx.Guard{}, "64:ff9b::808:808", "a NAT64"},
+		{httpx.Guard{}, "2001:db8::1", "a documentation"}, {httpx.Guard{}, "ff02::1", "a multicast"}, {httpx.Guard{}, "255.255.255.255", "a reserved"},
+		{httpx.Guard{}, "::", "an unspecified"}, {httpx.Guard{}, "1::1", "a reserved"}, {httpx.Guard{}, "fec0::1", "a private"},
 		{open, "10.1.2.3", ""}, {open, "::ffff:10.1.2.3", ""}, {open, "fd12::1", ""}, {open, "10.2.0.1", "a private"},
-		{open, "127.0.0.1", "a loopback"}, {guard{any: true}, "127.0.0.1", ""},
+		{open, "127.0.0.1", "a loopback"}, {httpx.Guard{Any: true}, "127.0.0.1", ""},
 	} {
-		err := test.guard.check(netip.MustParseAddr(test.addr))
+		err := test.guard.Check(netip.MustParseAddr(test.addr))
 		switch {
 		case test.refused == "" && err != nil:
 			t.Errorf("%s: %v", test.addr, err)
@@ -225,7 +226,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"", "nonsense", "127.0.0.1", "/run/socket"} {
-		if err := (guard{}).control("tcp", address, nil); err == nil {
+		if err := (httpx.Guard{}).Control("tcp", address, nil); err == nil {
 			t.Errorf("%q passes", address)
 		}
 	}

@@ -75,7 +75,7 @@ func (a *app) validateCommand() *cobra.Command {
 	c.RunE = func(*cobra.Command, []string) error {
 		cfg, err := a.load()
 		if invalid, ok := errors.AsType[*outrider.ConfigErrors](err); ok && out.json() {
-			return errors.Join(a.printJSON(map[string]any{"valid": false, "errors": problems(invalid.List), "warnings": []problem{}}), errInvalid)
+			return errors.Join(a.printJSON(map[string]any{"valid": false, "errors": problems(invalid.List), "warnings": []problem{}, "notes": []problem{}}), errInvalid)
 		}
 		if err != nil {
 			return err
@@ -84,10 +84,13 @@ func (a *app) validateCommand() *cobra.Command {
 			return wrongError{err}
 		}
 		if out.json() {
-			return a.printJSON(map[string]any{"valid": true, "errors": []problem{}, "warnings": problems(cfg.Warnings)})
+			return a.printJSON(map[string]any{"valid": true, "errors": []problem{}, "warnings": problems(cfg.Warnings), "notes": problems(cfg.Notes)})
 		}
 		for _, w := range cfg.Warnings {
 			fmt.Fprintf(a.err, "warning: %s\n", w.Text())
+		}
+		for _, n := range cfg.Notes {
+			fmt.Fprintf(a.err, "note: %s\n", n.Text())
 		}
 		fmt.Fprintf(a.out, "ok: %s, %s, %s\n", counted(len(cfg.Routes), "route"),
 			counted(len(cfg.Sources), "source"), counted(len(cfg.Destinations), "destination"))
@@ -96,7 +99,7 @@ func (a *app) validateCommand() *cobra.Command {
 	return c
 }
 
-// problem is an error or a warning of validate, for machines.
+// problem is an error, a warning or a note of validate, for machines.
 type problem struct {
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`

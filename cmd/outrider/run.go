@@ -54,9 +54,6 @@ func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) er
 	if err != nil {
 		return wrongError{err}
 	}
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration: " + w.Error())
-	}
 	outrider.TuneMemory(cfg)
 	stop := a.onHangup(ctx, relay, log)
 	defer stop()
@@ -110,9 +107,6 @@ func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Lo
 	if err != nil {
 		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process goes on with what it has:\n%v", a.config, err))
 		return
-	}
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration: " + w.Error())
 	}
 	log.Info("SIGHUP: the configuration file is valid; reloading", "file", a.config, "routes", len(cfg.Routes))
 	if err := relay.Reload(ctx, cfg); err != nil {

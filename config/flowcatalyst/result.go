@@ -104,7 +104,12 @@ func (im *importer) databaseType() {
 // platform writes where the API is and how to be let in.
 func (im *importer) platform(w *writer) {
 	if s, ok := im.own("api-base-url"); ok {
-		w.line("    url: %s # api-base-url", quoted(strings.TrimRight(im.join(s, "https://api.example.com"), "/")))
+		base := strings.TrimRight(im.join(s, "https://api.example.com"), "/")
+		w.line("    url: %s # api-base-url", quoted(base))
+		if host, plain := strings.CutPrefix(base, "http://"); plain && !local(host) {
+			im.note(s, "%s is http: the token goes to another machine in the clear, which `tls: {enabled: false}` accepts; use https", s.key)
+			w.line("    tls: {enabled: false} # http, as before")
+		}
 	} else {
 		im.samples["API_BASE_URL"] = "https://api.example.com"
 		im.note(setting{}, "outbox-processor.api-base-url is not in the file, and there is no default: set the environment variable API_BASE_URL")
@@ -120,6 +125,16 @@ func (im *importer) platform(w *writer) {
 		return
 	}
 	w.line("    token: %s # api-token", im.secret(s, "API_TOKEN"))
+}
+
+// local reports whether what follows http:// leads to this machine.
+func local(host string) bool {
+	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		if rest, ok := strings.CutPrefix(host, name); ok && (rest == "" || rest[0] == ':' || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
 }
 
 // join renders a text with its placeholders.

@@ -20,12 +20,28 @@ type PostgresServer struct {
 // deleted when the test ends. It takes a second or two.
 func StartPostgres(tb testing.TB) *PostgresServer {
 	tb.Helper()
+	return startPostgres(tb, server.PostgresOptions{})
+}
+
+// StartSecurePostgres is [StartPostgres] for a server with TLS: its certificate
+// is for 127.0.0.1, localhost and db.example.com, it trusts the authority's
+// certificates of clients, and lets clients in as the lines of pg_hba.conf say.
+// The superuser needs neither.
+func StartSecurePostgres(tb testing.TB, a *Authority, hba ...string) *PostgresServer {
+	tb.Helper()
+	c := a.Issue("127.0.0.1", "localhost", "db.example.com")
+	return startPostgres(tb, server.PostgresOptions{CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: a.File, HBA: hba})
+}
+
+func startPostgres(tb testing.TB, opts server.PostgresOptions) *PostgresServer {
+	tb.Helper()
 	skipShort(tb)
 	bin, err := provision.Host{}.Postgres(tb.Context())
 	if err != nil {
 		missing(tb, "%v", err)
 	}
-	s, err := server.StartPostgres(tb.Context(), server.PostgresOptions{Bin: bin, Durable: true})
+	opts.Bin, opts.Durable = bin, true
+	s, err := server.StartPostgres(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
@@ -85,14 +101,30 @@ func StartKafka(tb testing.TB) *KafkaServer {
 // a proxy (host:port) in front of it. Those that are to pass it by use Dial.
 func StartKafkaBehind(tb testing.TB, proxy string) *KafkaServer {
 	tb.Helper()
+	return startKafka(tb, server.KafkaOptions{Advertise: proxy})
+}
+
+// StartSecureKafka is [StartKafka] for a broker that has two listeners more, with
+// a certificate for 127.0.0.1 and localhost: for clients that log in by SASL over
+// TLS, and for those that show a certificate of the authority's. User and password are those of SASL, by every
+// mechanism.
+func StartSecureKafka(tb testing.TB, a *Authority, user, password string) *KafkaServer {
+	tb.Helper()
+	c := a.Issue("127.0.0.1", "localhost")
+	return startKafka(tb, server.KafkaOptions{Security: &server.KafkaSecurity{
+		CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: a.File, User: user, Password: password,
+	}})
+}
+
+func startKafka(tb testing.TB, opts server.KafkaOptions) *KafkaServer {
+	tb.Helper()
 	skipShort(tb)
 	found, err := provision.Host{}.Kafka(tb.Context())
 	if err != nil {
 		missing(tb, "%v", err)
 	}
-	s, err := server.StartKafka(tb.Context(), server.KafkaOptions{
-		Java: found.Java, Jars: found.Jars, QuickRestart: true, Advertise: proxy,
-	})
+	opts.Java, opts.Jars, opts.QuickRestart = found.Java, found.Jars, true
+	s, err := server.StartKafka(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("testenv: %v", err)
 	}
@@ -103,6 +135,13 @@ func StartKafkaBehind(tb testing.TB, proxy string) *KafkaServer {
 
 // Brokers returns the broker's address. It stays the same over restarts.
 func (k *KafkaServer) Brokers() []string { return k.server.Brokers() }
+
+// LoginBrokers returns the address for SASL over TLS, of a broker of
+// [StartSecureKafka].
+func (k *KafkaServer) LoginBrokers() []string { return k.server.LoginBrokers() }
+
+// CertificateBrokers returns the address for clients with a certificate, likewise.
+func (k *KafkaServer) CertificateBrokers() []string { return k.server.CertificateBrokers() }
 
 // Dial connects to the broker itself, whatever address it advertises; it is a
 // dialer for franz-go.

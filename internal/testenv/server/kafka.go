@@ -41,6 +41,9 @@ type KafkaOptions struct {
 
 	// Keep lets the broker outlive the process that started it.
 	Keep bool
+
+	// Security adds listeners with TLS; nil: none.
+	Security *KafkaSecurity
 }
 
 // Kafka is a Kafka broker on a loopback port: one node that is broker and
@@ -50,6 +53,8 @@ type Kafka struct {
 	dir  string // holds data, the configuration and the log
 	port int
 
+	login, mutual int // ports of SASL over TLS and of clients with certificates; 0: none
+
 	mu   sync.Mutex
 	proc *process // nil while stopped
 }
@@ -58,7 +63,7 @@ type Kafka struct {
 // Close it, unless Keep is set. The error of a failed start holds the
 // broker's log.
 func StartKafka(ctx context.Context, opts KafkaOptions) (*Kafka, error) {
-	ports, err := freePorts(ctx, 2)
+	ports, err := freePorts(ctx, 4)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +72,9 @@ func StartKafka(ctx context.Context, opts KafkaOptions) (*Kafka, error) {
 		return nil, fmt.Errorf("make the broker's folder: %w", err)
 	}
 	s := &Kafka{opts: opts, dir: dir, port: ports[0]}
+	if opts.Security != nil {
+		s.login, s.mutual = ports[2], ports[3]
+	}
 	if err := s.format(ctx, ports[1]); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -205,8 +213,8 @@ func (s *Kafka) format(ctx context.Context, controller int) error {
 	if err := os.WriteFile(s.configFile(), []byte(s.config(controller)), 0o600); err != nil {
 		return fmt.Errorf("configure Kafka: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, s.opts.Java,
-		s.java(true, "kafka.tools.StorageTool", "format", "--cluster-id", clusterID(), "--config", s.configFile())...)
+	args := append([]string{"format", "--cluster-id", clusterID(), "--config", s.configFile()}, s.opts.Security.users()...)
+	cmd := exec.CommandContext(ctx, s.opts.Java, s.java(true, "kafka.tools.StorageTool", args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("format Kafka's storage: %w:\n%s", err, out)
 	}
@@ -228,9 +236,9 @@ func (s *Kafka) config(controller int) string {
 	text := fmt.Sprintf(`process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@%[2]s
-listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
-advertised.listeners=PLAINTEXT://%[4]s
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s%[5]s
+advertised.listeners=PLAINTEXT://%[4]s%[5]s
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_SSL,MUTUAL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs=%[3]s
@@ -242,7 +250,8 @@ offsets.topic.num.partitions=8
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=8
-`, address(s.port), address(controller), filepath.Join(s.dir, "data"), cmp.Or(s.opts.Advertise, address(s.port)))
+`, address(s.port), address(controller), filepath.Join(s.dir, "data"), cmp.Or(s.opts.Advertise, address(s.port)), s.secureListeners())
+	text += s.opts.Security.config()
 	if s.opts.QuickRestart {
 		text += "broker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n"
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -34,6 +35,14 @@ type PostgresOptions struct {
 
 	// Keep lets the server outlive the process that started it.
 	Keep bool
+
+	// CertFile and KeyFile are the server's certificate and private key, PEM, and
+	// CAFile the authority of clients' certificates. They turn TLS on.
+	CertFile, KeyFile, CAFile string
+
+	// HBA are lines of pg_hba.conf, which says how clients log in. They come
+	// after the one that lets the superuser in. Default: everybody is let in.
+	HBA []string
 }
 
 // StopMode is how a PostgreSQL server is told to stop.
@@ -219,7 +228,42 @@ func (s *Postgres) initialise(ctx context.Context) error {
 		return fmt.Errorf("configure PostgreSQL: %w", err)
 	}
 	_, err = conf.WriteString(s.config())
-	return errors.Join(err, conf.Close())
+	return errors.Join(err, conf.Close(), s.secure())
+}
+
+// secure puts certificates where only the server's user can read them, as
+// PostgreSQL demands, and writes pg_hba.conf.
+func (s *Postgres) secure() error {
+	files := map[string]string{"server.crt": s.opts.CertFile, "server.key": s.opts.KeyFile, "root.crt": s.opts.CAFile}
+	for name, from := range files {
+		if from == "" {
+			continue
+		}
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return fmt.Errorf("configure PostgreSQL's TLS: %w", err)
+		}
+		if err := s.write(name, data); err != nil {
+			return fmt.Errorf("configure PostgreSQL's TLS: %w", err)
+		}
+	}
+	if len(s.opts.HBA) == 0 {
+		return nil
+	}
+	lines := append([]string{"host all postgres " + loopback + "/32 trust"}, s.opts.HBA...)
+	return s.write("pg_hba.conf", []byte(strings.Join(lines, "\n")+"\n"))
+}
+
+// write writes a file of the cluster for its user alone.
+func (s *Postgres) write(name string, data []byte) error {
+	path := filepath.Join(s.data(), name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return err
+	}
+	if c := s.credential; c != nil {
+		return os.Chown(path, int(c.Uid), int(c.Gid))
+	}
+	return nil
 }
 
 // config returns the settings that differ from PostgreSQL's defaults.
@@ -234,6 +278,9 @@ log_timezone = 'UTC'
 `
 	if hasStatStatements(s.opts.Bin) {
 		text += "shared_preload_libraries = 'pg_stat_statements'\n"
+	}
+	if s.opts.CertFile != "" {
+		text += "ssl = on\nssl_ca_file = 'root.crt'\n"
 	}
 	if s.opts.Logical {
 		text += "wal_level = logical\n"

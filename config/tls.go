@@ -1,0 +1,195 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// TLS configures an encrypted connection.
+type TLS struct {
+	Enabled            *bool  `yaml:"enabled" doc:"Whether to use TLS. Default: true where another key of the section is given, otherwise what the section's own description says. false leaves passwords, tokens and messages readable on their way, which the log says at the start."`
+	CAFile             File   `yaml:"ca_file" doc:"File with the certificates to trust, PEM. Default: the system's."`
+	CertFile           File   `yaml:"cert_file" doc:"File with the client's certificate, PEM."`
+	KeyFile            File   `yaml:"key_file" doc:"File with the client's private key, PEM."`
+	ServerName         string `yaml:"server_name" doc:"Name to expect in the server's certificate. Default: the host that is dialled."`
+	InsecureSkipVerify bool   `yaml:"insecure_skip_verify" default:"false" doc:"Accept any certificate; for tests only."`
+}
+
+// Off reports whether TLS was turned off in so many words.
+func (t *TLS) Off() bool { return t.Enabled != nil && !*t.Enabled }
+
+// On reports whether TLS was asked for, by enabled or by another key.
+func (t *TLS) On() bool { return t.on(false) }
+
+// on reports whether TLS is used where the default is as given.
+func (t *TLS) on(byDefault bool) bool {
+	if t.Enabled != nil {
+		return *t.Enabled
+	}
+	return byDefault || t.detailed()
+}
+
+// given reports whether the section says anything.
+func (t *TLS) given() bool { return t.Enabled != nil || t.detailed() }
+
+// detailed reports whether a key beside enabled is given.
+func (t *TLS) detailed() bool {
+	return t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "" || t.InsecureSkipVerify
+}
+
+func (t *TLS) check(c *checker, at place) {
+	if !at.sound("enabled", "cert_file", "key_file") {
+		return
+	}
+	if t.Off() {
+		for _, key := range []string{"ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify"} {
+			if at.has(key) && (key != "insecure_skip_verify" || t.InsecureSkipVerify) {
+				c.add(at.child(key), "has no effect while TLS is off").hint("remove enabled: false, or remove the key")
+			}
+		}
+		return
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		c.add(at, "cert_file and key_file belong together").hint("give both, or neither")
+	}
+	if t.InsecureSkipVerify {
+		c.warn(at.child("insecure_skip_verify"), "anyone between here and the server can read and change messages").
+			hint("trust the server's certificate with ca_file instead")
+	}
+	if t.KeyFile != "" {
+		c.readable(at.child("key_file"), string(t.KeyFile))
+	}
+}
+
+// modes are the values of sslmode, and what less than verify-full leaves open.
+var modes = map[string]string{
+	"disable":     "leaves the connection unencrypted: messages can be read and changed on their way",
+	"allow":       "encrypts only if the server insists, and accepts whoever answers",
+	"prefer":      "encrypts only if the server can, and accepts whoever answers",
+	"require":     "encrypts, but accepts whoever answers",
+	"verify-ca":   "accepts every certificate of the authority, whatever name is in it",
+	"verify-full": "",
+}
+
+// parameters of a PostgreSQL URL that the section tls replaces.
+var sslParameters = []string{"sslmode", "sslrootcert", "sslcert", "sslkey"}
+
+// postgresTLS looks at how the connections of a PostgreSQL URL are secured: at
+// is the mapping that holds url and tls.
+func (c *checker) postgresTLS(at place, u SecretURL, t *TLS) {
+	parsed, err := url.Parse(u.Reveal())
+	if err != nil || u.IsZero() {
+		return // reported
+	}
+	where, query := at.child("url"), parsed.Query()
+	mode := query.Get("sslmode")
+	if t.given() {
+		for _, p := range sslParameters {
+			if query.Get(p) != "" {
+				c.add(at.child("tls").key(), "the url has the parameter %s, and tls says it too", p).hint("keep one of them")
+				return
+			}
+		}
+	}
+	weakness, known := modes[mode]
+	away := slices.ContainsFunc(hostsOf(parsed), func(h string) bool { return !loopback(h) })
+	switch {
+	case mode != "" && !known:
+		c.add(where, "has an sslmode that does not exist").hint("use verify-full, or one of disable, allow, prefer, require, verify-ca")
+	case !away:
+	case t.Off():
+		c.warn(at.child("tls").child("enabled"), "%s", modes["disable"]).hint("remove it: TLS with a check of the server's certificate is the default")
+	case t.given():
+	case mode == "":
+		c.note(where, "has no sslmode: TLS is used and the server's certificate checked, as with sslmode=verify-full").
+			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
+	case weakness != "":
+		c.warn(where, "sslmode=%s %s", mode, weakness).hint("use sslmode=verify-full, and sslrootcert for an authority of your own")
+	}
+}
+
+// httpTLS looks at how requests to a URL are secured; secret tells whether they
+// carry a token or headers.
+func (c *checker) httpTLS(at place, u *url.URL, t *TLS, secret bool) {
+	switch {
+	case u.Scheme == "https":
+		if t.Off() {
+			c.add(at.child("tls").child("enabled"), "the url is https, which is TLS").hint("remove enabled, or use http")
+		}
+	case t.On():
+		c.add(at.child("tls").key(), "the url is http, which is without TLS").hint("use https, or remove tls")
+	case !secret || loopback(u.Hostname()):
+	case t.Off():
+		c.warn(at.child("url"), "sends its token or headers in the clear").hint("use https")
+	default:
+		c.add(at.child("url"), "would send its token or headers in the clear to another machine").
+			hint("use https, or accept it with tls: {enabled: false} in the destination")
+	}
+}
+
+// networks refuses what is no network.
+func (c *checker) networks(at place, list []string) {
+	for i, text := range list {
+		if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
+			c.add(at.item(i), "is not a network").hint("for example 10.1.0.0/16 or fd00::/8; one address is 10.1.2.3/32")
+		}
+	}
+}
+
+// hostsOf lists the hosts of a PostgreSQL URL; none for the local socket.
+func hostsOf(u *url.URL) []string {
+	text := u.Host
+	if given := u.Query().Get("host"); given != "" {
+		text = given
+	}
+	var hosts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if host := hostOf(part); host != "" && !strings.HasPrefix(host, "/") {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// hostOf is the host of an address, with or without a port.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return strings.Trim(address, "[]")
+}
+
+// loopback reports whether the host is this machine.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// File is the path of a file. It prints masked unless it looks like one, since
+// secrets are pasted into such keys.
+type File string
+
+func (f *File) parse(text string) error {
+	if strings.ContainsAny(text, "\r\n\x00") || strings.HasPrefix(text, "-----BEGIN") {
+		return expected("the path of a file, not its content")
+	}
+	*f = File(text)
+	return nil
+}
+
+func (*File) form() form { return form{name: "path", path: true} }
+
+// String is the path if it looks like one, otherwise a mask.
+func (f File) String() string {
+	if f != "" && !pathLike(string(f)) {
+		return masked
+	}
+	return string(f)
+}
+
+// unexpanded is a variable without braces, which is not replaced.
+var unexpanded = regexp.MustCompile(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
