@@ -21,6 +21,7 @@ func (cfg *Config) check(c *checker, at place) {
 			usedDestinations[to] = true
 		}
 		cfg.retryAsFlowCatalyst(route, r)
+		cfg.retryAsWebhook(route, r)
 		cfg.checkPoison(c, at, route, r, usedDestinations)
 		cfg.checkRoute(c, route, r)
 		expandedNames(c, route, r, names)

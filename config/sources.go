@@ -52,9 +52,11 @@ func (p *Postgres) log() bool  { return !p.Queued() }
 func (p *Postgres) check(c *checker, at place) {
 	c.postgresURL(at.child("url"), p.URL, "")
 	c.postgresTLS(at, p.URL, &p.TLS)
-	p.checkLayout(c, at)
-	p.checkQueue(c, at)
-	p.checkRetention(c, at)
+	if at.sound("layout") { // otherwise all of this would follow from the one mistake
+		p.checkLayout(c, at)
+		p.checkQueue(c, at)
+		p.checkRetention(c, at)
+	}
 	if at.has("leader_lock") && at.sound("leader") && !p.Leader {
 		c.add(at.child("leader_lock").key(), "has a meaning for a leader only").hint("set leader: true, or remove the key")
 	}
@@ -90,7 +92,9 @@ func (s *SQLite) check(c *checker, at place) {
 	if strings.Contains(string(s.Table), `"`) {
 		c.add(at.child("table"), "the name of a table in SQLite needs no quotes").hint("remove them")
 	}
-	s.checkLayout(c, at)
+	if at.sound("layout") {
+		s.checkLayout(c, at)
+	}
 	if s.Leader {
 		c.add(at.child("leader"), "an SQLite database has one instance in any case, so there is nobody to lead").
 			hint("remove the key: a second instance is refused when it starts")

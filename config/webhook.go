@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // Webhook sends each message as one signed request (Standard Webhooks).
@@ -120,4 +121,30 @@ func signingProblem(text string) string {
 		return "begins neither with whsec_ nor with whsk_"
 	}
 	return ""
+}
+
+// webhookRetry is the retry of a route to webhooks: a receiver may be down over a
+// weekend. Its pauses grow from 5 s to 12 h and add up to three days and a half,
+// about as long as the schedule that Standard Webhooks recommends.
+var webhookRetry = Retry{Attempts: 20, Base: Duration(5 * time.Second), Max: Duration(12 * time.Hour), Jitter: 0.5}
+
+// retryAsWebhook gives a route whose destinations are all webhooks the retry that
+// suits them, unless the file says anything of its retry.
+func (cfg *Config) retryAsWebhook(at place, r *Route) {
+	for _, to := range r.Targets {
+		if d, ok := cfg.Destinations[to].(*Webhook); !ok || d == nil {
+			return
+		}
+	}
+	list := at.child("middleware")
+	for i, m := range r.Middleware {
+		retry, ok := m.(*Retry)
+		if !ok || retry == nil {
+			continue
+		}
+		if at.has("middleware") && len(list.item(i).child("retry").entries()) > 0 {
+			continue
+		}
+		*retry = webhookRetry
+	}
 }
