@@ -64,6 +64,16 @@ type ClaimRequest struct {
 	// Claim, with the row as it would be returned, Claim aside.
 	Match func(*Row) bool
 
+	// Later tells of a row that Match refused whether a later claim may want it:
+	// a route matches it, whose lane is closed now. Of others it is remembered, for as long
+	// as Wants stays, that nobody wants them. nil: all may be wanted later.
+	Later func(*Row) bool
+
+	// Wants is another number whenever Slots and Match may want rows that they did
+	// not want before, or that Later said no of. With the same number the queue may pass over what it
+	// has seen refused. 0: nothing is remembered.
+	Wants uint64
+
 	// Bytes bounds the payloads of the rows together; the first row fits
 	// whatever its size. 0: no bound.
 	Bytes int64
@@ -89,6 +99,32 @@ type ClaimResult struct {
 
 	At    time.Time // when the row is due again, for Retry, where the layout has a column for it
 	Error string    // for Retry and Dead
+}
+
+// LookReporter is implemented by queues of which a claim may end before it has
+// looked at everything that it should: a table with much in it that is not to be claimed is read
+// in parts, at a bounded share of the time.
+type LookReporter interface {
+	// Looked tells how much has been looked at. It is called by the goroutine that
+	// calls Claim.
+	Looked() Look
+}
+
+// Look is how much of a queue the claims so far have looked at.
+type Look struct {
+	// Since is when the latest reading of everything began that has come to its end:
+	// nothing that was committed before is overlooked. A row that was committed later may be.
+	Since time.Time
+
+	// Next is when a claim would read on, if Since is not late enough.
+	Next time.Time
+
+	// Due is when something that was seen and could not be claimed may be claimed: a
+	// row whose time comes then, or one behind a row that somebody else holds. Zero: nothing is known to be.
+	Due time.Time
+
+	// Unwanted is how many rows are passed over because nobody wants them.
+	Unwanted int
 }
 
 // UnfinishedCounter is implemented by queues that can tell cheaply how much there

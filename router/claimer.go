@@ -52,6 +52,7 @@ func (p Poll) fixed() bool { return p.Min >= p.Max }
 // the first route that matches it.
 type claimer struct {
 	queue   outbox.Queue
+	looker  outbox.LookReporter // nil: a claim looks at everything
 	router  *Router
 	poll    Poll
 	rest    rest
@@ -72,12 +73,16 @@ type claimer struct {
 	relief  relief
 	handing handing
 
+	whole   time.Time // what was committed before is to be looked at before a long pause
+	wanting wanting
+
 	unmatched, lost, recovered atomic.Int64
 }
 
 func newClaimer(r *Router, def Route) *claimer {
 	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * waitingOverhead} // larger payloads are bounded by the request's Bytes
+	c.looker, _ = def.Queue.(outbox.LookReporter)
 	c.grow(false)
 	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval, r.cfg.Lease)
 	c.settler.write, c.settler.target = c.write, "queue's table"
@@ -115,6 +120,7 @@ func (c *claimer) run(ctx context.Context) {
 	if fixed {
 		wake = nil
 	}
+	c.whole = time.Now()
 	for ctx.Err() == nil {
 		began := time.Now()
 		got, err := c.claim(ctx)
@@ -131,24 +137,38 @@ func (c *claimer) run(ctx context.Context) {
 			pause = reliefPause
 		default:
 			if pause = c.rest.pause(ctx); pause == 0 {
+				c.whole = time.Now()
 				continue
 			}
 			if !got.next.IsZero() {
 				pause = min(pause, max(time.Until(got.next), c.poll.Min))
 			}
 		}
-		timer := after(pause)
-		select {
-		case <-timer.C:
-		case <-wake:
-		case <-wakes:
-			c.rest.woken()
-		case <-c.rest.told:
-			c.rest.found()
-		case <-ctx.Done():
+		more := false
+		if err == nil && got.rows == 0 && !got.full {
+			pause, more = c.lookOn(pause)
 		}
-		timer.stop()
+		if rang := c.wait(ctx, pause, wake, wakes); !rang || !more {
+			c.whole = time.Now()
+		}
 	}
+}
+
+// wait waits, and reports whether it did so until the pause was over.
+func (c *claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-chan struct{}) (rang bool) {
+	timer := after(pause)
+	defer timer.stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-wake:
+	case <-wakes:
+		c.rest.woken()
+	case <-c.rest.told:
+		c.rest.found()
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // outcome is what a claim came to.
@@ -178,12 +198,12 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 	defer cancel()
 	rows, err := c.queue.Claim(claiming, outbox.ClaimRequest{
 		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Bytes: max(c.free()-int64(limit)*waitingOverhead, 1),
+		Match: w.match, Later: w.later, Wants: c.wanting.number(w.open), Bytes: max(c.free()-int64(limit)*waitingOverhead, 1),
 	})
 	c.report(err)
 	c.grow(len(rows) >= limit)
 	placings := c.receive(w, rows)
-	c.unmatched.Store(w.unmatched)
+	c.countUnmatched(w)
 	c.handOut(w, placings, except.claim)
 	return outcome{rows: len(placings), next: except.next}, err
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,11 @@ type flowcatalyst struct {
 	url  string
 	conn *pgx.Conn
 	dest *receiver
+
+	through string        // address of a proxy in front of the server, for the queue; empty: none
+	alter   func(*Route)  // optional
+	log     slog.Handler  // of the relay; nil: none
+	timeout time.Duration // of claims; 0: the default
 }
 
 func newFlowcatalyst(t *testing.T) *flowcatalyst {
@@ -76,7 +82,11 @@ func (f *flowcatalyst) start() (stop func()) {
 func (f *flowcatalyst) startWith(wake postgres.Wake, poll Poll) (stop func()) {
 	f.t.Helper()
 	ctx := context.Background()
-	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{URL: f.url, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout(), Wake: wake})
+	config := Config{Logger: slog.New(slog.DiscardHandler)}
+	if f.log != nil {
+		config.Logger = slog.New(f.log)
+	}
+	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout(), Wake: wake})
 	if err == nil {
 		err = queue.Check(ctx)
 	}
@@ -87,10 +97,14 @@ func (f *flowcatalyst) startWith(wake postgres.Wake, poll Poll) (stop func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler)}, []Route{{
+	route := Route{
 		Name: "platform", Queue: queue, State: state, Destination: f.dest, Attempts: 4,
-		Middleware: stack(20*time.Millisecond, 4), Poll: poll,
-	}})
+		Middleware: stack(20*time.Millisecond, 4), Poll: poll, Claims: Claims{Timeout: f.timeout},
+	}
+	if f.alter != nil {
+		f.alter(&route)
+	}
+	rt, err := New(config, []Route{route})
 	if err != nil {
 		f.t.Fatal(err)
 	}

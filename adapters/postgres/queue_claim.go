@@ -4,13 +4,19 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// queueTurn is the most rows that a group gets in its turn while others wait:
-// about what one request to a receiver carries.
-const queueTurn = 100
+const (
+	// queueTurn is the most rows that a group gets in its turn while others wait:
+	// about what one request to a receiver carries.
+	queueTurn = 100
+
+	// lookGroups bounds the groups of one look.
+	lookGroups = 1024
+)
 
 // Claim implements [outbox.Queue]. It takes a look at what is unfinished in
 // some groups, decides, and claims the chosen rows by a statement that cuts each
@@ -108,11 +114,12 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if err := c.q.describe(ctx, t); err != nil {
 		return err
 	}
-	found := &discovery{q: c.q, table: t}
+	t.want(c.req.Wants)
+	found := &discovery{q: c.q, table: t, began: time.Now()}
 	if err := found.upkeep(ctx); err != nil {
 		return err
 	}
-	s := &service{claim: c, table: t, want: want, served: map[*queueGroup]bool{}}
+	s := &service{claim: c, table: t, want: want, began: found.began, served: map[*queueGroup]bool{}}
 	defer func() {
 		if err != nil { // what was chosen still waits, or nobody knows
 			for _, p := range s.picked {
@@ -121,9 +128,25 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 		}
 		t.rotate(s.served)
 	}()
-	for groups := (want + c.turn - 1) / c.turn; s.room(); groups *= 2 {
+	if err := s.lookAround(ctx, found); err != nil {
+		return err
+	}
+	if len(s.picked) == 0 {
+		s.looked()
+	}
+	return s.take(ctx)
+}
+
+// lookAround picks rows, group by group, until there are enough, nothing is left
+// or enough was done.
+func (s *service) lookAround(ctx context.Context, found *discovery) error {
+	for groups := (s.want + s.turn - 1) / s.turn; s.room(); groups = min(2*groups, lookGroups) {
+		if found.tired() {
+			groups = 0
+			s.suspend()
+		}
 		visits := s.next(groups)
-		if len(visits) == 0 {
+		if len(visits) == 0 && groups > 0 {
 			fresh, err := found.more(ctx)
 			if err != nil {
 				return err
@@ -131,15 +154,17 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 			if fresh {
 				continue
 			}
-			if visits = s.second(); len(visits) == 0 {
-				break
-			}
+			visits = s.second()
 		}
+		if len(visits) == 0 {
+			return nil
+		}
+		found.steps++
 		if err := s.look(ctx, visits); err != nil {
 			return err
 		}
 	}
-	return s.take(ctx)
+	return nil
 }
 
 // eligible tells whether the request wants rows of the group.

@@ -16,12 +16,17 @@ const (
 	// there is other work: one part of so many.
 	sweepShare = 20
 
-	// quickSweep is what a page may take without being rationed when there is
-	// nothing else to do.
-	quickSweep = 5 * time.Millisecond
+	// sweepCredit is for how long everything may be read without being rationed when
+	// there is nothing else to do. It comes back with the share of the time that was not used.
+	sweepCredit = 500 * time.Millisecond
 
-	// sweepPages bounds the pages of everything that one claim reads.
+	// sweepPages bounds the pages of everything that one claim reads, and sweepRows
+	// the rows of a page, which grow where the pages bring nothing new.
 	sweepPages = 8
+	sweepRows  = 8 * newestPage
+
+	// claimSteps bounds the statements of one claim at a table that look for work.
+	claimSteps = 24
 
 	// slowSweep is when a page of names is slow enough to be worth an index.
 	slowSweep = 200 * time.Millisecond
@@ -38,18 +43,50 @@ const (
 // sweep is where the reading of everything unfinished stands. By age it is at a
 // place, by name in the walk of one status at a group.
 type sweep struct {
-	known  int64 // when the latest row was created that was known as it began; by age only
+	known  int64     // when the latest row was created that was known as it began; by age only
+	began  time.Time // when it began
+	whole  time.Time // when the latest one began that has come to its end
 	place  place
 	status int
 	name   string
 	midway bool          // not at the beginning
 	read   time.Time     // when the last page was
 	took   time.Duration // and how long
+	credit time.Duration // for which nothing is rationed
+	rows   int           // of the next page
 	warned bool
 }
 
 // due tells whether the next page would keep to its share of the time.
-func (s *sweep) due(share int) bool { return time.Since(s.read) >= time.Duration(share-1)*s.took }
+func (s *sweep) due(share int) bool { return !time.Now().Before(s.next(share)) }
+
+// next is when the next page is due.
+func (s *sweep) next(share int) time.Time { return s.read.Add(time.Duration(share-1) * s.took) }
+
+// restart begins the reading of everything anew.
+func (s *sweep) restart() { s.place, s.status, s.name, s.midway = place{}, 0, "", false }
+
+// spent takes note of what a page cost, of which one part of share is free.
+func (s *sweep) spent(began time.Time, share int) {
+	earned := min(began.Sub(s.read)/time.Duration(share-1), sweepCredit)
+	s.read, s.took = time.Now(), time.Since(began)
+	s.credit = min(s.credit+earned, sweepCredit) - s.took
+}
+
+// charge takes note of time that was spent in vain on looking at what a page has
+// found: rows that nobody wants, and that are too many to be remembered.
+func (s *sweep) charge(took time.Duration) {
+	s.took, s.credit = max(s.took, min(s.took+took, slowSweep)), s.credit-took
+}
+
+// share is which part of the time goes into reading everything when nothing else
+// is to be done.
+func (t *queueTable) share() int {
+	if !t.aged {
+		return 2 // there is no other way to find work
+	}
+	return sweepShare
+}
 
 // discovery is the looking for groups of one claim.
 type discovery struct {
@@ -58,11 +95,18 @@ type discovery struct {
 	ended bool // nothing is left to find now
 	swept bool // the sweep has come to its end
 	pages int  // of the sweep
+	steps int  // statements of the claim
+	began time.Time
 }
 
-// more looks for groups until there is a new one in the ring, or nothing left.
+// tired reports whether the claim has done enough, and is to leave the rest to the
+// next one.
+func (d *discovery) tired() bool { return d.steps >= claimSteps }
+
+// more looks for groups until there is a new one in the ring, nothing left, or
+// enough done.
 func (d *discovery) more(ctx context.Context) (bool, error) {
-	for !d.ended {
+	for !d.ended && !d.tired() {
 		fresh, err := d.page(ctx)
 		if err != nil || fresh {
 			return fresh, err
@@ -93,15 +137,11 @@ func (d *discovery) upkeep(ctx context.Context) error {
 func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
 	t := d.table
 	if t.sql.layout.Columns.Group == "" && !t.aged {
-		d.ended = true
+		d.ended, t.sweep.whole = true, d.began
 		return t.found(nil, unknownSince), nil
 	}
-	share := sweepShare
-	if !t.aged {
-		share = 2 // there is no other way to find work
-	}
 	switch {
-	case !d.swept && d.pages < sweepPages && (t.sweep.took < quickSweep || t.sweep.due(share)):
+	case !d.swept && d.pages < sweepPages && (t.sweep.credit > 0 || t.sweep.due(t.share())):
 		d.pages++
 		return d.sweepPage(ctx)
 	case t.aged:
@@ -114,7 +154,7 @@ func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
 // newestPage reads what is new by age.
 func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
 	t := d.table
-	page, err := d.from(ctx, t.newest, t.text.first, t.text.next)
+	page, err := d.from(ctx, newestPage, t.newest, t.text.first, t.text.next)
 	if err != nil {
 		return false, err
 	}
@@ -129,7 +169,7 @@ func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
 // that be more than a page, there are rows behind latest that have not been read.
 func (d *discovery) peek(ctx context.Context) error {
 	t := d.table
-	page, err := d.from(ctx, t.latest, t.text.latest, t.text.later)
+	page, err := d.from(ctx, newestPage, t.latest, t.text.latest, t.text.later)
 	if err != nil {
 		return err
 	}
@@ -145,6 +185,10 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	t := d.table
 	s := &t.sweep
 	began := time.Now()
+	if !s.midway {
+		s.began = began
+		t.passed.sweep++
+	}
 	var full bool
 	switch {
 	case t.aged:
@@ -155,7 +199,7 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s.read, s.took = time.Now(), time.Since(began)
+	s.spent(began, t.share())
 	if !t.aged && s.took > slowSweep && !s.warned {
 		s.warned = true
 		d.q.log.WarnContext(ctx, "looking for waiting rows is slow; create the indexes that \"outrider init --print\" shows",
@@ -163,7 +207,9 @@ func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
 	}
 	s.midway, d.swept = full, !full
 	if !full {
-		s.place, s.status, s.name = place{}, 0, ""
+		s.restart()
+		s.whole = s.began
+		t.passed.clean()
 	}
 	return fresh, nil
 }
@@ -179,19 +225,22 @@ func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error
 	var page aged
 	switch {
 	case !first:
-		page, err = d.from(ctx, s.place, t.text.first, t.text.next)
+		page, err = d.from(ctx, s.rows, s.place, t.text.first, t.text.next)
 	case t.heldAged:
-		s.known = t.latest.since()
-		page, err = d.byAge(ctx, t.text.everything, newestPage)
+		s.known, s.rows = t.latest.since(), newestPage
+		page, err = d.byAge(ctx, s.rows, t.text.everything)
 	default:
-		s.known = t.latest.since()
-		page, err = d.byAge(ctx, t.text.everything, newestPage, heldMost)
+		s.known, s.rows = t.latest.since(), newestPage
+		page, err = d.byAge(ctx, s.rows, t.text.everything, heldMost)
 	}
 	if err != nil {
 		return false, false, err
 	}
+	if s.rows = min(2*s.rows, sweepRows); page.fresh {
+		s.rows = newestPage
+	}
 	if !first && !page.full && !t.heldAged {
-		held, err := d.byAge(ctx, t.text.held, heldMost)
+		held, err := d.byAge(ctx, heldMost, t.text.held)
 		if err != nil {
 			return false, false, err
 		}
@@ -224,22 +273,25 @@ type aged struct {
 	fresh       bool // there is a group that was not in the ring
 }
 
-// from reads the page that a place bounds, or the one without a place.
-func (d *discovery) from(ctx context.Context, at place, without, bounded string) (aged, error) {
+// from reads the page of so many rows that a place bounds, or the one without a
+// place.
+func (d *discovery) from(ctx context.Context, limit int, at place, without, bounded string) (aged, error) {
 	if !at.set {
-		return d.byAge(ctx, without, newestPage)
+		return d.byAge(ctx, limit, without)
 	}
-	page, err := d.byAge(ctx, bounded, newestPage, timeText(at.created), at.key)
+	page, err := d.byAge(ctx, limit, bounded, timeText(at.created), at.key)
 	if !page.last.set {
 		page.last = at
 	}
 	return page, err
 }
 
-// byAge reads a page; nothing that is ours is news.
-func (d *discovery) byAge(ctx context.Context, text string, args ...any) (page aged, err error) {
+// byAge reads a page of so many rows; nothing that is ours is news, nor what nobody
+// wants.
+func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...any) (page aged, err error) {
 	t := d.table
-	rows, err := d.q.pool.Query(ctx, text, append([]any{rawResults}, args...)...)
+	d.steps++
+	rows, err := d.q.pool.Query(ctx, text, append([]any{rawResults, limit}, args...)...)
 	if err != nil {
 		return aged{}, err
 	}
@@ -247,7 +299,7 @@ func (d *discovery) byAge(ctx context.Context, text string, args ...any) (page a
 	for rows.Next() {
 		v := rows.RawValues()
 		at := place{created: int64FromBinary(v[0]), key: string(v[1]), set: true}
-		if !d.q.holdsRow(t, at.key) && t.found(textOrNull(v[2]), at.created) {
+		if !t.passed.has(v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(textOrNull(v[2]), at.created) {
 			page.fresh = true
 		}
 		if v[3][0] != 0 {
@@ -259,7 +311,7 @@ func (d *discovery) byAge(ctx context.Context, text string, args ...any) (page a
 		}
 		page.last = at
 	}
-	page.full = n == newestPage
+	page.full = n == limit
 	return page, rows.Err()
 }
 
@@ -272,6 +324,7 @@ func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 	if s.midway && s.name != "" {
 		text, args = t.sql.groups(waiting[s.status], false), append(args, s.name)
 	}
+	d.steps++
 	rows, err := d.q.pool.Query(ctx, text, args...)
 	if err != nil {
 		return false, false, err

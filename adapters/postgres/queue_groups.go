@@ -46,6 +46,9 @@ type queueGroup struct {
 	slot    int    // of the key; rows that want no order have slots of their own
 	since   int64  // when its oldest unfinished row was created, as far as is known
 	ringing bool   // in the ring
+
+	looked time.Time // when the claim began that looked at it last; zero: it is not done with that
+	due    time.Time // when something that could not be claimed then may be; zero: unknown
 }
 
 // ordered tells whether the group's rows wait for each other.
@@ -98,6 +101,9 @@ type queueTable struct {
 	// long as its transaction took.
 	swept int64
 	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
+
+	passed passed      // rows that nobody wants
+	state  outbox.Look // of the claims so far
 }
 
 // leftMost bounds left. What is not in it is only read from further behind.
@@ -141,7 +147,7 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 	return &queueTable{
 		name: table.Name, kind: table.Kind, sql: queueSQL{table: name.Sanitize(), layout: layout},
 		holds: map[string]*hold{}, held: map[string]int{},
-		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{},
+		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
 	}, nil
 }
 
@@ -181,7 +187,7 @@ func (t *queueTable) enter(g *queueGroup) bool {
 		return false
 	}
 	fresh := *g // a held row's group must not change with the ring's
-	fresh.ringing = true
+	fresh.ringing, fresh.looked, fresh.due = true, time.Time{}, time.Time{}
 	if t.aged {
 		seen := t.swept
 		if left, ok := t.left[g.id]; ok {

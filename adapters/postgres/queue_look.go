@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -12,7 +13,9 @@ import (
 type service struct {
 	*claim
 	table  *queueTable
+	began  time.Time
 	want   int
+	walked int // rows of the last look that nobody wants
 	picked []picked
 	again  []*visit // groups whose look has not reached the end
 	capped []*visit // groups that had their share and may have more
@@ -29,18 +32,22 @@ type picked struct {
 
 // visit is a group's turn.
 type visit struct {
-	group *queueGroup
-	share int   // rows that it may get
-	known int64 // when the newest row was created that was known as it began
-	got   int   // rows that were picked
-	after place // rows up to here have been looked at
-	wall  int64 // when the first row was created that somebody else holds: nothing since then can be claimed
-	limit int   // of the last look
-	stays bool  // it has unfinished rows that are not ours
-	first int64 // when the first of those was created
-	idle  bool  // it got nothing only because others had everything
+	group  *queueGroup
+	share  int   // rows that it may get
+	known  int64 // when the newest row was created that was known as it began
+	got    int   // rows that were picked
+	before int   // and how many of them before the last look
+	after  place // rows up to here have been looked at
+	wall   int64 // when the first row was created that somebody else holds: nothing since then can be claimed
+	limit  int   // of the last look
+	least  int   // of the next one, when the last one brought nothing
+	begun  int64 // when the first row was created that was looked at
+	stays  bool  // it has unfinished rows that are not ours
+	first  int64 // when the first of those was created
+	idle   bool  // it got nothing only because others had everything
 
 	capped bool // it had its share, and may have more
+	rest   bool // it has rows that could be claimed
 }
 
 // keep notes an unfinished row that is not ours.
@@ -67,7 +74,7 @@ func (s *service) next(n int) []*visit {
 			waiting = append(waiting, g)
 		}
 	}
-	if eligible == 0 {
+	if len(waiting) == 0 {
 		return visits
 	}
 	rest, n := s.want-len(s.picked), len(waiting)
@@ -77,7 +84,9 @@ func (s *service) next(n int) []*visit {
 	}
 	for _, g := range waiting {
 		s.served[g] = true
-		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.latest.since(), wall: math.MaxInt64})
+		g.looked, g.due = time.Time{}, time.Time{}
+		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.latest.since(),
+			wall: math.MaxInt64, begun: math.MaxInt64})
 	}
 	return visits
 }
@@ -108,6 +117,18 @@ func (s *service) second() []*visit {
 
 // look reads what is unfinished in the groups and picks rows.
 func (s *service) look(ctx context.Context, visits []*visit) error {
+	began, picked := time.Now(), len(s.picked)
+	s.walked = 0
+	if err := s.lookAt(ctx, visits); err != nil {
+		return err
+	}
+	if s.walked > 0 && len(s.picked) == picked {
+		s.table.sweep.charge(time.Since(began))
+	}
+	return nil
+}
+
+func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 	seen := s.see(visits)
 	text, args := s.table.text.look, s.lookArgs(visits)
 	if seen.within {
@@ -145,8 +166,12 @@ func (s *service) see(visits []*visit) *seen {
 	seen := &seen{counts: make([]int, len(visits)), ends: make([]bool, len(visits)), budget: s.budget()}
 	rows := 0
 	for _, v := range visits {
-		v.limit = v.share - v.got + s.q.heldIn(s.table, v.group) + 1 // which tells whether there is more
+		v.limit = max(v.share-v.got+s.q.heldIn(s.table, v.group)+1, v.least) // which tells whether there is more
 		rows += v.limit
+		v.rest = false
+		if v.least > 0 { // nothing of it is kept, most likely
+			seen.budget = max(seen.budget, lookBytes)
+		}
 	}
 	seen.within = s.table.largest == 0 || int64(rows) > seen.budget/s.table.largest
 	return seen
@@ -221,10 +246,12 @@ func (s *service) budget() int64 {
 // can be claimed now.
 func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	at := place{created: int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
+	v.begun = min(v.begun, at.created)
 	if raw[lookHeld][0] != 0 {
 		if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, int64FromBinary(claimed))) {
 			v.keep(at.created)
 			v.wall = min(v.wall, at.created)
+			v.group.again(wallPause)
 		}
 		if s.table.whole {
 			v.after = at
@@ -247,20 +274,28 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 		v.keep(at.created)
 		return false
 	}
-	row := s.q.decoder.queued(s.table, v.group, raw)
-	if !s.slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
+	if s.table.passed.has(raw[lookID], raw[lookTID]) {
+		s.walked++
 		return false
 	}
-	switch {
-	case float64FromBinary(raw[lookWait]) > 0:
+	row := s.q.decoder.queued(s.table, v.group, raw)
+	if !s.slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
+		later := !s.slots[row.Slot] || s.req.Later == nil || s.req.Later(row)
+		s.walked++
+		s.table.pass(v.group, raw[lookID], raw[lookTID], at.created, later)
+		return false
+	}
+	switch wait := float64FromBinary(raw[lookWait]); {
+	case wait > 0:
+		v.group.again(time.Duration(min(wait, 3600) * float64(time.Second)))
 		v.keep(at.created)
 		return v.group.ordered()
 	case len(s.picked) == s.want:
-		v.idle = v.got == 0
+		v.idle, v.rest = v.got == 0, true
 	case v.got == v.share:
-		v.capped = true
+		v.capped, v.rest = true, true
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
-		s.full, v.idle = true, v.got == 0
+		s.full, v.idle, v.rest = true, v.got == 0, true
 	default:
 		s.pick(picked{row, v, at.created, tidFromBinary(raw[lookTID])})
 		return false
@@ -284,10 +319,14 @@ func (s *service) conclude(v *visit, i int, seen *seen) {
 	case seen.ends[i]: // and it stays, for the row that ended it
 	case !cut && seen.counts[i] < v.limit: // all of the group was seen
 	case v.got < v.share && !s.full:
+		if v.least = 0; v.got == v.before {
+			v.least = min(2*v.limit, lookRows)
+		}
+		v.before = v.got
 		s.again = append(s.again, v)
 		return
 	default: // there may be more
-		v.idle, v.capped = v.got == 0, v.got == v.share
+		v.idle, v.capped, v.rest = v.got == 0, v.got == v.share, true
 		v.keep(max(v.after.created, v.group.since))
 	}
 	if v.capped {
@@ -297,6 +336,13 @@ func (s *service) conclude(v *visit, i int, seen *seen) {
 	if v.idle {
 		delete(s.served, v.group) // its turn is still to come
 	}
+	if s.end(v); !v.rest {
+		v.group.looked = s.began
+	}
+}
+
+// end says whether a group stays in the ring.
+func (s *service) end(v *visit) {
 	if v.stays {
 		v.group.since = v.first
 	} else {

@@ -82,7 +82,7 @@ func (q *queueSQL) byAge(page agePage, held bool) string {
 	if held {
 		statuses = "{unfinished}"
 	}
-	return q.fill(`SELECT {created}, {key}::text, {group?}, false
+	return q.fill(`SELECT {created}, {key}::text, {group?}, false, t.ctid
 FROM {t} t
 WHERE {status} IN (`+statuses+`)`+page.place+`
 ORDER BY `+page.order+`
@@ -93,7 +93,7 @@ LIMIT $1`, "{group?}", q.groupText())
 // group that somebody else holds a row of, which we have never seen waiting, nothing
 // behind that row may be claimed. Parameter: limit.
 func (q *queueSQL) held() string {
-	return q.fill("SELECT {created}, {key}::text, {group?}, true FROM {t} t WHERE {status} = {processing} LIMIT $1",
+	return q.fill("SELECT {created}, {key}::text, {group?}, true, t.ctid FROM {t} t WHERE {status} = {processing} LIMIT $1",
 		"{group?}", q.groupText())
 }
 
