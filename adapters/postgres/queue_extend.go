@@ -2,14 +2,27 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // Extend implements [outbox.Queue]. The time at which the rows were marked is
-// renewed in the table; the claims stay as they are.
+// renewed in the table; the claims stay as they are. After an error they still do:
+// each time that may be in the table by then is known.
 func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*outbox.Claim, err error) {
+	lost, late, err := q.renew(ctx, claims)
+	if err != nil || len(late) == 0 {
+		return lost, err
+	}
+	more, _, err := q.renew(ctx, late)
+	return append(lost, more...), err
+}
+
+// renew writes new times. Late are the claims which now have the time that an
+// earlier extension chose, because nobody knew whether it had been written.
+func (q *Queue) renew(ctx context.Context, claims []*outbox.Claim) (lost, late []*outbox.Claim, err error) {
 	byTable := map[*queueTable]*extension{}
 	now := time.Now()
 	q.mu.Lock()
@@ -23,17 +36,20 @@ func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*out
 		if byTable[t] == nil {
 			byTable[t] = &extension{table: t, text: t.text.extend}
 		}
-		byTable[t].add(c, h, now)
+		if !byTable[t].add(c, h, now) {
+			late = append(late, c)
+		}
 	}
 	q.mu.Unlock()
 	for t, e := range byTable {
 		gone, err := q.extend(ctx, e)
 		if err != nil {
-			return nil, queueError(t.name, "extend claims", err)
+			return nil, nil, queueError(t.name, "extend claims", err)
 		}
 		lost = append(lost, gone...)
 	}
-	return lost, nil
+	late = slices.DeleteFunc(late, func(c *outbox.Claim) bool { return slices.Contains(lost, c) })
+	return lost, late, nil
 }
 
 // extension is what one statement renews.
@@ -46,15 +62,20 @@ type extension struct {
 }
 
 // add chooses the new time here, so that it is known even when the outcome of
-// the statement is not: until then either may stand in the row.
-func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) {
+// the statement is not: until then either may stand in the row. As long as that is so no
+// other time is chosen, and add returns false. A time is whole seconds later than the
+// one before it, so that the column keeps it whatever its precision.
+func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) (fresh bool) {
+	if fresh = h.former == h.stamp; fresh {
+		passed := max(now.Sub(h.at), 0).Truncate(time.Second)
+		h.stamp, h.at = h.stamp+passed.Microseconds(), h.at.Add(passed)
+	}
 	e.claims, e.holds = append(e.claims, c), append(e.holds, h)
 	e.keys.text(c.Key)
 	e.stamps.text(timeText(h.stamp))
 	e.formers.text(timeText(h.former))
-	next := h.stamp + now.Sub(h.at).Microseconds()
-	h.former, h.stamp, h.at = h.stamp, next, now
-	e.nexts.text(timeText(next))
+	e.nexts.text(timeText(h.stamp))
+	return fresh
 }
 
 func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim, err error) {

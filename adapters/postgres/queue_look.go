@@ -340,12 +340,3 @@ func (s *service) conclude(v *visit, i int, seen *seen) {
 		v.group.looked = s.began
 	}
 }
-
-// end says whether a group stays in the ring.
-func (s *service) end(v *visit) {
-	if v.stays {
-		v.group.since = v.first
-	} else {
-		s.table.leave(v.group, v.known)
-	}
-}

@@ -43,6 +43,15 @@ func (g *queueGroup) again(pause time.Duration) {
 	g.due = sooner(g.due, time.Now().Add(pause))
 }
 
+// end says whether a group stays in the ring.
+func (s *service) end(v *visit) {
+	if v.stays {
+		v.group.since = v.first
+	} else {
+		s.table.leave(v.group, v.known)
+	}
+}
+
 // suspend ends the visits that brought nothing for long, so that the claim comes to
 // an end. The next one goes on there; because it begins by the margin further
 // ahead, only those end that have come further than that.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
@@ -245,6 +246,60 @@ func TestExtendMovesTheTimeoutOn(t *testing.T) {
 	// An extension of which nobody knows whether it took place.
 	h.former, h.stamp = h.stamp, h.stamp+1
 	settle(t, q, outbox.ClaimResult{Claim: claim, Outcome: outbox.Delivered})
+}
+
+// TestG3_FailedExtensionsLoseNoClaim: however many fail in a row, whichever of them
+// took place, the claim is ours, is renewed as soon as one succeeds, and is settled.
+func TestG3_FailedExtensionsLoseNoClaim(t *testing.T) {
+	t.Parallel()
+	for name, tookPlace := range map[string][]bool{
+		"none": {false, false, false}, "first": {true, false, false}, "second": {false, true, false}, "all": {true, true, true},
+	} {
+		for _, precision := range []int{0, 3, 6} {
+			t.Run(fmt.Sprintf("%s, timestamp(%d)", name, precision), func(t *testing.T) {
+				t.Parallel()
+				e := newQueueEnv(t).flowCatalyst(t, true)
+				table := e.tables[0].Name
+				e.exec(fmt.Sprintf("ALTER TABLE %s ALTER COLUMN processed_at TYPE timestamp(%d)", table, precision))
+				e.fill(table, 2, 1, "PENDING")
+				q, other := e.queue(), e.queue()
+				defer func() { must(t, q.Close()); must(t, other.Close()) }()
+				rows := claimAll(t, q)
+				claims := []*outbox.Claim{rows[0].Claim, rows[1].Claim}
+				age := func(d time.Duration) { // of what is in the table and of what is known, alike
+					e.exec("UPDATE "+table+" SET processed_at = processed_at - make_interval(secs => $1)", d.Seconds())
+					for _, h := range q.table(table).holds {
+						h.stamp, h.former, h.at = h.stamp-d.Microseconds(), h.former-d.Microseconds(), h.at.Add(-d)
+					}
+				}
+				gone, cancel := context.WithCancel(e.ctx)
+				cancel()
+				for _, took := range tookPlace {
+					age(90 * time.Second)
+					if lost, err := q.Extend(gone, claims); err == nil || len(lost) > 0 {
+						t.Fatalf("an extension without a connection: %d lost, %v", len(lost), err)
+					}
+					for key, h := range q.table(table).holds {
+						if took { // and the answer did not arrive
+							e.exec("UPDATE "+table+" SET processed_at = $1::text::timestamp WHERE id = $2", timeText(h.stamp), key)
+						}
+					}
+				}
+				if lost, err := q.Extend(e.ctx, claims[:1]); err != nil || len(lost) > 0 {
+					t.Fatalf("extend: %d lost, %v", len(lost), err)
+				}
+				var old int
+				must(t, e.pool.QueryRow(e.ctx, "SELECT count(*) FROM "+table+" WHERE id = $1 AND processed_at < localtimestamp - interval '30 s'",
+					claims[0].Key).Scan(&old))
+				if old > 0 {
+					t.Error("the claim was extended to a time that an earlier extension had chosen")
+				}
+				if lost := settleAll(t, q, rows); lost != "" {
+					t.Errorf("settle: %s were lost", lost)
+				}
+			})
+		}
+	}
 }
 
 func TestQueueCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
