@@ -32,18 +32,28 @@ type lender interface {
 
 // deliver sends one wave.
 func (d *Destination) deliver(ctx context.Context, from lender, topic string, batch []*message.Message) []error {
-	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
-	defer cancel()
+	return d.send(ctx, from, d.newWave(topic, batch))
+}
 
+// newWave returns a wave of the messages, which it does not look at any more: what
+// their senders do with them from here on is no concern of the wave's.
+func (d *Destination) newWave(topic string, batch []*message.Message) *wave {
 	w, ok := d.waves.Get().(*wave)
 	if !ok {
 		w = newWave(d)
 	}
+	w.encode(topic, batch)
+	return w
+}
+
+// send sends a wave, which is gone then.
+func (d *Destination) send(ctx context.Context, from lender, w *wave) []error {
+	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
 	defer func() {
 		w.reset()
 		d.waves.Put(w)
 	}()
-	w.encode(topic, batch)
 	if len(w.pending) == 0 {
 		return w.errs
 	}
@@ -55,7 +65,7 @@ func (d *Destination) deliver(ctx context.Context, from lender, topic string, ba
 	defer from.put(c)
 
 	s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
-	if !c.known[topic] && !s.introduce() || len(w.pending) == 0 {
+	if !c.known[w.topic] && !s.introduce() || len(w.pending) == 0 {
 		return w.errs
 	}
 	s.send(w.pending)
@@ -67,7 +77,7 @@ func (d *Destination) deliver(ctx context.Context, from lender, topic string, ba
 
 // failAll gives every message that has no error yet the same one.
 func (w *wave) failAll(err error) {
-	for i := range w.batch {
+	for i := range w.recs {
 		if w.errs == nil || w.errs[i] == nil {
 			w.fail(i, err)
 		}
@@ -75,17 +85,20 @@ func (w *wave) failAll(err error) {
 	w.chargeHeads()
 }
 
+// chargeHeads is [chargeHeads] for the wave's messages.
+func (w *wave) chargeHeads() { chargeHeads(w.errs, w.group) }
+
 // chargeHeads leaves a transient error, which costs an attempt, to the first
 // message of each group: the others would have been delivered after it only.
-func (w *wave) chargeHeads() {
+func chargeHeads(errs []error, groupOf func(int) string) {
 	var seen map[string]struct{}
-	for i, err := range w.errs {
-		group := w.group(i)
+	for i, err := range errs {
+		group := groupOf(i)
 		if err == nil || group == "" || outbox.KindOf(err) != outbox.KindTransient {
 			continue
 		}
 		if _, ok := seen[group]; ok {
-			w.errs[i] = errBehind
+			errs[i] = errBehind
 			continue
 		}
 		if seen == nil {

@@ -58,14 +58,21 @@ func (d *Destination) cause(s *search, err error) error {
 // interrupted is the error of records whose client was closed on the way.
 func (d *Destination) interrupted(s *search) error {
 	switch {
-	case errors.Is(s.ctx.Err(), context.Canceled):
-		return outbox.Released(fmt.Errorf("kafka: the delivery to topic %q was called off: %w", s.w.topic, s.ctx.Err()))
 	case s.ctx.Err() != nil:
-		return outbox.Transient(fmt.Errorf("kafka: records for topic %q were not acknowledged in the time given: %w", s.w.topic, s.ctx.Err()), 0)
+		return ended(s.ctx, s.w.topic)
 	case s.limited.Err() != nil:
 		return outbox.Unavailable(s.c.watch.explain(fmt.Errorf("kafka: records for topic %q were not acknowledged within %v", s.w.topic, d.cfg.Timeout)), 0)
 	}
 	return errBehind // the wave was called off before any of it was sent
+}
+
+// ended is the error of records whose delivery's context has ended: nobody knows
+// whether they arrived.
+func ended(ctx context.Context, topic string) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return outbox.Released(fmt.Errorf("kafka: the delivery to topic %q was called off: %w", topic, ctx.Err()))
+	}
+	return outbox.Transient(fmt.Errorf("kafka: records for topic %q were not acknowledged in the time given: %w", topic, ctx.Err()), 0)
 }
 
 // noClient is the error of a wave that never got a client.

@@ -2,11 +2,15 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // Lanes deliver at the same time, each its own batch. Sent one by one those
@@ -19,14 +23,33 @@ const (
 	jointBytes    = 4 << 20
 )
 
+//
+// A lane that is called off leaves, and the wave goes on for the others: they were
+// not called off, and what is in the topic already would be sent again. What the lane
+// had in the wave may still arrive, as it may after any end of a delivery; it is sent
+// again by nobody before that, since the topic's next wave waits for this one.
+
 // delivery is one call of Deliver.
 type delivery struct {
 	ctx   context.Context
 	batch []*message.Message
 	bytes int
+	with  *company // nil: it waits, or is a wave alone
 	errs  []error
 	done  chan struct{}
 }
+
+// company is the deliveries that are one wave.
+type company struct {
+	ctx     context.Context // ends when none of them is there any more
+	end     context.CancelFunc
+	there   int           // guarded by the mutex of joints
+	encoded chan struct{} // closed when their messages are not looked at any more
+}
+
+// leaveMoment is how long a delivery that is called off waits for the wave to end by
+// itself, so that its outcome is known: most do.
+const leaveMoment = 50 * time.Millisecond
 
 // joints are the deliveries that wait, by topic.
 type joints struct {
@@ -51,7 +74,70 @@ func (d *Destination) join(topic string, x *delivery) []error {
 	}
 	j.waiting = append(j.waiting, x)
 	d.joints.mu.Unlock()
-	<-x.done
+	select {
+	case <-x.done:
+		return x.errs
+	case <-x.ctx.Done():
+		return d.leave(topic, x)
+	}
+}
+
+// leave ends a delivery whose context has ended. The last one that leaves ends the
+// wave, which then tells what arrived.
+func (d *Destination) leave(topic string, x *delivery) []error {
+	d.joints.mu.Lock()
+	if j := d.joints.topics[topic]; j != nil {
+		if i := slices.Index(j.waiting, x); i >= 0 {
+			j.waiting = slices.Delete(j.waiting, i, i+1)
+			d.joints.mu.Unlock()
+			return x.unknown(topic)
+		}
+	}
+	with, last := x.with, true
+	if with != nil {
+		with.there--
+		if last = with.there == 0; last {
+			with.end()
+		}
+	}
+	d.joints.mu.Unlock()
+	if last {
+		<-x.done
+		return x.known(topic)
+	}
+	timer := time.NewTimer(leaveMoment)
+	defer timer.Stop()
+	select {
+	case <-x.done:
+		return x.known(topic)
+	case <-timer.C:
+		<-with.encoded
+		return x.unknown(topic)
+	}
+}
+
+// unknown is the outcome of a delivery that has left.
+func (x *delivery) unknown(topic string) []error {
+	errs := make([]error, len(x.batch))
+	for i := range errs {
+		errs[i] = ended(x.ctx, topic)
+	}
+	chargeHeads(errs, func(i int) string { return x.batch[i].Metadata[outbox.MetaGroup] })
+	return errs
+}
+
+// known is the outcome of a delivery whose wave has ended, perhaps because all left.
+// What has no outcome for that ended for the delivery's own reason.
+func (x *delivery) known(topic string) []error {
+	if x.with == nil || x.errs == nil {
+		return x.errs
+	}
+	own := x.unknown(topic)
+	for i, err := range x.errs {
+		if errors.Is(err, context.Canceled) {
+			x.errs[i] = own[i]
+		}
+	}
 	return x.errs
 }
 
@@ -100,49 +186,37 @@ func (d *Destination) takeJoint(topic string, j *joint) []*delivery {
 	}
 	together := j.waiting[:n:n]
 	j.waiting = j.waiting[n:]
+	if n > 1 {
+		c := &company{there: n, encoded: make(chan struct{})}
+		c.ctx, c.end = context.WithCancel(context.Background())
+		for _, x := range together {
+			x.with = c
+		}
+	}
 	return together
 }
 
-// sendJoint sends the batches as one wave and gives each its results. The wave
-// ends when the first of their contexts does.
+// sendJoint sends the batches as one wave and gives each its results.
 func (d *Destination) sendJoint(topic string, together []*delivery) {
-	if len(together) == 1 {
+	c := together[0].with
+	if c == nil {
 		x := together[0]
 		x.errs = d.deliver(x.ctx, d.pool, topic, x.batch)
 		close(x.done)
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stops := make([]func() bool, 0, len(together))
-	defer func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}()
+	defer c.end() // frees the context
 	messages := 0
 	for _, x := range together {
 		messages += len(x.batch)
 	}
 	batch := make([]*message.Message, 0, messages)
-	var deadline time.Time
 	for _, x := range together {
 		batch = append(batch, x.batch...)
-		if at, ok := x.ctx.Deadline(); ok && (deadline.IsZero() || at.Before(deadline)) {
-			deadline = at
-		}
-		stops = append(stops, context.AfterFunc(x.ctx, func() {
-			if x.ctx.Err() == context.Canceled { // deadlines are applied below, as what they are
-				cancel()
-			}
-		}))
 	}
-	if !deadline.IsZero() {
-		var release context.CancelFunc
-		ctx, release = context.WithDeadline(ctx, deadline)
-		defer release()
-	}
-	errs := d.deliver(ctx, d.pool, topic, batch)
+	w := d.newWave(topic, batch)
+	close(c.encoded)
+	errs := d.send(c.ctx, d.pool, w)
 	for _, x := range together {
 		if errs != nil {
 			x.errs, errs = errs[:len(x.batch):len(x.batch)], errs[len(x.batch):]

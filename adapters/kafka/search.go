@@ -128,7 +128,7 @@ func (s *search) split(part []suspect) {
 	case 1:
 		s.found = true
 		i := part[0].index
-		s.w.fail(i, rejection(s.w.topic, s.w.batch[i].UUID, part[0].err))
+		s.w.fail(i, rejection(s.w.topic, s.w.names[i].id, part[0].err))
 		s.w.hold(s.w.group(i))
 	default:
 		s.tooLarge = s.tooLarge || isTooLarge(part[0].err)

@@ -21,7 +21,7 @@ import (
 type wave struct {
 	d     *Destination
 	topic string
-	batch []*message.Message
+	names []name              // by index in the batch
 	made  time.Time           // timestamp of the records: franz-go would ask for the time for each
 	errs  []error             // nil while nothing failed
 	held  map[string]struct{} // groups that nothing more may be sent of
@@ -41,6 +41,10 @@ type wave struct {
 	promise  func(*kgo.Record, error)
 }
 
+// name is what a wave keeps of a message beside its record: the message itself may
+// go back to its lane, whose middleware may change it, before the wave has ended.
+type name struct{ id, group string }
+
 // failure is a record that was not delivered.
 type failure struct {
 	rec *kgo.Record
@@ -55,7 +59,9 @@ func newWave(d *Destination) *wave {
 
 // reset forgets the batch, so that a waiting wave holds no payloads.
 func (w *wave) reset() {
-	w.topic, w.batch, w.errs, w.held = "", nil, nil, nil
+	w.topic, w.errs, w.held = "", nil, nil
+	clear(w.names)
+	w.names = w.names[:0]
 	clear(w.recs)
 	clear(w.headers)
 	clear(w.failed[:cap(w.failed)])
@@ -64,13 +70,14 @@ func (w *wave) reset() {
 
 // encode makes the records and refuses the messages that cannot become one.
 func (w *wave) encode(topic string, batch []*message.Message) {
-	w.topic, w.batch, w.made = topic, batch, time.Now()
+	w.topic, w.made = topic, time.Now()
 	if cap(w.recs) < len(batch) {
 		w.recs = make([]kgo.Record, len(batch))
 	}
 	w.recs = w.recs[:len(batch)]
 	for i, msg := range batch {
 		group := msg.Metadata[outbox.MetaGroup]
+		w.names = append(w.names, name{msg.UUID, group})
 		if w.holds(group) {
 			w.fail(i, errBehind)
 			continue
@@ -208,7 +215,7 @@ func (w *wave) checkReady(n int64) {
 
 func (w *wave) fail(i int, err error) {
 	if w.errs == nil {
-		w.errs = make([]error, len(w.batch))
+		w.errs = make([]error, len(w.recs))
 	}
 	w.errs[i] = err
 }
@@ -232,4 +239,4 @@ func (w *wave) holds(group string) bool {
 	return ok
 }
 
-func (w *wave) group(i int) string { return w.batch[i].Metadata[outbox.MetaGroup] }
+func (w *wave) group(i int) string { return w.names[i].group }

@@ -1,0 +1,156 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// slow is a cluster whose produce requests are answered one by one, when the test
+// says so.
+type slow struct {
+	*broker
+	d       *Destination
+	came    chan struct{} // receives one value for each request
+	answers chan struct{} // one value lets a request pass
+}
+
+func slowBroker(t *testing.T) *slow {
+	t.Helper()
+	c := fake(t)
+	s := &slow{broker: connect(t, c.ListenAddrs()), came: make(chan struct{}, 100), answers: make(chan struct{}, 100)}
+	s.d = destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: time.Minute})
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	s.hold(c, ended)
+	return s
+}
+
+func (s *slow) hold(c *kfake.Cluster, ended <-chan struct{}) {
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		s.came <- struct{}{}
+		c.SleepControl(func() {
+			select {
+			case <-s.answers:
+			case <-ended:
+			}
+		})
+		return nil, nil, false
+	})
+}
+
+// deliver delivers in the background.
+func (s *slow) deliver(ctx context.Context, msgs ...*message.Message) <-chan map[string]string {
+	out := make(chan map[string]string, 1)
+	go func() { out <- results(msgs, s.d.Deliver(ctx, "t", msgs)) }()
+	return out
+}
+
+// waiting returns when so many deliveries wait for the next wave.
+func (s *slow) waiting(t *testing.T, n int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		s.d.joints.mu.Lock()
+		j := s.d.joints.topics["t"]
+		now := j != nil && len(j.waiting) == n
+		s.d.joints.mu.Unlock()
+		if now {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d deliveries do not come to wait", n)
+		}
+	}
+}
+
+// together has two deliveries under way in one wave.
+func (s *slow) together(t *testing.T, one, other context.Context) (first, second <-chan map[string]string) {
+	t.Helper()
+	s.answers <- struct{}{} // of the record that introduces the topic
+	s.answers <- struct{}{}
+	wantResults(t, s.deliver(t.Context(), newMessage("0", "", 1), newMessage("1", "", 1)), map[string]string{"0": "ok", "1": "ok"})
+	<-s.came
+	<-s.came
+	before := s.deliver(t.Context(), newMessage("2", "", 1))
+	<-s.came
+	first = s.deliver(one, newMessage("a1", "a", 1), newMessage("a2", "a", 1))
+	second = s.deliver(other, newMessage("b1", "b", 1), newMessage("b2", "b", 1))
+	s.waiting(t, 2)
+	s.answers <- struct{}{}
+	wantResults(t, before, map[string]string{"2": "ok"})
+	<-s.came
+	return first, second
+}
+
+func wantResults(t *testing.T, got <-chan map[string]string, want map[string]string) {
+	t.Helper()
+	if got := <-got; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What one lane is called off for is nothing to the others in its wave: theirs is
+// delivered, and sent once.
+func TestG3_ALaneThatIsCalledOffLeavesItsWave(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]struct {
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		want map[string]string
+	}{
+		"cancelled": {context.WithCancel, map[string]string{"a1": "released", "a2": "released"}},
+		"out of time": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			late := lateContext{ctx}
+			return late, func() { cancel(context.DeadlineExceeded) }
+		}, map[string]string{"a1": "transient", "a2": "released"}}, // one attempt is charged
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := slowBroker(t)
+			ctx, end := how.end(t.Context())
+			called, other := s.together(t, ctx, t.Context())
+			end()
+			wantResults(t, called, how.want) // while the wave is under way
+			s.answers <- struct{}{}
+			wantResults(t, other, map[string]string{"b1": "ok", "b2": "ok"})
+			if n := len(s.ids(t, "t", "b")); n != 2 || len(s.came) != 0 {
+				t.Errorf("the other lane's messages are in the topic %d times, and %d more requests came", n, len(s.came))
+			}
+		})
+	}
+}
+
+// lateContext ends with the error of a deadline, at a moment that the test chooses.
+type lateContext struct{ context.Context }
+
+func (c lateContext) Err() error { return context.Cause(c.Context) }
+
+// When all lanes of a wave are called off, so is the wave, and what waits for it is
+// not sent at all.
+func TestG3_AWaveEndsWhenAllHaveLeft(t *testing.T) {
+	t.Parallel()
+	s := slowBroker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := s.together(t, ctx, ctx)
+	waiting, leave := context.WithCancel(t.Context())
+	third := s.deliver(waiting, newMessage("c1", "c", 1))
+	s.waiting(t, 1)
+	leave()
+	wantResults(t, third, map[string]string{"c1": "released"})
+	cancel()
+	wantResults(t, first, map[string]string{"a1": "released", "a2": "released"})
+	wantResults(t, second, map[string]string{"b1": "released", "b2": "released"})
+	for range cap(s.answers) - len(s.answers) {
+		s.answers <- struct{}{}
+	}
+	wantResults(t, s.deliver(t.Context(), newMessage("d1", "d", 1)), map[string]string{"d1": "ok"})
+	if got := s.ids(t, "t", "c"); len(got) > 0 {
+		t.Errorf("%v was sent after it was called off", got)
+	}
+}
