@@ -170,7 +170,7 @@ func (b *builder) openSource(ctx context.Context, p *parts, name string, out *ro
 	fresh = p.sources[name] == nil
 	switch s := b.cfg.Sources[name].(type) {
 	case *config.Subscriber:
-		out.Subscriber, out.Topic = b.options.subscribers[name], s.Topic
+		out.Subscriber, out.Topic, out.MaxRow = b.options.subscribers[name], s.Topic, int64(s.MaxRow)
 		return false, nil
 	case *config.Postgres:
 		if s.Queued() {

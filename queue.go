@@ -37,7 +37,7 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 
 // queueConfig describes the tables of a queue.
 func queueConfig(s *config.Postgres) postgres.QueueConfig {
-	cfg := postgres.QueueConfig{URL: s.URL.Reveal(), Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std()}
+	cfg := postgres.QueueConfig{URL: s.URL.Reveal(), Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std(), MaxRow: int64(s.MaxRow)}
 	if s.Layout == "flowcatalyst" {
 		cfg.Layout, cfg.Tables = postgres.FlowCatalystLayout(), postgres.FlowCatalystTables()
 		cfg.Tables[0].Name, cfg.Tables[1].Name = string(s.Tables.Events), string(s.Tables.DispatchJobs)

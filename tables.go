@@ -17,10 +17,11 @@ func newPostgresSource(ctx context.Context, s *config.Postgres, log *slog.Logger
 		return nil, err
 	}
 	if s.Layout == "outrider" {
-		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), TLS: security, Table: string(s.Table), Wake: postgres.Wake(s.Wake), Logger: log})
+		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), TLS: security, Table: string(s.Table), Wake: postgres.Wake(s.Wake), Logger: log,
+			MaxRow: int64(s.MaxRow)})
 	}
 	cfg := logTable(s)
-	cfg.URL, cfg.TLS, cfg.Wake, cfg.Logger = s.URL.Reveal(), security, postgres.Wake(s.Wake), log
+	cfg.URL, cfg.TLS, cfg.Wake, cfg.Logger, cfg.MaxRow = s.URL.Reveal(), security, postgres.Wake(s.Wake), log, int64(s.MaxRow)
 	return postgres.NewLogSource(ctx, cfg)
 }
 
@@ -59,7 +60,7 @@ func postgresInitSQL(s *config.Postgres) string {
 }
 
 func newSQLiteSource(s *config.SQLite, log *slog.Logger) (outbox.Source, error) {
-	cfg := sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: log}
+	cfg := sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: log, MaxRow: int64(s.MaxRow)}
 	if s.Layout == "custom" {
 		columns := sqliteColumns(s)
 		cfg.Columns = &columns

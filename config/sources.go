@@ -39,6 +39,8 @@ type Postgres struct {
 	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are noticed: by polling alone, or also by NOTIFY, on a connection of its own, from publishers that send it. See docs/waking.md."`
 	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default; of FlowCatalyst's min is 1s, so that the pause never changes with wake: poll."`
 
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
+
 	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances. See docs/instances.md."`
 	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it works. Whoever else takes the same key stands by for Outrider, and Outrider for them; Crablet's is 4856221667890123456. Default: none."`
 
@@ -76,6 +78,8 @@ type SQLite struct {
 	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
 	Poll Poll   `yaml:"poll" doc:"How often and how much is read."`
 
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
+
 	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite database has one instance in any case, and refuses a second one."`
 
 	Retention *SQLiteRetention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
@@ -105,6 +109,7 @@ func (s *SQLite) check(c *checker, at place) {
 // cursor: what is not delivered at once is parked in the state store.
 type Subscriber struct {
 	Topic  string `yaml:"topic" required:"true" doc:"Topic to subscribe to."`
+	MaxRow Size   `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload. A message with a larger one, with more than 1,000 or 1 MiB of metadata, or with names of more than 1 KiB, is dead with an error that says so; the client that received it has had it in memory by then."`
 	Leader bool   `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source. By default each route has an instance, and not all of them the same. See docs/instances.md."`
 }
 

@@ -32,6 +32,7 @@ type Route struct {
 	Queue      outbox.Queue
 	Subscriber message.Subscriber
 	Topic      string // for Subscriber
+	MaxRow     int64  // largest payload of a message from Subscriber, in bytes; 0: outbox.DefaultMaxRow
 
 	// Poll says how often Source or Queue is read when nothing comes. Routes
 	// that share it share the first one's.

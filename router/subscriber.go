@@ -1,8 +1,10 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -104,7 +106,7 @@ func (l *listener) end() {
 // accept gives the message to its lane, waiting for room; false when it was not
 // taken.
 func (l *listener) accept(ctx, subscribed context.Context, msg *message.Message) bool {
-	row := rowOf(msg)
+	row := l.route.rowOf(msg)
 	if !l.route.Match(row) {
 		l.route.stats.skip("unmatched")
 		msg.Ack()
@@ -152,8 +154,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 	it := &item{
 		session: s, slot: s.lane.slots[0], source: msg, parent: msg.Context(),
 		key: s.route.key(row.Group),
-		record: &record{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata,
-			payload: msg.Payload, created: row.CreatedAt},
+		record:  s.recordOf(msg, row),
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
 		cost:    cost,
 	}
@@ -164,6 +165,37 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 	s.admit(it)
 	s.proceed()
 	return true
+}
+
+// recordOf is what the lane makes the message of. Of one that is too large only its
+// names are kept, and what is wrong with it.
+func (s *session) recordOf(msg *message.Message, row *outbox.Row) *record {
+	if row.Err != nil {
+		return &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata(s.lane.name)}
+	}
+	return &record{id: msg.UUID, kind: row.Type, position: row.Position, metadata: msg.Metadata, payload: msg.Payload, created: row.CreatedAt}
+}
+
+// rowOf is the message as a row, without what is too large of it.
+func (r *Route) rowOf(msg *message.Message) *outbox.Row {
+	row, limit := rowOf(msg), cmp.Or(r.MaxRow, outbox.DefaultMaxRow)
+	err := row.Limit()
+	if n := int64(len(msg.Payload)); n > limit {
+		err = errors.Join(err, fmt.Errorf("payload: %w", outbox.PayloadTooLarge(n, limit, "have it sent again")))
+	}
+	metadata := 0
+	for k, v := range msg.Metadata {
+		metadata += len(k) + len(v)
+	}
+	if len(msg.Metadata) > outbox.MaxRowPairs || metadata > outbox.MaxRowMetadataBytes {
+		err = errors.Join(err, fmt.Errorf("metadata: %w: it has %d keys and %d bytes, the limits are %d and %d",
+			outbox.ErrTooLarge, len(msg.Metadata), metadata, outbox.MaxRowPairs, outbox.MaxRowMetadataBytes))
+	}
+	if err != nil {
+		row.Err = fmt.Errorf("message %s: %w", row.ID, err)
+		row.Payload, row.Headers, row.Tags = nil, nil, nil
+	}
+	return row
 }
 
 // rowOf reads a message's metadata as the fields of a row, for matching.

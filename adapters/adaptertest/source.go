@@ -43,6 +43,7 @@ func Source(t *testing.T, setup func(t *testing.T) SourceHarness) {
 		"G6_LaggardDelaysNobody":   testLaggardDelaysNobody,
 		"CursorsAreValid":          testCursorsAreValid,
 		"G7_StopsWhenNothingFits":  testStopsWhenNothingFits,
+		"G7_TooLargeIsNotLoaded":   testTooLarge,
 		"FetchEndsWithItsContext":  testFetchCancelled,
 		"NoRowsForSlotsNotAskedOf": testOnlyAskedSlots,
 	} {

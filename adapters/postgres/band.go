@@ -81,7 +81,7 @@ func (r *reader) readBand(ctx context.Context, table string) (*statement, error)
 		if _, err := r.conn.PgConn().Exec(ctx, bandSettings).ReadAll(); err != nil {
 			return nil, err
 		}
-		st, err := r.prepare(ctx, "outrider_fetch_band", bandStatement(table))
+		st, err := r.prepare(ctx, "outrider_fetch_band", bandStatement(table, r.limits))
 		if err != nil {
 			return nil, err
 		}

@@ -133,19 +133,21 @@ func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) er
 	if _, err := r.conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err != nil {
 		return err
 	}
+	statement := fetchStatement(s.layout.table, s.limits)
+	var err error
 	if s.findSQL != nil {
-		var err error
-		if s.fetchSQL, err = s.findSQL(ctx, r.conn); err != nil {
+		if statement, err = s.findSQL(ctx, r.conn); err != nil {
 			return err
 		}
 	}
-	var err error
-	if r.fetch, err = r.prepare(ctx, "outrider_fetch", s.fetchSQL); err != nil {
+	if r.fetch, err = r.prepare(ctx, "outrider_fetch", statement); err != nil {
 		return err
 	}
 	if s.findSQL != nil {
 		return s.verify(ctx, r.conn, reads) // made for the types that the table has
 	}
+	r.limits = s.limits
+	r.conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
 	for i, c := range fetchColumns {
 		if r.fetch.Fields[i+fetchPosition].DataTypeOID != c.oid {
 			return fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout",

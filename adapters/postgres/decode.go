@@ -29,12 +29,14 @@ const (
 	fetchPayloadBytes
 	fetchOccurredAt
 	fetchCreatedAt
+	fetchStored // bytes that are stored of a payload that was left out; see limits
 )
 
 // decoder turns rows from PostgreSQL's binary form into outbox rows. Its
 // values are only valid until the next row, so everything kept is copied.
 type decoder struct {
 	table    string
+	maxRow   int64 // for errors: what was larger was left out by the statement
 	texts    textArena
 	payloads byteArena
 	rows     rowSlab
@@ -56,6 +58,8 @@ func (d *decoder) row(v [][]byte) *outbox.Row {
 		row.Payload = d.payloads.copy(payload)
 	} else if payload := v[fetchPayloadBytes]; payload != nil {
 		row.Payload, row.Binary = d.payloads.copy(payload), true
+	} else if stored := v[fetchStored]; stored != nil {
+		d.fail(row, "payload", d.tooLarge(stored, v[fetchPosition]))
 	} else {
 		d.fail(row, "payload", errors.New("both payload and payload_bytes are null"))
 	}
@@ -72,7 +76,21 @@ func (d *decoder) row(v [][]byte) *outbox.Row {
 	if row.CreatedAt, err = timeFromBinary(v[fetchCreatedAt]); err != nil {
 		d.fail(row, "created_at", err)
 	}
+	d.limit(row, row.Limit())
 	return row
+}
+
+// tooLarge is the error of a row of a log whose payload was left out.
+func (d *decoder) tooLarge(stored, position []byte) error {
+	return outbox.PayloadTooLarge(int64FromBinary(stored), d.maxRow,
+		fmt.Sprintf("seek the route to position %d", int64FromBinary(position)-1))
+}
+
+// limit notes which names of the row were too long.
+func (d *decoder) limit(row *outbox.Row, err error) {
+	if err != nil {
+		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.table, row.ID, err))
+	}
 }
 
 // fail notes what is wrong with a column of the row, besides what already is.
@@ -106,6 +124,9 @@ func stringMap(text []byte) (map[string]string, error) {
 	if text == nil || string(text) == "{}" {
 		return nil, nil
 	}
+	if err := checkPairs(text); err != nil {
+		return nil, err
+	}
 	var raw map[string]*string
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return nil, fmt.Errorf("not a JSON object of strings: %w", err)
@@ -121,6 +142,14 @@ func stringMap(text []byte) (map[string]string, error) {
 		decoded[k] = *v
 	}
 	return decoded, nil
+}
+
+// checkPairs reports tags or headers that are too many, or too long.
+func checkPairs(text []byte) error {
+	if string(text) == tooLong {
+		return fmt.Errorf("%w: it has more than %d bytes", outbox.ErrTooLarge, outbox.MaxRowMetadataBytes)
+	}
+	return outbox.CheckPairs(text)
 }
 
 // postgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.

@@ -73,13 +73,13 @@ WITH now AS MATERIALIZED (
 SELECT 0 AS read, false AS late, 0::bigint AS position, now.snap::text AS id,
        NULL AS type, NULL AS message_group, NULL AS aggregate_type, NULL AS aggregate_id, NULL AS tenant_id,
        NULL::json AS tags, NULL::json AS headers, NULL::json AS payload, NULL::bytea AS payload_bytes,
-       NULL::timestamptz AS occurred_at, NULL::timestamptz AS created_at
+       NULL::timestamptz AS occurred_at, NULL::timestamptz AS created_at, NULL::bigint AS stored
 FROM now
 UNION ALL
 SELECT r.read::int, rows.late, rows.position, rows.id,
        rows.type, rows.message_group, rows.aggregate_type, rows.aggregate_id, rows.tenant_id,
        rows.tags, rows.headers, rows.payload, rows.payload_bytes,
-       rows.occurred_at, rows.created_at
+       rows.occurred_at, rows.created_at, rows.stored
 FROM reads r
 CROSS JOIN LATERAL (
     SELECT ARRAY (
@@ -157,17 +157,18 @@ WHERE o.slot = ANY ($11::smallint[]) AND o.position > $12::bigint AND o.position
        OR o.xid >= (SELECT pg_snapshot_xmax(now.snap) FROM now))`
 
 // fetchStatement returns the statement for a table, given by its quoted name.
-func fetchStatement(table string) string { return forTable(fetchSQL, table) }
+func fetchStatement(table string, l limits) string { return forTable(fetchSQL, table, l) }
 
 // bandStatement returns the one for a fetch with a band.
-func bandStatement(table string) string { return forTable(fetchSQL+bandSQL, table) }
+func bandStatement(table string, l limits) string { return forTable(fetchSQL+bandSQL, table, l) }
 
 // forTable puts a table's quoted name and the columns of a fetch into a statement.
-func forTable(sql, table string) string {
+func forTable(sql, table string, l limits) string {
 	names := make([]string, len(fetchColumns))
 	for i, c := range fetchColumns {
-		names[i] = "o." + c.name
+		names[i] = l.column(c)
 	}
+	names = append(names, l.stored())
 	return strings.NewReplacer("{table}", table, "{columns}", strings.Join(names, ", ")).Replace(sql)
 }
 

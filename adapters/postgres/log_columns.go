@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // Layout is the shape of a table that a [LogSource] reads.
@@ -99,11 +101,12 @@ type mapping struct {
 	keys      [roles]string // of the headers, beside Outrider's own
 	typ       string        // of rows that say none
 	json      bool          // the payload's column is json or jsonb; found out when connecting
+	maxRow    int64         // bytes of payload that are read
 }
 
 // newMapping checks what can be checked without the table.
 func newMapping(cfg *LogConfig) (*mapping, error) {
-	m := &mapping{layout: cfg.Layout}
+	m := &mapping{layout: cfg.Layout, maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)}
 	columns := cfg.Columns
 	switch {
 	case cfg.Layout != LayoutWatermill && cfg.Layout != LayoutCustom:

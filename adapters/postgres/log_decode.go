@@ -83,6 +83,7 @@ func (m *mapping) row(d *decoder, h head, values [][]byte) *outbox.Row {
 	if row.Type == "" {
 		d.fail(row, roleKeys[roleType], errors.New("is empty"))
 	}
+	d.limit(row, row.Limit())
 	return row
 }
 
@@ -92,6 +93,10 @@ func (m *mapping) content(d *decoder, row *outbox.Row, values [][]byte) {
 	payload, raw := values[fetchPayload], values[fetchPayloadBytes]
 	if payload == nil {
 		payload = raw
+	}
+	if stored := values[fetchStored]; payload == nil && stored != nil {
+		d.fail(row, m.columns[rolePayload], d.tooLarge(stored, values[fetchPosition]))
+		return
 	}
 	if payload == nil && m.layout != LayoutWatermill {
 		d.fail(row, m.columns[rolePayload], errors.New("is null"))
@@ -132,6 +137,9 @@ func (m *mapping) extras(d *decoder, row *outbox.Row, values [][]byte) {
 func looseMap(text []byte) (map[string]string, error) {
 	if len(text) == 0 || string(text) == "{}" {
 		return nil, nil
+	}
+	if err := checkPairs(text); err != nil {
+		return nil, err
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {

@@ -44,7 +44,7 @@ func (s *LogSource) Backlog(ctx context.Context, spans []outbox.Span, most int) 
 			return err
 		}
 		defer rows.Close()
-		d := &decoder{table: s.src.table}
+		d := &decoder{table: s.src.table, maxRow: s.mapping.maxRow}
 		looked := 0
 		for rows.Next() && !b.More {
 			looked++

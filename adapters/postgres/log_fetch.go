@@ -9,7 +9,7 @@ import (
 )
 
 // fetchXID is the column of logSQL's result behind those of fetchSQL.
-const fetchXID = fetchCreatedAt + 1
+const fetchXID = fetchStored + 1
 
 // Fetch implements [outbox.Source] by one scan for all reads; see logPlan. What
 // Drained means is told at [Source.Fetch]. It keeps the rows of one call in memory,

@@ -25,6 +25,10 @@ type LogConfig struct {
 	Logger *slog.Logger
 	Tracer pgx.QueryTracer
 
+	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
+	// is dead. 0: [outbox.DefaultMaxRow].
+	MaxRow int64
+
 	// Layout is the table's shape; required.
 	Layout Layout
 
@@ -82,7 +86,7 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 	s := &LogSource{wakes: waker, mapping: m, rowBytes: firstRowBytes}
 	s.src = &Source{
 		wakes: waker, pool: pool, table: table, layout: layout{table: m.table.Sanitize()}, position: m.columns[rolePosition],
-		log: log, decoder: decoder{table: table}, findSQL: s.findSQL,
+		log: log, decoder: decoder{table: table, maxRow: m.maxRow}, findSQL: s.findSQL,
 	}
 	return s, nil
 }

@@ -102,12 +102,16 @@ func (t *logTable) fetchSQL() string {
 		asColumn = func(xid string) string { return xid + "::text::bigint" }
 		written += "::text::xid8"
 	}
-	first, columns := make([]string, roles), make([]string, roles)
+	var first, columns []string
 	for r := range roles {
-		columns[r], first[r] = t.selected(r)
+		column, null := t.selected(r)
 		if r == roleID {
-			first[r] = "now.snap::text"
+			null = "now.snap::text"
 		}
+		if r == roleXID {
+			columns, first = append(columns, t.stored()), append(first, "NULL::bigint")
+		}
+		columns, first = append(columns, column), append(first, null)
 	}
 	return strings.NewReplacer(
 		"{table}", t.table.Sanitize(), "{position}", t.quoted(rolePosition), "{xid}", t.quoted(roleXID),

@@ -93,7 +93,7 @@ func (t *logTable) selected(r role) (column, null string) {
 	case r == roleXID:
 		return name, "NULL::xid8"
 	case r == roleBytes && binary:
-		return name, "NULL::bytea"
+		return within(name, oid, t.maxRow, "NULL"), "NULL::bytea"
 	case r == roleBytes:
 		return "NULL::bytea", "NULL::bytea"
 	case oid == pgtype.TimestamptzOID:
@@ -104,8 +104,17 @@ func (t *logTable) selected(r role) (column, null string) {
 		return "NULL::timestamptz", "NULL::timestamptz"
 	case oid == 0 || r == rolePayload && binary:
 		return "NULL::text", "NULL::text"
+	case r == roleHeaders || r == roleTags:
+		return "(" + metadataWithin(name, oid) + ")::text", "NULL::text"
+	case r == rolePayload:
+		return "(" + within(name, oid, t.maxRow, "NULL") + ")::text", "NULL::text"
 	}
-	return name + "::text", "NULL::text"
+	return cutName(name, oid), "NULL::text"
+}
+
+// stored is how much is stored of a payload that is left out.
+func (t *logTable) stored() string {
+	return beyond("o."+t.quoted(rolePayload), t.typeOf(rolePayload), t.maxRow)
 }
 
 // localTime reads a timestamp without time zone in the time zone of our

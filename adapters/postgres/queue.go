@@ -66,6 +66,10 @@ type QueueConfig struct {
 
 	// Tracer sees every statement; optional.
 	Tracer pgx.QueryTracer
+
+	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
+	// is dead. 0: [outbox.DefaultMaxRow].
+	MaxRow int64
 }
 
 // Queue claims and settles rows of queue tables in PostgreSQL. It implements
@@ -136,12 +140,14 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	q := &Queue{
 		batch: cmp.Or(cfg.Batch, DefaultQueueBatch), timeout: cmp.Or(cfg.Timeout, DefaultQueueTimeout),
 		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
+		decoder: decoder{maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
 	}
 	for _, table := range cfg.Tables {
 		t, err := newQueueTable(table, &cfg.Layout)
 		if err != nil {
 			return nil, fmt.Errorf("postgres queue: %w", err)
 		}
+		t.sql.maxRow = q.decoder.maxRow
 		for _, other := range q.tables {
 			if other.name == t.name || other.sql.table == t.sql.table {
 				return nil, fmt.Errorf("postgres queue: table %s is named twice", t.name)

@@ -40,7 +40,12 @@ func (d *decoder) queued(t *queueTable, g *queueGroup, v [][]byte) *outbox.Row {
 		d.fail(row, columns.Created, err)
 	}
 	row.Position = int64FromBinary(v[lookCreated])
-	d.queuedPayload(row, t, v[lookPayload])
+	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
+		d.fail(row, columns.Payload, outbox.PayloadTooLarge(int64FromBinary(stored), d.maxRow, "make the row wait again: set its status back"))
+	} else {
+		d.queuedPayload(row, t, v[lookPayload])
+	}
+	d.limit(row, row.LimitAttributes())
 	return row
 }
 

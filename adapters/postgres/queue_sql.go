@@ -2,8 +2,13 @@ package postgres
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // queueSettings pins the plans of a queue's statements: all of them are index
@@ -32,6 +37,7 @@ type queueSQL struct {
 	table  string // quoted
 	layout *QueueLayout
 	types  queueTypes
+	maxRow int64 // bytes of payload that are read; 0: [outbox.DefaultMaxRow]
 }
 
 // queueTypes are types as a cast names them, without modifiers.
@@ -258,6 +264,7 @@ const (
 	lookAggregateID
 	lookTenant
 	lookHeaders
+	lookStored // bytes that are stored of a payload that was left out
 )
 
 // lookColumns are the columns of a look, but the first. Payloads are
@@ -268,28 +275,36 @@ func (q *queueSQL) lookColumns() string {
 	if c.NextAttempt != "" {
 		wait = "coalesce(extract(epoch FROM {next_attempt} - now()), 0)::float8"
 	}
-	payload, size := "{payload}::text", "octet_length({payload})"
+	limit := cmp.Or(q.maxRow, outbox.DefaultMaxRow)
+	oid, size, as := uint32(pgtype.TextOID), "octet_length({payload})", "::text"
 	switch q.types.payload {
 	case "bytea":
-		payload = "{payload}"
+		oid, as = pgtype.ByteaOID, ""
 	case "text", "character varying":
 	default:
-		size = "pg_column_size({payload})"
+		oid, size = pgtype.JSONOID, "pg_column_size({payload})"
 	}
+	// What is more than fits is not read, and must not use up a look's bytes.
+	payload, size := "("+within("{payload}", oid, limit, "NULL")+")"+as, fmt.Sprintf("least(%s, %d)", size, limit)
 	text := func(column, what string) string {
 		if column == "" {
 			return "NULL::text"
 		}
-		return "{" + what + "}::text"
+		return cutName("{"+what+"}", 0)
+	}
+	headers := "NULL::text"
+	if c.Headers != "" {
+		headers = "(" + metadataWithin("{headers}", 0) + ")::text"
 	}
 	columns := []string{
 		"{created} AS created", "{key} AS key", "{key}::text AS id", "t.ctid AS tid",
 		"CASE WHEN {status} = {processing} THEN {claimed} END AS claimed", "{status} = {processing} AS held", wait + " AS wait",
 		"CASE WHEN {status} = {processing} THEN 0 ELSE coalesce(" + size + ", 0) END AS size",
-		"{type}::text AS type",
+		text(c.Type, "type") + " AS type",
 		"CASE WHEN {status} = {processing} THEN NULL ELSE " + payload + " END AS payload",
 		text(c.AggregateType, "aggregate_type") + " AS aggregate_type", text(c.AggregateID, "aggregate_id") + " AS aggregate_id",
-		text(c.Tenant, "tenant") + " AS tenant", text(c.Headers, "headers") + " AS headers",
+		text(c.Tenant, "tenant") + " AS tenant", headers + " AS headers",
+		"CASE WHEN {status} = {processing} THEN NULL ELSE " + beyond("{payload}", oid, limit) + " END AS stored",
 	}
 	return strings.Join(columns, ", ")
 }

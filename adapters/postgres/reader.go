@@ -18,9 +18,10 @@ import (
 // reader is the connection that reads rows. It works on pgx's lower half: a row
 // is decoded from the network buffer, without a pass through pgx's types.
 type reader struct {
-	conn  *pgx.Conn
-	fetch *statement
-	band  *statement // nil until a band is read
+	conn   *pgx.Conn
+	limits limits // of the own layout's statements
+	fetch  *statement
+	band   *statement // nil until a band is read
 }
 
 // statement is a prepared statement.
@@ -85,6 +86,9 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 	complete, err := f.run(ctx, s.reader, s.layout.table)
 	if err != nil || !complete {
 		s.drop()
+	}
+	if exceeded(err) {
+		s.limits.names, err = true, errLongNames
 	}
 	if err != nil {
 		return nil, explain(s.table, "read", err)

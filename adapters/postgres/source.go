@@ -42,6 +42,10 @@ type SourceConfig struct {
 
 	// Tracer sees every statement, reads included; optional.
 	Tracer pgx.QueryTracer
+
+	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
+	// is dead. 0: [outbox.DefaultMaxRow].
+	MaxRow int64
 }
 
 // Source reads an outbox table in Outrider's own layout. It implements
@@ -55,7 +59,7 @@ type Source struct {
 	table    string // as configured, for people
 	layout   layout
 	position string // column
-	fetchSQL string // "" until found out
+	limits   limits
 	log      *slog.Logger
 	closing  sync.WaitGroup // connections being closed
 
@@ -100,9 +104,9 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 		table:    table,
 		layout:   l,
 		position: "position",
-		fetchSQL: fetchStatement(l.table),
+		limits:   limits{payload: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
 		log:      log,
-		decoder:  decoder{table: table},
+		decoder:  decoder{table: table, maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
 	}, nil
 }
 

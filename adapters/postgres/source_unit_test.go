@@ -127,7 +127,7 @@ func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 
 // binaryRow is a row as the server sends it.
 func binaryRow(set map[int]string) [][]byte {
-	v := make([][]byte, fetchCreatedAt+1)
+	v := make([][]byte, fetchStored+1)
 	at := binary.BigEndian.AppendUint64(nil, uint64(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro()-postgresEpoch))
 	v[fetchID], v[fetchType], v[fetchPayload], v[fetchCreatedAt] = []byte("id-1"), []byte("order.created"), []byte(`{"a":1}`), at
 	for column, value := range set {

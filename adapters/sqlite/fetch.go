@@ -117,7 +117,7 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 	}
 	defer func() { _ = rows.Close() }() // Err tells
 	last, count, used := low, 0, 0
-	r := record{mapped: s.shape.columns != nil}
+	r := record{mapped: s.shape.columns != nil, maxRow: s.maxRow}
 	for rows.Next() {
 		if err := r.scan(rows); err != nil {
 			return 0, err

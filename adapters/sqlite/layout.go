@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // DefaultTable is the name of the outbox table unless one is given.
@@ -36,6 +38,29 @@ const layout = `CREATE TABLE IF NOT EXISTS %s (
 var columns = []string{
 	"position", "id", "type", "message_group", "aggregate_type", "aggregate_id", "tenant_id",
 	"tags", "headers", "payload", "payload_bytes", "occurred_at", "created_at",
+}
+
+// selected are [columns] as a read selects them: what is too large is asked for its
+// size, which SQLite knows without reading it, and left out. Of tags and headers one
+// byte more is read than is allowed, of names and times one character. The last one is how many
+// bytes a payload has that was left out.
+func selected(maxRow int64) []string {
+	const metadata = outbox.MaxRowMetadataBytes
+	out := make([]string, 0, len(columns)+1)
+	for _, c := range columns {
+		switch c {
+		case "position":
+		case "payload", "payload_bytes":
+			c = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN NULL ELSE %[1]s END", c, maxRow)
+		case "tags", "headers":
+			c = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", c, metadata)
+		default:
+			c = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", c, outbox.MaxRowNameBytes)
+		}
+		out = append(out, c)
+	}
+	return append(out, fmt.Sprintf("CASE WHEN max(coalesce(octet_length(payload), 0), coalesce(octet_length(payload_bytes), 0)) > %d "+
+		"THEN max(coalesce(octet_length(payload), 0), coalesce(octet_length(payload_bytes), 0)) ELSE 0 END", maxRow))
 }
 
 // InitSQL returns the statement that creates an outbox table of the name

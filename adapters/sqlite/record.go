@@ -20,6 +20,8 @@ type record struct {
 	id, kind, group, aggregateType, aggregateID  sql.NullString
 	tenant, tags, headers, occurredAt, createdAt sql.NullString
 	payload, payloadBytes                        blob
+	stored                                       int64 // bytes of a payload that was left out; 0: none was
+	maxRow                                       int64 // bytes of payload that are read
 }
 
 // blob is a value of bytes or text; nil: NULL. The driver yields an empty one as a
@@ -45,11 +47,11 @@ func (b *blob) Scan(value any) error {
 	return nil
 }
 
-// scan reads the current row; its columns are those of [columns].
+// scan reads the current row; its columns are those of [selected].
 func (r *record) scan(rows *sql.Rows) error {
 	r.payload, r.payloadBytes = nil, nil
 	return rows.Scan(&r.position, &r.id, &r.kind, &r.group, &r.aggregateType, &r.aggregateID, &r.tenant,
-		&r.tags, &r.headers, &r.payload, &r.payloadBytes, &r.occurredAt, &r.createdAt)
+		&r.tags, &r.headers, &r.payload, &r.payloadBytes, &r.occurredAt, &r.createdAt, &r.stored)
 }
 
 func (r *record) slot() int { return outbox.SlotOf(r.group.String, r.id.String) }
@@ -62,14 +64,15 @@ func (r *record) decode(slot int) *outbox.Row {
 		AggregateType: r.aggregateType.String, AggregateID: r.aggregateID.String, Tenant: r.tenant.String,
 		Slot: slot, Position: r.position,
 	}
-	var errs [5]error
+	var errs [6]error
 	row.Payload, row.Binary, errs[0] = r.content()
 	row.Tags, errs[1] = object("tags", r.tags)
 	row.Headers, errs[2] = object("headers", r.headers)
 	row.OccurredAt, errs[3] = instant("occurred_at", r.occurredAt)
 	row.CreatedAt, errs[4] = instant("created_at", r.createdAt)
+	errs[5] = row.Limit()
 	if err := errors.Join(errs[:]...); err != nil {
-		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, r.id.String, err)
+		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, row.ID, err)
 	}
 	return row
 }
@@ -77,6 +80,9 @@ func (r *record) decode(slot int) *outbox.Row {
 // content returns the payload as it is stored.
 func (r *record) content() (payload []byte, binary bool, err error) {
 	switch {
+	case r.stored > 0:
+		return nil, false, fmt.Errorf("payload: %w", outbox.PayloadTooLarge(r.stored, r.maxRow,
+			fmt.Sprintf("seek the route to position %d", r.position-1)))
 	case r.mapped && r.payload != nil:
 		return r.payload, !format.ValidJSON(r.payload), nil
 	case r.mapped:
@@ -97,6 +103,9 @@ func (r *record) content() (payload []byte, binary bool, err error) {
 func object(column string, text sql.NullString) (map[string]string, error) {
 	if text.String == "" {
 		return nil, nil
+	}
+	if err := outbox.CheckPairs([]byte(text.String)); err != nil {
+		return nil, fmt.Errorf("%s: %w", column, err)
 	}
 	var m map[string]string
 	if err := json.Unmarshal([]byte(text.String), &m); err != nil {
@@ -126,5 +135,5 @@ func instant(column string, text sql.NullString) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is %q, not a time as RFC 3339 writes it", column, text.String)
+	return time.Time{}, fmt.Errorf("%s is %q, not a time as RFC 3339 writes it", column, outbox.Cut(text.String))
 }

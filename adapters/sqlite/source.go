@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -20,6 +21,10 @@ type SourceConfig struct {
 
 	// Columns describes a table that is not of the own layout. nil: it is.
 	Columns *Columns
+
+	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
+	// is dead. 0: [outbox.DefaultMaxRow].
+	MaxRow int64
 }
 
 // Source reads an outbox table by position. It implements [outbox.Source] and
@@ -50,6 +55,8 @@ type Source struct {
 	log   *slog.Logger
 	query string
 
+	maxRow int64
+
 	retention retention
 }
 
@@ -70,9 +77,10 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if log == nil {
 		log = slog.Default()
 	}
+	maxRow := cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)
 	return &Source{
-		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log,
-		query: `SELECT ` + strings.Join(columns, ", ") + ` FROM ` + shape.from +
+		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log, maxRow: maxRow,
+		query: `SELECT ` + strings.Join(selected(maxRow), ", ") + ` FROM ` + shape.from +
 			` WHERE position > ? ORDER BY position LIMIT ?`,
 	}, nil
 }

@@ -1,0 +1,113 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// Limits of a row that is read. They are wider than those of an [Envelope], because
+// not every row is written by a [Client]. A row beyond them is dead with an error
+// that says so, and what is too large of it is not read.
+const (
+	// DefaultMaxRow is the largest payload that is read unless a source says
+	// otherwise, in bytes: 16 MiB.
+	DefaultMaxRow = 16 << 20
+
+	// MaxRowNameBytes is the longest id, type, group, aggregate type, aggregate id
+	// and tenant, in bytes: 1 KiB.
+	MaxRowNameBytes = 1 << 10
+
+	// MaxRowMetadataBytes is the largest JSON object of headers, and of tags, in
+	// bytes: 1 MiB.
+	MaxRowMetadataBytes = 1 << 20
+
+	// MaxRowPairs is the most headers, and the most tags, of one row.
+	MaxRowPairs = 1000
+)
+
+// ErrTooLarge is what the Err of a row wraps that is beyond a limit.
+var ErrTooLarge = errors.New("too large")
+
+// PayloadTooLarge is the error of a row whose payload was left where it is. Stored is
+// how many bytes the database keeps of it, which may be compressed; again says how
+// the row can be delivered once the limit is higher.
+func PayloadTooLarge(stored, limit int64, again string) error {
+	how := "bytes"
+	if stored <= limit {
+		how = "bytes as stored, compressed, and more when read"
+	}
+	return fmt.Errorf("%w: it has %d %s, and max_row of the source is %d; it was not read. To deliver it, raise max_row and %s",
+		ErrTooLarge, stored, how, limit, again)
+}
+
+// CheckPairs returns an error for a JSON object with more members, or of more bytes,
+// than headers or tags may have. It does not say whether the text is valid JSON.
+func CheckPairs(object []byte) error {
+	const shortest = 4 // of a member: "":1
+	switch {
+	case len(object) > MaxRowMetadataBytes:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrTooLarge, len(object), MaxRowMetadataBytes)
+	case len(object) <= MaxRowPairs*shortest:
+		return nil
+	}
+	n := 0
+	gjson.ParseBytes(object).ForEach(func(_, _ gjson.Result) bool {
+		n++
+		return n <= MaxRowPairs
+	})
+	if n > MaxRowPairs {
+		return fmt.Errorf("%w: it has more than %d members", ErrTooLarge, MaxRowPairs)
+	}
+	return nil
+}
+
+// Limit cuts names that are too long and returns an error that says which; nil: none
+// was.
+func (r *Row) Limit() error {
+	if len(r.ID) <= MaxRowNameBytes && len(r.Group) <= MaxRowNameBytes {
+		return r.LimitAttributes()
+	}
+	return errors.Join(limitName("id", &r.ID), limitName("group", &r.Group), r.LimitAttributes())
+}
+
+// LimitAttributes is [Row.Limit] for all but the id and the group, by which rows of
+// a queue are settled and claimed.
+func (r *Row) LimitAttributes() error {
+	if max(len(r.Type), len(r.AggregateType), len(r.AggregateID), len(r.Tenant)) <= MaxRowNameBytes {
+		return nil
+	}
+	return errors.Join(limitName("type", &r.Type), limitName("aggregate_type", &r.AggregateType),
+		limitName("aggregate_id", &r.AggregateID), limitName("tenant", &r.Tenant))
+}
+
+func limitName(what string, name *string) error {
+	if len(*name) <= MaxRowNameBytes {
+		return nil
+	}
+	*name = Cut(*name)
+	return fmt.Errorf("%s: %w: the limit is %d bytes", what, ErrTooLarge, MaxRowNameBytes)
+}
+
+// cutMark ends a text that was cut.
+const cutMark = "... (cut)"
+
+// maxTextBytes is the longest text that is kept in logs and in a state store: errors,
+// and what applications name.
+const maxTextBytes = 1 << 10
+
+// Cut returns the text, or as much of its beginning, with a mark at its end, as
+// keeps it within 1 KiB: what goes to a log or a state store for people to read must
+// not be as long as whoever wrote it likes. It cuts between characters.
+func Cut(text string) string {
+	if len(text) <= maxTextBytes {
+		return text
+	}
+	n := maxTextBytes - len(cutMark)
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + cutMark
+}
