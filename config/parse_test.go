@@ -29,7 +29,7 @@ func TestMinimalHasDefaults(t *testing.T) {
 	}
 	want := &SQLite{
 		Path: "shop.db", Layout: "outrider", Table: "outrider_outbox", Wake: "poll",
-		Poll: Poll{Batch: 5000, Min: Duration(time.Millisecond), After: 3, Factor: 2, Max: Duration(time.Second)},
+		Poll: Poll{Batch: 5000, Min: Duration(time.Millisecond), After: 3, Factor: 2, Max: Duration(time.Second)}, MaxRow: 16 << 20,
 	}
 	if got := cfg.Sources["app"]; !reflect.DeepEqual(got, want) {
 		t.Errorf("source: %+v", got)

@@ -153,7 +153,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 	}
 	it := &item{
 		session: s, slot: s.lane.slots[0], source: msg, parent: msg.Context(),
-		key: s.route.key(row.Group),
+		key:     s.route.key(row.Group),
 		record:  s.recordOf(msg, row),
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
 		cost:    cost,
@@ -192,7 +192,7 @@ func (r *Route) rowOf(msg *message.Message) *outbox.Row {
 			outbox.ErrTooLarge, len(msg.Metadata), metadata, outbox.MaxRowPairs, outbox.MaxRowMetadataBytes))
 	}
 	if err != nil {
-		row.Err = fmt.Errorf("message %s: %w", row.ID, err)
+		row.Err = fmt.Errorf("message %s: %w", outbox.CutTo(row.ID, 128), err)
 		row.Payload, row.Headers, row.Tags = nil, nil, nil
 	}
 	return row

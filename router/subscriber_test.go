@@ -265,3 +265,34 @@ func TestG1_SubscriberNacksWhatADrainCouldNotWrite(t *testing.T) {
 		r.wantParked()
 	})
 }
+
+// A message beyond the limits is dead by its names alone: what is too large of it is
+// kept nowhere.
+func TestG7_ASubscribersMessageThatIsTooLargeIsDead(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		route, f := r.fromFeed(func(rt *Route) { rt.MaxRow = 100 })
+		r.start(route)
+		large, many := message.NewMessage("large", make([]byte, 101)), message.NewMessage("many", nil)
+		large.Metadata[outbox.MetaGroup] = "a"
+		for i := range outbox.MaxRowPairs + 1 {
+			many.Metadata[fmt.Sprint("key-", i)] = "v"
+		}
+		f.out <- large
+		f.out <- many
+		fits := f.send("a", "fits")
+		time.Sleep(time.Second)
+		r.wantFate(large, "acked")
+		r.wantFate(many, "acked")
+		r.wantFate(fits, "acked")
+		r.wantParked("large dead 1", "many dead 1")
+		page, err := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page {
+			if len(p.Payload) > 0 || len(p.Metadata) > 20 || !strings.Contains(p.LastError, "too large") {
+				t.Errorf("parked %+v", p)
+			}
+		}
+	})
+}

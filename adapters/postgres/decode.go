@@ -43,6 +43,9 @@ type decoder struct {
 	interned map[string]string
 }
 
+// shownID is how much of an id an error of its row says.
+const shownID = 128
+
 // row decodes what does not depend on the read. What cannot be decoded is told
 // in the row's Err.
 func (d *decoder) row(v [][]byte) *outbox.Row {
@@ -89,13 +92,13 @@ func (d *decoder) tooLarge(stored, position []byte) error {
 // limit notes which names of the row were too long.
 func (d *decoder) limit(row *outbox.Row, err error) {
 	if err != nil {
-		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.table, row.ID, err))
+		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.table, outbox.CutTo(row.ID, shownID), err))
 	}
 }
 
 // fail notes what is wrong with a column of the row, besides what already is.
 func (d *decoder) fail(row *outbox.Row, column string, err error) {
-	err = fmt.Errorf("outbox table %s: row %s: column %s: %w", d.table, row.ID, column, err)
+	err = fmt.Errorf("outbox table %s: row %s: column %s: %w", d.table, outbox.CutTo(row.ID, shownID), column, err)
 	row.Err = errors.Join(row.Err, err)
 }
 

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -305,4 +307,38 @@ func created(t *testing.T, pool *pgxpool.Pool, group string) (at time.Time) {
 	t.Helper()
 	must(t, pool.QueryRow(context.Background(), "SELECT created_at FROM outrider_outbox WHERE message_group = $1", group).Scan(&at))
 	return at
+}
+
+// Names are not asked for their size, so a row whose id is larger than anything that
+// may be read costs one read that fails; then it is read without.
+func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	e.exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('é', 12000000), 't', 'g', '1'`)
+	insert(t, e.pool, "g", "behind it")
+	c, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartBeginning})
+	must(t, err)
+	var rows []*outbox.Row
+	fetch := func() error {
+		rows = nil
+		var reads []outbox.Read
+		for slot := range outbox.Slots {
+			reads = append(reads, outbox.Read{Slot: slot, From: c, Limit: 10})
+		}
+		_, err := e.src.Fetch(e.ctx, reads, func(_ int, row *outbox.Row) bool {
+			rows = append(rows, row)
+			return true
+		})
+		return err
+	}
+	if err := fetch(); !errors.Is(err, errLongNames) {
+		t.Fatalf("the first read ended with %v", err)
+	}
+	must(t, fetch())
+	if len(rows) != 2 || !errors.Is(rows[0].Err, outbox.ErrTooLarge) || rows[0].Size() > 4<<10 || rows[1].Err != nil {
+		t.Fatalf("read %d rows: %+v", len(rows), rows)
+	}
+	if !utf8.ValidString(rows[0].ID) || len(rows[0].ID) > outbox.MaxRowNameBytes {
+		t.Errorf("the id has %d bytes", len(rows[0].ID))
+	}
 }

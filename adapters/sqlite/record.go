@@ -72,7 +72,7 @@ func (r *record) decode(slot int) *outbox.Row {
 	row.CreatedAt, errs[4] = instant("created_at", r.createdAt)
 	errs[5] = row.Limit()
 	if err := errors.Join(errs[:]...); err != nil {
-		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, row.ID, err)
+		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, outbox.CutTo(row.ID, 128), err)
 	}
 	return row
 }

@@ -7,7 +7,9 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -103,6 +106,41 @@ func bounded(t *testing.T, r *relay, scenario string, to *counted, messages int)
 		max(messages-to.arrived(), 0), max(to.arrived()-messages, 0))
 	if peak > memoryBound || to.arrived() != messages {
 		t.Errorf("%d MiB resident and %d deliveries, want at most %d and exactly %d", peak, to.arrived(), memoryBound, messages)
+	}
+}
+
+// Rows that no memory would hold, among others of their groups: they are dead unread, with
+// what is wrong with them, and everything else arrives.
+func TestG7_ARowThatIsTooLargeIsNeverLoaded(t *testing.T) {
+	t.Parallel()
+	linuxOnly(t)
+	payload, headers, name := size(t, 150_000_000, 400_000_000), size(t, 1_000_000, 3_500_000), 30_000_000
+	db := newDatabase(t)
+	to := receive(t, nil)
+	db.fill(batch{n: 300, groups: 3})
+	const into = `INSERT INTO outrider_outbox (id, type, message_group, payload, headers) VALUES `
+	db.exec(into+`('large-payload', 't', 'g0', to_json(repeat('x', $1)), NULL)`, payload)
+	db.exec(into+`('large-headers', 't', 'g1', '1',
+		(SELECT ('{' || string_agg(format('"k%s": "v"', i), ', ') || '}')::json FROM generate_series(1, $1) AS i))`, headers)
+	db.exec(into+`('large-name-' || repeat('x', $1), 't', 'g2', '1', NULL)`, name)
+	db.fill(batch{n: 300, groups: 3})
+	r := start(t, settings{database: db.url, destination: toHTTP(to.url())}.text())
+	r.until("delivered the others", func() bool { return to.arrived() >= 600 })
+	r.until("parked what is too large", func() bool { return db.parked("status = 'dead'") == 3 })
+	list := r.outrider("parked", "list", "-o", "json")
+	peak := r.peakMiB()
+	r.stop()
+	for _, want := range []string{"large-payload", "large-headers", "large-name-", "max_row"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("`parked list` does not name %s:\n%s", want, list)
+		}
+	}
+	rows := slices.DeleteFunc(db.rows(), func(r check.Row) bool { return strings.HasPrefix(r.ID, "large-") })
+	report := check.Compare(rows, to.all()...)
+	t.Logf("rows of %d MB of payload, %d headers and %d MB of id: at most %d MiB resident, %d bound; of the others: %v",
+		payload/1_000_000, headers, name/1_000_000, peak, memoryBound, report)
+	if peak > memoryBound || !report.Clean() || report.Duplicates > 0 {
+		t.Errorf("%d MiB resident, want at most %d; of the others: %v", peak, memoryBound, report)
 	}
 }
 

@@ -1,0 +1,47 @@
+package outbox_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestCutKeepsCharactersWhole(t *testing.T) {
+	t.Parallel()
+	if short := strings.Repeat("é", 512); outbox.Cut(short) != short {
+		t.Error("1 KiB was cut")
+	}
+	for pad := range 4 {
+		text := strings.Repeat("x", pad) + strings.Repeat("日", 1000)
+		got := outbox.Cut(text)
+		if len(got) > 1<<10 || len(got) < 1<<10-4 || !utf8.ValidString(got) || !strings.HasSuffix(got, "日... (cut)") {
+			t.Errorf("cut to %d bytes: ...%s", len(got), got[len(got)-20:])
+		}
+	}
+	if got := outbox.Cut(strings.Repeat("\x80", 5000)); got != "... (cut)" {
+		t.Errorf("nothing but bytes of no character: %d bytes", len(got))
+	}
+}
+
+func TestPairsAreCountedAndMeasured(t *testing.T) {
+	t.Parallel()
+	object := func(n int) []byte {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `, "%d": {"inner": 1}`, i)
+		}
+		return []byte("{" + strings.TrimPrefix(b.String(), ",") + "}")
+	}
+	if err := outbox.CheckPairs(object(outbox.MaxRowPairs)); err != nil {
+		t.Error(err)
+	}
+	for _, text := range [][]byte{object(outbox.MaxRowPairs + 1), []byte(`{"k": "` + strings.Repeat("v", outbox.MaxRowMetadataBytes) + `"}`)} {
+		if err := outbox.CheckPairs(text); !errors.Is(err, outbox.ErrTooLarge) {
+			t.Errorf("%d bytes: %v", len(text), err)
+		}
+	}
+}
