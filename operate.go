@@ -132,6 +132,36 @@ func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
 	return append(done, "state tables are up to date"), op.Close()
 }
 
+// InitIndexes creates the indexes that reading needs on the tables of other
+// systems (layouts watermill and custom) where they are missing, without stopping
+// writers. say is called before each, which may take minutes; nil: never. It returns
+// what it did, a sentence each.
+func InitIndexes(ctx context.Context, cfg *Config, say func(string)) ([]string, error) {
+	if say == nil {
+		say = func(string) {}
+	}
+	var done []string
+	for _, name := range sortedNames(cfg.Sources) {
+		s, ok := cfg.Sources[name].(*config.Postgres)
+		if !ok || s.Queued() || s.Layout == "outrider" {
+			continue
+		}
+		pool, err := openPostgres(ctx, s)
+		if err != nil {
+			return done, fmt.Errorf("source %q: %w", name, err)
+		}
+		did, err := postgres.InitLogIndexes(ctx, pool, logTable(s), func(text string) { say("source " + name + ": " + text) })
+		pool.Close()
+		for _, d := range did {
+			done = append(done, fmt.Sprintf("source %s: %s", name, d))
+		}
+		if err != nil {
+			return done, fmt.Errorf("source %q: %w", name, err)
+		}
+	}
+	return done, nil
+}
+
 func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
 	pool, err := openPostgres(ctx, s)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -96,31 +95,20 @@ func (t *logTable) plainXID() string {
 	return t.quoted(roleXID)
 }
 
-// checkIndexes looks for the indexes that the fetch's plan is made of. The
-// unique index of a partitioned table cannot be on the position alone, unless
-// it is partitioned by it; there another one will do.
+// checkIndexes looks for the indexes that the fetch's plan is made of.
 func (m *mapping) checkIndexes(ctx context.Context, q querier, table uint32) (problems, err error) {
-	var kind string
-	if err := q.QueryRow(ctx, "SELECT relkind::text FROM pg_class WHERE oid = $1", table).Scan(&kind); err != nil {
-		return nil, err
+	missing, err := m.missingIndexes(ctx, q, table)
+	if errors.Is(err, errNoTable) {
+		return err, nil
 	}
-	if kind != "r" && kind != "p" {
-		return errors.New("it is no table (a view, a foreign table or the like), so it cannot have the indexes that reading needs; name the table"), nil
+	for _, i := range missing {
+		problems = errors.Join(problems, fmt.Errorf("an index is missing %s: run `outrider init --indexes`, or %s", i.why, m.create(i)))
 	}
-	have, err := tableIndexes(ctx, q, table)
-	if err != nil {
-		return nil, err
-	}
-	for _, want := range m.indexes() {
-		serves := func(i tableIndex) bool {
-			return slices.Equal(i.Columns, want.columns) && (i.Unique || !want.unique || kind == "p")
-		}
-		if !slices.ContainsFunc(have, serves) {
-			problems = errors.Join(problems, fmt.Errorf("an index is missing %s: %s", want.why, m.create(want)))
-		}
-	}
-	return problems, nil
+	return problems, err
 }
+
+// errNoTable is what is wrong with a view.
+var errNoTable = errors.New("it is no table (a view, a foreign table or the like), so it cannot have the indexes that reading needs; name the table")
 
 // checkAccess asks whether the connected role may read what it must, and, where
 // positions come from a sequence, whether they come in order.

@@ -41,10 +41,10 @@ func TestLogCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 			if c.want != nil {
 				wantError(t, err, append(c.want, e.log.src.table)...)
 				said, err := InitLog(e.ctx, e.pool, e.cfg)
-				if len(said) != 1 || !strings.Contains(said[0], "creates nothing") {
+				if len(said) != 1 || !strings.Contains(said[0], "init does not create it") {
 					t.Errorf("init said %q", said)
 				}
-				wantError(t, err, append(c.want, "init creates nothing")...)
+				wantError(t, err, append(c.want, "init does not create it")...)
 				return
 			}
 			must(t, err)

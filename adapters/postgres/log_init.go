@@ -11,7 +11,7 @@ import (
 
 // create returns the statement that makes the index without stopping writers.
 func (m *mapping) create(i logIndex) string {
-	suffix, kind := "_outrider_"+strings.Join(i.columns, "_"), "INDEX"
+	kind := "INDEX"
 	if i.unique {
 		kind = "UNIQUE INDEX"
 	}
@@ -19,12 +19,17 @@ func (m *mapping) create(i logIndex) string {
 	for n, c := range i.columns {
 		names[n] = pgx.Identifier{c}.Sanitize()
 	}
+	return fmt.Sprintf("CREATE %s CONCURRENTLY %s ON %s (%s)",
+		kind, pgx.Identifier{m.indexName(i)}.Sanitize(), m.table.Sanitize(), strings.Join(names, ", "))
+}
+
+// indexName is the name that an index is created by.
+func (m *mapping) indexName(i logIndex) string {
+	suffix := "_outrider_" + strings.Join(i.columns, "_")
 	if len(suffix) > longestName/2 { // the columns' names are too long for a name
 		suffix = fmt.Sprintf("_outrider_%d", len(i.columns))
 	}
-	name := derivedName(m.table, suffix+"_idx")
-	return fmt.Sprintf("CREATE %s CONCURRENTLY %s ON %s (%s)",
-		kind, pgx.Identifier{name}.Sanitize(), m.table.Sanitize(), strings.Join(names, ", "))
+	return derivedName(m.table, suffix+"_idx")
 }
 
 // InitLogSQL returns, for a table that [LogSource] reads, the indexes that
@@ -66,9 +71,9 @@ func InitLog(ctx context.Context, pool *pgxpool.Pool, cfg LogConfig) ([]string, 
 		return nil, err
 	}
 	table := m.table.Sanitize()
-	said := fmt.Sprintf("table %s is the application's (layout %s): init creates nothing of it", table, m.layout)
+	said := fmt.Sprintf("table %s belongs to the application (layout %s): init does not create it", table, m.layout)
 	if err := m.check(ctx, pool); err != nil {
-		return []string{said}, explainLog(table, "init creates nothing here, and what reading needs is not there", err)
+		return []string{said}, explainLog(table, "init does not create it, and what reading needs is missing", err)
 	}
 	return []string{said, "table " + table + " has what reading needs"}, nil
 }

@@ -13,13 +13,17 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	var printOnly, notify bool
+	var printOnly, notify, indexes bool
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
 		Long: `Creates what does not exist yet: the outbox table of each source, and the state
 tables. With --print it only prints the outbox tables' SQL, for a migration of
 your own, and connects to nothing; "outrider run" makes the state tables.
+
+With --indexes it first creates the indexes that reading needs on tables of other
+systems (layouts watermill and custom) where they are missing, without stopping
+writers. On a large table that takes minutes.
 
 With --notify also a trigger on the tables of each source with wake: notify, by
 which every INSERT wakes the relay. Publishers that use Outrider's Go client with
@@ -28,6 +32,7 @@ Notify need none.`,
 	}
 	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
 	out := outputFlag(c)
+	c.Flags().BoolVar(&indexes, "indexes", false, "create missing indexes on tables of other systems, without stopping writers")
 	c.Flags().BoolVar(&notify, "notify", false, "triggers by which every INSERT wakes the relay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := a.loadState()
@@ -41,7 +46,15 @@ Notify need none.`,
 			}
 			return nil
 		}
-		done, err := outrider.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+		var done []string
+		if indexes {
+			done, err = outrider.InitIndexes(c.Context(), cfg, func(text string) { fmt.Fprintln(a.err, text) })
+		}
+		if err == nil {
+			var did []string
+			did, err = outrider.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+			done = append(done, did...)
+		}
 		if err == nil && notify {
 			var did []string
 			did, err = outrider.InitWake(c.Context(), cfg)
