@@ -30,63 +30,26 @@ func (p Place) String() string {
 // Relocation is a planned move of a route's cursors, to be shown before it is
 // carried out.
 type Relocation struct {
-	Route   string
-	Action  string         // "seek" or "rebase"
-	To      string         // in words
-	Again   outbox.Backlog // rows that will be delivered a second time
-	Skipped outbox.Backlog // rows that will not be delivered
-	Owners  []string       // instances that work the route
+	Route  string
+	Action string   // "seek" or "rebase"
+	To     string   // in words
+	Owners []string // instances that work the route
+
+	// Again are rows that are settled and will be delivered a second time, Skipped
+	// rows that will not be delivered. Late are those of the skipped ones that are
+	// below where the route stands: they were committed late. Rows that are not
+	// committed yet do not count; they will be delivered when they are. Of a
+	// route that runs the numbers are those of the moment. A route's matches are
+	// not considered.
+	Again, Skipped, Late outbox.Backlog
+
+	Counted bool // the source can count; otherwise the numbers are 0
 
 	move outbox.Move
 }
 
 // movedMost is where counting the rows of a relocation stops.
 const movedMost = 1_000_000
-
-// PlanSeek plans to have a route go on elsewhere in its table.
-func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relocation, error) {
-	src, err := op.source(ctx, route)
-	if err != nil {
-		return nil, err
-	}
-	lanes, err := op.lanesOf(ctx, route)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := src.Identity(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, rebased := src.(outbox.Rebaser) // of others a seek is the only way
-	for _, l := range lanes {
-		if rebased && !l.UpdatedAt.IsZero() && l.Cluster != cluster {
-			return nil, fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: run `outrider rebase %s` first",
-				route, l.Cluster, cluster, route)
-		}
-	}
-	start := to.Start
-	if to.Position > 0 {
-		start = outbox.Start{Kind: outbox.StartBeginning}
-	}
-	c, err := src.Start(ctx, start)
-	if err != nil {
-		return nil, err
-	}
-	if to.Position > 0 {
-		c.Position = to.Position - 1
-	}
-	cursors := map[int]outbox.Cursor{}
-	for slot := range outbox.Slots {
-		cursors[slot] = c
-	}
-	for _, l := range lanes {
-		moved := c
-		moved.Base = l.Cursor.Base // what was restored stays restored
-		cursors[l.Slot] = moved
-	}
-	return op.relocation(ctx, src, lanes, Relocation{Action: "seek", To: to.String(),
-		move: outbox.Move{Route: route, Cursors: cursors, Cluster: cluster}})
-}
 
 // rebasePatience bounds the wait for transactions that write to the table.
 const rebasePatience = time.Minute
@@ -124,8 +87,22 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if err != nil {
 		return nil, err
 	}
-	return op.relocation(ctx, src, lanes, Relocation{Action: "rebase", To: "the restored database",
+	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "rebase", To: "the restored database",
 		move: outbox.Move{Route: route, Cursors: cursors, Cluster: cluster}})
+	if err != nil {
+		return nil, err
+	}
+	var moves []outbox.CursorMove
+	for _, l := range lanes {
+		if to, ok := cursors[l.Slot]; ok && !l.UpdatedAt.IsZero() {
+			moves = append(moves, outbox.CursorMove{Slot: l.Slot, From: l.Cursor, Beyond: l.Beyond, To: to})
+		}
+	}
+	counts, counted, err := countMoves(ctx, src, moves)
+	if err == nil && counted {
+		plan.count(counts)
+	}
+	return plan, err
 }
 
 // stillGood tells whether all cursors of a route mean something in the source.
@@ -149,37 +126,29 @@ func (op *Operator) relocation(ctx context.Context, src outbox.Source, lanes []o
 		}
 		r.move.Source = name
 	}
-	var again, skipped []outbox.Span
 	for _, l := range lanes {
 		if l.Alive && l.Owner != "" && !slices.Contains(r.Owners, l.Owner) {
 			r.Owners = append(r.Owners, l.Owner)
 		}
-		to, ok := r.move.Cursors[l.Slot]
-		switch {
-		case !ok || l.UpdatedAt.IsZero():
-		case to.Position > l.Cursor.Position:
-			skipped = append(skipped, outbox.Span{Slot: l.Slot, After: l.Cursor.Position, Upto: to.Position})
-		case to.Position < l.Cursor.Position:
-			again = append(again, outbox.Span{Slot: l.Slot, After: to.Position, Upto: l.Cursor.Position})
-		}
-	}
-	counter, ok := src.(outbox.Backlogger)
-	if !ok {
-		return &r, nil
-	}
-	for _, c := range []struct {
-		spans []outbox.Span
-		into  *outbox.Backlog
-	}{{again, &r.Again}, {skipped, &r.Skipped}} {
-		if len(c.spans) == 0 {
-			continue
-		}
-		var err error
-		if *c.into, err = counter.Backlog(ctx, c.spans, movedMost); err != nil {
-			return nil, err
-		}
 	}
 	return &r, nil
+}
+
+// count completes a plan with how many rows it concerns.
+func (r *Relocation) count(counts []outbox.MoveCount) {
+	add := func(b *outbox.Backlog, n int) {
+		b.Rows += n
+		if n > movedMost || b.Rows > movedMost {
+			b.Rows, b.More = movedMost, true
+		}
+	}
+	for _, c := range counts {
+		add(&r.Again, c.Again)
+		add(&r.Skipped, c.Passed)
+		add(&r.Skipped, c.Late)
+		add(&r.Late, c.Late)
+	}
+	r.Counted = true
 }
 
 // Relocate carries a plan out. A running instance loses the lanes at once, so

@@ -59,9 +59,10 @@ type Pause struct {
 // Move sets the cursors of a route.
 type Move struct {
 	Route   string
-	Cursors map[int]Cursor // by slot
-	Cluster string         // identity of the source's cluster
-	Source  string         // the table, see [TableNamer]; empty: as it was
+	Cursors map[int]Cursor  // by slot
+	Beyond  map[int][]int64 // by slot: positions that count as settled though the cursor does not cover them
+	Cluster string          // identity of the source's cluster
+	Source  string          // the table, see [TableNamer]; empty: as it was
 
 	Action string // for the audit: "seek", "rebase"
 	Detail string // for the audit: where to

@@ -186,6 +186,7 @@ type LaneStatus struct {
 	Since     time.Time // when the owner took it; zero: nobody owns it, or not known
 	Epoch     int64
 	Cursor    Cursor
+	Beyond    []int64   // positions settled behind the cursor
 	Cluster   string    // identity of the source's cluster when the cursor was set
 	Source    string    // the table that the cursor belongs to; empty: unknown
 	UpdatedAt time.Time // of the last settle; zero: never settled, Cursor means nothing yet

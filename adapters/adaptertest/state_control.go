@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -93,8 +94,12 @@ func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
 	for slot := range 3 {
 		to[slot] = outbox.Cursor{Position: int64(100 + slot), Base: 7}
 	}
-	if err := store.Move(t.Context(), outbox.Move{Route: "r", Cursors: to, Cluster: "c2", Action: "seek", Detail: "100", By: "alice"}); err != nil {
+	move := outbox.Move{Route: "r", Cursors: to, Beyond: map[int][]int64{1: {90, 95}}, Cluster: "c2", Action: "seek", Detail: "100", By: "alice"}
+	if err := store.Move(t.Context(), move); err != nil {
 		t.Fatal(err)
+	}
+	if status, err := store.Lanes(t.Context()); err != nil || len(status[0].Beyond) != 0 || !slices.Equal(status[1].Beyond, move.Beyond[1]) {
+		t.Errorf("settled behind the new cursors: %+v, %v", status, err)
 	}
 	if fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 50), at(lanes[1], 50)}); err != nil || len(fenced) != 2 {
 		t.Errorf("fenced %v, %v; want both", fenced, err)
@@ -104,7 +109,7 @@ func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
 	}
 	for i, l := range acquire(t, store, "a", 0, 1, 2) {
 		want := outbox.Cursor{Position: int64(100 + i), Base: 7}
-		if l.New || l.Cursor != want || l.Cluster != "c2" || len(l.Beyond) != 0 || i == 0 && l.NextSeq != 5 {
+		if l.New || l.Cursor != want || l.Cluster != "c2" || !slices.Equal(l.Beyond, move.Beyond[i]) || i == 0 && l.NextSeq != 5 {
 			t.Errorf("lane %d: %+v, want the cursor %+v", i, l, want)
 		}
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,7 +38,7 @@ func (s *LogSource) Backlog(ctx context.Context, spans []outbox.Span, most int) 
 		if err := t.problems(); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, t.backlogSQL(), rawResults, lowest, 2*most)
+		rows, err := tx.Query(ctx, t.countingSQL(logBacklogSQL), rawResults, lowest, 2*most)
 		if err != nil {
 			return err
 		}
@@ -75,19 +74,4 @@ func createdAt(values [][]byte) time.Time {
 		return time.Time{}
 	}
 	return at
-}
-
-// backlogSQL returns the statement for the types that the table has: the columns
-// of a read, without payloads.
-func (t *logTable) backlogSQL() string {
-	columns := make([]string, roles)
-	for r := range roles {
-		selected, none := t.selected(r)
-		if r == rolePayload || r == roleBytes {
-			selected = none
-		}
-		columns[r] = selected
-	}
-	return strings.NewReplacer("{table}", t.table.Sanitize(), "{position}", t.quoted(rolePosition),
-		"{columns}", strings.Join(columns, ", ")).Replace(logBacklogSQL)
 }

@@ -40,10 +40,10 @@ UPDATE outrider_cursor AS c SET owner = NULL FROM ours o WHERE c.route = o.route
 	moveSQL = `
 UPDATE outrider_cursor AS c
 SET position = m.position, snapshot = m.snapshot, window_snapshot = m.window_snapshot, paged = m.paged, base = m.base,
-    beyond = '{}', cluster = $8, source = coalesce(nullif($9, ''), c.source), epoch = c.epoch + 1, commands = c.commands + 1, owner = NULL,
+    beyond = m.beyond::bigint[], cluster = $8, source = coalesce(nullif($9, ''), c.source), epoch = c.epoch + 1, commands = c.commands + 1, owner = NULL,
     updated_at = clock_timestamp()
-FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[])
-    AS m(slot, position, snapshot, window_snapshot, paged, base)
+FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $10::text[])
+    AS m(slot, position, snapshot, window_snapshot, paged, base, beyond)
 WHERE c.route = $1 AND c.slot = m.slot`
 
 	aliveSQL = `SELECT coalesce(min(i.id), '') FROM outrider_cursor c JOIN outrider_instance i ON i.id = c.owner
@@ -145,17 +145,17 @@ func (s *State) Release(ctx context.Context, instance string, lanes []outbox.Lan
 func (s *State) Move(ctx context.Context, m outbox.Move) error {
 	n := len(m.Cursors)
 	slots, positions, paged, bases := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	snapshots, windows := make([]string, n), make([]string, n)
+	snapshots, windows, beyond := make([]string, n), make([]string, n), make([]string, n)
 	for i, slot := range slices.Sorted(maps.Keys(m.Cursors)) {
 		c := m.Cursors[slot]
 		slots[i], positions[i], snapshots[i] = int16(slot), c.Position, c.Snapshot
-		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
+		windows[i], paged[i], bases[i], beyond[i] = c.Window, c.Paged, c.Base, arrayLiteral(m.Beyond[slot])
 	}
 	err := s.control(ctx, m.Route, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, createLanesSQL, m.Route, slots); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, m.Cluster, m.Source); err != nil {
+		if _, err := tx.Exec(ctx, moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, m.Cluster, m.Source, beyond); err != nil {
 			return err
 		}
 		return audit(ctx, tx, m.By, m.Action, n, "route", m.Route, "to", m.Detail)

@@ -23,7 +23,7 @@ WHERE ?1 = '' OR route = ?1 ORDER BY route, address`
 	raiseSQL = `UPDATE outrider_cursor SET commands = commands + 1 WHERE route = ?`
 
 	moveSQL = `UPDATE outrider_cursor
-SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?, beyond = '[]', cluster = ?, source = coalesce(nullif(?, ''), source),
+SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?, beyond = ?, cluster = ?, source = coalesce(nullif(?, ''), source),
     updated_at = ?,
     epoch = epoch + 1, commands = commands + 1, owner = NULL
 WHERE route = ? AND slot = ?`
@@ -137,7 +137,7 @@ func (s *State) Move(ctx context.Context, m outbox.Move) error {
 			if _, err := tx.ExecContext(ctx, createLaneSQL, m.Route, slot, now); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, m.Cluster,
+			if _, err := tx.ExecContext(ctx, moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, beyondText(m.Beyond[slot]), m.Cluster,
 				m.Source, now, m.Route, slot); err != nil {
 				return err
 			}

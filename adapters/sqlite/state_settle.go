@@ -108,10 +108,25 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.Lane
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal([]byte(beyond), &lane.Beyond); err != nil {
-		return fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
+	lane.Beyond, err = parseBeyond(lane.LaneRef, beyond)
+	return err
+}
+
+// parseBeyond reads the positions that are settled behind a cursor.
+func parseBeyond(lane outbox.LaneRef, text string) (positions []int64, err error) {
+	if err := json.Unmarshal([]byte(text), &positions); err != nil {
+		return nil, fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
 	}
-	return nil
+	return positions, nil
+}
+
+// beyondText writes them.
+func beyondText(positions []int64) string {
+	if len(positions) == 0 {
+		return "[]"
+	}
+	text, _ := json.Marshal(positions) // integers cannot fail to encode
+	return string(text)
 }
 
 // Settle writes all settlements in one transaction and returns the lanes whose
@@ -181,12 +196,8 @@ func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, e
 
 // settleCursor tells whether the row had the settlement's epoch.
 func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, now int64) (bool, error) {
-	beyond := []byte("[]")
-	if len(t.Beyond) > 0 {
-		beyond, _ = json.Marshal(t.Beyond) // integers cannot fail to encode
-	}
 	c := &t.Cursor
-	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, string(beyond), t.NextSeq,
+	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, beyondText(t.Beyond), t.NextSeq,
 		t.Cluster, t.Source, now, t.Route, t.Slot, t.Epoch)
 	if err != nil {
 		return false, err

@@ -26,8 +26,9 @@ type moved struct {
 	Route       string   `json:"route"`
 	Action      string   `json:"action"`
 	To          string   `json:"to"`
-	Again       int      `json:"again"`   // rows that are delivered a second time
-	Skipped     int      `json:"skipped"` // rows that are not delivered
+	Again       int      `json:"again"`                  // rows that are delivered a second time
+	Skipped     int      `json:"skipped"`                // rows that are not delivered
+	SkippedLate int      `json:"skipped_late,omitempty"` // of those, committed late, below where the route stands
 	AtLeast     bool     `json:"at_least,omitempty"`
 	RunningOn   []string `json:"running_on"`
 	Applied     bool     `json:"applied"`
@@ -137,7 +138,7 @@ func (a *app) move(ctx context.Context, op *outrider.Operator, plan *outrider.Re
 }
 
 func describeMove(plan *outrider.Relocation) moved {
-	r := moved{Route: plan.Route, Action: plan.Action, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows,
+	r := moved{Route: plan.Route, Action: plan.Action, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows, SkippedLate: plan.Late.Rows,
 		AtLeast: plan.Again.More || plan.Skipped.More, RunningOn: append([]string{}, plan.Owners...)}
 	lines := []string{fmt.Sprintf("route %s: %s to %s", plan.Route, plan.Action, plan.To)}
 	if plan.Again.Rows > 0 {
@@ -146,7 +147,13 @@ func describeMove(plan *outrider.Relocation) moved {
 	if plan.Skipped.Rows > 0 {
 		lines = append(lines, fmt.Sprintf("  %s not settled yet will be skipped", atLeast(plan.Skipped)))
 	}
-	if plan.Again.Rows+plan.Skipped.Rows == 0 {
+	if plan.Late.Rows > 0 {
+		lines = append(lines, fmt.Sprintf("  of those %s committed late, below where the route stands", atLeast(plan.Late)))
+	}
+	switch {
+	case !plan.Counted:
+		lines = append(lines, "  how many rows that concerns cannot be counted for this source")
+	case plan.Again.Rows+plan.Skipped.Rows == 0:
 		lines = append(lines, "  no row lies between its present place and the new one")
 	}
 	if len(plan.Owners) > 0 {

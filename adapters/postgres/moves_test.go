@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// What moves of cursors change is counted alike in a table with slots and in one
+// without.
+func TestMovesAreCounted(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: DefaultTable, Columns: Columns{
+		Position: "position", XID: "xid", ID: "id", Payload: "payload", Type: "type", Group: "message_group", CreatedAt: "created_at"}}}
+	l.makeIndexes()
+	plain := l.open()
+	fill := func(n int) {
+		for i := range n {
+			insert(t, e.pool, fmt.Sprint("g", i), "x")
+		}
+	}
+	now := func() outbox.Cursor {
+		c, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
+		must(t, err)
+		return c
+	}
+	fill(10)
+	first, second := e.begin(), e.begin()
+	for i := range 3 {
+		insert(t, first, fmt.Sprint("g", i), "late")  // 11 to 13
+		insert(t, second, fmt.Sprint("g", i), "late") // 14 to 16, below
+	}
+	fill(10)
+	at := now() // position 26
+	must(t, first.Commit(e.ctx))
+	window := now()
+	must(t, second.Commit(e.ctx))
+	fill(10)
+	end := now() // position 36
+	with := func(change func(*outbox.Cursor)) outbox.Cursor {
+		c := at
+		change(&c)
+		return c
+	}
+	open := with(func(c *outbox.Cursor) { c.Window, c.Paged = window.Snapshot, 13 })
+	for name, tt := range map[string]struct {
+		from, to outbox.Cursor
+		beyond   []int64
+		want     outbox.MoveCount
+	}{
+		"nowhere":                       {at, at, nil, outbox.MoveCount{}},
+		"back":                          {at, with(func(c *outbox.Cursor) { c.Position = 8 }), nil, outbox.MoveCount{Again: 12}},
+		"back, a late one is settled":   {at, with(func(c *outbox.Cursor) { c.Position = 8 }), []int64{11, 30}, outbox.MoveCount{Again: 14}},
+		"back in a window":              {open, with(func(c *outbox.Cursor) { c.Position = 8 }), nil, outbox.MoveCount{Again: 14}},
+		"back behind what was restored": {with(func(c *outbox.Cursor) { c.Base = 26 }), with(func(c *outbox.Cursor) { c.Position = 8 }), nil, outbox.MoveCount{Again: 18}},
+		"to the end":                    {at, end, nil, outbox.MoveCount{Passed: 10, Late: 6}},
+		"to the end from a window":      {open, end, []int64{14, 30}, outbox.MoveCount{Passed: 9, Late: 3}},
+		"forward":                       {at, outbox.Cursor{Position: 30, Snapshot: end.Snapshot}, nil, outbox.MoveCount{Passed: 4, Late: 6}},
+		"forward as of then":            {at, outbox.Cursor{Position: 30, Snapshot: window.Snapshot}, nil, outbox.MoveCount{Late: 3}},
+	} {
+		for kind, counter := range map[string]outbox.MoveCounter{"slots": e.src, "no slots": plain} {
+			moves := make([]outbox.CursorMove, outbox.Slots)
+			for slot := range moves {
+				moves[slot] = outbox.CursorMove{Slot: slot, From: tt.from, To: tt.to}
+				for _, p := range tt.beyond {
+					if s := e.slotAt(p, kind == "slots"); s == slot {
+						moves[slot].Beyond = append(moves[slot].Beyond, p)
+					}
+				}
+			}
+			counts, err := counter.CountMoves(e.ctx, moves, 1000)
+			must(t, err)
+			var got outbox.MoveCount
+			for _, c := range counts {
+				got.Again, got.Passed, got.Late = got.Again+c.Again, got.Passed+c.Passed, got.Late+c.Late
+			}
+			if got != tt.want {
+				t.Errorf("%s, %s: %+v, want %+v", name, kind, got, tt.want)
+			}
+		}
+	}
+	few, err := plain.CountMoves(e.ctx, []outbox.CursorMove{{Slot: 0, From: outbox.Cursor{Snapshot: at.Snapshot}, To: end}}, 5)
+	if err != nil || few[0].Passed <= 5 {
+		t.Errorf("where counting stops: %+v, %v", few, err)
+	}
+}
+
+// slotAt is the slot of the row at a position: that of the table, or the one of its
+// group.
+func (e *sourceEnv) slotAt(position int64, own bool) int {
+	e.t.Helper()
+	var slot int
+	var group, id string
+	must(e.t, e.pool.QueryRow(e.ctx, "SELECT slot, coalesce(message_group, ''), id FROM outrider_outbox WHERE position = $1", position).Scan(&slot, &group, &id))
+	if own {
+		return slot
+	}
+	return outbox.SlotOf(group, id)
+}

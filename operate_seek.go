@@ -1,0 +1,179 @@
+package outrider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// PlanSeek plans to have a route go on elsewhere in its table.
+//
+// A row is only ever passed over when it is counted among the skipped:
+//
+//   - A lane that goes back keeps its snapshot, so that what was committed late,
+//     and has not been delivered, still will be.
+//   - A lane that goes forward skips what is visible now at or below the target,
+//     with the rows among it that were committed late, because its cursor has one
+//     snapshot only. What is committed afterwards is delivered.
+//   - A lane with nothing to be skipped stays where it is, and waits for what is
+//     committed late like one that goes back. A seek to the end skips that, too.
+func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relocation, error) {
+	def, from, err := op.reading(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	src, err := cursored(&def, route, from)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := src.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := seek{end: to.Position == 0 && to.Start.Kind == outbox.StartEnd}
+	_, rebased := src.(outbox.Rebaser) // of others a seek is the only way
+	for _, l := range lanes {
+		if rebased && !l.UpdatedAt.IsZero() && l.Cluster != cluster {
+			return nil, fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: run `outrider rebase %s` first",
+				route, l.Cluster, cluster, route)
+		}
+	}
+	if s.good = stillGood(ctx, src, lanes, cluster); rebased && !s.good {
+		return nil, fmt.Errorf("route %q: its cursor is ahead of the database, or cannot be checked in it: run `outrider rebase %s` first", route, route)
+	}
+	if err := s.place(ctx, src, to, op.startOf(route)); err != nil {
+		return nil, err
+	}
+	s.plan(lanes)
+	counts, counted, err := countMoves(ctx, src, s.moves)
+	if err != nil {
+		return nil, err
+	}
+	if counted {
+		s.stay(counts)
+	}
+	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "seek", To: to.String(), move: s.move(route, cluster)})
+	if err == nil && counted {
+		plan.count(counts)
+	}
+	return plan, err
+}
+
+// startOf is where a configured route begins that has no cursor.
+func (op *Operator) startOf(route string) outbox.Start {
+	for _, r := range op.cfg.Routes {
+		if r.Name == route {
+			return start(r.Start)
+		}
+	}
+	return outbox.Start{Kind: outbox.StartBeginning}
+}
+
+// seek is a seek that is being planned.
+type seek struct {
+	end   bool          // what is visible now is skipped, wherever it is
+	good  bool          // the snapshots of the cursors mean something
+	to    outbox.Cursor // the target, as of now
+	fresh outbox.Cursor // where a lane without cursor would begin
+
+	moves []outbox.CursorMove // of all slots, by slot
+	isNew [outbox.Slots]bool  // the lane had no cursor
+}
+
+// place finds the target.
+func (s *seek) place(ctx context.Context, src outbox.Source, to Place, begin outbox.Start) (err error) {
+	if s.fresh, err = src.Start(ctx, begin); err != nil {
+		return err
+	}
+	at := to.Start
+	if to.Position > 0 {
+		at = outbox.Start{Kind: outbox.StartBeginning}
+	}
+	if s.to, err = src.Start(ctx, at); err != nil {
+		return err
+	}
+	if to.Position > 0 {
+		s.to.Position = to.Position - 1
+	}
+	return nil
+}
+
+// plan decides where each lane goes.
+func (s *seek) plan(lanes []outbox.LaneStatus) {
+	s.moves = make([]outbox.CursorMove, outbox.Slots)
+	for slot := range s.moves {
+		s.moves[slot] = outbox.CursorMove{Slot: slot, From: s.fresh, To: s.to}
+		s.isNew[slot] = true
+	}
+	for _, l := range lanes {
+		if l.UpdatedAt.IsZero() || l.Slot < 0 || l.Slot >= outbox.Slots {
+			continue
+		}
+		m := &s.moves[l.Slot]
+		m.From, m.Beyond, s.isNew[l.Slot] = l.Cursor, l.Beyond, false
+		switch {
+		case !s.good: // the source was asked for another snapshot; the old one tells of nothing
+			m.From = outbox.Cursor{Position: l.Cursor.Position, Snapshot: s.to.Snapshot}
+		case s.end || s.to.Position > l.Cursor.Position:
+			m.To.Base = l.Cursor.Base // what was restored stays restored
+		default:
+			m.To = back(l.Cursor, s.to.Position)
+		}
+	}
+}
+
+// back returns the cursor at a position that is not above the given one's, under
+// which the same rows are covered.
+func back(c outbox.Cursor, position int64) outbox.Cursor {
+	if c.Window != "" && c.Paged >= position { // all late rows of the window are covered
+		c.Snapshot, c.Window, c.Paged = c.Window, "", 0
+	}
+	c.Position = position
+	return c
+}
+
+// stay leaves lanes where they are that would pass nothing but rows committed late.
+func (s *seek) stay(counts []outbox.MoveCount) {
+	for i := range s.moves {
+		if s.isNew[i] {
+			counts[i].Again = 0 // it has delivered nothing
+			continue
+		}
+		if m := &s.moves[i]; s.good && !s.end && m.To.Position > m.From.Position && counts[i].Passed == 0 {
+			m.To, counts[i].Late = m.From, 0
+		}
+	}
+}
+
+// move is the seek as the state store carries it out. What is settled behind a
+// cursor stays so up to the target.
+func (s *seek) move(route, cluster string) outbox.Move {
+	m := outbox.Move{Route: route, Cursors: map[int]outbox.Cursor{}, Beyond: map[int][]int64{}, Cluster: cluster}
+	for _, lane := range s.moves {
+		m.Cursors[lane.Slot] = lane.To
+		if lane.To.Position > lane.From.Position || lane.To.Snapshot == s.to.Snapshot && s.to.Snapshot != "" {
+			continue // all of them are covered
+		}
+		for _, p := range lane.Beyond {
+			if p <= s.to.Position {
+				m.Beyond[lane.Slot] = append(m.Beyond[lane.Slot], p)
+			}
+		}
+	}
+	return m
+}
+
+// countMoves counts what moves change, if the source can.
+func countMoves(ctx context.Context, src outbox.Source, moves []outbox.CursorMove) ([]outbox.MoveCount, bool, error) {
+	counter, ok := src.(outbox.MoveCounter)
+	if !ok {
+		return nil, false, nil
+	}
+	counts, err := counter.CountMoves(ctx, moves, movedMost)
+	return counts, true, err
+}

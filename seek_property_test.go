@@ -1,0 +1,148 @@
+package outrider_test
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TestG1_WhateverOperatorsDoNothingIsLost interleaves retention, seek, rebase,
+// forget, routes that are renamed, added and removed, pauses, crashes, late commits
+// and rollbacks. Every committed row arrives at every route, but those of which a
+// seek said that it would skip them; and what a seek says is what happens.
+func TestG1_WhateverOperatorsDoNothingIsLost(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"rows", "partitions", "sqlite"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url := filepath.Join(t.TempDir(), "outbox.db")
+			if kind != "sqlite" {
+				url = testenv.Postgres(t)
+			}
+			w := newWorld(t, kind, url)
+			rapid.Check(t, func(t *rapid.T) {
+				w.begin(t)
+				defer w.end()
+				t.Repeat(w.actions(t))
+				for _, tx := range w.open {
+					w.commit(tx)
+				}
+				w.open = nil
+				w.nothingIsOwed()
+			})
+		})
+	}
+}
+
+// actions are what the property test chooses from.
+func (w *world) actions(*rapid.T) map[string]func(*rapid.T) {
+	configured := func(t *rapid.T) string { return rapid.SampledFrom(w.present).Draw(t, "route") }
+	return map[string]func(*rapid.T){
+		"publish": func(t *rapid.T) { w.publish(rapid.IntRange(1, 40).Draw(t, "rows")) },
+		"write": func(t *rapid.T) {
+			if w.kind == "sqlite" || len(w.open) == 3 {
+				t.Skip()
+			}
+			w.open = append(w.open, w.write(rapid.IntRange(1, 20).Draw(t, "rows")))
+		},
+		"commit":   func(t *rapid.T) { w.endOne(t, true) },
+		"rollback": func(t *rapid.T) { w.endOne(t, false) },
+		"deliver":  func(t *rapid.T) { w.drain(configured(t)) },
+		"crash":    func(t *rapid.T) { w.crash(t, configured(t)) },
+		"retain":   func(*rapid.T) { w.retain() },
+		"seek":     func(t *rapid.T) { w.seek(t, configured(t)) },
+		"rebase":   func(t *rapid.T) { w.rebase(t, configured(t)) },
+		"pause": func(t *rapid.T) {
+			_, err := w.op.Pause(w.ctx, outbox.Pause{Route: configured(t), By: "test"})
+			ok(t, err)
+		},
+		"resume": func(t *rapid.T) {
+			_, err := w.op.Resume(w.ctx, configured(t), "", "test")
+			ok(t, err)
+		},
+		"configure": func(t *rapid.T) {
+			names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID).Draw(t, "routes")
+			w.configure(names...)
+		},
+		"forget": func(t *rapid.T) { w.forget(rapid.SampledFrom(slices.Sorted(maps.Keys(w.routes))).Draw(t, "route")) },
+		"jump": func(t *rapid.T) { // to another partition
+			if w.kind != "partitions" || len(w.open) > 0 {
+				t.Skip()
+			}
+			w.exec("SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), nextval(pg_get_serial_sequence('outrider_outbox', 'position')) + 9000)")
+		},
+	}
+}
+
+func (w *world) endOne(t *rapid.T, commit bool) {
+	if len(w.open) == 0 {
+		t.Skip()
+	}
+	i := rapid.IntRange(0, len(w.open)-1).Draw(t, "transaction")
+	if commit {
+		w.commit(w.open[i])
+	} else {
+		ok(t, w.open[i].tx.Rollback())
+	}
+	w.open = slices.Delete(w.open, i, i+1)
+}
+
+func (w *world) forget(route string) {
+	_, err := w.op.Forget(w.ctx, route, true, "test")
+	var unknown *outrider.UnknownRoute
+	if err != nil && !errors.As(err, &unknown) {
+		w.t.Fatalf("forget %s: %v", route, err)
+	}
+	delete(w.routes, route)
+	if slices.Contains(w.present, route) {
+		w.routes[route] = &owing{owed: w.visible(), settled: map[string]bool{}}
+	}
+}
+
+// seek moves a route somewhere; other things happen before it goes on.
+func (w *world) seek(t *rapid.T, route string) {
+	place := outrider.Place{Start: outbox.Start{Kind: rapid.SampledFrom([]outbox.StartKind{
+		outbox.StartBeginning, outbox.StartEnd, outbox.StartTime, ""}).Draw(t, "kind")}}
+	switch place.Start.Kind {
+	case outbox.StartTime:
+		place.Start.Time = time.Now().Add(-time.Duration(rapid.IntRange(0, 2000).Draw(t, "ago")) * time.Millisecond)
+	case "":
+		place.Position = rapid.Int64Range(1, w.lastPosition()+1).Draw(t, "position")
+	}
+	plan, err := w.op.PlanSeek(w.ctx, route, place)
+	ok(t, err)
+	w.relocate(route, plan, func() { w.meanwhile(t) })
+}
+
+func (w *world) rebase(t *rapid.T, route string) {
+	if len(w.open) > 0 {
+		t.Skip("it waits for them")
+	}
+	plan, err := w.op.PlanRebase(w.ctx, route, true)
+	if err != nil {
+		t.Skip(err)
+	}
+	w.relocate(route, plan, func() { w.meanwhile(t) })
+}
+
+// meanwhile lets things happen between a move and what the route does next.
+func (w *world) meanwhile(t *rapid.T) {
+	if len(w.open) > 0 && rapid.Bool().Draw(t, "commit one") {
+		w.endOne(t, true)
+	}
+	if rapid.Bool().Draw(t, "retain") {
+		w.retain()
+	}
+	if rapid.Bool().Draw(t, "publish") {
+		w.publish(3)
+	}
+}
