@@ -109,8 +109,20 @@ func examineRetention(ctx context.Context, src config.Source, table outbox.Sourc
 	if err := retainer.CheckRetention(ctx, settings.Retention); err != nil {
 		return outbox.FindingsOf(subject, err)
 	}
-	return []outbox.Finding{{Subject: subject, Text: fmt.Sprintf("rows that every route has settled are removed after %s, mode %s",
+	found := []outbox.Finding{{Subject: subject, Text: fmt.Sprintf("rows that every route has settled are removed after %s, mode %s",
 		settings.Keep, settings.Mode)}}
+	settings.DryRun = true
+	step, err := retainer.Retain(ctx, settings.Retention, nil) // of no route: it removes nothing, and looks at the oldest rows
+	switch d := step.DatedAhead; {
+	case err != nil:
+		found = append(found, outbox.FindingsOf(subject, err)...)
+	case d.By > 0:
+		found = append(found, outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: fmt.Sprintf("the oldest row of slot %d, at position %d, is dated %s in the future: it stays until a row behind it is old enough",
+				d.Slot, d.Position, d.By.Round(time.Second)),
+			Fix: "correct the clock of what writes such rows; `" + d.Fix + "` dates this one anew"})
+	}
+	return found
 }
 
 // Retain removes what can go from the tables of all sources that have a
@@ -175,6 +187,8 @@ func (m retentionMetrics) Collect(out chan<- prometheus.Metric) {
 		send("oldest_row_seconds", "Age of the oldest row that is left, as the last pass found it.", prometheus.GaugeValue, s.Oldest.Seconds())
 		send("stray_rows", "Rows in the default partition, up to 100000.", prometheus.GaugeValue, float64(s.Stray))
 		send("positions_ahead", "Positions that have a partition and are not drawn yet; 0 for a table without partitions.", prometheus.GaugeValue, float64(s.Ahead))
+		send("dated_ahead_seconds", "How far in the future the oldest row that is left is dated; 0: it is not.", prometheus.GaugeValue, s.DatedAhead.By.Seconds())
+		send("waiting_partitions", "Partitions that no route needs and that cannot be dropped because of transactions that use the table.", prometheus.GaugeValue, float64(s.Waiting))
 		held := prometheus.NewDesc("outrider_retention_held_seconds", "For how long a route has kept rows that are old enough to go.", []string{"source", "route"}, nil)
 		for _, route := range job.Routes {
 			out <- prometheus.MustNewConstMetric(held, prometheus.GaugeValue, s.Held[route].Seconds(), s.Source, route)

@@ -99,11 +99,32 @@ type Retained struct {
 	// enough to go.
 	Held map[string]time.Duration
 
+	// DatedAhead is the one of the oldest rows that are left which is dated
+	// furthest in the future. Such a row goes when one behind it is old enough.
+	DatedAhead DatedAhead
+
+	// Waiting counts partitions that no route needs, and that could not be dropped
+	// because of what InTheWay says.
+	Waiting  int
+	InTheWay string
+
 	// Stray counts rows in the partition for positions that have no other, up to
 	// a bound; Ahead is how many positions have a partition before they are
 	// drawn. Both are 0 for tables without partitions.
 	Stray int64
 	Ahead int64
+}
+
+// DatedAheadLeast is how far in the future a row's time of creation has to be
+// before it says nothing about the row's age: clocks differ.
+const DatedAheadLeast = 10 * time.Minute
+
+// DatedAhead is a row whose time of creation is in the future.
+type DatedAhead struct {
+	Slot     int // 0 where the table has none
+	Position int64
+	By       time.Duration // how far, at most 100 years; 0: there is no such row
+	Fix      string        // statement that dates it anew
 }
 
 // RetentionStats is what retention has done to a source's table since the
@@ -115,6 +136,9 @@ type RetentionStats struct {
 	Errors     int64
 	Oldest     time.Duration
 	Held       map[string]time.Duration
+	DatedAhead DatedAhead
+	Waiting    int
+	InTheWay   string
 	Stray      int64
 	Ahead      int64
 }

@@ -144,12 +144,12 @@ func (s *LogSource) countMoves(ctx context.Context, moves []outbox.CursorMove, m
 			return err
 		}
 		defer rows.Close()
-		d := &decoder{table: s.src.table}
+		d := &decoder{table: s.src.table, maxRow: s.mapping.maxRow}
 		looked := 0
 		for rows.Next() {
 			looked++
 			v := rows.RawValues()
-			c.add(s.mapping.head(d, v).slot, int64FromBinary(v[fetchPosition]), v[fetchXID])
+			c.add(s.mapping.head(d, v).slot, int64FromBinary(v[fetchPosition]), v[resultOf(roleXID)])
 		}
 		if looked == 2*most {
 			for i := range c.counts {

@@ -86,25 +86,27 @@ func (p partitions) end() int64 {
 // it comes to the positions of a later one, PostgreSQL refuses its row.
 const partitionsAhead = 4
 
-// missing returns the bounds of the partitions that are to be made, given the
-// last position drawn. Where positions have run past all partitions, rows are in
-// the default one; the next begins far enough behind them for the statements that
-// run while it is being made.
-func (p partitions) missing(last, size int64) [][2]int64 {
-	low := p.end()
-	if low == math.MaxInt64 {
-		return nil // somebody made one without an end
+// marginAhead is how many partitions' worth of positions, at least, are left
+// between the last one drawn and a partition that is attached beside statements
+// which run: rows that they write there have a home in the default partition, and
+// would be refused by it.
+const marginAhead = 1
+
+// next is where the next partition is to begin, given the last position drawn; 0
+// and false when none is missing. Where it would be too close to that position,
+// quiet is true: it may only be made while nobody writes.
+func (p partitions) next(last, size int64) (low int64, quiet, missing bool) {
+	low = p.end()
+	if low == math.MaxInt64 || low >= last+partitionsAhead*size {
+		return 0, false, false // somebody made one without an end, or there are enough
 	}
-	if last >= low && (low > 0 || last > 0) {
-		low = (last/size + 3) * size
-	}
-	var out [][2]int64
-	for low < last+partitionsAhead*size {
-		out = append(out, [2]int64{low, low + size})
-		low += size
-	}
-	return out
+	return low, last > 0 && low < last+marginAhead*size, true
 }
+
+// clearOf is where a partition may begin though somebody writes and positions have
+// come close to the end of the last one, or run past it: rows up to there are for
+// the default one.
+func clearOf(last, size int64) int64 { return (last/size + 3) * size }
 
 // partitionName names the partition that begins at a position.
 func partitionName(table pgx.Identifier, low int64) pgx.Identifier {

@@ -54,10 +54,11 @@ func (l layout) partitionSteps() []step {
 	}
 	rest := defaultPartition(l.name).Sanitize()
 	steps := []step{{"partition", rest, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s DEFAULT", rest, l.table)}}
-	for _, bounds := range (partitions{}).missing(0, l.partitionRows) {
-		name := partitionName(l.name, bounds[0]).Sanitize()
+	for i := range int64(partitionsAhead) {
+		low := i * l.partitionRows
+		name := partitionName(l.name, low).Sanitize()
 		steps = append(steps, step{"partition", name, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM (%d) TO (%d)",
-			name, l.table, bounds[0], bounds[1])})
+			name, l.table, low, low+l.partitionRows)})
 	}
 	return steps
 }

@@ -52,8 +52,10 @@ type retention struct {
 	mu    sync.Mutex // held by Retain
 	marks [outbox.Slots]int64
 	swept time.Time
+	old   [outbox.Slots]int64 // the highest position known to be old enough
 
 	candidate candidate // the next floor
+	unlocked  time.Time // until then publishers are not made to wait again
 
 	// ahead are cursors that were ahead of the database: it was restored. It
 	// may catch up with them, and they mean nothing all the same.
@@ -219,7 +221,7 @@ const coverArrays = `unnest($1::smallint[], $2::bigint[], $3::pg_snapshot[], $4:
 // them back.
 func (p *pass) look(ctx context.Context, marks [outbox.Slots]int64) error {
 	const q = `
-SELECT r.slot, o.position, o.xid::text::bigint, extract(epoch FROM clock_timestamp() - o.created_at)::float8
+SELECT r.slot, o.position, o.xid::text::bigint, ` + ageSQL + `
 FROM unnest($1::smallint[], $2::bigint[]) AS r(slot, mark)
 CROSS JOIN LATERAL (
     SELECT o.position, o.xid, o.created_at FROM {table} o
@@ -257,6 +259,10 @@ func (p *pass) hold(rows pgx.Rows) error {
 	var age float64
 	_, err := pgx.ForEachRow(rows, []any{&slot, &position, &xid, &age}, func() error {
 		old := time.Duration(age * float64(time.Second))
+		if by := -old; by > outbox.DatedAheadLeast && by > p.result.DatedAhead.By {
+			p.result.DatedAhead = outbox.DatedAhead{Slot: slot, Position: position, By: by,
+				Fix: fmt.Sprintf("UPDATE %s SET created_at = clock_timestamp() WHERE slot = %d AND position = %d", p.s.layout.table, slot, position)}
+		}
 		p.result.Oldest = max(p.result.Oldest, old)
 		since := old - p.Keep
 		if since <= 0 {

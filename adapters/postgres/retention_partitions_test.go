@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -122,7 +124,7 @@ func TestG1_PartitionsGoOnlyWhenCovered(t *testing.T) {
 	// The first partition is covered as far as anybody can see, and so is the
 	// second; of the third the positions have not all been drawn.
 	did := e.retain(e.src, wholePartitions, tail.settled("r"))
-	if !did.Busy || did.Partitions != 0 {
+	if did.Waiting != 2 || did.InTheWay == "" || did.Partitions != 0 {
 		t.Errorf("beside a transaction that may have rows in it: %+v", did)
 	}
 	must(t, late.Commit(e.ctx))
@@ -160,13 +162,12 @@ func TestG1_PartitionsAreLookedAtAgainUnderTheLock(t *testing.T) {
 	all, err := listPartitions(e.ctx, e.pool, "outrider_outbox")
 	must(t, err)
 	first := all.ranges[0]
-	may, young, err := p.mayGo(e.ctx, first)
-	if must(t, err); !may || young {
+	if free, err := p.unneeded(e.ctx, all.ranges, 16); err != nil || !slices.EqualFunc(free, all.ranges[:1], func(a, b partition) bool { return a.low == b.low }) {
 		t.Fatal("the partition does not look as if it could go, so the test shows nothing")
 	}
 	must(t, late.Commit(e.ctx))
-	dropped, err := p.drop(e.ctx, first)
-	if must(t, err); dropped {
+	must(t, p.drop(e.ctx, []partition{first}))
+	if p.result.Partitions > 0 {
 		t.Error("a partition was dropped with a row that nobody has delivered")
 	}
 	if got := tail.drain(t); !slices.Equal(got, []string{"late"}) {
@@ -190,7 +191,7 @@ func TestRowsWithoutAPartitionAreKeptAndRemovedOneByOne(t *testing.T) {
 	if step, err := e.src.Retain(e.ctx, wholePartitions, []outbox.RouteCursors{before}); err != nil || step.Stray != 61 {
 		t.Errorf("%+v, %v; want 61 rows without a partition", step, err)
 	}
-	e.wantLows(0, 10, 20, 30, 130)
+	e.wantLows(0, 10, 20, 30, 101, 111, 121, 131)
 	if got := len(tail.drain(t)); got != 100 {
 		t.Errorf("%d rows were read", got)
 	}
@@ -310,22 +311,122 @@ func TestMissingPartitions(t *testing.T) {
 		}
 		return p
 	}
+	type next struct {
+		low            int64
+		quiet, missing bool
+	}
 	for name, tt := range map[string]struct {
 		have partitions
 		last int64
-		want [][2]int64
+		want next
 	}{
-		"new":                    {parts(), 0, [][2]int64{{0, 10}, {10, 20}, {20, 30}, {30, 40}}},
-		"enough":                 {parts(0, 10, 20, 30), 0, nil},
-		"one more":               {parts(0, 10, 20, 30), 1, [][2]int64{{40, 50}}},
-		"all dropped":            {parts(), 57, [][2]int64{{80, 90}, {90, 100}}},
-		"run past":               {parts(0, 10), 25, [][2]int64{{50, 60}, {60, 70}}},
-		"at the very end":        {parts(0, 10), 20, [][2]int64{{50, 60}}},
-		"at the last position":   {parts(10, 20), 29, [][2]int64{{30, 40}, {40, 50}, {50, 60}, {60, 70}}},
-		"others before the last": {parts(0, 30), 12, [][2]int64{{40, 50}, {50, 60}}},
+		"new":                      {parts(), 0, next{0, false, true}},
+		"enough":                   {parts(0, 10, 20, 30), 0, next{}},
+		"one more":                 {parts(0, 10, 20, 30), 1, next{40, false, true}},
+		"far enough ahead":         {parts(0, 10, 20, 30), 30, next{40, false, true}},
+		"too close for those that": {parts(0, 10, 20, 30), 31, next{40, true, true}},
+		"at the last position":     {parts(0, 10, 20, 30), 39, next{40, true, true}},
+		"run past":                 {parts(0, 10), 25, next{20, true, true}},
+		"all dropped":              {parts(), 57, next{0, true, true}},
 	} {
-		if got := tt.have.missing(tt.last, 10); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		var got next
+		if got.low, got.quiet, got.missing = tt.have.next(tt.last, 10); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
+	}
+	for last, want := range map[int64]int64{0: 30, 9: 30, 10: 40, 57: 80} {
+		if got := clearOf(last, 10); got != want {
+			t.Errorf("behind position %d: %d, want %d", last, got, want)
+		}
+	}
+}
+
+// While somebody writes, nothing is attached where his statement may come to: a row
+// has a home in the default partition, and must not lose it. A statement that is
+// slow, and draws its positions up to the end of the last partition and past it, ends
+// well; so does a pass that wants to make partitions meanwhile.
+func TestG1_AttachingFailsNoInsert(t *testing.T) {
+	t.Parallel()
+	e := newPartitionedEnv(t, 10_000)
+	r := wholePartitions
+	r.PartitionRows = 10_000
+	e.exec("SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), 39994)")
+	// The statement has begun, and drawn some of its positions, when it comes to the lock.
+	e.exec(`CREATE FUNCTION slow(n int) RETURNS text LANGUAGE plpgsql AS
+		$$ BEGIN IF n = 4 THEN PERFORM pg_advisory_xact_lock(4711); END IF; RETURN 'x'; END $$`)
+	gate, err := e.pool.Acquire(e.ctx)
+	must(t, err)
+	defer gate.Release()
+	_, err = gate.Exec(e.ctx, "SELECT pg_advisory_lock(4711)")
+	must(t, err)
+	inserted := make(chan error, 1)
+	go func() {
+		_, err := e.pool.Exec(e.ctx, "INSERT INTO outrider_outbox (type, payload) SELECT slow(i), '{}' FROM generate_series(1, 20) i")
+		inserted <- err
+	}()
+	for waits := false; !waits; {
+		must(t, e.pool.QueryRow(e.ctx, `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits))
+	}
+	_, err = e.src.Retain(e.ctx, r, nil)
+	must(t, err)
+	_, err = gate.Exec(e.ctx, "SELECT pg_advisory_unlock(4711)")
+	must(t, err)
+	if err := <-inserted; err != nil {
+		t.Errorf("a statement failed because a partition was attached: %v", err)
+	}
+	// Now that nobody writes, the next one begins right behind the last position.
+	_, err = e.src.Retain(e.ctx, r, nil)
+	must(t, err)
+	insert(t, e.pool, "g", "x")
+	if n := e.stray(); n != 15 {
+		t.Errorf("%d rows are in the default partition, want those 15 that were written while there was no other", n)
+	}
+}
+
+// While transactions of 300 ms go on without a gap, partitions are dropped. One that
+// stays open is in the way, and named.
+func TestG1_PartitionsGoUnderOrdinaryLoad(t *testing.T) {
+	t.Parallel()
+	e := newPartitionedEnv(t, 10)
+	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	for i := range 35 {
+		insert(t, e.pool, fmt.Sprint("g", i), "x")
+	}
+	tail.drain(t)
+	ctx, cancel := context.WithCancel(e.ctx)
+	var writers sync.WaitGroup
+	started := make(chan struct{}, 3)
+	for i := range 3 {
+		writers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				tx := e.begin()
+				insert(t, tx, "g", "load")
+				if n == 0 {
+					started <- struct{}{}
+				}
+				select {
+				case <-time.After(time.Duration(250+25*i) * time.Millisecond):
+				case <-ctx.Done():
+				}
+				must(t, tx.Commit(e.ctx))
+			}
+		})
+	}
+	for range 3 {
+		<-started
+	}
+	routes := []outbox.RouteCursors{tail.settled("r")}
+	dropped := 0
+	for deadline := time.Now().Add(2 * time.Minute); dropped < 3 && time.Now().Before(deadline); {
+		step, err := e.src.Retain(e.ctx, wholePartitions, routes)
+		must(t, err)
+		dropped += step.Partitions
+		e.src.retention.unlocked = time.Time{} // a test has no publishers to spare
+	}
+	cancel()
+	writers.Wait()
+	if dropped != 3 {
+		t.Errorf("%d partitions were dropped beside ordinary transactions, want 3", dropped)
 	}
 }

@@ -10,15 +10,24 @@ import (
 )
 
 const (
+	// aheadSQL is by how much a row's time of creation may be in the future: clocks
+	// differ. A row beyond that says nothing about its age.
+	aheadSQL = `interval '10 minutes'`
+
+	// ageSQL is the age of a row in seconds, bounded so that it is a number.
+	ageSQL = `extract(epoch FROM clock_timestamp() -
+    least(greatest(o.created_at, clock_timestamp() - interval '100 years'), clock_timestamp() + interval '100 years'))::float8`
+
 	// pageSQL looks at the first rows of each slot that are covered by position,
 	// in the order of the primary key.
 	pageSQL = `
-SELECT r.slot, o.position, o.covered, o.old
+SELECT r.slot, o.position, o.covered, o.old, o.ahead
 FROM ` + coverArrays + `
 JOIN unnest($1::smallint[], $5::bigint[]) AS m(slot, mark) ON m.slot = r.slot
 CROSS JOIN LATERAL (
     SELECT o.position, o.position <= r.base OR pg_visible_in_snapshot(o.xid, r.snap) AS covered,
-           o.created_at <= clock_timestamp() - make_interval(secs => $6) AS old
+           o.created_at <= clock_timestamp() - make_interval(secs => $6) AS old,
+           o.created_at > clock_timestamp() + ` + aheadSQL + ` AS ahead
     FROM {table} o
     WHERE o.slot = r.slot AND o.position > m.mark AND o.position <= r.pos
     ORDER BY o.slot, o.position
@@ -82,25 +91,56 @@ func (p *pass) page(ctx context.Context, tx pgx.Tx, table string, marks [outbox.
 	if err != nil {
 		return f, err
 	}
-	var slot int16
-	var position int64
-	var covered, old bool
-	var young [outbox.Slots]bool
-	var seen [outbox.Slots]int
-	_, err = pgx.ForEachRow(rows, []any{&slot, &position, &covered, &old}, func() error {
-		young[slot] = young[slot] || !old
-		if young[slot] {
-			return nil
-		}
-		f.marks[slot] = position
-		seen[slot]++
-		if covered {
-			f.slots, f.positions = append(f.slots, slot), append(f.positions, position)
-		}
+	var r pageRow
+	var slots [outbox.Slots]slotPage
+	_, err = pgx.ForEachRow(rows, []any{&r.slot, &r.position, &r.covered, &r.old, &r.ahead}, func() error {
+		f.offer(&r, &slots[r.slot], &p.s.retention.old[r.slot])
 		return nil
 	})
-	for i := range seen {
-		f.full = f.full || seen[i] == limit
+	for i := range slots {
+		if slots[i].seen == limit {
+			f.full, f.marks[i] = true, slots[i].last
+		}
 	}
 	return f, err
+}
+
+// pageRow is a row that was looked at.
+type pageRow struct {
+	slot                int16
+	position            int64
+	covered, old, ahead bool
+}
+
+// slotPage is what was seen of a slot.
+type slotPage struct {
+	young bool // what follows is too young
+	seen  int  // rows up to there
+	last  int64
+	ahead []int64 // covered rows that are dated in the future, since the last row that is not
+}
+
+// offer decides about a row. One that is dated in the future is as old as a row
+// behind it that is not: it was written before that one. old is the highest
+// position known to be old enough.
+func (f *rowPage) offer(r *pageRow, s *slotPage, old *int64) {
+	s.young = s.young || !r.old && !r.ahead
+	if s.young {
+		return
+	}
+	s.seen, s.last = s.seen+1, r.position
+	if r.ahead && r.position > *old {
+		if r.covered {
+			s.ahead = append(s.ahead, r.position)
+		}
+		return
+	}
+	*old, f.marks[r.slot] = max(*old, r.position), r.position
+	if r.covered {
+		s.ahead = append(s.ahead, r.position)
+	}
+	for _, position := range s.ahead {
+		f.slots, f.positions = append(f.slots, r.slot), append(f.positions, position)
+	}
+	s.ahead = s.ahead[:0]
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -114,6 +115,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	for i := range checks {
 		checks[i].verdict(t, fmt.Sprint("route ", i), writers.committed.Load())
 	}
+	e.src.retention.unlocked = time.Time{}
 	e.retain(e.src, r, tails[0].settled("0"), tails[1].settled("1"))
 	left := len(e.left())
 	t.Logf("removed while they wrote: %d rows, %d partitions; left at the end: %d rows", removed.Rows, removed.Partitions, left)
@@ -136,6 +138,7 @@ func retainUntilEnd(ctx context.Context, sources [2]*Source, r outbox.Retention,
 		src := sources[i%2]
 		src.retention.mu.Lock()
 		src.retention.marks = [outbox.Slots]int64{}
+		src.retention.unlocked = time.Time{} // no publishers to spare
 		src.retention.mu.Unlock()
 		step, err := src.Retain(ctx, r, routes)
 		if err != nil {

@@ -21,6 +21,7 @@ type retention struct {
 	db    *sql.DB
 	mark  int64
 	swept time.Time
+	old   int64 // the highest position known to be old enough
 
 	// ahead are cursors that were ahead of the table: the file was replaced by an
 	// older copy. It may catch up with them, and they mean nothing all the same.
@@ -101,7 +102,7 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 	if time.Since(s.retention.swept) > sweepEvery {
 		s.retention.mark, s.retention.swept = 0, time.Now()
 	}
-	p := pass{Retention: r, routes: routes, now: time.Now(), mark: s.retention.mark}
+	p := pass{Retention: r, routes: routes, now: time.Now(), mark: s.retention.mark, old: s.retention.old}
 	if err := s.checkAhead(ctx, routes); err != nil {
 		return p.result, s.wrap("retention", err)
 	}
@@ -113,7 +114,10 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 			return outbox.Retained{}, s.wrap("retention", err)
 		}
 	}
-	s.retention.mark = p.mark
+	if d := &p.result.DatedAhead; d.By > 0 {
+		d.Fix = fmt.Sprintf("UPDATE %s SET created_at = strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ') WHERE position = %d", quoteName(s.table), d.Position)
+	}
+	s.retention.mark, s.retention.old = p.mark, p.old
 	p.result.Rows = int64(len(p.gone))
 	return p.result, nil
 }
@@ -150,7 +154,10 @@ type pass struct {
 	outbox.Retention
 	routes []outbox.RouteCursors
 	now    time.Time
-	mark   int64 // up to here everything was looked at
+	mark   int64   // up to here everything was looked at
+	old    int64   // the highest position known to be old enough
+	last   int64   // what was looked at last
+	ahead  []int64 // settled rows that are dated in the future, since the last row that is not
 	gone   []int64
 	result outbox.Retained
 }
@@ -184,7 +191,9 @@ WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
 			return nil
 		}
 	}
-	p.result.More = count == p.Batch
+	if p.result.More = count == p.Batch; p.result.More {
+		p.mark = p.last
+	}
 	return rows.Err()
 }
 
@@ -208,25 +217,48 @@ func (p *pass) highest() int64 {
 	return most
 }
 
-// offer decides about a row; it is false when none of those that follow can go.
+// offer decides about a row; it is false when none of those that follow can go. A row
+// that is dated in the future is as old as one behind it that is not: it was written
+// before that one.
 func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bool {
 	age := p.now.Sub(born)
-	if born.IsZero() {
-		age = p.Keep
+	ahead := age < -outbox.DatedAheadLeast
+	if born.IsZero() || ahead && position <= p.old {
+		age, ahead = p.Keep, false
 	}
 	holders := p.holders(position, slot)
-	kept := len(holders) > 0 || len(p.routes) == 0 || age < p.Keep
-	if kept {
+	kept := len(holders) > 0 || len(p.routes) == 0
+	if ahead {
+		p.dated(position, slot, -max(age, -100*365*24*time.Hour))
+		if !kept {
+			p.ahead = append(p.ahead, position)
+		}
+		p.last = position
+		return position <= highest
+	}
+	if kept = kept || age < p.Keep; kept {
 		p.result.Oldest = max(p.result.Oldest, age)
 	} else {
 		p.gone = append(p.gone, position)
 	}
 	p.hold(holders, age)
-	if age < p.Keep || position > highest {
+	if age < p.Keep {
 		return false
 	}
-	p.mark = position
+	p.gone, p.ahead = append(p.gone, p.ahead...), nil
+	p.old, p.result.DatedAhead = max(p.old, position), outbox.DatedAhead{}
+	if position > highest {
+		return false
+	}
+	p.mark, p.last = position, position
 	return true
+}
+
+// dated notes a row that is dated in the future, and not known to be old.
+func (p *pass) dated(position int64, slot int, by time.Duration) {
+	if by > p.result.DatedAhead.By {
+		p.result.DatedAhead = outbox.DatedAhead{Slot: slot, Position: position, By: by}
+	}
 }
 
 // holders are the routes that have not settled the row.

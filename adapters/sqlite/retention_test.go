@@ -253,3 +253,36 @@ func rollBack(t *testing.T, db *sql.DB) {
 		t.Error(err)
 	}
 }
+
+// A row that is dated in the future holds nothing back. It goes with the next one
+// that is old enough; where there is none, it is told, with a statement that helps.
+func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, source := openApp(t, path), openSource(t, path)
+	now := time.Now()
+	for i, at := range []time.Time{now.Add(-2 * time.Hour), now.Add(time.Hour), now.AddDate(8000-now.Year(), 0, 0), now.Add(-2 * time.Hour),
+		now.Add(time.Hour), now.Add(time.Minute), now} {
+		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: []byte("1")})
+		if _, err := db.Exec("UPDATE outrider_outbox SET created_at = ? WHERE position = ?", at.UTC().Format(time.RFC3339Nano), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all [outbox.Slots]outbox.Cursor
+	for slot := range all {
+		all[slot].Position = 7
+	}
+	hour := everything
+	hour.Keep = time.Hour
+	if step := retain(t, source, hour, routeAt("r", all)); step.Rows != 4 || step.DatedAhead.Position != 5 {
+		t.Errorf("%+v; want 4 rows removed and the next one told", step)
+	} else if _, err := db.Exec(step.DatedAhead.Fix); err != nil {
+		t.Error(err)
+	}
+	if step := retain(t, openSource(t, path), hour, routeAt("r", all)); step.Rows != 0 || step.DatedAhead.By != 0 {
+		t.Errorf("after the fix: %+v", step)
+	}
+	if got := left(t, db); !slices.Equal(got, []int64{5, 6, 7}) {
+		t.Errorf("left are %v", got)
+	}
+}

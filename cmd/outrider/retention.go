@@ -21,6 +21,9 @@ type retained struct {
 	OldestSeconds float64            `json:"oldest_seconds"`
 	HeldSeconds   map[string]float64 `json:"held_seconds"` // by route
 	StrayRows     int64              `json:"stray_rows"`
+	Waiting       int                `json:"waiting_partitions"`            // no route needs them, and they could not be dropped
+	InTheWay      string             `json:"in_the_way,omitempty"`          // because of this
+	AheadSeconds  float64            `json:"dated_ahead_seconds,omitempty"` // of the oldest row that is left
 }
 
 func (a *app) retentionCommand() *cobra.Command {
@@ -54,7 +57,8 @@ func forMachines(all []outbox.RetentionStats) []retained {
 	rows := []retained{}
 	for _, s := range all {
 		r := retained{Source: s.Source, Rows: s.Rows, Partitions: s.Partitions, OldestSeconds: s.Oldest.Seconds(),
-			HeldSeconds: map[string]float64{}, StrayRows: s.Stray}
+			HeldSeconds: map[string]float64{}, StrayRows: s.Stray, Waiting: s.Waiting, InTheWay: s.InTheWay,
+			AheadSeconds: s.DatedAhead.By.Seconds()}
 		for route, since := range s.Held {
 			r.HeldSeconds[route] = since.Seconds()
 		}
@@ -84,7 +88,19 @@ func (a *app) printRetention(all []outbox.RetentionStats, once bool) error {
 		}
 		cells = append(cells, []string{s.Source, what, oldest, heldBy(s.Held)})
 	}
-	return a.printTable(headings, cells)
+	if err := a.printTable(headings, cells); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Waiting > 0 {
+			fmt.Fprintf(a.out, "source %s: %s could not be dropped: %s\n", s.Source, counted(s.Waiting, "partition"), s.InTheWay)
+		}
+		if d := s.DatedAhead; d.By > 0 {
+			fmt.Fprintf(a.out, "source %s: the oldest row of slot %d, at position %d, is dated %s in the future and stays until a row behind it is old enough; %s\n",
+				s.Source, d.Slot, d.Position, rough(d.By), d.Fix)
+		}
+	}
+	return nil
 }
 
 // heldBy lists the routes that hold rows back, with for how long.

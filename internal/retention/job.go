@@ -42,6 +42,7 @@ type Job struct {
 	stats   outbox.RetentionStats
 	failing bool
 	warned  map[string]time.Time // by what the log was told
+	blocked time.Time            // since when partitions could not be dropped; zero: they can
 }
 
 // New returns a job. Nothing is connected yet; see [Job.Check].
@@ -161,6 +162,13 @@ func (j *Job) note(step outbox.Retained, err error) {
 		j.stats.Errors++
 	case !step.Busy && !step.More: // otherwise it has not looked at everything
 		j.stats.Oldest, j.stats.Held, j.stats.Stray, j.stats.Ahead = step.Oldest, step.Held, step.Stray, step.Ahead
+		j.stats.DatedAhead, j.stats.Waiting, j.stats.InTheWay = step.DatedAhead, step.Waiting, step.InTheWay
+	}
+	switch {
+	case step.Partitions > 0 || step.Waiting == 0:
+		j.blocked = time.Time{}
+	case j.blocked.IsZero():
+		j.blocked = time.Now()
 	}
 }
 
@@ -188,6 +196,15 @@ func (j *Job) report(err error) {
 				"Resume it or mend what stops it, or `outrider route forget %s` if it is gone for good", route),
 				"route", route, "for", since.Round(time.Second).String())
 		}
+	}
+	if d := j.stats.DatedAhead; d.By > 0 {
+		j.warn("dated ahead", "the oldest row of the outbox that is left is dated in the future, and stays until a row behind it is old enough: "+
+			"correct the clock of what writes such rows; `"+d.Fix+"` dates this one anew",
+			"slot", d.Slot, "position", d.Position, "ahead", d.By.Round(time.Second).String())
+	}
+	if !j.blocked.IsZero() && time.Since(j.blocked) > j.WarnAfter {
+		j.warn("waiting", "partitions of the outbox that no route needs cannot be dropped, because of transactions that use the table: end them, or keep them short",
+			"partitions", j.stats.Waiting, "for", time.Since(j.blocked).Round(time.Second).String(), "cause", j.stats.InTheWay)
 	}
 	if j.stats.Stray > 0 {
 		j.warn("stray", "the outbox has rows in its default partition: they were published faster than retention could make partitions, or while none ran",

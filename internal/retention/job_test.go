@@ -186,3 +186,35 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		t.Errorf("stats: %+v", s)
 	}
 }
+
+// A row that is dated in the future, and partitions that cannot be dropped, are told
+// with what to do, once in a while.
+func TestWhatIsInTheWayIsTold(t *testing.T) {
+	t.Parallel()
+	blocked := outbox.Retained{Waiting: 3, InTheWay: "pid 17 is idle",
+		DatedAhead: outbox.DatedAhead{Slot: 4, Position: 99, By: time.Hour, Fix: "UPDATE it"}}
+	tab := &table{steps: []outbox.Retained{blocked, blocked, blocked, {Partitions: 3}}}
+	j, log := job(tab)
+	pass := func() string {
+		log.Reset()
+		_, err := j.Pass(t.Context())
+		j.report(err)
+		return log.String()
+	}
+	if text := pass(); !strings.Contains(text, "UPDATE it") || !strings.Contains(text, "position=99") || strings.Contains(text, "pid 17") {
+		t.Errorf("at first the log says:\n%s", text)
+	}
+	j.blocked = j.blocked.Add(-2 * j.WarnAfter)
+	if text := pass(); !strings.Contains(text, "pid 17") || strings.Contains(text, "UPDATE it") {
+		t.Errorf("later it says:\n%s", text)
+	}
+	if text := pass(); text != "" {
+		t.Errorf("right after that it says:\n%s", text)
+	}
+	if s := j.Stats(); s.Waiting != 3 || s.DatedAhead.Position != 99 {
+		t.Errorf("stats: %+v", s)
+	}
+	if pass(); !j.blocked.IsZero() || j.Stats().Waiting != 0 {
+		t.Errorf("after they were dropped: %+v", j.Stats())
+	}
+}

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// A row that is dated in the future holds nothing back. It goes with the next one
+// that is old enough; where there is none, it is told, with a statement that helps.
+func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	dated := func(group, payload, at string) {
+		e.exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, to_json($2::text), "+at+")", group, payload)
+	}
+	const old, young = "clock_timestamp() - interval '2 hours'", "clock_timestamp()"
+	dated("g", "a", old)
+	dated("g", "b", "'infinity'")
+	dated("g", "c", "clock_timestamp() + interval '3000 years'")
+	dated("g", "d", old)
+	dated("g", "ahead", "clock_timestamp() + interval '1 hour'")
+	dated("g", "skewed", "clock_timestamp() + interval '1 minute'")
+	dated("g", "young", young)
+	tail.drain(t)
+	hour := everything
+	hour.Keep = time.Hour
+	if did := e.retain(e.src, hour, tail.settled("r")); did.Rows != 4 || did.DatedAhead.By < 59*time.Minute {
+		t.Errorf("removed %+v, want 4 rows and the next told", did)
+	}
+	e.wantLeft("ahead", "skewed", "young")
+	step, err := e.src.Retain(e.ctx, outbox.Retention{Mode: outbox.RetainRows, Keep: time.Hour, DryRun: true}, nil)
+	must(t, err)
+	if d := step.DatedAhead; d.Position != 5 || d.Fix == "" {
+		t.Errorf("what the doctor asks: %+v", d)
+	} else {
+		e.exec(d.Fix)
+	}
+	if did := e.retain(e.src, hour, tail.settled("r")); did.DatedAhead.By != 0 {
+		t.Errorf("after the fix: %+v", did)
+	}
+}
+
+// What fills many pages is gone through, and found again when a row behind is old.
+func TestManyRowsDatedInTheFuture(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	e.exec(`INSERT INTO outrider_outbox (type, message_group, payload, created_at)
+		SELECT 't', 'g', '"x"', clock_timestamp() + interval '1 day' FROM generate_series(1, 50)`)
+	tail.drain(t)
+	if did := e.retain(e.src, everything, tail.settled("r")); did.Rows != 0 || did.DatedAhead.By == 0 {
+		t.Errorf("%+v; want nothing removed, and it told", did)
+	}
+	insert(t, e.pool, "g", "old enough, with keep: 0s")
+	tail.drain(t)
+	for range 2 { // the second sweep knows what is old
+		e.retain(e.src, everything, tail.settled("r"))
+	}
+	e.wantLeft()
+}
+
+func TestPartitionsWithRowsDatedInTheFuture(t *testing.T) {
+	t.Parallel()
+	e := newPartitionedEnv(t, 10)
+	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	for i := 1; i < 45; i++ { // of the first some, of the second all; the last are young
+		at := "clock_timestamp() - interval '2 hours'"
+		switch {
+		case i%10 == 9 || i >= 10 && i < 20:
+			at = "clock_timestamp() + interval '2 hours'"
+		case i >= 40:
+			at = "clock_timestamp()"
+		}
+		e.exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, '1', "+at+")", fmt.Sprint("g", i))
+	}
+	tail.drain(t)
+	hour := wholePartitions
+	hour.Keep = time.Hour
+	if did := e.retain(e.src, hour, tail.settled("r")); did.Partitions != 4 || did.DatedAhead.By != 0 {
+		t.Errorf("%+v; want 4 partitions dropped", did)
+	}
+	e.wantLows(45, 55, 65, 75)
+}
