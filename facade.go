@@ -26,6 +26,16 @@ var ErrCutOff = router.ErrCutOff
 // [LoadConfig] and [ParseConfig] unless the file could not be read.
 type ConfigErrors = config.Errors
 
+// NewConfig completes and checks a configuration that was made in Go, by the rules
+// of the file; see [config.Build].
+//
+//	cfg, err := outrider.NewConfig(outrider.Config{
+//		Sources:      map[string]config.Source{"app": &config.Postgres{URL: config.NewSecretURL(url)}},
+//		Destinations: map[string]config.Destination{"bus": &config.Kafka{Brokers: brokers, Topic: "orders"}},
+//		Routes:       []config.Route{{Name: "orders", From: "app", Targets: []string{"bus"}}},
+//	})
+func NewConfig(cfg Config) (*Config, error) { return config.Build(cfg) }
+
 // Schema returns the JSON Schema of the configuration file, for editors.
 func Schema() []byte { return config.Schema() }
 

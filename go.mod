@@ -1,6 +1,6 @@
 module github.com/outriderhq/outrider
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/IBM/sarama v1.43.3

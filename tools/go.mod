@@ -2,7 +2,7 @@
 // reach those who import Outrider.
 module github.com/outriderhq/outrider/tools
 
-go 1.26.8
+go 1.26.0
 
 tool github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
