@@ -290,7 +290,7 @@ func (o *Outrider) AdminAddress() string {
 // hangs can be seen.
 func (o *Outrider) startAdmin() error {
 	s, err := admin.Listen(admin.Config{
-		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Logger: o.log,
+		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
 		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
 	})
 	if err != nil {

@@ -2,18 +2,17 @@ package admin
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -21,7 +20,8 @@ import (
 // Config says where the server listens and what it tells.
 type Config struct {
 	Listen string   // host:port; port 0 takes a free one
-	Tokens []string // bearer tokens for everything but health; empty: open
+	Tokens []string // bearer tokens for everything but health; empty: open, on loopback addresses only
+	Hosts  []string // names that requests may be addressed to, beside addresses, localhost and the host of Listen
 
 	Stats  func() []outbox.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
@@ -37,16 +37,36 @@ type Server struct {
 	done     chan error
 }
 
-// Listen starts the server. The error names the address.
+// ErrNoToken is why [Listen] refuses an address that other machines can reach.
+var ErrNoToken = errors.New("other machines can reach it, and there is no token: set admin: {tokens_file: ...}, or listen on 127.0.0.1")
+
+// Listen starts the server. The error names the address. An address that is not a
+// loopback one is refused without a token ([ErrNoToken]).
 func Listen(cfg Config) (*Server, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("admin address %s: %w: choose another with admin: {listen: ...}, or `listen: off`", cfg.Listen, err)
 	}
 	if len(cfg.Tokens) == 0 && !loopback(l.Addr()) {
-		cfg.Logger.Warn("the admin address can be reached from other machines and has no token: set admin: {tokens_file: ...}",
-			"address", l.Addr().String())
+		return nil, errors.Join(fmt.Errorf("admin address %s: %w", cfg.Listen, ErrNoToken), l.Close())
 	}
+	return serve(cfg, l, defaultLimits, routes(cfg)), nil
+}
+
+// serve answers what comes in at the listener, by handlers behind [guard].
+func serve(cfg Config, l net.Listener, lim limits, h http.Handler) *Server {
+	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{
+		Handler:           guard(cfg, lim, h),
+		ReadHeaderTimeout: lim.header, ReadTimeout: lim.read, WriteTimeout: lim.write, IdleTimeout: lim.idle,
+		MaxHeaderBytes: lim.headerBytes,
+		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	}}
+	go func() { s.done <- s.http.Serve(netutil.LimitListener(l, lim.connections)) }()
+	return s
+}
+
+// routes are the handlers by path.
+func routes(cfg Config) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(cfg.Stats), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -62,14 +82,9 @@ func Listen(cfg Config) (*Server, error) {
 		}
 		text(w, http.StatusOK, "ok")
 	})
-	mux.Handle("GET /routes", authorised(cfg.Tokens, serveRoutes(cfg.Stats)))
-	mux.Handle("GET /metrics", authorised(cfg.Tokens, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
-	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
-	}}
-	go func() { s.done <- s.http.Serve(l) }()
-	return s, nil
+	mux.Handle("GET /routes", serveRoutes(cfg.Stats))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }
 
 // Addr is where the server listens.
@@ -93,27 +108,4 @@ func text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintln(w, body) // the client may have gone
-}
-
-// authorised asks for one of the tokens, if there are any.
-func authorised(tokens []string, h http.Handler) http.Handler {
-	if len(tokens) == 0 {
-		return h
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		for _, t := range tokens {
-			if ok && subtle.ConstantTimeCompare([]byte(given), []byte(t)) == 1 {
-				h.ServeHTTP(w, r)
-				return
-			}
-		}
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		text(w, http.StatusUnauthorized, "a bearer token of admin.tokens_file is needed")
-	})
-}
-
-func loopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,9 +52,13 @@ type State struct {
 
 // Admin is the HTTP server for health, metrics and operators.
 type Admin struct {
-	Listen string   `yaml:"listen" default:"127.0.0.1:8080" doc:"Address as host:port. Empty or off: no server."`
+	Listen string   `yaml:"listen" default:"127.0.0.1:8080" doc:"Address as host:port. Empty or off: no server. One that other machines can reach needs tokens_file."`
 	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that may use the admin API, one per line; blank lines and lines that begin with # are passed over."`
+	Hosts  []string `yaml:"hosts" doc:"Names that requests may be addressed to, such as outrider.internal. IP addresses, localhost and the host of listen are always taken; requests to other names are refused, since a page of another site could have sent them."`
 }
+
+// adminHost is a name without a port.
+var adminHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
 // Enabled tells whether the server is wanted.
 func (a Admin) Enabled() bool { return a.Listen != "" && a.Listen != "off" }
@@ -64,6 +69,14 @@ func (a *Admin) check(c *checker, at place) {
 	}
 	if err := hostPort(a.Listen, true); err != nil {
 		c.add(at.child("listen"), "%v", err).hint("for example 127.0.0.1:8080, or off for no server")
+	} else if !loopback(hostOf(a.Listen)) && !at.has("tokens_file") {
+		c.add(at.child("listen"), "other machines can reach this address, and there is no token").
+			hint("set tokens_file: /etc/outrider/tokens, or listen on 127.0.0.1")
+	}
+	for i, name := range a.Hosts {
+		if !adminHost.MatchString(name) {
+			c.add(at.child("hosts").item(i), "is not the name of a host").hint("for example outrider.internal, without a port")
+		}
 	}
 }
 

@@ -200,6 +200,7 @@ func TestNoProxy(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	t.Parallel()
+	shut := httpx.Guard{Any: true, Denied: []netip.Prefix{netip.MustParsePrefix("8.8.0.0/16")}}
 	open := httpx.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}}
 	for _, test := range []struct {
 		guard   httpx.Guard
@@ -215,7 +216,8 @@ func TestGuard(t *testing.T) {
 		{httpx.Guard{}, "2001:db8::1", "a documentation"}, {httpx.Guard{}, "ff02::1", "a multicast"}, {httpx.Guard{}, "255.255.255.255", "a reserved"},
 		{httpx.Guard{}, "::", "an unspecified"}, {httpx.Guard{}, "1::1", "a reserved"}, {httpx.Guard{}, "fec0::1", "a private"},
 		{open, "10.1.2.3", ""}, {open, "::ffff:10.1.2.3", ""}, {open, "fd12::1", ""}, {open, "10.2.0.1", "a private"},
-		{open, "127.0.0.1", "a loopback"}, {httpx.Guard{Any: true}, "127.0.0.1", ""},
+		{httpx.Guard{}, "168.63.129.16", "an Azure platform"}, {shut, "8.8.8.8", "in a network of deny_networks"}, {shut, "64:ff9b::808:808", "in a network of deny_networks"},
+		{shut, "2002:808:808::1", "in a network of deny_networks"}, {shut, "9.9.9.9", ""}, {open, "127.0.0.1", "a loopback"}, {httpx.Guard{Any: true}, "127.0.0.1", ""},
 	} {
 		err := test.guard.Check(netip.MustParseAddr(test.addr))
 		switch {

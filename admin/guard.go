@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// limits bound what a client can hold of the process. Every handler inherits
+// them; one that streams extends its own deadline with [http.ResponseController].
+type limits struct {
+	header, read, write, idle time.Duration
+	connections               int   // at a time; more wait to be accepted
+	headerBytes               int   // of a request
+	bodyBytes                 int64 // of a request
+}
+
+var defaultLimits = limits{
+	header: 5 * time.Second, read: 10 * time.Second, write: 30 * time.Second, idle: time.Minute,
+	connections: 128, headerBytes: 16 << 10, bodyBytes: 1 << 20,
+}
+
+// open are the paths that need no token: what orchestrators ask.
+var open = []string{"/livez", "/readyz"}
+
+// guard is what every request passes before a handler sees it: the name that it
+// is addressed to, where a browser sent it from, its size, and its token. A
+// handler that is added to the server needs to do nothing for that.
+func guard(cfg Config, lim limits, h http.Handler) http.Handler {
+	h = http.MaxBytesHandler(h, lim.bodyBytes)
+	h = authorised(cfg.Tokens, h)
+	// A page of another site may send requests here, which a firewall does not
+	// see; it can read no answers, and with this change nothing.
+	h = http.NewCrossOriginProtection().Handler(h)
+	h = addressed(cfg, h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Cache-Control", "no-store")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// authorised asks for one of the tokens, if there are any, except on open paths.
+func authorised(tokens []string, h http.Handler) http.Handler {
+	if len(tokens) == 0 {
+		return h
+	}
+	known := make([][sha256.Size]byte, len(tokens))
+	for i, t := range tokens {
+		known[i] = sha256.Sum256([]byte(t)) // of one length, so that comparing takes one time
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		sum, match := sha256.Sum256([]byte(given)), 0
+		for i := range known {
+			match |= subtle.ConstantTimeCompare(sum[:], known[i][:])
+		}
+		if ok && match == 1 || slices.Contains(open, r.URL.Path) {
+			h.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "a bearer token of admin.tokens_file is needed")
+	})
+}
+
+// addressed refuses requests to names that are not the server's. A site whose
+// name leads to this address has a browser here ask as if it were the site (DNS
+// rebinding); its requests carry that name. Addresses cannot be used like that.
+func addressed(cfg Config, h http.Handler) http.Handler {
+	names := []string{"localhost", ""} // no name: HTTP/1.0, and ":8080" as a client's address
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil {
+		names = append(names, strings.ToLower(host))
+	}
+	for _, name := range cfg.Hosts {
+		names = append(names, strings.ToLower(name))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+		if _, err := netip.ParseAddr(host); err != nil && !slices.Contains(names, host) {
+			refuse(w, http.StatusMisdirectedRequest, "requests to this name are refused; add it to admin: {hosts: [...]} if it is this server's")
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers and ends the connection, which then is free for others.
+func refuse(w http.ResponseWriter, status int, reason string) {
+	w.Header().Set("Connection", "close")
+	text(w, status, reason)
+}
+
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
