@@ -131,6 +131,11 @@ type Settlement struct {
 
 	Park   []Parked // rows to insert, or to replace by seq
 	Unpark []int64  // seqs of rows to delete
+
+	// Stored: rows with a seq below it were written by settles before this one. One
+	// that is there no more was taken away by an operator, and Park does not bring it
+	// back.
+	Stored int64
 }
 
 // ParkedStatus is why a message is parked.

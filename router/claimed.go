@@ -74,9 +74,7 @@ func (s *session) takeBack(it *item) {
 		it.timer.Stop()
 		it.timer = nil
 	}
-	if it.phase == held {
-		s.route.health.drop(it)
-	}
+	s.route.health.left(it)
 	it.phase = finished
 	s.releaseItem(it)
 }
@@ -125,8 +123,8 @@ func (s *session) loseClaim(it *item) {
 
 // giveBackClaim returns an attempt that was charged to a row although its address
 // was at fault. Call with the mutex held.
-func (s *session) giveBackClaim(it *item) {
-	again := s.route.claimer.ledger.giveBack(it.claim)
+func (s *session) giveBackClaim(h *holding) {
+	again := s.route.claimer.ledger.giveBack(h)
 	switch {
 	case again == nil || again.session != s:
 	case again.phase == running:

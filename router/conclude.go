@@ -63,10 +63,10 @@ func verdict(it *item, err error) outbox.Verdict {
 // followUp is what is left to do outside of the session's mutex, because it
 // concerns other sessions.
 type followUp struct {
-	rerun    []*item // their address is back
-	giveBack []*item // their attempts were their address's fault
-	back     *route  // an address of it is back
-	dying    *item   // the item itself, when it is to be sent to the poison destination
+	rerun    []*item   // their address is back
+	giveBack []*charge // attempts that were their address's fault
+	back     *route    // an address of it is back
+	dying    *item     // the item itself, when it is to be sent to the poison destination
 }
 
 // empty tells whether there is nothing to do.
@@ -76,8 +76,8 @@ func (f followUp) empty() bool {
 
 // run does all but the sending to the poison destination, which takes its time.
 func (f followUp) run() {
-	for _, it := range f.giveBack {
-		it.session.giveBack(it)
+	for _, c := range f.giveBack {
+		c.session.giveBack(c)
 	}
 	for _, it := range f.rerun {
 		it.session.rerun(it)
@@ -101,6 +101,9 @@ func (f *followUp) revive(rt *route, address string) {
 func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 	h := s.route.health
 	defer func() { h.concluded(it) }()
+	if it.unwanted && v.Outcome != outbox.Delivered {
+		v = outbox.Verdict{Outcome: outbox.Skipped, Reason: skippedByOperator}
+	}
 	if it.death == nil {
 		it.giveBack(it.owed + s.parking.takeCredit(it))
 	}
@@ -219,6 +222,7 @@ func (s *session) releaseItem(it *item) {
 	s.route.share.give(freed)
 	s.live -= freed
 	it.cost = 0
+	it.uncharge()
 	if it.stream != nil {
 		it.stream.finish(it.index)
 	} else if !it.uncounted {
@@ -260,25 +264,6 @@ func (s *session) bury(it *item, v outbox.Verdict) {
 	s.ackLater(it)
 	s.leaveParking(it, false)
 	s.noteProgress()
-}
-
-// giveBack returns an attempt that was charged to a message although its
-// address was at fault.
-func (s *session) giveBack(it *item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case it.death != nil: // too late
-	case it.claim != nil:
-		s.giveBackClaim(it)
-	case s.lost || it.phase == finished:
-	case it.phase == parked:
-		s.correctParked(it)
-	case it.phase == running:
-		it.owed++
-	default:
-		it.giveBack(1)
-	}
 }
 
 // letGo gives back what the session leaves unfinished: memory, messages to the

@@ -34,8 +34,8 @@ type address struct {
 	cause   error
 	since   time.Time
 
-	suspect string  // the group that failed last
-	charged []*item // whose attempts were charged since the last success
+	suspect string    // the group that failed last
+	charged []*charge // its attempts that were charged since the last success
 
 	held  []*item          // wait until it is back, in order of failure
 	open  bool             // the next message that comes may go, as the probe
@@ -52,7 +52,7 @@ const (
 	longestProbe = 5 * time.Second
 )
 
-// maxCharged bounds the attempts that can be given back.
+// maxCharged bounds the messages whose attempts can be given back.
 const maxCharged = 64
 
 func newHealth(r *route) *health { return &health{route: r, addresses: map[string]*address{}} }
@@ -117,8 +117,8 @@ func (h *health) remove(a *address) {
 
 // failed notes that the destination failed a message. It tells whether the
 // attempt counts; if not, the message is held until the address is back. The
-// second result are messages whose attempts turned out to be the address's fault.
-func (h *health) failed(name string, it *item, retryAfter time.Duration, cause error) (charged bool, blamed []*item) {
+// second result are attempts that turned out to be the address's fault.
+func (h *health) failed(name string, it *item, retryAfter time.Duration, cause error) (charged bool, blamed []*charge) {
 	if it.AmongDelivered() {
 		return true, nil
 	}
@@ -128,9 +128,7 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 	if !a.down {
 		if a.suspect == "" || a.suspect == it.identity() {
 			a.suspect = it.identity()
-			if len(a.charged) < maxCharged {
-				a.charged = append(a.charged, it)
-			}
+			a.charge(it)
 			return true, nil
 		}
 		blamed, a.charged = a.charged, nil
@@ -155,7 +153,7 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 // unavailable notes that an address cannot be reached, and holds the message.
 // Outage tells that the failures before were the address's fault as well: a
 // breaker has seen enough of them. The result is as that of failed.
-func (h *health) unavailable(name string, it *item, v outbox.Verdict, outage bool) (blamed []*item) {
+func (h *health) unavailable(name string, it *item, v outbox.Verdict, outage bool) (blamed []*charge) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.at(name)
@@ -223,11 +221,18 @@ func (h *health) tryAgain(a *address) {
 		return
 	}
 	a.open = true
-	it := a.takeHeld()
-	a.sent = it
-	h.mu.Unlock()
-	if it != nil {
-		it.session.rerun(it)
+	for {
+		it := a.takeHeld()
+		a.sent = it
+		h.mu.Unlock()
+		if it == nil || it.session.rerun(it) {
+			break
+		}
+		h.mu.Lock() // it has just left its lane: the next one
+		if !a.open {
+			h.mu.Unlock()
+			break
+		}
 	}
 	h.route.kick()
 }
@@ -267,21 +272,26 @@ func (h *health) concluded(it *item) {
 		} else if a.open && a.sent == it {
 			h.plan(a, 0) // it stays open for those that wait at the gate
 		}
+		if a.sent == it {
+			a.sent = nil
+		}
 	}
 }
 
-// drop forgets a held message that leaves the lane.
-func (h *health) drop(it *item) {
+// left forgets a message that leaves the lane without being concluded: one that
+// is held, or that was run again for an opening and has not got to the gate.
+func (h *health) left(it *item) {
+	if h.trouble.Load() == 0 {
+		return
+	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, a := range h.addresses {
-		for i, x := range a.held {
-			if x == it {
-				a.held = append(a.held[:i:i], a.held[i+1:]...)
-				return
-			}
+		if i := slices.Index(a.held, it); i >= 0 {
+			a.held = slices.Delete(a.held, i, i+1)
 		}
 	}
+	h.mu.Unlock()
+	h.concluded(it)
 }
 
 // heldAlone returns the session's held messages that have no group.
@@ -311,6 +321,10 @@ func (h *health) forget(s *session) {
 			}
 		}
 		a.held = kept
+		a.charged = slices.DeleteFunc(a.charged, func(c *charge) bool { return c.session == s })
+		if a.sent != nil && a.sent.session == s {
+			a.sent = nil
+		}
 		if a.open || a.probe != nil && owner(a.probe).session == s {
 			a.probe = nil
 			h.plan(a, 0)

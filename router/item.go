@@ -56,15 +56,13 @@ type item struct {
 	row    *outbox.Row
 	record *record
 
-	stream   *stream // nil unless it came by cursor
-	index    uint64  // in the stream
-	seq      int64   // in the parking; 0: no place there
-	retrying *outbox.Parked
-	source   *message.Message
-	claim    *holding        // it came from a queue, which keeps what becomes of it
-	parent   context.Context // for values; nil: the lane's
-
-	home *parkedGroup // that retrying was written for, before its load number loads
+	stream *stream // nil unless it came by cursor
+	index  uint64  // in the stream
+	seq    int64   // in the parking; 0: no place there
+	charge *charge // of its attempts, to be given back perhaps
+	source *message.Message
+	claim  *holding        // it came from a queue, which keeps what becomes of it
+	parent context.Context // for values; nil: the lane's
 
 	outcome   error  // with hindsight: of its delivery, for its chain
 	death     *death // what it died of, until the poison destination has it
@@ -76,7 +74,6 @@ type item struct {
 	timer   *time.Timer
 
 	slot      int // of the cursor row that it is parked under
-	loads     int
 	owed      int // attempts to be given back when the chain does not read them
 	probes    int // failures charged to the address instead
 	phase     phase
@@ -85,6 +82,7 @@ type item struct {
 	lent      bool // its place at the gate is kept meanwhile
 	uncounted bool // being sent, stored meanwhile: takes no room
 	blocker   bool // its group was parked while it was being sent
+	unwanted  bool // an operator has taken its row away
 }
 
 // record is the content of a message that has no row.

@@ -22,6 +22,7 @@ type memSource struct {
 	reads   int
 	reached int    // reads that were to come to a place
 	slow    func() // called by Fetch between looking at the table and yielding rows
+	lending *lending
 }
 
 func (m *memSource) add(rows ...*outbox.Row) {
@@ -84,7 +85,7 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 				break
 			}
 			row := *rows[p]
-			row.Page = page
+			row.Page, row.Payload = page, m.lending.lend(row.Payload)
 			next = row.After()
 			if !take(i, &row) {
 				return nil, nil
@@ -112,6 +113,7 @@ type memState struct {
 	settles   int
 	fail      error
 	writing   func(outbox.Settlement) // sees every settlement that is written
+	lending   *lending
 }
 
 func newMemState() *memState {
@@ -240,7 +242,12 @@ func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []
 			m.parked[s.LaneRef] = map[int64]outbox.Parked{}
 		}
 		for _, p := range s.Park {
-			m.parked[s.LaneRef][p.Seq] = p
+			if m.lending != nil {
+				p.Payload = slices.Clone(p.Payload)
+			}
+			if _, there := m.parked[s.LaneRef][p.Seq]; there || p.Seq >= s.Stored {
+				m.parked[s.LaneRef][p.Seq] = p
+			}
 		}
 		for _, seq := range s.Unpark {
 			delete(m.parked[s.LaneRef], seq)
@@ -296,7 +303,7 @@ func (m *memState) ParkedQueue(_ context.Context, ref outbox.LaneRef, group stri
 	var out []outbox.Parked
 	for _, p := range m.queue(ref) {
 		if p.Group == group && p.Seq > after && len(out) < limit {
-			p.Metadata = maps.Clone(p.Metadata) // as reading it from a database does
+			p.Metadata, p.Payload = maps.Clone(p.Metadata), m.lending.lend(p.Payload) // as reading it from a database does
 			out = append(out, p)
 		}
 	}

@@ -78,7 +78,7 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 		st := outbox.Settlement{
 			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.slot},
 			Epoch:   str.epoch, Cursor: str.settled, Beyond: str.settledBeyond(),
-			NextSeq: str.nextSeq, Cluster: s.origin.cluster, Source: s.origin.table,
+			NextSeq: str.nextSeq, Stored: str.stored, Cluster: s.origin.cluster, Source: s.origin.table,
 		}
 		for k, p := range s.ops.park {
 			if k.slot == str.slot {
@@ -91,7 +91,7 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 			}
 		}
 		out = append(out, st)
-		str.writing, str.unwritten = str.head, written
+		str.writing, str.storing, str.unwritten = str.head, str.nextSeq, written
 	}
 	if len(out) > 0 {
 		s.flight = &ops{park: s.ops.park, unpark: s.ops.unpark, acks: s.ops.acks}
@@ -131,7 +131,7 @@ func (s *session) settled(ok bool) {
 		return
 	}
 	for _, str := range s.streams {
-		str.durable = max(str.durable, str.writing)
+		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
 	}
 	for _, msg := range flight.acks {
 		if s.lost { // and so perhaps not written

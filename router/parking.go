@@ -30,12 +30,30 @@ type parkedGroup struct {
 	since    time.Time // of its first message, about: created or parked
 	held     bool      // waits for an operator
 	relieved bool      // parked to make room: may come back when an address does
-	loads    int       // how often rows were loaded
+	reliefs  int       // times in a row that it was
+
+	// While its rows are read nothing is added to them: what they say is then all
+	// that there is. Fresh messages are kept aside until it is known.
+	loading bool
+	limit   int  // of the read
+	again   bool // something was added all the same
+	aside   []*item
+
+	// credits are attempts to be given back to messages, by their seq, when their
+	// rows are read next.
+	credits map[int64]int
 }
 
 // movable tells whether the first rows may be brought back when they are due.
 func (g *parkedGroup) movable() bool {
-	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held
+	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held && !g.loading
+}
+
+// allHere reports whether all rows of the group are in the lane, at the gate:
+// then fresh messages may get in line behind them, and a busy group leaves the
+// parking.
+func (g *parkedGroup) allHere() bool {
+	return g.live > 0 && g.live == g.count && g.blockers == 0 && !g.loading
 }
 
 // parking is the part of a session that concerns parked messages.
@@ -43,15 +61,13 @@ type parking struct {
 	groups map[groupKey]*parkedGroup
 	due    dueHeap
 	live   int
+	here   map[opKey]*item // that are in the lane and have a row
 	kicked chan struct{}
-
-	// credits are attempts to be given back to messages that were loaded since
-	// they were charged.
-	credits map[opKey]int
 }
 
 func (p *parking) init(groups []outbox.ParkedGroup) {
 	p.groups = make(map[groupKey]*parkedGroup, len(groups))
+	p.here = map[opKey]*item{}
 	p.kicked = make(chan struct{}, 1)
 	for _, g := range groups {
 		p.add(g)
@@ -110,9 +126,7 @@ func (s *session) park(it *item, status outbox.ParkedStatus, at time.Time, cause
 			x.timer.Stop()
 			x.timer = nil
 		}
-		if x.phase == held {
-			s.route.health.drop(x)
-		}
+		s.route.health.left(x)
 		switch {
 		case x == it:
 			s.store(x, g, status, at, cause)
@@ -147,6 +161,8 @@ func (s *session) block(it *item, g *parkedGroup) {
 	}
 	it.stored = true
 	g.count++
+	g.again = g.loading
+	s.parking.here[opKey{it.slot, it.seq}] = it
 	s.ops.put(s.parkedRow(it, outbox.ParkedWaiting, time.Time{}, nil))
 	s.ackLater(it)
 	if it.stream != nil {
@@ -176,13 +192,9 @@ func (s *session) groupOf(it *item) *parkedGroup {
 
 // store writes the item to the parking.
 func (s *session) store(it *item, g *parkedGroup, status outbox.ParkedStatus, at time.Time, cause error) {
-	s.place(it)
-	row := s.parkedRow(it, status, at, cause)
-	s.ops.put(row)
+	g.again = g.loading
+	s.ops.put(s.parkedRow(it, status, at, cause))
 	failpoint.Hit(failpoint.Parking)
-	if status == outbox.ParkedRetrying {
-		it.retrying, it.home, it.loads = &row, g, g.loads
-	}
 	if !it.stored {
 		it.stored = true
 		g.count++
@@ -196,6 +208,7 @@ func (s *session) store(it *item, g *parkedGroup, status outbox.ParkedStatus, at
 func (s *session) takeOut(it *item, g *parkedGroup) {
 	it.phase = parked
 	s.releaseItem(it)
+	delete(s.parking.here, opKey{it.slot, it.seq})
 	if it.blocker {
 		it.blocker = false
 		g.blockers--
@@ -244,6 +257,8 @@ func (s *session) leaveParking(it *item, remove bool) {
 		return
 	}
 	g := s.groupOf(it)
+	g.relieved, g.reliefs = false, 0 // it moves
+	delete(s.parking.here, opKey{it.slot, it.seq})
 	if it.blocker {
 		it.blocker = false
 		g.blockers--
@@ -274,38 +289,6 @@ func (s *session) changed(g *parkedGroup) {
 		g.due = time.Time{}
 		s.parking.schedule(g)
 	}
-}
-
-// correctParked rewrites the attempts of a parked message. If it is on its way
-// back, or was since, they are corrected when it gets there.
-func (s *session) correctParked(it *item) {
-	g := s.parking.groups[keyOf(it.slot, it.key, it.seq)]
-	switch {
-	case it.retrying == nil || g == nil:
-		return
-	case g != it.home || g.live > 0 || g.loads != it.loads:
-		if s.parking.credits == nil {
-			s.parking.credits = map[opKey]int{}
-		}
-		s.parking.credits[opKey{it.slot, it.seq}]++
-		return
-	case it.retrying.Attempts == 0:
-		return
-	}
-	it.retrying.Attempts--
-	s.ops.put(*it.retrying)
-	s.noteProgress()
-}
-
-// takeCredit returns the attempts that are to be given back to a message.
-func (p *parking) takeCredit(it *item) int {
-	if len(p.credits) == 0 || it.seq == 0 {
-		return 0
-	}
-	k := opKey{it.slot, it.seq}
-	n := p.credits[k]
-	delete(p.credits, k)
-	return n
 }
 
 // dueEntry is a group's planned way back; stale when the group changed since.

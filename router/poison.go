@@ -142,6 +142,8 @@ func (s *session) sendToPoison(it *item) {
 	d := it.death
 	switch {
 	case it.phase != dying: // its row is no longer ours
+	case it.unwanted:
+		s.endSkipped(it)
 	case err == nil:
 		s.bury(it, d.verdict(d.cause()))
 	case refused(err) && it.claim == nil:

@@ -10,8 +10,14 @@ import (
 )
 
 // pumpBatch is how many parked messages of a group come back at a time: no
-// more than the window has room for.
-func (s *session) pumpBatch() int { return max(min(64, s.route.Window/4), 1) }
+// more than the window has room for. Of one that was parked because it did not
+// move it is the first, to see whether it does.
+func (s *session) pumpBatch(g *parkedGroup) int {
+	if g.relieved {
+		return 1
+	}
+	return max(min(64, s.route.Window/4), 1)
+}
 
 // pump brings parked messages back when they are due.
 func (s *session) pump() {
@@ -19,7 +25,10 @@ func (s *session) pump() {
 	timer := time.AfterFunc(time.Hour, func() { poke(s.parking.kicked) })
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
-		groups, wait := s.dueGroups(time.Now())
+		groups, wait, full := s.dueGroups(time.Now())
+		if full { // of what came back before, and does not move perhaps
+			s.relieve(time.Now(), true)
+		}
 		if len(groups) > 0 {
 			if wait = s.bringBack(groups); wait == 0 {
 				continue
@@ -36,8 +45,9 @@ func (s *session) pump() {
 }
 
 // dueGroups takes the groups that are due off the heap, as many as the lane has
-// room for, and tells how long to wait for the next (-1: until kicked).
-func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration) {
+// room for, and tells how long to wait for the next (-1: until kicked); full, when
+// there was no room.
+func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &s.parking
@@ -49,21 +59,20 @@ func (s *session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Durati
 			continue
 		}
 		if e.at.After(now) {
-			return due, e.at.Sub(now)
+			return due, e.at.Sub(now), false
 		}
 		if room <= 0 || s.route.share.spent(s.route.overhead()) {
-			return due, releaseDelay
+			return due, releaseDelay, true
 		}
 		heap.Pop(&p.due)
-		e.group.live++ // ours until it is loaded
-		p.live++
-		room -= min(e.group.count, s.pumpBatch())
+		e.group.loading, e.group.limit = true, s.pumpBatch(e.group)
+		room -= min(e.group.count, e.group.limit)
 		due = append(due, e.group)
 	}
 	if len(due) > 0 {
-		return due, 0
+		return due, 0, false
 	}
-	return nil, -1
+	return nil, -1, false
 }
 
 // bringBack loads the first messages of each group and lets them into the lane.
@@ -76,7 +85,7 @@ func (s *session) bringBack(groups []*parkedGroup) time.Duration {
 			rows, err = s.loadQueue(g)
 			failpoint.Hit(failpoint.Unparking)
 		}
-		s.inject(g, rows, err)
+		s.unpark(g, rows, err)
 	}
 	if err != nil {
 		if s.ctx.Err() == nil {
@@ -97,41 +106,60 @@ func (s *session) loadQueue(g *parkedGroup) (rows []outbox.Parked, err error) {
 	if g.key.group == "" {
 		rows, err = s.route.State.ParkedQueue(ctx, ref, "", g.key.alone.seq-1, 1)
 	} else {
-		rows, err = s.route.State.ParkedQueue(ctx, ref, g.key.group, 0, s.pumpBatch())
+		rows, err = s.route.State.ParkedQueue(ctx, ref, g.key.group, 0, g.limit)
 	}
 	s.loading.end(ctx, err)
 	return rows, err
 }
 
-// inject puts parked messages into the lane, behind each other.
-func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
+// unpark takes what was read of a group, and what came for it meanwhile.
+func (s *session) unpark(g *parkedGroup, rows []outbox.Parked, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.live-- // what dueGroups took
-	s.parking.live--
+	if s.stopping {
+		return
+	}
+	again, aside := g.again, g.aside
+	g.loading, g.again, g.aside = false, false, nil
+	switch {
+	case err != nil:
+		g.due = time.Now().Add(shortDelay)
+		s.parking.schedule(g)
+	case again:
+		g.due = time.Time{}
+		s.parking.schedule(g)
+	default:
+		s.inject(g, rows)
+	}
+	for _, it := range aside {
+		s.admit(it)
+	}
+	s.proceed()
+}
+
+// inject puts parked messages into the lane, behind each other.
+func (s *session) inject(g *parkedGroup, rows []outbox.Parked) {
+	if g.key.group == "" && len(rows) > 0 && rows[0].Seq != g.key.alone.seq {
+		rows = nil
+	}
+	if g.key.group == "" || len(rows) < g.limit {
+		g.count = len(rows) // an operator may have taken some away
+	}
 	now := time.Now()
 	switch {
-	case s.stopping:
-		return
-	case err != nil:
-		g.due = now.Add(shortDelay)
-		s.parking.schedule(g)
-		return
-	case len(rows) == 0 || g.key.group == "" && rows[0].Seq != g.key.alone.seq:
-		// An operator took the rest away.
-		g.count = 0
+	case len(rows) == 0:
 		s.changed(g)
 		return
 	case rows[0].Status == outbox.ParkedHeld:
 		g.held = true
 		return
 	case rows[0].NextAttemptAt.After(now) && !s.early(rows[0]):
+		s.correct(g, rows)
 		g.due = rows[0].NextAttemptAt
 		g.relieved = s.route.poison != nil && rows[0].Metadata[metaDeath] != "" // another address was back
 		s.parking.schedule(g)
 		return
 	}
-	g.loads++
 	for _, p := range rows {
 		if p.Status == outbox.ParkedHeld {
 			break // whatever is behind a held message waits with it
@@ -144,7 +172,6 @@ func (s *session) inject(g *parkedGroup, rows []outbox.Parked, err error) {
 		g.due = now.Add(releaseDelay)
 		s.parking.schedule(g)
 	}
-	s.proceed()
 }
 
 // injectRow puts one message into the lane; false: there is no memory for it.
@@ -171,6 +198,7 @@ func (s *session) injectRow(g *parkedGroup, p outbox.Parked) bool {
 	s.extra++
 	g.live++
 	s.parking.live++
+	s.parking.here[opKey{it.slot, it.seq}] = it
 	s.enter(it)
 	return true
 }

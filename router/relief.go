@@ -46,12 +46,14 @@ func (s *session) relieve(now time.Time, spent bool) {
 		return
 	}
 	for _, it := range blocked {
-		pause := longestProbe // its address is down, or it is being sent
+		s.place(it)
+		g := s.groupOf(it)
+		pause := min(longestProbe<<min(g.reliefs, 10), longestLeave) // its address is down, or it is being sent
 		if it.phase == backoff {
 			pause = shortDelay
 		}
 		s.park(it, outbox.ParkedWaiting, now.Add(pause), nil)
-		s.groupOf(it).relieved = true
+		g.relieved, g.reliefs = true, g.reliefs+1
 	}
 }
 
@@ -62,7 +64,7 @@ func (s *session) comeBack() {
 	defer s.mu.Unlock()
 	for _, g := range s.parking.groups {
 		if g.relieved {
-			g.relieved, g.due = false, time.Time{}
+			g.relieved, g.reliefs, g.due = false, 0, time.Time{}
 			s.parking.schedule(g)
 		}
 	}

@@ -1,7 +1,9 @@
 package router
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -32,8 +34,11 @@ func (s *session) reload(ctx context.Context) error {
 			s.reconcile(groups)
 		}
 		s.mu.Unlock()
-		if err != nil || same {
+		if err != nil {
 			return err
+		}
+		if same {
+			return s.takeAway(ctx)
 		}
 	}
 }
@@ -71,7 +76,7 @@ func (s *session) reconcile(groups []outbox.ParkedGroup) {
 		s.parking.schedule(g)
 	}
 	for k, g := range s.parking.groups {
-		if !seen[k] && g.live == 0 {
+		if !seen[k] && g.live == 0 && !g.loading {
 			g.count = 0
 			s.changed(g)
 		}
@@ -88,4 +93,72 @@ func (s *session) follow(group string) {
 	if t := s.gate.Front(group); t != nil {
 		s.park(owner(t), outbox.ParkedWaiting, time.Time{}, nil)
 	}
+}
+
+// skippedByOperator is the reason with which messages are counted whose rows were
+// taken away while they were in the lane.
+const skippedByOperator = "operator"
+
+// takeAway ends the messages of the lane whose rows an operator has taken away.
+func (s *session) takeAway(ctx context.Context) error {
+	for key, items := range s.withRows() {
+		ref := outbox.LaneRef{Route: s.route.Name, Slot: items[0].slot}
+		limit := len(items) + patientReloads // rows of a redrive may be among them
+		rows, err := s.route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		for _, it := range items {
+			there := slices.ContainsFunc(rows, func(p outbox.Parked) bool { return p.Seq == it.seq })
+			known := len(rows) < limit || rows[limit-1].Seq > it.seq
+			if known && !there && s.parking.here[opKey{it.slot, it.seq}] == it {
+				s.skip(it)
+			}
+		}
+		s.proceed()
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// withRows returns the messages in the lane whose rows have been written, by group
+// and in order.
+func (s *session) withRows() map[groupKey][]*item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[groupKey][]*item{}
+	for k, it := range s.parking.here {
+		if it.injected || k.seq < s.streams[0].stored {
+			key := keyOf(k.slot, it.key, k.seq)
+			out[key] = append(out[key], it)
+		}
+	}
+	for _, items := range out {
+		slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	return out
+}
+
+// skip ends a message that an operator has taken away: now, or when what is under
+// way of it has its outcome, unless that is its delivery. Call with the mutex held.
+func (s *session) skip(it *item) {
+	it.unwanted = true
+	if it.phase == running || it.phase == dying {
+		s.gate.Leave(&it.Ticket)
+		return
+	}
+	s.endSkipped(it)
+}
+
+// endSkipped is the end of skip.
+func (s *session) endSkipped(it *item) {
+	if it.timer != nil {
+		it.timer.Stop()
+		it.timer = nil
+	}
+	s.route.health.left(it)
+	s.route.stats.skip(skippedByOperator)
+	s.gate.Leave(&it.Ticket)
+	s.finish(it, outbox.Skipped)
 }

@@ -74,7 +74,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []outbox.ParkedGroup)
 		size *= 2
 	}
 	for _, st := range states {
-		str := &stream{session: s, slot: st.Slot, epoch: st.Epoch, commands: st.Commands, nextSeq: max(st.NextSeq, 1), ring: make([]entry, size),
+		str := &stream{session: s, slot: st.Slot, epoch: st.Epoch, commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq, ring: make([]entry, size),
 			settled: st.Cursor, fetched: st.Cursor}
 		str.skip = make(map[int64]struct{}, len(st.Beyond))
 		for _, p := range st.Beyond {
@@ -176,15 +176,18 @@ func (s *session) acceptRow(a arrival) {
 	s.admit(it)
 }
 
-// admit gives a new item its place: in the parking if its group is there, else
-// at the gate.
+// admit gives a new item its place: at the gate or, behind its group, in the
+// parking. While the group's rows are being read it waits for what they are.
 func (s *session) admit(it *item) {
-	if g := s.parking.of(it); g != nil {
+	switch g := s.parking.of(it); {
+	case g == nil || g.allHere():
+		s.enter(it)
+	case g.loading:
+		g.aside = append(g.aside, it)
+	default:
 		s.store(it, g, outbox.ParkedWaiting, time.Time{}, nil)
 		s.noteProgress() // it takes room until it is written down
-		return
 	}
-	s.enter(it)
 }
 
 // enter gives an item its place at the gate and has its chain run.
@@ -209,18 +212,19 @@ func (s *session) moveTo(str *stream, c outbox.Cursor, order uint64, drained boo
 	str.catchUp()
 }
 
-// rerun runs the chain of an item again.
-func (s *session) rerun(it *item) {
+// rerun runs the chain of an item again; false when it has left the lane.
+func (s *session) rerun(it *item) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping || it.phase == finished || it.phase == parked {
-		return
+		return false
 	}
 	it.phase, it.timer = running, nil
 	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
 	s.queue = append(s.queue, it)
 	s.proceed()
+	return true
 }
 
 // stop ends the session's work: no chain begins any more, what waits is released,

@@ -33,6 +33,8 @@ type stream struct {
 	slot    int
 	epoch   int64
 	nextSeq int64 // for parked messages
+	stored  int64 // nextSeq as it was last written
+	storing int64 // as the settle under way writes it
 
 	commands int64 // counter of operators' commands; only the keeper uses it
 

@@ -40,6 +40,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"AcquireAtMost":           testAcquireAtMost,
 		"LeaveReleases":           testLeaveReleases,
 		"ParkReplaceUnpark":       testParkReplaceUnpark,
+		"G13_SkippedStaysSkipped": testSkippedStaysSkipped,
 		"G2_ParkedQueueOrder":     testParkedQueueOrder,
 		"ParkedGroups":            testParkedGroups,
 		"G1_ParkedKeepsAnyBytes":  testParkedKeepsAnyBytes,

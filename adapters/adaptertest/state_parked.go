@@ -61,6 +61,27 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 	}
 }
 
+// What an operator took away does not come back with the settle of an attempt that
+// was under way; what was never written is written, whatever its seq.
+func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(4, 5)
+	settle(t, store, parking(lanes[0], parked(1, "g", outbox.ParkedRetrying), parked(2, "g", outbox.ParkedRetrying)),
+		parking(lanes[1], parked(1, "h", outbox.ParkedRetrying)))
+	first := outbox.ParkedCommand{Action: outbox.ParkedSkip, By: "alice",
+		Filter: outbox.ParkedFilter{Route: lanes[0].Route, Group: "g", Limit: 1}}
+	if step, err := store.ChangeParked(t.Context(), first); err != nil || step.Changed != 1 {
+		t.Fatalf("skipped %d, error %v", step.Changed, err)
+	}
+	again := parking(lanes[0], parked(1, "g", outbox.ParkedDead), parked(2, "g", outbox.ParkedDead), parked(3, "g", outbox.ParkedDead))
+	again.Stored = 3
+	other := parking(lanes[1], parked(1, "h", outbox.ParkedDead), parked(7, "h", outbox.ParkedDead))
+	other.Stored = 2
+	settle(t, store, again, other)
+	if got := seqsOf(list(t, store, outbox.ParkedFilter{Status: outbox.ParkedDead})); !slices.Equal(got, []int64{2, 3, 1, 7}) {
+		t.Errorf("rows %v are parked, want 2 and 3, 1 and 7", got)
+	}
+}
+
 func testParkedQueueOrder(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
 	// Written out of order, in two settles, beside other groups and lanes.

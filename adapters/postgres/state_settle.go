@@ -42,6 +42,9 @@ FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6
         $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bytea[])
     AS k(route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
         event_id, event_type, position, metadata, payload)
+JOIN unnest($14::text[], $15::smallint[], $16::bigint[]) AS l(route, slot, stored) ON l.route = k.route AND l.slot = k.slot
+WHERE k.seq >= l.stored
+   OR EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq)
 ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = EXCLUDED.message_group, status = EXCLUDED.status,
     attempts = EXCLUDED.attempts, next_attempt_at = EXCLUDED.next_attempt_at, last_error = EXCLUDED.last_error,
     event_id = EXCLUDED.event_id, event_type = EXCLUDED.event_type, position = EXCLUDED.position,
@@ -145,7 +148,7 @@ func fencedLanes(settlements []outbox.Settlement, alive map[outbox.LaneRef]bool)
 // settleParked deletes and writes the parked rows of the lanes alive, in one
 // round trip. What is unparked goes first, so that a seq may be used again.
 func settleParked(ctx context.Context, tx pgx.Tx, settlements []outbox.Settlement, alive map[outbox.LaneRef]bool) error {
-	var gone, kept parkedColumns
+	var gone, kept, lanes parkedColumns
 	for i := range settlements {
 		t := &settlements[i]
 		if !alive[t.LaneRef] {
@@ -157,6 +160,7 @@ func settleParked(ctx context.Context, tx pgx.Tx, settlements []outbox.Settlemen
 		for j := range t.Park {
 			kept.add(t.LaneRef, &t.Park[j])
 		}
+		lanes.addKey(t.LaneRef, t.Stored)
 	}
 	batch := &pgx.Batch{}
 	if len(gone.seqs) > 0 {
@@ -164,7 +168,8 @@ func settleParked(ctx context.Context, tx pgx.Tx, settlements []outbox.Settlemen
 	}
 	if len(kept.seqs) > 0 {
 		batch.Queue(parkSQL, kept.routes, kept.slots, kept.seqs, kept.groups, kept.statuses, kept.attempts, kept.dues,
-			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads)
+			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads,
+			lanes.routes, lanes.slots, lanes.seqs)
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }

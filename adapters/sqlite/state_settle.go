@@ -32,7 +32,8 @@ WHERE route = ? AND slot = ? AND epoch = ?`
 	parkSQL = `
 INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
     event_id, event_type, position, metadata, payload, parked_at)
-VALUES (?, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+SELECT ?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+WHERE ?3 >= ?15 OR EXISTS (SELECT 1 FROM outrider_parked WHERE route = ?1 AND slot = ?2 AND seq = ?3)
 ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_group, status = excluded.status,
     attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error,
     event_id = excluded.event_id, event_type = excluded.event_type, position = excluded.position,
@@ -174,7 +175,7 @@ func settle(ctx context.Context, tx *sql.Tx, settlements []outbox.Settlement) (f
 			}
 		}
 		for j := range t.Park {
-			if err := parkOne(ctx, park, t.LaneRef, &t.Park[j], now); err != nil {
+			if err := parkOne(ctx, park, t, &t.Park[j], now); err != nil {
 				return nil, err
 			}
 		}
@@ -206,7 +207,7 @@ func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, n
 	return n == 1, err
 }
 
-func parkOne(ctx context.Context, insert *sql.Stmt, lane outbox.LaneRef, p *outbox.Parked, now int64) error {
+func parkOne(ctx context.Context, insert *sql.Stmt, t *outbox.Settlement, p *outbox.Parked, now int64) error {
 	group, payload := "", p.Payload
 	if p.Group != "" {
 		group = staterow.Pack(p.Group)
@@ -215,8 +216,8 @@ func parkOne(ctx context.Context, insert *sql.Stmt, lane outbox.LaneRef, p *outb
 		payload = []byte{} // empty, not NULL
 	}
 	due := sql.NullInt64{Int64: p.NextAttemptAt.UnixMicro(), Valid: !p.NextAttemptAt.IsZero()}
-	_, err := insert.ExecContext(ctx, lane.Route, lane.Slot, p.Seq, group, string(p.Status), p.Attempts, due,
+	_, err := insert.ExecContext(ctx, t.Route, t.Slot, p.Seq, group, string(p.Status), p.Attempts, due,
 		staterow.Clean(p.LastError), staterow.Pack(p.ID), staterow.Pack(p.Type), p.Position,
-		staterow.EncodeMetadata(p.Metadata), payload, now)
+		staterow.EncodeMetadata(p.Metadata), payload, now, t.Stored)
 	return err
 }

@@ -1,0 +1,128 @@
+package router
+
+import (
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// charge is a message whose attempts were charged although its address may have
+// been at fault. It knows the message itself only while that is in its lane: what
+// is parked, dead or delivered is kept in memory by nobody. All but n is guarded
+// by the session's mutex, n by that of health.
+type charge struct {
+	session *session
+	n       int      // attempts
+	item    *item    // nil: not in the lane
+	claim   *holding // of a queue's row
+	group   groupKey // in the parking, with its row there;
+	row     opKey    // zero: it is not there
+}
+
+// settled reports whether there is nothing left to give attempts back to.
+func (c *charge) settled() bool { return c.item == nil && c.claim == nil && c.row == opKey{} }
+
+// charge notes an attempt of a message of the suspect group. Call with the
+// session's mutex held.
+func (a *address) charge(it *item) {
+	a.charged = slices.DeleteFunc(a.charged, func(c *charge) bool { return c.session == it.session && c.settled() })
+	row := opKey{it.slot, it.seq}
+	i := slices.IndexFunc(a.charged, func(c *charge) bool {
+		return c == it.charge || c.session == it.session && it.seq != 0 && c.row == row
+	})
+	if i < 0 {
+		if len(a.charged) == maxCharged {
+			return
+		}
+		i = len(a.charged)
+		a.charged = append(a.charged, &charge{session: it.session, claim: it.claim})
+	}
+	if it.charge != nil {
+		it.charge.item = nil // perhaps another address's
+	}
+	it.charge = a.charged[i]
+	it.charge.item = it
+	it.charge.n++
+}
+
+// uncharge ends what a charge knows of an item that leaves the lane; where its
+// row is, if it was parked.
+func (it *item) uncharge() {
+	c := it.charge
+	if c == nil {
+		return
+	}
+	it.charge, c.item = nil, nil
+	c.group, c.row = groupKey{}, opKey{}
+	if it.phase == parked {
+		c.group, c.row = keyOf(it.slot, it.key, it.seq), opKey{it.slot, it.seq}
+	}
+}
+
+// giveBack returns attempts that were charged to a message although its address
+// was at fault.
+func (s *session) giveBack(c *charge) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := c.item
+	switch {
+	case it != nil && it.death != nil: // too late
+	case c.claim != nil:
+		for range c.n {
+			s.giveBackClaim(c.claim)
+		}
+	case s.lost:
+	case it == nil:
+		s.correctParked(c)
+	case it.phase == running:
+		it.owed += c.n
+	default:
+		it.giveBack(c.n)
+	}
+}
+
+// correctParked gives attempts back to a parked message. Its row is corrected when
+// it is read, which is at once unless its group is on its way back.
+func (s *session) correctParked(c *charge) {
+	g := s.parking.groups[c.group]
+	if g == nil || c.row == (opKey{}) {
+		return
+	}
+	if g.credits == nil {
+		g.credits = map[int64]int{}
+	}
+	g.credits[c.row.seq] += c.n
+	if g.movable() {
+		g.due = time.Time{}
+		s.parking.schedule(g)
+	}
+}
+
+// correct writes rows anew of which attempts were given back, when they stay in
+// the parking.
+func (s *session) correct(g *parkedGroup, rows []outbox.Parked) {
+	for _, p := range rows {
+		n := min(g.credits[p.Seq], p.Attempts)
+		delete(g.credits, p.Seq)
+		if n > 0 && p.Metadata[metaDeath] == "" { // otherwise it is too late
+			p.Attempts -= n
+			s.ops.put(p)
+			s.noteProgress()
+		}
+	}
+}
+
+// takeCredit returns the attempts that are to be given back to a message.
+func (p *parking) takeCredit(it *item) int {
+	if it.seq == 0 {
+		return 0
+	}
+	g := p.groups[keyOf(it.slot, it.key, it.seq)]
+	if g == nil {
+		return 0
+	}
+	n := g.credits[it.seq]
+	delete(g.credits, it.seq)
+	return n
+}

@@ -1,0 +1,284 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// lending counts the payloads that the engine was given and still refers to.
+type lending struct {
+	mu  sync.Mutex
+	out []weak.Pointer[byte]
+}
+
+// lend returns a copy of a payload that is counted; nil: none is.
+func (l *lending) lend(p []byte) []byte {
+	if l == nil {
+		return p
+	}
+	c := append(make([]byte, 0, len(p)+64), p...) // not tiny: those share what they are allocated in
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = append(l.out, weak.Make(&c[:1][0]))
+	return c
+}
+
+// alive is how many of them are referred to.
+func (l *lending) alive() int {
+	runtime.GC()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = slices.DeleteFunc(l.out, func(p weak.Pointer[byte]) bool { return p.Value() == nil })
+	return len(l.out)
+}
+
+// countPayloads has what the router gets counted from here on.
+func (r *rig) countPayloads() *lending {
+	l := &lending{}
+	r.source.lending, r.state.lending = l, l
+	return l
+}
+
+// What is dead, or parked, is kept in memory by nobody: 50 addresses with a message
+// each that nobody takes.
+func TestG7_G13_FailingAddressesKeepNoMessages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		dead int
+	}{
+		"dead":   {errInjected, 50},
+		"parked": {outbox.Transient(errInjected, time.Minute), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, templated, func(r *rig) {
+				lent := r.countPayloads()
+				r.dest.setFail(func(string, *message.Message) error { return tt.err })
+				for i := range 50 {
+					r.addTo(fmt.Sprint("a", i), fmt.Sprint("g", i), fmt.Sprint("m", i))
+				}
+				r.start(r.route(nil))
+				time.Sleep(5*time.Minute + 30*time.Second)
+				if n := lent.alive(); n > 0 || len(r.parked()) != 50 {
+					t.Errorf("%d payloads are referred to, %d messages parked", n, len(r.parked()))
+				}
+				if s := r.router.Stats()[0]; int(s.Dead) != tt.dead {
+					t.Errorf("%d are dead, want %d", s.Dead, tt.dead)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// slowStore has something happen while parked messages are read.
+type slowStore struct {
+	*memState
+	reading func() // before
+	read    func() // after; nil: nothing
+}
+
+func (s *slowStore) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+	s.reading()
+	rows, err := s.memState.ParkedQueue(ctx, ref, group, after, limit)
+	if s.read != nil {
+		s.read()
+	}
+	return rows, err
+}
+
+// skipOne is an operator who skips a message, who is told that it was one.
+func (r *rig) skipOne(id string) {
+	r.t.Helper()
+	step, err := r.state.ChangeParked(context.Background(),
+		outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: id}})
+	if err != nil || step.Changed != 1 {
+		r.t.Errorf("skipped %d, error %v", step.Changed, err)
+	}
+}
+
+// An operator skips the last parked message of a group while a fresh one comes.
+func TestG2_G13_SkippingTheLastOneWhileAFreshOneComes(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		var skip, join sync.Once
+		store := &slowStore{memState: r.state,
+			reading: func() { skip.Do(func() { r.skipOne("1") }) },
+			read: func() {
+				join.Do(func() {
+					time.Sleep(DefaultLease / 2) // the command is known, and obeyed
+					r.add("g", "2")
+					time.Sleep(time.Second)
+				})
+			}}
+		r.dest.setFail(func(_ string, msg *message.Message) error {
+			if msg.UUID == "1" {
+				return outbox.Transient(errInjected, 3*time.Second)
+			}
+			return nil
+		})
+		r.add("g", "1")
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		time.Sleep(3*time.Second + DefaultLease/2 + 2*time.Second)
+		r.add("g", "3")
+		r.await(2)
+		time.Sleep(5 * time.Second)
+		r.stop()
+		if got := r.dest.received()["g"]; !slices.Equal(got, []string{"2", "3"}) {
+			t.Errorf("got %q, want 2 and 3", got)
+		}
+		r.wantParked()
+	})
+}
+
+// An operator skips a message that is being attempted at this moment. It is
+// not attempted again, and its group goes on.
+func TestG13_ASkippedMessageUnderWayEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		verdict error
+		takes   time.Duration // an attempt, after the first
+	}{
+		"fails later":              {outbox.Transient(errInjected, 3*time.Second), 20 * time.Second},
+		"fails before it is known": {outbox.Transient(errInjected, 3*time.Second), 20 * time.Millisecond},
+		"short retries":            {outbox.Transient(errInjected, 500*time.Millisecond), 300 * time.Millisecond},
+		"dies":                     {outbox.Permanent(errInjected), 20 * time.Second},
+		"its address is down":      {outbox.Unavailable(errInjected, 0), 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, templated, func(r *rig) {
+				var c calls
+				r.dest.setFail(func(_ string, msg *message.Message) error {
+					switch n := c.note(msg.UUID); {
+					case msg.UUID != "1":
+						return nil
+					case n == 1:
+						return outbox.Transient(errInjected, 2*time.Second)
+					default:
+						time.Sleep(tt.takes)
+						return tt.verdict
+					}
+				})
+				r.add("g", "1")
+				r.start(r.route(nil))
+				r.until("its second attempt", func() bool { return c.count() == 2 })
+				r.skipOne("1")
+				r.add("g", "2")
+				time.Sleep(DefaultLease/4 + time.Second) // when it is known
+				known := c.of("1")
+				r.await(1)
+				time.Sleep(5 * time.Minute)
+				if n := c.of("1"); n > known {
+					t.Errorf("it was attempted %d times after the command was known", n-known)
+				}
+				if s := r.router.Stats()[0]; s.ParkedNow != 0 || s.InFlight != 0 {
+					t.Errorf("left: %+v", s)
+				}
+				r.stop()
+				r.wantParked()
+			})
+		})
+	}
+}
+
+// Messages of an address that is down, which came out of the parking and fill what
+// there is for such, do not keep others in it.
+func TestG6_G13_ParkedMessagesOfOtherAddressesComeBack(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		groups := sameLane(42)
+		down := func(address string, msg *message.Message) error {
+			if address == "down" {
+				return outbox.Unavailable(errInjected, 0)
+			}
+			return nil
+		}
+		r.dest.setFail(down)
+		for i := range 5 {
+			for _, g := range groups[:40] {
+				r.addTo("down", g, fmt.Sprint(g, "-", i))
+			}
+		}
+		r.start(r.route(func(rt *Route) { rt.Window = 64 }))
+		time.Sleep(time.Minute)
+		later := once("later", outbox.Transient(errInjected, 10*time.Second))
+		r.dest.setFail(func(address string, msg *message.Message) error {
+			if err := later(address, msg); err != nil {
+				return err
+			}
+			return down(address, msg)
+		})
+		r.addTo("up", groups[41], "later")
+		began := time.Now()
+		r.await(1)
+		if d := time.Since(began); d > 30*time.Second {
+			t.Errorf("what was due after 10 s came after %v", d)
+		}
+		r.dest.setFail(nil)
+		r.await(201)
+		r.stop()
+		r.wantParked()
+	})
+}
+
+// A group that is never quiet leaves the parking: what is fresh gets in line
+// behind what came back.
+func TestG13_ABusyGroupLeavesTheParking(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		r.dest.setFail(once("m0", outbox.Transient(errInjected, 3*time.Second)))
+		store := &slowStore{memState: r.state, reading: func() { time.Sleep(100 * time.Millisecond) }}
+		r.start(r.route(func(rt *Route) { rt.State = store }))
+		n := 0
+		write := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				r.add("g", fmt.Sprint("m", n))
+				n++
+			}
+		}
+		write(20 * time.Second)
+		before := r.router.Stats()[0].Parked
+		write(20 * time.Second)
+		if now := r.router.Stats()[0].Parked; now > before {
+			t.Errorf("%d more messages of the group were parked, 17 s after it could go on", now-before)
+		}
+		r.await(n)
+		r.stop()
+		for i, id := range r.dest.received()["g"] {
+			if id != fmt.Sprint("m", i) {
+				t.Fatalf("%s came as number %d", id, i)
+			}
+		}
+		r.wantParked()
+	})
+}
+
+// The message that is to be the next probe leaves its lane at that moment: another
+// one that is held takes its place.
+func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.start(r.route(nil))
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		rt := r.router.routes[0]
+		h := rt.health
+		s := rt.lanes[3].session.Load()
+		gone := &item{session: s, key: "gone", phase: parked, record: &record{id: "gone"}}
+		stays := &item{session: s, key: "stays", phase: held, record: &record{id: "stays"}}
+		for _, it := range []*item{gone, stays} {
+			it.Owner = it
+		}
+		s.mu.Lock()
+		s.gate.Enter(&stays.Ticket, stays.key)
+		s.extra++
+		h.unavailable("main", gone, outbox.Verdict{Err: errInjected}, false)
+		h.unavailable("main", stays, outbox.Verdict{Err: errInjected}, false)
+		s.mu.Unlock()
+		r.await(1)
+		r.stop()
+	})
+}
