@@ -35,9 +35,14 @@ const (
 	// wakePatience bounds one statement on the listening connection.
 	wakePatience = 5 * time.Second
 
-	// wakeBackoff and wakeBackoffMax bound the pauses between attempts to connect.
-	wakeBackoff    = 100 * time.Millisecond
-	wakeBackoffMax = 10 * time.Second
+	// wakeBackoff and wakeBackoffMax bound the pauses between attempts to connect: a
+	// listener is to be back within a second of the server, after several attempts on
+	// connections of the pool that broke with the server.
+	wakeBackoff    = 50 * time.Millisecond
+	wakeBackoffMax = 250 * time.Millisecond
+
+	// wakeWarned is the shortest time between two warnings that the connection was lost.
+	wakeWarned = 10 * time.Second
 
 	// wakeRelied is how long a reader relies on the lock of another one, of whose
 	// end nobody tells it.
@@ -55,7 +60,8 @@ type waker struct {
 	tables []string // their names without schema; nil: nobody listens
 	quoted []string // the same, as in SQL
 	log    *slog.Logger
-	relied time.Duration // wakeRelied
+	relied time.Duration                                  // wakeRelied
+	rest   func(ctx context.Context, pause time.Duration) // between attempts to connect; constant, but for tests
 
 	woken chan struct{}
 	asks  chan ask
@@ -79,7 +85,7 @@ type ask struct{ answer chan<- outbox.Sleep }
 
 // newWaker returns the waker of a reader of these tables.
 func newWaker(w Wake, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier) *waker {
-	out := &waker{pool: pool, log: log, relied: wakeRelied, woken: make(chan struct{}, 1), asks: make(chan ask)}
+	out := &waker{pool: pool, log: log, relied: wakeRelied, rest: pauseFor, woken: make(chan struct{}, 1), asks: make(chan ask)}
 	if w == WakeNotify {
 		for _, t := range tables {
 			out.tables = append(out.tables, t[len(t)-1])
@@ -161,7 +167,7 @@ func (w *waker) call() {
 // listen keeps a connection listening until ctx ends. While there is none the
 // reader polls.
 func (w *waker) listen(ctx context.Context) {
-	pause, failing := wakeBackoff, false
+	pause, failing, warned := wakeBackoff, false, time.Time{}
 	for ctx.Err() == nil {
 		began := time.Now()
 		l, err := w.connect(ctx)
@@ -175,17 +181,24 @@ func (w *waker) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !failing {
-			failing = true
+		if now := time.Now(); !failing && now.Sub(warned) > wakeWarned {
+			failing, warned = true, now
 			w.log.WarnContext(ctx, "notifications are not heard; new rows are found by polling until they are", "tables", w.tables, "error", err)
 		}
 		if time.Since(began) > wakeBackoffMax { // it has worked
 			pause = wakeBackoff
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		w.rest(ctx, pause)
 		pause = min(2*pause, wakeBackoffMax)
+	}
+}
+
+// pauseFor pauses, unless ctx ends.
+func pauseFor(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

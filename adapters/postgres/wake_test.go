@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/internal/testenv/server"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -258,6 +260,66 @@ func TestAListenerComesBack(t *testing.T) {
 		e.publish(nil)
 		e.woken(e.src)
 	}
+}
+
+// TestG13_AListenerIsBackWithTheServer however long that was away: the pauses between
+// its attempts stay short, and it reads at once, because whoever committed meanwhile
+// called in vain.
+func TestG13_AListenerIsBackWithTheServer(t *testing.T) {
+	t.Parallel()
+	private := testenv.StartPostgres(t)
+	pool, err := pgxpool.New(t.Context(), private.URL())
+	must(t, err)
+	t.Cleanup(pool.Close)
+	_, err = Init(t.Context(), pool, "")
+	must(t, err)
+	e := &wakeEnv{sourceEnv: &sourceEnv{t: t, ctx: context.Background(), url: private.URL(), pool: pool}}
+	e.client, err = outbox.NewClient(outbox.ClientConfig{Notify: true})
+	must(t, err)
+	e.src, err = NewSource(e.ctx, SourceConfig{URL: e.url, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	attempts := make(chan time.Duration) // each goes on when its pause was read
+	e.src.wakes.(*waker).rest = func(ctx context.Context, pause time.Duration) {
+		select {
+		case attempts <- pause:
+		case <-ctx.Done():
+		}
+	}
+	t.Cleanup(func() { must(t, e.src.Close()) })
+	for range 2 {
+		e.woken(e.src)
+		e.fallAsleep(e.src)
+		private.Stop(server.Immediate)
+		short := func(pause time.Duration) {
+			if pause > time.Second/3 {
+				t.Fatalf("it tries again after %v only", pause)
+			}
+		}
+		for range 20 {
+			short(<-attempts)
+		}
+		select {
+		case <-e.src.Wake(): // that the connection broke
+		default:
+		}
+		private.Start()
+		const most = 6 // the connections of the pool may have broken, too
+		for tries := 0; ; tries++ {
+			select {
+			case pause := <-attempts:
+				if short(pause); tries == most {
+					t.Fatalf("it did not come back in %d attempts", most)
+				}
+				continue
+			case <-e.src.Wake():
+			}
+			break
+		}
+		e.fallAsleep(e.src)
+		pool.Reset()
+		e.publish(nil)
+	}
+	e.woken(e.src)
 }
 
 func TestWakeIsOffUnlessConfigured(t *testing.T) {
