@@ -68,7 +68,7 @@ func (b *builder) newKafka(d *config.Kafka) (outbox.Destination, error) {
 	cfg := kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: b.log,
-		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID,
+		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: d.TopicAllowed(),
 	}
 	if d.SASL != nil {
 		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,
@@ -126,7 +126,7 @@ func newWebhook(d *config.Webhook) (outbox.Destination, error) {
 	}
 	cfg := webhook.Config{
 		URL: string(d.URL), Secrets: reveal(d.AllSecrets()), Format: format.Format(d.Format), CloudEventsSource: d.Source,
-		Headers:        revealMap(d.Headers),
+		Headers:        revealMap(d.Headers), PassHeaders: lower(d.PassHeaders),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(), MaxRequests: d.MaxRequests,
 		Rate: d.Rate.PerSecond(), Burst: d.Burst, AllowPrivate: d.AllowPrivate,
 		Capture: int(d.Capture), Statuses: statuses, Accept: accept,
@@ -147,6 +147,15 @@ func newWebhook(d *config.Webhook) (outbox.Destination, error) {
 		return nil, err
 	}
 	return webhook.New(cfg)
+}
+
+// lower returns the names in lower case; nil for none.
+func lower(names []string) []string {
+	var out []string
+	for _, name := range names {
+		out = append(out, strings.ToLower(name))
+	}
+	return out
 }
 
 // parseNetworks reads lists of networks.

@@ -10,6 +10,7 @@ import (
 type Kafka struct {
 	Brokers         []string `yaml:"brokers" required:"true" min:"1" doc:"Addresses to begin with, as host:port."`
 	Topic           Template `yaml:"topic" required:"true" doc:"Topic; a template."`
+	Topics          []Glob   `yaml:"topics" doc:"Topics that a template may lead to, as patterns such as orders.*; a message of another topic is dead. Routes need this or match: {types: [...]} when the topic is a template, so that who writes rows does not choose among all topics. Topics that begin with _ are never written by a template."`
 	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
 	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
 	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection. Default: on where sasl is given and a broker is not on this machine."`
@@ -41,6 +42,9 @@ func (k *Kafka) check(c *checker, at place) {
 	if t := k.Topic.sample(); t != "" && (!topicName.MatchString(t) || t == "." || t == "..") {
 		c.add(at.child("topic"), "is not a topic name that Kafka allows").
 			hint("use at most 249 letters, digits, dots, underscores and hyphens")
+	}
+	if at.has("topics") && k.Topic.Static() && at.sound("topic") {
+		c.add(at.child("topics").key(), "has no effect, because topic is the same for all messages").hint("remove it")
 	}
 	if k.Client == "watermill" && k.Format != "watermill" && k.Format != "" {
 		c.add(at.child("format"), "client watermill writes the format watermill only").
@@ -77,6 +81,14 @@ func (k *Kafka) checkLogin(c *checker, at place) {
 	case k.away():
 		c.warn(at.child("tls").child("enabled"), "messages can be read and changed on their way to the brokers").hint("set tls: {enabled: true}")
 	}
+}
+
+// TopicAllowed tells which topics a template may lead to, nil: topics are not limited.
+func (k *Kafka) TopicAllowed() func(topic string) bool {
+	if len(k.Topics) == 0 {
+		return nil
+	}
+	return func(topic string) bool { return anyGlob(k.Topics, topic) }
 }
 
 // defaultTransactionalID is as the field declares it: a configuration that is

@@ -73,6 +73,7 @@ func (cfg *Config) checkPoison(c *checker, at, route place, r *Route, used map[s
 		to := route.child("middleware").item(i).child("poison").child("to")
 		c.reference(to, "destination", p.To, known(at.child("destinations")))
 		used[p.To] = true
+		cfg.checkTopics(c, to, r, p.To)
 		if slices.Contains(r.Targets, p.To) {
 			c.add(to, "dead messages cannot go to %s, where the route's messages go: it has just failed to take them", to.node.quote()).
 				hint("name another destination, for example a topic for dead messages")
@@ -80,8 +81,25 @@ func (cfg *Config) checkPoison(c *checker, at, route place, r *Route, used map[s
 	}
 }
 
+// checkTopics refuses a route whose rows would choose among all topics of a cluster.
+func (cfg *Config) checkTopics(c *checker, at place, r *Route, to string) {
+	k, ok := cfg.Destinations[to].(*Kafka)
+	if !ok || k == nil || !k.Topic.chosenByRows() || len(k.Topics) > 0 || len(r.Match.Types) > 0 {
+		return
+	}
+	c.add(at, "the topic of %s is a template, so whoever writes a row chooses its topic, among all of the cluster", at.node.quote()).
+		hint("give the route match: {types: [...]}, or the destination topics: [...]")
+}
+
 // checkRoute refuses what the route's source or destinations cannot do.
 func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
+	for i, to := range r.Targets {
+		place := at.child("to")
+		if len(r.Targets) > 1 {
+			place = place.item(i)
+		}
+		cfg.checkTopics(c, place, r, to)
+	}
 	src := cfg.Sources[r.From]
 	if src != nil && !src.log() {
 		what := src.Kind()

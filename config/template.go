@@ -74,6 +74,18 @@ func (t Template) sample() string {
 // Static tells whether the address is the same for all messages.
 func (t Template) Static() bool { return !strings.Contains(string(t), "{{") }
 
+// chosenByRows reports whether the address depends on more of a message than its
+// route.
+func (t Template) chosenByRows() bool {
+	tmpl, err := newTemplate(string(t))
+	if err != nil || t.Static() {
+		return false
+	}
+	var sample, other strings.Builder
+	data := templateData{Route: sampleData().Route}
+	return tmpl.Execute(&sample, sampleData()) != nil || tmpl.Execute(&other, data) != nil || sample.String() != other.String()
+}
+
 // String returns the template's text.
 func (t Template) String() string { return string(t) }
 

@@ -16,6 +16,7 @@ type Webhook struct {
 	SecretsFile    []Secret                    `yaml:"secrets_file" file:"lines" doc:"File with the secrets, one per line; blank lines and lines that begin with # are passed over."`
 	Format         string                      `yaml:"format" enum:"raw|cloudevents|cloudevents-binary" default:"raw" doc:"Body of a request: the payload, a structured CloudEvent (application/cloudevents+json), or the payload with the CloudEvent's attributes in ce- headers."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
+	PassHeaders    []string                    `yaml:"pass_headers" doc:"With format cloudevents-binary: headers of messages that are passed on, at most 8 KiB of them; one that ends with * names all that begin so. What begins with Outrider- never is. Default: traceparent, tracestate, ce-*."`
 	CAFile         File                        `yaml:"ca_file" doc:"The same as ca_file in tls."`
 	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url; on for these, off for http ones. Headers go over http to another machine only with enabled: false."`
 	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
@@ -46,6 +47,7 @@ func (w *Webhook) check(c *checker, at place) {
 	w.checkURL(c, at, at.child("url"))
 	w.checkSecrets(c, at)
 	checkHeaderNames(c, at.child("headers"), w.Headers)
+	w.checkPassHeaders(c, at)
 	c.networks(at.child("allow_networks"), w.AllowNetworks)
 	c.networks(at.child("deny_networks"), w.DenyNetworks)
 	if w.CAFile != "" && w.TLS.given() {
@@ -75,6 +77,19 @@ func (w *Webhook) checkURL(c *checker, parent, at place) {
 	if local && !w.AllowPrivate && len(w.AllowNetworks) == 0 {
 		c.add(at, "is not a public address, and webhooks go to public ones only").
 			hint("add its network to allow_networks, or set allow_private: true")
+	}
+}
+
+// checkPassHeaders refuses what passes nothing on.
+func (w *Webhook) checkPassHeaders(c *checker, at place) {
+	list := at.child("pass_headers")
+	if at.has("pass_headers") && at.sound("format") && w.Format != "cloudevents-binary" {
+		c.add(list.key(), "has no effect with format %s", w.Format).hint("remove it, or set format: cloudevents-binary")
+	}
+	for i, name := range w.PassHeaders {
+		if trimmed := strings.TrimSuffix(name, "*"); trimmed != "" && !headerName.MatchString(trimmed) || name == "" {
+			c.add(list.item(i), "is not a header name").hint("use letters, digits and hyphens, with * at the end for all that begin so")
+		}
 	}
 }
 

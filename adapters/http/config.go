@@ -155,7 +155,7 @@ func ours(name string) bool {
 		httpx.HeaderKey, httpx.HeaderType, httpx.HeaderPosition, httpx.HeaderLane:
 		return true
 	}
-	return false
+	return httpx.Reserved(name)
 }
 
 // maxHeaders bounds the headers of an answer, in bytes.

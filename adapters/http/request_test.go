@@ -142,7 +142,7 @@ func TestAddressErrors(t *testing.T) {
 			t.Errorf("group %q: %v, want a permanent error with %q", group, err, want)
 		}
 	}
-	if got, err := d.Address(newMessage("1", "x/../y")); got != "http://h/a/x%2F..%2Fy/b" || err != nil {
+	if got, err := d.Address(newMessage("1", "x/../y")); outbox.KindOf(err) != outbox.KindPermanent {
 		t.Errorf("Address = %q, %v", got, err)
 	}
 	if d.Ordering().Static || !destination(t, Config{URL: "http://h/a?b=c"}).Ordering().Static {

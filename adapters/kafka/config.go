@@ -21,6 +21,10 @@ type Config struct {
 	// "{{.Type}}". Topics must exist: they are never created.
 	Topic string
 
+	// Allowed reports whether a template may lead to a topic; nil: to any. Those
+	// that begin with an underscore are Kafka's own, and no template leads there.
+	Allowed func(topic string) bool
+
 	// Format is the wire format. Default: [format.Raw].
 	Format format.Format
 

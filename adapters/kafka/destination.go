@@ -88,10 +88,23 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := checkTopic(topic); err != nil {
+	if err := d.cfg.checkRendered(topic); err != nil {
 		return "", outbox.Permanent(fmt.Errorf("message %s: %w", msg.UUID, err))
 	}
 	return topic, nil
+}
+
+// checkRendered says why a template must not lead to a topic.
+func (c *Config) checkRendered(topic string) error {
+	switch err := checkTopic(topic); {
+	case err != nil:
+		return err
+	case topic[0] == '_':
+		return fmt.Errorf("topic %q begins with an underscore, as Kafka's own do; a template cannot lead there", topic)
+	case c.Allowed != nil && !c.Allowed(topic):
+		return fmt.Errorf("topic %q is none that the destination allows (topics)", topic)
+	}
+	return nil
 }
 
 // checkTopic tells whether Kafka allows the name.

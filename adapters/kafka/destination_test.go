@@ -170,6 +170,26 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// Who writes a row chooses its topic, but not one of Kafka's own, nor one that is not
+// allowed, with either client.
+func TestATemplateLeadsToAllowedTopicsOnly(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Topic: "{{.Type}}", Allowed: func(topic string) bool { return topic != "payments" }}
+	stock, err := NewStock(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]outbox.Destination{"franz": destination(t, cfg), "stock": stock} {
+		for topic, want := range map[string]bool{"orders": true, "payments": false, "_orders": false, "__consumer_offsets": false, "..": false} {
+			msg := newMessage("1", "g", 1)
+			msg.Metadata[outbox.MetaType] = topic
+			if _, err := d.Address(msg); (err == nil) != want || err != nil && outbox.KindOf(err) != outbox.KindPermanent {
+				t.Errorf("%s: topic %s: %v", name, topic, err)
+			}
+		}
+	}
+}
+
 func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{

@@ -42,7 +42,7 @@ func NewStock(cfg Config) (*watermill.Destination, error) {
 	pub := &stock{cfg: kafka.PublisherConfig{
 		Brokers: cfg.Brokers, Marshaler: keyed{}, OverwriteSaramaConfig: settings,
 	}}
-	return watermill.New(pub, watermill.Config{Topic: cfg.Topic, Classify: classifyStock, Logger: cfg.Logger})
+	return watermill.New(pub, watermill.Config{Topic: cfg.Topic, CheckTopic: cfg.checkRendered, Classify: classifyStock, Logger: cfg.Logger})
 }
 
 // sarama returns watermill-kafka's settings with what delivery needs: every

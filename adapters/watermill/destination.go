@@ -26,6 +26,9 @@ type Config struct {
 	// Topic is a template of the topic, see [format.Address]. Required.
 	Topic string
 
+	// CheckTopic refuses topics that a template leads to. nil: none is refused.
+	CheckTopic func(topic string) error
+
 	// MaxRequests bounds the calls of Publish that are under way at once.
 	// Default: outbox.DefaultMaxRequests.
 	MaxRequests int
@@ -70,7 +73,14 @@ func New(pub message.Publisher, cfg Config) (*Destination, error) {
 
 // Address renders the topic.
 func (d *Destination) Address(msg *message.Message) (string, error) {
-	return d.address.Render(msg)
+	topic, err := d.address.Render(msg)
+	if err != nil || d.cfg.CheckTopic == nil || d.address.Static() {
+		return topic, err
+	}
+	if err := d.cfg.CheckTopic(topic); err != nil {
+		return "", outbox.Permanent(fmt.Errorf("message %s: %w", msg.UUID, err))
+	}
+	return topic, nil
 }
 
 // Deliver implements [outbox.Destination]: messages are published one by one,

@@ -44,6 +44,13 @@ type Config struct {
 	// Headers are sent with every request.
 	Headers map[string]string
 
+	// PassHeaders names the headers of messages that [CloudEventsBinary] passes on,
+	// in lower case; one that ends with * names all that begin so. Together they have
+	// at most 8 KiB; a message with more is refused. Headers that Outrider sets, and
+	// those that begin with Outrider-, are never passed on. nil:
+	// [DefaultPassHeaders].
+	PassHeaders []string
+
 	// TLS configures TLS; nil: the system's roots.
 	TLS *tls.Config
 
@@ -85,6 +92,13 @@ type Config struct {
 	Accept []int
 }
 
+// DefaultPassHeaders returns the headers that are passed on by default: those of
+// tracing, and extension attributes of CloudEvents.
+func DefaultPassHeaders() []string { return []string{"traceparent", "tracestate", "ce-*"} }
+
+// maxPassed bounds the headers of a message that are passed on, in bytes.
+const maxPassed = 8 << 10
+
 // Defaults of [Config].
 const (
 	DefaultConnectTimeout = 10 * time.Second
@@ -125,6 +139,9 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	setDefault(&c.CloudEventsSource, DefaultSource)
+	if c.PassHeaders == nil {
+		c.PassHeaders = DefaultPassHeaders()
+	}
 	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.MaxRequests, outbox.DefaultMaxRequests)
@@ -153,5 +170,5 @@ func ours(name string) bool {
 		return true
 	}
 	name = strings.ToLower(name)
-	return strings.HasPrefix(name, "webhook-") || strings.HasPrefix(name, attributePrefix)
+	return httpx.Reserved(name) || strings.HasPrefix(name, "webhook-") || strings.HasPrefix(name, attributePrefix)
 }

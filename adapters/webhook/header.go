@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -105,8 +106,18 @@ func (d *Destination) attributes(h *headers, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
+	passed := 0
 	for _, it := range list {
 		name, isAttribute := strings.CutPrefix(it.Key, attributePrefix)
+		if it.Key != "content-type" && !(isAttribute && format.IsAttribute(name)) { // the application's
+			if !d.passes(it.Key) {
+				continue
+			}
+			if passed += len(it.Key) + len(it.Value); passed > maxPassed {
+				return outbox.Permanent(fmt.Errorf("webhook: the headers of message %s that are to be passed on have more than %d bytes: "+
+					"pass fewer of them (pass_headers), or move data into the payload", outbox.CutTo(msg.UUID, shownID), maxPassed))
+			}
+		}
 		switch {
 		case it.Key == "content-type":
 			h.put("Content-Type", it.Value)
@@ -120,6 +131,20 @@ func (d *Destination) attributes(h *headers, msg *message.Message) error {
 		}
 	}
 	return nil
+}
+
+// shownID is how much of an id an error says.
+const shownID = 128
+
+// passes reports whether a header of the message is to be passed on.
+func (d *Destination) passes(key string) bool {
+	key = strings.ToLower(key)
+	for _, pattern := range d.cfg.PassHeaders {
+		if start, open := strings.CutSuffix(pattern, "*"); key == pattern || open && strings.HasPrefix(key, start) {
+			return !httpx.Reserved(key)
+		}
+	}
+	return false
 }
 
 func attributeName(s string) bool {

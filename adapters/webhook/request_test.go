@@ -107,8 +107,33 @@ func TestBinaryCloudEvent(t *testing.T) {
 		"Content-Type": "application/vnd.order+json", "ce-specversion": "1.0", "ce-id": "evt_1", "ce-type": "order.created",
 		"ce-source": "/shop", "ce-subject": "1", "ce-time": "2026-01-02T03:04:05.000000006Z",
 		"ce-partitionkey": "group%20%C3%A9%22%25", "ce-outriderposition": "42", "ce-outriderlane": "orders/07",
-		"ce-outrideraggregatetype": "order", "Traceparent": "00-1", "X-Own": "kept",
+		"ce-outrideraggregatetype": "order", "Traceparent": "00-1", "X-Own": "",
 	})
+}
+
+// Of a row's own headers only those pass that are named, and none that says what
+// Outrider says.
+func TestHeadersOfARowArePassedOnByAList(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	d := destination(t, Config{URL: r.URL, Format: CloudEventsBinary, PassHeaders: []string{"x-own", "x-app-*", "outrider-*", "ce-*"}})
+	msg := message.NewMessage("evt_1", []byte("{}"))
+	msg.Metadata = message.Metadata{
+		outbox.MetaType: "order.created", outbox.MetaPosition: "42", outbox.MetaLane: "orders/07",
+		"X-Own": "kept", "x-app-region": "eu", "x-other": "not named", "oUtRiDeR-Poison-Error": "spoofed", "Outrider-Position": "1",
+		"outrider-group": "spoofed", "ce-id": "spoofed", "ce-outriderposition": "1", "ce-extension": "kept", "cookie": "c",
+	}
+	if errs := d.Deliver(t.Context(), r.URL, []*message.Message{msg}); errs != nil {
+		t.Fatal(errs)
+	}
+	wantHeaders(t, r.seen()[0].header, map[string]string{
+		"X-Own": "kept", "X-App-Region": "eu", "X-Other": "", "Outrider-Poison-Error": "", "Outrider-Position": "42", "Outrider-Group": "",
+		"ce-id": "evt_1", "ce-outriderposition": "42", "ce-extension": "kept", "Cookie": "",
+	})
+	msg.Metadata["x-app-large"] = strings.Repeat("x", 8<<10)
+	if errs := d.Deliver(t.Context(), r.URL, []*message.Message{msg}); len(errs) != 1 || outbox.KindOf(errs[0]) != outbox.KindPermanent {
+		t.Errorf("more than 8 KiB: %v", errs)
+	}
 }
 
 func TestEscape(t *testing.T) {

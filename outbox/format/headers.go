@@ -61,6 +61,21 @@ func WatermillHeaders(idKey string) Headers {
 	}
 }
 
+// IsAttribute reports whether CloudEvents have an attribute of the name, without a
+// prefix, from Outrider: a header of the application cannot replace it.
+func IsAttribute(name string) bool {
+	switch name {
+	case "specversion", "id", "source", "datacontenttype":
+		return true
+	}
+	for i := range attributes {
+		if attributes[i].name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // CloudEventHeaders is the binary mode of CloudEvents: every attribute is a
 // header whose name begins with prefix ("ce_" on Kafka, "ce-" on HTTP), apart
 // from datacontenttype, which is the header "content-type". Headers of the

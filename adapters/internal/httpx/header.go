@@ -2,6 +2,7 @@ package httpx
 
 import (
 	"fmt"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -43,6 +44,13 @@ func Poison(meta map[string]string, set func(name, value string)) {
 			set(name, value)
 		}
 	}
+}
+
+// Reserved reports whether only Outrider sets a header: receivers take what it says
+// for ours.
+func Reserved(name string) bool {
+	const prefix = "outrider-"
+	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
 // UserAgent is how requests introduce themselves.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -121,6 +123,32 @@ func TestTarget(t *testing.T) {
 	for _, want := range []string{"p@ss", "value%21", "value!", "bWU6cEBzcw=="} { // me:p@ss
 		if !strings.Contains(secrets, want) {
 			t.Errorf("%q does not count as a secret: %q", want, secrets)
+		}
+	}
+}
+
+// A value of a message stays in its segment, however often a server on the way decodes it.
+func TestValuesOfAMessageChangeNoPath(t *testing.T) {
+	t.Parallel()
+	target, err := NewTarget("https://api.example.com/tenants/{{.Tenant}}/events?t={{.Tenant}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := func(tenant string) (string, error) {
+		msg := message.NewMessage("id", nil)
+		msg.Metadata[outbox.MetaTenant] = tenant
+		return target.Address(msg)
+	}
+	for _, tenant := range []string{".", "..", "../admin", "a/b", `a\b`, "..;", "%2e%2e", "%2E%2e%2fadmin", "%252e%252e", "%252f", "%5c", "a\nb", "a\x00", "a%0d%0a", "\u0085"} {
+		if got, err := address(tenant); outbox.KindOf(err) != outbox.KindPermanent || !strings.Contains(err.Error(), "the value") {
+			t.Errorf("tenant %q leads to %s, %v", tenant, got, err)
+		}
+	}
+	for tenant, want := range map[string]string{
+		"acme": "acme", "a.b": "a.b", "...": "...", "..a": "..a", "é ;?#": "%C3%A9%20%3B%3F%23", "50%": "50%25", "a%41": "a%2541",
+	} {
+		if got, err := address(tenant); err != nil || !strings.HasPrefix(got, "https://api.example.com/tenants/"+want+"/events?") {
+			t.Errorf("tenant %q leads to %s, %v", tenant, got, err)
 		}
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -96,14 +98,44 @@ func (t *Target) addQuery(query string) error {
 	return nil
 }
 
+// escapePath makes a value part of a segment of the path. What could make it more
+// than that is refused, though it would be escaped: servers and proxies decode %2F
+// before they look where a request is to go, and some of them twice.
 func escapePath(s string) (string, error) {
-	if s == "." || s == ".." {
-		return "", fmt.Errorf("the value %q would change the path", s)
+	for plain, i := s, 0; i < 3; i++ {
+		for part := range strings.FieldsFuncSeq(plain, func(r rune) bool { return r == ';' }) {
+			if part == "." || part == ".." {
+				return "", fmt.Errorf("the value %q would change the path", outbox.CutTo(s, shownValue))
+			}
+		}
+		if strings.ContainsAny(plain, `/\`) {
+			return "", fmt.Errorf(`the value %q has a slash or a backslash, which would change the path; replace it: {{replace "/" "-" .Type}}`,
+				outbox.CutTo(s, shownValue))
+		}
+		if err := noControls(plain); err != nil {
+			return "", err
+		}
+		decoded, err := url.PathUnescape(plain)
+		if err != nil || decoded == plain {
+			break
+		}
+		plain = decoded
 	}
 	return url.PathEscape(s), nil
 }
 
-func escapeQuery(s string) (string, error) { return url.QueryEscape(s), nil }
+func escapeQuery(s string) (string, error) { return url.QueryEscape(s), noControls(s) }
+
+// shownValue is how much of a refused value an error says.
+const shownValue = 64
+
+// noControls refuses control characters.
+func noControls(s string) error {
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("the value %q has a control character", outbox.CutTo(s, shownValue))
+	}
+	return nil
+}
 
 // Static tells whether the address is the same for all messages.
 func (t *Target) Static() bool { return t.path.Static() && t.query == nil }
