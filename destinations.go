@@ -126,7 +126,7 @@ func newWebhook(d *config.Webhook) (outbox.Destination, error) {
 	}
 	cfg := webhook.Config{
 		URL: string(d.URL), Secrets: reveal(d.AllSecrets()), Format: format.Format(d.Format), CloudEventsSource: d.Source,
-		Headers:        revealMap(d.Headers), PassHeaders: lower(d.PassHeaders),
+		Headers: revealMap(d.Headers), PassHeaders: lower(d.PassHeaders),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(), MaxRequests: d.MaxRequests,
 		Rate: d.Rate.PerSecond(), Burst: d.Burst, AllowPrivate: d.AllowPrivate,
 		Capture: int(d.Capture), Statuses: statuses, Accept: accept,
