@@ -108,18 +108,39 @@ func (w *world) forget(route string) {
 	}
 }
 
+// lateRows has a transaction commit below where a route stands.
+func (w *world) lateRows(t *rapid.T, route string) {
+	if w.kind == "sqlite" || rapid.IntRange(0, 3).Draw(t, "late rows") == 0 {
+		return
+	}
+	late := w.write(rapid.IntRange(1, 20).Draw(t, "late"))
+	w.publish(rapid.IntRange(1, 60).Draw(t, "rows"))
+	w.drain(route)
+	w.commit(late)
+}
+
 // seek moves a route somewhere; other things happen before it goes on.
 func (w *world) seek(t *rapid.T, route string) {
+	w.lateRows(t, route)
 	place := outrider.Place{Start: outbox.Start{Kind: rapid.SampledFrom([]outbox.StartKind{
-		outbox.StartBeginning, outbox.StartEnd, outbox.StartTime, ""}).Draw(t, "kind")}}
+		outbox.StartBeginning, outbox.StartEnd, outbox.StartTime, "", ""}).Draw(t, "kind")}}
 	switch place.Start.Kind {
 	case outbox.StartTime:
-		place.Start.Time = time.Now().Add(-time.Duration(rapid.IntRange(0, 2000).Draw(t, "ago")) * time.Millisecond)
+		place.Start.Time = time.Now().Add(-time.Duration(rapid.IntRange(0, 200).Draw(t, "ago")) * time.Millisecond)
 	case "":
-		place.Position = rapid.Int64Range(1, w.lastPosition()+1).Draw(t, "position")
+		last := w.lastPosition()
+		place.Position = 1 + max(last-rapid.Int64Range(0, 60).Draw(t, "before the end"), 0)
+		if rapid.IntRange(0, 3).Draw(t, "anywhere") == 0 {
+			place.Position = rapid.Int64Range(1, last+1).Draw(t, "position")
+		}
 	}
 	plan, err := w.op.PlanSeek(w.ctx, route, place)
 	ok(t, err)
+	// What has committed late is passed only with others that lie in between.
+	if place.Start.Kind != outbox.StartEnd && plan.Late.Rows > 0 && plan.Skipped.Rows == plan.Late.Rows ||
+		place.Start.Kind == outbox.StartBeginning && plan.Skipped.Rows > 0 {
+		t.Fatalf("a seek to %s skips %d rows, %d of them late", plan.To, plan.Skipped.Rows, plan.Late.Rows)
+	}
 	w.relocate(route, plan, func() { w.meanwhile(t) })
 }
 
@@ -127,6 +148,7 @@ func (w *world) rebase(t *rapid.T, route string) {
 	if len(w.open) > 0 {
 		t.Skip("it waits for them")
 	}
+	w.lateRows(t, route)
 	plan, err := w.op.PlanRebase(w.ctx, route, true)
 	if err != nil {
 		t.Skip(err)

@@ -1,0 +1,152 @@
+package faults_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/faults/check"
+)
+
+// operators is a run of two relays that are moved, paused, reconfigured and killed
+// while retention removes what it can.
+type operators struct {
+	t          *testing.T
+	db         *database
+	retention  string
+	relays     [2]*relay
+	partitions bool
+
+	back, skips, named *receiver // of the routes
+	name               int       // of the third route, which is renamed
+	skipped            int       // rows that seeks said they skip, of the second route
+}
+
+func (o *operators) route() string { return "named" + strconv.Itoa(o.name) }
+
+func (o *operators) config() string {
+	return cleaning(o.db, o.retention, map[string]string{"back": o.back.url(), "skips": o.skips.url(), o.route(): o.named.url()})
+}
+
+func (o *operators) restart(i int) {
+	o.relays[i].kill()
+	o.relays[i] = start(o.t, o.config())
+}
+
+// TestG1_WhateverOperatorsDoBesideRetention: one route goes back again and again and is
+// rebased and paused, one skips what there is, one is renamed and its former name
+// forgotten; instances are killed; transactions commit late or roll back, and
+// retention keeps nothing. Every committed row arrives at the first route and,
+// under some name, at the third; and the second lacks no more than it was said to skip.
+func TestG1_WhateverOperatorsDoBesideRetention(t *testing.T) {
+	t.Parallel()
+	for name, retention := range map[string]string{"delete": "batch: 160", "partitions": "mode: partitions, partition_rows: 10000"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &operators{t: t, db: cleaned(t, name == "partitions"), retention: retention, partitions: name == "partitions",
+				back: receive(t, nil), skips: receive(t, nil), named: receive(t, nil)}
+			w := write(t, o.db.pool, false)
+			o.relays = [2]*relay{start(t, o.config()), start(t, o.config())}
+			o.relays[0].until("delivered something everywhere", func() bool {
+				return o.back.arrived() > 0 && o.skips.arrived() > 0 && o.named.arrived() > 0
+			})
+			var next []int // each of the steps comes, in an order of chance
+			for range rounds(t, 2*steps, 100) {
+				if len(next) == 0 {
+					next = rand.Perm(steps)
+				}
+				o.step(next[0])
+				next = next[1:]
+				pause(t.Context(), rand.N(300*time.Millisecond))
+			}
+			w.stop()
+			o.finish()
+		})
+	}
+}
+
+// steps is how many kinds of steps there are.
+const steps = 6
+
+// step does one thing.
+func (o *operators) step(kind int) {
+	r := o.relays[0]
+	switch kind {
+	case 0:
+		o.seekBack()
+	case 1:
+		if m := r.move("rebase", "back", "--force"); m.Skipped != 0 {
+			o.t.Errorf("a rebase skips %d rows", m.Skipped)
+		}
+	case 2: // what commits between the commands is settled by nobody
+		command(o.t, "pause", "back", "-c", r.config)
+		o.seekBack()
+		pause(o.t.Context(), rand.N(time.Second))
+		command(o.t, "retention", "--once", "-c", r.config)
+		command(o.t, "resume", "back", "-c", r.config)
+	case 3:
+		o.skipped += r.move("seek", "skips", "--to", "end").Skipped
+	case 4:
+		o.rename()
+	case 5:
+		o.restart(rand.IntN(2))
+		if o.partitions {
+			o.db.exec(`SELECT setval(s.name, nextval(s.name) + 5000) FROM (SELECT pg_get_serial_sequence('outrider_outbox', 'position')::regclass AS name) s`)
+		}
+	}
+}
+
+// seekBack moves the first route to a place that all of its lanes have passed.
+func (o *operators) seekBack() {
+	lowest := one[int64](o.db, "SELECT coalesce(min(position), 0) FROM outrider_cursor WHERE route = 'back' AND updated_at IS NOT NULL")
+	to := "beginning"
+	if lowest > 0 && rand.IntN(4) > 0 {
+		to = strconv.FormatInt(1+max(lowest-rand.Int64N(100), 0), 10)
+	}
+	if m := o.relays[0].move("seek", "back", "--to", to); m.Skipped != 0 {
+		o.t.Errorf("a seek back to %s skips %d rows", to, m.Skipped)
+	}
+}
+
+// rename has the third route go on under another name, which begins at the oldest row;
+// the former name holds what it has not settled until all instances know the new one.
+func (o *operators) rename() {
+	former := o.route()
+	o.name++
+	o.restart(0)
+	o.restart(1)
+	command(o.t, "route", "forget", former, "--force", "--yes", "-c", o.relays[0].config)
+}
+
+// finish lets everything arrive and compares it with what was committed.
+func (o *operators) finish() {
+	t := o.t
+	command(t, "resume", "back", "-c", o.relays[0].config)
+	o.db.publish("last", 1)
+	rows := o.db.history()
+	defer func() {
+		if t.Failed() {
+			t.Logf("of %d rows %d, %d and %d have arrived\n%s", len(rows), o.back.arrived(), o.skips.arrived(), o.named.arrived(), o.relays[0].outrider("status"))
+		}
+	}()
+	o.relays[0].until("delivered everything", func() bool {
+		return o.back.arrived() >= len(rows) && o.named.arrived() >= len(rows) && o.skips.arrived() >= len(rows)-o.skipped
+	})
+	for _, r := range o.relays {
+		r.stop()
+	}
+	for route, to := range map[string]*receiver{"back": o.back, "skips": o.skips, "named": o.named} {
+		report := check.Compare(rows, to.all()...)
+		t.Logf("%s: %v", route, report)
+		missing := 0
+		if route == "skips" {
+			missing = o.skipped
+		}
+		if report.Lost > missing || report.Unknown > 0 {
+			t.Errorf("%s: want at most %d to be missing: %v", route, missing, report)
+		}
+	}
+	t.Log(fmt.Sprintf("%d rows were skipped, %d are left, the third route had %d names", o.skipped, o.db.retained(), o.name+1))
+}
