@@ -2,6 +2,7 @@ package router
 
 import (
 	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,6 +121,11 @@ func (r *Router) Problems() []string {
 	for _, rd := range r.readers {
 		if rd.outage.lasts() {
 			out = append(out, "a source cannot be read (route "+rd.routes[0].Name+" and those beside it)")
+		}
+	}
+	for _, l := range r.listeners {
+		if l.outage.lasts() {
+			out = append(out, "route "+l.route.Name+" has no subscription to "+strconv.Quote(l.route.Topic))
 		}
 	}
 	for _, s := range r.settlers {

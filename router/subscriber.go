@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -23,32 +24,72 @@ type listener struct {
 	route *route
 	wake  chan struct{} // a lane may have room again, or be ours
 
+	outage outage // it has no subscription, or has just made one
+	tries  int    // subscriptions in a row that came to nothing; only run uses it
+	once   bool   // there was a subscription; only run uses it
+
 	mu  sync.Mutex
 	sub context.CancelFunc // ends the subscription; nil: there is none
 }
 
-// run takes messages until ctx ends or the subscriber closes its channel. The
-// last subscription lasts as long as listening does.
+const (
+	firstSubscribePause   = 100 * time.Millisecond
+	longestSubscribePause = 30 * time.Second
+
+	// steady is after how long a subscription counts as one that works, if no
+	// message comes before.
+	steady = 5 * time.Second
+)
+
+var errChannelClosed = errors.New("the subscriber closed its channel, so no message comes any more")
+
+// run takes messages until ctx ends. A subscriber that closes its channel, or fails
+// to subscribe again, is asked again and again: with the broker's connection the
+// subscription may come back. One that fails at first has a mistake to be seen at
+// the start. The last subscription lasts as long as listening does.
 func (l *listener) run(ctx, listening context.Context) error {
 	for ctx.Err() == nil {
 		if len(l.route.sessions()) == 0 {
+			l.outage.end(l.route.log(), "") // it is another instance's now
 			select {
 			case <-l.wake:
 			case <-ctx.Done():
 			}
 			continue
 		}
-		goOn, err := l.listen(ctx, listening)
-		if err != nil || !goOn {
+		err := l.listen(ctx, listening)
+		switch {
+		case err == nil:
+			continue
+		case !l.once:
 			return err
 		}
+		l.outage.fail(l.route.log(), slog.LevelWarn, "the route gets no messages; subscribing again", err, "topic", l.route.Topic)
+		l.pause(ctx)
 	}
 	return nil
 }
 
-// listen takes messages for as long as the lanes are ours; false when the
-// subscriber has no more.
-func (l *listener) listen(ctx, listening context.Context) (goOn bool, err error) {
+// pause waits before the next try to subscribe.
+func (l *listener) pause(ctx context.Context) {
+	timer := after(min(firstSubscribePause<<min(l.tries, 10), longestSubscribePause))
+	defer timer.stop()
+	l.tries++
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// works notes that the subscription works.
+func (l *listener) works() {
+	l.outage.end(l.route.log(), "the route gets messages again")
+	l.tries = 0
+}
+
+// listen takes messages for as long as the lanes are ours. The error says why there
+// is no subscription any more.
+func (l *listener) listen(ctx, listening context.Context) error {
 	subscribed, cancel := context.WithCancel(listening)
 	l.mu.Lock()
 	l.sub = cancel
@@ -56,20 +97,31 @@ func (l *listener) listen(ctx, listening context.Context) (goOn bool, err error)
 	msgs, err := l.route.Subscriber.Subscribe(subscribed, l.route.Topic)
 	if err != nil {
 		cancel()
-		return false, fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.route.Topic, err)
+		return fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.route.Topic, err)
 	}
+	l.once = true
+	lasting := after(steady)
+	defer lasting.stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return false, nil // listening goes on until everything is settled
+			return nil // listening goes on until everything is settled
 		case <-subscribed.Done():
 			go refuse(listening, msgs)
-			return true, nil
+			return nil
+		case <-lasting.C:
+			l.works()
 		case msg, ok := <-msgs:
 			if !ok {
 				ended := subscribed.Err() != nil
 				cancel()
-				return ended, nil
+				if ended {
+					return nil
+				}
+				return errChannelClosed
+			}
+			if l.tries > 0 {
+				l.works()
 			}
 			if !l.accept(ctx, subscribed, msg) {
 				msg.Nack()

@@ -1,10 +1,13 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -292,6 +295,97 @@ func TestG7_ASubscribersMessageThatIsTooLargeIsDead(t *testing.T) {
 		for _, p := range page {
 			if len(p.Payload) > 0 || len(p.Metadata) > 20 || !strings.Contains(p.LastError, "too large") {
 				t.Errorf("parked %+v", p)
+			}
+		}
+	})
+}
+
+// shaky is a Subscriber whose subscriptions the test ends.
+type shaky struct {
+	mu    sync.Mutex
+	out   chan *message.Message // of the latest subscription
+	fail  error
+	tries int
+}
+
+func (f *shaky) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tries++
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	f.out = make(chan *message.Message)
+	return f.out, nil
+}
+
+func (f *shaky) Close() error { return nil }
+
+// end ends the subscription; with an error no other can be made.
+func (f *shaky) end(fail error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail, f.tries = fail, 0
+	close(f.out)
+}
+
+func (f *shaky) current() chan<- *message.Message {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.out
+}
+
+func (f *shaky) tried() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tries
+}
+
+// A subscriber that closes its channel is subscribed to again, with pauses that
+// grow, in the log and in what says whether the relay is ready.
+func TestG13_ASubscriberThatClosesItsChannelIsSubscribedToAgain(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		var log bytes.Buffer
+		r.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		f := &shaky{}
+		r.start(r.route(func(rt *Route) { rt.Source, rt.Subscriber, rt.Topic = nil, f, "topic" }))
+		send := func(id string) {
+			t.Helper()
+			msg := message.NewMessage(id, []byte("{}"))
+			f.current() <- msg
+			time.Sleep(time.Second)
+			r.wantFate(msg, "acked")
+		}
+		time.Sleep(time.Second)
+		send("1")
+		f.end(errors.New("the broker is away"))
+		time.Sleep(50 * time.Millisecond)
+		if got := r.router.Problems(); len(got) != 1 || !strings.Contains(got[0], `route orders has no subscription to "topic"`) {
+			t.Errorf("the problems are %q", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := f.tried(); n < 20 || n > 40 { // every 30 s in the end
+			t.Errorf("it was tried %d times in 10 minutes", n)
+		}
+		f.mu.Lock()
+		f.fail = nil
+		f.mu.Unlock()
+		time.Sleep(longestSubscribePause)
+		send("2")
+		if got := r.router.Problems(); len(got) != 0 {
+			t.Errorf("it is back, and the problems are %q", got)
+		}
+		f.end(nil)
+		time.Sleep(steady + time.Second) // idle
+		if got := r.router.Problems(); len(got) != 0 {
+			t.Errorf("a subscription lasts, and the problems are %q", got)
+		}
+		send("3")
+		f.end(nil) // a stop may come while there is none
+		r.stop()
+		for text, most := range map[string]int{"closed its channel": 3, "the broker is away": 11, "gets messages again": 2} {
+			if n := strings.Count(log.String(), text); n == 0 || n > most {
+				t.Errorf("%q is logged %d times", text, n)
 			}
 		}
 	})
