@@ -186,8 +186,43 @@ func (d *doctor) routes(ctx context.Context, opts []Option) {
 				d.add(part, paused(p))
 			}
 		}
+		d.add(part, d.table(ctx, op, r)...)
 		d.add(part, d.lag(ctx, op, r.Name))
 	}
+}
+
+// table looks for cursors of a route that are another table's.
+func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []outbox.Finding {
+	const subject = "cursor"
+	if !logTableOf(d.cfg.Sources[r.From]) {
+		return nil
+	}
+	unknown := func(err error) []outbox.Finding {
+		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "which table it belongs to cannot be told: " + err.Error()}}
+	}
+	src, err := op.source(ctx, r.Name)
+	if err != nil {
+		return unknown(err)
+	}
+	table, err := outbox.TableOf(ctx, src)
+	if err != nil {
+		return unknown(err)
+	}
+	lanes, err := op.lanesOf(ctx, r.Name)
+	if err != nil {
+		return unknown(err)
+	}
+	_, rebased := src.(outbox.Rebaser)
+	for _, l := range lanes {
+		if other := otherTable(l, table); other != nil {
+			return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run",
+				Fix: other.Advice(r.Name, rebased)}}
+		}
+		if err := src.Validate(ctx, l.Cursor); err != nil && !l.UpdatedAt.IsZero() {
+			return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: err.Error()}}
+		}
+	}
+	return []outbox.Finding{{Subject: subject, Text: "belongs to " + table.String()}}
 }
 
 func paused(p outbox.Pause) outbox.Finding {

@@ -74,11 +74,16 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if len(lanes) == 0 {
 		return nil, fmt.Errorf("route %q has no cursor yet; there is nothing to rebase", route)
 	}
-	cluster, err := src.Identity(ctx)
+	table, err := outbox.TableOf(ctx, src)
 	if err != nil {
 		return nil, err
 	}
-	if good := stillGood(ctx, src, lanes, cluster); good && !force {
+	for _, l := range lanes {
+		if other := otherTable(l, table); other != nil && !other.Moved() {
+			return nil, fmt.Errorf("route %q: %w. %s", route, other, other.Advice(route, true))
+		}
+	}
+	if good := stillGood(ctx, src, lanes, table); good && !force {
 		return nil, fmt.Errorf("route %q: its cursor is good in this database; there is nothing to rebase, unless it is forced", route)
 	}
 	waiting, cancel := context.WithTimeout(ctx, rebasePatience)
@@ -88,7 +93,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 		return nil, err
 	}
 	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "rebase", To: "the restored database",
-		move: outbox.Move{Route: route, Cursors: cursors, Cluster: cluster}})
+		move: outbox.Move{Route: route, Cursors: cursors, Table: table, Same: true}})
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +110,83 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	return plan, err
 }
 
-// stillGood tells whether all cursors of a route mean something in the source.
-func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, cluster string) bool {
+// PlanAdopt plans to have a route go on with the cursor that it has of another
+// table, because the one that it reads now holds the same rows: it was renamed, or
+// moved to another schema, database or file. Where the cursor means something there
+// it stays where it is; otherwise it is placed as [Operator.PlanRebase] does.
+func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, error) {
+	src, err := op.source(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	table, err := outbox.TableOf(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	from, err := adopted(route, lanes, table)
+	if err != nil {
+		return nil, err
+	}
+	cursors, beyond := map[int]outbox.Cursor{}, map[int][]int64{}
+	there := slices.Clone(lanes) // as if they were of the table
+	for i := range there {
+		if there[i].Table.Cluster == table.Cluster {
+			there[i].Table = table
+		}
+		cursors[there[i].Slot], beyond[there[i].Slot] = there[i].Cursor, there[i].Beyond
+	}
+	if !stillGood(ctx, src, there, table) {
+		rebaser, ok := src.(outbox.Rebaser)
+		if !ok {
+			return nil, fmt.Errorf("route %q: its cursor means nothing in %s: place it before the first message that was not delivered, with `outrider seek %s --to ...`",
+				route, table, route)
+		}
+		waiting, cancel := context.WithTimeout(ctx, rebasePatience)
+		defer cancel()
+		beyond = nil
+		if cursors, err = rebaser.Rebase(waiting, lanes); err != nil {
+			return nil, err
+		}
+	}
+	return op.relocation(ctx, src, there, Relocation{Action: "rebase", To: fmt.Sprintf("%s, which holds the rows of %s", table, from),
+		move: outbox.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
+}
+
+// adopted is the table whose cursors are to be those of another one.
+func adopted(route string, lanes []outbox.LaneStatus, table outbox.Table) (from outbox.Table, err error) {
 	for _, l := range lanes {
-		if !l.UpdatedAt.IsZero() && (l.Cluster != cluster || src.Validate(ctx, l.Cursor) != nil) {
+		other := otherTable(l, table)
+		switch {
+		case other == nil:
+		case other.Cursor.Name == outbox.NoTable || from.Name != "" && from != other.Cursor:
+			return from, fmt.Errorf("route %q: its cursors are not those of one table (%s, %s): say where it begins with `outrider seek %s --to ...`",
+				route, from, other.Cursor, route)
+		default:
+			from = other.Cursor
+		}
+	}
+	if from == (outbox.Table{}) {
+		return from, fmt.Errorf("route %q: its cursor belongs to the table that it reads; there is nothing to adopt", route)
+	}
+	return from, nil
+}
+
+// otherTable is what is wrong with a cursor of another table; nil: nothing.
+func otherTable(l outbox.LaneStatus, table outbox.Table) *outbox.OtherTable {
+	if l.Table.Is(table) || l.UpdatedAt.IsZero() && l.Table.Name == "" {
+		return nil
+	}
+	return &outbox.OtherTable{Cursor: l.Table, Source: table}
+}
+
+// stillGood reports whether all cursors of a route mean something in the source.
+func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, table outbox.Table) bool {
+	for _, l := range lanes {
+		if !l.UpdatedAt.IsZero() && (!l.Table.Is(table) || src.Validate(ctx, l.Cursor) != nil) {
 			return false
 		}
 	}
@@ -119,13 +197,6 @@ func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus
 func (op *Operator) relocation(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, r Relocation) (*Relocation, error) {
 	r.Route = r.move.Route
 	r.move.Action, r.move.Detail = r.Action, r.To
-	if named, ok := src.(outbox.TableNamer); ok {
-		name, err := named.TableName(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r.move.Source = name
-	}
 	for _, l := range lanes {
 		if l.Alive && l.Owner != "" && !slices.Contains(r.Owners, l.Owner) {
 			r.Owners = append(r.Owners, l.Owner)

@@ -31,25 +31,29 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := src.Identity(ctx)
+	table, err := outbox.TableOf(ctx, src)
 	if err != nil {
 		return nil, err
 	}
 	s := seek{end: to.Position == 0 && to.Start.Kind == outbox.StartEnd}
 	_, rebased := src.(outbox.Rebaser) // of others a seek is the only way
+	var known []outbox.LaneStatus      // whose cursors are of the table
 	for _, l := range lanes {
-		if rebased && !l.UpdatedAt.IsZero() && l.Cluster != cluster {
-			return nil, fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: run `outrider rebase %s` first",
-				route, l.Cluster, cluster, route)
+		other := otherTable(l, table)
+		if other != nil && other.Moved() && rebased {
+			return nil, fmt.Errorf("route %q: %w: run `outrider rebase %s` first", route, other, route)
+		}
+		if other == nil || other.Moved() {
+			known = append(known, l)
 		}
 	}
-	if s.good = stillGood(ctx, src, lanes, cluster); rebased && !s.good {
+	if s.good = stillGood(ctx, src, known, table); rebased && !s.good {
 		return nil, fmt.Errorf("route %q: its cursor is ahead of the database, or cannot be checked in it: run `outrider rebase %s` first", route, route)
 	}
 	if err := s.place(ctx, src, to, op.startOf(route)); err != nil {
 		return nil, err
 	}
-	s.plan(lanes)
+	s.plan(known)
 	counts, counted, err := countMoves(ctx, src, s.moves)
 	if err != nil {
 		return nil, err
@@ -57,7 +61,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if counted {
 		s.stay(counts)
 	}
-	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "seek", To: to.String(), move: s.move(route, cluster)})
+	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "seek", To: to.String(), move: s.move(route, table)})
 	if err == nil && counted {
 		plan.count(counts)
 	}
@@ -133,7 +137,9 @@ func back(c outbox.Cursor, position int64) outbox.Cursor {
 	if c.Window != "" && c.Paged >= position { // all late rows of the window are covered
 		c.Snapshot, c.Window, c.Paged = c.Window, "", 0
 	}
-	c.Position = position
+	if c.Position != position {
+		c.Position, c.Anchor = position, outbox.Anchor{}
+	}
 	return c
 }
 
@@ -152,8 +158,8 @@ func (s *seek) stay(counts []outbox.MoveCount) {
 
 // move is the seek as the state store carries it out. What is settled behind a
 // cursor stays so up to the target.
-func (s *seek) move(route, cluster string) outbox.Move {
-	m := outbox.Move{Route: route, Cursors: map[int]outbox.Cursor{}, Beyond: map[int][]int64{}, Cluster: cluster}
+func (s *seek) move(route string, table outbox.Table) outbox.Move {
+	m := outbox.Move{Route: route, Cursors: map[int]outbox.Cursor{}, Beyond: map[int][]int64{}, Table: table}
 	for _, lane := range s.moves {
 		m.Cursors[lane.Slot] = lane.To
 		if lane.To.Position > lane.From.Position || lane.To.Snapshot == s.to.Snapshot && s.to.Snapshot != "" {

@@ -22,12 +22,12 @@ func (b *builder) retentionJob(p *parts, name string) (*retention.Job, error) {
 		return nil, nil
 	}
 	cfg := retention.Config{Source: name, Logger: b.log, Retention: settings.Retention,
-		Every: settings.every, WarnAfter: settings.warnAfter}
+		Every: settings.every, WarnAfter: settings.warnAfter, Others: map[string]outbox.Source{}}
 	for _, r := range b.cfg.Routes {
 		if r.From == name {
 			cfg.Routes = append(cfg.Routes, r.Name)
 		} else {
-			cfg.Others = append(cfg.Others, r.Name)
+			cfg.Others[r.Name] = p.sources[r.From]
 		}
 	}
 	if len(cfg.Routes) == 0 {
@@ -98,6 +98,17 @@ func retentionOf(src config.Source) (retentionSettings, bool) {
 	return retentionSettings{}, false
 }
 
+// logTableOf reports whether a source is a log table.
+func logTableOf(src config.Source) bool {
+	switch s := src.(type) {
+	case *config.Postgres:
+		return !s.Queued()
+	case *config.SQLite:
+		return true
+	}
+	return false
+}
+
 // examineRetention tells the doctor whether a source's table can be cleaned.
 func examineRetention(ctx context.Context, src config.Source, table outbox.Source) []outbox.Finding {
 	const subject = "retention"
@@ -130,8 +141,8 @@ func examineRetention(ctx context.Context, src config.Source, table outbox.Sourc
 // and counts what would go.
 func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]outbox.RetentionStats, error) {
 	b := &builder{cfg: op.cfg, log: op.log}
-	for _, r := range op.cfg.Routes {
-		if _, ok := retentionOf(op.cfg.Sources[r.From]); ok && op.parts.sources[r.From] == nil {
+	for _, r := range op.cfg.Routes { // also those of other sources: they may read the same table
+		if logTableOf(op.cfg.Sources[r.From]) && op.parts.sources[r.From] == nil {
 			if _, err := op.source(ctx, r.Name); err != nil { // keeps it among the parts
 				return nil, err
 			}

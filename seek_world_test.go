@@ -292,13 +292,11 @@ func (w *world) fetch(route string, lanes []*reading, limit int) []outbox.ReadRe
 
 // settle writes a lane down.
 func (w *world) settle(route string, l *reading, cursor outbox.Cursor) {
-	cluster, err := w.src.Identity(w.ctx)
+	table, err := outbox.TableOf(w.ctx, w.src)
 	ok(w.t, err)
-	s := outbox.Settlement{LaneRef: l.LaneRef, Epoch: l.Epoch, Cursor: cursor, NextSeq: l.NextSeq, Cluster: cluster,
+	s := outbox.Settlement{LaneRef: l.LaneRef, Epoch: l.Epoch, Cursor: cursor, NextSeq: l.NextSeq, Table: table,
 		Beyond: slices.Sorted(maps.Keys(l.skip))}
 	w.routes[route].ran = true
-	s.Source, err = w.src.(outbox.TableNamer).TableName(w.ctx)
-	ok(w.t, err)
 	fenced, err := w.state.Settle(w.ctx, []outbox.Settlement{s})
 	ok(w.t, err)
 	if len(fenced) > 0 {

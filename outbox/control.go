@@ -61,8 +61,11 @@ type Move struct {
 	Route   string
 	Cursors map[int]Cursor  // by slot
 	Beyond  map[int][]int64 // by slot: positions that count as settled though the cursor does not cover them
-	Cluster string          // identity of the source's cluster
-	Source  string          // the table, see [TableNamer]; empty: as it was
+	Table   Table           // that they are of
+
+	// Same says that the table holds the data that the cursors were of, in another
+	// cluster or under another name: then [LaneStatus].Former remembers the cluster.
+	Same bool
 
 	Action string // for the audit: "seek", "rebase"
 	Detail string // for the audit: where to

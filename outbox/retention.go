@@ -9,8 +9,9 @@ import (
 // name is kept with every cursor, so that what reads from other tables does not
 // hold the retention of this one back.
 type TableNamer interface {
-	// TableName names the table among all that may share a state store. It
-	// stays the same when the database is restored, moved or upgraded.
+	// TableName names the table; together with the [Source]'s Identity it does so
+	// among all that may share a state store. It stays the same when the database is
+	// restored, moved or upgraded.
 	TableName(ctx context.Context) (string, error)
 }
 

@@ -65,7 +65,7 @@ func (r *Row) After() Cursor {
 		c.Window, c.Paged = r.Page.Snapshot, r.Position
 		return c
 	}
-	return Cursor{Position: r.Position, Snapshot: r.Page.Snapshot, Base: c.Base}
+	return Cursor{Position: r.Position, Snapshot: r.Page.Snapshot, Base: c.Base, Anchor: r.Anchor()}
 }
 
 // Page describes one read of one slot: it began at From and saw the table as of
@@ -88,6 +88,7 @@ type Cursor struct {
 	Window   string // snapshot of the open window of late rows; "" when none is open
 	Paged    int64  // meaningful while a window is open
 	Base     int64  // rows at or below it never count as late (set by a rebase)
+	Anchor   Anchor // the row at Position, as far as it is known
 }
 
 // IsZero tells whether the cursor has never been set.

@@ -48,7 +48,7 @@ func TestAfterAFreshRowTheCursorTakesTheReadsSnapshot(t *testing.T) {
 		Snapshot: "S'",
 	}
 	row := &outbox.Row{Position: 12, Page: page}
-	if got, want := row.After(), (outbox.Cursor{Position: 12, Snapshot: "S'", Base: 2}); got != want {
+	if got, want := row.After(), (outbox.Cursor{Position: 12, Snapshot: "S'", Base: 2, Anchor: row.Anchor()}); got != want {
 		t.Errorf("got %+v, want %+v: the window closed, the base kept", got, want)
 	}
 }

@@ -19,8 +19,8 @@ type StateStore interface {
 	Join(ctx context.Context, instance string, lease time.Duration) error
 
 	// Renew extends the lease and returns, for each cursor row that the
-	// instance still owns, the counter that operator commands raise.
-	Renew(ctx context.Context, instance string, lease time.Duration) (map[LaneRef]int64, error)
+	// instance still owns, what is durable of it.
+	Renew(ctx context.Context, instance string, lease time.Duration) (map[LaneRef]LaneMark, error)
 
 	// Leave releases everything that the instance owns, so that another can
 	// go on at once. It is the end of the instance.
@@ -40,9 +40,15 @@ type StateStore interface {
 	// that were its own are acquired anew, and first.
 	Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]LaneState, error)
 
+	// Bind says which table the route's cursors are of: it is written into those
+	// rows of the route of which that is not known yet. When a row belongs to
+	// another table nothing is written, and the error is an [*OtherTable]. Of two
+	// callers that name different tables at the same time, one gets that error.
+	Bind(ctx context.Context, route string, table Table) error
+
 	// Settle writes all settlements in one transaction. Lanes whose epoch is no
-	// longer the given one are left untouched and returned as fenced; the
-	// others are written.
+	// longer the given one, or whose revision is lower than the one confirmed, are
+	// left untouched and returned as fenced; the others are written.
 	Settle(ctx context.Context, settlements []Settlement) (fenced []LaneRef, err error)
 
 	// ParkedGroups summarises what keeps the groups of some of a route's cursor
@@ -112,10 +118,16 @@ type LaneState struct {
 	Cursor  Cursor  // settled
 	Beyond  []int64 // positions settled behind the cursor; to be skipped
 	NextSeq int64   // next sequence number for parked messages, from 1
-	Epoch   int64   // carried by every settle
-	Cluster string  // identity of the source's cluster when the cursor was set
+	Table   Table   // that the cursor belongs to; without a name: not known
 
-	Commands int64 // the counter that operator commands raise, as Renew returns it
+	LaneMark
+}
+
+// LaneMark says how often a cursor row was changed.
+type LaneMark struct {
+	Epoch    int64 // carried by every settle; a later owner's is higher, also after the store was restored
+	Revision int64 // of the last settle; see [Settlement]
+	Commands int64 // the counter that operator commands raise
 }
 
 // Settlement is what one settle writes about one cursor row. All of it or, when
@@ -126,8 +138,13 @@ type Settlement struct {
 	Cursor  Cursor
 	Beyond  []int64
 	NextSeq int64
-	Cluster string
-	Source  string // the table that the cursor belongs to; see [TableNamer]
+	Table   Table // that the cursor belongs to
+
+	// Revision is written into the row; each settle's is higher than the last
+	// one's. Confirmed is the revision that the row has at least, as far as its
+	// owner knows: a row with a lower one was restored to an earlier state, and the
+	// owner's cursor does not follow from it.
+	Revision, Confirmed int64
 
 	Park   []Parked // rows to insert, or to replace by seq
 	Unpark []int64  // seqs of rows to delete
@@ -192,8 +209,8 @@ type LaneStatus struct {
 	Epoch     int64
 	Cursor    Cursor
 	Beyond    []int64   // positions settled behind the cursor
-	Cluster   string    // identity of the source's cluster when the cursor was set
-	Source    string    // the table that the cursor belongs to; empty: unknown
+	Table     Table     // that the cursor belongs to; without a name: not known
+	Former    string    // cluster that a rebase took the cursor from; empty: none did
 	UpdatedAt time.Time // of the last settle; zero: never settled, Cursor means nothing yet
 	Retrying  int
 	Waiting   int

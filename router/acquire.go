@@ -137,7 +137,7 @@ func (k *keeper) giveUp(ctx context.Context, states []outbox.LaneState) {
 }
 
 // noteUnclaimed notes what is ours in the state store and nobody works.
-func (k *keeper) noteUnclaimed(owned map[outbox.LaneRef]int64) {
+func (k *keeper) noteUnclaimed(owned map[outbox.LaneRef]outbox.LaneMark) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unclaimed = k.idle(slices.Collect(maps.Keys(owned)))

@@ -2,27 +2,23 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// prepare gives new cursors their start and checks the others against the
-// source's cluster.
+// prepare gives new cursors their start and checks that the others belong to the
+// table that the route reads, and still mean something in it.
 func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
-	if r.Source == nil {
-		r.origin.table = "none" // its rows are nobody's to keep
-		return nil
-	}
-	cluster, err := r.Source.Identity(ctx)
-	if err != nil {
+	if err := r.locate(ctx); err != nil {
 		return &astray{err}
 	}
-	r.origin.cluster = cluster
-	if n, ok := r.Source.(outbox.TableNamer); ok {
-		if r.origin.table, err = n.TableName(ctx); err != nil {
-			return &astray{err}
-		}
+	if err := r.bind(ctx, states); err != nil {
+		return err
+	}
+	if r.Source == nil {
+		return nil
 	}
 	var first *outbox.Cursor
 	for i := range states {
@@ -38,16 +34,53 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 			st.Cursor = *first
 			continue
 		}
-		if st.Cluster != cluster {
-			return &stopped{fmt.Errorf("route %q: its cursor belongs to database cluster %q, but the source is in %q: "+
-				"the table was restored or moved, and the cursor's snapshot means nothing there. Place it anew with: %s",
-				r.Name, st.Cluster, cluster, r.placeAnew())}
-		}
 		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
 			return &stopped{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		}
 	}
 	return nil
+}
+
+// locate finds out which table the route reads.
+func (r *route) locate(ctx context.Context) error {
+	if r.Source == nil {
+		r.origin = outbox.Table{Name: outbox.NoTable}
+		return nil
+	}
+	table, err := outbox.TableOf(ctx, r.Source)
+	if err == nil {
+		r.origin = table
+	}
+	return err
+}
+
+// bind checks that cursors belong to the table that the route reads. Those of which
+// it is not known yet belong to it from now on, unless the route has cursors of
+// another one: two services can have a route of the same name in one state store.
+func (r *route) bind(ctx context.Context, states []outbox.LaneState) error {
+	unknown := false
+	for i := range states {
+		switch at := states[i].Table; {
+		case at.Name == "":
+			unknown = true
+		case !at.Is(r.origin):
+			return r.elsewhere(&outbox.OtherTable{Cursor: at, Source: r.origin})
+		}
+	}
+	if !unknown {
+		return nil
+	}
+	err := r.State.Bind(ctx, r.Name, r.origin)
+	if other, ok := errors.AsType[*outbox.OtherTable](err); ok {
+		return r.elsewhere(other)
+	}
+	return err
+}
+
+// elsewhere is why a route whose cursor is another table's does not run.
+func (r *route) elsewhere(other *outbox.OtherTable) error {
+	_, rebased := r.Source.(outbox.Rebaser)
+	return &stopped{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
 }
 
 // placeAnew is the command for a route whose cursor means nothing any more.

@@ -89,6 +89,10 @@ func (k *keeper) renew(ctx context.Context) {
 	defer cancel()
 	// Lanes that are taken meanwhile are not in the answer, and not lost.
 	before := k.working()
+	durable := make([][]int64, len(before)) // before the store is read, which may be before a settle
+	for i, s := range before {
+		durable[i] = s.confirmed()
+	}
 	owned, err := k.store.Renew(ctx, k.instance, k.lease)
 	if err != nil {
 		k.renewing.fail(k.log, slog.LevelWarn, "the lease cannot be renewed, trying again", err,
@@ -98,14 +102,14 @@ func (k *keeper) renew(ctx context.Context) {
 	k.renewing.end(k.log, "the lease is renewed again")
 	k.noteUnclaimed(owned)
 	commanded := map[*route]bool{}
-	for _, s := range before {
-		for _, ref := range s.lane.rows() {
-			commands, ours := owned[ref]
-			if !ours {
+	for i, s := range before {
+		for j, str := range s.streams {
+			mark, ours := owned[outbox.LaneRef{Route: s.route.Name, Slot: str.slot}]
+			if !ours || mark.Epoch != str.epoch || mark.Revision < durable[i][j] {
 				k.lose(s)
 				break
 			}
-			if k.notice(s, ref.Slot, commands) {
+			if k.notice(s, str, mark.Commands) {
 				commanded[s.route] = true
 			}
 		}
@@ -121,13 +125,7 @@ func (k *keeper) renew(ctx context.Context) {
 
 // notice makes a session read its parked groups anew after a command; it tells
 // whether there was one.
-func (k *keeper) notice(s *session, slot int, commands int64) bool {
-	str := s.streams[0]
-	for _, x := range s.streams {
-		if x.slot == slot {
-			str = x
-		}
-	}
+func (k *keeper) notice(s *session, str *stream, commands int64) bool {
 	known := str.commands
 	str.commands = commands
 	if known == commands {
@@ -154,7 +152,8 @@ func (k *keeper) notice(s *session, slot int, commands int64) bool {
 	return true
 }
 
-// lose ends a session of which another instance took a cursor row. One that is
+// lose ends a session of which another instance took a cursor row, or a cursor row
+// of which is not as it was settled, because the state store was restored. One that is
 // no longer in its lane must only not take for written what it tried to write:
 // the lane may have a next session, which is none of its business.
 func (k *keeper) lose(s *session) {
@@ -165,7 +164,7 @@ func (k *keeper) lose(s *session) {
 	if already || s.lane.session.Load() != s {
 		return
 	}
-	k.log.Warn("the lane is no longer ours: another instance took it, or an operator moved its cursor; "+
+	k.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
 		"what was under way is dropped", "lane", s.lane.name)
 	s.gate.Abort()
 	k.background(func() {

@@ -161,14 +161,17 @@ func (m *memState) alive(instance string) bool {
 	return !joined || time.Now().Before(until)
 }
 
-func (m *memState) Renew(_ context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (m *memState) Renew(_ context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until[instance] = time.Now().Add(lease)
-	out := map[outbox.LaneRef]int64{}
+	out := map[outbox.LaneRef]outbox.LaneMark{}
 	for ref, o := range m.owner {
 		if o == instance {
-			out[ref] = m.counter[ref]
+			out[ref] = outbox.LaneMark{Commands: m.counter[ref]}
+			if st := m.lanes[ref]; st != nil {
+				out[ref] = outbox.LaneMark{Epoch: st.Epoch, Revision: st.Revision, Commands: m.counter[ref]}
+			}
 		}
 	}
 	return out, nil
@@ -221,6 +224,22 @@ func (m *memState) Acquire(_ context.Context, instance, route string, slots []in
 	return out, nil
 }
 
+func (m *memState) Bind(_ context.Context, route string, table outbox.Table) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, st := range m.lanes {
+		if ref.Route == route && (!st.New || st.Table.Name != "") && !st.Table.Is(table) {
+			return &outbox.OtherTable{Cursor: st.Table, Source: table}
+		}
+	}
+	for ref, st := range m.lanes {
+		if ref.Route == route && st.Table.Name == "" {
+			st.Table = table
+		}
+	}
+	return nil
+}
+
 func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,14 +249,14 @@ func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []
 	}
 	for _, s := range all {
 		st := m.lanes[s.LaneRef]
-		if st == nil || st.Epoch != s.Epoch {
+		if st == nil || st.Epoch != s.Epoch || st.Revision < s.Confirmed {
 			fenced = append(fenced, s.LaneRef)
 			continue
 		}
 		if m.writing != nil {
 			m.writing(s)
 		}
-		st.New, st.Cursor, st.Beyond, st.NextSeq, st.Cluster = false, s.Cursor, s.Beyond, s.NextSeq, s.Cluster
+		st.New, st.Cursor, st.Beyond, st.NextSeq, st.Table, st.Revision = false, s.Cursor, s.Beyond, s.NextSeq, s.Table, s.Revision
 		if m.parked[s.LaneRef] == nil {
 			m.parked[s.LaneRef] = map[int64]outbox.Parked{}
 		}

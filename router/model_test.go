@@ -198,7 +198,7 @@ func (m *mortal) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.
 	return m.memState.Settle(ctx, all)
 }
 
-func (m *mortal) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (m *mortal) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}

@@ -75,10 +75,12 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 		if !hasOps && e < str.unwritten {
 			continue
 		}
+		str.revision++
+		str.flying = str.revision
 		st := outbox.Settlement{
 			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.slot},
-			Epoch:   str.epoch, Cursor: str.settled, Beyond: str.settledBeyond(),
-			NextSeq: str.nextSeq, Stored: str.stored, Cluster: s.origin.cluster, Source: s.origin.table,
+			Epoch:   str.epoch, Revision: str.revision, Confirmed: str.confirmed,
+			Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: s.origin,
 		}
 		for k, p := range s.ops.park {
 			if k.slot == str.slot {
@@ -131,6 +133,7 @@ func (s *session) settled(ok bool) {
 		return
 	}
 	for _, str := range s.streams {
+		str.confirmed = max(str.confirmed, str.flying)
 		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
 	}
 	for _, msg := range flight.acks {
@@ -141,6 +144,17 @@ func (s *session) settled(ok bool) {
 		msg.Ack()
 	}
 	s.route.hungry()
+}
+
+// confirmed returns, for each stream, the last settle that is known to be durable.
+func (s *session) confirmed() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]int64, len(s.streams))
+	for i, str := range s.streams {
+		out[i] = str.confirmed
+	}
+	return out
 }
 
 // hungry tells what feeds the route, if it waits for room, that there may be some.

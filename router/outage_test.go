@@ -33,7 +33,7 @@ func (d *databaseAway) failure() error {
 	return d.err
 }
 
-func (d *databaseAway) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (d *databaseAway) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	if err := d.failure(); err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ type numb struct {
 	on atomic.Bool
 }
 
-func (n *numb) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (n *numb) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	if n.on.Load() {
 		return nil, errDead
 	}
@@ -128,7 +128,7 @@ type slowRenew struct {
 	delay time.Duration
 }
 
-func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	owned, err := s.memState.Renew(ctx, instance, lease)
 	time.Sleep(s.delay)
 	return owned, err
@@ -294,7 +294,7 @@ func TestG6_RoutesOfAnotherStateStoreGoOn(t *testing.T) {
 		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
 		r.stop()
 		for _, st := range broken.lanes {
-			st.Cluster, st.New = "elsewhere", false
+			st.Table, st.New = outbox.Table{Cluster: "elsewhere"}, false
 		}
 		r.fill(2, 5)
 		other := &receiver{ordering: wave}
@@ -312,7 +312,7 @@ func TestG6_RoutesOfAnotherStateStoreGoOn(t *testing.T) {
 		}
 		r.state.mu.Lock()
 		for _, st := range r.state.lanes {
-			st.Cluster = "elsewhere"
+			st.Table.Cluster = "elsewhere"
 		}
 		r.state.mu.Unlock()
 		r.state.steal()

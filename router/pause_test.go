@@ -66,7 +66,7 @@ func (m *memState) Move(_ context.Context, mv outbox.Move) error {
 	for slot, c := range mv.Cursors {
 		ref := outbox.LaneRef{Route: mv.Route, Slot: slot}
 		st := m.lanes[ref]
-		st.New, st.Cursor, st.Beyond, st.Cluster = false, c, nil, mv.Cluster
+		st.New, st.Cursor, st.Beyond, st.Table = false, c, nil, mv.Table
 		st.Epoch++
 		delete(m.owner, ref)
 	}
@@ -283,7 +283,7 @@ func TestG1_AMoveReplays(t *testing.T) {
 		for slot := range outbox.Slots {
 			to[slot] = outbox.Cursor{}
 		}
-		if err := r.state.Move(t.Context(), outbox.Move{Route: "orders", Cursors: to, Cluster: "mem"}); err != nil {
+		if err := r.state.Move(t.Context(), outbox.Move{Route: "orders", Cursors: to, Table: outbox.Table{Cluster: "mem"}}); err != nil {
 			t.Fatal(err)
 		}
 		r.await(400)
@@ -304,7 +304,7 @@ func TestAStoppedRouteGoesOnWhenItWasMended(t *testing.T) {
 		r.stop()
 		r.state.mu.Lock()
 		for _, st := range r.state.lanes {
-			st.Cluster = "elsewhere"
+			st.Table.Cluster = "elsewhere"
 		}
 		r.state.mu.Unlock()
 		r.fillFrom(2, 5, 10)
@@ -317,7 +317,7 @@ func TestAStoppedRouteGoesOnWhenItWasMended(t *testing.T) {
 		for slot := range outbox.Slots {
 			to[slot] = outbox.Cursor{Position: 10}
 		}
-		if err := r.state.Move(t.Context(), outbox.Move{Route: "orders", Cursors: to, Cluster: "mem"}); err != nil {
+		if err := r.state.Move(t.Context(), outbox.Move{Route: "orders", Cursors: to, Table: outbox.Table{Cluster: "mem"}}); err != nil {
 			t.Fatal(err)
 		}
 		r.await(20)

@@ -204,10 +204,10 @@ type route struct {
 	poison   *poison // nil: dead messages are only parked
 	limiter  *handlers.Limiter
 	lanes    []*lane
-	origin   origin    // as the acquired lanes found it; only the goroutine that acquires uses it
-	reader   *reader   // of a log source
-	claimer  *claimer  // of a queue
-	listener *listener // of a subscriber
+	origin   outbox.Table // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
+	reader   *reader      // of a log source
+	claimer  *claimer     // of a queue
+	listener *listener    // of a subscriber
 	keeper   *keeper
 	leader   *leader // nil: no lock is needed to work it
 	share    share   // of the memory
@@ -219,12 +219,6 @@ type route struct {
 	leastPace int    // what each of its lanes may have of the pace in any case
 	unparking outage // of reading parked messages
 	acquiring bound  // of a try to take lanes; only the goroutine that acquires uses it
-}
-
-// origin is what cursors belong to; it is kept with every one of them.
-type origin struct {
-	cluster string // identity of the source's cluster
-	table   string // name of the source's table
 }
 
 // unit is what the route moves with when it goes to another instance as a whole;

@@ -17,7 +17,7 @@ import (
 type session struct {
 	lane   *lane
 	route  *route
-	origin origin // of what it reads
+	origin outbox.Table // that its cursors belong to
 	gate   *handlers.Gate
 	fenced outbox.Destination // made for this session alone; nil: the route's is used
 	ctx    context.Context    // ends when the session stops
@@ -75,7 +75,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []outbox.ParkedGroup)
 	}
 	for _, st := range states {
 		str := &stream{session: s, slot: st.Slot, epoch: st.Epoch, commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq, ring: make([]entry, size),
-			settled: st.Cursor, fetched: st.Cursor}
+			settled: st.Cursor, fetched: st.Cursor, revision: st.Revision, confirmed: st.Revision}
 		str.skip = make(map[int64]struct{}, len(st.Beyond))
 		for _, p := range st.Beyond {
 			str.skip[p] = struct{}{}

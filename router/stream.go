@@ -38,6 +38,10 @@ type stream struct {
 
 	commands int64 // counter of operators' commands; only the keeper uses it
 
+	// Of settles: the last one's number, the one's that is under way, if there is
+	// one, and the last one's that is known to be durable.
+	revision, flying, confirmed int64
+
 	ring    []entry // by index modulo its length
 	durable uint64
 	head    uint64

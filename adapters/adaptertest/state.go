@@ -59,6 +59,8 @@ func StateStore(t *testing.T, h StateHarness) {
 		"PauseOfAnAddress":        testPauseOfAnAddress,
 		"ReleaseSomeLanes":        testReleaseSomeLanes,
 		"G3_MoveFencesTheOwner":   testG3MoveFencesTheOwner,
+		"G1_OneTableForARoute":    testOneTableForARoute,
+		"G1_ARowPutBackIsFenced":  testARowPutBackIsFenced,
 		"Forget":                  testForget,
 	}
 	if h.SingleInstance {

@@ -94,7 +94,7 @@ func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
 	for slot := range 3 {
 		to[slot] = outbox.Cursor{Position: int64(100 + slot), Base: 7}
 	}
-	move := outbox.Move{Route: "r", Cursors: to, Beyond: map[int][]int64{1: {90, 95}}, Cluster: "c2", Action: "seek", Detail: "100", By: "alice"}
+	move := outbox.Move{Route: "r", Cursors: to, Beyond: map[int][]int64{1: {90, 95}}, Table: outbox.Table{Cluster: "c2", Name: "t2"}, Action: "seek", Detail: "100", By: "alice"}
 	if err := store.Move(t.Context(), move); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
 	}
 	for i, l := range acquire(t, store, "a", 0, 1, 2) {
 		want := outbox.Cursor{Position: int64(100 + i), Base: 7}
-		if l.New || l.Cursor != want || l.Cluster != "c2" || !slices.Equal(l.Beyond, move.Beyond[i]) || i == 0 && l.NextSeq != 5 {
+		if l.New || l.Cursor != want || l.Table != move.Table || !slices.Equal(l.Beyond, move.Beyond[i]) || i == 0 && l.NextSeq != 5 {
 			t.Errorf("lane %d: %+v, want the cursor %+v", i, l, want)
 		}
 	}

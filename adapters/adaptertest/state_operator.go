@@ -37,7 +37,7 @@ func commands(t *testing.T, store outbox.StateStore) [2]int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return [2]int64{owned[outbox.LaneRef{Route: "r", Slot: 0}], owned[outbox.LaneRef{Route: "r", Slot: 1}]}
+	return [2]int64{owned[outbox.LaneRef{Route: "r", Slot: 0}].Commands, owned[outbox.LaneRef{Route: "r", Slot: 1}].Commands}
 }
 
 func testListParkedFilters(t *testing.T, db *stateDB) {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -24,7 +25,8 @@ ON CONFLICT (route, slot) DO NOTHING`
 	// acquireSQL takes what has no living owner: nobody, ourselves, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is
 	// free. The look at the lock is shared, so that two who look at once do not
-	// take each other for the owner. Of more than $4 our own go first, then
+	// take each other for the owner. Epochs follow the clock, so that none comes
+	// twice in a store that was put back to an earlier state. Of more than $4 our own go first, then
 	// those that nobody owns.
 	acquireSQL = `
 WITH other AS MATERIALIZED (
@@ -40,10 +42,19 @@ WITH other AS MATERIALIZED (
       AND (f.owner IS NULL OR f.owner = $1 OR f.owner IN (SELECT d.owner FROM dead d))
     ORDER BY f.owner = $1 DESC NULLS LAST, f.owner IS NULL DESC, f.slot LIMIT $4
 )
-UPDATE outrider_cursor AS c SET owner = $1, epoch = c.epoch + 1, acquired_at = clock_timestamp()
+UPDATE outrider_cursor AS c SET owner = $1, epoch = greatest(c.epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), acquired_at = clock_timestamp()
 FROM free WHERE c.route = $2 AND c.slot = free.slot
 RETURNING c.route, c.slot, c.updated_at IS NULL, c.position, c.snapshot, c.window_snapshot, c.paged, c.base,
-    c.beyond, c.next_seq, c.epoch, c.cluster, c.commands`
+    c.beyond, c.next_seq, c.epoch, c.revision, c.cluster, c.source, c.anchor, c.commands`
+
+	// otherTableSQL finds a cursor of a route that is another table's.
+	otherTableSQL = `
+SELECT c.cluster, c.source FROM outrider_cursor c
+WHERE c.route = $1 AND (c.source <> '' OR c.updated_at IS NOT NULL)
+  AND (c.cluster <> $2 OR $3 <> '' AND c.source NOT IN ('', $3))
+ORDER BY c.slot LIMIT 1`
+
+	bindSQL = `UPDATE outrider_cursor SET cluster = $2, source = $3 WHERE route = $1 AND source = ''`
 )
 
 // Acquire makes the instance the owner of the route's rows that have no living
@@ -96,8 +107,37 @@ func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneState, err error) {
 		c := &l.Cursor
+		var anchor string
 		err = row.Scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
-			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Cluster, &l.Commands)
+			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
+		if err == nil {
+			c.Anchor, err = outbox.ParseAnchor(anchor)
+		}
 		return l, err
 	})
+}
+
+// Bind implements [outbox.StateStore].
+func (s *State) Bind(ctx context.Context, route string, table outbox.Table) error {
+	err := retryDeadlock(func() error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, routeLock, route); err != nil {
+				return err
+			}
+			other := outbox.OtherTable{Source: table}
+			err := tx.QueryRow(ctx, otherTableSQL, route, table.Cluster, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
+			if err == nil {
+				return &other
+			}
+			if !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+			_, err = tx.Exec(ctx, bindSQL, route, table.Cluster, table.Name)
+			return err
+		})
+	})
+	if err != nil && !errors.As(err, new(*outbox.OtherTable)) {
+		return stateError(fmt.Sprintf("say which table route %q reads", route), err)
+	}
+	return err
 }

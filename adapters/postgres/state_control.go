@@ -40,10 +40,11 @@ UPDATE outrider_cursor AS c SET owner = NULL FROM ours o WHERE c.route = o.route
 	moveSQL = `
 UPDATE outrider_cursor AS c
 SET position = m.position, snapshot = m.snapshot, window_snapshot = m.window_snapshot, paged = m.paged, base = m.base,
-    beyond = m.beyond::bigint[], cluster = $8, source = coalesce(nullif($9, ''), c.source), epoch = c.epoch + 1, commands = c.commands + 1, owner = NULL,
-    updated_at = clock_timestamp()
-FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $10::text[])
-    AS m(slot, position, snapshot, window_snapshot, paged, base, beyond)
+    anchor = m.anchor, beyond = m.beyond::bigint[], epoch = c.epoch + 1, commands = c.commands + 1, owner = NULL, updated_at = clock_timestamp(),
+    cluster = $10, source = coalesce(nullif($11, ''), c.source),
+    former = CASE WHEN NOT $12 THEN '' WHEN c.cluster <> $10 THEN c.cluster ELSE c.former END
+FROM unnest($2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])
+    AS m(slot, position, snapshot, window_snapshot, paged, base, anchor, beyond)
 WHERE c.route = $1 AND c.slot = m.slot`
 
 	aliveSQL = `SELECT coalesce(min(i.id), '') FROM outrider_cursor c JOIN outrider_instance i ON i.id = c.owner
@@ -145,17 +146,19 @@ func (s *State) Release(ctx context.Context, instance string, lanes []outbox.Lan
 func (s *State) Move(ctx context.Context, m outbox.Move) error {
 	n := len(m.Cursors)
 	slots, positions, paged, bases := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	snapshots, windows, beyond := make([]string, n), make([]string, n), make([]string, n)
+	snapshots, windows, anchors, beyond := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, slot := range slices.Sorted(maps.Keys(m.Cursors)) {
 		c := m.Cursors[slot]
 		slots[i], positions[i], snapshots[i] = int16(slot), c.Position, c.Snapshot
-		windows[i], paged[i], bases[i], beyond[i] = c.Window, c.Paged, c.Base, arrayLiteral(m.Beyond[slot])
+		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
+		anchors[i], beyond[i] = c.Anchor.String(), arrayLiteral(m.Beyond[slot])
 	}
 	err := s.control(ctx, m.Route, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, createLanesSQL, m.Route, slots); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, m.Cluster, m.Source, beyond); err != nil {
+		if _, err := tx.Exec(ctx, moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
+			m.Table.Cluster, m.Table.Name, m.Same); err != nil {
 			return err
 		}
 		return audit(ctx, tx, m.By, m.Action, n, "route", m.Route, "to", m.Detail)

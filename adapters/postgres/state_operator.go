@@ -17,7 +17,7 @@ const (
 	lanesSQL = `
 WITH i AS MATERIALIZED (SELECT i.id, ` + aliveInstance + ` AS alive FROM outrider_instance i)
 SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.alive, false), CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
-    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.updated_at,
+    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.anchor, c.former, c.updated_at,
     coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
 FROM outrider_cursor c
 LEFT JOIN i ON i.id = c.owner
@@ -114,13 +114,17 @@ func (s *State) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneStatus, err error) {
 		c := &l.Cursor
 		var since, updated *time.Time
+		var anchor string
 		err = row.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &since, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
-			&c.Paged, &c.Base, &l.Beyond, &l.Cluster, &l.Source, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
+			&c.Paged, &c.Base, &l.Beyond, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Former, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
 		if since != nil {
 			l.Since = *since
 		}
 		if updated != nil {
 			l.UpdatedAt = *updated
+		}
+		if err == nil {
+			c.Anchor, err = outbox.ParseAnchor(anchor)
 		}
 		return l, err
 	})

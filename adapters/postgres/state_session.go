@@ -31,7 +31,7 @@ WITH lease AS (
     INSERT INTO outrider_instance (id, lease_until) VALUES ($1, clock_timestamp() + make_interval(secs => $2))
     ON CONFLICT (id) DO UPDATE SET lease_until = EXCLUDED.lease_until, renewed_at = clock_timestamp()
 )
-SELECT route, slot, commands FROM outrider_cursor WHERE owner = $1`
+SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = $1`
 
 	// sweepSQL forgets instances that ended without leaving. An owner without
 	// a row counts as dead, so nothing depends on when this happens.
@@ -85,7 +85,7 @@ func (s *State) join(ctx context.Context, instance string, lease time.Duration) 
 // Renew extends the lease, on the very connection that holds the lock, so that
 // its loss is noticed. A lost connection is replaced and the lock taken again;
 // the lanes that others took meanwhile are not in the answer.
-func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.joined(instance); err != nil {
@@ -111,16 +111,16 @@ func (s *State) Renew(ctx context.Context, instance string, lease time.Duration)
 	return lanes, nil
 }
 
-func (s *State) renew(ctx context.Context, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (s *State) renew(ctx context.Context, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	rows, err := s.session.conn.Query(ctx, renewSQL, s.session.instance, lease.Seconds())
 	if err != nil {
 		return nil, err
 	}
-	lanes := make(map[outbox.LaneRef]int64, outbox.Slots)
+	lanes := make(map[outbox.LaneRef]outbox.LaneMark, outbox.Slots)
 	var ref outbox.LaneRef
-	var commands int64
-	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &commands}, func() error {
-		lanes[ref] = commands
+	var mark outbox.LaneMark
+	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands}, func() error {
+		lanes[ref] = mark
 		return nil
 	})
 	return lanes, err

@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	// settleSQL moves the cursors whose epoch is the given one and returns
-	// them. It is all of a settle without parked rows: one statement for all
+	// settleSQL moves the cursors whose epoch is the given one, and that were not put
+	// back to an earlier state, and returns them. It is all of a settle without parked rows: one statement for all
 	// lanes, its own transaction. Arrays of different lengths do not fit into
 	// one array, so each lane's positions beyond the cursor come as a literal.
 	settleSQL = `
 UPDATE outrider_cursor AS c
 SET position = s.position, snapshot = s.snapshot, window_snapshot = s.window_snapshot, paged = s.paged,
     base = s.base, beyond = s.beyond::bigint[], next_seq = s.next_seq, cluster = s.cluster,
-    source = s.source, updated_at = clock_timestamp()
+    source = s.source, anchor = s.anchor, revision = s.revision, updated_at = clock_timestamp()
 FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
-        $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::text[])
-    AS s(route, slot, epoch, position, snapshot, window_snapshot, paged, base, beyond, next_seq, cluster, source)
-WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch
+        $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::bigint[])
+    AS s(route, slot, epoch, position, snapshot, window_snapshot, paged, base, beyond, next_seq, cluster, source,
+        anchor, revision, confirmed)
+WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch AND c.revision >= s.confirmed
 RETURNING c.route, c.slot`
 
 	unparkSQL = `
@@ -114,16 +115,18 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Set
 	routes, slots, epochs := make([]string, n), make([]int16, n), make([]int64, n)
 	positions, paged, bases, seqs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	snapshots, windows := make([]string, n), make([]string, n)
-	beyond, clusters, sources := make([]string, n), make([]string, n), make([]string, n)
+	beyond, clusters, sources, anchors := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	revisions, confirmed := make([]int64, n), make([]int64, n)
 	for i := range settlements {
 		t := &settlements[i]
 		routes[i], slots[i], epochs[i] = t.Route, int16(t.Slot), t.Epoch
 		positions[i], paged[i], bases[i] = t.Cursor.Position, t.Cursor.Paged, t.Cursor.Base
 		snapshots[i], windows[i] = t.Cursor.Snapshot, t.Cursor.Window
-		beyond[i], seqs[i], clusters[i], sources[i] = arrayLiteral(t.Beyond), t.NextSeq, t.Cluster, t.Source
+		beyond[i], seqs[i], clusters[i], sources[i] = arrayLiteral(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
+		anchors[i], revisions[i], confirmed[i] = t.Cursor.Anchor.String(), t.Revision, t.Confirmed
 	}
 	rows, err := q.Query(ctx, settleSQL, routes, slots, epochs, positions, snapshots, windows, paged, bases,
-		beyond, seqs, clusters, sources)
+		beyond, seqs, clusters, sources, anchors, revisions, confirmed)
 	if err != nil {
 		return nil, err
 	}

@@ -63,10 +63,10 @@ func selected(maxRow int64) []string {
 		"THEN max(coalesce(octet_length(payload), 0), coalesce(octet_length(payload_bytes), 0)) ELSE 0 END", maxRow))
 }
 
-// InitSQL returns the statement that creates an outbox table of the name
-// (empty: [DefaultTable]) unless it exists.
+// InitSQL returns the statements that create an outbox table of the name (empty:
+// [DefaultTable]), and what its file is known by, unless they exist.
 func InitSQL(table string) string {
-	return fmt.Sprintf(layout, quoteName(tableName(table)))
+	return fmt.Sprintf(layout, quoteName(tableName(table))) + fileSQL
 }
 
 // Init creates the outbox table unless it exists, puts the file into WAL mode,

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,12 +37,6 @@ type lostCursor struct {
 // sweepEvery is how often removing begins again at the first row instead of
 // where it stopped, to find rows that were settled late.
 const sweepEvery = 10 * time.Minute
-
-// TableName implements [outbox.TableNamer]. The path is no part of it: a file
-// may be moved.
-func (s *Source) TableName(context.Context) (string, error) {
-	return "sqlite/" + strings.ToLower(s.table), nil
-}
 
 // CheckRetention implements [outbox.Retainer].
 func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {

@@ -28,8 +28,8 @@ type SourceConfig struct {
 }
 
 // Source reads an outbox table by position. It implements [outbox.Source] and
-// never writes: its connections refuse to. Retention, where it is wanted, has a
-// connection of its own.
+// never writes: its connections refuse to. Retention, where it is wanted, and giving
+// a file its identity ([Source.TableName]) have a connection of their own.
 //
 // # Why the position alone is the cursor
 //
@@ -102,7 +102,8 @@ func (s *Source) Check(ctx context.Context) error {
 	return nil
 }
 
-// Identity is empty: a file has none. [Source.Validate] compares positions.
+// Identity is empty: what a file is known by goes with it, and is part of its
+// tables' names. [Source.Validate] compares positions.
 func (s *Source) Identity(context.Context) (string, error) { return "", nil }
 
 // Validate refuses cursors of another database, and those ahead of the table:

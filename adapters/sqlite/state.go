@@ -147,7 +147,7 @@ ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, renewed_at = 
 }
 
 // Renew extends the lease and returns the lanes that the instance owns.
-func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]int64, error) {
+func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
 	if err := s.joined(instance); err != nil {
 		return nil, err
 	}
@@ -156,19 +156,19 @@ func (s *State) Renew(ctx context.Context, instance string, lease time.Duration)
 	if err != nil {
 		return nil, s.wrap(what, err)
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT route, slot, commands FROM outrider_cursor WHERE owner = ?`, instance)
+	rows, err := s.db.QueryContext(ctx, `SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = ?`, instance)
 	if err != nil {
 		return nil, s.wrap(what, err)
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	lanes := make(map[outbox.LaneRef]int64, outbox.Slots)
+	lanes := make(map[outbox.LaneRef]outbox.LaneMark, outbox.Slots)
 	for rows.Next() {
 		var ref outbox.LaneRef
-		var commands int64
-		if err := rows.Scan(&ref.Route, &ref.Slot, &commands); err != nil {
+		var mark outbox.LaneMark
+		if err := rows.Scan(&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands); err != nil {
 			return nil, s.wrap(what, err)
 		}
-		lanes[ref] = commands
+		lanes[ref] = mark
 	}
 	if err := rows.Err(); err != nil {
 		return nil, s.wrap(what, err)

@@ -23,10 +23,11 @@ WHERE ?1 = '' OR route = ?1 ORDER BY route, address`
 	raiseSQL = `UPDATE outrider_cursor SET commands = commands + 1 WHERE route = ?`
 
 	moveSQL = `UPDATE outrider_cursor
-SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?, beyond = ?, cluster = ?, source = coalesce(nullif(?, ''), source),
-    updated_at = ?,
+SET position = ?1, snapshot = ?2, window_snapshot = ?3, paged = ?4, base = ?5, anchor = ?6, beyond = ?13,
+    former = CASE WHEN NOT ?9 THEN '' WHEN cluster <> ?7 THEN cluster ELSE former END,
+    cluster = ?7, source = coalesce(nullif(?8, ''), source), updated_at = ?10,
     epoch = epoch + 1, commands = commands + 1, owner = NULL
-WHERE route = ? AND slot = ?`
+WHERE route = ?11 AND slot = ?12`
 
 	aliveSQL = `SELECT coalesce(min(i.id), '') FROM outrider_cursor c JOIN outrider_instance i ON i.id = c.owner
 WHERE c.route = ? AND i.lease_until > ?`
@@ -137,8 +138,8 @@ func (s *State) Move(ctx context.Context, m outbox.Move) error {
 			if _, err := tx.ExecContext(ctx, createLaneSQL, m.Route, slot, now); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, beyondText(m.Beyond[slot]), m.Cluster,
-				m.Source, now, m.Route, slot); err != nil {
+			if _, err := tx.ExecContext(ctx, moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, c.Anchor.String(),
+				m.Table.Cluster, m.Table.Name, m.Same, now, m.Route, slot, beyondText(m.Beyond[slot])); err != nil {
 				return err
 			}
 		}

@@ -15,7 +15,7 @@ const (
 	lanesSQL = `
 SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > ?, 0),
     CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
-    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.updated_at,
+    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.anchor, c.former, c.updated_at,
     coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
 FROM outrider_cursor c
 LEFT JOIN outrider_instance i ON i.id = c.owner
@@ -124,10 +124,13 @@ func (s *State) lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 	for rows.Next() {
 		var l outbox.LaneStatus
 		var since, updated sql.NullInt64
-		var beyond string
+		var beyond, anchor string
 		c := &l.Cursor
 		if err := rows.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &since, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
-			&c.Paged, &c.Base, &beyond, &l.Cluster, &l.Source, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead); err != nil {
+			&c.Paged, &c.Base, &beyond, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Former, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead); err != nil {
+			return nil, err
+		}
+		if c.Anchor, err = outbox.ParseAnchor(anchor); err != nil {
 			return nil, err
 		}
 		if l.Beyond, err = parseBeyond(l.LaneRef, beyond); err != nil {

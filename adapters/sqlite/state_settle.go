@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,13 +20,21 @@ const (
 	createLaneSQL = `INSERT INTO outrider_cursor (route, slot, epoch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// acquireSQL asks nobody who owns the row: the lock is ours, so whoever
-	// owned it is dead.
-	acquireSQL = `UPDATE outrider_cursor SET owner = ?, epoch = epoch + 1, acquired_at = ? WHERE route = ? AND slot = ?
-RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, cluster, commands`
+	// owned it is dead. Epochs follow the clock, so that none comes twice in a file
+	// that was replaced by an older copy.
+	acquireSQL = `UPDATE outrider_cursor SET owner = ?1, epoch = max(epoch + 1, ?2), acquired_at = ?2 WHERE route = ?3 AND slot = ?4
+RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, revision, cluster, source, anchor, commands`
+
+	// otherTableSQL finds a cursor of a route that is another table's.
+	otherTableSQL = `SELECT cluster, source FROM outrider_cursor
+WHERE route = ?1 AND (source <> '' OR updated_at IS NOT NULL) AND (cluster <> ?2 OR ?3 <> '' AND source NOT IN ('', ?3))
+ORDER BY slot LIMIT 1`
+
+	bindSQL = `UPDATE outrider_cursor SET cluster = ?2, source = ?3 WHERE route = ?1 AND source = ''`
 
 	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
-    beyond = ?, next_seq = ?, cluster = ?, source = ?, updated_at = ?
-WHERE route = ? AND slot = ? AND epoch = ?`
+    beyond = ?, next_seq = ?, cluster = ?, source = ?, anchor = ?, revision = ?, updated_at = ?
+WHERE route = ? AND slot = ? AND epoch = ? AND revision >= ?`
 
 	unparkSQL = `DELETE FROM outrider_parked WHERE route = ? AND slot = ? AND seq = ?`
 
@@ -102,11 +111,15 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.Lane
 	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot, now); err != nil {
 		return err
 	}
-	var beyond string
+	var beyond, anchor string
 	c := &lane.Cursor
 	err := tx.QueryRowContext(ctx, acquireSQL, instance, now, lane.Route, lane.Slot).Scan(&lane.New, &c.Position, &c.Snapshot,
-		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Cluster, &lane.Commands)
+		&c.Window, &c.Paged, &c.Base, &beyond, &lane.NextSeq, &lane.Epoch, &lane.Revision, &lane.Table.Cluster, &lane.Table.Name,
+		&anchor, &lane.Commands)
 	if err != nil {
+		return err
+	}
+	if c.Anchor, err = outbox.ParseAnchor(anchor); err != nil {
 		return err
 	}
 	lane.Beyond, err = parseBeyond(lane.LaneRef, beyond)
@@ -128,6 +141,26 @@ func beyondText(positions []int64) string {
 	}
 	text, _ := json.Marshal(positions) // integers cannot fail to encode
 	return string(text)
+}
+
+// Bind implements [outbox.StateStore].
+func (s *State) Bind(ctx context.Context, route string, table outbox.Table) error {
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		other := outbox.OtherTable{Source: table}
+		err := tx.QueryRowContext(ctx, otherTableSQL, route, table.Cluster, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
+		if err == nil {
+			return &other
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, bindSQL, route, table.Cluster, table.Name)
+		return err
+	})
+	if err != nil && !errors.As(err, new(*outbox.OtherTable)) {
+		return s.wrap(fmt.Sprintf("say which table route %q reads", route), err)
+	}
+	return err
 }
 
 // Settle writes all settlements in one transaction and returns the lanes whose
@@ -195,11 +228,11 @@ func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, e
 	return statements, nil
 }
 
-// settleCursor tells whether the row had the settlement's epoch.
+// settleCursor reports whether the row was still its owner's, and as that one left it.
 func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, now int64) (bool, error) {
 	c := &t.Cursor
 	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, beyondText(t.Beyond), t.NextSeq,
-		t.Cluster, t.Source, now, t.Route, t.Slot, t.Epoch)
+		t.Table.Cluster, t.Table.Name, c.Anchor.String(), t.Revision, now, t.Route, t.Slot, t.Epoch, t.Confirmed)
 	if err != nil {
 		return false, err
 	}

@@ -85,7 +85,7 @@ moment may arrive and then come again. To rule that out, run "outrider pause" fi
 
 func (a *app) rebaseCommand() *cobra.Command {
 	var m moving
-	var force bool
+	var force, adopt bool
 	c := &cobra.Command{
 		Use:   "rebase ROUTE",
 		Short: "Place a route's cursor anew after its database was restored",
@@ -93,15 +93,27 @@ func (a *app) rebaseCommand() *cobra.Command {
 database was recovered to an earlier point, the route stops and says so. Rebase
 places the cursor where it stood as far as can be told, otherwise before that:
 rows may come again, none is left out. It waits for transactions that write to the
-table at this moment. A running instance then resumes by itself.`,
+table at this moment. A running instance then resumes by itself.
+
+A cursor also belongs to one table. With --adopt the route resumes with the cursor of
+another one: pass it only when the table that it reads now holds the same rows, because
+it was renamed or moved. To begin anew in another table use "outrider seek".`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	c.Flags().BoolVar(&force, "force", false, "also when the cursor is good in this database")
+	c.Flags().BoolVar(&adopt, "adopt", false, "the table was renamed or moved: go on with the cursor that the route has of it under its former name")
 	out := movingFlags(c, &m)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		m.machine = out.json()
+		if force && adopt {
+			return wrong("--force and --adopt exclude each other")
+		}
 		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
-			plan, err := op.PlanRebase(c.Context(), args[0], force)
+			place := func() (*outrider.Relocation, error) { return op.PlanRebase(c.Context(), args[0], force) }
+			if adopt {
+				place = func() (*outrider.Relocation, error) { return op.PlanAdopt(c.Context(), args[0]) }
+			}
+			plan, err := place()
 			if err != nil {
 				return unknownRoute(err)
 			}

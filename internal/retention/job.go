@@ -21,8 +21,10 @@ type Config struct {
 	State outbox.StateStore
 
 	// Routes are those that the configuration has for the source, Others those
-	// that it has for other sources.
-	Routes, Others []string
+	// that it has for other sources, with these; nil: it is no log table. One of them
+	// may read the same table.
+	Routes []string
+	Others map[string]outbox.Source
 
 	Retention outbox.Retention
 
@@ -38,7 +40,10 @@ type Job struct {
 	Config
 	log *slog.Logger
 
+	known map[outbox.Source]outbox.Table // what other sources read; only Pass uses it
+
 	mu      sync.Mutex
+	live    map[string]string // by route that is not configured: the instance that works it
 	stats   outbox.RetentionStats
 	failing bool
 	warned  map[string]time.Time // by what the log was told
@@ -48,7 +53,7 @@ type Job struct {
 // New returns a job. Nothing is connected yet; see [Job.Check].
 func New(cfg Config) *Job {
 	return &Job{Config: cfg, log: cfg.Logger.With("source", cfg.Source), warned: map[string]time.Time{},
-		stats: outbox.RetentionStats{Source: cfg.Source}}
+		known: map[outbox.Source]outbox.Table{}, stats: outbox.RetentionStats{Source: cfg.Source}}
 }
 
 // Check verifies that the table can be cleaned.
@@ -99,18 +104,21 @@ func (j *Job) step(ctx context.Context) (outbox.Retained, error) {
 }
 
 // settled returns the cursors of all routes that may still need rows of the table:
-//   - the routes that are configured for it, also when they have never run;
+//   - the routes that are configured for it, through whichever source, also when they
+//     have never run;
 //   - those that the state store remembers with this table, though nobody has them
 //     configured: they hold it back until they are forgotten;
+//   - those whose cursors are of a cluster from which another one was rebased to this
+//     table: they are to be rebased, too;
 //   - those of which nobody knows what they read.
 //
-// A cursor that was never settled, or was taken in another cluster, covers nothing.
+// A cursor that was never settled, or belongs to another table, covers nothing.
 func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
-	table, err := j.Table.TableName(ctx)
+	table, err := outbox.TableOf(ctx, j.Table)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := j.Table.Identity(ctx)
+	configured, others, err := j.readers(ctx, table)
 	if err != nil {
 		return nil, err
 	}
@@ -118,35 +126,77 @@ func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes := make([]outbox.RouteCursors, 0, len(j.Routes))
-	index := make(map[string]int, len(j.Routes))
-	for i, name := range j.Routes {
-		routes = append(routes, outbox.RouteCursors{Route: name})
-		index[name] = i
+	former := map[string]bool{}
+	for i := range lanes {
+		if l := &lanes[i]; l.Former != "" && l.Table == table {
+			former[l.Former] = true
+		}
 	}
+	routes := make([]outbox.RouteCursors, 0, len(configured))
+	index := make(map[string]int, len(configured))
+	add := func(route string) int {
+		at, ok := index[route]
+		if !ok {
+			at = len(routes)
+			index[route] = at
+			routes = append(routes, outbox.RouteCursors{Route: route})
+		}
+		return at
+	}
+	for _, name := range configured {
+		add(name)
+	}
+	live := map[string]string{}
 	for i := range lanes {
 		l := &lanes[i]
-		at, ok := index[l.Route]
-		if !ok {
-			if !j.concerns(l, table) {
-				continue
-			}
-			at = len(routes)
-			index[l.Route] = at
-			routes = append(routes, outbox.RouteCursors{Route: l.Route})
+		concerned := l.Table == table || l.Table.Name == table.Name && former[l.Table.Cluster] ||
+			l.Table.Name == "" && !others[l.Route]
+		if !concerned && !slices.Contains(configured, l.Route) {
+			continue
 		}
-		if l.UpdatedAt.IsZero() || l.Cluster != cluster || l.Slot < 0 || l.Slot >= outbox.Slots {
+		at := add(l.Route)
+		if l.Alive && !slices.Contains(configured, l.Route) {
+			live[l.Route] = l.Owner
+		}
+		if l.UpdatedAt.IsZero() || !l.Table.Is(table) || l.Slot < 0 || l.Slot >= outbox.Slots {
 			continue
 		}
 		routes[at].Cursors[l.Slot] = &l.Cursor
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.live = live
 	return routes, nil
 }
 
-// concerns tells whether a cursor of a route that is not configured for the
-// source may be one of the table all the same.
-func (j *Job) concerns(l *outbox.LaneStatus, table string) bool {
-	return l.Source == table || l.Source == "" && !slices.Contains(j.Others, l.Route)
+// readers returns the routes that the configuration has for the table, and those
+// that it has for another one.
+func (j *Job) readers(ctx context.Context, table outbox.Table) (configured []string, others map[string]bool, err error) {
+	configured, others = slices.Clone(j.Routes), map[string]bool{}
+	asked := map[outbox.Source]outbox.Table{}
+	for route, src := range j.Others {
+		if src == nil {
+			others[route] = true
+			continue
+		}
+		t, ok := asked[src]
+		if !ok {
+			var err error
+			if t, err = outbox.TableOf(ctx, src); err == nil {
+				j.known[src] = t
+			} else if t, ok = j.known[src]; !ok {
+				return nil, nil, fmt.Errorf("which table route %s reads cannot be asked, it may be this one: %w", route, err)
+			}
+			asked[src] = t
+		}
+		switch {
+		case t == table:
+			configured = append(configured, route)
+		default:
+			others[route] = true
+		}
+	}
+	return configured, others, nil
 }
 
 // note keeps what a step did and found.
@@ -192,8 +242,7 @@ func (j *Job) report(err error) {
 	j.failing = err != nil
 	for route, since := range j.stats.Held {
 		if since > j.WarnAfter {
-			j.warn("route "+route, fmt.Sprintf("a route holds back the retention of the outbox: it has not settled rows that are old enough to go. "+
-				"Resume it or mend what stops it, or `outrider route forget %s` if it is gone for good", route),
+			j.warn("route "+route, "a route holds back the retention of the outbox: it has not settled rows that are old enough to go. "+j.remedy(route),
 				"route", route, "for", since.Round(time.Second).String())
 		}
 	}
@@ -210,6 +259,18 @@ func (j *Job) report(err error) {
 		j.warn("stray", "the outbox has rows in its default partition: they were published faster than retention could make partitions, or while none ran",
 			"rows", j.stats.Stray)
 	}
+}
+
+// remedy is what to do about a route that holds rows back. Call with the mutex held.
+func (j *Job) remedy(route string) string {
+	_, elsewhere := j.Others[route]
+	switch owner := j.live[route]; {
+	case slices.Contains(j.Routes, route) || elsewhere:
+		return "Resume it or mend what stops it"
+	case owner != "":
+		return fmt.Sprintf("Instance %s works it, with another configuration: resume it or mend what stops it there", owner)
+	}
+	return fmt.Sprintf("No configuration that runs has it: run it, or `outrider route forget %s` if it is gone for good", route)
 }
 
 // warn logs a warning, and the same one again after WarnAfter only.

@@ -59,7 +59,7 @@ func (s *store) Lanes(context.Context) ([]outbox.LaneStatus, error) { return s.l
 // lane is a settled lane, unless the change says otherwise.
 func lane(route string, slot int, change func(*outbox.LaneStatus)) outbox.LaneStatus {
 	l := outbox.LaneStatus{LaneRef: outbox.LaneRef{Route: route, Slot: slot}, Cursor: outbox.Cursor{Position: 9},
-		Cluster: "here", Source: "mine", UpdatedAt: time.Unix(1, 0)}
+		Table: outbox.Table{Cluster: "here", Name: "mine"}, UpdatedAt: time.Unix(1, 0)}
 	if change != nil {
 		change(&l)
 	}
@@ -69,26 +69,69 @@ func lane(route string, slot int, change func(*outbox.LaneStatus)) outbox.LaneSt
 func job(t *table, lanes ...outbox.LaneStatus) (*Job, *bytes.Buffer) {
 	var log bytes.Buffer
 	return New(Config{
-		Source: "app", Table: t, State: &store{lanes: lanes}, Routes: []string{"a", "b"}, Others: []string{"elsewhere"},
+		Source: "app", Table: t, State: &store{lanes: lanes}, Routes: []string{"a", "b"}, Others: map[string]outbox.Source{"elsewhere": nil},
 		Every: time.Hour, WarnAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}), &log
+}
+
+// TestG1_TheLogAdvisesToForgetNoLiveRoute: what somebody has configured, or works, is
+// not to be forgotten.
+func TestG1_TheLogAdvisesToForgetNoLiveRoute(t *testing.T) {
+	t.Parallel()
+	j, _ := job(&table{}, lane("gone", 3, nil), lane("alive", 3, func(l *outbox.LaneStatus) { l.Owner, l.Alive = "relay-7", true }))
+	j.Others["twin"] = &table{} // reads the same table
+	if _, err := j.settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for route, want := range map[string]string{"a": "Resume", "twin": "Resume", "alive": "relay-7", "gone": "route forget gone"} {
+		if text := j.remedy(route); !strings.Contains(text, want) || route != "gone" && strings.Contains(text, "forget") {
+			t.Errorf("%s: %s", route, text)
+		}
+	}
+}
+
+// TestG1_WhoReadsTheTableThroughAnotherSource holds its rows, run or not; who reads a
+// table of the same name elsewhere does not, unless this one was rebased from there.
+func TestG1_WhoReadsTheTableThroughAnotherSource(t *testing.T) {
+	t.Parallel()
+	elsewhere := func(l *outbox.LaneStatus) { l.Table.Cluster = "there" }
+	routesOf := func(lanes ...outbox.LaneStatus) (names []string) {
+		j, _ := job(&table{}, lanes...)
+		j.Others["twin"] = &table{}
+		routes, err := j.settled(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range routes {
+			names = append(names, r.Route)
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := routesOf(lane("theirs", 1, elsewhere)); !slices.Equal(got, []string{"a", "b", "twin"}) {
+		t.Errorf("the table is kept for %v", got)
+	}
+	rebased := lane("a", 1, func(l *outbox.LaneStatus) { l.Former = "there" })
+	if got := routesOf(lane("left", 1, elsewhere), rebased); !slices.Equal(got, []string{"a", "b", "left", "twin"}) {
+		t.Errorf("after a rebase from there it is kept for %v", got)
+	}
 }
 
 // TestG1_WhoseCursorsCount: in doubt a route counts, and what it has settled does
 // not.
 func TestG1_WhoseCursorsCount(t *testing.T) {
 	t.Parallel()
-	source := func(name string) func(*outbox.LaneStatus) { return func(l *outbox.LaneStatus) { l.Source = name } }
+	source := func(name string) func(*outbox.LaneStatus) { return func(l *outbox.LaneStatus) { l.Table.Name = name } }
 	j, _ := job(&table{},
 		lane("a", 3, nil),
 		lane("a", 4, func(l *outbox.LaneStatus) { l.UpdatedAt = time.Time{} }),
-		lane("a", 5, func(l *outbox.LaneStatus) { l.Cluster = "there" }),
+		lane("a", 5, func(l *outbox.LaneStatus) { l.Table.Cluster = "there" }),
 		lane("a", 6, source("")), lane("a", 7, source("its former name")),
 		lane("elsewhere", 3, source("")), lane("moved", 3, source("other")),
 		lane("removed", 3, nil), lane("unknown", 3, source("")),
-		lane("renewed", 3, func(l *outbox.LaneStatus) { l.Cluster = "there" }),
+		lane("renewed", 3, func(l *outbox.LaneStatus) { l.Table.Cluster = "there" }),
 	)
-	j.Others = append(j.Others, "renewed") // it used to read this table
+	j.Others["renewed"] = nil // it used to read the table of the same name in another cluster
 	routes, err := j.settled(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +145,7 @@ func TestG1_WhoseCursorsCount(t *testing.T) {
 			}
 		}
 	}
-	want := map[string][]int{"a": {3, 6, 7}, "b": {}, "removed": {3}, "unknown": {3}, "renewed": {}}
+	want := map[string][]int{"a": {3, 6}, "b": {}, "removed": {3}, "unknown": {3}}
 	if len(got) != len(want) {
 		t.Errorf("routes: %v, want %v", got, want)
 	}
@@ -151,7 +194,7 @@ func TestWhatHoldsBackForLongIsTold(t *testing.T) {
 		j.report(err)
 	}
 	text := log.String()
-	if strings.Count(text, "a route holds back") != 1 || !strings.Contains(text, "route=b") || !strings.Contains(text, "route forget b") ||
+	if strings.Count(text, "a route holds back") != 1 || !strings.Contains(text, "route=b") || strings.Contains(text, "route forget") ||
 		strings.Count(text, "default partition") != 1 {
 		t.Errorf("the log says:\n%s", text)
 	}

@@ -1,0 +1,93 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+)
+
+// Table identifies what a cursor belongs to among all that may share a state
+// store. Both parts are kept with every cursor.
+type Table struct {
+	// Cluster is the [Source]'s Identity: it changes when the data is restored
+	// elsewhere.
+	Cluster string
+
+	// Name is the one of the [TableNamer]: it stays the same then.
+	Name string
+}
+
+// NoTable is the name for routes that read no log table: those of a queue or of a
+// subscriber.
+const NoTable = "none"
+
+// String names the table for people.
+func (t Table) String() string {
+	switch {
+	case t.Name == NoTable:
+		return "no table (a queue or a subscriber)"
+	case t.Cluster == "":
+		return cmp.Or(t.Name, "unknown")
+	}
+	return fmt.Sprintf("%s in cluster %s", cmp.Or(t.Name, "unknown"), t.Cluster)
+}
+
+// TableOf returns the table that a source reads.
+func TableOf(ctx context.Context, src Source) (t Table, err error) {
+	if t.Cluster, err = src.Identity(ctx); err != nil {
+		return t, err
+	}
+	if n, ok := src.(TableNamer); ok {
+		t.Name, err = n.TableName(ctx)
+	}
+	return t, err
+}
+
+// Is reports whether a cursor of the table belongs to the other one: it has its
+// name, unless either has none (cursors of an old version, sources that are no
+// [TableNamer]), and is of its cluster.
+func (t Table) Is(other Table) bool {
+	return (t.Name == "" || other.Name == "" || t.Name == other.Name) && t.Cluster == other.Cluster
+}
+
+// OtherTable is the error for a route whose cursor belongs to another table than
+// the one that it reads: rows of either would be taken for delivered.
+type OtherTable struct {
+	Cursor Table // the one that the cursor belongs to
+	Source Table // the one that the route reads
+}
+
+// Moved reports whether the cursor's table has the name of the source's: then it
+// was most likely restored elsewhere.
+func (e *OtherTable) Moved() bool {
+	return e.Cursor.Name == "" && e.Source.Name != NoTable || e.Cursor.Name == e.Source.Name
+}
+
+// Error names both tables.
+func (e *OtherTable) Error() string {
+	if e.Moved() {
+		return fmt.Sprintf("its cursor belongs to database cluster %q, but the source is in %q (table %s)",
+			e.Cursor.Cluster, e.Source.Cluster, e.Source.Name)
+	}
+	return fmt.Sprintf("its cursor belongs to %s, but it reads %s", e.Cursor, e.Source)
+}
+
+// Advice says what an operator can do about it. Rebased reports whether the source
+// is a [Rebaser].
+func (e *OtherTable) Advice(route string, rebased bool) string {
+	const rename = ". If the cursor is another service's, which has a route of the same name in the same state store, give one of the routes another name"
+	seek := fmt.Sprintf("`outrider seek %s --to beginning` (or another place)", route)
+	switch {
+	case e.Source.Name == NoTable:
+		return fmt.Sprintf("To begin anew, and delete what is kept of the former: `outrider route forget %s --force`", route) + rename
+	case e.Moved() && rebased:
+		return "The table was restored or moved, and the cursor's snapshot means nothing there. Place it anew with: outrider rebase " + route + rename
+	case e.Moved():
+		return "The table was restored or moved, and the cursor's snapshot means nothing there. Place it before the first message " +
+			"that was not delivered: " + seek + rename
+	case e.Cursor.Name == NoTable:
+		return "Say where it begins: " + seek + rename
+	}
+	return fmt.Sprintf("If it holds the same rows, because it was renamed or moved: `outrider rebase %s --adopt`. "+
+		"To begin anew in it: %s", route, seek) + rename
+}
