@@ -2,7 +2,9 @@ package outrider
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -50,6 +52,9 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if s.good = stillGood(ctx, src, known, table); rebased && !s.good {
 		return nil, fmt.Errorf("route %q: its cursor is ahead of the database, or cannot be checked in it: run `outrider rebase %s` first", route, route)
 	}
+	if err := reachable(ctx, src, lanes, to); err != nil {
+		return nil, fmt.Errorf("route %q: %w", route, err)
+	}
 	if err := s.place(ctx, src, to, op.startOf(route)); err != nil {
 		return nil, err
 	}
@@ -66,6 +71,32 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 		plan.count(counts)
 	}
 	return plan, err
+}
+
+// errFuture is the error of a seek to a place that the table has not reached.
+var errFuture = errors.New("a route cannot wait for a place that does not exist yet; to skip what is there now, seek to the end")
+
+// reachable refuses a place that the table has not reached: a cursor there would be
+// ahead of the database, which is how a restored one looks.
+func reachable(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, to Place) error {
+	if t := to.Start.Time; to.Start.Kind == outbox.StartTime && t.After(time.Now()) {
+		return fmt.Errorf("%s is in the future: %w", t.UTC().Format(time.RFC3339), errFuture)
+	}
+	if to.Position == 0 {
+		return nil
+	}
+	end, err := src.Start(ctx, outbox.Start{Kind: outbox.StartEnd})
+	if err != nil {
+		return err
+	}
+	last := end.Position
+	for _, l := range lanes { // the rows up to there may have been removed
+		last = max(last, l.Cursor.Position)
+	}
+	if to.Position > last+1 {
+		return fmt.Errorf("position %d is beyond the last one, which is %d: %w", to.Position, last, errFuture)
+	}
+	return nil
 }
 
 // startOf is where a configured route begins that has no cursor.

@@ -37,6 +37,8 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 		{args: "rebase orders --yes", code: 1, err: []string{"has no cursor yet"}},
 		{args: "publish --type a --payload 1 --id one", out: []string{"one"}},
 		{args: "publish --type b --payload 2 --id two --group g", out: []string{"two"}},
+		{args: "seek orders --to 1000 --yes", code: 1, err: []string{"position 1000 is beyond the last one, which is 2", "seek to the end"}},
+		{args: "seek orders --to 2999-01-01 --yes", code: 1, err: []string{"2999-01-01T00:00:00Z is in the future", "seek to the end"}},
 		{args: "seek orders --to 2 --yes", out: []string{"seek to position 2", "done"}},
 		{args: "status", out: []string{"BEHIND", "1 (", "s ago)"}},
 		{args: "seek orders --to beginning --dry-run", out: []string{"1 row already settled will be delivered again", "nothing was changed"}},
