@@ -52,6 +52,12 @@ func (l *logged) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
+func (l *logged) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func (l *logged) count(part string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -48,6 +48,7 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 		return notUsed(err)
 	}
 	next.before, next.told = o.shift.Load().cfg, make(chan error, 1)
+	o.nameRoutes(ctx, next.before, next)
 	select {
 	case o.changes <- next:
 	case <-o.ended:

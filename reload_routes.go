@@ -1,0 +1,87 @@
+package outrider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
+)
+
+// nameRoutes logs which routes a reload adds and removes, with where a new one
+// begins and how much it will send: a renamed route is a new one, and begins anew.
+func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *shift) {
+	names := func(cfg *Config) (out []string) {
+		for _, r := range cfg.Routes {
+			out = append(out, r.Name)
+		}
+		return out
+	}
+	old, fresh := names(before), names(next.cfg)
+	var gone []config.Route
+	for _, r := range before.Routes {
+		if !slices.Contains(fresh, r.Name) {
+			gone = append(gone, r)
+			o.log.Warn("reloading: a route is no longer configured; its place and its parked messages stay until `outrider route forget` deletes them",
+				"route", r.Name)
+		}
+	}
+	for i, r := range next.cfg.Routes {
+		if slices.Contains(old, r.Name) {
+			continue
+		}
+		args := []any{"route", r.Name, "source", r.From, "destination", r.To}
+		args = append(args, whereItBegins(ctx, &next.parts.routes[i], r)...)
+		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == r.From && g.To == r.To }); j >= 0 {
+			args = append(args, "hint", fmt.Sprintf("if it is route %s renamed: it does not go on at that one's place", gone[j].Name))
+		}
+		o.log.Warn("reloading: a route is new", args...)
+	}
+}
+
+// nameRoutesLimit bounds what is asked of each source for the log.
+const nameRoutesLimit = 5 * time.Second
+
+// whereItBegins is what is known of a new route's first read, for the log. What a
+// source or a state store does not tell is left out.
+func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any {
+	ctx, cancel := context.WithTimeout(ctx, nameRoutesLimit)
+	defer cancel()
+	if def.Source == nil {
+		return nil // a queue or a subscriber: it sends what is there
+	}
+	if lanes, err := def.State.Lanes(ctx); err == nil {
+		if slices.ContainsFunc(lanes, func(l outbox.LaneStatus) bool { return l.Route == r.Name && !l.UpdatedAt.IsZero() }) {
+			return []any{"begins", "where a route of this name stopped"}
+		}
+	}
+	at := start(r.Start)
+	begins := string(at.Kind)
+	if at.Kind == outbox.StartTime {
+		begins = at.Time.UTC().Format(time.RFC3339)
+	}
+	args := []any{"begins", begins}
+	counter, ok := def.Source.(outbox.Backlogger)
+	if !ok {
+		return args
+	}
+	from, err := def.Source.Start(ctx, at)
+	if err != nil {
+		return args
+	}
+	var spans []outbox.Span
+	for slot := range outbox.Slots {
+		spans = append(spans, outbox.Span{Slot: slot, After: from.Position})
+	}
+	if n, err := counter.Backlog(ctx, spans, lagMost); err == nil {
+		rows := fmt.Sprint(n.Rows)
+		if n.More {
+			rows = "more than " + rows
+		}
+		args = append(args, "rows", rows, "which", "those that it matches are sent")
+	}
+	return args
+}
