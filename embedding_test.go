@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -198,4 +201,46 @@ func TestG3_ACloseThatBlocksDoesNotKeepTheRelayFromEnding(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A program opens no port that it did not ask for, and can mount health and metrics
+// in its own server.
+func TestAnEmbeddedRelayOpensNoPort(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "app.db")
+	cfg, err := outrider.NewConfig(outrider.Config{
+		Sources:      map[string]config.Source{"app": &config.SQLite{Path: db}},
+		Destinations: map[string]config.Destination{"nowhere": &config.Discard{}},
+		Routes:       []config.Route{{Name: "all", From: "app", Targets: []string{"nowhere"}}},
+	})
+	must(t, err)
+	_, err = outrider.Init(t.Context(), cfg)
+	must(t, err)
+	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	h := http.StripPrefix("/outrider", o.Handler())
+	get := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example.com/outrider"+path, http.NoBody))
+		return w
+	}
+	if w := get("/readyz"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("before Run: %d %s", w.Code, w.Body)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	<-o.Ready()
+	if at := o.AdminAddress(); at != "" {
+		t.Errorf("it listens on %s", at)
+	}
+	if w := get("/readyz"); w.Code != http.StatusOK {
+		t.Errorf("/readyz: %d %s", w.Code, w.Body)
+	}
+	if w := get("/metrics"); !strings.Contains(w.Body.String(), `outrider_lanes{route="all"} 16`) {
+		t.Errorf("/metrics: %d %s", w.Code, w.Body)
+	}
+	cancel()
+	must(t, <-done)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"reflect"
 	"slices"
@@ -289,15 +290,26 @@ func (o *Outrider) AdminAddress() string {
 // startAdmin serves health and metrics from the beginning, so that a start that
 // hangs can be seen.
 func (o *Outrider) startAdmin() error {
-	s, err := admin.Listen(admin.Config{
-		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
-		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
-	})
+	s, err := admin.Listen(o.adminConfig())
 	if err != nil {
 		return err
 	}
 	o.admin = s
 	return nil
+}
+
+// Handler returns the admin server's handler, to be mounted in a server of the
+// program's own, for example under /outrider/ with [http.StripPrefix]: health
+// (/livez, /readyz), /routes and /metrics. It asks for the configured tokens; without
+// any, put the program's own authentication before it. It may be served before Run
+// begins.
+func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()) }
+
+func (o *Outrider) adminConfig() admin.Config {
+	return admin.Config{
+		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
+		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
+	}
 }
 
 // readiness says why the relay is not ready, or nothing when it is.

@@ -32,12 +32,24 @@ var open = []string{"/livez", "/readyz"}
 // is addressed to, where a browser sent it from, its size, and its token. A
 // handler that is added to the server needs to do nothing for that.
 func guard(cfg Config, lim limits, h http.Handler) http.Handler {
+	return withHeaders(addressed(cfg, guarded(cfg, lim, h)))
+}
+
+// guardMounted is guard without the name, which a server that mounts us knows.
+func guardMounted(cfg Config, lim limits, h http.Handler) http.Handler {
+	return withHeaders(guarded(cfg, lim, h))
+}
+
+func guarded(cfg Config, lim limits, h http.Handler) http.Handler {
 	h = http.MaxBytesHandler(h, lim.bodyBytes)
 	h = authorised(cfg.Tokens, h)
 	// A page of another site may send requests here, which a firewall does not
-	// see; it can read no answers, and with this change nothing.
-	h = http.NewCrossOriginProtection().Handler(h)
-	h = addressed(cfg, h)
+	// see; it cannot read answers, and now cannot change anything either.
+	return http.NewCrossOriginProtection().Handler(h)
+}
+
+// withHeaders sets what every answer has.
+func withHeaders(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")

@@ -53,6 +53,11 @@ func Listen(cfg Config) (*Server, error) {
 	return serve(cfg, l, defaultLimits, routes(cfg)), nil
 }
 
+// Handler returns what the server serves, for a program that mounts it in a server of
+// its own: requests are guarded likewise, except by the name that they are addressed
+// to, and connections and times are that server's.
+func Handler(cfg Config) http.Handler { return guardMounted(cfg, defaultLimits, routes(cfg)) }
+
 // serve answers what comes in at the listener, by handlers behind [guard].
 func serve(cfg Config, l net.Listener, lim limits, h http.Handler) *Server {
 	s := &Server{listener: l, done: make(chan error, 1), http: &http.Server{

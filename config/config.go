@@ -52,7 +52,7 @@ type State struct {
 
 // Admin is the HTTP server for health, metrics and operators.
 type Admin struct {
-	Listen string   `yaml:"listen" default:"127.0.0.1:8080" doc:"Address as host:port. Empty or off: no server. One that other machines can reach needs tokens_file."`
+	Listen string   `yaml:"listen" doc:"Address as host:port, or off for no server. One that other machines can reach needs tokens_file. Default: 127.0.0.1:8080 with outrider run; a Go program that embeds Outrider has no server unless it asks for one here."`
 	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that may use the admin API, one per line; blank lines and lines that begin with # are passed over."`
 	Hosts  []string `yaml:"hosts" doc:"Names that requests may be addressed to, such as outrider.internal. IP addresses, localhost and the host of listen are always taken; requests to other names are refused, since a page of another site could have sent them."`
 }
@@ -60,10 +60,17 @@ type Admin struct {
 // adminHost is a name without a port.
 var adminHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
-// Enabled tells whether the server is wanted.
+// DefaultAdminListen is where the outrider command listens, and asks, unless the file
+// says otherwise.
+const DefaultAdminListen = "127.0.0.1:8080"
+
+// Enabled reports whether the server is wanted.
 func (a Admin) Enabled() bool { return a.Listen != "" && a.Listen != "off" }
 
 func (a *Admin) check(c *checker, at place) {
+	if at.has("listen") && a.Listen == "" {
+		a.Listen = "off" // it was said, so no default is meant
+	}
 	if !a.Enabled() {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 // The exit codes.
@@ -118,6 +119,9 @@ func (a *app) loadState() (*outrider.Config, error) { return a.loadBy(outrider.L
 
 func (a *app) loadBy(read func(path string) (*outrider.Config, error)) (*outrider.Config, error) {
 	cfg, err := read(a.config)
+	if err == nil && cfg.Admin.Listen == "" {
+		cfg.Admin.Listen = config.DefaultAdminListen
+	}
 	var findings *outrider.ConfigErrors
 	switch {
 	case err == nil || errors.As(err, &findings):
