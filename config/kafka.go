@@ -19,7 +19,7 @@ type Kafka struct {
 	Compression     string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
 	Timeout         Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time for one batch of records to be acknowledged."`
 	Exclusive       bool     `yaml:"exclusive" default:"false" doc:"Whether Kafka refuses what a former owner of a lane still sends, after it was frozen: each lane delivers in transactions, which consumers must read with isolation.level=read_committed. What it costs: docs/exclusive.md."`
-	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Beginning of the transactional ids of an exclusive destination, followed by -route-slot. Installations that share a cluster need different ones."`
+	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Beginning of the transactional ids of an exclusive destination, followed by -/route/slot. Installations that share a cluster need different ones."`
 	Source          string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 

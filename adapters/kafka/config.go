@@ -58,7 +58,7 @@ type Config struct {
 	Exclusive bool
 
 	// TransactionalID begins the transactional ids of lanes, which are
-	// TransactionalID-route-slot. Installations that share a cluster need
+	// TransactionalID-/route/slot. Installations that share a cluster need
 	// different ones. Default: "outrider".
 	TransactionalID string
 

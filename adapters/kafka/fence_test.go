@@ -93,6 +93,55 @@ func TestG2_FormerOwnerIsFenced(t *testing.T) {
 	}
 }
 
+// Two installations whose names and routes make up one text have ids of their own.
+func TestG2_TransactionalIDsOfInstallationsDiffer(t *testing.T) {
+	t.Parallel()
+	ids := map[string]string{}
+	for _, installation := range []string{"shop", "shop-eu", "shop-", "shop-eu-orders"} {
+		d := destination(t, Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Exclusive: true, TransactionalID: installation})
+		for _, lane := range []string{"orders/07", "eu-orders/07", "-eu-orders/07", "eu/07", "check", "check/07", "07/07"} {
+			id, of := d.transactionalID(lane), installation+" and "+lane
+			if other, taken := ids[id]; taken {
+				t.Errorf("%s is the id of %s, and of %s", id, other, of)
+			}
+			if ids[id] = of; !strings.HasPrefix(id, installation+"-") {
+				t.Errorf("%s does not begin with what is granted to %s", id, of)
+			}
+		}
+	}
+}
+
+// An owner of a former version has another id, and is shut out all the same.
+func TestG2_AnOwnerOfAFormerVersionIsFenced(t *testing.T) {
+	t.Parallel()
+	b := connect(t, testenv.Kafka(t))
+	topic := b.topic(t, 1, nil)
+	var lane ownership
+	next := lane.take(t, exclusive(b, topic))
+	former, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.TransactionalID(topic+"-orders-07"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Close()
+	if err := former.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := former.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte("g"), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("late")}}}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"1", "2"} {
+		if got := next.deliver(t, topic, id); got != "map["+id+":ok]" {
+			t.Fatalf("the next owner: %v", got)
+		}
+	}
+	if err := former.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
+		t.Error("the former owner could commit")
+	}
+	if got := fmt.Sprint(b.ids(t, topic, "g")); got != "[1 2]" {
+		t.Errorf("arrived: %s", got)
+	}
+}
+
 // frozen is a client that stands still once Kafka has acknowledged its records,
 // before it commits.
 type frozen struct {

@@ -30,6 +30,7 @@ import (
 type seat struct {
 	*Destination
 	id    string
+	older string // the id that former builds give the lane, until it was initialised
 	owned outbox.Owned
 	turn  chan struct{} // holds a value while a delivery has the client
 
@@ -48,12 +49,21 @@ func (d *Destination) Fence(lane string, owned outbox.Owned) outbox.Destination 
 	if !d.cfg.Exclusive {
 		return nil
 	}
-	return &seat{Destination: d, id: d.transactionalID(lane), owned: owned,
+	return &seat{Destination: d, id: d.transactionalID(lane), older: d.olderID(lane), owned: owned,
 		turn: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// transactionalID is the id of a lane ("orders/07").
+// transactionalID is the id of a lane ("orders/07"). The slash ends what is
+// configured, which has none: so "shop" with route "eu-orders" and "shop-eu" with
+// route "orders" have different ids. The hyphen before it keeps what was granted on
+// ids that begin with that.
 func (d *Destination) transactionalID(lane string) string {
+	return d.cfg.TransactionalID + "-/" + lane
+}
+
+// olderID is what transactionalID was before it was unambiguous. An owner of a former
+// version may still be under way with it.
+func (d *Destination) olderID(lane string) string {
 	return d.cfg.TransactionalID + "-" + strings.ReplaceAll(lane, "/", "-")
 }
 
@@ -122,6 +132,9 @@ func (s *seat) sit(ctx context.Context) error {
 	if err := s.confirm(ctx); err != nil { // not to disturb an owner that is not us
 		return err
 	}
+	if err := s.fenceOlder(ctx); err != nil {
+		return err
+	}
 	c, err := s.openFor(s.id)
 	if err != nil {
 		return outbox.Unavailable(err, 0)
@@ -136,6 +149,24 @@ func (s *seat) sit(ctx context.Context) error {
 		s.drop()
 	}
 	return err
+}
+
+// fenceOlder shuts out an owner of a former version, which has another id: once, as
+// the seat's own id is initialised before the first delivery.
+func (s *seat) fenceOlder(ctx context.Context) error {
+	if s.older == "" {
+		return nil
+	}
+	c, err := s.openFor(s.older)
+	if err != nil {
+		return outbox.Unavailable(err, 0)
+	}
+	defer c.Close()
+	if _, _, err := c.ProducerID(ctx); err != nil {
+		return s.notInitialised(s.older, c.watch.explain(err))
+	}
+	s.older = ""
+	return nil
 }
 
 // openFor makes a client with a transactional id, which is not initialised yet.
