@@ -187,6 +187,7 @@ func optionsOf(opts []Option) options {
 	if o.logger == nil {
 		o.logger = slog.Default()
 	}
+	o.logger = slog.New(cutTexts{o.logger.Handler()})
 	return o
 }
 

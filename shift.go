@@ -32,6 +32,7 @@ type shift struct {
 	parts  *parts
 	router *router.Router
 	jobs   []*retention.Job
+	expiry *expiry // nil: dead messages are kept
 
 	before  *Config    // of a reload: what to go back to when this cannot start
 	told    chan error // of a reload: takes the outcome, once it is known
@@ -48,6 +49,9 @@ func prepare(ctx context.Context, b *builder) (*shift, error) {
 	s := &shift{builder: b, parts: p}
 	if s.router, err = router.New(b.routerConfig(), p.routes); err == nil {
 		s.jobs, err = b.retentionJobs(ctx, p)
+	}
+	if err == nil {
+		s.expiry, err = b.expiry(p.routes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.close())
@@ -69,14 +73,20 @@ func (s *shift) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { asked.Store(time.Now().UnixNano()) })()
 	cleaning, stop := context.WithCancel(ctx)
 	var jobs sync.WaitGroup
-	for _, job := range s.jobs {
+	start := func(run func(context.Context)) {
 		jobs.Go(func() {
 			select {
 			case <-s.router.Ready(): // the state tables are there
-				job.Run(cleaning)
+				run(cleaning)
 			case <-cleaning.Done():
 			}
 		})
+	}
+	for _, job := range s.jobs {
+		start(job.Run)
+	}
+	if s.expiry != nil {
+		start(s.expiry.run)
 	}
 	err := s.router.Run(ctx)
 	stop()

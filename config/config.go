@@ -22,6 +22,7 @@ var Example string
 // Config is a whole, checked configuration. Printing it shows no secrets.
 type Config struct {
 	State          State                  `yaml:"state" doc:"Where cursors, leases and parked messages are kept."`
+	Parked         *Parked                `yaml:"parked" doc:"How long dead messages are kept. Default: until they are purged."`
 	Memory         Size                   `yaml:"memory" default:"64MiB" min:"8MiB" doc:"Budget for the messages that the whole process holds in memory."`
 	Lease          Duration               `yaml:"lease" default:"10s" min:"1s" max:"10m" doc:"How long an instance that fell silent keeps its lanes before another one takes them over."`
 	SettleInterval Duration               `yaml:"settle_interval" default:"20ms" min:"1ms" max:"10s" doc:"How long a verdict may wait to be written down together with others. After a crash, about this much is delivered again."`
@@ -48,6 +49,11 @@ type Config struct {
 type State struct {
 	URL SecretURL `yaml:"url" doc:"postgres:// URL, or the path of an SQLite file. Default: the database of each route's source."`
 	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to a PostgreSQL url, as of a source."`
+}
+
+// Parked says how long parked messages are kept that nothing waits behind.
+type Parked struct {
+	Keep Duration `yaml:"keep" required:"true" min:"1h" max:"3650d" doc:"Dead messages of the configured routes are removed when they have been parked for longer; looked for every hour, audited. Messages that wait, retry or are held stay."`
 }
 
 // Admin is the HTTP server for health, metrics and operators.

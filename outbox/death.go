@@ -37,7 +37,7 @@ func DeathBy(v Verdict, attempts int, route string) Death {
 		d.Reason = DeathExhausted
 	}
 	if v.Err != nil {
-		d.Error = v.Err.Error()
+		d.Error = Cut(v.Err.Error())
 	}
 	return d
 }

@@ -85,7 +85,7 @@ func (r *Row) Metadata(lane string) message.Metadata {
 	setNonEmpty(meta, MetaTenant, r.Tenant)
 	setNonEmpty(meta, MetaOccurredAt, texts[digits:])
 	if r.Err != nil {
-		meta[MetaBroken] = r.Err.Error()
+		meta[MetaBroken] = Cut(r.Err.Error())
 	}
 	if r.Binary {
 		meta[MetaEncoding] = EncodingBytes

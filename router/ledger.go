@@ -185,7 +185,7 @@ func (l *ledger) end(e ending) {
 		h.result.Attempts = e.attempts
 	}
 	if e.err != nil {
-		h.result.Error = e.err.Error()
+		h.result.Error = outbox.Cut(e.err.Error())
 	}
 	if h.returns() {
 		l.leaving(h.key, e.at).returning++

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -106,5 +107,14 @@ func TestSettlingALaneTwiceIsRefused(t *testing.T) {
 	}
 	if _, err := SortSettlements([]outbox.Settlement{lane("a", 1), lane("a", 1)}); err == nil {
 		t.Fatal("one lane was settled twice")
+	}
+}
+
+func TestCleanCuts(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{strings.Repeat("é", 5000), strings.Repeat("a\xff", 5000)} {
+		if got := Clean(s); len(got) > 1<<10 || !utf8.ValidString(got) || !strings.HasSuffix(got, "(cut)") {
+			t.Errorf("%d bytes", len(got))
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // marker begins a packed text whose original the database could not hold.
@@ -36,13 +38,14 @@ func Unpack(s string) string {
 	return string(b)
 }
 
-// Clean makes a text that is only read by people, such as an error, storable:
-// what a receiver answered must never keep a settle from being written.
+// Clean makes a text that is only read by people, such as an error, storable, and
+// at most 1 KiB long (see [outbox.Cut]): what a receiver answered must never keep a
+// settle from being written.
 func Clean(s string) string {
-	if storable(s) {
-		return s
+	if !storable(s) {
+		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	return outbox.Cut(s)
 }
 
 func storable(s string) bool {
