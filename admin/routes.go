@@ -28,6 +28,8 @@ type Address struct {
 	Since   time.Time `json:"since"`
 	Cause   string    `json:"cause"`
 	Waiting int       `json:"waiting"` // messages that failed there and wait
+
+	NextProbe *time.Time `json:"next_probe_at,omitempty"` // absent while one is under way
 }
 
 // serveRoutes answers GET /routes.
@@ -38,7 +40,11 @@ func serveRoutes(stats func() []outbox.RouteStats) http.Handler {
 			r := Route{Route: s.Route, Lanes: s.Lanes, Delivered: s.Delivered, InFlight: s.InFlight,
 				OldestSeconds: s.Oldest.Seconds(), Paused: s.Paused != nil, Stopped: s.Stopped}
 			for _, a := range s.Down {
-				r.Down = append(r.Down, Address{a.Address, a.Gone, a.Since, a.Cause, a.Held})
+				down := Address{Address: a.Address, Gone: a.Gone, Since: a.Since, Cause: a.Cause, Waiting: a.Held}
+				if !a.NextProbe.IsZero() {
+					down.NextProbe = &a.NextProbe
+				}
+				r.Down = append(r.Down, down)
 			}
 			out = append(out, r)
 		}

@@ -36,6 +36,10 @@ type AddressStatus struct {
 	Address string // with secrets masked
 	Gone    bool   // not used, and not probed, until an operator resumes it
 	Since   time.Time
-	Cause   string
-	Held    int
+	Cause   string // of the latest failure
+	Held    int    // messages that failed there and wait
+
+	// NextProbe is when the next message is tried there; zero: an attempt is under
+	// way, or nothing waits for the address.
+	NextProbe time.Time
 }

@@ -176,6 +176,9 @@ func (s *session) retry(it *item, v outbox.Verdict) {
 	if at.IsZero() {
 		at = now.Add(max(defaultRetry.Delay(it.attempt.Number), v.RetryAfter))
 	}
+	if it.attempt.Number == 1 {
+		s.route.failures.log(s.route.log(), "lane", s.lane.name, "id", it.id(), "group", it.key, "next_attempt_in", at.Sub(now).Round(time.Millisecond), "error", v.Err)
+	}
 	if it.claim != nil {
 		s.retryClaim(it, at, v.Err)
 		return

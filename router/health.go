@@ -134,6 +134,7 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 		blamed, a.charged = a.charged, nil
 		h.takeDown(a, cause, false)
 	} else if a.probe == &it.Ticket {
+		a.cause = cause
 		it.probes++
 		// It was the failing probe as often as the route allows attempts: this
 		// one must end, or poisoned messages on a quiet route would never.
@@ -163,7 +164,8 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict, outage boo
 	if !a.down {
 		h.takeDown(a, v.Err, v.Gone)
 	} else if a.probe == &it.Ticket || a.sent == it {
-		a.fails++ // sent and no probe: it did not even get to the gate (a breaker)
+		a.cause = v.Err // what is wrong now, not what was wrong at first
+		a.fails++       // sent and no probe: it did not even get to the gate (a breaker)
 	}
 	if v.Gone && !a.durable && !a.telling {
 		a.telling = true
@@ -351,7 +353,11 @@ func (h *health) status() []outbox.AddressStatus {
 	var out []outbox.AddressStatus
 	for _, a := range h.addresses {
 		if a.down {
-			out = append(out, outbox.AddressStatus{Address: h.route.router.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)})
+			s := outbox.AddressStatus{Address: h.route.router.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)}
+			if a.timer != nil && !a.gone {
+				s.NextProbe = a.next
+			}
+			out = append(out, s)
 		}
 	}
 	return out

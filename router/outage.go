@@ -48,6 +48,34 @@ func (o *outage) end(log *slog.Logger, text string) {
 	o.began = time.Time{}
 }
 
+// firstFailures logs the first failure of messages, at most [mostFirstFailures] a
+// minute: where everything fails, a few say it all.
+type firstFailures struct {
+	mu     sync.Mutex
+	minute time.Time
+	logged int
+	more   int // since the last one that was logged
+}
+
+const mostFirstFailures = 10
+
+func (f *firstFailures) log(log *slog.Logger, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now(); now.Sub(f.minute) >= time.Minute {
+		f.minute, f.logged = now, 0
+	}
+	if f.logged >= mostFirstFailures {
+		f.more++
+		return
+	}
+	if f.logged++; f.more > 0 {
+		args = append(args, "others_not_logged", f.more)
+		f.more = 0
+	}
+	log.Warn("a message failed and is tried again; its group waits behind it", args...)
+}
+
 // lasts reports whether the last attempt failed.
 func (o *outage) lasts() bool {
 	o.mu.Lock()

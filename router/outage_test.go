@@ -143,3 +143,61 @@ func TestAnOutageOfTheDatabaseIsLoggedOncePerMinute(t *testing.T) {
 		r.stop()
 	})
 }
+
+// An address is shown with what is wrong now, not with what was wrong at first, and
+// with the time of the next probe; the log has the first failure of a message.
+func TestAnAddressShowsItsPresentErrorAndTheNextProbe(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.dest.setFail(failing(&calls{}, func(string) error { return outbox.Unavailable(errors.New("connection refused"), 0) }))
+		r.start(r.route(nil))
+		r.add("g", "a")
+		down := func() outbox.AddressStatus {
+			s := r.router.Stats()[0]
+			if len(s.Down) != 1 {
+				return outbox.AddressStatus{}
+			}
+			return s.Down[0]
+		}
+		r.until("the address is down", func() bool { return down().Cause == "connection refused" && !down().NextProbe.IsZero() })
+		since := down().Since
+		r.dest.setFail(failing(&calls{}, func(string) error { return outbox.Unavailable(errors.New("certificate has expired"), 0) }))
+		r.until("it shows the present error", func() bool { return down().Cause == "certificate has expired" })
+		if d := down(); !d.Since.Equal(since) || d.NextProbe.Before(time.Now()) || d.NextProbe.After(time.Now().Add(longestProbe)) {
+			t.Errorf("now %v, shown %+v, down since %v", time.Now(), d, since)
+		}
+		r.dest.setFail(nil)
+		r.await(1)
+		r.stop()
+	})
+}
+
+func TestFirstFailuresAreLoggedUpToABound(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		log := &lines{}
+		r.config.Logger = slog.New(slog.NewTextHandler(log, nil))
+		// Each group's first message fails once; the others succeed, so that the address stays up.
+		var c calls
+		r.dest.setFail(failing(&c, func(id string) error {
+			if strings.HasSuffix(id, "-0") && c.of(id) < 2 {
+				return errInjected
+			}
+			return nil
+		}))
+		r.start(r.route(nil))
+		r.fill(40, 3)
+		r.await(120)
+		n := 0
+		for _, line := range log.take() {
+			if strings.Contains(line, "a message failed and is tried again") {
+				n++
+				if !strings.Contains(line, "route=orders") || !strings.Contains(line, "group=g") || !strings.Contains(line, "error=") {
+					t.Errorf("it does not say which: %s", line)
+				}
+			}
+		}
+		if n == 0 || n > mostFirstFailures {
+			t.Errorf("%d first failures are logged", n)
+		}
+		r.stop()
+	})
+}

@@ -218,7 +218,8 @@ type route struct {
 
 	leastPace int    // what each of its lanes may have of the pace in any case
 	unparking outage // of reading parked messages
-	acquiring bound  // of a try to take lanes; only the goroutine that acquires uses it
+	failures  firstFailures
+	acquiring bound // of a try to take lanes; only the goroutine that acquires uses it
 }
 
 // unit is what the route moves with when it goes to another instance as a whole;
