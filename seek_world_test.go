@@ -44,8 +44,7 @@ type world struct {
 	routes  map[string]*owing // by name: all that hold, or should hold, rows
 	present []string          // those that are configured
 	open    []*openTx
-	lost    []*sql.Tx // rolled back at the end of the test
-	last    int       // number of the last row
+	last    int // number of the last row
 }
 
 // owing is what a route owes and has.
@@ -116,12 +115,13 @@ func (w *world) begin(t failer) {
 		w.exec("TRUNCATE outrider_outbox RESTART IDENTITY")
 	case "sqlite":
 		w.exec("DELETE FROM outrider_outbox")
+		w.exec("DELETE FROM sqlite_sequence WHERE name = 'outrider_outbox'")
 	case "partitions":
 		w.exec("DROP TABLE outrider_outbox")
 		_, err := outrider.Init(w.ctx, w.config("a"), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 		ok(t, err)
 	}
-	w.routes, w.present, w.open = map[string]*owing{}, nil, nil
+	w.routes, w.present, w.open, w.last = map[string]*owing{}, nil, nil, 0
 	w.configure("a")
 }
 

@@ -164,7 +164,10 @@ func (p *pass) prepare(ctx context.Context, all partitions, last int64) (partiti
 			all, missing, err = p.attachNext(ctx, tx, last, false)
 			return err
 		})
-		if err != nil {
+		switch {
+		case failedWith(err, lockNotAvailable, deadlockDetected): // somebody writes to the default partition
+			return all, nil
+		case err != nil:
 			return all, err
 		}
 	}
