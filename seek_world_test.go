@@ -150,12 +150,16 @@ func (w *world) config(routes ...string) *outrider.Config {
 	}
 	var list []string
 	for _, r := range routes {
-		list = append(list, r+": {from: app, to: nowhere}")
+		from := "app"
+		if r == "b" {
+			from = "twin" // another source on the same table
+		}
+		list = append(list, r+": {from: "+from+", to: nowhere}")
 	}
 	cfg, err := outrider.ParseConfig("test.yaml", fmt.Appendf(nil, `
-sources: {app: {%s, retention: {%s}}}
+sources: {app: {%[1]s, retention: {%[2]s}}, twin: {%[1]s, retention: {%[2]s}}}
 destinations: {nowhere: {type: discard}}
-routes: {%s}
+routes: {%[3]s}
 `, source, retention, strings.Join(list, ", ")))
 	ok(w.t, err)
 	return cfg

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
@@ -26,8 +28,13 @@ type operators struct {
 
 func (o *operators) route() string { return "named" + strconv.Itoa(o.name) }
 
+// config has the third route read through another source on the same table. What
+// others are is a third source, on another table.
 func (o *operators) config() string {
-	return cleaning(o.db, o.retention, map[string]string{"back": o.back.url(), "skips": o.skips.url(), o.route(): o.named.url()})
+	text := cleaning(o.db, o.retention, map[string]string{"back": o.back.url(), "skips": o.skips.url(), o.route(): o.named.url()})
+	of := fmt.Sprintf("{type: postgres, url: %q, poll: {max: 50ms}, retention: {keep: 0s, every: 1s, ", o.db.url)
+	text = strings.Replace(text, "sources:\n", "sources:\n  twin: "+of+o.retention+"}}\n  other: "+of+"batch: 160}, table: elsewhere}\n", 1)
+	return strings.Replace(text, o.route()+": {from: app", o.route()+": {from: twin", 1)
 }
 
 func (o *operators) restart(i int) {
@@ -36,8 +43,8 @@ func (o *operators) restart(i int) {
 }
 
 // TestG1_WhateverOperatorsDoBesideRetention: one route goes back again and again and is
-// rebased and paused, one skips what there is, one is renamed and its former name
-// forgotten; instances are killed; transactions commit late or roll back, and
+// rebased and paused, and for a while configured with another table; one skips what there is; one reads through
+// another source, is renamed, and its former name forgotten; instances are killed; transactions commit late or roll back, and
 // retention keeps nothing. Every committed row arrives at the first route and,
 // under some name, at the third; and the second lacks no more than it was said to skip.
 func TestG1_WhateverOperatorsDoBesideRetention(t *testing.T) {
@@ -47,13 +54,14 @@ func TestG1_WhateverOperatorsDoBesideRetention(t *testing.T) {
 			t.Parallel()
 			o := &operators{t: t, db: cleaned(t, name == "partitions"), retention: retention, partitions: name == "partitions",
 				back: receive(t, nil), skips: receive(t, nil), named: receive(t, nil)}
+			o.makeElsewhere()
 			w := write(t, o.db.pool, false)
 			o.relays = [2]*relay{start(t, o.config()), start(t, o.config())}
 			o.relays[0].until("delivered something everywhere", func() bool {
 				return o.back.arrived() > 0 && o.skips.arrived() > 0 && o.named.arrived() > 0
 			})
 			var next []int // each of the steps comes, in an order of chance
-			for range rounds(t, 2*steps, 100) {
+			for range rounds(t, steps, 100) {
 				if len(next) == 0 {
 					next = rand.Perm(steps)
 				}
@@ -68,7 +76,7 @@ func TestG1_WhateverOperatorsDoBesideRetention(t *testing.T) {
 }
 
 // steps is how many kinds of steps there are.
-const steps = 6
+const steps = 7
 
 // step does one thing.
 func (o *operators) step(kind int) {
@@ -91,11 +99,44 @@ func (o *operators) step(kind int) {
 	case 4:
 		o.rename()
 	case 5:
+		o.elsewhere()
+	case 6:
 		o.restart(rand.IntN(2))
 		if o.partitions {
 			o.db.exec(`SELECT setval(s.name, nextval(s.name) + 5000) FROM (SELECT pg_get_serial_sequence('outrider_outbox', 'position')::regclass AS name) s`)
 		}
 	}
+}
+
+// rowsElsewhere is how many rows the other table has.
+const rowsElsewhere = 50
+
+// makeElsewhere makes another table, whose positions are far ahead.
+func (o *operators) makeElsewhere() {
+	_, err := postgres.Init(o.t.Context(), o.db.pool, "elsewhere")
+	must(o.t, err)
+	o.db.exec("SELECT setval(pg_get_serial_sequence('elsewhere', 'position'), 1000000)")
+	o.db.exec(`INSERT INTO elsewhere (id, type, payload, message_group) SELECT 'elsewhere' || i, 't', '{}', 'g' || i FROM generate_series(1, $1) i`, rowsElsewhere)
+}
+
+// elsewhere has the first route read another table for a while. It stops, because its
+// cursor is not one of that table; whose rows it holds, too, as the route has settled none.
+func (o *operators) elsewhere() {
+	config := o.config()
+	for i, r := range o.relays {
+		r.kill()
+		o.relays[i] = start(o.t, strings.Replace(config, "back: {from: app", "back: {from: other", 1))
+	}
+	o.relays[0].until("the route is stopped", func() bool {
+		const why = "but it reads"
+		return strings.Contains(o.relays[0].output(), why) || strings.Contains(o.relays[1].output(), why)
+	})
+	command(o.t, "retention", "--once", "-c", o.relays[0].config)
+	if n := one[int](o.db, "SELECT count(*) FROM elsewhere"); n != rowsElsewhere {
+		o.t.Errorf("%d rows are left in a table of which nothing was delivered, want %d", n, rowsElsewhere)
+	}
+	o.restart(0)
+	o.restart(1)
 }
 
 // seekBack moves the first route to a place that all of its lanes have passed.
