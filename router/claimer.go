@@ -187,8 +187,8 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 	if limit == 0 {
 		return outcome{full: true}, nil
 	}
-	c.starved.Store(false)
 	except := c.ledger.except(time.Now(), c.claims.PerGroup)
+	c.starved.Store(w.spent || except.held) // what is left out now may be claimed after a settle
 	if len(except.groups)+len(except.rows) > maxExcept {
 		c.handOut(w, nil, except.claim) // it brings nothing, so nothing is left out for its sake
 		c.starved.Store(true)
@@ -271,6 +271,7 @@ type wanted struct {
 	routes    []*route
 	open      [][outbox.Slots]bool // by route
 	slots     []int                // open for any route
+	spent     bool                 // a route is closed for want of memory
 	unmatched int64
 }
 
@@ -279,6 +280,7 @@ func (c *claimer) wanted() *wanted {
 	var open [outbox.Slots]bool
 	for i, rt := range c.routes {
 		if rt.share.spent(int64(c.rowCost)) {
+			w.spent = true
 			continue
 		}
 		for slot, l := range rt.lanes {

@@ -12,6 +12,7 @@ type exceptions struct {
 	groups []string
 	rows   []*outbox.Claim
 	next   time.Time // when the first of them ends; zero: none is planned
+	held   bool      // something is left out until rows that are in memory are settled
 }
 
 // except begins a claim: it returns what is to be left out now, which is what is
@@ -29,6 +30,7 @@ func (l *ledger) except(now time.Time, perGroup int) exceptions {
 			delete(l.left, k)
 			continue
 		}
+		out.held = out.held || v.returning > 0
 		if over {
 			end = now // one more claim, and it may be claimed again
 		}
@@ -43,7 +45,7 @@ func (l *ledger) except(now time.Time, perGroup int) exceptions {
 	}
 	for g, n := range l.groups {
 		if n >= perGroup && l.left[leaveKey{group: g}] == nil {
-			out.groups = append(out.groups, g)
+			out.groups, out.held = append(out.groups, g), true
 		}
 	}
 	return out

@@ -1,0 +1,182 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// partQueue is a queue that notifies, and whose claims may leave groups out, as
+// those of a large table do, and say so.
+type partQueue struct {
+	*memQueue
+	random *rand.Rand // of the goroutine that claims
+	parts  int        // after so many of ten claims that look at everything, others leave half of it out
+	odd    int        // which half they look at
+	look   outbox.Look
+	woken  chan struct{}
+	claims atomic.Int64
+
+	mu     sync.Mutex
+	asleep bool
+	open   int // transactions that took the claimer to be awake
+}
+
+func (q *partQueue) Claim(ctx context.Context, c outbox.ClaimRequest) ([]*outbox.Row, error) {
+	q.claims.Add(1)
+	began, match := time.Now(), c.Match
+	whole := !began.Before(q.look.Next)
+	if !whole {
+		c.Match = func(row *outbox.Row) bool { return outbox.SlotOf(row.Group, row.ID)%2 == q.odd && match(row) }
+	}
+	rows, err := q.memQueue.Claim(ctx, c)
+	if whole && err == nil {
+		if q.look.Since = began; q.random.IntN(10) < q.parts {
+			q.look.Next, q.odd = time.Now().Add(time.Duration(q.random.IntN(2000))*time.Millisecond), q.random.IntN(2)
+		}
+	}
+	return rows, err
+}
+
+func (q *partQueue) Looked() outbox.Look { return q.look }
+
+func (q *partQueue) Wake() <-chan struct{} { return q.woken }
+
+func (q *partQueue) Sleep(context.Context) outbox.Sleep {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open > 0 {
+		return outbox.Restless
+	}
+	q.asleep = true
+	return outbox.Asleep
+}
+
+func (q *partQueue) Awake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asleep = false
+}
+
+// write inserts a row, and commits after a while.
+func (q *partQueue) write(id, group string, open time.Duration) {
+	row := outbox.Row{ID: id, Group: group, Payload: []byte("{}"), CreatedAt: time.Now()}
+	q.mu.Lock()
+	call := q.asleep
+	if !call {
+		q.open++
+	}
+	q.mu.Unlock()
+	time.Sleep(open)
+	q.table().add(row)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case !call:
+		q.open--
+	case q.asleep:
+		q.asleep = false
+		poke(q.woken)
+	}
+}
+
+func (q *partQueue) table() *queueTable { return q.memQueue.queueTable }
+
+// liveScenario is what is random about TestG13_WhatIsReadyInAQueueIsSent.
+type liveScenario struct {
+	order         outbox.OrderMode
+	ordering      outbox.Ordering
+	parts         int
+	writers, each int
+	groups        int // 0: rows have none
+	claims        Claims
+	faults        int // of a hundred statements, so many fail
+	delay         int // of statements, at most, in milliseconds
+	seed          uint64
+}
+
+func drawLiveScenario(t *rapid.T) liveScenario {
+	return liveScenario{
+		order: rapid.SampledFrom([]outbox.OrderMode{outbox.OrderGroup, outbox.OrderNone}).Draw(t, "order"),
+		ordering: rapid.SampledFrom([]outbox.Ordering{
+			{}, {Unit: outbox.UnitWave, MaxMessages: 50}, {Unit: outbox.UnitGroup, MaxMessages: 8, MaxRequests: 4}, {MaxMessages: 10, Static: true},
+		}).Draw(t, "unit"),
+		parts:   rapid.IntRange(0, 9).Draw(t, "parts"),
+		writers: rapid.IntRange(1, 4).Draw(t, "writers"),
+		each:    rapid.IntRange(1, 20).Draw(t, "each"),
+		groups:  rapid.IntRange(0, 6).Draw(t, "groups"),
+		claims:  Claims{InMemory: rapid.IntRange(4, 100).Draw(t, "memory"), PerGroup: rapid.IntRange(1, 30).Draw(t, "per group")},
+		faults:  rapid.SampledFrom([]int{0, 0, 5, 20}).Draw(t, "faults"),
+		delay:   rapid.IntRange(1, 20).Draw(t, "delay"),
+		seed:    rapid.Uint64().Draw(t, "seed"),
+	}
+}
+
+func (sc liveScenario) play(t *testing.T) (err error) {
+	r := &queueRig{newRig(t, sc.ordering), newQueueTable()}
+	random := rand.New(rand.NewPCG(sc.seed, 1))
+	var mu sync.Mutex
+	number := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	r.table.delay = func() time.Duration { return time.Duration(number(sc.delay)) * time.Millisecond }
+	r.table.fail = func(string) error {
+		if number(100) < sc.faults {
+			return errTable
+		}
+		return nil
+	}
+	q := &partQueue{memQueue: r.table.open(), random: rand.New(rand.NewPCG(sc.seed, 2)), parts: sc.parts, woken: make(chan struct{}, 1)}
+	r.start(r.from(q, func(rt *Route) {
+		rt.Order, rt.Claims, rt.Poll = sc.order, sc.claims, Poll{Min: time.Hour, Max: time.Hour, Batch: 60}
+	}))
+	var writing sync.WaitGroup
+	for w := range sc.writers {
+		writing.Go(func() {
+			for i := range sc.each {
+				group := ""
+				if sc.groups > 0 {
+					group = fmt.Sprintf("g%d", number(sc.groups))
+				}
+				q.write(fmt.Sprintf("m%d-%d", w, i), group, time.Duration(number(200))*time.Millisecond)
+				time.Sleep(time.Duration(number(300)) * time.Millisecond)
+			}
+		})
+	}
+	writing.Wait()
+	time.Sleep(30 * time.Second)
+	if n := r.table.statuses()["done"]; n != sc.writers*sc.each {
+		err = fmt.Errorf("%d of %d rows were delivered half a minute after the last commit, and the next poll is in an hour", n, sc.writers*sc.each)
+	}
+	before := q.claims.Load()
+	time.Sleep(10 * time.Minute)
+	if n := q.claims.Load() - before; err == nil && n > 100 {
+		err = fmt.Errorf("%d claims in ten idle minutes", n)
+	}
+	r.stop()
+	return err
+}
+
+// Whatever a claim leaves out, and whenever rows become visible: what is ready is
+// sent soon, though nobody polls, and once everything has been looked at nobody looks on.
+func TestG13_WhatIsReadyInAQueueIsSent(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sc := drawLiveScenario(rt)
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = sc.play(t) })
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
