@@ -8,6 +8,8 @@ TEST_PACKAGES_AT_ONCE ?= 2
 TEST ?= ./internal/faults ./router ./adapters/postgres ./bench ./adapters/kafka ./...
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
+# How often `make flaky` runs the tests.
+N ?= 20
 # For how long `make soak` repeats each fault.
 SOAK ?= 10m
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
@@ -35,6 +37,10 @@ build: ## Build the binary bin/outrider
 .PHONY: test
 test: ## Install and start PostgreSQL and Kafka where needed, run every test
 	go run ./internal/testenv/cmd/testenv -brief -- go test -race -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+
+.PHONY: flaky
+flaky: ## Run every test N=20 times beside four busy loops, and list which failed how often
+	go run ./internal/testenv/cmd/testenv -brief -- go run ./internal/testenv/cmd/flaky -n $(N) -- go test -json -count=1 -race -timeout 60m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: soak
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two

@@ -30,6 +30,18 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// A receiver's date is one of its own clock, which its answer says.
+func TestRetryAfterIsByTheClockOfTheReceiver(t *testing.T) {
+	t.Parallel()
+	ours := time.Date(2026, 1, 2, 5, 0, 0, 0, time.UTC) // two hours ahead
+	const at = "Fri, 02 Jan 2026 03:05:05 GMT"
+	for date, want := range map[string]time.Duration{"Fri, 02 Jan 2026 03:04:05 GMT": time.Minute, "": 0, "today": 0} {
+		if got := retryAfter(at, clockOf(http.Header{"Date": {date}}, ours)); got != want {
+			t.Errorf("Retry-After %s with Date %q is %v, want %v", at, date, got, want)
+		}
+	}
+}
+
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	s := NewStatuses(DefaultStatuses(), map[int]outbox.Kind{404: outbox.KindPermanent}, []int{409})

@@ -47,7 +47,7 @@ func (o Outcome) Refused(resp *http.Response, address string, answer []byte) err
 		Kind: kind,
 		Err: fmt.Errorf("%s: %s answers %d %s%s%s", o.Name, Shown(address), status, http.StatusText(status),
 			hint(status, o.Secrets.Location(resp.Header.Get("Location"))), quote),
-		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now()),
+		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), clockOf(resp.Header, time.Now())),
 	}
 }
 

@@ -115,6 +115,15 @@ func hint(status int, location string) string {
 // maxRetryAfter bounds what a receiver can ask for.
 const maxRetryAfter = 24 * time.Hour
 
+// clockOf is the receiver's time as it answered, by the header Date: a date that it
+// gives is one of its own clock. Ours where it says none.
+func clockOf(header http.Header, ours time.Time) time.Time {
+	if at, err := http.ParseTime(header.Get("Date")); err == nil {
+		return at
+	}
+	return ours
+}
+
 // retryAfter reads a Retry-After header: seconds or a date. 0: none.
 func retryAfter(value string, now time.Time) time.Duration {
 	var d time.Duration
