@@ -191,5 +191,29 @@ func (f File) String() string {
 	return string(f)
 }
 
-// unexpanded is a variable without braces, which is not replaced.
-var unexpanded = regexp.MustCompile(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
+var (
+	// unexpanded is a variable without braces, which is not replaced.
+	unexpanded = regexp.MustCompile(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
+
+	// unexpandedPart is one somewhere in a text.
+	unexpandedPart = regexp.MustCompile(`\$[A-Za-z_]`)
+)
+
+// variables warns about $NAME where ${NAME} is meant: anywhere in an address, and
+// as the whole of a secret, which may hold a dollar sign of its own.
+func (c *checker) variables(at place, s scalar) {
+	text := strings.ReplaceAll(at.node.raw, "$$", "")
+	found := unexpanded.MatchString(text)
+	switch s.(type) {
+	case *SecretURL:
+		found = !found && unexpandedPart.MatchString(text) // the whole is no URL, which is an error
+	case *Template:
+		found = unexpandedPart.MatchString(text)
+	case *Secret:
+	default:
+		return
+	}
+	if found {
+		c.warn(at, "holds a $NAME without braces, which is not replaced").hint("write ${NAME}; $$ stands for a dollar sign")
+	}
+}

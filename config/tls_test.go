@@ -67,6 +67,25 @@ func TestG12_WhatIsNotEncryptedIsSaid(t *testing.T) {
 	}
 }
 
+// $NAME is not replaced, and who writes it means ${NAME}.
+func TestVariablesWithoutBracesAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	for source, destination := range map[string]string{
+		"type: postgres, url: 'postgres://u:$DB_PASSWORD@localhost/x'": "type: discard",
+		"type: sqlite, path: a.db":                                     "type: http, url: 'https://a.example/$TENANT'",
+		"type: sqlite, path: b.db":                                     "type: http, url: 'https://a.example/', token: $API_TOKEN",
+	} {
+		cfg, err := parseSource(t, source, destination)
+		if err != nil || len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0].Error(), "without braces") {
+			t.Errorf("%s, %s: %v, %v", source, destination, cfg, err)
+		}
+	}
+	cfg, err := parseSource(t, "type: postgres, url: 'postgres://u:a$$b$9@localhost/x'", "type: http, url: 'https://a.example/', token: a$b")
+	if err != nil || len(cfg.Warnings) != 0 {
+		t.Errorf("%v, %v", cfg.Warnings, err)
+	}
+}
+
 // A secret that was pasted into a key for a path is in no error, no excerpt and
 // no printed configuration.
 func TestG12_PastedSecretsAreNotEchoed(t *testing.T) {

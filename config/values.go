@@ -34,6 +34,7 @@ func (c *checker) scalarValue(v reflect.Value, s scalar, f field, at place) {
 		c.expect(at, textNode)
 		return
 	}
+	c.variables(at, s)
 	if s.form().secret {
 		c.mask(n, s)
 		if c.literal == nil && !n.fromEnv && n.text != "" && fmt.Sprint(v.Interface()) != n.text {

@@ -143,7 +143,7 @@ func examineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, b
 		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
 			Fix: cmp.Or(tlsFix(err), "check host, port, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)")}}, false
 	}
-	f := []outbox.Finding{fine("connection", fmt.Sprintf("database %s as role %s", database, role))}
+	f := []outbox.Finding{fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
 	if version < oldestServer {
 		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
 			Fix: "upgrade to PostgreSQL 13 or later"}), false

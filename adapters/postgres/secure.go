@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TLS says how connections by URL are encrypted. The zero value does what the
@@ -182,4 +183,22 @@ func tlsFix(err error) string {
 			"(or sslrootcert in the URL), and the name in it, where it is not the host's, with `server_name`"
 	}
 	return ""
+}
+
+// encryption says for people how connections of a pool are secured.
+func encryption(ctx context.Context, pool *pgxpool.Pool) string {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return "encryption unknown"
+	}
+	defer conn.Release()
+	secured, ok := conn.Conn().PgConn().Conn().(*tls.Conn)
+	if !ok {
+		return "not encrypted"
+	}
+	state := secured.ConnectionState()
+	if len(state.VerifiedChains) == 0 {
+		return tls.VersionName(state.Version) + ", the server's certificate not checked in full"
+	}
+	return tls.VersionName(state.Version) + ", the server's certificate checked"
 }
