@@ -56,13 +56,17 @@ func deliver(t *testing.T, text string) error {
 	return nil
 }
 
+// anyError is for refusals by the server: with TLS 1.3 they may arrive after the
+// request was written, or break it off.
+const anyError = "any error"
+
 // compareDeliveries delivers by each destination; the empty text stands for
 // success, any other for a part of the error.
 func compareDeliveries(t *testing.T, tests map[string]string) {
 	t.Helper()
 	for text, want := range tests {
 		err := deliver(t, text)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (want == "") || err != nil && want != anyError && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
@@ -97,9 +101,9 @@ func TestG12_HTTPOverTLS(t *testing.T) {
 			start + files(authority.File, client, ""):                                     "",
 			start + files(authority.File, client, ", server_name: api.example.com"):       "",
 			start + files(authority.File, client, ", server_name: elsewhere.example.com"): "certificate is valid for",
-			start + files(authority.File, stranger, ""):                                   "tls: ",
+			start + files(authority.File, stranger, ""):                                   anyError,
 			start + files(other.File, client, ""):                                         "unknown authority",
-			start + "tls: {ca_file: '" + authority.File + "'}":                            "tls: ",
+			start + "tls: {ca_file: '" + authority.File + "'}":                            anyError,
 			start + "timeout: 5s":                                                         "unknown authority",
 		})
 		if reached["client"] != "/"+kind {
@@ -182,27 +186,42 @@ func TestHTTPAnswersAreBounded(t *testing.T) {
 }
 
 // Everything that connects to PostgreSQL, the relay and the commands, does so as
-// the source's tls says: the server lets the role in over TLS only, and its
-// certificate is known by ca_file alone.
+// the source's tls says: the server lets the role in by a
+// certificate only, and its own is known by ca_file alone.
 func TestG12_EverythingConnectsOverTLS(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
-	server := testenv.StartSecurePostgres(t, authority, "hostssl all relay 127.0.0.1/32 scram-sha-256")
+	server := testenv.StartSecurePostgres(t, authority, "hostssl all relay 127.0.0.1/32 cert")
 	admin, err := pgx.Connect(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = admin.Close(context.Background()) }()
-	if _, err := admin.Exec(t.Context(), "CREATE ROLE relay SUPERUSER LOGIN PASSWORD 'hunter2'"); err != nil {
-		t.Fatal(err)
+	for _, sql := range []string{"CREATE ROLE relay SUPERUSER LOGIN", "CREATE DATABASE state"} {
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
-	text := fmt.Sprintf(`
+	client := authority.Issue("relay")
+	where := func(database string) string {
+		return fmt.Sprintf(`url: "postgres://relay@127.0.0.1:%d/%s", tls: {ca_file: %q, cert_file: %q, key_file: %q}`,
+			admin.Config().Port, database, authority.File, client.CertFile, client.KeyFile)
+	}
+	for _, state := range []string{"", "state: {" + where("state") + "}"} {
+		relayOverTLS(t, fmt.Sprintf(`
+%s
 admin: {listen: off}
 sources:
-  app: {type: postgres, url: "postgres://relay:hunter2@127.0.0.1:%d/postgres", tls: {ca_file: %q}, wake: notify, leader: true, leader_lock: 7, retention: {}}
+  app: {type: postgres, %s, wake: notify, leader: true, leader_lock: 7, retention: {}}
 destinations: {out: {type: discard}}
 routes: {all: {from: app, to: out, middleware: [dedupe: 1h]}}
-`, admin.Config().Port, authority.File)
+`, state, where("postgres")))
+	}
+}
+
+// relayOverTLS runs a relay and the commands beside it by a configuration.
+func relayOverTLS(t *testing.T, text string) {
+	t.Helper()
 	cfg, err := config.Parse("t.yaml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)

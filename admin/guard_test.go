@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -160,44 +160,73 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-// Bodies, headers and the number of connections have bounds.
+// pipes is a listener in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// Connections beyond the bound wait until others have ended.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim := defaultLimits
+		lim.connections = 3
+		release, inside := make(chan struct{}), atomic.Int64{}
+		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		s := serve(config(), p, lim, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			inside.Add(1)
+			<-release
+		}))
+		var answered atomic.Int64
+		for range 8 {
+			go func() {
+				client, server := net.Pipe()
+				p.conns <- server
+				if _, err := io.WriteString(client, "GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+					t.Error(err)
+				}
+				if answer, err := io.ReadAll(client); err == nil && strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+					answered.Add(1)
+				}
+			}()
+		}
+		synctest.Wait() // everything that can happen has happened
+		if n := inside.Load(); n != 3 {
+			t.Errorf("%d requests at once, want 3", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := answered.Load(); n != 8 {
+			t.Errorf("%d of 8 requests were answered", n)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Bodies and headers have bounds.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	lim := defaultLimits
-	lim.bodyBytes, lim.connections = 1000, 3
-	var inside, most atomic.Int64
-	full, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
+	lim.bodyBytes = 1000
 	s := start(t, config(), lim, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			text(w, http.StatusRequestEntityTooLarge, err.Error())
-			return
 		}
-		n := inside.Add(1)
-		defer inside.Add(-1)
-		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-		}
-		if n == 3 {
-			once.Do(func() { close(full) })
-		}
-		<-release
 	}))
-	var clients sync.WaitGroup
-	for range 8 {
-		clients.Go(func() {
-			resp := ask(t, s, http.MethodGet, "/x", nil)
-			if resp.StatusCode != http.StatusOK {
-				t.Error(resp.Status)
-			}
-		})
-	}
-	<-full
-	close(release)
-	clients.Wait()
-	if n := most.Load(); n != 3 {
-		t.Errorf("%d requests at once, want 3", n)
-	}
-
 	for name, request := range map[string]string{
 		"413": "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("x", 1001),
 		"431": "GET /x HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 40<<10) + "\r\n\r\n",
