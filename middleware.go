@@ -87,7 +87,11 @@ func (b *builder) newMiddleware(
 func (b *builder) newDedupe(p *parts, route string, state outbox.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
 	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: route, Logger: b.log.With("route", route)}
 	if m.Store == config.DedupeMemory {
-		dedupe.Max = m.Max
+		if b.options.memories == nil {
+			dedupe.Max = m.Max
+		} else {
+			dedupe.Store = b.options.memories.of(route, m.Max, dedupe.Logger)
+		}
 		return dedupe.Middleware, dedupe.Validate()
 	}
 	store := p.events[state]

@@ -55,6 +55,7 @@ type options struct {
 	instance     string
 	registerer   prometheus.Registerer // nil: that of the admin server
 	tracing      trace.TracerProvider  // nil: what the environment says
+	memories     *memories             // of dedupe middleware
 	unusable     []error               // why options cannot be used
 }
 
@@ -180,6 +181,7 @@ func optionsOf(opts []Option) options {
 		destinations: map[string]makeDestination{},
 		subscribers:  map[string]message.Subscriber{},
 		logger:       slog.Default(),
+		memories:     &memories{},
 	}
 	for _, opt := range opts {
 		opt(&o)

@@ -144,3 +144,46 @@ routes: {all: {from: app, to: here}}
 		t.Errorf("got %v", err)
 	}
 }
+
+// What dedupe keeps in memory outlives a reload.
+func TestG3_AReloadForgetsNoDuplicates(t *testing.T) {
+	t.Parallel()
+	box, url := newInbox(t)
+	db := filepath.Join(t.TempDir(), "app.db")
+	config := func(path string) *outrider.Config {
+		cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+admin: {listen: "127.0.0.1:0"}
+sources: {app: {type: sqlite, path: %q}}
+destinations: {hook: {type: http, url: "%s/%s"}}
+routes: {all: {from: app, to: hook, middleware: [{dedupe: {store: memory}}]}}
+`, db, url, path))
+		must(t, err)
+		return cfg
+	}
+	first := config("first")
+	_, err := outrider.Init(t.Context(), first)
+	must(t, err)
+	publish := func(id string) {
+		m, err := outbox.New("t").ID(id).Group("g").JSON(1).Build()
+		must(t, err)
+		must(t, outrider.Publish(t.Context(), first, "app", m))
+	}
+	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	<-o.Ready()
+	publish("twin")
+	eventually(t, "it arrives", func() bool { return box.at("/first") == 1 })
+	must(t, o.Reload(t.Context(), config("second")))
+	publish("twin")
+	publish("other") // behind it in the group
+	eventually(t, "the next one arrives", func() bool { return box.at("/second") > 0 })
+	cancel()
+	must(t, <-done)
+	if n := box.at("/second"); n != 1 {
+		t.Errorf("%d messages arrived after the reload, want 1: the other is a duplicate", n)
+	}
+}

@@ -133,9 +133,19 @@ func (d *Dedupe) start() {
 		d.store = Coalesce(d.Store)
 		return
 	}
-	d.store = newMemory(d.Max, func() {
-		d.Logger.Warn("dedupe: more ids than memory holds: the oldest are forgotten before their window ends; "+
-			"raise max, or use a store", "max", d.Max)
+	d.store = DedupeMemory(d.Max, d.Logger)
+}
+
+// DedupeMemory returns a store that keeps at most so many ids in memory, as a
+// [Dedupe] without a store does. It can outlive the middleware. Nil logger:
+// slog.Default().
+func DedupeMemory(limit int, logger *slog.Logger) outbox.DedupeStore {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return newMemory(limit, func() {
+		logger.Warn("dedupe: more ids than memory holds: the oldest are forgotten before their window ends; "+
+			"raise max, or use a store", "max", limit)
 	})
 }
 
