@@ -1,0 +1,149 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// skip is an operator who skips a message that is parked and not dead, if there is
+// one, while fresh ones of its group come.
+func (r *run) skip() {
+	rows, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	rows = slices.DeleteFunc(rows, func(p outbox.Parked) bool { return p.Status == outbox.ParkedDead })
+	if len(rows) == 0 {
+		return
+	}
+	slices.SortFunc(rows, func(a, b outbox.Parked) int { return cmp.Compare(a.ID, b.ID) })
+	p := rows[r.random.IntN(len(rows))]
+	// When its next attempt is under way, or the group is being read.
+	if wait := time.Until(p.NextAttemptAt); wait > 0 && wait < time.Minute && r.random.IntN(2) == 0 {
+		time.Sleep(wait + time.Duration(r.random.IntN(300))*time.Millisecond)
+	}
+	step, err := r.state.ChangeParked(context.Background(),
+		outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: p.ID}})
+	r.commanded = time.Now()
+	if err == nil && step.Changed == 1 {
+		r.world.mu.Lock()
+		r.world.skipped[p.ID] = time.Now()
+		r.world.mu.Unlock()
+	}
+	group := p.Metadata[outbox.MetaGroup]
+	for range 4 {
+		time.Sleep(time.Duration(r.random.IntN(400)) * time.Millisecond)
+		r.writeTo(group)
+	}
+}
+
+// known is after what time an operator's command has been carried out for good: the
+// heartbeat, and a state store that is down for a while or slow.
+const known = DefaultLease/4 + 10*time.Second
+
+// checkSkipped complains of an attempt of a message that an operator has skipped
+// long ago. Call with the mutex held.
+func (w *world) checkSkipped(id string) {
+	if at, skipped := w.skipped[id]; skipped && time.Since(at) > known {
+		w.complain("%s is attempted %v after it was skipped", id, time.Since(at))
+	}
+}
+
+// observe looks, at moments at which nobody has anything to do, for what is
+// referred to although it is settled, and for what is parked and forgotten. What a
+// timer or a goroutine that sleeps has still at hand is gone a little later.
+func (r *run) observe() {
+	room, alive := 0, 1
+	for try := 0; alive > room && try < 3; try++ {
+		if try > 0 {
+			time.Sleep(2 * shortDelay)
+		}
+		synctest.Wait()
+		if time.Since(r.begun) < 2*shortDelay { // what ended before may be on a timer
+			return
+		}
+		room = r.room()
+		alive = r.lent.alive()
+	}
+	if alive > room {
+		r.world.mu.Lock()
+		r.world.complain("%d messages are referred to, of which at most %d are under way", alive, room)
+		r.world.mu.Unlock()
+	}
+}
+
+// room is how many messages there may be in memory. It looks at what is parked, too.
+func (r *run) room() (n int) {
+	for _, s := range r.router.routes[0].sessions() {
+		s.mu.Lock()
+		n += s.unsettled()
+		if time.Since(r.commanded) > known && !s.stopping {
+			r.checkParking(s)
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// unsettled is how many messages the session may refer to. Call with the mutex held.
+func (s *session) unsettled() int {
+	n := s.extra + len(s.parking.here) + len(s.ops.park)
+	if s.flight != nil {
+		n += len(s.flight.park)
+	}
+	for _, g := range s.parking.groups {
+		if g.loading {
+			n += g.limit
+		}
+	}
+	for _, str := range s.streams {
+		n += int(str.tail-str.head) - str.beyond
+	}
+	if !s.route.Hindsight {
+		n += s.chains // of what was taken out of the lane
+	}
+	return n
+}
+
+// checkParking complains of parked messages that the session does not know of, and
+// of those that it should have brought back. Call with the session's mutex held.
+func (r *run) checkParking(s *session) {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	for _, ref := range s.lane.rows() {
+		for _, p := range r.state.queue(ref) {
+			k := opKey{p.Slot, p.Seq}
+			_, removed := s.ops.unpark[k]
+			if s.flight != nil && !removed {
+				_, removed = s.flight.unpark[k]
+			}
+			_, written := s.ops.park[k] // as dead, perhaps
+			if s.parking.groups[keyOf(p.Slot, p.Group, p.Seq)] == nil && !removed && !written {
+				r.world.complain("%s is parked (%s), and its lane knows nothing of it", p.ID, p.Status)
+			}
+		}
+	}
+	for _, g := range s.parking.groups {
+		switch since, waits := r.overdue[g]; {
+		case !g.movable() || s.parking.live > 0 || g.due.After(time.Now()):
+			delete(r.overdue, g)
+		case !waits:
+			r.overdue[g] = time.Now()
+		case time.Since(since) > known:
+			r.world.complain("group %q could come back since %v", g.key.group, time.Since(since))
+		}
+	}
+}
+
+// numberOf is the number of a group that write has made; 0: none.
+func numberOf(group string) (n int) {
+	for _, c := range strings.TrimPrefix(group, "g") {
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
