@@ -12,7 +12,7 @@ import (
 )
 
 // skip is an operator who skips a message that is parked and not dead, if there is
-// one, while fresh ones of its group come.
+// one, or all of its group, while fresh ones of its group come.
 func (r *run) skip() {
 	rows, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
 	rows = slices.DeleteFunc(rows, func(p outbox.Parked) bool { return p.Status == outbox.ParkedDead })
@@ -25,18 +25,27 @@ func (r *run) skip() {
 	if wait := time.Until(p.NextAttemptAt); wait > 0 && wait < time.Minute && r.random.IntN(2) == 0 {
 		time.Sleep(wait + time.Duration(r.random.IntN(300))*time.Millisecond)
 	}
-	step, err := r.state.ChangeParked(context.Background(),
-		outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: p.ID}})
-	r.commanded = time.Now()
-	if err == nil && step.Changed == 1 {
-		r.world.mu.Lock()
-		r.world.skipped[p.ID] = time.Now()
-		r.world.mu.Unlock()
-	}
 	group := p.Metadata[outbox.MetaGroup]
+	all := r.random.IntN(2) == 0
+	for _, x := range rows {
+		if x.ID == p.ID || all && group != "" && x.Metadata[outbox.MetaGroup] == group {
+			r.skipOne(x.ID)
+		}
+	}
 	for range 4 {
 		time.Sleep(time.Duration(r.random.IntN(400)) * time.Millisecond)
 		r.writeTo(group)
+	}
+}
+
+func (r *run) skipOne(id string) {
+	step, err := r.state.ChangeParked(context.Background(),
+		outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: id}})
+	r.commanded = time.Now()
+	if err == nil && step.Changed == 1 {
+		r.world.mu.Lock()
+		r.world.skipped[id] = time.Now()
+		r.world.mu.Unlock()
 	}
 }
 
