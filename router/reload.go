@@ -70,14 +70,15 @@ func (s *session) reconcile(groups []outbox.ParkedGroup) {
 			s.follow(l.Group)
 			continue
 		}
-		// Of those in the lane the operator may have taken some away. What is
-		// counted twice for that is noticed when there is nothing to load.
-		g.count, g.due, g.held = l.Count+g.live, l.Due, l.Held
+		// Of those in the lane the operator may have taken some away, which are
+		// counted until they end. What is counted twice for that is noticed when there
+		// is nothing to load.
+		g.count, g.due, g.held = l.Count+g.live+g.blockers, l.Due, l.Held
 		s.parking.schedule(g)
 	}
 	for k, g := range s.parking.groups {
-		if !seen[k] && g.live == 0 && !g.loading {
-			g.count = 0
+		if !seen[k] && !g.loading {
+			g.count = g.live + g.blockers
 			s.changed(g)
 		}
 	}
