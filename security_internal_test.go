@@ -254,12 +254,13 @@ func relayOverTLS(t *testing.T, text string) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	said := ""
+	var connections []string
 	for _, d := range Doctor(ctx, cfg) {
 		if d.Subject == "connection" {
-			said += d.Part + ": " + d.Text + "\n"
+			connections = append(connections, d.Part+": "+d.Text)
 		}
 	}
+	said := strings.Join(connections, "\n")
 	if strings.Count(said, "TLS 1.3, the server's certificate checked") < 2 || strings.Contains(said, "not encrypted") {
 		t.Errorf("doctor says\n%s", said)
 	}

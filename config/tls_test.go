@@ -26,7 +26,7 @@ func TestG12_WhatIsNotEncryptedIsSaid(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		source, destination string
-		warning, note       string // parts; empty: none
+		warning, note       string // a part of the only one, or nothing where there is to be none
 	}{
 		"this machine":              {postgres("postgres://u:hunter2@localhost/x", ""), discard, "", ""},
 		"this machine by address":   {postgres("postgres://u:hunter2@[::1]:5432/x", ""), discard, "", ""},
