@@ -194,7 +194,7 @@ func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus
 }
 
 // relocation completes a plan with what it will do.
-func (op *Operator) relocation(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, r Relocation) (*Relocation, error) {
+func (op *Operator) relocation(_ context.Context, src outbox.Source, lanes []outbox.LaneStatus, r Relocation) (*Relocation, error) {
 	r.Route = r.move.Route
 	r.move.Action, r.move.Detail = r.Action, r.To
 	for _, l := range lanes {

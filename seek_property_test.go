@@ -128,6 +128,7 @@ func (w *world) seek(t *rapid.T, route string) {
 	switch place.Start.Kind {
 	case outbox.StartTime:
 		place.Start.Time = time.Now().Add(-time.Duration(rapid.IntRange(0, 200).Draw(t, "ago")) * time.Millisecond)
+	case outbox.StartBeginning, outbox.StartEnd:
 	case "":
 		last := w.lastPosition()
 		place.Position = 1 + max(last-rapid.Int64Range(0, 60).Draw(t, "before the end"), 0)

@@ -134,9 +134,9 @@ func (w *world) end() {
 	ok(w.t, w.op.Close())
 }
 
-func (w *world) exec(query string, args ...any) {
+func (w *world) exec(query string) {
 	w.t.Helper()
-	_, err := w.db.ExecContext(w.ctx, query, args...)
+	_, err := w.db.ExecContext(w.ctx, query)
 	ok(w.t, err)
 }
 
@@ -187,7 +187,7 @@ func (w *world) configure(routes ...string) {
 func (w *world) visible() map[string]bool {
 	rows, err := w.db.QueryContext(w.ctx, "SELECT id FROM outrider_outbox")
 	ok(w.t, err)
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // Err tells
 	out := map[string]bool{}
 	for rows.Next() {
 		var id string
@@ -351,12 +351,13 @@ func (w *world) crash(t *rapid.T, route string) {
 		upto := rapid.IntRange(0, len(l.rows)).Draw(t, "settled")
 		cursor := l.Cursor
 		for i, row := range l.rows {
-			if i < upto {
+			switch {
+			case i < upto:
 				cursor = row.After()
 				delete(l.skip, row.Position)
-			} else if rapid.Bool().Draw(t, "beyond") {
+			case rapid.Bool().Draw(t, "beyond"):
 				l.skip[row.Position] = true
-			} else {
+			default:
 				continue
 			}
 			w.routes[route].settled[row.ID] = true

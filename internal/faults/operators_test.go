@@ -3,6 +3,8 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,14 +153,22 @@ func (o *operators) seekBack() {
 	}
 }
 
-// rename has the third route go on under another name, which begins at the oldest row;
-// the former name holds what it has not settled until all instances know the new one.
+// rename has the third route go on under another name, which begins at the oldest row.
+// The new name is paused before it first runs: it holds all rows all the same.
 func (o *operators) rename() {
 	former := o.route()
 	o.name++
+	config := filepath.Join(o.t.TempDir(), "renamed.yaml")
+	must(o.t, os.WriteFile(config, []byte(o.config()), 0o600))
+	command(o.t, "pause", o.route(), "-c", config)
 	o.restart(0)
 	o.restart(1)
-	command(o.t, "route", "forget", former, "--force", "--yes", "-c", o.relays[0].config)
+	command(o.t, "route", "forget", former, "--force", "--yes", "-c", config)
+	behind := o.back.arrived()
+	o.relays[0].until("another route goes on", func() bool { return o.back.arrived() > behind+50 })
+	pause(o.t.Context(), time.Second) // for a settle
+	command(o.t, "retention", "--once", "-c", config)
+	command(o.t, "resume", o.route(), "-c", config)
 }
 
 // finish lets everything arrive and compares it with what was committed.
@@ -189,5 +199,5 @@ func (o *operators) finish() {
 			t.Errorf("%s: want at most %d to be missing: %v", route, missing, report)
 		}
 	}
-	t.Log(fmt.Sprintf("%d rows were skipped, %d are left, the third route had %d names", o.skipped, o.db.retained(), o.name+1))
+	t.Logf("%d rows were skipped, %d are left, the third route had %d names", o.skipped, o.db.retained(), o.name+1)
 }
