@@ -12,6 +12,8 @@ TESTFLAGS ?=
 N ?= 20
 # For how long `make soak` repeats each fault.
 SOAK ?= 10m
+# For how long `make fuzz` runs each target.
+FUZZTIME ?= 5s
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
 BENCHFLAGS ?=
 
@@ -49,6 +51,13 @@ soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
 .PHONY: short
 short: ## Run the tests that need no server
 	go test -short $(TESTFLAGS) $(TEST)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME=5s
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go | cut -c 6-); do \
+			echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+		done; done
 
 .PHONY: lint
 lint: lint-format lint-tests ## Check format, modules and code
