@@ -280,22 +280,6 @@ func (h *health) concluded(it *item) {
 	}
 }
 
-// left forgets a message that leaves the lane without being concluded: one that
-// is held, or that was run again for an opening and has not got to the gate.
-func (h *health) left(it *item) {
-	if h.trouble.Load() == 0 {
-		return
-	}
-	h.mu.Lock()
-	for _, a := range h.addresses {
-		if i := slices.Index(a.held, it); i >= 0 {
-			a.held = slices.Delete(a.held, i, i+1)
-		}
-	}
-	h.mu.Unlock()
-	h.concluded(it)
-}
-
 // heldAlone returns the session's held messages that have no group.
 func (h *health) heldAlone(s *session) []*item {
 	h.mu.Lock()
