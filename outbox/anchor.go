@@ -51,10 +51,11 @@ func (r *Row) Anchor() Anchor {
 		sum = (sum ^ uint64(r.ID[i])) * prime
 	}
 	a := Anchor{Slot: r.Slot}
-	if r.CreatedAt.IsZero() {
-		sum = crc64.Update(sum, crcTable, r.Payload)
-	} else {
+	switch {
+	case !r.CreatedAt.IsZero():
 		a.Born = r.CreatedAt.UnixMicro()
+	case r.Err == nil: // otherwise what is there depends on the configuration
+		sum = crc64.Update(sum, crcTable, r.Payload)
 	}
 	a.Sum = max(sum, 1)
 	return a

@@ -59,13 +59,16 @@ func (r *Row) Size() int {
 
 // After returns the cursor that stands behind the row, given that everything
 // which its read yielded before it has been settled.
-func (r *Row) After() Cursor {
-	c := r.Page.From
-	if r.Late {
-		c.Window, c.Paged = r.Page.Snapshot, r.Position
+func (r *Row) After() Cursor { return After(r.Page, r.Position, r.Late, r.Anchor()) }
+
+// After is [Row.After] for a row that is no longer kept.
+func After(page *Page, position int64, late bool, anchor Anchor) Cursor {
+	c := page.From
+	if late {
+		c.Window, c.Paged = page.Snapshot, position
 		return c
 	}
-	return Cursor{Position: r.Position, Snapshot: r.Page.Snapshot, Base: c.Base, Anchor: r.Anchor()}
+	return Cursor{Position: position, Snapshot: page.Snapshot, Base: c.Base, Anchor: anchor}
 }
 
 // Page describes one read of one slot: it began at From and saw the table as of

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -18,8 +19,10 @@ type Source interface {
 	// cursor is not used in a restored copy. Empty: cursors hold anywhere.
 	Identity(ctx context.Context) (string, error)
 
-	// Validate tells whether a cursor taken in the cluster with the same
-	// identity still means something. The error says what to do.
+	// Validate checks that a cursor taken in the cluster with the same identity
+	// still means something: the table has come to its position, and the row there
+	// is the one that its anchor is of, or was removed with all before it. The error
+	// says what to do; it is an [ErrWentBack] where the table was put back.
 	Validate(ctx context.Context, c Cursor) error
 
 	// Start returns the first cursor of a new route.
@@ -29,12 +32,19 @@ type Source interface {
 	// rows of a read come in the order of delivery: late rows by position, then
 	// fresh ones by position; those of other reads may come in between. When take
 	// returns false the rest is dropped; Fetch then returns no results.
-	// Results are aligned with reads.
+	// Results are aligned with reads. Before it reads from a server to which it has
+	// connected anew it checks the cursors as Validate does; an [ErrWentBack] says
+	// that they are to be taken from the state store again.
 	Fetch(ctx context.Context, reads []Read, take func(read int, row *Row) bool) ([]ReadResult, error)
 
 	// Close releases the connections.
 	Close() error
 }
+
+// ErrWentBack is the error for a table that was put back to an earlier state: by a
+// restore, a failover that lost the last commits, a power loss. Cursors that were
+// taken before mean nothing, also when the table has caught up with them.
+var ErrWentBack = errors.New("the table was put back to an earlier state")
 
 // Undivided is implemented by sources that read all slots at the price of one,
 // such as tables without a column for the slot. Routes of such a source have one

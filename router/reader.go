@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,9 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		failpoint.Hit(failpoint.Fetched)
 	}
 	if err != nil {
+		if errors.Is(err, outbox.ErrWentBack) {
+			r.restart(err)
+		}
 		if ctx.Err() == nil {
 			r.outage.fail(r.router.log, slog.LevelError, "cannot read the source, trying again", err)
 		}
@@ -144,6 +148,20 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		plan.again = g.finish(r) || plan.again
 	}
 	return f.rows, nil
+}
+
+// restart ends all sessions that read the source: where they stand means nothing in
+// it any more. They begin anew with the durable cursors, which were perhaps put back
+// with it; where those mean nothing either the route stops and says so.
+func (r *reader) restart(err error) {
+	r.router.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
+	for _, rt := range r.routes {
+		for _, l := range rt.lanes {
+			if s := l.session.Load(); s != nil {
+				rt.keeper.lose(s)
+			}
+		}
+	}
 }
 
 // fan distributes the rows of one fetch.

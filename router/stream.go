@@ -11,6 +11,7 @@ import (
 type entry struct {
 	page     *outbox.Page
 	position int64
+	anchor   outbox.Anchor
 	born     time.Time // created
 	late     bool
 	finished bool
@@ -18,8 +19,7 @@ type entry struct {
 
 // after is outbox.Row.After for a row that is no longer kept.
 func (e *entry) after() outbox.Cursor {
-	row := outbox.Row{Position: e.position, Late: e.late, Page: e.page}
-	return row.After()
+	return outbox.After(e.page, e.position, e.late, e.anchor)
 }
 
 // stream is how far one slot of a route was fetched and settled. All fields
@@ -68,9 +68,10 @@ func (s *stream) pending() int { return int(s.tail - s.durable) }
 // append gives the row the next index.
 func (s *stream) append(row *outbox.Row) uint64 {
 	i := s.tail
-	s.ring[i%uint64(len(s.ring))] = entry{page: row.Page, position: row.Position, born: row.CreatedAt, late: row.Late}
+	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), born: row.CreatedAt, late: row.Late}
+	s.ring[i%uint64(len(s.ring))] = e
 	s.tail++
-	s.fetched = row.After()
+	s.fetched = e.after()
 	return i
 }
 

@@ -39,8 +39,9 @@ type band struct {
 	reads     [outbox.Slots]int // by slot; -1: none
 	rows      [outbox.Slots][]*outbox.Row
 	bytes     int
-	reach     int64 // the last position of any slot
-	cut       bool  // it was too large: rows are missing
+	reach     int64         // the last position of any slot
+	last      outbox.Anchor // of the row there
+	cut       bool          // it was too large: rows are missing
 }
 
 // has tells whether a read's fresh rows come with the band.
@@ -119,16 +120,25 @@ func (b *band) params(plans []plan) [][]byte {
 
 // keep takes a row of the band, until they are too many.
 func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more bool) {
+	last := position > b.reach
 	b.reach = max(b.reach, position)
 	if position <= f.plans[b.reads[slot]].position {
-		return true // its read stands further on than others
+		if last { // its read stands further on than others
+			row := f.decoder.row(values)
+			row.Slot = slot
+			b.last = row.Anchor()
+		}
+		return true
 	}
 	b.bytes += size(values)
 	if b.cut = b.bytes > bandBytes; b.cut {
 		return false
 	}
 	row := f.decoder.row(values)
-	row.Position = position
+	row.Slot, row.Position = slot, position
+	if last {
+		b.last = row.Anchor()
+	}
 	b.rows[slot] = append(b.rows[slot], row)
 	return true
 }
@@ -158,7 +168,11 @@ func (f *fetch) finishBand(i int) outbox.ReadResult {
 	from, done := f.reads[i].From, &f.done[i]
 	switch {
 	case !f.band.cut:
-		return outbox.ReadResult{Next: outbox.Cursor{Position: max(from.Position, f.band.reach), Snapshot: f.own, Base: from.Base}}
+		next := outbox.Cursor{Position: from.Position, Snapshot: f.own, Base: from.Base, Anchor: from.Anchor}
+		if f.band.reach > from.Position {
+			next.Position, next.Anchor = f.band.reach, f.band.last
+		}
+		return outbox.ReadResult{Next: next}
 	case done.rows > 0:
 		return outbox.ReadResult{Next: done.after()}
 	}

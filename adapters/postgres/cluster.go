@@ -38,6 +38,9 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	if err == nil {
 		err = s.validate(ctx, s.pool, seen.xmax, c.Position)
 	}
+	if err == nil {
+		err = s.checkAnchor(ctx, s.pool, &c)
+	}
 	return explain(s.table, "validate the cursor", err)
 }
 
@@ -79,12 +82,17 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	default:
 		return nil
 	}
+	return s.wentBack("the database is behind the cursor: " + reason)
+}
+
+// wentBack is the error for a database that was put back to an earlier state.
+func (s *Source) wentBack(reason string) error {
 	command := "rebase"
 	if s.findSQL != nil {
 		command = "seek" // only the own layout can be rebased
 	}
-	return fmt.Errorf("the database is behind the cursor: %s; it was restored or recovered to an earlier point, "+
-		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, command)
+	return fmt.Errorf("%s: %w; it was restored or recovered to an earlier point, or failed over without the last commits, "+
+		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, outbox.ErrWentBack, command)
 }
 
 // errNoSequence is what is wrong with a position that nobody hands out.
@@ -116,8 +124,9 @@ func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) err
 		return err
 	}
 	if s.cluster != "" && id != s.cluster {
-		return fmt.Errorf("the server is now %s, reading began at %s; "+
-			"if the database was restored, restart Outrider and follow what it says", id, s.cluster)
+		was := s.cluster
+		s.cluster = "" // the cursors of the next fetch have been checked
+		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, outbox.ErrWentBack)
 	}
 	var xmax uint64
 	var position int64
@@ -130,6 +139,16 @@ func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) err
 	}
 	if err := s.validate(ctx, q, xmax, position); err != nil {
 		return err
+	}
+	checked := map[outbox.Cursor]bool{}
+	for i := range reads {
+		place := outbox.Cursor{Position: reads[i].From.Position, Snapshot: reads[i].From.Snapshot, Base: reads[i].From.Base, Anchor: reads[i].From.Anchor}
+		if !checked[place] {
+			checked[place] = true
+			if err := s.checkAnchor(ctx, q, &place); err != nil {
+				return err
+			}
+		}
 	}
 	s.cluster = id
 	return nil

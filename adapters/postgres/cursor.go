@@ -105,14 +105,14 @@ func checkBound(r *outbox.Read) error {
 type progress struct {
 	page *outbox.Page // nil until the first row
 	rows int
-	late bool  // the last row was late
-	last int64 // position of the last row
+	late bool        // the last row was late
+	last int64       // position of the last row
+	row  *outbox.Row // the last row
 }
 
 // after is the cursor behind the last row.
 func (p *progress) after() outbox.Cursor {
-	last := outbox.Row{Position: p.last, Late: p.late, Page: p.page}
-	return last.After()
+	return p.row.After()
 }
 
 // seenBy returns T, given the snapshot at which the statement ran.
@@ -134,13 +134,13 @@ func finish(r *outbox.Read, p *plan, done *progress, own string) outbox.ReadResu
 	case done.rows >= p.limit:
 		return outbox.ReadResult{Next: done.after()}
 	case r.From.Window != "":
-		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base}}
+		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base, Anchor: r.From.Anchor}}
 	case r.Until != nil:
 		return outbox.ReadResult{Next: *r.Until, Drained: true}
 	}
-	next := outbox.Cursor{Position: r.From.Position, Snapshot: own, Base: r.From.Base}
+	next := outbox.Cursor{Position: r.From.Position, Snapshot: own, Base: r.From.Base, Anchor: r.From.Anchor}
 	if done.rows > 0 && !done.late {
-		next.Position = done.last
+		next.Position, next.Anchor = done.last, done.row.Anchor()
 	}
 	return outbox.ReadResult{Next: next, Drained: true}
 }

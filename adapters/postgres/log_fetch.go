@@ -87,11 +87,34 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 		}
 		f.give(i, row, late, position)
 	}
+	if !late { // a cursor may come to stand here, whoever the row is for
+		if row == nil {
+			row = s.mapping.row(&s.src.decoder, h, values)
+			row.Slot = h.slot
+		}
+		f.segments[part].anchor = row.Anchor()
+	}
 	if f.kept > logBytes {
 		f.cut(part, late)
 		return false, nil
 	}
 	return true, nil
+}
+
+// anchorAt is the anchor of a position to which a segment has come, or at which
+// another read began.
+func (f *logFetch) anchorAt(position int64) (a outbox.Anchor) {
+	for k := range f.segments {
+		if s := &f.segments[k]; s.rows > 0 && s.last == position {
+			return s.anchor
+		}
+	}
+	for i := range f.reads {
+		if from := &f.reads[i].From; from.Position == position && !from.Anchor.IsZero() {
+			return from.Anchor
+		}
+	}
+	return a
 }
 
 // begin learns what every read sees.
@@ -218,11 +241,15 @@ func (f *logFetch) finish(i int) outbox.ReadResult {
 		next.Window, next.Paged = p.seenBy(f.own), c.late.last
 		return outbox.ReadResult{Next: next}
 	case r.From.Window != "":
-		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base}}
+		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base, Anchor: r.From.Anchor}}
 	}
 	reach, done := f.reach(c)
+	anchor := r.From.Anchor
+	if reach != r.From.Position {
+		anchor = f.anchorAt(reach)
+	}
 	if done && r.Until != nil {
 		return outbox.ReadResult{Next: *r.Until, Drained: true}
 	}
-	return outbox.ReadResult{Next: outbox.Cursor{Position: reach, Snapshot: p.seenBy(f.own), Base: r.From.Base}, Drained: done}
+	return outbox.ReadResult{Next: outbox.Cursor{Position: reach, Snapshot: p.seenBy(f.own), Base: r.From.Base, Anchor: anchor}, Drained: done}
 }

@@ -62,6 +62,7 @@ type cohort struct {
 // segment is a range of positions: above low, up to high.
 type segment struct {
 	extent
+	anchor    outbox.Anchor // of its last row
 	low, high int64
 }
 

@@ -88,6 +88,7 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 		wakes: waker, pool: pool, table: table, layout: layout{table: m.table.Sanitize()}, position: m.columns[rolePosition],
 		log: log, decoder: decoder{table: table, maxRow: m.maxRow}, findSQL: s.findSQL,
 	}
+	s.src.findAt = s.rowAt
 	return s, nil
 }
 
@@ -126,6 +127,9 @@ func (s *LogSource) Validate(ctx context.Context, c outbox.Cursor) error {
 	seen, err := newestSnapshot(c)
 	if err == nil {
 		err = s.src.validate(ctx, s.src.pool, seen.xmax, c.Position)
+	}
+	if err == nil {
+		err = s.src.checkAnchor(ctx, s.src.pool, &c)
 	}
 	return s.explain("validate the cursor", err)
 }

@@ -198,6 +198,7 @@ func (f *fetch) give(read int, late bool, position int64, row *outbox.Row) (more
 	p.rows++
 	p.late, p.last = late, position
 	row.Slot, row.Position, row.Late, row.Page = f.plans[read].slot, position, late, p.page
+	p.row = row
 	f.stopped = !f.take(read, row)
 	return !f.stopped, nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -73,13 +74,44 @@ func (s *Source) rebased(ctx context.Context, l outbox.LaneStatus) (int64, error
 	if l.UpdatedAt.IsZero() || c.Snapshot == "" {
 		return 0, nil // never settled
 	}
-	var first int64
-	err := s.pool.QueryRow(ctx, inTable(firstUncoveredSQL, s.layout.table),
-		int16(l.Slot), c.Base, c.Position, c.Snapshot, l.UpdatedAt.Add(-rebaseSkew)).Scan(&first)
-	if err != nil || first == 0 {
-		return c.Position, err
+	same, since, err := s.since(ctx, &l)
+	if err != nil {
+		return 0, err
 	}
-	return first - 1, nil
+	var first int64
+	err = s.pool.QueryRow(ctx, inTable(firstUncoveredSQL, s.layout.table), int16(l.Slot), c.Base, c.Position, c.Snapshot, since).Scan(&first)
+	switch {
+	case err != nil:
+		return 0, err
+	case first > 0:
+		return first - 1, nil
+	case !same: // no row is known to be new, but the one at the cursor is: times of creation tell nothing here
+		return 0, nil
+	}
+	return c.Position, nil
+}
+
+// since returns the time after which rows at or below a cursor were created that it
+// does not cover, and whether the row at its position is the one that was there.
+//
+// Of a table that was put back all rows behind the last common one are new. When the
+// cursor was settled last says nothing of that: what was under way is settled after
+// the table was put back, too. The row at the cursor was created before that.
+func (s *Source) since(ctx context.Context, l *outbox.LaneStatus) (same bool, at time.Time, err error) {
+	at = l.UpdatedAt.Add(-rebaseSkew)
+	if l.Cursor.Anchor.IsZero() {
+		return true, at, nil // an old cursor, or one that was placed here
+	}
+	switch err = s.checkAnchor(ctx, s.pool, &l.Cursor); {
+	case errors.Is(err, outbox.ErrWentBack):
+		if born := time.UnixMicro(l.Cursor.Anchor.Born).Add(-rebaseSkew); born.Before(at) {
+			at = born
+		}
+		return false, at, nil
+	case err != nil:
+		return false, at, err
+	}
+	return true, at, nil
 }
 
 // awaitWriters returns the last position that was given out when it was called,

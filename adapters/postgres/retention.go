@@ -169,7 +169,16 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 			if err != nil {
 				return err
 			}
-			if s.retention.ahead[key] || newest.xmax > xmax || c.Position > last {
+			back := s.retention.ahead[key] || newest.xmax > xmax || c.Position > last
+			if !back {
+				// What is gone says nothing here: rows may go that were at a cursor.
+				there, _, err := s.anchored(ctx, c)
+				if err != nil {
+					return err
+				}
+				back = !there.IsZero() && there != c.Anchor
+			}
+			if back {
 				found[key] = true
 			}
 		}

@@ -77,6 +77,9 @@ type Source struct {
 	// findSQL makes the statement that fetches; nil in the own layout, whose
 	// statement needs no look at the table.
 	findSQL func(ctx context.Context, q querier) (string, error)
+
+	// findAt does what rowAt does, where findSQL is set.
+	findAt func(ctx context.Context, q querier, c *outbox.Cursor) (outbox.Anchor, bool, error)
 }
 
 var (

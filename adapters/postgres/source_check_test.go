@@ -197,7 +197,7 @@ func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
 	e.src.cluster = "postgresql/1" // as if the first connection had led there
 	e.src.drop()
 	_, _, err = l.next(e.ctx, nil)
-	wantError(t, err, "the server is now postgresql/", "restart")
+	wantError(t, err, "the server is now postgresql/", "put back")
 }
 
 // TestG1_OtherClusterAndStandbyAreRefused needs a server of its own: it becomes

@@ -80,10 +80,19 @@ func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int
 	}
 	out := make(map[int]outbox.Cursor, len(lanes))
 	for _, l := range lanes {
+		since, same := l.UpdatedAt, true
+		if err := s.checkAnchor(ctx, l.Cursor); errors.Is(err, outbox.ErrWentBack) {
+			same = false // rows behind the last common one are new, and younger than the one that was at the cursor
+			if born := time.UnixMicro(l.Cursor.Anchor.Born); l.Cursor.Anchor.Born != 0 && born.Before(since) {
+				since = born
+			}
+		} else if err != nil {
+			return nil, s.wrap(fmt.Sprintf("rebase slot %d", l.Slot), err)
+		}
 		var first int64
 		err := s.db.QueryRowContext(ctx, `SELECT coalesce(min(position), 0) FROM `+s.shape.from+`
 WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
-			l.Cursor.Position, l.UpdatedAt.Add(-rebaseSkew).UnixMilli()).Scan(&first)
+			l.Cursor.Position, since.Add(-rebaseSkew).UnixMilli()).Scan(&first)
 		if err != nil {
 			return nil, s.wrap(fmt.Sprintf("rebase slot %d", l.Slot), err)
 		}
@@ -91,7 +100,7 @@ WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
 		if first > 0 {
 			position = min(position, first-1)
 		}
-		if l.UpdatedAt.IsZero() {
+		if l.UpdatedAt.IsZero() || !same && first == 0 { // times of creation tell nothing here
 			position = 0
 		}
 		out[l.Slot] = outbox.Cursor{Position: position}

@@ -16,7 +16,8 @@ type pending struct {
 	read    outbox.Read
 	page    outbox.Page
 	rows    []*outbox.Row
-	scanned int64 // everything of the slot up to here has been looked at
+	scanned int64         // everything of the slot up to here has been looked at
+	anchor  outbox.Anchor // of the row there, unless it is the last of rows
 	done    bool
 	drained bool
 }
@@ -50,7 +51,7 @@ func (p *pending) wants(slot int, position int64) bool {
 func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(read int, row *outbox.Row) bool) ([]outbox.ReadResult, error) {
 	all := make([]*pending, len(reads))
 	for i, r := range reads {
-		all[i] = &pending{read: r, page: outbox.Page{From: r.From}, scanned: r.From.Position, done: r.Limit <= 0}
+		all[i] = &pending{read: r, page: outbox.Page{From: r.From}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}
 	}
 	room := fetchBytes
 	for {
@@ -77,7 +78,10 @@ func yield(all []*pending, take func(read int, row *outbox.Row) bool) []outbox.R
 				return nil
 			}
 		}
-		next := outbox.Cursor{Position: p.scanned, Base: p.read.From.Base}
+		if n := len(p.rows); n > 0 && p.rows[n-1].Position == p.scanned {
+			p.anchor = p.rows[n-1].Anchor()
+		}
+		next := outbox.Cursor{Position: p.scanned, Base: p.read.From.Base, Anchor: p.anchor}
 		results[i] = outbox.ReadResult{Next: next, Drained: p.drained}
 	}
 	return results
@@ -135,7 +139,11 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 	if err := rows.Err(); err != nil {
 		return 0, err
 	}
-	finish(open, last, exhausted)
+	var anchor outbox.Anchor
+	if count > 0 {
+		anchor = r.decode(r.slot()).Anchor()
+	}
+	finish(open, last, anchor, exhausted)
 	return used, nil
 }
 
@@ -176,7 +184,7 @@ func anyBehind(open []*pending, last int64) bool {
 
 // finish ends the reads that the scan has served: all when the table was
 // exhausted, otherwise those whose cursor lies before the scan's last row.
-func finish(open []*pending, last int64, exhausted bool) {
+func finish(open []*pending, last int64, anchor outbox.Anchor, exhausted bool) {
 	for _, p := range open {
 		if p.done {
 			continue
@@ -187,9 +195,14 @@ func finish(open []*pending, last int64, exhausted bool) {
 			continue
 		}
 		p.done, p.drained = true, exhausted || reached
-		p.scanned = max(p.scanned, last)
+		if last > p.scanned {
+			p.scanned, p.anchor = last, anchor
+		}
 		if bounded {
 			p.scanned = max(p.read.From.Position, min(p.scanned, until))
+			if p.scanned == until {
+				p.anchor = p.read.Until.Anchor
+			}
 		}
 	}
 }

@@ -129,7 +129,16 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 			if c == nil {
 				continue
 			}
-			if key := (lostCursor{routes[i].Route, slot, *c}); s.retention.ahead[key] || c.Position > last {
+			key := lostCursor{routes[i].Route, slot, *c}
+			back := s.retention.ahead[key] || c.Position > last
+			if !back && !c.Anchor.IsZero() {
+				there, err := s.rowAt(ctx, c.Position) // what is gone says nothing here: rows may go that were at a cursor
+				if err != nil {
+					return err
+				}
+				back = !there.IsZero() && there != c.Anchor
+			}
+			if back {
 				found[key] = true
 			}
 		}

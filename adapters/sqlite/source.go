@@ -118,8 +118,10 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 		return s.wrap("validate", err)
 	}
 	if c.Position > newest {
-		return s.wrap("validate", fmt.Errorf("the cursor stands at position %d, the table has come to %d only: it was replaced by "+
-			"an older copy or emptied with its counter; `outrider rebase` places it anew", c.Position, newest))
+		return s.wrap("validate", wentBack(fmt.Sprintf("the cursor stands at position %d, the table has come to %d only", c.Position, newest)))
+	}
+	if err := s.checkAnchor(ctx, c); err != nil {
+		return s.wrap("validate", err)
 	}
 	return nil
 }
