@@ -162,4 +162,3 @@ func read(t *testing.T, path string) []byte {
 	must(t, err)
 	return content
 }
-
