@@ -127,10 +127,10 @@ func (m *modelLog) read(t *rapid.T, route, limit int, settles func() bool) {
 		}
 		done.page, done.rows = page, done.rows+1
 		done.late, done.last = i < len(late), position
+		done.row = &outbox.Row{Position: position, Late: done.late, Page: page}
 		if settling = settling && settles(); settling {
 			m.settledBy[route][position] = true
-			row := outbox.Row{Position: position, Late: done.late, Page: page}
-			r.settled = row.After()
+			r.settled = done.row.After()
 		}
 	}
 	r.fetched = finish(&read, &p, &done, own.text()).Next

@@ -144,7 +144,7 @@ destinations:
   bus: {type: kafka, brokers: [%q], topic: %q}
   api: {type: http, url: "http://%s/"}
 routes:
-  orders: {from: app, to: bus}
+  orders: {from: app, to: bus, match: {types: ["order.*"]}}
   hooks: {from: app, to: api}
 `, url, brokers[0], topic, closed.Addr()))
 	}
