@@ -12,6 +12,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -35,6 +36,24 @@ type ConfigErrors = config.Errors
 //		Routes:       []config.Route{{Name: "orders", From: "app", Targets: []string{"bus"}}},
 //	})
 func NewConfig(cfg Config) (*Config, error) { return config.Build(cfg) }
+
+// ConfigError is one of [ConfigErrors], or a warning of [Config.Warnings].
+type ConfigError = config.Error
+
+// DefaultAdminListen is where `outrider run` listens unless the file says otherwise.
+const DefaultAdminListen = config.DefaultAdminListen
+
+// RoutesFor returns the names of the routes that read a source and match a message,
+// in the order of the configuration.
+func RoutesFor(cfg *Config, source string, e *outbox.Envelope) []string {
+	names := []string{}
+	for _, r := range cfg.Routes {
+		if r.From == source && r.Match.Matches(config.Event{Type: e.Type(), AggregateType: e.AggregateType(), Tenant: e.Tenant(), Tags: e.Tags()}) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
 
 // Schema returns the JSON Schema of the configuration file, for editors.
 func Schema() []byte { return config.Schema() }

@@ -39,14 +39,12 @@ func cutAttr(a slog.Attr) slog.Attr {
 	if a.Key == "stack" {
 		return a
 	}
-	switch v := a.Value.Resolve(); v.Kind() {
-	case slog.KindString:
+	v := a.Value.Resolve()
+	if v.Kind() == slog.KindString {
 		a.Value = slog.StringValue(outbox.Cut(v.String()))
-	case slog.KindAny:
-		if err, ok := v.Any().(error); ok {
-			if text := err.Error(); len(text) > len(outbox.Cut(text)) {
-				a.Value = slog.StringValue(outbox.Cut(text))
-			}
+	} else if err, ok := v.Any().(error); ok {
+		if text := err.Error(); len(text) > len(outbox.Cut(text)) {
+			a.Value = slog.StringValue(outbox.Cut(text))
 		}
 	}
 	return a

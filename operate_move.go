@@ -92,7 +92,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if err != nil {
 		return nil, err
 	}
-	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "rebase", To: "the restored database",
+	plan, err := op.relocation(lanes, Relocation{Action: "rebase", To: "the restored database",
 		move: outbox.Move{Route: route, Cursors: cursors, Table: table, Same: true}})
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 			return nil, err
 		}
 	}
-	return op.relocation(ctx, src, there, Relocation{Action: "rebase", To: fmt.Sprintf("%s, which holds the rows of %s", table, from),
+	return op.relocation(there, Relocation{Action: "rebase", To: fmt.Sprintf("%s, which holds the rows of %s", table, from),
 		move: outbox.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
 }
 
@@ -194,7 +194,7 @@ func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus
 }
 
 // relocation completes a plan with what it will do.
-func (op *Operator) relocation(_ context.Context, src outbox.Source, lanes []outbox.LaneStatus, r Relocation) (*Relocation, error) {
+func (op *Operator) relocation(lanes []outbox.LaneStatus, r Relocation) (*Relocation, error) {
 	r.Route = r.move.Route
 	r.move.Action, r.move.Detail = r.Action, r.To
 	for _, l := range lanes {

@@ -66,7 +66,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if counted {
 		s.stay(counts)
 	}
-	plan, err := op.relocation(ctx, src, lanes, Relocation{Action: "seek", To: to.String(), move: s.move(route, table)})
+	plan, err := op.relocation(lanes, Relocation{Action: "seek", To: to.String(), move: s.move(route, table)})
 	if err == nil && counted {
 		plan.count(counts)
 	}

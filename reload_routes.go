@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/config"
@@ -77,7 +78,7 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 		spans = append(spans, outbox.Span{Slot: slot, After: from.Position})
 	}
 	if n, err := counter.Backlog(ctx, spans, lagMost); err == nil {
-		rows := fmt.Sprint(n.Rows)
+		rows := strconv.Itoa(n.Rows)
 		if n.More {
 			rows = "more than " + rows
 		}

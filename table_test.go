@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -442,7 +443,7 @@ func TestG1_TablesOfOneNameHoldNothingOfEachOther(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(twins)) {
 		t.Run(kind, func(t *testing.T) {
 			for i, tw := range twins[kind] {
-				written, bus := write(t, tw.db, "outrider_outbox", fmt.Sprint(i), 100*(2-i)), newCollector()
+				written, bus := write(t, tw.db, "outrider_outbox", strconv.Itoa(i), 100*(2-i)), newCollector()
 				r := begin(t, tw.config, bus)
 				bus.awaits(t, written)
 				r.stop(t)

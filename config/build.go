@@ -151,7 +151,7 @@ func (w *goWriter) mapping(v reflect.Value) {
 // registered writes a source or a destination with its type, and anything else as
 // it is.
 func (w *goWriter) registered(v reflect.Value) {
-	kinded, ok := v.Interface().(interface{ Kind() string })
+	kinded, ok := reflect.TypeAssert[interface{ Kind() string }](v)
 	if v.Kind() != reflect.Interface || !ok || v.Elem().IsNil() {
 		w.value(v)
 		return
@@ -173,7 +173,7 @@ func (w *goWriter) list(v reflect.Value) {
 			w.text.WriteString(", ")
 		}
 		item := v.Index(i)
-		m, isLayer := item.Interface().(Middleware)
+		m, isLayer := reflect.TypeAssert[Middleware](item)
 		switch {
 		case byKey:
 			w.quoted(item.Field(key.index).String())

@@ -193,7 +193,7 @@ func TestG13_ASkippedMessageUnderWayEnds(t *testing.T) {
 func TestG6_G13_ParkedMessagesOfOtherAddressesComeBack(t *testing.T) {
 	inBubble(t, templated, func(r *rig) {
 		groups := sameLane(42)
-		down := func(address string, msg *message.Message) error {
+		down := func(address string, _ *message.Message) error {
 			if address == "down" {
 				return outbox.Unavailable(errInjected, 0)
 			}

@@ -89,7 +89,7 @@ func (q *partQueue) write(id, group string, open time.Duration) {
 	}
 }
 
-func (q *partQueue) table() *queueTable { return q.memQueue.queueTable }
+func (q *partQueue) table() *queueTable { return q.queueTable }
 
 // liveScenario is what is random about TestG13_WhatIsReadyInAQueueIsSent.
 type liveScenario struct {

@@ -164,9 +164,9 @@ func bandStatement(table string, l limits) string { return forTable(fetchSQL+ban
 
 // forTable puts a table's quoted name and the columns of a fetch into a statement.
 func forTable(sql, table string, l limits) string {
-	names := make([]string, len(fetchColumns))
-	for i, c := range fetchColumns {
-		names[i] = l.column(c)
+	names := make([]string, 0, len(fetchColumns)+1)
+	for _, c := range fetchColumns {
+		names = append(names, l.column(c))
 	}
 	names = append(names, l.stored())
 	return strings.NewReplacer("{table}", table, "{columns}", strings.Join(names, ", ")).Replace(sql)

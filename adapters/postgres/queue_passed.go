@@ -44,7 +44,7 @@ func (p *passed) name(key []byte, at tid) uint64 {
 }
 
 // has reports whether a version of a row is passed over.
-func (p *passed) has(key []byte, at []byte) bool {
+func (p *passed) has(key, at []byte) bool {
 	if len(p.rows) == 0 {
 		return false
 	}
@@ -58,7 +58,7 @@ func (p *passed) has(key []byte, at []byte) bool {
 }
 
 // add passes over a row that was looked at.
-func (p *passed) add(key []byte, at []byte, later bool) {
+func (p *passed) add(key, at []byte, later bool) {
 	if p.wants == 0 || len(p.rows) >= passedMost {
 		return
 	}

@@ -109,8 +109,9 @@ func (e *unwantedEnv) idle() {
 	}
 }
 
-// arrive adds a wanted row to each of some groups and checks that they are claimed.
-func (e *unwantedEnv) arrive(groups int) {
+// arrive adds a wanted row to each of three groups and checks that they are claimed.
+func (e *unwantedEnv) arrive() {
+	const groups = 3
 	e.t.Helper()
 	first := e.added + 1
 	e.add("wanted", groups, groups)
@@ -139,10 +140,10 @@ func TestG13_RowsThatNobodyWantsCostNothing(t *testing.T) {
 					e.req.Limit = 25 // so that it takes many looks
 				}
 				e.add("unwanted", rows/2, groups)
-				e.arrive(3)
+				e.arrive()
 				e.idle()
 				e.add("unwanted", rows/2, groups)
-				e.arrive(3)
+				e.arrive()
 				e.idle()
 				e.untouched(rows)
 				if n := e.q.Looked().Unwanted; n != rows {
@@ -163,9 +164,9 @@ func TestG13_RowsThatNobodyWantsDoNotStopAnybody(t *testing.T) {
 			const rows = 10_000
 			e := newUnwantedEnv(t, false, groups)
 			e.add("unwanted", rows, groups)
-			e.arrive(3)
+			e.arrive()
 			e.add("unwanted", rows, groups)
-			e.arrive(3)
+			e.arrive()
 			e.untouched(2 * rows)
 		})
 	}
@@ -183,7 +184,7 @@ func TestG13_WhatIsClosedIsClaimedWhenItOpens(t *testing.T) {
 			e.req.Later = func(row *outbox.Row) bool { return row.Type == "paused" }
 			e.add("paused", rows, groups)
 			e.add("unwanted", rows, groups)
-			e.arrive(3)
+			e.arrive()
 			e.idle()
 			e.untouched(2 * rows)
 			e.req.Wants, e.req.Match = 2, func(row *outbox.Row) bool { return row.Type != "unwanted" }

@@ -109,7 +109,7 @@ func (d *Destination) attributes(h *headers, msg *message.Message) error {
 	passed := 0
 	for _, it := range list {
 		name, isAttribute := strings.CutPrefix(it.Key, attributePrefix)
-		if it.Key != "content-type" && !(isAttribute && format.IsAttribute(name)) { // the application's
+		if it.Key != "content-type" && (!isAttribute || !format.IsAttribute(name)) { // the application's
 			if !d.passes(it.Key) {
 				continue
 			}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/config"
 )
 
 // The exit codes.
@@ -120,7 +119,7 @@ func (a *app) loadState() (*outrider.Config, error) { return a.loadBy(outrider.L
 func (a *app) loadBy(read func(path string) (*outrider.Config, error)) (*outrider.Config, error) {
 	cfg, err := read(a.config)
 	if err == nil && cfg.Admin.Listen == "" {
-		cfg.Admin.Listen = config.DefaultAdminListen
+		cfg.Admin.Listen = outrider.DefaultAdminListen
 	}
 	var findings *outrider.ConfigErrors
 	switch {

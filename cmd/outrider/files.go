@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -121,7 +120,7 @@ type problem struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-func problems(list []*config.Error) []problem {
+func problems(list []*outrider.ConfigError) []problem {
 	out := []problem{}
 	for _, e := range list {
 		out = append(out, problem{e.Line, e.Column, e.Path, e.Message, e.Hint})

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -86,7 +85,7 @@ func (a *app) publish(c *cobra.Command, p *publication, out *output) error {
 	if err := outrider.Publish(c.Context(), cfg, source, envelope); err != nil {
 		return err
 	}
-	routes := wantedBy(cfg, source, &envelope)
+	routes := outrider.RoutesFor(cfg, source, &envelope)
 	if len(routes) == 0 {
 		fmt.Fprintf(a.err, "warning: no route of source %s matches type %q: the message is in the table and nothing delivers it\n", source, envelope.Type())
 	}
@@ -95,17 +94,6 @@ func (a *app) publish(c *cobra.Command, p *publication, out *output) error {
 	}
 	fmt.Fprintln(a.out, envelope.ID())
 	return nil
-}
-
-// wantedBy is the routes of a source that want a message.
-func wantedBy(cfg *outrider.Config, source string, e *outbox.Envelope) []string {
-	names := []string{}
-	for _, r := range cfg.Routes {
-		if r.From == source && r.Match.Matches(config.Event{Type: e.Type(), AggregateType: e.AggregateType(), Tenant: e.Tenant(), Tags: e.Tags()}) {
-			names = append(names, r.Name)
-		}
-	}
-	return names
 }
 
 // completeSources offers the names of sources to the shell.

@@ -163,8 +163,8 @@ func TestMachinesGetJSON(t *testing.T) {
 	s.write("sources: {}\n")
 	r := s.call("validate", "-o", "json")
 	var found struct {
-		Valid  bool
-		Errors []problem
+		Valid  bool      `json:"valid"`
+		Errors []problem `json:"errors"`
 	}
 	if err := json.Unmarshal([]byte(r.out), &found); err != nil || r.code != exitWrong || found.Valid || len(found.Errors) == 0 || found.Errors[0].Line == 0 {
 		t.Errorf("an invalid file: %v: %v", err, r)

@@ -189,10 +189,9 @@ func (j *Job) readers(ctx context.Context, table outbox.Table) (configured []str
 			}
 			asked[src] = t
 		}
-		switch {
-		case t == table:
+		if t == table {
 			configured = append(configured, route)
-		default:
+		} else {
 			others[route] = true
 		}
 	}

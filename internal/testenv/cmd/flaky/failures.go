@@ -12,7 +12,10 @@ import (
 
 // event is a line of `go test -json`.
 type event struct {
-	Action, Package, Test, Output string
+	Action  string `json:"Action"`
+	Package string `json:"Package"`
+	Test    string `json:"Test"`
+	Output  string `json:"Output"`
 }
 
 // mostOutput bounds what is kept of a test's output: its end.
