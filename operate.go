@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/sqlite"
@@ -225,15 +226,19 @@ func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.
 	if s.Layout != "outrider" {
 		return fmt.Errorf("its table has layout %s: write to it as the application does", s.Layout)
 	}
-	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(s.Table), Dialect: outbox.PostgreSQL})
-	if err != nil {
-		return err
-	}
 	pool, err := openPostgres(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	table, err := postgres.Locate(ctx, pool, string(s.Table))
+	if err != nil {
+		return err
+	}
+	client, err := outbox.NewClient(outbox.ClientConfig{Table: strings.Join(table, "."), Dialect: outbox.PostgreSQL})
+	if err != nil {
+		return err
+	}
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)

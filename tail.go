@@ -47,12 +47,12 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 	}
 	b := newBuilder(cfg, optionsOf(with))
 	p := &parts{sources: map[string]outbox.Source{}}
+	defer func() { _ = p.close() }() // nothing was written
 	var def router.Route
 	if err := b.buildSource(ctx, p, source, &def); err != nil {
 		return unlessEnded(ctx, fmt.Errorf("source %q: %w", source, err))
 	}
 	defer func() { err = unlessEnded(ctx, err) }()
-	defer func() { _ = p.close() }() // nothing was written
 	if def.Source == nil {
 		return fmt.Errorf("source %q has no log table that could be followed", source)
 	}

@@ -40,6 +40,9 @@ const insertColumns = "id, type, message_group, aggregate_type, aggregate_id, te
 // Positions follow the order of the envelopes: the rows are ordered below the
 // node that draws the identity's numbers, because a subquery with an ORDER BY
 // is never merged into its parent.
+//
+// It runs with the application's search path. unnest of several arrays is grammar, not
+// a function that somebody could put another one in front of.
 func postgresInsert(table string) string {
 	return "INSERT INTO " + table + " (" + insertColumns + ")\n" +
 		"SELECT " + insertColumns + "\n" +

@@ -75,7 +75,7 @@ func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 		// Ids ascend, and so does the clock; an id decides where it stands still.
 		c.tables[kind], c.inserts[kind] = table, "INSERT INTO "+table+
 			" (id, type, message_group, payload, status, retry_count, created_at)\n"+
-			"SELECT id, '"+string(kind)+"', message_group, payload, 'PENDING', 0, clock_timestamp()\n"+
+			"SELECT id, '"+string(kind)+"', message_group, payload, 'PENDING', 0, pg_catalog.clock_timestamp()\n"+
 			"FROM (SELECT id, message_group, payload FROM unnest($1::text[], $2::text[], $3::text[])\n"+
 			"WITH ORDINALITY AS m (id, message_group, payload, ordinal) ORDER BY ordinal) AS m"
 	}

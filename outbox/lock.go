@@ -9,14 +9,15 @@ import (
 // advisory locks of the database: the ASCII codes of "outrider". A writer in
 // another language takes the lock of a group with
 //
-//	SELECT pg_advisory_xact_lock(hashtextextended('customer-7', 8031453545228428658))
+//	SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('customer-7', 8031453545228428658))
 const LockNamespace int64 = 0x6f75747269646572
 
 // lockQuery takes the locks of an array of groups. Their keys are sorted and
 // distinct below the node that takes the locks, so that two writers never wait
-// for each other crosswise.
-var lockQuery = fmt.Sprintf(`SELECT pg_advisory_xact_lock(key)
-FROM (SELECT DISTINCT hashtextextended(name, %d) AS key FROM unnest($1::text[]) AS name ORDER BY key) AS keys`, LockNamespace)
+// for each other crosswise. It runs with the application's search path, so what it
+// calls is named with its schema.
+var lockQuery = fmt.Sprintf(`SELECT pg_catalog.pg_advisory_xact_lock(key)
+FROM (SELECT DISTINCT pg_catalog.hashtextextended(name, %d) AS key FROM pg_catalog.unnest($1::text[]) AS name ORDER BY key) AS keys`, LockNamespace)
 
 // Lock makes writers of the same group wait for each other until tx, a pgx.Tx
 // or *sql.Tx on PostgreSQL, commits or rolls back. The order of a group is

@@ -54,8 +54,9 @@ const (
 	// "outrwake". A reader that sleeps holds it; a writer who gets it as a shared
 	// lock, until its transaction ends, need not call:
 	//
-	//	SELECT pg_notify('outrider_wake', 'outrider_outbox')
-	//	WHERE NOT pg_try_advisory_xact_lock_shared(hashtextextended('outrider_outbox', 8031453545463114597))
+	//	SELECT pg_catalog.pg_notify('outrider_wake', 'outrider_outbox')
+	//	WHERE NOT pg_catalog.pg_try_advisory_xact_lock_shared(
+	//	    pg_catalog.hashtextextended('outrider_outbox', 8031453545463114597))
 	//
 	// So a reader gets the lock only when everybody who did not call has ended.
 	WakeNamespace int64 = 0x6f75747277616b65
@@ -66,6 +67,7 @@ const (
 // table's name is as configured: it has no quotes.
 func calling(insert, table string) string {
 	name := table[strings.LastIndexByte(table, '.')+1:]
-	return fmt.Sprintf("WITH published AS (\n%s\n)\nSELECT pg_notify('%s', '%s')\nWHERE NOT pg_try_advisory_xact_lock_shared(hashtextextended('%s', %d))",
+	return fmt.Sprintf("WITH published AS (\n%s\n)\nSELECT pg_catalog.pg_notify('%s', '%s')\n"+
+		"WHERE NOT pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('%s', %d))",
 		insert, WakeChannel, name, name, WakeNamespace)
 }

@@ -54,7 +54,7 @@ func (s *Source) rowAt(ctx context.Context, q querier, c *outbox.Cursor) (a outb
 	var id *string
 	var created *time.Time
 	text := s.limits.column(column{name: "id", oid: pgtype.TextOID})
-	query := strings.ReplaceAll(inTable(anchorSQL, s.layout.table), "{id}", text)
+	query := strings.NewReplacer("{table}", s.layout.table, "{id}", text).Replace(anchorSQL)
 	err = q.QueryRow(ctx, query, c.Position, int16(c.Anchor.Slot), c.Snapshot, c.Base, time.UnixMicro(c.Anchor.Born)).Scan(&slot, &id, &created, &below)
 	if err != nil || slot == nil {
 		return a, below, err

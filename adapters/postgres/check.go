@@ -16,7 +16,11 @@ const oldestServer = 130000
 // Check implements [outbox.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
-	if err := checkServer(ctx, s.pool); err != nil {
+	err := checkServer(ctx, s.pool)
+	if err == nil {
+		err = s.find(ctx)
+	}
+	if err != nil {
 		return explain(s.table, "check", err)
 	}
 	return explain(s.table, "check", errors.Join(checkLayout(ctx, s.pool, s.layout), s.checkAccess(ctx)))
@@ -134,9 +138,11 @@ func checkColumns(ctx context.Context, q querier, table uint32, l layout) (probl
 }
 
 // plainExpression takes out of an expression what servers write differently
-// when they show it: parentheses, casts of constants, case and spaces.
+// when they show it: parentheses, casts of constants, case, spaces and the schema
+// that everybody has.
 func plainExpression(e string) string {
-	return strings.NewReplacer("(", "", ")", "", " ", "", "::bigint", "", "::smallint", "").Replace(strings.ToLower(e))
+	return strings.NewReplacer("operator(pg_catalog.&)", "&", "pg_catalog.", "", "(", "", ")", "", " ", "", "::bigint", "", "::smallint", "").
+		Replace(strings.ToLower(e))
 }
 
 // tableIndex is an index that reading can use.

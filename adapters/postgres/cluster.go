@@ -36,6 +36,9 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	}
 	seen, err := newestSnapshot(c)
 	if err == nil {
+		err = s.find(ctx)
+	}
+	if err == nil {
 		err = s.validate(ctx, s.pool, seen.xmax, c.Position)
 	}
 	if err == nil {

@@ -74,13 +74,17 @@ func newPool(ctx context.Context, cfg *SourceConfig) (*pgxpool.Pool, error) {
 }
 
 // poolConfig returns the configured connection, as a copy, with a limit for
-// opening one.
+// opening one and our search path.
 func poolConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
 	pc, err := givenConfig(cfg)
-	if err == nil && pc.ConnConfig.ConnectTimeout == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if pc.ConnConfig.ConnectTimeout == 0 {
 		pc.ConnConfig.ConnectTimeout = connectLimit
 	}
-	return pc, err
+	pinConnections(pc)
+	return pc, nil
 }
 
 // givenConfig returns what the configuration says.
@@ -116,6 +120,9 @@ func looksSplit(cfg *pgx.ConnConfig) bool {
 // connectReader opens the connection that reads rows and prepares the fetch on
 // it. It is taken out of the pool, so that the pool's hooks apply to it.
 func (s *Source) connectReader(ctx context.Context, reads []outbox.Read) (*reader, error) {
+	if err := s.find(ctx); err != nil {
+		return nil, err
+	}
 	c, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err

@@ -32,9 +32,17 @@ func (s *Source) Examine(ctx context.Context) []outbox.Finding {
 	if !reached {
 		return f
 	}
-	f = append(f, s.examineTable(ctx)...)
+	found := s.find(ctx)
+	if found == nil {
+		f = append(f, s.examineTable(ctx)...)
+	} else {
+		f = append(f, judge("table "+s.table, "", fmt.Errorf("%w%s", found, fixOf(s.table, found)))...)
+	}
 	f = append(f, examinePooler(ctx, s.pool, "reading"), examineClock(ctx, s.pool))
 	f = append(f, s.examineWake(ctx)...)
+	if found != nil {
+		return append(f, examineOpen(ctx, s.pool)...)
+	}
 	return append(f, examineSurroundings(ctx, s.pool, s.layout.table)...)
 }
 
@@ -77,11 +85,11 @@ func (s *Source) examineXids(ctx context.Context) outbox.Finding {
 func (s *State) Examine(ctx context.Context) []outbox.Finding {
 	ctx, cancel := context.WithTimeout(ctx, examinePatience)
 	defer cancel()
-	f, reached := examineServer(ctx, s.pool)
+	f, reached := examineServer(ctx, s.pool.Pool)
 	if !reached {
 		return f
 	}
-	f = append(f, examinePooler(ctx, s.pool, "ownership of lanes"), examineClock(ctx, s.pool))
+	f = append(f, examinePooler(ctx, s.pool.Pool, "ownership of lanes"), examineClock(ctx, s.pool.Pool))
 	tables := s.examineTables(ctx)
 	f = append(f, tables...)
 	if slices.ContainsFunc(tables, func(t outbox.Finding) bool { return t.Level != outbox.LevelOK }) {
@@ -91,7 +99,7 @@ func (s *State) Examine(ctx context.Context) []outbox.Finding {
 }
 
 // stateTables are what the state store writes.
-var stateTables = []string{"outrider_cursor", "outrider_instance", "outrider_parked", "outrider_audit", "outrider_pause"}
+var stateTables = []string{"outrider_cursor", "outrider_instance", "outrider_parked", "outrider_audit", "outrider_pause", "outrider_dedupe"}
 
 func (s *State) examineTables(ctx context.Context) []outbox.Finding {
 	const subject = "state tables"
@@ -100,7 +108,7 @@ func (s *State) examineTables(ctx context.Context) []outbox.Finding {
 	for _, table := range stateTables {
 		var there, allowed bool
 		err := s.pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, current_user, coalesce((SELECT bool_and(has_table_privilege(to_regclass($1), p))
-FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p), false)`, table).Scan(&there, &role, &allowed)
+FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p), false)`, pgx.Identifier{s.pool.schema.name, table}.Sanitize()).Scan(&there, &role, &allowed)
 		switch {
 		case err != nil:
 			return []outbox.Finding{unknown(subject, err)}

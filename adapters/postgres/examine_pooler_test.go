@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,19 +20,22 @@ import (
 type transactionPooler struct {
 	t      *testing.T
 	server string
+	keeps  bool // lends a session for as long as the client stays, instead
 	mu     sync.Mutex
 	idle   []*pgconn.HijackedConn
 	all    []net.Conn
 }
 
 // startPooler returns the URL of a pooler in front of a database.
-func startPooler(t *testing.T, server string) string {
+func startPooler(t *testing.T, server string) string { return startPoolerThat(t, server, false) }
+
+func startPoolerThat(t *testing.T, server string, keeps bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &transactionPooler{t: t, server: server}
+	p := &transactionPooler{t: t, server: server, keeps: keeps}
 	var clients sync.WaitGroup
 	clients.Go(func() {
 		for {
@@ -97,6 +101,11 @@ func (p *transactionPooler) transaction(client *pgproto3.Backend, msg pgproto3.F
 	if err != nil {
 		return err
 	}
+	return p.lend(client, server, msg)
+}
+
+// lend forwards messages until the server is given back.
+func (p *transactionPooler) lend(client *pgproto3.Backend, server *pgconn.HijackedConn, msg pgproto3.FrontendMessage) error {
 	for {
 		server.Frontend.Send(msg)
 		if err := server.Frontend.Flush(); err != nil {
@@ -105,10 +114,11 @@ func (p *transactionPooler) transaction(client *pgproto3.Backend, msg pgproto3.F
 		switch msg.(type) {
 		case *pgproto3.Query, *pgproto3.Sync:
 			status, err := p.answer(client, server)
-			if err != nil || status == 'I' {
+			if err != nil || status == 'I' && !p.keeps {
 				return err
 			}
 		}
+		var err error
 		if msg, err = client.Receive(); err != nil {
 			return err
 		}
@@ -130,7 +140,7 @@ func (p *transactionPooler) answer(client *pgproto3.Backend, server *pgconn.Hija
 		if ended {
 			status = ready.TxStatus
 		}
-		if status == 'I' {
+		if status == 'I' && !p.keeps {
 			p.mu.Lock()
 			p.idle = append(p.idle, server)
 			p.mu.Unlock()
@@ -173,9 +183,49 @@ func TestDoctorTellsATransactionPoolerFromAServer(t *testing.T) {
 		}
 		t.Cleanup(pool.Close)
 		for range 3 { // what an examination leaves behind does not mislead the next
-			if shared, err := sessionsAreShared(t.Context(), pool); err != nil || shared != want {
+			if shared, err := poolSharesSessions(t.Context(), pool); err != nil || shared != want {
 				t.Errorf("%s: shared %v, %v; want %v", fmt.Sprintf("pooler in between: %v", want), shared, err, want)
 			}
 		}
+	}
+}
+
+// Behind a pooler that lends sessions for a transaction, a search path would stay
+// with whoever is given the session next; behind one that keeps them it is set.
+func TestThePathIsSetOnSessionsOfOurOwnOnly(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		server := testenv.Postgres(t)
+		url := startPoolerThat(t, server, keeps) + "&default_query_exec_mode=simple_protocol"
+		pool, err := Open(t.Context(), url, TLS{})
+		must(t, err)
+		t.Cleanup(pool.Close)
+		for range 2 {
+			_, err = Init(t.Context(), pool, "")
+			must(t, err)
+		}
+		src, err := NewSource(t.Context(), SourceConfig{URL: url})
+		must(t, err)
+		must(t, src.Check(t.Context()))
+		_ = src.Examine(t.Context()) // what it finds is TestDoctorTells...'s
+		want := "pg_catalog, pg_temp"
+		for range 3 { // other clients of the pooler, and ours
+			other, err := pgx.Connect(t.Context(), url)
+			must(t, err)
+			rows, err := other.Query(t.Context(), "SELECT count(*) FROM outrider_outbox", pgx.QueryExecModeSimpleProtocol)
+			must(t, err)
+			_, err = pgx.CollectRows(rows, pgx.RowTo[int])
+			must(t, err)
+			must(t, other.Close(t.Context()))
+		}
+		if !keeps {
+			want = `"$user", public`
+		}
+		var path string
+		must(t, pool.QueryRow(t.Context(), "SELECT current_setting('search_path')", pgx.QueryExecModeSimpleProtocol).Scan(&path))
+		if path != want {
+			t.Errorf("sessions are kept %v: search_path is %s, want %s", keeps, path, want)
+		}
+		must(t, src.Close())
 	}
 }

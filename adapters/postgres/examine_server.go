@@ -20,7 +20,7 @@ import (
 // see it, and the other must not.
 func examinePooler(ctx context.Context, pool *pgxpool.Pool, what string) outbox.Finding {
 	const subject = "pooler"
-	shared, err := sessionsAreShared(ctx, pool)
+	shared, err := poolSharesSessions(ctx, pool)
 	if err != nil {
 		return unknown(subject, err)
 	}
@@ -33,7 +33,7 @@ func examinePooler(ctx context.Context, pool *pgxpool.Pool, what string) outbox.
 	return fine(subject, "none in transaction mode: sessions keep what they are told")
 }
 
-func sessionsAreShared(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
+func poolSharesSessions(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	first, err := pool.Acquire(ctx)
 	if err != nil {
 		return false, err
@@ -44,6 +44,11 @@ func sessionsAreShared(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 		return false, err
 	}
 	defer second.Release()
+	return sessionsAreShared(ctx, first.Conn(), second.Conn())
+}
+
+// sessionsAreShared compares two connections.
+func sessionsAreShared(ctx context.Context, first, second *pgx.Conn) (bool, error) {
 	// Plain statements: a pooler may not know prepared ones.
 	ask := func(q interface {
 		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -51,9 +56,9 @@ func sessionsAreShared(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 		err = q.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...).Scan(&text)
 		return text, err
 	}
-	const see = "SELECT coalesce(current_setting('outrider.doctor', true), '')"
+	const see = "SELECT coalesce(pg_catalog.current_setting('outrider.doctor', true), '')"
 	mark := rand.Text()
-	if _, err := ask(first, "SELECT set_config('outrider.doctor', $1, false)", mark); err != nil {
+	if _, err := ask(first, "SELECT pg_catalog.set_config('outrider.doctor', $1, false)", mark); err != nil {
 		return false, err
 	}
 	tx, err := second.Begin(ctx)
@@ -66,14 +71,14 @@ func sessionsAreShared(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 		return false, err
 	}
 	if other == mark {
-		_, err := ask(tx, "SELECT set_config('outrider.doctor', '', false)")
+		_, err := ask(tx, "SELECT pg_catalog.set_config('outrider.doctor', '', false)")
 		return true, err
 	}
 	own, err := ask(first, see)
 	if err != nil {
 		return false, err
 	}
-	_, err = ask(first, "SELECT set_config('outrider.doctor', '', false)")
+	_, err = ask(first, "SELECT pg_catalog.set_config('outrider.doctor', '', false)")
 	return own != mark, err
 }
 

@@ -19,17 +19,19 @@ type column struct {
 
 // slotExpression is the slot of a row: of its group or, where order does not
 // matter, of its id, so that such rows spread. It is fixed for the life of a table.
-const slotExpression = "((hashtextextended(coalesce(message_group, id), 0) & 15)::smallint)"
+// Whoever runs the printed statements may have any search path, so what it calls is
+// named with its schema.
+const slotExpression = "((pg_catalog.hashtextextended(coalesce(message_group, id), 0) OPERATOR(pg_catalog.&) 15)::smallint)"
 
 // keyColumns place a row; fetchColumns are what a fetch returns of it, in this order.
 var (
 	keyColumns = []column{
-		{"xid", pgtype.XID8OID, "xid8 NOT NULL DEFAULT pg_current_xact_id()"},
+		{"xid", pgtype.XID8OID, "xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id()"},
 		{"slot", pgtype.Int2OID, "smallint GENERATED ALWAYS AS " + slotExpression + " STORED"},
 	}
 	fetchColumns = []column{
 		{"position", pgtype.Int8OID, "bigint GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {sequence} CACHE 1)"},
-		{"id", pgtype.TextOID, "text NOT NULL DEFAULT gen_random_uuid()::text"},
+		{"id", pgtype.TextOID, "text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::text"},
 		{"type", pgtype.TextOID, "text NOT NULL"},
 		{"message_group", pgtype.TextOID, "text"},
 		{"aggregate_type", pgtype.TextOID, "text"},
@@ -40,7 +42,7 @@ var (
 		{"payload", pgtype.JSONOID, "json"},
 		{"payload_bytes", pgtype.ByteaOID, "bytea"},
 		{"occurred_at", pgtype.TimestamptzOID, "timestamptz"},
-		{"created_at", pgtype.TimestamptzOID, "timestamptz NOT NULL DEFAULT clock_timestamp()"},
+		{"created_at", pgtype.TimestamptzOID, "timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()"},
 	}
 )
 
@@ -66,6 +68,13 @@ func layoutOf(table pgx.Identifier) layout {
 		l.schema = pgx.Identifier{table[0]}.Sanitize()
 	}
 	return l
+}
+
+// named returns the layout of the same table by another name.
+func (l layout) named(table pgx.Identifier) layout {
+	out := layoutOf(table)
+	out.partitionRows = l.partitionRows
+	return out
 }
 
 // definition returns a column's type and constraints.
@@ -157,12 +166,16 @@ func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, erro
 
 func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
 	var done []string
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	err := beginPinned(ctx, pool, func(tx pgx.Tx) error {
 		done = nil
-		// Two CREATE ... IF NOT EXISTS at once can both find nothing.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"); err != nil {
+		if _, err := tx.Exec(ctx, initLock); err != nil {
 			return err
 		}
+		full, _, err := locate(ctx, tx.Conn(), l.name)
+		if err != nil {
+			return err
+		}
+		l := l.named(full)
 		if err := checkShape(ctx, tx, l); err != nil {
 			return err
 		}

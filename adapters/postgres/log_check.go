@@ -41,7 +41,11 @@ func (m *mapping) indexes() []logIndex {
 // Check implements [outbox.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *LogSource) Check(ctx context.Context) error {
-	if err := checkServer(ctx, s.src.pool); err != nil {
+	err := checkServer(ctx, s.src.pool)
+	if err == nil {
+		err = s.src.find(ctx)
+	}
+	if err != nil {
 		return s.explain("check", err)
 	}
 	return s.explain("check", s.mapping.check(ctx, s.src.pool))
@@ -167,5 +171,8 @@ func (s *LogSource) Examine(ctx context.Context) []outbox.Finding {
 	f = append(f, judge("table "+s.src.table, "its columns, indexes and privileges are as reading needs them", s.Check(ctx))...)
 	f = append(f, examinePooler(ctx, pool, "reading"), examineClock(ctx, pool))
 	f = append(f, s.src.examineWake(ctx)...)
+	if s.src.find(ctx) != nil {
+		return append(f, examineOpen(ctx, pool)...)
+	}
 	return append(f, examineSurroundings(ctx, pool, s.src.layout.table)...)
 }

@@ -200,6 +200,6 @@ func (m *mapping) addXID() string {
 	check := pgx.Identifier{derivedName(m.table, "_xid_set")}.Sanitize()
 	return "without the transaction that wrote a row, rows that are committed late would be lost unnoticed; " +
 		"add a column, which is quick and leaves existing rows alone: ALTER TABLE " + m.table.Sanitize() +
-		" ADD COLUMN xid xid8, ALTER COLUMN xid SET DEFAULT pg_current_xact_id(), ADD CONSTRAINT " + check +
+		" ADD COLUMN xid xid8, ALTER COLUMN xid SET DEFAULT pg_catalog.pg_current_xact_id(), ADD CONSTRAINT " + check +
 		" CHECK (xid IS NOT NULL) NOT VALID; then give columns: {xid: xid}"
 }

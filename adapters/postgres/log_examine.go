@@ -27,6 +27,9 @@ func (s *LogSource) Backlog(ctx context.Context, spans []outbox.Span, most int) 
 		bySlot[sp.Slot] = sp
 		lowest = min(lowest, sp.After)
 	}
+	if err := s.src.find(ctx); err != nil {
+		return b, s.explain("count rows", err)
+	}
 	err = pgx.BeginTxFunc(ctx, s.src.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -18,14 +19,21 @@ func InitLogIndexes(ctx context.Context, pool *pgxpool.Pool, cfg LogConfig, say 
 	}
 	var did []string
 	err = func() error {
-		t, oid, err := m.look(ctx, pool)
-		if err != nil {
+		var missing []logIndex
+		err := beginPinned(ctx, pool, func(tx pgx.Tx) (err error) {
+			if m.table, _, err = locate(ctx, tx.Conn(), m.table); err != nil {
+				return err
+			}
+			t, oid, err := m.look(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if err := t.problems(); err != nil {
+				return err
+			}
+			missing, err = m.missingIndexes(ctx, tx, oid)
 			return err
-		}
-		if err := t.problems(); err != nil {
-			return err
-		}
-		missing, err := m.missingIndexes(ctx, pool, oid)
+		})
 		for _, i := range missing {
 			name := beside(m.table, m.indexName(i)).Sanitize()
 			say(fmt.Sprintf("creating index %s; on a large table this takes minutes, and writers go on meanwhile", name))
@@ -47,7 +55,8 @@ func InitLogIndexes(ctx context.Context, pool *pgxpool.Pool, cfg LogConfig, say 
 func (m *mapping) createConcurrently(ctx context.Context, pool *pgxpool.Pool, i logIndex) error {
 	name := beside(m.table, m.indexName(i)).Sanitize()
 	var broken bool
-	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid)", name).Scan(&broken)
+	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_index "+
+		"WHERE indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid AND NOT indisvalid)", name).Scan(&broken)
 	if err != nil {
 		return err
 	}

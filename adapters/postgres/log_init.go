@@ -72,7 +72,13 @@ func InitLog(ctx context.Context, pool *pgxpool.Pool, cfg LogConfig) ([]string, 
 	}
 	table := m.table.Sanitize()
 	said := fmt.Sprintf("table %s belongs to the application (layout %s): init does not create it", table, m.layout)
-	if err := m.check(ctx, pool); err != nil {
+	err = beginPinned(ctx, pool, func(tx pgx.Tx) error {
+		if m.table, _, err = locate(ctx, tx.Conn(), m.table); err != nil {
+			return err
+		}
+		return m.check(ctx, tx)
+	})
+	if err != nil {
 		return []string{said}, explainLog(table, "init does not create it, and what reading needs is missing", err)
 	}
 	return []string{said, "table " + table + " has what reading needs"}, nil

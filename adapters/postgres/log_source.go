@@ -85,10 +85,14 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 	waker := newWaker(cfg.Wake, pool, log, m.table)
 	s := &LogSource{wakes: waker, mapping: m, rowBytes: firstRowBytes}
 	s.src = &Source{
-		wakes: waker, pool: pool, table: table, layout: layout{table: m.table.Sanitize()}, position: m.columns[rolePosition],
+		wakes: waker, pool: pool, table: table, name: m.table, position: m.columns[rolePosition],
 		log: log, decoder: decoder{table: table, maxRow: m.maxRow}, findSQL: s.findSQL,
 	}
 	s.src.findAt = s.rowAt
+	s.src.located = func(full pgx.Identifier) {
+		m.table = full
+		s.src.layout = layout{name: full, table: full.Sanitize()}
+	}
 	return s, nil
 }
 
@@ -126,6 +130,9 @@ func (s *LogSource) Validate(ctx context.Context, c outbox.Cursor) error {
 	}
 	seen, err := newestSnapshot(c)
 	if err == nil {
+		err = s.src.find(ctx)
+	}
+	if err == nil {
 		err = s.src.validate(ctx, s.src.pool, seen.xmax, c.Position)
 	}
 	if err == nil {
@@ -154,6 +161,9 @@ func (s *LogSource) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, 
 		args = []any{at.Time}
 	default:
 		return outbox.Cursor{}, s.explain("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
+	}
+	if err := s.src.find(ctx); err != nil {
+		return outbox.Cursor{}, s.explain("start at "+string(at.Kind), err)
 	}
 	var c outbox.Cursor
 	q := s.mapping.replace("SELECT (" + position + ")::bigint, pg_current_snapshot()::text")

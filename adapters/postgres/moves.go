@@ -94,6 +94,9 @@ func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most
 			windows[i], paged[i] = &m.From.Window, m.From.Paged
 		}
 	}
+	if err := s.find(ctx); err != nil {
+		return nil, explain(s.table, "count the rows that are passed", err)
+	}
 	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
 			return err
@@ -122,6 +125,9 @@ func (s *LogSource) CountMoves(ctx context.Context, moves []outbox.CursorMove, m
 
 func (s *LogSource) countMoves(ctx context.Context, moves []outbox.CursorMove, most int) ([]outbox.MoveCount, error) {
 	c, err := newMoveCounter(moves)
+	if err == nil {
+		err = s.src.find(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

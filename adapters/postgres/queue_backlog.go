@@ -17,6 +17,9 @@ func (q *Queue) Unfinished(ctx context.Context, most int) (outbox.Backlog, error
 	var b outbox.Backlog
 	known := true
 	for _, t := range q.tables {
+		if err := t.find(ctx, q.pool); err != nil {
+			return outbox.Backlog{}, queueError(t.name, "count rows", err)
+		}
 		indexes, err := t.indexes(ctx, q.pool)
 		if err != nil {
 			return outbox.Backlog{}, queueError(t.name, "count rows", err)

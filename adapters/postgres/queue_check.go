@@ -41,6 +41,9 @@ var (
 
 // checkTable looks at one table.
 func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
+	if err := t.find(ctx, q.pool); err != nil {
+		return err
+	}
 	columns, err := queueColumns(ctx, q.pool, t.sql.table)
 	if err != nil {
 		return err

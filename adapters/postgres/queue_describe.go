@@ -51,6 +51,9 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	if t.described {
 		return nil
 	}
+	if err := t.find(ctx, q.pool); err != nil {
+		return err
+	}
 	conn, err := q.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -86,17 +89,16 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 
 // text builds the statements.
 func (q *queueSQL) text(indexes queueIndexes) queueText {
-	s := &q.layout.Statuses
 	return queueText{
 		everything: q.everything(indexes.heldAged), held: q.held(),
 		first: q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
 		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
 		look: q.look(indexes), lookWithin: q.lookWithin(indexes),
 		take: q.take(), takeAll: q.takeAll(),
-		done:   q.settle(settlement{status: literal(s.Done), done: true, versions: true}),
-		moved:  q.settle(settlement{status: literal(s.Done), done: true}),
-		retry:  q.settle(settlement{status: literal(s.retrying()), withError: !q.layout.ErrorWhenDead}),
-		dead:   q.settle(settlement{status: literal(s.Dead), withError: true}),
+		done:   q.settle(settlement{status: "{is:done}", done: true, versions: true}),
+		moved:  q.settle(settlement{status: "{is:done}", done: true}),
+		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
+		dead:   q.settle(settlement{status: "{is:dead}", withError: true}),
 		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.extend(), recover: q.recover(),
 	}

@@ -40,7 +40,11 @@ func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
 // examineTable looks at one table and at what is stuck in it.
 func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Finding {
 	subject := "table " + t.name
-	columns, err := queueColumns(ctx, q.pool, t.sql.table)
+	var columns map[string]queueColumn
+	err := t.find(ctx, q.pool)
+	if err == nil {
+		columns, err = queueColumns(ctx, q.pool, t.sql.table)
+	}
 	if err != nil {
 		return judge(subject, "", fmt.Errorf("%w%s", err, queueFix(err)))
 	}
@@ -109,6 +113,9 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 func (q *Queue) Waiting(ctx context.Context, most int) ([]outbox.Row, error) {
 	var all []outbox.Row
 	for _, t := range q.tables {
+		if err := t.find(ctx, q.pool); err != nil {
+			return nil, queueError(t.name, "look at what waits", err)
+		}
 		rows, err := q.pool.Query(ctx, t.sql.sample(), most)
 		if err != nil {
 			return nil, queueError(t.name, "look at what waits", err)

@@ -157,6 +157,9 @@ func (q *Queue) keysOf(t *queueTable) string {
 // taken for that of the session, as everywhere.
 func (q *Queue) Processing(ctx context.Context, most int) (p outbox.Processing, err error) {
 	for _, t := range q.tables {
+		if err := t.find(ctx, q.pool); err != nil {
+			return outbox.Processing{}, queueError(t.name, "count rows", err)
+		}
 		var n int
 		var longest float64
 		if err := q.pool.QueryRow(ctx, t.sql.count(), most+1).Scan(&n, &longest); err != nil {

@@ -1,12 +1,16 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -75,8 +79,10 @@ func (g *queueGroup) from() int64 {
 type queueTable struct {
 	name string // as configured
 	kind string
-	sql  queueSQL
+	sql  queueSQL       // its table is named with its schema after find
+	full pgx.Identifier // so is this
 
+	location  location
 	described bool // the fields up to the next blank line have been found out
 	text      queueText
 	aged      bool // unfinished rows can be read by age
@@ -145,10 +151,15 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	return &queueTable{
-		name: table.Name, kind: table.Kind, sql: queueSQL{table: name.Sanitize(), layout: layout},
+		name: table.Name, kind: table.Kind, full: name, sql: queueSQL{table: name.Sanitize(), layout: layout},
 		holds: map[string]*hold{}, held: map[string]int{},
 		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
 	}, nil
+}
+
+// find looks the table up, once; what uses its statements calls it first.
+func (t *queueTable) find(ctx context.Context, pool *pgxpool.Pool) error {
+	return t.location.find(ctx, pool, t.full, func(full pgx.Identifier) { t.full, t.sql.table = full, full.Sanitize() })
 }
 
 // group makes the group of a column's value, nil for NULL.

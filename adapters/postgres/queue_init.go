@@ -70,8 +70,8 @@ func (q *queueSQL) wanted(name pgx.Identifier) []step {
 	steps := make([]step, len(wanted))
 	for i, w := range wanted {
 		index := derivedName(name, w[0])
-		steps[i] = step{"index", beside(name, index).Sanitize(), q.fill(fmt.Sprintf(
-			"CREATE INDEX IF NOT EXISTS %s ON {t} (%s) WHERE {set:status} IN (%s)", pgx.Identifier{index}.Sanitize(), w[1], w[2]))}
+		steps[i] = step{"index", beside(name, index).Sanitize(), q.fill(
+			"CREATE INDEX IF NOT EXISTS {index} ON {t} ("+w[1]+") WHERE {set:status} IN ("+w[2]+")", "{index}", pgx.Identifier{index}.Sanitize())}
 	}
 	return steps
 }
@@ -79,13 +79,9 @@ func (q *queueSQL) wanted(name pgx.Identifier) []step {
 // wantedIndexes are the statements to create the indexes in a table that is
 // in use, FlowCatalyst's own before ours.
 func (t *queueTable) wantedIndexes() []string {
-	name, err := parseTable(t.name)
-	if err != nil { // it was parsed before
-		return []string{""}
-	}
-	steps := t.sql.wanted(name)
+	steps := t.sql.wanted(t.full)
 	if *t.sql.layout == FlowCatalystLayout() {
-		steps = append(flowCatalystTable(name)[1:], steps...)
+		steps = append(flowCatalystTable(t.full)[1:], steps...)
 	}
 	var statements []string
 	for _, s := range steps {
@@ -144,12 +140,13 @@ func InitQueue(ctx context.Context, pool *pgxpool.Pool, layout QueueLayout, crea
 		if err != nil {
 			return nil, err
 		}
-		sql := queueSQL{table: name.Sanitize(), layout: &layout}
-		var steps []step
-		if createTables {
-			steps = flowCatalystTable(name)
-		}
-		said, err := runSteps(ctx, pool, append(steps, sql.wanted(name)...))
+		said, err := runSteps(ctx, pool, name, func(full pgx.Identifier) (steps []step) {
+			if createTables {
+				steps = flowCatalystTable(full)
+			}
+			sql := queueSQL{table: full.Sanitize(), layout: &layout}
+			return append(steps, sql.wanted(full)...)
+		})
 		if err != nil {
 			return done, queueError(table.Name, "init", err)
 		}
@@ -158,15 +155,19 @@ func InitQueue(ctx context.Context, pool *pgxpool.Pool, layout QueueLayout, crea
 	return done, nil
 }
 
-// runSteps creates what is missing, in one transaction.
-func runSteps(ctx context.Context, pool *pgxpool.Pool, steps []step) (done []string, err error) {
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+// runSteps creates what is missing of what a table needs, in one transaction. The
+// steps are those for the table's full name.
+func runSteps(ctx context.Context, pool *pgxpool.Pool, table pgx.Identifier, steps func(pgx.Identifier) []step) (done []string, err error) {
+	err = beginPinned(ctx, pool, func(tx pgx.Tx) error {
 		done = nil
-		// Two CREATE ... IF NOT EXISTS at once can both find nothing.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"); err != nil {
+		if _, err := tx.Exec(ctx, initLock); err != nil {
 			return err
 		}
-		for _, s := range steps {
+		name, _, err := locate(ctx, tx.Conn(), table)
+		if err != nil {
+			return err
+		}
+		for _, s := range steps(name) {
 			said, err := s.run(ctx, tx)
 			if err != nil {
 				return err

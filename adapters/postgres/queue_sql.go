@@ -47,7 +47,11 @@ type queueTypes struct {
 
 // fill puts the layout's names into a template: {t} is the table, {key} and so
 // on its columns, qualified with t; {set:key} the same unqualified; {key[]} the
-// array type of the column; {waiting} and {unfinished} lists of statuses.
+// array type of the column; {waiting} and {unfinished} lists of statuses, {is:dead}
+// and so on one of them.
+//
+// A template has no name in it, and what was filled is never filled again: a column
+// may be called {t}.
 func (q *queueSQL) fill(template string, more ...string) string {
 	c, s := &q.layout.Columns, &q.layout.Statuses
 	pairs := slices.Concat(more, []string{
@@ -55,6 +59,9 @@ func (q *queueSQL) fill(template string, more ...string) string {
 		"{waiting}", literals(s.waiting()...),
 		"{unfinished}", literals(append(s.waiting(), s.Processing)...),
 		"{processing}", literal(s.Processing),
+		"{is:pending}", literal(s.Pending), "{is:retrying}", literal(s.retrying()),
+		"{is:done}", literal(s.Done), "{is:dead}", literal(s.Dead),
+		"{status type}", cmp.Or(q.types.status, "text"),
 		"{key[]}", q.types.key + "[]",
 		"{group[]}", cmp.Or(q.types.group, "text") + "[]",
 		"{created[]}", q.types.created + "[]",
@@ -98,8 +105,10 @@ LIMIT $1`, "{group?}", q.groupText())
 // held lists what is being processed. It belongs to what is unfinished: of a
 // group that somebody else holds a row of, which we have never seen waiting, nothing
 // behind that row may be claimed. Parameter: limit.
-func (q *queueSQL) held() string {
-	return q.fill("SELECT {created}, {key}::text, {group?}, true, t.ctid FROM {t} t WHERE {status} = {processing} LIMIT $1",
+func (q *queueSQL) held() string { return q.heldUpTo("$1") }
+
+func (q *queueSQL) heldUpTo(limit string) string {
+	return q.fill("SELECT {created}, {key}::text, {group?}, true, t.ctid FROM {t} t WHERE {status} = {processing} LIMIT "+limit,
 		"{group?}", q.groupText())
 }
 
@@ -110,7 +119,7 @@ func (q *queueSQL) everything(held bool) string {
 	if held {
 		return q.byAge(pageFirst, held)
 	}
-	return "(" + q.byAge(pageFirst, held) + ")\nUNION ALL\n(" + strings.Replace(q.held(), "$1", "$2", 1) + ")"
+	return "(" + q.byAge(pageFirst, held) + ")\nUNION ALL\n(" + q.heldUpTo("$2") + ")"
 }
 
 // groups finds the groups that have rows of a status, in the order of their
@@ -174,7 +183,7 @@ FROM (` + q.look(indexes) + `) l
 WHERE s.total - s.size < $6`
 }
 
-// ranges are the parts of a look at one group: what is being processed (unless it
+// ranges are the parts of a look at one group, templates: what is being processed (unless it
 // is among the others), and what waits.
 func (q *queueSQL) ranges(indexes queueIndexes) (ranges []string) {
 	// Written as a range, the group is no constant to the planner, so that the
@@ -187,8 +196,8 @@ func (q *queueSQL) ranges(indexes queueIndexes) (ranges []string) {
 	statuses := []string{"IN ({unfinished})"}
 	if !indexes.whole {
 		statuses = nil
-		for _, s := range q.layout.Statuses.waiting() {
-			statuses = append(statuses, "= "+literal(s))
+		for _, s := range q.waitingOnes() {
+			statuses = append(statuses, "= "+s)
 		}
 		for _, member := range members(named, unnamed) {
 			ranges = append(ranges, q.branch("= {processing}", member, byCreated))
@@ -233,18 +242,23 @@ var (
 	byCreatedTies = rangeOrder{"{created}", "FETCH FIRST (g.lim) ROWS WITH TIES"}
 )
 
-// branch is one range of a look.
+// waitingOnes are placeholders of the statuses that wait.
+func (q *queueSQL) waitingOnes() []string {
+	return []string{"{is:pending}", "{is:retrying}"}[:len(q.layout.Statuses.waiting())]
+}
+
+// branch is one range of a look, a template.
 func (q *queueSQL) branch(status, member string, in rangeOrder) string {
 	order := in.order
 	if q.layout.Columns.Group != "" {
 		order = "{group}, " + order
 	}
-	return q.fill(`(SELECT ` + q.lookColumns() + `
+	return `(SELECT ` + q.lookColumns() + `
      FROM {t} t
      WHERE {status} ` + status + ` AND ` + member + `
        AND (g.after IS NULL OR {created} > g.since OR {key} > g.after)
      ORDER BY ` + order + `
-     ` + in.limit + `)`)
+     ` + in.limit + `)`
 }
 
 // Columns of a look's result.
@@ -267,7 +281,7 @@ const (
 	lookStored // bytes that are stored of a payload that was left out
 )
 
-// lookColumns are the columns of a look, but the first. Payloads are
+// lookColumns are the columns of a look, but the first, a template. Payloads are
 // read for rows that can be claimed; a held row only takes its place.
 func (q *queueSQL) lookColumns() string {
 	c := &q.layout.Columns

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 )
@@ -71,7 +70,7 @@ const claimed = `({status} = {processing}) IS TRUE AND {claimed} IN (s.stamp, s.
 
 // settlement is what a statement writes.
 type settlement struct {
-	status    string // as SQL
+	status    string // a template
 	done      bool
 	withError bool
 	versions  bool // rows are found by their place, see take; those that moved are left out
@@ -131,20 +130,20 @@ func (q *queueSQL) recover() string {
     WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key[]})
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
-UPDATE {t} t SET {set:status} = {back}
+UPDATE {t} t SET {set:status} = `+q.waitingAgain()+`
 FROM stuck s
 WHERE {key} = s.key
-RETURNING {created}, {group?}`, "{back}", q.waitingAgain(), "{group?}", q.groupText())
+RETURNING {created}, {group?}`, "{group?}", q.groupText())
 }
 
 // waitingAgain is the status of a row that is put back: as if it had never been
-// claimed.
+// claimed. It is a template.
 func (q *queueSQL) waitingAgain() string {
 	s := &q.layout.Statuses
 	if s.retrying() == s.Pending || q.layout.Columns.Attempts == "" {
-		return literal(s.Pending)
+		return "{is:pending}"
 	}
-	return q.fill("(CASE WHEN {attempts} > 0 THEN " + literal(s.retrying()) + " ELSE " + literal(s.Pending) + " END)::" + cmp.Or(q.types.status, "text"))
+	return "(CASE WHEN {attempts} > 0 THEN {is:retrying} ELSE {is:pending} END)::{status type}"
 }
 
 // count counts the rows that are being processed. Parameter: at most how many.

@@ -48,6 +48,9 @@ var _ outbox.Rebaser = (*Source)(nil)
 
 // Rebase implements [outbox.Rebaser]. It reads all rows up to the cursors once.
 func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+	if err := s.find(ctx); err != nil {
+		return nil, explain(s.table, "rebase", err)
+	}
 	last, err := s.awaitWriters(ctx)
 	if err != nil {
 		return nil, explain(s.table, "rebase", err)

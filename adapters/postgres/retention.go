@@ -25,7 +25,7 @@ const (
 	// retentionSettings bound a transaction. Row security would hide rows, and
 	// what is hidden would be taken for delivered. The rest pins plans, as
 	// fetchSettings does.
-	retentionSettings = `
+	retentionSettings = pinTransaction + `
 SET LOCAL statement_timeout = '10s';
 SET LOCAL row_security = off;
 SET LOCAL jit = off;
@@ -73,7 +73,9 @@ type lostCursor struct {
 func (s *Source) TableName(ctx context.Context) (name string, err error) {
 	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
-	err = s.pool.QueryRow(ctx, q, s.layout.table).Scan(&name)
+	if err = s.find(ctx); err == nil {
+		err = s.pool.QueryRow(ctx, q, s.layout.table).Scan(&name)
+	}
 	return name, explain(s.table, "ask for the table's full name", err)
 }
 
@@ -87,6 +89,9 @@ SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''), ha
        pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'), n.nspname, o.rolname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.oid = $1::text::regclass`
+	if err := s.find(ctx); err != nil {
+		return explain(s.table, "check retention", err)
+	}
 	var role, key, schema, owner string
 	var partitioned, deletes, owns, creates bool
 	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &deletes, &owns, &creates, &schema, &owner)
@@ -128,6 +133,9 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 		r.PartitionRows = outbox.DefaultPartitionRows
 	}
 	covers, err := meetAll(routes)
+	if err == nil {
+		err = s.find(ctx)
+	}
 	if err == nil {
 		err = s.checkAhead(ctx, routes)
 	}

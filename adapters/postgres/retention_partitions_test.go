@@ -63,7 +63,7 @@ func TestInitMakesPartitionsOnce(t *testing.T) {
 	e.wantLows(0, 10, 20, 30)
 	e.exec("DROP TABLE outrider_outbox_p0")
 	did, err := InitPartitioned(e.ctx, e.pool, "", 10)
-	if err != nil || strings.Join(did, "; ") != `table "outrider_outbox" exists; index "outrider_outbox_slot_xid_position_idx" exists` {
+	if err != nil || strings.Join(did, "; ") != `table "public"."outrider_outbox" exists; index "public"."outrider_outbox_slot_xid_position_idx" exists` {
 		t.Errorf("again: %v, %v", did, err)
 	}
 	e.wantLows(10, 20, 30)

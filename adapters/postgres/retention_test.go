@@ -257,7 +257,7 @@ func TestRetentionSaysWhatItMayNot(t *testing.T) {
 	e.exec("GRANT SELECT ON outrider_outbox, outrider_outbox_position_seq TO " + role)
 	src := e.source(as, "")
 	must(t, src.Check(e.ctx))
-	wantProblem(t, src.CheckRetention(e.ctx, everything), "GRANT DELETE ON \"outrider_outbox\" TO")
+	wantProblem(t, src.CheckRetention(e.ctx, everything), "GRANT DELETE ON \"public\".\"outrider_outbox\" TO")
 	parts := outbox.Retention{Mode: outbox.RetainPartitions}
 	wantProblem(t, src.CheckRetention(e.ctx, parts), "it has no partitions")
 	wantProblem(t, src.CheckRetention(e.ctx, outbox.Retention{Mode: "burn"}), "neither delete nor partitions")

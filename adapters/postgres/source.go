@@ -57,11 +57,15 @@ type Source struct {
 	wakes
 	pool     *pgxpool.Pool
 	table    string // as configured, for people
-	layout   layout
+	layout   layout // of the table with its schema, after find
 	position string // column
 	limits   limits
 	log      *slog.Logger
 	closing  sync.WaitGroup // connections being closed
+
+	location location
+	name     pgx.Identifier       // of the table, as configured
+	located  func(pgx.Identifier) // takes its full name
 
 	retention retention
 	floor     atomic.Pointer[floor] // nil: none is known
@@ -99,18 +103,21 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
-	l := layoutOf(name)
 	log := cmp.Or(cfg.Logger, slog.Default())
-	return &Source{
+	s := &Source{
 		wakes:    newWaker(cfg.Wake, pool, log, name),
 		pool:     pool,
 		table:    table,
-		layout:   l,
+		name:     name,
 		position: "position",
 		limits:   limits{payload: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
 		log:      log,
 		decoder:  decoder{table: table, maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
-	}, nil
+	}
+	s.located = func(full pgx.Identifier) {
+		s.layout = layoutOf(full)
+	}
+	return s, nil
 }
 
 // Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest
@@ -138,12 +145,20 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 	default:
 		return outbox.Cursor{}, fmt.Errorf("outbox table %s: start %q is none of beginning, end, time", s.table, at.Kind)
 	}
+	if err := s.find(ctx); err != nil {
+		return outbox.Cursor{}, explain(s.table, "start at "+string(at.Kind), err)
+	}
 	var c outbox.Cursor
 	q := "SELECT " + inTable(position, s.layout.table) + ", pg_current_snapshot()::text"
 	if err := s.pool.QueryRow(ctx, q, args...).Scan(&c.Position, &c.Snapshot); err != nil {
 		return outbox.Cursor{}, explain(s.table, "start at "+string(at.Kind), err)
 	}
 	return c, nil
+}
+
+// find looks the table up, once; what uses its name or the layout calls it first.
+func (s *Source) find(ctx context.Context) error {
+	return s.location.find(ctx, s.pool, s.name, s.located)
 }
 
 // Close releases the connections. It waits for a Fetch that is running, so

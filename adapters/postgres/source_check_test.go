@@ -46,7 +46,7 @@ func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 		"cache":      {"ALTER TABLE outrider_outbox ALTER COLUMN position SET CACHE 20", []string{"20 positions", "SET CACHE 1"}},
 		"identity":   {"ALTER TABLE outrider_outbox ALTER COLUMN position DROP IDENTITY", []string{"not an identity column"}},
 		"slot":       {"ALTER TABLE outrider_outbox ALTER COLUMN slot DROP EXPRESSION", []string{"column slot must be GENERATED"}},
-		"table":      {"DROP TABLE outrider_outbox", []string{`"outrider_outbox"`, "does not exist", "outrider init"}},
+		"table":      {"DROP TABLE outrider_outbox", []string{`"public.outrider_outbox"`, "does not exist", "outrider init"}},
 		"everything": {"ALTER TABLE outrider_outbox DROP COLUMN type, DROP COLUMN xid", []string{"column type is", "column xid is", "CREATE INDEX"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestReadOnlyGrantsAreEnough(t *testing.T) {
 	insert(t, e.pool, "g", "1")
 	role, as := e.role()
 	src := e.source(as, "")
-	wantError(t, src.Check(e.ctx), "GRANT SELECT ON \"outrider_outbox\"", role, "GRANT SELECT ON SEQUENCE")
+	wantError(t, src.Check(e.ctx), "GRANT SELECT ON \"public\".\"outrider_outbox\"", role, "GRANT SELECT ON SEQUENCE")
 	l := e.lanes(e.src, outbox.StartBeginning, 10)
 	l.src = src
 	_, _, err := l.next(e.ctx, nil)

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync"
 
@@ -51,7 +50,8 @@ type StateConfig struct {
 	Config *pgxpool.Config
 
 	// Schema that holds the tables; created by Migrate when it is missing.
-	// Empty: the first of the role's search_path, usually public.
+	// Empty: the schema of the role's search_path that has the tables or, where
+	// none has, the first, usually public.
 	Schema string
 
 	// Logger; nil: slog.Default().
@@ -69,8 +69,8 @@ type StateConfig struct {
 // advisory lock. When its process dies the server drops the lock with the
 // connection, and others take its lanes without waiting for the lease.
 type State struct {
-	pool   *pgxpool.Pool
-	schema string
+	pool   statePool
+	create bool // Migrate makes the schema when it is missing
 	log    *slog.Logger
 
 	mu      sync.Mutex // guards session
@@ -95,31 +95,75 @@ func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
 		params["application_name"] = "outrider-state"
 	}
 	params["jit"] = "off" // compiling costs more than any of our statements
-	if cfg.Schema != "" {
-		params["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize()
-	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, stateError("open", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
+	schema, err := locateState(ctx, pool, cfg.Schema)
+	if err != nil {
 		pool.Close()
-		return nil, stateError("connect", err)
+		return nil, err
 	}
 	log := cfg.Logger
 	if log == nil {
 		log = slog.Default()
 	}
-	return &State{pool: pool, schema: cfg.Schema, log: log}, nil
+	return &State{pool: statePool{pool, newStateSchema(schema)}, create: cfg.Schema != "", log: log}, nil
+}
+
+// locateState connects, and returns the schema of the state tables.
+func locateState(ctx context.Context, pool *pgxpool.Pool, schema string) (string, error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return "", stateError("connect", err)
+	}
+	defer conn.Release()
+	if schema == "" {
+		table, _, err := locate(ctx, conn.Conn(), pgx.Identifier{stateVersionTable})
+		if err != nil {
+			return "", stateError("look for the state tables", err)
+		}
+		schema = table[0]
+	}
+	return schema, checkOwners(ctx, conn, schema)
+}
+
+// checkOwners refuses to let a superuser write to state tables that a role without
+// such rights has made: what that role has put there, triggers for example, would
+// run with them. The owners of the database and of the schema are trusted.
+func checkOwners(ctx context.Context, q querier, schema string) error {
+	const sql = `
+SELECT c.relname, r.rolname, current_user
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+WHERE current_setting('is_superuser') = 'on' AND n.nspname = $1 AND c.relname LIKE 'outrider\_%'
+  AND (c.relname = $2 OR c.relname = ANY ($3)) AND NOT r.rolsuper
+  AND r.oid <> n.nspowner AND r.oid <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())
+ORDER BY c.relname LIMIT 1`
+	var table, owner, role string
+	err := q.QueryRow(ctx, sql, schema, stateVersionTable, stateTables).Scan(&table, &owner, &role)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return stateError("look for the state tables", err)
+	}
+	name, quoted := pgx.Identifier{schema, table}.Sanitize(), pgx.Identifier{owner}.Sanitize()
+	return fmt.Errorf("state store: table %s belongs to role %s, and whatever triggers it has would run with the rights of the superuser %s: "+
+		"connect as a role of its own (`outrider init --print` shows the grants that it needs), or, if the table is yours: ALTER TABLE %s OWNER TO %s",
+		name, quoted, role, name, pgx.Identifier{role}.Sanitize())
 }
 
 // Migrate creates or upgrades the tables. Instances that start together take
 // turns; the later ones find nothing to do.
 func (s *State) Migrate(ctx context.Context) error {
 	if err := s.createSchema(ctx); err != nil {
-		return stateError("create schema "+s.schema, err)
+		return stateError("create schema "+s.pool.schema.name, err)
 	}
-	files, err := fs.Sub(stateMigrations, "migrations")
+	files, err := s.pool.schema.migrations()
+	if err != nil {
+		return stateError("migrate", err)
+	}
+	versions, err := s.pool.schema.versions()
 	if err != nil {
 		return stateError("migrate", err)
 	}
@@ -128,10 +172,10 @@ func (s *State) Migrate(ctx context.Context) error {
 	if err != nil {
 		return stateError("migrate", err)
 	}
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { _ = db.Close() }() // a view of the pool; the pool stays
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(stateVersionTable), goose.WithSessionLocker(locker),
+	provider, err := goose.NewProvider(goose.DialectCustom, db, files,
+		goose.WithStore(versions), goose.WithSessionLocker(locker),
 		goose.WithDisableGlobalRegistry(true)) // an application's own migrations are not ours
 	if err != nil {
 		return stateError("migrate", err)
@@ -146,19 +190,20 @@ func (s *State) Migrate(ctx context.Context) error {
 // two CREATE SCHEMA IF NOT EXISTS at once collide; asking first lets a role
 // without the privilege to create schemas use one that was made for it.
 func (s *State) createSchema(ctx context.Context) error {
-	if s.schema == "" {
+	if !s.create {
 		return nil
 	}
+	schema := s.pool.schema.name
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, stateMigrationLock); err != nil {
 			return err
 		}
 		var exists bool
-		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, s.schema).Scan(&exists)
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&exists)
 		if err != nil || exists {
 			return err
 		}
-		_, err = tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{s.schema}.Sanitize())
+		_, err = tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
 		return err
 	})
 }
@@ -176,6 +221,9 @@ func (s *State) Close() error {
 // stateError says what failed and, where one follows from the server's code,
 // the fix.
 func stateError(what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case undefinedTable:

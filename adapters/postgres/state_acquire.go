@@ -12,7 +12,7 @@ import (
 
 const (
 	// routeLock serialises the acquirers of a route.
-	routeLock = `SELECT pg_advisory_xact_lock(hashtextextended('outrider route ' || current_schema() || ' ' || $1::text` +
+	routeLock = `SELECT pg_advisory_xact_lock(hashtextextended('outrider route ' || {schema} || ' ' || $1::text` +
 		keyEnd + `)`
 
 	// createLanesSQL begins epochs at the microsecond: those of a route that was

@@ -15,7 +15,7 @@ const (
 	// instanceKey, an id and keyEnd make the key of an instance's advisory
 	// lock. The schema is part of it: two Outriders may share a database. The
 	// seed keeps our keys apart from those of others.
-	instanceKey = `hashtextextended('outrider instance ' || current_schema() || ' ' || `
+	instanceKey = `hashtextextended('outrider instance ' || {schema} || ' ' || `
 	keyEnd      = `, 7710263)`
 
 	// instanceLock is the key of the instance whose id is $1.
@@ -32,6 +32,15 @@ WITH lease AS (
     ON CONFLICT (id) DO UPDATE SET lease_until = EXCLUDED.lease_until, renewed_at = clock_timestamp()
 )
 SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = $1`
+
+	// endFormerSQL ends the process $2 if it holds the lock of instance $1. The 64
+	// bits of an advisory key are shown as two columns of 32.
+	endFormerSQL = `
+SELECT pg_terminate_backend(l.pid)
+FROM pg_locks l, (SELECT ` + instanceLock + ` AS key) k
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = $2
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.classid::bigint = (k.key >> 32) & 4294967295 AND l.objid::bigint = k.key & 4294967295`
 
 	// sweepSQL forgets instances that ended without leaving. An owner without
 	// a row counts as dead, so nothing depends on when this happens.
@@ -112,7 +121,7 @@ func (s *State) Renew(ctx context.Context, instance string, lease time.Duration)
 }
 
 func (s *State) renew(ctx context.Context, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
-	rows, err := s.session.conn.Query(ctx, renewSQL, s.session.instance, lease.Seconds())
+	rows, err := s.session.conn.Query(ctx, s.pool.schema.in(renewSQL), s.session.instance, lease.Seconds())
 	if err != nil {
 		return nil, err
 	}
@@ -168,33 +177,26 @@ func (s *State) openSession(ctx context.Context, instance string, formerPID uint
 		return nil, stateError(fmt.Sprintf("connect for the lock of instance %q", instance), err)
 	}
 	conn := pooled.Hijack()
-	if err := lockInstance(ctx, conn, instance, formerPID); err != nil {
+	if err := s.lockInstance(ctx, conn, instance, formerPID); err != nil {
 		_ = conn.Close(context.WithoutCancel(ctx)) // the lock is what failed; that is told
 		return nil, err
 	}
 	return conn, nil
 }
 
-func lockInstance(ctx context.Context, conn *pgx.Conn, instance string, formerPID uint32) error {
+func (s *State) lockInstance(ctx context.Context, conn *pgx.Conn, instance string, formerPID uint32) error {
 	_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, false), set_config('application_name', 'outrider-lease', false)`,
 		instanceLockWait)
 	if err != nil {
 		return stateError(fmt.Sprintf("prepare the session of instance %q", instance), err)
 	}
 	if formerPID != 0 {
-		// The 64 bits of an advisory key are shown as two columns of 32.
-		_, err := conn.Exec(ctx, `
-SELECT pg_terminate_backend(l.pid)
-FROM pg_locks l, (SELECT `+instanceLock+` AS key) k
-WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = $2
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND l.classid::bigint = (k.key >> 32) & 4294967295 AND l.objid::bigint = k.key & 4294967295`,
-			instance, int32(formerPID))
+		_, err := conn.Exec(ctx, s.pool.schema.in(endFormerSQL), instance, int32(formerPID))
 		if err != nil {
 			return stateError(fmt.Sprintf("end the former session of instance %q", instance), err)
 		}
 	}
-	_, err = conn.Exec(ctx, `SELECT pg_advisory_lock(`+instanceLock+`)`, instance)
+	_, err = conn.Exec(ctx, s.pool.schema.in(`SELECT pg_advisory_lock(`+instanceLock+`)`), instance)
 	if failedWith(err, lockNotAvailable) {
 		return fmt.Errorf("state store: a living process has joined as instance %q; give every instance an id of its own", instance)
 	}

@@ -58,7 +58,7 @@ const (
 type waker struct {
 	pool   *pgxpool.Pool
 	tables []string // their names without schema; nil: nobody listens
-	quoted []string // the same, as in SQL
+	names  []pgx.Identifier
 	log    *slog.Logger
 	relied time.Duration                                  // wakeRelied
 	rest   func(ctx context.Context, pause time.Duration) // between attempts to connect; constant, but for tests
@@ -89,7 +89,7 @@ func newWaker(w Wake, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identi
 	if w == WakeNotify {
 		for _, t := range tables {
 			out.tables = append(out.tables, t[len(t)-1])
-			out.quoted = append(out.quoted, t.Sanitize())
+			out.names = append(out.names, t)
 		}
 	}
 	return out

@@ -32,7 +32,7 @@ func (w *waker) examineWake(ctx context.Context) []outbox.Finding {
 	default:
 		f = append(f, fine("notifications", "they are heard"))
 	}
-	for _, table := range w.quoted {
+	for _, table := range w.names {
 		f = append(f, examineWakeTrigger(ctx, w.pool, table))
 	}
 	return f
@@ -53,7 +53,7 @@ func hears(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := conn.PgConn().Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
 		return err
 	}
-	if _, err := pool.Exec(ctx, "SELECT pg_notify($1, '')", pgx.QueryExecModeSimpleProtocol, channel); err != nil {
+	if _, err := pool.Exec(ctx, "SELECT pg_catalog.pg_notify($1, '')", pgx.QueryExecModeSimpleProtocol, channel); err != nil {
 		return err
 	}
 	waiting, cancel := context.WithTimeout(ctx, hearingLimit)
@@ -64,10 +64,14 @@ func hears(ctx context.Context, pool *pgxpool.Pool) error {
 	return ctx.Err()
 }
 
-func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, table string) outbox.Finding {
+func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier) outbox.Finding {
+	table := name.Sanitize()
 	subject := "table " + table + ": trigger " + wakeTrigger
 	var there bool
-	err := pool.QueryRow(ctx, wakeThereSQL, table).Scan(&there)
+	full, err := locateTable(ctx, pool, name)
+	if err == nil {
+		err = pool.QueryRow(ctx, wakeThereSQL, full.Sanitize()).Scan(&there)
+	}
 	switch {
 	case err != nil:
 		return unknown(subject, err)

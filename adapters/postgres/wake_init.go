@@ -20,8 +20,8 @@ const wakeTrigger = "outrider_wake"
 const wakeFunctionSQL = `CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     -- Who gets this lock knows that no relay sleeps, and none falls asleep before the transaction has ended.
-    IF NOT pg_try_advisory_xact_lock_shared(hashtextextended(TG_TABLE_NAME::text, {seed})) THEN
-        PERFORM pg_notify('{channel}', TG_TABLE_NAME::text);
+    IF NOT pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(TG_TABLE_NAME::pg_catalog.text, {seed})) THEN
+        PERFORM pg_catalog.pg_notify('{channel}', TG_TABLE_NAME::pg_catalog.text);
     END IF;
     RETURN NULL;
 END $$`
@@ -33,9 +33,9 @@ const (
 	wakeThereSQL   = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = '` + wakeTrigger + `' AND tgenabled <> 'D')`
 )
 
-// wakeInitLock lets those who initialise take turns: two CREATE OR REPLACE at
-// once can fail.
-const wakeInitLock = "SELECT pg_advisory_xact_lock(hashtextextended('outrider init', 0))"
+// initLock lets those who initialise take turns: two CREATE OR REPLACE at once can
+// fail, and two CREATE ... IF NOT EXISTS can both find nothing.
+const initLock = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('outrider init', 0))"
 
 // InitWakeSQL returns the statements that make every INSERT into the tables wake
 // a relay that sleeps, whoever inserts. [outbox.Client] can do without, see
@@ -65,8 +65,11 @@ func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]stri
 			return done, err
 		}
 		did := "trigger " + wakeTrigger + " on " + name.Sanitize() + " exists"
-		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, wakeInitLock); err != nil {
+		err = beginPinned(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, initLock); err != nil {
+				return err
+			}
+			if name, _, err = locate(ctx, tx.Conn(), name); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, wakeStatement(wakeFunctionSQL, name)); err != nil {

@@ -24,13 +24,13 @@ const (
 	sleepSQL = `SELECT CASE WHEN pg_try_advisory_lock(k.key) THEN 0
     WHEN NOT pg_try_advisory_lock_shared(k.key) THEN 1
     WHEN pg_advisory_unlock_shared(k.key) THEN 2 END
-FROM unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(t.name, {seed}) AS key OFFSET 0) k`
+FROM pg_catalog.unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(t.name, {seed}) AS key OFFSET 0) k`
 
 	// awakeSQL gives them back. No lock of another kind is in this session.
 	awakeSQL = "SELECT pg_advisory_unlock_all()"
 
 	// callSQL wakes the other readers of the tables $1.
-	callSQL = "SELECT pg_notify('" + outbox.WakeChannel + "', t.name) FROM unnest($1::text[]) AS t(name)"
+	callSQL = "SELECT pg_notify('" + outbox.WakeChannel + "', t.name) FROM pg_catalog.unnest($1::text[]) AS t(name)"
 )
 
 // listener is one connection that listens.
