@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -72,6 +73,21 @@ func (g *Gate) Front(key string) *Ticket {
 	defer g.mu.Unlock()
 	if q := g.groups[key]; q != nil {
 		return q.front()
+	}
+	return nil
+}
+
+// Last returns the last message of the group that has not left, nil if there is
+// none.
+func (g *Gate) Last(key string) *Ticket {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if q := g.groups[key]; q != nil {
+		for _, t := range slices.Backward(q.queue[q.head:]) {
+			if t != nil {
+				return t
+			}
+		}
 	}
 	return nil
 }

@@ -137,9 +137,14 @@ func (r *run) checkParking(s *session) {
 			}
 		}
 	}
+	// A small window has room for one at a time: some come back, then all are waited for.
+	busy := s.parking.live > 0
+	for _, g := range s.parking.groups {
+		busy = busy || g.loading
+	}
 	for _, g := range s.parking.groups {
 		switch since, waits := r.overdue[g]; {
-		case !g.movable() || s.parking.live > 0 || g.due.After(time.Now()):
+		case !g.movable() || busy || g.due.After(time.Now()):
 			delete(r.overdue, g)
 		case !waits:
 			r.overdue[g] = time.Now()

@@ -139,6 +139,44 @@ func TestG2_G13_SkippingTheLastOneWhileAFreshOneComes(t *testing.T) {
 	})
 }
 
+// A group leaves the parking, with fresh messages behind its rows, when an operator
+// changes something, and one of its rows fails again: what came before the command
+// and after it stays in order.
+func TestG2_G13_ACommandWhileAGroupLeavesTheParking(t *testing.T) {
+	inBubble(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}, func(r *rig) {
+		var c calls
+		r.dest.setFail(func(_ string, msg *message.Message) error {
+			c.note(msg.UUID)
+			switch id := msg.UUID; {
+			case id == "2":
+				time.Sleep(20 * time.Second)
+			case (id == "1" || id == "3") && c.of(id) == 1:
+				return outbox.Transient(errInjected, 3*time.Second)
+			}
+			return nil
+		})
+		for _, id := range []string{"1", "2", "3"} {
+			r.add("g", id)
+		}
+		r.start(r.route(nil))
+		r.until("the second is being sent", func() bool { return c.of("2") == 1 })
+		r.add("g", "4")
+		time.Sleep(time.Second)
+		r.state.mu.Lock()
+		r.state.raise("orders")
+		r.state.mu.Unlock()
+		time.Sleep(DefaultLease/4 + time.Second) // when it is known
+		r.add("g", "5")
+		r.await(5)
+		time.Sleep(5 * time.Second)
+		r.stop()
+		if got := r.dest.received()["g"]; !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
+			t.Errorf("got %q", got)
+		}
+		r.wantParked()
+	})
+}
+
 // An operator skips a message that is being attempted at this moment. It is
 // not attempted again, and its group goes on.
 func TestG13_ASkippedMessageUnderWayEnds(t *testing.T) {

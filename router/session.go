@@ -180,7 +180,7 @@ func (s *session) acceptRow(a arrival) {
 // parking. While the group's rows are being read it waits for what they are.
 func (s *session) admit(it *item) {
 	switch g := s.parking.of(it); {
-	case g == nil || g.allHere():
+	case g == nil || g.allHere() || s.behindFresh(it.key):
 		s.enter(it)
 	case g.loading:
 		g.aside = append(g.aside, it)
@@ -188,6 +188,15 @@ func (s *session) admit(it *item) {
 		s.store(it, g, outbox.ParkedWaiting, time.Time{}, nil)
 		s.noteProgress() // it takes room until it is written down
 	}
+}
+
+// behindFresh reports whether the last message of a group in the lane came in
+// behind all of its parked rows and has none itself. Then the next one follows it:
+// after an operator's command a group may count more rows than there are, and in
+// the parking the next one would get its place before it. Call with the mutex held.
+func (s *session) behindFresh(key string) bool {
+	t := s.gate.Last(key)
+	return t != nil && !owner(t).stored
 }
 
 // enter gives an item its place at the gate and has its chain run.
