@@ -177,6 +177,40 @@ func TestG2_G13_ACommandWhileAGroupLeavesTheParking(t *testing.T) {
 	})
 }
 
+// An operator skips a whole group of which a message hangs at the destination: when
+// that has arrived the group goes on with what comes.
+func TestG13_SkippingAGroupOfWhichOneHangs(t *testing.T) {
+	inBubble(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}, func(r *rig) {
+		release := make(chan struct{})
+		r.dest.setFail(func(_ string, msg *message.Message) error {
+			if msg.UUID == "1" {
+				<-release
+			}
+			return nil
+		})
+		for i := range 6 {
+			r.add("g", fmt.Sprint(i+1))
+		}
+		r.start(r.route(func(rt *Route) { rt.Window, rt.SendTimeout = 8, time.Hour }))
+		r.until("they are parked", func() bool { return len(r.parked()) == 6 })
+		for _, p := range r.parked() {
+			r.skipOne(p.ID)
+		}
+		time.Sleep(DefaultLease/4 + time.Second) // when it is known
+		close(release)
+		r.await(1)
+		r.add("g", "7")
+		r.add("g", "8")
+		r.await(3)
+		time.Sleep(5 * time.Second)
+		r.stop()
+		if got := r.dest.received()["g"]; !slices.Equal(got, []string{"1", "7", "8"}) {
+			t.Errorf("got %q", got)
+		}
+		r.wantParked()
+	})
+}
+
 // An operator skips a message that is being attempted at this moment. It is
 // not attempted again, and its group goes on.
 func TestG13_ASkippedMessageUnderWayEnds(t *testing.T) {
