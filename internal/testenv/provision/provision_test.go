@@ -117,3 +117,33 @@ func TestFailedInstallersShowTheEndOfTheirOutput(t *testing.T) {
 		t.Error("nothing was said before the step")
 	}
 }
+
+func TestWhatIsMissingIsNamedWithItsSize(t *testing.T) {
+	t.Setenv(EnvPostgresBin, "/somewhere")
+	t.Setenv(EnvKafkaJars, "")
+	if got := (Host{}).MissingPostgres(t.Context()); len(got) != 0 {
+		t.Errorf("of a PostgreSQL that the environment names: %q", got)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path := t.TempDir() // no program
+	t.Setenv("PATH", path)
+	t.Setenv("JAVA_HOME", path)
+	program(t, path, "apt-get", "exit 1")
+	cache, err := cacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := hasBroker(filepath.Join(cache, "kafka-"+kafkaVersion)) // root's cache is the machine's
+	got := strings.Join(Host{}.MissingKafka(t.Context()), "\n")
+	for what, want := range map[string]bool{
+		"package " + javaPackage + ", with apt, about 45 MB": hasApt(),
+		"package maven, with apt, about 15 MB":               hasApt() && !there,
+		"the jars of Kafka " + kafkaVersion:                  !there,
+		cache + ", about 60 MB":                              !there,
+	} {
+		if strings.Contains(got, what) != want {
+			t.Errorf("%q is named: %t, want %t:\n%s", what, !want, want, got)
+		}
+	}
+}

@@ -56,17 +56,19 @@ type kind struct {
 	start    func(ctx context.Context, host provision.Host, with settings) (started, string, error)
 	// find looks for the server's programs, for tests that start their own.
 	find func(ctx context.Context, host provision.Host) error
+	// missing says what would be installed for the server.
+	missing func(host provision.Host, ctx context.Context) []string
 }
 
 var kinds = []kind{
 	{"PostgreSQL", testenv.EnvPostgres, startPostgres, func(ctx context.Context, host provision.Host) error {
 		_, err := host.Postgres(ctx)
 		return err
-	}},
+	}, provision.Host.MissingPostgres},
 	{"Kafka", testenv.EnvKafka, startKafka, func(ctx context.Context, host provision.Host) error {
 		_, err := host.Kafka(ctx)
 		return err
-	}},
+	}, provision.Host.MissingKafka},
 }
 
 func startPostgres(ctx context.Context, host provision.Host, with settings) (started, string, error) {
@@ -100,6 +102,7 @@ func startKafka(ctx context.Context, host provision.Host, with settings) (starte
 // start starts every server that is not given by its variable. A server that
 // cannot be had is an error in CI and otherwise leaves its variable empty.
 func (s *servers) start(ctx context.Context) error {
+	announce(ctx)
 	for _, k := range kinds {
 		if os.Getenv(k.variable) != "" {
 			s.useGiven(ctx, k)
@@ -117,6 +120,29 @@ func (s *servers) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// announce says what is going to be installed, before anything is.
+func announce(ctx context.Context) {
+	var missing []string
+	for _, k := range kinds {
+		if os.Getenv(k.variable) != "" && !testenv.InCI() {
+			continue // nothing is installed for it
+		}
+		for _, m := range k.missing(provision.Host{}, ctx) {
+			if !slices.Contains(missing, m) {
+				missing = append(missing, m)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		say("nothing to install")
+		return
+	}
+	say("these are missing and will be installed:")
+	for _, m := range missing {
+		say("  %s", m)
+	}
 }
 
 // startOne starts one server and sets its variable.

@@ -1,0 +1,62 @@
+package provision
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Downloads in round numbers, for those who wait for them.
+const (
+	postgresPackageSize = "about 20 MB"
+	postgresMavenSize   = "about 12 MB"
+	javaSize            = "about 45 MB"
+	mavenSize           = "about 15 MB"
+	kafkaSize           = "about 60 MB"
+)
+
+// MissingPostgres says in words, a sentence each, what [Host.Postgres] would install,
+// from where, and how much it is; nothing: what it needs is there.
+func (h Host) MissingPostgres(ctx context.Context) []string {
+	if os.Getenv(EnvPostgresBin) != "" {
+		return nil
+	}
+	if _, ok := findPostgres(ctx); ok {
+		return nil
+	}
+	if hasApt() {
+		return []string{"PostgreSQL: package postgresql, with apt, " + postgresPackageSize}
+	}
+	return append(missingMaven(), "PostgreSQL "+zonkyVersion+": from Maven Central"+intoCache()+", "+postgresMavenSize)
+}
+
+// MissingKafka is [Host.MissingPostgres] for [Host.Kafka].
+func (h Host) MissingKafka(ctx context.Context) (missing []string) {
+	if _, err := findJava(ctx); err != nil && hasApt() {
+		missing = append(missing, "a Java runtime: package "+javaPackage+", with apt, "+javaSize)
+	}
+	if os.Getenv(EnvKafkaJars) != "" {
+		return missing
+	}
+	if cache, err := cacheDir(); err == nil && hasBroker(filepath.Join(cache, "kafka-"+kafkaVersion)) {
+		return missing
+	}
+	return append(append(missing, missingMaven()...), "the jars of Kafka "+kafkaVersion+": from Maven Central"+intoCache()+", "+kafkaSize)
+}
+
+// missingMaven is what downloads from Maven Central need first.
+func missingMaven() []string {
+	if _, err := exec.LookPath("mvn"); err == nil || !hasApt() {
+		return nil
+	}
+	return []string{"Maven: package maven, with apt, " + mavenSize}
+}
+
+func intoCache() string {
+	dir, err := cacheDir()
+	if err != nil {
+		return ""
+	}
+	return ", into " + dir
+}
