@@ -47,8 +47,8 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return notUsed(err)
 	}
-	next.before, next.told = o.shift.Load().cfg, make(chan error, 1)
-	o.nameRoutes(ctx, next.before, next)
+	next.told = make(chan error, 1)
+	o.nameRoutes(ctx, o.shift.Load().cfg, next)
 	select {
 	case o.changes <- next:
 	case <-o.ended:

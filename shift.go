@@ -1,6 +1,7 @@
 package outrider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,7 +35,7 @@ type shift struct {
 	jobs   []*retention.Job
 	expiry *expiry // nil: dead messages are kept
 
-	before  *Config    // of a reload: what to go back to when this cannot start
+	before  *Config    // of a reload, until this has started: what was at work, to go back to when this cannot start
 	told    chan error // of a reload: takes the outcome, once it is known
 	outcome error      // what is told once this has started
 }
@@ -115,16 +116,18 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			if ctx.Err() == nil && s.before != nil {
 				return o.goBack(ctx, s, err)
 			}
-			return nil, err
+			return nil, o.atEnd(ctx, s, err)
 		case <-ctx.Done():
 			o.state.Store(int32(draining))
 			o.log.Info("stopping: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
 			err := <-done
+			err = o.atEnd(ctx, s, err)
 			if err == nil {
 				o.log.Info("stopped: everything that was concluded is written down")
 			}
 			return nil, err
 		case next := <-o.changes:
+			next.before = cmp.Or(s.before, s.cfg) // what is at work: not s, while that still starts
 			o.state.Store(int32(changing))
 			o.log.Info("reloading: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
 			stop()
@@ -133,6 +136,22 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			}
 			return next, nil
 		}
+	}
+}
+
+// atEnd is the error of a relay whose latest shift ended with err. Where the relay was
+// asked to end while that shift of a reload still started, nothing was under way: the
+// shift before it has drained.
+func (o *Outrider) atEnd(ctx context.Context, s *shift, err error) error {
+	if err == nil || ctx.Err() == nil || s.told == nil {
+		return err
+	}
+	select {
+	case <-s.router.Ready():
+		return err
+	default:
+		o.log.Warn("stopping: the configuration of the reload had not started", "error", err)
+		return nil
 	}
 }
 
