@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -211,15 +212,40 @@ func buildState(ctx context.Context, b *builder, p *parts, src config.Source) (o
 	if err != nil {
 		return nil, err
 	}
-	if s := p.states[location]; s != nil {
+	key := stateKey(location)
+	if s := p.states[key]; s != nil {
 		return s, nil
 	}
 	s, err := openState(ctx, location, b)
 	if err != nil {
 		return nil, err
 	}
-	p.states[location] = s
+	p.states[key] = s
 	return s, nil
+}
+
+// stateKey is a location in the one form that all of its names have: a file has one
+// store, however its path is written.
+func stateKey(location string) string {
+	if inPostgres(location) {
+		return location
+	}
+	name, err := sqlite.File(strings.TrimPrefix(location, "sqlite:"))
+	if err != nil || name == "" {
+		return location
+	}
+	if resolved, err := filepath.EvalSymlinks(name); err == nil {
+		name = resolved
+	}
+	if absolute, err := filepath.Abs(name); err == nil {
+		name = absolute
+	}
+	return name
+}
+
+// inPostgres reports whether a location of state is in PostgreSQL.
+func inPostgres(location string) bool {
+	return strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://")
 }
 
 // stateLocation is the URL or path of the state store for a source.
@@ -237,7 +263,7 @@ func stateLocation(cfg *Config, src config.Source) (string, error) {
 }
 
 func openState(ctx context.Context, location string, b *builder) (outbox.StateStore, error) {
-	if strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://") {
+	if inPostgres(location) {
 		security, err := stateTLS(b.cfg, location)
 		if err != nil {
 			return nil, err

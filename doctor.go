@@ -128,10 +128,11 @@ func (d *doctor) states(ctx context.Context) bool {
 			usable = false
 			continue
 		}
-		if seen[location] {
+		key := stateKey(location)
+		if seen[key] {
 			continue
 		}
-		seen[location] = true
+		seen[key] = true
 		part := "state"
 		if d.cfg.State.URL.IsZero() {
 			part = "state beside " + r.From
@@ -208,7 +209,7 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []outb
 	if err != nil {
 		return unknown(err)
 	}
-	_, rebased := src.(outbox.Rebaser)
+	_, rebased := outbox.RebaserOf(src)
 	for _, l := range lanes {
 		if other := otherTable(l, table); other != nil {
 			return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
@@ -126,11 +127,14 @@ func Version() Build {
 // databaseExists refuses the path of a SQLite file that is not there: opening it
 // would leave an empty database where somebody mistyped a name.
 func databaseExists(location string) error {
-	path := strings.TrimPrefix(location, "sqlite:")
-	if strings.Contains(path, "://") || strings.HasPrefix(path, "file:") {
+	if inPostgres(location) {
 		return nil
 	}
-	if _, err := os.Stat(path); err != nil {
+	name, err := sqlite.File(strings.TrimPrefix(location, "sqlite:"))
+	if err != nil || name == "" {
+		return err
+	}
+	if _, err := os.Stat(name); err != nil {
 		return fmt.Errorf("the database cannot be opened: %w; `outrider init` creates it", err)
 	}
 	return nil

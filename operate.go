@@ -184,7 +184,11 @@ func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
 
 func initSQLite(ctx context.Context, s *config.SQLite) ([]string, error) {
 	if s.Layout == "custom" {
-		if _, err := os.Stat(s.Path); err != nil {
+		name, err := sqlite.File(s.Path)
+		if err == nil && name != "" {
+			_, err = os.Stat(name)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("the database cannot be opened: %w; its application creates it", err)
 		}
 	}

@@ -105,7 +105,7 @@ func (op *Operator) store(ctx context.Context, route string) (outbox.StateStore,
 		if err != nil {
 			return nil, err
 		}
-		return op.parts.states[location], nil
+		return op.parts.states[stateKey(location)], nil
 	}
 	for _, s := range op.stores {
 		lanes, err := s.Lanes(ctx)

@@ -62,7 +62,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if err != nil {
 		return nil, err
 	}
-	rebaser, ok := src.(outbox.Rebaser)
+	rebaser, ok := outbox.RebaserOf(src)
 	if !ok {
 		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: which rows a cursor had not covered cannot be told of every table; "+
 			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
@@ -140,7 +140,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 		cursors[there[i].Slot], beyond[there[i].Slot] = there[i].Cursor, there[i].Beyond
 	}
 	if !stillGood(ctx, src, there, table) {
-		rebaser, ok := src.(outbox.Rebaser)
+		rebaser, ok := outbox.RebaserOf(src)
 		if !ok {
 			return nil, fmt.Errorf("route %q: its cursor means nothing in %s: place it before the first message that was not delivered, with `outrider seek %s --to ...`",
 				route, table, route)

@@ -38,8 +38,8 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 		return nil, err
 	}
 	s := seek{end: to.Position == 0 && to.Start.Kind == outbox.StartEnd}
-	_, rebased := src.(outbox.Rebaser) // of others a seek is the only way
-	var known []outbox.LaneStatus      // whose cursors are of the table
+	_, rebased := outbox.RebaserOf(src) // of others a seek is the only way
+	var known []outbox.LaneStatus       // whose cursors are of the table
 	for _, l := range lanes {
 		other := otherTable(l, table)
 		if other != nil && other.Moved() && rebased {

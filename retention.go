@@ -41,7 +41,7 @@ func (b *builder) retentionJob(p *parts, name string) (*retention.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Table, cfg.State = table, p.states[location]
+	cfg.Table, cfg.State = table, p.states[stateKey(location)]
 	return retention.New(cfg), nil
 }
 

@@ -94,6 +94,17 @@ type Rebaser interface {
 	Rebase(ctx context.Context, lanes []LaneStatus) (map[int]Cursor, error)
 }
 
+// RebaserOf returns what places a source's cursors anew after a restore. ok is false for
+// a source that cannot tell which rows a cursor had not covered, because it is no
+// [Rebaser] or has a method CanRebase that says so: a seek is the only way.
+func RebaserOf(s Source) (r Rebaser, ok bool) {
+	if c, limited := s.(interface{ CanRebase() bool }); limited && !c.CanRebase() {
+		return nil, false
+	}
+	r, ok = s.(Rebaser)
+	return r, ok
+}
+
 // FindingsOf makes broken findings of an error, one of each error that was
 // joined. What is to be done stands in the texts of errors behind a semicolon,
 // or is a statement of SQL behind a colon.

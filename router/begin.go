@@ -79,13 +79,13 @@ func (r *route) bind(ctx context.Context, states []outbox.LaneState) error {
 
 // elsewhere is why a route whose cursor is another table's does not run.
 func (r *route) elsewhere(other *outbox.OtherTable) error {
-	_, rebased := r.Source.(outbox.Rebaser)
+	_, rebased := outbox.RebaserOf(r.Source)
 	return &stopped{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
 }
 
 // placeAnew is the command for a route whose cursor means nothing any more.
 func (r *route) placeAnew() string {
-	if _, ok := r.Source.(outbox.Rebaser); ok {
+	if _, ok := outbox.RebaserOf(r.Source); ok {
 		return "outrider rebase " + r.Name
 	}
 	return "outrider seek " + r.Name + " --to ... (before the first message that was not delivered)"

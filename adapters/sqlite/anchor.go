@@ -8,9 +8,63 @@ import (
 )
 
 // wentBack is the error for a file that was put back to an earlier state.
-func wentBack(reason string) error {
-	return fmt.Errorf("%s: %w; it was replaced by an older copy, emptied with its counter, or lost its last commits with the power; "+
-		"`outrider rebase` places it anew", reason, outbox.ErrWentBack)
+func (s *Source) wentBack(reason string) error {
+	fix := "`outrider rebase` places it anew"
+	if !s.shape.dated() {
+		fix = "`outrider seek` places it anew, since no column says which rows are new"
+	}
+	return fmt.Errorf("%s: %w; it was replaced by an older copy, emptied with its counter, or lost its last commits with the power; %s",
+		reason, outbox.ErrWentBack, fix)
+}
+
+// shorter is the error for a table that has not come as far as a cursor.
+func (s *Source) shorter(position, newest int64) error {
+	return s.wentBack(fmt.Sprintf("the cursor stands at position %d, the table has come to %d only", position, newest))
+}
+
+// unmovedSQL asks what [Source.unmoved] compares, without payloads.
+func unmovedSQL(from string) string {
+	return `SELECT coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = ?), 0), r.position IS NOT NULL,
+    ` + bounded("r.message_group") + `, ` + bounded("r.id") + `, ` + bounded("r.created_at") + `
+FROM (SELECT 1) LEFT JOIN ` + from + ` r ON r.position = ?`
+}
+
+// unmoved looks, after the scans of a Fetch, whether the table was put back under
+// them, such as by DELETE of all rows and of the counter in sqlite_sequence: what is
+// written then comes at positions that count as delivered. The counter has fallen
+// behind the furthest cursor, or another row is where that one stands. The latter goes
+// by the time of creation only: a payload may be changed once it was delivered.
+func (s *Source) unmoved(ctx context.Context, all []*pending) error {
+	var c outbox.Cursor
+	for _, p := range all {
+		if from := p.read.From; from.Position > c.Position || from.Position == c.Position && c.Anchor.IsZero() {
+			c = from
+		}
+	}
+	if c.Position <= 0 {
+		return nil
+	}
+	var newest int64
+	var there bool
+	var r record
+	err := s.db.QueryRowContext(ctx, s.unmovedQuery, s.table, c.Position).Scan(&newest, &there, &r.group, &r.id, &r.createdAt)
+	switch {
+	case err != nil:
+		return err
+	case newest < c.Position:
+		return s.shorter(c.Position, newest)
+	case !there || c.Anchor.Born == 0:
+		return nil
+	}
+	row := outbox.Row{ID: r.id.String, Slot: r.slot()}
+	if row.CreatedAt, err = instant("created_at", r.createdAt); err == nil && !row.CreatedAt.IsZero() && row.Anchor() == c.Anchor {
+		return nil
+	}
+	return s.anotherRow(c.Position)
+}
+
+func (s *Source) anotherRow(position int64) error {
+	return s.wentBack(fmt.Sprintf("another row is at position %d than when the cursor came there", position))
 }
 
 // checkAnchor verifies that the row at the cursor's position is the one that was read
@@ -27,11 +81,11 @@ func (s *Source) checkAnchor(ctx context.Context, c outbox.Cursor) error {
 		return nil
 	}
 	if !there.IsZero() {
-		return wentBack(fmt.Sprintf("another row is at position %d than when the cursor came there", c.Position))
+		return s.anotherRow(c.Position)
 	}
 	below, err := s.slotBelow(ctx, c)
 	if err == nil && below {
-		err = wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
+		err = s.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
 	}
 	return err
 }

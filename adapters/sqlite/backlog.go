@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -66,6 +67,9 @@ FROM %s WHERE position > ? ORDER BY position`, s.shape.from)
 // rows may be apart.
 const rebaseSkew = 10 * time.Second
 
+// CanRebase reports whether it is known which rows are new: see [outbox.RebaserOf].
+func (s *Source) CanRebase() bool { return s.shape.dated() }
+
 // Rebase implements [outbox.Rebaser]. A file that was replaced by an older copy
 // gives out positions a second time; rows that were created after the cursor was
 // last settled are not delivered, so the cursor stands before the first of them.
@@ -75,6 +79,10 @@ func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int
 	}
 	var newest int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)
+	if err != nil {
+		return nil, s.wrap("rebase", err)
+	}
+	beginning, err := s.beginning(ctx)
 	if err != nil {
 		return nil, s.wrap("rebase", err)
 	}
@@ -89,19 +97,19 @@ func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int
 		} else if err != nil {
 			return nil, s.wrap(fmt.Sprintf("rebase slot %d", l.Slot), err)
 		}
-		var first int64
-		err := s.db.QueryRowContext(ctx, `SELECT coalesce(min(position), 0) FROM `+s.shape.from+`
+		var first sql.NullInt64 // positions can be 0 and less
+		err := s.db.QueryRowContext(ctx, `SELECT min(position) FROM `+s.shape.from+`
 WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
 			l.Cursor.Position, since.Add(-rebaseSkew).UnixMilli()).Scan(&first)
 		if err != nil {
 			return nil, s.wrap(fmt.Sprintf("rebase slot %d", l.Slot), err)
 		}
 		position := min(l.Cursor.Position, newest)
-		if first > 0 {
-			position = min(position, first-1)
+		if first.Valid {
+			position = min(position, first.Int64-1)
 		}
-		if l.UpdatedAt.IsZero() || !same && first == 0 { // times of creation tell nothing here
-			position = 0
+		if l.UpdatedAt.IsZero() || !same && !first.Valid { // times of creation tell nothing here
+			position = beginning
 		}
 		out[l.Slot] = outbox.Cursor{Position: position}
 	}

@@ -66,6 +66,9 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(read 
 		}
 		room = max(room-used, 0)
 	}
+	if err := s.unmoved(ctx, all); err != nil {
+		return nil, s.wrap("fetch", err)
+	}
 	return yield(all, take), nil
 }
 

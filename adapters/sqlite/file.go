@@ -44,13 +44,11 @@ func (s *Source) fileID(ctx context.Context) (string, error) {
 			return id, err
 		}
 	}
-	path := s.path
-	if !strings.HasPrefix(path, "file:") {
-		if path, err = filepath.Abs(path); err != nil {
-			return "", err
-		}
+	name, err := File(s.path)
+	if err != nil || name == "" {
+		return s.path, err
 	}
-	return path, nil
+	return filepath.Abs(name)
 }
 
 // identityIn returns the identity of a file; empty: it has none.

@@ -55,12 +55,17 @@ func selected(maxRow int64) []string {
 		case "tags", "headers":
 			c = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", c, metadata)
 		default:
-			c = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", c, outbox.MaxRowNameBytes)
+			c = bounded(c)
 		}
 		out = append(out, c)
 	}
 	return append(out, fmt.Sprintf("CASE WHEN max(coalesce(octet_length(payload), 0), coalesce(octet_length(payload_bytes), 0)) > %d "+
 		"THEN max(coalesce(octet_length(payload), 0), coalesce(octet_length(payload_bytes), 0)) ELSE 0 END", maxRow))
+}
+
+// bounded is a column for a name or a time as a read selects it.
+func bounded(column string) string {
+	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", column, outbox.MaxRowNameBytes)
 }
 
 // InitSQL returns the statements that create an outbox table of the name (empty:

@@ -3,8 +3,6 @@ package sqlite
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -24,32 +22,18 @@ type instanceLock interface {
 // lockInstance takes the lock of the database at path. The error wraps
 // [outbox.ErrSecondInstance] when another holds it and names that one.
 func lockInstance(path, instance string) (instanceLock, error) {
-	if inMemory(path) {
-		return lockMemory(path, instance)
-	}
-	name, err := lockName(path)
+	l, err := locate(path)
 	if err != nil {
 		return nil, err
 	}
-	return lockFile(name, instance)
-}
-
-// lockName returns the lock file's path. Links are followed, so that one
-// database has one lock whatever way it is named.
-func lockName(path string) (string, error) {
-	if rest, ok := strings.CutPrefix(path, "file:"); ok {
-		rest, _, _ = strings.Cut(rest, "?")
-		path = strings.TrimPrefix(rest, "//")
+	if l.memory {
+		return lockMemory(l.name, instance)
 	}
-	resolved, err := filepath.EvalSymlinks(path)
+	name, err := l.resolved()
 	if err != nil {
-		return "", fmt.Errorf("find the database file: %w", err)
+		return nil, err
 	}
-	resolved, err = filepath.Abs(resolved)
-	if err != nil {
-		return "", fmt.Errorf("find the database file: %w", err)
-	}
-	return resolved + lockSuffix, nil
+	return lockFile(name+lockSuffix, instance)
 }
 
 // holder describes ourselves for those whom we refuse.
@@ -72,13 +56,12 @@ func refusal(by string) error {
 // Databases in memory live in this process, and so do their locks.
 var (
 	memoryMu    sync.Mutex
-	memoryLocks = map[string]string{} // path to holder
+	memoryLocks = map[string]string{} // name to holder
 )
 
 type memoryLock string
 
-func lockMemory(path, instance string) (instanceLock, error) {
-	name, _, _ := strings.Cut(path, "?")
+func lockMemory(name, instance string) (instanceLock, error) {
 	memoryMu.Lock()
 	defer memoryMu.Unlock()
 	if by, held := memoryLocks[name]; held {

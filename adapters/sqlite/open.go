@@ -32,25 +32,22 @@ func Open(path string) (*sql.DB, error) {
 // openReadOnly opens an existing database; the connections refuse to write.
 func openReadOnly(path string) (*sql.DB, error) {
 	params := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "query_only(1)"}}
-	if !strings.HasPrefix(path, "file:") {
+	if l, err := locate(path); err == nil && !l.moded {
 		params.Set("mode", "rw") // do not create it; rw because WAL readers share memory
 	}
 	return open(path, params)
 }
 
 func open(path string, params url.Values) (*sql.DB, error) {
-	if path == "" {
-		return nil, errors.New("sqlite: the path of the database is empty")
+	l, err := locate(path)
+	if err != nil {
+		return nil, err
 	}
-	if path == ":memory:" {
-		return nil, errors.New("sqlite: every connection to :memory: is a database of its own; " +
-			"use file:NAME?mode=memory&cache=shared")
-	}
-	db, err := sql.Open("sqlite", dataSource(path, params))
+	db, err := sql.Open("sqlite", l.dataSource(params))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
 	}
-	if inMemory(path) {
+	if l.memory {
 		// The database lives as long as a connection to it does.
 		db.SetMaxIdleConns(maxConns)
 	}
@@ -60,23 +57,6 @@ func open(path string, params url.Values) (*sql.DB, error) {
 
 // maxConns bounds a handle's connections: one writes, the others read.
 const maxConns = 4
-
-// dataSource adds parameters to a path as the driver reads them.
-func dataSource(path string, params url.Values) string {
-	if !strings.HasPrefix(path, "file:") {
-		path = "file:" + (&url.URL{Path: path}).EscapedPath()
-	}
-	separator := "?"
-	if strings.Contains(path, "?") {
-		separator = "&"
-	}
-	return path + separator + params.Encode()
-}
-
-func inMemory(path string) bool {
-	return strings.HasPrefix(path, "file:") &&
-		(strings.HasPrefix(path, "file::memory:") || strings.Contains(path, "mode=memory") || strings.Contains(path, "vfs=memdb"))
-}
 
 // useWAL puts the file into WAL mode unless it is. Databases in memory have
 // no such mode and stay as they are.

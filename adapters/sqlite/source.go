@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -44,9 +45,10 @@ type SourceConfig struct {
 //   - Positions of committed rows are not used again, even after a delete.
 //
 // This does not hold for rows that are inserted with a position of the
-// application's own choosing below the newest, nor for a file that was
-// replaced by an older copy; [Source.Validate] notices the latter. A cursor
-// has no snapshot here, and no row is ever late.
+// application's own choosing below the newest, nor for a file that was replaced by
+// an older copy or a table that was emptied with its counter; [Source.Validate] and
+// [Source.Fetch] notice the latter two. A cursor has no snapshot here, and no row is
+// ever late.
 type Source struct {
 	db    *sql.DB
 	path  string
@@ -54,6 +56,8 @@ type Source struct {
 	shape shape
 	log   *slog.Logger
 	query string
+
+	unmovedQuery string
 
 	maxRow int64
 
@@ -82,6 +86,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log, maxRow: maxRow,
 		query: `SELECT ` + strings.Join(selected(maxRow), ", ") + ` FROM ` + shape.from +
 			` WHERE position > ? ORDER BY position LIMIT ?`,
+		unmovedQuery: unmovedSQL(shape.from),
 	}, nil
 }
 
@@ -118,7 +123,7 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 		return s.wrap("validate", err)
 	}
 	if c.Position > newest {
-		return s.wrap("validate", wentBack(fmt.Sprintf("the cursor stands at position %d, the table has come to %d only", c.Position, newest)))
+		return s.wrap("validate", s.shorter(c.Position, newest))
 	}
 	if err := s.checkAnchor(ctx, c); err != nil {
 		return s.wrap("validate", err)
@@ -135,7 +140,11 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 	var args []any
 	switch at.Kind {
 	case outbox.StartBeginning:
-		return outbox.Cursor{}, nil
+		position, err := s.beginning(ctx)
+		if err != nil {
+			return outbox.Cursor{}, s.wrap("start", err)
+		}
+		return outbox.Cursor{Position: position}, nil
 	case outbox.StartEnd:
 		query = `SELECT coalesce(max(position), 0) FROM ` + table
 	case outbox.StartTime:
@@ -156,6 +165,17 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 		return outbox.Cursor{}, s.wrap("start", err)
 	}
 	return c, nil
+}
+
+// beginning is where a cursor stands before all rows. An application can give a table
+// of its own a row at position 0, or below, which AUTOINCREMENT never does: there it
+// is -1, or before the first row.
+func (s *Source) beginning(ctx context.Context) (position int64, err error) {
+	if s.shape.columns == nil {
+		return 0, nil
+	}
+	err = s.db.QueryRowContext(ctx, `SELECT min(-1, coalesce(max(min(position), ?) - 1, -1)) FROM `+s.shape.from, math.MinInt64+1).Scan(&position)
+	return position, err
 }
 
 // Close releases the connections.
