@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -189,7 +190,7 @@ func TestG13_SkippingAGroupOfWhichOneHangs(t *testing.T) {
 			return nil
 		})
 		for i := range 6 {
-			r.add("g", fmt.Sprint(i+1))
+			r.add("g", strconv.Itoa(i+1))
 		}
 		r.start(r.route(func(rt *Route) { rt.Window, rt.SendTimeout = 8, time.Hour }))
 		r.until("they are parked", func() bool { return len(r.parked()) == 6 })
