@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -98,7 +99,12 @@ func (r *running) stop(t *testing.T) {
 // refuses waits until the relay ends because its routes cannot run.
 func (r *running) refuses(t *testing.T, wants ...string) {
 	t.Helper()
-	err := <-r.done
+	var err error
+	select {
+	case err = <-r.done:
+	case <-time.After(time.Minute):
+		t.Fatal("the relay has not ended within a minute")
+	}
 	if err == nil {
 		t.Fatal("the relay ended without an error")
 	}

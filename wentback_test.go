@@ -3,13 +3,18 @@ package outrider_test
 import (
 	"database/sql"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // copyDir puts a copy of a directory in place of another one.
@@ -46,9 +51,10 @@ func TestG1_ADatabaseThatWentBackAndCaughtUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.StartPostgres(t)
-			state := ""
+			state, elsewhere := "", ""
 			if tt.elsewhere {
-				state = fmt.Sprintf("state: {url: %q}\n", testenv.Postgres(t))
+				elsewhere = testenv.Postgres(t)
+				state = fmt.Sprintf("state: {url: %q}\n", elsewhere)
 			}
 			cfg := configured(t, state+`sources: {app: {type: postgres, url: %q}}`+allRoutes, server.URL())
 			db := openPostgres(t, server.URL())
@@ -85,6 +91,10 @@ func TestG1_ADatabaseThatWentBackAndCaughtUp(t *testing.T) {
 			}
 			if tt.elsewhere {
 				r.refuses(t, "outrider rebase orders")
+				if !tt.running { // as if something had been under way when the database went back, and was settled late
+					_, err := openPostgres(t, elsewhere).ExecContext(t.Context(), "UPDATE outrider_cursor SET updated_at = clock_timestamp() + interval '1 hour'")
+					must(t, err)
+				}
 				relocate(t, cfg, rebase)
 				r = begin(t, cfg, bus)
 			}
@@ -161,4 +171,179 @@ func read(t *testing.T, path string) []byte {
 	content, err := os.ReadFile(path)
 	must(t, err)
 	return content
+}
+
+// A route whose cursor no row was read for (it was placed by a seek, or is one of an
+// older version) notices as well that the table went back and has caught up: when it
+// began, the row at its cursor was looked up and written down.
+func TestG1_CursorsThatNoRowWasReadForAreAnchored(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(t *testing.T, cfg *outrider.Config, state *sql.DB){
+		"older version": func(t *testing.T, _ *outrider.Config, state *sql.DB) {
+			_, err := state.ExecContext(t.Context(), "UPDATE outrider_cursor SET anchor = ''")
+			must(t, err)
+		},
+		"seek": func(t *testing.T, cfg *outrider.Config, _ *sql.DB) { relocate(t, cfg, seekTo(outbox.StartEnd)) },
+	}
+	for name, place := range ways {
+		t.Run("PostgreSQL "+name, func(t *testing.T) {
+			t.Parallel()
+			server, state := testenv.StartPostgres(t), testenv.Postgres(t)
+			cfg := configured(t, `state: {url: %q}
+sources: {app: {type: postgres, url: %q}}`+allRoutes, state, server.URL())
+			db := openPostgres(t, server.URL())
+			data, saved := dataOf(t, db), filepath.Join(t.TempDir(), "copy")
+			unread(t, cfg, db, openPostgres(t, state), place, func() {
+				server.Stop("fast")
+				copyDir(t, data, saved)
+				server.Start()
+			}, func() *sql.DB {
+				server.Stop("immediate")
+				copyDir(t, saved, data)
+				server.Start()
+				return openPostgres(t, server.URL())
+			})
+		})
+		t.Run("SQLite "+name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, saved, state := filepath.Join(dir, "app.db"), filepath.Join(dir, "saved.db"), filepath.Join(dir, "state.db")
+			cfg := configured(t, `state: {url: "sqlite:%s"}
+sources: {app: {type: sqlite, path: %q}}`+allRoutes, state, path)
+			db, err := sqlite.Open(path)
+			must(t, err)
+			unread(t, cfg, db, openSQLite(t, state), place, func() {
+				_, err := db.ExecContext(t.Context(), "VACUUM INTO '"+saved+"'")
+				must(t, err)
+			}, func() *sql.DB {
+				must(t, db.Close())
+				for _, suffix := range []string{"", "-wal", "-shm"} {
+					_ = os.Remove(path + suffix)
+				}
+				must(t, os.Rename(saved, path))
+				return openSQLite(t, path)
+			})
+		})
+	}
+}
+
+// unread is the test of a table that can be saved and put back. Its cursors have no
+// anchors once place was called.
+func unread(t *testing.T, cfg *outrider.Config, db, state *sql.DB, place func(*testing.T, *outrider.Config, *sql.DB), save func(), back func() *sql.DB) {
+	t.Helper()
+	anchored := func() (with, without int) { // where no row was read yet there is none
+		must(t, state.QueryRowContext(t.Context(), `SELECT coalesce(sum(CASE WHEN anchor <> '' THEN 1 ELSE 0 END), 0),
+coalesce(sum(CASE WHEN anchor = '' THEN 1 ELSE 0 END), 0) FROM outrider_cursor WHERE position > 0`).Scan(&with, &without))
+		return with, without
+	}
+	bus := newCollector()
+	write(t, db, "outrider_outbox", "first", 50)
+	save()
+	var all []string
+	eventually(t, "the server answers", func() bool { return db.PingContext(t.Context()) == nil })
+	all = write(t, db, "outrider_outbox", "lost", 100)
+	r := begin(t, cfg, bus)
+	bus.awaits(t, all)
+	r.stop(t)
+	place(t, cfg, state)
+	if with, without := anchored(); with != 0 || without == 0 {
+		t.Fatalf("%d cursors have an anchor, %d have none", with, without)
+	}
+	r = begin(t, cfg, bus)
+	eventually(t, "all cursors have an anchor", func() bool {
+		with, without := anchored()
+		return with > 0 && without == 0
+	})
+	r.stop(t)
+	db = back()
+	all = write(t, db, "outrider_outbox", "new", 150)
+	begin(t, cfg, bus).refuses(t, "outrider rebase orders")
+	relocate(t, cfg, rebase)
+	r = begin(t, cfg, bus)
+	bus.awaits(t, all)
+	r.stop(t)
+}
+
+// A standby that lacks the last commits becomes the primary, after a relay has
+// delivered those: the route stops, before or after the new primary has caught up, and
+// after the rebase everything arrives that the new primary has.
+func TestG1_AFailoverThatLostTheLastCommits(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
+			t.Parallel()
+			first := testenv.StartPostgres(t)
+			second := standbyOf(t, first)
+			both := strings.Replace(first.URL(), "/postgres?", ","+hostOf(t, second.URL())+"/postgres?target_session_attrs=read-write&", 1)
+			cfg := configured(t, `state: {url: %q}
+sources: {app: {type: postgres, url: %q}}`+allRoutes, testenv.Postgres(t), both)
+			bus := newCollector()
+			db, standby := openPostgres(t, first.URL()), openPostgres(t, second.URL())
+			all := write(t, db, "outrider_outbox", "first", 50)
+			r := begin(t, cfg, bus)
+			bus.awaits(t, all)
+			eventually(t, "the standby has the first rows", func() bool {
+				var n int
+				err := standby.QueryRowContext(t.Context(), "SELECT count(*) FROM outrider_outbox").Scan(&n)
+				return err == nil && n == 50
+			})
+			for _, s := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
+				_, err := standby.ExecContext(t.Context(), s)
+				must(t, err)
+			}
+			eventually(t, "the standby receives nothing", func() bool {
+				var n int
+				must(t, standby.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_wal_receiver").Scan(&n))
+				return n == 0
+			})
+			bus.awaits(t, write(t, db, "outrider_outbox", "lost", 100))
+			eventually(t, "all is settled", func() bool { return behind(t, cfg) == 0 })
+			if !running {
+				r.stop(t)
+			}
+			first.Stop("immediate")
+			_, err := standby.ExecContext(t.Context(), "SELECT pg_promote()")
+			must(t, err)
+			for i := range 5 { // more transactions than were lost
+				all = append(all, write(t, standby, "outrider_outbox", fmt.Sprint("new ", i), 40)...)
+			}
+			if !running {
+				r = begin(t, cfg, bus)
+			}
+			r.refuses(t, "outrider rebase orders")
+			relocate(t, cfg, rebase)
+			r = begin(t, cfg, bus)
+			bus.awaits(t, all)
+			r.stop(t)
+		})
+	}
+}
+
+// standbyOf starts a server that replicates another one as it streams.
+func standbyOf(t *testing.T, primary *testenv.PostgresServer) *testenv.PostgresServer {
+	t.Helper()
+	standby := testenv.StartPostgres(t)
+	dir := dataOf(t, openPostgres(t, standby.URL()))
+	conf := filepath.Join(dir, "postgresql.conf")
+	settings := read(t, conf) // its port is among them
+	standby.Stop("fast")
+	from := dataOf(t, openPostgres(t, primary.URL()))
+	primary.Stop("fast")
+	copyDir(t, from, dir)
+	primary.Start()
+	host, port, err := net.SplitHostPort(hostOf(t, primary.URL()))
+	must(t, err)
+	settings = fmt.Appendf(settings, "\nprimary_conninfo = 'host=%s port=%s user=postgres'\n", host, port)
+	must(t, os.WriteFile(conf, settings, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644)) //nolint:gosec // G306: the server's user has to read it
+	standby.Start()
+	return standby
+}
+
+// hostOf is the host and port of a URL.
+func hostOf(t *testing.T, text string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	must(t, err)
+	return u.Host
 }

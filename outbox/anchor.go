@@ -11,8 +11,8 @@ import (
 // positions up to it were given out before the table was put back, so that rows
 // written since are above the cursor, and are delivered.
 //
-// The zero value is that of a cursor at whose position no row was seen. Anchors
-// compare with ==.
+// The zero value is that of a cursor at whose position no row was seen. [Anchor.Matches] compares
+// them.
 type Anchor struct {
 	Slot int    // of the row, which can be another than the cursor's
 	Born int64  // when it was created, in microseconds since 1970; 0: not known
@@ -21,6 +21,17 @@ type Anchor struct {
 
 // IsZero reports whether no row is known.
 func (a Anchor) IsZero() bool { return a == Anchor{} }
+
+// Matches reports whether both can be of one row. The slot takes no part: positions
+// are unique, and in tables of others the slot depends on which column is the group.
+// Nor does anything when only one knows when its row was created: the column was
+// added to the configuration, or removed from it.
+func (a Anchor) Matches(b Anchor) bool {
+	if (a.Born == 0) != (b.Born == 0) {
+		return true
+	}
+	return a.Born == b.Born && a.Sum == b.Sum
+}
 
 // String is how state stores keep the anchor; [ParseAnchor] reads it.
 func (a Anchor) String() string {

@@ -46,6 +46,15 @@ type Source interface {
 // taken before mean nothing, also when the table has caught up with them.
 var ErrWentBack = errors.New("the table was put back to an earlier state")
 
+// Anchorer is implemented by sources that find the row at a cursor's position, for
+// cursors that no row was read for: those of a start, a seek, a rebase, and of older
+// versions.
+type Anchorer interface {
+	// Anchored returns the cursor with the anchor of the row at its position; as it
+	// is when it has one, or no row is there.
+	Anchored(ctx context.Context, c Cursor) (Cursor, error)
+}
+
 // Undivided is implemented by sources that read all slots at the price of one,
 // such as tables without a column for the slot. Routes of such a source have one
 // owner each: with more, every owner would read everything.

@@ -115,6 +115,7 @@ type LaneRef struct {
 type LaneState struct {
 	LaneRef
 	New     bool    // never settled: Cursor means nothing yet
+	Placed  bool    // set by the router: Cursor differs from what is written
 	Cursor  Cursor  // settled
 	Beyond  []int64 // positions settled behind the cursor; to be skipped
 	NextSeq int64   // next sequence number for parked messages, from 1

@@ -21,6 +21,7 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 		return nil
 	}
 	var first *outbox.Cursor
+	rows := map[int64]outbox.Anchor{}
 	for i := range states {
 		st := &states[i]
 		if st.New {
@@ -32,12 +33,33 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 				first = &c
 			}
 			st.Cursor = *first
-			continue
-		}
-		if err := r.Source.Validate(ctx, st.Cursor); err != nil {
+		} else if err := r.Source.Validate(ctx, st.Cursor); err != nil {
 			return &stopped{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		}
+		if err := r.anchor(ctx, st, rows); err != nil {
+			return &astray{err}
+		}
 	}
+	return nil
+}
+
+// anchor looks up the row at a cursor that no row was read for, once for each
+// position. Rows are the anchors found so far.
+func (r *route) anchor(ctx context.Context, st *outbox.LaneState, rows map[int64]outbox.Anchor) error {
+	src, ok := r.Source.(outbox.Anchorer)
+	if !ok || !st.Cursor.Anchor.IsZero() || st.Cursor.Position <= 0 {
+		return nil
+	}
+	found, ok := rows[st.Cursor.Position]
+	if !ok {
+		c, err := src.Anchored(ctx, st.Cursor)
+		if err != nil {
+			return err
+		}
+		found = c.Anchor
+		rows[st.Cursor.Position] = found
+	}
+	st.Cursor.Anchor, st.Placed = found, !found.IsZero()
 	return nil
 }
 

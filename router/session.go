@@ -81,7 +81,7 @@ func newSession(l *lane, states []outbox.LaneState, groups []outbox.ParkedGroup)
 			str.skip[p] = struct{}{}
 		}
 		str.unwritten = written
-		if st.New { // where it starts is written at once: later it would start elsewhere
+		if st.New || st.Placed { // where it starts is written at once: later it would start elsewhere
 			str.unwritten = concluded
 		}
 		s.streams = append(s.streams, str)

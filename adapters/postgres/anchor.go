@@ -40,9 +40,9 @@ func (s *Source) checkAnchor(ctx context.Context, q querier, c *outbox.Cursor) e
 	switch {
 	case err != nil:
 		return err
-	case there == (outbox.Anchor{}) && below:
+	case there.IsZero() && below:
 		return s.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
-	case there != c.Anchor && there != (outbox.Anchor{}):
+	case !there.IsZero() && !there.Matches(c.Anchor):
 		return s.wentBack(fmt.Sprintf("another row is at position %d than when the cursor came there", c.Position))
 	}
 	return nil
@@ -65,13 +65,16 @@ func (s *Source) rowAt(ctx context.Context, q querier, c *outbox.Cursor) (a outb
 
 // rowAt reads the row as a fetch does, on a connection of its own.
 func (s *LogSource) rowAt(ctx context.Context, q querier, c *outbox.Cursor) (a outbox.Anchor, below bool, err error) {
-	const nothing = "1:1:" // a snapshot in which nothing is visible
-	read := outbox.Read{Slot: c.Anchor.Slot, From: outbox.Cursor{Position: c.Position - 1, Snapshot: nothing, Base: c.Position - 1}, Limit: 1}
-	l, err := planLog([]outbox.Read{read}, firstRowBytes)
+	const nothing = "1:1:"                     // a snapshot in which nothing is visible
+	reads := make([]outbox.Read, outbox.Slots) // it may be of any slot
+	for slot := range reads {
+		reads[slot] = outbox.Read{Slot: slot, From: outbox.Cursor{Position: c.Position - 1, Snapshot: nothing, Base: c.Position - 1}, Limit: 1}
+	}
+	l, err := planLog(reads, firstRowBytes)
 	if err != nil {
 		return a, false, err
 	}
-	f := logFetch{logPlan: l, source: s, rows: make([][]*outbox.Row, 1), pages: make([]*outbox.Page, 1)}
+	f := logFetch{logPlan: l, source: s, rows: make([][]*outbox.Row, len(reads)), pages: make([]*outbox.Page, len(reads))}
 	conn, err := s.src.pool.Acquire(ctx)
 	if err != nil {
 		return a, false, err
@@ -91,11 +94,38 @@ func (s *LogSource) rowAt(ctx context.Context, q querier, c *outbox.Cursor) (a o
 	if err != nil {
 		return a, false, err
 	}
-	if len(f.rows[0]) > 0 && f.rows[0][0].Position == c.Position {
-		return f.rows[0][0].Anchor(), true, nil
+	for _, rows := range f.rows {
+		if len(rows) > 0 && rows[0].Position == c.Position {
+			return rows[0].Anchor(), true, nil
+		}
 	}
-	err = q.QueryRow(ctx, s.mapping.replace("SELECT EXISTS (SELECT 1 FROM {table} o WHERE o.{position} <= $1)"), c.Position).Scan(&below)
+	// The user may have deleted that row and no other, so rows below it prove nothing,
+	// unless they are younger.
+	if c.Anchor.Born == 0 || s.mapping.columns[roleCreatedAt] == "" {
+		return a, false, nil
+	}
+	const younger = "SELECT EXISTS (SELECT 1 FROM {table} o WHERE o.{position} <= $1 AND o.{created} > $2)"
+	err = q.QueryRow(ctx, s.mapping.replace(younger), c.Position, time.UnixMicro(c.Anchor.Born).UTC()).Scan(&below)
 	return a, below, err
+}
+
+// Anchored implements [outbox.Anchorer].
+func (s *Source) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
+	if !c.Anchor.IsZero() || c.Snapshot == "" {
+		return c, nil
+	}
+	find := s.rowAt
+	if s.findAt != nil {
+		find = s.findAt
+	}
+	var err error
+	c.Anchor, _, err = find(ctx, s.pool, &c)
+	return c, explain(s.table, "look up the row at the cursor", err)
+}
+
+// Anchored implements [outbox.Anchorer].
+func (s *LogSource) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
+	return s.src.Anchored(ctx, c)
 }
 
 // anchored returns the anchor of the row at a cursor that has one.

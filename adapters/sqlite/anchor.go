@@ -53,11 +53,11 @@ func (s *Source) unmoved(ctx context.Context, all []*pending) error {
 		return err
 	case newest < c.Position:
 		return s.shorter(c.Position, newest)
-	case !there || c.Anchor.Born == 0:
+	case !there || c.Anchor.Born == 0 || !s.shape.dated():
 		return nil
 	}
 	row := outbox.Row{ID: r.id.String, Slot: r.slot()}
-	if row.CreatedAt, err = instant("created_at", r.createdAt); err == nil && !row.CreatedAt.IsZero() && row.Anchor() == c.Anchor {
+	if row.CreatedAt, err = instant("created_at", r.createdAt); err == nil && !row.CreatedAt.IsZero() && row.Anchor().Matches(c.Anchor) {
 		return nil
 	}
 	return s.anotherRow(c.Position)
@@ -68,7 +68,7 @@ func (s *Source) anotherRow(position int64) error {
 }
 
 // checkAnchor verifies that the row at the cursor's position is the one that was read
-// there. A row that is gone was removed, with those before it.
+// there. A row that is gone was removed, unless younger rows of its slot are before it.
 func (s *Source) checkAnchor(ctx context.Context, c outbox.Cursor) error {
 	if c.Anchor.IsZero() {
 		return nil
@@ -77,17 +77,32 @@ func (s *Source) checkAnchor(ctx context.Context, c outbox.Cursor) error {
 	if err != nil {
 		return err
 	}
-	if there == c.Anchor {
-		return nil
-	}
 	if !there.IsZero() {
+		if there.Matches(c.Anchor) {
+			return nil
+		}
 		return s.anotherRow(c.Position)
 	}
-	below, err := s.slotBelow(ctx, c)
+	if c.Anchor.Born == 0 || !s.shape.dated() {
+		return nil // it may have been deleted alone
+	}
+	below, err := s.youngerBelow(ctx, c)
 	if err == nil && below {
 		err = s.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
 	}
 	return err
+}
+
+// Anchored implements [outbox.Anchorer].
+func (s *Source) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
+	if !c.Anchor.IsZero() {
+		return c, nil
+	}
+	var err error
+	if c.Anchor, err = s.rowAt(ctx, c.Position); err != nil {
+		err = s.wrap("look up the row at the cursor", err)
+	}
+	return c, err
 }
 
 // rowAt returns the anchor of the row at a position; zero: there is none.
@@ -109,10 +124,12 @@ func (s *Source) rowAt(ctx context.Context, position int64) (a outbox.Anchor, er
 	return a, rows.Err()
 }
 
-// slotBelow reports whether the slot of a cursor's anchor has a row at or below it.
-func (s *Source) slotBelow(ctx context.Context, c outbox.Cursor) (bool, error) {
+// youngerBelow reports whether the slot of a cursor's anchor has a row below it that
+// was created later.
+func (s *Source) youngerBelow(ctx context.Context, c outbox.Cursor) (bool, error) {
 	//nolint:gosec // G201: the names are quoted
-	rows, err := s.db.QueryContext(ctx, `SELECT coalesce(message_group, ''), coalesce(id, '') FROM `+s.shape.from+` WHERE position <= ?`, c.Position)
+	rows, err := s.db.QueryContext(ctx, `SELECT coalesce(message_group, ''), coalesce(id, '') FROM `+s.shape.from+`
+WHERE position <= ? AND round(unixepoch(created_at, 'subsec') * 1000) > ?`, c.Position, c.Anchor.Born/1000)
 	if err != nil {
 		return false, err
 	}

@@ -136,7 +136,7 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 				if err != nil {
 					return err
 				}
-				back = !there.IsZero() && there != c.Anchor
+				back = !there.IsZero() && !there.Matches(c.Anchor)
 			}
 			if back {
 				found[key] = true
