@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,13 +13,19 @@ const outageSummary = time.Minute
 
 // outage is one kind of failure that is tried again until it ends. While a
 // database is down everything fails many times a second; the log has the first
-// failure, a line per [outageSummary], and the end.
+// failure, a line per [outageSummary], up to [otherErrors] more when the error is
+// another one, and the end.
 type outage struct {
 	mu     sync.Mutex
 	began  time.Time // zero: there is none
 	logged time.Time
-	more   int // failures since it was logged
+	more   int      // failures since it was logged
+	errors []string // that were logged since the last summary
 }
+
+// otherErrors is how many errors are logged at once because they are different. Some
+// texts differ each time, by a port for example.
+const otherErrors = 3
 
 // fail logs a failure if it is the first, or if a summary is due.
 func (o *outage) fail(log *slog.Logger, level slog.Level, text string, err error, args ...any) {
@@ -27,14 +34,16 @@ func (o *outage) fail(log *slog.Logger, level slog.Level, text string, err error
 	now := time.Now()
 	switch {
 	case o.began.IsZero():
-		o.began = now
-	case now.Sub(o.logged) < outageSummary:
+		o.began, o.logged, o.errors = now, now, nil
+	case now.Sub(o.logged) >= outageSummary:
+		args = append(args, "failures", o.more+1, "for", now.Sub(o.began).Round(time.Second))
+		o.logged, o.more, o.errors = now, 0, nil
+	case len(o.errors) <= otherErrors && !slices.Contains(o.errors, err.Error()):
+	default:
 		o.more++
 		return
-	default:
-		args = append(args, "failures", o.more+1, "for", now.Sub(o.began).Round(time.Second))
 	}
-	o.logged, o.more = now, 0
+	o.errors = append(o.errors, err.Error())
 	log.Log(context.Background(), level, text, append(args, "error", err)...)
 }
 
