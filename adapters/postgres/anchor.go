@@ -53,13 +53,13 @@ func (s *Source) rowAt(ctx context.Context, q querier, c *outbox.Cursor) (a outb
 	var slot *int16
 	var id *string
 	var created *time.Time
-	text := s.limits.column(column{name: "id", oid: pgtype.TextOID})
-	query := strings.NewReplacer("{table}", s.layout.table, "{id}", text).Replace(anchorSQL)
+	query := strings.NewReplacer("{table}", s.layout.table, "{id}", cutName("o.id", pgtype.TextOID)).Replace(anchorSQL)
 	err = q.QueryRow(ctx, query, c.Position, int16(c.Anchor.Slot), c.Snapshot, c.Base, time.UnixMicro(c.Anchor.Born)).Scan(&slot, &id, &created, &below)
 	if err != nil || slot == nil {
 		return a, below, err
 	}
 	row := outbox.Row{ID: *id, Slot: int(*slot), CreatedAt: *created}
+	_ = row.Limit() // a row that was read has its id cut likewise
 	return row.Anchor(), below, nil
 }
 

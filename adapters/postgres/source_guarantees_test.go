@@ -341,4 +341,36 @@ func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 	if !utf8.ValidString(rows[0].ID) || len(rows[0].ID) > outbox.MaxRowNameBytes {
 		t.Errorf("the id has %d bytes", len(rows[0].ID))
 	}
+	for _, row := range rows { // the anchor is that of the row as it was read
+		must(t, e.src.Validate(e.ctx, row.After()))
+	}
+}
+
+// An id that is cut as it is read is no sign of a database that went back.
+func TestG1_ACutIdIsTheAnchorOfItsRow(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	for _, text := range []string{"x", "é", "日"} {
+		e.exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('` + text + `', 5000), 't', 'g', '1'`)
+	}
+	c, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartBeginning})
+	must(t, err)
+	found := 0
+	var reads []outbox.Read
+	for slot := range outbox.Slots {
+		reads = append(reads, outbox.Read{Slot: slot, From: c, Limit: 10})
+	}
+	var after []outbox.Cursor
+	_, err = e.src.Fetch(e.ctx, reads, func(_ int, row *outbox.Row) bool {
+		found++
+		after = append(after, row.After())
+		return true
+	})
+	must(t, err)
+	if found != 3 {
+		t.Fatalf("%d rows were read", found)
+	}
+	for _, c := range after {
+		must(t, e.src.Validate(e.ctx, c))
+	}
 }

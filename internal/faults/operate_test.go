@@ -35,11 +35,11 @@ func pausing(t *testing.T, times int, to destination, described string) {
 	for range times {
 		want := to.arrived() + 1 + rand.IntN(200)
 		a.until("delivered more", func() bool { return to.arrived() >= want })
-		if said := a.outrider("pause", "orders0", "--reason", "a test"); !strings.Contains(said, "nothing is under way") {
+		if said := a.outrider("pause", "orders0", "--reason", "a test"); !strings.Contains(said, "nothing in flight") {
 			t.Errorf("pause says %q", said)
 		}
 		rests := deliveries(to) // of a topic, all that is in it by now
-		if said := a.outrider("status"); !strings.Contains(said, "route orders0 is paused") || !strings.Contains(said, "a test") {
+		if said := a.outrider("status"); !strings.Contains(said, "route orders0 has been paused") || !strings.Contains(said, "a test") {
 			t.Errorf("status of a paused route:\n%s", said)
 		}
 		if n := deliveries(to); n != rests {
