@@ -1,0 +1,41 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// A row at the cursor that somebody has deleted alone says nothing of the file's age,
+// and one that was deleted while a younger row is before it says that it went back.
+func TestRowsThatTheUserDeletes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "o.db")
+	db, source := openApp(t, path), openSource(t, path)
+	for i := range 5 {
+		insert(t, db, outbox.Row{ID: fmt.Sprint(i), Type: "t", Group: "g", Payload: []byte("1")})
+	}
+	_, next := readAll(t, source, [outbox.Slots]outbox.Cursor{})
+	at := next[outbox.SlotOf("g", "4")]
+	if at.Position != 5 || at.Anchor.IsZero() {
+		t.Fatalf("the cursor is %+v", at)
+	}
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("DELETE FROM outrider_outbox WHERE position IN (2, 5)")
+	if err := source.Validate(t.Context(), at); err != nil {
+		t.Errorf("the last row was deleted: %v", err)
+	}
+	exec("UPDATE outrider_outbox SET created_at = ? WHERE position = 4", time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano))
+	if err := source.Validate(t.Context(), at); err == nil || !strings.Contains(err.Error(), "is not there, though rows before it are") {
+		t.Errorf("with a younger row before it: %v", err)
+	}
+}
