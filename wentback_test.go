@@ -335,7 +335,7 @@ func standbyOf(t *testing.T, primary *testenv.PostgresServer) *testenv.PostgresS
 	must(t, err)
 	settings = fmt.Appendf(settings, "\nprimary_conninfo = 'host=%s port=%s user=postgres'\n", host, port)
 	must(t, os.WriteFile(conf, settings, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644)) //nolint:gosec // G306: the server's user has to read it
+	must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644))
 	standby.Start()
 	return standby
 }

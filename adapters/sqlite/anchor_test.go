@@ -1,8 +1,8 @@
 package sqlite_test
 
 import (
-	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +17,7 @@ func TestRowsThatTheUserDeletes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
 	for i := range 5 {
-		insert(t, db, outbox.Row{ID: fmt.Sprint(i), Type: "t", Group: "g", Payload: []byte("1")})
+		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Group: "g", Payload: []byte("1")})
 	}
 	_, next := readAll(t, source, [outbox.Slots]outbox.Cursor{})
 	at := next[outbox.SlotOf("g", "4")]
