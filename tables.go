@@ -3,6 +3,7 @@ package outrider
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/sqlite"
@@ -54,7 +55,7 @@ func postgresInitSQL(s *config.Postgres) string {
 	}
 	text, err := postgres.InitLogSQL(logTable(s))
 	if err != nil {
-		return "-- " + err.Error() + "\n" // not from a configuration that was checked
+		return "-- " + strings.Join(strings.Fields(err.Error()), " ") + "\n" // not from a configuration that was checked
 	}
 	return text
 }

@@ -3,6 +3,7 @@ package outrider
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/config"
@@ -35,7 +36,7 @@ func InitWakeSQL(cfg *Config) map[string]string {
 		if s, ok := src.(*config.Postgres); ok && s.Notified() {
 			tables, err := wakeTables(s)
 			if err != nil {
-				out[name] = "-- " + err.Error() + "\n" // not from a configuration that was checked
+				out[name] = "-- " + strings.Join(strings.Fields(err.Error()), " ") + "\n" // not from a configuration that was checked
 				continue
 			}
 			out[name] = postgres.InitWakeSQL(tables...)

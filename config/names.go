@@ -100,7 +100,7 @@ func (t Tag) String() string {
 // in double quotes is taken as it is.
 type Table string
 
-var tableText = regexp.MustCompile(`^(([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"]{1,63}")\.)?([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"]{1,63}")$`)
+var tableText = regexp.MustCompile(`^(([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"\x00-\x1f\x7f]{1,63}")\.)?([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"\x00-\x1f\x7f]{1,63}")$`)
 
 func (t *Table) parse(text string) error {
 	if !tableText.MatchString(text) {

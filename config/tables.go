@@ -9,7 +9,7 @@ import (
 // the database has it, or "=text" for the same text in every row.
 type Column string
 
-var columnText = regexp.MustCompile(`^(=.+|[^=\x00-\x1f][^\x00-\x1f]*)$`)
+var columnText = regexp.MustCompile(`^(=.+|[^=\x00-\x1f\x7f][^\x00-\x1f\x7f]*)$`)
 
 func (col *Column) parse(text string) error {
 	if !columnText.MatchString(text) {

@@ -118,6 +118,9 @@ func newMapping(cfg *LogConfig) (*mapping, error) {
 	case cfg.Table == "":
 		return nil, errors.New("no table is given")
 	}
+	if !plainText(cfg.Topic) {
+		return nil, fmt.Errorf("topic %q has a control character, or is not valid text", cfg.Topic)
+	}
 	var err error
 	if m.table, err = mappedTable(cfg); err != nil {
 		return nil, err
@@ -156,6 +159,9 @@ func (m *mapping) checkColumns() error {
 	var problems []error
 	for r := range roles {
 		text, constant := strings.CutPrefix(m.columns[r], "=")
+		if !plainText(m.columns[r]) {
+			problems = append(problems, fmt.Errorf("column %s: %q has a control character, or is not valid text", roleKeys[r], m.columns[r]))
+		}
 		if !constant {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -56,12 +57,18 @@ func cutPart(s string) (part, after string, err error) {
 	case err != nil:
 	case part == "":
 		err = errors.New("a part is empty")
-	case strings.ContainsRune(part, 0) || !utf8.ValidString(part):
-		err = errors.New("a part is not valid text")
+	case !plainText(part):
+		err = errors.New("a part has a control character, or is not valid text")
 	case len(part) > longestName:
 		err = fmt.Errorf("%q is longer than %d bytes", part, longestName)
 	}
 	return part, after, err
+}
+
+// plainText reports whether a text can be part of a statement that people read and
+// pass on: a line break in a name would end a comment of printed SQL.
+func plainText(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // cutQuoted takes a part in double quotes, in which "" stands for one quote.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -139,7 +138,7 @@ func (l *QueueLayout) validate() error {
 		}
 	}
 	for _, c := range l.Columns.all() {
-		if len(c.name) > longestName || strings.ContainsRune(c.name, 0) || !utf8.ValidString(c.name) {
+		if len(c.name) > longestName || !plainText(c.name) {
 			errs = append(errs, fmt.Errorf("%q cannot be the name of a column (%s)", c.name, c.what))
 		}
 	}
@@ -152,6 +151,9 @@ func (l *QueueLayout) validate() error {
 		if v.name == "" {
 			errs = append(errs, fmt.Errorf("the status %s has no value", v.what))
 			continue
+		}
+		if !plainText(v.name) {
+			errs = append(errs, fmt.Errorf("the status %s, %q, has a control character, or is not valid text", v.what, v.name))
 		}
 		for _, other := range values[:i] {
 			if other.name == v.name {

@@ -73,7 +73,7 @@ Notify need none.`,
 // printInit prints statements by source.
 func (a *app) printInit(statements map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		fmt.Fprintf(a.out, "-- source %s\n%s\n", name, statements[name])
+		fmt.Fprintf(a.out, "-- source %s\n%s\n", plain(name), statements[name]) // a line break would end the comment
 	}
 }
 
