@@ -196,11 +196,11 @@ routes: {all: {from: app, to: hook, middleware: [{dedupe: {store: memory}}]}}
 	publish("twin")
 	publish("other")
 	eventually(t, "the other arrives", func() bool {
-		return slices.ContainsFunc(so(), func(m string) bool { return strings.HasSuffix(m, `"other"`) })
+		return slices.ContainsFunc(so(), func(m string) bool { return strings.Contains(m, `"other"`) })
 	})
 	cancel()
 	must(t, <-done)
-	if got, want := so(), []string{`/first "twin"`, `/second "other"`}; !slices.Equal(got, want) {
-		t.Errorf("%q arrived, want %q", got, want)
+	if got := strings.Join(so(), " "); strings.Count(got, `"twin"`) != 1 || strings.Count(got, `"other"`) != 1 {
+		t.Errorf("%s arrived, want each of the two once", got)
 	}
 }

@@ -25,6 +25,8 @@ import (
 // fit what we call them with as well as PostgreSQL's own or better, and tables of the
 // catalogue's names. Each counts when it is called (a sequence, so that it does not
 // matter how the transaction ends) and fails.
+//
+//nolint:dupword // SQL
 const lookalikes = `
 SET search_path = pg_catalog; -- it does not fall for itself
 CREATE SEQUENCE public.caught;
@@ -143,9 +145,9 @@ func (v *victim) attack(statements string) {
 	must(v.t, err)
 }
 
-func (v *victim) exec(sql string, args ...any) {
+func (v *victim) exec(sql string) {
 	v.t.Helper()
-	_, err := v.conn.Exec(v.t.Context(), sql, args...)
+	_, err := v.conn.Exec(v.t.Context(), sql)
 	must(v.t, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/outriderhq/outrider"
@@ -28,7 +29,7 @@ func TestASQLiteFileIsTheSameHoweverItIsNamed(t *testing.T) {
 			name, names[(i+1)%len(names)])
 		bus := newCollector()
 		r := begin(t, cfg, bus)
-		payload := fmt.Sprint(i)
+		payload := strconv.Itoa(i)
 		m, err := outbox.New("t").JSON(i).Build()
 		must(t, err)
 		must(t, outrider.Publish(t.Context(), cfg, "app", m))
@@ -76,9 +77,9 @@ func TestG1_RowsOfACustomSQLiteTableAtZeroAndBelow(t *testing.T) {
 		must(t, err)
 		cfg := configured(t, ownConfig, filepath.Join(dir, "state.db"), path, "")
 		insert := func(no int) string {
-			_, err := db.ExecContext(t.Context(), "INSERT INTO events (no, type, payload) VALUES (?, 't', ?)", no, fmt.Sprint(no))
+			_, err := db.ExecContext(t.Context(), "INSERT INTO events (no, type, payload) VALUES (?, 't', ?)", no, strconv.Itoa(no))
 			must(t, err)
-			return fmt.Sprint(no)
+			return strconv.Itoa(no)
 		}
 		bus := newCollector()
 		var all []string

@@ -30,10 +30,10 @@ func File(path string) (string, error) {
 
 // locate reads a path by SQLite's rules (https://www.sqlite.org/uri.html).
 func locate(path string) (location, error) {
-	switch {
-	case path == "":
+	switch path {
+	case "":
 		return location{}, errors.New("sqlite: the path of the database is empty")
-	case path == ":memory:":
+	case ":memory:":
 		return location{}, errors.New("sqlite: every connection to :memory: is a database of its own; " +
 			"use file:NAME?mode=memory&cache=shared")
 	}
