@@ -23,11 +23,11 @@ type statements struct {
 // What Outrider's statements on its own layout and on FlowCatalyst's are.
 var (
 	logStatements = []statements{
-		{"settle", `^\s*UPDATE outrider_cursor AS c`},
+		{"settle", `^\s*UPDATE ("?public"?\.)?"?outrider_cursor"? AS c`},
 		{"read", `^\s*(SELECT|WITH|\().*outrider_outbox`},
 	}
 	queueStatements = []statements{
-		{"settle", `^\s*UPDATE "?outbox_events`},
+		{"settle", `^\s*UPDATE ("?public"?\.)?"?outbox_events`},
 		{"claim", `^\s*(SELECT|WITH|\().*outbox_events`},
 	}
 )
