@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 // expiring is a store whose parked messages are as old as their key says, in days.
 type expiring struct {
+	mu sync.Mutex // guards all below
 	outbox.StateStore
 	parked   map[string]int
 	commands []outbox.ParkedCommand
@@ -37,6 +39,8 @@ func (s *expiring) old(c outbox.ParkedCommand) (old []string) {
 }
 
 func (s *expiring) CountParked(_ context.Context, c outbox.ParkedCommand) (out []outbox.ParkedCount, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if n := len(s.old(c)); n > 0 {
 		out = append(out, outbox.ParkedCount{Route: c.Filter.Route, Status: outbox.ParkedDead, Count: n})
 	}
@@ -44,6 +48,8 @@ func (s *expiring) CountParked(_ context.Context, c outbox.ParkedCommand) (out [
 }
 
 func (s *expiring) ChangeParked(_ context.Context, c outbox.ParkedCommand) (outbox.ParkedStep, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.commands = append(s.commands, c)
 	old := s.old(c)
 	delete(s.parked, old[0])
@@ -65,13 +71,17 @@ func TestDeadMessagesExpire(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go e.run(ctx)
 		time.Sleep(30 * time.Minute)
+		s.mu.Lock()
 		if len(s.commands) > 0 {
 			t.Errorf("removed although nothing could be counted: %v", s.commands)
 		}
 		s.fail = nil
+		s.mu.Unlock()
 		time.Sleep(3 * time.Hour)
 		cancel()
 		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if len(s.parked) != 1 || s.parked["young"] == 0 || len(s.commands) != 2 {
 			t.Errorf("left %v after %d steps", s.parked, len(s.commands))
 		}
