@@ -12,8 +12,8 @@ TESTFLAGS ?=
 N ?= 20
 # For how long `make soak` repeats each fault.
 SOAK ?= 10m
-# For how long `make fuzz` runs each target.
-FUZZTIME ?= 5s
+# How much `make fuzz` does with each target: a number of inputs (500x) or a time (30s).
+FUZZTIME ?= 500x
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
 BENCHFLAGS ?=
 
@@ -53,7 +53,7 @@ short: ## Run the tests that need no server
 	go test -short $(TESTFLAGS) $(TEST)
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME=5s
+fuzz: ## Try FUZZTIME=500x inputs on each fuzz target
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
 		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go | cut -c 6-); do \
 			echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
