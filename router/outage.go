@@ -34,7 +34,7 @@ func (o *outage) fail(log *slog.Logger, level slog.Level, text string, err error
 	now := time.Now()
 	switch {
 	case o.began.IsZero():
-		o.began, o.logged, o.errors = now, now, nil
+		o.began, o.logged, o.more, o.errors = now, now, 0, nil
 	case now.Sub(o.logged) >= outageSummary:
 		args = append(args, "failures", o.more+1, "for", now.Sub(o.began).Round(time.Second))
 		o.logged, o.more, o.errors = now, 0, nil
