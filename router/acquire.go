@@ -55,8 +55,8 @@ func (k *keeper) begin(ctx context.Context, rt *route, states []outbox.LaneState
 	k.applyAddresses(rt, pauses)
 	begun, err = k.startSessions(ctx, rt, states)
 	if len(begun) > 0 {
-		rt.wakeReader()
-		k.router.settlers[k.store].note(false) // first cursors are written at once
+		rt.feeder.Wake()
+		k.settler.note(false) // first cursors are written at once
 	}
 	return begun, err
 }

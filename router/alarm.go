@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// poke leaves a signal for whoever waits on c, unless one is there already.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // alarm is a timer that signals on an ordinary channel. The channels of package
 // time's own timers crash Go 1.26's race detector when several goroutines of a
 // testing/synctest bubble wait on them, and those bubbles are how this package is

@@ -69,7 +69,7 @@ func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 	k.campaign(ctx)
 	shares, again := k.look(ctx)
 	if shares == nil { // without knowing the others nothing is taken
-		return lostPause, k.router.hopeless()
+		return lostPause, k.allDown()
 	}
 	k.releaseOrphans(ctx)
 	if len(k.neighbours.orphans) > 0 {
@@ -109,7 +109,7 @@ func (k *keeper) acquireAll(ctx context.Context) (time.Duration, error) {
 	case missing || paused:
 		again = min(again, acquirePause)
 	}
-	return again, k.router.hopeless()
+	return again, k.allDown()
 }
 
 // look finds out who is there and what is our share, and says what we run; nil

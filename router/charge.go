@@ -15,13 +15,13 @@ type charge struct {
 	session *session
 	n       int      // attempts
 	item    *item    // nil: not in the lane
-	claim   *holding // of a queue's row
+	handle  any      // by which the origin keeps it, also while it is not in the lane
 	group   groupKey // in the parking, with its row there;
 	row     opKey    // zero: it is not there
 }
 
 // settled reports whether there is nothing left to give attempts back to.
-func (c *charge) settled() bool { return c.item == nil && c.claim == nil && c.row == opKey{} }
+func (c *charge) settled() bool { return c.item == nil && c.handle == nil && c.row == opKey{} }
 
 // charge notes an attempt of a message of the suspect group. Call with the
 // session's mutex held.
@@ -36,7 +36,7 @@ func (a *address) charge(it *item) {
 			return
 		}
 		i = len(a.charged)
-		a.charged = append(a.charged, &charge{session: it.session, claim: it.claim})
+		a.charged = append(a.charged, &charge{session: it.session, handle: it.session.kept(it)})
 	}
 	if it.charge != nil {
 		it.charge.item = nil // perhaps another address's
@@ -68,9 +68,9 @@ func (s *session) giveBack(c *charge) {
 	it := c.item
 	switch {
 	case it != nil && it.death != nil: // too late
-	case c.claim != nil:
+	case c.handle != nil:
 		for range c.n {
-			s.giveBackClaim(c.claim)
+			s.giveBackKept(c.handle)
 		}
 	case s.lost:
 	case it == nil:
@@ -79,6 +79,27 @@ func (s *session) giveBack(c *charge) {
 		it.owed += c.n
 	default:
 		it.giveBack(c.n)
+	}
+}
+
+// kept is the handle of a message that its origin keeps instead of the parking.
+func (s *session) kept(it *item) any {
+	if s.origin.Parks() {
+		return nil
+	}
+	return it.handle
+}
+
+// giveBackKept returns an attempt to a message that the origin keeps. Call with the
+// mutex held.
+func (s *session) giveBackKept(handle any) {
+	again := s.origin.GiveBack(handle)
+	switch {
+	case again == nil || again.session != s:
+	case again.phase == running:
+		again.owed++
+	default:
+		again.giveBack(1)
 	}
 }
 

@@ -53,7 +53,9 @@ func (p Poll) fixed() bool { return p.Min >= p.Max }
 type claimer struct {
 	queue   outbox.Queue
 	looker  outbox.LookReporter // nil: a claim looks at everything
-	router  *Router
+	log     *slog.Logger
+	budget  *budget
+	drain   time.Duration // for a claim, and for the last results
 	poll    Poll
 	rest    rest
 	claims  Claims
@@ -80,7 +82,7 @@ type claimer struct {
 }
 
 func newClaimer(r *Router, def Route) *claimer {
-	c := &claimer{queue: def.Queue, router: r, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
+	c := &claimer{queue: def.Queue, log: r.log, budget: &r.budget, drain: r.cfg.DrainTimeout, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * waitingOverhead} // larger payloads are bounded by the request's Bytes
 	c.looker, _ = def.Queue.(outbox.LookReporter)
 	c.grow(false)
@@ -103,13 +105,6 @@ func (r *Router) claimerOf(def Route) *claimer {
 	c := newClaimer(r, def)
 	r.claimers = append(r.claimers, c)
 	return c
-}
-
-// hungry tells the claimer that there may be room again.
-func (c *claimer) hungry() {
-	if c.starved.Load() {
-		poke(c.wake)
-	}
 }
 
 // run polls until ctx ends.
@@ -194,7 +189,7 @@ func (c *claimer) claim(ctx context.Context) (outcome, error) {
 		c.starved.Store(true)
 		return outcome{full: true}, nil
 	}
-	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.router.cfg.DrainTimeout)
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.drain)
 	defer cancel()
 	rows, err := c.queue.Claim(claiming, outbox.ClaimRequest{
 		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
@@ -257,10 +252,10 @@ func (c *claimer) grow(full bool) {
 // report logs an outage of claims.
 func (c *claimer) report(err error) {
 	if err != nil {
-		c.outage.fail(c.router.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
+		c.outage.fail(c.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
 		return
 	}
-	c.outage.end(c.router.log, "rows of the queue's table can be claimed again")
+	c.outage.end(c.log, "rows of the queue's table can be claimed again")
 }
 
 // wanted is which rows find a lane, as of the beginning of a claim. A route
@@ -317,16 +312,10 @@ func (w *wanted) match(row *outbox.Row) bool {
 	return w.open[i][outbox.SlotOf(row.Group, row.ID)]
 }
 
-// comeBack lets groups that were put back to make room be claimed again.
-func (c *claimer) comeBack() {
-	c.ledger.comeBack()
-	poke(c.wake)
-}
-
 // flush writes the last results: afterwards nothing is marked as claimed by us.
 // A database that is away for a moment is tried again until drain ends.
 func (c *claimer) flush(drain context.Context) error {
-	if err := c.settler.finish(drain, c.router.cfg.DrainTimeout); err != nil {
+	if err := c.settler.finish(drain, c.drain); err != nil {
 		return fmt.Errorf("the last results could not be written to the queue's table: %d rows stay marked as being processed "+
 			"until they are taken for stuck (after %v), and may be delivered again: %w", c.ledger.size(), c.claims.Timeout, err)
 	}

@@ -29,7 +29,7 @@ type handing struct {
 
 // free is the memory that rows could take which are not claimed yet.
 func (c *claimer) free() int64 {
-	return c.router.budget.free() - c.handing.memory.Load()
+	return c.budget.free() - c.handing.memory.Load()
 }
 
 // receive notes what a claim brought, in its order, and returns what has a route.
@@ -49,7 +49,7 @@ func (c *claimer) receive(w *wanted, rows []*outbox.Row) []placing {
 			w.unmatched++
 			p.key = leaveKey{row: queueKeyOf(row.Claim)}
 		} else {
-			p.key = c.routes[p.route].leaveKey(row)
+			p.key = leaveKeyOf(c.routes[p.route], row)
 			memory += p.cost
 		}
 		out[i] = p
@@ -94,7 +94,7 @@ func (c *claimer) handOut(w *wanted, rows []placing, claim uint64) {
 func (c *claimer) place(w *wanted, p placing) bool {
 	rt, slot := c.routes[p.route], outbox.SlotOf(p.row.Group, p.row.ID)
 	if s := rt.lanes[slot].session.Load(); s != nil && w.open[p.route][slot] && rt.share.take(p.cost) {
-		if s.acceptClaim(p) {
+		if s.acceptClaim(p.row, p.holding, p.cost) {
 			return true
 		}
 		rt.share.give(p.cost)

@@ -69,7 +69,7 @@ func (c *claimer) relieve(now time.Time, spent bool) {
 			return
 		}
 		oldest := i == len(blocked)-1 // stays, to be the next probe
-		total -= b.item.session.putBack(b.item, !b.sending && !oldest, now.Add(pause))
+		total -= c.putBack(b.item, !b.sending && !oldest, now.Add(pause))
 	}
 }
 
@@ -113,10 +113,10 @@ func (s *session) blockages(now time.Time, patient bool) (out []blockage) {
 		if stall.Sending && it.key == "" {      // nothing is behind it
 			continue
 		}
-		if it.claim == nil || waits && patient || it.phase == running && !waits && !stall.Sending {
+		if waits && patient || it.phase == running && !waits && !stall.Sending {
 			continue
 		}
-		out = append(out, blockage{item: it, waiting: stall.Waiting, sending: stall.Sending, serial: it.claim.serial})
+		out = append(out, blockage{item: it, waiting: stall.Waiting, sending: stall.Sending, serial: holdingOf(it).serial})
 	}
 	return out
 }

@@ -24,10 +24,10 @@ func (c *claimer) write(ctx context.Context, e extent) error {
 		}
 		if len(lost) > 0 {
 			c.lost.Add(int64(len(lost)))
-			c.router.log.Warn("rows were no longer claimed by us when they were settled: somebody took them for stuck, "+
+			c.log.Warn("rows were no longer claimed by us when they were settled: somebody took them for stuck, "+
 				"and they may be delivered again", "rows", len(lost), "first", lost[0].Key)
 		}
-		c.hungry()
+		c.RoomFreed()
 	}
 	if e >= passed {
 		c.extend(ctx)
@@ -46,20 +46,20 @@ func (c *claimer) extend(ctx context.Context) {
 	lost, err := c.queue.Extend(ctx, claims)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.extending.fail(c.router.log, slog.LevelWarn, "claims cannot be extended, trying again", err, "rows", len(claims))
+			c.extending.fail(c.log, slog.LevelWarn, "claims cannot be extended, trying again", err, "rows", len(claims))
 		}
 		return
 	}
-	c.extending.end(c.router.log, "claims can be extended again")
+	c.extending.end(c.log, "claims can be extended again")
 	for _, it := range c.ledger.extended(claims, lost, now) {
-		it.session.loseClaim(it)
+		c.loseClaim(it)
 	}
 	if len(lost) > 0 {
 		c.lost.Add(int64(len(lost)))
-		c.router.log.Warn("rows that wait are no longer claimed by us: somebody took them for stuck; they are dropped here",
+		c.log.Warn("rows that wait are no longer claimed by us: somebody took them for stuck; they are dropped here",
 			"rows", len(lost), "first", lost[0].Key)
 	}
-	c.hungry()
+	c.RoomFreed()
 }
 
 // maintain extends claims and recovers stuck rows until ctx ends, which is after
@@ -98,14 +98,14 @@ func (c *claimer) recover(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		c.recovering.fail(c.router.log, slog.LevelWarn, "stuck rows cannot be recovered, trying again", err)
+		c.recovering.fail(c.log, slog.LevelWarn, "stuck rows cannot be recovered, trying again", err)
 		return
 	case n > 0:
 		c.recovered.Add(int64(n))
-		c.router.log.Warn("rows that were marked as being processed for too long were put back; some may be delivered again", "rows", n)
+		c.log.Warn("rows that were marked as being processed for too long were put back; some may be delivered again", "rows", n)
 		poke(c.wake)
 	}
 	if err == nil {
-		c.recovering.end(c.router.log, "stuck rows can be recovered again")
+		c.recovering.end(c.log, "stuck rows can be recovered again")
 	}
 }

@@ -179,8 +179,7 @@ func (s *session) retry(it *item, v outbox.Verdict) {
 	if it.attempt.Number == 1 {
 		s.route.failures.log(s.route.log(), "lane", s.lane.name, "id", it.id(), "group", it.key, "next_attempt_in", at.Sub(now).Round(time.Millisecond), "error", v.Err)
 	}
-	if it.claim != nil {
-		s.retryClaim(it, at, v.Err)
+	if s.origin.Retry(it, at, v.Err) {
 		return
 	}
 	it.attempt.Number++
@@ -205,15 +204,8 @@ func (s *session) after(it *item, d time.Duration) {
 func (s *session) finish(it *item, outcome outbox.Outcome) {
 	it.phase = finished
 	s.releaseItem(it)
-	if it.claim != nil {
-		s.endClaim(it, outcome, nil)
+	if s.origin.Settled(it, outcome) {
 		return
-	}
-	if it.source != nil {
-		it.source.Ack()
-		delete(s.sources, it)
-		it.source = nil
-		poke(s.route.listener.wake)
 	}
 	s.leaveParking(it, true)
 	s.noteProgress()
@@ -245,7 +237,7 @@ func (s *session) noteProgress() {
 // bury takes a dead message out: its group goes on, or is held with it.
 func (s *session) bury(it *item, v outbox.Verdict) {
 	s.route.stats.dead.Add(1)
-	v.Hold = v.Hold && it.claim == nil // a queue's table has no status for it
+	v.Hold = v.Hold && s.origin.Parks() // a queue's table has no status for it
 	text := "message is dead; its group goes on"
 	if v.Hold {
 		text = "message is dead; its group is held for an operator"
@@ -259,8 +251,7 @@ func (s *session) bury(it *item, v outbox.Verdict) {
 	s.gate.Leave(&it.Ticket)
 	it.phase = finished
 	s.releaseItem(it)
-	if it.claim != nil {
-		s.endClaim(it, outbox.Dead, v.Err)
+	if s.origin.Dead(it, v.Err) {
 		return
 	}
 	s.ops.put(s.parkedRow(it, outbox.ParkedDead, time.Time{}, v.Err))
@@ -276,13 +267,8 @@ func (s *session) letGo() {
 	defer s.mu.Unlock()
 	s.route.share.give(s.live)
 	s.live = 0
-	for it := range s.sources {
-		it.source.Nack()
-	}
-	clear(s.sources)
-	if s.route.claimer != nil {
-		s.route.claimer.ledger.release(s)
-	}
+	s.origin.Release()
 }
 
-func (r *route) log() *slog.Logger { return r.router.log.With("route", r.Name) }
+// log returns the route's logger.
+func (r *route) log() *slog.Logger { return r.logger.With("route", r.Name) }

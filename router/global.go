@@ -25,7 +25,7 @@ type globalRead struct {
 func (g *globalRead) keep(r *reader, rd *read, row *outbox.Row, cost int64) bool {
 	g.bytes += cost
 	g.kept++
-	if rd.limit > 1 && g.bytes > r.router.budget.free() {
+	if rd.limit > 1 && g.bytes > r.budget.free() {
 		r.rowCost = max(r.rowCost, float64(g.bytes)/float64(g.kept))
 		return false
 	}

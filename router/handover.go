@@ -25,7 +25,7 @@ func (k *keeper) shed(rt *route, shares *spreading) {
 	began := time.Now()
 	rt.log().Info("handing lanes over to other instances", "lanes", len(sessions))
 	k.background(func() {
-		if k.bringToRest(rt, sessions, k.router.cfg.DrainTimeout) {
+		if k.bringToRest(rt, sessions, k.drainFor) {
 			rt.log().Info("lanes were handed over", "lanes", len(sessions), "took", time.Since(began).Round(time.Millisecond))
 		}
 	})
@@ -104,19 +104,13 @@ func (k *keeper) bringToRest(rt *route, sessions []*session, limit time.Duration
 // release writes down what stopped sessions have concluded and gives up their
 // rows; false when the process stops before.
 func (k *keeper) release(rt *route, sessions []*session) bool {
-	settler := k.router.settlers[k.store]
 	if !k.insist(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
-		return settler.flush(ctx, everything)
+		return k.settler.flush(ctx, everything)
 	}) {
 		return false
 	}
-	if rt.claimer != nil && !k.insist(rt, "give back what was claimed for lanes that come to rest", func(ctx context.Context) error {
-		return rt.claimer.settler.flush(ctx, concluded)
-	}) {
+	if !k.insist(rt, "give back what was taken for lanes that come to rest", rt.feeder.GiveUp) { // a subscription when the acks are out
 		return false
-	}
-	if rt.listener != nil {
-		rt.listener.end() // when the acks are out
 	}
 	var lanes []outbox.LaneRef
 	for _, s := range sessions {
@@ -157,6 +151,16 @@ func (k *keeper) sessions() []*session {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.withResting(k.working())
+}
+
+// batches are those sessions, for the settler.
+func (k *keeper) batches() []Batch {
+	sessions := k.sessions()
+	out := make([]Batch, len(sessions))
+	for i, s := range sessions {
+		out[i] = s
+	}
+	return out
 }
 
 // withResting adds the sessions that come to rest. Call with the mutex held.

@@ -101,7 +101,7 @@ func (h *health) delivered(name string) (again []*item, back bool) {
 		return nil, false
 	}
 	if a.down {
-		h.route.log().Info("address is back", "address", h.route.router.redact(name), "down_for", time.Since(a.since).Round(time.Millisecond))
+		h.route.log().Info("address is back", "address", h.route.redact(name), "down_for", time.Since(a.since).Round(time.Millisecond))
 	}
 	h.remove(a)
 	return a.held, a.down
@@ -169,7 +169,7 @@ func (h *health) unavailable(name string, it *item, v outbox.Verdict, outage boo
 	}
 	if v.Gone && !a.durable && !a.telling {
 		a.telling = true
-		h.route.keeper.keepGone(h.route, a.name, v.Err)
+		h.route.lease.RememberGone(a.name, v.Err)
 	}
 	a.gone = a.gone || v.Gone
 	h.hold(a, it)
@@ -185,7 +185,7 @@ func (h *health) takeDown(a *address, cause error, gone bool) {
 			h.route.Name + " --address ...)"
 	}
 	h.route.log().Warn(text,
-		"address", h.route.router.redact(a.name), "error", cause)
+		"address", h.route.redact(a.name), "error", cause)
 }
 
 // hold keeps a message that failed.
@@ -337,7 +337,7 @@ func (h *health) status() []outbox.AddressStatus {
 	var out []outbox.AddressStatus
 	for _, a := range h.addresses {
 		if a.down {
-			s := outbox.AddressStatus{Address: h.route.router.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)}
+			s := outbox.AddressStatus{Address: h.route.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)}
 			if a.timer != nil && !a.gone {
 				s.NextProbe = a.next
 			}

@@ -27,7 +27,7 @@ func (h *health) apply(pauses []outbox.Pause) (again []*item) {
 	}
 	for _, a := range h.addresses {
 		if a.durable && !paused[a.name] {
-			h.route.log().Info("address was resumed", "address", h.route.router.redact(a.name))
+			h.route.log().Info("address was resumed", "address", h.route.redact(a.name))
 			h.remove(a)
 			again = append(append([]*item{}, again...), a.held...)
 		}
@@ -46,7 +46,7 @@ func (h *health) disable(a *address, p outbox.Pause) {
 		a.timer.Stop()
 		a.timer = nil
 	}
-	h.route.log().Info("address is paused: its messages wait", "address", h.route.router.redact(a.name), "reason", a.cause,
+	h.route.log().Info("address is paused: its messages wait", "address", h.route.redact(a.name), "reason", a.cause,
 		"since", p.At.UTC().Format(time.RFC3339))
 }
 

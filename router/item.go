@@ -56,12 +56,11 @@ type item struct {
 	row    *outbox.Row
 	record *record
 
-	stream *stream // nil unless it came by cursor
-	index  uint64  // in the stream
-	seq    int64   // in the parking; 0: no place there
-	charge *charge // of its attempts, to be given back perhaps
-	source *message.Message
-	claim  *holding        // it came from a queue, which keeps what becomes of it
+	stream *stream         // nil unless it came by cursor
+	index  uint64          // in the stream
+	seq    int64           // in the parking; 0: no place there
+	charge *charge         // of its attempts, to be given back perhaps
+	handle any             // by which its origin knows it; nil: it came by cursor, or from the parking
 	parent context.Context // for values; nil: the lane's
 
 	outcome   error  // with hindsight: of its delivery, for its chain

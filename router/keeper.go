@@ -17,7 +17,9 @@ import (
 // accordingly.
 type keeper struct {
 	store    outbox.StateStore
-	router   *Router
+	settler  *settler
+	drainFor time.Duration // bounds the wait for what is under way when lanes are given up
+	allDown  func() error  // why no route of the process can run; nil: some can
 	log      *slog.Logger
 	instance string
 	lease    time.Duration
@@ -40,14 +42,48 @@ type keeper struct {
 }
 
 func newKeeper(r *Router, store outbox.StateStore) *keeper {
-	return &keeper{store: store, router: r, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease,
-		epoch: time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: bound{usual: r.cfg.Lease}}}
+	k := &keeper{store: store, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease, drainFor: r.cfg.DrainTimeout, allDown: r.hopeless,
+		settler: newSettler(store, r.log, r.cfg.SettleInterval, r.cfg.Lease),
+		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: bound{usual: r.cfg.Lease}}}
+	k.settler.batches, k.settler.fenced = k.batches, func(b Batch) { k.lose(b.(*session)) } //nolint:forcetypeassert // a keeper's batches are sessions
+	return k
 }
 
-// permit tells whether enough of the lease is left to send: what is sent after
-// another instance took over may arrive behind what that one sends.
+// routeLease is the lease of the lanes of one route.
+type routeLease struct {
+	keeper *keeper
+	route  *route
+}
+
+var _ Lease = routeLease{}
+
+// MaySend implements [Lease]. It takes the leader's lock as well, where there is one.
+func (l routeLease) MaySend() bool {
+	return l.keeper.permit() && (l.route.leader == nil || l.route.leader.held.Load())
+}
+
+// permit reports whether enough of the lease is left to send.
 func (k *keeper) permit() bool {
 	return int64(time.Since(k.epoch))+int64(k.lease/4) < k.until.Load()
+}
+
+// StillOwned implements [Lease]. It is a renewal for its answer only: what may be
+// sent until when is for the heartbeat to say, which first ends the sessions of lanes
+// that are lost. Like there, the query is not cancelled on the way.
+func (l routeLease) StillOwned(ctx context.Context, s *session) (bool, error) {
+	k := l.keeper
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.lease/2)
+	defer cancel()
+	owned, err := k.store.Renew(ctx, k.instance, k.lease)
+	if err != nil {
+		return false, err
+	}
+	for _, ref := range s.lane.rows() {
+		if _, ours := owned[ref]; !ours {
+			return false, nil
+		}
+	}
+	return !s.isLost(), nil
 }
 
 // join announces the instance.
@@ -152,6 +188,9 @@ func (k *keeper) notice(s *session, str *stream, commands int64) bool {
 	return true
 }
 
+// Lost implements [Lease].
+func (l routeLease) Lost(s *session) { l.keeper.lose(s) }
+
 // lose ends a session of which another instance took a cursor row, or a cursor row
 // of which is not as it was settled, because the state store was restored. One that is
 // no longer in its lane must only not take for written what it tried to write:
@@ -168,7 +207,7 @@ func (k *keeper) lose(s *session) {
 		"what was under way is dropped", "lane", s.lane.name)
 	s.gate.Abort()
 	k.background(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), k.router.cfg.DrainTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), k.drainFor)
 		defer cancel()
 		s.stop(ctx)
 	})

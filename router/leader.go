@@ -115,9 +115,3 @@ func (l *leader) resign() {
 	l.lock.Unlock()
 	l.watching.Wait()
 }
-
-// permit tells whether the route may send: there is enough left of the lease, and
-// it has its leader's lock.
-func (r *route) permit() bool {
-	return r.keeper.permit() && (r.leader == nil || r.leader.held.Load())
-}

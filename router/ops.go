@@ -1,8 +1,6 @@
 package router
 
 import (
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -16,7 +14,7 @@ type opKey struct {
 type ops struct {
 	park   map[opKey]outbox.Parked
 	unpark map[opKey]struct{}
-	acks   []*message.Message // subscribers' messages that are durable afterwards
+	acks   []any // what the origin is told when it is durable
 
 	changes uint64 // how often a row was put or removed, ever
 }
@@ -62,8 +60,8 @@ func (o *ops) restore(failed *ops) {
 	o.acks = append(failed.acks, o.acks...)
 }
 
-// settlements returns what is to be written about the lane, or nothing.
-func (s *session) settlements(e extent) []outbox.Settlement {
+// Settlements implements Batch: it returns what is to be written about the lane, or nothing.
+func (s *session) Settlements(e extent) []outbox.Settlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost || s.flight != nil {
@@ -80,7 +78,7 @@ func (s *session) settlements(e extent) []outbox.Settlement {
 		st := outbox.Settlement{
 			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.slot},
 			Epoch:   str.epoch, Revision: str.revision, Confirmed: str.confirmed,
-			Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: s.origin,
+			Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: s.table,
 		}
 		for k, p := range s.ops.park {
 			if k.slot == str.slot {
@@ -116,8 +114,8 @@ func (o *ops) touches(slot int) bool {
 	return false
 }
 
-// settled takes the result of writing what settlements returned.
-func (s *session) settled(ok bool) {
+// Settled implements Batch.
+func (s *session) Settled(ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	flight := s.flight
@@ -136,14 +134,8 @@ func (s *session) settled(ok bool) {
 		str.confirmed = max(str.confirmed, str.flying)
 		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
 	}
-	for _, msg := range flight.acks {
-		if s.lost { // and so perhaps not written
-			msg.Nack()
-			continue
-		}
-		msg.Ack()
-	}
-	s.route.hungry()
+	s.origin.Durable(flight.acks, s.lost)
+	s.route.feeder.RoomFreed()
 }
 
 // confirmed returns, for each stream, the last settle that is known to be durable.
@@ -155,29 +147,4 @@ func (s *session) confirmed() []int64 {
 		out[i] = str.confirmed
 	}
 	return out
-}
-
-// hungry tells what feeds the route, if it waits for room, that there may be some.
-func (r *route) hungry() {
-	switch {
-	case r.reader != nil:
-		r.reader.hungry()
-	case r.claimer != nil:
-		r.claimer.hungry()
-	default:
-		poke(r.listener.wake)
-	}
-}
-
-// wakeReader tells whatever feeds the route that there may be room.
-func (r *route) wakeReader() {
-	if r.reader != nil {
-		poke(r.reader.wake)
-	}
-	if r.claimer != nil {
-		poke(r.claimer.wake)
-	}
-	if r.listener != nil {
-		poke(r.listener.wake)
-	}
 }

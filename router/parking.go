@@ -240,12 +240,10 @@ func (s *session) parkedRow(it *item, status outbox.ParkedStatus, at time.Time, 
 	return p
 }
 
-// ackLater acks a subscriber's message once its parked row is durable.
+// ackLater has the origin acknowledge a message once its parked row is durable.
 func (s *session) ackLater(it *item) {
-	if it.source != nil {
-		s.ops.acks = append(s.ops.acks, it.source)
-		delete(s.sources, it)
-		it.source = nil
+	if ack := s.origin.Parked(it); ack != nil {
+		s.ops.acks = append(s.ops.acks, ack)
 	}
 }
 
@@ -282,7 +280,7 @@ func (s *session) leaveParking(it *item, remove bool) {
 func (s *session) changed(g *parkedGroup) {
 	if g.count == 0 && g.live == 0 && g.blockers == 0 {
 		delete(s.parking.groups, g.key)
-		s.route.wakeReader() // a lane of order global may read again
+		s.route.feeder.Wake() // a lane of order global may read again
 		return
 	}
 	if g.live == 0 {

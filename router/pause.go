@@ -59,7 +59,7 @@ func (k *keeper) rest(rt *route, p outbox.Pause) bool {
 		return false
 	}
 	rt.log().Info("the route is paused: finishing what is under way")
-	if !k.bringToRest(rt, sessions, k.router.cfg.DrainTimeout) {
+	if !k.bringToRest(rt, sessions, k.drainFor) {
 		return false
 	}
 	rt.log().Info("the route rests; to go on: outrider resume " + rt.Name)
@@ -108,9 +108,9 @@ func (k *keeper) applyAddresses(rt *route, pauses []outbox.Pause) {
 	followUp{rerun: again, back: rt}.run()
 }
 
-// keepGone writes down that an address is gone, so that no other owner uses it
-// before an operator has resumed it.
-func (k *keeper) keepGone(rt *route, address string, cause error) {
+// RememberGone implements [Lease].
+func (l routeLease) RememberGone(address string, cause error) {
+	k, rt := l.keeper, l.route
 	k.background(func() { // during a drain it is not: it is learnt again after the next start
 		p := outbox.Pause{Route: rt.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
 		if k.insist(rt, "write down that an address is gone", func(ctx context.Context) error {

@@ -179,7 +179,7 @@ func (p *plan) few(n, turn int) {
 
 // free is the memory that the least provided of the routes which read could take.
 func (r *reader) free() int64 {
-	least := r.router.budget.free()
+	least := r.budget.free()
 	for _, rt := range r.routes {
 		if free, _ := rt.share.room(); !rt.share.low.Load() {
 			least = min(least, free)
@@ -208,7 +208,7 @@ func (r *reader) limit(p *plan) {
 	affordable := int(float64(r.free()) / r.rowCost)
 	switch {
 	case affordable >= total:
-	case affordable < len(p.reads) && r.router.budget.used.Load() > 0:
+	case affordable < len(p.reads) && r.budget.used.Load() > 0:
 		r.starved.Store(true)
 		p.few(affordable, int(r.fetches))
 	default:

@@ -146,14 +146,14 @@ func (s *session) sendToPoison(it *item) {
 		s.endSkipped(it)
 	case err == nil:
 		s.bury(it, d.verdict(d.cause()))
-	case refused(err) && it.claim == nil:
+	case refused(err) && s.origin.Parks():
 		// Sending it again would change nothing, and dead it may not be: an
 		// operator has to look.
 		v := d.verdict(fmt.Errorf("%w; it is held because the %w", d.cause(), err))
 		v.Hold = true
 		s.bury(it, v)
 	case s.stopping: // it is where it was: unsettled, or in the parking
-	case pause <= shortDelay || it.claim != nil: // a queue's table cannot remember the death
+	case pause <= shortDelay || !s.origin.Parks(): // a queue's table cannot remember the death
 		s.after(it, pause)
 	default:
 		s.park(it, outbox.ParkedRetrying, time.Now().Add(pause), fmt.Errorf("%w; the message is dead because: %w", err, d.cause()))
@@ -183,7 +183,7 @@ func (p *poison) send(ctx context.Context, it *item) (pause time.Duration, err e
 	if wait > 0 {
 		return max(pause, wait), p.failure(errWaits)
 	}
-	if !p.route.permit() {
+	if !p.route.lease.MaySend() {
 		if probe {
 			p.probed()
 		}

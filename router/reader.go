@@ -21,7 +21,8 @@ import (
 // stand, and joins them again when it has come there.
 type reader struct {
 	source outbox.Source
-	router *Router
+	log    *slog.Logger
+	budget *budget
 	poll   Poll
 	rest   rest
 	routes []*route
@@ -36,16 +37,30 @@ type reader struct {
 }
 
 func newReader(r *Router, src outbox.Source, poll Poll) *reader {
-	return &reader{source: src, router: r, poll: poll, rest: newRest(poll, src), wake: make(chan struct{}, 1), rowCost: 4 * waitingOverhead,
+	return &reader{source: src, log: r.log, budget: &r.budget, poll: poll, rest: newRest(poll, src), wake: make(chan struct{}, 1), rowCost: 4 * waitingOverhead,
 		bound: bound{usual: r.cfg.Lease}}
 }
 
-// hungry tells the reader that a lane may have room again.
-func (r *reader) hungry() {
+var _ Feeder = (*reader)(nil)
+
+// Origin implements [Feeder].
+func (r *reader) Origin(*session) Origin { return cursorOrigin{} }
+
+// RoomFreed implements [Feeder].
+func (r *reader) RoomFreed() {
 	if r.starved.Load() {
 		poke(r.wake)
 	}
 }
+
+// Wake implements [Feeder].
+func (r *reader) Wake() { poke(r.wake) }
+
+// AddressBack implements [Feeder]: what waits for an address is in the lanes.
+func (r *reader) AddressBack() {}
+
+// GiveUp implements [Feeder]: what was read and not settled is read again by others.
+func (r *reader) GiveUp(context.Context) error { return nil }
 
 // A read that found little is followed by a breather, in which more gathers.
 // Otherwise reads, and with them the batches for a destination, become as small as
@@ -132,11 +147,11 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 			r.restart(err)
 		}
 		if ctx.Err() == nil {
-			r.outage.fail(r.router.log, slog.LevelError, "cannot read the source, trying again", err)
+			r.outage.fail(r.log, slog.LevelError, "cannot read the source, trying again", err)
 		}
 		return f.rows, err
 	}
-	r.outage.end(r.router.log, "the source can be read again")
+	r.outage.end(r.log, "the source can be read again")
 	if len(results) == 0 { // memory ran out on the way
 		plan.again = true
 		return f.rows, nil
@@ -154,11 +169,11 @@ func (r *reader) fetch(ctx context.Context, plan *plan) (int, error) {
 // it any more. They begin anew with the durable cursors, which were perhaps put back
 // with it; where those mean nothing either the route stops and says so.
 func (r *reader) restart(err error) {
-	r.router.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
+	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
 	for _, rt := range r.routes {
 		for _, l := range rt.lanes {
 			if s := l.session.Load(); s != nil {
-				rt.keeper.lose(s)
+				rt.lease.Lost(s)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -199,7 +200,6 @@ func count(flags []bool) (n int) {
 // route is a Route at work.
 type route struct {
 	Route
-	router   *Router
 	health   *health
 	poison   *poison // nil: dead messages are only parked
 	limiter  *handlers.Limiter
@@ -210,7 +210,15 @@ type route struct {
 	listener *listener    // of a subscriber
 	keeper   *keeper
 	leader   *leader // nil: no lock is needed to work it
-	share    share   // of the memory
+	feeder   Feeder
+	lease    Lease
+	settler  *settler
+	logger   *slog.Logger
+	redact   func(address string) string
+	places   *atomic.Uint64 // given to messages that enter lanes, of all routes
+	pace     *pace
+	patience time.Duration // for an answer of the state store
+	share    share         // of the memory
 	panics   panics
 	stats    routeStats
 	paused   atomic.Pointer[outbox.Pause] // nil: it is not
@@ -319,9 +327,7 @@ func (r *route) kick() {
 // comeBack lets parked groups of the route, and those that were put back to
 // make room, try again.
 func (r *route) comeBack() {
-	if r.claimer != nil {
-		r.claimer.comeBack()
-	}
+	r.feeder.AddressBack()
 	for _, s := range r.sessions() {
 		s.comeBack()
 	}

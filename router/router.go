@@ -18,7 +18,6 @@ type Router struct {
 	readers   []*reader
 	listeners []*listener
 	claimers  []*claimer
-	settlers  map[outbox.StateStore]*settler
 	keepers   []*keeper
 	budget    budget
 	pace      pace
@@ -30,8 +29,8 @@ type Router struct {
 // New checks the routes and wires them; nothing runs and nothing is connected.
 func New(cfg Config, routes []Route) (*Router, error) {
 	cfg.setDefaults()
-	r := &Router{cfg: cfg, log: cfg.Logger, settlers: map[outbox.StateStore]*settler{}, ready: make(chan struct{})}
-	r.budget = budget{limit: cfg.Memory, wake: r.hungry}
+	r := &Router{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
+	r.budget = budget{limit: cfg.Memory, wake: r.roomFreed}
 	if len(routes) == 0 {
 		return nil, errors.New("there is no route: nothing would be delivered")
 	}
@@ -57,7 +56,7 @@ func (r *Router) add(def Route) {
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = outbox.DefaultMaxRequests
 	}
-	rt := &route{Route: def, router: r, leastPace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled),
+	rt := &route{Route: def, logger: r.log, redact: r.redact, places: &r.places, pace: &r.pace, patience: r.cfg.Lease, leastPace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled),
 		acquiring: bound{usual: r.cfg.Lease}}
 	rt.health = newHealth(rt)
 	rt.poison = newPoison(rt)
@@ -68,6 +67,7 @@ func (r *Router) add(def Route) {
 	r.routes = append(r.routes, rt)
 	rt.keeper = r.keeperOf(def.State)
 	rt.keeper.routes = append(rt.keeper.routes, rt)
+	rt.settler, rt.lease = rt.keeper.settler, routeLease{rt.keeper, rt}
 	if def.LeaderLock != nil {
 		rt.leader = rt.keeper.leaderOf(def.LeaderLock)
 		rt.leader.routes = append(rt.leader.routes, rt)
@@ -75,15 +75,18 @@ func (r *Router) add(def Route) {
 	if def.Subscriber != nil {
 		rt.listener = &listener{route: rt, wake: make(chan struct{}, 1)}
 		r.listeners = append(r.listeners, rt.listener)
+		rt.feeder = rt.listener
 		return
 	}
 	if def.Queue != nil {
 		rt.claimer = r.claimerOf(def)
+		rt.feeder = rt.claimer
 		rt.claimer.routes = append(rt.claimer.routes, rt)
 		return
 	}
 	rt.reader = r.readerOf(def)
 	rt.reader.routes = append(rt.reader.routes, rt)
+	rt.feeder = rt.reader
 }
 
 func (r *Router) keeperOf(store outbox.StateStore) *keeper {
@@ -94,9 +97,6 @@ func (r *Router) keeperOf(store outbox.StateStore) *keeper {
 	}
 	k := newKeeper(r, store)
 	r.keepers = append(r.keepers, k)
-	s := newSettler(store, r.log, r.cfg.SettleInterval, r.cfg.Lease)
-	s.sessions, s.lost = k.sessions, k.lose
-	r.settlers[store] = s
 	return k
 }
 
@@ -129,13 +129,13 @@ func (r *Router) Wake(source any) {
 	}
 }
 
-// hungry tells all that read that there may be room again.
-func (r *Router) hungry() {
+// roomFreed tells all that read that there may be room again.
+func (r *Router) roomFreed() {
 	for _, rd := range r.readers {
-		rd.hungry()
+		rd.RoomFreed()
 	}
 	for _, c := range r.claimers {
-		c.hungry()
+		c.RoomFreed()
 	}
 }
 

@@ -64,10 +64,8 @@ func (r *Router) work(ctx context.Context) error {
 	defer stopListening()
 	var readers, settlers sync.WaitGroup
 	failed := make(chan error, 2*len(r.keepers)+len(r.listeners))
-	for _, s := range r.settlers {
-		settlers.Go(func() { s.run(settling) })
-	}
 	for _, k := range r.keepers {
+		settlers.Go(func() { k.settler.run(settling) })
 		settlers.Go(func() { k.keepLease(settling) })
 	}
 	ready := true
@@ -132,7 +130,7 @@ func (r *Router) drain() error {
 	for _, k := range r.keepers {
 		k.wg.Wait()
 		stopped = append(stopped, k.sessions()...)
-		if err := r.settlers[k.store].finish(ctx, r.cfg.DrainTimeout); err != nil {
+		if err := k.settler.finish(ctx, r.cfg.DrainTimeout); err != nil {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
 		}
 	}

@@ -17,7 +17,8 @@ import (
 type session struct {
 	lane   *lane
 	route  *route
-	origin outbox.Table // that its cursors belong to
+	table  outbox.Table // that its cursors belong to
+	origin Origin
 	gate   *handlers.Gate
 	fenced outbox.Destination // made for this session alone; nil: the route's is used
 	ctx    context.Context    // ends when the session stops
@@ -39,7 +40,6 @@ type session struct {
 	extra    int       // items under way that did not come by cursor
 	live     int64     // memory of unfinished items
 	settler  *settler
-	sources  map[*item]struct{} // items that came from a subscriber and are not acked
 
 	queue   []*item       // whose chains are to run; with hindsight: that are to be offered
 	paced   bool          // the foreman waits for chains to end
@@ -56,16 +56,16 @@ type session struct {
 
 // newSession prepares the lane with what Acquire and ParkedGroups returned.
 func newSession(l *lane, states []outbox.LaneState, groups []outbox.ParkedGroup) *session {
-	s := &session{lane: l, route: l.route, origin: l.route.origin, called: make(chan struct{}, 1),
-		settler: l.route.router.settlers[l.route.State], sources: map[*item]struct{}{},
-		loading: bound{usual: l.route.router.cfg.Lease}}
+	s := &session{lane: l, route: l.route, table: l.route.origin, called: make(chan struct{}, 1),
+		settler: l.route.settler, loading: bound{usual: l.route.patience}}
+	s.origin = l.route.feeder.Origin(s)
 	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), outbox.ShareKey, l.route.owned))
 	s.gate = handlers.NewGate(handlers.GateConfig{
 		Destination: s.through(),
 		Limiter:     l.route.limiter,
 		Allow:       l.route.health.allow,
-		Permit:      l.route.permit,
+		Permit:      l.route.lease.MaySend,
 		SendTimeout: l.route.SendTimeout,
 		Ended:       s.lookBack,
 	})
@@ -203,7 +203,7 @@ func (s *session) behindFresh(key string) bool {
 func (s *session) enter(it *item) {
 	s.arrivals++
 	it.arrival = s.arrivals
-	it.attempt.Place = s.route.router.places.Add(1)
+	it.attempt.Place = s.route.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
 	s.queue = append(s.queue, it)
 }
@@ -262,6 +262,13 @@ func (s *session) stop(ctx context.Context) {
 	s.route.health.forget(s)
 	s.letGo()
 	s.lane.session.CompareAndSwap(s, nil)
+}
+
+// isLost reports whether another instance has the lane.
+func (s *session) isLost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
 }
 
 // awaitChains returns when all chains have ended or ctx has.

@@ -20,8 +20,8 @@ type settler struct {
 	log      *slog.Logger
 	interval time.Duration
 	bound    bound // of a write
-	sessions func() []*session
-	lost     func(*session)                      // what it wrote was fenced
+	batches  func() []Batch
+	fenced   func(Batch)                         // another owner has what it was to write
 	write    func(context.Context, extent) error // default: the lanes' progress, to the store
 	target   string                              // what is written to, for the log
 
@@ -34,6 +34,16 @@ type settler struct {
 	extent  extent       // of the flush
 	now     chan struct{}
 	outage  outage
+}
+
+// Batch is what a settler writes for: a period of owning a lane.
+type Batch interface {
+	// Settlements returns what is to be written now; nothing while the outcome of
+	// what it returned before is not known.
+	Settlements(e extent) []outbox.Settlement
+
+	// Settled takes that outcome: ok, if all of it is durable.
+	Settled(ok bool)
 }
 
 // extent is how much a settle writes beside what was concluded.
@@ -75,13 +85,6 @@ func (s *settler) note(urgent bool) {
 	}
 }
 
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // flush settles what has been concluded so far and returns when it is durable.
 func (s *settler) flush(ctx context.Context, e extent) error {
 	done := make(chan error, 1)
@@ -98,6 +101,9 @@ func (s *settler) flush(ctx context.Context, e extent) error {
 	}
 }
 
+// finishPause is the pause between tries to write the last progress.
+const finishPause = 100 * time.Millisecond
+
 // finish settles everything at the end. If that fails it tries again for as long
 // as drain lasts: a store that is away for a moment costs no duplicates. One try
 // is made in any case, and may take until limit.
@@ -109,7 +115,7 @@ func (s *settler) finish(drain context.Context, limit time.Duration) error {
 		if err == nil || drain.Err() != nil {
 			return err
 		}
-		pause := after(releaseDelay)
+		pause := after(finishPause)
 		select {
 		case <-pause.C:
 		case <-drain.Done():
@@ -190,9 +196,9 @@ func (s *settler) settle(ctx context.Context, e extent) error {
 // writeLanes writes what all lanes have concluded.
 func (s *settler) writeLanes(ctx context.Context, e extent) error {
 	var all []outbox.Settlement
-	writers := map[outbox.LaneRef]*session{}
-	for _, x := range s.sessions() {
-		for _, st := range x.settlements(e) {
+	writers := map[outbox.LaneRef]Batch{}
+	for _, x := range s.batches() {
+		for _, st := range x.Settlements(e) {
 			all = append(all, st)
 			writers[st.LaneRef] = x
 		}
@@ -204,12 +210,12 @@ func (s *settler) writeLanes(ctx context.Context, e extent) error {
 		fenced, err = s.store.Settle(ctx, all)
 		failpoint.Hit(failpoint.AfterSettle)
 		for _, ref := range fenced {
-			s.lost(writers[ref])
+			s.fenced(writers[ref])
 		}
 		s.report(err)
 	}
 	for _, x := range writers {
-		x.settled(err == nil)
+		x.Settled(err == nil)
 	}
 	return err
 }

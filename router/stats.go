@@ -128,8 +128,8 @@ func (r *Router) Problems() []string {
 			out = append(out, "route "+l.route.Name+" has no subscription to "+strconv.Quote(l.route.Topic))
 		}
 	}
-	for _, s := range r.settlers {
-		if s.outage.lasts() {
+	for _, k := range r.keepers {
+		if k.settler.outage.lasts() {
 			out = append(out, "progress cannot be written to the state store")
 		}
 	}

@@ -145,6 +145,90 @@ func refuse(listening context.Context, msgs <-chan *message.Message) {
 	}
 }
 
+var _ Feeder = (*listener)(nil)
+
+// RoomFreed implements [Feeder].
+func (l *listener) RoomFreed() { poke(l.wake) }
+
+// Wake implements [Feeder].
+func (l *listener) Wake() { poke(l.wake) }
+
+// AddressBack implements [Feeder]: what waits for an address is in the lanes.
+func (l *listener) AddressBack() {}
+
+// GiveUp implements [Feeder]: it ends the subscription, when the acks are out.
+func (l *listener) GiveUp(context.Context) error {
+	l.end()
+	return nil
+}
+
+// Origin implements [Feeder].
+func (l *listener) Origin(*session) Origin {
+	return &messageOrigin{listener: l, unacked: map[*message.Message]struct{}{}}
+}
+
+// messageOrigin is the subscriber that a session's messages come from: it gets their
+// acks. What is in the parking is durable and was acked.
+type messageOrigin struct {
+	cursorOrigin
+	listener *listener
+	unacked  map[*message.Message]struct{}
+}
+
+// messageOf is what the subscriber gave for an item; nil: it came out of the parking.
+func messageOf(it *item) *message.Message {
+	msg, _ := it.handle.(*message.Message)
+	return msg
+}
+
+// Enter implements [Origin].
+func (o *messageOrigin) Enter(it *item) (failed int, ok bool) {
+	o.unacked[messageOf(it)] = struct{}{}
+	return 0, true
+}
+
+// Settled implements [Origin].
+func (o *messageOrigin) Settled(it *item, _ outbox.Outcome) bool {
+	if msg := messageOf(it); msg != nil {
+		msg.Ack()
+		delete(o.unacked, msg)
+		it.handle = nil
+		poke(o.listener.wake)
+	}
+	return false
+}
+
+// Parked implements [Origin].
+func (o *messageOrigin) Parked(it *item) any {
+	msg := messageOf(it)
+	if msg == nil {
+		return nil
+	}
+	delete(o.unacked, msg)
+	it.handle = nil
+	return msg
+}
+
+// Durable implements [Origin].
+func (o *messageOrigin) Durable(acks []any, lost bool) {
+	for _, a := range acks {
+		msg := a.(*message.Message) //nolint:forcetypeassert // Parked returned it
+		if lost {
+			msg.Nack()
+			continue
+		}
+		msg.Ack()
+	}
+}
+
+// Release implements [Origin].
+func (o *messageOrigin) Release() {
+	for msg := range o.unacked {
+		msg.Nack()
+	}
+	clear(o.unacked)
+}
+
 // end ends the subscription, so that another instance gets the messages.
 func (l *listener) end() {
 	l.mu.Lock()
@@ -204,7 +288,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 		return false
 	}
 	it := &item{
-		session: s, slot: s.lane.slots[0], source: msg, parent: msg.Context(),
+		session: s, slot: s.lane.slots[0], handle: msg, parent: msg.Context(),
 		key:     s.route.key(row.Group),
 		record:  s.recordOf(msg, row),
 		attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.name, Number: 1},
@@ -213,7 +297,7 @@ func (s *session) acceptMessage(msg *message.Message, row *outbox.Row, cost int6
 	it.Owner = it
 	s.live += it.cost
 	s.extra++
-	s.sources[it] = struct{}{}
+	s.origin.Enter(it)
 	s.admit(it)
 	s.proceed()
 	return true
