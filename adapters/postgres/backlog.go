@@ -10,12 +10,6 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// backlogSettings keep the plan of the counts to ranges of indexes, whatever the
-// planner's statistics say.
-const backlogSettings = pinTransaction + `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
-SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
-SET LOCAL max_parallel_workers_per_gather = 0`
-
 // backlogSQL counts along the primary key, at most $4 rows of each slot, and
 // looks at the first row of each.
 const backlogSQL = `
@@ -39,13 +33,7 @@ var _ outbox.Backlogger = (*Source)(nil)
 // Backlog implements [outbox.Backlogger]. Rows that are not visible yet do not
 // count, nor do late ones below the cursors.
 func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
-	if err := s.find(ctx); err != nil {
-		return b, explain(s.table, "count rows", err)
-	}
-	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
-			return err
-		}
+	err = s.count(ctx, func(tx pgx.Tx) error {
 		rows, err := s.queryBacklog(ctx, tx, spans, most)
 		if err != nil {
 			return err

@@ -75,25 +75,25 @@ func (s *Source) planBand(reads []outbox.Read, plans []plan) *band {
 	return b
 }
 
-// readBand returns the statement that reads a band. It is prepared when the first
+// bandOf returns the statement that reads a band. It is prepared when the first
 // one is read: most sources rarely have a backlog.
-func (r *reader) readBand(ctx context.Context, table string) (*statement, error) {
-	if r.band == nil {
+func (s *Source) bandOf(ctx context.Context, r *readConn) (*statement, error) {
+	if s.band == nil {
 		if _, err := r.conn.PgConn().Exec(ctx, bandSettings).ReadAll(); err != nil {
 			return nil, err
 		}
-		st, err := r.prepare(ctx, "outrider_fetch_band", bandStatement(table, r.limits))
+		st, err := r.prepare(ctx, "outrider_fetch_band", bandStatement(s.quoted, s.limits))
 		if err != nil {
 			return nil, err
 		}
-		r.band = st
+		s.band = st
 	}
-	return r.band, nil
+	return s.band, nil
 }
 
 // runBand does what run does, with a band.
-func (f *fetch) runBand(ctx context.Context, r *reader, table string) (complete bool, err error) {
-	st, err := r.readBand(ctx, table)
+func (f *fetch) runBand(ctx context.Context, r *readConn) (complete bool, err error) {
+	st, err := f.source.bandOf(ctx, r)
 	if err != nil {
 		return false, err
 	}
@@ -108,14 +108,14 @@ func (f *fetch) runBand(ctx context.Context, r *reader, table string) (complete 
 // for the reads of the band, and the band's.
 func (b *band) params(plans []plan) [][]byte {
 	plans = slices.Clone(plans)
-	slots := newArrays(1)
+	var slots arrayText
 	for slot, i := range b.reads {
 		if i >= 0 {
 			plans[i].upto = plans[i].position
-			slots.number(0, int64(slot))
+			slots.number(int64(slot))
 		}
 	}
-	return slices.Concat(fetchParams(plans), slots.end(), [][]byte{strconv.AppendInt(nil, b.low, 10), strconv.AppendInt(nil, b.high, 10)})
+	return append(fetchParams(plans), slots.end(), strconv.AppendInt(nil, b.low, 10), strconv.AppendInt(nil, b.high, 10))
 }
 
 // keep takes a row of the band, until they are too many.
@@ -124,7 +124,7 @@ func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more b
 	b.reach = max(b.reach, position)
 	if position <= f.plans[b.reads[slot]].position {
 		if last { // its read stands further on than others
-			row := f.decoder.row(values)
+			row := decodeRow(f.decoder, values)
 			row.Slot = slot
 			b.last = row.Anchor()
 		}
@@ -134,7 +134,7 @@ func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more b
 	if b.cut = b.bytes > bandBytes; b.cut {
 		return false
 	}
-	row := f.decoder.row(values)
+	row := decodeRow(f.decoder, values)
 	row.Slot, row.Position = slot, position
 	if last {
 		b.last = row.Anchor()

@@ -53,7 +53,7 @@ func TestG2_ABandIsSorted(t *testing.T) {
 		l.ahead = nil // a read that comes to a place is never drained
 		wantPayloads(t, l.all(t))
 	}
-	if e.src.reader.band == nil {
+	if e.src.band == nil {
 		t.Error("no band was read")
 	}
 }
@@ -69,7 +69,7 @@ func TestG1_ABandThatIsTooLargeLosesNothing(t *testing.T) {
 	l.ahead = func() int64 { return rows }
 	none, _, err := l.next(e.ctx, nil)
 	must(t, err)
-	if len(none) != 0 || e.src.bandRest == 0 || e.src.reader != nil {
+	if len(none) != 0 || e.src.bandRest == 0 || e.src.conn != nil {
 		t.Fatalf("%d rows came with a band of %d MiB, no band for %d fetches", len(none), rows, e.src.bandRest)
 	}
 	l.ahead = nil
@@ -110,7 +110,7 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	reads := l.reads(nil)
 	plans, err := e.src.planReads(reads)
 	must(t, err)
-	root := explainStatement(t, e.src.reader, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
+	root := explainStatement(t, e.src.conn, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
 	bitmaps := 0
 	root.walk(func(n *planNode) {
 		if n.Type == "Bitmap Heap Scan" {

@@ -12,13 +12,13 @@ import (
 // made of transaction ids, and those belong to the cluster. The database does
 // not take part, because one that was renamed, or cloned within its
 // cluster, goes on. A clone of the cluster has the same identifier;
-// [Source.Validate] tells what can be told.
+// [outbox.Source].Validate tells what can be told.
 //
 // Any user may ask for it, unless the right to was revoked; the error then says
 // what to grant.
-func (s *Source) Identity(ctx context.Context) (string, error) {
-	id, err := identity(ctx, s.pool)
-	return id, explain(s.table, "ask for the cluster's system identifier", err)
+func (t *tableReader) Identity(ctx context.Context) (string, error) {
+	id, err := identity(ctx, t.pool)
+	return id, t.kind.explain("ask for the cluster's system identifier", err)
 }
 
 func identity(ctx context.Context, q querier) (id string, err error) {
@@ -30,21 +30,21 @@ func identity(ctx context.Context, q querier) (id string, err error) {
 // has given out its transaction ids and its position; one that has not was
 // restored or recovered to an earlier point, and its later transactions would
 // be taken for delivered.
-func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
+func (t *tableReader) Validate(ctx context.Context, c outbox.Cursor) error {
 	if c.IsZero() {
 		return nil
 	}
 	seen, err := newestSnapshot(c)
 	if err == nil {
-		err = s.find(ctx)
+		err = t.find(ctx)
 	}
 	if err == nil {
-		err = s.validate(ctx, s.pool, seen.xmax, c.Position)
+		err = t.validate(ctx, t.pool, seen.xmax, c.Position)
 	}
 	if err == nil {
-		err = s.checkAnchor(ctx, s.pool, &c)
+		err = t.checkAnchor(ctx, t.pool, &c)
 	}
-	return explain(s.table, "validate the cursor", err)
+	return t.kind.explain("validate the cursor", err)
 }
 
 // newestSnapshot returns the latest snapshot that a cursor speaks of.
@@ -57,7 +57,7 @@ func newestSnapshot(c outbox.Cursor) (snapshot, error) {
 
 // validate asks whether transaction ids below xmax and the position have been
 // handed out.
-func (s *Source) validate(ctx context.Context, q querier, xmax uint64, position int64) error {
+func (t *tableReader) validate(ctx context.Context, q querier, xmax uint64, position int64) error {
 	const sql = `
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(s.name, ''),
        has_sequence_privilege(s.name, 'SELECT'),
@@ -67,14 +67,14 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	var next, last int64
 	var sequence string
 	var readable *bool // null: there is no sequence
-	if err := q.QueryRow(ctx, sql, s.layout.table, s.position).Scan(&next, &sequence, &readable, &last); err != nil {
+	if err := q.QueryRow(ctx, sql, t.quoted, t.kind.position).Scan(&next, &sequence, &readable, &last); err != nil {
 		return err
 	}
 	// In the tables of others positions may come from elsewhere.
 	counted := readable != nil
 	var reason string
 	switch {
-	case !counted && s.findSQL == nil:
+	case !counted && t.kind.own:
 		return errNoSequence
 	case counted && !*readable:
 		return errSequenceGrant(sequence)
@@ -85,13 +85,13 @@ FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
 	default:
 		return nil
 	}
-	return s.wentBack("the database is behind the cursor: " + reason)
+	return t.wentBack("the database is behind the cursor: " + reason)
 }
 
 // wentBack is the error for a database that was put back to an earlier state.
-func (s *Source) wentBack(reason string) error {
+func (t *tableReader) wentBack(reason string) error {
 	command := "rebase"
-	if s.findSQL != nil {
+	if !t.kind.own {
 		command = "seek" // only the own layout can be rebased
 	}
 	return fmt.Errorf("%s: %w; it was restored or recovered to an earlier point, or failed over without the last commits, "+
@@ -114,7 +114,7 @@ func errSequenceGrant(sequence string) error {
 // Routes were checked when they started; a connection that is made anew can lead
 // to a standby, to another cluster behind the same name, or to a primary that
 // lost the last transactions in a failover.
-func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) error {
+func (t *tableReader) verify(ctx context.Context, q querier, reads []outbox.Read) error {
 	var standby bool
 	if err := q.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
 		return err
@@ -126,9 +126,9 @@ func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) err
 	if err != nil {
 		return err
 	}
-	if s.cluster != "" && id != s.cluster {
-		was := s.cluster
-		s.cluster = "" // the cursors of the next fetch have been checked
+	if t.cluster != "" && id != t.cluster {
+		was := t.cluster
+		t.cluster = "" // the cursors of the next fetch have been checked
 		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, outbox.ErrWentBack)
 	}
 	var xmax uint64
@@ -140,7 +140,7 @@ func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) err
 		}
 		xmax, position = max(xmax, seen.xmax), max(position, reads[i].From.Position)
 	}
-	if err := s.validate(ctx, q, xmax, position); err != nil {
+	if err := t.validate(ctx, q, xmax, position); err != nil {
 		return err
 	}
 	checked := map[outbox.Cursor]bool{}
@@ -148,11 +148,11 @@ func (s *Source) verify(ctx context.Context, q querier, reads []outbox.Read) err
 		place := outbox.Cursor{Position: reads[i].From.Position, Snapshot: reads[i].From.Snapshot, Base: reads[i].From.Base, Anchor: reads[i].From.Anchor}
 		if !checked[place] {
 			checked[place] = true
-			if err := s.checkAnchor(ctx, q, &place); err != nil {
+			if err := t.checkAnchor(ctx, q, &place); err != nil {
 				return err
 			}
 		}
 	}
-	s.cluster = id
+	t.cluster = id
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -115,67 +112,4 @@ func givenConfig(cfg *SourceConfig) (*pgxpool.Config, error) {
 func looksSplit(cfg *pgx.ConnConfig) bool {
 	return strings.Contains(cfg.Host, "@") ||
 		slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return strings.Contains(f.Host, "@") })
-}
-
-// connectReader opens the connection that reads rows and prepares the fetch on
-// it. It is taken out of the pool, so that the pool's hooks apply to it.
-func (s *Source) connectReader(ctx context.Context, reads []outbox.Read) (*reader, error) {
-	if err := s.find(ctx); err != nil {
-		return nil, err
-	}
-	c, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{conn: c.Hijack()}
-	if err := s.prepare(ctx, r, reads); err != nil {
-		s.discard(r)
-		return nil, err
-	}
-	return r, nil
-}
-
-// prepare makes a new connection ready for the reads.
-func (s *Source) prepare(ctx context.Context, r *reader, reads []outbox.Read) error {
-	if _, err := r.conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err != nil {
-		return err
-	}
-	statement := fetchStatement(s.layout.table, s.limits)
-	var err error
-	if s.findSQL != nil {
-		if statement, err = s.findSQL(ctx, r.conn); err != nil {
-			return err
-		}
-	}
-	if r.fetch, err = r.prepare(ctx, "outrider_fetch", statement); err != nil {
-		return err
-	}
-	if s.findSQL != nil {
-		return s.verify(ctx, r.conn, reads) // made for the types that the table has
-	}
-	r.limits = s.limits
-	r.conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
-	for i, c := range fetchColumns {
-		if r.fetch.Fields[i+fetchPosition].DataTypeOID != c.oid {
-			return fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout",
-				c.name, s.layout.definition(c))
-		}
-	}
-	return s.verify(ctx, r.conn, reads)
-}
-
-// discardLimit bounds how long the end of a connection is waited for.
-const discardLimit = 5 * time.Second
-
-// discard closes a connection without waiting for it; Close does.
-func (s *Source) discard(r *reader) {
-	s.closing.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), discardLimit)
-		defer cancel()
-		_ = r.conn.Close(ctx) // nothing depends on a polite end
-		select {
-		case <-r.conn.PgConn().CleanupDone():
-		case <-ctx.Done():
-		}
-	})
 }

@@ -1,35 +1,11 @@
 package postgres
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/outriderhq/outrider/outbox"
-)
-
-// Columns of the fetch's result. The two before the position are the fetch's
-// own; the others are fetchColumns.
-const (
-	fetchRead = iota
-	fetchLate
-	fetchPosition
-	fetchID
-	fetchType
-	fetchGroup
-	fetchAggregateType
-	fetchAggregateID
-	fetchTenant
-	fetchTags
-	fetchHeaders
-	fetchPayload
-	fetchPayloadBytes
-	fetchOccurredAt
-	fetchCreatedAt
-	fetchStored // bytes that are stored of a payload that was left out; see limits
 )
 
 // decoder turns rows from PostgreSQL's binary form into outbox rows. Its
@@ -45,43 +21,6 @@ type decoder struct {
 
 // shownID is how much of an id an error of its row says.
 const shownID = 128
-
-// row decodes what does not depend on the read. What cannot be decoded is told
-// in the row's Err.
-func (d *decoder) row(v [][]byte) *outbox.Row {
-	row := d.rows.next(size(v))
-	row.ID = d.texts.copy(v[fetchID])
-	row.Type = d.intern(v[fetchType])
-	row.Group = d.texts.copy(v[fetchGroup])
-	row.AggregateType = d.intern(v[fetchAggregateType])
-	row.AggregateID = d.texts.copy(v[fetchAggregateID])
-	row.Tenant = d.intern(v[fetchTenant])
-
-	if payload := v[fetchPayload]; payload != nil {
-		row.Payload = d.payloads.copy(payload)
-	} else if payload := v[fetchPayloadBytes]; payload != nil {
-		row.Payload, row.Binary = d.payloads.copy(payload), true
-	} else if stored := v[fetchStored]; stored != nil {
-		d.fail(row, "payload", d.tooLarge(stored, v[fetchPosition]))
-	} else {
-		d.fail(row, "payload", errors.New("both payload and payload_bytes are null"))
-	}
-	var err error
-	if row.Tags, err = stringMap(v[fetchTags]); err != nil {
-		d.fail(row, "tags", err)
-	}
-	if row.Headers, err = stringMap(v[fetchHeaders]); err != nil {
-		d.fail(row, "headers", err)
-	}
-	if row.OccurredAt, err = timeFromBinary(v[fetchOccurredAt]); err != nil {
-		d.fail(row, "occurred_at", err)
-	}
-	if row.CreatedAt, err = timeFromBinary(v[fetchCreatedAt]); err != nil {
-		d.fail(row, "created_at", err)
-	}
-	d.limit(row, row.Limit())
-	return row
-}
 
 // tooLarge is the error of a row of a log whose payload was left out.
 func (d *decoder) tooLarge(stored, position []byte) error {
@@ -154,22 +93,3 @@ func checkPairs(text []byte) error {
 	}
 	return outbox.CheckPairs(text)
 }
-
-// postgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.
-const postgresEpoch = 946_684_800_000_000
-
-// timeFromBinary decodes a timestamptz; null is the zero time.
-func timeFromBinary(v []byte) (time.Time, error) {
-	if v == nil {
-		return time.Time{}, nil
-	}
-	micros := int64FromBinary(v)
-	if micros == math.MaxInt64 || micros == math.MinInt64 {
-		return time.Time{}, errors.New("infinity is no time that a message can carry")
-	}
-	return time.UnixMicro(micros + postgresEpoch).UTC(), nil
-}
-
-func int32FromBinary(v []byte) int32 { return int32(binary.BigEndian.Uint32(v)) }
-
-func int64FromBinary(v []byte) int64 { return int64(binary.BigEndian.Uint64(v)) }

@@ -41,14 +41,14 @@ func (m *mapping) indexes() []logIndex {
 // Check implements [outbox.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *LogSource) Check(ctx context.Context) error {
-	err := checkServer(ctx, s.src.pool)
+	err := checkServer(ctx, s.pool)
 	if err == nil {
-		err = s.src.find(ctx)
+		err = s.find(ctx)
 	}
 	if err != nil {
 		return s.explain("check", err)
 	}
-	return s.explain("check", s.mapping.check(ctx, s.src.pool))
+	return s.explain("check", s.mapping.check(ctx, s.pool))
 }
 
 // check compares the table with the mapping.
@@ -163,16 +163,16 @@ LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 func (s *LogSource) Examine(ctx context.Context) []outbox.Finding {
 	ctx, cancel := context.WithTimeout(ctx, examinePatience)
 	defer cancel()
-	pool := s.src.pool
+	pool := s.pool
 	f, reached := examineServer(ctx, pool)
 	if !reached {
 		return f
 	}
-	f = append(f, judge("table "+s.src.table, "its columns, indexes and privileges are as reading needs them", s.Check(ctx))...)
+	f = append(f, judge("table "+s.table, "its columns, indexes and privileges are as reading needs them", s.Check(ctx))...)
 	f = append(f, examinePooler(ctx, pool, "reading"), examineClock(ctx, pool))
-	f = append(f, s.src.examineWake(ctx)...)
-	if s.src.find(ctx) != nil {
+	f = append(f, s.examineWake(ctx)...)
+	if s.find(ctx) != nil {
 		return append(f, examineOpen(ctx, pool)...)
 	}
-	return append(f, examineSurroundings(ctx, pool, s.src.layout.table)...)
+	return append(f, examineSurroundings(ctx, pool, s.quoted)...)
 }

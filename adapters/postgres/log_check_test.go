@@ -39,7 +39,7 @@ func TestLogCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 			}
 			err := e.log.Check(e.ctx)
 			if c.want != nil {
-				wantError(t, err, append(c.want, e.log.src.table)...)
+				wantError(t, err, append(c.want, e.log.table)...)
 				said, err := InitLog(e.ctx, e.pool, e.cfg)
 				if len(said) != 1 || !strings.Contains(said[0], "init does not create it") {
 					t.Errorf("init said %q", said)

@@ -27,47 +27,44 @@ func (s *LogSource) Backlog(ctx context.Context, spans []outbox.Span, most int) 
 		bySlot[sp.Slot] = sp
 		lowest = min(lowest, sp.After)
 	}
-	if err := s.src.find(ctx); err != nil {
-		return b, s.explain("count rows", err)
-	}
-	err = pgx.BeginTxFunc(ctx, s.src.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
-			return err
-		}
-		t, _, err := s.mapping.look(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if err := t.problems(); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, t.countingSQL(logBacklogSQL), rawResults, lowest, 2*most)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		d := &decoder{table: s.src.table, maxRow: s.mapping.maxRow}
-		looked := 0
-		for rows.Next() && !b.More {
-			looked++
-			v := rows.RawValues()
-			sp, ok := bySlot[s.mapping.head(d, v).slot]
-			position := int64FromBinary(v[fetchPosition])
-			if !ok || position <= sp.After || sp.Upto > 0 && position > sp.Upto {
-				continue
-			}
-			if b.Rows == most {
-				b.More = true
-				continue
-			}
+	looked, err := s.each(ctx, logBacklogSQL, []any{lowest, 2 * most}, func(slot int, position int64, v [][]byte) bool {
+		sp, ok := bySlot[slot]
+		switch {
+		case !ok || position <= sp.After || sp.Upto > 0 && position > sp.Upto:
+		case b.Rows == most:
+			b.More = true
+		default:
 			if b.Rows++; b.Oldest.IsZero() {
 				b.Oldest = createdAt(v)
 			}
 		}
-		b.More = b.More || looked == 2*most
+		return !b.More
+	})
+	b.More = b.More || looked == 2*most
+	return b, s.explain("count rows", err)
+}
+
+// each hands over the rows of a statement that countingSQL completes, until f wants no
+// more, and returns how many there were.
+func (s *LogSource) each(ctx context.Context, sql string, args []any, f func(slot int, position int64, v [][]byte) bool) (n int, err error) {
+	err = s.count(ctx, func(tx pgx.Tx) error {
+		t, err := s.mapping.sound(ctx, tx)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, t.countingSQL(sql), append([]any{rawResults}, args...)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		d := &decoder{table: s.table, maxRow: s.mapping.maxRow}
+		for more := true; more && rows.Next(); n++ {
+			v := rows.RawValues()
+			more = f(s.mapping.head(d, v).slot, int64FromBinary(v[fetchPosition]), v)
+		}
 		return rows.Err()
 	})
-	return b, s.explain("count rows", err)
+	return n, err
 }
 
 // createdAt is when a row was created; zero when that is not known.

@@ -15,30 +15,23 @@ const fetchXID = fetchStored + 1
 // Drained means is told at [Source.Fetch]. It keeps the rows of one call in memory,
 // up to 8 MiB, because they come by position and are wanted by read.
 func (s *LogSource) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
-	s.src.mu.Lock()
-	defer s.src.mu.Unlock()
-	if s.src.closed {
-		return nil, fmt.Errorf("table %s: the source is closed", s.src.table)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l, err := planLog(reads, s.rowBytes)
 	if err != nil {
 		return nil, s.explain("read", err)
 	}
-	f := logFetch{logPlan: l, source: s, rows: make([][]*outbox.Row, len(reads)), pages: make([]*outbox.Page, len(reads))}
-	if s.src.reader == nil {
-		r, err := s.src.connectReader(ctx, reads)
-		if err != nil {
-			return nil, s.explain("connect to read", err)
-		}
-		s.src.reader = r
-		s.src.log.DebugContext(ctx, "connected to read a table", "table", s.src.table)
+	r, err := s.connected(ctx, reads)
+	if err != nil {
+		return nil, err
 	}
-	complete, err := s.src.reader.stream(ctx, s.src.reader.fetch, l.params(), f.row)
+	f := logFetch{logPlan: l, source: s, rows: make([][]*outbox.Row, len(reads)), pages: make([]*outbox.Page, len(reads))}
+	complete, err := r.stream(ctx, r.fetch, l.params(), f.row)
 	if err == nil && f.own == "" {
 		err = errNoSnapshot
 	}
 	if err != nil || !complete {
-		s.src.drop()
+		s.drop()
 	}
 	if err != nil {
 		return nil, s.explain("read", err)
@@ -72,14 +65,14 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 	}
 	s := f.source
 	s.rowBytes += (float64(size(values)) - s.rowBytes) / 64
-	h := s.mapping.head(&s.src.decoder, values)
+	h := s.mapping.head(&s.decoder, values)
 	var row *outbox.Row
 	for _, i := range f.bySlot[h.slot] {
 		if !f.wants(i, part, late, position, values[fetchXID]) {
 			continue
 		}
 		if row == nil {
-			row = s.mapping.row(&s.src.decoder, h, values)
+			row = s.mapping.row(&s.decoder, h, values)
 			f.kept += row.Size()
 		} else {
 			again := *row // the page differs by read; what the row points to is shared
@@ -89,7 +82,7 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 	}
 	if !late { // a cursor may come to stand here, whoever the row is for
 		if row == nil {
-			row = s.mapping.row(&s.src.decoder, h, values)
+			row = s.mapping.row(&s.decoder, h, values)
 			row.Slot = h.slot
 		}
 		f.segments[part].anchor = row.Anchor()

@@ -3,7 +3,6 @@ package postgres
 import (
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -193,56 +192,29 @@ func (l *logPlan) fit(total int, affordable float64) {
 // params writes the plan as the statement's arrays, in PostgreSQL's text form.
 // A cohort without late rows to read has a limit of 0 in its place.
 func (l *logPlan) params() [][]byte {
-	a := newArrays(8)
+	var a [8]arrayText
+	for i := range a {
+		a[i] = newArrayText(len(l.cohorts), 24)
+	}
 	for i := range l.cohorts {
 		c := &l.cohorts[i]
-		a.number(0, c.position)
-		a.snapshot(1, c.snapshot)
-		a.snapshot(2, c.target)
-		a.number(3, c.above)
-		a.number(4, int64(c.late.limit))
+		a[0].number(c.position)
+		a[1].textOrNull(c.snapshot)
+		a[2].textOrNull(c.target)
+		a[3].number(c.above)
+		a[4].number(int64(c.late.limit))
 	}
 	for k := range l.segments {
 		s := &l.segments[k]
-		a.number(5, s.low)
-		a.number(6, s.high)
-		a.number(7, int64(s.limit))
+		a[5].number(s.low)
+		a[6].number(s.high)
+		a[7].number(int64(s.limit))
 	}
-	return a.end()
-}
-
-// arrays are parameters in PostgreSQL's text form.
-type arrays [][]byte
-
-func newArrays(n int) arrays {
-	a := make(arrays, n)
+	params := make([][]byte, len(a))
 	for i := range a {
-		a[i] = append(make([]byte, 0, 64), '{')
+		params[i] = a[i].end()
 	}
-	return a
-}
-
-func (a arrays) next(i int) {
-	if len(a[i]) > 1 {
-		a[i] = append(a[i], ',')
-	}
-}
-
-func (a arrays) number(i int, n int64) {
-	a.next(i)
-	a[i] = strconv.AppendInt(a[i], n, 10)
-}
-
-func (a arrays) snapshot(i int, s string) {
-	a.next(i)
-	a[i] = appendSnapshot(a[i], s)
-}
-
-func (a arrays) end() [][]byte {
-	for i := range a {
-		a[i] = append(a[i], '}')
-	}
-	return a
+	return params
 }
 
 // reach tells how far a cohort's fresh rows were read, and whether that is all

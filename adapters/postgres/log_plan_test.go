@@ -14,19 +14,15 @@ import (
 // slot, on the source's own connection and prepared statement.
 func explainLogReads(t *testing.T, src *LogSource, limit int, from ...outbox.Cursor) *planNode {
 	t.Helper()
-	ctx := t.Context()
-	if src.src.reader == nil {
-		r, err := src.src.connectReader(ctx, nil)
-		must(t, err)
-		src.src.reader = r
-	}
+	r, err := src.connected(t.Context(), nil)
+	must(t, err)
 	reads := make([]outbox.Read, outbox.Slots)
 	for i := range reads {
 		reads[i] = outbox.Read{Slot: i, From: from[i%len(from)], Limit: limit}
 	}
 	l, err := planLog(reads, firstRowBytes)
 	must(t, err)
-	return explainFetch(t, src.src.reader, l.params())
+	return explainFetch(t, r, l.params())
 }
 
 // logSlack is for the dead index entries that transactions of other tests on the
@@ -75,7 +71,7 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 			e.exec(strings.ReplaceAll(c.fill, "{xid}", imitatedXID), c.rows)
 			check := func(state string) { checkLogPlans(t, e, c.rows, name+", "+state, c.position, c.xid) }
 			check("planned when empty")
-			e.log.src.drop()
+			e.log.drop()
 			check("stale statistics")
 			e.exec("ANALYZE " + c.table)
 			check("fresh statistics")

@@ -55,8 +55,7 @@ type LogConfig struct {
 // column for slots, so they are computed here ([outbox.SlotOf]) and all slots
 // are read by one scan; so a route has one owner at a time ([outbox.Undivided]).
 type LogSource struct {
-	wakes
-	src      *Source // connection, cluster and decoder; not its layout
+	*tableReader
 	mapping  *mapping
 	rowBytes float64 // running estimate of a row's size; held by Fetch
 }
@@ -81,18 +80,13 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
-	log := cmp.Or(cfg.Logger, slog.Default())
-	waker := newWaker(cfg.Wake, pool, log, m.table)
-	s := &LogSource{wakes: waker, mapping: m, rowBytes: firstRowBytes}
-	s.src = &Source{
-		wakes: waker, pool: pool, table: table, name: m.table, position: m.columns[rolePosition],
-		log: log, decoder: decoder{table: table, maxRow: m.maxRow}, findSQL: s.findSQL,
-	}
-	s.src.findAt = s.rowAt
-	s.src.located = func(full pgx.Identifier) {
-		m.table = full
-		s.src.layout = layout{name: full, table: full.Sanitize()}
-	}
+	s := &LogSource{mapping: m, rowBytes: firstRowBytes}
+	s.tableReader = newTableReader(pool, table, m.table, cfg.Wake, cfg.Logger, m.maxRow, readLayout{
+		position: m.columns[rolePosition], prepare: s.prepare, rowAt: s.rowAt,
+		located: func(full pgx.Identifier) { m.table = full },
+		explain: func(what string, err error) error { return explainLog(table, what, err) },
+		dropped: func() {},
+	})
 	return s, nil
 }
 
@@ -105,85 +99,38 @@ func LogTable(cfg LogConfig) (string, error) {
 	return m.table.Sanitize(), nil
 }
 
-// findSQL makes the statement for the types that the table has now.
-func (s *LogSource) findSQL(ctx context.Context, q querier) (string, error) {
-	t, _, err := s.mapping.look(ctx, q)
+// prepare prepares the fetch on a new connection, for the types that the table has now.
+func (s *LogSource) prepare(ctx context.Context, r *readConn) error {
+	t, err := s.mapping.sound(ctx, r.conn)
 	if err != nil {
-		return "", err
-	}
-	if err := t.problems(); err != nil {
-		return "", err
+		return err
 	}
 	oid := t.typeOf(rolePayload)
 	s.mapping.json = oid == pgtype.JSONOID || oid == pgtype.JSONBOID
-	return t.fetchSQL(), nil
-}
-
-// Identity is that of [Source.Identity].
-func (s *LogSource) Identity(ctx context.Context) (string, error) { return s.src.Identity(ctx) }
-
-// Validate implements [outbox.Source]. Positions are compared where they come
-// from a sequence that belongs to the column; transaction ids always.
-func (s *LogSource) Validate(ctx context.Context, c outbox.Cursor) error {
-	if c.IsZero() {
-		return nil
-	}
-	seen, err := newestSnapshot(c)
-	if err == nil {
-		err = s.src.find(ctx)
-	}
-	if err == nil {
-		err = s.src.validate(ctx, s.src.pool, seen.xmax, c.Position)
-	}
-	if err == nil {
-		err = s.src.checkAnchor(ctx, s.src.pool, &c)
-	}
-	return s.explain("validate the cursor", err)
+	r.fetch, err = r.prepare(ctx, "outrider_fetch", t.fetchSQL())
+	return err
 }
 
 // Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest
 // position of a row created at or after the time, and needs to know the column.
 func (s *LogSource) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
-	const last = "coalesce((SELECT max(o.{position}) FROM {table} o), 0)"
-	var position string
-	var args []any
-	switch at.Kind {
-	case outbox.StartBeginning:
-		position = "least(coalesce((SELECT min(o.{position}) FROM {table} o) - 1, 0), 0)"
-	case outbox.StartEnd:
-		position = last
-	case outbox.StartTime:
-		if s.mapping.columns[roleCreatedAt] == "" {
-			return outbox.Cursor{}, s.explain("start at a time", errors.New("which column says when a row was created is not known: "+
-				"give columns: {created_at: ...}, or start at beginning or end"))
-		}
-		position = "coalesce((SELECT min(o.{position}) - 1 FROM {table} o WHERE o.{created} >= $1), " + last + ")"
-		args = []any{at.Time}
-	default:
-		return outbox.Cursor{}, s.explain("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
+	places := starts{
+		beginning: "least(coalesce((SELECT min(o.{position}) FROM {table} o) - 1, 0), 0)",
+		end:       "coalesce((SELECT max(o.{position}) FROM {table} o), 0)",
 	}
-	if err := s.src.find(ctx); err != nil {
-		return outbox.Cursor{}, s.explain("start at "+string(at.Kind), err)
+	if s.mapping.columns[roleCreatedAt] != "" {
+		places.since = "coalesce((SELECT min(o.{position}) - 1 FROM {table} o WHERE o.{created} >= $1), " + places.end + ")"
 	}
-	var c outbox.Cursor
-	q := s.mapping.replace("SELECT (" + position + ")::bigint, pg_current_snapshot()::text")
-	if err := s.src.pool.QueryRow(ctx, q, args...).Scan(&c.Position, &c.Snapshot); err != nil {
-		return outbox.Cursor{}, s.explain("start at "+string(at.Kind), err)
-	}
-	return c, nil
+	return s.start(ctx, at, places, s.mapping.replace)
 }
 
 // Undivided implements [outbox.Undivided]: one scan reads all slots.
 func (*LogSource) Undivided() {}
 
-// Close releases the connections. It waits for a Fetch that is running, so
-// cancel that one's context first.
-func (s *LogSource) Close() error { return s.src.Close() }
-
 // explain says for which table and in doing what the error came up and, where
 // one is known, the fix.
 func (s *LogSource) explain(what string, err error) error {
-	return explainLog(s.src.table, what, err)
+	return explainLog(s.table, what, err)
 }
 
 func explainLog(table, what string, err error) error {

@@ -27,6 +27,15 @@ func (m *mapping) look(ctx context.Context, q querier) (*logTable, uint32, error
 	return &logTable{m, found}, oid, err
 }
 
+// sound is look for a table whose columns can be read.
+func (m *mapping) sound(ctx context.Context, q querier) (*logTable, error) {
+	t, _, err := m.look(ctx, q)
+	if err == nil {
+		err = t.problems()
+	}
+	return t, err
+}
+
 // typesOf lists the types that a role takes; nil: any.
 var typesOf = [roles][]uint32{
 	rolePosition:   {pgtype.Int8OID, pgtype.Int4OID, pgtype.Int2OID},

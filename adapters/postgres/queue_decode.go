@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -15,8 +13,8 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// queued decodes a row of a look. What cannot be decoded is told in its Err.
-func (d *decoder) queued(t *queueTable, g *queueGroup, v [][]byte) *outbox.Row {
+// decode decodes a row of a look. Its Err says what cannot be decoded.
+func (t *queueTable) decode(d *decoder, g *queueGroup, v [][]byte) *outbox.Row {
 	row := d.rows.next(size(v))
 	d.table = t.name
 
@@ -43,14 +41,14 @@ func (d *decoder) queued(t *queueTable, g *queueGroup, v [][]byte) *outbox.Row {
 	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
 		d.fail(row, columns.Payload, outbox.PayloadTooLarge(int64FromBinary(stored), d.maxRow, "make the row wait again: set its status back"))
 	} else {
-		d.queuedPayload(row, t, v[lookPayload])
+		t.decodePayload(d, row, v[lookPayload])
 	}
 	d.limit(row, row.LimitAttributes())
 	return row
 }
 
-// queuedPayload decodes the payload and takes the type out of it.
-func (d *decoder) queuedPayload(row *outbox.Row, t *queueTable, payload []byte) {
+// decodePayload decodes the payload and takes the type out of it.
+func (t *queueTable) decodePayload(d *decoder, row *outbox.Row, payload []byte) {
 	column := t.sql.layout.Columns.Payload
 	if payload == nil {
 		d.fail(row, column, errors.New("is null"))
@@ -91,83 +89,10 @@ func timeText(micros int64) string {
 
 func float64FromBinary(v []byte) float64 { return math.Float64frombits(binary.BigEndian.Uint64(v)) }
 
-// tid is the place of a version of a row in its table.
-type tid struct {
-	block  uint32
-	offset uint16
-}
-
-func tidFromBinary(v []byte) tid {
-	return tid{block: binary.BigEndian.Uint32(v), offset: binary.BigEndian.Uint16(v[4:])}
-}
-
-// arrayText builds the text of a one-dimensional array.
-type arrayText struct{ b []byte }
-
-// Bytes that elements take with what is around them, going by those of FlowCatalyst.
+// Bytes that elements of arrays take with what is around them, going by those of
+// FlowCatalyst.
 const (
 	keyBytes    = 16
 	tidBytes    = 14
 	numberBytes = 4
 )
-
-// newArrayText returns an array with room for elements of some size.
-func newArrayText(elements, each int) arrayText {
-	return arrayText{make([]byte, 0, 2+elements*each)}
-}
-
-func (a *arrayText) sep() {
-	if len(a.b) == 0 {
-		a.b = append(a.b, '{')
-	} else {
-		a.b = append(a.b, ',')
-	}
-}
-
-// text appends an element of any content.
-func (a *arrayText) text(s string) {
-	a.sep()
-	a.b = append(a.b, '"')
-	for {
-		i := strings.IndexAny(s, `"\`)
-		if i < 0 {
-			break
-		}
-		a.b = append(append(a.b, s[:i]...), '\\', s[i])
-		s = s[i+1:]
-	}
-	a.b = append(append(a.b, s...), '"')
-}
-
-// tid appends a place.
-func (a *arrayText) tid(t tid) {
-	a.sep()
-	a.b = strconv.AppendUint(append(a.b, `"(`...), uint64(t.block), 10)
-	a.b = strconv.AppendUint(append(a.b, ','), uint64(t.offset), 10)
-	a.b = append(a.b, `)"`...)
-}
-
-// number appends a number.
-func (a *arrayText) number(n int) {
-	a.sep()
-	a.b = strconv.AppendInt(a.b, int64(n), 10)
-}
-
-// truth appends a truth value.
-func (a *arrayText) truth(b bool) {
-	a.sep()
-	a.b = strconv.AppendBool(a.b, b)
-}
-
-func (a *arrayText) null() {
-	a.sep()
-	a.b = append(a.b, "NULL"...)
-}
-
-// String returns the array.
-func (a *arrayText) String() string {
-	if len(a.b) == 0 {
-		return "{}"
-	}
-	return string(a.b) + "}"
-}

@@ -151,7 +151,7 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
 	return &queueTable{
-		name: table.Name, kind: table.Kind, full: name, sql: queueSQL{table: name.Sanitize(), layout: layout},
+		name: table.Name, kind: table.Kind, location: location{name: name}, full: name, sql: queueSQL{table: name.Sanitize(), layout: layout},
 		holds: map[string]*hold{}, held: map[string]int{},
 		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
 	}, nil
@@ -159,7 +159,7 @@ func newQueueTable(table QueueTable, layout *QueueLayout) (*queueTable, error) {
 
 // find looks the table up, once; what uses its statements calls it first.
 func (t *queueTable) find(ctx context.Context, pool *pgxpool.Pool) error {
-	return t.location.find(ctx, pool, t.full, func(full pgx.Identifier) { t.full, t.sql.table = full, full.Sanitize() })
+	return t.location.find(ctx, pool, func(full pgx.Identifier) { t.full, t.sql.table = full, full.Sanitize() })
 }
 
 // group makes the group of a column's value, nil for NULL.

@@ -195,7 +195,7 @@ func (s *service) lookArgs(visits []*visit) []any {
 			since.text(timeText(g.from()))
 			after.null()
 		}
-		limits.number(v.limit)
+		limits.number(int64(v.limit))
 	}
 	return []any{rawResults, names.String(), nulls.String(), since.String(), after.String(), limits.String()}
 }
@@ -278,7 +278,7 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 		s.walked++
 		return false
 	}
-	row := s.q.decoder.queued(s.table, v.group, raw)
+	row := s.table.decode(&s.q.decoder, v.group, raw)
 	if !s.slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
 		later := !s.slots[row.Slot] || s.req.Later == nil || s.req.Later(row)
 		s.walked++

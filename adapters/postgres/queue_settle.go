@@ -121,8 +121,8 @@ func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, messag
 		rows.stamps.text(timeText(h.stamp))
 		rows.formers.text(timeText(h.former))
 	}
-	rows.at.number(rows.times[times])
-	rows.attempts.number(attempts)
+	rows.at.number(int64(rows.times[times]))
+	rows.attempts.number(int64(attempts))
 	if rows.moved != "" {
 		rows.tids.tid(h.tid)
 	}

@@ -80,8 +80,8 @@ func (s *service) takeFree(ctx context.Context) ([]mark, error) {
 			count[p.visit]++
 			group, place = number[p.visit], count[p.visit]
 		}
-		groups.number(group)
-		places.number(place)
+		groups.number(int64(group))
+		places.number(int64(place))
 	}
 	return s.marks(s.q.pool.Query(ctx, s.table.text.take, rawResults, tids, keys, groups.String(), places.String()))
 }

@@ -69,19 +69,6 @@ type lostCursor struct {
 	cursor outbox.Cursor
 }
 
-// TableName implements [outbox.TableNamer]: database, schema and table.
-func (s *Source) TableName(ctx context.Context) (name string, err error) {
-	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
-	if err = s.find(ctx); err == nil {
-		err = s.pool.QueryRow(ctx, q, s.layout.table).Scan(&name)
-	}
-	return name, explain(s.table, "ask for the table's full name", err)
-}
-
-// TableName implements [outbox.TableNamer].
-func (s *LogSource) TableName(ctx context.Context) (string, error) { return s.src.TableName(ctx) }
-
 // CheckRetention implements [outbox.Retainer].
 func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {
 	const q = `

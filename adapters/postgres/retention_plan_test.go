@@ -27,8 +27,8 @@ func TestG8_PlansWithPartitions(t *testing.T) {
 	must(t, (&pass{s: e.src}).sink(e.ctx))
 	checkPartitionPlans(t, e, "planned when empty")
 	e.src.mu.Lock()
-	e.src.discard(e.src.reader)
-	e.src.reader = nil
+	e.src.discard(e.src.conn)
+	e.src.conn = nil
 	e.src.mu.Unlock()
 	checkPartitionPlans(t, e, "stale statistics")
 	e.exec("ANALYZE outrider_outbox")

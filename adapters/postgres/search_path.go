@@ -219,12 +219,13 @@ func beginPinned(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) 
 // location finds out once where a table is. What it was found out for may be read
 // after find has returned nil, and is not changed any more.
 type location struct {
+	name  pgx.Identifier // as configured
 	known atomic.Bool
 	mu    sync.Mutex
 }
 
 // find calls f with the table's full name, unless it has been.
-func (l *location) find(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier, f func(pgx.Identifier)) error {
+func (l *location) find(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Identifier)) error {
 	if l.known.Load() {
 		return nil
 	}
@@ -233,7 +234,7 @@ func (l *location) find(ctx context.Context, pool *pgxpool.Pool, name pgx.Identi
 	if l.known.Load() {
 		return nil
 	}
-	full, err := locateTable(ctx, pool, name)
+	full, err := locateTable(ctx, pool, l.name)
 	if err == nil {
 		f(full)
 		l.known.Store(true)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -54,36 +53,16 @@ type SourceConfig struct {
 // It uses one connection for Fetch, one more to be notified, and opens others
 // for the rest when needed.
 type Source struct {
-	wakes
-	pool     *pgxpool.Pool
-	table    string // as configured, for people
-	layout   layout // of the table with its schema, after find
-	position string // column
-	limits   limits
-	log      *slog.Logger
-	closing  sync.WaitGroup // connections being closed
-
-	location location
-	name     pgx.Identifier       // of the table, as configured
-	located  func(pgx.Identifier) // takes its full name
+	*tableReader
+	layout layout // of the table with its schema, after find
 
 	retention retention
 	floor     atomic.Pointer[floor] // nil: none is known
 
-	mu      sync.Mutex // held by Fetch
-	reader  *reader    // nil: connect
-	closed  bool
-	cluster string // identity of what was read first; "" before
-	decoder decoder
-
-	bandRest int // fetches without a band
-
-	// findSQL makes the statement that fetches; nil in the own layout, whose
-	// statement needs no look at the table.
-	findSQL func(ctx context.Context, q querier) (string, error)
-
-	// findAt does what rowAt does, where findSQL is set.
-	findAt func(ctx context.Context, q querier, c *outbox.Cursor) (outbox.Anchor, bool, error)
+	// What follows is guarded by the reader's lock.
+	limits   limits
+	band     *statement // on the connection that reads; nil until a band is read
+	bandRest int        // fetches without a band
 }
 
 var (
@@ -103,20 +82,14 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
-	log := cmp.Or(cfg.Logger, slog.Default())
-	s := &Source{
-		wakes:    newWaker(cfg.Wake, pool, log, name),
-		pool:     pool,
-		table:    table,
-		name:     name,
-		position: "position",
-		limits:   limits{payload: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
-		log:      log,
-		decoder:  decoder{table: table, maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
-	}
-	s.located = func(full pgx.Identifier) {
-		s.layout = layoutOf(full)
-	}
+	maxRow := cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)
+	s := &Source{limits: limits{payload: maxRow}}
+	s.tableReader = newTableReader(pool, table, name, cfg.Wake, cfg.Logger, maxRow, readLayout{
+		position: "position", own: true, prepare: s.prepare, rowAt: s.rowAt,
+		located: func(full pgx.Identifier) { s.layout = layoutOf(full) },
+		explain: func(what string, err error) error { return explain(table, what, err) },
+		dropped: func() { s.floor.Store(nil) }, // it belongs to the server that we were connected to
+	})
 	return s, nil
 }
 
@@ -132,53 +105,24 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
         SELECT o.position FROM {table} o WHERE o.slot = s.slot::smallint
         ORDER BY o.slot DESC, o.position DESC LIMIT 1
     ) m), 0)`
-	var position string
-	var args []any
-	switch at.Kind {
-	case outbox.StartBeginning:
-		position = "0::bigint"
-	case outbox.StartEnd:
-		position = last
-	case outbox.StartTime:
-		position = "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")"
-		args = []any{at.Time}
-	default:
-		return outbox.Cursor{}, fmt.Errorf("outbox table %s: start %q is none of beginning, end, time", s.table, at.Kind)
-	}
-	if err := s.find(ctx); err != nil {
-		return outbox.Cursor{}, explain(s.table, "start at "+string(at.Kind), err)
-	}
-	var c outbox.Cursor
-	q := "SELECT " + inTable(position, s.layout.table) + ", pg_current_snapshot()::text"
-	if err := s.pool.QueryRow(ctx, q, args...).Scan(&c.Position, &c.Snapshot); err != nil {
-		return outbox.Cursor{}, explain(s.table, "start at "+string(at.Kind), err)
-	}
-	return c, nil
+	return s.start(ctx, at, starts{
+		beginning: "0", end: last,
+		since: "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")",
+	}, func(sql string) string { return inTable(sql, s.quoted) })
 }
 
-// find looks the table up, once; what uses its name or the layout calls it first.
-func (s *Source) find(ctx context.Context) error {
-	return s.location.find(ctx, s.pool, s.name, s.located)
-}
-
-// Close releases the connections. It waits for a Fetch that is running, so
-// cancel that one's context first.
-func (s *Source) Close() error {
-	s.stopListening()
-	s.mu.Lock()
-	s.closed = true
-	s.drop()
-	s.mu.Unlock()
-	s.pool.Close()
-	s.closing.Wait()
+// prepare prepares the fetch on a new connection.
+func (s *Source) prepare(ctx context.Context, r *readConn) (err error) {
+	if r.fetch, err = r.prepare(ctx, "outrider_fetch", fetchStatement(s.quoted, s.limits)); err != nil {
+		return err
+	}
+	s.band = nil
+	r.conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
+	for i, c := range fetchColumns {
+		if r.fetch.Fields[i+fetchPosition].DataTypeOID != c.oid {
+			return fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout",
+				c.name, s.layout.definition(c))
+		}
+	}
 	return nil
-}
-
-// drop gives the reading connection up; the next Fetch makes a new one.
-func (s *Source) drop() {
-	if s.reader != nil {
-		s.discard(s.reader)
-		s.reader = nil
-		s.floor.Store(nil) // it belongs to the server that we were connected to
-	}
 }

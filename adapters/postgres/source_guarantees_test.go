@@ -181,7 +181,7 @@ func TestG3_SourceSurvivesItsConnection(t *testing.T) {
 	l := e.lanes(e.src, outbox.StartBeginning, 100)
 	insert(t, e.pool, "g", "1")
 	wantPayloads(t, l.all(t), "1")
-	e.exec("SELECT pg_terminate_backend($1)", e.src.reader.conn.PgConn().PID())
+	e.exec("SELECT pg_terminate_backend($1)", e.src.conn.conn.PgConn().PID())
 	insert(t, e.pool, "g", "2")
 	if _, _, err := l.next(e.ctx, nil); err == nil {
 		t.Fatal("a read on a terminated connection succeeded")
@@ -204,14 +204,14 @@ func TestG7_StoppedReadLeavesTheRest(t *testing.T) {
 	e := newSourceEnv(t)
 	l := e.lanes(e.src, outbox.StartBeginning, 1000)
 	e.exec(`INSERT INTO outrider_outbox (type, payload_bytes) SELECT 't', convert_to(repeat('x', 100000), 'UTF8') FROM generate_series(1, 480)`)
-	stopAfter := func(n int) *reader {
+	stopAfter := func(n int) *readConn {
 		taken := 0
 		results, err := e.src.Fetch(e.ctx, l.reads(nil), func(int, *outbox.Row) bool { taken++; return taken < n })
 		must(t, err)
 		if results != nil || taken != n {
 			t.Fatalf("a stopped read returned results %v after %d rows; want none after %d", results, taken, n)
 		}
-		return e.src.reader
+		return e.src.conn
 	}
 	if stopAfter(1) != nil {
 		t.Error("the connection was kept with 48 MB to come")

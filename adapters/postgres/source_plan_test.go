@@ -45,29 +45,25 @@ func (n *planNode) walk(visit func(*planNode)) {
 // connection and prepared statement.
 func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *planNode {
 	t.Helper()
-	ctx := t.Context()
-	if src.reader == nil {
-		r, err := src.connectReader(ctx, nil)
-		must(t, err)
-		src.reader = r
-	}
+	r, err := src.connected(t.Context(), nil)
+	must(t, err)
 	reads := make([]outbox.Read, outbox.Slots)
 	for i := range reads {
 		reads[i] = outbox.Read{Slot: i, From: from, Limit: limit}
 	}
 	plans, err := src.planReads(reads)
 	must(t, err)
-	return explainFetch(t, src.reader, fetchParams(plans))
+	return explainFetch(t, r, fetchParams(plans))
 }
 
 // explainFetch runs a reader's statement and returns its plan.
-func explainFetch(t *testing.T, r *reader, values [][]byte) *planNode {
+func explainFetch(t *testing.T, r *readConn, values [][]byte) *planNode {
 	t.Helper()
 	return explainStatement(t, r, "outrider_fetch", values)
 }
 
 // explainStatement does the same for any prepared statement.
-func explainStatement(t *testing.T, r *reader, name string, values [][]byte) *planNode {
+func explainStatement(t *testing.T, r *readConn, name string, values [][]byte) *planNode {
 	t.Helper()
 	params := make([]string, len(values))
 	for i, v := range values {
@@ -160,9 +156,9 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 			checkPlans(t, e, c.rows, name+", stale statistics")
 			e.exec("ANALYZE outrider_outbox")
 			checkPlans(t, e, c.rows, name+", fresh statistics")
-			_, err := e.src.reader.readBand(e.ctx, e.src.layout.table)
+			_, err := e.src.bandOf(e.ctx, e.src.conn)
 			must(t, err)
-			_, err = e.src.reader.conn.Exec(e.ctx, "DISCARD PLANS") // they were made when no bitmap was allowed
+			_, err = e.src.conn.conn.Exec(e.ctx, "DISCARD PLANS") // they were made when no bitmap was allowed
 			must(t, err)
 			checkPlans(t, e, c.rows, name+", on a connection that reads bands")
 		})

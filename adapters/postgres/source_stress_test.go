@@ -177,7 +177,7 @@ func TestG1_G2_G3_BandsUnderStress(t *testing.T) {
 		return 1 + r.Int64N(60)
 	}
 	stressCursor(t, &stressWriters{e: e, write: writeVersion}, tail)
-	if e.src.reader.band == nil || bands < 20 {
+	if e.src.band == nil || bands < 20 {
 		t.Errorf("%d fetches were to read bands; the test has shown nothing", bands)
 	}
 }

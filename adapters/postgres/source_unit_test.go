@@ -140,7 +140,7 @@ func TestDecode(t *testing.T) {
 	t.Parallel()
 	d := decoder{table: "app.outbox"}
 	values := binaryRow(map[int]string{fetchGroup: "g", fetchTenant: "acme", fetchTags: `{"k":"v"}`, fetchHeaders: `{}`})
-	row := d.row(values)
+	row := decodeRow(&d, values)
 	for _, v := range values { // the network buffer is used again
 		clear(v)
 	}
@@ -149,12 +149,12 @@ func TestDecode(t *testing.T) {
 		!row.OccurredAt.IsZero() || row.CreatedAt != time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC) {
 		t.Errorf("decoded %+v", row)
 	}
-	row = d.row(binaryRow(map[int]string{fetchHeaders: `{"n": 1}`, fetchTags: `[]`, fetchOccurredAt: "\x7f\xff\xff\xff\xff\xff\xff\xff"}))
+	row = decodeRow(&d, binaryRow(map[int]string{fetchHeaders: `{"n": 1}`, fetchTags: `[]`, fetchOccurredAt: "\x7f\xff\xff\xff\xff\xff\xff\xff"}))
 	wantError(t, row.Err, "app.outbox", "row id-1", "column headers", "column tags", "column occurred_at", "JSON object of strings")
 	values = binaryRow(nil)
 	values[fetchPayload] = nil
-	wantError(t, d.row(values).Err, "payload")
-	wantError(t, d.row(binaryRow(map[int]string{fetchHeaders: `{"n": null}`})).Err, "headers")
+	wantError(t, decodeRow(&d, values).Err, "payload")
+	wantError(t, decodeRow(&d, binaryRow(map[int]string{fetchHeaders: `{"n": null}`})).Err, "headers")
 }
 
 func TestG7_RowsPinLittle(t *testing.T) {
@@ -204,7 +204,7 @@ func BenchmarkDecode(b *testing.B) {
 	values := binaryRow(map[int]string{fetchGroup: "order-4711", fetchPayload: strings.Repeat("x", 300)})
 	b.ReportAllocs()
 	for b.Loop() {
-		d.row(values)
+		decodeRow(&d, values)
 	}
 }
 

@@ -151,7 +151,7 @@ func (s *State) Move(ctx context.Context, m outbox.Move) error {
 		c := m.Cursors[slot]
 		slots[i], positions[i], snapshots[i] = int16(slot), c.Position, c.Snapshot
 		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
-		anchors[i], beyond[i] = c.Anchor.String(), arrayLiteral(m.Beyond[slot])
+		anchors[i], beyond[i] = c.Anchor.String(), numbersText(m.Beyond[slot])
 	}
 	err := s.control(ctx, m.Route, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, createLanesSQL, m.Route, slots); err != nil {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -122,7 +121,7 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Set
 		routes[i], slots[i], epochs[i] = t.Route, int16(t.Slot), t.Epoch
 		positions[i], paged[i], bases[i] = t.Cursor.Position, t.Cursor.Paged, t.Cursor.Base
 		snapshots[i], windows[i] = t.Cursor.Snapshot, t.Cursor.Window
-		beyond[i], seqs[i], clusters[i], sources[i] = arrayLiteral(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
+		beyond[i], seqs[i], clusters[i], sources[i] = numbersText(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
 		anchors[i], revisions[i], confirmed[i] = t.Cursor.Anchor.String(), t.Revision, t.Confirmed
 	}
 	rows, err := q.Query(ctx, settleSQL, routes, slots, epochs, positions, snapshots, windows, paged, bases,
@@ -217,17 +216,4 @@ func (c *parkedColumns) add(lane outbox.LaneRef, p *outbox.Parked) {
 		payload = []byte{} // empty, not NULL
 	}
 	c.payloads = append(c.payloads, payload)
-}
-
-// arrayLiteral writes positions as PostgreSQL reads an array: {1,2,3}.
-func arrayLiteral(positions []int64) string {
-	b := make([]byte, 0, 2+12*len(positions))
-	b = append(b, '{')
-	for i, p := range positions {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, p, 10)
-	}
-	return string(append(b, '}'))
 }

@@ -52,26 +52,15 @@ func (w *waker) connect(ctx context.Context) (*listener, error) {
 	}
 	l := &listener{waker: w, conn: c.Hijack()}
 	if _, err := l.conn.PgConn().Exec(ctx, listenSettings).ReadAll(); err != nil {
-		l.close()
+		closeConn(l.conn)
 		return nil, err
 	}
 	return l, nil
 }
 
-// close gives the connection up.
-func (l *listener) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), discardLimit)
-	defer cancel()
-	_ = l.conn.Close(ctx) // nothing depends on a polite end
-	select {
-	case <-l.conn.PgConn().CleanupDone():
-	case <-ctx.Done():
-	}
-}
-
 // run listens until ctx ends or the connection breaks.
 func (l *listener) run(ctx context.Context) error {
-	defer l.close()
+	defer closeConn(l.conn)
 	defer l.call() // nobody does any more
 	l.ready.Store(true)
 	defer l.ready.Store(false)

@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// readConn is a connection that reads rows. It works on pgx's lower half: a row
+// is decoded from the network buffer, without a pass through pgx's types.
+type readConn struct {
+	conn  *pgx.Conn
+	fetch *statement
+}
+
+// statement is a prepared statement.
+type statement struct {
+	*pgconn.StatementDescription
+	text    string  // for the tracer
+	formats []int16 // of its columns
+}
+
+// prepare prepares a statement on the connection.
+func (r *readConn) prepare(ctx context.Context, name, sql string) (*statement, error) {
+	d, err := r.conn.PgConn().Prepare(ctx, name, sql, nil)
+	if err != nil {
+		return nil, err
+	}
+	st := &statement{StatementDescription: d, text: sql, formats: make([]int16, len(d.Fields))}
+	for i, f := range d.Fields {
+		st.formats[i] = formatOf(f.DataTypeOID)
+	}
+	return st, nil
+}
+
+// formatOf is the format in which a column is asked for: binary, except for types
+// that are the same bytes as text, which costs the server less.
+func formatOf(oid uint32) int16 {
+	switch oid {
+	case pgtype.TextOID, pgtype.VarcharOID, pgtype.JSONOID:
+		return pgtype.TextFormatCode
+	}
+	return pgtype.BinaryFormatCode
+}
+
+// abandonAfter is how much of a result that nobody wants any more is read away,
+// in bytes; with more than that to come the connection is given up.
+const abandonAfter = 1 << 20
+
+// errNoSnapshot is a result without its first row.
+var errNoSnapshot = errors.New("the server returned no snapshot")
+
+// stream executes a statement and gives row what it returns until row wants no
+// more. It is complete when the connection can be used for the next statement.
+func (r *readConn) stream(ctx context.Context, st *statement, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
+	if tracer := r.conn.Config().Tracer; tracer != nil {
+		ctx = tracer.TraceQueryStart(ctx, r.conn, pgx.TraceQueryStartData{SQL: st.text})
+		defer func() { tracer.TraceQueryEnd(ctx, r.conn, pgx.TraceQueryEndData{Err: err}) }()
+	}
+	result := r.conn.PgConn().ExecStatement(ctx, st.StatementDescription, params, nil, st.formats)
+	more, unwanted := true, 0
+	for result.NextRow() {
+		values := result.Values()
+		if !more {
+			if unwanted += size(values); unwanted > abandonAfter {
+				return false, nil
+			}
+			continue
+		}
+		if more, err = row(values); err != nil {
+			return false, err
+		}
+	}
+	if _, err := result.Close(); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// size returns the bytes of a row.
+func size(values [][]byte) (n int) {
+	for _, v := range values {
+		n += len(v)
+	}
+	return n
+}
