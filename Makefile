@@ -5,7 +5,7 @@
 TEST_PACKAGES_AT_ONCE ?= 2
 # What is tested, for example `make test TEST=./router/...`. What takes longest begins
 # first: at the end nothing is left to wait for alone.
-TEST ?= ./internal/faults ./router ./adapters/postgres ./bench ./adapters/kafka ./...
+TEST ?= ./internal/faults ./router ./adapters/postgres ./bench ./adapters/kafka work
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
 # How often `make flaky` runs the tests.
@@ -17,8 +17,10 @@ FUZZTIME ?= 500x
 # Flags of the benchmark, for example `make bench BENCHFLAGS='-rows 3000000'`.
 BENCHFLAGS ?=
 
+# The modules of go.work. In it `work` is the pattern of all their packages.
+MODULES := . bench internal/faults
 TESTENV := go run ./internal/testenv/cmd/testenv --
-GOLANGCI_LINT := go tool -modfile=tools/go.mod golangci-lint
+GOLANGCI_LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 # Test files may be longer than others (.golangci.yml), but not endless.
 LONGEST_TEST_FILE := 700
 
@@ -59,11 +61,12 @@ fuzz: ## Try FUZZTIME=500x inputs on each fuzz target
 			echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 		done; done
 
+# Each module alone, as those see it who do not have go.work.
 .PHONY: lint
+lint: export GOWORK = off
 lint: lint-format lint-tests ## Check format, modules and code
-	go vet ./...
-	go mod tidy -diff
-	$(GOLANGCI_LINT) run
+	@set -e; for module in $(MODULES); do echo "module $$module"; \
+		(cd $$module && go mod tidy -diff && go vet ./... && $(GOLANGCI_LINT) run); done
 
 .PHONY: lint-format
 lint-format:

@@ -32,7 +32,7 @@ func TestPairsAreCountedAndMeasured(t *testing.T) {
 	object := func(n int) []byte {
 		var b strings.Builder
 		for i := range n {
-			fmt.Fprintf(&b, `, "%d": {"inner": 1}`, i)
+			fmt.Fprintf(&b, `, "\"%d": {"inner": [1, {"a": ":}\\"}]}`, i)
 		}
 		return []byte("{" + strings.TrimPrefix(b.String(), ",") + "}")
 	}

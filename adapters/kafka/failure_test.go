@@ -278,3 +278,17 @@ func TestG1_G2_G10_BrokerIsKilled(t *testing.T) {
 		t.Errorf("%d of %d delivered, %d out of order", distinct, rounds*n*messages, inverted)
 	}
 }
+
+// untilDelivered delivers messages again until all are.
+func untilDelivered(t *testing.T, d outbox.Destination, topic string, msgs []*message.Message) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		errs := d.Deliver(t.Context(), topic, msgs)
+		if errs == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the destination does not recover: %v", errs)
+		}
+	}
+}

@@ -1,21 +1,24 @@
-package kafka
+package fakekafka
 
 import (
 	"context"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outriderhq/outrider/adapters/kafka"
 )
 
 // slow is a cluster whose produce requests are answered one by one, when the test
 // says so.
 type slow struct {
-	*broker
-	d       *Destination
+	cluster *kfake.Cluster
+	d       *kafka.Destination
 	came    chan struct{} // receives one value for each request
 	answers chan struct{} // one value lets a request pass
 }
@@ -23,8 +26,8 @@ type slow struct {
 func slowBroker(t *testing.T) *slow {
 	t.Helper()
 	c := fake(t)
-	s := &slow{broker: connect(t, c.ListenAddrs()), came: make(chan struct{}, 100), answers: make(chan struct{}, 100)}
-	s.d = destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: time.Minute})
+	s := &slow{cluster: c, came: make(chan struct{}, 100), answers: make(chan struct{}, 100)}
+	s.d = destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: time.Minute})
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
 	s.hold(c, ended)
@@ -52,21 +55,25 @@ func (s *slow) deliver(ctx context.Context, msgs ...*message.Message) <-chan map
 	return out
 }
 
-// waiting returns when so many deliveries wait for the next wave.
-func (s *slow) waiting(t *testing.T, n int) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		s.d.joints.mu.Lock()
-		j := s.d.joints.topics["t"]
-		now := j != nil && len(j.waiting) == n
-		s.d.joints.mu.Unlock()
-		if now {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d deliveries do not come to wait", n)
-		}
-	}
+// queue delivers in the background, and returns when the delivery waits for the
+// next wave: one that does is the first to ask when its context ends.
+func (s *slow) queue(ctx context.Context, msgs ...*message.Message) <-chan map[string]string {
+	asked := &askedContext{Context: ctx, asked: make(chan struct{})}
+	out := s.deliver(asked, msgs...)
+	<-asked.asked
+	return out
+}
+
+// askedContext closes a channel when it is first asked when it ends.
+type askedContext struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (c *askedContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.asked) })
+	return c.Context.Done()
 }
 
 // together has two deliveries under way in one wave.
@@ -74,14 +81,13 @@ func (s *slow) together(t *testing.T, one, other context.Context) (first, second
 	t.Helper()
 	s.answers <- struct{}{} // of the record that introduces the topic
 	s.answers <- struct{}{}
-	wantResults(t, s.deliver(t.Context(), newMessage("0", "", 1), newMessage("1", "", 1)), map[string]string{"0": "ok", "1": "ok"})
+	wantResults(t, s.deliver(t.Context(), newMessage("0", ""), newMessage("1", "")), map[string]string{"0": "ok", "1": "ok"})
 	<-s.came
 	<-s.came
-	before := s.deliver(t.Context(), newMessage("2", "", 1))
+	before := s.deliver(t.Context(), newMessage("2", ""))
 	<-s.came
-	first = s.deliver(one, newMessage("a1", "a", 1), newMessage("a2", "a", 1))
-	second = s.deliver(other, newMessage("b1", "b", 1), newMessage("b2", "b", 1))
-	s.waiting(t, 2)
+	first = s.queue(one, newMessage("a1", "a"), newMessage("a2", "a"))
+	second = s.queue(other, newMessage("b1", "b"), newMessage("b2", "b"))
 	s.answers <- struct{}{}
 	wantResults(t, before, map[string]string{"2": "ok"})
 	<-s.came
@@ -119,7 +125,7 @@ func TestG3_ALaneThatIsCalledOffLeavesItsWave(t *testing.T) {
 			wantResults(t, called, how.want) // while the wave is under way
 			s.answers <- struct{}{}
 			wantResults(t, other, map[string]string{"b1": "ok", "b2": "ok"})
-			if n := len(s.ids(t, "t", "b")); n != 2 || len(s.came) != 0 {
+			if n := len(ids(t, s.cluster, "b")); n != 2 || len(s.came) != 0 {
 				t.Errorf("the other lane's messages are in the topic %d times, and %d more requests came", n, len(s.came))
 			}
 		})
@@ -139,8 +145,7 @@ func TestG3_AWaveEndsWhenAllHaveLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := s.together(t, ctx, ctx)
 	waiting, leave := context.WithCancel(t.Context())
-	third := s.deliver(waiting, newMessage("c1", "c", 1))
-	s.waiting(t, 1)
+	third := s.queue(waiting, newMessage("c1", "c"))
 	leave()
 	wantResults(t, third, map[string]string{"c1": "released"})
 	cancel()
@@ -149,8 +154,8 @@ func TestG3_AWaveEndsWhenAllHaveLeft(t *testing.T) {
 	for range cap(s.answers) - len(s.answers) {
 		s.answers <- struct{}{}
 	}
-	wantResults(t, s.deliver(t.Context(), newMessage("d1", "d", 1)), map[string]string{"d1": "ok"})
-	if got := s.ids(t, "t", "c"); len(got) > 0 {
+	wantResults(t, s.deliver(t.Context(), newMessage("d1", "d")), map[string]string{"d1": "ok"})
+	if got := ids(t, s.cluster, "c"); len(got) > 0 {
 		t.Errorf("%v was sent after it was called off", got)
 	}
 }

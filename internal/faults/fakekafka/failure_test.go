@@ -1,35 +1,22 @@
-package kafka
+package fakekafka
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// fake is a cluster that answers produce requests with errors of choice, for
-// those that a healthy broker does not give.
-func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
-	t.Helper()
-	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
 
 // failProduce answers every produce request for which code returns an error
 // code; 0 lets it pass.
@@ -87,11 +74,11 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 					}
 					return code.Code
 				})
-				d := through(t, destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: exclusive}), "orders/07")
-				msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "a", 1), newMessage("3", "b", 1)}
+				d := through(t, destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: shortest, Exclusive: exclusive}), "orders/07")
+				msgs := []*message.Message{newMessage("1", "a"), newMessage("2", "a"), newMessage("3", "b")}
 				wantUnavailable(t, d, msgs, want)
 				pass.Store(true)
-				untilDelivered(t, d, "t", msgs)
+				untilDelivered(t, d, msgs)
 			})
 		}
 	}
@@ -110,9 +97,9 @@ func TestG10_RefusedProducerIDs(t *testing.T) {
 			c := fake(t)
 			var failing atomic.Int32
 			failTransactions(c, kmsg.InitProducerID, &failing)
-			msgs := []*message.Message{newMessage("1", "a", 1), newMessage("2", "", 1)}
+			msgs := []*message.Message{newMessage("1", "a"), newMessage("2", "")}
 			for _, checked := range []bool{true, false} {
-				d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout})
+				d := destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t"})
 				failing.Store(int32(code.Code))
 				if checked {
 					wantError(t, d.Check(t.Context()), want)
@@ -142,36 +129,6 @@ func wantUnavailable(t *testing.T, d outbox.Destination, msgs []*message.Message
 	}
 }
 
-// through returns what a lane that is never lost delivers through: the
-// destination itself, if that is not exclusive.
-func through(tb testing.TB, d *Destination, lane string) outbox.Destination {
-	tb.Helper()
-	own := d.Fence(lane, func(context.Context) (bool, error) { return true, nil })
-	if own == nil {
-		return d
-	}
-	tb.Cleanup(func() {
-		if err := own.Close(); err != nil {
-			tb.Errorf("close: %v", err)
-		}
-	})
-	return own
-}
-
-// untilDelivered delivers messages again until all are.
-func untilDelivered(t *testing.T, d outbox.Destination, topic string, msgs []*message.Message) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
-		errs := d.Deliver(t.Context(), topic, msgs)
-		if errs == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the destination does not recover: %v", errs)
-		}
-	}
-}
-
 // Codes that concern a record: the one that carries the word poison.
 func TestG2_BrokerRejectsOneRecord(t *testing.T) {
 	t.Parallel()
@@ -191,7 +148,7 @@ func TestG2_BrokerRejectsOneRecord(t *testing.T) {
 				}
 				return 0
 			})
-			d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
+			d := destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t"})
 			var msgs []*message.Message
 			expected := map[string]string{}
 			for i := range 40 {
@@ -200,18 +157,17 @@ func TestG2_BrokerRejectsOneRecord(t *testing.T) {
 				if i > 21 && group == "b" {
 					expected[id] = "released"
 				}
-				msgs = append(msgs, newMessage(id, group, 1))
+				msgs = append(msgs, newMessage(id, group))
 			}
 			msgs[21].Payload, expected["21"] = []byte(`"poison"`), want
 			errs := d.Deliver(t.Context(), "t", msgs)
 			if got := results(msgs, errs); !maps.Equal(got, expected) {
 				t.Errorf("results\n got %v\nwant %v: %v", got, expected, errs)
 			}
-			b := connect(t, c.ListenAddrs())
-			if got := fmt.Sprint(b.ids(t, "t", "a")); got != "[0 4 8 12 16 20 24 28 32 36]" {
+			if got := fmt.Sprint(ids(t, c, "a")); got != "[0 4 8 12 16 20 24 28 32 36]" {
 				t.Errorf("group a arrived as %s", got)
 			}
-			if got := fmt.Sprint(b.ids(t, "t", "b")); got != "[1 5 9 13 17]" {
+			if got := fmt.Sprint(ids(t, c, "b")); got != "[1 5 9 13 17]" {
 				t.Errorf("group b arrived as %s", got)
 			}
 		})
@@ -220,13 +176,14 @@ func TestG2_BrokerRejectsOneRecord(t *testing.T) {
 
 func TestCulpritSearchIsBounded(t *testing.T) {
 	t.Parallel()
+	const maxSearches = 64 // as many as the destination makes
 	c := fake(t)
 	var requests atomic.Int64
 	failProduce(c, func([]byte) int16 { requests.Add(1); return kerr.InvalidRecord.Code })
-	d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
+	d := destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t"})
 	var msgs []*message.Message
 	for i := range 300 {
-		msgs = append(msgs, newMessage(strconv.Itoa(i), strconv.Itoa(i), 1))
+		msgs = append(msgs, newMessage(strconv.Itoa(i), strconv.Itoa(i)))
 	}
 	counts := map[string]int{}
 	for _, kind := range results(msgs, d.Deliver(t.Context(), "t", msgs)) {
@@ -253,14 +210,14 @@ func TestSequenceErrorsRecover(t *testing.T) {
 			}
 			return 0
 		})
-		d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t"})
+		d := destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t"})
 		for i := range 4 {
-			msgs := []*message.Message{newMessage(strconv.Itoa(2*i), "g", 1), newMessage(strconv.Itoa(2*i+1), "g", 1)}
+			msgs := []*message.Message{newMessage(strconv.Itoa(2*i), "g"), newMessage(strconv.Itoa(2*i+1), "g")}
 			if errs := d.Deliver(t.Context(), "t", msgs); errs != nil {
 				t.Fatalf("%s: wave %d: %v", code.Message, i, errs)
 			}
 		}
-		if got := fmt.Sprint(connect(t, c.ListenAddrs()).ids(t, "t", "g")); got != "[0 1 2 3 4 5 6 7]" {
+		if got := fmt.Sprint(ids(t, c, "g")); got != "[0 1 2 3 4 5 6 7]" {
 			t.Errorf("%s: the group arrived as %s", code.Message, got)
 		}
 	}
@@ -271,9 +228,9 @@ func TestG12_WrongPasswordIsNotShown(t *testing.T) {
 	const canary = "CANARY-7f3a"
 	c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "right"), kfake.Superuser("SCRAM-SHA-256", "u", "right"))
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256"} {
-		cfg := Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, SASL: &SASL{mechanism, "u", canary}}
+		cfg := kafka.Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: shortest, SASL: &kafka.SASL{Mechanism: mechanism, Username: "u", Password: canary}}
 		d := destination(t, cfg)
-		msgs := []*message.Message{newMessage("1", "g", 1)}
+		msgs := []*message.Message{newMessage("1", "g")}
 		errs := d.Deliver(t.Context(), "t", msgs)
 		if got := results(msgs, errs)["1"]; got != "unavailable" {
 			t.Errorf("%s: %s: %v", mechanism, got, errs)
@@ -282,7 +239,7 @@ func TestG12_WrongPasswordIsNotShown(t *testing.T) {
 		if strings.Contains(shown, canary) {
 			t.Errorf("%s: the password shows in %s", mechanism, shown)
 		}
-		right := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", SASL: &SASL{mechanism, "u", "right"}})
+		right := destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t", SASL: &kafka.SASL{Mechanism: mechanism, Username: "u", Password: "right"}})
 		if errs := right.Deliver(t.Context(), "t", msgs); errs != nil {
 			t.Errorf("%s: the right password: %v", mechanism, errs)
 		}

@@ -1,4 +1,4 @@
-package kafka
+package fakekafka
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -50,13 +51,13 @@ func TestG10_IDsThatCannotBeTaken(t *testing.T) {
 			c := fake(t)
 			var code atomic.Int32
 			failTransactions(c, kmsg.InitProducerID, &code)
-			d := destination(t, Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: minTimeout, Exclusive: true, TransactionalID: "shop"})
+			d := destination(t, kafka.Config{Brokers: c.ListenAddrs(), Topic: "t", Timeout: shortest, Exclusive: true, TransactionalID: "shop"})
 			code.Store(int32(failing.Code))
 			wantError(t, d.Check(t.Context()), want)
-			own, msgs := through(t, d, "orders/07"), []*message.Message{newMessage("1", "g", 1), newMessage("2", "", 1)}
+			own, msgs := through(t, d, "orders/07"), []*message.Message{newMessage("1", "g"), newMessage("2", "")}
 			wantUnavailable(t, own, msgs, want)
 			code.Store(0)
-			untilDelivered(t, own, "t", msgs)
+			untilDelivered(t, own, msgs)
 		})
 	}
 }
@@ -77,18 +78,17 @@ func TestCommitThatFails(t *testing.T) {
 			c := fake(t)
 			var code atomic.Int32
 			failTransactions(c, kmsg.EndTxn, &code)
-			cfg := exclusive(&broker{addrs: c.ListenAddrs()}, "t")
-			cfg.Timeout = minTimeout
-			own, msgs := through(t, destination(t, cfg), "orders/07"), []*message.Message{newMessage("1", "g", 1), newMessage("2", "g", 1)}
-			untilDelivered(t, own, "t", []*message.Message{newMessage("0", "g", 1)})
+			cfg := exclusive(c)
+			cfg.Timeout = shortest
+			own, msgs := through(t, destination(t, cfg), "orders/07"), []*message.Message{newMessage("1", "g"), newMessage("2", "g")}
+			untilDelivered(t, own, []*message.Message{newMessage("0", "g")})
 			code.Store(int32(failing.Code))
 			if got := fmt.Sprint(results(msgs, own.Deliver(t.Context(), "t", msgs))); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 			code.Store(0)
-			untilDelivered(t, own, "t", msgs)
-			b := connect(t, c.ListenAddrs())
-			if got := fmt.Sprint(b.ids(t, "t", "g")); got != "[0 1 2]" {
+			untilDelivered(t, own, msgs)
+			if got := fmt.Sprint(ids(t, c, "g")); got != "[0 1 2]" {
 				t.Errorf("a consumer with read_committed sees %s", got)
 			}
 		})
@@ -100,21 +100,21 @@ func TestUnknownOwnershipSendsNothing(t *testing.T) {
 	t.Parallel()
 	c := fake(t)
 	asked := 0
-	own := destination(t, exclusive(&broker{addrs: c.ListenAddrs()}, "t")).Fence("orders/07", func(context.Context) (bool, error) {
+	own := destination(t, exclusive(c)).Fence("orders/07", func(context.Context) (bool, error) {
 		asked++
 		if asked <= 2 {
 			return asked == 1, errors.New("the database is down")
 		}
 		return true, nil
 	})
-	msgs := []*message.Message{newMessage("1", "g", 1)}
+	msgs := []*message.Message{newMessage("1", "g")}
 	for range 2 {
 		errs := own.Deliver(t.Context(), "t", msgs)
 		if errs == nil || outbox.KindOf(errs[0]) != outbox.KindReleased || !strings.Contains(errs[0].Error(), "the database is down") {
 			t.Errorf("got %v, want a release with the reason", errs)
 		}
 	}
-	untilDelivered(t, own, "t", msgs)
+	untilDelivered(t, own, msgs)
 	if err := own.Close(); err != nil {
 		t.Error(err)
 	}
