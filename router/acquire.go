@@ -12,7 +12,7 @@ import (
 
 // acquire takes what is free of a route, up to our share, and starts its
 // sessions; it tells whether the share is complete.
-func (k *keeper) acquire(ctx context.Context, rt *route, share int) (bool, error) {
+func (k *keeper) acquire(ctx context.Context, rt *ownedRoute, share int) (bool, error) {
 	if k.inTrouble(rt) {
 		return false, k.retryRoute(ctx, rt)
 	}
@@ -25,7 +25,7 @@ func (k *keeper) acquire(ctx context.Context, rt *route, share int) (bool, error
 		return false, err
 	}
 	failpoint.Hit(failpoint.Acquired)
-	if rt.unit() != "" && len(states) < len(want) {
+	if rt.Unit != "" && len(states) < len(want) {
 		k.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
 		return false, nil
 	}
@@ -38,7 +38,7 @@ func (k *keeper) acquire(ctx context.Context, rt *route, share int) (bool, error
 }
 
 // begin starts sessions with what was acquired; it tells which rows they have.
-func (k *keeper) begin(ctx context.Context, rt *route, states []outbox.LaneState) (begun map[int]bool, err error) {
+func (k *keeper) begin(ctx context.Context, rt *ownedRoute, states []outbox.LaneState) (begun map[int]bool, err error) {
 	if err := rt.prepare(ctx, states); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (k *keeper) begin(ctx context.Context, rt *route, states []outbox.LaneState
 // missing are the cursor rows of the route that have no session, and of how many
 // of them our share consists. Lanes that come to rest are not among them: taking
 // those would fence what they have still to settle.
-func (k *keeper) missing(rt *route, share int) (want []int, most int) {
+func (k *keeper) missing(rt *ownedRoute, share int) (want []int, most int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range rt.lanes {
@@ -83,7 +83,7 @@ func (k *keeper) missing(rt *route, share int) (want []int, most int) {
 // acquired; it tells which rows those are. Rows of lanes that are not complete
 // are of no use: two instances that each kept some of them would wait for each
 // other.
-func (k *keeper) startSessions(ctx context.Context, rt *route, states []outbox.LaneState) (begun map[int]bool, err error) {
+func (k *keeper) startSessions(ctx context.Context, rt *ownedRoute, states []outbox.LaneState) (begun map[int]bool, err error) {
 	bySlot := map[int]outbox.LaneState{}
 	for _, st := range states {
 		bySlot[st.Slot] = st
@@ -122,7 +122,7 @@ func (k *keeper) startSessions(ctx context.Context, rt *route, states []outbox.L
 			of = append(of, parked[slot]...)
 			begun[slot] = true
 		}
-		newSession(l, mine[l], of).start()
+		newSession(l, rt.table, mine[l], of).start()
 	}
 	return begun, nil
 }

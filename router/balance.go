@@ -185,7 +185,7 @@ func (k *keeper) announcement() []outbox.RunningRoute {
 	defer k.mu.Unlock()
 	out := []outbox.RunningRoute{}
 	for _, rt := range k.routes {
-		r := outbox.RunningRoute{Route: rt.Name, Unit: rt.unit()}
+		r := outbox.RunningRoute{Route: rt.Name, Unit: rt.Unit}
 		if t := k.troubles[rt]; t != nil {
 			r.Waits = t.err.Error()
 		} else if rt.leader != nil {

@@ -10,7 +10,7 @@ import (
 
 // prepare gives new cursors their start and checks that the others belong to the
 // table that the route reads, and still mean something in it.
-func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
+func (r *ownedRoute) prepare(ctx context.Context, states []outbox.LaneState) error {
 	if err := r.locate(ctx); err != nil {
 		return &astray{err}
 	}
@@ -45,7 +45,7 @@ func (r *route) prepare(ctx context.Context, states []outbox.LaneState) error {
 
 // anchor looks up the row at a cursor that no row was read for, once for each
 // position. Rows are the anchors found so far.
-func (r *route) anchor(ctx context.Context, st *outbox.LaneState, rows map[int64]outbox.Anchor) error {
+func (r *ownedRoute) anchor(ctx context.Context, st *outbox.LaneState, rows map[int64]outbox.Anchor) error {
 	src, ok := r.Source.(outbox.Anchorer)
 	if !ok || !st.Cursor.Anchor.IsZero() || st.Cursor.Position <= 0 {
 		return nil
@@ -64,14 +64,14 @@ func (r *route) anchor(ctx context.Context, st *outbox.LaneState, rows map[int64
 }
 
 // locate finds out which table the route reads.
-func (r *route) locate(ctx context.Context) error {
+func (r *ownedRoute) locate(ctx context.Context) error {
 	if r.Source == nil {
-		r.origin = outbox.Table{Name: outbox.NoTable}
+		r.table = outbox.Table{Name: outbox.NoTable}
 		return nil
 	}
 	table, err := outbox.TableOf(ctx, r.Source)
 	if err == nil {
-		r.origin = table
+		r.table = table
 	}
 	return err
 }
@@ -79,20 +79,20 @@ func (r *route) locate(ctx context.Context) error {
 // bind checks that cursors belong to the table that the route reads. Those of which
 // it is not known yet belong to it from now on, unless the route has cursors of
 // another one: two services can have a route of the same name in one state store.
-func (r *route) bind(ctx context.Context, states []outbox.LaneState) error {
+func (r *ownedRoute) bind(ctx context.Context, states []outbox.LaneState) error {
 	unknown := false
 	for i := range states {
 		switch at := states[i].Table; {
 		case at.Name == "":
 			unknown = true
-		case !at.Is(r.origin):
-			return r.elsewhere(&outbox.OtherTable{Cursor: at, Source: r.origin})
+		case !at.Is(r.table):
+			return r.elsewhere(&outbox.OtherTable{Cursor: at, Source: r.table})
 		}
 	}
 	if !unknown {
 		return nil
 	}
-	err := r.State.Bind(ctx, r.Name, r.origin)
+	err := r.State.Bind(ctx, r.Name, r.table)
 	if other, ok := errors.AsType[*outbox.OtherTable](err); ok {
 		return r.elsewhere(other)
 	}
@@ -100,13 +100,13 @@ func (r *route) bind(ctx context.Context, states []outbox.LaneState) error {
 }
 
 // elsewhere is why a route whose cursor is another table's does not run.
-func (r *route) elsewhere(other *outbox.OtherTable) error {
+func (r *ownedRoute) elsewhere(other *outbox.OtherTable) error {
 	_, rebased := outbox.RebaserOf(r.Source)
 	return &stopped{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
 }
 
 // placeAnew is the command for a route whose cursor means nothing any more.
-func (r *route) placeAnew() string {
+func (r *ownedRoute) placeAnew() string {
 	if _, ok := outbox.RebaserOf(r.Source); ok {
 		return "outrider rebase " + r.Name
 	}

@@ -81,12 +81,23 @@ type claimer struct {
 	unmatched, lost, recovered atomic.Int64
 }
 
-func newClaimer(r *Router, def Route) *claimer {
-	c := &claimer{queue: def.Queue, log: r.log, budget: &r.budget, drain: r.cfg.DrainTimeout, poll: def.Poll, rest: newRest(def.Poll, def.Queue), claims: def.Claims,
+// ClaimerConfig is what a claimer needs beside its queue.
+type ClaimerConfig struct {
+	Poll           Poll
+	Claims         Claims
+	Budget         *budget
+	Log            *slog.Logger
+	Patience       time.Duration // for a write
+	SettleInterval time.Duration
+	DrainTimeout   time.Duration // for a claim, and for the last results
+}
+
+func newClaimer(queue outbox.Queue, cfg ClaimerConfig) *claimer {
+	c := &claimer{queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, rest: newRest(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * waitingOverhead} // larger payloads are bounded by the request's Bytes
-	c.looker, _ = def.Queue.(outbox.LookReporter)
+	c.looker, _ = queue.(outbox.LookReporter)
 	c.grow(false)
-	c.settler = newSettler(nil, r.log, r.cfg.SettleInterval, r.cfg.Lease)
+	c.settler = newSettler(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
 	c.settler.write, c.settler.target = c.write, "queue's table"
 	c.ledger = newLedger(max(min(c.claims.InMemory/2, hurriedResults), 1), c.settler.note)
 	return c
@@ -96,16 +107,8 @@ func newClaimer(r *Router, def Route) *claimer {
 // more in one statement claims would run out of room while it lasts.
 const hurriedResults = 2000
 
-func (r *Router) claimerOf(def Route) *claimer {
-	for _, c := range r.claimers {
-		if c.queue == def.Queue {
-			return c
-		}
-	}
-	c := newClaimer(r, def)
-	r.claimers = append(r.claimers, c)
-	return c
-}
+// add has the claimer claim for a route.
+func (c *claimer) add(rt *route) { c.routes = append(c.routes, rt) }
 
 // run polls until ctx ends.
 func (c *claimer) run(ctx context.Context) {
@@ -247,6 +250,14 @@ func (c *claimer) grow(full bool) {
 	default:
 		c.batch = min(max(c.poll.Batch/8, smallClaim), c.poll.Batch)
 	}
+}
+
+// AddStats adds what the claimer knows of a route to its counters.
+func (c *claimer) AddStats(rt *route, s *outbox.RouteStats) {
+	if born := c.ledger.oldest(rt); !born.IsZero() { // once for all lanes: it goes through all rows
+		s.Oldest = max(s.Oldest, time.Since(born))
+	}
+	s.Queue = &outbox.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
 }
 
 // report logs an outage of claims.

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/outriderhq/outrider/middleware"
@@ -269,6 +268,3 @@ func (s *session) letGo() {
 	s.live = 0
 	s.origin.Release()
 }
-
-// log returns the route's logger.
-func (r *route) log() *slog.Logger { return r.logger.With("route", r.Name) }

@@ -14,7 +14,7 @@ import (
 // ourselves: that would fence what is still to be settled.
 
 // shed hands over what we have of a route above our share.
-func (k *keeper) shed(rt *route, shares *spreading) {
+func (k *keeper) shed(rt *ownedRoute, shares *spreading) {
 	if len(shares.runs[rt.Name]) == 0 {
 		return // it is in trouble everywhere: nobody would take it
 	}
@@ -32,7 +32,7 @@ func (k *keeper) shed(rt *route, shares *spreading) {
 }
 
 // excess takes the sessions above our share into their rest, the last lanes first.
-func (k *keeper) excess(rt *route, share int) (out []*session) {
+func (k *keeper) excess(rt *ownedRoute, share int) (out []*session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.draining {
@@ -49,12 +49,12 @@ func (k *keeper) excess(rt *route, share int) (out []*session) {
 
 // awake are the route's sessions that are in their lanes and do not come to rest.
 // Call with the mutex held.
-func (k *keeper) awake(rt *route) []*session {
+func (k *keeper) awake(rt *ownedRoute) []*session {
 	return slices.DeleteFunc(rt.sessions(), func(s *session) bool { return k.resting[s.lane] != nil })
 }
 
 // beginRest takes all of the route's sessions into their rest that are not there.
-func (k *keeper) beginRest(rt *route) []*session {
+func (k *keeper) beginRest(rt *ownedRoute) []*session {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.draining {
@@ -71,7 +71,7 @@ func (k *keeper) beginRest(rt *route) []*session {
 // released as soon as it has come to an end, but those of a route that moves as a
 // whole together. What is being sent when limit is over is cancelled. It tells
 // whether all were released; if not, the drain does what is left.
-func (k *keeper) bringToRest(rt *route, sessions []*session, limit time.Duration) bool {
+func (k *keeper) bringToRest(rt *ownedRoute, sessions []*session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	stopped := make(chan *session, len(sessions))
@@ -84,7 +84,7 @@ func (k *keeper) bringToRest(rt *route, sessions []*session, limit time.Duration
 	released := true
 	for left := len(sessions); left > 0; {
 		least := 1
-		if rt.unit() != "" {
+		if rt.Unit != "" {
 			least = left
 		}
 		var batch []*session
@@ -103,7 +103,7 @@ func (k *keeper) bringToRest(rt *route, sessions []*session, limit time.Duration
 
 // release writes down what stopped sessions have concluded and gives up their
 // rows; false when the process stops before.
-func (k *keeper) release(rt *route, sessions []*session) bool {
+func (k *keeper) release(rt *ownedRoute, sessions []*session) bool {
 	if !k.insist(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
 		return k.settler.flush(ctx, everything)
 	}) {

@@ -32,7 +32,7 @@ const (
 )
 
 // overhead is what each item of the route costs beside its row, in bytes.
-func (r *Route) overhead() int64 {
+func (r *LaneConfig) overhead() int64 {
 	if r.Hindsight {
 		return offeredOverhead
 	}

@@ -23,7 +23,7 @@ type keeper struct {
 	log      *slog.Logger
 	instance string
 	lease    time.Duration
-	routes   []*route
+	routes   []*ownedRoute
 
 	leaders []*leader
 
@@ -41,25 +41,28 @@ type keeper struct {
 	ended atomic.Pointer[ended]
 }
 
-func newKeeper(r *Router, store outbox.StateStore) *keeper {
-	k := &keeper{store: store, log: r.log, instance: r.cfg.Instance, lease: r.cfg.Lease, drainFor: r.cfg.DrainTimeout, allDown: r.hopeless,
-		settler: newSettler(store, r.log, r.cfg.SettleInterval, r.cfg.Lease),
-		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: bound{usual: r.cfg.Lease}}}
+// KeeperConfig is what a keeper needs.
+type KeeperConfig struct {
+	Store          outbox.StateStore
+	Log            *slog.Logger
+	Instance       string
+	Lease          time.Duration
+	SettleInterval time.Duration
+	DrainTimeout   time.Duration // bounds the wait for what is under way when lanes are given up
+	AllDown        func() error  // why no route of the process can run; nil: some can
+}
+
+func newKeeper(cfg KeeperConfig) *keeper {
+	k := &keeper{store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown,
+		settler: newSettler(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
+		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: bound{usual: cfg.Lease}}}
 	k.settler.batches, k.settler.fenced = k.batches, func(b Batch) { k.lose(b.(*session)) } //nolint:forcetypeassert // a keeper's batches are sessions
 	return k
 }
 
-// routeLease is the lease of the lanes of one route.
-type routeLease struct {
-	keeper *keeper
-	route  *route
-}
-
-var _ Lease = routeLease{}
-
 // MaySend implements [Lease]. It takes the leader's lock as well, where there is one.
-func (l routeLease) MaySend() bool {
-	return l.keeper.permit() && (l.route.leader == nil || l.route.leader.held.Load())
+func (r *ownedRoute) MaySend() bool {
+	return r.keeper.permit() && (r.leader == nil || r.leader.held.Load())
 }
 
 // permit reports whether enough of the lease is left to send.
@@ -70,8 +73,8 @@ func (k *keeper) permit() bool {
 // StillOwned implements [Lease]. It is a renewal for its answer only: what may be
 // sent until when is for the heartbeat to say, which first ends the sessions of lanes
 // that are lost. Like there, the query is not cancelled on the way.
-func (l routeLease) StillOwned(ctx context.Context, s *session) (bool, error) {
-	k := l.keeper
+func (r *ownedRoute) StillOwned(ctx context.Context, s *session) (bool, error) {
+	k := r.keeper
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.lease/2)
 	defer cancel()
 	owned, err := k.store.Renew(ctx, k.instance, k.lease)
@@ -137,7 +140,7 @@ func (k *keeper) renew(ctx context.Context) {
 	}
 	k.renewing.end(k.log, "the lease is renewed again")
 	k.noteUnclaimed(owned)
-	commanded := map[*route]bool{}
+	commanded := map[*ownedRoute]bool{}
 	for i, s := range before {
 		for j, str := range s.streams {
 			mark, ours := owned[outbox.LaneRef{Route: s.route.Name, Slot: str.slot}]
@@ -146,7 +149,7 @@ func (k *keeper) renew(ctx context.Context) {
 				break
 			}
 			if k.notice(s, str, mark.Commands) {
-				commanded[s.route] = true
+				commanded[k.of(s.route)] = true
 			}
 		}
 	}
@@ -189,7 +192,7 @@ func (k *keeper) notice(s *session, str *stream, commands int64) bool {
 }
 
 // Lost implements [Lease].
-func (l routeLease) Lost(s *session) { l.keeper.lose(s) }
+func (r *ownedRoute) Lost(s *session) { r.keeper.lose(s) }
 
 // lose ends a session of which another instance took a cursor row, or a cursor row
 // of which is not as it was settled, because the state store was restored. One that is

@@ -16,7 +16,7 @@ import (
 type leader struct {
 	keeper *keeper
 	lock   outbox.LeaderLock
-	routes []*route
+	routes []*ownedRoute
 
 	held  atomic.Bool
 	tried bool // the goroutine that acquires uses these two
@@ -54,7 +54,7 @@ func (l *leader) waits() string {
 // routes can be run here makes room for others.
 func (k *keeper) campaign(ctx context.Context) {
 	for _, l := range k.leaders {
-		able := slices.ContainsFunc(l.routes, func(rt *route) bool { return !k.unwell(rt) })
+		able := slices.ContainsFunc(l.routes, func(rt *ownedRoute) bool { return !k.unwell(rt) })
 		if l.held.Load() && !able {
 			l.resign()
 		}

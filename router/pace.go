@@ -53,7 +53,7 @@ func leastPace(o outbox.Ordering) int {
 
 // ration is what a lane that moves may have now.
 func (s *session) ration() int {
-	return max(paceTotal/max(int(s.route.pace.lanes.Load()), 1), s.route.leastPace)
+	return max(paceTotal/max(int(s.route.shared.pace.lanes.Load()), 1), s.route.leastPace)
 }
 
 // share is how many chains the lane may have now. Call with the mutex held.
@@ -108,7 +108,7 @@ func (s *session) dismiss(n int) {
 // begin counts a chain that is about to run. Call with the mutex held.
 func (s *session) begin() {
 	if s.chains == 0 && !s.route.Hindsight {
-		s.route.pace.lanes.Add(1)
+		s.route.shared.pace.lanes.Add(1)
 	}
 	s.chains++
 }
@@ -121,7 +121,7 @@ func (s *session) end() {
 		return
 	}
 	if !s.route.Hindsight {
-		s.route.pace.lanes.Add(-1)
+		s.route.shared.pace.lanes.Add(-1)
 	}
 	s.idle.Broadcast()
 }

@@ -49,7 +49,7 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 			t.Errorf("%d chains ran at once, want at most %d and half of that", most, paceTotal)
 		}
 		r.stop()
-		if lanes := r.router.pace.lanes.Load(); lanes != 0 {
+		if lanes := r.router.shared.pace.lanes.Load(); lanes != 0 {
 			t.Errorf("%d lanes have chains after the end", lanes)
 		}
 	})

@@ -17,19 +17,19 @@ type quiet struct {
 
 	unclaimed []outbox.LaneRef // ours in the state store, and had no session at the last renewal
 
-	troubles map[*route]*trouble // routes that cannot run
+	troubles map[*ownedRoute]*trouble // routes that cannot run
 	draining bool
 	quit     chan struct{} // closed when draining begins
 }
 
 func newQuiet() quiet {
-	return quiet{resting: map[*lane]*session{}, troubles: map[*route]*trouble{}, quit: make(chan struct{})}
+	return quiet{resting: map[*lane]*session{}, troubles: map[*ownedRoute]*trouble{}, quit: make(chan struct{})}
 }
 
 // obey carries out what operators have asked of a route since its counter last
 // moved: pauses of the route or of addresses, and their end. Every instance rests
 // its own lanes of a paused route.
-func (k *keeper) obey(rt *route) {
+func (k *keeper) obey(rt *ownedRoute) {
 	k.background(func() {
 		for {
 			var pauses []outbox.Pause
@@ -52,7 +52,7 @@ func (k *keeper) obey(rt *route) {
 
 // rest ends the route's sessions because it was paused; it tells whether there
 // were any.
-func (k *keeper) rest(rt *route, p outbox.Pause) bool {
+func (k *keeper) rest(rt *ownedRoute, p outbox.Pause) bool {
 	rt.paused.Store(&p)
 	sessions := k.beginRest(rt)
 	if len(sessions) == 0 {
@@ -68,7 +68,7 @@ func (k *keeper) rest(rt *route, p outbox.Pause) bool {
 
 // insist does something with the state store until it succeeds; false when the
 // process stops before.
-func (k *keeper) insist(rt *route, what string, do func(context.Context) error) bool {
+func (k *keeper) insist(rt *ownedRoute, what string, do func(context.Context) error) bool {
 	var failing outage
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), k.lease)
@@ -93,31 +93,31 @@ func (k *keeper) insist(rt *route, what string, do func(context.Context) error) 
 }
 
 // noticePause notes that Acquire refused a route because it is paused.
-func (k *keeper) noticePause(rt *route) {
+func (k *keeper) noticePause(rt *ownedRoute) {
 	if rt.paused.CompareAndSwap(nil, &outbox.Pause{Route: rt.Name}) {
 		rt.log().Info("the route is paused; to go on: outrider resume " + rt.Name)
 	}
 }
 
 // applyAddresses tells the route which of its addresses are paused.
-func (k *keeper) applyAddresses(rt *route, pauses []outbox.Pause) {
+func (k *keeper) applyAddresses(rt *ownedRoute, pauses []outbox.Pause) {
 	again := rt.health.apply(pauses)
 	if again == nil {
 		return
 	}
-	followUp{rerun: again, back: rt}.run()
+	followUp{rerun: again, back: rt.route}.run()
 }
 
 // RememberGone implements [Lease].
-func (l routeLease) RememberGone(address string, cause error) {
-	k, rt := l.keeper, l.route
+func (r *ownedRoute) RememberGone(address string, cause error) {
+	k := r.keeper
 	k.background(func() { // during a drain it is not: it is learnt again after the next start
-		p := outbox.Pause{Route: rt.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
-		if k.insist(rt, "write down that an address is gone", func(ctx context.Context) error {
+		p := outbox.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
+		if k.insist(r, "write down that an address is gone", func(ctx context.Context) error {
 			_, err := k.store.Pause(ctx, p)
 			return err
 		}) {
-			rt.health.written(address)
+			r.health.written(address)
 		}
 	})
 }

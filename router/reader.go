@@ -36,10 +36,21 @@ type reader struct {
 	outage  outage
 }
 
-func newReader(r *Router, src outbox.Source, poll Poll) *reader {
-	return &reader{source: src, log: r.log, budget: &r.budget, poll: poll, rest: newRest(poll, src), wake: make(chan struct{}, 1), rowCost: 4 * waitingOverhead,
-		bound: bound{usual: r.cfg.Lease}}
+// ReaderConfig is what a reader needs beside its source.
+type ReaderConfig struct {
+	Poll     Poll
+	Patience time.Duration // for the answer of the source
+	Budget   *budget
+	Log      *slog.Logger
 }
+
+func newReader(src outbox.Source, cfg ReaderConfig) *reader {
+	return &reader{source: src, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, rest: newRest(cfg.Poll, src), wake: make(chan struct{}, 1),
+		rowCost: 4 * waitingOverhead, bound: bound{usual: cfg.Patience}}
+}
+
+// add has the reader read for a route.
+func (r *reader) add(rt *route) { r.routes = append(r.routes, rt) }
 
 var _ Feeder = (*reader)(nil)
 

@@ -3,13 +3,10 @@ package router
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -197,42 +194,9 @@ func count(flags []bool) (n int) {
 	return n
 }
 
-// route is a Route at work.
-type route struct {
-	Route
-	health   *health
-	poison   *poison // nil: dead messages are only parked
-	limiter  *handlers.Limiter
-	lanes    []*lane
-	origin   outbox.Table // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
-	reader   *reader      // of a log source
-	claimer  *claimer     // of a queue
-	listener *listener    // of a subscriber
-	keeper   *keeper
-	leader   *leader // nil: no lock is needed to work it
-	feeder   Feeder
-	lease    Lease
-	settler  *settler
-	logger   *slog.Logger
-	redact   func(address string) string
-	places   *atomic.Uint64 // given to messages that enter lanes, of all routes
-	pace     *pace
-	patience time.Duration // for an answer of the state store
-	share    share         // of the memory
-	panics   panics
-	stats    routeStats
-	paused   atomic.Pointer[outbox.Pause] // nil: it is not
-	stopped  atomic.Pointer[string]       // why it cannot run; nil: it can
-
-	leastPace int    // what each of its lanes may have of the pace in any case
-	unparking outage // of reading parked messages
-	failures  firstFailures
-	acquiring bound // of a try to take lanes; only the goroutine that acquires uses it
-}
-
 // unit is what the route moves with when it goes to another instance as a whole;
 // empty: its lanes go one by one.
-func (r *route) unit() string {
+func (r *Route) unit() string {
 	if r.Leader != "" {
 		return "source " + r.Leader
 	}
@@ -243,92 +207,9 @@ func (r *route) unit() string {
 	return ""
 }
 
-// owned is which part of the route's lanes is ours, above 0. A throttle asks for
-// every message.
-func (r *route) owned() float64 {
-	ours := 0
-	for _, l := range r.lanes {
-		if l.session.Load() != nil {
-			ours++
-		}
-	}
-	return float64(max(ours, 1)) / float64(len(r.lanes))
-}
-
-// slots of a lane: its own, or all of them for order global.
-func (r *route) laneSlots() [][]int {
-	if r.Order == outbox.OrderGlobal {
-		all := make([]int, outbox.Slots)
-		for i := range all {
-			all[i] = i
-		}
-		return [][]int{all}
-	}
-	out := make([][]int, outbox.Slots)
-	for i := range out {
-		out[i] = []int{i}
-	}
-	return out
-}
-
-// key is the group under which a message is gated and parked.
-func (r *route) key(group string) string {
-	switch r.Order {
-	case outbox.OrderNone:
-		return ""
-	case outbox.OrderGlobal:
-		return globalKey
-	default:
-		return group
-	}
-}
-
-// gateDestination is what the gates deliver to. With order global one message
-// is sent at a time: of a batch that fails in part, a destination keeps back
-// what is behind a failed message of the same group only.
-func (r *route) gateDestination(d outbox.Destination) outbox.Destination {
-	if r.Order == outbox.OrderGlobal {
-		return oneByOne{killable(d)}
-	}
-	return killable(d)
-}
-
-// oneByOne is a destination without batches.
-type oneByOne struct{ outbox.Destination }
-
-// Ordering implements outbox.Destination.
-func (d oneByOne) Ordering() outbox.Ordering {
-	o := d.Destination.Ordering()
-	o.MaxMessages = 1
-	return o
-}
-
-// globalKey is the one group of a route with order global.
-const globalKey = "*"
-
-// sessions are those that work the route's lanes now.
-func (r *route) sessions() []*session {
-	out := make([]*session, 0, len(r.lanes))
-	for _, l := range r.lanes {
-		if s := l.session.Load(); s != nil {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// kick makes all gates of the route look again.
-func (r *route) kick() {
-	for _, s := range r.sessions() {
-		s.gate.Kick()
-	}
-}
-
-// comeBack lets parked groups of the route, and those that were put back to
-// make room, try again.
-func (r *route) comeBack() {
-	r.feeder.AddressBack()
-	for _, s := range r.sessions() {
-		s.comeBack()
-	}
+// lanes is what the route's lanes are to know of it.
+func (r *Route) lanes() LaneConfig {
+	return LaneConfig{Name: r.Name, Match: r.Match, Middleware: r.Middleware, Hindsight: r.Hindsight, Destination: r.Destination,
+		Poison: r.Poison, PoisonName: r.PoisonName, State: r.State, Order: r.Order, Window: r.Window, Attempts: r.Attempts,
+		SendTimeout: r.SendTimeout}
 }

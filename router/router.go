@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -14,14 +13,13 @@ import (
 type Router struct {
 	cfg       Config
 	log       *slog.Logger
-	routes    []*route
+	routes    []*wired
 	readers   []*reader
 	listeners []*listener
 	claimers  []*claimer
 	keepers   []*keeper
 	budget    budget
-	pace      pace
-	places    atomic.Uint64 // given to messages that entered lanes
+	shared    Shared
 	ready     chan struct{}
 	begun     atomic.Bool
 }
@@ -31,6 +29,8 @@ func New(cfg Config, routes []Route) (*Router, error) {
 	cfg.setDefaults()
 	r := &Router{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
 	r.budget = budget{limit: cfg.Memory, wake: r.roomFreed}
+	r.shared = Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
+		Settlers: func(store outbox.StateStore) *settler { return r.keeperOf(store).settler }}
 	if len(routes) == 0 {
 		return nil, errors.New("there is no route: nothing would be delivered")
 	}
@@ -51,42 +51,31 @@ func New(cfg Config, routes []Route) (*Router, error) {
 	return r, errors.Join(errs...)
 }
 
+// wired is a route with what is particular to where it comes from.
+type wired struct {
+	*ownedRoute
+	claimer  *claimer  // of a queue
+	listener *listener // of a subscriber
+}
+
 func (r *Router) add(def Route) {
-	o := def.Destination.Ordering()
-	if o.MaxRequests <= 0 {
-		o.MaxRequests = outbox.DefaultMaxRequests
+	rt := newRoute(def.lanes(), &r.shared)
+	w := &wired{ownedRoute: r.keeperOf(def.State).add(rt, RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
+	r.routes = append(r.routes, w)
+	switch {
+	case def.Subscriber != nil:
+		w.listener = newListener(rt, ListenConfig{Subscriber: def.Subscriber, Topic: def.Topic, MaxRow: def.MaxRow})
+		r.listeners = append(r.listeners, w.listener)
+		rt.connect(w.listener, w.ownedRoute)
+	case def.Queue != nil:
+		w.claimer = r.claimerOf(def)
+		w.claimer.add(rt)
+		rt.connect(w.claimer, w.ownedRoute)
+	default:
+		rd := r.readerOf(def)
+		rd.add(rt)
+		rt.connect(rd, w.ownedRoute)
 	}
-	rt := &route{Route: def, logger: r.log, redact: r.redact, places: &r.places, pace: &r.pace, patience: r.cfg.Lease, leastPace: leastPace(o), limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled),
-		acquiring: bound{usual: r.cfg.Lease}}
-	rt.health = newHealth(rt)
-	rt.poison = newPoison(rt)
-	rt.share.budget = &r.budget
-	for i, slots := range rt.laneSlots() {
-		rt.lanes = append(rt.lanes, newLane(rt, i, slots))
-	}
-	r.routes = append(r.routes, rt)
-	rt.keeper = r.keeperOf(def.State)
-	rt.keeper.routes = append(rt.keeper.routes, rt)
-	rt.settler, rt.lease = rt.keeper.settler, routeLease{rt.keeper, rt}
-	if def.LeaderLock != nil {
-		rt.leader = rt.keeper.leaderOf(def.LeaderLock)
-		rt.leader.routes = append(rt.leader.routes, rt)
-	}
-	if def.Subscriber != nil {
-		rt.listener = &listener{route: rt, wake: make(chan struct{}, 1)}
-		r.listeners = append(r.listeners, rt.listener)
-		rt.feeder = rt.listener
-		return
-	}
-	if def.Queue != nil {
-		rt.claimer = r.claimerOf(def)
-		rt.feeder = rt.claimer
-		rt.claimer.routes = append(rt.claimer.routes, rt)
-		return
-	}
-	rt.reader = r.readerOf(def)
-	rt.reader.routes = append(rt.reader.routes, rt)
-	rt.feeder = rt.reader
 }
 
 func (r *Router) keeperOf(store outbox.StateStore) *keeper {
@@ -95,7 +84,8 @@ func (r *Router) keeperOf(store outbox.StateStore) *keeper {
 			return k
 		}
 	}
-	k := newKeeper(r, store)
+	k := newKeeper(KeeperConfig{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
+		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllDown: r.hopeless})
 	r.keepers = append(r.keepers, k)
 	return k
 }
@@ -106,9 +96,21 @@ func (r *Router) readerOf(def Route) *reader {
 			return rd
 		}
 	}
-	rd := newReader(r, def.Source, def.Poll)
+	rd := newReader(def.Source, ReaderConfig{Poll: def.Poll, Patience: r.cfg.Lease, Budget: &r.budget, Log: r.log})
 	r.readers = append(r.readers, rd)
 	return rd
+}
+
+func (r *Router) claimerOf(def Route) *claimer {
+	for _, c := range r.claimers {
+		if c.queue == def.Queue {
+			return c
+		}
+	}
+	c := newClaimer(def.Queue, ClaimerConfig{Poll: def.Poll, Claims: def.Claims, Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
+		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout})
+	r.claimers = append(r.claimers, c)
+	return c
 }
 
 // Ready is closed when the lanes are ours or another instance works them.
@@ -150,11 +152,4 @@ func (r *Router) hopeless() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func (r *Router) redact(address string) string {
-	if address == "" {
-		return "(none)"
-	}
-	return r.cfg.Redact(address)
 }

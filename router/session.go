@@ -54,10 +54,11 @@ type session struct {
 	relief  time.Time // when blocked groups were last looked for
 }
 
-// newSession prepares the lane with what Acquire and ParkedGroups returned.
-func newSession(l *lane, states []outbox.LaneState, groups []outbox.ParkedGroup) *session {
-	s := &session{lane: l, route: l.route, table: l.route.origin, called: make(chan struct{}, 1),
-		settler: l.route.settler, loading: bound{usual: l.route.patience}}
+// newSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors
+// belong to table.
+func newSession(l *lane, table outbox.Table, states []outbox.LaneState, groups []outbox.ParkedGroup) *session {
+	s := &session{lane: l, route: l.route, table: table, called: make(chan struct{}, 1),
+		settler: l.route.settler, loading: bound{usual: l.route.shared.Patience}}
 	s.origin = l.route.feeder.Origin(s)
 	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), outbox.ShareKey, l.route.owned))
@@ -203,7 +204,7 @@ func (s *session) behindFresh(key string) bool {
 func (s *session) enter(it *item) {
 	s.arrivals++
 	it.arrival = s.arrivals
-	it.attempt.Place = s.route.places.Add(1)
+	it.attempt.Place = s.route.shared.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
 	s.queue = append(s.queue, it)
 }

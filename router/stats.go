@@ -1,111 +1,26 @@
 package router
 
 import (
-	"maps"
 	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// routeStats are the counters of a route. They are for people and alarms; no
-// guarantee rests on them.
-type routeStats struct {
-	deliveredN atomic.Int64
-	retried    atomic.Int64
-	dead       atomic.Int64
-	parked     atomic.Int64
-	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
-
-	mu      sync.Mutex
-	skipped map[string]int64
-}
-
-func (s *routeStats) delivered(it *item) {
-	// The age of every 64th is enough: neither time.Now nor a look at the row is free.
-	if s.deliveredN.Add(1)%64 != 1 {
-		return
-	}
-	if born := it.born(); !born.IsZero() {
-		s.lastAge.Store(int64(time.Since(born)))
-	}
-}
-
-func (s *routeStats) skip(reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.skipped == nil {
-		s.skipped = map[string]int64{}
-	}
-	s.skipped[reason]++
-}
 
 // Stats returns the counters of all routes.
 func (r *Router) Stats() []outbox.RouteStats {
 	out := make([]outbox.RouteStats, 0, len(r.routes))
 	for _, rt := range r.routes {
-		out = append(out, rt.snapshot())
+		s := rt.Stats()
+		s.Paused = rt.paused.Load()
+		if text := rt.stopped.Load(); text != nil {
+			s.Stopped = *text
+		}
+		if c := rt.claimer; c != nil {
+			c.AddStats(rt.route, &s)
+		}
+		out = append(out, s)
 	}
 	return out
-}
-
-func (r *route) snapshot() outbox.RouteStats {
-	s := outbox.RouteStats{
-		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
-		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
-		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.health.status(),
-		Paused: r.paused.Load(),
-	}
-	if text := r.stopped.Load(); text != nil {
-		s.Stopped = *text
-	}
-	now := time.Now()
-	r.stats.mu.Lock()
-	maps.Copy(s.Skipped, r.stats.skipped)
-	r.stats.mu.Unlock()
-	for _, x := range r.sessions() {
-		x.mu.Lock()
-		s.Lanes++
-		s.InFlight += x.pending()
-		s.ParkedNow += len(x.parking.groups)
-		if born := x.oldest(); !born.IsZero() {
-			s.Oldest = max(s.Oldest, now.Sub(born))
-		}
-		x.mu.Unlock()
-	}
-	if c := r.claimer; c != nil {
-		if born := c.ledger.oldest(r); !born.IsZero() { // once for all lanes: it goes through all rows
-			s.Oldest = max(s.Oldest, now.Sub(born))
-		}
-		s.Queue = &outbox.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(),
-			Lost: c.lost.Load(), Recovered: c.recovered.Load()}
-	}
-	return s
-}
-
-// oldest is when the oldest message was created that is under way or parked and
-// not given up; zero: there is none. Claimed rows are in no stream: see
-// [ledger.oldest]. Call with the mutex held.
-func (s *session) oldest() time.Time {
-	var oldest time.Time
-	note := func(t time.Time) {
-		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
-			oldest = t
-		}
-	}
-	for _, str := range s.streams {
-		if str.head < str.tail {
-			note(str.at(str.head).born)
-		}
-	}
-	for _, g := range s.parking.groups {
-		if !g.held {
-			note(g.since)
-		}
-	}
-	return oldest
 }
 
 // Problems says in sentences what keeps routes from delivering that is not a
@@ -125,7 +40,7 @@ func (r *Router) Problems() []string {
 	}
 	for _, l := range r.listeners {
 		if l.outage.lasts() {
-			out = append(out, "route "+l.route.Name+" has no subscription to "+strconv.Quote(l.route.Topic))
+			out = append(out, "route "+l.route.Name+" has no subscription to "+strconv.Quote(l.cfg.Topic))
 		}
 	}
 	for _, k := range r.keepers {

@@ -16,12 +16,20 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
+// ListenConfig says what is listened to.
+type ListenConfig struct {
+	Subscriber message.Subscriber
+	Topic      string
+	MaxRow     int64 // largest payload in bytes; 0: outbox.DefaultMaxRow
+}
+
 // listener feeds a route from a Watermill Subscriber. There is no cursor: a
 // message is acked when it was delivered or skipped, or when its parked row is
 // durable, and nacked when it was released. It subscribes while the route's lanes
 // are ours: what another instance's lanes are for must not come here.
 type listener struct {
 	route *route
+	cfg   ListenConfig
 	wake  chan struct{} // a lane may have room again, or be ours
 
 	outage outage // it has no subscription, or has just made one
@@ -30,6 +38,10 @@ type listener struct {
 
 	mu  sync.Mutex
 	sub context.CancelFunc // ends the subscription; nil: there is none
+}
+
+func newListener(rt *route, cfg ListenConfig) *listener {
+	return &listener{route: rt, cfg: cfg, wake: make(chan struct{}, 1)}
 }
 
 const (
@@ -64,7 +76,7 @@ func (l *listener) run(ctx, listening context.Context) error {
 		case !l.once:
 			return err
 		}
-		l.outage.fail(l.route.log(), slog.LevelWarn, "the route gets no messages; subscribing again", err, "topic", l.route.Topic)
+		l.outage.fail(l.route.log(), slog.LevelWarn, "the route gets no messages; subscribing again", err, "topic", l.cfg.Topic)
 		l.pause(ctx)
 	}
 	return nil
@@ -94,10 +106,10 @@ func (l *listener) listen(ctx, listening context.Context) error {
 	l.mu.Lock()
 	l.sub = cancel
 	l.mu.Unlock()
-	msgs, err := l.route.Subscriber.Subscribe(subscribed, l.route.Topic)
+	msgs, err := l.cfg.Subscriber.Subscribe(subscribed, l.cfg.Topic)
 	if err != nil {
 		cancel()
-		return fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.route.Topic, err)
+		return fmt.Errorf("route %q: subscribe to %q: %w", l.route.Name, l.cfg.Topic, err)
 	}
 	l.once = true
 	lasting := after(steady)
@@ -242,7 +254,7 @@ func (l *listener) end() {
 // accept gives the message to its lane, waiting for room; false when it was not
 // taken.
 func (l *listener) accept(ctx, subscribed context.Context, msg *message.Message) bool {
-	row := l.route.rowOf(msg)
+	row := l.rowOf(msg)
 	if !l.route.Match(row) {
 		l.route.stats.skip("unmatched")
 		msg.Ack()
@@ -313,8 +325,8 @@ func (s *session) recordOf(msg *message.Message, row *outbox.Row) *record {
 }
 
 // rowOf is the message as a row, without what is too large of it.
-func (r *Route) rowOf(msg *message.Message) *outbox.Row {
-	row, limit := rowOf(msg), cmp.Or(r.MaxRow, outbox.DefaultMaxRow)
+func (l *listener) rowOf(msg *message.Message) *outbox.Row {
+	row, limit := rowOf(msg), cmp.Or(l.cfg.MaxRow, outbox.DefaultMaxRow)
 	err := row.Limit()
 	if n := int64(len(msg.Payload)); n > limit {
 		err = errors.Join(err, fmt.Errorf("payload: %w", outbox.PayloadTooLarge(n, limit, "have it sent again")))

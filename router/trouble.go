@@ -29,7 +29,7 @@ type astray struct{ error }
 func (e *astray) Unwrap() error { return e.error }
 
 // unwell tells whether the route is in trouble and not to be tried now.
-func (k *keeper) unwell(rt *route) bool {
+func (k *keeper) unwell(rt *ownedRoute) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.troubles[rt]
@@ -38,7 +38,7 @@ func (k *keeper) unwell(rt *route) bool {
 
 // stumble notes that lanes of the route could not be taken. What is wrong with
 // the state store concerns all routes alike and is only logged.
-func (k *keeper) stumble(rt *route, err error) {
+func (k *keeper) stumble(rt *ownedRoute, err error) {
 	bad := errors.As(err, new(*stopped))
 	if !bad && !errors.As(err, new(*astray)) {
 		k.taking.fail(rt.log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
@@ -68,7 +68,7 @@ func (k *keeper) stumble(rt *route, err error) {
 }
 
 // mended forgets that a route could not run, or was paused.
-func (k *keeper) mended(rt *route) {
+func (k *keeper) mended(rt *ownedRoute) {
 	k.taking.end(k.log, "lanes can be acquired again")
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +83,7 @@ func (k *keeper) mended(rt *route) {
 }
 
 // inTrouble tells whether the route cannot run here.
-func (k *keeper) inTrouble(rt *route) bool {
+func (k *keeper) inTrouble(rt *ownedRoute) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.troubles[rt] != nil
@@ -92,7 +92,7 @@ func (k *keeper) inTrouble(rt *route) bool {
 // retryRoute finds out whether a route in trouble can run again. We have no share
 // of it, so it is tried with one lane that nobody wants; where all are worked by
 // others it is enough that the source answers.
-func (k *keeper) retryRoute(ctx context.Context, rt *route) error {
+func (k *keeper) retryRoute(ctx context.Context, rt *ownedRoute) error {
 	if want, _ := k.missing(rt, outbox.Slots); len(want) > 0 {
 		states, err := k.store.Acquire(ctx, k.instance, rt.Name, want, 1)
 		if err != nil {

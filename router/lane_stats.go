@@ -1,0 +1,90 @@
+package router
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// routeStats are the counters of a route. They are for people and alarms; no
+// guarantee rests on them.
+type routeStats struct {
+	deliveredN atomic.Int64
+	retried    atomic.Int64
+	dead       atomic.Int64
+	parked     atomic.Int64
+	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
+
+	mu      sync.Mutex
+	skipped map[string]int64
+}
+
+func (s *routeStats) delivered(it *item) {
+	// The age of every 64th is enough: neither time.Now nor a look at the row is free.
+	if s.deliveredN.Add(1)%64 != 1 {
+		return
+	}
+	if born := it.born(); !born.IsZero() {
+		s.lastAge.Store(int64(time.Since(born)))
+	}
+}
+
+func (s *routeStats) skip(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.skipped == nil {
+		s.skipped = map[string]int64{}
+	}
+	s.skipped[reason]++
+}
+
+// Stats returns the counters of the route, but for what only its owner and its queue
+// know.
+func (r *route) Stats() outbox.RouteStats {
+	s := outbox.RouteStats{
+		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
+		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
+		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.health.status(),
+	}
+	now := time.Now()
+	r.stats.mu.Lock()
+	maps.Copy(s.Skipped, r.stats.skipped)
+	r.stats.mu.Unlock()
+	for _, x := range r.sessions() {
+		x.mu.Lock()
+		s.Lanes++
+		s.InFlight += x.pending()
+		s.ParkedNow += len(x.parking.groups)
+		if born := x.oldest(); !born.IsZero() {
+			s.Oldest = max(s.Oldest, now.Sub(born))
+		}
+		x.mu.Unlock()
+	}
+	return s
+}
+
+// oldest is when the oldest message was created that is under way or parked and
+// not given up; zero: there is none. Claimed rows are in no stream: see
+// [ledger.oldest]. Call with the mutex held.
+func (s *session) oldest() time.Time {
+	var oldest time.Time
+	note := func(t time.Time) {
+		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
+			oldest = t
+		}
+	}
+	for _, str := range s.streams {
+		if str.head < str.tail {
+			note(str.at(str.head).born)
+		}
+	}
+	for _, g := range s.parking.groups {
+		if !g.held {
+			note(g.since)
+		}
+	}
+	return oldest
+}
