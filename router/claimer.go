@@ -10,43 +10,13 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Claims bounds what is claimed from a queue.
-type Claims struct {
-	// InMemory is the most rows that are claimed and not settled. Default 1000.
+// Limits bound what is claimed from a queue; see [Claims], whose fields these are.
+type Limits struct {
 	InMemory int
-
-	// PerGroup is the most rows of one group that a claim takes; a group of
-	// which as many are in memory takes no more. Default: a quarter of InMemory.
 	PerGroup int
-
-	// Timeout is how long a row may be marked as being processed before
-	// outbox.Queue's Recover takes it for stuck, as the queue itself is
-	// configured. Claims that last longer than a quarter of it are extended.
-	// Default 5 min.
-	Timeout time.Duration
-
-	// Recover is how often stuck rows are looked for. Default 1 min.
-	Recover time.Duration
+	Timeout  time.Duration
+	Recover  time.Duration
 }
-
-func (c *Claims) setDefaults() {
-	if c.InMemory <= 0 {
-		c.InMemory = 1000
-	}
-	if c.PerGroup <= 0 {
-		c.PerGroup = max(c.InMemory/4, 1)
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 5 * time.Minute
-	}
-	if c.Recover <= 0 {
-		c.Recover = time.Minute
-	}
-}
-
-// fixed tells whether the pause between polls never changes: then it is kept
-// also when rows were seen, unless something wakes the claimer.
-func (p Poll) fixed() bool { return p.Min >= p.Max }
 
 // claimer claims rows of one queue for all routes that use it, and gives each to
 // the first route that matches it.
@@ -56,9 +26,9 @@ type claimer struct {
 	log     *slog.Logger
 	budget  *budget
 	drain   time.Duration // for a claim, and for the last results
-	poll    Poll
+	poll    Polling
 	rest    rest
-	claims  Claims
+	claims  Limits
 	routes  []*route
 	ledger  *ledger
 	settler *settler // writes what became of the rows
@@ -83,8 +53,8 @@ type claimer struct {
 
 // ClaimerConfig is what a claimer needs beside its queue.
 type ClaimerConfig struct {
-	Poll           Poll
-	Claims         Claims
+	Poll           Polling
+	Claims         Limits
 	Budget         *budget
 	Log            *slog.Logger
 	Patience       time.Duration // for a write

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/outriderhq/outrider/handlers"
 )
 
 // relief is when room was made and how often in a row.
@@ -15,21 +13,6 @@ type relief struct {
 	last   time.Time // when room was made
 	rounds int
 }
-
-// longestLeave is the longest time for which groups are left out to make room.
-const longestLeave = time.Minute
-
-// blockage is a claimed row that does not move, with what waits behind it.
-type blockage struct {
-	item    *item
-	waiting int
-	sending bool
-	serial  uint64
-}
-
-// slowClaim is how long a delivery takes before the rows behind it count as
-// blocked.
-const slowClaim = longestProbe
 
 // relieve puts rows of groups that do not move back to the table when they fill
 // half of what may be in memory, or when memory is spent: the youngest, until
@@ -63,13 +46,13 @@ func (c *claimer) relieve(now time.Time, spent bool) {
 		c.relief.rounds++
 	}
 	c.relief.last = now
-	slices.SortFunc(blocked, func(a, b blockage) int { return cmp.Compare(b.serial, a.serial) })
+	slices.SortFunc(blocked, func(a, b Blockage) int { return cmp.Compare(holdingOf(b.Item).serial, holdingOf(a.Item).serial) })
 	for i, b := range blocked {
 		if total <= c.claims.InMemory/4 {
 			return
 		}
 		oldest := i == len(blocked)-1 // stays, to be the next probe
-		total -= c.putBack(b.item, !b.sending && !oldest, now.Add(pause))
+		total -= c.putBack(b.Item, !b.Sending && !oldest, now.Add(pause))
 	}
 }
 
@@ -85,38 +68,15 @@ func (c *claimer) down() bool {
 
 // blockages returns what does not move in the lanes of all routes, and how many
 // rows that is.
-func (c *claimer) blockages(now time.Time) (out []blockage, total int) {
+func (c *claimer) blockages(now time.Time) (out []Blockage, total int) {
 	for _, rt := range c.routes {
 		patient := len(c.routes) == 1 && rt.Destination.Ordering().Static
 		for _, s := range rt.sessions() {
 			for _, b := range s.blockages(now, patient) {
 				out = append(out, b)
-				total += b.waiting
+				total += b.Waiting
 			}
 		}
 	}
 	return out, total
-}
-
-// blockages returns the claimed rows of the session that do not move; with
-// patient without those that wait for their address.
-func (s *session) blockages(now time.Time, patient bool) (out []blockage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stalls := s.gate.Stalled(now.Add(-slowClaim))
-	for _, it := range s.route.health.heldAlone(s) {
-		stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
-	}
-	for _, stall := range stalls {
-		it := owner(stall.Front)
-		waits := stall.Down || it.phase == held // for its address
-		if stall.Sending && it.key == "" {      // nothing is behind it
-			continue
-		}
-		if waits && patient || it.phase == running && !waits && !stall.Sending {
-			continue
-		}
-		out = append(out, blockage{item: it, waiting: stall.Waiting, sending: stall.Sending, serial: holdingOf(it).serial})
-	}
-	return out
 }

@@ -141,7 +141,7 @@ func TestG10_FailuresOfTwoGroupsAreTheAddress(t *testing.T) {
 		if s := r.router.Stats()[0]; len(s.Down) != 1 || s.Dead+s.Parked != 0 {
 			t.Errorf("stats: %+v", s)
 		}
-		for id, n := range r.heldAttempts("main") {
+		for id, n := range r.router.routes[0].HeldAttempts("main") {
 			if n != 1 {
 				t.Errorf("%s is charged with %d attempts", id, n-1)
 			}
@@ -154,27 +154,6 @@ func TestG10_FailuresOfTwoGroupsAreTheAddress(t *testing.T) {
 		r.checkOrdered(6, 5)
 		r.wantParked()
 	})
-}
-
-// heldAttempts tells the number of the next attempt of each message that waits
-// for an address.
-func (r *rig) heldAttempts(address string) map[string]int {
-	out := map[string]int{}
-	for _, l := range r.router.routes[0].lanes {
-		s, h := l.session.Load(), r.router.routes[0].health
-		s.mu.Lock()
-		h.mu.Lock()
-		if a := h.addresses[address]; a != nil {
-			for _, it := range a.held {
-				if it.session == s {
-					out[it.id()] = it.attempt.Number
-				}
-			}
-		}
-		h.mu.Unlock()
-		s.mu.Unlock()
-	}
-	return out
 }
 
 // A group that fails alone is charged and parked again and again; when another

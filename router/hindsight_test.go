@@ -109,11 +109,9 @@ func TestG7_HindsightIsBoundedByTheWindow(t *testing.T) {
 		}))
 		time.Sleep(time.Minute)
 		for _, s := range r.router.routes[0].sessions() {
-			s.mu.Lock()
-			if s.chains > 32 || len(s.queue) > 0 {
-				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.lane.name, s.chains, len(s.queue))
+			if in := s.Inspect(); in.Chains > 32 || in.Queued > 0 {
+				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.lane.name, in.Chains, in.Queued)
 			}
-			s.mu.Unlock()
 		}
 		r.cancel()
 		if err := <-r.done; !errors.Is(err, ErrCutOff) {

@@ -86,72 +86,64 @@ func (r *run) observe() {
 
 // room is how many messages there may be in memory. It looks at what is parked, too.
 func (r *run) room() (n int) {
-	for _, s := range r.router.routes[0].sessions() {
-		s.mu.Lock()
-		n += s.unsettled()
-		if time.Since(r.commanded) > known && !s.stopping {
-			r.checkParking(s)
+	for _, l := range r.router.routes[0].lanes {
+		s := l.session.Load()
+		if s == nil {
+			continue
 		}
-		s.mu.Unlock()
-	}
-	return n
-}
-
-// unsettled is how many messages the session may refer to. Call with the mutex held.
-func (s *session) unsettled() int {
-	n := s.extra + len(s.parking.here) + len(s.ops.park)
-	if s.flight != nil {
-		n += len(s.flight.park)
-	}
-	for _, g := range s.parking.groups {
-		if g.loading {
-			n += g.limit
+		in := s.Inspect()
+		n += in.Unsettled
+		if time.Since(r.commanded) > known && !in.Stopping {
+			r.checkParking(l, &in)
 		}
-	}
-	for _, str := range s.streams {
-		n += int(str.tail-str.head) - str.beyond
-	}
-	if !s.route.Hindsight {
-		n += s.chains // of what was taken out of the lane
 	}
 	return n
 }
 
 // checkParking complains of parked messages that the session does not know of, and
-// of those that it should have brought back. Call with the session's mutex held.
-func (r *run) checkParking(s *session) {
+// of those that it should have brought back.
+func (r *run) checkParking(l *lane, in *Inspection) {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
-	for _, ref := range s.lane.rows() {
+	for _, ref := range l.rows() {
 		for _, p := range r.state.queue(ref) {
-			k := opKey{p.Slot, p.Seq}
-			_, removed := s.ops.unpark[k]
-			if s.flight != nil && !removed {
-				_, removed = s.flight.unpark[k]
-			}
-			_, written := s.ops.park[k] // as dead, perhaps
-			if s.parking.groups[keyOf(p.Slot, p.Group, p.Seq)] == nil && !removed && !written {
+			if !in.Knows(p) {
 				r.world.complain("%s is parked (%s), and its lane knows nothing of it", p.ID, p.Status)
 			}
 		}
 	}
 	// A small window has room for one at a time: some come back, then all are waited for.
-	busy := s.parking.live > 0
-	for _, g := range s.parking.groups {
-		busy = busy || g.loading
+	busy := in.Live > 0
+	for _, g := range in.Groups {
+		busy = busy || g.Loading
 	}
-	for _, g := range s.parking.groups {
-		switch since, waits := r.overdue[g]; {
-		case !g.movable() || busy || g.due.After(time.Now()):
-			delete(r.overdue, g)
+	for _, g := range in.Groups {
+		k := overdueKey{l.index, g.Group, g.Seq, g.Since}
+		switch since, waits := r.overdue[k]; {
+		case !g.Movable || busy || g.Due.After(time.Now()):
+			delete(r.overdue, k)
 		case !waits:
-			r.overdue[g] = time.Now()
+			r.overdue[k] = time.Now()
 		case time.Since(since) > known:
-			r.world.complain("group %q could come back since %v", g.key.group, time.Since(since))
+			r.world.complain("group %q could come back since %v", g.Group, time.Since(since))
 		}
 	}
+	for k := range r.overdue { // a group that has left the parking, and joins it again later, waits anew
+		there := slices.ContainsFunc(in.Groups, func(g GroupInspection) bool { return k == overdueKey{l.index, g.Group, g.Seq, g.Since} })
+		if k.lane == l.index && !there {
+			delete(r.overdue, k)
+		}
+	}
+}
+
+// overdueKey names a parked group of a lane.
+type overdueKey struct {
+	lane  int
+	group string
+	seq   int64
+	since time.Time
 }
 
 // numberOf is the number of a group that write has made; 0: none.

@@ -357,12 +357,12 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 		s := r.router.routes[0].lanes[3].session.Load()
 		str := s.streams[0]
 		s.stop(context.Background())
-		before := str.settled
+		before := s.Inspect().Settled[0]
 		row := &outbox.Row{ID: "x", Slot: 3, Position: 7, Page: &outbox.Page{From: str.fetched}}
 		s.accept([]arrival{{stream: str, row: row, matched: true}})
 		s.moveTo(str, outbox.Cursor{Position: 9}, 1, true)
-		if str.settled != before || str.fetched != before {
-			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.fetched, str.settled)
+		if settled := s.Inspect().Settled[0]; settled != before || str.fetched != before {
+			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.fetched, settled)
 		}
 		r.stop()
 	})

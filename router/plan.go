@@ -66,13 +66,13 @@ func (r *reader) plan() *plan {
 	for _, rt := range r.routes {
 		low := !rt.share.plenty()
 		rt.share.low.Store(low)
-		least := rt.leastRoom()
+		least := leastRoom(rt)
 		for _, l := range rt.lanes {
 			s := l.session.Load()
 			if s == nil {
 				continue
 			}
-			room, full := s.roomToRead(least, low, now)
+			room, full := roomToRead(s, least, low, now)
 			starved = starved || full
 			if rt.Order == outbox.OrderGlobal {
 				if room > 0 {
@@ -222,9 +222,9 @@ func (r *reader) limit(p *plan) {
 // leastRoom is the room with which a lane is read: half of its window, as long as
 // no lane has that. When one has it the others come along with half as much, so that
 // lanes stay close together: see keepInStep.
-func (r *route) leastRoom() int {
-	for _, l := range r.lanes {
-		if s := l.session.Load(); s != nil && s.room() >= r.Window/2 {
+func leastRoom(r *route) int {
+	for _, s := range r.sessions() {
+		if s.room() >= r.Window/2 {
 			return r.Window / 4
 		}
 	}
@@ -233,7 +233,7 @@ func (r *route) leastRoom() int {
 
 // roomToRead is the room with which a lane is read; 0: it is not. One that is
 // more than half full is looked after.
-func (s *session) roomToRead(least int, low bool, now time.Time) (room int, full bool) {
+func roomToRead(s *session, least int, low bool, now time.Time) (room int, full bool) {
 	room = s.room()
 	if full = room < s.route.Window/2 || room == 0 || low; full {
 		s.relieve(now, low)

@@ -78,7 +78,7 @@ type run struct {
 
 	begun     time.Time // the present instance, or its sessions
 	commanded time.Time // when there was a command
-	overdue   map[*parkedGroup]time.Time
+	overdue   map[overdueKey]time.Time
 	router    *Router
 
 	link   *link
@@ -91,7 +91,7 @@ func newRun(sc scenario) *run {
 	r := &run{scenario: sc, source: &memSource{}, state: newMemState(), random: rand.New(rand.NewPCG(sc.seed, 1))}
 	r.world = &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
 		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}, skipped: map[string]time.Time{}}
-	r.lent, r.overdue = &lending{}, map[*parkedGroup]time.Time{}
+	r.lent, r.overdue = &lending{}, map[overdueKey]time.Time{}
 	r.source.lending, r.state.lending = r.lent, r.lent
 	if sc.grave {
 		r.world.poisoned = map[string]int{}

@@ -23,7 +23,7 @@ type reader struct {
 	source outbox.Source
 	log    *slog.Logger
 	budget *budget
-	poll   Poll
+	poll   Polling
 	rest   rest
 	routes []*route
 
@@ -38,7 +38,7 @@ type reader struct {
 
 // ReaderConfig is what a reader needs beside its source.
 type ReaderConfig struct {
-	Poll     Poll
+	Poll     Polling
 	Patience time.Duration // for the answer of the source
 	Budget   *budget
 	Log      *slog.Logger
@@ -120,15 +120,6 @@ func (r *reader) run(ctx context.Context) {
 		}
 		timer.stop()
 	}
-}
-
-// pause is how long to wait after the nth empty read in a row.
-func (p Poll) pause(n int) time.Duration {
-	d := float64(p.Min)
-	for i := p.After; i < n && d < float64(p.Max); i++ {
-		d *= p.Factor
-	}
-	return min(time.Duration(d), p.Max)
 }
 
 // fetch carries out a plan and returns the number of rows that it yielded.

@@ -6,6 +6,9 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
+// longestLeave is the longest time for which groups are left out to make room.
+const longestLeave = time.Minute
+
 // reliefPause spaces the searches for blocked groups of a full lane.
 const reliefPause = 100 * time.Millisecond
 

@@ -19,10 +19,32 @@ const (
 	restlessPause = 50 * time.Millisecond
 )
 
+// Polling says how often a source is read, as [Poll] does.
+type Polling struct {
+	Batch  int
+	Min    time.Duration
+	After  int
+	Factor float64
+	Max    time.Duration
+}
+
+// pause is how long to wait after the nth empty read in a row.
+func (p Polling) pause(n int) time.Duration {
+	d := float64(p.Min)
+	for i := p.After; i < n && d < float64(p.Max); i++ {
+		d *= p.Factor
+	}
+	return min(time.Duration(d), p.Max)
+}
+
+// fixed reports whether the pause between polls never changes: then it is kept
+// also when rows were seen, unless something wakes the claimer.
+func (p Polling) fixed() bool { return p.Min >= p.Max }
+
 // rest is how a reader or a claimer spends the time between two polls. It has
 // one owner; only told may be poked by others.
 type rest struct {
-	poll   Poll
+	poll   Polling
 	waker  outbox.Waker  // nil: the source wakes nobody
 	told   chan struct{} // somebody in this process has committed
 	since  time.Time     // when something was found, or might have been
@@ -31,7 +53,7 @@ type rest struct {
 }
 
 // newRest returns the rest of whoever reads the source, or the queue.
-func newRest(poll Poll, source any) rest {
+func newRest(poll Polling, source any) rest {
 	r := rest{poll: poll, told: make(chan struct{}, 1)}
 	r.waker, _ = source.(outbox.Waker)
 	return r

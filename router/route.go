@@ -125,6 +125,40 @@ func (p *Poll) setDefaults() {
 	}
 }
 
+// Claims bounds what is claimed from a queue.
+type Claims struct {
+	// InMemory is the most rows that are claimed and not settled. Default 1000.
+	InMemory int
+
+	// PerGroup is the most rows of one group that a claim takes; a group of
+	// which as many are in memory takes no more. Default: a quarter of InMemory.
+	PerGroup int
+
+	// Timeout is how long a row may be marked as being processed before
+	// outbox.Queue's Recover takes it for stuck, as the queue itself is
+	// configured. Claims that last longer than a quarter of it are extended.
+	// Default 5 min.
+	Timeout time.Duration
+
+	// Recover is how often stuck rows are looked for. Default 1 min.
+	Recover time.Duration
+}
+
+func (c *Claims) setDefaults() {
+	if c.InMemory <= 0 {
+		c.InMemory = 1000
+	}
+	if c.PerGroup <= 0 {
+		c.PerGroup = max(c.InMemory/4, 1)
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 5 * time.Minute
+	}
+	if c.Recover <= 0 {
+		c.Recover = time.Minute
+	}
+}
+
 func (r *Route) setDefaults() {
 	r.Poll.setDefaults()
 	r.Claims.setDefaults()

@@ -96,7 +96,7 @@ func (r *Router) readerOf(def Route) *reader {
 			return rd
 		}
 	}
-	rd := newReader(def.Source, ReaderConfig{Poll: def.Poll, Patience: r.cfg.Lease, Budget: &r.budget, Log: r.log})
+	rd := newReader(def.Source, ReaderConfig{Poll: Polling(def.Poll), Patience: r.cfg.Lease, Budget: &r.budget, Log: r.log})
 	r.readers = append(r.readers, rd)
 	return rd
 }
@@ -107,7 +107,7 @@ func (r *Router) claimerOf(def Route) *claimer {
 			return c
 		}
 	}
-	c := newClaimer(def.Queue, ClaimerConfig{Poll: def.Poll, Claims: def.Claims, Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
+	c := newClaimer(def.Queue, ClaimerConfig{Poll: Polling(def.Poll), Claims: Limits(def.Claims), Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
 		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout})
 	r.claimers = append(r.claimers, c)
 	return c
