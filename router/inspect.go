@@ -18,7 +18,7 @@ type Inspection struct {
 	Settled   []outbox.Cursor // by stream
 
 	pending map[opKey]bool
-	groups         map[groupKey]bool
+	groups  map[groupKey]bool
 }
 
 // GroupInspection is what the session knows of a group in the parking.
