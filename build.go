@@ -22,6 +22,7 @@ type parts struct {
 	queues       map[string]outbox.Queue
 	destinations map[string]outbox.Destination
 	states       map[string]outbox.StateStore    // by location
+	away         map[string]error                // why a state store cannot be opened, by location: it is tried once
 	leaders      map[string]*postgres.LeaderLock // by source
 	routes       []router.Route
 
@@ -45,13 +46,30 @@ func (c *checks) start(check func() error) {
 }
 
 // wait returns what was found, in the order in which the checks were started.
-func (c *checks) wait() error {
+func (c *checks) wait() (errs []error) {
 	c.running.Wait()
-	errs := make([]error, len(c.errs))
-	for i, err := range c.errs {
-		errs[i] = *err
+	for _, err := range c.errs {
+		if *err != nil {
+			errs = append(errs, *err)
+		}
 	}
-	return errors.Join(errs...)
+	return errs
+}
+
+// distinct keeps the first of the errors that have the same cause: a database that
+// is away is one problem, however many routes need it.
+func distinct(errs []error) (out []error) {
+	seen := map[string]bool{}
+	for _, err := range errs {
+		if text, ok := postgres.ConnectionProblem(err); ok {
+			if seen[text] {
+				continue
+			}
+			seen[text] = true
+		}
+		out = append(out, err)
+	}
+	return out
 }
 
 // build connects and checks everything that the routes use. All problems are
@@ -68,8 +86,8 @@ func (b *builder) build(ctx context.Context) (*parts, error) {
 		}
 		p.routes = append(p.routes, route)
 	}
-	if err := errors.Join(append(errs, p.checks.wait())...); err != nil {
-		return nil, errors.Join(err, p.close())
+	if errs = append(p.checks.wait(), errs...); len(errs) > 0 {
+		return nil, errors.Join(append(distinct(errs), p.close())...)
 	}
 	return p, nil
 }
@@ -102,7 +120,7 @@ func (b *builder) buildRoute(ctx context.Context, p *parts, r config.Route) (rou
 		}
 	}
 	if out.State, err = buildState(ctx, b, p, b.cfg.Sources[r.From]); err != nil {
-		return out, fmt.Errorf("state store of route %q: %w", r.Name, err)
+		return out, fmt.Errorf("route %q: %w", r.Name, err)
 	}
 	if err := b.buildLeader(ctx, p, r.From, &out); err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
@@ -179,7 +197,7 @@ func (b *builder) openSource(ctx context.Context, p *parts, name string, out *ro
 		}
 		poll = s.Poll
 		if fresh {
-			src, err := newPostgresSource(ctx, s, b.log)
+			src, err := newPostgresSource(ctx, &b.options, name, s, b.log)
 			if err != nil {
 				return false, err
 			}
@@ -216,8 +234,15 @@ func buildState(ctx context.Context, b *builder, p *parts, src config.Source) (o
 	if s := p.states[key]; s != nil {
 		return s, nil
 	}
+	if err := p.away[key]; err != nil {
+		return nil, err
+	}
 	s, err := openState(ctx, location, b)
 	if err != nil {
+		if p.away == nil {
+			p.away = map[string]error{}
+		}
+		p.away[key] = err
 		return nil, err
 	}
 	p.states[key] = s
@@ -264,11 +289,11 @@ func stateLocation(cfg *Config, src config.Source) (string, error) {
 
 func openState(ctx context.Context, location string, b *builder) (outbox.StateStore, error) {
 	if inPostgres(location) {
-		security, err := stateTLS(b.cfg, location)
+		to, err := b.options.toState(b.cfg, location)
 		if err != nil {
 			return nil, err
 		}
-		return postgres.NewState(ctx, postgres.StateConfig{URL: location, TLS: security, Logger: b.log})
+		return postgres.NewState(ctx, postgres.StateConfig{URL: to.url, TLS: to.tls, Config: to.config, Logger: b.log})
 	}
 	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
 }

@@ -76,10 +76,10 @@ func TestChecksReportInOrder(t *testing.T) {
 	c.start(func() error { <-began; return first })
 	c.start(func() error { return nil })
 	c.start(func() error { close(began); return second })
-	if got := c.wait(); got == nil || got.Error() != "first\nsecond" {
+	if got := errors.Join(c.wait()...); got == nil || got.Error() != "first\nsecond" {
 		t.Errorf("got %v", got)
 	}
-	if got := (&checks{}).wait(); got != nil {
+	if got := (&checks{}).wait(); len(got) != 0 {
 		t.Errorf("no checks found %v", got)
 	}
 }

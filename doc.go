@@ -14,5 +14,6 @@
 //
 // What the configuration names, options can supply: a destination of type
 // publisher is given with [WithDestination], a source of type subscriber with
-// [WithSource]. The command line tool uses nothing but this package.
+// [WithSource]. A program that has a pgxpool.Pool gives it with [WithPool], for
+// connections with the same credentials, TLS and hooks. The command line tool uses nothing but this package.
 package outrider

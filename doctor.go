@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
@@ -154,14 +155,29 @@ func (d *doctor) state(ctx context.Context, part, location string) {
 		s, err = openState(ctx, location, d.build)
 	}
 	if err != nil {
-		d.add(part, outbox.Finding{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
-			Fix: "correct the url of the state or of the source; of SQLite, create the file with `outrider init`"})
+		d.notReached(part, err)
 		return
 	}
 	defer func() { _ = s.Close() }() // nothing was written
 	if examiner, ok := s.(outbox.Examiner); ok {
 		d.add(part, examiner.Examine(ctx)...)
 	}
+}
+
+// notReached reports a state store that cannot be opened: once, where a source's
+// database is away as well.
+func (d *doctor) notReached(part string, err error) {
+	if text, ok := postgres.ConnectionProblem(err); ok {
+		for _, f := range d.found {
+			if f.Subject == "connection" && f.Text == text {
+				d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "connection", Text: "not reached either, see " + f.Part})
+				return
+			}
+		}
+		d.add(part, outbox.Finding{Level: outbox.LevelBroken, Subject: "connection", Text: text, Fix: postgres.ConnectionFix(err)})
+		return
+	}
+	d.add(part, outbox.FindingsOf("connection", err)...)
 }
 
 // routes tells how far each route is behind, and what is paused.

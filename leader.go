@@ -25,11 +25,11 @@ func (b *builder) buildLeader(ctx context.Context, p *parts, name string, out *r
 			return nil
 		}
 		if p.leaders[name] == nil {
-			security, err := postgresTLS(s.TLS)
+			to, err := b.options.toSource(name, s)
 			if err != nil {
 				return err
 			}
-			lock, err := postgres.NewLeaderLock(ctx, postgres.LeaderConfig{URL: s.URL.Reveal(), TLS: security, Key: int64(s.LeaderLock)})
+			lock, err := postgres.NewLeaderLock(ctx, postgres.LeaderConfig{URL: to.url, TLS: to.tls, Config: to.config, Key: int64(s.LeaderLock)})
 			if err != nil {
 				return err
 			}

@@ -19,10 +19,11 @@ import (
 // that reaches its state store: list, redrive and skip parked messages, and
 // look at the lanes. A running relay notices within a quarter of its lease.
 type Operator struct {
-	cfg    *Config
-	log    *slog.Logger
-	stores []outbox.StateStore
-	parts  *parts
+	cfg     *Config
+	log     *slog.Logger
+	options options
+	stores  []outbox.StateStore
+	parts   *parts
 }
 
 // NewOperator opens the state stores that the configuration uses. The relay need
@@ -42,12 +43,15 @@ func NewOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, e
 // operate on.
 func newOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, error) {
 	b := newBuilder(cfg, optionsOf(opts))
-	op := &Operator{cfg: cfg, log: b.log,
+	if err := errors.Join(b.options.checkPools(cfg)...); err != nil {
+		return nil, err
+	}
+	op := &Operator{cfg: cfg, log: b.log, options: b.options,
 		parts: &parts{sources: map[string]outbox.Source{}, states: map[string]outbox.StateStore{}}}
 	for _, r := range cfg.Routes {
 		s, err := buildState(ctx, b, op.parts, cfg.Sources[r.From])
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("state store of route %q: %w", r.Name, err), op.parts.close())
+			return nil, errors.Join(fmt.Errorf("route %q: %w", r.Name, err), op.parts.close())
 		}
 		if !slices.Contains(op.stores, s) {
 			op.stores = append(op.stores, s)
@@ -104,13 +108,17 @@ func InitSQL(cfg *Config) map[string]string {
 // Init creates the outbox tables of all sources, and the state tables, where
 // they do not exist. It returns what it did, a sentence each.
 func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
+	o := optionsOf(opts)
+	if err := errors.Join(o.checkPools(cfg)...); err != nil {
+		return nil, err
+	}
 	var done []string
 	for _, name := range sortedNames(cfg.Sources) {
 		var did []string
 		var err error
 		switch s := cfg.Sources[name].(type) {
 		case *config.Postgres:
-			did, err = initPostgres(ctx, s)
+			did, err = initPostgres(ctx, &o, name, s)
 		case *config.SQLite:
 			did, err = initSQLite(ctx, s)
 		}
@@ -137,7 +145,8 @@ func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
 // systems (layouts watermill and custom) where they are missing, without stopping
 // writers. say is called before each, which may take minutes; nil: never. It returns
 // what it did, a sentence each.
-func InitIndexes(ctx context.Context, cfg *Config, say func(string)) ([]string, error) {
+func InitIndexes(ctx context.Context, cfg *Config, say func(string), opts ...Option) ([]string, error) {
+	o := optionsOf(opts)
 	if say == nil {
 		say = func(string) {}
 	}
@@ -147,7 +156,7 @@ func InitIndexes(ctx context.Context, cfg *Config, say func(string)) ([]string, 
 		if !ok || s.Queued() || s.Layout == "outrider" {
 			continue
 		}
-		pool, err := openPostgres(ctx, s)
+		pool, err := o.openPostgres(ctx, name, s)
 		if err != nil {
 			return done, fmt.Errorf("source %q: %w", name, err)
 		}
@@ -163,8 +172,8 @@ func InitIndexes(ctx context.Context, cfg *Config, say func(string)) ([]string, 
 	return done, nil
 }
 
-func initPostgres(ctx context.Context, s *config.Postgres) ([]string, error) {
-	pool, err := openPostgres(ctx, s)
+func initPostgres(ctx context.Context, o *options, name string, s *config.Postgres) ([]string, error) {
+	pool, err := o.openPostgres(ctx, name, s)
 	if err != nil {
 		return nil, err
 	}
@@ -207,12 +216,12 @@ func initSQLite(ctx context.Context, s *config.SQLite) ([]string, error) {
 
 // Publish writes messages to the outbox table of a source, in a transaction of
 // its own: for trying things out and for scripts. Applications publish in their
-// own transactions, with outbox.Client.
+// own transactions, with outbox.Client. It connects by the source's url.
 func Publish(ctx context.Context, cfg *Config, source string, messages ...outbox.Envelope) error {
 	var err error
 	switch s := cfg.Sources[source].(type) {
 	case *config.Postgres:
-		err = publishPostgres(ctx, s, messages)
+		err = publishPostgres(ctx, source, s, messages)
 	case *config.SQLite:
 		err = publishSQLite(ctx, s, messages)
 	case nil:
@@ -226,11 +235,12 @@ func Publish(ctx context.Context, cfg *Config, source string, messages ...outbox
 	return nil
 }
 
-func publishPostgres(ctx context.Context, s *config.Postgres, messages []outbox.Envelope) error {
+func publishPostgres(ctx context.Context, name string, s *config.Postgres, messages []outbox.Envelope) error {
 	if s.Layout != "outrider" {
 		return fmt.Errorf("its table has layout %s: write to it as the application does", s.Layout)
 	}
-	pool, err := openPostgres(ctx, s)
+	o := optionsOf(nil)
+	pool, err := o.openPostgres(ctx, name, s)
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func (op *Operator) reading(ctx context.Context, route string) (def router.Route
 		if r.Name != route {
 			continue
 		}
-		b := &builder{cfg: op.cfg, log: op.log}
+		b := &builder{cfg: op.cfg, log: op.log, options: op.options}
 		if err := b.buildSource(ctx, op.parts, r.From, &def); err != nil {
 			return def, r.From, fmt.Errorf("source %q: %w", r.From, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
@@ -51,6 +52,8 @@ type options struct {
 	middleware   map[string][]message.HandlerMiddleware
 	destinations map[string]makeDestination
 	subscribers  map[string]message.Subscriber
+	pools        map[string]*pgxpool.Config // by source
+	statePool    *pgxpool.Config            // nil: none was given
 	logger       *slog.Logger
 	instance     string
 	registerer   prometheus.Registerer // nil: that of the admin server
@@ -180,6 +183,7 @@ func optionsOf(opts []Option) options {
 		middleware:   map[string][]message.HandlerMiddleware{},
 		destinations: map[string]makeDestination{},
 		subscribers:  map[string]message.Subscriber{},
+		pools:        map[string]*pgxpool.Config{},
 		logger:       slog.Default(),
 		memories:     &memories{},
 	}
@@ -215,6 +219,7 @@ func (o *options) check(cfg *Config) error {
 			errs = append(errs, fmt.Errorf("WithSource(%q): the configuration has no source of this name with type: subscriber", name))
 		}
 	}
+	errs = append(errs, o.checkPools(cfg)...)
 	for name, d := range cfg.Destinations {
 		if _, ok := d.(*config.Publisher); ok && o.destinations[name] == nil {
 			errs = append(errs, fmt.Errorf("destination %q has type publisher: give it with outrider.WithDestination(%q, ...)", name, name))

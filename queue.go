@@ -15,9 +15,11 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 	fresh = p.queues[name] == nil
 	if fresh {
 		cfg := queueConfig(s)
-		if cfg.TLS, err = postgresTLS(s.TLS); err != nil {
+		to, err := b.options.toSource(name, s)
+		if err != nil {
 			return false, err
 		}
+		cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 		cfg.Wake, cfg.Logger = postgres.Wake(s.Wake), b.log
 		queue, err := postgres.NewQueue(ctx, cfg)
 		if err != nil {
@@ -35,9 +37,9 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 	return fresh, nil
 }
 
-// queueConfig describes the tables of a queue.
+// queueConfig describes the tables of a queue, without how to connect to them.
 func queueConfig(s *config.Postgres) postgres.QueueConfig {
-	cfg := postgres.QueueConfig{URL: s.URL.Reveal(), Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std(), MaxRow: int64(s.MaxRow)}
+	cfg := postgres.QueueConfig{Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std(), MaxRow: int64(s.MaxRow)}
 	if s.Layout == "flowcatalyst" {
 		cfg.Layout, cfg.Tables = postgres.FlowCatalystLayout(), postgres.FlowCatalystTables()
 		cfg.Tables[0].Name, cfg.Tables[1].Name = string(s.Tables.Events), string(s.Tables.DispatchJobs)

@@ -1,15 +1,12 @@
 package outrider
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/config"
@@ -70,14 +67,4 @@ func stateTLS(cfg *Config, location string) (postgres.TLS, error) {
 		}
 	}
 	return postgres.TLS{}, nil
-}
-
-// openPostgres opens a pool of connections to a source's database for work beside
-// the relay's.
-func openPostgres(ctx context.Context, s *config.Postgres) (*pgxpool.Pool, error) {
-	security, err := postgresTLS(s.TLS)
-	if err != nil {
-		return nil, err
-	}
-	return postgres.Open(ctx, s.URL.Reveal(), security)
 }

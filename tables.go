@@ -12,17 +12,18 @@ import (
 )
 
 // newPostgresSource makes the source for the layout of its table.
-func newPostgresSource(ctx context.Context, s *config.Postgres, log *slog.Logger) (outbox.Source, error) {
-	security, err := postgresTLS(s.TLS)
+func newPostgresSource(ctx context.Context, o *options, name string, s *config.Postgres, log *slog.Logger) (outbox.Source, error) {
+	to, err := o.toSource(name, s)
 	if err != nil {
 		return nil, err
 	}
 	if s.Layout == "outrider" {
-		return postgres.NewSource(ctx, postgres.SourceConfig{URL: s.URL.Reveal(), TLS: security, Table: string(s.Table), Wake: postgres.Wake(s.Wake), Logger: log,
-			MaxRow: int64(s.MaxRow)})
+		return postgres.NewSource(ctx, postgres.SourceConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(s.Table),
+			Wake: postgres.Wake(s.Wake), Logger: log, MaxRow: int64(s.MaxRow)})
 	}
 	cfg := logTable(s)
-	cfg.URL, cfg.TLS, cfg.Wake, cfg.Logger, cfg.MaxRow = s.URL.Reveal(), security, postgres.Wake(s.Wake), log, int64(s.MaxRow)
+	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
+	cfg.Wake, cfg.Logger, cfg.MaxRow = postgres.Wake(s.Wake), log, int64(s.MaxRow)
 	return postgres.NewLogSource(ctx, cfg)
 }
 

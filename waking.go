@@ -47,14 +47,15 @@ func InitWakeSQL(cfg *Config) map[string]string {
 
 // InitWake creates these triggers where they are missing; the tables must exist.
 // It returns what it did, a sentence each.
-func InitWake(ctx context.Context, cfg *Config) ([]string, error) {
+func InitWake(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {
+	o := optionsOf(opts)
 	var done []string
 	for _, name := range sortedNames(cfg.Sources) {
 		s, ok := cfg.Sources[name].(*config.Postgres)
 		if !ok || !s.Notified() {
 			continue
 		}
-		did, err := initWake(ctx, s)
+		did, err := initWake(ctx, &o, name, s)
 		for _, d := range did {
 			done = append(done, fmt.Sprintf("source %s: %s", name, d))
 		}
@@ -65,12 +66,12 @@ func InitWake(ctx context.Context, cfg *Config) ([]string, error) {
 	return done, nil
 }
 
-func initWake(ctx context.Context, s *config.Postgres) ([]string, error) {
+func initWake(ctx context.Context, o *options, name string, s *config.Postgres) ([]string, error) {
 	tables, err := wakeTables(s)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := openPostgres(ctx, s)
+	pool, err := o.openPostgres(ctx, name, s)
 	if err != nil {
 		return nil, err
 	}

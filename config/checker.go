@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/token"
@@ -44,6 +45,14 @@ func (c *checker) add(at place, format string, args ...any) *Error {
 		at.node.bad = true
 	}
 	return e
+}
+
+// retract takes errors of a place and of what is inside of it back.
+func (c *checker) retract(path string) {
+	c.errors = slices.DeleteFunc(c.errors, func(e *Error) bool {
+		inside, ok := strings.CutPrefix(e.Path, path)
+		return ok && (inside == "" || inside[0] == '.' || inside[0] == '[')
+	})
 }
 
 // warn reports what need not prevent a start.

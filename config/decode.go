@@ -15,20 +15,30 @@ func (c *checker) decodeRoot(cfg *Config, root *node) {
 // else's.
 func (c *checker) structure(v reflect.Value, at place, also ...string) {
 	setDefaults(v)
-	keys := slices.Clone(also)
+	keys := append(slices.Clone(also), keysOf(v.Type())...)
 	for _, f := range fieldsOf(v.Type()) {
 		if f.isKey {
 			v.Field(f.index).SetString(at.name.text)
+			continue
+		}
+		c.fieldValue(v.Field(f.index), f, at, keys)
+	}
+	c.unknownKeys(at, keys)
+	c.selfCheck(v, at)
+}
+
+// keysOf are the keys of a struct.
+func keysOf(t reflect.Type) (keys []string) {
+	for _, f := range fieldsOf(t) {
+		if f.isKey {
 			continue
 		}
 		keys = append(keys, f.name)
 		if f.secret() {
 			keys = append(keys, f.name+"_file")
 		}
-		c.fieldValue(v.Field(f.index), f, at)
 	}
-	c.unknownKeys(at, keys)
-	c.selfCheck(v, at)
+	return keys
 }
 
 // selfCheck lets a struct look at what no tag can say.
@@ -46,7 +56,7 @@ func (c *checker) unknownKeys(at place, keys []string) {
 			c.show(e.key)
 			continue
 		}
-		place, near := at.child(e.key.text).key(), nearest(e.key.text, keys)
+		place, near := at.child(e.key.text).key(), nearestKey(e.key.text, keys)
 		name := masked
 		if plainKey.MatchString(e.key.text) {
 			c.show(e.key)
@@ -71,8 +81,9 @@ func keyText(key *node) string {
 	return masked
 }
 
-// fieldValue fills one field from its key, or its key's _file form.
-func (c *checker) fieldValue(v reflect.Value, f field, at place) {
+// fieldValue fills one field from its key, or its key's _file form. keys are all
+// that the place knows.
+func (c *checker) fieldValue(v reflect.Value, f field, at place, keys []string) {
 	direct, file := at.node.get(f.name), (*entry)(nil)
 	if f.secret() {
 		file = at.node.get(f.name + "_file")
@@ -94,7 +105,7 @@ func (c *checker) fieldValue(v reflect.Value, f field, at place) {
 		}
 	case direct != nil:
 		c.decode(v, f, at.child(f.name))
-	case f.required && !at.node.partial:
+	case f.required && !at.node.partial && !meant(at, f.name, keys):
 		missing := place{at.node, at.name, at.path, false}
 		c.add(missing, "the key %s is missing", f.name).hint("add %s: %s", f.name, firstSentence(f.doc))
 	}
@@ -161,6 +172,8 @@ func (c *checker) expect(at place, want nodeKind) bool {
 	switch {
 	case at.node.kind == nullNode:
 		err.hint("give it a value, or remove the key")
+	case want == textNode && at.node.kind == mappingNode && !c.braced(at.node):
+		err.hint("put it in quotes; a colon in it makes it a mapping")
 	case want == textNode && at.node.kind == mappingNode:
 		err.hint("quote values that begin with a brace: \"{{.Type}}\"")
 	case want == textNode && (at.node.kind == numberNode || at.node.kind == boolNode):
@@ -171,6 +184,15 @@ func (c *checker) expect(at place, want nodeKind) bool {
 		err.hint("write {key: value}, or one indented key: value per line")
 	}
 	return false
+}
+
+// braced reports whether a value begins with a brace in the file.
+func (c *checker) braced(n *node) bool {
+	if n.line < 1 || n.line > len(c.lines) {
+		return false
+	}
+	line := []rune(c.lines[n.line-1])
+	return n.col >= 1 && n.col <= len(line) && line[n.col-1] == '{'
 }
 
 // mapValue fills a map, or makes the values of an interface by their type key.
@@ -255,7 +277,7 @@ func (c *checker) byName(r *registry, at place) (reflect.Value, bool) {
 		c.show(at.node)
 	}
 	err := c.add(at, "there is no %s %s", kindWord(r), at.node.quote())
-	if near := nearest(at.node.text, r.names()); near != "" {
+	if near := nearestKey(at.node.text, r.names()); near != "" {
 		err.hint("did you mean %s?", near)
 	} else {
 		err.hint("known: %s", strings.Join(r.names(), ", "))

@@ -35,15 +35,16 @@ var transactionalID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
 func (k *Kafka) check(c *checker, at place) {
 	for i, b := range k.Brokers {
-		if err := hostPort(b, false); err != nil {
-			c.add(at.child("brokers").item(i), "%v", err).hint("for example 127.0.0.1:9092")
+		item := at.child("brokers").item(i)
+		if err := hostPort(b, false); err != nil && !item.node.bad {
+			c.add(item, "%v", err).hint("for example 127.0.0.1:9092")
 		}
 	}
 	if t := k.Topic.sample(); t != "" && (!topicName.MatchString(t) || t == "." || t == "..") {
 		c.add(at.child("topic"), "is not a topic name that Kafka allows").
 			hint("use at most 249 letters, digits, dots, underscores and hyphens")
 	}
-	if at.has("topics") && k.Topic.Static() && at.sound("topic") {
+	if at.has("topics") && at.has("topic") && k.Topic.Static() && at.sound("topic") {
 		c.add(at.child("topics").key(), "has no effect, because topic is the same for all messages").hint("remove it")
 	}
 	if k.Client == "watermill" && k.Format != "watermill" && k.Format != "" {

@@ -14,10 +14,10 @@ func (cfg *Config) check(c *checker, at place) {
 	for i := range cfg.Routes {
 		r := &cfg.Routes[i]
 		route := at.child("routes").child(r.Name)
-		c.reference(route.child("from"), "source", r.From, known(at.child("sources")))
+		c.reference(route.child("from"), "source", r.From, at.child("sources"))
 		usedSources[r.From] = true
 		for j, to := range r.Targets {
-			c.reference(route.child("to").item(j), "destination", to, known(at.child("destinations")))
+			c.reference(route.child("to").item(j), "destination", to, at.child("destinations"))
 			usedDestinations[to] = true
 		}
 		cfg.retryAsFlowCatalyst(route, r)
@@ -41,10 +41,11 @@ func known(section place) []string {
 	return names
 }
 
-// reference reports a name that nothing has.
-func (c *checker) reference(at place, what, name string, names []string) {
-	if name == "" || slices.Contains(names, name) {
-		return // an empty name has been reported as missing
+// reference reports a name that nothing in a section has.
+func (c *checker) reference(at place, what, name string, section place) {
+	names := known(section)
+	if name == "" || !section.found || slices.Contains(names, name) {
+		return // an empty name and a missing section have been reported
 	}
 	e := c.add(at, "there is no %s named %s", what, at.node.quote())
 	if near := nearest(name, names); near != "" {
@@ -71,7 +72,7 @@ func (cfg *Config) checkPoison(c *checker, at, route place, r *Route, used map[s
 			continue
 		}
 		to := route.child("middleware").item(i).child("poison").child("to")
-		c.reference(to, "destination", p.To, known(at.child("destinations")))
+		c.reference(to, "destination", p.To, at.child("destinations"))
 		used[p.To] = true
 		cfg.checkTopics(c, to, r, p.To)
 		if slices.Contains(r.Targets, p.To) {

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -84,9 +86,16 @@ func (p *Postgres) checkLayout(c *checker, at place) {
 
 // onlyIn refuses keys that mean nothing in the layout.
 func (c *checker) onlyIn(at place, layout, key string) {
-	if at.has(key) {
-		c.add(at.child(key).key(), "has a meaning with %s only", layout).hint("remove the key, or set %s", layout)
+	if !at.has(key) {
+		return
 	}
+	c.retract(at.child(key).path) // what is wrong inside does not matter then
+	err := c.add(at.child(key).key(), "has a meaning with %s only", layout)
+	if near := meanings[key]; len(near) > 0 && !at.has(near[0]) && slices.Contains(keysOf(reflect.TypeFor[Postgres]()), near[0]) {
+		err.hint("did you mean %s? Otherwise remove the key, or set %s", near[0], layout)
+		return
+	}
+	err.hint("remove the key, or set %s", layout)
 }
 
 // checkColumns requires what no row can do without, and constants where they

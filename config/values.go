@@ -193,7 +193,7 @@ func listNames(names []string) string {
 
 // nearest returns the candidate that a misspelt name most likely means, or "".
 func nearest(name string, candidates []string) string {
-	best, least := "", max(1, len(name)/3)+1
+	best, least := "", min(max(1, len(name)/3), 2)+1
 	if len(name) > 64 {
 		return "" // not a name
 	}

@@ -108,6 +108,7 @@ func TestBuildRefuses(t *testing.T) {
 		"no payload":        {outbox.New("a"), "payload", "one of JSON, RawJSON and Bytes"},
 		"two payloads":      {base().JSON(1), "payload", "set 2 times"},
 		"large payload":     {outbox.New("a").Bytes(make([]byte, outbox.MaxPayloadBytes+1)), "payload", "1048577 bytes, the limit is 1048576; store large content elsewhere"},
+		"large, no JSON":    {outbox.New("a").RawJSON(bytes.Repeat([]byte("{"), outbox.MaxPayloadBytes+1)), "payload", "1048577 bytes, the limit is 1048576; store large content elsewhere"},
 		"unencodable":       {outbox.New("a").JSON(make(chan int)), "payload", "unsupported type: chan int"},
 		"nil JSON":          {outbox.New("a").RawJSON(nil), "payload", "not valid JSON"},
 		"cut JSON":          {outbox.New("a").RawJSON([]byte(`{"a":`)), "payload", "not valid JSON (at byte 5"},

@@ -45,6 +45,17 @@ func Open(ctx context.Context, url string, security TLS) (*pgxpool.Pool, error) 
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
+// OpenConfig is [Open] for connections as a pool's configuration describes them,
+// such as that of an application.
+func OpenConfig(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	pc, err := poolConfig(&SourceConfig{Config: config})
+	if err != nil {
+		return nil, err
+	}
+	pc.MinConns, pc.MinIdleConns = 0, 0
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
 // newPool returns the pool for everything but reading rows. It does not connect.
 func newPool(ctx context.Context, cfg *SourceConfig) (*pgxpool.Pool, error) {
 	pc, err := poolConfig(cfg)

@@ -42,6 +42,9 @@ func explain(table, what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := notConnected(err); ok {
+		return fmt.Errorf("outbox table %s: %w", table, e)
+	}
 	return fmt.Errorf("outbox table %s: %s: %w%s", table, what, err, fixOf(table, err))
 }
 
@@ -70,11 +73,8 @@ func fixOf(table string, err error) string {
 
 // connectFix returns the fix of a connection that was not made.
 func connectFix(err error) string {
-	if fix := tlsFix(err); fix != "" {
-		return "; " + fix
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return "; check host, port, database, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)"
+	if e, ok := notConnected(err); ok && e.fix != "" {
+		return "; " + e.fix
 	}
 	return ""
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,8 +147,7 @@ func examineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, b
 	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
     pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: err.Error(),
-			Fix: cmp.Or(tlsFix(err), "check host, port, user, password and TLS of the url, and that the server runs and lets this host in (pg_hba.conf)")}}, false
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
 	}
 	f := []outbox.Finding{fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
 	if version < oldestServer {
@@ -181,7 +179,7 @@ func fine(subject, text string) outbox.Finding {
 
 // unknown is a thing that could not be looked at.
 func unknown(subject string, err error) outbox.Finding {
-	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + err.Error()}
+	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + withoutFix(err)}
 }
 
 // judge makes findings of errors, of each that was joined.

@@ -86,7 +86,7 @@ func (l *LeaderLock) TryLock(ctx context.Context) (<-chan struct{}, error) {
 	if l.conn == nil {
 		pooled, err := l.pool.Acquire(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("leader lock: connect for %s: %w", l, err)
+			return nil, fmt.Errorf("leader lock: connect for %s: %w", l, plainly(err))
 		}
 		l.conn = pooled.Hijack() // out of the pool, so that the pool's hooks apply to it
 	}

@@ -137,7 +137,10 @@ func explainLog(table, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	fix := connectFix(err)
+	if e, ok := notConnected(err); ok {
+		return fmt.Errorf("table %s: %w", table, e)
+	}
+	fix := ""
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case undefinedTable, invalidSchema:

@@ -156,6 +156,9 @@ func queueError(table, what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := notConnected(err); ok {
+		return fmt.Errorf("queue table %s: %w", table, e)
+	}
 	return fmt.Errorf("queue table %s: %s: %w%s", table, what, err, queueFix(err))
 }
 

@@ -175,7 +175,7 @@ func tlsFix(err error) string {
 		return "the server asks for the password itself, or its MD5, over a connection without TLS: use TLS, or scram-sha-256 on the server " +
 			"(password_encryption and pg_hba.conf), or allow it with require_auth=password or md5 in the URL"
 	case strings.Contains(text, "server refused TLS connection"):
-		return "the server has no TLS, and a server that is not on this machine is given nothing without: turn it on there (ssl = on), " +
+		return "the server has no TLS, which the connection must have: turn it on there (ssl = on), " +
 			"or accept an unencrypted connection with `tls: {enabled: false}` beside the url in the configuration, or sslmode=disable in the URL"
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

@@ -224,6 +224,9 @@ func stateError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if e, ok := notConnected(err); ok {
+		return fmt.Errorf("state store: %w", e)
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case undefinedTable:
@@ -235,9 +238,6 @@ func stateError(what string, err error) error {
 		case readOnlyTransaction:
 			return fmt.Errorf("state store: %s: %w; the URL leads to a standby, name the primary", what, err)
 		}
-	}
-	if fix := tlsFix(err); fix != "" {
-		return fmt.Errorf("state store: %s: %w; %s", what, err, fix)
 	}
 	return fmt.Errorf("state store: %s: %w", what, err)
 }

@@ -48,7 +48,7 @@ func (w *waker) connect(ctx context.Context) (*listener, error) {
 	defer cancel()
 	c, err := w.pool.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return nil, plainly(err)
 	}
 	l := &listener{waker: w, conn: c.Hijack()}
 	if _, err := l.conn.PgConn().Exec(ctx, listenSettings).ReadAll(); err != nil {

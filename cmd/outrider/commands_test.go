@@ -111,7 +111,7 @@ func TestTheLifeOfASite(t *testing.T) {
 		{args: "publish --type a --payload 1 -", code: 2, err: []string{"give the payload once"}},
 		{args: "publish --type a --payload-file x -", code: 2, err: []string{"give the payload once"}},
 		{args: "publish --type a --payload {", code: 2, err: []string{"is not valid JSON", "--binary"}},
-		{args: "publish --payload 1", code: 2, err: []string{"type: is required"}},
+		{args: "publish --payload 1", code: 2, err: []string{"type is required"}},
 		{args: "publish --type a --payload 1 --tag t", code: 2, err: []string{`--tag "t" is not of the form name=value`}},
 		{args: "publish --type a --payload 1 --source b", code: 2, err: []string{`--source "b": the configuration has app`}},
 		{args: "publish --type a --payload-file /no/such", code: 2, err: []string{"/no/such"}},

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -135,17 +136,25 @@ func (p *publication) envelope(stdin io.Reader, payloadGiven bool) (outbox.Envel
 		return outbox.Envelope{}, err
 	}
 	if p.binary {
-		return b.Bytes(raw).Build()
+		e, err := b.Bytes(raw).Build()
+		return e, inFlags(err)
 	}
-	raw = bytes.TrimSpace(raw)
-	if len(raw) <= outbox.MaxPayloadBytes { // otherwise Build says so
-		if err := outbox.CheckJSON(raw); err != nil {
-			return outbox.Envelope{}, fmt.Errorf("the payload %s", strings.NewReplacer(
-				"publish other data with Bytes", "pass --binary for other data", "publish it with Bytes", "pass --binary",
-				"publish with Bytes", "pass --binary").Replace(err.Error()))
-		}
+	e, err := b.RawJSON(bytes.TrimSpace(raw)).Build()
+	return e, inFlags(err)
+}
+
+// inFlags is the error of an envelope in words of the command line.
+func inFlags(err error) error {
+	e, ok := errors.AsType[*outbox.EnvelopeError](err)
+	if !ok {
+		return err
 	}
-	return b.RawJSON(raw).Build()
+	texts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		texts[i] = fmt.Sprintf("the %s %s", f.Field, f.Problem)
+	}
+	return errors.New(strings.NewReplacer("publish other data with Bytes", "pass --binary for other data", "publish it with Bytes", "pass --binary",
+		"publish with Bytes", "pass --binary").Replace(strings.Join(texts, "; ")))
 }
 
 // read returns the payload from where the flags say.
@@ -167,8 +176,17 @@ func (p *publication) read(stdin io.Reader, given bool) ([]byte, error) {
 		defer func() { _ = f.Close() }() // only read
 		from = f
 	}
-	// One byte more than allowed is enough to be refused.
-	return io.ReadAll(io.LimitReader(from, outbox.MaxPayloadBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(from, outbox.MaxPayloadBytes+1))
+	if err != nil || len(raw) <= outbox.MaxPayloadBytes {
+		return raw, err
+	}
+	size := fmt.Sprintf("more than %d", outbox.MaxPayloadBytes)
+	if f, ok := from.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			size = strconv.FormatInt(info.Size(), 10)
+		}
+	}
+	return nil, fmt.Errorf("the payload is %s bytes, the limit is %d; store large content elsewhere and publish where it is", size, outbox.MaxPayloadBytes)
 }
 
 // pairs takes texts of the form key=value apart.

@@ -276,12 +276,12 @@ func TestNobodyWaitsForASilentDatabase(t *testing.T) {
 	for _, args := range []string{"run", "init", "publish --type a --payload 1"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			step{args: args, code: 1, err: []string{`source "app"`, l.Addr().String(), "timeout"}}.run(t, s)
+			step{args: args, code: 1, err: []string{`source "app"`, l.Addr().String(), "no answer in time"}}.run(t, s)
 		})
 	}
 	t.Run("status", func(t *testing.T) {
 		t.Parallel()
-		step{args: "status", code: 1, err: []string{"state store of route", l.Addr().String(), "timeout"}}.run(t, s)
+		step{args: "status", code: 1, err: []string{`route "orders"`, l.Addr().String(), "no answer in time"}}.run(t, s)
 	})
 }
 

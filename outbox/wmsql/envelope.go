@@ -83,7 +83,7 @@ func addPayload(b *outbox.Builder, msg *message.Message) error {
 		b.Bytes(nil)
 		return fmt.Errorf("metadata %s: must be %q or absent", outbox.MetaEncoding, outbox.EncodingBytes)
 	}
-	if encoding == outbox.EncodingBytes || outbox.CheckJSON(msg.Payload) != nil {
+	if encoding == outbox.EncodingBytes || len(msg.Payload) > outbox.MaxPayloadBytes || outbox.CheckJSON(msg.Payload) != nil {
 		b.Bytes(msg.Payload)
 	} else {
 		b.RawJSON(msg.Payload)
