@@ -293,7 +293,7 @@ func openState(ctx context.Context, location string, b *builder) (outbox.StateSt
 		if err != nil {
 			return nil, err
 		}
-		return postgres.NewState(ctx, postgres.StateConfig{URL: to.url, TLS: to.tls, Config: to.config, Logger: b.log})
+		return postgres.NewState(ctx, postgres.StateConfig{URL: to.url, TLS: to.tls, Config: to.config, Schema: b.cfg.State.Schema.Exact(), Logger: b.log})
 	}
 	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
 }

@@ -90,21 +90,6 @@ func (op *Operator) Instances(ctx context.Context) ([]outbox.Instance, error) {
 	return out, nil
 }
 
-// InitSQL returns, per source, the statements that create its outbox table:
-// table, indexes and grants.
-func InitSQL(cfg *Config) map[string]string {
-	out := map[string]string{}
-	for name, src := range cfg.Sources {
-		switch s := src.(type) {
-		case *config.Postgres:
-			out[name] = postgresInitSQL(s)
-		case *config.SQLite:
-			out[name] = sqliteInitSQL(s)
-		}
-	}
-	return out
-}
-
 // Init creates the outbox tables of all sources, and the state tables, where
 // they do not exist. It returns what it did, a sentence each.
 func Init(ctx context.Context, cfg *Config, opts ...Option) ([]string, error) {

@@ -43,22 +43,31 @@ func logTable(s *config.Postgres) postgres.LogConfig {
 }
 
 // postgresInitSQL is what a source's table needs, for printing.
-func postgresInitSQL(s *config.Postgres) string {
+func postgresInitSQL(s *config.Postgres, to Grantees) string {
 	if s.Queued() {
 		cfg := queueConfig(s)
-		return postgres.InitQueueSQL(cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...)
-	}
-	if rows := partitionRows(s); rows > 0 {
-		return postgres.InitPartitionedSQL(string(s.Table), rows)
+		return postgres.InitQueueSQL(cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...) + "\n" +
+			postgres.QueueGrants(cfg.Layout, cfg.Tables...).SQL(to)
 	}
 	if s.Layout == "outrider" {
-		return postgres.InitSQL(string(s.Table))
+		text, mode := postgres.InitSQL(string(s.Table)), outbox.RetentionMode("")
+		if s.Retention != nil {
+			mode = outbox.RetentionMode(s.Retention.Mode)
+		}
+		if rows := partitionRows(s); rows > 0 {
+			text = postgres.InitPartitionedSQL(string(s.Table), rows)
+		}
+		return text + "\n" + postgres.OutboxGrants(string(s.Table), mode).SQL(to)
 	}
 	text, err := postgres.InitLogSQL(logTable(s))
+	var grants postgres.Grants
+	if err == nil {
+		grants, err = postgres.LogGrants(logTable(s))
+	}
 	if err != nil {
 		return "-- " + strings.Join(strings.Fields(err.Error()), " ") + "\n" // not from a configuration that was checked
 	}
-	return text
+	return text + "\n" + grants.SQL(to)
 }
 
 func newSQLiteSource(s *config.SQLite, log *slog.Logger) (outbox.Source, error) {

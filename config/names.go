@@ -134,6 +134,32 @@ func (t Table) Name() string {
 // String returns the name as it is written.
 func (t Table) String() string { return string(t) }
 
+// SchemaName is the name of a schema, as in SQL: in double quotes it is taken as it is.
+type SchemaName string
+
+var schemaText = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}|"[^"\x00-\x1f\x7f]{1,63}")$`)
+
+func (s *SchemaName) parse(text string) error {
+	if !schemaText.MatchString(text) {
+		return expected("the name of a schema such as outrider (letters, digits and _; others in double quotes)")
+	}
+	*s = SchemaName(text)
+	return nil
+}
+
+func (*SchemaName) form() form {
+	return form{name: "schema", pattern: schemaText.String(), example: "outrider"}
+}
+
+// Exact is the name as the database has it: folded to lower case unless it is in
+// double quotes.
+func (s SchemaName) Exact() string {
+	if name, quoted := strings.CutPrefix(string(s), `"`); quoted {
+		return strings.TrimSuffix(name, `"`)
+	}
+	return strings.ToLower(string(s))
+}
+
 // hostPort checks an address. Listening needs no host and may take any port.
 func hostPort(text string, listen bool) error {
 	host, port, err := net.SplitHostPort(text)

@@ -3,12 +3,14 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // check looks at what holds between the parts: names, and what a route's
 // source and destination can do.
 func (cfg *Config) check(c *checker, at place) {
 	cfg.checkStateURL(c, at.child("state"))
+	cfg.checkStateSchema(c, at.child("state"))
 	usedSources, usedDestinations := map[string]bool{}, map[string]bool{}
 	names := map[string]place{}
 	for i := range cfg.Routes {
@@ -200,6 +202,29 @@ func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 			where := at.child("sources").child(name).key()
 			c.add(where, "a %s needs a state store", src.Kind()).hint("set state: {url: ...}")
 		}
+	}
+}
+
+// checkStateSchema refuses a schema where no state is in PostgreSQL, and one whose
+// tables PostgreSQL would hide behind its own.
+func (cfg *Config) checkStateSchema(c *checker, at place) {
+	if cfg.State.Schema == "" {
+		return
+	}
+	name, where := cfg.State.Schema.Exact(), at.child("schema")
+	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
+		c.add(where, "is a schema of PostgreSQL's own").hint("name another, such as outrider")
+	}
+	inPostgres := cfg.State.URL.Scheme() != ""
+	if cfg.State.URL.IsZero() {
+		inPostgres = at.has("url_file")
+		for _, s := range cfg.Sources {
+			_, beside := s.(*Postgres)
+			inPostgres = inPostgres || beside || s == nil // nil: reported where it was read
+		}
+	}
+	if !inPostgres {
+		c.add(where.key(), "belongs to state in PostgreSQL, and there is none").hint("remove it; SQLite has no schemas")
 	}
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,6 +132,20 @@ func TestNearest(t *testing.T) {
 	} {
 		if got := nearest(name, []string{"table", "layout", "attempts"}); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestNamesOfSchemasAreAsInSQL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "", "Outrider_State": "outrider_state", `"My State"`: "My State"} {
+		if got := SchemaName(text).Exact(); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"a.b", `"a`, `"a"b"`, "a b", "\x00", strings.Repeat("x", 64)} {
+		if err := new(SchemaName).parse(text); err == nil {
+			t.Errorf("%q is taken", text)
 		}
 	}
 }

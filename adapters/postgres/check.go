@@ -189,10 +189,7 @@ func checkIndexes(ctx context.Context, q querier, table uint32, l layout) (probl
 // nothing of a table that is missing: checkLayout does.
 func (s *Source) checkAccess(ctx context.Context) error {
 	const q = `
-SELECT has_any_column_privilege(t.oid, 'SELECT') AND NOT EXISTS (
-           SELECT FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = ANY ($2)
-              AND NOT has_column_privilege(t.oid, a.attnum, 'SELECT')),
-       row_security_active(t.oid), current_user, q.seqcache, coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), false)
+SELECT row_security_active(t.oid), current_user, q.seqcache, coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), false)
 FROM (SELECT to_regclass($1)::oid AS oid) t
 LEFT JOIN pg_depend d ON d.refobjid = t.oid AND d.refclassid = 'pg_class'::regclass
      AND d.classid = 'pg_class'::regclass AND d.deptype IN ('i', 'a')
@@ -200,14 +197,10 @@ LEFT JOIN pg_depend d ON d.refobjid = t.oid AND d.refclassid = 'pg_class'::regcl
 LEFT JOIN pg_sequence q ON q.seqrelid = d.objid
 WHERE t.oid IS NOT NULL
 ORDER BY q.seqrelid NULLS LAST LIMIT 1`
-	var selectable, hidden, sequence bool
+	var hidden, sequence bool
 	var role string
 	var cache *int64
-	names := make([]string, 0, len(keyColumns)+len(fetchColumns))
-	for _, c := range slices.Concat(keyColumns, fetchColumns) {
-		names = append(names, c.name)
-	}
-	err := s.pool.QueryRow(ctx, q, s.layout.table, names).Scan(&selectable, &hidden, &role, &cache, &sequence)
+	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&hidden, &role, &cache, &sequence)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -215,9 +208,9 @@ ORDER BY q.seqrelid NULLS LAST LIMIT 1`
 		return err
 	}
 	role = pgx.Identifier{role}.Sanitize()
-	var problems []error
-	if !selectable {
-		problems = append(problems, fmt.Errorf("role %s may not read it: GRANT SELECT ON %s TO %s", role, s.layout.table, role))
+	problems, err := s.layout.grants("").permitted(ctx, s.pool, TaskRelay)
+	if err != nil {
+		return err
 	}
 	if hidden {
 		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -57,6 +56,7 @@ func (s *Source) examineTable(ctx context.Context) []outbox.Finding {
 	indexes, err := checkIndexes(ctx, s.pool, oid, s.layout)
 	f = append(f, judge(subject+": indexes", "(slot, position) and (slot, xid, position)", errors.Join(indexes, err))...)
 	f = append(f, judge(subject+": privileges and sequence", "it may be read; positions are handed out one by one", s.checkAccess(ctx))...)
+	f = append(f, examineOwner(ctx, s.pool, s.layout.table)...)
 	f = append(f, s.examinePartitions(ctx)...)
 	return append(f, s.examineXids(ctx))
 }
@@ -91,42 +91,86 @@ func (s *State) Examine(ctx context.Context) []outbox.Finding {
 	f = append(f, examinePooler(ctx, s.pool.Pool, "ownership of lanes"), examineClock(ctx, s.pool.Pool))
 	tables := s.examineTables(ctx)
 	f = append(f, tables...)
-	if slices.ContainsFunc(tables, func(t outbox.Finding) bool { return t.Level != outbox.LevelOK }) {
+	if slices.ContainsFunc(tables, func(t outbox.Finding) bool {
+		return t.Level != outbox.LevelOK && t.Subject != "state privileges" || t.Level == outbox.LevelBroken
+	}) {
 		return f
 	}
 	return append(f, s.examineWork(ctx)...)
 }
 
 // stateTables are what the state store writes.
-var stateTables = []string{"outrider_cursor", "outrider_instance", "outrider_parked", "outrider_audit", "outrider_pause", "outrider_dedupe"}
-
-func (s *State) examineTables(ctx context.Context) []outbox.Finding {
-	const subject = "state tables"
-	var missing, forbidden []string
-	var role string
-	for _, table := range stateTables {
-		var there, allowed bool
-		err := s.pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, current_user, coalesce((SELECT bool_and(has_table_privilege(to_regclass($1), p))
-FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p), false)`, pgx.Identifier{s.pool.schema.name, table}.Sanitize()).Scan(&there, &role, &allowed)
-		switch {
-		case err != nil:
-			return []outbox.Finding{unknown(subject, err)}
-		case !there:
-			missing = append(missing, table)
-		case !allowed:
-			forbidden = append(forbidden, table)
+var stateTables = func() (names []string) {
+	for _, r := range stateRights {
+		if r.table != stateVersionTable {
+			names = append(names, r.table)
 		}
 	}
-	role = pgx.Identifier{role}.Sanitize()
-	switch {
-	case len(missing) > 0:
+	return names
+}()
+
+// stateTablesSubject is what a finding about missing tables is about.
+const stateTablesSubject = "state tables"
+
+func (s *State) examineTables(ctx context.Context) []outbox.Finding {
+	const subject = stateTablesSubject
+	var missing []string
+	err := s.pool.QueryRow(ctx, `SELECT coalesce(array_agg(t.name ORDER BY t.n), '{}') FROM unnest($2::text[]) WITH ORDINALITY AS t(name, n)
+WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = t.name)`,
+		s.pool.schema.name, stateTables).Scan(&missing)
+	if err != nil {
+		return []outbox.Finding{unknown(subject, err)}
+	}
+	if len(missing) > 0 {
 		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: strings.Join(missing, ", ") + " do not exist yet",
 			Fix: "`outrider init` or `outrider run` creates and upgrades them"}}
-	case len(forbidden) > 0:
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: fmt.Sprintf("role %s may not write %s", role, strings.Join(forbidden, ", ")),
-			Fix: fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", strings.Join(forbidden, ", "), role)}}
 	}
-	return []outbox.Finding{fine(subject, "there, and may be written")}
+	privileges, broken := s.examinePrivileges(ctx)
+	if broken {
+		return privileges
+	}
+	version, err := s.version(ctx)
+	newest, newestErr := newestState()
+	switch err := errors.Join(err, newestErr); {
+	case err != nil:
+		return append(privileges, unknown(subject, err))
+	case version < newest:
+		return append(privileges, outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: fmt.Sprintf("they are of version %d, and this program needs %d", version, newest),
+			Fix:  "`outrider init`, as their owner, upgrades them; so does `outrider run`"})
+	}
+	return append([]outbox.Finding{fine(subject, fmt.Sprintf("there, in schema %s", s.pool.schema.name))}, privileges...)
+}
+
+// examinePrivileges compares those of the role with what a relay and what operators'
+// commands need.
+func (s *State) examinePrivileges(ctx context.Context) (found []outbox.Finding, broken bool) {
+	const subject = "state privileges"
+	grants := StateGrants(s.pool.schema.name)
+	relay, role, err := grants.missing(ctx, s.pool, TaskRelay)
+	var operator Grants
+	if err == nil {
+		operator, _, err = grants.missing(ctx, s.pool, TaskOperator)
+	}
+	switch {
+	case err != nil:
+		return []outbox.Finding{unknown(subject, err)}, true
+	case len(operator) > 0 && len(operator) < len(relay):
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject,
+			Text: fmt.Sprintf("role %s lacks %d of what operators' commands need, and %d of what a relay needs", role, len(operator), len(relay)),
+			Fix:  operator.fix(role)}}, true
+	case len(relay) > 0 && len(operator) > 0:
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject,
+			Text: fmt.Sprintf("role %s lacks %d of what a relay needs", role, len(relay)), Fix: relay.fix(role)}}, true
+	case len(relay) > 0:
+		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+			Text: fmt.Sprintf("role %s has what operators' commands need, and lacks %d of what a relay needs", role, len(relay)),
+			Fix:  "connect a relay as another role, or: " + relay.fix(role)}}, false
+	case len(operator) > 0:
+		return []outbox.Finding{fine(subject, fmt.Sprintf("role %s has what a relay needs; resume, route forget and other operators' commands need more: %s",
+			role, operator.fix(role)))}, false
+	}
+	return []outbox.Finding{fine(subject, fmt.Sprintf("role %s has what a relay and operators' commands need", role))}, false
 }
 
 // examineWork tells who works and what waits for an operator.

@@ -104,49 +104,18 @@ func (l layout) createIndex() string {
 	return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (slot, xid, position)", l.index, l.table)
 }
 
-// grants returns what the two roles need, as SQL comments.
-func (l layout) grants() string {
-	usage := func(string) string { return "" }
-	if l.schema != "" {
-		usage = func(role string) string { return fmt.Sprintf("-- GRANT USAGE ON SCHEMA %s TO %s;\n", l.schema, role) }
-	}
-	return "-- Outrider only reads the table. Put in the role that it connects as:\n" +
-		usage("outrider_reader") +
-		fmt.Sprintf("-- GRANT SELECT ON %s TO outrider_reader;\n", l.table) +
-		fmt.Sprintf("-- GRANT SELECT ON SEQUENCE %s TO outrider_reader;\n", l.sequence) +
-		l.retentionGrants() +
-		"-- Applications that publish insert, and need no grant on the sequence:\n" +
-		usage("application") +
-		fmt.Sprintf("-- GRANT INSERT ON %s TO application;\n", l.table)
-}
-
-// retentionGrants says what more removing rows needs.
-func (l layout) retentionGrants() string {
-	if l.partitionRows > 0 {
-		return "-- For retention with partitions that role must own the table, or be a member of its owner:\n" +
-			fmt.Sprintf("-- ALTER TABLE %s OWNER TO outrider_reader;\n", l.table)
-	}
-	return "-- Only if the configuration has a retention:\n" +
-		fmt.Sprintf("-- GRANT DELETE ON %s TO outrider_reader;\n", l.table)
-}
-
-// InitSQL returns the statements that create an outbox table and its index,
-// and as comments the grants for the role that reads and the role that writes.
-// The table is named as in SQL, with its schema where it needs one; a name that
-// cannot be read as SQL is quoted as a whole. Empty: [DefaultTable].
+// InitSQL returns the statements that create an outbox table and its index; for the
+// grants see [OutboxGrants]. The table is named as in SQL, with its schema where it
+// needs one; a name that cannot be read as SQL is quoted as a whole. Empty: [DefaultTable].
 func InitSQL(table string) string {
 	if table == "" {
 		table = DefaultTable
 	}
-	name, err := parseTable(table)
-	if err != nil {
-		name = pgx.Identifier{table}
-	}
-	return layoutOf(name).initSQL()
+	return layoutOf(nameOf(table)).initSQL()
 }
 
 func (l layout) initSQL() string {
-	return l.createTable() + ";\n\n" + l.createIndex() + ";\n\n" + l.createPartitions() + l.grants()
+	return l.createTable() + ";\n\n" + l.createIndex() + ";\n" + l.createPartitions()
 }
 
 // Init creates the outbox table and its index where they are missing, and

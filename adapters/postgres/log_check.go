@@ -118,34 +118,25 @@ var errNoTable = errors.New("it is no table (a view, a foreign table or the like
 // positions come from a sequence, whether they come in order.
 func (m *mapping) checkAccess(ctx context.Context, q querier, t *logTable) error {
 	const sql = `
-SELECT NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = ANY ($2)
-                   AND NOT has_column_privilege(t.oid, a.attnum, 'SELECT')),
-       row_security_active(t.oid), current_user, coalesce(t.sequence, ''), coalesce(q.seqcache, 1),
+SELECT row_security_active(t.oid), current_user, coalesce(t.sequence, ''), coalesce(q.seqcache, 1),
        coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), true)
-FROM (SELECT $1::text::regclass::oid AS oid, pg_get_serial_sequence($1, $3) AS sequence) t
+FROM (SELECT $1::text::regclass::oid AS oid, pg_get_serial_sequence($1, $2) AS sequence) t
 LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 	if _, ok := t.found[m.columns[rolePosition]]; !ok {
 		return nil
 	}
-	var names []string
-	for _, name := range m.columns {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
-	var selectable, hidden, readable bool
+	var hidden, readable bool
 	var role, sequence string
 	var cache int64
-	err := q.QueryRow(ctx, sql, m.table.Sanitize(), names, m.columns[rolePosition]).
-		Scan(&selectable, &hidden, &role, &sequence, &cache, &readable)
+	err := q.QueryRow(ctx, sql, m.table.Sanitize(), m.columns[rolePosition]).
+		Scan(&hidden, &role, &sequence, &cache, &readable)
 	if err != nil {
 		return err
 	}
-	table := m.table.Sanitize()
 	role = pgx.Identifier{role}.Sanitize()
-	var problems []error
-	if !selectable {
-		problems = append(problems, fmt.Errorf("role %s may not read it: GRANT SELECT ON %s TO %s", role, table, role))
+	problems, err := m.grants().permitted(ctx, q, TaskRelay)
+	if err != nil {
+		return err
 	}
 	if hidden {
 		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))
@@ -174,5 +165,6 @@ func (s *LogSource) Examine(ctx context.Context) []outbox.Finding {
 	if s.find(ctx) != nil {
 		return append(f, examineOpen(ctx, pool)...)
 	}
+	f = append(f, examineOwner(ctx, pool, s.quoted)...)
 	return append(f, examineSurroundings(ctx, pool, s.quoted)...)
 }

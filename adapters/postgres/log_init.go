@@ -33,7 +33,7 @@ func (m *mapping) indexName(i logIndex) string {
 }
 
 // InitLogSQL returns, for a table that [LogSource] reads, the indexes that
-// reading needs and, as comments, the grants. The table itself is the
+// reading needs; for the grants see [LogGrants]. The table itself is the
 // application's: Outrider creates and changes nothing of it.
 func InitLogSQL(cfg LogConfig) (string, error) {
 	m, err := newMapping(&cfg)
@@ -53,13 +53,6 @@ func InitLogSQL(cfg LogConfig) (string, error) {
 		}
 		fmt.Fprintf(&b, "-- %s\n%s;\n", strings.ToUpper(i.why[:1])+i.why[1:]+":", m.create(i))
 	}
-	b.WriteString("\n-- Put in the role that Outrider connects as:\n")
-	if len(m.table) > 1 {
-		fmt.Fprintf(&b, "-- GRANT USAGE ON SCHEMA %s TO outrider_reader;\n", pgx.Identifier{m.table[0]}.Sanitize())
-	}
-	fmt.Fprintf(&b, "-- GRANT SELECT ON %s TO outrider_reader;\n", table)
-	sequence := beside(m.table, derivedName(m.table, "_"+m.columns[rolePosition]+"_seq")).Sanitize()
-	fmt.Fprintf(&b, "-- GRANT SELECT ON SEQUENCE %s TO outrider_reader; -- where positions come from it\n", sequence)
 	return b.String(), nil
 }
 

@@ -19,11 +19,10 @@ func InitPartitionedSQL(table string, rows int64) string {
 	if table == "" {
 		table = DefaultTable
 	}
-	name, err := parseTable(table)
-	if err != nil {
-		name = pgx.Identifier{table}
-	}
-	return partitionedLayout(name, rows).initSQL()
+	l := partitionedLayout(nameOf(table), rows)
+	return l.initSQL() + "\n-- Only its owner can make and drop partitions. So the relay's role has to own the table, or be a member\n" +
+		"-- of its owner, and may create tables in its schema:\n" +
+		"-- ALTER TABLE " + l.table + " OWNER TO ...; GRANT CREATE ON SCHEMA ... TO ...;\n"
 }
 
 // InitPartitioned is [Init] for a table with partitions. One that exists without
@@ -67,7 +66,7 @@ func (l layout) partitionSteps() []step {
 func (l layout) createPartitions() string {
 	var b strings.Builder
 	for _, s := range l.partitionSteps() {
-		b.WriteString(s.create + ";\n\n")
+		b.WriteString("\n" + s.create + ";\n")
 	}
 	return b.String()
 }

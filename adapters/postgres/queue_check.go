@@ -49,7 +49,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 		return err
 	}
 	problems := []error{checkQueueColumns(columns, t)}
-	problems = append(problems, q.checkRole(ctx, t, columns))
+	problems = append(problems, q.checkRole(ctx, t))
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func wantedTypes(what string) (words string, oids []uint32) {
 }
 
 // checkRole asks whether the connected role may do what it must.
-func (q *Queue) checkRole(ctx context.Context, t *queueTable, columns map[string]queueColumn) error {
+func (q *Queue) checkRole(ctx context.Context, t *queueTable) error {
 	var role string
 	var hidden bool
 	err := q.pool.QueryRow(ctx, "SELECT current_user, row_security_active($1::text::regclass)", t.sql.table).Scan(&role, &hidden)
@@ -125,24 +125,9 @@ func (q *Queue) checkRole(ctx context.Context, t *queueTable, columns map[string
 		return err
 	}
 	role = pgx.Identifier{role}.Sanitize()
-	c := &t.sql.layout.Columns
-	var errs []error
-	for _, want := range c.all() {
-		if got, ok := columns[want.name]; ok && !got.Readable {
-			errs = append(errs, fmt.Errorf("role %s may not read it: GRANT SELECT ON %s TO %s", role, t.sql.table, role))
-			break
-		}
-	}
-	for _, name := range c.written() {
-		if got, ok := columns[name]; ok && !got.Writable {
-			quoted := make([]string, 0, len(c.written()))
-			for _, w := range c.written() {
-				quoted = append(quoted, quoteName(w))
-			}
-			errs = append(errs, fmt.Errorf("role %s may not settle its rows: GRANT UPDATE (%s) ON %s TO %s",
-				role, strings.Join(quoted, ", "), t.sql.table, role))
-			break
-		}
+	errs, err := queueGrants(t.sql.layout, t.full).permitted(ctx, q.pool, TaskRelay)
+	if err != nil {
+		return err
 	}
 	if hidden {
 		errs = append(errs, fmt.Errorf("row security would hide rows from role %s, and they would never be delivered: ALTER ROLE %s BYPASSRLS", role, role))

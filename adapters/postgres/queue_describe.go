@@ -12,13 +12,11 @@ import (
 
 // queueColumn is a column of a queue table as the catalogue has it.
 type queueColumn struct {
-	Name     string
-	OID      uint32
-	Type     string // without modifiers
-	NotNull  bool
-	Unique   bool // alone in a unique index
-	Readable bool
-	Writable bool
+	Name    string
+	OID     uint32
+	Type    string // without modifiers
+	NotNull bool
+	Unique  bool // alone in a unique index
 }
 
 // queueColumns reads the columns of a table. A table that is missing is the
@@ -27,8 +25,7 @@ func queueColumns(ctx context.Context, q querier, table string) (map[string]queu
 	rows, err := q.Query(ctx, `
 SELECT a.attname, a.atttypid, format_type(a.atttypid, NULL), a.attnotnull,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
-               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
-       has_column_privilege(a.attrelid, a.attnum, 'SELECT'), has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
+               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
 FROM pg_attribute a
 WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
 	if err != nil {

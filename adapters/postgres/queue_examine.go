@@ -49,12 +49,13 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Findin
 		return judge(subject, "", fmt.Errorf("%w%s", err, queueFix(err)))
 	}
 	f := judge(subject+": columns", "all there, with types that can be read and written", checkQueueColumns(columns, t))
-	f = append(f, judge(subject+": privileges", "its rows may be read and settled", q.checkRole(ctx, t, columns))...)
+	f = append(f, judge(subject+": privileges", "its rows may be read and settled", q.checkRole(ctx, t))...)
 	sound := true
 	for _, found := range f {
 		sound = sound && found.Level == outbox.LevelOK
 	}
 	f = append(f, q.examineIndexes(ctx, t))
+	f = append(f, examineOwner(ctx, q.pool, t.sql.table)...)
 	if sound { // or the statements would not run
 		f = append(f, q.examineStuck(ctx, t))
 	}

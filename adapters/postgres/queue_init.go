@@ -92,16 +92,12 @@ func (t *queueTable) wantedIndexes() []string {
 
 // InitQueueSQL returns the statements that prepare queue tables: with
 // createTables FlowCatalyst's tables and their index, exactly as its document
-// has them; then, for every layout, the partial indexes that Outrider wants, and
-// as comments the grants for the role that it connects as. A name that cannot
-// be read as SQL is quoted as a whole.
+// has them; then, for every layout, the partial indexes that Outrider wants. For
+// the grants see [QueueGrants]. A name that cannot be read as SQL is quoted as a whole.
 func InitQueueSQL(layout QueueLayout, createTables bool, tables ...QueueTable) string {
 	var b strings.Builder
 	for _, table := range tables {
-		name, err := parseTable(table.Name)
-		if err != nil {
-			name = pgx.Identifier{table.Name}
-		}
+		name := nameOf(table.Name)
 		sql := queueSQL{table: name.Sanitize(), layout: &layout}
 		if createTables {
 			for _, s := range flowCatalystTable(name) {
@@ -113,15 +109,7 @@ func InitQueueSQL(layout QueueLayout, createTables bool, tables ...QueueTable) s
 		for _, s := range sql.wanted(name) {
 			b.WriteString(s.create + ";\n")
 		}
-		b.WriteString("\n-- Put in the role that Outrider connects as:\n")
-		if len(name) > 1 {
-			fmt.Fprintf(&b, "-- GRANT USAGE ON SCHEMA %s TO outrider;\n", pgx.Identifier{name[0]}.Sanitize())
-		}
-		written := layout.Columns.written()
-		for i := range written {
-			written[i] = quoteName(written[i])
-		}
-		fmt.Fprintf(&b, "-- GRANT SELECT, UPDATE (%s) ON %s TO outrider;\n\n", strings.Join(written, ", "), sql.table)
+		b.WriteString("\n")
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }

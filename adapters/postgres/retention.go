@@ -72,7 +72,7 @@ type lostCursor struct {
 // CheckRetention implements [outbox.Retainer].
 func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {
 	const q = `
-SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''), has_table_privilege(c.oid, 'DELETE'),
+SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''),
        pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'), n.nspname, o.rolname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.oid = $1::text::regclass`
@@ -80,8 +80,8 @@ WHERE c.oid = $1::text::regclass`
 		return explain(s.table, "check retention", err)
 	}
 	var role, key, schema, owner string
-	var partitioned, deletes, owns, creates bool
-	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &deletes, &owns, &creates, &schema, &owner)
+	var partitioned, owns, creates bool
+	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &owns, &creates, &schema, &owner)
 	if err != nil {
 		return explain(s.table, "check retention", err)
 	}
@@ -89,9 +89,9 @@ WHERE c.oid = $1::text::regclass`
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	switch {
-	case r.Mode == outbox.RetainRows && !deletes:
-		add("role %s may not delete from it: GRANT DELETE ON %s TO %s", role, s.layout.table, role)
 	case r.Mode == outbox.RetainRows:
+		problems, err = s.layout.grants(r.Mode).permitted(ctx, s.pool, TaskRelay)
+		problems = append(problems, err)
 	case r.Mode != outbox.RetainPartitions:
 		add("retention mode %q is neither delete nor partitions", r.Mode)
 	case !partitioned:

@@ -154,23 +154,42 @@ ORDER BY c.relname LIMIT 1`
 }
 
 // Migrate creates or upgrades the tables. Instances that start together take
-// turns; the later ones find nothing to do.
+// turns; the later ones find nothing to do. A role that may not do it needs no right
+// to where there is nothing to do; otherwise the error says who can.
 func (s *State) Migrate(ctx context.Context) error {
-	if err := s.createSchema(ctx); err != nil {
-		return stateError("create schema "+s.pool.schema.name, err)
-	}
-	files, err := s.pool.schema.migrations()
+	newest, err := newestState()
 	if err != nil {
 		return stateError("migrate", err)
+	}
+	switch version, err := s.version(ctx); {
+	case err != nil:
+		return stateError("read the version of the state tables", err)
+	case version >= newest:
+		return nil
+	}
+	err = s.createSchema(ctx)
+	if err == nil {
+		err = s.migrate(ctx)
+	}
+	if failedWith(err, insufficientPrivilege) {
+		return fmt.Errorf("state store: migrate: %w", s.mayNotMigrate(ctx, err))
+	}
+	return stateError("migrate", err)
+}
+
+func (s *State) migrate(ctx context.Context) error {
+	files, err := s.pool.schema.migrations()
+	if err != nil {
+		return err
 	}
 	versions, err := s.pool.schema.versions()
 	if err != nil {
-		return stateError("migrate", err)
+		return err
 	}
 	locker, err := lock.NewPostgresSessionLocker(
 		lock.WithLockID(stateMigrationLock), lock.WithLockTimeout(1, 300), lock.WithUnlockTimeout(1, 10))
 	if err != nil {
-		return stateError("migrate", err)
+		return err
 	}
 	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { _ = db.Close() }() // a view of the pool; the pool stays
@@ -178,12 +197,10 @@ func (s *State) Migrate(ctx context.Context) error {
 		goose.WithStore(versions), goose.WithSessionLocker(locker),
 		goose.WithDisableGlobalRegistry(true)) // an application's own migrations are not ours
 	if err != nil {
-		return stateError("migrate", err)
+		return err
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return stateError("migrate", err)
-	}
-	return nil
+	_, err = provider.Up(ctx)
+	return err
 }
 
 // createSchema makes the schema unless it exists. The lock is there because
@@ -234,7 +251,7 @@ func stateError(what string, err error) error {
 		case undefinedColumn:
 			return fmt.Errorf("state store: %s: %w; the state tables are of an older version, call Migrate (`outrider run` and `outrider init` do)", what, err)
 		case insufficientPrivilege:
-			return fmt.Errorf("state store: %s: %w; grant the role what it lacks, or use one that owns the state tables", what, err)
+			return fmt.Errorf("state store: %s: %w; `outrider doctor` names what the role lacks, `outrider init --print` the grants by task", what, err)
 		case readOnlyTransaction:
 			return fmt.Errorf("state store: %s: %w; the URL leads to a standby, name the primary", what, err)
 		}

@@ -19,9 +19,10 @@ import (
 // can be sent without it.
 
 // stateTable is a name of one of the tables; those of their indexes have one more
-// word. stateIndex is what names an index without its table.
+// word. What is in quotes is none: a schema may have any name. stateIndex is what
+// names an index without its table.
 var (
-	stateTable = regexp.MustCompile(`\boutrider_[a-z]+\b`)
+	stateTable = regexp.MustCompile(`"[^"]*"|\boutrider_[a-z]+\b`)
 	stateIndex = regexp.MustCompile(`(?i)\b((?:DROP|ALTER)\s+INDEX\s+(?:IF\s+EXISTS\s+)?)(outrider_\w+)`)
 )
 
@@ -31,7 +32,7 @@ const stateTexts = 512
 
 // stateSchema is the schema of the state tables.
 type stateSchema struct {
-	name string
+	name string // empty in printed statements: whichever the search path leads to
 
 	mu    sync.RWMutex
 	texts map[string]string // statements, as they were written
@@ -59,9 +60,17 @@ func (s *stateSchema) in(sql string) string {
 }
 
 func (s *stateSchema) write(sql string) string {
-	prefix := strings.ReplaceAll(pgx.Identifier{s.name}.Sanitize(), "$", "$$") + "."
-	sql = stateIndex.ReplaceAllString(sql, "${1}"+prefix+"${2}")
-	sql = stateTable.ReplaceAllString(sql, prefix+"${0}")
+	if s.name == "" {
+		return sql
+	}
+	prefix := pgx.Identifier{s.name}.Sanitize() + "."
+	sql = stateIndex.ReplaceAllString(sql, "${1}"+strings.ReplaceAll(prefix, "$", "$$")+"${2}")
+	sql = stateTable.ReplaceAllStringFunc(sql, func(name string) string {
+		if name[0] == '"' {
+			return name
+		}
+		return prefix + name
+	})
 	return strings.ReplaceAll(sql, "{schema}", literal(s.name)+"::pg_catalog.text")
 }
 
@@ -81,7 +90,10 @@ func (s *stateSchema) migrations() (fs.FS, error) {
 
 // versions is where goose keeps what it has applied.
 func (s *stateSchema) versions() (database.Store, error) {
-	table := pgx.Identifier{s.name, stateVersionTable}.Sanitize()
+	table := stateVersionTable
+	if s.name != "" {
+		table = pgx.Identifier{s.name, table}.Sanitize()
+	}
 	store, err := database.NewStore(database.DialectPostgres, table)
 	return versionStore{store, table}, err
 }

@@ -33,7 +33,7 @@ ORDER BY c.route, c.slot`
 // parkedDialect is how SQLite is asked about parked messages.
 var parkedDialect = staterow.Dialect{
 	Parameter: "?", Now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-	Instant: func(t time.Time) any { return t.UnixMicro() },
+	Instant: func(t time.Time) any { return t.UnixMicro() }, AuditTime: true,
 }
 
 // parkedTx is the database or a transaction, as [staterow.Tx].

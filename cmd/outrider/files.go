@@ -13,12 +13,17 @@ import (
 
 func (a *app) initCommand() *cobra.Command {
 	var printOnly, notify, indexes bool
+	var to outrider.Grantees
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
 		Long: `Creates what does not exist yet: the outbox table of each source, and the state
-tables. With --print it only prints the outbox tables' SQL, for a migration of
-your own, and connects to nothing; "outrider run" makes the state tables.
+tables. With --print it only prints the SQL of both, for a migration of your own,
+and the grants that roles need, and connects to nothing.
+
+A relay needs no rights to create anything once its tables are there. The grants are
+comments for roles of the usual names; with --relay, --operator and --publisher they are
+statements for roles that exist.
 
 With --indexes it first creates the indexes that reading needs on tables of other
 systems (layouts watermill and custom) where they are missing, without stopping
@@ -30,6 +35,9 @@ Notify need none.`,
 		Args: noArgs,
 	}
 	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
+	c.Flags().StringVar(&to.Relay, "relay", "", "with --print: grant what a relay needs to this database `role`")
+	c.Flags().StringVar(&to.Operator, "operator", "", "with --print: grant what operators' commands need to this database `role`")
+	c.Flags().StringVar(&to.Publisher, "publisher", "", "with --print: grant what publishers need to this database `role`")
 	out := outputFlag(c)
 	c.Flags().BoolVar(&indexes, "indexes", false, "create missing indexes on tables of other systems, without stopping writers")
 	c.Flags().BoolVar(&notify, "notify", false, "triggers by which every INSERT wakes the relay")
@@ -39,11 +47,10 @@ Notify need none.`,
 			return err
 		}
 		if printOnly {
-			a.printInit(outrider.InitSQL(cfg))
-			if notify {
-				a.printInit(outrider.InitWakeSQL(cfg))
-			}
-			return nil
+			return a.printInit(cfg, to, notify)
+		}
+		if to != (outrider.Grantees{}) {
+			return errors.New("--relay, --operator and --publisher go with --print")
 		}
 		var done []string
 		if indexes {
@@ -70,10 +77,28 @@ Notify need none.`,
 	return c
 }
 
-// printInit prints statements by source.
-func (a *app) printInit(statements map[string]string) {
+// printInit prints statements by what they are for.
+func (a *app) printInit(cfg *outrider.Config, to outrider.Grantees, notify bool) error {
+	for flag, role := range map[string]string{"--relay": to.Relay, "--operator": to.Operator, "--publisher": to.Publisher} {
+		if role != "" && role != plain(role) || len(role) > 63 {
+			return fmt.Errorf("%s: %q is no name of a role", flag, role)
+		}
+	}
+	state, err := outrider.InitStateSQL(cfg, to)
+	if err != nil {
+		return err
+	}
+	a.printStatements("source ", outrider.InitSQL(cfg, to))
+	if notify {
+		a.printStatements("source ", outrider.InitWakeSQL(cfg))
+	}
+	a.printStatements("", state)
+	return nil
+}
+
+func (a *app) printStatements(what string, statements map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		fmt.Fprintf(a.out, "-- source %s\n%s\n", plain(name), statements[name]) // a line break would end the comment
+		fmt.Fprintf(a.out, "-- %s%s\n%s\n", what, plain(name), statements[name]) // a line break would end the comment
 	}
 }
 

@@ -40,7 +40,12 @@ func TestG1_G2_G3_KillLoopHTTP(t *testing.T) {
 func killLoop(t *testing.T, kills int, to destination, described string) {
 	t.Helper()
 	db := newDatabase(t)
-	config := settings{database: db.url, top: quick, destination: described, window: killWindow}.text()
+	killLoopOn(t, db, settings{database: db.url, top: quick, destination: described, window: killWindow}.text(), kills, to)
+}
+
+// killLoopOn is [killLoop] for a database and a configuration.
+func killLoopOn(t *testing.T, db *database, config string, kills int, to destination) {
+	t.Helper()
 	w := write(t, db.pool, false)
 	made, fruitful := 0, 0 // the second: kills of a relay that had delivered something
 	for i := range rounds(t, kills, 2*kills) {

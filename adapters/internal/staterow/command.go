@@ -113,7 +113,11 @@ func raise(ctx context.Context, d Dialect, tx Tx, lanes []outbox.LaneRef) error 
 // audit writes down who did what.
 func audit(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand, changed int) error {
 	s := &Statement{dialect: d}
-	s.add("INSERT INTO outrider_audit (at, by, action, filter, changed) VALUES ("+d.Now+", %, %, %, %)",
+	into, values := "by, action, filter, changed", "%, %, %, %"
+	if d.AuditTime {
+		into, values = "at, "+into, d.Now+", "+values
+	}
+	s.add("INSERT INTO outrider_audit ("+into+") VALUES ("+values+")",
 		Clean(c.By), string(c.Action), FilterJSON(c.Filter), changed)
 	if _, err := tx.Exec(ctx, s); err != nil {
 		return fmt.Errorf("audit: %w", err)

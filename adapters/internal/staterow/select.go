@@ -16,6 +16,7 @@ type Dialect struct {
 	Now       string              // the database's clock, as a column keeps times
 	Instant   func(time.Time) any // a time as a parameter
 	ForUpdate string              // locks the rows of a subquery; empty: one writer anyway
+	AuditTime bool                // an audit record is given its time; otherwise the table has it by default
 }
 
 // Statement is a statement under construction.

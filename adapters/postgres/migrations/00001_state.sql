@@ -49,7 +49,7 @@ CREATE TABLE outrider_parked (
 -- their hash because an index entry has a maximum size and they have none.
 CREATE INDEX outrider_parked_flow ON outrider_parked (route, slot, seq) INCLUDE (status) WHERE status <> 'dead';
 CREATE INDEX outrider_parked_queue ON outrider_parked
-    (route, slot, hashtextextended(coalesce(message_group, ''), 0), seq) WHERE status <> 'dead';
+    (route, slot, pg_catalog.hashtextextended(coalesce(message_group, ''), 0), seq) WHERE status <> 'dead';
 CREATE INDEX outrider_parked_dead ON outrider_parked (route, slot, seq) WHERE status = 'dead';
 CREATE INDEX outrider_parked_event ON outrider_parked USING hash (event_id);
 

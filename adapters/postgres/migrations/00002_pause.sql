@@ -10,7 +10,7 @@ CREATE TABLE outrider_pause (
     by      text        NOT NULL,
     at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE UNIQUE INDEX outrider_pause_target ON outrider_pause (route, md5(address));
+CREATE UNIQUE INDEX outrider_pause_target ON outrider_pause (route, pg_catalog.md5(address));
 
 -- +goose Down
 DROP TABLE outrider_pause;

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// An installation is made by what init prints, and each of its roles does its work
+// with what it was granted there, and no other's.
+func TestG12_RolesByWhatInitPrints(t *testing.T) {
+	t.Parallel()
+	address := testenv.Postgres(t)
+	suffix := strings.ToLower(rand.Text())
+	relay, operator, publisher := "relay_"+suffix, `Operator "`+suffix, "shop_"+suffix
+	quoted := map[string]string{relay: relay, operator: `"` + strings.ReplaceAll(operator, `"`, `""`) + `"`, publisher: publisher}
+	for _, name := range quoted {
+		runSQL(t, address, "CREATE ROLE "+name+" LOGIN")
+		t.Cleanup(func() {
+			conn, err := pgx.Connect(context.Background(), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = conn.Exec(context.Background(), "DROP OWNED BY "+name+"; DROP ROLE "+name)
+			if err := errors.Join(err, conn.Close(context.Background())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	as := func(role string) *site {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role != "" {
+			u.User = url.User(role)
+		}
+		s := newSite(t, "")
+		s.write(fmt.Sprintf(`
+admin: {listen: off}
+state: {schema: Relay_State}
+sources:
+  app: {type: postgres, table: shop.events, url: %q, retention: {mode: delete, keep: 1d}}
+destinations:
+  nowhere: {type: discard}
+routes:
+  orders: {from: app, to: nowhere}
+`, u.String()))
+		return s
+	}
+	printed := as("").call("init", "--print", "--relay", relay, "--operator", operator, "--publisher", publisher)
+	if printed.code != 0 || strings.Contains(printed.out, "-- GRANT") || !strings.Contains(printed.out, "CREATE SCHEMA IF NOT EXISTS \"relay_state\"") {
+		t.Fatal(printed)
+	}
+	runSQL(t, address, "CREATE SCHEMA shop; "+printed.out)
+	if got := as("").call("init", "--print", "--relay", "a\nb"); got.code != 1 || !strings.Contains(got.err, "is no name of a role") {
+		t.Error(got)
+	}
+	for _, st := range []step{
+		{args: "init --relay x", code: 1, err: []string{"go with --print"}},
+		{args: "init --print", out: []string{"-- GRANT INSERT (\"by\", \"action\", \"filter\", \"changed\")", "TO \"outrider_relay\"", "-- state beside source app"}},
+	} {
+		st.run(t, as(""))
+	}
+	for _, st := range []step{
+		{args: "init", out: []string{"table \"shop\".\"events\" exists", "state tables are up to date"}},
+		{args: "doctor", out: []string{"has what a relay needs; resume, route forget and other operators' commands need more: GRANT DELETE ON \"relay_state\".\"outrider_cursor\"", "all is well"}},
+	} {
+		st.run(t, as(relay))
+	}
+	for _, st := range []step{
+		{args: "doctor", code: 1, out: []string{"has what operators' commands need, and lacks 8 of what a relay needs", "may not delete from it"}},
+		{args: "status", out: []string{"orders"}},
+		{args: "pause orders", out: []string{"orders"}},
+		{args: "resume orders", out: []string{"orders"}},
+		{args: "publish --type a --payload 1", code: 1, err: []string{"permission denied"}},
+	} {
+		st.run(t, as(operator))
+	}
+	for _, st := range []step{
+		{args: "publish --type a --id one --payload 1", out: []string{"one"}},
+		{args: "status", code: 1, err: []string{"permission denied"}},
+	} {
+		st.run(t, as(publisher))
+	}
+}
