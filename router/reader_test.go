@@ -79,18 +79,18 @@ func TestG9_AStreamIsReadInPortions(t *testing.T) {
 }
 
 // Lanes that drain a backlog are read up to common places, in order and to its end.
+// Reads and waves take time of the bubble's, which passes only while everybody waits:
+// which lanes have room when the next read is planned does not depend on the machine.
 func TestG2_LanesDrainABacklogInStep(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.fill(400, 100)
-		r.start(r.route(func(rt *Route) { rt.Window = 512 }))
+		r.source.slow = func() { time.Sleep(time.Millisecond) }
+		r.start(r.route(func(rt *Route) { rt.Window, rt.Destination = 512, slowWaves{r.dest, 300 * time.Microsecond} }))
 		r.await(40_000)
-		// How many are depends on which lanes have room when the reader comes by, and so
-		// on the machine; that most are where lanes have room is what
-		// TestLanesThatDrainABacklogKeepInStep is about.
-		if _, reads := r.source.polls(); r.source.reached == 0 {
-			t.Errorf("none of %d reads was to come to a place", reads)
-		}
 		r.stop()
+		if _, reads := r.source.polls(); r.source.reached < reads/2 {
+			t.Errorf("%d of %d reads were to come to a place; want most", r.source.reached, reads)
+		}
 		r.checkOrdered(400, 100)
 	})
 }

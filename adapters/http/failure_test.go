@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,20 +128,33 @@ func TestG10_NoConnection(t *testing.T) {
 
 func TestUnknownOutcomeIsTransient(t *testing.T) {
 	t.Parallel()
+	var asked atomic.Bool
 	hang := func(_ http.ResponseWriter, r *http.Request) {
+		asked.Store(true)
 		_, _ = io.ReadAll(r.Body)
 		<-r.Context().Done()
+	}
+	// patiently does something with longer and longer limits, until the receiver was
+	// asked within one.
+	patiently := func(try func(limit time.Duration)) {
+		asked.Store(false)
+		for limit := 50 * time.Millisecond; !asked.Load() && limit < time.Minute; limit *= 4 {
+			try(limit)
+		}
 	}
 	cut := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		panic(http.ErrAbortHandler)
 	}
 	msgs := []*message.Message{newMessage("1", "g"), newMessage("2", "g"), newMessage("3", "h")}
-	for name, d := range map[string]*Destination{
-		"no answer in time": answering(t, Config{Timeout: 50 * time.Millisecond}, hang),
-		"connection cut":    answering(t, Config{}, cut),
-	} {
-		errs := d.Deliver(t.Context(), d.cfg.URL, msgs)
+	results := map[string][]error{}
+	patiently(func(limit time.Duration) {
+		d := answering(t, Config{Timeout: limit}, hang)
+		results["no answer in time"] = d.Deliver(t.Context(), d.cfg.URL, msgs)
+	})
+	d := answering(t, Config{}, cut)
+	results["connection cut"] = d.Deliver(t.Context(), d.cfg.URL, msgs)
+	for name, errs := range results {
 		want := []outbox.Kind{outbox.KindTransient, outbox.KindReleased, outbox.KindTransient}
 		for i, err := range errs {
 			if outbox.KindOf(err) != want[i] {
@@ -148,10 +162,14 @@ func TestUnknownOutcomeIsTransient(t *testing.T) {
 			}
 		}
 	}
-	d := answering(t, Config{}, hang)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if errs := d.Deliver(ctx, d.cfg.URL, msgs[:1]); outbox.KindOf(errs[0]) != outbox.KindTransient {
+	d = answering(t, Config{}, hang)
+	var errs []error
+	patiently(func(limit time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		errs = d.Deliver(ctx, d.cfg.URL, msgs[:1])
+	})
+	if outbox.KindOf(errs[0]) != outbox.KindTransient {
 		t.Errorf("the caller's deadline: %v (%v), want transient", errs[0], outbox.KindOf(errs[0]))
 	}
 }

@@ -103,12 +103,15 @@ func (b *broker) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*
 	return nil
 }
 
-// readOnce reads for 15 s at most; all tells whether that was enough.
+// readOnce reads until nothing comes for 15 s; all tells whether that was enough.
 func (b *broker) readOnce(tb testing.TB, topic string, level kgo.IsolationLevel) (got []*kgo.Record, all bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 15*time.Second)
+	const patience = 15 * time.Second
+	ctx, cancel := context.WithCancel(tb.Context())
 	defer cancel()
-	ends, err := b.adm.ListEndOffsets(ctx, topic)
+	silence := time.AfterFunc(patience, cancel)
+	defer silence.Stop()
+	ends, err := b.adm.ListEndOffsets(tb.Context(), topic)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -130,6 +133,9 @@ func (b *broker) readOnce(tb testing.TB, topic string, level kgo.IsolationLevel)
 		if ctx.Err() != nil {
 			tb.Logf("%d records of %s could be read, and not all: by partition, they should reach to %v: %v", len(got), topic, left, fetches.Err())
 			return nil, false
+		}
+		if !fetches.Empty() {
+			silence.Reset(patience)
 		}
 		for _, r := range fetches.Records() {
 			if !r.Attrs.IsControl() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -131,8 +132,15 @@ func (e *unwantedEnv) arrive() {
 // them.
 func TestG13_RowsThatNobodyWantsCostNothing(t *testing.T) {
 	t.Parallel()
-	for rows, numbers := range map[int][]int{2_000: {1, 50, 200, 1_000, 8_000}, 100_000: {1, 200, 8_000}} {
-		for _, groups := range numbers {
+	for _, c := range []struct {
+		rows    int
+		numbers []int // of groups
+	}{
+		{2_000, []int{1, 50, 200, 1_000, 8_000}},
+		{testenv.Size(20_000, 100_000), []int{1, 200, 8_000}},
+	} {
+		rows := c.rows
+		for _, groups := range c.numbers {
 			t.Run(fmt.Sprintf("%d rows in %d groups", rows, groups), func(t *testing.T) {
 				t.Parallel()
 				e := newUnwantedEnv(t, true, groups)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,9 +51,10 @@ INSERT INTO outrider_outbox (type, message_group, payload) SELECT 't', $1, to_js
 
 // progressBoard is where the readers say how far they have settled.
 type progressBoard struct {
-	mu     sync.Mutex
-	routes [2]outbox.RouteCursors
-	ended  bool
+	mu      sync.Mutex
+	routes  [2]outbox.RouteCursors
+	ended   bool
+	removed atomic.Bool // something was
 }
 
 func (b *progressBoard) settle(i int, l *lanes) {
@@ -77,7 +79,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	}
 	var failed, removing error
 	var removed outbox.Retained
-	writers, done := &stressWriters{e: e, write: writeCounted}, make(chan struct{})
+	writers, done := &stressWriters{e: e, write: writeCounted, enough: board.removed.Load}, make(chan struct{})
 	var writing, retention sync.WaitGroup
 	writing.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })
 	retention.Go(func() { removed, removing = retainUntilEnd(e.ctx, [2]*Source{e.src, second}, r, board) })
@@ -115,15 +117,24 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	for i := range checks {
 		checks[i].verdict(t, fmt.Sprint("route ", i), writers.committed.Load())
 	}
-	e.src.retention.unlocked = time.Time{}
-	e.retain(e.src, r, tails[0].settled("0"), tails[1].settled("1"))
-	left := len(e.left())
+	most, left := 0, 0
+	if r.Mode == outbox.RetainPartitions {
+		most = 2 * int(r.PartitionRows)
+	}
+	// Autovacuum may be at work in a partition, which is left for later then.
+	for end := time.Now().Add(time.Minute); ; {
+		e.src.retention.unlocked = time.Time{}
+		e.retain(e.src, r, tails[0].settled("0"), tails[1].settled("1"))
+		if left = len(e.left()); left <= most || time.Now().After(end) {
+			break
+		}
+	}
 	t.Logf("removed while they wrote: %d rows, %d partitions; left at the end: %d rows", removed.Rows, removed.Partitions, left)
 	if removed.Rows == 0 && removed.Partitions == 0 {
 		t.Error("nothing was removed while they wrote, so the test has shown nothing")
 	}
-	if r.Mode == outbox.RetainRows && left > 0 || left > 2*int(r.PartitionRows) {
-		t.Errorf("%d rows are left", left)
+	if left > most {
+		t.Errorf("%d rows are left, want at most %d", left, most)
 	}
 }
 
@@ -145,5 +156,8 @@ func retainUntilEnd(ctx context.Context, sources [2]*Source, r outbox.Retention,
 			return sum, err
 		}
 		sum.Rows, sum.Partitions = sum.Rows+step.Rows, sum.Partitions+step.Partitions
+		if sum.Rows > 0 || sum.Partitions > 0 {
+			board.removed.Store(true)
+		}
 	}
 }

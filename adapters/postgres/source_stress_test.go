@@ -22,15 +22,17 @@ import (
 type stressWriters struct {
 	e         *sourceEnv
 	write     func(ctx context.Context, tx pgx.Tx, group int) error
+	enough    func() bool // they go on until it holds, for a minute at most. Default: it does
 	committed atomic.Int64
 }
 
 func (w *stressWriters) run(ctx context.Context, writers, transactions int) error {
 	group, ctx := errgroup.WithContext(ctx)
+	patience := time.Now().Add(time.Minute)
 	for i := range writers {
 		group.Go(func() error {
 			r := rand.New(rand.NewPCG(uint64(i), 1))
-			for range transactions {
+			for n := 0; n < transactions || w.enough != nil && !w.enough() && time.Now().Before(patience); n++ {
 				if err := w.transaction(ctx, r); err != nil {
 					return err
 				}

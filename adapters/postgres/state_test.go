@@ -195,7 +195,7 @@ func TestSettleOfAllLanesIsOneStatement(t *testing.T) {
 // An index on a column that settles change would make none of the updates
 // heap-only. All of them are on a quiet server; while others of this server's
 // tests hold transactions open, dead versions stay and every fifth or so goes
-// to another page.
+// to another page, and more of them if none goes meanwhile.
 func TestG8_SettlesAreHeapOnly(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -215,7 +215,7 @@ func TestG8_SettlesAreHeapOnly(t *testing.T) {
 		total := value[int64](t, conn, `SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'outrider_cursor'`)
 		hot := value[int64](t, conn, `SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'outrider_cursor'`)
 		if total >= settles*outbox.Slots {
-			if hot*2 < total {
+			if hot*4 < total {
 				t.Errorf("%d of %d updates were heap-only", hot, total)
 			}
 			return

@@ -252,7 +252,7 @@ func command(t *testing.T, args ...string) string {
 // getAs returns the body of an answer, whatever its status, to the bearer of a token.
 func getAs(t *testing.T, url, token string) (body string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	must(t, err)

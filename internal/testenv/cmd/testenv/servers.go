@@ -139,10 +139,7 @@ func announce(ctx context.Context) {
 		say("nothing to install")
 		return
 	}
-	say("these are missing and will be installed:")
-	for _, m := range missing {
-		say("  %s", m)
-	}
+	say("installing first what is missing: %s", strings.Join(missing, "; "))
 }
 
 // startOne starts one server and sets its variable.
