@@ -110,7 +110,7 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	reads := l.reads(nil)
 	plans, err := e.src.planReads(reads)
 	must(t, err)
-	root := explainStatement(t, e.src.conn, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
+	root := explainStatement(t, e.src.conn.conn, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
 	bitmaps := 0
 	root.walk(func(n *planNode) {
 		if n.Type == "Bitmap Heap Scan" {

@@ -101,15 +101,6 @@ func (t *tableReader) wentBack(reason string) error {
 // errNoSequence is what is wrong with a position that nobody hands out.
 var errNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
 
-// errStandby is what is wrong with reading from a standby.
-var errStandby = errors.New("the server is a standby, whose snapshots do not list running transactions; " +
-	"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
-
-// errSequenceGrant is what is wrong with a sequence that cannot be read.
-func errSequenceGrant(sequence string) error {
-	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", sequence)
-}
-
 // verify refuses to read on from a server that is not where the cursors were.
 // Routes were checked when they started; a connection that is made anew can lead
 // to a standby, to another cluster behind the same name, or to a primary that

@@ -69,16 +69,6 @@ func withoutFix(err error) string {
 	return err.Error()
 }
 
-// ConnectionProblem returns what keeps a connection from being made, in one sentence
-// without passwords, when that is what an error of this package is about. The same
-// problem of two connections has the same text.
-func ConnectionProblem(err error) (text string, ok bool) {
-	if e, is := notConnected(err); is {
-		return e.text, true
-	}
-	return "", false
-}
-
 // attempts lists what became of each attempt, in order.
 func attempts(all *pgconn.ConnectError) []error {
 	err := all.Unwrap()
@@ -91,8 +81,9 @@ func attempts(all *pgconn.ConnectError) []error {
 	return []error{err}
 }
 
-// ConnectionFix is what to do about a [ConnectionProblem]; empty for any other error.
-func ConnectionFix(err error) string {
+// connectionFix is what to do about a connection that was not made; empty for any other
+// error.
+func connectionFix(err error) string {
 	if e, ok := notConnected(err); ok {
 		return e.fix
 	}
@@ -125,9 +116,9 @@ func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
 		}
 	}
 	to := "cannot connect to PostgreSQL at " + where + ": "
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return 5, fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, cfg.Database, pg.Message),
-			admission(pg, cfg)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return 5, fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, cfg.Database, refused.Message),
+			admission(refused, cfg)
 	}
 	if fix := tlsFix(err); fix != "" {
 		return 4, to + what, fix
@@ -151,14 +142,14 @@ func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
 }
 
 // admission is what to do when the server does not let us in.
-func admission(pg *pgconn.PgError, cfg *pgconn.Config) string {
-	switch pg.Code {
+func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
+	switch refused.Code {
 	case invalidPassword:
 		return "correct user or password of the url"
 	case unknownDatabase:
 		return fmt.Sprintf("correct the database of the url, or create it: CREATE DATABASE %s", quoteName(cfg.Database))
 	case invalidAuthorization:
-		if strings.Contains(pg.Message, "does not exist") {
+		if strings.Contains(refused.Message, "does not exist") {
 			return fmt.Sprintf("correct the user of the url, or create it: CREATE ROLE %s LOGIN", quoteName(cfg.User))
 		}
 		return "let this user and host in with a line in the server's pg_hba.conf, with TLS or without as the url has it, and reload it"

@@ -17,15 +17,15 @@ func TestConnectionsHaveALimitForOpening(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		cfg  SourceConfig
+		cfg  connection
 		want time.Duration
 	}{
-		"a URL without":         {SourceConfig{URL: url}, connectLimit},
-		"a URL with its own":    {SourceConfig{URL: url + "?connect_timeout=3"}, 3 * time.Second},
-		"a pool's, without":     {SourceConfig{Config: given}, connectLimit},
-		"that of a longer wait": {SourceConfig{URL: url + "?connect_timeout=300"}, 5 * time.Minute},
+		"a URL without":         {connection{url: url}, connectLimit},
+		"a URL with its own":    {connection{url: url + "?connect_timeout=3"}, 3 * time.Second},
+		"a pool's, without":     {connection{config: given}, connectLimit},
+		"that of a longer wait": {connection{url: url + "?connect_timeout=300"}, 5 * time.Minute},
 	} {
-		pc, err := poolConfig(&c.cfg)
+		pc, err := c.cfg.poolConfig()
 		if err != nil {
 			t.Fatal(err)
 		}

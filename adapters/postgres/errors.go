@@ -28,53 +28,58 @@ const (
 	serializationFailure = "40001"
 )
 
-// failedWith tells whether the server refused something with one of these SQLSTATEs.
+// failedWith reports whether the server refused something with one of these SQLSTATEs.
 func failedWith(err error, states ...string) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && slices.Contains(states, pg.Code)
 }
 
-// explain says for which table and in doing what the error came up and, where
-// one is known, the fix. What PostgreSQL and pgx say names hosts, users and
-// objects, never a password: hosts that a badly encoded password could have
-// got into were refused by newPool.
-func explain(table, what string, err error) error {
+// describeError says what failed and, where one is known, the fix. fix returns that of
+// an error that the server reported, with what separates it from the error. What
+// PostgreSQL and pgx say names hosts, users and objects, never a password: hosts that a
+// badly encoded password could have got into were refused by given.
+func describeError(subject, what string, err error, fix func(*pgconn.PgError) string) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := notConnected(err); ok {
-		return fmt.Errorf("outbox table %s: %w", table, e)
+		return fmt.Errorf("%s: %w", subject, e)
 	}
-	return fmt.Errorf("outbox table %s: %s: %w%s", table, what, err, fixOf(table, err))
+	return fmt.Errorf("%s: %s: %w%s", subject, what, err, fixBy(err, fix))
 }
 
-// fixOf returns the fix of an error, with what separates it from the error.
+// fixBy returns the fix of an error, with what separates it from the error.
+func fixBy(err error, fix func(*pgconn.PgError) string) string {
+	if text := connectionFix(err); text != "" {
+		return "; " + text
+	}
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return fix(refused)
+	}
+	return ""
+}
+
+// explain describes an error of a table in Outrider's own layout.
+func explain(table, what string, err error) error {
+	return describeError("outbox table "+table, what, err, func(e *pgconn.PgError) string { return ownFix(table, e) })
+}
+
+// fixOf returns the fix of such an error.
 func fixOf(table string, err error) string {
-	if fix := connectFix(err); fix != "" {
-		return fix
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return ""
-	}
-	switch pg.Code {
+	return fixBy(err, func(e *pgconn.PgError) string { return ownFix(table, e) })
+}
+
+func ownFix(table string, refused *pgconn.PgError) string {
+	switch refused.Code {
 	case undefinedTable, invalidSchema:
 		return `; create it with "outrider init", or correct the table's name or the database in the config`
 	case insufficientPrivilege:
-		return "; " + grantFor(table, pg.Message)
+		return "; " + grantFor(table, refused.Message)
 	case undefinedColumn, undefinedFunction, datatypeMismatch:
 		return `; the table is not in Outrider's own layout ("outrider init --print" shows it)` +
 			" or the server is older than PostgreSQL 13"
 	case featureNotSupported:
 		return "; the table was altered, the next read prepares its statement again"
-	}
-	return ""
-}
-
-// connectFix returns the fix of a connection that was not made.
-func connectFix(err error) string {
-	if e, ok := notConnected(err); ok && e.fix != "" {
-		return "; " + e.fix
 	}
 	return ""
 }
@@ -92,4 +97,19 @@ func grantFor(table, message string) string {
 		return "GRANT EXECUTE ON FUNCTION pg_control_system() to the role that Outrider connects as"
 	}
 	return fmt.Sprintf("GRANT SELECT ON %s to the role that Outrider connects as", table)
+}
+
+// deadlockRetries is how often a transaction is tried that met a deadlock.
+const deadlockRetries = 5
+
+// retryDeadlock runs f again when the server chose it as the victim of a
+// deadlock. Writers lock rows in one order, but a plan need not follow it.
+func retryDeadlock(f func() error) error {
+	var err error
+	for range deadlockRetries {
+		if err = f(); !failedWith(err, deadlockDetected) {
+			return err
+		}
+	}
+	return err
 }

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -17,10 +14,6 @@ var (
 	_ outbox.Examiner = (*Source)(nil)
 	_ outbox.Examiner = (*State)(nil)
 )
-
-// examinePatience bounds an examination: a server that does not answer is a
-// finding too.
-const examinePatience = 20 * time.Second
 
 // Examine implements [outbox.Examiner].
 func (s *Source) Examine(ctx context.Context) []outbox.Finding {
@@ -37,7 +30,7 @@ func (s *Source) Examine(ctx context.Context) []outbox.Finding {
 		f = append(f, judge("table "+s.table, "", fmt.Errorf("%w%s", found, fixOf(s.table, found)))...)
 	}
 	f = append(f, examinePooler(ctx, s.pool, "reading"), examineClock(ctx, s.pool))
-	f = append(f, s.examineWake(ctx)...)
+	f = append(f, s.waker.examineWake(ctx)...)
 	if found != nil {
 		return append(f, examineOpen(ctx, s.pool)...)
 	}
@@ -180,56 +173,4 @@ func (s *State) examineWork(ctx context.Context) []outbox.Finding {
 		return []outbox.Finding{unknown("lanes", err)}
 	}
 	return outbox.ExamineLanes(lanes)
-}
-
-// examineServer looks at the connection; the second result is false when there
-// is nothing more to ask.
-func examineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, bool) {
-	var version int
-	var name, database, role string
-	var standby bool
-	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
-    pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
-	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
-	}
-	f := []outbox.Finding{fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
-	if version < oldestServer {
-		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
-			Fix: "upgrade to PostgreSQL 13 or later"}), false
-	}
-	f = append(f, fine("server version", "PostgreSQL "+name))
-	if standby {
-		return append(f, judge("primary server", "", errStandby)...), true
-	}
-	return append(f, fine("primary server", "it is no standby")), true
-}
-
-// examineClock compares the server's clock with ours.
-func examineClock(ctx context.Context, pool *pgxpool.Pool) outbox.Finding {
-	const subject = "clocks"
-	var theirs time.Time
-	before := time.Now()
-	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
-		return unknown(subject, err)
-	}
-	trip := time.Since(before)
-	return outbox.ExamineClock(subject, theirs.Sub(before.Add(trip/2)), trip/2)
-}
-
-func fine(subject, text string) outbox.Finding {
-	return outbox.Finding{Level: outbox.LevelOK, Subject: subject, Text: text}
-}
-
-// unknown is a thing that could not be looked at.
-func unknown(subject string, err error) outbox.Finding {
-	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + withoutFix(err)}
-}
-
-// judge makes findings of errors, of each that was joined.
-func judge(subject, good string, err error) []outbox.Finding {
-	if err == nil {
-		return []outbox.Finding{fine(subject, good)}
-	}
-	return outbox.FindingsOf(subject, err)
 }

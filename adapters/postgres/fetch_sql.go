@@ -2,29 +2,6 @@ package postgres
 
 import "strings"
 
-// fetchSettings pins the plan of [fetchSQL]. Its joins and orders exist as
-// index scans only, so the settings rule out everything that could replace one
-// when the planner's statistics are stale, which they are for a table that is
-// empty most of the time. The sort that remains is of the late positions of one
-// read. Row security must not hide rows silently: they would be lost.
-const fetchSettings = `
-SET client_encoding = 'UTF8';
-SET default_transaction_isolation = 'read committed';
-SET default_transaction_read_only = on;
-SET row_security = off;
-SET jit = off;
-SET plan_cache_mode = force_generic_plan;
-SET max_parallel_workers_per_gather = 0;
-SET enable_indexscan = on;
-SET enable_indexonlyscan = on;
-SET enable_nestloop = on;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_sort = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-`
-
 // fetchSQL answers all reads in one round trip. {table} is replaced by
 // [fetchStatement]. Parameters are arrays with one entry per read: slot, L, S, T
 // (null: the statement's own snapshot), above, base, upto, limit (see plan); and

@@ -3,9 +3,6 @@ package postgres
 import (
 	"encoding/binary"
 	"testing"
-	"unicode/utf8"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -17,7 +14,7 @@ func FuzzRow(f *testing.F) {
 	f.Add([]byte("\xff"), []byte(""), []byte(nil), []byte(`[]`), []byte(tooLong), []byte(nil), int64(1<<62), true)
 	f.Add([]byte("id"), []byte("t"), []byte("g"), []byte(`{"`), []byte(`{"a": null, "outrider_type": "x"}`), []byte("\x00"), int64(-1<<63), true)
 	f.Fuzz(func(t *testing.T, id, typ, group, tags, headers, payload []byte, at int64, stored bool) {
-		v := make([][]byte, fetchXID+1)
+		v := make([][]byte, fetchStored+1)
 		v[fetchPosition] = binary.BigEndian.AppendUint64(nil, 7)
 		v[fetchID], v[fetchType], v[fetchGroup], v[fetchTags], v[fetchHeaders], v[fetchPayload] = id, typ, group, tags, headers, payload
 		v[fetchOccurredAt] = binary.BigEndian.AppendUint64(nil, uint64(at))
@@ -25,40 +22,12 @@ func FuzzRow(f *testing.F) {
 			v[fetchStored] = v[fetchOccurredAt]
 		}
 		d := &decoder{table: "t", maxRow: outbox.DefaultMaxRow}
-		m, err := newMapping(&LogConfig{Layout: LayoutWatermill, Topic: "t"})
-		if err != nil {
-			t.Fatal(err)
+		row := decodeRow(d, v)
+		if max(len(row.ID), len(row.Type), len(row.Group)) > outbox.MaxRowNameBytes || len(row.Headers) > outbox.MaxRowPairs {
+			t.Errorf("a row is beyond the limits: %d %d %d %d", len(row.ID), len(row.Type), len(row.Group), len(row.Headers))
 		}
-		for _, row := range []*outbox.Row{decodeRow(d, v), m.row(d, m.head(d, v), v)} {
-			if max(len(row.ID), len(row.Type), len(row.Group)) > outbox.MaxRowNameBytes || len(row.Headers) > outbox.MaxRowPairs {
-				t.Errorf("a row is beyond the limits: %d %d %d %d", len(row.ID), len(row.Type), len(row.Group), len(row.Headers))
-			}
-			if text := row.Metadata("r/00")[outbox.MetaBroken]; (text == "") != (row.Err == nil) || len(text) > 1<<10 {
-				t.Errorf("the row's error is %v, its message's %q", row.Err, text)
-			}
-		}
-	})
-}
-
-// FuzzTableName parses names of tables: what comes of one names the same table when it
-// is quoted and parsed again, and cannot end its quotes.
-func FuzzTableName(f *testing.F) {
-	for _, name := range []string{"outrider_outbox", `"Shop"."Out""box"`, "a.b.c", `"`, "x; DROP TABLE y", "\x00", `"a".`, "é.ß", "{t}", "a\nb"} {
-		f.Add(name)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		parts, err := parseTable(name)
-		if err != nil {
-			return
-		}
-		for _, part := range append(pgx.Identifier{derivedName(parts, "_slot_xid_position_idx")}, parts...) {
-			if part == "" || len(part) > longestName || !utf8.ValidString(part) {
-				t.Errorf("%q has the part %q", name, part)
-			}
-		}
-		again, err := parseTable(parts.Sanitize())
-		if err != nil || again.Sanitize() != parts.Sanitize() {
-			t.Errorf("%q is %s, and that is %s, %v", name, parts.Sanitize(), again.Sanitize(), err)
+		if text := row.Metadata("r/00")[outbox.MetaBroken]; (text == "") != (row.Err == nil) || len(text) > 1<<10 {
+			t.Errorf("the row's error is %v, its message's %q", row.Err, text)
 		}
 	})
 }

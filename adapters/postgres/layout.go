@@ -168,13 +168,6 @@ func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]s
 	return done, nil
 }
 
-// step creates one thing.
-type step struct {
-	what   string // for people
-	name   string // quoted and qualified, as to_regclass reads it
-	create string
-}
-
 func (l layout) steps() []step {
 	index := l.index
 	if l.schema != "" {
@@ -184,19 +177,4 @@ func (l layout) steps() []step {
 		{"table", l.table, l.createTable()},
 		{"index", index, l.createIndex()},
 	}
-}
-
-// run creates the thing where it is missing, and says which was the case.
-func (s step) run(ctx context.Context, tx pgx.Tx) (string, error) {
-	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.name).Scan(&exists); err != nil {
-		return "", err
-	}
-	if exists {
-		return fmt.Sprintf("%s %s exists", s.what, s.name), nil
-	}
-	if _, err := tx.Exec(ctx, s.create); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("created %s %s", s.what, s.name), nil
 }

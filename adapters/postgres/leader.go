@@ -23,7 +23,7 @@ type LeaderConfig struct {
 	// URL, TLS and Config are those of [SourceConfig]. They must not lead through a
 	// pooler in transaction mode: the lock belongs to the session.
 	URL    string
-	TLS    TLS
+	TLS    tlsConfig
 	Config *pgxpool.Config
 
 	// Key is the key of the session advisory lock, as in pg_advisory_lock(key).
@@ -54,13 +54,8 @@ var _ outbox.LeaderLock = (*LeaderLock)(nil)
 // NewLeaderLock checks the configuration. It does not connect:
 // [LeaderLock.TryLock] does.
 func NewLeaderLock(ctx context.Context, cfg LeaderConfig) (*LeaderLock, error) {
-	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config})
-	if err != nil {
-		return nil, fmt.Errorf("leader lock %d: %w", cfg.Key, err)
-	}
-	pc.MaxConns, pc.MinConns, pc.MinIdleConns = 1, 0, 0
-	pc.ConnConfig.RuntimeParams["application_name"] = "outrider-leader"
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	c := connection{url: cfg.URL, tls: cfg.TLS, config: cfg.Config, application: "outrider-leader", most: 1}
+	pool, err := c.openPool(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("leader lock %d: %w", cfg.Key, err)
 	}

@@ -161,7 +161,7 @@ func (s *LogSource) Examine(ctx context.Context) []outbox.Finding {
 	}
 	f = append(f, judge("table "+s.table, "its columns, indexes and privileges are as reading needs them", s.Check(ctx))...)
 	f = append(f, examinePooler(ctx, pool, "reading"), examineClock(ctx, pool))
-	f = append(f, s.examineWake(ctx)...)
+	f = append(f, s.waker.examineWake(ctx)...)
 	if s.find(ctx) != nil {
 		return append(f, examineOpen(ctx, pool)...)
 	}

@@ -88,7 +88,7 @@ func TestLogCheckFixesWork(t *testing.T) {
 // TestLogReadsWithoutIndexes: without them reading is slow, and still right.
 func TestLogReadsWithoutIndexes(t *testing.T) {
 	t.Parallel()
-	e := logTables["watermill"](newSourceEnv(t))
+	e := logTables["watermill"](newTestEnv(t))
 	src := e.open()
 	late := e.begin()
 	_, err := late.Exec(e.ctx, e.insert, "g1", `"late"`)
@@ -104,9 +104,9 @@ func TestLogReadsWithoutIndexes(t *testing.T) {
 // TestInitLogSQL: what is printed can be run, also for odd names.
 func TestInitLogSQL(t *testing.T) {
 	t.Parallel()
-	e := newSourceEnv(t)
+	e := newTestEnv(t)
 	for _, topic := range []string{"orders", "Orders.v1-$x", strings.Repeat("long_", 10)} {
-		e.makeTopic(topic, wmsql.DefaultPostgreSQLSchema{})
+		makeTopic(e, topic, wmsql.DefaultPostgreSQLSchema{})
 		cfg := LogConfig{Layout: LayoutWatermill, Topic: topic}
 		printed, err := InitLogSQL(cfg)
 		must(t, err)
@@ -116,7 +116,7 @@ func TestInitLogSQL(t *testing.T) {
 		for _, s := range sqlStatements(printed) {
 			e.exec(s)
 		}
-		l := &logEnv{sourceEnv: e, cfg: cfg}
+		l := &logEnv{testEnv: e, cfg: cfg}
 		must(t, l.open().Check(e.ctx))
 	}
 }
@@ -181,14 +181,4 @@ func TestG1_LogRestoredDatabaseIsRefused(t *testing.T) {
 		wantError(t, e.log.Validate(e.ctx, c), "watermill_orders", "restored")
 	}
 	wantError(t, e.log.Validate(e.ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
-}
-
-// TestInitRefusesATableOfAnotherShape: init of the own layout meets a table of
-// the application's.
-func TestInitRefusesATableOfAnotherShape(t *testing.T) {
-	t.Parallel()
-	e := newSourceEnv(t)
-	e.exec("CREATE TABLE events (id uuid, body jsonb)")
-	_, err := Init(e.ctx, e.pool, "events")
-	wantError(t, err, "another shape", "layout: custom", "column slot is missing")
 }

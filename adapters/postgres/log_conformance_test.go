@@ -20,9 +20,9 @@ func TestLogSourceConformanceWatermill(t *testing.T) {
 	t.Parallel()
 	schema := wmsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
 	adaptertest.Source(t, func(t *testing.T) adaptertest.SourceHarness {
-		e := newSourceEnv(t)
-		e.makeTopic("orders", schema)
-		l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders"}}
+		e := newTestEnv(t)
+		makeTopic(e, "orders", schema)
+		l := &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders"}}
 		l.makeIndexes()
 		db := openStdlib(t, e.url)
 		return adaptertest.SourceHarness{Source: l.open(), Insert: func(t *testing.T, rows ...outbox.Row) {
@@ -70,11 +70,11 @@ func stockMessage(r *outbox.Row) *message.Message {
 func TestLogSourceConformanceCustom(t *testing.T) {
 	t.Parallel()
 	adaptertest.Source(t, func(t *testing.T) adaptertest.SourceHarness {
-		e := newSourceEnv(t)
+		e := newTestEnv(t)
 		e.exec(`CREATE TABLE events (
 			n serial, event_id text, kind varchar(100), customer text, thing text, thing_id text, who text,
 			labels jsonb, extra text, body bytea, happened timestamp, made timestamptz DEFAULT clock_timestamp())`)
-		l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "events", Columns: Columns{
+		l := &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "events", Columns: Columns{
 			Position: "n", XID: "xid", ID: "event_id", Payload: "body", Type: "kind", Group: "customer",
 			AggregateType: "thing", AggregateID: "thing_id", Tenant: "who", Headers: "extra", Tags: "labels",
 			OccurredAt: "happened", CreatedAt: "made"}}}
@@ -100,7 +100,7 @@ func alterTableOf(t *testing.T, err error) string {
 	return "ALTER TABLE" + statement
 }
 
-func insertCustom(t *testing.T, e *sourceEnv, rows []outbox.Row) {
+func insertCustom(t *testing.T, e *testEnv, rows []outbox.Row) {
 	t.Helper()
 	tx, err := e.pool.Begin(context.Background())
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // wrote, with keys of the application's and with none.
 func TestLogRowsOfAStockTable(t *testing.T) {
 	t.Parallel()
-	e := newSourceEnv(t)
-	e.makeTopic("orders", wmsql.DefaultPostgreSQLSchema{})
-	l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders",
+	e := newTestEnv(t)
+	makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
+	l := &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders",
 		Metadata: Metadata{Type: "event", Group: "customer", Tenant: "tenant", AggregateType: "kind", AggregateID: "order"}}}
 	l.makeIndexes()
 	db := openStdlib(t, e.url)
@@ -53,10 +53,10 @@ func TestLogRowsOfAStockTable(t *testing.T) {
 // cannot be decoded, which stop nothing.
 func TestLogRowsOfOddTables(t *testing.T) {
 	t.Parallel()
-	e := newSourceEnv(t)
+	e := newTestEnv(t)
 	e.exec(`CREATE TABLE odd (n smallint GENERATED ALWAYS AS IDENTITY UNIQUE, id bigint, body text, who uuid, extra jsonb, at timestamp,
 		xid xid8 NOT NULL DEFAULT pg_current_xact_id())`)
-	l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "public.odd",
+	l := &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "public.odd",
 		Columns:  Columns{Position: "n", XID: "xid", ID: "id", Payload: "body", Type: "=odd", Group: "who", Headers: "extra", OccurredAt: "at", AggregateType: "=thing"},
 		Metadata: Metadata{AggregateID: "thing", Tenant: "shop"}}}
 	l.makeIndexes()

@@ -9,10 +9,10 @@ import (
 
 func TestLogBacklogCountsTheSlotsOfTheSpans(t *testing.T) {
 	t.Parallel()
-	e := newSourceEnv(t)
+	e := newTestEnv(t)
 	e.exec(`CREATE TABLE events (n bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, xid xid8 DEFAULT pg_current_xact_id(),
 		event_id text, kind text, customer text, extra jsonb, body bytea, made timestamptz DEFAULT clock_timestamp())`)
-	l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "events", Columns: Columns{
+	l := &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: "events", Columns: Columns{
 		Position: "n", XID: "xid", ID: "event_id", Payload: "body", Type: "kind", Group: "customer", Headers: "extra", CreatedAt: "made"}}}
 	src := l.open()
 	l.makeIndexes()

@@ -15,7 +15,7 @@ import (
 
 // logEnv is a table of another shape in a database of its own, and a source on it.
 type logEnv struct {
-	*sourceEnv
+	*testEnv
 	log    *LogSource
 	cfg    LogConfig
 	insert string // group, payload as JSON text
@@ -23,21 +23,21 @@ type logEnv struct {
 }
 
 // logTables are the tables that the tests run on: by name, what makes them.
-var logTables = map[string]func(*sourceEnv) *logEnv{
-	"watermill": func(e *sourceEnv) *logEnv {
-		e.makeTopic("orders", wmsql.DefaultPostgreSQLSchema{})
-		return &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders", Metadata: Metadata{Group: "customer"}},
+var logTables = map[string]func(*testEnv) *logEnv{
+	"watermill": func(e *testEnv) *logEnv {
+		makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
+		return &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutWatermill, Topic: "orders", Metadata: Metadata{Group: "customer"}},
 			insert: `INSERT INTO watermill_orders (uuid, payload, metadata, transaction_id)
 				VALUES (gen_random_uuid(), $2::json, json_build_object('customer', $1::text), pg_current_xact_id())`,
 			last: `SELECT payload FROM watermill_orders WHERE metadata->>'customer' = $1 ORDER BY "offset" DESC LIMIT 1`}
 	},
-	"custom": func(e *sourceEnv) *logEnv {
+	"custom": func(e *testEnv) *logEnv {
 		e.exec(`CREATE SCHEMA "Shop"`)
 		e.exec(`CREATE TABLE "Shop"."Event Log" (
 			"No" bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "Id" uuid NOT NULL DEFAULT gen_random_uuid(),
 			kind text NOT NULL DEFAULT 'changed', "customer""s" integer, body jsonb,
 			tx bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint, at timestamptz NOT NULL DEFAULT clock_timestamp())`)
-		return &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: `"Shop"."Event Log"`,
+		return &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: `"Shop"."Event Log"`,
 			Columns: Columns{Position: "No", XID: "tx", ID: "Id", Payload: "body", Type: "kind", Group: `customer"s`, CreatedAt: "at"}},
 			insert: `INSERT INTO "Shop"."Event Log" ("customer""s", body) VALUES (substr($1::text, 2)::int, $2::jsonb)`,
 			last:   `SELECT body FROM "Shop"."Event Log" WHERE "customer""s" = substr($1::text, 2)::int ORDER BY "No" DESC LIMIT 1`}
@@ -45,7 +45,7 @@ var logTables = map[string]func(*sourceEnv) *logEnv{
 }
 
 // makeTopic has watermill-sql make the table of a topic.
-func (e *sourceEnv) makeTopic(topic string, schema wmsql.DefaultPostgreSQLSchema) {
+func makeTopic(e *testEnv, topic string, schema wmsql.DefaultPostgreSQLSchema) {
 	e.t.Helper()
 	for _, q := range schema.SchemaInitializingQueries(topic) {
 		e.exec(q.Query, q.Args...)
@@ -55,7 +55,7 @@ func (e *sourceEnv) makeTopic(topic string, schema wmsql.DefaultPostgreSQLSchema
 // newLogEnv makes a table with the indexes that are wanted.
 func newLogEnv(t testing.TB, name string) *logEnv {
 	t.Helper()
-	e := logTables[name](newSourceEnv(t))
+	e := logTables[name](newTestEnv(t))
 	e.makeIndexes()
 	e.log = e.open()
 	return e

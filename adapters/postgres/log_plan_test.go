@@ -22,7 +22,7 @@ func explainLogReads(t *testing.T, src *LogSource, limit int, from ...outbox.Cur
 	}
 	l, err := planLog(reads, firstRowBytes)
 	must(t, err)
-	return explainFetch(t, r, l.params())
+	return explainStatement(t, r.conn, "outrider_fetch", l.params())
 }
 
 // logSlack is for the dead index entries that transactions of other tests on the

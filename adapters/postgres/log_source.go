@@ -19,9 +19,9 @@ import (
 type LogConfig struct {
 	// URL, TLS, Config, Wake, Logger and Tracer are those of [SourceConfig].
 	URL    string
-	TLS    TLS
+	TLS    tlsConfig
 	Config *pgxpool.Config
-	Wake   Wake
+	Wake   wakeMode
 	Logger *slog.Logger
 	Tracer pgx.QueryTracer
 
@@ -76,7 +76,7 @@ func NewLogSource(ctx context.Context, cfg LogConfig) (*LogSource, error) {
 		return nil, fmt.Errorf("postgres source of table %s: %w", cmp.Or(cfg.Table, cfg.Topic, "(none)"), err)
 	}
 	table := cmp.Or(cfg.Table, m.table.Sanitize())
-	pool, err := newPool(ctx, &SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config, Tracer: cfg.Tracer})
+	pool, err := newReadPool(ctx, connection{url: cfg.URL, tls: cfg.TLS, config: cfg.Config, tracer: cfg.Tracer})
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
@@ -134,24 +134,17 @@ func (s *LogSource) explain(what string, err error) error {
 }
 
 func explainLog(table, what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := notConnected(err); ok {
-		return fmt.Errorf("table %s: %w", table, e)
-	}
-	fix := ""
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pg.Code {
+	return describeError("table "+table, what, err, func(refused *pgconn.PgError) string {
+		switch refused.Code {
 		case undefinedTable, invalidSchema:
-			fix = "; the table is the application's to create; correct its name or the database in the config"
+			return "; the table is the application's to create; correct its name or the database in the config"
 		case insufficientPrivilege:
-			fix = "; " + grantFor(table, pg.Message)
+			return "; " + grantFor(table, refused.Message)
 		case undefinedColumn, featureNotSupported:
-			fix = "; the table was altered; the next read looks at it again"
+			return "; the table was altered; the next read looks at it again"
 		case undefinedFunction:
-			fix = "; PostgreSQL 13 or later is needed"
+			return "; PostgreSQL 13 or later is needed"
 		}
-	}
-	return fmt.Errorf("table %s: %s: %w%s", table, what, err, fix)
+		return ""
+	})
 }

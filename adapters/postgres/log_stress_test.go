@@ -32,7 +32,7 @@ func TestG1_G2_G3_LogCursorUnderStress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newLogEnv(t, name)
-			stressCursor(t, &stressWriters{e: e.sourceEnv, write: e.writeVersion}, e.lanes(&tight{LogSource: e.log}, outbox.StartBeginning, 3))
+			stressCursor(t, &stressWriters{e: e.testEnv, write: e.writeVersion}, e.lanes(&tight{LogSource: e.log}, outbox.StartBeginning, 3))
 		})
 	}
 }
@@ -45,7 +45,7 @@ func TestG1_G2_G3_LogBoundedReadCatchesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newLogEnv(t, name)
-			stressBound(t, &stressWriters{e: e.sourceEnv, write: e.writeVersion}, &tight{LogSource: e.log})
+			stressBound(t, &stressWriters{e: e.testEnv, write: e.writeVersion}, &tight{LogSource: e.log})
 		})
 	}
 }

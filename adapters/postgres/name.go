@@ -10,9 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// DefaultTable is the outbox table where a config names none.
-const DefaultTable = "outrider_outbox"
-
 // longestName is PostgreSQL's limit on identifiers, in bytes.
 const longestName = 63
 
@@ -110,4 +107,25 @@ func beside(table pgx.Identifier, name string) pgx.Identifier {
 		return pgx.Identifier{name}
 	}
 	return pgx.Identifier{table[0], name}
+}
+
+// quoteName quotes a column.
+func quoteName(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// literal quotes a text constant; its type follows from its place.
+func literal(s string) string {
+	quoted := "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	if strings.Contains(s, `\`) {
+		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
+}
+
+// literals quotes a list for IN.
+func literals(values ...string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = literal(v)
+	}
+	return strings.Join(quoted, ", ")
 }

@@ -37,7 +37,7 @@ type QueueConfig struct {
 	URL string
 
 	// TLS says how connections by URL are encrypted. The zero value is safe.
-	TLS TLS
+	TLS tlsConfig
 
 	// Config replaces URL where more is to be set, such as a dial function. It is
 	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's sizes are ours.
@@ -58,8 +58,8 @@ type QueueConfig struct {
 	// stuck and may be put back. 0: [DefaultQueueTimeout].
 	Timeout time.Duration
 
-	// Wake is how new rows are noticed. Empty: [WakePoll].
-	Wake Wake
+	// Wake is how new rows are noticed. Empty: polling.
+	Wake wakeMode
 
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
@@ -79,7 +79,8 @@ type QueueConfig struct {
 // that its own rows neither end a prefix nor are recovered. Claims do not
 // outlive it.
 type Queue struct {
-	wakes
+	outbox.Waker
+	waker   *waker
 	pool    *pgxpool.Pool
 	tables  []*queueTable
 	batch   int
@@ -159,22 +160,17 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres queue of table %s: %w", cfg.Tables[0].Name, err)
 	}
-	q.pool, q.wakes = pool, newWaker(cfg.Wake, pool, q.log, q.identifiers()...)
+	q.pool, q.waker = pool, newWaker(cfg.Wake, pool, q.log, q.identifiers()...)
+	q.Waker = q.waker
 	return q, nil
 }
 
 // newQueuePool returns the pool. It does not connect.
 func newQueuePool(ctx context.Context, cfg *QueueConfig) (*pgxpool.Pool, error) {
-	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config})
+	c := connection{url: cfg.URL, tls: cfg.TLS, config: cfg.Config, tracer: cfg.Tracer, application: "outrider-queue", most: queueConns}
+	pc, err := c.poolConfig()
 	if err != nil {
 		return nil, err
-	}
-	pc.MaxConns, pc.MinConns, pc.MinIdleConns = queueConns, 0, 0
-	if cfg.Tracer != nil {
-		pc.ConnConfig.Tracer = cfg.Tracer
-	}
-	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
-		pc.ConnConfig.RuntimeParams["application_name"] = "outrider-queue"
 	}
 	connected := pc.AfterConnect
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -201,7 +197,7 @@ func (q *Queue) identifiers() []pgx.Identifier {
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until somebody recovers them; put them back before.
 func (q *Queue) Close() error {
-	q.stopListening()
+	q.waker.stopListening()
 	q.pool.Close()
 	return nil
 }

@@ -138,28 +138,15 @@ func (q *Queue) checkRole(ctx context.Context, t *queueTable) error {
 // queueError says for which table and in doing what the error came up and,
 // where one is known, the fix.
 func queueError(table, what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := notConnected(err); ok {
-		return fmt.Errorf("queue table %s: %w", table, e)
-	}
-	return fmt.Errorf("queue table %s: %s: %w%s", table, what, err, queueFix(err))
+	return describeError("queue table "+table, what, err, queueFix)
 }
 
-func queueFix(err error) string {
-	if fix := connectFix(err); fix != "" {
-		return fix
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return ""
-	}
-	switch pg.Code {
+func queueFix(refused *pgconn.PgError) string {
+	switch refused.Code {
 	case undefinedTable, invalidSchema:
 		return `; correct the table's name or the database in the config, or create it with "outrider init"`
 	case insufficientPrivilege:
-		if strings.Contains(pg.Message, "row-level security") {
+		if strings.Contains(refused.Message, "row-level security") {
 			return "; row security would hide rows, and they would never be delivered: ALTER ROLE ... BYPASSRLS for the role that Outrider connects as"
 		}
 		return "; GRANT SELECT, UPDATE on the table (and USAGE on its schema) to the role that Outrider connects as"

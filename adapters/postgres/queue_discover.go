@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -304,9 +302,6 @@ func (q *Queue) holdsRow(t *queueTable, key string) bool {
 	defer q.mu.Unlock()
 	return t.holds[key] != nil
 }
-
-// rawResults asks pgx for all columns in binary, which is what is decoded here.
-var rawResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // textOrNull copies a text.
 func textOrNull(v []byte) *string {

@@ -33,7 +33,7 @@ func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
 		f = append(f, q.examineTable(ctx, t)...)
 	}
 	f = append(f, examinePooler(ctx, q.pool, "claiming"), examineClock(ctx, q.pool))
-	f = append(f, q.examineWake(ctx)...)
+	f = append(f, q.waker.examineWake(ctx)...)
 	return append(f, examineOpen(ctx, q.pool)...)
 }
 
@@ -46,7 +46,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Findin
 		columns, err = queueColumns(ctx, q.pool, t.sql.table)
 	}
 	if err != nil {
-		return judge(subject, "", fmt.Errorf("%w%s", err, queueFix(err)))
+		return judge(subject, "", fmt.Errorf("%w%s", err, fixBy(err, queueFix)))
 	}
 	f := judge(subject+": columns", "all there, with types that can be read and written", checkQueueColumns(columns, t))
 	f = append(f, judge(subject+": privileges", "its rows may be read and settled", q.checkRole(ctx, t))...)

@@ -142,27 +142,3 @@ func InitQueue(ctx context.Context, pool *pgxpool.Pool, layout QueueLayout, crea
 	}
 	return done, nil
 }
-
-// runSteps creates what is missing of what a table needs, in one transaction. The
-// steps are those for the table's full name.
-func runSteps(ctx context.Context, pool *pgxpool.Pool, table pgx.Identifier, steps func(pgx.Identifier) []step) (done []string, err error) {
-	err = beginPinned(ctx, pool, func(tx pgx.Tx) error {
-		done = nil
-		if _, err := tx.Exec(ctx, initLock); err != nil {
-			return err
-		}
-		name, _, err := locate(ctx, tx.Conn(), table)
-		if err != nil {
-			return err
-		}
-		for _, s := range steps(name) {
-			said, err := s.run(ctx, tx)
-			if err != nil {
-				return err
-			}
-			done = append(done, said)
-		}
-		return nil
-	})
-	return done, err
-}

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // QueueTable is one table of a [Queue].
@@ -178,25 +175,4 @@ func (s *QueueStatuses) retrying() string {
 		return s.Pending
 	}
 	return s.Retrying
-}
-
-// quoteName quotes a column.
-func quoteName(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// literal quotes a text constant; its type follows from its place.
-func literal(s string) string {
-	quoted := "'" + strings.ReplaceAll(s, "'", "''") + "'"
-	if strings.Contains(s, `\`) {
-		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
-	}
-	return quoted
-}
-
-// literals quotes a list for IN.
-func literals(values ...string) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = literal(v)
-	}
-	return strings.Join(quoted, ", ")
 }

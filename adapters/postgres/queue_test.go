@@ -339,7 +339,7 @@ func TestGrantsThatInitPrintsAreEnough(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).flowCatalyst(t, true)
 	e.fill(e.tables[0].Name, 3, 1, "PENDING")
-	role, as := (&sourceEnv{t: t, ctx: e.ctx, url: e.url, pool: e.pool}).role()
+	role, as := (&testEnv{t: t, ctx: e.ctx, url: e.url, pool: e.pool}).role()
 	q, err := NewQueue(e.ctx, QueueConfig{URL: as, Tables: e.tables, Layout: e.layout})
 	must(t, err)
 	defer func() { must(t, q.Close()) }()

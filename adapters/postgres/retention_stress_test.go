@@ -79,7 +79,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	}
 	var failed, removing error
 	var removed outbox.Retained
-	writers, done := &stressWriters{e: e, write: writeCounted, enough: board.removed.Load}, make(chan struct{})
+	writers, done := &stressWriters{e: e.testEnv, write: writeCounted, enough: board.removed.Load}, make(chan struct{})
 	var writing, retention sync.WaitGroup
 	writing.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })
 	retention.Go(func() { removed, removing = retainUntilEnd(e.ctx, [2]*Source{e.src, second}, r, board) })

@@ -179,17 +179,6 @@ func locateTable(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier) (
 	return full, err
 }
 
-// Locate returns the full name of a table, schema first. The table is given as in
-// SQL; without a schema it is looked for in the search path that the pool's
-// connections were opened with. A table that is missing is an error.
-func Locate(ctx context.Context, pool *pgxpool.Pool, table string) (pgx.Identifier, error) {
-	name, err := parseTable(table)
-	if err == nil {
-		name, err = locateTable(ctx, pool, name)
-	}
-	return name, explain(table, "look for", err)
-}
-
 // beginPinned runs f in a transaction of a pool that may be anybody's, with our
 // search path.
 func beginPinned(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) error {

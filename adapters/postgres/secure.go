@@ -12,10 +12,9 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// TLS says how connections by URL are encrypted. The zero value does what the
+// tlsConfig says how connections by URL are encrypted. The zero value does what the
 // URL's parameters sslmode, sslrootcert, sslcert and sslkey say. A URL without
 // sslmode means verify-full for every host that is not this machine: pgx's own
 // default, prefer, gives the password to whoever answers. The environment
@@ -23,7 +22,7 @@ import (
 //
 // Passwords in cleartext and as MD5 are given to a server off this machine over
 // TLS only, unless the URL's parameter require_auth says what may be given.
-type TLS struct {
+type tlsConfig struct {
 	// Config encrypts every connection, to this machine too. Its ServerName is
 	// the host that is dialled unless it is set. The URL must then have no sslmode.
 	Config *tls.Config
@@ -33,7 +32,7 @@ type TLS struct {
 }
 
 // set reports whether the URL's parameters are not to decide.
-func (t TLS) set() bool { return t.Off || t.Config != nil }
+func (t tlsConfig) set() bool { return t.Off || t.Config != nil }
 
 // encryptedOnly is what may be asked for over TLS only, in the words of libpq's
 // require_auth.
@@ -42,7 +41,7 @@ const encryptedOnly = "!password,!md5"
 var errTwoModes = errors.New("the URL has an sslmode, and TLS is configured beside it; keep one of them")
 
 // secure makes connections of a parsed URL as safe as TLS and the URL say.
-func (t TLS) secure(cfg *pgconn.Config, url string) error {
+func (t tlsConfig) secure(cfg *pgconn.Config, url string) error {
 	explicit := hasMode(url)
 	if explicit && t.set() {
 		return errTwoModes
@@ -57,7 +56,7 @@ func (t TLS) secure(cfg *pgconn.Config, url string) error {
 }
 
 // encrypt replaces what pgx made of the default of sslmode.
-func (t TLS) encrypt(cfg *pgconn.Config) {
+func (t tlsConfig) encrypt(cfg *pgconn.Config) {
 	var out []*pgconn.FallbackConfig
 	for _, a := range attemptsOf(cfg) {
 		seen := slices.ContainsFunc(out, func(o *pgconn.FallbackConfig) bool { return o.Host == a.Host && o.Port == a.Port })
@@ -183,22 +182,4 @@ func tlsFix(err error) string {
 			"(or sslrootcert in the URL), and the name in it, where it is not the host's, with `server_name`"
 	}
 	return ""
-}
-
-// encryption says for people how connections of a pool are secured.
-func encryption(ctx context.Context, pool *pgxpool.Pool) string {
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return "encryption unknown"
-	}
-	defer conn.Release()
-	secured, ok := conn.Conn().PgConn().Conn().(*tls.Conn)
-	if !ok {
-		return "not encrypted"
-	}
-	state := secured.ConnectionState()
-	if len(state.VerifiedChains) == 0 {
-		return tls.VersionName(state.Version) + ", the server's certificate not checked in full"
-	}
-	return tls.VersionName(state.Version) + ", the server's certificate checked"
 }

@@ -26,32 +26,32 @@ func TestTLSIsTheDefaultOffThisMachine(t *testing.T) {
 	prefer := func(host string) string { return skip + host + "," + plain }
 	for name, test := range map[string]struct {
 		url  string
-		tls  TLS
+		tls  tlsConfig
 		want string // how each attempt is made, with the name that is expected
 	}{
-		"a host":               {"postgres://u:p@db/x", TLS{}, verify + "db"},
-		"an address":           {"postgres://u:p@10.1.2.3:5433/x", TLS{}, verify + "10.1.2.3"},
-		"two hosts":            {"postgres://u:p@db1,db2/x", TLS{}, verify + "db1," + verify + "db2"},
-		"a DSN":                {"host=db user=u password='sslmode=disable it\\'s sslmode=disable'", TLS{}, verify + "db"},
-		"a DSN with a mode":    {"host=db user=u sslmode=disable", TLS{}, plain},
-		"an empty mode":        {"postgres://u:p@db/x?sslmode=", TLS{}, verify + "db"},
-		"a mode in a fragment": {"postgres://u:p@db/x#?sslmode=disable", TLS{}, verify + "db"},
-		"a host in the query":  {"postgres://u:p@localhost/x?host=db", TLS{}, verify + "db"},
-		"an own authority":     {"postgres://u:p@db/x?sslrootcert=" + roots.File, TLS{}, verify + "db"},
-		"this machine":         {"postgres://u:p@127.0.0.1/x", TLS{}, prefer("")},
-		"its name":             {"postgres://u:p@LocalHost/x", TLS{}, prefer("LocalHost")},
-		"a socket":             {"postgres:///x?host=/tmp", TLS{}, plain},
-		"here and there":       {"postgres://u:p@127.0.0.1,db/x", TLS{}, prefer("") + "," + verify + "db"},
-		"disable":              {"postgres://u:p@db/x?sslmode=disable", TLS{}, plain},
-		"prefer":               {"postgres://u:p@db/x?sslmode=prefer", TLS{}, skip + "db," + plain},
-		"require":              {"postgres://u:p@db/x?sslmode=require", TLS{}, skip + "db"},
-		"verify-full":          {"postgres://u:p@db/x?sslmode=verify-full", TLS{}, verify + "db"},
-		"off":                  {"postgres://u:p@db1,db2/x", TLS{Off: true}, plain + "," + plain},
-		"given":                {"postgres://u:p@127.0.0.1,db/x", TLS{Config: &tls.Config{}}, verify + "127.0.0.1," + verify + "db"},
-		"given with a name":    {"postgres://u:p@127.0.0.1/x", TLS{Config: &tls.Config{ServerName: "db"}}, verify + "db"},
-		"given for a socket":   {"postgres:///x?host=/tmp", TLS{Config: &tls.Config{}}, plain},
+		"a host":               {"postgres://u:p@db/x", tlsConfig{}, verify + "db"},
+		"an address":           {"postgres://u:p@10.1.2.3:5433/x", tlsConfig{}, verify + "10.1.2.3"},
+		"two hosts":            {"postgres://u:p@db1,db2/x", tlsConfig{}, verify + "db1," + verify + "db2"},
+		"a DSN":                {"host=db user=u password='sslmode=disable it\\'s sslmode=disable'", tlsConfig{}, verify + "db"},
+		"a DSN with a mode":    {"host=db user=u sslmode=disable", tlsConfig{}, plain},
+		"an empty mode":        {"postgres://u:p@db/x?sslmode=", tlsConfig{}, verify + "db"},
+		"a mode in a fragment": {"postgres://u:p@db/x#?sslmode=disable", tlsConfig{}, verify + "db"},
+		"a host in the query":  {"postgres://u:p@localhost/x?host=db", tlsConfig{}, verify + "db"},
+		"an own authority":     {"postgres://u:p@db/x?sslrootcert=" + roots.File, tlsConfig{}, verify + "db"},
+		"this machine":         {"postgres://u:p@127.0.0.1/x", tlsConfig{}, prefer("")},
+		"its name":             {"postgres://u:p@LocalHost/x", tlsConfig{}, prefer("LocalHost")},
+		"a socket":             {"postgres:///x?host=/tmp", tlsConfig{}, plain},
+		"here and there":       {"postgres://u:p@127.0.0.1,db/x", tlsConfig{}, prefer("") + "," + verify + "db"},
+		"disable":              {"postgres://u:p@db/x?sslmode=disable", tlsConfig{}, plain},
+		"prefer":               {"postgres://u:p@db/x?sslmode=prefer", tlsConfig{}, skip + "db," + plain},
+		"require":              {"postgres://u:p@db/x?sslmode=require", tlsConfig{}, skip + "db"},
+		"verify-full":          {"postgres://u:p@db/x?sslmode=verify-full", tlsConfig{}, verify + "db"},
+		"off":                  {"postgres://u:p@db1,db2/x", tlsConfig{Off: true}, plain + "," + plain},
+		"given":                {"postgres://u:p@127.0.0.1,db/x", tlsConfig{Config: &tls.Config{}}, verify + "127.0.0.1," + verify + "db"},
+		"given with a name":    {"postgres://u:p@127.0.0.1/x", tlsConfig{Config: &tls.Config{ServerName: "db"}}, verify + "db"},
+		"given for a socket":   {"postgres:///x?host=/tmp", tlsConfig{Config: &tls.Config{}}, plain},
 	} {
-		pc, err := poolConfig(&SourceConfig{URL: test.url, TLS: test.tls})
+		pc, err := (&connection{url: test.url, tls: test.tls}).poolConfig()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -74,7 +74,7 @@ func TestTLSIsTheDefaultOffThisMachine(t *testing.T) {
 			t.Errorf("%s: attempts %q, want %q", name, strings.Join(got, ","), test.want)
 		}
 	}
-	if _, err := poolConfig(&SourceConfig{URL: "postgres://u:p@db/x?sslmode=require", TLS: TLS{Off: true}}); !errors.Is(err, errTwoModes) {
+	if _, err := (&connection{url: "postgres://u:p@db/x?sslmode=require", tls: tlsConfig{Off: true}}).poolConfig(); !errors.Is(err, errTwoModes) {
 		t.Errorf("sslmode beside TLS: %v", err)
 	}
 }
@@ -136,8 +136,8 @@ func (f *thief) serve(conn net.Conn) {
 }
 
 // connect dials the thief by a URL whose host is said to be db.
-func (f *thief) connect(ctx context.Context, url string, security TLS) error {
-	pc, err := poolConfig(&SourceConfig{URL: url, TLS: security})
+func (f *thief) connect(ctx context.Context, url string, security tlsConfig) error {
+	pc, err := (&connection{url: url, tls: security}).poolConfig()
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func TestG12_AServerWithoutTLSGetsNoPassword(t *testing.T) {
 			"?sslmode=disable": "asks for the password itself",
 		} {
 			f := newThief(t, ask)
-			err := f.connect(t.Context(), "postgres://u:hunter2@db/x"+mode, TLS{})
+			err := f.connect(t.Context(), "postgres://u:hunter2@db/x"+mode, tlsConfig{})
 			if err == nil || !strings.Contains(tlsFix(err), want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s%s: %v; %s", name, mode, err, tlsFix(err))
 			}
@@ -177,11 +177,11 @@ func TestG12_AServerWithoutTLSGetsNoPassword(t *testing.T) {
 			}
 		}
 		f := newThief(t, ask)
-		if err := f.connect(t.Context(), "postgres://u:hunter2@db/x", TLS{Off: true}); f.stolen.Load() > 0 || err == nil {
+		if err := f.connect(t.Context(), "postgres://u:hunter2@db/x", tlsConfig{Off: true}); f.stolen.Load() > 0 || err == nil {
 			t.Errorf("%s, TLS off: the server got an answer: %v", name, err)
 		}
 		f = newThief(t, ask)
-		err := f.connect(t.Context(), "postgres://u:hunter2@db/x?sslmode=disable&require_auth="+map[string]string{"cleartext": "password"}[name]+map[string]string{"md5": "md5"}[name], TLS{})
+		err := f.connect(t.Context(), "postgres://u:hunter2@db/x?sslmode=disable&require_auth="+map[string]string{"cleartext": "password"}[name]+map[string]string{"md5": "md5"}[name], tlsConfig{})
 		if f.stolen.Load() != 1 {
 			t.Errorf("%s, allowed by require_auth: nothing was sent: %v", name, err)
 		}
@@ -223,25 +223,25 @@ func TestG12_PostgresOverTLS(t *testing.T) {
 	const unknown = "name the authority that signed it"
 	for name, test := range map[string]struct {
 		url  string // its host is said to be db.example.com, or what is there
-		tls  TLS
+		tls  tlsConfig
 		want string // part of the fix; empty: it connects, over TLS
 	}{
-		"by default, unknown authority":   {"postgres://scram:hunter2@db.example.com/postgres", TLS{}, unknown},
-		"verify-full, unknown authority":  {"postgres://scram:hunter2@db.example.com/postgres?sslmode=verify-full", TLS{}, unknown},
-		"by default, authority in URL":    {"postgres://scram:hunter2@db.example.com/postgres?sslrootcert=" + authority.File, TLS{}, ""},
-		"by default, another authority":   {"postgres://scram:hunter2@db.example.com/postgres?sslrootcert=" + other.File, TLS{}, unknown},
-		"by default, another name":        {"postgres://scram:hunter2@elsewhere.example.com/postgres?sslrootcert=" + authority.File, TLS{}, unknown},
-		"verify-full":                     {"postgres://scram:hunter2@db.example.com/postgres?sslmode=verify-full&sslrootcert=" + authority.File, TLS{}, ""},
-		"ca_file":                         {"postgres://scram:hunter2@db.example.com/postgres", TLS{Config: trusting}, ""},
-		"server_name":                     {"postgres://scram:hunter2@elsewhere.example.com/postgres", TLS{Config: named}, ""},
-		"another server_name":             {"postgres://scram:hunter2@db.example.com/postgres", TLS{Config: wrong}, unknown},
-		"on this machine":                 {"postgres://scram:hunter2@127.0.0.1/postgres", TLS{Config: trusting}, ""},
-		"md5 inside TLS":                  {"postgres://hashed:hunter2@db.example.com/postgres", TLS{Config: trusting}, ""},
-		"md5 without TLS":                 {"postgres://hashed:hunter2@db.example.com/postgres", TLS{Off: true}, "asks for the password itself"},
-		"md5 without TLS on this machine": {"postgres://hashed:hunter2@127.0.0.1/postgres?sslmode=disable", TLS{}, "plain"},
-		"a client's certificate":          {"postgres://shown@db.example.com/postgres", TLS{Config: showing}, ""},
+		"by default, unknown authority":   {"postgres://scram:hunter2@db.example.com/postgres", tlsConfig{}, unknown},
+		"verify-full, unknown authority":  {"postgres://scram:hunter2@db.example.com/postgres?sslmode=verify-full", tlsConfig{}, unknown},
+		"by default, authority in URL":    {"postgres://scram:hunter2@db.example.com/postgres?sslrootcert=" + authority.File, tlsConfig{}, ""},
+		"by default, another authority":   {"postgres://scram:hunter2@db.example.com/postgres?sslrootcert=" + other.File, tlsConfig{}, unknown},
+		"by default, another name":        {"postgres://scram:hunter2@elsewhere.example.com/postgres?sslrootcert=" + authority.File, tlsConfig{}, unknown},
+		"verify-full":                     {"postgres://scram:hunter2@db.example.com/postgres?sslmode=verify-full&sslrootcert=" + authority.File, tlsConfig{}, ""},
+		"ca_file":                         {"postgres://scram:hunter2@db.example.com/postgres", tlsConfig{Config: trusting}, ""},
+		"server_name":                     {"postgres://scram:hunter2@elsewhere.example.com/postgres", tlsConfig{Config: named}, ""},
+		"another server_name":             {"postgres://scram:hunter2@db.example.com/postgres", tlsConfig{Config: wrong}, unknown},
+		"on this machine":                 {"postgres://scram:hunter2@127.0.0.1/postgres", tlsConfig{Config: trusting}, ""},
+		"md5 inside TLS":                  {"postgres://hashed:hunter2@db.example.com/postgres", tlsConfig{Config: trusting}, ""},
+		"md5 without TLS":                 {"postgres://hashed:hunter2@db.example.com/postgres", tlsConfig{Off: true}, "asks for the password itself"},
+		"md5 without TLS on this machine": {"postgres://hashed:hunter2@127.0.0.1/postgres?sslmode=disable", tlsConfig{}, "plain"},
+		"a client's certificate":          {"postgres://shown@db.example.com/postgres", tlsConfig{Config: showing}, ""},
 	} {
-		pc, err := poolConfig(&SourceConfig{URL: test.url, TLS: test.tls})
+		pc, err := (&connection{url: test.url, tls: test.tls}).poolConfig()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

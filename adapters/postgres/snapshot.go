@@ -56,3 +56,17 @@ func (s snapshot) covers(older snapshot) bool {
 	}
 	return !slices.ContainsFunc(s.xip, older.visible)
 }
+
+// text writes the snapshot as PostgreSQL reads it.
+func (s snapshot) text() string {
+	xmin := s.xmax
+	list := make([]string, len(s.xip))
+	for i, xid := range s.xip {
+		xmin = min(xmin, xid)
+		list[i] = strconv.FormatUint(xid, 10)
+	}
+	if s.xmax == 0 {
+		return "1:1:" // nothing is visible; PostgreSQL knows no transaction 0
+	}
+	return fmt.Sprintf("%d:%d:%s", xmin, s.xmax, strings.Join(list, ","))
+}

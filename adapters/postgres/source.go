@@ -78,7 +78,7 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	if err = errors.Join(err, cfg.Wake.check()); err != nil {
 		return nil, fmt.Errorf("postgres source: %w", err)
 	}
-	pool, err := newPool(ctx, &cfg)
+	pool, err := newReadPool(ctx, connection{url: cfg.URL, tls: cfg.TLS, config: cfg.Config, tracer: cfg.Tracer})
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}

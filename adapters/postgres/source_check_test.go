@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,20 +15,6 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv/server"
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// wantError checks that an error says all of some things.
-func wantError(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error, want one that says %q", parts)
-		return
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error does not say %q: %v", part, err)
-		}
-	}
-}
 
 func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 	t.Parallel()
@@ -61,22 +45,6 @@ func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 			}
 		})
 	}
-}
-
-// role makes a role that can log in and may do nothing, and returns its name
-// and the URL to connect as it.
-func (e *sourceEnv) role() (name, as string) {
-	e.t.Helper()
-	name = "reader_" + strings.ToLower(rand.Text())
-	e.exec("CREATE ROLE " + name + " LOGIN")
-	e.t.Cleanup(func() {
-		e.exec("DROP OWNED BY " + name)
-		e.exec("DROP ROLE " + name)
-	})
-	u, err := url.Parse(e.url)
-	must(e.t, err)
-	u.User = url.User(name)
-	return name, u.String()
 }
 
 func TestReadOnlyGrantsAreEnough(t *testing.T) {

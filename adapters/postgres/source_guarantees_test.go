@@ -15,13 +15,6 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-func wantPayloads(t *testing.T, rows []*outbox.Row, want ...string) {
-	t.Helper()
-	if got := payloads(rows); !slices.Equal(got, want) {
-		t.Fatalf("read %q, want %q", got, want)
-	}
-}
-
 // TestG1_G5_OpenTransactionDelaysNobody: rows behind the place of an open
 // transaction come at once, and its own when it commits.
 func TestG1_G5_OpenTransactionDelaysNobody(t *testing.T) {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -11,35 +10,6 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// How many retained rows the plans are tested with: the kind of table that is
-// usual with a million, its variant with fewer, except in a soak, because filling
-// the tables is what these tests spend their time on.
-const (
-	planRows    = 1_000_000
-	variantRows = 200_000
-)
-
-// planNode is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
-type planNode struct {
-	Type    string     `json:"Node Type"`
-	Index   string     `json:"Index Name"`
-	Cond    string     `json:"Index Cond"`
-	Rows    float64    `json:"Actual Rows"`
-	Removed float64    `json:"Rows Removed by Filter"`
-	Loops   float64    `json:"Actual Loops"`
-	Fetches float64    `json:"Heap Fetches"`
-	Hit     int        `json:"Shared Hit Blocks"`
-	Read    int        `json:"Shared Read Blocks"`
-	Plans   []planNode `json:"Plans"`
-}
-
-func (n *planNode) walk(visit func(*planNode)) {
-	visit(n)
-	for i := range n.Plans {
-		n.Plans[i].walk(visit)
-	}
-}
 
 // explainReads runs reads of all slots from one cursor, on the source's own
 // connection and prepared statement.
@@ -53,30 +23,7 @@ func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pla
 	}
 	plans, err := src.planReads(reads)
 	must(t, err)
-	return explainFetch(t, r, fetchParams(plans))
-}
-
-// explainFetch runs a reader's statement and returns its plan.
-func explainFetch(t *testing.T, r *readConn, values [][]byte) *planNode {
-	t.Helper()
-	return explainStatement(t, r, "outrider_fetch", values)
-}
-
-// explainStatement does the same for any prepared statement.
-func explainStatement(t *testing.T, r *readConn, name string, values [][]byte) *planNode {
-	t.Helper()
-	params := make([]string, len(values))
-	for i, v := range values {
-		params[i] = "'" + string(v) + "'"
-	}
-	q := "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE " + name + "(" + strings.Join(params, ", ") + ")"
-	results, err := r.conn.PgConn().Exec(t.Context(), q).ReadAll()
-	must(t, err)
-	var explained []struct {
-		Plan planNode `json:"Plan"`
-	}
-	must(t, json.Unmarshal(results[0].Rows[0][0], &explained))
-	return &explained[0].Plan
+	return explainStatement(t, r.conn, "outrider_fetch", fetchParams(plans))
 }
 
 // checkPlan asserts what must hold whatever the statistics are, and that the
@@ -89,45 +36,6 @@ func checkPlan(t *testing.T, what string, root *planNode, primary, second string
 		}
 	})
 }
-
-// checkScans asserts that a plan of any layout reads by its two indexes, sorts
-// late positions only and stays within its bounds. entered looks at how an index
-// is entered.
-func checkScans(t *testing.T, what string, root *planNode, byPosition, byXid string, maxRows, maxBuffers int, entered func(*planNode)) {
-	t.Helper()
-	indexes := map[string]int{}
-	sorts, rows := 0, 0.0
-	root.walk(func(n *planNode) {
-		switch n.Type {
-		case "Index Scan", "Index Only Scan":
-			indexes[n.Type+" "+n.Index]++
-			rows += (n.Rows + n.Removed) * n.Loops
-			entered(n)
-		case "Sort":
-			sorts++
-		case "Seq Scan", "Bitmap Heap Scan", "Bitmap Index Scan", "Hash Join", "Merge Join", "Gather":
-			t.Errorf("%s: the plan has a %s", what, n.Type)
-		}
-	})
-	want := map[string]int{"Index Scan " + byPosition: 2, "Index Only Scan " + byXid: 2}
-	if fmt.Sprint(indexes) != fmt.Sprint(want) {
-		t.Errorf("%s: the plan scans %v, want %v", what, indexes, want)
-	}
-	if sorts != 1 {
-		t.Errorf("%s: the plan sorts %d times; want one sort, of the late positions", what, sorts)
-	}
-	buffers := root.Hit + root.Read
-	t.Logf("%s: %.0f rows, %d buffers", what, rows, buffers)
-	if int(rows) > maxRows || buffers > maxBuffers {
-		t.Errorf("%s: visited %.0f rows and %d buffers, want at most %d and %d", what, rows, buffers, maxRows, maxBuffers)
-	}
-}
-
-// imitatedXID is the transaction of row i of $1: as many transactions as there can
-// be, because what counts for the planner is how many there are. All are older than
-// what is running, or reads would rightly visit the rows of those that end meanwhile:
-// other tests share the server.
-const imitatedXID = "(3 + i * (pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 4) / $1)"
 
 // TestG8_PlansWithAMillionRetainedRows: all branches of the fetch keep to their
 // indexes with rows of one transaction and of many, with statistics of the

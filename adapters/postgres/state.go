@@ -43,7 +43,7 @@ type StateConfig struct {
 	URL string
 
 	// TLS says how connections by URL are encrypted. The zero value is safe.
-	TLS TLS
+	TLS tlsConfig
 
 	// Config replaces URL where more is to be set, such as a dial function. It is
 	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's size is ours.
@@ -82,19 +82,12 @@ var _ outbox.StateStore = (*State)(nil)
 // NewState opens the store. It connects to verify the URL; it creates no
 // tables, see [State.Migrate].
 func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
-	pc, err := poolConfig(&SourceConfig{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config})
+	c := connection{url: cfg.URL, tls: cfg.TLS, config: cfg.Config, tracer: cfg.Tracer, application: "outrider-state", most: stateConns}
+	pc, err := c.poolConfig()
 	if err != nil {
 		return nil, fmt.Errorf("state store: %w", err)
 	}
-	pc.MaxConns = stateConns
-	if cfg.Tracer != nil {
-		pc.ConnConfig.Tracer = cfg.Tracer
-	}
-	params := pc.ConnConfig.RuntimeParams
-	if params["application_name"] == "" {
-		params["application_name"] = "outrider-state"
-	}
-	params["jit"] = "off" // compiling costs more than any of our statements
+	pc.ConnConfig.RuntimeParams["jit"] = "off" // compiling costs more than any of our statements
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, stateError("open", err)
@@ -238,38 +231,17 @@ func (s *State) Close() error {
 // stateError says what failed and, where one follows from the server's code,
 // the fix.
 func stateError(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := notConnected(err); ok {
-		return fmt.Errorf("state store: %w", e)
-	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pg.Code {
+	return describeError("state store", what, err, func(refused *pgconn.PgError) string {
+		switch refused.Code {
 		case undefinedTable:
-			return fmt.Errorf("state store: %s: %w; the state tables are missing, call Migrate (`outrider run` does)", what, err)
+			return "; the state tables are missing, call Migrate (`outrider run` does)"
 		case undefinedColumn:
-			return fmt.Errorf("state store: %s: %w; the state tables are of an older version, call Migrate (`outrider run` and `outrider init` do)", what, err)
+			return "; the state tables are of an older version, call Migrate (`outrider run` and `outrider init` do)"
 		case insufficientPrivilege:
-			return fmt.Errorf("state store: %s: %w; `outrider doctor` names what the role lacks, `outrider init --print` the grants by task", what, err)
+			return "; `outrider doctor` names what the role lacks, `outrider init --print` the grants by task"
 		case readOnlyTransaction:
-			return fmt.Errorf("state store: %s: %w; the URL leads to a standby, name the primary", what, err)
+			return "; the URL leads to a standby, name the primary"
 		}
-	}
-	return fmt.Errorf("state store: %s: %w", what, err)
-}
-
-// stateRetries is how often a transaction is tried that met a deadlock.
-const stateRetries = 5
-
-// retryDeadlock runs f again when the server chose it as the victim of a
-// deadlock. Writers lock rows in one order, but a plan need not follow it.
-func retryDeadlock(f func() error) error {
-	var err error
-	for range stateRetries {
-		if err = f(); !failedWith(err, deadlockDetected) {
-			return err
-		}
-	}
-	return err
+		return ""
+	})
 }

@@ -1,14 +1,17 @@
 package postgres
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -18,7 +21,8 @@ import (
 // the connection that reads it, and what keeps a cursor from being used in a
 // database that it does not belong to.
 type tableReader struct {
-	wakes
+	outbox.Waker
+	waker   *waker
 	kind    readLayout
 	pool    *pgxpool.Pool // for everything but reading rows
 	table   string        // as configured, for people
@@ -61,10 +65,44 @@ type readLayout struct {
 	dropped func()
 }
 
-func newTableReader(pool *pgxpool.Pool, table string, name pgx.Identifier, wake Wake, log *slog.Logger, maxRow int64, layout readLayout) *tableReader {
+const (
+	// sideConns bounds the connections beside the one that fetches: for checks
+	// and commands, which are rare.
+	sideConns = 2
+
+	// sideIdle is how long such a connection is kept without use.
+	sideIdle = time.Minute
+
+	// readBuffer is how much is read from a connection at once, if so much has
+	// come: pgx alone takes 8 KiB, which is a system call for every twenty rows of
+	// a backlog.
+	readBuffer = 64 << 10
+)
+
+// newReadPool returns the pool for everything but reading rows. It does not connect.
+func newReadPool(ctx context.Context, c connection) (*pgxpool.Pool, error) {
+	c.application, c.most = "outrider-source", sideConns
+	pc, err := c.poolConfig()
+	if err != nil {
+		return nil, err
+	}
+	pc.MaxConnIdleTime = sideIdle
+	// A connection that died while idle, with the server's restart, is no reason
+	// for a command to fail.
+	pc.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
+	if c.config == nil { // what an application configured itself is its own
+		pc.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBuffer), w)
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+func newTableReader(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wakeMode, log *slog.Logger, maxRow int64, layout readLayout) *tableReader {
 	log = cmp.Or(log, slog.Default())
+	w := newWaker(mode, pool, log, name)
 	return &tableReader{
-		wakes: newWaker(wake, pool, log, name), kind: layout, pool: pool, table: table, log: log,
+		Waker: w, waker: w, kind: layout, pool: pool, table: table, log: log,
 		location: location{name: name}, decoder: decoder{table: table, maxRow: maxRow},
 	}
 }
@@ -142,7 +180,7 @@ func (t *tableReader) discard(r *readConn) {
 // Close releases the connections. It waits for a Fetch that is running, so
 // cancel that one's context first.
 func (t *tableReader) Close() error {
-	t.stopListening()
+	t.waker.stopListening()
 	t.mu.Lock()
 	t.closed = true
 	t.drop()
@@ -215,18 +253,4 @@ func (t *tableReader) count(ctx context.Context, f func(pgx.Tx) error) error {
 		}
 		return f(tx)
 	})
-}
-
-// discardLimit bounds how long the end of a connection is waited for.
-const discardLimit = 5 * time.Second
-
-// closeConn closes a connection and waits for its end, for a while.
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), discardLimit)
-	defer cancel()
-	_ = conn.Close(ctx) // nothing depends on a polite end
-	select {
-	case <-conn.PgConn().CleanupDone():
-	case <-ctx.Done():
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // postgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.
@@ -128,3 +130,14 @@ func numbersText(numbers []int64) string {
 	}
 	return a.String()
 }
+
+// size returns the bytes of a row.
+func size(values [][]byte) (n int) {
+	for _, v := range values {
+		n += len(v)
+	}
+	return n
+}
+
+// rawResults asks pgx for all columns in binary, which is what is decoded here.
+var rawResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}

@@ -14,18 +14,17 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Wake is how a source notices new rows.
-type Wake string
+// wakeMode is how a source notices new rows.
+type wakeMode string
 
-// The ways of noticing new rows.
 const (
-	WakePoll   Wake = "poll"   // by reading again and again; the default
-	WakeNotify Wake = "notify" // by NOTIFY as well, on a connection of its own
+	wakePoll   wakeMode = "poll"
+	wakeNotify wakeMode = "notify"
 )
 
 // check refuses other words; empty is the default.
-func (w Wake) check() error {
-	if w != "" && w != WakePoll && w != WakeNotify {
+func (w wakeMode) check() error {
+	if w != "" && w != wakePoll && w != wakeNotify {
 		return errors.New("Wake must be postgres.WakePoll or postgres.WakeNotify, is " + string(w))
 	}
 	return nil
@@ -72,21 +71,14 @@ type waker struct {
 	ended  sync.WaitGroup
 }
 
-// wakes is a waker, embedded for the methods of [outbox.Waker].
-type wakes interface {
-	outbox.Waker
-	examineWake(ctx context.Context) []outbox.Finding
-	stopListening()
-}
-
 // ask is what the reader wants of the listening connection. A nil answer: to
 // be awake.
 type ask struct{ answer chan<- outbox.Sleep }
 
 // newWaker returns the waker of a reader of these tables.
-func newWaker(w Wake, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier) *waker {
+func newWaker(w wakeMode, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier) *waker {
 	out := &waker{pool: pool, log: log, relied: wakeRelied, rest: pauseFor, woken: make(chan struct{}, 1), asks: make(chan ask)}
-	if w == WakeNotify {
+	if w == wakeNotify {
 		for _, t := range tables {
 			out.tables = append(out.tables, t[len(t)-1])
 			out.names = append(out.names, t)

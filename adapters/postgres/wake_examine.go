@@ -13,6 +13,12 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
+// wakeTrigger is the name of the trigger of every table, and of its function.
+const wakeTrigger = "outrider_wake"
+
+// wakeThereSQL asks for an enabled trigger of the table $1.
+const wakeThereSQL = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = '` + wakeTrigger + `' AND tgenabled <> 'D')`
+
 // hearingLimit is how long an examination waits for a notification of its own.
 const hearingLimit = time.Second
 

@@ -12,9 +12,6 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// wakeTrigger is the name of the trigger of every table, and of its function.
-const wakeTrigger = "outrider_wake"
-
 // wakeFunctionSQL is the function of the triggers. Of a partitioned table it is
 // given the name of the table that was inserted into.
 const wakeFunctionSQL = `CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -30,12 +27,7 @@ END $$`
 const (
 	wakeDropSQL    = `DROP TRIGGER IF EXISTS {trigger} ON {table}`
 	wakeTriggerSQL = `CREATE TRIGGER {trigger} AFTER INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {function}()`
-	wakeThereSQL   = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = '` + wakeTrigger + `' AND tgenabled <> 'D')`
 )
-
-// initLock lets those who initialise take turns: two CREATE OR REPLACE at once can
-// fail, and two CREATE ... IF NOT EXISTS can both find nothing.
-const initLock = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('outrider init', 0))"
 
 // InitWakeSQL returns the statements that make every INSERT into the tables wake
 // a relay that sleeps, whoever inserts. [outbox.Client] can do without, see

@@ -44,9 +44,7 @@ func (e *wakeEnv) notified() *Source {
 	e.t.Helper()
 	src, err := NewSource(e.ctx, SourceConfig{URL: e.url, Wake: WakeNotify})
 	must(e.t, err)
-	if w, ok := src.wakes.(*waker); ok {
-		w.relied = 300 * time.Millisecond
-	}
+	src.waker.relied = 300 * time.Millisecond
 	e.t.Cleanup(func() { must(e.t, src.Close()) })
 	e.woken(src) // it listens
 	return src
@@ -273,13 +271,13 @@ func TestG13_AListenerIsBackWithTheServer(t *testing.T) {
 	t.Cleanup(pool.Close)
 	_, err = Init(t.Context(), pool, "")
 	must(t, err)
-	e := &wakeEnv{sourceEnv: &sourceEnv{t: t, ctx: context.Background(), url: private.URL(), pool: pool}}
+	e := &wakeEnv{sourceEnv: &sourceEnv{testEnv: &testEnv{t: t, ctx: context.Background(), url: private.URL(), pool: pool}}}
 	e.client, err = outbox.NewClient(outbox.ClientConfig{Notify: true})
 	must(t, err)
 	e.src, err = NewSource(e.ctx, SourceConfig{URL: e.url, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	attempts := make(chan time.Duration) // each goes on when its pause was read
-	e.src.wakes.(*waker).rest = func(ctx context.Context, pause time.Duration) {
+	e.src.waker.rest = func(ctx context.Context, pause time.Duration) {
 		select {
 		case attempts <- pause:
 		case <-ctx.Done():

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -11,26 +14,37 @@ import (
 // without.
 func TestMovesAreCounted(t *testing.T) {
 	t.Parallel()
-	e := newSourceEnv(t)
-	l := &logEnv{sourceEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: DefaultTable, Columns: Columns{
+	e := newTestEnv(t)
+	_, err := Init(e.ctx, e.pool, "")
+	must(t, err)
+	src, err := NewSource(e.ctx, SourceConfig{URL: e.url})
+	must(t, err)
+	t.Cleanup(func() { must(t, src.Close()) })
+	l := &logEnv{testEnv: e, cfg: LogConfig{Layout: LayoutCustom, Table: DefaultTable, Columns: Columns{
 		Position: "position", XID: "xid", ID: "id", Payload: "payload", Type: "type", Group: "message_group", CreatedAt: "created_at"}}}
 	l.makeIndexes()
 	plain := l.open()
+	publish := func(q interface {
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	}, group int, payload string) {
+		_, err := q.Exec(e.ctx, `INSERT INTO outrider_outbox (type, message_group, payload) VALUES ('t', $1, to_json($2::text))`, fmt.Sprint("g", group), payload)
+		must(t, err)
+	}
 	fill := func(n int) {
 		for i := range n {
-			insert(t, e.pool, fmt.Sprint("g", i), "x")
+			publish(e.pool, i, "x")
 		}
 	}
 	now := func() outbox.Cursor {
-		c, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
+		c, err := src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
 		must(t, err)
 		return c
 	}
 	fill(10)
 	first, second := e.begin(), e.begin()
 	for i := range 3 {
-		insert(t, first, fmt.Sprint("g", i), "late")  // 11 to 13
-		insert(t, second, fmt.Sprint("g", i), "late") // 14 to 16, below
+		publish(first, i, "late")  // 11 to 13
+		publish(second, i, "late") // 14 to 16, below
 	}
 	fill(10)
 	at := now() // position 26
@@ -60,12 +74,12 @@ func TestMovesAreCounted(t *testing.T) {
 		"forward":                       {at, outbox.Cursor{Position: 30, Snapshot: end.Snapshot}, nil, outbox.MoveCount{Passed: 4, Late: 6}},
 		"forward as of then":            {at, outbox.Cursor{Position: 30, Snapshot: window.Snapshot}, nil, outbox.MoveCount{Late: 3}},
 	} {
-		for kind, counter := range map[string]outbox.MoveCounter{"slots": e.src, "no slots": plain} {
+		for kind, counter := range map[string]outbox.MoveCounter{"slots": src, "no slots": plain} {
 			moves := make([]outbox.CursorMove, outbox.Slots)
 			for slot := range moves {
 				moves[slot] = outbox.CursorMove{Slot: slot, From: tt.from, To: tt.to}
 				for _, p := range tt.beyond {
-					if s := e.slotAt(p, kind == "slots"); s == slot {
+					if s := slotAt(e, p, kind == "slots"); s == slot {
 						moves[slot].Beyond = append(moves[slot].Beyond, p)
 					}
 				}
@@ -89,7 +103,7 @@ func TestMovesAreCounted(t *testing.T) {
 
 // slotAt is the slot of the row at a position: that of the table, or the one of its
 // group.
-func (e *sourceEnv) slotAt(position int64, own bool) int {
+func slotAt(e *testEnv, position int64, own bool) int {
 	e.t.Helper()
 	var slot int
 	var group, id string
