@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -276,6 +279,37 @@ FROM {s}.outrider_audit a, {s}.outrider_cursor c`, "{s}", schema)).Scan(&kept))
 	}
 	g := &grantedState{sourceEnv: e}
 	must(t, g.actAsRelay(s))
+}
+
+// Tables that were moved to a schema go on; new ones beside others come with a warning.
+func TestStateTablesMoveToASchema(t *testing.T) {
+	t.Parallel()
+	e := newSourceEnv(t)
+	var log bytes.Buffer
+	open := func(schema string) *State {
+		log.Reset()
+		s, err := NewState(e.ctx, StateConfig{URL: e.url, Schema: schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Close()) })
+		must(t, s.Migrate(e.ctx))
+		return s
+	}
+	must(t, failed(open("").Pause(e.ctx, outbox.Pause{Route: "r", By: "alice"})))
+	if log.Len() > 0 {
+		t.Errorf("the first: %s", &log)
+	}
+	open("another")
+	if !strings.Contains(log.String(), "others=[public]") {
+		t.Errorf("beside others: %s", &log)
+	}
+	e.exec("CREATE SCHEMA moved")
+	for _, table := range append(slices.Clone(stateTables), stateVersionTable) {
+		e.exec("ALTER TABLE public." + table + " SET SCHEMA moved")
+	}
+	pauses, err := open("moved").Pauses(e.ctx, "")
+	if err != nil || len(pauses) != 1 || log.Len() > 0 {
+		t.Errorf("moved: %v, %v, %s", pauses, err, &log)
+	}
 }
 
 // What is printed makes the tables that Migrate makes.

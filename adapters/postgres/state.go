@@ -159,6 +159,8 @@ func (s *State) Migrate(ctx context.Context) error {
 		return stateError("read the version of the state tables", err)
 	case version >= newest:
 		return nil
+	case version == 0:
+		s.warnOfOthers(ctx)
 	}
 	err = s.createSchema(ctx)
 	if err == nil {

@@ -47,6 +47,23 @@ func (s *State) version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
+// warnOfOthers says that the tables are made anew although another schema has some:
+// who meant to move them would have all routes begin anew.
+func (s *State) warnOfOthers(ctx context.Context) {
+	const q = `SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'outrider_cursor' AND n.nspname <> $1 ORDER BY 1`
+	rows, err := s.pool.Pool.Query(ctx, q, s.pool.schema.name)
+	if err != nil {
+		return // what follows meets it, too
+	}
+	others, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(others) > 0 {
+		s.log.WarnContext(ctx, "the database has state tables in another schema; new ones are created, in which every route begins as its start says. "+
+			"To keep its progress instead, stop the relays, drop the new tables and move the others: ALTER TABLE ... SET SCHEMA ...",
+			"schema", s.pool.schema.name, "others", others)
+	}
+}
+
 // mayNotMigrate is the error for a role that may not create or upgrade the tables:
 // by whom it can be done, and what this role needs afterwards.
 func (s *State) mayNotMigrate(ctx context.Context, cause error) error {
