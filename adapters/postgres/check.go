@@ -127,7 +127,7 @@ ORDER BY q.seqrelid NULLS LAST LIMIT 1`
 		return err
 	}
 	role = pgx.Identifier{role}.Sanitize()
-	problems, err := s.layout.grants("").permitted(ctx, s.pool, TaskRelay)
+	problems, err := s.layout.grants("").permitted(ctx, s.pool)
 	if err != nil {
 		return err
 	}

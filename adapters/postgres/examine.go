@@ -132,7 +132,7 @@ WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnam
 			Text: fmt.Sprintf("they are of version %d, and this program needs %d", version, newest),
 			Fix:  "`outrider init`, as their owner, upgrades them; so does `outrider run`"})
 	}
-	return append([]outbox.Finding{fine(subject, fmt.Sprintf("there, in schema %s", s.pool.schema.name))}, privileges...)
+	return append([]outbox.Finding{fine(subject, "there, in schema "+s.pool.schema.name)}, privileges...)
 }
 
 // examinePrivileges compares those of the role with what a relay and what operators'

@@ -46,7 +46,7 @@ type right struct {
 }
 
 func rights(names string) (out []right) {
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		out = append(out, right{name: name})
 	}
 	return out
@@ -327,10 +327,10 @@ func (gs Grants) fix(role string) string {
 	return strings.Join(statements, "; ")
 }
 
-// permitted returns an error for each right that the connected role lacks.
-func (gs Grants) permitted(ctx context.Context, q querier, task Task) (problems []error, err error) {
+// permitted returns an error for each right of a relay that the connected role lacks.
+func (gs Grants) permitted(ctx context.Context, q querier) (problems []error, err error) {
 	doing := map[string]string{"SELECT": "read it", "UPDATE": "settle its rows", "DELETE": "delete from it", "USAGE": "use its schema"}
-	lacking, role, err := gs.missing(ctx, q, task)
+	lacking, role, err := gs.missing(ctx, q, TaskRelay)
 	for i := range lacking {
 		if lacking[i].kind == "SEQUENCE" {
 			continue // is found by its table, not by its name: see checkAccess

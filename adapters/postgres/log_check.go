@@ -134,7 +134,7 @@ LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 		return err
 	}
 	role = pgx.Identifier{role}.Sanitize()
-	problems, err := m.grants().permitted(ctx, q, TaskRelay)
+	problems, err := m.grants().permitted(ctx, q)
 	if err != nil {
 		return err
 	}

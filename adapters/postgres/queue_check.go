@@ -125,7 +125,7 @@ func (q *Queue) checkRole(ctx context.Context, t *queueTable) error {
 		return err
 	}
 	role = pgx.Identifier{role}.Sanitize()
-	errs, err := queueGrants(t.sql.layout, t.full).permitted(ctx, q.pool, TaskRelay)
+	errs, err := queueGrants(t.sql.layout, t.full).permitted(ctx, q.pool)
 	if err != nil {
 		return err
 	}

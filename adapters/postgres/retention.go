@@ -90,7 +90,7 @@ WHERE c.oid = $1::text::regclass`
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	switch {
 	case r.Mode == outbox.RetainRows:
-		problems, err = s.layout.grants(r.Mode).permitted(ctx, s.pool, TaskRelay)
+		problems, err = s.layout.grants(r.Mode).permitted(ctx, s.pool)
 		problems = append(problems, err)
 	case r.Mode != outbox.RetainPartitions:
 		add("retention mode %q is neither delete nor partitions", r.Mode)
