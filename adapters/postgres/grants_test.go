@@ -360,7 +360,9 @@ func TestG12_ASuperuserIsWarnedOfTablesOfOthers(t *testing.T) {
 	e.exec(OutboxGrants("public.outrider_outbox", outbox.RetainRows).SQL(Grantees{Relay: relay}))
 	warned := func(s *Source) string {
 		found := s.Examine(e.ctx)
-		i := slices.IndexFunc(found, func(f outbox.Finding) bool { return f.Level == outbox.LevelWarning && strings.Contains(f.Subject, "owner") })
+		i := slices.IndexFunc(found, func(f outbox.Finding) bool {
+			return f.Level == outbox.LevelWarning && strings.Contains(f.Subject, "owner")
+		})
 		if i < 0 {
 			return ""
 		}
