@@ -39,8 +39,8 @@ demo: ## Run the whole system in one process: no server, no configuration
 	go run ./cmd/outrider demo
 
 .PHONY: build
-build: ## Build the binary bin/outrider
-	go build -o bin/outrider ./cmd/outrider
+build: ## Build the binary bin/outrider, as it is released
+	GOWORK=off go build -trimpath -ldflags '-s -w' -o bin/outrider ./cmd/outrider
 
 .PHONY: test
 test: ## Install and start PostgreSQL and Kafka where needed, run every test
