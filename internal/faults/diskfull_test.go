@@ -82,7 +82,7 @@ func TestG1_G2_G3_SQLiteDiskIsFull(t *testing.T) {
 	}
 	t.Parallel()
 	const window = 16
-	messages := size(t, 10_000, 200_000)
+	messages := size(t, 3_000, 200_000)
 	path, db := newSQLite(t, messages, 100)
 	to := receive(t, slowly(2*time.Millisecond))
 	config := fmt.Sprintf("admin: {listen: off}\nsettle_interval: 20ms\nsources: {app: {type: sqlite, path: %q}}\n"+

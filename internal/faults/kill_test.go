@@ -25,14 +25,14 @@ func TestG1_G2_G3_KillLoop(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)
 	topic := newTopic(t, brokers)
-	killLoop(t, 50, consume(t, brokers, topic), toKafka(brokers, topic))
+	killLoop(t, 30, consume(t, brokers, topic), toKafka(brokers, topic))
 }
 
 func TestG1_G2_G3_KillLoopHTTP(t *testing.T) {
 	t.Parallel()
 	testenv.Postgres(t) // skips without a server
 	r := receive(t, nil)
-	killLoop(t, 15, r, toHTTP(r.url()))
+	killLoop(t, 10, r, toHTTP(r.url()))
 }
 
 // killLoop kills the relay again and again while messages are committed, lets
@@ -48,7 +48,7 @@ func killLoopOn(t *testing.T, db *database, config string, kills int, to destina
 	t.Helper()
 	w := write(t, db.pool, false)
 	made, fruitful := 0, 0 // the second: kills of a relay that had delivered something
-	for i := range rounds(t, kills, 2*kills) {
+	for i := range rounds(t, kills, 4*kills) {
 		before := to.arrived()
 		r := start(t, config)
 		if i%2 == 0 { // in the middle of its work

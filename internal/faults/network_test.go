@@ -118,7 +118,7 @@ const troubleTime = 600 * time.Millisecond
 // troubled runs the relay under load through all troubles in turn.
 func troubled(t *testing.T, name string, db *database, s settings, to destination, troubles []trouble) {
 	t.Helper()
-	s.top, s.window = []string{"settle_interval: 20ms", "lease: 2s"}, killWindow
+	s.top, s.window = []string{"settle_interval: 20ms", "lease: 4s"}, killWindow
 	r := start(t, s.text())
 	w := write(t, db.pool, true)
 	more := func() {
