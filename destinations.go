@@ -44,7 +44,7 @@ func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (
 func (b *builder) newDestination(name string) (outbox.Destination, error) {
 	switch d := b.cfg.Destinations[name].(type) {
 	case *config.Kafka:
-		return b.newKafka(d)
+		return b.newKafka(name, d)
 	case *config.HTTP:
 		return newHTTP(d)
 	case *config.Webhook:
@@ -64,10 +64,10 @@ func (b *builder) newDestination(name string) (outbox.Destination, error) {
 	}
 }
 
-func (b *builder) newKafka(d *config.Kafka) (outbox.Destination, error) {
+func (b *builder) newKafka(name string, d *config.Kafka) (outbox.Destination, error) {
 	cfg := kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
-		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: b.log,
+		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: b.log.With("destination", name),
 		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: d.TopicAllowed(),
 	}
 	if d.SASL != nil {

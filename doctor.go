@@ -288,7 +288,7 @@ func (d *doctor) destination(ctx context.Context, name string) {
 		if c.Client == "watermill" {
 			plain := *c
 			plain.Client = ""
-			d.examine(ctx, part, func() (outbox.Destination, error) { return d.build.newKafka(&plain) })
+			d.examine(ctx, part, func() (outbox.Destination, error) { return d.build.newKafka(name, &plain) })
 			return
 		}
 	}

@@ -29,6 +29,14 @@ type Destination interface {
 	Close() error
 }
 
+// AddressReporter is implemented by destinations that know before a delivery ends that
+// its address does not answer.
+type AddressReporter interface {
+	// Unanswered returns the addresses with deliveries under way that do not
+	// answer: since when, and why.
+	Unanswered() []AddressStatus
+}
+
 // TxDestination is a destination that lives in the state store's own database:
 // delivery and settling commit together, so every message arrives exactly once.
 type TxDestination interface {

@@ -2,6 +2,7 @@ package router
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ func (r *route) Stats() outbox.RouteStats {
 	s := outbox.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
 		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
-		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.health.status(),
+		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.down(),
 	}
 	now := time.Now()
 	r.stats.mu.Lock()
@@ -87,4 +88,21 @@ func (s *session) oldest() time.Time {
 		}
 	}
 	return oldest
+}
+
+// down lists the addresses that are down, and those whose deliveries wait for an
+// answer that the destination does not expect soon.
+func (r *route) down() []outbox.AddressStatus {
+	out := r.health.status()
+	reporter, ok := r.Destination.(outbox.AddressReporter)
+	if !ok {
+		return out
+	}
+	for _, s := range reporter.Unanswered() {
+		s.Address = r.redact(s.Address)
+		if !slices.ContainsFunc(out, func(o outbox.AddressStatus) bool { return o.Address == s.Address }) {
+			out = append(out, s)
+		}
+	}
+	return out
 }

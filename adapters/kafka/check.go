@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -28,9 +29,16 @@ func (d *Destination) Check(ctx context.Context) error {
 		topic.Topic = &d.cfg.Topic
 		req.Topics = append(req.Topics, topic)
 	}
-	resp, err := req.RequestWith(ctx, c.Client)
+	var resp *kmsg.MetadataResponse
+	err = c.guarded(ctx, func(ctx context.Context) (err error) {
+		resp, err = req.RequestWith(ctx, c.Client)
+		return err
+	})
+	if a, ok := errors.AsType[*away](err); ok {
+		return fmt.Errorf("kafka: %w; start the brokers, or correct their addresses", a)
+	}
 	if err != nil {
-		return fmt.Errorf("kafka: no broker of %s answers: check the addresses, TLS and SASL: %w",
+		return fmt.Errorf("kafka: no broker of %s answers: %w; check the addresses, TLS and SASL",
 			strings.Join(d.cfg.Brokers, ", "), c.watch.explain(err))
 	}
 	for _, topic := range resp.Topics {

@@ -88,6 +88,7 @@ func open(opts []kgo.Opt) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.reach.seeds, _ = cl.OptValue(kgo.SeedBrokers).([]string)
 	return &client{Client: cl, watch: w, known: map[string]bool{}}, nil
 }
 
@@ -118,6 +119,7 @@ func (p *pool) close() {
 
 // watch is told by franz-go what happens inside of a client.
 type watch struct {
+	reach
 	wave *wave // the one that has the client
 
 	// refused is why the last connection could not be made: what franz-go
@@ -126,10 +128,11 @@ type watch struct {
 }
 
 // OnBrokerConnect implements kgo.HookBrokerConnect.
-func (w *watch) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+func (w *watch) OnBrokerConnect(to kgo.BrokerMetadata, took time.Duration, _ net.Conn, err error) {
 	if err == nil {
 		w.refused.Store(nil)
 	} else {
+		w.failedAt(to, took, err)
 		w.refused.Store(&err)
 	}
 }

@@ -164,7 +164,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		kgo.ProduceRequestTimeout(c.Timeout / 2),
 		kgo.RequestTimeoutOverhead(c.Timeout / 2),
 		kgo.RetryTimeout(c.Timeout / 2),
-		kgo.DialTimeout(c.Timeout / 2),
+		kgo.DialTimeout(min(c.Timeout/2, longestDial)),
 		kgo.RetryBackoffFn(backoff),
 
 		// A topic that does not exist is known at once, and found soon after
@@ -185,6 +185,10 @@ func (c Config) options() ([]kgo.Opt, error) {
 	}
 	return opts, nil
 }
+
+// longestDial bounds how long a connection may take, TLS included: a broker that is
+// gone without a word is known to be after that.
+const longestDial = 3 * time.Second
 
 const metadataMinAge = 250 * time.Millisecond
 

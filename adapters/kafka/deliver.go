@@ -48,8 +48,10 @@ func (d *Destination) newWave(topic string, batch []*message.Message) *wave {
 
 // send sends a wave, which is gone then.
 func (d *Destination) send(ctx context.Context, from lender, w *wave) []error {
-	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
-	defer cancel()
+	timed, stop := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer stop()
+	limited, cancel := context.WithCancelCause(timed)
+	defer cancel(nil)
 	defer func() {
 		w.reset()
 		d.waves.Put(w)
@@ -65,6 +67,8 @@ func (d *Destination) send(ctx context.Context, from lender, w *wave) []error {
 	defer from.put(c)
 
 	s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
+	defer d.waiting.over(w.topic, func() { d.cfg.Logger.Info("kafka: the records that were waited for have an outcome", "topic", w.topic) })
+	defer c.watch.guard(s.lost(cancel))()
 	if !c.known[w.topic] && !s.introduce() || len(w.pending) == 0 {
 		return w.errs
 	}

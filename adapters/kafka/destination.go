@@ -31,6 +31,7 @@ type Destination struct {
 	pool    *pool
 	waves   sync.Pool
 	joints  joints
+	waiting waiting
 
 	warnBatchSize sync.Once
 }

@@ -60,6 +60,8 @@ func (d *Destination) interrupted(s *search) error {
 	switch {
 	case s.ctx.Err() != nil:
 		return ended(s.ctx, s.w.topic)
+	case errors.As(context.Cause(s.limited), new(*away)):
+		return outbox.Unavailable(fmt.Errorf("kafka: %w", context.Cause(s.limited)), 0)
 	case s.limited.Err() != nil:
 		return outbox.Unavailable(s.c.watch.explain(fmt.Errorf("kafka: records for topic %q were not acknowledged within %v", s.w.topic, d.cfg.Timeout)), 0)
 	}

@@ -140,7 +140,7 @@ func (s *seat) sit(ctx context.Context) error {
 		return outbox.Unavailable(err, 0)
 	}
 	s.client = c
-	if _, _, err = c.ProducerID(ctx); err != nil {
+	if err = c.initialise(ctx); err != nil {
 		err = s.notInitialised(s.id, c.watch.explain(err))
 	} else {
 		err = s.confirm(ctx)
@@ -149,6 +149,14 @@ func (s *seat) sit(ctx context.Context) error {
 		s.drop()
 	}
 	return err
+}
+
+// initialise gets the client's producer id.
+func (c *client) initialise(ctx context.Context) error {
+	return c.guarded(ctx, func(ctx context.Context) error {
+		_, _, err := c.ProducerID(ctx)
+		return err
+	})
 }
 
 // fenceOlder shuts out an owner of a former version, which has another id: once, as
@@ -162,7 +170,7 @@ func (s *seat) fenceOlder(ctx context.Context) error {
 		return outbox.Unavailable(err, 0)
 	}
 	defer c.Close()
-	if _, _, err := c.ProducerID(ctx); err != nil {
+	if err := c.initialise(ctx); err != nil {
 		return s.notInitialised(s.older, c.watch.explain(err))
 	}
 	s.older = ""

@@ -110,6 +110,9 @@ func (d *Destination) fenced(s *search, err error) error {
 // message is to blame for any of it.
 func (d *Destination) notInitialised(id string, err error) error {
 	var hint string
+	if a, ok := errors.AsType[*away](err); ok {
+		return outbox.Unavailable(fmt.Errorf("kafka: %w", a), 0)
+	}
 	switch {
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
 		hint = fmt.Sprintf("the brokers allow no transaction of %v: raise their transaction.max.timeout.ms, or lower the destination's timeout", d.cfg.Timeout)
