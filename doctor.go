@@ -98,7 +98,7 @@ func (d *doctor) unmatched(ctx context.Context, source string, queue outbox.Queu
 	defer cancel()
 	rows, err := sampler.Waiting(ctx, sampled)
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + err.Error()}}
+		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}}
 	}
 	types := map[string]int{}
 	none := 0
@@ -211,7 +211,7 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []outb
 		return nil
 	}
 	unknown := func(err error) []outbox.Finding {
-		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "which table it belongs to cannot be told: " + err.Error()}}
+		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "its table cannot be determined: " + err.Error()}}
 	}
 	src, err := op.source(ctx, r.Name)
 	if err != nil {
@@ -257,7 +257,7 @@ func (d *doctor) lag(ctx context.Context, op *Operator, route string) outbox.Fin
 	f := outbox.Finding{Subject: "lag"}
 	switch {
 	case err != nil:
-		f.Level, f.Text = outbox.LevelUnknown, "cannot be told: "+err.Error()
+		f.Level, f.Text = outbox.LevelUnknown, "unknown: "+err.Error()
 	case b.Rows == 0:
 		f.Text = "nothing is waiting to be read"
 	default:

@@ -64,7 +64,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	}
 	rebaser, ok := outbox.RebaserOf(src)
 	if !ok {
-		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: which rows a cursor had not covered cannot be told of every table; "+
+		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
 			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
 	}
 	lanes, err := op.lanesOf(ctx, route)

@@ -26,7 +26,7 @@ var errEnded = errors.New("the relay has ended")
 // used it, so such a relay cannot be reloaded.
 func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 	if !o.reloading.TryLock() {
-		return errors.New("another reload is under way")
+		return errors.New("another reload is in progress")
 	}
 	defer o.reloading.Unlock()
 	if len(o.options.destinations)+len(o.options.subscribers) > 0 {

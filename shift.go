@@ -119,7 +119,7 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			return nil, o.atEnd(ctx, s, err)
 		case <-ctx.Done():
 			o.state.Store(int32(draining))
-			o.log.Info("stopping: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
+			o.log.Info("stopping: finishing messages in flight", "at_most", s.cfg.DrainTimeout.String())
 			err := <-done
 			err = o.atEnd(ctx, s, err)
 			if err == nil {
@@ -129,7 +129,7 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 		case next := <-o.changes:
 			next.before = cmp.Or(s.before, s.cfg) // what is at work: not s, while that still starts
 			o.state.Store(int32(changing))
-			o.log.Info("reloading: finishing what is under way", "at_most", s.cfg.DrainTimeout.String())
+			o.log.Info("reloading: finishing messages in flight", "at_most", s.cfg.DrainTimeout.String())
 			stop()
 			if err := <-done; err != nil {
 				o.log.Warn("reloading: the drain was not clean, so messages may come again", "error", err)

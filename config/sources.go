@@ -100,7 +100,7 @@ func (s *SQLite) check(c *checker, at place) {
 		s.checkLayout(c, at)
 	}
 	if s.Leader {
-		c.add(at.child("leader"), "an SQLite database has one instance in any case, so there is nobody to lead").
+		c.add(at.child("leader"), "an SQLite database has one instance in any case, so it needs no leader").
 			hint("remove the key: a second instance is refused when it starts")
 	}
 }

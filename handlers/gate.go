@@ -324,7 +324,7 @@ func (g *Gate) releaseWaiting(q *group) {
 	}
 }
 
-// Abort cancels the deliveries that are under way; their outcome is unknown.
+// Abort cancels the deliveries in flight; their outcome is unknown.
 func (g *Gate) Abort() { g.abort() }
 
 // advance lets the group's front go if it waits and is not in line yet, and

@@ -35,7 +35,7 @@ func cutOff(sessions []*session, limit time.Duration) error {
 	if more := len(left) - len(routes); more > 0 {
 		routes = append(routes, fmt.Sprintf("%d more routes", more))
 	}
-	return fmt.Errorf("%w after %v (drain_timeout) with %s under way: %s; whether they arrived is not known, and they may be delivered again; "+
+	return fmt.Errorf("%w after %v (drain_timeout) with %s in flight: %s; whether they arrived is not known, and they may be delivered again; "+
 		"raise drain_timeout above the timeout of these routes, or find out what takes their receivers or middleware so long",
 		ErrCutOff, limit, messages(n), strings.Join(routes, ", "))
 }

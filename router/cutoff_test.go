@@ -98,7 +98,7 @@ func aDrainIsBounded(t *testing.T, o outbox.Ordering) {
 			t.Errorf("the drain took %v, want 3 s", d)
 		}
 		n, lanes := d.taken()
-		wantCutOff(t, err, fmt.Sprintf("after 3s (drain_timeout) with %d messages under way", n),
+		wantCutOff(t, err, fmt.Sprintf("after 3s (drain_timeout) with %d messages in flight", n),
 			fmt.Sprintf("route orders (%d, in %s)", n, strings.Join(lanes, ", ")))
 		r.start(r.route(nil))
 		r.await(16)
@@ -150,7 +150,7 @@ func TestG3_ADrainTellsOfMiddlewareThatDoesNotEnd(t *testing.T) {
 		<-begun
 	}
 	err := r.end()
-	wantCutOff(t, err, "with 3 messages under way")
+	wantCutOff(t, err, "with 3 messages in flight")
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("what was cut off is told twice: %v", err)
 	}
@@ -166,7 +166,7 @@ func TestG3_ADrainTellsOfAPoisonDestinationThatHangs(t *testing.T) {
 		route.Poison, route.SendTimeout = &stuck{receiver: receiver{ordering: group}}, time.Hour
 		r.start(route)
 		time.Sleep(time.Second)
-		wantCutOff(t, r.end(), "with 2 messages under way")
+		wantCutOff(t, r.end(), "with 2 messages in flight")
 	})
 }
 
@@ -184,7 +184,7 @@ func TestG3_ADrainNamesAFewRoutes(t *testing.T) {
 		}
 		r.start(routes...)
 		time.Sleep(time.Second)
-		wantCutOff(t, r.end(), "with 7 messages under way: route r0 (1, in r0/", "route r4 (1, in r4/", ", 2 more routes;")
+		wantCutOff(t, r.end(), "with 7 messages in flight: route r0 (1, in r0/", "route r4 (1, in r4/", ", 2 more routes;")
 	})
 }
 

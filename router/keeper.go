@@ -207,7 +207,7 @@ func (k *keeper) lose(s *session) {
 		return
 	}
 	k.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
-		"what was under way is dropped", "lane", s.lane.name)
+		"messages in flight are released", "lane", s.lane.name)
 	s.gate.Abort()
 	k.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), k.drainFor)

@@ -105,7 +105,7 @@ func (l *leader) depose() {
 		if len(sessions) == 0 {
 			continue
 		}
-		rt.log().Warn("the lock of the leader was lost: what was under way is dropped", "lock", l.lock.String())
+		rt.log().Warn("the lock of the leader was lost: messages in flight are released", "lock", l.lock.String())
 		l.keeper.background(func() { l.keeper.bringToRest(rt, sessions, time.Nanosecond) })
 	}
 }

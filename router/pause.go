@@ -58,7 +58,7 @@ func (k *keeper) rest(rt *ownedRoute, p outbox.Pause) bool {
 	if len(sessions) == 0 {
 		return false
 	}
-	rt.log().Info("the route is paused: finishing what is under way")
+	rt.log().Info("the route is paused: finishing messages in flight")
 	if !k.bringToRest(rt, sessions, k.drainFor) {
 		return false
 	}

@@ -88,7 +88,7 @@ func (s *seat) Close() error {
 }
 
 var (
-	errSeatTaken = errors.New("kafka: records of the same lane for another topic were under way all the time")
+	errSeatTaken = errors.New("kafka: records of the same lane for another topic were in flight all the time")
 	errLaneLost  = outbox.Released(errors.New("kafka: another instance has the lane now"))
 )
 
@@ -198,7 +198,7 @@ func (s *seat) confirm(ctx context.Context) error {
 	}
 	ours, err := s.owned(ctx)
 	if err != nil {
-		return outbox.Released(fmt.Errorf("kafka: whether the lane is still ours cannot be told, so nothing is sent: %w", err))
+		return outbox.Released(fmt.Errorf("kafka: lane ownership cannot be confirmed, so nothing is sent: %w", err))
 	}
 	if !ours {
 		s.lost = true

@@ -74,7 +74,7 @@ func fine(subject, text string) outbox.Finding {
 
 // unknown is a thing that could not be looked at.
 func unknown(subject string, err error) outbox.Finding {
-	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "cannot be told: " + withoutFix(err)}
+	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "unknown: " + withoutFix(err)}
 }
 
 // judge makes findings of errors, of each that was joined.

@@ -26,7 +26,7 @@ func examinePooler(ctx context.Context, pool *pgxpool.Pool, what string) outbox.
 				what + " needs (prepared statements, settings, advisory locks); a LISTEN behind it hears nothing",
 			Fix: "connect to the server itself, or to a pool in session mode"}
 	}
-	return fine(subject, "none in transaction mode: sessions keep what they are told")
+	return fine(subject, "none in transaction mode: sessions keep their settings")
 }
 
 func poolSharesSessions(ctx context.Context, pool *pgxpool.Pool) (bool, error) {

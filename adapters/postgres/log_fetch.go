@@ -150,7 +150,7 @@ func (f *logFetch) count(part int, late bool, position int64) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the server returned position %d out of order, or twice; two rows with one position cannot be told apart: "+
+	return fmt.Errorf("the server returned position %d out of order, or twice; two rows with one position cannot be distinguished: "+
 		"make the column %s unique", position, f.source.mapping.quoted(rolePosition))
 }
 

@@ -75,7 +75,7 @@ func (s *Source) CanRebase() bool { return s.shape.dated() }
 // last settled are not delivered, so the cursor stands before the first of them.
 func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
 	if !s.shape.dated() {
-		return nil, s.wrap("rebase", errors.New("no column says when a row was created, so it cannot be told which rows are new; place the route with `outrider seek`"))
+		return nil, s.wrap("rebase", errors.New("no column says when a row was created, so new rows cannot be recognised; place the route with `outrider seek`"))
 	}
 	var newest int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)

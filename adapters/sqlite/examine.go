@@ -60,7 +60,7 @@ func (s *State) Examine(ctx context.Context) []outbox.Finding {
 	f := []outbox.Finding{{Subject: "state tables", Text: "there"}}
 	lanes, err := s.Lanes(ctx)
 	if err != nil {
-		return append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "lanes", Text: "cannot be told: " + err.Error()})
+		return append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "lanes", Text: "unknown: " + err.Error()})
 	}
 	return append(f, outbox.ExamineLanes(lanes)...)
 }

@@ -196,7 +196,7 @@ func TestG3_ADrainThatIsCutOffIsToldByTheExitStatus(t *testing.T) {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
 	log := p.all()
-	if !strings.Contains(log, "outrider: the drain was cut off after 100ms (drain_timeout) with 1 message under way: route orders (1, in orders/") {
+	if !strings.Contains(log, "outrider: the drain was cut off after 100ms (drain_timeout) with 1 message in flight: route orders (1, in orders/") {
 		t.Errorf("what was cut off is missing:\n%s", log)
 	}
 	if strings.Contains(log, "stopped: everything that was concluded is written down") {

@@ -10,7 +10,7 @@ import (
 )
 
 // errForced is what becomes of a command that did not end after one signal.
-var errForced = errors.New("a second signal: ended at once, what was under way is delivered again at the next start")
+var errForced = errors.New("a second signal: ended at once, messages in flight are delivered again at the next start")
 
 // sameRequest is how close together two signals are one request to stop: some
 // supervisors (timeout of GNU coreutils for one) signal the process and then its
