@@ -123,7 +123,7 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			err := <-done
 			err = o.atEnd(ctx, s, err)
 			if err == nil {
-				o.log.Info("stopped: everything that was concluded is written down")
+				o.log.Info("stopped: all results are written down")
 			}
 			return nil, err
 		case next := <-o.changes:

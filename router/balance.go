@@ -217,7 +217,7 @@ func (k *keeper) tell(shares *spreading, missing bool) {
 	case missing || lanes != share:
 		return // on the way
 	case others == 0:
-		text = "all lanes are ours"
+		text = "acquired all lanes"
 	default:
 		text = "our share of the lanes is ours"
 	}

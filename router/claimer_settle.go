@@ -24,7 +24,7 @@ func (c *claimer) write(ctx context.Context, e extent) error {
 		}
 		if len(lost) > 0 {
 			c.lost.Add(int64(len(lost)))
-			c.log.Warn("rows were no longer claimed by us when they were settled: somebody took them for stuck, "+
+			c.log.Warn("rows had lost their claims when they were settled: another processor treated them as stuck, "+
 				"and they may be delivered again", "rows", len(lost), "first", lost[0].Key)
 		}
 		c.RoomFreed()
@@ -56,7 +56,7 @@ func (c *claimer) extend(ctx context.Context) {
 	}
 	if len(lost) > 0 {
 		c.lost.Add(int64(len(lost)))
-		c.log.Warn("rows that wait are no longer claimed by us: somebody took them for stuck; they are dropped here",
+		c.log.Warn("waiting rows lost their claims: another processor treated them as stuck; they are dropped here",
 			"rows", len(lost), "first", lost[0].Key)
 	}
 	c.RoomFreed()

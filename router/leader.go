@@ -86,7 +86,7 @@ func (l *leader) report(held bool, err error) {
 	log := l.routes[0].log().With("lock", l.lock.String())
 	switch {
 	case held:
-		log.Info("leading: the lock is ours")
+		log.Info("leading: acquired the lock")
 	case l.tried && text == l.error:
 	case err != nil:
 		log.Warn("the lock of the leader cannot be taken, trying again", "error", err)

@@ -62,7 +62,7 @@ func (k *keeper) rest(rt *ownedRoute, p outbox.Pause) bool {
 	if !k.bringToRest(rt, sessions, k.drainFor) {
 		return false
 	}
-	rt.log().Info("the route rests; to go on: outrider resume " + rt.Name)
+	rt.log().Info("the route stays paused; to resume it: outrider resume " + rt.Name)
 	return true
 }
 
@@ -95,7 +95,7 @@ func (k *keeper) insist(rt *ownedRoute, what string, do func(context.Context) er
 // noticePause notes that Acquire refused a route because it is paused.
 func (k *keeper) noticePause(rt *ownedRoute) {
 	if rt.paused.CompareAndSwap(nil, &outbox.Pause{Route: rt.Name}) {
-		rt.log().Info("the route is paused; to go on: outrider resume " + rt.Name)
+		rt.log().Info("the route is paused; to resume it: outrider resume " + rt.Name)
 	}
 }
 

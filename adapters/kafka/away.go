@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -158,7 +159,20 @@ func (c *client) guarded(ctx context.Context, f func(context.Context) error) err
 	if a, ok := errors.AsType[*away](context.Cause(ctx)); ok && err != nil {
 		return a
 	}
+	if last := c.watch.unreached(); last != nil && err != nil && !errors.As(err, new(*kerr.Error)) {
+		return last
+	}
 	return err
+}
+
+// unreached returns an error when all that was tried lately has failed.
+func (r *reach) unreached() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.failing.Load() || len(r.failed) < len(r.seeds) {
+		return nil
+	}
+	return &away{r.seeds, r.last}
 }
 
 // waiting are the topics with records that were sent and that no broker answers.

@@ -101,7 +101,7 @@ func isFenced(err error) bool {
 // fenced is the error of records whose producer the broker obeys no more. They
 // were not attempted, as far as we have a say.
 func (d *Destination) fenced(s *search, err error) error {
-	d.cfg.Logger.Warn("kafka: a transaction was aborted by another producer with the same id, and its messages are sent again if the lane is still ours; "+
+	d.cfg.Logger.Warn("kafka: a transaction was aborted by another producer with the same id, and its messages are sent again if this instance still owns the lane; "+
 		"when this goes on, another installation uses the id: give each a transactional_id of its own", "topic", s.w.topic, "transactional_id", s.c.transactional)
 	return outbox.Released(fmt.Errorf("kafka: the transaction for topic %q was aborted: the lane's transactional id has another producer: %w", s.w.topic, err))
 }

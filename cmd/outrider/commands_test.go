@@ -164,7 +164,7 @@ func TestWhatOnlyAGoProgramCanSupplyIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "destinations:\n  own: {type: publisher, topic: t}\nroutes:\n  orders: {from: app, to: own}\n")
 	for _, command := range []string{"validate", "run"} {
-		step{args: command, code: 2, err: []string{`destination "own" has type publisher`}}.run(t, s)
+		step{args: command, code: 2, err: []string{`destination "own" has type publisher: a Go program that embeds Outrider supplies it`, "such as kafka, http or webhook"}}.run(t, s)
 	}
 }
 

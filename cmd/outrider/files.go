@@ -117,6 +117,9 @@ func (a *app) validateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := supplied(cfg); err != nil {
+			return err
+		}
 		if _, err := outrider.New(cfg); err != nil {
 			return wrongError{err}
 		}

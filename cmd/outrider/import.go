@@ -26,7 +26,7 @@ func (a *app) importFlowCatalystCommand() *cobra.Command {
 		Long: `Reads the configuration of FlowCatalyst's outbox processor and writes one of
 Outrider's that does the same, with every key and default. Secrets are not
 copied: the result names environment variables in their place. What could not
-be taken over is told on standard error.`,
+be taken over is reported on standard error.`,
 		Example: "  outrider import flowcatalyst application.properties --output outrider.yaml\n  outrider validate",
 		Args:    cobra.ExactArgs(1),
 	}

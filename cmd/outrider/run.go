@@ -3,10 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -21,10 +24,10 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Deliver messages until SIGTERM or Ctrl-C",
 		Long: `Delivers the messages of all routes.
 
-SIGTERM and SIGINT drain: reading stops, what is under way is delivered and written
+SIGTERM and SIGINT drain: reading stops, messages in flight are delivered and written
 down, the lanes are released, and the exit status is 0. It is 1 when drain_timeout
 was over before that was finished: then the error says on which routes and lanes how
-many messages were under way. They may be delivered again; everything else is written
+many messages were in flight. They may be delivered again; everything else is written
 down. A second signal ends at once, with status 1.
 
 SIGHUP reads the configuration file again. When it has an error, or something that it
@@ -49,6 +52,9 @@ next start only.`,
 }
 
 func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) error {
+	if err := supplied(cfg); err != nil {
+		return err
+	}
 	log := a.logger(cfg, cfg.Log.Level)
 	relay, err := outrider.New(cfg, outrider.WithLogger(log), outrider.WithInstance(instance))
 	if err != nil {
@@ -117,4 +123,22 @@ func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Lo
 	}
 	outrider.TuneMemory(cfg)
 	log.Info("SIGHUP: reloaded", "routes", len(cfg.Routes))
+}
+
+// supplied refuses what only a Go program that embeds Outrider can run.
+func supplied(cfg *outrider.Config) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		if cfg.Sources[name].Kind() == "subscriber" {
+			errs = append(errs, wrong("source %q has type subscriber: a Go program that embeds Outrider supplies it, so start that program; "+
+				"for `outrider run` use a source of type postgres or sqlite", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Destinations)) {
+		if cfg.Destinations[name].Kind() == "publisher" {
+			errs = append(errs, wrong("destination %q has type publisher: a Go program that embeds Outrider supplies it, so start that program; "+
+				"for `outrider run` use a destination of another type, such as kafka, http or webhook", name))
+		}
+	}
+	return errors.Join(errs...)
 }

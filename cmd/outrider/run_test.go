@@ -199,7 +199,7 @@ func TestG3_ADrainThatIsCutOffIsToldByTheExitStatus(t *testing.T) {
 	if !strings.Contains(log, "outrider: the drain was cut off after 100ms (drain_timeout) with 1 message in flight: route orders (1, in orders/") {
 		t.Errorf("what was cut off is missing:\n%s", log)
 	}
-	if strings.Contains(log, "stopped: everything that was concluded is written down") {
+	if strings.Contains(log, "stopped: all results are written down") {
 		t.Errorf("the log says that nothing is left:\n%s", log)
 	}
 }

@@ -71,7 +71,7 @@ func TestG1_AnUnansweredLookIntoTheParking(t *testing.T) {
 	})
 	r := start(t, settings{database: db.url, destination: toHTTP(to.url()), top: []string{state, "lease: 2s"},
 		middleware: "[poison, {retry: {attempts: 10, base: 3s, max: 3s}}, timeout]"}.text())
-	r.says("all lanes are ours")
+	r.says("acquired all lanes")
 	db.fill(batch{n: 3, groups: 1})
 	r.until("parks the group", func() bool { return db.parked("status = 'retrying'") == 1 && db.parked("status = 'waiting'") == 2 })
 	unanswered(t, db, net, "LOCK TABLE outrider_parked IN ACCESS EXCLUSIVE MODE",
