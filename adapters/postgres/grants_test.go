@@ -321,7 +321,9 @@ func TestPrintedStateTablesAreThoseOfMigrate(t *testing.T) {
 	e.exec(printed)
 	inPath, err := InitStateSQL("")
 	must(t, err)
-	e.exec("CREATE SCHEMA path; SET search_path = path; " + inPath + "; RESET search_path")
+	// Whoever runs it may have a path on which others have functions.
+	e.exec("CREATE SCHEMA path; CREATE FUNCTION path.hashtextextended(text, integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1::bigint'; " +
+		"SET search_path = path; " + inPath + "; RESET search_path")
 	s, err := NewState(e.ctx, StateConfig{URL: e.url, Schema: "outrider_cursor"})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
