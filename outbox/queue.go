@@ -31,7 +31,8 @@ type Queue interface {
 
 	// Settle writes results in one transaction. A row that is no longer claimed
 	// as its Claim says (somebody recovered it meanwhile) is left as it is and
-	// returned as lost, by the pointer that was given.
+	// returned as lost, by the pointer that was given. After an error results may have been
+	// written or not; given again, those that were written are not lost.
 	Settle(ctx context.Context, results []ClaimResult) (lost []*Claim, err error)
 
 	// Extend keeps claims that are still wanted from being taken for stuck. Lost

@@ -184,6 +184,12 @@ type Parked struct {
 	Position int64             // in the source; 0 when it has none
 	Metadata map[string]string // as the message entered the route
 	Payload  []byte
+
+	// Was is, for a settle, the Attempts of the row when its owner last read or wrote it; 0:
+	// there was no row, or it does not matter. A row that an operator has redriven since then (it
+	// is retrying with no attempts) is left as it is: the redrive follows the attempt that was
+	// under way. Stores return 0.
+	Was int
 }
 
 // ParkedGroup summarises the parked messages of one group that keep it from

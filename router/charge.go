@@ -127,6 +127,7 @@ func (s *session) correct(g *parkedGroup, rows []outbox.Parked) {
 		n := min(g.credits[p.Seq], p.Attempts)
 		delete(g.credits, p.Seq)
 		if n > 0 && p.Metadata[metaDeath] == "" { // otherwise it is too late
+			p.Was = p.Attempts
 			p.Attempts -= n
 			s.ops.put(p)
 			s.noteProgress()

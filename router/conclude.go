@@ -107,6 +107,9 @@ func (s *session) apply(it *item, v outbox.Verdict) (follow followUp) {
 		it.giveBack(it.owed + s.parking.takeCredit(it))
 	}
 	it.owed = 0
+	if it.redriven && v.Outcome == outbox.Dead && v.Exhausted {
+		v.Outcome, v.Exhausted = outbox.Retry, false
+	}
 	address, failed := it.Failed()
 	switch {
 	case !failed || v.Outcome != outbox.Retry && !v.Exhausted:
@@ -174,6 +177,9 @@ func (s *session) retry(it *item, v outbox.Verdict) {
 	at := v.At
 	if at.IsZero() {
 		at = now.Add(max(defaultRetry.Delay(it.attempt.Number), v.RetryAfter))
+	}
+	if it.redriven { // while this attempt was under way: the next one is the first, and comes at once
+		it.redriven, it.attempt.Number, at = false, 0, now
 	}
 	if it.attempt.Number == 1 {
 		s.route.failures.log(s.route.log(), "lane", s.lane.name, "id", it.id(), "group", it.key, "next_attempt_in", at.Sub(now).Round(time.Millisecond), "error", v.Err)

@@ -82,6 +82,7 @@ type item struct {
 	uncounted bool // being sent, stored meanwhile: takes no room
 	blocker   bool // its group was parked while it was being sent
 	unwanted  bool // an operator has taken its row away
+	redriven  bool // an operator wants it attempted anew, after the attempt under way
 }
 
 // record is the content of a message that has no row.

@@ -244,6 +244,9 @@ func (l *ledger) written(taken []*holding, lost []*outbox.Claim, err error) {
 	}
 	for _, h := range taken {
 		l.drop(h)
+		if len(l.credits) > 0 && !h.returns() {
+			delete(l.credits, queueKeyOf(h.claim))
+		}
 		if h.credit > 0 && h.returns() && !slices.Contains(lost, h.claim) {
 			l.remember(queueKeyOf(h.claim), h.credit)
 		}
@@ -255,7 +258,7 @@ func (l *ledger) drop(h *holding) {
 	if h.state != rowOpen && h.returns() {
 		l.left[h.key].returning--
 	}
-	h.state, h.item = rowGone, nil
+	h.state, h.item, h.result.Error = rowGone, nil, ""
 	delete(l.held, h.claim)
 	if h.group == "" {
 		return

@@ -264,7 +264,10 @@ func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []
 			if m.lending != nil {
 				p.Payload = slices.Clone(p.Payload)
 			}
-			if _, there := m.parked[s.LaneRef][p.Seq]; there || p.Seq >= s.Stored {
+			row, there := m.parked[s.LaneRef][p.Seq]
+			redriven := p.Was > 0 && there && row.Attempts == 0 && row.Status == outbox.ParkedRetrying
+			if (there || p.Seq >= s.Stored) && !redriven {
+				p.Was = 0
 				m.parked[s.LaneRef][p.Seq] = p
 			}
 		}
@@ -367,7 +370,8 @@ func (m *memState) CountParked(context.Context, outbox.ParkedCommand) ([]outbox.
 }
 
 // ChangeParked knows of the filter the id alone, and no steps: a redrive makes
-// everything due that is dead or held, a skip deletes what is not dead.
+// everything due that is dead or held, and what is retrying when it is named, a skip deletes
+// what is not dead, a purge what is.
 func (m *memState) ChangeParked(_ context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -377,7 +381,11 @@ func (m *memState) ChangeParked(_ context.Context, c outbox.ParkedCommand) (step
 			switch {
 			case c.Filter.ID != "" && c.Filter.ID != p.ID:
 				continue
-			case c.Action == outbox.ParkedRedrive && (dead || p.Status == outbox.ParkedHeld):
+			case c.Action == outbox.ParkedPurge && dead: // no owner has to know
+				delete(rows, seq)
+				step.Changed++
+				continue
+			case c.Action == outbox.ParkedRedrive && (dead || p.Status == outbox.ParkedHeld || p.Status == outbox.ParkedRetrying && c.Filter.ID != ""):
 				p.Status, p.Attempts, p.NextAttemptAt = outbox.ParkedRetrying, 0, time.Time{}
 				rows[seq] = p
 			case c.Action == outbox.ParkedSkip && !dead:

@@ -28,6 +28,9 @@ func (o *ops) put(p outbox.Parked) {
 	}
 	o.changes++
 	k := opKey{p.Slot, p.Seq}
+	if former, replaced := o.park[k]; replaced { // which is not in the table yet
+		p.Was = min(p.Was, former.Was)
+	}
 	delete(o.unpark, k)
 	o.park[k] = p
 }
@@ -46,9 +49,11 @@ func (o *ops) remove(slot int, seq int64) {
 // restore puts back what could not be written, under what came since.
 func (o *ops) restore(failed *ops) {
 	for k, p := range failed.park {
-		_, replaced := o.park[k]
 		_, removed := o.unpark[k]
-		if !replaced && !removed {
+		if now, replaced := o.park[k]; replaced {
+			now.Was = min(now.Was, p.Was)
+			o.park[k] = now
+		} else if !removed {
 			o.put(p)
 		}
 	}

@@ -226,6 +226,9 @@ func (s *session) parkedRow(it *item, status outbox.ParkedStatus, at time.Time, 
 	p := it.content()
 	p.LaneRef = outbox.LaneRef{Route: s.route.Name, Slot: it.slot}
 	p.Seq, p.Group, p.Status, p.NextAttemptAt = it.seq, it.key, status, at
+	if it.stored {
+		p.Was = it.saved.attempts
+	}
 	it.saved = it.toSave()
 	p.Attempts = it.saved.attempts
 	if status == outbox.ParkedDead || status == outbox.ParkedHeld {

@@ -41,6 +41,7 @@ type queueTable struct {
 	limits   []int // of the claims that brought something
 	puts     int
 	problems []string
+	lending  *lending
 }
 
 func newQueueTable() *queueTable {
@@ -101,11 +102,14 @@ type memQueue struct {
 	*queueTable
 	claiming, writing sync.Mutex // each held by one goroutine only
 	live              map[*outbox.Claim]*queueRow
-	dead              bool // the process is: nothing works any more
+	written           map[*outbox.Claim]bool // settled by a statement whose answer was lost
+	astray            []*outbox.Claim        // taken by a claim whose answer was lost
+	bringing          int                    // rows of the claim that is under way
+	dead              bool                   // the process is: nothing works any more
 }
 
 func (q *queueTable) open() *memQueue {
-	return &memQueue{queueTable: q, live: map[*outbox.Claim]*queueRow{}}
+	return &memQueue{queueTable: q, live: map[*outbox.Claim]*queueRow{}, written: map[*outbox.Claim]bool{}}
 }
 
 func (m *memQueue) Check(context.Context) error { return nil }
@@ -143,13 +147,17 @@ func (m *memQueue) Claim(_ context.Context, c outbox.ClaimRequest) (out []*outbo
 		if out, taken = m.claim(c); len(out) > 0 {
 			m.limits = append(m.limits, c.Limit)
 		}
+		m.bringing = len(out)
 	})
-	if err != nil {
+	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		for _, t := range taken { // the answer is lost: nobody holds them
-			delete(m.live, t)
-		}
+		m.bringing = 0
+	}()
+	if err != nil {
+		m.mu.Lock()
+		m.astray = append(m.astray, taken...) // the answer is lost: they go back with the next claim
+		m.mu.Unlock()
 		return nil, err
 	}
 	return out, nil
@@ -160,6 +168,13 @@ func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*out
 	if c.Limit < 1 || c.PerGroup < 1 || c.Bytes < 1 {
 		m.complain("claimed with limit %d, per group %d, bytes %d", c.Limit, c.PerGroup, c.Bytes)
 	}
+	for _, lost := range m.astray {
+		if r := m.live[lost]; r.token == lost.Token {
+			r.status, r.token = "pending", ""
+		}
+		delete(m.live, lost)
+	}
+	m.astray = nil
 	held := map[*queueRow]bool{}
 	for c, r := range m.live {
 		held[r] = held[r] || r.token == c.Token
@@ -195,6 +210,7 @@ func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*out
 		}
 		m.serial++
 		row := r.Row
+		row.Payload = m.lending.lend(r.Payload)
 		row.Claim = &outbox.Claim{Table: "t", Key: r.ID, Token: strconv.Itoa(m.serial), Attempts: r.attempts}
 		r.status, r.token, r.since = "processing", row.Claim.Token, time.Now()
 		r.claims++
@@ -218,6 +234,7 @@ func (m *memQueue) Settle(_ context.Context, results []outbox.ClaimResult) (lost
 		defer m.mu.Unlock()
 		for _, r := range results {
 			delete(m.live, r.Claim)
+			delete(m.written, r.Claim)
 		}
 	}
 	return lost, err
@@ -229,9 +246,13 @@ func (m *memQueue) settle(r outbox.ClaimResult) bool {
 		m.complain("%s is settled (%v) with a claim that is not live", r.Claim.Key, r.Outcome)
 		return false
 	}
+	if m.written[r.Claim] {
+		return true
+	}
 	if row.token != r.Claim.Token {
 		return false
 	}
+	m.written[r.Claim] = true
 	row.token, row.attempts = "", r.Attempts
 	switch r.Outcome {
 	case outbox.Delivered, outbox.Skipped:

@@ -86,7 +86,7 @@ func (f *flowcatalyst) startWith(wake postgres.Wake, poll Poll) (stop func()) {
 	if f.log != nil {
 		config.Logger = slog.New(f.log)
 	}
-	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout(), Wake: wake})
+	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{Logger: config.Logger, URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout(), Wake: wake})
 	if err == nil {
 		err = queue.Check(ctx)
 	}

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"io"
 	"net"
 	"net/url"
 	"sync"
@@ -10,14 +9,15 @@ import (
 	"time"
 )
 
-// wire is a proxy in front of a database: it delays what passes, and refuses or
-// cuts connections.
+// wire is a proxy in front of a database: it delays what passes, swallows answers,
+// and refuses or cuts connections.
 type wire struct {
-	listener net.Listener
-	server   string
-	delay    time.Duration // each way
-	refusing atomic.Bool
-	work     sync.WaitGroup
+	listener   net.Listener
+	server     string
+	delay      time.Duration // each way
+	refusing   atomic.Bool
+	swallowing atomic.Bool // what the server answers
+	work       sync.WaitGroup
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -72,22 +72,23 @@ func (w *wire) accept() {
 		w.mu.Lock()
 		w.conns = append(w.conns, client, server)
 		w.mu.Unlock()
-		w.work.Go(func() { w.pass(server, client) })
-		w.work.Go(func() { w.pass(client, server) })
+		w.work.Go(func() { w.pass(server, client, false) })
+		w.work.Go(func() { w.pass(client, server, true) })
 	}
 }
 
 // pass copies what comes, each piece after the delay.
-func (w *wire) pass(to, from net.Conn) {
+func (w *wire) pass(to, from net.Conn, answers bool) {
 	defer func() { _ = to.Close() }()
-	if w.delay == 0 {
-		_, _ = io.Copy(to, from)
-		return
-	}
 	buffer := make([]byte, 1<<18)
 	for {
 		n, err := from.Read(buffer)
-		time.Sleep(w.delay)
+		if w.delay > 0 {
+			time.Sleep(w.delay)
+		}
+		if answers && w.swallowing.Load() {
+			n = 0
+		}
 		if _, wrong := to.Write(buffer[:n]); err != nil || wrong != nil {
 			return
 		}

@@ -100,7 +100,8 @@ func (s *session) follow(group string) {
 // taken away while they were in the lane.
 const skippedByOperator = "operator"
 
-// takeAway ends the messages of the lane whose rows an operator has taken away.
+// takeAway ends the messages of the lane whose rows an operator has taken away, and
+// notes which he has redriven.
 func (s *session) takeAway(ctx context.Context) error {
 	for key, items := range s.withRows() {
 		ref := outbox.LaneRef{Route: s.route.Name, Slot: items[0].slot}
@@ -111,10 +112,15 @@ func (s *session) takeAway(ctx context.Context) error {
 		}
 		s.mu.Lock()
 		for _, it := range items {
-			there := slices.ContainsFunc(rows, func(p outbox.Parked) bool { return p.Seq == it.seq })
-			known := len(rows) < limit || rows[limit-1].Seq > it.seq
-			if known && !there && s.parking.here[opKey{it.slot, it.seq}] == it {
+			if s.parking.here[opKey{it.slot, it.seq}] != it {
+				continue
+			}
+			i := slices.IndexFunc(rows, func(p outbox.Parked) bool { return p.Seq == it.seq })
+			switch known := len(rows) < limit || rows[limit-1].Seq > it.seq; {
+			case i < 0 && known:
 				s.skip(it)
+			case i >= 0 && rows[i].Status == outbox.ParkedRetrying && rows[i].Attempts == 0 && it.saved.attempts > 0:
+				it.saved.attempts, it.redriven = 0, it.death == nil
 			}
 		}
 		s.proceed()

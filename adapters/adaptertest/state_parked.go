@@ -82,6 +82,45 @@ func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 	}
 }
 
+// What an operator redrove stays as that left it: the settle of an attempt that was under
+// way does not overwrite it, whatever became of the attempt, unless it was a delivery. What its owner knows
+// to have no attempts is written.
+func testRedrivenStaysRedriven(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(4)
+	rows := []outbox.Parked{parked(1, "g", outbox.ParkedRetrying), parked(2, "h", outbox.ParkedRetrying), parked(3, "i", outbox.ParkedRetrying)}
+	for i := range rows {
+		rows[i].Attempts, rows[i].NextAttemptAt = 3, time.Now().Add(time.Hour)
+	}
+	settle(t, store, parking(lanes[0], rows...))
+	redrive := outbox.ParkedCommand{Action: outbox.ParkedRedrive, By: "alice", Filter: outbox.ParkedFilter{Route: lanes[0].Route}}
+	if step, err := store.ChangeParked(t.Context(), redrive); err != nil || step.Changed != 3 {
+		t.Fatalf("redriven %d, error %v", step.Changed, err)
+	}
+	for i := range rows {
+		rows[i].Attempts, rows[i].Was = 4, 3
+	}
+	rows[1].Status = outbox.ParkedDead
+	rows[2].Was = 0 // the redrive is known
+	again := parking(lanes[0], rows...)
+	again.Stored = 4
+	settle(t, store, again)
+	for _, p := range list(t, store, outbox.ParkedFilter{}) {
+		want := 0
+		if p.Seq == 3 {
+			want = 4
+		}
+		if p.Status != outbox.ParkedRetrying || p.Attempts != want || p.Was != 0 {
+			t.Errorf("row %d is %s with %d attempts, want retrying with %d", p.Seq, p.Status, p.Attempts, want)
+		}
+	}
+	again = parking(lanes[0])
+	again.Unpark, again.Stored = []int64{1}, 4
+	settle(t, store, again)
+	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{2, 3}) {
+		t.Errorf("rows %v are parked after a delivery, want 2 and 3", got)
+	}
+}
+
 func testParkedQueueOrder(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
 	// Written out of order, in two settles, beside other groups and lanes.

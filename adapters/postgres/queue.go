@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -94,6 +95,8 @@ type Queue struct {
 	claiming sync.Mutex
 	first    int // the table that is served first, in turn
 	decoder  decoder
+	mark     int             // of the last claim
+	unknown  []*unknownClaim // what may have been claimed
 
 	mu     sync.Mutex // guards what follows, and what the tables say that it does
 	astray []astray   // claims that were lost since the last Claim
@@ -114,6 +117,7 @@ type hold struct {
 	stamp   int64     // when the row was marked, as the row says
 	former  int64     // what stamp was before an extension whose outcome is unknown
 	at      time.Time // when stamp was now
+	tried   bool      // a settle may have ended the claim: it failed, and its outcome is not known
 }
 
 var (
@@ -141,7 +145,7 @@ func NewQueue(ctx context.Context, cfg QueueConfig) (*Queue, error) {
 	q := &Queue{
 		batch: cmp.Or(cfg.Batch, DefaultQueueBatch), timeout: cmp.Or(cfg.Timeout, DefaultQueueTimeout),
 		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
-		decoder: decoder{maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)},
+		decoder: decoder{maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)}, mark: rand.IntN(claimMarks),
 	}
 	for _, table := range cfg.Tables {
 		t, err := newQueueTable(table, &cfg.Layout)

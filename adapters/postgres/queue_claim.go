@@ -27,6 +27,9 @@ const (
 func (q *Queue) Claim(ctx context.Context, req outbox.ClaimRequest) ([]*outbox.Row, error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
+	if err := q.findUnknown(ctx, false); err != nil {
+		return nil, queueError(q.tables[0].name, "find what an earlier claim took", err)
+	}
 	q.findAstray()
 	c := q.newClaim(req)
 	err := c.serveAll(ctx, q.inTurn())

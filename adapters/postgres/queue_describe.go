@@ -97,7 +97,8 @@ func (q *queueSQL) text(indexes queueIndexes) queueText {
 		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
 		dead:   q.settle(settlement{status: "{is:dead}", withError: true}),
 		put:    q.settle(settlement{status: q.waitingAgain()}),
-		extend: q.extend(), recover: q.recover(),
+		extend: q.extend(), recover: q.recover(), unclaim: q.unclaim(),
+		isDone: q.is("{is:done}"), isDead: q.is("{is:dead}"),
 	}
 }
 

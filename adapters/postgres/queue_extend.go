@@ -102,6 +102,9 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim,
 			e.holds[i].stamp, e.holds[i].former, e.holds[i].tid = w.stamp, w.stamp, w.tid // as the column keeps it
 			continue
 		}
+		if e.holds[i].tried { // a settle may have ended it; the next one finds out
+			continue
+		}
 		lost = append(lost, c)
 		q.lose(e.table, c.Key, e.holds[i])
 	}
@@ -114,6 +117,9 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim,
 func (q *Queue) Recover(ctx context.Context) (int, error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
+	if err := q.findUnknown(ctx, true); err != nil {
+		return 0, queueError(q.tables[0].name, "find what earlier claims took", err)
+	}
 	n := 0
 	for _, t := range q.tables {
 		recovered, err := q.recover(ctx, t)

@@ -125,6 +125,8 @@ type queueText struct {
 	done, moved      string // done finds rows by their place, moved by key
 	retry, dead, put string
 	extend, recover  string
+	unclaim          string // puts back what a claim with a mark took
+	isDone, isDead   string // look for what a settle wrote
 }
 
 // place is a row's place in the order of age.

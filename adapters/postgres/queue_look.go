@@ -20,6 +20,7 @@ type service struct {
 	again  []*visit // groups whose look has not reached the end
 	capped []*visit // groups that had their share and may have more
 	served map[*queueGroup]bool
+	mark   int // of this claim
 }
 
 // picked is a row that is to be claimed.

@@ -16,8 +16,8 @@ const longestError = 4000
 // Settle implements [outbox.Queue]: a statement for each outcome and table,
 // all in one transaction and one round trip. Delivered rows that somebody moved
 // within the table since they were claimed take a second one. After an error
-// the claims are kept: settle them again. What did go through comes back as
-// lost.
+// the claims are kept: settle them again. What did go through is found then, and
+// is not lost.
 func (q *Queue) Settle(ctx context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
 	s := settling{q: q, most: len(results), parts: map[settlePart]*settleRows{}}
 	back := false
@@ -38,6 +38,7 @@ func (q *Queue) Settle(ctx context.Context, results []outbox.ClaimResult) (lost 
 		defer q.claiming.Unlock()
 	}
 	if err := s.run(ctx); err != nil {
+		s.tried()
 		return nil, queueError(q.tables[0].name, "settle", err)
 	}
 	return append(lost, s.lost...), nil
@@ -170,6 +171,9 @@ func (s *settling) run(ctx context.Context) error {
 	})
 	if err == nil {
 		err = s.follow(ctx, settled)
+	}
+	if err == nil {
+		err = s.confirm(ctx, settled)
 	}
 	if err != nil {
 		return err

@@ -32,11 +32,15 @@ func (s *service) take(ctx context.Context) error {
 	if len(s.picked) == 0 {
 		return nil
 	}
+	s.mark = s.q.nextMark()
 	marks, err := s.takeAll(ctx)
 	if err == nil && marks == nil {
 		marks, err = s.takeFree(ctx)
 	}
 	if err != nil {
+		if outcomeUnknown(err) {
+			s.noteUnknown()
+		}
 		return err
 	}
 	now := time.Now()
@@ -83,7 +87,7 @@ func (s *service) takeFree(ctx context.Context) ([]mark, error) {
 		groups.number(int64(group))
 		places.number(int64(place))
 	}
-	return s.marks(s.q.pool.Query(ctx, s.table.text.take, rawResults, tids, keys, groups.String(), places.String()))
+	return s.marks(s.q.pool.Query(ctx, s.table.text.take, rawResults, tids, keys, groups.String(), places.String(), s.mark))
 }
 
 // takeAll claims many rows without locking them first, if it gets them all: nothing
@@ -100,7 +104,7 @@ func (s *service) takeAll(ctx context.Context) ([]mark, error) {
 	var all []mark
 	err := pgx.BeginTxFunc(ctx, s.q.pool, takeAllOptions, func(tx pgx.Tx) (err error) {
 		tids, keys := s.takeVersions()
-		all, err = s.marks(tx.Query(ctx, s.table.text.takeAll, rawResults, tids, keys))
+		all, err = s.marks(tx.Query(ctx, s.table.text.takeAll, rawResults, tids, keys, s.mark))
 		if err == nil && len(all) < len(s.picked) {
 			err = errContended
 		}

@@ -7,7 +7,7 @@ import (
 
 // take claims rows in the version that was looked at. Parameters, arrays with
 // one entry per row: the version's place in the table, key, the number of its
-// group, its place in the group, from 1. Rows are locked where nobody else holds
+// group, its place in the group, from 1; and the claim's mark. Rows are locked where nobody else holds
 // or has changed them; of each group those up to the first that is missing are
 // claimed, the others are let go with the statement.
 //
@@ -28,7 +28,7 @@ func (q *queueSQL) take() string {
     FROM (SELECT l.*, row_number() OVER (PARTITION BY l.grp ORDER BY l.place) AS rank FROM locked l WHERE l.tid = l.seen) l
     WHERE l.rank = l.place
 )
-UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = now()
+UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$5") + `
 FROM prefix p
 WHERE t.ctid = p.tid
 RETURNING p.n::int, ` + q.marked())
@@ -37,9 +37,9 @@ RETURNING p.n::int, ` + q.marked())
 // takeAll claims rows in the version that was looked at, without locking them
 // first, which is a quarter of what a claim costs the server. It is right only when
 // it gets all of them: see [service.takeAll]. Parameters, arrays with one entry per
-// row: the version's place in the table, key.
+// row: the version's place in the table, key; and the claim's mark.
 func (q *queueSQL) takeAll() string {
-	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = now()
+	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$3") + `
 FROM unnest($1::tid[], $2::{key[]}) WITH ORDINALITY AS w(tid, key, n)
 WHERE t.ctid = w.tid AND ` + q.seen() + `
 RETURNING w.n::int, ` + q.marked())

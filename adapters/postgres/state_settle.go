@@ -39,12 +39,14 @@ INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, 
 SELECT k.route, k.slot, k.seq, nullif(k.message_group, ''), k.status, k.attempts, k.next_attempt_at, k.last_error,
     k.event_id, k.event_type, k.position, k.metadata::jsonb, k.payload
 FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::integer[], $7::timestamptz[],
-        $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bytea[])
+        $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bytea[], $17::integer[])
     AS k(route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
-        event_id, event_type, position, metadata, payload)
+        event_id, event_type, position, metadata, payload, was)
 JOIN unnest($14::text[], $15::smallint[], $16::bigint[]) AS l(route, slot, stored) ON l.route = k.route AND l.slot = k.slot
-WHERE k.seq >= l.stored
-   OR EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq)
+WHERE (k.seq >= l.stored
+   OR EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq))
+  AND (k.was = 0 OR NOT EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq
+    AND p.attempts = 0 AND p.status = 'retrying'))
 ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = EXCLUDED.message_group, status = EXCLUDED.status,
     attempts = EXCLUDED.attempts, next_attempt_at = EXCLUDED.next_attempt_at, last_error = EXCLUDED.last_error,
     event_id = EXCLUDED.event_id, event_type = EXCLUDED.event_type, position = EXCLUDED.position,
@@ -171,7 +173,7 @@ func settleParked(ctx context.Context, tx pgx.Tx, settlements []outbox.Settlemen
 	if len(kept.seqs) > 0 {
 		batch.Queue(parkSQL, kept.routes, kept.slots, kept.seqs, kept.groups, kept.statuses, kept.attempts, kept.dues,
 			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads,
-			lanes.routes, lanes.slots, lanes.seqs)
+			lanes.routes, lanes.slots, lanes.seqs, kept.formers)
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }
@@ -181,7 +183,7 @@ type parkedColumns struct {
 	routes, groups, statuses, errors, ids, types, metadata []string
 	slots                                                  []int16
 	seqs, positions                                        []int64
-	attempts                                               []int32
+	attempts, formers                                      []int32 // formers: [outbox.Parked.Was]
 	dues                                                   []*time.Time
 	payloads                                               [][]byte
 }
@@ -201,6 +203,7 @@ func (c *parkedColumns) add(lane outbox.LaneRef, p *outbox.Parked) {
 	c.groups = append(c.groups, group)
 	c.statuses = append(c.statuses, string(p.Status))
 	c.attempts = append(c.attempts, int32(p.Attempts))
+	c.formers = append(c.formers, int32(p.Was))
 	var due *time.Time
 	if !p.NextAttemptAt.IsZero() {
 		due = &p.NextAttemptAt

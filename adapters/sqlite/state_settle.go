@@ -42,7 +42,9 @@ WHERE route = ? AND slot = ? AND epoch = ? AND revision >= ?`
 INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
     event_id, event_type, position, metadata, payload, parked_at)
 SELECT ?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
-WHERE ?3 >= ?15 OR EXISTS (SELECT 1 FROM outrider_parked WHERE route = ?1 AND slot = ?2 AND seq = ?3)
+WHERE (?3 >= ?15 OR EXISTS (SELECT 1 FROM outrider_parked WHERE route = ?1 AND slot = ?2 AND seq = ?3))
+    AND (?16 = 0 OR NOT EXISTS (SELECT 1 FROM outrider_parked WHERE route = ?1 AND slot = ?2 AND seq = ?3
+        AND attempts = 0 AND status = 'retrying'))
 ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_group, status = excluded.status,
     attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error,
     event_id = excluded.event_id, event_type = excluded.event_type, position = excluded.position,
@@ -251,6 +253,6 @@ func parkOne(ctx context.Context, insert *sql.Stmt, t *outbox.Settlement, p *out
 	due := sql.NullInt64{Int64: p.NextAttemptAt.UnixMicro(), Valid: !p.NextAttemptAt.IsZero()}
 	_, err := insert.ExecContext(ctx, t.Route, t.Slot, p.Seq, group, string(p.Status), p.Attempts, due,
 		staterow.Clean(p.LastError), staterow.Pack(p.ID), staterow.Pack(p.Type), p.Position,
-		staterow.EncodeMetadata(p.Metadata), payload, now, t.Stored)
+		staterow.EncodeMetadata(p.Metadata), payload, now, t.Stored, p.Was)
 	return err
 }
