@@ -44,7 +44,9 @@ func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider
 	for _, l := range lanes {
 		byRoute[l.Route] = append(byRoute[l.Route], l)
 	}
-	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*marked{}, silent: map[string]bool{}}
+	ctx, cancel := context.WithTimeout(ctx, lagPatience)
+	defer cancel()
+	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*marked{}, silent: map[string]bool{}, lags: map[string]outbox.Backlog{}}
 	for _, r := range cfg.Routes {
 		asked.from[r.Name] = r.From
 	}
@@ -76,6 +78,30 @@ type askedSources struct {
 	from       map[string]string // source by route
 	processing map[string]*marked
 	silent     map[string]bool
+	lags       map[string]outbox.Backlog // by source and the places of the lanes
+}
+
+// lagPatience bounds the time for counting what routes are behind, in all: of those
+// that are left the numbers are left out.
+const lagPatience = 10 * time.Second
+
+// lag counts what a route is behind, once for all routes at one place: idle routes
+// of one table are.
+func (s *askedSources) lag(ctx context.Context, route string, lanes []outbox.LaneStatus) (outbox.Backlog, error) {
+	place := s.from[route]
+	for _, l := range lanes {
+		if !l.UpdatedAt.IsZero() {
+			place += fmt.Sprintf(" %d:%d", l.Slot, l.Cursor.Position)
+		}
+	}
+	if known, ok := s.lags[place]; ok {
+		return known, nil
+	}
+	lag, err := s.op.LagBehind(ctx, route, lanes)
+	if err == nil {
+		s.lags[place] = lag
+	}
+	return lag, err
 }
 
 // add adds how far a route is behind. A source that is down, or that cannot
@@ -92,7 +118,7 @@ func (s *askedSources) add(ctx context.Context, r *progress, lanes []outbox.Lane
 		}
 	}
 	r.Processing = s.processing[from]
-	lag, err := s.op.LagBehind(ctx, r.Route, lanes)
+	lag, err := s.lag(ctx, r.Route, lanes)
 	if err != nil {
 		s.silent[from] = !errors.Is(err, outrider.ErrNeverRan)
 		return
