@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/internal/endpoint"
@@ -18,7 +19,11 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 	if !d.address.Static() {
 		subject = "cluster"
 	}
-	if err := d.Check(ctx); err != nil {
+	err := d.Check(ctx)
+	if errors.As(err, new(*away)) { // said above, of each broker
+		return append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "not looked at: no broker answers"})
+	}
+	if err != nil {
 		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: subject, Text: err.Error(),
 			Fix: "create the topic or correct its name; when no broker answers, check addresses, tls and sasl"})
 	}
