@@ -164,3 +164,28 @@ func (h *health) left(it *item) {
 	h.mu.Unlock()
 	h.concluded(it)
 }
+
+// concluded notes that a message was concluded: if it was a probe that told
+// nothing (skipped, released), or was run for an opening that it did not take,
+// another is planned.
+func (h *health) concluded(it *item) {
+	if h.trouble.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !it.probed { // thousands of addresses may be in trouble
+		return
+	}
+	for _, a := range h.addresses {
+		if a.probe == &it.Ticket {
+			a.probe = nil
+			h.plan(a, 0)
+		} else if a.open && a.sent == it {
+			h.plan(a, 0) // it stays open for those that wait at the gate
+		}
+		if a.sent == it {
+			a.sent = nil
+		}
+	}
+}

@@ -83,6 +83,9 @@ func (h *health) allow(name string, t *handlers.Ticket) handlers.Allowance {
 		return handlers.AllowOne
 	case a.open:
 		a.open, a.probe = false, t
+		if it, is := t.Owner.(*item); is {
+			it.probed = true
+		}
 		return handlers.AllowOne
 	}
 	return handlers.AllowNone
@@ -138,10 +141,10 @@ func (h *health) failed(name string, it *item, retryAfter time.Duration, cause e
 		it.probes++
 		// It was the failing probe as often as the route allows attempts: this
 		// one must end, or poisoned messages on a quiet route would never.
-		if it.probes >= h.route.Attempts {
+		if int(it.probes) >= h.route.Attempts {
 			return true, nil
 		}
-		if it.probes == h.route.Attempts-1 {
+		if int(it.probes) == h.route.Attempts-1 {
 			it.attempt.Number = h.route.Attempts // so that retry sees the last one
 		}
 		a.fails++
@@ -225,7 +228,9 @@ func (h *health) tryAgain(a *address) {
 	a.open = true
 	for {
 		it := a.takeHeld()
-		a.sent = it
+		if a.sent = it; it != nil {
+			it.probed = true
+		}
 		h.mu.Unlock()
 		if it == nil || it.session.rerun(it) {
 			break
@@ -256,28 +261,6 @@ func (a *address) takeHeld() *item {
 	it := a.held[first]
 	a.held = slices.Delete(a.held, first, first+1)
 	return it
-}
-
-// concluded notes that a message was concluded: if it was a probe that told
-// nothing (skipped, released), or was run for an opening that it did not take,
-// another is planned.
-func (h *health) concluded(it *item) {
-	if h.trouble.Load() == 0 {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, a := range h.addresses {
-		if a.probe == &it.Ticket {
-			a.probe = nil
-			h.plan(a, 0)
-		} else if a.open && a.sent == it {
-			h.plan(a, 0) // it stays open for those that wait at the gate
-		}
-		if a.sent == it {
-			a.sent = nil
-		}
-	}
 }
 
 // heldAlone returns the session's held messages that have no group.

@@ -72,9 +72,9 @@ type item struct {
 	arrival uint64         // orders the items of a session
 	timer   *time.Timer
 
-	slot      int // of the cursor row that it is parked under
-	owed      int // attempts to be given back when the chain does not read them
-	probes    int // failures charged to the address instead
+	slot      int   // of the cursor row that it is parked under
+	owed      int   // attempts to be given back when the chain does not read them
+	probes    int32 // failures charged to the address instead
 	phase     phase
 	stored    bool // its parked row exists, or is about to
 	injected  bool // it came out of the parking
@@ -82,6 +82,7 @@ type item struct {
 	uncounted bool // being sent, stored meanwhile: takes no room
 	blocker   bool // its group was parked while it was being sent
 	unwanted  bool // an operator has taken its row away
+	probed    bool // it was a probe, or run again for one; guarded by health's mutex
 	redriven  bool // an operator wants it attempted anew, after the attempt under way
 }
 

@@ -2,9 +2,11 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -133,6 +135,10 @@ func (r *queueRun) write(n int) {
 		script := run{scenario: scenario{faults: r.faults}, random: r.random}
 		r.world.mu.Lock()
 		r.world.outside[row.ID] = script.script()
+		if r.addresses > 1 && g == 0 && r.random.IntN(4) == 0 { // dies, and its address never succeeds
+			row.Headers["address"] = row.ID
+			r.world.outside[row.ID] = slices.Repeat([]error{errors.New("injected")}, 1000)
+		}
 		if r.random.IntN(4) == 0 && !r.hindsight {
 			r.world.inLane[row.ID] = script.script()
 		}

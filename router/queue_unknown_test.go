@@ -82,7 +82,7 @@ func TestG1_G3_G13_TheAnswerToACommitIsLost(t *testing.T) {
 			})
 			goOn := f.stopAtCommit(tt.status)
 			f.insert("outbox_events", "e", 1000, 0, tt.rows)
-			stop := f.startWith(postgres.WakePoll, Poll{Batch: 500, Min: time.Millisecond, Max: 50 * time.Millisecond})
+			stop := f.startWith(postgres.WakePoll, Poll{Batch: 500, Min: 20 * time.Millisecond, Max: 20 * time.Millisecond})
 			until(t, "a transaction waits at its commit", f.stopped)
 			w.swallowing.Store(true)
 			goOn()
