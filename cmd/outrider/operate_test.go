@@ -69,7 +69,7 @@ func TestOperatorsCommandsBesideARelay(t *testing.T) {
 	s.must("publish", "--group", "g", "--type", "a", "--payload", "1", "--id", "first")
 	p.await("first")
 	s.must("pause", "orders")
-	p.await("the route rests")
+	p.await("the route stays paused")
 	s.must("publish", "--group", "g", "--type", "a", "--payload", "1", "--id", "second")
 	if strings.Contains(p.all(), "second") {
 		t.Errorf("a message was delivered while the route was paused:\n%s", p.all())
