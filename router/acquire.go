@@ -52,7 +52,7 @@ func (k *keeper) begin(ctx context.Context, rt *ownedRoute, states []outbox.Lane
 		}
 	}
 	k.mended(rt)
-	k.applyAddresses(rt, pauses)
+	rt.ApplyPauses(pauses)
 	begun, err = k.startSessions(ctx, rt, states)
 	if len(begun) > 0 {
 		rt.feeder.Wake()
@@ -70,7 +70,7 @@ func (k *keeper) missing(rt *ownedRoute, share int) (want []int, most int) {
 	for _, l := range rt.lanes {
 		switch {
 		case k.resting[l] != nil:
-		case l.session.Load() != nil:
+		case l.Session() != nil:
 			share -= len(l.slots)
 		default:
 			want = append(want, l.slots...)
@@ -148,7 +148,7 @@ func (k *keeper) noteUnclaimed(owned map[outbox.LaneRef]outbox.LaneMark) {
 func (k *keeper) idle(rows []outbox.LaneRef) []outbox.LaneRef {
 	worked := map[outbox.LaneRef]bool{}
 	for _, s := range k.withResting(k.working()) {
-		for _, ref := range s.lane.rows() {
+		for _, ref := range s.Lane().rows() {
 			worked[ref] = true
 		}
 	}

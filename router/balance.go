@@ -201,7 +201,7 @@ func (k *keeper) tell(shares *spreading, missing bool) {
 	lanes, share, others := 0, 0, 0
 	for _, rt := range k.routes {
 		for _, s := range rt.sessions() {
-			lanes += len(s.lane.slots)
+			lanes += len(s.Lane().slots)
 		}
 		share += shares.share(k.instance, rt.Name)
 	}

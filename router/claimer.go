@@ -260,7 +260,7 @@ func (c *claimer) wanted() *wanted {
 			continue
 		}
 		for slot, l := range rt.lanes {
-			if l.session.Load() != nil {
+			if l.Session() != nil {
 				w.open[i][slot], open[slot] = true, true
 			}
 		}

@@ -52,9 +52,9 @@ func (o claimOrigin) Retry(it *item, at time.Time, cause error) bool {
 			continue
 		}
 		end := ending{h: holdingOf(x), outcome: outbox.Put}
-		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.attempt.Number < o.session.route.Attempts {
+		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.attempt.Number < o.session.Route().Attempts {
 			end = ending{h: holdingOf(x), outcome: outbox.Retry, attempts: x.attempt.Number, at: at, err: cause}
-			o.session.route.stats.retried.Add(1)
+			o.session.Route().CountRetried()
 		}
 		ends = append(ends, end)
 	}

@@ -93,7 +93,7 @@ func (c *claimer) handOut(w *wanted, rows []placing, claim uint64) {
 // place gives a claimed row to its lane, or back; true when it got in.
 func (c *claimer) place(w *wanted, p placing) bool {
 	rt, slot := c.routes[p.route], outbox.SlotOf(p.row.Group, p.row.ID)
-	if s := rt.lanes[slot].session.Load(); s != nil && w.open[p.route][slot] && rt.share.take(p.cost) {
+	if s := rt.lanes[slot].Session(); s != nil && w.open[p.route][slot] && rt.share.take(p.cost) {
 		if s.acceptClaim(p.row, p.holding, p.cost) {
 			return true
 		}

@@ -59,7 +59,7 @@ func (c *claimer) relieve(now time.Time, spent bool) {
 // down tells whether an address of any route is.
 func (c *claimer) down() bool {
 	for _, rt := range c.routes {
-		if len(rt.health.status()) > 0 {
+		if rt.AddressesDown() {
 			return true
 		}
 	}

@@ -36,12 +36,12 @@ func (g *globalRead) keep(r *reader, rd *read, row *outbox.Row, cost int64) bool
 func (p *plan) addGlobal(s *session, room int) {
 	g := &globalRead{session: s, room: room}
 	p.globals = append(p.globals, g)
-	for _, str := range s.streams {
+	for _, str := range s.Streams() {
 		limit := max(room/4, 1)
 		if str.drained {
 			limit = min(limit, drainedLimit)
 		}
-		p.reads = append(p.reads, &read{slot: str.slot, from: str.fetched, limit: limit, global: g, overhead: s.route.overhead()})
+		p.reads = append(p.reads, &read{slot: str.slot, from: str.fetched, limit: limit, global: g, overhead: s.Route().overhead()})
 	}
 }
 
@@ -52,17 +52,17 @@ func (g *globalRead) finish(r *reader) (again bool) {
 	taken := 0
 	var batch []arrival
 	for _, row := range merged {
-		str := g.session.streams[row.Slot]
-		if !g.session.route.Match(row) {
+		str := g.session.Streams()[row.Slot]
+		if !g.session.Route().Match(row) {
 			batch = append(batch, arrival{stream: str, row: row})
 			taken++
 			continue
 		}
-		cost := int64(row.Size()) + g.session.route.overhead()
+		cost := int64(row.Size()) + g.session.Route().overhead()
 		if g.room == 0 {
 			break
 		}
-		if !g.session.route.share.take(cost) {
+		if !g.session.Route().share.take(cost) {
 			r.starved.Store(true)
 			break
 		}
@@ -75,7 +75,7 @@ func (g *globalRead) finish(r *reader) (again bool) {
 	for _, row := range merged[taken:] {
 		left[row.Slot] = true
 	}
-	for i, str := range g.session.streams {
+	for i, str := range g.session.Streams() {
 		str.order = r.fetches
 		if complete[i] && !left[i] {
 			g.session.moveTo(str, g.results[i].Next, r.fetches, g.results[i].Drained)

@@ -39,8 +39,8 @@ func (k *keeper) excess(rt *ownedRoute, share int) (out []*session) {
 		return nil
 	}
 	for _, s := range k.awake(rt) {
-		if share -= len(s.lane.slots); share < 0 {
-			k.resting[s.lane] = s
+		if share -= len(s.Lane().slots); share < 0 {
+			k.resting[s.Lane()] = s
 			out = append(out, s)
 		}
 	}
@@ -50,7 +50,7 @@ func (k *keeper) excess(rt *ownedRoute, share int) (out []*session) {
 // awake are the route's sessions that are in their lanes and do not come to rest.
 // Call with the mutex held.
 func (k *keeper) awake(rt *ownedRoute) []*session {
-	return slices.DeleteFunc(rt.sessions(), func(s *session) bool { return k.resting[s.lane] != nil })
+	return slices.DeleteFunc(rt.sessions(), func(s *session) bool { return k.resting[s.Lane()] != nil })
 }
 
 // beginRest takes all of the route's sessions into their rest that are not there.
@@ -62,7 +62,7 @@ func (k *keeper) beginRest(rt *ownedRoute) []*session {
 	}
 	sessions := k.awake(rt)
 	for _, s := range sessions {
-		k.resting[s.lane] = s
+		k.resting[s.Lane()] = s
 	}
 	return sessions
 }
@@ -114,7 +114,7 @@ func (k *keeper) release(rt *ownedRoute, sessions []*session) bool {
 	}
 	var lanes []outbox.LaneRef
 	for _, s := range sessions {
-		lanes = append(lanes, s.lane.rows()...)
+		lanes = append(lanes, s.Lane().rows()...)
 	}
 	if !k.insist(rt, "release lanes", func(ctx context.Context) error {
 		return k.store.Release(ctx, k.instance, lanes)
@@ -124,7 +124,7 @@ func (k *keeper) release(rt *ownedRoute, sessions []*session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range sessions {
-		delete(k.resting, s.lane)
+		delete(k.resting, s.Lane())
 	}
 	return true
 }
@@ -152,6 +152,9 @@ func (k *keeper) sessions() []*session {
 	defer k.mu.Unlock()
 	return k.withResting(k.working())
 }
+
+// Wait returns when all that was begun in the background has ended.
+func (k *keeper) Wait() { k.wg.Wait() }
 
 // batches are those sessions, for the settler.
 func (k *keeper) batches() []Batch {

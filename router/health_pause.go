@@ -7,6 +7,16 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
+// ApplyPauses tells the route which of its addresses are paused.
+func (r *route) ApplyPauses(pauses []outbox.Pause) {
+	if again := r.health.apply(pauses); again != nil {
+		followUp{rerun: again, back: r}.run()
+	}
+}
+
+// GoneRemembered says that what [Lease].RememberGone was asked for is done.
+func (r *route) GoneRemembered(address string) { r.health.written(address) }
+
 // apply brings the addresses that are not to be used into agreement with the
 // pauses that were written down. It returns the messages that waited for an
 // address that was resumed, to be run again; nil when none was.

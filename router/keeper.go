@@ -81,12 +81,12 @@ func (r *ownedRoute) StillOwned(ctx context.Context, s *session) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, ref := range s.lane.rows() {
+	for _, ref := range s.Lane().rows() {
 		if _, ours := owned[ref]; !ours {
 			return false, nil
 		}
 	}
-	return !s.isLost(), nil
+	return !s.Lost(), nil
 }
 
 // join announces the instance.
@@ -142,20 +142,20 @@ func (k *keeper) renew(ctx context.Context) {
 	k.noteUnclaimed(owned)
 	commanded := map[*ownedRoute]bool{}
 	for i, s := range before {
-		for j, str := range s.streams {
-			mark, ours := owned[outbox.LaneRef{Route: s.route.Name, Slot: str.slot}]
+		for j, str := range s.Streams() {
+			mark, ours := owned[outbox.LaneRef{Route: s.Route().Name, Slot: str.slot}]
 			if !ours || mark.Epoch != str.epoch || mark.Revision < durable[i][j] {
 				k.lose(s)
 				break
 			}
 			if k.notice(s, str, mark.Commands) {
-				commanded[k.of(s.route)] = true
+				commanded[k.of(s.Route())] = true
 			}
 		}
 	}
 	k.until.Store(int64(began + k.lease))
 	for _, s := range before {
-		s.gate.Kick() // it may have been refused while little of the lease was left
+		s.Kick() // it may have been refused while little of the lease was left
 	}
 	for rt := range commanded {
 		k.obey(rt)
@@ -171,19 +171,19 @@ func (k *keeper) notice(s *session, str *stream, commands int64) bool {
 		return false
 	}
 	k.background(func() { // not on the heartbeat: it takes as long as there is to settle
-		for s.ctx.Err() == nil {
-			ctx, cancel := context.WithTimeout(s.ctx, k.lease) // the lane may stand still meanwhile
+		for s.Context().Err() == nil {
+			ctx, cancel := context.WithTimeout(s.Context(), k.lease) // the lane may stand still meanwhile
 			err := s.reload(ctx)
 			cancel()
-			if err == nil || s.ctx.Err() != nil {
+			if err == nil || s.Context().Err() != nil {
 				k.rereading.end(k.log, "")
 				return
 			}
-			k.rereading.fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.lane.name)
+			k.rereading.fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane().name)
 			pause := after(shortDelay)
 			select {
 			case <-pause.C:
-			case <-s.ctx.Done():
+			case <-s.Context().Done():
 			}
 			pause.stop()
 		}
@@ -195,20 +195,13 @@ func (k *keeper) notice(s *session, str *stream, commands int64) bool {
 func (r *ownedRoute) Lost(s *session) { r.keeper.lose(s) }
 
 // lose ends a session of which another instance took a cursor row, or a cursor row
-// of which is not as it was settled, because the state store was restored. One that is
-// no longer in its lane must only not take for written what it tried to write:
-// the lane may have a next session, which is none of its business.
+// of which is not as it was settled, because the state store was restored.
 func (k *keeper) lose(s *session) {
-	s.mu.Lock()
-	already := s.lost
-	s.lost = true
-	s.mu.Unlock()
-	if already || s.lane.session.Load() != s {
+	if !s.Lose() {
 		return
 	}
 	k.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
-		"messages in flight are released", "lane", s.lane.name)
-	s.gate.Abort()
+		"messages in flight are released", "lane", s.Lane().name)
 	k.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), k.drainFor)
 		defer cancel()

@@ -37,6 +37,9 @@ func newLane(r *route, index int, slots []int) *lane {
 	}
 }
 
+// Session returns the session that works the lane; nil: it is not ours.
+func (l *lane) Session() *session { return l.session.Load() }
+
 // rows are the lane's cursor rows in the state store.
 func (l *lane) rows() []outbox.LaneRef {
 	out := make([]outbox.LaneRef, len(l.slots))

@@ -42,6 +42,15 @@ func (s *routeStats) skip(reason string) {
 	s.skipped[reason]++
 }
 
+// CountRetried counts an attempt that failed and is followed by another.
+func (r *route) CountRetried() { r.stats.retried.Add(1) }
+
+// CountSkipped counts a message that is not delivered, by the reason.
+func (r *route) CountSkipped(reason string) { r.stats.skip(reason) }
+
+// AddressesDown reports whether an address of the route is down.
+func (r *route) AddressesDown() bool { return len(r.health.status()) > 0 }
+
 // Stats returns the counters of the route, but for what only its owner and its queue
 // know.
 func (r *route) Stats() outbox.RouteStats {

@@ -138,7 +138,7 @@ func (l *ledger) oldest(r *route) (born time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.held {
-		if h.item == nil || h.item.session.route != r {
+		if h.item == nil || h.item.session.Route() != r {
 			continue
 		}
 		if t := h.item.born(); !t.IsZero() && (born.IsZero() || t.Before(born)) {

@@ -39,7 +39,7 @@ func (k *keeper) obey(rt *ownedRoute) {
 			}) {
 				return
 			}
-			k.applyAddresses(rt, pauses)
+			rt.ApplyPauses(pauses)
 			i := slices.IndexFunc(pauses, func(p outbox.Pause) bool { return p.Address == "" })
 			if i < 0 || !k.rest(rt, pauses[i]) {
 				return
@@ -99,15 +99,6 @@ func (k *keeper) noticePause(rt *ownedRoute) {
 	}
 }
 
-// applyAddresses tells the route which of its addresses are paused.
-func (k *keeper) applyAddresses(rt *ownedRoute, pauses []outbox.Pause) {
-	again := rt.health.apply(pauses)
-	if again == nil {
-		return
-	}
-	followUp{rerun: again, back: rt.route}.run()
-}
-
 // RememberGone implements [Lease].
 func (r *ownedRoute) RememberGone(address string, cause error) {
 	k := r.keeper
@@ -117,7 +108,7 @@ func (r *ownedRoute) RememberGone(address string, cause error) {
 			_, err := k.store.Pause(ctx, p)
 			return err
 		}) {
-			r.health.written(address)
+			r.GoneRemembered(address)
 		}
 	})
 }

@@ -68,7 +68,7 @@ func (r *reader) plan() *plan {
 		rt.share.low.Store(low)
 		least := leastRoom(rt)
 		for _, l := range rt.lanes {
-			s := l.session.Load()
+			s := l.Session()
 			if s == nil {
 				continue
 			}
@@ -80,7 +80,7 @@ func (r *reader) plan() *plan {
 				}
 				continue
 			}
-			m := &member{session: s, stream: s.streams[0], room: room}
+			m := &member{session: s, stream: s.Streams()[0], room: room}
 			k := place{m.stream.slot, m.stream.fetched}
 			c := places[k]
 			if c == nil {
@@ -109,7 +109,7 @@ func (c *cohort) join(m *member) {
 	c.closing = c.closing || m.stream.closing
 	c.drained = c.drained && m.stream.drained
 	c.room = max(c.room, m.room)
-	c.overhead = max(c.overhead, m.session.route.overhead())
+	c.overhead = max(c.overhead, m.session.Route().overhead())
 }
 
 // addSlot plans the reads of one slot and returns how many are catch-ups.
@@ -235,7 +235,7 @@ func leastRoom(r *route) int {
 // more than half full is looked after.
 func roomToRead(s *session, least int, low bool, now time.Time) (room int, full bool) {
 	room = s.room()
-	if full = room < s.route.Window/2 || room == 0 || low; full {
+	if full = room < s.Route().Window/2 || room == 0 || low; full {
 		s.relieve(now, low)
 	}
 	if room < least || low {

@@ -174,7 +174,7 @@ func (r *reader) restart(err error) {
 	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
 	for _, rt := range r.routes {
 		for _, l := range rt.lanes {
-			if s := l.session.Load(); s != nil {
+			if s := l.Session(); s != nil {
 				rt.lease.Lost(s)
 			}
 		}
@@ -207,7 +207,7 @@ func (f *fan) take(i int, row *outbox.Row) bool {
 		if m.detached {
 			continue
 		}
-		if !m.session.route.Match(row) {
+		if !m.session.Route().Match(row) {
 			m.pass(row)
 			continue
 		}
@@ -215,7 +215,7 @@ func (f *fan) take(i int, row *outbox.Row) bool {
 			m.detached = true
 			continue
 		}
-		if !m.session.route.share.take(cost) {
+		if !m.session.Route().share.take(cost) {
 			f.reader.starved.Store(true)
 			f.reader.rowCost = max(f.reader.rowCost, float64(cost)) // not at once again
 			m.detached = true

@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
-
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // Run delivers until ctx ends, then drains: it stops reading, finishes what is
@@ -35,15 +31,17 @@ func (r *Router) Run(ctx context.Context) error {
 		}
 		joined++
 	}
-	wm, wmDone, err := r.startWatermill()
+	lanes := make([]*route, len(r.routes))
+	for i, rt := range r.routes {
+		lanes[i] = rt.route
+	}
+	wm, wmDone, err := StartWatermill(lanes)
 	if err != nil {
 		return err
 	}
 	err = r.work(ctx)
 	for _, rt := range r.routes {
-		for _, l := range rt.lanes {
-			close(l.out)
-		}
+		rt.Close()
 	}
 	closing := wm.Close()
 	if errors.Is(err, ErrCutOff) {
@@ -128,7 +126,7 @@ func (r *Router) drain() error {
 	var errs []error
 	var stopped []*session
 	for _, k := range r.keepers {
-		k.wg.Wait()
+		k.Wait()
 		stopped = append(stopped, k.sessions()...)
 		if err := k.settler.finish(ctx, r.cfg.DrainTimeout); err != nil {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
@@ -138,35 +136,7 @@ func (r *Router) drain() error {
 		errs = append(errs, c.flush(ctx))
 	}
 	for _, rt := range r.routes {
-		rt.health.close()
+		rt.StopProbing()
 	}
 	return errors.Join(append(errs, cutOff(stopped, r.cfg.DrainTimeout))...)
-}
-
-// startWatermill builds Watermill's router with a handler per lane.
-func (r *Router) startWatermill() (*message.Router, <-chan error, error) {
-	wm, err := message.NewRouter(message.RouterConfig{CloseTimeout: 5 * time.Second}, watermill.NopLogger{})
-	if err != nil {
-		return nil, nil, err
-	}
-	lanes := map[string]*lane{}
-	wm.AddSubscriberDecorators(func(s message.Subscriber) (message.Subscriber, error) {
-		return primed{s, lanes}, nil
-	})
-	for _, rt := range r.routes {
-		for _, l := range rt.lanes {
-			lanes[l.name] = l
-			h := wm.AddConsumerHandler(l.name, l.name, l, l.handle)
-			h.AddMiddleware(l.work)
-			h.AddMiddleware(rt.Middleware...)
-		}
-	}
-	done := make(chan error, 1)
-	go func() { done <- wm.Run(context.Background()) }()
-	select {
-	case <-wm.Running():
-		return wm, done, nil
-	case err := <-done:
-		return nil, nil, fmt.Errorf("start the Watermill router: %w", err)
-	}
 }

@@ -265,12 +265,43 @@ func (s *session) stop(ctx context.Context) {
 	s.lane.session.CompareAndSwap(s, nil)
 }
 
-// isLost reports whether another instance has the lane.
-func (s *session) isLost() bool {
+// Lost reports whether the lane is no longer the session's.
+func (s *session) Lost() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost
 }
+
+// Lose marks the session as one whose lane is no longer its own: nothing more of it is
+// settled. It reports whether the session is to be stopped now, having called off what
+// it sends. One that is no longer in its lane must only not take for written what it
+// tried to write: the lane may have a next session, which is none of its business.
+func (s *session) Lose() (stop bool) {
+	s.mu.Lock()
+	already := s.lost
+	s.lost = true
+	s.mu.Unlock()
+	if already || s.lane.session.Load() != s {
+		return false
+	}
+	s.gate.Abort()
+	return true
+}
+
+// Lane returns the lane that the session works.
+func (s *session) Lane() *lane { return s.lane }
+
+// Route returns the route of the lane.
+func (s *session) Route() *route { return s.route }
+
+// Streams returns the streams of the lane's slots, in the order of those.
+func (s *session) Streams() []*stream { return s.streams }
+
+// Context ends when the session stops.
+func (s *session) Context() context.Context { return s.ctx }
+
+// Kick has what waits to be sent looked at again.
+func (s *session) Kick() { s.gate.Kick() }
 
 // awaitChains returns when all chains have ended or ctx has.
 func (s *session) awaitChains(ctx context.Context) {

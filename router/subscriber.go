@@ -256,14 +256,14 @@ func (l *listener) end() {
 func (l *listener) accept(ctx, subscribed context.Context, msg *message.Message) bool {
 	row := l.rowOf(msg)
 	if !l.route.Match(row) {
-		l.route.stats.skip("unmatched")
+		l.route.CountSkipped("unmatched")
 		msg.Ack()
 		return true
 	}
 	lane := l.route.lanes[outbox.SlotOf(l.route.key(row.Group), row.ID)]
 	cost := int64(row.Size()) + l.route.overhead()
 	for {
-		if s := lane.session.Load(); s != nil {
+		if s := lane.Session(); s != nil {
 			room := s.room() > 0
 			if room && l.route.share.take(cost) {
 				if s.acceptMessage(msg, row, cost) {
