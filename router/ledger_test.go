@@ -101,7 +101,7 @@ func (m *ledgerModel) place(turned bool) error {
 	r := c.rows[0]
 	c.rows = c.rows[1:]
 	if !turned {
-		if _, ok := m.enter(r.placing.holding, &item{row: r.placing.row}); ok {
+		if _, ok := m.enter(r.placing.holding, &item{}); ok {
 			return m.enters(r)
 		}
 	}

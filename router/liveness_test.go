@@ -330,28 +330,3 @@ func TestG13_ABusyGroupLeavesTheParking(t *testing.T) {
 		r.wantParked()
 	})
 }
-
-// The message that is to be the next probe leaves its lane at that moment: another
-// one that is held takes its place.
-func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
-	inBubble(t, group, func(r *rig) {
-		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
-		rt := r.router.routes[0]
-		h := rt.health
-		s := rt.lanes[3].session.Load()
-		gone := &item{session: s, key: "gone", phase: parked, record: &record{id: "gone"}}
-		stays := &item{session: s, key: "stays", phase: held, record: &record{id: "stays"}}
-		for _, it := range []*item{gone, stays} {
-			it.Owner = it
-		}
-		s.mu.Lock()
-		s.gate.Enter(&stays.Ticket, stays.key)
-		s.extra++
-		h.unavailable("main", gone, outbox.Verdict{Err: errInjected}, false)
-		h.unavailable("main", stays, outbox.Verdict{Err: errInjected}, false)
-		s.mu.Unlock()
-		r.await(1)
-		r.stop()
-	})
-}
