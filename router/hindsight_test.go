@@ -110,7 +110,7 @@ func TestG7_HindsightIsBoundedByTheWindow(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, s := range r.router.routes[0].sessions() {
 			if in := s.Inspect(); in.Chains > 32 || in.Queued > 0 {
-				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.lane.name, in.Chains, in.Queued)
+				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane().name, in.Chains, in.Queued)
 			}
 		}
 		r.cancel()

@@ -275,8 +275,8 @@ func TestG3_ARenewalOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
 		r.state.evict()
 		slot := outbox.SlotOf("g0", "")
 		lane := r.router.routes[0].lanes[slot]
-		old := lane.session.Load()
-		r.until("the lane is ours again", func() bool { s := lane.session.Load(); return s != nil && s != old })
+		old := lane.Session()
+		r.until("the lane is ours again", func() bool { s := lane.Session(); return s != nil && s != old })
 		before := r.state.epoch(slot)
 		time.Sleep(20 * time.Second)
 		if now := r.state.epoch(slot); now != before {

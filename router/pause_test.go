@@ -354,8 +354,8 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(nil))
 		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
-		s := r.router.routes[0].lanes[3].session.Load()
-		str := s.streams[0]
+		s := r.router.routes[0].lanes[3].Session()
+		str := s.Streams()[0]
 		s.stop(context.Background())
 		before := s.Inspect().Settled[0]
 		row := &outbox.Row{ID: "x", Slot: 3, Position: 7, Page: &outbox.Page{From: str.fetched}}

@@ -260,10 +260,10 @@ func (l *listener) accept(ctx, subscribed context.Context, msg *message.Message)
 		msg.Ack()
 		return true
 	}
-	lane := l.route.lanes[outbox.SlotOf(l.route.key(row.Group), row.ID)]
+	target := l.route.lanes[outbox.SlotOf(l.route.key(row.Group), row.ID)]
 	cost := int64(row.Size()) + l.route.overhead()
 	for {
-		if s := lane.Session(); s != nil {
+		if s := target.Session(); s != nil {
 			room := s.room() > 0
 			if room && l.route.share.take(cost) {
 				if s.acceptMessage(msg, row, cost) {
