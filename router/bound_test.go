@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 // deafSource and deafState do not get an answer for a while: a connection on
@@ -157,16 +158,16 @@ func TestG1_ReleasesThatGetNoAnswer(t *testing.T) {
 func TestBoundsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := bound{usual: 10 * time.Second}
+		b := settling.CallTimeout{Usual: 10 * time.Second}
 		try := func(fail error, wait bool) time.Duration {
-			ctx, cancel := b.begin(t.Context())
+			ctx, cancel := b.Begin(t.Context())
 			defer cancel()
 			limit, _ := ctx.Deadline()
 			d := time.Until(limit)
 			if wait {
 				<-ctx.Done()
 			}
-			b.end(ctx, fail)
+			b.End(ctx, fail)
 			return d
 		}
 		for i, seconds := range []int{10, 20, 40, 80, 160, 320, 600, 600} {
@@ -175,10 +176,10 @@ func TestBoundsGrowAndShrink(t *testing.T) {
 				t.Errorf("try %d: %v, want %v", i, got, want)
 			}
 		}
-		if got := try(errors.New("refused"), false); got != longestBound {
+		if got := try(errors.New("refused"), false); got != settling.LongestCallTimeout {
 			t.Errorf("%v", got)
 		}
-		if got := try(nil, false); got != longestBound { // another error told nothing about the limit
+		if got := try(nil, false); got != settling.LongestCallTimeout { // another error told nothing about the limit
 			t.Errorf("%v", got)
 		}
 		if got := try(nil, false); got != 10*time.Second {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // ErrCutOff is what [Router.Run] returns, by errors.Is, when
@@ -19,17 +21,17 @@ const mostRoutesNamed = 5
 
 // cutOff returns an [ErrCutOff] that says what was left of the stopped sessions
 // when the limit was over; nil when nothing was.
-func cutOff(sessions []*session, limit time.Duration) error {
-	left := leftBy(sessions)
+func cutOff(sessions []*lane.Session, limit time.Duration) error {
+	left := lane.UnknownBy(sessions)
 	if len(left) == 0 {
 		return nil
 	}
 	n := 0
 	var routes []string
 	for i, l := range left {
-		n += l.n
+		n += l.Messages
 		if i < mostRoutesNamed {
-			routes = append(routes, fmt.Sprintf("route %s (%d, in %s)", l.route, l.n, strings.Join(l.lanes, ", ")))
+			routes = append(routes, fmt.Sprintf("route %s (%d, in %s)", l.Route, l.Messages, strings.Join(l.Lanes, ", ")))
 		}
 	}
 	if more := len(left) - len(routes); more > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // stuck is a destination that ends only with its context.
@@ -223,7 +224,7 @@ func TestG3_WhatArrivesAtTheCutIsKnown(t *testing.T) {
 	inBubble(t, group, func(r *rig) {
 		slow := func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {
-				defer time.Sleep(cutMoment / 2)
+				defer time.Sleep(lane.CutMoment / 2)
 				return h(msg)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // eventStore is a DedupeStore that outlives routers, takes its time and fails.
@@ -278,7 +279,7 @@ func (w *twinWorld) verify() error {
 		times[a.id]++
 		key := a.group
 		if w.order == outbox.OrderGlobal {
-			key = globalKey
+			key = lane.GlobalKey
 		}
 		if key != "" && w.order != outbox.OrderNone && a.position < last[key] {
 			w.complain("%s (position %d) arrived after position %d of %q", a.id, a.position, last[key], key)

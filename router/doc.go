@@ -3,30 +3,23 @@
 //
 // # The parts
 //
-// A [Route] joins a source and a destination. It has one lane per slot; a lane
-// is one Watermill handler with the route's middleware stack around it and a
-// gate (package handlers) at its end.
+// A [Route] joins a source and a destination. This package checks routes and wires
+// them; the parts are in packages of their own, below internal:
 //
-//	reader  one per source: fetches for all lanes in one query, matches, fans out
-//	claimer one per queue: claims rows for all lanes, matches, hands them out
-//	ledger  one per queue: which rows are claimed, what became of them, and what
-//	        is not to be claimed now
-//	lane    a Watermill handler; idle unless a session works it
-//	session one period of owning a lane: gives rows their place, runs their
-//	        chains, concludes their verdicts
-//	stream  how far one slot of a route was fetched and settled
-//	parking messages that were taken out of the stream, and their way back
-//	health  which addresses of a route are down, and who probes them
-//	settler one per state store: writes all lanes' progress in one transaction;
-//	        one per queue: writes what became of its rows
-//	keeper  one per state store: which lanes are ours, and for how long
+//	lane       messages in the order of their groups: sessions, chains, verdicts,
+//	           the parking, addresses that are down
+//	reading    fetches for all lanes of a source in one query, matches, hands out
+//	claiming   claims rows of a queue for all its lanes, and writes what became of them
+//	listening  takes the messages of a Watermill Subscriber
+//	ownership  which lanes are ours, and for how long
+//	settling   writes the progress of all lanes of a state store in one transaction
+//	polling    how long a reader waits between polls
+//	memory     what messages may take, per process and per route
+//	logging    failures that last, logged once a minute
+//	signal     signals and timers
 //
-// # Locks
-//
-// They are taken in this order, never the other way: session, gate, health; then
-// one of ledger, poison, limiter and keeper, under which nothing is locked. The
-// settler, the reader, the claimer and the keeper hold none of their own while
-// they call a session. Middleware runs without any of them.
+// reading, claiming, listening and ownership know lane and not each other; lane knows
+// none of them, but for what its interfaces ask.
 //
 // # What it is not
 //

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 var errInjected = errors.New("injected")
@@ -355,7 +356,7 @@ func TestG1_ReleasedComesAgainAfterAPause(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		"pause":       {outbox.Released(errInjected), releaseDelay},
+		"pause":       {outbox.Released(errInjected), lane.ReleaseDelay},
 		"retry after": {&outbox.Error{Kind: outbox.KindReleased, Err: errInjected, RetryAfter: 4 * time.Second}, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -108,9 +108,9 @@ func TestG7_HindsightIsBoundedByTheWindow(t *testing.T) {
 			rt.Destination, rt.Window, rt.SendTimeout, rt.Middleware = slow, 32, time.Hour, nil
 		}))
 		time.Sleep(time.Minute)
-		for _, s := range r.router.routes[0].sessions() {
+		for _, s := range r.router.routes[0].Sessions() {
 			if in := s.Inspect(); in.Chains > 32 || in.Queued > 0 {
-				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane().name, in.Chains, in.Queued)
+				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane().Name, in.Chains, in.Queued)
 			}
 		}
 		r.cancel()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // skip is an operator who skips a message that is parked and not dead, if there is
@@ -68,10 +69,10 @@ func (r *run) observe() {
 	room, alive := 0, 1
 	for try := 0; alive > room && try < 3; try++ {
 		if try > 0 {
-			time.Sleep(2 * shortDelay)
+			time.Sleep(2 * lane.ShortDelay)
 		}
 		synctest.Wait()
-		if time.Since(r.begun) < 2*shortDelay { // what ended before may be on a timer
+		if time.Since(r.begun) < 2*lane.ShortDelay { // what ended before may be on a timer
 			return
 		}
 		room = r.room()
@@ -86,7 +87,7 @@ func (r *run) observe() {
 
 // room is how many messages there may be in memory. It looks at what is parked, too.
 func (r *run) room() (n int) {
-	for _, l := range r.router.routes[0].lanes {
+	for _, l := range r.router.routes[0].Lanes {
 		s := l.Session()
 		if s == nil {
 			continue
@@ -102,12 +103,12 @@ func (r *run) room() (n int) {
 
 // checkParking complains of parked messages that the session does not know of, and
 // of those that it should have brought back.
-func (r *run) checkParking(l *lane, in *Inspection) {
+func (r *run) checkParking(l *lane.Lane, in *lane.Inspection) {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
-	for _, ref := range l.rows() {
+	for _, ref := range l.Rows() {
 		for _, p := range r.state.queue(ref) {
 			if !in.Knows(p) {
 				r.world.complain("%s is parked (%s), and its lane knows nothing of it", p.ID, p.Status)
@@ -120,7 +121,7 @@ func (r *run) checkParking(l *lane, in *Inspection) {
 		busy = busy || g.Loading
 	}
 	for _, g := range in.Groups {
-		k := overdueKey{l.index, g.Group, g.Seq, g.Since}
+		k := overdueKey{l.Index, g.Group, g.Seq, g.Since}
 		switch since, waits := r.overdue[k]; {
 		case !g.Movable || busy || g.Due.After(time.Now()):
 			delete(r.overdue, k)
@@ -131,8 +132,8 @@ func (r *run) checkParking(l *lane, in *Inspection) {
 		}
 	}
 	for k := range r.overdue { // a group that has left the parking, and joins it again later, waits anew
-		there := slices.ContainsFunc(in.Groups, func(g GroupInspection) bool { return k == overdueKey{l.index, g.Group, g.Seq, g.Since} })
-		if k.lane == l.index && !there {
+		there := slices.ContainsFunc(in.Groups, func(g lane.GroupInspection) bool { return k == overdueKey{l.Index, g.Group, g.Seq, g.Since} })
+		if k.lane == l.Index && !there {
 			delete(r.overdue, k)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // world is what the property test's router works on: a destination and a
@@ -245,7 +246,7 @@ func (w *world) verify(rows []*outbox.Row, parked []outbox.Parked, order outbox.
 		seen[a.id] = true
 		key := a.group
 		if order == outbox.OrderGlobal {
-			key = globalKey
+			key = lane.GlobalKey
 		}
 		if key == "" || order == outbox.OrderNone {
 			continue

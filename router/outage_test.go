@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/logging"
 )
 
 // databaseAway is a state store and a source in one database that can be away.
@@ -162,7 +164,7 @@ func TestAnAddressShowsItsPresentErrorAndTheNextProbe(t *testing.T) {
 		since := down().Since
 		r.dest.setFail(failing(&calls{}, func(string) error { return outbox.Unavailable(errors.New("certificate has expired"), 0) }))
 		r.until("it shows the present error", func() bool { return down().Cause == "certificate has expired" })
-		if d := down(); !d.Since.Equal(since) || d.NextProbe.Before(time.Now()) || d.NextProbe.After(time.Now().Add(longestProbe)) {
+		if d := down(); !d.Since.Equal(since) || d.NextProbe.Before(time.Now()) || d.NextProbe.After(time.Now().Add(lane.LongestProbe)) {
 			t.Errorf("now %v, shown %+v, down since %v", time.Now(), d, since)
 		}
 		r.dest.setFail(nil)
@@ -195,7 +197,7 @@ func TestFirstFailuresAreLoggedUpToABound(t *testing.T) {
 				}
 			}
 		}
-		if n == 0 || n > mostFirstFailures {
+		if n == 0 || n > logging.MostFirstFailures {
 			t.Errorf("%d first failures are logged", n)
 		}
 		r.stop()

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // crowd counts the chains that run at once.
@@ -34,7 +35,7 @@ func unhurried(string, *message.Message) error {
 
 func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 	inBubble(t, outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
-		const n = 3 * paceTotal
+		const n = 3 * lane.PaceTotal
 		var c crowd
 		r.dest.setFail(unhurried)
 		r.config.Memory = 1 << 30
@@ -45,11 +46,11 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 			rt.Window, rt.Poll.Batch, rt.Middleware = n, n, []message.HandlerMiddleware{c.middleware}
 		}))
 		r.await(n)
-		if most := c.most.Load(); most > paceTotal || most < paceTotal/2 {
-			t.Errorf("%d chains ran at once, want at most %d and half of that", most, paceTotal)
+		if most := c.most.Load(); most > lane.PaceTotal || most < lane.PaceTotal/2 {
+			t.Errorf("%d chains ran at once, want at most %d and half of that", most, lane.PaceTotal)
 		}
 		r.stop()
-		if lanes := r.router.shared.pace.lanes.Load(); lanes != 0 {
+		if lanes := r.router.shared.Pace.Lanes.Load(); lanes != 0 {
 			t.Errorf("%d lanes have chains after the end", lanes)
 		}
 	})
@@ -57,7 +58,7 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 
 func TestALaneThatDoesNotMoveGoesBeyondItsShare(t *testing.T) {
 	inBubble(t, outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
-		const n = 3 * paceTotal
+		const n = 3 * lane.PaceTotal
 		var c crowd
 		h := newHanging(nil, sameLane(1)...)
 		r.dest.setFail(h.fault)
@@ -96,8 +97,8 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 		r.start(r.route(func(rt *Route) { rt.Window, rt.Poll.Batch = outbox.Slots*n, outbox.Slots*n }))
 		r.await(outbox.Slots * n)
 		r.stop()
-		if mean := outbox.Slots * n / r.dest.batches; mean <= paceLeast {
-			t.Errorf("%d messages in a batch on average, want more than %d", mean, paceLeast)
+		if mean := outbox.Slots * n / r.dest.batches; mean <= lane.PaceLeast {
+			t.Errorf("%d messages in a batch on average, want more than %d", mean, lane.PaceLeast)
 		}
 	})
 }
@@ -106,12 +107,12 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 // get beyond it must not depend on somebody's patience each time.
 func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
 	inBubble(t, outbox.Ordering{MaxMessages: 100, MaxRequests: 100, Static: true}, func(r *rig) {
-		const n = 12 * paceTotal
+		const n = 12 * lane.PaceTotal
 		names := sameLane(2)
 		h := newHanging(nil, names[0])
 		r.dest.setFail(h.fault)
 		r.config.Memory = 1 << 30
-		for i := range paceTotal - 1 {
+		for i := range lane.PaceTotal - 1 {
 			r.add(names[0], fmt.Sprint("slow", i))
 		}
 		for i := range n {
@@ -119,14 +120,14 @@ func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
 		}
 		began := time.Now()
 		r.start(r.route(func(rt *Route) {
-			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 32*paceTotal, 32*paceTotal, time.Hour, nil
+			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 32*lane.PaceTotal, 32*lane.PaceTotal, time.Hour, nil
 		}))
 		r.await(n)
-		if waited := time.Since(began); waited > 10*pacePatience {
+		if waited := time.Since(began); waited > 10*lane.PacePatience {
 			t.Errorf("the others took %v", waited)
 		}
 		close(h.release)
-		r.await(n + paceTotal - 1)
+		r.await(n + lane.PaceTotal - 1)
 		r.stop()
 	})
 }
@@ -141,7 +142,7 @@ func TestG6_ALaneThatDoesNotMoveIsNotHeldByWhatArrives(t *testing.T) {
 		route, f := r.fromFeed(func(rt *Route) { rt.Window, rt.SendTimeout, rt.Middleware = 1<<16, time.Hour, nil })
 		r.start(route)
 		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
-		for i := range paceTotal {
+		for i := range lane.PaceTotal {
 			msg := message.NewMessage(fmt.Sprint("slow", i), []byte(`{}`))
 			msg.Metadata[outbox.MetaGroup], msg.Metadata["address"] = names[0], "slow"
 			f.out <- msg
@@ -156,7 +157,7 @@ func TestG6_ALaneThatDoesNotMoveIsNotHeldByWhatArrives(t *testing.T) {
 			}
 		}
 		close(h.release)
-		r.await(1000 + paceTotal)
+		r.await(1000 + lane.PaceTotal)
 		r.stop()
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/ownership"
 )
 
 func (m *memState) Pauses(_ context.Context, route string) ([]outbox.Pause, error) {
@@ -184,8 +186,8 @@ func TestARouteThatIsPausedAtTheStartWaits(t *testing.T) {
 		r.resume("")
 		began := time.Now()
 		r.await(18)
-		if d := time.Since(began); d > 2*acquirePause {
-			t.Errorf("it took %v to go on, want at most %v", d, 2*acquirePause)
+		if d := time.Since(began); d > 2*ownership.AcquirePause {
+			t.Errorf("it took %v to go on, want at most %v", d, 2*ownership.AcquirePause)
 		}
 		r.stop()
 	})
@@ -354,15 +356,15 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(nil))
 		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
-		s := r.router.routes[0].lanes[3].Session()
+		s := r.router.routes[0].Lanes[3].Session()
 		str := s.Streams()[0]
-		s.stop(context.Background())
+		s.Stop(context.Background())
 		before := s.Inspect().Settled[0]
-		row := &outbox.Row{ID: "x", Slot: 3, Position: 7, Page: &outbox.Page{From: str.fetched}}
-		s.accept([]arrival{{stream: str, row: row, matched: true}})
-		s.moveTo(str, outbox.Cursor{Position: 9}, 1, true)
-		if settled := s.Inspect().Settled[0]; settled != before || str.fetched != before {
-			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.fetched, settled)
+		row := &outbox.Row{ID: "x", Slot: 3, Position: 7, Page: &outbox.Page{From: str.Fetched}}
+		s.Accept([]lane.Arrival{{Stream: str, Row: row, Matched: true}})
+		s.MoveTo(str, outbox.Cursor{Position: 9}, 1, true)
+		if settled := s.Inspect().Settled[0]; settled != before || str.Fetched != before {
+			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.Fetched, settled)
 		}
 		r.stop()
 	})

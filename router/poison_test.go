@@ -15,6 +15,7 @@ import (
 
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // grave makes a poison destination of a rig and a route that uses it.
@@ -102,7 +103,7 @@ func TestPoisonCopySaysWhyAndWhereFrom(t *testing.T) {
 			!strings.HasPrefix(msg.Metadata[outbox.MetaLane], "orders/") {
 			t.Errorf("the copy is %s with %v", msg.UUID, msg.Metadata)
 		}
-		if p := r.parked()[0]; p.Metadata[outbox.MetaPoisonReason]+p.Metadata[metaDeath] != "" {
+		if p := r.parked()[0]; p.Metadata[outbox.MetaPoisonReason]+p.Metadata[lane.MetaDeath] != "" {
 			t.Errorf("the parked message has another metadata than it entered with: %v", p.Metadata)
 		}
 	})

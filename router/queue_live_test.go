@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 // partQueue is a queue that notifies, and whose claims may leave groups out, as
@@ -85,7 +86,7 @@ func (q *partQueue) write(id, group string, open time.Duration) {
 		q.open--
 	case q.asleep:
 		q.asleep = false
-		poke(q.woken)
+		signal.Poke(q.woken)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing/synctest"
 	"time"
+
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // observe looks, at a moment at which nobody has anything to do, for what is
@@ -12,10 +14,10 @@ func (r *queueRun) observe() {
 	room, alive := 0, 1
 	for try := 0; alive > room && try < 8; try++ {
 		if try > 0 {
-			time.Sleep(2 * shortDelay)
+			time.Sleep(2 * lane.ShortDelay)
 		}
 		synctest.Wait()
-		if time.Since(r.begun) < 2*shortDelay { // what ended before may be on a timer
+		if time.Since(r.begun) < 2*lane.ShortDelay { // what ended before may be on a timer
 			return
 		}
 		room = r.room()

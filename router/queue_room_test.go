@@ -177,7 +177,7 @@ func TestG7_AQueueStaysWithinTheBudget(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 					mu.Lock()
 					defer mu.Unlock()
-					peak = max(peak, r.router.budget.used.Load())
+					peak = max(peak, r.router.budget.Used.Load())
 					return nil
 				})
 				r.begin(nil)
@@ -188,7 +188,7 @@ func TestG7_AQueueStaysWithinTheBudget(t *testing.T) {
 				if peak > budget {
 					t.Errorf("%d bytes were in use, the budget is %d", peak, budget)
 				}
-				if used := r.router.budget.used.Load(); used != 0 {
+				if used := r.router.budget.Used.Load(); used != 0 {
 					t.Errorf("%d bytes are in use at the end", used)
 				}
 			})

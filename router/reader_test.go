@@ -10,6 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/reading"
 )
 
 // polls returns how many fetches and reads the source saw since the last call.
@@ -71,7 +73,7 @@ func TestG9_AStreamIsReadInPortions(t *testing.T) {
 		r.source.mu.Lock()
 		fetches := r.source.fetches
 		r.source.mu.Unlock()
-		if most := int(n*each/breather) * 3 / 2; fetches > most {
+		if most := int(n*each/reading.Linger) * 3 / 2; fetches > most {
 			t.Errorf("%d reads for %d rows in %v, want at most %d", fetches, n, n*each, most)
 		}
 		r.stop()
@@ -207,7 +209,7 @@ func (r *rig) watchBudget(stop <-chan struct{}) <-chan int64 {
 	go func() {
 		var m int64
 		for {
-			m = max(m, r.router.budget.used.Load())
+			m = max(m, r.router.budget.Used.Load())
 			select {
 			case <-stop:
 				most <- m
@@ -245,11 +247,11 @@ func TestG7_TheBudgetHolds(t *testing.T) {
 					r.await(200)
 					time.Sleep(time.Second)
 					close(stop)
-					if m := <-most; m > limit+size+waitingOverhead+1024 {
+					if m := <-most; m > limit+size+lane.WaitingOverhead+1024 {
 						t.Errorf("the budget's use was %d at most, the limit is %d", m, limit)
 					}
 					r.stop()
-					if used := r.router.budget.used.Load(); used != 0 {
+					if used := r.router.budget.Used.Load(); used != 0 {
 						t.Errorf("%d bytes were not given back", used)
 					}
 					r.checkOrdered(40, 5)

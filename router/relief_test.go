@@ -11,6 +11,8 @@ import (
 
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 // hanging is a fault: messages of these groups wait until release is called,
@@ -127,8 +129,8 @@ func (r *rig) hangOne(order outbox.OrderMode, dies bool) {
 	release := make(chan struct{})
 	hang := func(_ string, msg *message.Message) error {
 		if msg.UUID == "slow" {
-			limit := after(2 * patience) // so that a test that fails ends
-			defer limit.stop()
+			limit := signal.After(2 * patience) // so that a test that fails ends
+			defer limit.Stop()
 			select {
 			case <-release:
 			case <-limit.C:
@@ -245,10 +247,10 @@ func TestG10_ASlowBrokerDoesNotParkItsBacklog(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.fill(10, 100)
 		r.start(r.route(func(rt *Route) {
-			rt.Window, rt.Destination = 32, slowWaves{r.dest, 2 * shortDelay}
+			rt.Window, rt.Destination = 32, slowWaves{r.dest, 2 * lane.ShortDelay}
 		}))
 		for r.dest.count() < 1000 {
-			time.Sleep(shortDelay / 4)
+			time.Sleep(lane.ShortDelay / 4)
 			r.wantParked()
 			if t.Failed() {
 				break

@@ -15,6 +15,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/polling"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 // wakingSource is a source whose writers call a reader that sleeps. They follow
@@ -77,7 +79,7 @@ func (w *wakingSource) begin(r *rig, group, id string) (commit func()) {
 		w.calls++
 		if w.asleep {
 			w.asleep = false
-			poke(w.woken)
+			signal.Poke(w.woken)
 		}
 	}
 }
@@ -124,7 +126,7 @@ func TestG1_NothingWaitsForThePollOfASleepingReader(t *testing.T) {
 		writing.Wait()
 		written := time.Now()
 		r.await(writers * each)
-		if late := time.Since(written); late > restlessPause+20*time.Millisecond {
+		if late := time.Since(written); late > polling.DrainingPause+20*time.Millisecond {
 			t.Errorf("the last message came %v after its commit", late)
 		}
 		if time.Since(begun) > time.Minute || src.calls == 0 || src.calls > writers*each/2 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // Defaults of a [Route].
@@ -242,8 +243,8 @@ func (r *Route) unit() string {
 }
 
 // lanes is what the route's lanes are to know of it.
-func (r *Route) lanes() LaneConfig {
-	return LaneConfig{Name: r.Name, Match: r.Match, Middleware: r.Middleware, Hindsight: r.Hindsight, Destination: r.Destination,
+func (r *Route) lanes() lane.Config {
+	return lane.Config{Name: r.Name, Match: r.Match, Middleware: r.Middleware, Hindsight: r.Hindsight, Destination: r.Destination,
 		Poison: r.Poison, PoisonName: r.PoisonName, State: r.State, Order: r.Order, Window: r.Window, Attempts: r.Attempts,
 		SendTimeout: r.SendTimeout}
 }

@@ -7,6 +7,15 @@ import (
 	"sync/atomic"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/claiming"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/listening"
+	"github.com/outriderhq/outrider/router/internal/memory"
+	"github.com/outriderhq/outrider/router/internal/ownership"
+	"github.com/outriderhq/outrider/router/internal/polling"
+	"github.com/outriderhq/outrider/router/internal/reading"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 // Router runs routes. Make one with [New], call [Router.Run] once.
@@ -14,12 +23,12 @@ type Router struct {
 	cfg       Config
 	log       *slog.Logger
 	routes    []*wired
-	readers   []*reader
-	listeners []*listener
-	claimers  []*claimer
-	keepers   []*keeper
-	budget    budget
-	shared    Shared
+	readers   []*reading.Reader
+	listeners []*listening.Listener
+	claimers  []*claiming.Claimer
+	keepers   []*ownership.Manager
+	budget    memory.Budget
+	shared    lane.Shared
 	ready     chan struct{}
 	begun     atomic.Bool
 }
@@ -28,9 +37,9 @@ type Router struct {
 func New(cfg Config, routes []Route) (*Router, error) {
 	cfg.setDefaults()
 	r := &Router{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
-	r.budget = budget{limit: cfg.Memory, wake: r.roomFreed}
-	r.shared = Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
-		Settlers: func(store outbox.StateStore) *settler { return r.keeperOf(store).settler }}
+	r.budget = memory.Budget{Limit: cfg.Memory, Wake: r.roomFreed}
+	r.shared = lane.Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
+		Settlers: func(store outbox.StateStore) *settling.Settler { return r.keeperOf(store).Settler }}
 	if len(routes) == 0 {
 		return nil, errors.New("there is no route: nothing would be delivered")
 	}
@@ -53,61 +62,61 @@ func New(cfg Config, routes []Route) (*Router, error) {
 
 // wired is a route with what is particular to where it comes from.
 type wired struct {
-	*ownedRoute
-	claimer  *claimer  // of a queue
-	listener *listener // of a subscriber
+	*ownership.Route
+	claimer  *claiming.Claimer   // of a queue
+	listener *listening.Listener // of a subscriber
 }
 
 func (r *Router) add(def Route) {
-	rt := newRoute(def.lanes(), &r.shared)
-	w := &wired{ownedRoute: r.keeperOf(def.State).add(rt, RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
+	rt := lane.NewRoute(def.lanes(), &r.shared)
+	w := &wired{Route: r.keeperOf(def.State).Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:
-		w.listener = newListener(rt, ListenConfig{Subscriber: def.Subscriber, Topic: def.Topic, MaxRow: def.MaxRow})
+		w.listener = listening.New(rt, listening.Config{Subscriber: def.Subscriber, Topic: def.Topic, MaxRow: def.MaxRow})
 		r.listeners = append(r.listeners, w.listener)
-		rt.connect(w.listener, w.ownedRoute)
+		rt.Connect(w.listener, w.Route)
 	case def.Queue != nil:
 		w.claimer = r.claimerOf(def)
-		w.claimer.add(rt)
-		rt.connect(w.claimer, w.ownedRoute)
+		w.claimer.Add(rt)
+		rt.Connect(w.claimer, w.Route)
 	default:
 		rd := r.readerOf(def)
-		rd.add(rt)
-		rt.connect(rd, w.ownedRoute)
+		rd.Add(rt)
+		rt.Connect(rd, w.Route)
 	}
 }
 
-func (r *Router) keeperOf(store outbox.StateStore) *keeper {
+func (r *Router) keeperOf(store outbox.StateStore) *ownership.Manager {
 	for _, k := range r.keepers {
-		if k.store == store {
+		if k.Store == store {
 			return k
 		}
 	}
-	k := newKeeper(KeeperConfig{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
+	k := ownership.New(ownership.Config{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
 		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllDown: r.hopeless})
 	r.keepers = append(r.keepers, k)
 	return k
 }
 
-func (r *Router) readerOf(def Route) *reader {
+func (r *Router) readerOf(def Route) *reading.Reader {
 	for _, rd := range r.readers {
-		if rd.source == def.Source {
+		if rd.Source == def.Source {
 			return rd
 		}
 	}
-	rd := newReader(def.Source, ReaderConfig{Poll: Polling(def.Poll), Patience: r.cfg.Lease, Budget: &r.budget, Log: r.log})
+	rd := reading.New(def.Source, reading.Config{Poll: polling.Config(def.Poll), Patience: r.cfg.Lease, Budget: &r.budget, Log: r.log})
 	r.readers = append(r.readers, rd)
 	return rd
 }
 
-func (r *Router) claimerOf(def Route) *claimer {
+func (r *Router) claimerOf(def Route) *claiming.Claimer {
 	for _, c := range r.claimers {
-		if c.queue == def.Queue {
+		if c.Queue == def.Queue {
 			return c
 		}
 	}
-	c := newClaimer(def.Queue, ClaimerConfig{Poll: Polling(def.Poll), Claims: Limits(def.Claims), Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
+	c := claiming.New(def.Queue, claiming.Config{Poll: polling.Config(def.Poll), Claims: claiming.Limits(def.Claims), Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
 		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout})
 	r.claimers = append(r.claimers, c)
 	return c
@@ -120,13 +129,13 @@ func (r *Router) Ready() <-chan struct{} { return r.ready }
 // look for rows at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {
 	for _, rd := range r.readers {
-		if any(rd.source) == source {
-			poke(rd.rest.told)
+		if any(rd.Source) == source {
+			signal.Poke(rd.Rest.Told)
 		}
 	}
 	for _, c := range r.claimers {
-		if any(c.queue) == source {
-			poke(c.rest.told)
+		if any(c.Queue) == source {
+			signal.Poke(c.Rest.Told)
 		}
 	}
 }
@@ -145,7 +154,7 @@ func (r *Router) roomFreed() {
 func (r *Router) hopeless() error {
 	var errs []error
 	for _, k := range r.keepers {
-		err := k.hopeless()
+		err := k.Hopeless()
 		if err == nil {
 			return nil
 		}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/ownership"
 )
 
 // Run delivers until ctx ends, then drains: it stops reading, finishes what is
@@ -19,11 +22,11 @@ func (r *Router) Run(ctx context.Context) error {
 	joined := 0
 	defer func() {
 		for _, k := range r.keepers[:joined] {
-			k.leave()
+			k.Leave()
 		}
 	}()
 	for _, k := range r.keepers {
-		if err := k.join(ctx); err != nil {
+		if err := k.Join(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil // asked to stop before it began: that is no failure
 			}
@@ -31,11 +34,11 @@ func (r *Router) Run(ctx context.Context) error {
 		}
 		joined++
 	}
-	lanes := make([]*route, len(r.routes))
+	lanes := make([]*lane.Route, len(r.routes))
 	for i, rt := range r.routes {
-		lanes[i] = rt.route
+		lanes[i] = rt.Route.Route
 	}
-	wm, wmDone, err := StartWatermill(lanes)
+	wm, wmDone, err := lane.StartWatermill(lanes)
 	if err != nil {
 		return err
 	}
@@ -63,33 +66,33 @@ func (r *Router) work(ctx context.Context) error {
 	var readers, settlers sync.WaitGroup
 	failed := make(chan error, 2*len(r.keepers)+len(r.listeners))
 	for _, k := range r.keepers {
-		settlers.Go(func() { k.settler.run(settling) })
-		settlers.Go(func() { k.keepLease(settling) })
+		settlers.Go(func() { k.Settler.Run(settling) })
+		settlers.Go(func() { k.KeepLease(settling) })
 	}
 	ready := true
 	for _, k := range r.keepers {
-		pause, err := k.acquireAll(reading)
+		pause, err := k.AcquireAll(reading)
 		if err != nil {
 			failed <- err
 			ready = false
 		}
 		readers.Go(func() {
-			if err := k.acquireLanes(reading, pause); err != nil {
+			if err := k.AcquireLanes(reading, pause); err != nil {
 				failed <- err
 			}
 		})
 	}
 	for _, rd := range r.readers {
-		readers.Go(func() { rd.run(reading) })
+		readers.Go(func() { rd.Run(reading) })
 	}
 	for _, c := range r.claimers {
-		settlers.Go(func() { c.settler.run(settling) })
-		settlers.Go(func() { c.maintain(settling) })
-		readers.Go(func() { c.run(reading) })
+		settlers.Go(func() { c.Settler.Run(settling) })
+		settlers.Go(func() { c.Maintain(settling) })
+		readers.Go(func() { c.Run(reading) })
 	}
 	for _, l := range r.listeners {
 		readers.Go(func() {
-			if err := l.run(reading, listening); err != nil {
+			if err := l.Run(reading, listening); err != nil {
 				failed <- err
 			}
 		})
@@ -114,26 +117,26 @@ func (r *Router) work(ctx context.Context) error {
 func (r *Router) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.DrainTimeout)
 	defer cancel()
-	sessions := map[*keeper][]*session{}
+	sessions := map[*ownership.Manager][]*lane.Session{}
 	var ending sync.WaitGroup
 	for _, k := range r.keepers {
-		sessions[k] = k.drain()
+		sessions[k] = k.Drain()
 		for _, s := range sessions[k] {
-			ending.Go(func() { s.stop(ctx) })
+			ending.Go(func() { s.Stop(ctx) })
 		}
 	}
 	ending.Wait()
 	var errs []error
-	var stopped []*session
+	var stopped []*lane.Session
 	for _, k := range r.keepers {
 		k.Wait()
-		stopped = append(stopped, k.sessions()...)
-		if err := k.settler.finish(ctx, r.cfg.DrainTimeout); err != nil {
+		stopped = append(stopped, k.Sessions()...)
+		if err := k.Settler.Finish(ctx, r.cfg.DrainTimeout); err != nil {
 			errs = append(errs, fmt.Errorf("the last progress could not be written, so messages may be delivered again: %w", err))
 		}
 	}
 	for _, c := range r.claimers {
-		errs = append(errs, c.flush(ctx))
+		errs = append(errs, c.Flush(ctx))
 	}
 	for _, rt := range r.routes {
 		rt.StopProbing()

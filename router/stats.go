@@ -11,12 +11,12 @@ func (r *Router) Stats() []outbox.RouteStats {
 	out := make([]outbox.RouteStats, 0, len(r.routes))
 	for _, rt := range r.routes {
 		s := rt.Stats()
-		s.Paused = rt.paused.Load()
-		if text := rt.stopped.Load(); text != nil {
+		s.Paused = rt.Paused.Load()
+		if text := rt.Stopped.Load(); text != nil {
 			s.Stopped = *text
 		}
 		if c := rt.claimer; c != nil {
-			c.AddStats(rt.route, &s)
+			c.AddStats(rt.Route.Route, &s)
 		}
 		out = append(out, s)
 	}
@@ -29,22 +29,22 @@ func (r *Router) Stats() []outbox.RouteStats {
 func (r *Router) Problems() []string {
 	var out []string
 	for _, rt := range r.routes {
-		if text := rt.stopped.Load(); text != nil {
+		if text := rt.Stopped.Load(); text != nil {
 			out = append(out, "stopped: "+*text)
 		}
 	}
 	for _, rd := range r.readers {
-		if rd.outage.lasts() {
-			out = append(out, "a source cannot be read (route "+rd.routes[0].Name+" and those beside it)")
+		if rd.Outage.Lasts() {
+			out = append(out, "a source cannot be read (route "+rd.Routes[0].Name+" and those beside it)")
 		}
 	}
 	for _, l := range r.listeners {
-		if l.outage.lasts() {
-			out = append(out, "route "+l.route.Name+" has no subscription to "+strconv.Quote(l.cfg.Topic))
+		if l.Outage.Lasts() {
+			out = append(out, "route "+l.Route.Name+" has no subscription to "+strconv.Quote(l.Cfg.Topic))
 		}
 	}
 	for _, k := range r.keepers {
-		if k.settler.outage.lasts() {
+		if k.Settler.Outage.Lasts() {
 			out = append(out, "progress cannot be written to the state store")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/listening"
 )
 
 // feed is a Subscriber whose messages the test hands over one by one.
@@ -186,13 +187,13 @@ func TestG7_SubscriberStopsAtTheBudget(t *testing.T) {
 			}
 		}()
 		time.Sleep(time.Minute)
-		if used := r.router.budget.used.Load(); used > 1<<20 || used < 1<<19 {
+		if used := r.router.budget.Used.Load(); used > 1<<20 || used < 1<<19 {
 			t.Errorf("%d bytes are used, want at most 1 MiB, and more than half", used)
 		}
 		r.dest.setFail(nil)
 		r.await(40)
 		r.stop()
-		if used := r.router.budget.used.Load(); used != 0 {
+		if used := r.router.budget.Used.Load(); used != 0 {
 			t.Errorf("%d bytes were not given back", used)
 		}
 	})
@@ -370,13 +371,13 @@ func TestG13_ASubscriberThatClosesItsChannelIsSubscribedToAgain(t *testing.T) {
 		f.mu.Lock()
 		f.fail = nil
 		f.mu.Unlock()
-		time.Sleep(longestSubscribePause)
+		time.Sleep(listening.LongestSubscribePause)
 		send("2")
 		if got := r.router.Problems(); len(got) != 0 {
 			t.Errorf("it is back, and the problems are %q", got)
 		}
 		f.end(nil)
-		time.Sleep(steady + time.Second) // idle
+		time.Sleep(listening.Steady + time.Second) // idle
 		if got := r.router.Problems(); len(got) != 0 {
 			t.Errorf("a subscription lasts, and the problems are %q", got)
 		}

@@ -1,0 +1,311 @@
+package claiming
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/memory"
+	"github.com/outriderhq/outrider/router/internal/polling"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// Limits bound what is claimed from a queue; see [Claims], whose fields these are.
+type Limits struct {
+	InMemory int
+	PerGroup int
+	Timeout  time.Duration
+	Recover  time.Duration
+}
+
+// Claimer claims rows of one queue for all routes that use it, and gives each to
+// the first route that matches it.
+type Claimer struct {
+	Queue   outbox.Queue
+	looker  outbox.LookReporter // nil: a claim looks at everything
+	log     *slog.Logger
+	budget  *memory.Budget
+	drain   time.Duration // for a claim, and for the last results
+	poll    polling.Config
+	Rest    polling.Backoff
+	claims  Limits
+	routes  []*lane.Route
+	ledger  *ledger
+	Settler *settling.Settler // writes what became of the rows
+
+	wake    chan struct{}
+	starved atomic.Bool    // there was no room: wake when there is
+	short   time.Time      // since when there has been little room; zero: there is enough
+	rowCost float64        // running estimate of a row's memory
+	batch   int            // rows of the next claim at most
+	outage  logging.Outage // of claims
+
+	extending, recovering logging.Outage
+
+	relief  relief
+	handing handing
+
+	whole   time.Time // what was committed before is to be looked at before a long pause
+	wanting wanting
+
+	unmatched, lost, recovered atomic.Int64
+}
+
+// Config is what a claimer needs beside its queue.
+type Config struct {
+	Poll           polling.Config
+	Claims         Limits
+	Budget         *memory.Budget
+	Log            *slog.Logger
+	Patience       time.Duration // for a write
+	SettleInterval time.Duration
+	DrainTimeout   time.Duration // for a claim, and for the last results
+}
+
+// New returns the claimer of a queue; [Claimer.Add] gives it routes.
+func New(queue outbox.Queue, cfg Config) *Claimer {
+	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
+		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
+	c.looker, _ = queue.(outbox.LookReporter)
+	c.grow(false)
+	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
+	c.Settler.Write, c.Settler.Target = c.write, "queue's table"
+	c.ledger = newLedger(max(min(c.claims.InMemory/2, hurriedResults), 1), c.Settler.Note)
+	return c
+}
+
+// hurriedResults is how many results of claimed rows are written at once. With many
+// more in one statement claims would run out of room while it lasts.
+const hurriedResults = 2000
+
+// Add has the claimer claim for a route.
+func (c *Claimer) Add(rt *lane.Route) { c.routes = append(c.routes, rt) }
+
+// Run polls until ctx ends.
+func (c *Claimer) Run(ctx context.Context) {
+	defer c.handing.rows.Wait()
+	wake, wakes := c.wake, c.Rest.Begin()
+	fixed := c.poll.Fixed() && wakes == nil
+	if fixed {
+		wake = nil
+	}
+	c.whole = time.Now()
+	for ctx.Err() == nil {
+		began := time.Now()
+		got, err := c.claim(ctx)
+		var pause time.Duration
+		switch {
+		case err != nil:
+			pause = c.Rest.Failed()
+		case fixed:
+			pause = c.poll.Min - time.Since(began)
+		case got.rows > 0:
+			c.Rest.Found()
+			continue
+		case got.full:
+			pause = lane.ReliefPause
+		default:
+			if pause = c.Rest.Pause(ctx); pause == 0 {
+				c.whole = time.Now()
+				continue
+			}
+			if !got.next.IsZero() {
+				pause = min(pause, max(time.Until(got.next), c.poll.Min))
+			}
+		}
+		more := false
+		if err == nil && got.rows == 0 && !got.full {
+			pause, more = c.lookOn(pause)
+		}
+		if rang := c.wait(ctx, pause, wake, wakes); !rang || !more {
+			c.whole = time.Now()
+		}
+	}
+}
+
+// wait waits, and reports whether it did so until the pause was over.
+func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-chan struct{}) (rang bool) {
+	timer := signal.After(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-wake:
+	case <-wakes:
+		c.Rest.Woken()
+	case <-c.Rest.Told:
+		c.Rest.Found()
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// outcome is what a claim came to.
+type outcome struct {
+	rows int       // that are on their way into lanes
+	full bool      // nothing was asked for: there is no room, or no lane is ours
+	next time.Time // when something that was left out may be claimed; zero: unknown
+}
+
+// claim claims what there is room for and hands it out to the lanes. The statement
+// is not cancelled on the way: what it claimed would be stuck.
+func (c *Claimer) claim(ctx context.Context) (outcome, error) {
+	c.starved.Store(true) // before looking: room that appears meanwhile wakes
+	w := c.wanted()
+	limit := c.limit(time.Now(), len(w.slots) > 0)
+	if limit == 0 {
+		return outcome{full: true}, nil
+	}
+	except := c.ledger.except(time.Now(), c.claims.PerGroup)
+	c.starved.Store(w.spent || except.held) // what is left out now may be claimed after a settle
+	if len(except.groups)+len(except.rows) > maxExcept {
+		c.handOut(w, nil, except.claim) // it brings nothing, so nothing is left out for its sake
+		c.starved.Store(true)
+		return outcome{full: true}, nil
+	}
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.drain)
+	defer cancel()
+	rows, err := c.Queue.Claim(claiming, outbox.ClaimRequest{
+		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
+		Match: w.match, Later: w.later, Wants: c.wanting.number(w.open), Bytes: max(c.free()-int64(limit)*lane.WaitingOverhead, 1),
+	})
+	c.report(err)
+	c.grow(len(rows) >= limit)
+	placings := c.receive(w, rows)
+	c.countUnmatched(w)
+	c.handOut(w, placings, except.claim)
+	return outcome{rows: len(placings), next: except.next}, err
+}
+
+// maxExcept bounds what is left out of claims. With more than that, claims wait
+// until some of it may be claimed again.
+const maxExcept = 1 << 16
+
+// limit is how many rows may be claimed now. Little room is not worth a claim,
+// unless there has been no more for a while.
+func (c *Claimer) limit(now time.Time, open bool) int {
+	held := c.ledger.size()
+	if held >= c.claims.InMemory/2 || !open {
+		c.relieve(now, !open)
+		held = c.ledger.size()
+	}
+	if !open {
+		return 0
+	}
+	room := c.claims.InMemory - held
+	switch {
+	case room >= max(min(c.poll.Batch, c.claims.InMemory/4), 1):
+		c.short = time.Time{}
+	case c.short.IsZero():
+		c.short = now
+		return 0
+	case now.Sub(c.short) < lane.ReliefPause:
+		return 0
+	}
+	affordable := max(int(float64(c.free())/c.rowCost), 1)
+	return max(min(room, c.batch, affordable), 0)
+}
+
+// smallClaim is the size from which claims grow, where Poll.Batch allows that.
+const smallClaim = 128
+
+// grow doubles the next claim after one that came back full, up to Poll.Batch, and
+// otherwise lets it begin small: until a claim is back there is nothing to deliver.
+// Polls at a fixed interval take what they may at once.
+func (c *Claimer) grow(full bool) {
+	switch {
+	case c.poll.Fixed():
+		c.batch = c.poll.Batch
+	case full:
+		c.batch = min(2*c.batch, c.poll.Batch)
+	default:
+		c.batch = min(max(c.poll.Batch/8, smallClaim), c.poll.Batch)
+	}
+}
+
+// AddStats adds what the claimer knows of a route to its counters.
+func (c *Claimer) AddStats(rt *lane.Route, s *outbox.RouteStats) {
+	if born := c.ledger.oldest(rt); !born.IsZero() { // once for all lanes: it goes through all rows
+		s.Oldest = max(s.Oldest, time.Since(born))
+	}
+	s.Queue = &outbox.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
+}
+
+// report logs an outage of claims.
+func (c *Claimer) report(err error) {
+	if err != nil {
+		c.outage.Fail(c.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
+		return
+	}
+	c.outage.End(c.log, "rows of the queue's table can be claimed again")
+}
+
+// wanted is which rows find a lane, as of the beginning of a claim. A route
+// whose lane is not ours or whose memory is spent is closed for as long as the
+// claim takes: were it opened on the way, rows could overtake others that were
+// refused before.
+type wanted struct {
+	routes    []*lane.Route
+	open      [][outbox.Slots]bool // by route
+	slots     []int                // open for any route
+	spent     bool                 // a route is closed for want of memory
+	unmatched int64
+}
+
+func (c *Claimer) wanted() *wanted {
+	w := &wanted{routes: c.routes, open: make([][outbox.Slots]bool, len(c.routes))}
+	var open [outbox.Slots]bool
+	for i, rt := range c.routes {
+		if rt.Share.Spent(int64(c.rowCost)) {
+			w.spent = true
+			continue
+		}
+		for slot, l := range rt.Lanes {
+			if l.Session() != nil {
+				w.open[i][slot], open[slot] = true, true
+			}
+		}
+	}
+	for slot, ours := range open {
+		if ours {
+			w.slots = append(w.slots, slot)
+		}
+	}
+	return w
+}
+
+// route is the index of the first route that matches; -1: none.
+func (w *wanted) route(row *outbox.Row) int {
+	for i, rt := range w.routes {
+		if rt.Match(row) {
+			return i
+		}
+	}
+	return -1
+}
+
+// match implements outbox.ClaimRequest.Match.
+func (w *wanted) match(row *outbox.Row) bool {
+	i := w.route(row)
+	if i < 0 {
+		w.unmatched++
+		return false
+	}
+	return w.open[i][outbox.SlotOf(row.Group, row.ID)]
+}
+
+// Flush writes the last results: afterwards nothing is marked as claimed by us.
+// A database that is away for a moment is tried again until drain ends.
+func (c *Claimer) Flush(drain context.Context) error {
+	if err := c.Settler.Finish(drain, c.drain); err != nil {
+		return fmt.Errorf("the last results could not be written to the queue's table: %d rows stay marked as being processed "+
+			"until they are taken for stuck (after %v), and may be delivered again: %w", c.ledger.size(), c.claims.Timeout, err)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package claiming
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+// exceptions are what a claim leaves out.
+type exceptions struct {
+	claim  uint64 // number of the claim
+	groups []string
+	rows   []*outbox.Claim
+	next   time.Time // when the first of them ends; zero: none is planned
+	held   bool      // something is left out until rows that are in memory are settled
+}
+
+// except begins a claim: it returns what is to be left out now, which is what is
+// in backoff or on its way back, and groups that have as much in memory as one
+// may.
+func (l *ledger) except(now time.Time, perGroup int) exceptions {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claims++
+	out := exceptions{claim: l.claims}
+	for k, v := range l.left {
+		end := v.end()
+		over := v.returning == 0 && !now.Before(end)
+		if over && v.unknown <= l.placed {
+			delete(l.left, k)
+			continue
+		}
+		out.held = out.held || v.returning > 0
+		if over {
+			end = now // one more claim, and it may be claimed again
+		}
+		if (over || end.After(now)) && (out.next.IsZero() || end.Before(out.next)) {
+			out.next = end
+		}
+		if k.row == (queueKey{}) {
+			out.groups = append(out.groups, k.group)
+		} else {
+			out.rows = append(out.rows, &outbox.Claim{Table: k.row.table, Key: k.row.key})
+		}
+	}
+	for g, n := range l.groups {
+		if n >= perGroup && l.left[leaveKey{group: g}] == nil {
+			out.groups, out.held = append(out.groups, g), true
+		}
+	}
+	return out
+}
+
+// release puts everything back that a session leaves unfinished. Call with the
+// session's mutex held.
+func (l *ledger) release(s *lane.Session) {
+	l.mu.Lock()
+	for _, h := range l.held {
+		if h.item != nil && h.item.Session == s {
+			l.end(ending{h: h, outcome: outbox.Put})
+		}
+	}
+	l.mu.Unlock()
+	l.note(true)
+}
+
+// relieve leaves a group out to make room, until then or until an address is
+// back.
+func (l *ledger) relieve(key leaveKey, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaving(key, time.Time{}).relief = until
+}
+
+// comeBack ends what was left out to make room.
+func (l *ledger) comeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.left {
+		v.relief = time.Time{}
+	}
+}
+
+// stale returns the claims that were made or extended before then and are still
+// wanted.
+func (l *ledger) stale(then time.Time) []*outbox.Claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*outbox.Claim
+	for c, h := range l.held {
+		if h.since.Before(then) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// extended notes that claims were extended at a time, but for the lost ones. It
+// returns the items of those. What is lost before it got into a lane enters none,
+// nor does what is behind it.
+func (l *ledger) extended(claims, lost []*outbox.Claim, at time.Time) []*lane.Item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range claims {
+		if h := l.held[c]; h != nil {
+			h.since = at
+		}
+	}
+	var out []*lane.Item
+	for _, c := range lost {
+		h := l.held[c]
+		switch {
+		case h == nil || h.state != rowOpen: // what became of it is being written
+		case h.item != nil:
+			out = append(out, h.item)
+		default:
+			l.leaving(h.key, time.Time{})
+			l.drop(h)
+		}
+	}
+	return out
+}
+
+// forget drops a claim that is no longer ours, without a result. What was
+// behind it goes back; nothing of the group is claimed before that.
+func (l *ledger) forget(h *holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.state == rowOpen {
+		l.leaving(h.key, time.Time{})
+		l.drop(h)
+	}
+}
+
+// oldest is when the oldest row in a lane of the route was created; zero: there
+// is none, or rows do not say.
+func (l *ledger) oldest(r *lane.Route) (born time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.held {
+		if h.item == nil || h.item.Session.Route() != r {
+			continue
+		}
+		if t := h.item.Born(); !t.IsZero() && (born.IsZero() || t.Before(born)) {
+			born = t
+		}
+	}
+	return born
+}

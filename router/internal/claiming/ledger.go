@@ -1,0 +1,317 @@
+package claiming
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+// queueKey names a row of a queue.
+type queueKey struct{ table, key string }
+
+func queueKeyOf(c *outbox.Claim) queueKey { return queueKey{c.Table, c.Key} }
+
+// leaveKey names what can be left out of claims: a group or, where no order is
+// kept, a single row.
+type leaveKey struct {
+	group string
+	row   queueKey // zero for a group
+}
+
+// holding is one claimed row until what became of it is written down.
+type holding struct {
+	claim  *outbox.Claim
+	key    leaveKey   // what is left out of claims when the row goes back
+	group  string     // of the row
+	counts int        // failed attempts that count, without the one under way
+	serial uint64     // grows from claim to claim
+	since  time.Time  // when it was claimed or extended
+	item   *lane.Item // nil for a row that never got into a lane
+
+	state  holdingState
+	result outbox.ClaimResult
+	credit int // attempts to be given back, learnt while the result was being written
+}
+
+// holdingState is how far a claimed row is.
+type holdingState uint8
+
+const (
+	rowOpen    holdingState = iota // nothing is known yet
+	rowEnded                       // it has a result, which is to be written
+	rowWriting                     // the result is being written
+	rowGone                        // written, or lost
+)
+
+// leave is why nothing of a group is claimed. It stays until a claim is asked
+// for after its end and every claim that did not know of it has been handed out,
+// so that what such a claim brings is recognised.
+type leave struct {
+	until     time.Time // of the backoff
+	relief    time.Time // for so long to make room, or until an address is back
+	returning int       // rows that go back and are still marked as claimed
+	unknown   uint64    // number of the last claim that does not know of it
+}
+
+// end is when it may be claimed again, as far as that is known.
+func (v *leave) end() time.Time {
+	if v.relief.After(v.until) {
+		return v.relief
+	}
+	return v.until
+}
+
+// ledger knows the rows that were claimed and whose end is not written down,
+// and what is not to be claimed now. Its mutex is taken last of all.
+//
+// A group of which a row goes back is left out until that is durable: a row
+// that we hold ends no prefix, so a claim would go on behind it.
+type ledger struct {
+	note func(urgent bool) // there is something to write
+
+	mu      sync.Mutex
+	held    map[*outbox.Claim]*holding
+	groups  map[string]int // rows held of each group
+	ready   []*holding     // ended
+	hurry   int            // so many results are urgent
+	left    map[leaveKey]*leave
+	credits map[queueKey]int // attempts to be given back to rows that are not here
+	serial  uint64
+	claims  uint64 // number of the last claim that was asked for
+	placed  uint64 // number of the last claim that was handed out; so were those before it
+}
+
+// maxCredits bounds what is remembered for rows that may never come back.
+const maxCredits = 4096
+
+func newLedger(hurry int, note func(bool)) *ledger {
+	return &ledger{note: note, hurry: hurry, held: map[*outbox.Claim]*holding{}, groups: map[string]int{},
+		left: map[leaveKey]*leave{}, credits: map[queueKey]int{}}
+}
+
+// size is the number of rows that are claimed and not settled.
+func (l *ledger) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held)
+}
+
+// expect notes rows that a claim has brought and that are to be handed out.
+func (l *ledger) expect(rows []placing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range rows {
+		rows[i].holding = l.add(rows[i].row, rows[i].key)
+	}
+}
+
+// enter notes that an expected row enters a lane as it, and returns the failed
+// attempts that count for it; false when it may not: its group was left out
+// since the claim began, or somebody else has the row.
+func (l *ledger) enter(h *holding, it *lane.Item) (failed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.state != rowOpen || l.left[h.key] != nil {
+		return 0, false
+	}
+	h.item = it
+	return h.counts, true
+}
+
+// refuse sends an expected row back, and leaves its group, or itself, out for a
+// while.
+func (l *ledger) refuse(h *holding, until time.Time) {
+	l.mu.Lock()
+	l.leaving(h.key, until)
+	l.end(ending{h: h, outcome: outbox.Put})
+	l.mu.Unlock()
+	l.note(false)
+}
+
+// handedOut notes that nothing of a claim, and of those before it, is expected
+// any more.
+func (l *ledger) handedOut(claim uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.placed = claim
+}
+
+// add notes a claimed row. Call with the mutex held.
+func (l *ledger) add(row *outbox.Row, key leaveKey) *holding {
+	l.serial++
+	h := &holding{claim: row.Claim, key: key, group: row.Group, serial: l.serial, since: time.Now()}
+	k := queueKeyOf(row.Claim)
+	h.counts = max(row.Claim.Attempts-l.credits[k], 0)
+	delete(l.credits, k)
+	l.held[row.Claim] = h
+	if h.group != "" {
+		l.groups[h.group]++
+	}
+	return h
+}
+
+// ending is what became of a claimed row.
+type ending struct {
+	h        *holding
+	outcome  outbox.Outcome
+	attempts int // for Retry and Dead
+	at       time.Time
+	err      error
+}
+
+// conclude takes the ends of rows. Those that go back together are written
+// together.
+func (l *ledger) conclude(ends ...ending) {
+	l.mu.Lock()
+	for _, e := range ends {
+		l.end(e)
+	}
+	urgent := len(l.ready) >= l.hurry
+	l.mu.Unlock()
+	l.note(urgent)
+}
+
+// end takes the end of a row; the first one counts. Call with the mutex held.
+func (l *ledger) end(e ending) {
+	h := e.h
+	if h.state != rowOpen {
+		return
+	}
+	h.state, h.item = rowEnded, nil
+	h.result = outbox.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at}
+	if e.outcome == outbox.Retry || e.outcome == outbox.Dead {
+		h.result.Attempts = e.attempts
+	}
+	if e.err != nil {
+		h.result.Error = outbox.Cut(e.err.Error())
+	}
+	if h.returns() {
+		l.leaving(h.key, e.at).returning++
+	} else if v := l.left[h.key]; v != nil {
+		v.relief = time.Time{} // the group moves
+	}
+	l.ready = append(l.ready, h)
+}
+
+// returns reports whether the row goes back to the table, to be claimed again.
+func (h *holding) returns() bool {
+	return h.result.Outcome == outbox.Retry || h.result.Outcome == outbox.Put
+}
+
+// leaving leaves something out of claims, at least until then. Call with the
+// mutex held.
+func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
+	v := l.left[key]
+	if v == nil {
+		v = &leave{unknown: l.claims}
+		l.left[key] = v
+	}
+	if until.After(v.until) {
+		v.until = until
+	}
+	return v
+}
+
+// take returns the results that are to be written.
+func (l *ledger) take() ([]*holding, []outbox.ClaimResult) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.ready
+	l.ready = nil
+	results := make([]outbox.ClaimResult, len(taken))
+	for i, h := range taken {
+		h.state = rowWriting
+		results[i] = h.result
+	}
+	return taken, results
+}
+
+// written notes that what take returned is durable, or, with an error, that it
+// is to be written again.
+func (l *ledger) written(taken []*holding, lost []*outbox.Claim, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		for _, h := range taken {
+			h.state = rowEnded
+			h.giveBack(h.credit)
+			h.credit = 0
+		}
+		l.ready = append(taken, l.ready...)
+		return
+	}
+	for _, h := range taken {
+		l.drop(h)
+		if len(l.credits) > 0 && !h.returns() {
+			delete(l.credits, queueKeyOf(h.claim))
+		}
+		if h.credit > 0 && h.returns() && !slices.Contains(lost, h.claim) {
+			l.remember(queueKeyOf(h.claim), h.credit)
+		}
+	}
+}
+
+// drop forgets a row. Call with the mutex held.
+func (l *ledger) drop(h *holding) {
+	if h.state != rowOpen && h.returns() {
+		l.left[h.key].returning--
+	}
+	h.state, h.item, h.result.Error = rowGone, nil, ""
+	delete(l.held, h.claim)
+	if h.group == "" {
+		return
+	}
+	if l.groups[h.group]--; l.groups[h.group] == 0 {
+		delete(l.groups, h.group)
+	}
+}
+
+// giveBack takes attempts off a result that is not written yet. Who is dead stays
+// so, with what it died of.
+func (h *holding) giveBack(n int) {
+	if h.result.Outcome != outbox.Dead {
+		h.result.Attempts = max(h.result.Attempts-n, 0)
+	}
+}
+
+// remember keeps attempts that are to be given back when the row is claimed
+// again. Call with the mutex held.
+func (l *ledger) remember(k queueKey, n int) {
+	if len(l.credits) < maxCredits {
+		l.credits[k] += n
+	}
+}
+
+// giveBack returns an attempt that was charged to a row although its address
+// was at fault. When the row was claimed again meanwhile and is in a lane, its
+// item is returned, whose attempt has to be corrected too.
+func (l *ledger) giveBack(h *holding) (again *lane.Item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.state == rowGone && h.returns() {
+		k := queueKeyOf(h.claim)
+		for _, x := range l.held {
+			if queueKeyOf(x.claim) == k {
+				h = x
+			}
+		}
+		if h.state == rowGone {
+			l.remember(k, 1)
+			return nil
+		}
+	}
+	switch h.state {
+	case rowEnded:
+		h.giveBack(1)
+	case rowWriting:
+		h.credit++
+	case rowOpen:
+		h.counts = max(h.counts-1, 0)
+		return h.item
+	case rowGone:
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package claiming
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// lookOnPause is the shortest pause of a claimer whose queue has not looked at
+// everything.
+const lookOnPause = time.Millisecond
+
+// lookOn shortens the pause after a claim that brought nothing but had not looked at
+// everything: nobody may sleep on that, because a row may be waiting there. More
+// means that the next claim goes on with it. A claimer that sleeps also looks again
+// when something that was seen may be claimed, which nobody calls it for.
+func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more bool) {
+	if c.looker == nil {
+		return pause, false
+	}
+	l := c.looker.Looked()
+	if c.Rest.Asleep && !l.Due.IsZero() {
+		pause = min(pause, max(time.Until(l.Due), lookOnPause))
+	}
+	if !l.Since.Before(c.whole) {
+		return pause, false
+	}
+	next := max(time.Until(l.Next), lookOnPause)
+	return min(pause, next), next < pause
+}
+
+// countUnmatched notes how many rows no route matches: those that this claim has
+// looked at, or all that the queue remembers.
+func (c *Claimer) countUnmatched(w *wanted) {
+	n := w.unmatched
+	if c.looker != nil {
+		n = max(n, int64(c.looker.Looked().Unwanted))
+	}
+	c.unmatched.Store(n)
+}
+
+// later implements outbox.ClaimRequest.Later.
+func (w *wanted) later(row *outbox.Row) bool { return w.route(row) >= 0 }
+
+// wanting is what the claims of a claimer want; see outbox.ClaimRequest.Wants.
+type wanting struct {
+	open [][outbox.Slots]bool // by route
+	last uint64
+}
+
+// wantings numbers what claims want. A queue may outlive its claimer, and meet the
+// routes of another one.
+var wantings atomic.Uint64
+
+// number is another one whenever a lane is open that was closed for the claim
+// before.
+func (n *wanting) number(open [][outbox.Slots]bool) uint64 {
+	wider := n.last == 0
+	for i := range n.open {
+		for slot, is := range open[i] {
+			wider = wider || is && !n.open[i][slot]
+		}
+	}
+	if n.open = open; wider {
+		n.last = wantings.Add(1)
+	}
+	return n.last
+}

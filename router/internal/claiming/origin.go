@@ -1,0 +1,143 @@
+package claiming
+
+import (
+	"context"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// claimOrigin is where the messages of a session come from that were claimed from a
+// queue. Whatever becomes of them is written to the queue's table, and none of it to
+// the parking.
+type claimOrigin struct {
+	claimer *Claimer
+	session *lane.Session
+}
+
+var _ lane.Origin = claimOrigin{}
+
+// Origin implements [Feeder].
+func (c *Claimer) Origin(s *lane.Session) lane.Origin { return claimOrigin{c, s} }
+
+// holdingOf is the claimed row of an item.
+func holdingOf(it *lane.Item) *holding { return it.Handle.(*holding) } //nolint:forcetypeassert // the claimer gave it
+
+// Enter implements [Origin].
+func (o claimOrigin) Enter(it *lane.Item) (failed int, ok bool) {
+	return o.claimer.ledger.enter(holdingOf(it), it)
+}
+
+// Settled implements [Origin].
+func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome) bool {
+	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outcome, attempts: it.Attempt.Number})
+	return true
+}
+
+// Dead implements [Origin].
+func (o claimOrigin) Dead(it *lane.Item, cause error) bool {
+	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outbox.Dead, attempts: it.Attempt.Number, err: cause})
+	return true
+}
+
+// Retry implements [Origin]: it counts the attempt and gives the row back to the table
+// until it is due, with everything of its group that is behind it. There are no attempts
+// in between: the table would not know of them. What the receiver refused in the
+// same request has failed as well, although its chain may not have returned yet;
+// a last attempt is left to the row's own chain.
+func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
+	ends := []ending{{h: holdingOf(it), outcome: outbox.Retry, attempts: it.Attempt.Number, at: at, err: cause}}
+	for _, x := range o.session.Withdraw(it, true) {
+		if x == it {
+			continue
+		}
+		end := ending{h: holdingOf(x), outcome: outbox.Put}
+		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.Attempt.Number < o.session.Route().Attempts {
+			end = ending{h: holdingOf(x), outcome: outbox.Retry, attempts: x.Attempt.Number, at: at, err: cause}
+			o.session.Route().CountRetried()
+		}
+		ends = append(ends, end)
+	}
+	o.claimer.ledger.conclude(ends...)
+	return true
+}
+
+// Parks implements [Origin].
+func (claimOrigin) Parks() bool { return false }
+
+// Parked implements [Origin].
+func (claimOrigin) Parked(*lane.Item) any { return nil }
+
+// Durable implements [Origin].
+func (claimOrigin) Durable([]any, bool) {}
+
+// GiveBack implements [Origin].
+func (o claimOrigin) GiveBack(handle any) (again *lane.Item) {
+	return o.claimer.ledger.giveBack(handle.(*holding)) //nolint:forcetypeassert // the claimer gave it
+}
+
+// Release implements [Origin].
+func (o claimOrigin) Release() { o.claimer.ledger.release(o.session) }
+
+// leaveKeyOf is what is left out of claims when a row of the route goes back.
+func leaveKeyOf(r *lane.Route, row *outbox.Row) leaveKey {
+	if g := r.Key(row.Group); g != "" {
+		return leaveKey{group: g}
+	}
+	return leaveKey{row: queueKeyOf(row.Claim)}
+}
+
+// putBack returns what is behind an item of its group to the table, and with
+// self the item too, to make room. It returns how many rows that were.
+func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
+	it.Session.Evict(it, self, func(out []*lane.Item) {
+		var ends []ending
+		for _, x := range out {
+			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.Put})
+		}
+		c.ledger.relieve(holdingOf(it).key, until)
+		c.ledger.conclude(ends...)
+		n = len(ends)
+	})
+	return n
+}
+
+// loseClaim drops a row that is no longer claimed: somebody else has it or will
+// have it. What is behind it goes back, to come after it again. If it is being
+// sent, there is nothing that could be done about it.
+func (c *Claimer) loseClaim(it *lane.Item) {
+	it.Session.Evict(it, true, func(out []*lane.Item) {
+		var ends []ending
+		for _, x := range out {
+			if x == it {
+				c.ledger.forget(holdingOf(x))
+				continue
+			}
+			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.Put})
+		}
+		c.ledger.conclude(ends...)
+	})
+}
+
+// RoomFreed implements [Feeder].
+func (c *Claimer) RoomFreed() {
+	if c.starved.Load() {
+		signal.Poke(c.wake)
+	}
+}
+
+// Wake implements [Feeder].
+func (c *Claimer) Wake() { signal.Poke(c.wake) }
+
+// AddressBack implements [Feeder]: groups that were put back to make room may be
+// claimed again.
+func (c *Claimer) AddressBack() {
+	c.ledger.comeBack()
+	signal.Poke(c.wake)
+}
+
+// GiveUp implements [Feeder].
+func (c *Claimer) GiveUp(ctx context.Context) error { return c.Settler.Flush(ctx, settling.Concluded) }

@@ -1,0 +1,107 @@
+package claiming
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+// placing is a claimed row on its way to its lane.
+type placing struct {
+	row     *outbox.Row
+	route   int // index of the route; -1: none matches, and it goes back
+	key     leaveKey
+	cost    int64
+	holding *holding
+}
+
+// handing is how rows of one claim are handed out to the lanes while the next
+// claim is under way: that is most of the time in which nothing else would be
+// claimed.
+type handing struct {
+	rows    sync.WaitGroup // of the claim that is being handed out
+	memory  atomic.Int64   // that these rows will take
+	largest int64          // memory of the largest row that found none; theirs while rows are handed out
+}
+
+// free is the memory that rows could take which are not claimed yet.
+func (c *Claimer) free() int64 {
+	return c.budget.Free() - c.handing.memory.Load()
+}
+
+// receive notes what a claim brought, in its order, and returns what has a route.
+// The rest goes back before the next claim begins, which would bring it again.
+func (c *Claimer) receive(w *wanted, rows []*outbox.Row) []placing {
+	if len(rows) == 0 {
+		return nil
+	}
+	out, memory := make([]placing, len(rows)), int64(0)
+	for i, row := range rows {
+		p := placing{row: row, route: w.route(row), cost: int64(row.Size())}
+		if p.route >= 0 {
+			p.cost += c.routes[p.route].Overhead()
+		}
+		c.rowCost += (float64(p.cost) - c.rowCost) / 64
+		if p.route < 0 { // the queue does not look at Match
+			w.unmatched++
+			p.key = leaveKey{row: queueKeyOf(row.Claim)}
+		} else {
+			p.key = leaveKeyOf(c.routes[p.route], row)
+			memory += p.cost
+		}
+		out[i] = p
+	}
+	c.handing.memory.Add(memory)
+	c.ledger.expect(out)
+	routed := out[:0]
+	for _, p := range out {
+		if p.route < 0 {
+			c.ledger.refuse(p.holding, time.Now().Add(time.Minute))
+			continue
+		}
+		routed = append(routed, p)
+	}
+	return routed
+}
+
+// handOut gives what a claim brought to the lanes, after what the one before it
+// brought, and does not wait for it.
+func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
+	c.handing.rows.Wait()
+	c.rowCost = max(c.rowCost, float64(c.handing.largest)) // not as many at once again
+	c.handing.largest = 0
+	if len(rows) == 0 {
+		c.ledger.handedOut(claim)
+		return
+	}
+	c.handing.rows.Go(func() {
+		got := false
+		for _, p := range rows {
+			got = c.place(w, p) || got
+			c.handing.memory.Add(-p.cost)
+		}
+		c.ledger.handedOut(claim)
+		if got {
+			failpoint.Hit(failpoint.Fetched)
+		}
+	})
+}
+
+// place gives a claimed row to its lane, or back; true when it got in.
+func (c *Claimer) place(w *wanted, p placing) bool {
+	rt, slot := c.routes[p.route], outbox.SlotOf(p.row.Group, p.row.ID)
+	if s := rt.Lanes[slot].Session(); s != nil && w.open[p.route][slot] && rt.Share.Take(p.cost) {
+		if s.AcceptClaim(p.row, p.holding, p.cost) {
+			return true
+		}
+		rt.Share.Give(p.cost)
+	} else {
+		c.handing.largest = max(c.handing.largest, p.cost)
+	}
+	c.ledger.refuse(p.holding, time.Now().Add(lane.ReliefPause))
+	return false
+}

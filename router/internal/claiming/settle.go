@@ -1,0 +1,113 @@
+package claiming
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// write is what the queue's settler does: it writes what became of claimed rows
+// and, now and then, extends the claims that last. Both are done by the settler
+// alone, one after the other.
+func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
+	taken, results := c.ledger.take()
+	if len(taken) > 0 {
+		failpoint.Hit(failpoint.BeforeSettle)
+		lost, err := c.Queue.Settle(ctx, results)
+		failpoint.Hit(failpoint.AfterSettle)
+		c.Settler.Report(err)
+		c.ledger.written(taken, lost, err)
+		if err != nil {
+			return err
+		}
+		if len(lost) > 0 {
+			c.lost.Add(int64(len(lost)))
+			c.log.Warn("rows had lost their claims when they were settled: another processor treated them as stuck, "+
+				"and they may be delivered again", "rows", len(lost), "first", lost[0].Key)
+		}
+		c.RoomFreed()
+	}
+	if e >= settling.Passed {
+		c.extend(ctx)
+	}
+	return nil
+}
+
+// extend keeps claims that last from being taken for stuck. Those that were are
+// dropped.
+func (c *Claimer) extend(ctx context.Context) {
+	now := time.Now()
+	claims := c.ledger.stale(now.Add(-c.claims.Timeout / 4))
+	if len(claims) == 0 {
+		return
+	}
+	lost, err := c.Queue.Extend(ctx, claims)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.extending.Fail(c.log, slog.LevelWarn, "claims cannot be extended, trying again", err, "rows", len(claims))
+		}
+		return
+	}
+	c.extending.End(c.log, "claims can be extended again")
+	for _, it := range c.ledger.extended(claims, lost, now) {
+		c.loseClaim(it)
+	}
+	if len(lost) > 0 {
+		c.lost.Add(int64(len(lost)))
+		c.log.Warn("waiting rows lost their claims: another processor treated them as stuck; they are dropped here",
+			"rows", len(lost), "first", lost[0].Key)
+	}
+	c.RoomFreed()
+}
+
+// Maintain extends claims and recovers stuck rows until ctx ends, which is after
+// the drain.
+func (c *Claimer) Maintain(ctx context.Context) {
+	tick := signal.Every(min(c.claims.Timeout/4, c.claims.Recover))
+	defer tick.Stop()
+	var recovered time.Time
+	for {
+		_ = c.Settler.Flush(ctx, settling.Passed) // the settler has told
+		if now := time.Now(); now.Sub(recovered) >= c.claims.Recover && c.working() {
+			recovered = now
+			c.recover(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// working reports whether any lane of the queue's routes is ours.
+func (c *Claimer) working() bool {
+	for _, rt := range c.routes {
+		if len(rt.Sessions()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// recover puts rows back that were left marked by a crash.
+func (c *Claimer) recover(ctx context.Context) {
+	n, err := c.Queue.Recover(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.recovering.Fail(c.log, slog.LevelWarn, "stuck rows cannot be recovered, trying again", err)
+		return
+	case n > 0:
+		c.recovered.Add(int64(n))
+		c.log.Warn("rows that were marked as being processed for too long were put back; some may be delivered again", "rows", n)
+		signal.Poke(c.wake)
+	}
+	if err == nil {
+		c.recovering.End(c.log, "stuck rows can be recovered again")
+	}
+}

@@ -1,0 +1,117 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Origin is where a session's messages come from, and where it says what became
+// of them: the cursor and the parking, a queue's table, or a subscriber. Each
+// session has its own. All methods but GiveBack are called with the session's mutex held.
+type Origin interface {
+	// Enter asks whether a message may enter the lane, and how many failed attempts
+	// count for it already.
+	Enter(it *Item) (failed int, ok bool)
+
+	// Settled takes the end of a message that was delivered or skipped; kept, if
+	// nothing is left to be noted by cursor and parking.
+	Settled(it *Item, outcome outbox.Outcome) (kept bool)
+
+	// Dead is Settled for a message that is dead of cause.
+	Dead(it *Item, cause error) (kept bool)
+
+	// Retry gives a failed message back to be tried again at a time; false: the lane
+	// plans that itself.
+	Retry(it *Item, at time.Time, cause error) (kept bool)
+
+	// Parks reports whether messages may be parked. Otherwise they are given back
+	// instead, and none is held.
+	Parks() bool
+
+	// Parked notes that a row of the parking is about to be written for a message:
+	// from then on that row is what there is of it. What it returns is acknowledged by
+	// Durable when the row is durable; nil: nothing is.
+	Parked(it *Item) (ack any)
+
+	// Durable takes what Parked returned, when the rows are durable. Lost says that the
+	// session was fenced, and the rows perhaps not written.
+	Durable(acks []any, lost bool)
+
+	// GiveBack returns an attempt of a message that the origin keeps, by its handle. When
+	// the message has come to the session again, that one is returned.
+	GiveBack(handle any) (again *Item)
+
+	// Release takes back what the session leaves unfinished.
+	Release()
+}
+
+// ByCursor is the origin of messages that are read by cursor: the cursor and the
+// parking are told by the lane itself, so nothing is left to be done here.
+type ByCursor struct{}
+
+// Enter implements [Origin].
+func (ByCursor) Enter(*Item) (int, bool) { return 0, true }
+
+// Settled implements [Origin].
+func (ByCursor) Settled(*Item, outbox.Outcome) bool { return false }
+
+// Dead implements [Origin].
+func (ByCursor) Dead(*Item, error) bool { return false }
+
+// Retry implements [Origin].
+func (ByCursor) Retry(*Item, time.Time, error) bool { return false }
+
+// Parks implements [Origin].
+func (ByCursor) Parks() bool { return true }
+
+// Parked implements [Origin].
+func (ByCursor) Parked(*Item) any { return nil }
+
+// Durable implements [Origin].
+func (ByCursor) Durable([]any, bool) {}
+
+// GiveBack implements [Origin].
+func (ByCursor) GiveBack(any) *Item { return nil }
+
+// Release implements [Origin].
+func (ByCursor) Release() {}
+
+// Feeder is what brings messages to the lanes of a route: a reader, a claimer or a
+// listener. None of its methods waits for a lane, but GiveUp may take as long as a
+// write does.
+type Feeder interface {
+	// Origin returns the origin of a new session.
+	Origin(s *Session) Origin
+
+	// RoomFreed says that a lane may have room again, to be fed if it waits for that.
+	RoomFreed()
+
+	// Wake has the feeder look at its lanes and their sessions anew.
+	Wake()
+
+	// AddressBack says that an address of the route works again.
+	AddressBack()
+
+	// GiveUp ends what was taken for sessions that have stopped, before their lanes
+	// are given up. Unwritten results of claims are written; a subscription ends.
+	GiveUp(ctx context.Context) error
+}
+
+// Lease is what a lane asks about its ownership.
+type Lease interface {
+	// MaySend reports whether enough of the lease is left to send: what is sent
+	// after another instance took over may arrive behind what that one sends.
+	MaySend() bool
+
+	// StillOwned asks the state store whether all of the lane is still the session's.
+	StillOwned(ctx context.Context, s *Session) (bool, error)
+
+	// Lost ends a session whose place in the source means nothing any more.
+	Lost(s *Session)
+
+	// RememberGone writes down that an address is gone, so that no other owner uses
+	// it before an operator has resumed it. It does not wait for that.
+	RememberGone(address string, cause error)
+}

@@ -1,0 +1,223 @@
+package lane
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// phase is where an item is between its chains, guarded by the session's mutex.
+type phase uint8
+
+const (
+	running  phase = iota // queued for its chain, in it, or at the gate
+	backoff               // its next attempt has a timer
+	held                  // its address is down
+	finished              // settled in memory
+	parked                // taken out of the lane
+	dying                 // being sent to the poison destination
+)
+
+// What an item costs beside its row: the item itself, its message with metadata,
+// what a destination makes of it and, where its chain waits, the stack of that.
+// Measured with the benchmark's messages; see docs/benchmarks.md.
+const (
+	WaitingOverhead = 8 << 10
+	offeredOverhead = 4 << 10
+)
+
+// Overhead is what each item of the route costs beside its row, in bytes.
+func (r *Config) Overhead() int64 {
+	if r.Hindsight {
+		return offeredOverhead
+	}
+	return WaitingOverhead
+}
+
+// Item is one message in a lane. It is also the root of its messages'
+// contexts, which saves two allocations per message and lets middleware ask
+// for the attempt.
+//
+// There is one per message under way, so its size counts: what few messages need
+// is behind pointers, and small fields stand together.
+type Item struct {
+	handlers.Ticket
+
+	Session *Session
+	key     string // group at the gate and in the parking
+	cost    int64
+
+	// What the message is made of: a row, or (parked, subscriber) a record.
+	row    *outbox.Row
+	record *record
+
+	stream *Stream         // nil unless it came by cursor
+	index  uint64          // in the stream
+	seq    int64           // in the parking; 0: no place there
+	charge *charge         // of its attempts, to be given back perhaps
+	Handle any             // by which its origin knows it; nil: it came by cursor, or from the parking
+	parent context.Context // for values; nil: the lane's
+
+	outcome   error  // with hindsight: of its delivery, for its chain
+	death     *death // what it died of, until the poison destination has it
+	saved     saved  // what its parked row says
+	lastError string // of the attempts so far
+
+	Attempt outbox.Attempt // Number: of the attempt under way, or the next
+	arrival uint64         // orders the items of a session
+	timer   *time.Timer
+
+	slot      int   // of the cursor row that it is parked under
+	owed      int   // attempts to be given back when the chain does not read them
+	probes    int32 // failures charged to the address instead
+	phase     phase
+	stored    bool // its parked row exists, or is about to
+	injected  bool // it came out of the parking
+	lent      bool // its place at the gate is kept meanwhile
+	uncounted bool // being sent, stored meanwhile: takes no room
+	blocker   bool // its group was parked while it was being sent
+	unwanted  bool // an operator has taken its row away
+	probed    bool // it was a probe, or run again for one; guarded by health's mutex
+	redriven  bool // an operator wants it attempted anew, after the attempt under way
+}
+
+// record is the content of a message that has no row.
+type record struct {
+	id, kind string
+	position int64
+	metadata message.Metadata
+	payload  []byte
+	created  time.Time
+}
+
+// owner leads from a gate's ticket to the item that it is part of.
+func owner(t *handlers.Ticket) *Item {
+	return t.Owner.(*Item) //nolint:forcetypeassert // nothing else enters our gates
+}
+
+// newMessage makes a fresh message for the next run of the chain. With hindsight
+// nobody can wait for its ack, so it does without the channels for that.
+func (it *Item) newMessage() *message.Message {
+	var msg *message.Message
+	switch {
+	case it.row != nil && it.Session.route.Hindsight:
+		msg = &message.Message{UUID: it.row.ID, Payload: it.row.Payload, Metadata: it.row.Metadata(it.Session.lane.Name)}
+	case it.row != nil:
+		msg = outbox.NewMessage(it.row, it.Session.lane.Name)
+	default:
+		msg = message.NewMessage(it.record.id, it.record.payload)
+		maps.Copy(msg.Metadata, it.record.metadata)
+		msg.Metadata[outbox.MetaLane] = it.Session.lane.Name
+	}
+	msg.SetContext(it)
+	return msg
+}
+
+// content returns the message as it entered the route, to be parked.
+func (it *Item) content() outbox.Parked {
+	if it.row != nil {
+		return outbox.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
+			Metadata: it.row.Metadata(it.Session.lane.Name), Payload: it.row.Payload}
+	}
+	r := it.record
+	return outbox.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
+}
+
+func (it *Item) id() string {
+	if it.row != nil {
+		return it.row.ID
+	}
+	return it.record.id
+}
+
+// giveBack takes attempts off that were not the message's fault. Call it with
+// the session's mutex held, while no chain runs.
+func (it *Item) giveBack(n int) {
+	if n > 0 {
+		it.Attempt.Number = max(it.Attempt.Number-n, 1)
+	}
+}
+
+// saved is what a parked row says that may change while its message is in the
+// lane: short retries and a death are in memory at first.
+type saved struct {
+	attempts int
+	dying    bool
+}
+
+// toSave is what the item's row would say now, if it is not dead for good.
+func (it *Item) toSave() saved {
+	if it.death != nil {
+		return saved{it.Attempt.Number, true}
+	}
+	return saved{attempts: it.Attempt.Number - 1}
+}
+
+// identity tells messages apart where groups are counted: its group, or itself.
+func (it *Item) identity() string {
+	if it.key != "" {
+		return it.key
+	}
+	return "\x00" + it.id()
+}
+
+// Born is when the message was written, to measure its age.
+func (it *Item) Born() time.Time {
+	if it.row != nil {
+		return it.row.CreatedAt
+	}
+	return it.record.created
+}
+
+// Deadline is part of context.Context: a lane sets none.
+func (it *Item) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is closed when the lane stops: middleware that waits should give up.
+func (it *Item) Done() <-chan struct{} { return it.Session.ctx.Done() }
+
+// Err reports whether the lane has stopped.
+func (it *Item) Err() error { return it.Session.ctx.Err() }
+
+// Quiet tells the gate that the lane itself wakes those that wait.
+func (it *Item) Quiet() bool { return true }
+
+// Value answers for the attempt and the item, then asks the contexts of the
+// subscriber's message, the Watermill handler and the lane.
+func (it *Item) Value(key any) any {
+	switch key {
+	case outbox.AttemptKey:
+		return &it.Attempt
+	case itemKey:
+		return it
+	case outbox.DeliveredKey:
+		return it.Delivered()
+	case outbox.LimitKey: // every timeout asks; Watermill and the lane set none
+		if it.parent == nil {
+			return nil
+		}
+	}
+	if it.parent != nil {
+		if v := it.parent.Value(key); v != nil {
+			return v
+		}
+	}
+	if v := it.Session.ctx.Value(key); v != nil {
+		return v
+	}
+	return it.Session.lane.handlerValue(key)
+}
+
+type itemKeyType struct{}
+
+var itemKey any = itemKeyType{}
+
+// itemOf returns the item that a message is made of.
+func itemOf(msg *message.Message) *Item {
+	it, _ := msg.Context().Value(itemKey).(*Item)
+	return it
+}

@@ -1,0 +1,74 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// LongestLeave is the longest time for which groups are left out to make room.
+const LongestLeave = time.Minute
+
+// ReliefPause spaces the searches for blocked groups of a full lane.
+const ReliefPause = 100 * time.Millisecond
+
+// Relieve parks groups that do not move when they fill half the window, or when
+// the route's memory is spent, so that others flow. A route with one address
+// only leaves them where they are while that is down, or is slow to take a wave:
+// everything else waits for it too, so parking the backlog would help nobody.
+func (s *Session) Relieve(now time.Time, spent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping || now.Sub(s.relief) < ReliefPause {
+		return
+	}
+	s.relief = now
+	o := s.route.Destination.Ordering()
+	static, waves := o.Static, o.Unit == outbox.UnitWave
+	total := 0
+	var blocked []*Item
+	for _, stall := range s.gate.Stalled(now.Add(-ShortDelay)) {
+		it := owner(stall.Front)
+		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != dying // for its address, like all that goes there
+		if waits && static || it.phase == running && !waits && !stall.Sending {
+			continue
+		}
+		total += stall.Waiting
+		blocked = append(blocked, it)
+	}
+	if !static {
+		alone := s.route.health.heldAlone(s)
+		total += len(alone)
+		blocked = append(blocked, alone...)
+	}
+	// What is finished behind them takes room as well, for the cursor stands.
+	for _, str := range s.streams {
+		total += str.beyond
+	}
+	if total < s.route.Window/2 && !spent {
+		return
+	}
+	for _, it := range blocked {
+		s.place(it)
+		g := s.groupOf(it)
+		pause := min(LongestProbe<<min(g.reliefs, 10), LongestLeave) // its address is down, or it is being sent
+		if it.phase == backoff {
+			pause = ShortDelay
+		}
+		s.park(it, outbox.ParkedWaiting, now.Add(pause), nil)
+		g.relieved, g.reliefs = true, g.reliefs+1
+	}
+}
+
+// comeBack makes groups due that were parked to make room, because an address
+// of the route is back; perhaps it was theirs.
+func (s *Session) comeBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.parking.groups {
+		if g.relieved {
+			g.relieved, g.reliefs, g.due = false, 0, time.Time{}
+			s.parking.schedule(g)
+		}
+	}
+}

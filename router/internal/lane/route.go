@@ -1,0 +1,187 @@
+package lane
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/memory"
+	"github.com/outriderhq/outrider/router/internal/settling"
+)
+
+// Config says what the lanes of a route do with messages; see [Route], whose
+// fields these are.
+type Config struct {
+	Name        string
+	Match       func(*outbox.Row) bool
+	Middleware  []message.HandlerMiddleware
+	Hindsight   bool
+	Destination outbox.Destination
+	Poison      outbox.Destination // nil: dead messages are only parked
+	PoisonName  string
+	State       outbox.StateStore
+	Order       outbox.OrderMode
+	Window      int
+	Attempts    int
+	SendTimeout time.Duration
+}
+
+// Shared is what the lanes of all routes of a process have in common.
+type Shared struct {
+	Logger   *slog.Logger
+	Redact   func(address string) string // masks secrets
+	Budget   *memory.Budget
+	Settlers func(outbox.StateStore) *settling.Settler
+	Patience time.Duration // for an answer of the state store
+
+	places atomic.Uint64 // given to messages that enter lanes
+	Pace   pace
+}
+
+// Route is a route at work: its lanes, and what they have in common.
+type Route struct {
+	Config
+	shared  *Shared
+	Feeder  Feeder
+	Lease   Lease
+	settler *settling.Settler
+
+	Lanes   []*Lane
+	health  *health
+	poison  *poison // nil: dead messages are only parked
+	limiter *handlers.Limiter
+	Share   memory.Share // of the memory
+	panics  panics
+	stats   routeStats
+
+	leastPace int            // what each of its lanes may have of the pace in any case
+	unparking logging.Outage // of reading parked messages
+	failures  logging.FirstFailures
+}
+
+// NewRoute makes the lanes of a route. They do nothing before they have a feeder and a
+// lease, see [route.connect].
+func NewRoute(cfg Config, shared *Shared) *Route {
+	o := cfg.Destination.Ordering()
+	if o.MaxRequests <= 0 {
+		o.MaxRequests = outbox.DefaultMaxRequests
+	}
+	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastPace: leastPace(o),
+		limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
+	rt.health = newHealth(rt)
+	rt.poison = newPoison(rt)
+	rt.Share.Budget = shared.Budget
+	for i, slots := range rt.laneSlots() {
+		rt.Lanes = append(rt.Lanes, newLane(rt, i, slots))
+	}
+	return rt
+}
+
+// Connect gives the lanes what feeds them and what they are owned by.
+func (r *Route) Connect(f Feeder, l Lease) { r.Feeder, r.Lease = f, l }
+
+// Log returns the route's logger.
+func (r *Route) Log() *slog.Logger { return r.shared.Logger.With("route", r.Name) }
+
+// redact masks the secrets of an address.
+func (r *Route) redact(address string) string {
+	if address == "" {
+		return "(none)"
+	}
+	return r.shared.Redact(address)
+}
+
+// owned is which part of the route's lanes is ours, above 0. A throttle asks for
+// every message.
+func (r *Route) owned() float64 {
+	ours := 0
+	for _, l := range r.Lanes {
+		if l.session.Load() != nil {
+			ours++
+		}
+	}
+	return float64(max(ours, 1)) / float64(len(r.Lanes))
+}
+
+// slots of a lane: its own, or all of them for order global.
+func (r *Route) laneSlots() [][]int {
+	if r.Order == outbox.OrderGlobal {
+		all := make([]int, outbox.Slots)
+		for i := range all {
+			all[i] = i
+		}
+		return [][]int{all}
+	}
+	out := make([][]int, outbox.Slots)
+	for i := range out {
+		out[i] = []int{i}
+	}
+	return out
+}
+
+// Key is the group under which a message is gated and parked.
+func (r *Route) Key(group string) string {
+	switch r.Order {
+	case outbox.OrderNone:
+		return ""
+	case outbox.OrderGlobal:
+		return GlobalKey
+	default:
+		return group
+	}
+}
+
+// gateDestination is what the gates deliver to. With order global one message
+// is sent at a time: of a batch that fails in part, a destination keeps back
+// what is behind a failed message of the same group only.
+func (r *Route) gateDestination(d outbox.Destination) outbox.Destination {
+	if r.Order == outbox.OrderGlobal {
+		return oneByOne{killable(d)}
+	}
+	return killable(d)
+}
+
+// oneByOne is a destination without batches.
+type oneByOne struct{ outbox.Destination }
+
+// Ordering implements outbox.Destination.
+func (d oneByOne) Ordering() outbox.Ordering {
+	o := d.Destination.Ordering()
+	o.MaxMessages = 1
+	return o
+}
+
+// GlobalKey is the one group of a route with order global.
+const GlobalKey = "*"
+
+// Sessions are those that work the route's lanes now.
+func (r *Route) Sessions() []*Session {
+	out := make([]*Session, 0, len(r.Lanes))
+	for _, l := range r.Lanes {
+		if s := l.session.Load(); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// kick makes all gates of the route look again.
+func (r *Route) kick() {
+	for _, s := range r.Sessions() {
+		s.gate.Kick()
+	}
+}
+
+// comeBack lets parked groups of the route, and those that were put back to
+// make room, try again.
+func (r *Route) comeBack() {
+	r.Feeder.AddressBack()
+	for _, s := range r.Sessions() {
+		s.comeBack()
+	}
+}

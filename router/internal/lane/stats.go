@@ -1,0 +1,117 @@
+package lane
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// routeStats are the counters of a route. They are for people and alarms; no
+// guarantee rests on them.
+type routeStats struct {
+	deliveredN atomic.Int64
+	retried    atomic.Int64
+	dead       atomic.Int64
+	parked     atomic.Int64
+	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
+
+	mu      sync.Mutex
+	skipped map[string]int64
+}
+
+func (s *routeStats) delivered(it *Item) {
+	// The age of every 64th is enough: neither time.Now nor a look at the row is free.
+	if s.deliveredN.Add(1)%64 != 1 {
+		return
+	}
+	if born := it.Born(); !born.IsZero() {
+		s.lastAge.Store(int64(time.Since(born)))
+	}
+}
+
+func (s *routeStats) skip(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.skipped == nil {
+		s.skipped = map[string]int64{}
+	}
+	s.skipped[reason]++
+}
+
+// CountRetried counts an attempt that failed and is followed by another.
+func (r *Route) CountRetried() { r.stats.retried.Add(1) }
+
+// CountSkipped counts a message that is not delivered, by the reason.
+func (r *Route) CountSkipped(reason string) { r.stats.skip(reason) }
+
+// AddressesDown reports whether an address of the route is down.
+func (r *Route) AddressesDown() bool { return len(r.health.status()) > 0 }
+
+// Stats returns the counters of the route, but for what only its owner and its queue
+// know.
+func (r *Route) Stats() outbox.RouteStats {
+	s := outbox.RouteStats{
+		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
+		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
+		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.down(),
+	}
+	now := time.Now()
+	r.stats.mu.Lock()
+	maps.Copy(s.Skipped, r.stats.skipped)
+	r.stats.mu.Unlock()
+	for _, x := range r.Sessions() {
+		x.mu.Lock()
+		s.Lanes++
+		s.InFlight += x.pending()
+		s.ParkedNow += len(x.parking.groups)
+		if born := x.oldest(); !born.IsZero() {
+			s.Oldest = max(s.Oldest, now.Sub(born))
+		}
+		x.mu.Unlock()
+	}
+	return s
+}
+
+// oldest is when the oldest message was created that is under way or parked and
+// not given up; zero: there is none. Claimed rows are in no stream: see
+// [ledger.oldest]. Call with the mutex held.
+func (s *Session) oldest() time.Time {
+	var oldest time.Time
+	note := func(t time.Time) {
+		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
+			oldest = t
+		}
+	}
+	for _, str := range s.streams {
+		if str.head < str.tail {
+			note(str.at(str.head).born)
+		}
+	}
+	for _, g := range s.parking.groups {
+		if !g.held {
+			note(g.since)
+		}
+	}
+	return oldest
+}
+
+// down lists the addresses that are down, and those whose deliveries wait for an
+// answer that the destination does not expect soon.
+func (r *Route) down() []outbox.AddressStatus {
+	out := r.health.status()
+	reporter, ok := r.Destination.(outbox.AddressReporter)
+	if !ok {
+		return out
+	}
+	for _, s := range reporter.Unanswered() {
+		s.Address = r.redact(s.Address)
+		if !slices.ContainsFunc(out, func(o outbox.AddressStatus) bool { return o.Address == s.Address }) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/settling"
+)
+
+// entry is a row on its way, as its stream remembers it until it is durably
+// settled.
+type entry struct {
+	page     *outbox.Page
+	position int64
+	anchor   outbox.Anchor
+	born     time.Time // created
+	late     bool
+	finished bool
+}
+
+// after is outbox.Row.After for a row that is no longer kept.
+func (e *entry) after() outbox.Cursor {
+	return outbox.After(e.page, e.position, e.late, e.anchor)
+}
+
+// Stream is how far one slot of a route was fetched and settled. All fields
+// but fetched and its companions are guarded by the session's mutex.
+//
+// Rows get consecutive indexes in the order in which they were fetched:
+//
+//	durable <= head <= tail: written down; finished without gaps; fetched
+type Stream struct {
+	session *Session
+	Slot    int
+	Epoch   int64
+	nextSeq int64 // for parked messages
+	stored  int64 // nextSeq as it was last written
+	storing int64 // as the settle under way writes it
+
+	Commands int64 // counter of operators' commands; only the keeper uses it
+
+	// Of settles: the last one's number, the one's that is under way, if there is
+	// one, and the last one's that is known to be durable.
+	revision, flying, confirmed int64
+
+	ring    []entry // by index modulo its length
+	durable uint64
+	head    uint64
+	tail    uint64
+	beyond  int // finished between head and tail
+
+	settled   outbox.Cursor      // behind head
+	skip      map[int64]struct{} // positions settled by a former owner beyond its cursor
+	unwritten settling.Extent    // the least settle that has to write the cursor
+	writing   uint64             // head as the settle under way writes it
+
+	// fetched is where the next read begins; caught up with settled when all
+	// rows are finished. Written by the reader under the session's mutex.
+	Fetched outbox.Cursor
+	Order   uint64  // number of the fetch that took fetched's snapshot
+	Drained bool    // the last read left nothing behind
+	Closing bool    // the last read came to where the others stood then
+	Pace    float64 // rows per position in the last read, if that left something behind; 0: not known
+}
+
+// pending is the number of rows that are not durably settled.
+func (s *Stream) pending() int { return int(s.tail - s.durable) }
+
+// append gives the row the next index.
+func (s *Stream) append(row *outbox.Row) uint64 {
+	i := s.tail
+	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), born: row.CreatedAt, late: row.Late}
+	s.ring[i%uint64(len(s.ring))] = e
+	s.tail++
+	s.Fetched = e.after()
+	return i
+}
+
+func (s *Stream) at(i uint64) *entry { return &s.ring[i%uint64(len(s.ring))] }
+
+// finish marks a row as settled, in memory.
+func (s *Stream) finish(i uint64) {
+	s.at(i).finished = true
+	s.unwritten = settling.Concluded
+	if i != s.head {
+		s.beyond++
+		return
+	}
+	s.head++
+	for s.head < s.tail && s.at(s.head).finished {
+		s.head++
+		s.beyond--
+	}
+	s.settled = s.at(s.head - 1).after()
+	s.catchUp()
+}
+
+// catchUp moves the settled cursor over everything that was fetched and needed
+// no delivery, once nothing is under way.
+func (s *Stream) catchUp() {
+	if s.head == s.tail && s.settled != s.Fetched {
+		e := settling.Everything
+		if s.settled.Position != s.Fetched.Position {
+			e = settling.Passed
+		}
+		s.settled, s.unwritten = s.Fetched, min(s.unwritten, e)
+	}
+}
+
+// settledBeyond lists the positions that are finished behind the cursor.
+func (s *Stream) settledBeyond() []int64 {
+	if s.beyond == 0 && len(s.skip) == 0 {
+		return nil
+	}
+	out := make([]int64, 0, s.beyond+len(s.skip))
+	for i := s.head; i < s.tail && len(out) < s.beyond; i++ {
+		if e := s.at(i); e.finished {
+			out = append(out, e.position)
+		}
+	}
+	// What a former owner settled and we have not passed yet.
+	for p := range s.skip {
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package memory
+
+import "sync/atomic"
+
+// Budget is the memory that messages on their way may take in the whole
+// process. It is a bound on what is read, not an allocator: the reader asks
+// before it keeps a row.
+type Budget struct {
+	Limit int64
+	Used  atomic.Int64
+	Wake  func() // called when memory was given back while little was left
+}
+
+// Free is what can still be taken.
+func (b *Budget) Free() int64 { return b.Limit - b.Used.Load() }
+
+// Share is what one route uses of the budget: at most shareFactor times what it
+// leaves free. So a route whose destination is down, and which gives nothing
+// back, never takes all of it from the others.
+type Share struct {
+	Budget *Budget
+	used   atomic.Int64
+	Low    atomic.Bool // the reader waits for more room
+}
+
+// shareFactor lets a route alone use four fifths of the budget.
+const shareFactor = 4
+
+// Take reserves n bytes. The first message of the process always fits, however
+// large, and a route that uses nothing gets what fits.
+func (s *Share) Take(n int64) bool {
+	b := s.Budget
+	for {
+		used := b.Used.Load()
+		if s.Spent(n) {
+			return false
+		}
+		if b.Used.CompareAndSwap(used, used+n) {
+			s.used.Add(n)
+			return true
+		}
+	}
+}
+
+// Give returns n bytes.
+func (s *Share) Give(n int64) {
+	s.used.Add(-n)
+	b := s.Budget
+	after := b.Used.Add(-n)
+	half := b.Limit / 2
+	if after < half && after+n >= half || s.Low.Load() && s.Plenty() {
+		s.Low.Store(false)
+		b.Wake()
+	}
+}
+
+// Room is what the route may still take, and the most that it could have
+// beside what the others use.
+func (s *Share) Room() (free, most int64) {
+	own := s.used.Load()
+	others := s.Budget.Used.Load() - own
+	most = (s.Budget.Limit - others) * shareFactor / (shareFactor + 1)
+	return most - own, most
+}
+
+// Plenty reports whether half of what the route could have is free. It is read
+// in large portions or not at all: many small reads that fill every gap cost the
+// database and us several times as much per row.
+func (s *Share) Plenty() bool {
+	free, most := s.Room()
+	return free >= most/2
+}
+
+// Spent reports whether the route could not take n bytes now.
+func (s *Share) Spent(n int64) bool {
+	used, own := s.Budget.Used.Load(), s.used.Load()
+	free := s.Budget.Limit - used - n
+	return used > 0 && (free < 0 || own > 0 && own+n > shareFactor*free)
+}

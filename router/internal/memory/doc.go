@@ -1,0 +1,2 @@
+// Package memory bounds what messages on their way take in the whole process.
+package memory

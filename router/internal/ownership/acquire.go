@@ -1,0 +1,186 @@
+package ownership
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+// acquire takes what is free of a route, up to our share, and starts its
+// sessions; it tells whether the share is complete.
+func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, error) {
+	if k.inTrouble(rt) {
+		return false, k.retryRoute(ctx, rt)
+	}
+	want, most := k.missing(rt, share)
+	if most <= 0 {
+		return true, nil
+	}
+	states, err := k.Store.Acquire(ctx, k.instance, rt.Name, want, most)
+	if err != nil || len(states) == 0 {
+		return false, err
+	}
+	failpoint.Hit(failpoint.Acquired)
+	if rt.Unit != "" && len(states) < len(want) {
+		k.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
+		return false, nil
+	}
+	begun, err := k.begin(ctx, rt, states)
+	k.giveUp(ctx, slices.DeleteFunc(states, func(st outbox.LaneState) bool { return begun[st.Slot] }))
+	if err != nil {
+		return false, err
+	}
+	return len(begun) == most, nil
+}
+
+// begin starts sessions with what was acquired; it tells which rows they have.
+func (k *Manager) begin(ctx context.Context, rt *Route, states []outbox.LaneState) (begun map[int]bool, err error) {
+	if err := rt.prepare(ctx, states); err != nil {
+		return nil, err
+	}
+	pauses, err := k.Store.Pauses(ctx, rt.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pauses {
+		if p.Address == "" { // it was written after we had acquired
+			return nil, outbox.ErrPaused
+		}
+	}
+	k.mended(rt)
+	rt.ApplyPauses(pauses)
+	begun, err = k.startSessions(ctx, rt, states)
+	if len(begun) > 0 {
+		rt.Feeder.Wake()
+		k.Settler.Note(false) // first cursors are written at once
+	}
+	return begun, err
+}
+
+// missing are the cursor rows of the route that have no session, and of how many
+// of them our share consists. Lanes that come to rest are not among them: taking
+// those would fence what they have still to settle.
+func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range rt.Lanes {
+		switch {
+		case k.resting[l] != nil:
+		case l.Session() != nil:
+			share -= len(l.Slots)
+		default:
+			want = append(want, l.Slots...)
+		}
+	}
+	return want, min(share, len(want))
+}
+
+// startSessions starts a session in every lane of which all cursor rows were
+// acquired; it tells which rows those are. Rows of lanes that are not complete
+// are of no use: two instances that each kept some of them would wait for each
+// other.
+func (k *Manager) startSessions(ctx context.Context, rt *Route, states []outbox.LaneState) (begun map[int]bool, err error) {
+	bySlot := map[int]outbox.LaneState{}
+	for _, st := range states {
+		bySlot[st.Slot] = st
+	}
+	mine := map[*lane.Lane][]outbox.LaneState{}
+	var slots []int
+	for _, l := range rt.Lanes {
+		var states []outbox.LaneState
+		for _, slot := range l.Slots {
+			if st, ok := bySlot[slot]; ok {
+				states = append(states, st)
+			}
+		}
+		if len(states) == len(l.Slots) {
+			mine[l], slots = states, append(slots, l.Slots...)
+		}
+	}
+	begun = map[int]bool{}
+	if len(mine) == 0 {
+		return begun, nil
+	}
+	groups, err := rt.State.ParkedGroups(ctx, rt.Name, slots)
+	if err != nil {
+		return begun, err
+	}
+	parked := map[int][]outbox.ParkedGroup{}
+	for _, g := range groups {
+		parked[g.Slot] = append(parked[g.Slot], g)
+	}
+	for _, l := range rt.Lanes {
+		if mine[l] == nil {
+			continue
+		}
+		var of []outbox.ParkedGroup
+		for _, slot := range l.Slots {
+			of = append(of, parked[slot]...)
+			begun[slot] = true
+		}
+		lane.NewSession(l, rt.table, mine[l], of).Start()
+	}
+	return begun, nil
+}
+
+// giveUp releases rows that were acquired and have no session. What cannot be
+// released now is released in a later round: nobody else could take it.
+func (k *Manager) giveUp(ctx context.Context, states []outbox.LaneState) {
+	for _, st := range states {
+		k.neighbours.orphans = append(k.neighbours.orphans, st.LaneRef)
+	}
+	k.releaseOrphans(ctx)
+}
+
+// noteUnclaimed notes what is ours in the state store and nobody works.
+func (k *Manager) noteUnclaimed(owned map[outbox.LaneRef]outbox.LaneMark) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unclaimed = k.idle(slices.Collect(maps.Keys(owned)))
+}
+
+// idle returns the rows that neither a session in its lane nor one that comes to
+// rest has. Call with the mutex held.
+func (k *Manager) idle(rows []outbox.LaneRef) []outbox.LaneRef {
+	worked := map[outbox.LaneRef]bool{}
+	for _, s := range k.withResting(k.working()) {
+		for _, ref := range s.Lane().Rows() {
+			worked[ref] = true
+		}
+	}
+	return slices.DeleteFunc(rows, func(ref outbox.LaneRef) bool { return worked[ref] })
+}
+
+// findOrphans releases rows that are ours without our knowing: from a former life
+// under the same name, or because the answer to an Acquire was lost. Only the
+// goroutine that acquires may do this: what it is about to work is no orphan.
+func (k *Manager) findOrphans(ctx context.Context) {
+	k.mu.Lock()
+	k.neighbours.orphans = append(k.neighbours.orphans, k.idle(k.unclaimed)...)
+	k.unclaimed = nil
+	k.mu.Unlock()
+	k.releaseOrphans(ctx)
+}
+
+func (k *Manager) releaseOrphans(ctx context.Context) {
+	if len(k.neighbours.orphans) == 0 || ctx.Err() != nil {
+		return
+	}
+	limited, cancel := k.neighbours.release.Begin(ctx)
+	defer cancel()
+	err := k.Store.Release(limited, k.instance, k.neighbours.orphans)
+	k.neighbours.release.End(limited, err)
+	if err != nil {
+		if ctx.Err() == nil {
+			k.releasing.Fail(k.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
+		}
+		return
+	}
+	k.releasing.End(k.log, "")
+	k.neighbours.orphans = nil
+}

@@ -1,0 +1,231 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// How often an instance looks who else is there, and for lanes.
+const (
+	// lookPause is the pause when everything is as it should be.
+	lookPause = time.Second
+
+	// AcquirePause is the pause while lanes are missing, or a route is paused.
+	AcquirePause = 500 * time.Millisecond
+
+	// handoverPause is the pause while lanes are missing because others are about
+	// to hand them over: for handoverTime after somebody came or went.
+	handoverPause = 50 * time.Millisecond
+	handoverTime  = 3 * time.Second
+
+	// lostPause is the pause after a look that failed. It does not grow while the
+	// database is away: when it is back, every instance has to show within
+	// deadPause that it lives, or others take its lanes.
+	lostPause = 100 * time.Millisecond
+
+	// deadPause is how long an instance that seems to be dead has to show that
+	// it has only lost its connection.
+	deadPause = 250 * time.Millisecond
+)
+
+// neighbours is what the goroutine that acquires knows of all instances.
+type neighbours struct {
+	seen    []outbox.Instance    // at the last look
+	alive   map[string]bool      // at the last look
+	changed time.Time            // when somebody came or went
+	outage  logging.Outage       // of looks
+	told    string               // what the log said last
+	orphans []outbox.LaneRef     // ours, with no session: to be released
+	release settling.CallTimeout // of a release of those
+}
+
+// AcquireLanes takes and gives up lanes until ctx ends. It returns an error only
+// when no route of the process can run.
+func (k *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
+	for {
+		timer := signal.After(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		var err error
+		if pause, err = k.AcquireAll(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// AcquireAll is one round: it looks who is there, hands over what is above our
+// share and takes what is free below it. It returns the pause until the next.
+func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
+	k.campaign(ctx)
+	shares, again := k.look(ctx)
+	if shares == nil { // without knowing the others nothing is taken
+		return lostPause, k.allDown()
+	}
+	k.releaseOrphans(ctx)
+	if len(k.neighbours.orphans) > 0 {
+		return AcquirePause, nil // what is taken anew must not be released then
+	}
+	for _, rt := range k.routes {
+		k.shed(rt, shares)
+	}
+	missing, paused := false, false
+	for _, rt := range k.routes {
+		if k.unwell(rt) {
+			missing = true
+			continue
+		}
+		// A connection that has fallen silent must not keep us from all the rest.
+		limited, cancel := rt.acquiring.Begin(ctx)
+		complete, err := k.acquire(limited, rt, shares.share(k.instance, rt.Name))
+		rt.acquiring.End(limited, err)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return lookPause, nil //nolint:nilerr // asked to stop: that is no failure
+		case errors.Is(err, outbox.ErrPaused):
+			k.noticePause(rt)
+			paused = true
+			continue
+		case err != nil:
+			k.stumble(rt, err)
+		}
+		missing = missing || !complete
+	}
+	k.findOrphans(ctx)
+	k.tell(shares, missing)
+	switch {
+	case missing && time.Since(k.neighbours.changed) < handoverTime:
+		again = min(again, handoverPause)
+	case missing || paused:
+		again = min(again, AcquirePause)
+	}
+	return again, k.allDown()
+}
+
+// look finds out who is there and what is our share, and says what we run; nil
+// when that is not to be known now. Again is when to look the next time.
+func (k *Manager) look(ctx context.Context) (shares *spreading, again time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+	defer cancel()
+	all, err := k.Store.Instances(ctx)
+	self := slices.IndexFunc(all, func(i outbox.Instance) bool { return i.ID == k.instance })
+	if err == nil && self >= 0 && all[self].Alive {
+		if runs := k.announcement(); !slices.Equal(all[self].Routes, runs) {
+			if err = k.Store.Announce(ctx, k.instance, runs); err == nil {
+				all[self].Routes = runs
+			}
+		}
+	}
+	if err != nil || self < 0 || !all[self].Alive {
+		// Others may take us for dead: what we took now they would take again.
+		signal.Poke(k.hurry)
+		k.reportLook(err)
+		return nil, 0
+	}
+	k.reportLook(nil)
+	return spread(k.neighbours.note(all)), k.neighbours.again(all)
+}
+
+// note takes down who was seen. Who was alive and is not, but has not left and has
+// a lease, still counts as alive until the next look.
+func (c *neighbours) note(all []outbox.Instance) []outbox.Instance {
+	counted := slices.Clone(all)
+	alive := map[string]bool{}
+	for i, in := range all {
+		alive[in.ID] = in.Alive
+		counted[i].Alive = in.Alive || c.alive[in.ID] && in.Left > 0
+	}
+	same := slices.EqualFunc(counted, c.seen, func(a, b outbox.Instance) bool {
+		return a.ID == b.ID && a.Alive == b.Alive && slices.Equal(a.Routes, b.Routes)
+	})
+	if !same {
+		c.changed = time.Now()
+	}
+	c.seen, c.alive = counted, alive
+	return counted
+}
+
+// again is when to look the next time: earlier when a lease ends before, or when
+// somebody counts as alive who is not.
+func (c *neighbours) again(all []outbox.Instance) time.Duration {
+	pause := lookPause
+	for i, in := range all {
+		switch {
+		case c.seen[i].Alive != in.Alive:
+			pause = min(pause, deadPause)
+		case in.Alive:
+			pause = min(pause, in.Left+time.Millisecond)
+		}
+	}
+	return pause
+}
+
+// reportLook logs the beginning and the end of not knowing the others, once each.
+func (k *Manager) reportLook(err error) {
+	if err != nil {
+		k.neighbours.outage.Fail(k.log, slog.LevelWarn, "cannot see the other instances in the state store, trying again; lanes stay as they are", err)
+		return
+	}
+	k.neighbours.outage.End(k.log, "the other instances can be seen again")
+}
+
+// announcement is what we say that we run.
+func (k *Manager) announcement() []outbox.RunningRoute {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := []outbox.RunningRoute{}
+	for _, rt := range k.routes {
+		r := outbox.RunningRoute{Route: rt.Name, Unit: rt.Unit}
+		if t := k.troubles[rt]; t != nil {
+			r.Waits = t.err.Error()
+		} else if rt.leader != nil {
+			r.Waits = rt.leader.waits()
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// tell logs what the spreading came to, when that has changed.
+func (k *Manager) tell(shares *spreading, missing bool) {
+	lanes, share, others := 0, 0, 0
+	for _, rt := range k.routes {
+		for _, s := range rt.Sessions() {
+			lanes += len(s.Lane().Slots)
+		}
+		share += shares.share(k.instance, rt.Name)
+	}
+	for id := range shares.shares {
+		if id != k.instance {
+			others++
+		}
+	}
+	var text string
+	switch {
+	case share == 0 && others > 0:
+		text = "standing by: other instances work the lanes; they are taken over when one of them stops"
+	case missing || lanes != share:
+		return // on the way
+	case others == 0:
+		text = "acquired all lanes"
+	default:
+		text = "our share of the lanes is ours"
+	}
+	if now := fmt.Sprint(text, lanes, others); now != k.neighbours.told {
+		k.neighbours.told = now
+		k.log.Info(text, "instance", k.instance, "lanes", lanes, "instances", others+1)
+	}
+}

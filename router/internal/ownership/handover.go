@@ -1,0 +1,195 @@
+package ownership
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/settling"
+)
+
+// A lane comes to rest, to be handed over or because its route was paused, as on
+// shutdown: reading stops, what is being sent is finished, everything is settled,
+// then its rows are released. Until then it is not taken again, not even by
+// ourselves: that would fence what is still to be settled.
+
+// shed hands over what we have of a route above our share.
+func (k *Manager) shed(rt *Route, shares *spreading) {
+	if len(shares.runs[rt.Name]) == 0 {
+		return // it is in trouble everywhere: nobody would take it
+	}
+	sessions := k.excess(rt, shares.share(k.instance, rt.Name))
+	if len(sessions) == 0 {
+		return
+	}
+	began := time.Now()
+	rt.Log().Info("handing lanes over to other instances", "lanes", len(sessions))
+	k.background(func() {
+		if k.bringToRest(rt, sessions, k.drainFor) {
+			rt.Log().Info("lanes were handed over", "lanes", len(sessions), "took", time.Since(began).Round(time.Millisecond))
+		}
+	})
+}
+
+// excess takes the sessions above our share into their rest, the last lanes first.
+func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.draining {
+		return nil
+	}
+	for _, s := range k.awake(rt) {
+		if share -= len(s.Lane().Slots); share < 0 {
+			k.resting[s.Lane()] = s
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// awake are the route's sessions that are in their lanes and do not come to rest.
+// Call with the mutex held.
+func (k *Manager) awake(rt *Route) []*lane.Session {
+	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.resting[s.Lane()] != nil })
+}
+
+// beginRest takes all of the route's sessions into their rest that are not there.
+func (k *Manager) beginRest(rt *Route) []*lane.Session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.draining {
+		return nil
+	}
+	sessions := k.awake(rt)
+	for _, s := range sessions {
+		k.resting[s.Lane()] = s
+	}
+	return sessions
+}
+
+// bringToRest ends sessions of a route that have begun their rest. Each lane is
+// released as soon as it has come to an end, but those of a route that moves as a
+// whole together. What is being sent when limit is over is cancelled. It tells
+// whether all were released; if not, the drain does what is left.
+func (k *Manager) bringToRest(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
+	stopping, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	stopped := make(chan *lane.Session, len(sessions))
+	for _, s := range sessions {
+		go func() {
+			s.Stop(stopping)
+			stopped <- s
+		}()
+	}
+	released := true
+	for left := len(sessions); left > 0; {
+		least := 1
+		if rt.Unit != "" {
+			least = left
+		}
+		var batch []*lane.Session
+		for len(batch) < least || len(stopped) > 0 {
+			batch = append(batch, <-stopped)
+		}
+		left -= len(batch)
+		released = k.release(rt, batch) && released
+	}
+	for _, left := range lane.UnknownBy(sessions) {
+		rt.Log().Warn("deliveries were cut off: whether they arrived is not known, and they may come again",
+			"messages", left.Messages, "lanes", left.Lanes, "after", limit)
+	}
+	return released
+}
+
+// release writes down what stopped sessions have concluded and gives up their
+// rows; false when the process stops before.
+func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
+	if !k.insist(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
+		return k.Settler.Flush(ctx, settling.Everything)
+	}) {
+		return false
+	}
+	if !k.insist(rt, "give back what was taken for lanes that come to rest", rt.Feeder.GiveUp) { // a subscription when the acks are out
+		return false
+	}
+	var lanes []outbox.LaneRef
+	for _, s := range sessions {
+		lanes = append(lanes, s.Lane().Rows()...)
+	}
+	if !k.insist(rt, "release lanes", func(ctx context.Context) error {
+		return k.Store.Release(ctx, k.instance, lanes)
+	}) {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range sessions {
+		delete(k.resting, s.Lane())
+	}
+	return true
+}
+
+// Drain returns the sessions to be stopped; from now on those and the resting
+// ones are what is settled.
+func (k *Manager) Drain() []*lane.Session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	working := k.working()
+	if !k.draining {
+		k.draining = true
+		close(k.quit)
+	}
+	k.ended.Store(&ended{k.withResting(slices.Clone(working))})
+	return working
+}
+
+// Sessions returns all sessions whose progress is to be written.
+func (k *Manager) Sessions() []*lane.Session {
+	if e := k.ended.Load(); e != nil {
+		return e.sessions
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.withResting(k.working())
+}
+
+// Wait returns when all that was begun in the background has ended.
+func (k *Manager) Wait() { k.wg.Wait() }
+
+// batches are those sessions, for the settler.
+func (k *Manager) batches() []settling.Batch {
+	sessions := k.Sessions()
+	out := make([]settling.Batch, len(sessions))
+	for i, s := range sessions {
+		out[i] = s
+	}
+	return out
+}
+
+// withResting adds the sessions that come to rest. Call with the mutex held.
+func (k *Manager) withResting(sessions []*lane.Session) []*lane.Session {
+	if len(k.resting) == 0 {
+		return sessions
+	}
+	known := make(map[*lane.Session]bool, len(sessions))
+	for _, s := range sessions {
+		known[s] = true
+	}
+	for _, s := range k.resting {
+		if !known[s] {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions
+}
+
+// working returns the sessions that are in their lanes.
+func (k *Manager) working() []*lane.Session {
+	var out []*lane.Session
+	for _, rt := range k.routes {
+		out = append(out, rt.Sessions()...)
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package ownership
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// leader holds a lock outside of the state store while this instance works the
+// routes that ask for it. Without the lock the instance counts for none of them,
+// so whoever has it works them all; and when it is lost they stop at once.
+type leader struct {
+	keeper *Manager
+	lock   outbox.LeaderLock
+	routes []*Route
+
+	held  atomic.Bool
+	tried bool // the goroutine that acquires uses these two
+	error string
+
+	watching sync.WaitGroup
+}
+
+// elsewhere is why a route waits whose lock another process holds.
+const elsewhere = "standing by: another process holds the "
+
+func (k *Manager) leaderOf(lock outbox.LeaderLock) *leader {
+	for _, l := range k.leaders {
+		if l.lock == lock {
+			return l
+		}
+	}
+	l := &leader{keeper: k, lock: lock}
+	k.leaders = append(k.leaders, l)
+	return l
+}
+
+// waits is why routes of the leader are not worked here; empty: they are.
+func (l *leader) waits() string {
+	switch {
+	case l.held.Load():
+		return ""
+	case l.error != "":
+		return l.error
+	}
+	return elsewhere + l.lock.String()
+}
+
+// campaign tries to take the locks that we do not hold. A leader none of whose
+// routes can be run here makes room for others.
+func (k *Manager) campaign(ctx context.Context) {
+	for _, l := range k.leaders {
+		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !k.unwell(rt) })
+		if l.held.Load() && !able {
+			l.resign()
+		}
+		if l.held.Load() || !able {
+			continue
+		}
+		trying, cancel := context.WithTimeout(ctx, k.lease/2)
+		lost, err := l.lock.TryLock(trying)
+		cancel()
+		if ctx.Err() == nil {
+			l.report(lost != nil, err)
+		}
+		if lost != nil {
+			l.held.Store(true)
+			l.watching.Go(func() {
+				<-lost
+				l.depose()
+			})
+		}
+	}
+}
+
+// report logs what became of a try when it is something else than the last time.
+func (l *leader) report(held bool, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	log := l.routes[0].Log().With("lock", l.lock.String())
+	switch {
+	case held:
+		log.Info("leading: acquired the lock")
+	case l.tried && text == l.error:
+	case err != nil:
+		log.Warn("the lock of the leader cannot be taken, trying again", "error", err)
+	default:
+		log.Info("standing by: another process holds the lock of the leader; its routes are taken over when it gives it up")
+	}
+	l.tried, l.error = !held, text
+}
+
+// depose stops the leader's routes at once because the lock is gone. What was
+// being sent is cancelled; what was delivered is settled.
+func (l *leader) depose() {
+	l.held.Store(false)
+	for _, rt := range l.routes {
+		sessions := l.keeper.beginRest(rt) // none at the end, when the lanes were released before
+		if len(sessions) == 0 {
+			continue
+		}
+		rt.Log().Warn("the lock of the leader was lost: messages in flight are released", "lock", l.lock.String())
+		l.keeper.background(func() { l.keeper.bringToRest(rt, sessions, time.Nanosecond) })
+	}
+}
+
+// resign gives the lock up, if it is held.
+func (l *leader) resign() {
+	l.lock.Unlock()
+	l.watching.Wait()
+}

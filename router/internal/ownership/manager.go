@@ -1,0 +1,244 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// Manager keeps what is ours in one state store: it announces the instance,
+// renews its lease, takes lanes that nobody works, and starts and ends sessions
+// accordingly.
+type Manager struct {
+	Store    outbox.StateStore
+	Settler  *settling.Settler
+	drainFor time.Duration // bounds the wait for what is under way when lanes are given up
+	allDown  func() error  // why no route of the process can run; nil: some can
+	log      *slog.Logger
+	instance string
+	lease    time.Duration
+	routes   []*Route
+
+	leaders []*leader
+
+	epoch time.Time     // base of until: monotonic, it goes on while we are frozen
+	until atomic.Int64  // nanoseconds after epoch at which the lease ends
+	hurry chan struct{} // the lease is to be renewed at once
+
+	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
+
+	neighbours neighbours // only the goroutine that acquires uses it
+
+	mu sync.Mutex // guards quiet
+	quiet
+	wg    sync.WaitGroup // sessions being ended
+	ended atomic.Pointer[ended]
+}
+
+// Config is what a keeper needs.
+type Config struct {
+	Store          outbox.StateStore
+	Log            *slog.Logger
+	Instance       string
+	Lease          time.Duration
+	SettleInterval time.Duration
+	DrainTimeout   time.Duration // bounds the wait for what is under way when lanes are given up
+	AllDown        func() error  // why no route of the process can run; nil: some can
+}
+
+// New returns the manager of what is ours in a state store; [Manager.Add] gives it routes.
+func New(cfg Config) *Manager {
+	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown,
+		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
+		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: settling.CallTimeout{Usual: cfg.Lease}}}
+	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a keeper's batches are sessions
+	return k
+}
+
+// MaySend implements [Lease]. It takes the leader's lock as well, where there is one.
+func (r *Route) MaySend() bool {
+	return r.keeper.permit() && (r.leader == nil || r.leader.held.Load())
+}
+
+// permit reports whether enough of the lease is left to send.
+func (k *Manager) permit() bool {
+	return int64(time.Since(k.epoch))+int64(k.lease/4) < k.until.Load()
+}
+
+// StillOwned implements [Lease]. It is a renewal for its answer only: what may be
+// sent until when is for the heartbeat to say, which first ends the sessions of lanes
+// that are lost. Like there, the query is not cancelled on the way.
+func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
+	k := r.keeper
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.lease/2)
+	defer cancel()
+	owned, err := k.Store.Renew(ctx, k.instance, k.lease)
+	if err != nil {
+		return false, err
+	}
+	for _, ref := range s.Lane().Rows() {
+		if _, ours := owned[ref]; !ours {
+			return false, nil
+		}
+	}
+	return !s.Lost(), nil
+}
+
+// Join announces the instance.
+func (k *Manager) Join(ctx context.Context) error {
+	if err := k.Store.Migrate(ctx); err != nil {
+		return fmt.Errorf("prepare the state tables: %w", err)
+	}
+	began := time.Since(k.epoch)
+	if err := k.Store.Join(ctx, k.instance, k.lease); err != nil {
+		return fmt.Errorf("join as instance %s: %w", k.instance, err)
+	}
+	k.until.Store(int64(began + k.lease))
+	return nil
+}
+
+// KeepLease renews the lease until ctx ends, which is after the drain.
+func (k *Manager) KeepLease(ctx context.Context) {
+	renew := signal.Every(k.lease / 4)
+	defer renew.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-renew.C:
+		case <-k.hurry:
+		}
+		// A renewal is never cancelled on the way: that could cost the
+		// connection which shows that we live.
+		k.renew(context.WithoutCancel(ctx))
+	}
+}
+
+// renew extends the lease, ends the sessions of lanes that are no longer ours
+// and lets sessions notice operators' commands. Lost lanes are stopped before the
+// others may send again: after a freeze nothing may be sent for them.
+func (k *Manager) renew(ctx context.Context) {
+	began := time.Since(k.epoch)
+	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+	defer cancel()
+	// Lanes that are taken meanwhile are not in the answer, and not lost.
+	before := k.working()
+	durable := make([][]int64, len(before)) // before the store is read, which may be before a settle
+	for i, s := range before {
+		durable[i] = s.Confirmed()
+	}
+	owned, err := k.Store.Renew(ctx, k.instance, k.lease)
+	if err != nil {
+		k.renewing.Fail(k.log, slog.LevelWarn, "the lease cannot be renewed, trying again", err,
+			"left", (time.Duration(k.until.Load()) - time.Since(k.epoch)).Round(time.Millisecond))
+		return
+	}
+	k.renewing.End(k.log, "the lease is renewed again")
+	k.noteUnclaimed(owned)
+	commanded := map[*Route]bool{}
+	for i, s := range before {
+		for j, str := range s.Streams() {
+			mark, ours := owned[outbox.LaneRef{Route: s.Route().Name, Slot: str.Slot}]
+			if !ours || mark.Epoch != str.Epoch || mark.Revision < durable[i][j] {
+				k.lose(s)
+				break
+			}
+			if k.notice(s, str, mark.Commands) {
+				commanded[k.of(s.Route())] = true
+			}
+		}
+	}
+	k.until.Store(int64(began + k.lease))
+	for _, s := range before {
+		s.Kick() // it may have been refused while little of the lease was left
+	}
+	for rt := range commanded {
+		k.obey(rt)
+	}
+}
+
+// notice makes a session read its parked groups anew after a command; it tells
+// whether there was one.
+func (k *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool {
+	known := str.Commands
+	str.Commands = commands
+	if known == commands {
+		return false
+	}
+	k.background(func() { // not on the heartbeat: it takes as long as there is to settle
+		for s.Context().Err() == nil {
+			ctx, cancel := context.WithTimeout(s.Context(), k.lease) // the lane may stand still meanwhile
+			err := s.Reload(ctx)
+			cancel()
+			if err == nil || s.Context().Err() != nil {
+				k.rereading.End(k.log, "")
+				return
+			}
+			k.rereading.Fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane().Name)
+			pause := signal.After(lane.ShortDelay)
+			select {
+			case <-pause.C:
+			case <-s.Context().Done():
+			}
+			pause.Stop()
+		}
+	})
+	return true
+}
+
+// Lost implements [Lease].
+func (r *Route) Lost(s *lane.Session) { r.keeper.lose(s) }
+
+// lose ends a session of which another instance took a cursor row, or a cursor row
+// of which is not as it was settled, because the state store was restored.
+func (k *Manager) lose(s *lane.Session) {
+	if !s.Lose() {
+		return
+	}
+	k.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
+		"messages in flight are released", "lane", s.Lane().Name)
+	k.background(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), k.drainFor)
+		defer cancel()
+		s.Stop(ctx)
+	})
+}
+
+// background runs f beside everything else, and a drain waits for it. While one
+// is under way nothing is begun: it ends all sessions itself.
+func (k *Manager) background(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.draining {
+		k.wg.Go(f)
+	}
+}
+
+// ended are the sessions of a draining router: they are no longer in their
+// lanes, but what they concluded is still to be written.
+type ended struct{ sessions []*lane.Session }
+
+// Leave releases what is ours, so that another instance goes on at once.
+func (k *Manager) Leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), k.lease)
+	defer cancel()
+	failpoint.Hit(failpoint.Release)
+	if err := k.Store.Leave(ctx, k.instance); err != nil {
+		k.log.Warn("the lanes could not be released; another instance takes them when the lease ends",
+			"lease", k.lease, "error", err)
+	}
+	failpoint.Hit(failpoint.Released)
+	for _, l := range k.leaders {
+		l.resign() // last: who takes the lock finds the lanes released
+	}
+}

@@ -1,0 +1,117 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// quiet is what a keeper knows of lanes and routes that do not work.
+type quiet struct {
+	// resting are sessions that come to rest: no longer in their lanes, perhaps,
+	// but what they concluded is still to be written.
+	resting map[*lane.Lane]*lane.Session
+
+	unclaimed []outbox.LaneRef // ours in the state store, and had no session at the last renewal
+
+	troubles map[*Route]*trouble // routes that cannot run
+	draining bool
+	quit     chan struct{} // closed when draining begins
+}
+
+func newQuiet() quiet {
+	return quiet{resting: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, quit: make(chan struct{})}
+}
+
+// obey carries out what operators have asked of a route since its counter last
+// moved: pauses of the route or of addresses, and their end. Every instance rests
+// its own lanes of a paused route.
+func (k *Manager) obey(rt *Route) {
+	k.background(func() {
+		for {
+			var pauses []outbox.Pause
+			if !k.insist(rt, "read the pauses", func(ctx context.Context) (err error) {
+				pauses, err = k.Store.Pauses(ctx, rt.Name)
+				return err
+			}) {
+				return
+			}
+			rt.ApplyPauses(pauses)
+			i := slices.IndexFunc(pauses, func(p outbox.Pause) bool { return p.Address == "" })
+			if i < 0 || !k.rest(rt, pauses[i]) {
+				return
+			}
+			// Sessions that began meanwhile, with lanes that were just being
+			// acquired, come next.
+		}
+	})
+}
+
+// rest ends the route's sessions because it was paused; it tells whether there
+// were any.
+func (k *Manager) rest(rt *Route, p outbox.Pause) bool {
+	rt.Paused.Store(&p)
+	sessions := k.beginRest(rt)
+	if len(sessions) == 0 {
+		return false
+	}
+	rt.Log().Info("the route is paused: finishing messages in flight")
+	if !k.bringToRest(rt, sessions, k.drainFor) {
+		return false
+	}
+	rt.Log().Info("the route stays paused; to resume it: outrider resume " + rt.Name)
+	return true
+}
+
+// insist does something with the state store until it succeeds; false when the
+// process stops before.
+func (k *Manager) insist(rt *Route, what string, do func(context.Context) error) bool {
+	var failing logging.Outage
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), k.lease)
+		err := do(ctx)
+		cancel()
+		if err == nil {
+			return true
+		}
+		select {
+		case <-k.quit:
+			return false
+		default:
+		}
+		failing.Fail(rt.Log(), slog.LevelWarn, "cannot "+what+", trying again", err)
+		pause := signal.After(lane.ShortDelay)
+		select {
+		case <-pause.C:
+		case <-k.quit:
+		}
+		pause.Stop()
+	}
+}
+
+// noticePause notes that Acquire refused a route because it is paused.
+func (k *Manager) noticePause(rt *Route) {
+	if rt.Paused.CompareAndSwap(nil, &outbox.Pause{Route: rt.Name}) {
+		rt.Log().Info("the route is paused; to resume it: outrider resume " + rt.Name)
+	}
+}
+
+// RememberGone implements [Lease].
+func (r *Route) RememberGone(address string, cause error) {
+	k := r.keeper
+	k.background(func() { // during a drain it is not: it is learnt again after the next start
+		p := outbox.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
+		if k.insist(r, "write down that an address is gone", func(ctx context.Context) error {
+			_, err := k.Store.Pause(ctx, p)
+			return err
+		}) {
+			r.GoneRemembered(address)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package ownership
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// spread says how many lanes of each route every living instance is to own. It
+// depends on nothing but who runs what, so that instances which see the same come
+// to the same end; who owns what now is left to history, so that few lanes move.
+//
+// The lanes of a route are dealt out evenly, to within one, among those who run
+// it. Who gets one more is chosen so that instances are even over all routes, too.
+// What moves as a whole (a unit) counts as one lane in that.
+func spread(instances []outbox.Instance) *spreading {
+	s := &spreading{runs: map[string][]string{}, load: map[string]int{}, shares: map[string]map[string]int{}}
+	unit := map[string]string{} // by route
+	for _, i := range instances {
+		if !i.Alive {
+			continue
+		}
+		s.shares[i.ID] = map[string]int{}
+		for _, r := range i.Routes {
+			if r.Waits != "" {
+				continue
+			}
+			s.runs[r.Route] = append(s.runs[r.Route], i.ID)
+			// Two that disagree, while a new configuration is rolled out: what is
+			// a unit to anybody is one to all.
+			if r.Unit != "" && (unit[r.Route] == "" || r.Unit < unit[r.Route]) {
+				unit[r.Route] = r.Unit
+			}
+		}
+	}
+	s.dealUnits(unit)
+	s.dealLanes(unit)
+	return s
+}
+
+// spreading is the result of spread.
+type spreading struct {
+	runs   map[string][]string       // who runs a route
+	load   map[string]int            // of an instance: lanes and units
+	shares map[string]map[string]int // lanes, by instance and route
+}
+
+// share is how many lanes of a route an instance is to own.
+func (s *spreading) share(instance, route string) int { return s.shares[instance][route] }
+
+// candidacy is a unit and those who could own it.
+type candidacy struct {
+	unit   string
+	routes []string
+	who    []string
+}
+
+// candidacies lists the units. Where instances run different routes of one, it
+// is for those who run the most: the others could not work all of it.
+func (s *spreading) candidacies(unit map[string]string) []candidacy {
+	byUnit := map[string]*candidacy{}
+	counts := map[string]map[string]int{}
+	for _, route := range slices.Sorted(maps.Keys(unit)) {
+		u := unit[route]
+		if byUnit[u] == nil {
+			byUnit[u], counts[u] = &candidacy{unit: u}, map[string]int{}
+		}
+		byUnit[u].routes = append(byUnit[u].routes, route)
+		for _, id := range s.runs[route] {
+			counts[u][id]++
+		}
+	}
+	var out []candidacy
+	for u, c := range byUnit {
+		most := slices.Max(slices.Collect(maps.Values(counts[u])))
+		for _, id := range slices.Sorted(maps.Keys(counts[u])) {
+			if counts[u][id] == most {
+				c.who = append(c.who, id)
+			}
+		}
+		out = append(out, *c)
+	}
+	// Those without a choice first.
+	slices.SortFunc(out, func(a, b candidacy) int {
+		return cmp.Or(cmp.Compare(len(a.who), len(b.who)), cmp.Compare(a.unit, b.unit))
+	})
+	return out
+}
+
+// dealUnits gives each unit to the instance that it likes best among those that
+// have not got their part: so most of them stay where they are when an instance
+// comes or goes.
+func (s *spreading) dealUnits(unit map[string]string) {
+	units := s.candidacies(unit)
+	who := map[string]bool{}
+	for _, c := range units {
+		for _, id := range c.who {
+			who[id] = true
+		}
+	}
+	if len(who) == 0 {
+		return
+	}
+	each, extra := len(units)/len(who), len(units)%len(who)
+	for _, c := range units {
+		roomy := slices.DeleteFunc(slices.Clone(c.who), func(id string) bool {
+			return s.load[id] > each || s.load[id] == each && extra == 0
+		})
+		if len(roomy) == 0 {
+			roomy = s.leastLoaded(c.who)
+		}
+		owner := slices.MaxFunc(roomy, func(a, b string) int { return cmp.Compare(liking(c.unit, a), liking(c.unit, b)) })
+		for _, route := range c.routes {
+			s.shares[owner][route] = outbox.Slots
+		}
+		if s.load[owner] >= each {
+			extra = max(extra-1, 0)
+		}
+		s.load[owner]++
+	}
+}
+
+func (s *spreading) leastLoaded(who []string) []string {
+	least := s.load[who[0]]
+	for _, id := range who {
+		least = min(least, s.load[id])
+	}
+	return slices.DeleteFunc(slices.Clone(who), func(id string) bool { return s.load[id] > least })
+}
+
+// dealLanes deals out the lanes of the other routes.
+func (s *spreading) dealLanes(unit map[string]string) {
+	for _, route := range slices.Sorted(maps.Keys(s.runs)) {
+		if unit[route] != "" {
+			continue
+		}
+		who := slices.Clone(s.runs[route])
+		slices.SortFunc(who, func(a, b string) int {
+			return cmp.Or(cmp.Compare(s.load[a], s.load[b]), cmp.Compare(liking(route, b), liking(route, a)))
+		})
+		for i, id := range who {
+			n := outbox.Slots / len(who)
+			if i < outbox.Slots%len(who) {
+				n++
+			}
+			s.shares[id][route] = n
+			s.load[id] += n
+		}
+	}
+}
+
+// liking is how much something prefers an instance: a number that is as good as
+// drawn, and the same for everybody.
+func liking(what, instance string) uint64 {
+	sum := sha256.Sum256([]byte(what + "\x00" + instance))
+	return binary.BigEndian.Uint64(sum[:])
+}

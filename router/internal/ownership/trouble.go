@@ -1,0 +1,126 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// trouble is why a route cannot run here. Until it can, others count us out, and
+// what we had of the route goes to those who can run it.
+type trouble struct {
+	err     error
+	stopped bool // trying again does not mend it: an operator has to act
+	retry   time.Time
+	tries   int
+}
+
+// stopped is an error that trying again does not mend.
+type stopped struct{ error }
+
+func (e *stopped) Unwrap() error { return e.error }
+
+// astray is an error of the route's source, which others may not have.
+type astray struct{ error }
+
+func (e *astray) Unwrap() error { return e.error }
+
+// unwell reports whether the route is in trouble and not to be tried now.
+func (k *Manager) unwell(rt *Route) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.troubles[rt]
+	return t != nil && time.Now().Before(t.retry)
+}
+
+// stumble notes that lanes of the route could not be taken. What is wrong with
+// the state store concerns all routes alike and is only logged.
+func (k *Manager) stumble(rt *Route, err error) {
+	bad := errors.As(err, new(*stopped))
+	if !bad && !errors.As(err, new(*astray)) {
+		k.taking.Fail(rt.Log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.troubles[rt]
+	if t == nil {
+		t = &trouble{}
+		k.troubles[rt] = t
+	}
+	if t.err == nil || t.err.Error() != err.Error() {
+		if bad {
+			rt.Log().Error("the route is stopped", "error", err)
+		} else {
+			rt.Log().Warn("cannot acquire lanes, trying again", "error", err)
+		}
+	}
+	t.err, t.stopped = err, bad
+	t.retry = time.Now().Add(min(AcquirePause<<min(t.tries, 10), max(k.lease/4, AcquirePause)))
+	t.tries++
+	if bad {
+		text := err.Error()
+		rt.Stopped.Store(&text)
+	}
+}
+
+// mended forgets that a route could not run, or was paused.
+func (k *Manager) mended(rt *Route) {
+	k.taking.End(k.log, "lanes can be acquired again")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.troubles[rt] != nil {
+		delete(k.troubles, rt)
+		rt.Stopped.Store(nil)
+		rt.Log().Info("the route can run again")
+	}
+	if rt.Paused.Swap(nil) != nil {
+		rt.Log().Info("the route was resumed")
+	}
+}
+
+// inTrouble reports whether the route cannot run here.
+func (k *Manager) inTrouble(rt *Route) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.troubles[rt] != nil
+}
+
+// retryRoute finds out whether a route in trouble can run again. We have no share
+// of it, so it is tried with one lane that nobody wants; where all are worked by
+// others it is enough that the source answers.
+func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
+	if want, _ := k.missing(rt, outbox.Slots); len(want) > 0 {
+		states, err := k.Store.Acquire(ctx, k.instance, rt.Name, want, 1)
+		if err != nil {
+			return err
+		}
+		err = rt.prepare(ctx, states)
+		k.giveUp(ctx, states)
+		if err != nil {
+			return err
+		}
+	} else if err := rt.prepare(ctx, nil); err != nil {
+		return err
+	}
+	k.mended(rt)
+	return nil
+}
+
+// Hopeless returns the errors of the routes when none of them can run.
+func (k *Manager) Hopeless() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, rt := range k.routes {
+		t := k.troubles[rt]
+		if t == nil || !t.stopped {
+			return nil
+		}
+		errs = append(errs, t.err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,111 @@
+package polling
+
+import (
+	"context"
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// wakefulPause is the longest pause of a reader that is awake, if its source
+	// can wake it: before a longer one it goes to sleep. It stays awake for
+	// twice as long after it has found something, however long its pauses are:
+	// falling asleep is what makes writers notify.
+	wakefulPause = 10 * time.Millisecond
+
+	// DrainingPause bounds the pauses while writers that took the reader to be
+	// awake are still at work.
+	DrainingPause = 50 * time.Millisecond
+)
+
+// Config says how often a source is read, as [Poll] does.
+type Config struct {
+	Batch  int
+	Min    time.Duration
+	After  int
+	Factor float64
+	Max    time.Duration
+}
+
+// pause is how long to wait after the nth empty read in a row.
+func (p Config) pause(n int) time.Duration {
+	d := float64(p.Min)
+	for i := p.After; i < n && d < float64(p.Max); i++ {
+		d *= p.Factor
+	}
+	return min(time.Duration(d), p.Max)
+}
+
+// Fixed reports whether the pause between polls never changes: then it is kept
+// also when rows were seen, unless something wakes the claimer.
+func (p Config) Fixed() bool { return p.Min >= p.Max }
+
+// Backoff is how a reader or a claimer spends the time between two polls. It has
+// one owner; only told may be poked by others.
+type Backoff struct {
+	poll   Config
+	waker  outbox.Waker  // nil: the source wakes nobody
+	Told   chan struct{} // somebody in this process has committed
+	since  time.Time     // when something was found, or might have been
+	empty  int           // polls in a row that found nothing
+	Asleep bool          // the source wakes us
+}
+
+// NewBackoff returns the rest of whoever reads the source, or the queue.
+func NewBackoff(poll Config, source any) Backoff {
+	r := Backoff{poll: poll, Told: make(chan struct{}, 1)}
+	r.waker, _ = source.(outbox.Waker)
+	return r
+}
+
+// Begin returns the channel on which the source wakes us; nil where it does not.
+func (r *Backoff) Begin() <-chan struct{} {
+	if r.waker == nil {
+		return nil
+	}
+	wakes := r.waker.Wake()
+	if wakes == nil {
+		r.waker = nil
+	}
+	return wakes
+}
+
+// Failed returns the pause after a poll that failed.
+func (r *Backoff) Failed() time.Duration {
+	r.empty++
+	return min(100*time.Millisecond<<min(r.empty, 5), 2*time.Second)
+}
+
+// Found ends the rest: rows are there, or may be.
+func (r *Backoff) Found() {
+	if r.Asleep {
+		r.waker.Awake()
+	}
+	r.Woken()
+}
+
+// Woken ends the rest of one whom the source has woken, and who is awake to it.
+func (r *Backoff) Woken() { r.since, r.empty, r.Asleep = time.Now(), 0, false }
+
+// Pause returns the pause after a poll that found nothing; none when there is to
+// be another poll at once. Before long pauses it sees to being woken.
+func (r *Backoff) Pause(ctx context.Context) time.Duration {
+	r.empty++
+	pause := r.poll.pause(r.empty)
+	if r.Asleep || r.waker == nil || pause <= wakefulPause {
+		return pause
+	}
+	if time.Since(r.since) < 2*wakefulPause {
+		return wakefulPause
+	}
+	switch r.waker.Sleep(ctx) {
+	case outbox.Asleep:
+		r.Asleep = true
+		return 0
+	case outbox.Restless:
+		return min(pause, DrainingPause)
+	default:
+		return pause
+	}
+}

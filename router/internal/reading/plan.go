@@ -1,0 +1,246 @@
+package reading
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+// plan is what one poll reads.
+type plan struct {
+	reads   []*read
+	globals []*globalRead
+	again   bool // something was left behind: poll again at once
+}
+
+// read is one read of a plan and the streams that share it.
+type read struct {
+	slot    int
+	from    outbox.Cursor
+	until   *outbox.Cursor
+	limit   int
+	reach   int64 // see keepInStep; 0: none
+	room    int
+	pace    float64 // see stream.pace
+	rows    int     // that came
+	order   uint64  // number of the fetch that took the snapshot it reads up to
+	members []*member
+	global  *globalRead
+
+	overhead int64 // of a row, for the costliest of its routes
+}
+
+// place is where streams of one slot stand together.
+type place struct {
+	slot   int
+	cursor outbox.Cursor
+}
+
+// cohort are the streams that stand at one place.
+type cohort struct {
+	place
+	members []*member
+	order   uint64
+	drained bool
+	closing bool
+	room    int     // of the roomiest member
+	pace    float64 // see stream.pace
+
+	overhead int64 // of a row, for the costliest of its routes
+}
+
+// catchUps bounds the reads of streams that are behind in one poll.
+const catchUps = 64
+
+// drainedLimit is the limit of a read that found little the last time.
+const drainedLimit = 256
+
+// plan decides what to read: for each slot the cohort that stands furthest, and
+// those behind it, bounded by where it stands.
+func (r *Reader) plan() *plan {
+	p := &plan{}
+	r.starved.Store(true) // before looking: room that appears meanwhile wakes
+	starved := false
+	slots, places := [outbox.Slots][]*cohort{}, map[place]*cohort{}
+	now := time.Now()
+	for _, rt := range r.Routes {
+		low := !rt.Share.Plenty()
+		rt.Share.Low.Store(low)
+		least := leastRoom(rt)
+		for _, l := range rt.Lanes {
+			s := l.Session()
+			if s == nil {
+				continue
+			}
+			room, full := roomToRead(s, least, low, now)
+			starved = starved || full
+			if rt.Order == outbox.OrderGlobal {
+				if room > 0 {
+					p.addGlobal(s, room)
+				}
+				continue
+			}
+			m := &member{session: s, stream: s.Streams()[0], room: room}
+			k := place{m.stream.Slot, m.stream.Fetched}
+			c := places[k]
+			if c == nil {
+				c = &cohort{place: k}
+				places[k] = c
+				slots[k.slot] = append(slots[k.slot], c)
+			}
+			c.join(m)
+		}
+	}
+	behind := 0
+	for _, cs := range slots {
+		behind += p.addSlot(cs, catchUps-behind)
+	}
+	r.starved.Store(starved)
+	r.limit(p)
+	return p
+}
+
+func (c *cohort) join(m *member) {
+	if len(c.members) == 0 {
+		c.order, c.drained, c.pace = m.stream.Order, m.stream.Drained, m.stream.Pace
+	}
+	c.members = append(c.members, m)
+	c.order = max(c.order, m.stream.Order)
+	c.closing = c.closing || m.stream.Closing
+	c.drained = c.drained && m.stream.Drained
+	c.room = max(c.room, m.room)
+	c.overhead = max(c.overhead, m.session.Route().Overhead())
+}
+
+// addSlot plans the reads of one slot and returns how many are catch-ups.
+func (p *plan) addSlot(cs []*cohort, most int) int {
+	if len(cs) == 0 {
+		return 0
+	}
+	tail := cs[0]
+	for _, c := range cs[1:] {
+		if c.cursor.Position > tail.cursor.Position ||
+			c.cursor.Position == tail.cursor.Position && c.order > tail.order {
+			tail = c
+		}
+	}
+	behind, joining := 0, false
+	for _, c := range cs {
+		if c == tail || c.room == 0 || behind == most {
+			continue
+		}
+		rd := c.read()
+		// A bound is for those who have seen no more than the tail has (which is
+		// known after their first read), and who are not in the middle of a
+		// window, which bounds itself.
+		if c.cursor.Window == "" && tail.cursor.Window == "" && c.order > 0 && c.order <= tail.order {
+			until := tail.cursor
+			rd.until, rd.order = &until, tail.order
+			joining = joining || c.closing
+		}
+		p.reads = append(p.reads, rd)
+		behind++
+	}
+	// The tail stands still for one poll so that those who have nearly caught
+	// up can join it.
+	if tail.room > 0 && !joining {
+		p.reads = append(p.reads, tail.read())
+	}
+	return behind
+}
+
+func (c *cohort) read() *read {
+	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, room: c.room, pace: c.pace, overhead: c.overhead, members: c.members}
+	if c.drained {
+		rd.limit = min(rd.limit, drainedLimit)
+	}
+	for _, m := range c.members {
+		m.read = rd
+		m.detached = m.room == 0
+	}
+	return rd
+}
+
+// few reduces the plan to n reads of one row, other ones each time. A route with
+// order global reads all of its slots or none.
+func (p *plan) few(n, turn int) {
+	if len(p.globals) > 0 {
+		n = 0
+	}
+	n = max(n, 0)
+	kept := make([]*read, 0, n)
+	for i := range n {
+		rd := p.reads[(turn+i)%len(p.reads)]
+		rd.limit = 1
+		kept = append(kept, rd)
+	}
+	p.reads, p.globals = kept, nil
+}
+
+// free is the memory that the least provided of the routes which read could take.
+func (r *Reader) free() int64 {
+	least := r.budget.Free()
+	for _, rt := range r.Routes {
+		if free, _ := rt.Share.Room(); !rt.Share.Low.Load() {
+			least = min(least, free)
+		}
+	}
+	return least
+}
+
+// limit divides the batch and the free memory among the reads.
+func (r *Reader) limit(p *plan) {
+	if len(p.reads) == 0 {
+		return
+	}
+	busy := 0
+	for _, rd := range p.reads {
+		if rd.limit > drainedLimit {
+			busy++
+		}
+	}
+	share := max(r.poll.Batch/max(busy, 1), 1)
+	total := 0
+	for _, rd := range p.reads {
+		rd.limit = max(min(rd.limit, share), 1)
+		total += rd.limit
+	}
+	affordable := int(float64(r.free()) / r.rowCost)
+	switch {
+	case affordable >= total:
+	case affordable < len(p.reads) && r.budget.Used.Load() > 0:
+		r.starved.Store(true)
+		p.few(affordable, int(r.fetches))
+	default:
+		for _, rd := range p.reads {
+			rd.limit = max(rd.limit*affordable/total, 1)
+		}
+	}
+	p.keepInStep()
+}
+
+// leastRoom is the room with which a lane is read: half of its window, as long as
+// no lane has that. When one has it the others come along with half as much, so that
+// lanes stay close together: see keepInStep.
+func leastRoom(r *lane.Route) int {
+	for _, s := range r.Sessions() {
+		if s.Room() >= r.Window/2 {
+			return r.Window / 4
+		}
+	}
+	return r.Window / 2
+}
+
+// roomToRead is the room with which a lane is read; 0: it is not. One that is
+// more than half full is looked after.
+func roomToRead(s *lane.Session, least int, low bool, now time.Time) (room int, full bool) {
+	room = s.Room()
+	if full = room < s.Route().Window/2 || room == 0 || low; full {
+		s.Relieve(now, low)
+	}
+	if room < least || low {
+		return 0, full
+	}
+	return room, full
+}

@@ -1,0 +1,304 @@
+package reading
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/memory"
+	"github.com/outriderhq/outrider/router/internal/polling"
+	"github.com/outriderhq/outrider/router/internal/settling"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// Reader reads one source for all routes that use it, with one query per poll.
+//
+// Streams of the same slot that stand at the same place share a read, and its
+// rows are fanned out to them. Near the end of the table all routes stand at
+// the same place, so an idle source costs one query of 16 reads with one route
+// or with five hundred. A lane without room drops out of the shared read and
+// falls behind; it catches up by reads of its own, bounded by where the others
+// stand, and joins them again when it has come there.
+type Reader struct {
+	Source outbox.Source
+	log    *slog.Logger
+	budget *memory.Budget
+	poll   polling.Config
+	Rest   polling.Backoff
+	Routes []*lane.Route
+
+	wake    chan struct{}
+	starved atomic.Bool // a lane had no room: wake when it has
+
+	fetches uint64               // number of the current fetch
+	rowCost float64              // running estimate of a row's memory
+	bound   settling.CallTimeout // of a fetch
+	Outage  logging.Outage
+}
+
+// Config is what a reader needs beside its source.
+type Config struct {
+	Poll     polling.Config
+	Patience time.Duration // for the answer of the source
+	Budget   *memory.Budget
+	Log      *slog.Logger
+}
+
+// New returns the reader of a source; [Reader.Add] gives it routes.
+func New(src outbox.Source, cfg Config) *Reader {
+	return &Reader{Source: src, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1),
+		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
+}
+
+// Add has the reader read for a route.
+func (r *Reader) Add(rt *lane.Route) { r.Routes = append(r.Routes, rt) }
+
+var _ lane.Feeder = (*Reader)(nil)
+
+// Origin implements [Feeder].
+func (r *Reader) Origin(*lane.Session) lane.Origin { return lane.ByCursor{} }
+
+// RoomFreed implements [Feeder].
+func (r *Reader) RoomFreed() {
+	if r.starved.Load() {
+		signal.Poke(r.wake)
+	}
+}
+
+// Wake implements [Feeder].
+func (r *Reader) Wake() { signal.Poke(r.wake) }
+
+// AddressBack implements [Feeder]: what waits for an address is in the lanes.
+func (r *Reader) AddressBack() {}
+
+// GiveUp implements [Feeder]: what was read and not settled is read again by others.
+func (r *Reader) GiveUp(context.Context) error { return nil }
+
+// A read that found little is followed by a breather, in which more gathers.
+// Otherwise reads, and with them the batches for a destination, become as small as
+// the processors allow, and take all of them: see docs/design.md.
+const (
+	smallRead = 256
+	Linger    = time.Millisecond / 4
+)
+
+// Run polls until ctx ends.
+func (r *Reader) Run(ctx context.Context) {
+	wakes := r.Rest.Begin()
+	for ctx.Err() == nil {
+		plan := r.plan()
+		var pause time.Duration
+		switch n, err := r.fetch(ctx, plan); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			pause = r.Rest.Failed()
+		case len(plan.reads) == 0:
+			pause = lane.ReliefPause // all lanes are full, or memory is
+		case n > 0 || plan.again:
+			r.Rest.Found()
+			if n >= smallRead || plan.again {
+				continue
+			}
+			pause = min(r.poll.Min, Linger)
+		default:
+			if pause = r.Rest.Pause(ctx); pause == 0 {
+				continue
+			}
+			if r.starved.Load() { // what is in the way has to be looked after, however rare the polls
+				pause = min(pause, lane.ShortDelay)
+			}
+		}
+		timer := signal.After(pause)
+		select {
+		case <-timer.C:
+		case <-r.wake:
+		case <-wakes:
+			r.Rest.Woken()
+		case <-r.Rest.Told:
+			r.Rest.Found()
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// fetch carries out a plan and returns the number of rows that it yielded.
+func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
+	if len(plan.reads) == 0 {
+		return 0, nil
+	}
+	r.fetches++
+	reads := make([]outbox.Read, len(plan.reads))
+	for i, rd := range plan.reads {
+		reads[i] = outbox.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, Reach: rd.reach}
+		if rd.until == nil {
+			rd.order = r.fetches
+		}
+	}
+	f := fan{reader: r, plan: plan}
+	limited, cancel := r.bound.Begin(ctx)
+	results, err := r.Source.Fetch(limited, reads, f.take)
+	r.bound.End(limited, err)
+	cancel()
+	f.flush()
+	if f.rows > 0 {
+		failpoint.Hit(failpoint.Fetched)
+	}
+	if err != nil {
+		if errors.Is(err, outbox.ErrWentBack) {
+			r.restart(err)
+		}
+		if ctx.Err() == nil {
+			r.Outage.Fail(r.log, slog.LevelError, "cannot read the source, trying again", err)
+		}
+		return f.rows, err
+	}
+	r.Outage.End(r.log, "the source can be read again")
+	if len(results) == 0 { // memory ran out on the way
+		plan.again = true
+		return f.rows, nil
+	}
+	for i := range results {
+		f.done(plan.reads[i], results[i])
+	}
+	for _, g := range plan.globals {
+		plan.again = g.finish(r) || plan.again
+	}
+	return f.rows, nil
+}
+
+// restart ends all sessions that read the source: where they stand means nothing in
+// it any more. They begin anew with the durable cursors, which were perhaps put back
+// with it; where those mean nothing either the route stops and says so.
+func (r *Reader) restart(err error) {
+	r.log.Warn("the source was put back to an earlier state; its routes begin anew with their durable cursors", "error", err)
+	for _, rt := range r.Routes {
+		for _, l := range rt.Lanes {
+			if s := l.Session(); s != nil {
+				rt.Lease.Lost(s)
+			}
+		}
+	}
+}
+
+// fan distributes the rows of one fetch.
+type fan struct {
+	reader *Reader
+	plan   *plan
+	rows   int
+	last   *read
+}
+
+// take implements the callback of outbox.Source.Fetch.
+func (f *fan) take(i int, row *outbox.Row) bool {
+	f.rows++
+	rd := f.plan.reads[i]
+	rd.rows++
+	if f.last != rd {
+		f.flush()
+		f.last = rd
+	}
+	cost := int64(row.Size()) + rd.overhead
+	f.reader.rowCost += (float64(cost) - f.reader.rowCost) / 64
+	if rd.global != nil {
+		return rd.global.keep(f.reader, rd, row, cost)
+	}
+	for _, m := range rd.members {
+		if m.detached {
+			continue
+		}
+		if !m.session.Route().Match(row) {
+			m.pass(row)
+			continue
+		}
+		if m.room <= 0 {
+			m.detached = true
+			continue
+		}
+		if !m.session.Route().Share.Take(cost) {
+			f.reader.starved.Store(true)
+			f.reader.rowCost = max(f.reader.rowCost, float64(cost)) // not at once again
+			m.detached = true
+			continue
+		}
+		m.give(row, cost)
+	}
+	return true
+}
+
+// flush gives gathered rows to the lanes.
+func (f *fan) flush() {
+	if f.last == nil {
+		return
+	}
+	for _, m := range f.last.members {
+		m.flush()
+	}
+}
+
+// done moves the streams that took everything of a read to its end.
+func (f *fan) done(rd *read, res outbox.ReadResult) {
+	if rd.global != nil {
+		rd.global.results[rd.slot] = res
+		return
+	}
+	pace := rd.paceAfter(res)
+	for _, m := range rd.members {
+		m.stream.Pace = pace
+		if !m.detached {
+			m.session.MoveTo(m.stream, res.Next, rd.order, res.Drained)
+			m.stream.Closing = rd.until != nil && res.Drained
+		}
+	}
+	if !res.Drained {
+		f.plan.again = true
+	}
+}
+
+// member is a stream that takes part in a read.
+type member struct {
+	session  *lane.Session
+	stream   *lane.Stream
+	read     *read
+	room     int
+	detached bool // had no room for a row: it stands before that
+	buffer   []lane.Arrival
+}
+
+// arrivalBatch is how many rows are given to a lane under one lock.
+const arrivalBatch = 128
+
+func (m *member) give(row *outbox.Row, cost int64) {
+	m.room--
+	m.buffer = append(m.buffer, lane.Arrival{Stream: m.stream, Row: row, Matched: true, Cost: cost})
+	if len(m.buffer) >= arrivalBatch {
+		m.flush()
+	}
+}
+
+// pass moves the cursor over a row that the route does not match.
+func (m *member) pass(row *outbox.Row) {
+	a := lane.Arrival{Stream: m.stream, Row: row}
+	if n := len(m.buffer); n > 0 && !m.buffer[n-1].Matched {
+		m.buffer[n-1] = a
+		return
+	}
+	m.buffer = append(m.buffer, a)
+}
+
+func (m *member) flush() {
+	if len(m.buffer) == 0 {
+		return
+	}
+	m.session.Accept(m.buffer)
+	m.stream.Order = m.read.order
+	clear(m.buffer)
+	m.buffer = m.buffer[:0]
+}

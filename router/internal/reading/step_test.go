@@ -1,0 +1,136 @@
+package reading
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// stepPlan returns a plan of reads that stand at positions, with limits as the
+// reader divides them.
+func stepPlan(positions []int64, paces []float64, limit int) *plan {
+	p := &plan{}
+	for i, position := range positions {
+		p.reads = append(p.reads, &read{slot: i, from: outbox.Cursor{Position: position}, limit: limit, room: 4 * limit, pace: paces[i]})
+	}
+	return p
+}
+
+// TestLanesThatDrainABacklogKeepInStep lets lanes of different paces, of which some
+// have no room now and then, drain a backlog as a source reads it that comes to each
+// place it is asked for. They must stay within a step or two of each other, and every
+// poll must read about as much as it may.
+func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 200
+		positions, paces := make([]int64, outbox.Slots), make([]float64, outbox.Slots)
+		for i := range paces {
+			paces[i] = rapid.Float64Range(0.04, 0.08).Draw(t, "pace")
+			positions[i] = rapid.Int64Range(0, 2000).Draw(t, "position")
+		}
+		for range 50 {
+			p := stepPlan(positions, paces, limit)
+			if out := rapid.IntRange(-3, outbox.Slots-1).Draw(t, "without room"); out >= 0 {
+				p.reads = append(p.reads[:out], p.reads[out+1:]...)
+			}
+			may := limit * len(p.reads)
+			p.keepInStep()
+			rows, reached := 0, 0
+			for _, rd := range p.reads {
+				rows += rd.limit
+				if rd.reach == 0 { // far behind
+					positions[rd.slot] += int64(float64(rd.limit) / rd.pace)
+					continue
+				}
+				found := int(rd.pace * float64(rd.reach-rd.from.Position))
+				if found > rd.limit || rd.limit > rd.room {
+					t.Fatalf("a read from %d comes to %d with %d of %d rows, room for %d", rd.from.Position, rd.reach, found, rd.limit, rd.room)
+				}
+				positions[rd.slot] = rd.reach
+				reached++
+			}
+			if rows > may+len(p.reads) || rows < may*3/4 {
+				t.Fatalf("%d rows may be read and %d are", may, rows)
+			}
+			if reached < 8 {
+				t.Fatalf("%d of %d reads come to a place", reached, len(p.reads))
+			}
+			low, high := positions[0], positions[0]
+			for _, position := range positions {
+				low, high = min(low, position), max(high, position)
+			}
+			if step := int64(limit * outbox.Slots); high-low > 4*step {
+				t.Fatalf("lanes are %d positions apart", high-low)
+			}
+		}
+	})
+}
+
+// TestG6_LanesFarAheadWaitForNobody: what waits so that others come along is only
+// what is close to them.
+func TestG6_LanesFarAheadWaitForNobody(t *testing.T) {
+	t.Parallel()
+	positions := append(slices.Repeat([]int64{0}, 8), slices.Repeat([]int64{1_000_000}, 8)...)
+	p := stepPlan(positions, slices.Repeat([]float64{1.0 / 16}, 16), 200)
+	p.keepInStep()
+	if len(p.reads) != 16 || p.again {
+		t.Fatalf("%d of 16 reads are left", len(p.reads))
+	}
+	for _, rd := range p.reads[8:] {
+		if rd.reach != 0 || rd.limit != 200 {
+			t.Errorf("a read far ahead has reach %d and limit %d; want its share", rd.reach, rd.limit)
+		}
+	}
+	for _, rd := range p.reads[:8] {
+		if rd.reach == 0 {
+			t.Error("a read of those behind comes to no place of theirs")
+		}
+	}
+}
+
+// TestLanesKeepInStepOnlyWhereItIsKnownWhatComes: without a backlog, in a table with
+// few rows per position and for a handful of rows limits are as they were.
+func TestLanesKeepInStepOnlyWhereItIsKnownWhatComes(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]*plan{
+		"no backlog": stepPlan(slices.Repeat([]int64{5}, 16), slices.Repeat([]float64{0.0}, 16), 200),
+		"sparse":     stepPlan(slices.Repeat([]int64{5}, 16), slices.Repeat([]float64{0.0001}, 16), 200),
+		"few rows":   stepPlan(slices.Repeat([]int64{5}, 16), slices.Repeat([]float64{0.05}, 16), 10),
+		"few lanes":  stepPlan(slices.Repeat([]int64{5}, 3), slices.Repeat([]float64{0.3}, 3), 200),
+	} {
+		limit := p.reads[0].limit
+		p.keepInStep()
+		for _, rd := range p.reads {
+			if rd.reach != 0 || rd.limit != limit {
+				t.Errorf("%s: a read comes to %d with limit %d; want no place, and %d", name, rd.reach, rd.limit, limit)
+			}
+		}
+	}
+}
+
+// TestPaces: a pace is known of a read that left something behind, and not of one
+// that met a gap on the way to its place.
+func TestPaces(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		read read
+		res  outbox.ReadResult
+		want float64
+	}{
+		"left something":       {read{rows: 100}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0.1},
+		"drained":              {read{rows: 100}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}, Drained: true}, 0},
+		"late rows":            {read{rows: 100}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000, Window: "1:2:"}}, 0},
+		"too few":              {read{rows: 3}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0},
+		"as expected":          {read{rows: 100, reach: 1000, pace: 0.12}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0.1},
+		"a gap":                {read{rows: 100, reach: 1000, pace: 0.3}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0},
+		"nothing moved at all": {read{rows: 100, reach: 1000, pace: 0.3}, outbox.ReadResult{}, 0},
+	} {
+		if got := c.read.paceAfter(c.res); got != c.want {
+			t.Errorf("%s: pace %v, want %v", name, got, c.want)
+		}
+	}
+}

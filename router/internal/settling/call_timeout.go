@@ -1,0 +1,35 @@
+package settling
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// CallTimeout limits how long a database's answer is waited for. When nothing comes
+// through a connection any more, a network that drops packets tells nobody for a
+// quarter of an hour, and a proxy between may never do; then a new connection is
+// worth a try. Each time in vain doubles the limit, so that what is only slow
+// gets its answer in the end.
+type CallTimeout struct {
+	Usual time.Duration
+	vain  int // times in a row
+}
+
+// LongestCallTimeout is where doubling ends.
+const LongestCallTimeout = 10 * time.Minute
+
+// Begin limits a call.
+func (b *CallTimeout) Begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(min(b.Usual<<min(b.vain, 10), LongestCallTimeout), b.Usual))
+}
+
+// End takes the outcome of a call with the context that begin returned.
+func (b *CallTimeout) End(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		b.vain = 0
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		b.vain++
+	}
+}

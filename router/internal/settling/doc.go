@@ -1,0 +1,2 @@
+// Package settling writes progress: all that is due, in one transaction, not too often.
+package settling

@@ -1,0 +1,235 @@
+package settling
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/logging"
+	"github.com/outriderhq/outrider/router/internal/signal"
+)
+
+// Settler writes the progress of all lanes of one state store, all in one
+// transaction. It is the only place from which verdicts become durable. It
+// waits a little so that much is written at once, and the longer a write
+// takes, the rarer it writes: about 5% of its time.
+type Settler struct {
+	store    outbox.StateStore
+	log      *slog.Logger
+	interval time.Duration
+	bound    CallTimeout // of a write
+	Batches  func() []Batch
+	Fenced   func(Batch)                         // another owner has what it was to write
+	Write    func(context.Context, Extent) error // default: the lanes' progress, to the store
+	Target   string                              // what is written to, for the log
+
+	dirty  atomic.Bool
+	signal chan struct{} // something to write
+	urgent chan struct{} // lanes run out of window
+
+	mu      sync.Mutex
+	waiting []chan error // flushes
+	extent  Extent       // of the flush
+	now     chan struct{}
+	Outage  logging.Outage
+}
+
+// Batch is what a settler writes for: a period of owning a lane.
+type Batch interface {
+	// Settlements returns what is to be written now; nothing while the outcome of
+	// what it returned before is not known.
+	Settlements(e Extent) []outbox.Settlement
+
+	// Settled takes that outcome: ok, if all of it is durable.
+	Settled(ok bool)
+}
+
+// Extent is how much a settle writes beside what was concluded.
+type Extent int
+
+// From the least to the most.
+const (
+	Concluded  Extent = iota // nothing
+	Passed                   // cursors that moved over rows which needed no delivery
+	Everything               // cursors of which only the snapshot is newer, too
+	Written                  // no settle has anything to write
+)
+
+// How often that is: a cursor that lags costs a longer first read after a
+// restart and nothing else.
+const (
+	passedInterval     = 2 * time.Second
+	everythingInterval = time.Minute
+)
+
+// longestPause bounds what lanes wait for, with full windows perhaps, after a
+// write that took long: a database that was away for a minute would otherwise
+// not be written to for nineteen.
+const longestPause = 2 * time.Second
+
+// New returns a settler for a state store. It settles at most once per interval; a write
+// may take about as long as patience.
+func New(store outbox.StateStore, log *slog.Logger, interval, patience time.Duration) *Settler {
+	s := &Settler{store: store, log: log, interval: interval, bound: CallTimeout{Usual: patience}, Target: "state store",
+		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	s.Write = s.writeLanes
+	return s
+}
+
+// Note tells that there is something to settle.
+func (s *Settler) Note(urgent bool) {
+	if !s.dirty.Load() && s.dirty.CompareAndSwap(false, true) {
+		signal.Poke(s.signal)
+	}
+	if urgent {
+		signal.Poke(s.urgent)
+	}
+}
+
+// Flush settles what has been concluded so far and returns when it is durable.
+func (s *Settler) Flush(ctx context.Context, e Extent) error {
+	done := make(chan error, 1)
+	s.mu.Lock()
+	s.waiting = append(s.waiting, done)
+	s.extent = max(s.extent, e)
+	s.mu.Unlock()
+	signal.Poke(s.now)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// finishPause is the pause between tries to write the last progress.
+const finishPause = 100 * time.Millisecond
+
+// Finish settles everything at the end. If that fails it tries again for as long
+// as drain lasts: a store that is away for a moment costs no duplicates. One try
+// is made in any case, and may take until limit.
+func (s *Settler) Finish(drain context.Context, limit time.Duration) error {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		err := s.Flush(ctx, Everything)
+		cancel()
+		if err == nil || drain.Err() != nil {
+			return err
+		}
+		pause := signal.After(finishPause)
+		select {
+		case <-pause.C:
+		case <-drain.Done():
+		}
+		pause.Stop()
+	}
+}
+
+// Run settles until ctx ends. What is left then is written by a last settle.
+func (s *Settler) Run(ctx context.Context) {
+	lazy := signal.Every(passedInterval)
+	defer lazy.Stop()
+	lazier := signal.Every(everythingInterval)
+	defer lazier.Stop()
+	pause := s.interval
+	for {
+		e := Concluded
+		select {
+		case <-ctx.Done():
+			return
+		case <-lazy.C:
+			e = Passed
+		case <-lazier.C:
+			e = Everything
+		case <-s.now:
+		case <-s.signal:
+			s.wait(ctx, pause)
+		}
+		began := time.Now()
+		err := s.settle(ctx, e)
+		pause = max(s.interval, min(19*time.Since(began), longestPause))
+		if err != nil {
+			s.wait(ctx, max(pause, 100*time.Millisecond))
+			s.Note(false)
+		}
+	}
+}
+
+// wait lets work gather: for d, or until it is urgent and a part of d has gone.
+func (s *Settler) wait(ctx context.Context, d time.Duration) {
+	early := signal.After(min(d, s.interval) / 4)
+	defer early.Stop()
+	select {
+	case <-early.C:
+	case <-s.now:
+		return
+	case <-ctx.Done():
+		return
+	}
+	full := signal.After(d - min(d, s.interval)/4)
+	defer full.Stop()
+	select {
+	case <-full.C:
+	case <-s.urgent:
+	case <-s.now:
+	case <-ctx.Done():
+	}
+}
+
+// settle writes what was concluded and answers the flushes that waited for it.
+func (s *Settler) settle(ctx context.Context, e Extent) error {
+	s.mu.Lock()
+	waiting := s.waiting
+	e = max(e, s.extent)
+	s.waiting, s.extent = nil, Concluded
+	s.mu.Unlock()
+	s.dirty.Store(false)
+	limited, cancel := s.bound.Begin(ctx)
+	err := s.Write(limited, e)
+	s.bound.End(limited, err)
+	cancel()
+	for _, w := range waiting {
+		w <- err
+	}
+	return err
+}
+
+// writeLanes writes what all lanes have concluded.
+func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
+	var all []outbox.Settlement
+	writers := map[outbox.LaneRef]Batch{}
+	for _, x := range s.Batches() {
+		for _, st := range x.Settlements(e) {
+			all = append(all, st)
+			writers[st.LaneRef] = x
+		}
+	}
+	var err error
+	if len(all) > 0 {
+		var fenced []outbox.LaneRef
+		failpoint.Hit(failpoint.BeforeSettle)
+		fenced, err = s.store.Settle(ctx, all)
+		failpoint.Hit(failpoint.AfterSettle)
+		for _, ref := range fenced {
+			s.Fenced(writers[ref])
+		}
+		s.Report(err)
+	}
+	for _, x := range writers {
+		x.Settled(err == nil)
+	}
+	return err
+}
+
+// Report logs an outage of what is written to.
+func (s *Settler) Report(err error) {
+	if err != nil {
+		s.Outage.Fail(s.log, slog.LevelError, "progress cannot be written to the "+s.Target+"; delivery goes on until the windows are full", err)
+		return
+	}
+	s.Outage.End(s.log, "progress is written to the "+s.Target+" again")
+}

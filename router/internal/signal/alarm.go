@@ -1,0 +1,57 @@
+package signal
+
+import (
+	"sync"
+	"time"
+)
+
+// Poke leaves a signal for whoever waits on c, unless one is there already.
+func Poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Alarm is a timer that signals on an ordinary channel. The channels of package
+// time's own timers crash Go 1.26's race detector when several goroutines of a
+// testing/synctest bubble wait on them, and those bubbles are how this package is
+// tested; besides, an alarm can be waited for together with other pokes.
+type Alarm struct {
+	C     chan struct{} // receives one value after the time
+	every time.Duration // 0: once
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// After returns an alarm that rings once.
+func After(d time.Duration) *Alarm { return newAlarm(d, 0) }
+
+// Every returns an alarm that rings again and again.
+func Every(d time.Duration) *Alarm { return newAlarm(d, d) }
+
+func newAlarm(d, again time.Duration) *Alarm {
+	a := &Alarm{C: make(chan struct{}, 1), every: again}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer = time.AfterFunc(d, a.ring)
+	return a
+}
+
+func (a *Alarm) ring() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	Poke(a.C)
+	if a.every > 0 {
+		a.timer.Reset(a.every)
+	}
+}
+
+// Stop silences the alarm. One that rings at this moment may ring once more.
+func (a *Alarm) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.every = 0
+	a.timer.Stop()
+}
