@@ -1,0 +1,37 @@
+package claiming
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Inspect returns how many rows are claimed and not settled, and what of the ledger's
+// accounts does not add up. It is for the invariants that tests of a whole router check.
+func (c *Claimer) Inspect() (held int, problems []string) {
+	l := c.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	groups, returning := map[string]int{}, 0
+	for _, h := range l.held {
+		if h.group != "" {
+			groups[h.group]++
+		}
+		if h.state != rowOpen && h.returns() {
+			returning++
+		}
+	}
+	if !maps.Equal(groups, l.groups) {
+		complain("the ledger counts %v by group, and holds %v", l.groups, groups)
+	}
+	for _, v := range l.left {
+		returning -= v.returning
+	}
+	if returning != 0 || len(l.ready) > len(l.held) {
+		complain("%d results are to be written of %d rows, those that return are off by %d", len(l.ready), len(l.held), returning)
+	}
+	if len(l.credits) > maxCredits { // some may be of rows that others have ended
+		complain("attempts of %d rows are kept", len(l.credits))
+	}
+	return len(l.held), problems
+}
