@@ -6,7 +6,7 @@
 TEST_PACKAGES_AT_ONCE ?= 3
 # What is tested, for example `make test TEST=./router/...`. What takes longest begins
 # first: at the end nothing is left to wait for alone.
-TEST ?= ./internal/faults ./router ./adapters/postgres ./bench ./adapters/kafka work
+TEST ?= ./internal/faults ./router ./adapters/postgres/... ./bench ./adapters/kafka work
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
 # The race detector watches all but SQLite, whose code was made from C: watched, its
@@ -53,7 +53,7 @@ flaky: ## Run every test N=20 times beside four busy loops, and list which faile
 
 .PHONY: soak
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
-	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka ./adapters/postgres ./config
+	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka ./adapters/postgres/... ./config
 
 .PHONY: short
 short: ## Run the tests that need no server

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
@@ -21,9 +22,9 @@ type parts struct {
 	sources      map[string]outbox.Source
 	queues       map[string]outbox.Queue
 	destinations map[string]outbox.Destination
-	states       map[string]outbox.StateStore    // by location
-	away         map[string]error                // why a state store cannot be opened, by location: it is tried once
-	leaders      map[string]*postgres.LeaderLock // by source
+	states       map[string]outbox.StateStore      // by location
+	away         map[string]error                  // why a state store cannot be opened, by location: it is tried once
+	leaders      map[string]*statestore.LeaderLock // by source
 	routes       []router.Route
 
 	events map[outbox.StateStore]outbox.DedupeStore // shared by the dedupe middleware of the routes
@@ -76,7 +77,7 @@ func distinct(errs []error) (out []error) {
 // reported at once.
 func (b *builder) build(ctx context.Context) (*parts, error) {
 	p := &parts{sources: map[string]outbox.Source{}, queues: map[string]outbox.Queue{}, destinations: map[string]outbox.Destination{},
-		states: map[string]outbox.StateStore{}, leaders: map[string]*postgres.LeaderLock{}, events: map[outbox.StateStore]outbox.DedupeStore{}}
+		states: map[string]outbox.StateStore{}, leaders: map[string]*statestore.LeaderLock{}, events: map[outbox.StateStore]outbox.DedupeStore{}}
 	var errs []error
 	for _, r := range b.cfg.Routes {
 		route, err := b.buildRoute(ctx, p, r)
@@ -293,7 +294,7 @@ func openState(ctx context.Context, location string, b *builder) (outbox.StateSt
 		if err != nil {
 			return nil, err
 		}
-		return postgres.NewState(ctx, postgres.StateConfig{URL: to.url, TLS: to.tls, Config: to.config, Schema: b.cfg.State.Schema.Exact(), Logger: b.log})
+		return statestore.New(ctx, statestore.Config{URL: to.url, TLS: to.tls, Config: to.config, Schema: b.cfg.State.Schema.Exact(), Logger: b.log})
 	}
 	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
 }

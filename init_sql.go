@@ -2,6 +2,7 @@ package outrider
 
 import (
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -49,12 +50,12 @@ func InitStateSQL(cfg *Config, to Grantees) (map[string]string, error) {
 			continue
 		}
 		schema := cfg.State.Schema.Exact()
-		text, err := postgres.InitStateSQL(schema)
+		text, err := statestore.InitSQL(schema)
 		if err != nil {
 			return nil, err
 		}
 		out[place] = "-- All of it for a new installation; to upgrade, what follows the version that it has:\n" +
-			"-- SELECT max(version_id) FROM outrider_migrations\n" + text + "\n" + postgres.StateGrants(schema).SQL(to)
+			"-- SELECT max(version_id) FROM outrider_migrations\n" + text + "\n" + statestore.Grants(schema).SQL(to)
 	}
 	return out, nil
 }

@@ -3,7 +3,7 @@ package outrider
 import (
 	"context"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/router"
 )
@@ -29,7 +29,7 @@ func (b *builder) buildLeader(ctx context.Context, p *parts, name string, out *r
 			if err != nil {
 				return err
 			}
-			lock, err := postgres.NewLeaderLock(ctx, postgres.LeaderConfig{URL: to.url, TLS: to.tls, Config: to.config, Key: int64(s.LeaderLock)})
+			lock, err := statestore.NewLeaderLock(ctx, statestore.LeaderConfig{URL: to.url, TLS: to.tls, Config: to.config, Key: int64(s.LeaderLock)})
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/logtable"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
@@ -145,7 +147,7 @@ func InitIndexes(ctx context.Context, cfg *Config, say func(string), opts ...Opt
 		if err != nil {
 			return done, fmt.Errorf("source %q: %w", name, err)
 		}
-		did, err := postgres.InitLogIndexes(ctx, pool, logTable(s), func(text string) { say("source " + name + ": " + text) })
+		did, err := logtable.InitIndexes(ctx, pool, logTable(s), func(text string) { say("source " + name + ": " + text) })
 		pool.Close()
 		for _, d := range did {
 			done = append(done, fmt.Sprintf("source %s: %s", name, d))
@@ -165,10 +167,10 @@ func initPostgres(ctx context.Context, o *options, name string, s *config.Postgr
 	defer pool.Close()
 	if s.Queued() {
 		cfg := queueConfig(s)
-		return postgres.InitQueue(ctx, pool, cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...)
+		return queuetable.Init(ctx, pool, cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...)
 	}
 	if s.Layout != "outrider" {
-		return postgres.InitLog(ctx, pool, logTable(s))
+		return logtable.Init(ctx, pool, logTable(s))
 	}
 	if rows := partitionRows(s); rows > 0 {
 		return postgres.InitPartitioned(ctx, pool, string(s.Table), rows)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router"
@@ -21,7 +22,7 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 		}
 		cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 		cfg.Wake, cfg.Logger = postgres.Wake(s.Wake), b.log
-		queue, err := postgres.NewQueue(ctx, cfg)
+		queue, err := queuetable.New(ctx, cfg)
 		if err != nil {
 			return false, err
 		}
@@ -38,22 +39,22 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 }
 
 // queueConfig describes the tables of a queue, without how to connect to them.
-func queueConfig(s *config.Postgres) postgres.QueueConfig {
-	cfg := postgres.QueueConfig{Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std(), MaxRow: int64(s.MaxRow)}
+func queueConfig(s *config.Postgres) queuetable.Config {
+	cfg := queuetable.Config{Batch: s.Poll.Batch, Timeout: s.Claims.Timeout.Std(), MaxRow: int64(s.MaxRow)}
 	if s.Layout == "flowcatalyst" {
-		cfg.Layout, cfg.Tables = postgres.FlowCatalystLayout(), postgres.FlowCatalystTables()
+		cfg.Layout, cfg.Tables = queuetable.FlowCatalystLayout(), queuetable.FlowCatalystTables()
 		cfg.Tables[0].Name, cfg.Tables[1].Name = string(s.Tables.Events), string(s.Tables.DispatchJobs)
 		return cfg
 	}
 	q := s.Queue
-	cfg.Tables = []postgres.QueueTable{{Name: string(s.Table)}}
-	cfg.Layout = postgres.QueueLayout{
-		Columns: postgres.QueueColumns{
+	cfg.Tables = []queuetable.Table{{Name: string(s.Table)}}
+	cfg.Layout = queuetable.Layout{
+		Columns: queuetable.Columns{
 			Key: q.Key, Type: q.Type, Payload: q.Payload, Status: q.Status, Created: q.Created, Claimed: q.Claimed,
 			Group: q.Group, Attempts: q.Attempts, NextAttempt: q.NextAttempt, Done: q.Done, Error: q.Error,
 			AggregateType: q.AggregateType, AggregateID: q.AggregateID, Tenant: q.Tenant, Headers: q.Headers,
 		},
-		Statuses:     postgres.QueueStatuses(q.Statuses),
+		Statuses:     queuetable.Statuses(q.Statuses),
 		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload,
 	}
 	return cfg

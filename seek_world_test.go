@@ -17,6 +17,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -92,7 +93,7 @@ func newWorld(t *testing.T, kind, url string) *world {
 		must(t, err)
 		w.src, err = postgres.NewSource(t.Context(), postgres.SourceConfig{URL: url, Logger: quiet})
 		must(t, err)
-		w.state, err = postgres.NewState(t.Context(), postgres.StateConfig{URL: url, Logger: quiet})
+		w.state, err = statestore.New(t.Context(), statestore.Config{URL: url, Logger: quiet})
 	}
 	must(t, err)
 	must(t, w.state.Join(t.Context(), "by-hand", time.Hour))

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/logtable"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
@@ -24,16 +26,16 @@ func newPostgresSource(ctx context.Context, o *options, name string, s *config.P
 	cfg := logTable(s)
 	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 	cfg.Wake, cfg.Logger, cfg.MaxRow = postgres.Wake(s.Wake), log, int64(s.MaxRow)
-	return postgres.NewLogSource(ctx, cfg)
+	return logtable.New(ctx, cfg)
 }
 
 // logTable describes a table that is not of the own layout.
-func logTable(s *config.Postgres) postgres.LogConfig {
+func logTable(s *config.Postgres) logtable.Config {
 	c := s.Columns
-	return postgres.LogConfig{
-		Layout: postgres.Layout(s.Layout), Table: string(s.Table), Topic: s.Topic,
-		Metadata: postgres.Metadata(s.Metadata),
-		Columns: postgres.Columns{
+	return logtable.Config{
+		Layout: logtable.Layout(s.Layout), Table: string(s.Table), Topic: s.Topic,
+		Metadata: logtable.Metadata(s.Metadata),
+		Columns: logtable.Columns{
 			Position: string(c.Position), XID: string(c.XID), ID: string(c.ID), Payload: string(c.Payload),
 			Type: string(c.Type), Group: string(c.Group), AggregateType: string(c.AggregateType),
 			AggregateID: string(c.AggregateID), Tenant: string(c.Tenant), Headers: string(c.Headers),
@@ -46,8 +48,8 @@ func logTable(s *config.Postgres) postgres.LogConfig {
 func postgresInitSQL(s *config.Postgres, to Grantees) string {
 	if s.Queued() {
 		cfg := queueConfig(s)
-		return postgres.InitQueueSQL(cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...) + "\n" +
-			postgres.QueueGrants(cfg.Layout, cfg.Tables...).SQL(to)
+		return queuetable.InitSQL(cfg.Layout, s.Layout == "flowcatalyst", cfg.Tables...) + "\n" +
+			queuetable.Grants(cfg.Layout, cfg.Tables...).SQL(to)
 	}
 	if s.Layout == "outrider" {
 		text, mode := postgres.InitSQL(string(s.Table)), outbox.RetentionMode("")
@@ -59,10 +61,10 @@ func postgresInitSQL(s *config.Postgres, to Grantees) string {
 		}
 		return text + "\n" + postgres.OutboxGrants(string(s.Table), mode).SQL(to)
 	}
-	text, err := postgres.InitLogSQL(logTable(s))
+	text, err := logtable.InitSQL(logTable(s))
 	var grants postgres.Grants
 	if err == nil {
-		grants, err = postgres.LogGrants(logTable(s))
+		grants, err = logtable.Grants(logTable(s))
 	}
 	if err != nil {
 		return "-- " + strings.Join(strings.Fields(err.Error()), " ") + "\n" // not from a configuration that was checked

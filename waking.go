@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -90,6 +91,6 @@ func wakeTables(s *config.Postgres) (tables []string, err error) {
 	case s.Layout == "outrider":
 		return []string{string(s.Table)}, nil
 	}
-	name, err := postgres.LogTable(logTable(s))
+	name, err := logtable.Name(logTable(s))
 	return []string{name}, err
 }

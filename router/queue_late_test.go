@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -24,7 +25,7 @@ func (f *flowcatalyst) notified(indexes bool) (tables []string) {
 	defer pool.Close()
 	tables = []string{"outbox_events", "outbox_dispatch_jobs"}
 	if _, err = postgres.InitWake(f.t.Context(), pool, tables...); err == nil && indexes {
-		_, err = postgres.InitQueue(f.t.Context(), pool, postgres.FlowCatalystLayout(), false, postgres.FlowCatalystTables()...)
+		_, err = queuetable.Init(f.t.Context(), pool, queuetable.FlowCatalystLayout(), false, queuetable.FlowCatalystTables()...)
 	}
 	if err != nil {
 		f.t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -47,7 +48,7 @@ func until(t *testing.T, what string, holds func() bool) {
 
 // extendedQueue counts the extensions that failed.
 type extendedQueue struct {
-	*postgres.Queue
+	*queuetable.Queue
 	failed atomic.Int64
 }
 
@@ -73,7 +74,7 @@ func TestG3_G13_RefusedConnectionsLoseNoClaims(t *testing.T) {
 	f.dest.setFail(func(string, *message.Message) error { <-release; return nil })
 	var queue *extendedQueue
 	f.alter = func(r *Route) {
-		queue = &extendedQueue{Queue: r.Queue.(*postgres.Queue)}
+		queue = &extendedQueue{Queue: r.Queue.(*queuetable.Queue)}
 		r.Queue, r.Claims.PerGroup = queue, 5
 	}
 	const rows, groups = 40, 4 // of which 20 are claimed at first

@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -86,14 +88,14 @@ func (f *flowcatalyst) startWith(wake postgres.Wake, poll Poll) (stop func()) {
 	if f.log != nil {
 		config.Logger = slog.New(f.log)
 	}
-	queue, err := postgres.NewQueue(ctx, postgres.QueueConfig{Logger: config.Logger, URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: postgres.FlowCatalystTables(), Layout: postgres.FlowCatalystLayout(), Wake: wake})
+	queue, err := queuetable.New(ctx, queuetable.Config{Logger: config.Logger, URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: queuetable.FlowCatalystTables(), Layout: queuetable.FlowCatalystLayout(), Wake: wake})
 	if err == nil {
 		err = queue.Check(ctx)
 	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	state, err := postgres.NewState(ctx, postgres.StateConfig{URL: f.url})
+	state, err := statestore.New(ctx, statestore.Config{URL: f.url})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/polling"
@@ -232,7 +233,7 @@ func startNotified(t *testing.T, url string, dest outbox.Destination) (stop func
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := postgres.NewState(ctx, postgres.StateConfig{URL: url})
+	state, err := statestore.New(ctx, statestore.Config{URL: url})
 	if err == nil {
 		err = state.Migrate(ctx)
 	}

@@ -2,37 +2,47 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// checkAnchor verifies that the row at the cursor's position is the one that was read
-// there. A row that is gone was removed by retention, unless younger rows of its slot
-// are below it: then the position was given out anew, to a transaction that was rolled
-// back. (Rows below that were committed late can outlast it, but are older.)
-func (t *tableReader) checkAnchor(ctx context.Context, q querier, c *outbox.Cursor) error {
-	if c.Anchor.IsZero() {
-		return nil
+// anchorSQL returns the row at a position, whichever its slot, and whether the slot
+// of the anchor has a younger row below it that the cursor covers.
+const anchorSQL = `
+SELECT r.slot, r.id, r.created_at,
+       EXISTS (SELECT 1 FROM {table} b WHERE b.slot = $2 AND b.position <= $1
+               AND (b.position <= $4 OR pg_visible_in_snapshot(b.xid, $3::pg_snapshot)) AND b.created_at > $5)
+FROM (SELECT 1) AS one LEFT JOIN LATERAL (
+    SELECT o.slot, {id} AS id, o.created_at
+    FROM pg_catalog.generate_series(0, 15) AS s(slot)
+    JOIN {table} o ON o.slot = s.slot::smallint AND o.position = $1
+    LIMIT 1
+) r ON true`
+
+// rowAt returns the anchor of the row at the cursor's position; zero: there is none.
+func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *outbox.Cursor) (a outbox.Anchor, below bool, err error) {
+	var slot *int16
+	var id *string
+	var created *time.Time
+	query := strings.NewReplacer("{table}", s.base.Quoted, "{id}", pg.CutName("o.id", pgtype.TextOID)).Replace(anchorSQL)
+	err = q.QueryRow(ctx, query, c.Position, int16(c.Anchor.Slot), c.Snapshot, c.Base, time.UnixMicro(c.Anchor.Born)).Scan(&slot, &id, &created, &below)
+	if err != nil || slot == nil {
+		return a, below, err
 	}
-	there, below, err := t.kind.rowAt(ctx, q, c)
-	switch {
-	case err != nil:
-		return err
-	case there.IsZero() && below:
-		return t.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
-	case !there.IsZero() && !there.Matches(c.Anchor):
-		return t.wentBack(fmt.Sprintf("another row is at position %d than when the cursor came there", c.Position))
-	}
-	return nil
+	row := outbox.Row{ID: *id, Slot: int(*slot), CreatedAt: *created}
+	_ = row.Limit() // a row that was read has its id cut likewise
+	return row.Anchor(), below, nil
 }
 
-// Anchored implements [outbox.Anchorer].
-func (t *tableReader) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
-	if !c.Anchor.IsZero() || c.Snapshot == "" {
-		return c, nil
+// anchored returns the anchor of the row at a cursor that has one.
+func (s *Source) anchored(ctx context.Context, c *outbox.Cursor) (outbox.Anchor, bool, error) {
+	if c.Anchor.IsZero() {
+		return outbox.Anchor{}, false, nil
 	}
-	var err error
-	c.Anchor, _, err = t.kind.rowAt(ctx, t.pool, &c)
-	return c, t.kind.explain("look up the row at the cursor", err)
+	return s.rowAt(ctx, s.base.Pool, c)
 }

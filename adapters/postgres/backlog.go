@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -33,7 +34,7 @@ var _ outbox.Backlogger = (*Source)(nil)
 // Backlog implements [outbox.Backlogger]. Rows that are not visible yet do not
 // count, nor do late ones below the cursors.
 func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
-	err = s.count(ctx, func(tx pgx.Tx) error {
+	err = s.base.Count(ctx, func(tx pgx.Tx) error {
 		rows, err := s.queryBacklog(ctx, tx, spans, most)
 		if err != nil {
 			return err
@@ -53,7 +54,7 @@ func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b 
 	if b.More || b.Rows > most {
 		b.Rows, b.More = most, true
 	}
-	return b, explain(s.table, "count rows", err)
+	return b, pg.ExplainOutbox(s.base.Table, "count rows", err)
 }
 
 func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []outbox.Span, most int) (pgx.Rows, error) {

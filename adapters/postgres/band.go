@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -44,11 +46,11 @@ type band struct {
 	cut       bool          // it was too large: rows are missing
 }
 
-// has tells whether a read's fresh rows come with the band.
+// has reports whether a read's fresh rows come with the band.
 func (b *band) has(slot, read int) bool { return b != nil && b.reads[slot] == read }
 
 // planBand returns the band of a fetch; nil: there is none.
-func (s *Source) planBand(reads []outbox.Read, plans []plan) *band {
+func (s *Source) planBand(reads []outbox.Read, plans []reader.Plan) *band {
 	if s.bandRest > 0 {
 		s.bandRest--
 		return nil
@@ -61,12 +63,12 @@ func (s *Source) planBand(reads []outbox.Read, plans []plan) *band {
 	for i := range plans {
 		p := &plans[i]
 		reach := reads[i].Reach
-		if reach <= p.position || p.limit == 0 || p.target != "" || p.position < p.base || b.reads[p.slot] >= 0 ||
+		if reach <= p.Position || p.Limit == 0 || p.Target != "" || p.Position < p.Base || b.reads[p.Slot] >= 0 ||
 			n > 0 && reach != b.high {
 			continue
 		}
-		b.reads[p.slot] = i
-		b.low, b.high = min(b.low, p.position), reach
+		b.reads[p.Slot] = i
+		b.low, b.high = min(b.low, p.Position), reach
 		n++
 	}
 	if n < bandReads {
@@ -77,12 +79,12 @@ func (s *Source) planBand(reads []outbox.Read, plans []plan) *band {
 
 // bandOf returns the statement that reads a band. It is prepared when the first
 // one is read: most sources rarely have a backlog.
-func (s *Source) bandOf(ctx context.Context, r *readConn) (*statement, error) {
+func (s *Source) bandOf(ctx context.Context, r *reader.Conn) (*reader.Statement, error) {
 	if s.band == nil {
-		if _, err := r.conn.PgConn().Exec(ctx, bandSettings).ReadAll(); err != nil {
+		if _, err := r.Conn.PgConn().Exec(ctx, bandSettings).ReadAll(); err != nil {
 			return nil, err
 		}
-		st, err := r.prepare(ctx, "outrider_fetch_band", bandStatement(s.quoted, s.limits))
+		st, err := r.Prepare(ctx, "outrider_fetch_band", bandStatement(s.base.Quoted, s.limits))
 		if err != nil {
 			return nil, err
 		}
@@ -92,12 +94,12 @@ func (s *Source) bandOf(ctx context.Context, r *readConn) (*statement, error) {
 }
 
 // runBand does what run does, with a band.
-func (f *fetch) runBand(ctx context.Context, r *readConn) (complete bool, err error) {
+func (f *fetch) runBand(ctx context.Context, r *reader.Conn) (complete bool, err error) {
 	st, err := f.source.bandOf(ctx, r)
 	if err != nil {
 		return false, err
 	}
-	complete, err = r.stream(ctx, st, f.band.params(f.plans), f.row)
+	complete, err = r.Stream(ctx, st, f.band.params(f.plans), f.row)
 	if err == nil && !f.stopped && !f.band.cut {
 		err = f.yieldBand()
 	}
@@ -106,23 +108,23 @@ func (f *fetch) runBand(ctx context.Context, r *readConn) (complete bool, err er
 
 // params writes the statement's parameters: those of the fetch, with no fresh rows
 // for the reads of the band, and the band's.
-func (b *band) params(plans []plan) [][]byte {
+func (b *band) params(plans []reader.Plan) [][]byte {
 	plans = slices.Clone(plans)
-	var slots arrayText
+	var slots pg.Array
 	for slot, i := range b.reads {
 		if i >= 0 {
-			plans[i].upto = plans[i].position
-			slots.number(int64(slot))
+			plans[i].Upto = plans[i].Position
+			slots.Number(int64(slot))
 		}
 	}
-	return append(fetchParams(plans), slots.end(), strconv.AppendInt(nil, b.low, 10), strconv.AppendInt(nil, b.high, 10))
+	return append(fetchParams(plans), slots.End(), strconv.AppendInt(nil, b.low, 10), strconv.AppendInt(nil, b.high, 10))
 }
 
 // keep takes a row of the band, until they are too many.
 func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more bool) {
 	last := position > b.reach
 	b.reach = max(b.reach, position)
-	if position <= f.plans[b.reads[slot]].position {
+	if position <= f.plans[b.reads[slot]].Position {
 		if last { // its read stands further on than others
 			row := decodeRow(f.decoder, values)
 			row.Slot = slot
@@ -130,7 +132,7 @@ func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more b
 		}
 		return true
 	}
-	b.bytes += size(values)
+	b.bytes += pg.Size(values)
 	if b.cut = b.bytes > bandBytes; b.cut {
 		return false
 	}
@@ -148,12 +150,12 @@ func (f *fetch) yieldBand() error {
 	f.current = 0
 	for i := range f.plans {
 		p := &f.plans[i]
-		if !f.band.has(p.slot, i) {
+		if !f.band.has(p.Slot, i) {
 			continue
 		}
-		rows := f.band.rows[p.slot]
+		rows := f.band.rows[p.Slot]
 		slices.SortFunc(rows, func(a, b *outbox.Row) int { return cmp.Compare(a.Position, b.Position) })
-		for _, row := range rows[:min(len(rows), p.limit-f.done[i].rows)] {
+		for _, row := range rows[:min(len(rows), p.Limit-f.done[i].Rows)] {
 			if more, err := f.give(i, false, row.Position, row); err != nil || !more {
 				return err
 			}
@@ -173,8 +175,8 @@ func (f *fetch) finishBand(i int) outbox.ReadResult {
 			next.Position, next.Anchor = f.band.reach, f.band.last
 		}
 		return outbox.ReadResult{Next: next}
-	case done.rows > 0:
-		return outbox.ReadResult{Next: done.after()}
+	case done.Rows > 0:
+		return outbox.ReadResult{Next: done.After()}
 	}
 	return outbox.ReadResult{Next: from}
 }

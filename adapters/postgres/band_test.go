@@ -4,16 +4,18 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // fill writes rows with the positions 1 to n, in the order of their pages or in
 // another one, as concurrent writers and freed space leave them.
 func (e *sourceEnv) fill(n, payload int, order string) {
-	e.t.Helper()
-	e.exec(`INSERT INTO outrider_outbox (position, type, message_group, payload_bytes) OVERRIDING SYSTEM VALUE
+	e.T.Helper()
+	e.Exec(`INSERT INTO outrider_outbox (position, type, message_group, payload_bytes) OVERRIDING SYSTEM VALUE
 		SELECT p, 't', 'g' || p % 100, convert_to(repeat('x', $2), 'UTF8') FROM generate_series(1, $1::bigint) AS p ORDER BY `+order, n, payload)
-	e.exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), $1)`, n)
+	e.Exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), $1)`, n)
 }
 
 // TestG2_ABandIsSorted: rows of a band come in the order of their pages, and are
@@ -24,16 +26,16 @@ func TestG2_ABandIsSorted(t *testing.T) {
 	e := newSourceEnv(t)
 	e.fill(rows, 10, "hashint8(p)")
 	for _, limit := range []int{7, 50, 1000} {
-		l, r := e.lanes(e.src, outbox.StartBeginning, limit), rand.New(rand.NewPCG(1, uint64(limit)))
-		l.ahead = func() int64 { return 1 + r.Int64N(int64(20*limit)) }
+		l, r := e.Lanes(e.src, outbox.StartBeginning, limit), rand.New(rand.NewPCG(1, uint64(limit)))
+		l.Ahead = func() int64 { return 1 + r.Int64N(int64(20*limit)) }
 		var last [outbox.Slots]int64
 		taken := 0
 		for fetches := 0; taken < rows; fetches++ {
 			if fetches > rows {
 				t.Fatalf("limit %d: %d of %d rows after %d fetches", limit, taken, rows, fetches)
 			}
-			got, _, err := l.next(e.ctx, nil)
-			must(t, err)
+			got, _, err := l.Next(e.Ctx, nil)
+			pgtest.Must(t, err)
 			for _, row := range got {
 				if row.Position <= last[row.Slot] {
 					t.Fatalf("limit %d: slot %d: position %d after %d", limit, row.Slot, row.Position, last[row.Slot])
@@ -45,13 +47,13 @@ func TestG2_ABandIsSorted(t *testing.T) {
 		if taken != rows {
 			t.Errorf("limit %d: %d rows were delivered, of %d", limit, taken, rows)
 		}
-		for slot, c := range l.from {
+		for slot, c := range l.From {
 			if c.Position > rows {
 				t.Errorf("limit %d: the cursor of slot %d is at position %d; the last row is at %d", limit, slot, c.Position, rows)
 			}
 		}
-		l.ahead = nil // a read that comes to a place is never drained
-		wantPayloads(t, l.all(t))
+		l.Ahead = nil // a read that comes to a place is never drained
+		pgtest.WantPayloads(t, l.All(t))
 	}
 	if e.src.band == nil {
 		t.Error("no band was read")
@@ -65,16 +67,16 @@ func TestG1_ABandThatIsTooLargeLosesNothing(t *testing.T) {
 	const rows = 40
 	e := newSourceEnv(t)
 	e.fill(rows, bandBytes/8, "p")
-	l := e.lanes(e.src, outbox.StartBeginning, rows)
-	l.ahead = func() int64 { return rows }
-	none, _, err := l.next(e.ctx, nil)
-	must(t, err)
-	if len(none) != 0 || e.src.bandRest == 0 || e.src.conn != nil {
+	l := e.Lanes(e.src, outbox.StartBeginning, rows)
+	l.Ahead = func() int64 { return rows }
+	none, _, err := l.Next(e.Ctx, nil)
+	pgtest.Must(t, err)
+	if len(none) != 0 || e.src.bandRest == 0 || e.src.base.Conn != nil {
 		t.Fatalf("%d rows came with a band of %d MiB, no band for %d fetches", len(none), rows, e.src.bandRest)
 	}
-	l.ahead = nil
+	l.Ahead = nil
 	seen := map[int64]bool{}
-	for _, row := range l.all(t) {
+	for _, row := range l.All(t) {
 		seen[row.Position] = true
 	}
 	if len(seen) != rows {
@@ -88,41 +90,41 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	t.Parallel()
 	const rows, low, width = 50_000, 20_000, 4000
 	e := newSourceEnv(t)
-	e.exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
+	e.Exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
 	e.fill(rows, 200, "p")
-	e.exec("VACUUM ANALYZE outrider_outbox")
+	e.Exec("VACUUM ANALYZE outrider_outbox")
 	var pages int
-	must(t, e.pool.QueryRow(e.ctx, "SELECT count(DISTINCT (ctid::text::point)[0]) FROM outrider_outbox WHERE position > $1 AND position <= $2",
+	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT count(DISTINCT (ctid::text::point)[0]) FROM outrider_outbox WHERE position > $1 AND position <= $2",
 		low, low+width).Scan(&pages))
-	l := e.lanes(e.src, outbox.StartEnd, width)
-	for i := range l.from {
-		l.from[i].Position = low
+	l := e.Lanes(e.src, outbox.StartEnd, width)
+	for i := range l.From {
+		l.From[i].Position = low
 	}
-	l.ahead = func() int64 { return width }
-	got, _, err := l.next(e.ctx, nil)
-	must(t, err)
+	l.Ahead = func() int64 { return width }
+	got, _, err := l.Next(e.Ctx, nil)
+	pgtest.Must(t, err)
 	if len(got) != width {
 		t.Fatalf("a band of %d positions had %d rows", width, len(got))
 	}
-	for i := range l.from {
-		l.from[i].Position = low
+	for i := range l.From {
+		l.From[i].Position = low
 	}
-	reads := l.reads(nil)
+	reads := l.Reads(nil)
 	plans, err := e.src.planReads(reads)
-	must(t, err)
-	root := explainStatement(t, e.src.conn.conn, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
+	pgtest.Must(t, err)
+	root := pgtest.ExplainStatement(t, e.src.base.Conn.Conn, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
 	bitmaps := 0
-	root.walk(func(n *planNode) {
+	root.Walk(func(n *pgtest.PlanNode) {
 		if n.Type == "Bitmap Heap Scan" {
 			bitmaps++
 		}
 	})
-	now, err := parseSnapshot(l.from[0].Snapshot)
-	must(t, err)
+	now, err := reader.ParseSnapshot(l.From[0].Snapshot)
+	pgtest.Must(t, err)
 	// Beside the pages: three descents of an index for each slot and one more for each
 	// transaction of another test that was running, and the bitmap's way through the
 	// primary key.
-	most := pages + outbox.Slots*(4*(3+len(now.xip))+3+width/outbox.Slots/100)
+	most := pages + outbox.Slots*(4*(3+len(now.Xip))+3+width/outbox.Slots/100)
 	if buffers := root.Hit + root.Read; bitmaps != 1 || buffers > most {
 		t.Errorf("%d bitmap scans and %d buffers for %d rows on %d pages; want 1 and at most %d", bitmaps, buffers, width, pages, most)
 	} else {

@@ -8,24 +8,27 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
 
 // Check implements [outbox.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
-	err := checkServer(ctx, s.pool)
+	err := pg.CheckServer(ctx, s.base.Pool)
 	if err == nil {
-		err = s.find(ctx)
+		err = s.base.Find(ctx)
 	}
 	if err != nil {
-		return explain(s.table, "check", err)
+		return pg.ExplainOutbox(s.base.Table, "check", err)
 	}
-	return explain(s.table, "check", errors.Join(checkLayout(ctx, s.pool, s.layout), s.checkAccess(ctx)))
+	return pg.ExplainOutbox(s.base.Table, "check", errors.Join(checkLayout(ctx, s.base.Pool, s.layout), s.checkAccess(ctx)))
 }
 
 // checkLayout compares the table with the layout. A missing table is the
 // server's own error, for explain.
-func checkLayout(ctx context.Context, q querier, l layout) error {
+func checkLayout(ctx context.Context, q pg.Querier, l layout) error {
 	var oid uint32
 	// Unlike to_regclass the cast says what is missing.
 	if err := q.QueryRow(ctx, "SELECT $1::text::regclass::oid", l.table).Scan(&oid); err != nil {
@@ -44,7 +47,7 @@ func checkLayout(ctx context.Context, q querier, l layout) error {
 
 // checkShape refuses a table of another shape, if there is one, before an index
 // on columns that it does not have is tried.
-func checkShape(ctx context.Context, q querier, l layout) error {
+func checkShape(ctx context.Context, q pg.Querier, l layout) error {
 	var oid *uint32
 	if err := q.QueryRow(ctx, "SELECT to_regclass($1)::oid", l.table).Scan(&oid); err != nil || oid == nil {
 		return err
@@ -59,8 +62,8 @@ func checkShape(ctx context.Context, q querier, l layout) error {
 
 // checkColumns compares the columns; problems are what it found, err is what
 // kept it from looking.
-func checkColumns(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
-	byName, err := tableColumns(ctx, q, table)
+func checkColumns(ctx context.Context, q pg.Querier, table uint32, l layout) (problems, err error) {
+	byName, err := pg.TableColumns(ctx, q, table)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +91,13 @@ func plainExpression(e string) string {
 }
 
 // checkIndexes looks for the two indexes that the fetch's plan is made of.
-func checkIndexes(ctx context.Context, q querier, table uint32, l layout) (problems, err error) {
-	indexes, err := tableIndexes(ctx, q, table)
+func checkIndexes(ctx context.Context, q pg.Querier, table uint32, l layout) (problems, err error) {
+	indexes, err := pg.TableIndexes(ctx, q, table)
 	if err != nil {
 		return nil, err
 	}
 	for _, want := range [][]string{{"slot", "position"}, {"slot", "xid", "position"}} {
-		if slices.ContainsFunc(indexes, func(have tableIndex) bool { return slices.Equal(have.Columns, want) }) {
+		if slices.ContainsFunc(indexes, func(have pg.TableIndex) bool { return slices.Equal(have.Columns, want) }) {
 			continue
 		}
 		columns := strings.Join(want, ", ")
@@ -119,7 +122,7 @@ ORDER BY q.seqrelid NULLS LAST LIMIT 1`
 	var hidden, sequence bool
 	var role string
 	var cache *int64
-	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&hidden, &role, &cache, &sequence)
+	err := s.base.Pool.QueryRow(ctx, q, s.layout.table).Scan(&hidden, &role, &cache, &sequence)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -127,7 +130,7 @@ ORDER BY q.seqrelid NULLS LAST LIMIT 1`
 		return err
 	}
 	role = pgx.Identifier{role}.Sanitize()
-	problems, err := s.layout.grants("").permitted(ctx, s.pool)
+	problems, err := s.layout.grants("").Permitted(ctx, s.base.Pool)
 	if err != nil {
 		return err
 	}
@@ -136,12 +139,12 @@ ORDER BY q.seqrelid NULLS LAST LIMIT 1`
 	}
 	switch {
 	case cache == nil:
-		problems = append(problems, errNoSequence)
+		problems = append(problems, reader.ErrNoSequence)
 	case *cache != 1:
 		problems = append(problems, fmt.Errorf("its sequence hands out %d positions at a time to a session, which inverts groups: ALTER TABLE %s ALTER COLUMN position SET CACHE 1",
 			*cache, s.layout.table))
 	case !sequence:
-		problems = append(problems, fmt.Errorf("role %s: %w", role, errSequenceGrant(s.layout.sequence)))
+		problems = append(problems, fmt.Errorf("role %s: %w", role, pg.ErrSequenceGrant(s.layout.sequence)))
 	}
 	return errors.Join(problems...)
 }

@@ -1,26 +1,20 @@
-// Package postgres keeps Outrider's two halves that live in PostgreSQL: the
-// outbox table that messages are read from ([Source]) and the state store that
-// remembers progress ([State]). They may be in one database or in two.
+// Package postgres reads outbox tables of Outrider's own layout in PostgreSQL
+// ([Source]), creates them ([Init]) and removes what every route has settled
+// ([Source.Retain]).
 //
-// # The source
+// Other parts of the adapter are packages beside it, which do not know each other:
 //
-// The table is only ever read, retention aside (which is off unless it is wanted): SELECT on
-// the table and on its sequence is enough, and no lock, transaction or snapshot outlives a read. What has been
-// taken is known by a cursor, a position together with the snapshot in which
-// everything up to it was visible, so that a transaction which commits late is
-// neither lost nor waited for. [InitSQL] says what the table looks like; any
-// language publishes with one INSERT.
+//   - logtable reads append-only tables of other layouts, Watermill's among them.
+//   - queuetable claims and settles rows of tables that carry a status.
+//   - statestore keeps cursors, ownership of lanes and parked messages.
 //
-// How the cursor moves is in cursor.go, free of I/O; the statement that reads,
-// with its plan, is in fetch_sql.go.
+// # Reading
 //
-// # Queue tables
-//
-// [Queue] works on tables whose rows carry a status, FlowCatalyst's and those of
-// a mapping: it claims rows by a short statement and settles them in batches,
-// beside other processors. How it finds work is in queue_groups.go, its
-// statements are built in queue_sql.go, free of I/O.
-//
-// What the package is not: it decides no order between groups, retries nothing
-// and delivers nothing; package router does.
+// SELECT on the table and on its sequence is enough, and no lock, transaction or
+// snapshot outlives a read. Retention, if it is configured, needs more. A cursor is a
+// position together with the snapshot in which everything up to it was visible, so a
+// transaction that commits late is neither lost nor waited for. Package
+// internal/reader has this rule, free of I/O, and the connection that reads; the
+// statement, with its plan, is in fetch_sql.go. [InitSQL] shows the table; any language
+// publishes with one INSERT.
 package postgres

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // column is one column of the layout.
@@ -61,8 +63,8 @@ func layoutOf(table pgx.Identifier) layout {
 	l := layout{
 		name:     table,
 		table:    table.Sanitize(),
-		sequence: beside(table, derivedName(table, "_position_seq")).Sanitize(),
-		index:    pgx.Identifier{derivedName(table, "_slot_xid_position_idx")}.Sanitize(),
+		sequence: pg.Beside(table, pg.DerivedName(table, "_position_seq")).Sanitize(),
+		index:    pgx.Identifier{pg.DerivedName(table, "_slot_xid_position_idx")}.Sanitize(),
 	}
 	if len(table) > 1 {
 		l.schema = pgx.Identifier{table[0]}.Sanitize()
@@ -111,7 +113,7 @@ func InitSQL(table string) string {
 	if table == "" {
 		table = DefaultTable
 	}
-	return layoutOf(nameOf(table)).initSQL()
+	return layoutOf(pg.NameOf(table)).initSQL()
 }
 
 func (l layout) initSQL() string {
@@ -126,7 +128,7 @@ func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, erro
 	if table == "" {
 		table = DefaultTable
 	}
-	name, err := parseTable(table)
+	name, err := pg.ParseTable(table)
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +137,12 @@ func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, erro
 
 func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
 	var done []string
-	err := beginPinned(ctx, pool, func(tx pgx.Tx) error {
+	err := pg.BeginPinned(ctx, pool, func(tx pgx.Tx) error {
 		done = nil
-		if _, err := tx.Exec(ctx, initLock); err != nil {
+		if _, err := tx.Exec(ctx, pg.InitLock); err != nil {
 			return err
 		}
-		full, _, err := locate(ctx, tx.Conn(), l.name)
+		full, _, err := pg.Locate(ctx, tx.Conn(), l.name)
 		if err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]s
 			return err
 		}
 		for _, step := range l.steps() {
-			said, err := step.run(ctx, tx)
+			said, err := step.Run(ctx, tx)
 			if err != nil {
 				return err
 			}
@@ -163,18 +165,18 @@ func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]s
 		return checkLayout(ctx, tx, l)
 	})
 	if err != nil {
-		return nil, explain(table, "init", err)
+		return nil, pg.ExplainOutbox(table, "init", err)
 	}
 	return done, nil
 }
 
-func (l layout) steps() []step {
+func (l layout) steps() []pg.Step {
 	index := l.index
 	if l.schema != "" {
 		index = l.schema + "." + index
 	}
-	return []step{
-		{"table", l.table, l.createTable()},
-		{"index", index, l.createIndex()},
+	return []pg.Step{
+		{What: "table", Name: l.table, Create: l.createTable()},
+		{What: "index", Name: index, Create: l.createIndex()},
 	}
 }

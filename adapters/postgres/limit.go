@@ -1,78 +1,55 @@
 package postgres
 
 import (
-	"fmt"
-	"strconv"
+	"errors"
 
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// A row may be as large as 1 GB. So a statement that reads rows asks for the size of
-// what can be large before it returns it, and leaves out what is beyond the limit:
-//
-//   - A text or bytea tells its size without being read (octet_length).
-//   - json and jsonb have to be read for that, but not to know how much is stored of
-//     them. What is stored of a value is at least a 256th of it, so one that is
-//     stored in a 256th of the limit fits. Only what lies between is read to be measured.
-//   - What is left out of a payload is null, with its stored size in a column of its
-//     own; tags and headers become [tooLong].
-//   - Names (id, type, group and so on) are cut. In the own layout, where asking for
-//     them would cost more than everything else, that waits for a row that exceeds
-//     what the connection takes (see reader.limits).
+// limits is how much the own layout's statements read of a row.
+type limits struct {
+	payload int64 // bytes
+	names   bool  // names are cut as well
+}
 
-// compression is more than the ratio by which PostgreSQL can compress a value: 255
-// with LZ4, 87 with its own method.
-const compression = 256
+// body is the largest message of the server's that such a statement may return: a
+// row whose names are short, with room to spare.
+func (l limits) body() int {
+	return int(l.payload) + 2*outbox.MaxRowMetadataBytes + 1<<20
+}
 
-// tooLong stands for tags and headers that are larger than
-// [outbox.MaxRowMetadataBytes]. It is JSON, and no object.
-const tooLong = `"outrider: too large to be read"`
-
-// within returns the expression of a column, or of what stands for it where that is
-// larger than limit. An empty type is text.
-func within(column string, oid uint32, limit int64, instead string) string {
-	most := strconv.FormatInt(limit, 10)
-	if measured(oid) {
-		return "CASE WHEN octet_length(" + column + ") > " + most + " THEN " + instead + " ELSE " + column + " END"
+// column returns the expression for a column of the own layout.
+func (l limits) column(c column) string {
+	name := "o." + c.name
+	switch c.name {
+	case "payload", "payload_bytes":
+		return pg.Within(name, c.oid, l.payload, "NULL") + " AS " + c.name
+	case "tags", "headers":
+		return pg.MetadataWithin(name, c.oid) + " AS " + c.name
 	}
-	return "CASE WHEN pg_column_size(" + column + ") > " + strconv.FormatInt(limit/compression, 10) +
-		" THEN CASE WHEN pg_column_size(" + column + ") > " + most + " THEN " + instead +
-		" WHEN octet_length(" + column + "::text) > " + most + " THEN " + instead + " ELSE " + column + " END ELSE " + column + " END"
-}
-
-// beyond returns an expression that says how much is stored of a value, if that may
-// be larger than limit.
-func beyond(column string, oid uint32, limit int64) string {
-	size := "pg_column_size"
-	if measured(oid) {
-		size = "octet_length"
-	} else {
-		limit /= compression
+	if l.names && c.oid == pgtype.TextOID {
+		return pg.CutName(name, c.oid) + " AS " + c.name
 	}
-	return "CASE WHEN " + size + "(" + column + ") > " + strconv.FormatInt(limit, 10) + " THEN " + size + "(" + column + ")::bigint END"
+	return name
 }
 
-// measured reports whether the size of a type's values is known without reading them.
-func measured(oid uint32) bool {
-	return oid == pgtype.TextOID || oid == pgtype.VarcharOID || oid == pgtype.ByteaOID
+// stored returns the expression for how much is stored of a payload that was left out.
+func (l limits) stored() string {
+	return "coalesce(" + pg.Beyond("o.payload", pgtype.JSONOID, l.payload) + ", " +
+		pg.Beyond("o.payload_bytes", pgtype.ByteaOID, l.payload) + ") AS stored"
 }
 
-// name returns the expression of a name as text: one that is too long is cut, but not
-// to what is allowed, so that it is seen to be.
-func cutName(column string, oid uint32) string {
-	const most = outbox.MaxRowNameBytes
-	switch oid {
-	case pgtype.UUIDOID, pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
-		return column + "::text"
-	case pgtype.TextOID, pgtype.VarcharOID:
-		return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN left(%[1]s, %[3]d) ELSE %[1]s END::text", column, most, most+1)
-	}
-	return fmt.Sprintf("left(%s::text, %d)", column, most+1)
+// exceeded reports whether the connection was given up because a row was larger than
+// it takes: then some name is, and names are to be cut.
+func exceeded(err error) bool {
+	_, ok := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err)
+	return ok
 }
 
-// metadata returns the expression of a column with tags or headers.
-func metadataWithin(column string, oid uint32) string {
-	return within(column, oid, outbox.MaxRowMetadataBytes, "'"+tooLong+"'")
-}
+// errLongNames is what such a read ends with.
+var errLongNames = errors.New("a row has an id, a type, a group or another name of more than a mebibyte; " +
+	"from now on names are cut as they are read, and the row will be dead")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -82,12 +83,12 @@ func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most
 	for i := range moves {
 		m := &moves[i]
 		slots[i], from[i], snaps[i], bases[i] = int16(m.Slot), m.From.Position, m.From.Snapshot, m.From.Base
-		to[i], targets[i], beyond[i] = m.To.Position, m.To.Snapshot, numbersText(m.Beyond)
+		to[i], targets[i], beyond[i] = m.To.Position, m.To.Snapshot, pg.Numbers(m.Beyond)
 		if m.From.Window != "" {
 			windows[i], paged[i] = &m.From.Window, m.From.Paged
 		}
 	}
-	err = s.count(ctx, func(tx pgx.Tx) error {
+	err = s.base.Count(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, inTable(countMovesSQL, s.layout.table), slots, from, snaps, windows, paged, bases, beyond, to, targets, most+1)
 		if err != nil {
 			return err
@@ -95,5 +96,5 @@ func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most
 		counts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.MoveCount])
 		return err
 	})
-	return counts, explain(s.table, "count the rows that are passed", err)
+	return counts, pg.ExplainOutbox(s.base.Table, "count the rows that are passed", err)
 }

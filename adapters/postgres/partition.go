@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // partition is one partition of an outbox table: the rows from low to below high.
@@ -27,7 +29,7 @@ type partitions struct {
 var partitionBound = regexp.MustCompile(`^FOR VALUES FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)$`)
 
 // listPartitions reads the catalogue.
-func listPartitions(ctx context.Context, q querier, table string) (partitions, error) {
+func listPartitions(ctx context.Context, q pg.Querier, table string) (partitions, error) {
 	rows, err := q.Query(ctx, `
 SELECT n.nspname, c.relname, pg_get_expr(c.relpartbound, c.oid)
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -110,12 +112,12 @@ func clearOf(last, size int64) int64 { return (last/size + 3) * size }
 
 // partitionName names the partition that begins at a position.
 func partitionName(table pgx.Identifier, low int64) pgx.Identifier {
-	return beside(table, derivedName(table, "_p"+strconv.FormatInt(low, 10)))
+	return pg.Beside(table, pg.DerivedName(table, "_p"+strconv.FormatInt(low, 10)))
 }
 
 // defaultPartition is the partition for positions that have no other.
 func defaultPartition(table pgx.Identifier) pgx.Identifier {
-	return beside(table, derivedName(table, "_rest"))
+	return pg.Beside(table, pg.DerivedName(table, "_rest"))
 }
 
 // attachPartition returns the statements that add a partition. It is created

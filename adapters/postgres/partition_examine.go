@@ -4,15 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // examinePartitions tells the doctor about the partitions of a table that has some.
 func (s *Source) examinePartitions(ctx context.Context) []outbox.Finding {
-	subject := "table " + s.table + ": partitions"
-	all, err := listPartitions(ctx, s.pool, s.layout.table)
+	subject := "table " + s.base.Table + ": partitions"
+	all, err := listPartitions(ctx, s.base.Pool, s.layout.table)
 	if err != nil {
-		return []outbox.Finding{unknown(subject, err)}
+		return []outbox.Finding{pg.Unknown(subject, err)}
 	}
 	if len(all.ranges) == 0 && all.rest == nil {
 		return nil // it has none
@@ -23,16 +24,16 @@ func (s *Source) examinePartitions(ctx context.Context) []outbox.Finding {
 			Fix:  fmt.Sprintf("CREATE TABLE %s PARTITION OF %s DEFAULT", defaultPartition(s.layout.name).Sanitize(), s.layout.table)}}
 	}
 	var last, stray int64
-	if err = s.pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&last); err == nil {
-		err = s.pool.QueryRow(ctx, inTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&stray)
+	if err = s.base.Pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&last); err == nil {
+		err = s.base.Pool.QueryRow(ctx, inTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&stray)
 	}
 	switch {
 	case err != nil:
-		return []outbox.Finding{unknown(subject, err)}
+		return []outbox.Finding{pg.Unknown(subject, err)}
 	case stray > 0:
 		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
 			Text: fmt.Sprintf("%d rows (counting stops at %d) are in the default partition: no other had been made for them", stray, strayBound),
 			Fix:  "run the relay with `retention: {mode: partitions}`, which makes partitions ahead of need; docs/retention.md says what becomes of such rows"}}
 	}
-	return []outbox.Finding{fine(subject, fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0)))}
+	return []outbox.Finding{pg.Fine(subject, fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0)))}
 }

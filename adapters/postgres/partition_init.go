@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -19,7 +20,7 @@ func InitPartitionedSQL(table string, rows int64) string {
 	if table == "" {
 		table = DefaultTable
 	}
-	l := partitionedLayout(nameOf(table), rows)
+	l := partitionedLayout(pg.NameOf(table), rows)
 	return l.initSQL() + "\n-- Only its owner can make and drop partitions. So the relay's role has to own the table, or be a member\n" +
 		"-- of its owner, and may create tables in its schema:\n" +
 		"-- ALTER TABLE " + l.table + " OWNER TO ...; GRANT CREATE ON SCHEMA ... TO ...;\n"
@@ -31,7 +32,7 @@ func InitPartitioned(ctx context.Context, pool *pgxpool.Pool, table string, rows
 	if table == "" {
 		table = DefaultTable
 	}
-	name, err := parseTable(table)
+	name, err := pg.ParseTable(table)
 	if err != nil {
 		return nil, err
 	}
@@ -47,16 +48,16 @@ func partitionedLayout(name pgx.Identifier, rows int64) layout {
 }
 
 // partitionSteps make the default partition and the first others of a new table.
-func (l layout) partitionSteps() []step {
+func (l layout) partitionSteps() []pg.Step {
 	if l.partitionRows == 0 {
 		return nil
 	}
 	rest := defaultPartition(l.name).Sanitize()
-	steps := []step{{"partition", rest, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s DEFAULT", rest, l.table)}}
+	steps := []pg.Step{{What: "partition", Name: rest, Create: fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s DEFAULT", rest, l.table)}}
 	for i := range int64(partitionsAhead) {
 		low := i * l.partitionRows
 		name := partitionName(l.name, low).Sanitize()
-		steps = append(steps, step{"partition", name, fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM (%d) TO (%d)",
+		steps = append(steps, pg.Step{What: "partition", Name: name, Create: fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM (%d) TO (%d)",
 			name, l.table, low, low+l.partitionRows)})
 	}
 	return steps
@@ -66,7 +67,7 @@ func (l layout) partitionSteps() []step {
 func (l layout) createPartitions() string {
 	var b strings.Builder
 	for _, s := range l.partitionSteps() {
-		b.WriteString("\n" + s.create + ";\n")
+		b.WriteString("\n" + s.Create + ";\n")
 	}
 	return b.String()
 }
@@ -90,7 +91,7 @@ func (l layout) initPartitions(ctx context.Context, tx pgx.Tx) (done []string, e
 		return nil, err
 	}
 	for _, step := range l.partitionSteps() {
-		said, err := step.run(ctx, tx)
+		said, err := step.Run(ctx, tx)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -48,22 +49,22 @@ var _ outbox.Rebaser = (*Source)(nil)
 
 // Rebase implements [outbox.Rebaser]. It reads all rows up to the cursors once.
 func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
-	if err := s.find(ctx); err != nil {
-		return nil, explain(s.table, "rebase", err)
+	if err := s.base.Find(ctx); err != nil {
+		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
 	}
 	last, err := s.awaitWriters(ctx)
 	if err != nil {
-		return nil, explain(s.table, "rebase", err)
+		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
 	}
 	var snap string
-	if err := s.pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&snap); err != nil {
-		return nil, explain(s.table, "rebase", err)
+	if err := s.base.Pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&snap); err != nil {
+		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
 	}
 	out := make(map[int]outbox.Cursor, len(lanes))
 	for _, l := range lanes {
 		position, err := s.rebased(ctx, l)
 		if err != nil {
-			return nil, explain(s.table, fmt.Sprintf("rebase slot %d", l.Slot), err)
+			return nil, pg.ExplainOutbox(s.base.Table, fmt.Sprintf("rebase slot %d", l.Slot), err)
 		}
 		out[l.Slot] = outbox.Cursor{Position: min(position, last), Snapshot: snap, Base: last}
 	}
@@ -82,7 +83,7 @@ func (s *Source) rebased(ctx context.Context, l outbox.LaneStatus) (int64, error
 		return 0, err
 	}
 	var first int64
-	err = s.pool.QueryRow(ctx, inTable(firstUncoveredSQL, s.layout.table), int16(l.Slot), c.Base, c.Position, c.Snapshot, since).Scan(&first)
+	err = s.base.Pool.QueryRow(ctx, inTable(firstUncoveredSQL, s.layout.table), int16(l.Slot), c.Base, c.Position, c.Snapshot, since).Scan(&first)
 	switch {
 	case err != nil:
 		return 0, err
@@ -105,7 +106,7 @@ func (s *Source) since(ctx context.Context, l *outbox.LaneStatus) (same bool, at
 	if l.Cursor.Anchor.IsZero() {
 		return true, at, nil // an old cursor, or one that was placed here
 	}
-	switch err = s.checkAnchor(ctx, s.pool, &l.Cursor); {
+	switch err = s.base.CheckAnchor(ctx, s.base.Pool, &l.Cursor); {
 	case errors.Is(err, outbox.ErrWentBack):
 		if born := time.UnixMicro(l.Cursor.Anchor.Born).Add(-rebaseSkew); born.Before(at) {
 			at = born
@@ -121,7 +122,7 @@ func (s *Source) since(ctx context.Context, l *outbox.LaneStatus) (same bool, at
 // once no transaction from before then can write at or below it any more.
 func (s *Source) awaitWriters(ctx context.Context) (int64, error) {
 	var last int64
-	if err := s.pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&last); err != nil {
+	if err := s.base.Pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&last); err != nil {
 		return 0, err
 	}
 	waiting, err := s.writers(ctx)
@@ -139,7 +140,7 @@ func (s *Source) awaitWriters(ctx context.Context) (int64, error) {
 }
 
 func (s *Source) writers(ctx context.Context) ([]string, error) {
-	rows, err := s.pool.Query(ctx, rebaseWritersSQL, s.layout.table)
+	rows, err := s.base.Pool.Query(ctx, rebaseWritersSQL, s.layout.table)
 	if err != nil {
 		return nil, err
 	}

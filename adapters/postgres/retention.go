@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -24,8 +26,8 @@ const (
 
 	// retentionSettings bound a transaction. Row security would hide rows, and
 	// what is hidden would be taken for delivered. The rest pins plans, as
-	// fetchSettings does.
-	retentionSettings = pinTransaction + `
+	// those of a fetch do.
+	retentionSettings = pg.PinTransaction + `
 SET LOCAL statement_timeout = '10s';
 SET LOCAL row_security = off;
 SET LOCAL jit = off;
@@ -76,21 +78,21 @@ SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''),
        pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'), n.nspname, o.rolname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.oid = $1::text::regclass`
-	if err := s.find(ctx); err != nil {
-		return explain(s.table, "check retention", err)
+	if err := s.base.Find(ctx); err != nil {
+		return pg.ExplainOutbox(s.base.Table, "check retention", err)
 	}
 	var role, key, schema, owner string
 	var partitioned, owns, creates bool
-	err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &owns, &creates, &schema, &owner)
+	err := s.base.Pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &owns, &creates, &schema, &owner)
 	if err != nil {
-		return explain(s.table, "check retention", err)
+		return pg.ExplainOutbox(s.base.Table, "check retention", err)
 	}
 	role = pgx.Identifier{role}.Sanitize()
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	switch {
 	case r.Mode == outbox.RetainRows:
-		problems, err = s.layout.grants(r.Mode).permitted(ctx, s.pool)
+		problems, err = s.layout.grants(r.Mode).Permitted(ctx, s.base.Pool)
 		problems = append(problems, err)
 	case r.Mode != outbox.RetainPartitions:
 		add("retention mode %q is neither delete nor partitions", r.Mode)
@@ -106,7 +108,7 @@ WHERE c.oid = $1::text::regclass`
 			add("role %s may not make its partitions: GRANT CREATE ON SCHEMA %s TO %s", role, pgx.Identifier{schema}.Sanitize(), role)
 		}
 	}
-	return explain(s.table, "check retention", errors.Join(problems...))
+	return pg.ExplainOutbox(s.base.Table, "check retention", errors.Join(problems...))
 }
 
 // Retain implements [outbox.Retainer].
@@ -121,13 +123,13 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 	}
 	covers, err := meetAll(routes)
 	if err == nil {
-		err = s.find(ctx)
+		err = s.base.Find(ctx)
 	}
 	if err == nil {
 		err = s.checkAhead(ctx, routes)
 	}
 	if err != nil {
-		return outbox.Retained{}, explain(s.table, "retention", err)
+		return outbox.Retained{}, pg.ExplainOutbox(s.base.Table, "retention", err)
 	}
 	p := pass{s: s, Retention: r, routes: routes, covers: covers}
 	if r.Mode == outbox.RetainPartitions {
@@ -141,7 +143,7 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 	if gaveUp(err) {
 		p.result.Busy, err = true, nil
 	}
-	return p.result, explain(s.table, "retention", err)
+	return p.result, pg.ExplainOutbox(s.base.Table, "retention", err)
 }
 
 // checkAhead refuses to remove anything while a cursor is ahead of the database,
@@ -150,7 +152,7 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 	var xmax uint64
 	var last int64
 	q := `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (` + lastPositionSQL + `)`
-	if err := s.pool.QueryRow(ctx, q, s.layout.table).Scan(&xmax, &last); err != nil {
+	if err := s.base.Pool.QueryRow(ctx, q, s.layout.table).Scan(&xmax, &last); err != nil {
 		return err
 	}
 	found := map[lostCursor]bool{}
@@ -160,11 +162,11 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 				continue
 			}
 			key := lostCursor{routes[i].Route, slot, *c}
-			newest, err := newestSnapshot(*c)
+			newest, err := reader.NewestSnapshot(*c)
 			if err != nil {
 				return err
 			}
-			back := s.retention.ahead[key] || newest.xmax > xmax || c.Position > last
+			back := s.retention.ahead[key] || newest.Xmax > xmax || c.Position > last
 			if !back {
 				// What is gone says nothing here: rows may go that were at a cursor.
 				there, _, err := s.anchored(ctx, c)
@@ -191,16 +193,16 @@ type pass struct {
 	outbox.Retention
 	s      *Source
 	routes []outbox.RouteCursors
-	covers [outbox.Slots]cover
+	covers [outbox.Slots]reader.Cover
 	result outbox.Retained
 }
 
 // errBusy ends a step that found another process at work.
 var errBusy = errors.New("another process removes rows of the table")
 
-// gaveUp tells whether a step ended for the sake of others.
+// gaveUp reports whether a step ended for the sake of others.
 func gaveUp(err error) bool {
-	return errors.Is(err, errBusy) || failedWith(err, lockNotAvailable, deadlockDetected)
+	return errors.Is(err, errBusy) || pg.FailedWith(err, pg.LockNotAvailable, pg.DeadlockDetected)
 }
 
 // change runs f in a bounded transaction that no other process's retention of
@@ -247,7 +249,7 @@ CROSS JOIN LATERAL (
 
 // read runs f in a bounded transaction.
 func (p *pass) read(ctx context.Context, f func(pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, p.s.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, p.s.base.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, retentionSettings+lockWait, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
@@ -273,8 +275,8 @@ func (p *pass) hold(rows pgx.Rows) error {
 			return nil
 		}
 		for i := range p.routes {
-			c, err := coverOf(p.routes[i].Cursors[slot])
-			if err != nil || c.has(position, xid) {
+			c, err := reader.CoverOf(p.routes[i].Cursors[slot])
+			if err != nil || c.Has(position, xid) {
 				continue // an error was told when the covers were made
 			}
 			if p.result.Held == nil {

@@ -3,16 +3,17 @@ package postgres
 import (
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // meetAll returns, by slot, what all routes have settled: nothing when there is
 // no route.
-func meetAll(routes []outbox.RouteCursors) (covers [outbox.Slots]cover, err error) {
+func meetAll(routes []outbox.RouteCursors) (covers [outbox.Slots]reader.Cover, err error) {
 	for slot := range covers {
-		covers[slot] = nothing
+		covers[slot] = reader.Nothing
 		for i := range routes {
-			c, err := coverOf(routes[i].Cursors[slot])
+			c, err := reader.CoverOf(routes[i].Cursors[slot])
 			if err != nil {
 				return covers, fmt.Errorf("the cursor of route %q, slot %d: %w", routes[i].Route, slot, err)
 			}
@@ -20,18 +21,18 @@ func meetAll(routes []outbox.RouteCursors) (covers [outbox.Slots]cover, err erro
 				covers[slot] = c
 				continue
 			}
-			covers[slot] = covers[slot].meet(c)
+			covers[slot] = covers[slot].Meet(c)
 		}
 	}
 	return covers, nil
 }
 
 // coverParams are the covers as arrays, as coverArrays reads them.
-func coverParams(covers [outbox.Slots]cover) []any {
+func coverParams(covers [outbox.Slots]reader.Cover) []any {
 	slots, positions := make([]int16, outbox.Slots), make([]int64, outbox.Slots)
 	snaps, bases := make([]string, outbox.Slots), make([]int64, outbox.Slots)
 	for i, c := range &covers {
-		slots[i], positions[i], snaps[i], bases[i] = int16(i), c.position, c.snap.text(), c.base
+		slots[i], positions[i], snaps[i], bases[i] = int16(i), c.Position, c.Snap.Text(), c.Base
 	}
 	return []any{slots, positions, snaps, bases}
 }

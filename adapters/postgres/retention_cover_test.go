@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -35,20 +36,20 @@ func newModelLog() *modelLog {
 	m := &modelLog{xid: 2, completed: 2, running: map[uint64]bool{}, committed: map[uint64]bool{}, rows: map[int64]uint64{}}
 	for i := range m.routes {
 		m.settledBy[i] = map[int64]bool{}
-		start := outbox.Cursor{Snapshot: m.snapshot().text()}
+		start := outbox.Cursor{Snapshot: m.snapshot().Text()}
 		m.routes[i] = modelRoute{start, start}
 	}
 	return m
 }
 
-func (m *modelLog) snapshot() snapshot {
-	s := snapshot{xmax: m.completed + 1}
+func (m *modelLog) snapshot() reader.Snapshot {
+	s := reader.Snapshot{Xmax: m.completed + 1}
 	for xid := range m.running {
-		if xid < s.xmax {
-			s.xip = append(s.xip, xid)
+		if xid < s.Xmax {
+			s.Xip = append(s.Xip, xid)
 		}
 	}
-	slices.Sort(s.xip)
+	slices.Sort(s.Xip)
 	return s
 }
 
@@ -96,44 +97,44 @@ func (m *modelLog) sink() {
 func (m *modelLog) read(t *rapid.T, route, limit int, settles func() bool) {
 	r := &m.routes[route]
 	read := outbox.Read{From: r.fetched, Limit: limit}
-	p, err := planRead(&read)
+	p, err := reader.PlanRead(&read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.floor.raise(&p)
 	own := m.snapshot()
 	target := own
-	if p.target != "" {
-		target = mustSnapshot(t, p.target)
+	if p.Target != "" {
+		target = mustSnapshot(t, p.Target)
 	}
-	taken := mustSnapshot(t, p.snapshot)
+	taken := mustSnapshot(t, p.Snapshot)
 	var late, fresh []int64
 	for _, position := range slices.Sorted(maps.Keys(m.rows)) {
 		xid := m.rows[position]
 		switch {
-		case !m.committed[xid] || !target.visible(xid):
-		case position <= p.position && position > p.above && !taken.visible(xid):
+		case !m.committed[xid] || !target.Visible(xid):
+		case position <= p.Position && position > p.Above && !taken.Visible(xid):
 			late = append(late, position)
-		case position > p.position && position <= p.upto:
+		case position > p.Position && position <= p.Upto:
 			fresh = append(fresh, position)
 		}
 	}
-	var done progress
-	page := &outbox.Page{From: read.From, Snapshot: p.seenBy(own.text())}
+	var done reader.Progress
+	page := &outbox.Page{From: read.From, Snapshot: p.SeenBy(own.Text())}
 	settling := true
 	for i, position := range append(slices.Clone(late), fresh...) {
-		if done.rows == p.limit {
+		if done.Rows == p.Limit {
 			break
 		}
-		done.page, done.rows = page, done.rows+1
-		done.late, done.last = i < len(late), position
-		done.row = &outbox.Row{Position: position, Late: done.late, Page: page}
+		done.Page, done.Rows = page, done.Rows+1
+		done.Late, done.Last = i < len(late), position
+		done.Row = &outbox.Row{Position: position, Late: done.Late, Page: page}
 		if settling = settling && settles(); settling {
 			m.settledBy[route][position] = true
-			r.settled = done.row.After()
+			r.settled = done.Row.After()
 		}
 	}
-	r.fetched = finish(&read, &p, &done, own.text()).Next
+	r.fetched = reader.Finish(&read, &p, &done, own.Text()).Next
 	if settling {
 		r.settled = r.fetched
 	} else {
@@ -141,8 +142,8 @@ func (m *modelLog) read(t *rapid.T, route, limit int, settles func() bool) {
 	}
 }
 
-func mustSnapshot(t *rapid.T, text string) snapshot {
-	s, err := parseSnapshot(text)
+func mustSnapshot(t *rapid.T, text string) reader.Snapshot {
+	s, err := reader.ParseSnapshot(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func (m *modelLog) check(t *rapid.T) {
 		t.Fatal(err)
 	}
 	for position, xid := range m.rows {
-		if !covers[0].has(position, xid) {
+		if !covers[0].Has(position, xid) {
 			continue
 		}
 		if m.running[xid] {
@@ -252,10 +253,10 @@ func TestMeetOfCovers(t *testing.T) {
 			routes[i].Cursors[3] = c
 		}
 		covers, err := meetAll(routes)
-		if err != nil || covers[3].has(tt.position, tt.xid) != tt.want {
+		if err != nil || covers[3].Has(tt.position, tt.xid) != tt.want {
 			t.Errorf("%s: %v, %v", name, covers[3], err)
 		}
-		if covers[4].has(tt.position, tt.xid) {
+		if covers[4].Has(tt.position, tt.xid) {
 			t.Errorf("%s: a slot without cursors is covered", name)
 		}
 	}

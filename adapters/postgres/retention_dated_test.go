@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -13,9 +14,9 @@ import (
 func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	dated := func(group, payload, at string) {
-		e.exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, to_json($2::text), "+at+")", group, payload)
+		e.Exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, to_json($2::text), "+at+")", group, payload)
 	}
 	const old, young = "clock_timestamp() - interval '2 hours'", "clock_timestamp()"
 	dated("g", "a", old)
@@ -25,21 +26,21 @@ func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 	dated("g", "ahead", "clock_timestamp() + interval '1 hour'")
 	dated("g", "skewed", "clock_timestamp() + interval '1 minute'")
 	dated("g", "young", young)
-	tail.drain(t)
+	tail.Drain(t)
 	hour := everything
 	hour.Keep = time.Hour
-	if did := e.retain(e.src, hour, tail.settled("r")); did.Rows != 4 || did.DatedAhead.By < 59*time.Minute {
+	if did := e.retain(e.src, hour, tail.Settled("r")); did.Rows != 4 || did.DatedAhead.By < 59*time.Minute {
 		t.Errorf("removed %+v, want 4 rows and the next told", did)
 	}
 	e.wantLeft("ahead", "skewed", "young")
-	step, err := e.src.Retain(e.ctx, outbox.Retention{Mode: outbox.RetainRows, Keep: time.Hour, DryRun: true}, nil)
-	must(t, err)
+	step, err := e.src.Retain(e.Ctx, outbox.Retention{Mode: outbox.RetainRows, Keep: time.Hour, DryRun: true}, nil)
+	pgtest.Must(t, err)
 	if d := step.DatedAhead; d.Position != 5 || d.Fix == "" {
 		t.Errorf("what the doctor asks: %+v", d)
 	} else {
-		e.exec(d.Fix)
+		e.Exec(d.Fix)
 	}
-	if did := e.retain(e.src, hour, tail.settled("r")); did.DatedAhead.By != 0 {
+	if did := e.retain(e.src, hour, tail.Settled("r")); did.DatedAhead.By != 0 {
 		t.Errorf("after the fix: %+v", did)
 	}
 }
@@ -48,17 +49,17 @@ func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 func TestManyRowsDatedInTheFuture(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
-	e.exec(`INSERT INTO outrider_outbox (type, message_group, payload, created_at)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	e.Exec(`INSERT INTO outrider_outbox (type, message_group, payload, created_at)
 		SELECT 't', 'g', '"x"', clock_timestamp() + interval '1 day' FROM generate_series(1, 50)`)
-	tail.drain(t)
-	if did := e.retain(e.src, everything, tail.settled("r")); did.Rows != 0 || did.DatedAhead.By == 0 {
+	tail.Drain(t)
+	if did := e.retain(e.src, everything, tail.Settled("r")); did.Rows != 0 || did.DatedAhead.By == 0 {
 		t.Errorf("%+v; want nothing removed, and it told", did)
 	}
-	insert(t, e.pool, "g", "old enough, with keep: 0s")
-	tail.drain(t)
+	insert(t, e.Pool, "g", "old enough, with keep: 0s")
+	tail.Drain(t)
 	for range 2 { // the second sweep knows what is old
-		e.retain(e.src, everything, tail.settled("r"))
+		e.retain(e.src, everything, tail.Settled("r"))
 	}
 	e.wantLeft()
 }
@@ -66,7 +67,7 @@ func TestManyRowsDatedInTheFuture(t *testing.T) {
 func TestPartitionsWithRowsDatedInTheFuture(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	for i := 1; i < 45; i++ { // of the first some, of the second all; the last are young
 		at := "clock_timestamp() - interval '2 hours'"
 		switch {
@@ -75,12 +76,12 @@ func TestPartitionsWithRowsDatedInTheFuture(t *testing.T) {
 		case i >= 40:
 			at = "clock_timestamp()"
 		}
-		e.exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, '1', "+at+")", fmt.Sprint("g", i))
+		e.Exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, '1', "+at+")", fmt.Sprint("g", i))
 	}
-	tail.drain(t)
+	tail.Drain(t)
 	hour := wholePartitions
 	hour.Keep = time.Hour
-	if did := e.retain(e.src, hour, tail.settled("r")); did.Partitions != 4 || did.DatedAhead.By != 0 {
+	if did := e.retain(e.src, hour, tail.Settled("r")); did.Partitions != 4 || did.DatedAhead.By != 0 {
 		t.Errorf("%+v; want 4 partitions dropped", did)
 	}
 	e.wantLows(45, 55, 65, 75)

@@ -1,5 +1,9 @@
 package postgres
 
+import (
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+)
+
 import "context"
 
 // floor says that all rows at or below a position which will ever exist are
@@ -8,16 +12,16 @@ import "context"
 // every read would look into all of them.
 type floor struct {
 	position int64
-	snap     snapshot
+	snap     reader.Snapshot
 }
 
 // raise tells a plan what need not be looked at.
-func (f *floor) raise(p *plan) {
-	if f == nil || f.position <= p.above {
+func (f *floor) raise(p *reader.Plan) {
+	if f == nil || f.position <= p.Above {
 		return
 	}
-	if taken, err := parseSnapshot(p.snapshot); err == nil && taken.covers(f.snap) {
-		p.above = f.position
+	if taken, err := reader.ParseSnapshot(p.Snapshot); err == nil && taken.Covers(f.snap) {
+		p.Above = f.position
 	}
 }
 
@@ -38,7 +42,7 @@ const lastPositionSQL = `SELECT coalesce(pg_sequence_last_value(pg_get_serial_se
 func (p *pass) sink(ctx context.Context) error {
 	s := p.s
 	var position int64
-	if err := s.pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&position); err != nil {
+	if err := s.base.Pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&position); err != nil {
 		return err
 	}
 	writers, err := s.writers(ctx)
@@ -46,10 +50,10 @@ func (p *pass) sink(ctx context.Context) error {
 		return err
 	}
 	var own string
-	if err := s.pool.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&own); err != nil {
+	if err := s.base.Pool.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&own); err != nil {
 		return err
 	}
-	snap, err := parseSnapshot(own)
+	snap, err := reader.ParseSnapshot(own)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // Whoever waits for a lock on the outbox that conflicts with that of an INSERT has
@@ -70,7 +72,7 @@ func (p *pass) exclusively(ctx context.Context, mode string, f func(pgx.Tx) erro
 	if took > 0 || err != nil {
 		state.unlocked = time.Now().Add(lockShare * waited)
 	}
-	if failedWith(err, lockNotAvailable, deadlockDetected) {
+	if pg.FailedWith(err, pg.LockNotAvailable, pg.DeadlockDetected) {
 		return &inTheWay{fmt.Sprintf("the lock on the table was not to be had within %s: transactions that use the table are open for longer", wait)}
 	}
 	return err
@@ -101,7 +103,7 @@ func (p *pass) watch(ctx context.Context) (time.Duration, error) {
 }
 
 func (p *pass) holders(ctx context.Context) ([]string, error) {
-	rows, err := p.s.pool.Query(ctx, holdersSQL, p.s.layout.table)
+	rows, err := p.s.base.Pool.Query(ctx, holdersSQL, p.s.layout.table)
 	if err != nil {
 		return nil, err
 	}

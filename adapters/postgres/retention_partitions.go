@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -121,13 +122,13 @@ func (p *pass) partitions(ctx context.Context) error {
 // catalogue returns the partitions and the last position drawn, in that order:
 // a position that is drawn meanwhile is never taken for one that is not.
 func (p *pass) catalogue(ctx context.Context) (all partitions, last int64, err error) {
-	if err := p.s.pool.QueryRow(ctx, lastPositionSQL, p.s.layout.table).Scan(&last); err != nil {
+	if err := p.s.base.Pool.QueryRow(ctx, lastPositionSQL, p.s.layout.table).Scan(&last); err != nil {
 		return all, 0, err
 	}
-	if all, err = listPartitions(ctx, p.s.pool, p.s.layout.table); err != nil || all.rest == nil {
+	if all, err = listPartitions(ctx, p.s.base.Pool, p.s.layout.table); err != nil || all.rest == nil {
 		return all, last, err
 	}
-	err = p.s.pool.QueryRow(ctx, inTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&p.result.Stray)
+	err = p.s.base.Pool.QueryRow(ctx, inTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&p.result.Stray)
 	return all, last, err
 }
 
@@ -141,8 +142,8 @@ func (p *pass) prepare(ctx context.Context, all partitions, last int64) (partiti
 	if p.result.Stray >= strayBound {
 		// Attaching a partition reads the default one under a lock that
 		// publishers wait for.
-		p.s.log.WarnContext(ctx, "the outbox's default partition is too large for a new partition to be attached beside it; "+
-			"its rows are removed one by one, docs/retention.md says how to end that", "table", p.s.table)
+		p.s.base.Log.WarnContext(ctx, "the outbox's default partition is too large for a new partition to be attached beside it; "+
+			"its rows are removed one by one, docs/retention.md says how to end that", "table", p.s.base.Table)
 		return all, nil
 	}
 	if quiet {
@@ -165,7 +166,7 @@ func (p *pass) prepare(ctx context.Context, all partitions, last int64) (partiti
 			return err
 		})
 		switch {
-		case failedWith(err, lockNotAvailable, deadlockDetected): // somebody writes to the default partition
+		case pg.FailedWith(err, pg.LockNotAvailable, pg.DeadlockDetected): // somebody writes to the default partition
 			return all, nil
 		case err != nil:
 			return all, err
@@ -194,7 +195,7 @@ func (p *pass) attachNext(ctx context.Context, tx pgx.Tx, last int64, still bool
 	if _, err = tx.Exec(ctx, attachPartition(p.s.layout.name, low, high), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return all, false, err
 	}
-	p.s.log.InfoContext(ctx, "made a partition of the outbox", "table", p.s.table, "from", low, "to", high)
+	p.s.base.Log.InfoContext(ctx, "made a partition of the outbox", "table", p.s.base.Table, "from", low, "to", high)
 	all.ranges = append(all.ranges, partition{name: partitionName(p.s.layout.name, low), low: low, high: high})
 	_, _, more = all.next(last, p.PartitionRows)
 	return all, more, nil
@@ -265,7 +266,7 @@ func (p *pass) coveredIn(ctx context.Context, tx pgx.Tx, part partition) (bool, 
 // ifGone makes an error of a partition that another process has dropped meanwhile
 // a reason to give up.
 func ifGone(err error) error {
-	if failedWith(err, undefinedTable) {
+	if pg.FailedWith(err, pg.UndefinedTable) {
 		return errBusy
 	}
 	return err
@@ -301,7 +302,7 @@ func (p *pass) drop(ctx context.Context, parts []partition) error {
 		return ifGone(err)
 	}
 	for _, part := range dropped {
-		p.s.log.InfoContext(ctx, "dropped a partition of the outbox that every route has settled", "table", p.s.table,
+		p.s.base.Log.InfoContext(ctx, "dropped a partition of the outbox that every route has settled", "table", p.s.base.Table,
 			"from", part.low, "to", part.high, "took", time.Since(began).Round(time.Millisecond))
 	}
 	p.result.Partitions, p.result.More = len(dropped), len(dropped) > 0
@@ -325,7 +326,7 @@ func (p *pass) dropIn(ctx context.Context, tx pgx.Tx, part partition) (gone bool
 		gone = err == nil
 		return err
 	})
-	if failedWith(err, lockNotAvailable) {
+	if pg.FailedWith(err, pg.LockNotAvailable) {
 		return false, nil
 	}
 	return gone, err

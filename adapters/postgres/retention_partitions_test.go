@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -22,19 +23,19 @@ var wholePartitions = outbox.Retention{Mode: outbox.RetainPartitions, Batch: 64,
 func newPartitionedEnv(t testing.TB, rows int64) *sourceEnv {
 	t.Helper()
 	e := newSourceEnv(t)
-	e.exec("DROP TABLE outrider_outbox")
-	_, err := InitPartitioned(e.ctx, e.pool, "", rows)
-	must(t, err)
+	e.Exec("DROP TABLE outrider_outbox")
+	_, err := InitPartitioned(e.Ctx, e.Pool, "", rows)
+	pgtest.Must(t, err)
 	return e
 }
 
 // lows returns where the table's partitions begin.
 func (e *sourceEnv) lows() (lows []int64) {
-	e.t.Helper()
-	all, err := listPartitions(e.ctx, e.pool, "outrider_outbox")
-	must(e.t, err)
+	e.T.Helper()
+	all, err := listPartitions(e.Ctx, e.Pool, "outrider_outbox")
+	pgtest.Must(e.T, err)
 	if all.rest == nil {
-		e.t.Error("there is no default partition")
+		e.T.Error("there is no default partition")
 	}
 	for _, p := range all.ranges {
 		lows = append(lows, p.low)
@@ -43,41 +44,41 @@ func (e *sourceEnv) lows() (lows []int64) {
 }
 
 func (e *sourceEnv) wantLows(want ...int64) {
-	e.t.Helper()
+	e.T.Helper()
 	if got := e.lows(); !slices.Equal(got, want) {
-		e.t.Errorf("partitions begin at %v, want %v", got, want)
+		e.T.Errorf("partitions begin at %v, want %v", got, want)
 	}
 }
 
 // stray counts the rows of the default partition.
 func (e *sourceEnv) stray() (n int) {
-	e.t.Helper()
-	must(e.t, e.pool.QueryRow(e.ctx, "SELECT count(*) FROM outrider_outbox_rest").Scan(&n))
+	e.T.Helper()
+	pgtest.Must(e.T, e.Pool.QueryRow(e.Ctx, "SELECT count(*) FROM outrider_outbox_rest").Scan(&n))
 	return n
 }
 
 func TestInitMakesPartitionsOnce(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	must(t, e.src.Check(e.ctx))
+	pgtest.Must(t, e.src.Check(e.Ctx))
 	e.wantLows(0, 10, 20, 30)
-	e.exec("DROP TABLE outrider_outbox_p0")
-	did, err := InitPartitioned(e.ctx, e.pool, "", 10)
+	e.Exec("DROP TABLE outrider_outbox_p0")
+	did, err := InitPartitioned(e.Ctx, e.Pool, "", 10)
 	if err != nil || strings.Join(did, "; ") != `table "public"."outrider_outbox" exists; index "public"."outrider_outbox_slot_xid_position_idx" exists` {
 		t.Errorf("again: %v, %v", did, err)
 	}
 	e.wantLows(10, 20, 30)
-	_, err = Init(e.ctx, e.pool, "plain")
-	must(t, err)
-	_, err = InitPartitioned(e.ctx, e.pool, "plain", 10)
+	_, err = Init(e.Ctx, e.Pool, "plain")
+	pgtest.Must(t, err)
+	_, err = InitPartitioned(e.Ctx, e.Pool, "plain", 10)
 	wantProblem(t, err, "exists without partitions")
 
-	e.exec("CREATE SCHEMA other")
-	e.exec(InitPartitionedSQL("other.events", 1000))
-	_, err = InitPartitioned(e.ctx, e.pool, "other.events", 1000)
-	must(t, err)
+	e.Exec("CREATE SCHEMA other")
+	e.Exec(InitPartitionedSQL("other.events", 1000))
+	_, err = InitPartitioned(e.Ctx, e.Pool, "other.events", 1000)
+	pgtest.Must(t, err)
 	var n int
-	must(t, e.pool.QueryRow(e.ctx, "SELECT count(*) FROM pg_partition_tree('other.events') WHERE isleaf").Scan(&n))
+	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT count(*) FROM pg_partition_tree('other.events') WHERE isleaf").Scan(&n))
 	if n != 5 {
 		t.Errorf("the printed SQL makes %d partitions, want 5", n)
 	}
@@ -88,22 +89,22 @@ func TestInitMakesPartitionsOnce(t *testing.T) {
 func TestPartitionsAreMadeAheadBesideOpenTransactions(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	open := e.begin()
+	open := e.Begin()
 	insert(t, open, "g", "open")
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	for i := range 100 {
-		insert(t, e.pool, fmt.Sprint("g", i), "x")
+		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 		if i%5 == 0 {
-			step, err := e.src.Retain(e.ctx, wholePartitions, []outbox.RouteCursors{tail.settled("r")})
-			must(t, err)
+			step, err := e.src.Retain(e.Ctx, wholePartitions, []outbox.RouteCursors{tail.Settled("r")})
+			pgtest.Must(t, err)
 			if step.Stray != 0 || step.Ahead < 3*10 {
 				t.Fatalf("after %d rows: %+v", i, step)
 			}
 			insert(t, open, "g", "open")
 		}
 	}
-	must(t, open.Commit(e.ctx))
-	if got := len(tail.drain(t)); got != 121 {
+	pgtest.Must(t, open.Commit(e.Ctx))
+	if got := len(tail.Drain(t)); got != 121 {
 		t.Errorf("%d rows were read", got)
 	}
 }
@@ -111,38 +112,38 @@ func TestPartitionsAreMadeAheadBesideOpenTransactions(t *testing.T) {
 func TestG1_PartitionsGoOnlyWhenCovered(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	late := e.begin()
+	late := e.Begin()
 	insert(t, late, "g", "late") // position 1
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	for i := range 28 { // up to position 29
-		insert(t, e.pool, fmt.Sprint("g", i), "x")
+		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
-	slow := tail.settled("slow")
-	tail.drain(t)
-	if did := e.retain(e.src, wholePartitions, tail.settled("r"), slow); did.Partitions != 0 || did.Held["slow"] == 0 || did.Held["r"] != 0 {
+	slow := tail.Settled("slow")
+	tail.Drain(t)
+	if did := e.retain(e.src, wholePartitions, tail.Settled("r"), slow); did.Partitions != 0 || did.Held["slow"] == 0 || did.Held["r"] != 0 {
 		t.Errorf("held back by %v, dropped %d", did.Held, did.Partitions)
 	}
 	e.wantLows(0, 10, 20, 30, 40, 50, 60)
 
 	// The first partition is covered as far as anybody can see, and so is the
 	// second; of the third the positions have not all been drawn.
-	did := e.retain(e.src, wholePartitions, tail.settled("r"))
+	did := e.retain(e.src, wholePartitions, tail.Settled("r"))
 	if did.Waiting != 2 || did.InTheWay == "" || did.Partitions != 0 {
 		t.Errorf("beside a transaction that may have rows in it: %+v", did)
 	}
-	must(t, late.Commit(e.ctx))
-	if did = e.retain(e.src, wholePartitions, tail.settled("r")); did.Partitions != 1 || did.Held["r"] == 0 {
+	pgtest.Must(t, late.Commit(e.Ctx))
+	if did = e.retain(e.src, wholePartitions, tail.Settled("r")); did.Partitions != 1 || did.Held["r"] == 0 {
 		t.Errorf("after the late commit: %+v", did)
 	}
 	e.wantLows(0, 20, 30, 40, 50, 60)
-	if got := tail.drain(t); !slices.Equal(got, []string{"late"}) {
+	if got := tail.Drain(t); !slices.Equal(got, []string{"late"}) {
 		t.Errorf("delivered %v, want the late row", got)
 	}
-	if did = e.retain(e.src, wholePartitions, tail.settled("r")); did.Partitions != 1 || did.Held != nil {
+	if did = e.retain(e.src, wholePartitions, tail.Settled("r")); did.Partitions != 1 || did.Held != nil {
 		t.Errorf("after the late row was delivered: %+v", did)
 	}
 	e.wantLows(20, 30, 40, 50, 60)
-	e.retain(e.src, everything, tail.settled("r")) // rows can go one by one as well
+	e.retain(e.src, everything, tail.Settled("r")) // rows can go one by one as well
 	e.wantLeft()
 }
 
@@ -151,29 +152,29 @@ func TestG1_PartitionsGoOnlyWhenCovered(t *testing.T) {
 func TestG1_PartitionsAreLookedAtAgainUnderTheLock(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	late := e.begin()
+	late := e.Begin()
 	insert(t, late, "g", "late")
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	for i := range 15 {
-		insert(t, e.pool, fmt.Sprint("g", i), "x")
+		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
-	tail.drain(t)
-	routes := []outbox.RouteCursors{tail.settled("r")}
+	tail.Drain(t)
+	routes := []outbox.RouteCursors{tail.Settled("r")}
 	covers, err := meetAll(routes)
-	must(t, err)
+	pgtest.Must(t, err)
 	p := pass{s: e.src, Retention: wholePartitions, routes: routes, covers: covers}
-	all, err := listPartitions(e.ctx, e.pool, "outrider_outbox")
-	must(t, err)
+	all, err := listPartitions(e.Ctx, e.Pool, "outrider_outbox")
+	pgtest.Must(t, err)
 	first := all.ranges[0]
-	if free, err := p.unneeded(e.ctx, all.ranges, 16); err != nil || !slices.EqualFunc(free, all.ranges[:1], func(a, b partition) bool { return a.low == b.low }) {
+	if free, err := p.unneeded(e.Ctx, all.ranges, 16); err != nil || !slices.EqualFunc(free, all.ranges[:1], func(a, b partition) bool { return a.low == b.low }) {
 		t.Fatal("the partition does not look as if it could go, so the test shows nothing")
 	}
-	must(t, late.Commit(e.ctx))
-	must(t, p.drop(e.ctx, []partition{first}))
+	pgtest.Must(t, late.Commit(e.Ctx))
+	pgtest.Must(t, p.drop(e.Ctx, []partition{first}))
 	if p.result.Partitions > 0 {
 		t.Error("a partition was dropped with a row that nobody has delivered")
 	}
-	if got := tail.drain(t); !slices.Equal(got, []string{"late"}) {
+	if got := tail.Drain(t); !slices.Equal(got, []string{"late"}) {
 		t.Errorf("delivered %v, want the late row", got)
 	}
 }
@@ -183,32 +184,32 @@ func TestG1_PartitionsAreLookedAtAgainUnderTheLock(t *testing.T) {
 func TestRowsWithoutAPartitionAreKeptAndRemovedOneByOne(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	for i := range 100 {
-		insert(t, e.pool, fmt.Sprint("g", i), "x")
+		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
 	if e.stray() == 0 {
 		t.Fatal("no row is in the default partition, so the test shows nothing")
 	}
-	before := tail.settled("r")
-	if step, err := e.src.Retain(e.ctx, wholePartitions, []outbox.RouteCursors{before}); err != nil || step.Stray != 61 {
+	before := tail.Settled("r")
+	if step, err := e.src.Retain(e.Ctx, wholePartitions, []outbox.RouteCursors{before}); err != nil || step.Stray != 61 {
 		t.Errorf("%+v, %v; want 61 rows without a partition", step, err)
 	}
 	e.wantLows(0, 10, 20, 30, 101, 111, 121, 131)
-	if got := len(tail.drain(t)); got != 100 {
+	if got := len(tail.Drain(t)); got != 100 {
 		t.Errorf("%d rows were read", got)
 	}
 	for i := range 40 {
-		insert(t, e.pool, fmt.Sprint("g", i), "x")
+		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
-	did := e.retain(e.src, wholePartitions, tail.settled("r"))
+	did := e.retain(e.src, wholePartitions, tail.Settled("r"))
 	if did.Partitions != 4 || did.Rows != 61 {
 		t.Errorf("removed %d partitions and %d rows, want 4 and 61", did.Partitions, did.Rows)
 	}
-	if got := len(tail.drain(t)); got != 40 {
+	if got := len(tail.Drain(t)); got != 40 {
 		t.Errorf("%d more rows were read, want 40", got)
 	}
-	e.retain(e.src, wholePartitions, tail.settled("r"))
+	e.retain(e.src, wholePartitions, tail.Settled("r"))
 	if e.stray() != 0 {
 		t.Errorf("%d rows are left in the default partition", e.stray())
 	}
@@ -219,37 +220,37 @@ func TestRowsWithoutAPartitionAreKeptAndRemovedOneByOne(t *testing.T) {
 func TestFloorWaitsForWriters(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	sink := func() int64 {
-		must(t, (&pass{s: e.src}).sink(e.ctx))
+		pgtest.Must(t, (&pass{s: e.src}).sink(e.Ctx))
 		if f := e.src.floor.Load(); f != nil {
 			return f.position
 		}
 		return 0
 	}
-	insert(t, e.pool, "g", "x")
+	insert(t, e.Pool, "g", "x")
 	if got := sink(); got != 1 {
 		t.Errorf("without writers the floor is %d, want 1", got)
 	}
-	first := e.begin()
+	first := e.Begin()
 	insert(t, first, "g", "late") // 2
-	insert(t, e.pool, "g", "x")   // 3
+	insert(t, e.Pool, "g", "x")   // 3
 	if got := sink() + sink(); got != 2 {
 		t.Errorf("beside a writer the floor rose to %d", got)
 	}
-	second := e.begin()
+	second := e.Begin()
 	insert(t, second, "g", "late") // 4
-	tail.drain(t)
-	must(t, first.Commit(e.ctx))
-	insert(t, e.pool, "g", "x") // 5
+	tail.Drain(t)
+	pgtest.Must(t, first.Commit(e.Ctx))
+	insert(t, e.Pool, "g", "x") // 5
 	if got := sink(); got != 3 {
 		t.Errorf("when the writers of then have ended the floor is %d, want 3", got)
 	}
-	if got := tail.drain(t); !slices.Equal(got, []string{"late", "x"}) {
+	if got := tail.Drain(t); !slices.Equal(got, []string{"late", "x"}) {
 		t.Errorf("a cursor from before the floor reads %v", got)
 	}
-	must(t, second.Commit(e.ctx))
-	if got := tail.drain(t); !slices.Equal(got, []string{"late"}) {
+	pgtest.Must(t, second.Commit(e.Ctx))
+	if got := tail.Drain(t); !slices.Equal(got, []string{"late"}) {
 		t.Errorf("a late row above the floor: %v", got)
 	}
 }
@@ -264,29 +265,29 @@ func TestG1_TwoInstancesRemoveTogether(t *testing.T) {
 		t.Run(string(r.Mode), func(t *testing.T) {
 			t.Parallel()
 			e := newPartitionedEnv(t, 100)
-			tail := e.lanes(e.src, outbox.StartBeginning, 1000)
+			tail := e.Lanes(e.src, outbox.StartBeginning, 1000)
 			routes := make(chan []outbox.RouteCursors, 2)
 			failed := make(chan error, 2)
 			for range 2 {
-				src := e.source(e.url, "")
-				go func() { failed <- retainAlways(e.ctx, src, r, routes) }()
+				src := e.source(e.Url, "")
+				go func() { failed <- retainAlways(e.Ctx, src, r, routes) }()
 			}
 			delivered := 0
 			for i := range 400 {
-				insert(t, e.pool, fmt.Sprint("g", i), "x")
+				insert(t, e.Pool, fmt.Sprint("g", i), "x")
 				if i%20 == 19 {
-					delivered += len(tail.drain(t))
-					routes <- []outbox.RouteCursors{tail.settled("r")}
+					delivered += len(tail.Drain(t))
+					routes <- []outbox.RouteCursors{tail.Settled("r")}
 				}
 			}
 			close(routes)
 			for range 2 {
-				must(t, <-failed)
+				pgtest.Must(t, <-failed)
 			}
 			if delivered != 400 {
 				t.Errorf("%d rows were delivered, want 400", delivered)
 			}
-			e.retain(e.src, r, tail.settled("r"))
+			e.retain(e.src, r, tail.Settled("r"))
 			if left := len(e.left()); r.Mode == outbox.RetainRows && left > 0 || left > 200 {
 				t.Errorf("%d rows are left", left)
 			}
@@ -353,35 +354,35 @@ func TestG1_AttachingFailsNoInsert(t *testing.T) {
 	e := newPartitionedEnv(t, 10_000)
 	r := wholePartitions
 	r.PartitionRows = 10_000
-	e.exec("SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), 39994)")
+	e.Exec("SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), 39994)")
 	// The statement has begun, and drawn some of its positions, when it comes to the lock.
-	e.exec(`CREATE FUNCTION slow(n int) RETURNS text LANGUAGE plpgsql AS
+	e.Exec(`CREATE FUNCTION slow(n int) RETURNS text LANGUAGE plpgsql AS
 		$$ BEGIN IF n = 4 THEN PERFORM pg_advisory_xact_lock(4711); END IF; RETURN 'x'; END $$`)
-	gate, err := e.pool.Acquire(e.ctx)
-	must(t, err)
+	gate, err := e.Pool.Acquire(e.Ctx)
+	pgtest.Must(t, err)
 	defer gate.Release()
-	_, err = gate.Exec(e.ctx, "SELECT pg_advisory_lock(4711)")
-	must(t, err)
+	_, err = gate.Exec(e.Ctx, "SELECT pg_advisory_lock(4711)")
+	pgtest.Must(t, err)
 	inserted := make(chan error, 1)
 	go func() {
-		_, err := e.pool.Exec(e.ctx, "INSERT INTO outrider_outbox (type, payload) SELECT slow(i), '{}' FROM generate_series(1, 20) i")
+		_, err := e.Pool.Exec(e.Ctx, "INSERT INTO outrider_outbox (type, payload) SELECT slow(i), '{}' FROM generate_series(1, 20) i")
 		inserted <- err
 	}()
 	for waits := false; !waits; {
-		must(t, e.pool.QueryRow(e.ctx, `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted
+		pgtest.Must(t, e.Pool.QueryRow(e.Ctx, `SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits))
 	}
-	_, err = e.src.Retain(e.ctx, r, nil)
-	must(t, err)
-	_, err = gate.Exec(e.ctx, "SELECT pg_advisory_unlock(4711)")
-	must(t, err)
+	_, err = e.src.Retain(e.Ctx, r, nil)
+	pgtest.Must(t, err)
+	_, err = gate.Exec(e.Ctx, "SELECT pg_advisory_unlock(4711)")
+	pgtest.Must(t, err)
 	if err := <-inserted; err != nil {
 		t.Errorf("a statement failed because a partition was attached: %v", err)
 	}
 	// Now that nobody writes, the next one begins right behind the last position.
-	_, err = e.src.Retain(e.ctx, r, nil)
-	must(t, err)
-	insert(t, e.pool, "g", "x")
+	_, err = e.src.Retain(e.Ctx, r, nil)
+	pgtest.Must(t, err)
+	insert(t, e.Pool, "g", "x")
 	if n := e.stray(); n != 15 {
 		t.Errorf("%d rows are in the default partition, want those 15 that were written while there was no other", n)
 	}
@@ -394,23 +395,23 @@ func TestG1_PartitionsGoUnderOrdinaryLoad(t *testing.T) {
 	t.Parallel()
 	const writers, tries = 8, 30
 	e := newPartitionedEnv(t, 10)
-	cfg := e.pool.Config()
+	cfg := e.Pool.Config()
 	cfg.MaxConns = writers
-	pool, err := pgxpool.NewWithConfig(e.ctx, cfg)
-	must(t, err)
+	pool, err := pgxpool.NewWithConfig(e.Ctx, cfg)
+	pgtest.Must(t, err)
 	defer pool.Close()
-	tail := e.lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
 	for i := range 35 {
-		insert(t, e.pool, fmt.Sprint("g", i), "x")
+		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
-	tail.drain(t)
-	ctx, cancel := context.WithCancel(e.ctx)
+	tail.Drain(t)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	var writing, started sync.WaitGroup
 	started.Add(writers)
 	for range writers {
 		writing.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				if _, err := pool.Exec(e.ctx, "BEGIN; INSERT INTO outrider_outbox (type, payload) VALUES ('t', '1'); SELECT pg_sleep(0.3); COMMIT",
+				if _, err := pool.Exec(e.Ctx, "BEGIN; INSERT INTO outrider_outbox (type, payload) VALUES ('t', '1'); SELECT pg_sleep(0.3); COMMIT",
 					pgx.QueryExecModeSimpleProtocol); err != nil {
 					t.Error(err)
 				}
@@ -421,12 +422,12 @@ func TestG1_PartitionsGoUnderOrdinaryLoad(t *testing.T) {
 		})
 	}
 	started.Wait()
-	routes := []outbox.RouteCursors{tail.settled("r")}
+	routes := []outbox.RouteCursors{tail.Settled("r")}
 	var step outbox.Retained
 	for i := 0; i < tries && step.Partitions == 0; i++ {
 		e.src.retention.unlocked = time.Time{} // a test has no publishers to spare
-		step, err = e.src.Retain(e.ctx, wholePartitions, routes)
-		must(t, err)
+		step, err = e.src.Retain(e.Ctx, wholePartitions, routes)
+		pgtest.Must(t, err)
 	}
 	if step.Partitions != 3 {
 		t.Errorf("beside ordinary transactions: %+v, want 3 partitions dropped", step)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -18,35 +20,35 @@ func TestG8_PlansWithPartitions(t *testing.T) {
 	const rows, size = 100_000, 2000
 	e := newPartitionedEnv(t, size)
 	for low := 4 * size; low < rows+2*size; low += size {
-		e.exec(fmt.Sprintf("CREATE UNLOGGED TABLE outrider_outbox_p%[1]d PARTITION OF outrider_outbox FOR VALUES FROM (%[1]d) TO (%[2]d)", low, low+size))
+		e.Exec(fmt.Sprintf("CREATE UNLOGGED TABLE outrider_outbox_p%[1]d PARTITION OF outrider_outbox FOR VALUES FROM (%[1]d) TO (%[2]d)", low, low+size))
 	}
-	idle := e.lanes(e.src, outbox.StartEnd, 10)
-	idle.drain(t) // plans while the table is empty
-	e.exec(`INSERT INTO outrider_outbox (id, type, message_group, payload)
+	idle := e.Lanes(e.src, outbox.StartEnd, 10)
+	idle.Drain(t) // plans while the table is empty
+	e.Exec(`INSERT INTO outrider_outbox (id, type, message_group, payload)
 		SELECT i::text, 't', 'g' || i % 1000, '{}' FROM generate_series(1, $1::bigint) AS i`, rows)
-	must(t, (&pass{s: e.src}).sink(e.ctx))
+	pgtest.Must(t, (&pass{s: e.src}).sink(e.Ctx))
 	checkPartitionPlans(t, e, "planned when empty")
-	e.src.mu.Lock()
-	e.src.discard(e.src.conn)
-	e.src.conn = nil
-	e.src.mu.Unlock()
+	e.src.base.Mu.Lock()
+	e.src.base.Discard(e.src.base.Conn)
+	e.src.base.Conn = nil
+	e.src.base.Mu.Unlock()
 	checkPartitionPlans(t, e, "stale statistics")
-	e.exec("ANALYZE outrider_outbox")
+	e.Exec("ANALYZE outrider_outbox")
 	checkPartitionPlans(t, e, "fresh statistics")
 }
 
 func checkPartitionPlans(t *testing.T, e *sourceEnv, state string) {
 	t.Helper()
-	end, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
-	must(t, err)
-	now, err := parseSnapshot(end.Snapshot)
-	must(t, err)
+	end, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartEnd})
+	pgtest.Must(t, err)
+	now, err := reader.ParseSnapshot(end.Snapshot)
+	pgtest.Must(t, err)
 	// Twenty transactions that were running and have ended since.
 	ids := make([]string, 20)
 	for i := range ids {
-		ids[i] = strconv.FormatUint(now.xmax+uint64(i), 10)
+		ids[i] = strconv.FormatUint(now.Xmax+uint64(i), 10)
 	}
-	running := fmt.Sprintf("%d:%d:%s", now.xmax, now.xmax+20, strings.Join(ids, ","))
+	running := fmt.Sprintf("%d:%d:%s", now.Xmax, now.Xmax+20, strings.Join(ids, ","))
 	for _, c := range []struct {
 		what             string
 		from             outbox.Cursor
@@ -59,7 +61,7 @@ func checkPartitionPlans(t *testing.T, e *sourceEnv, state string) {
 	} {
 		root := explainReads(t, e.src, c.from, 10)
 		scans, rows := 0, 0.0
-		root.walk(func(n *planNode) {
+		root.Walk(func(n *pgtest.PlanNode) {
 			switch n.Type {
 			case "Index Scan", "Index Only Scan":
 				scans++

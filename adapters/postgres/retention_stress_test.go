@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -30,7 +31,7 @@ func TestG1_RetentionUnderStress(t *testing.T) {
 			if r.Mode == outbox.RetainPartitions {
 				e = newPartitionedEnv(t, r.PartitionRows)
 			}
-			e.exec("CREATE TABLE last_version (message_group text PRIMARY KEY, version int NOT NULL)")
+			e.Exec("CREATE TABLE last_version (message_group text PRIMARY KEY, version int NOT NULL)")
 			stressRetention(t, e, r)
 		})
 	}
@@ -57,10 +58,10 @@ type progressBoard struct {
 	removed atomic.Bool // something was
 }
 
-func (b *progressBoard) settle(i int, l *lanes) {
+func (b *progressBoard) settle(i int, l *pgtest.Lanes) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.routes[i] = l.settled(fmt.Sprint("route ", i))
+	b.routes[i] = l.Settled(fmt.Sprint("route ", i))
 }
 
 func (b *progressBoard) look() ([]outbox.RouteCursors, bool) {
@@ -71,35 +72,35 @@ func (b *progressBoard) look() ([]outbox.RouteCursors, bool) {
 
 func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	t.Helper()
-	second := e.source(e.url, "")
-	tails := [2]*lanes{e.lanes(e.src, outbox.StartBeginning, 3), e.lanes(second, outbox.StartBeginning, 40)}
+	second := e.source(e.Url, "")
+	tails := [2]*pgtest.Lanes{e.Lanes(e.src, outbox.StartBeginning, 3), e.Lanes(second, outbox.StartBeginning, 40)}
 	board := &progressBoard{}
 	for i, tail := range tails {
 		board.settle(i, tail)
 	}
 	var failed, removing error
 	var removed outbox.Retained
-	writers, done := &stressWriters{e: e.testEnv, write: writeCounted, enough: board.removed.Load}, make(chan struct{})
+	writers, done := &pgtest.StressWriters{E: e.Env, Write: writeCounted, Enough: board.removed.Load}, make(chan struct{})
 	var writing, retention sync.WaitGroup
-	writing.Go(func() { failed = writers.run(e.ctx, 12, 60); close(done) })
-	retention.Go(func() { removed, removing = retainUntilEnd(e.ctx, [2]*Source{e.src, second}, r, board) })
+	writing.Go(func() { failed = writers.Run(e.Ctx, 12, 60); close(done) })
+	retention.Go(func() { removed, removing = retainUntilEnd(e.Ctx, [2]*Source{e.src, second}, r, board) })
 	random := rand.New(rand.NewPCG(8, 9))
-	checks := [2]*stressChecker{newStressChecker(), newStressChecker()}
+	checks := [2]*pgtest.StressChecker{pgtest.NewStressChecker(), pgtest.NewStressChecker()}
 	for idle := 0; idle < 2; {
 		idle++
-		over := ended(done)
+		over := pgtest.Ended(done)
 		for i, tail := range tails {
 			if i == 1 && !over && random.IntN(8) > 0 {
 				continue // it lags
 			}
-			before := tail.from
-			rows, drained, err := tail.next(e.ctx, nil)
-			must(t, err)
+			before := tail.From
+			rows, drained, err := tail.Next(e.Ctx, nil)
+			pgtest.Must(t, err)
 			if random.IntN(10) == 0 {
-				rows = settleSome(random, tail, before, rows)
+				rows = pgtest.SettleSome(random, tail, before, rows)
 			}
 			for _, row := range rows {
-				checks[i].deliver(row)
+				checks[i].Deliver(row)
 			}
 			board.settle(i, tail)
 			if !over || !drained || len(rows) > 0 {
@@ -112,10 +113,10 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	board.ended = true
 	board.mu.Unlock()
 	retention.Wait()
-	must(t, failed)
-	must(t, removing)
+	pgtest.Must(t, failed)
+	pgtest.Must(t, removing)
 	for i := range checks {
-		checks[i].verdict(t, fmt.Sprint("route ", i), writers.committed.Load())
+		checks[i].Verdict(t, fmt.Sprint("route ", i), writers.Committed.Load())
 	}
 	most, left := 0, 0
 	if r.Mode == outbox.RetainPartitions {
@@ -124,7 +125,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 	// Autovacuum may be at work in a partition, which is left for later then.
 	for end := time.Now().Add(time.Minute); ; {
 		e.src.retention.unlocked = time.Time{}
-		e.retain(e.src, r, tails[0].settled("0"), tails[1].settled("1"))
+		e.retain(e.src, r, tails[0].Settled("0"), tails[1].Settled("1"))
 		if left = len(e.left()); left <= most || time.Now().After(end) {
 			break
 		}

@@ -11,46 +11,23 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // everything removes whatever is covered.
 var everything = outbox.Retention{Mode: outbox.RetainRows, Batch: 64}
 
-// settled are the cursors of a reader that has settled all that it read.
-func (l *lanes) settled(route string) outbox.RouteCursors {
-	from := l.from
-	c := outbox.RouteCursors{Route: route}
-	for i := range from {
-		c.Cursors[i] = &from[i]
-	}
-	return c
-}
-
-// all reads until nothing is left and returns the payloads in order.
-func (l *lanes) drain(t testing.TB) (payloads []string) {
-	t.Helper()
-	for drained := false; !drained; {
-		var rows []*outbox.Row
-		var err error
-		rows, drained, err = l.next(t.Context(), nil)
-		must(t, err)
-		for _, r := range rows {
-			payloads = append(payloads, strings.Trim(string(r.Payload), `"`))
-		}
-	}
-	return payloads
-}
-
 // retain takes steps until there is no more to do, and returns what they did in
 // all, and what the last of them found.
 func (e *sourceEnv) retain(src *Source, r outbox.Retention, routes ...outbox.RouteCursors) outbox.Retained {
-	e.t.Helper()
+	e.T.Helper()
 	src.retention.swept = time.Time{}
 	var sum outbox.Retained
 	for {
-		step, err := src.Retain(e.ctx, r, routes)
-		must(e.t, err)
+		step, err := src.Retain(e.Ctx, r, routes)
+		pgtest.Must(e.T, err)
 		step.Rows, step.Partitions = step.Rows+sum.Rows, step.Partitions+sum.Partitions
 		if sum = step; !sum.More {
 			return sum
@@ -60,18 +37,18 @@ func (e *sourceEnv) retain(src *Source, r outbox.Retention, routes ...outbox.Rou
 
 // left returns the payloads of the rows that are in the table, by position.
 func (e *sourceEnv) left() []string {
-	e.t.Helper()
-	rows, err := e.pool.Query(e.ctx, "SELECT payload #>> '{}' FROM outrider_outbox ORDER BY position")
-	must(e.t, err)
+	e.T.Helper()
+	rows, err := e.Pool.Query(e.Ctx, "SELECT payload #>> '{}' FROM outrider_outbox ORDER BY position")
+	pgtest.Must(e.T, err)
 	payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	must(e.t, err)
+	pgtest.Must(e.T, err)
 	return payloads
 }
 
 func (e *sourceEnv) wantLeft(want ...string) {
-	e.t.Helper()
+	e.T.Helper()
 	if got := e.left(); !slices.Equal(got, want) {
-		e.t.Errorf("left are %v, want %v", got, want)
+		e.T.Errorf("left are %v, want %v", got, want)
 	}
 }
 
@@ -80,41 +57,41 @@ func (e *sourceEnv) wantLeft(want ...string) {
 func TestG1_RetentionLeavesLateRows(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	late := e.begin()
+	late := e.Begin()
 	insert(t, late, "g", "late")
-	insert(t, e.pool, "g", "early")
-	tail := e.lanes(e.src, outbox.StartBeginning, 10)
-	tail.drain(t)
-	insert(t, e.pool, "g", "new")
-	must(t, late.Commit(e.ctx))
-	if did := e.retain(e.src, everything, tail.settled("r")); did.Rows != 1 {
+	insert(t, e.Pool, "g", "early")
+	tail := e.Lanes(e.src, outbox.StartBeginning, 10)
+	tail.Drain(t)
+	insert(t, e.Pool, "g", "new")
+	pgtest.Must(t, late.Commit(e.Ctx))
+	if did := e.retain(e.src, everything, tail.Settled("r")); did.Rows != 1 {
 		t.Errorf("removed %d rows, want the one that was delivered", did.Rows)
 	}
 	e.wantLeft("late", "new")
-	if got := tail.drain(t); !slices.Equal(got, []string{"late", "new"}) {
+	if got := tail.Drain(t); !slices.Equal(got, []string{"late", "new"}) {
 		t.Errorf("delivered afterwards: %v", got)
 	}
-	e.retain(e.src, everything, tail.settled("r"))
+	e.retain(e.src, everything, tail.Settled("r"))
 	e.wantLeft()
 }
 
 func TestG1_RetentionWaitsForTheSlowestRoute(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	slow := e.lanes(e.src, outbox.StartBeginning, 10)
+	slow := e.Lanes(e.src, outbox.StartBeginning, 10)
 	for i := range 20 {
-		insert(t, e.pool, fmt.Sprint("g", i), "old")
+		insert(t, e.Pool, fmt.Sprint("g", i), "old")
 	}
-	slow.drain(t)
-	fast := e.lanes(e.src, outbox.StartBeginning, 10)
+	slow.Drain(t)
+	fast := e.Lanes(e.src, outbox.StartBeginning, 10)
 	for i := range 20 {
-		insert(t, e.pool, fmt.Sprint("g", i), "new")
+		insert(t, e.Pool, fmt.Sprint("g", i), "new")
 	}
-	fast.drain(t)
-	e.exec("UPDATE outrider_outbox SET created_at = created_at - interval '1 hour'")
+	fast.Drain(t)
+	e.Exec("UPDATE outrider_outbox SET created_at = created_at - interval '1 hour'")
 	r := everything
 	r.Keep = time.Minute
-	did := e.retain(e.src, r, unanchored(fast.settled("fast")), unanchored(slow.settled("slow")))
+	did := e.retain(e.src, r, unanchored(fast.Settled("fast")), unanchored(slow.Settled("slow")))
 	if did.Rows != 20 || len(e.left()) != 20 {
 		t.Errorf("removed %d, left %v", did.Rows, e.left())
 	}
@@ -124,14 +101,14 @@ func TestG1_RetentionWaitsForTheSlowestRoute(t *testing.T) {
 	if did.Oldest < time.Hour || did.Oldest > 2*time.Hour {
 		t.Errorf("the oldest row is %v old", did.Oldest)
 	}
-	if did = e.retain(e.src, r, unanchored(fast.settled("fast")), outbox.RouteCursors{Route: "never settled"}); did.Rows != 0 || did.Held["never settled"] == 0 {
+	if did = e.retain(e.src, r, unanchored(fast.Settled("fast")), outbox.RouteCursors{Route: "never settled"}); did.Rows != 0 || did.Held["never settled"] == 0 {
 		t.Errorf("beside a route without cursors: %+v", did)
 	}
 	if did = e.retain(e.src, r); did.Rows != 0 {
 		t.Errorf("without any route %d rows were removed", did.Rows)
 	}
-	slow.drain(t)
-	did = e.retain(e.src, r, unanchored(fast.settled("fast")), unanchored(slow.settled("slow")))
+	slow.Drain(t)
+	did = e.retain(e.src, r, unanchored(fast.Settled("fast")), unanchored(slow.Settled("slow")))
 	if did.Rows != 20 || did.Held != nil || did.Oldest != 0 {
 		t.Errorf("after the slow one has caught up: %+v", did)
 	}
@@ -154,19 +131,19 @@ func TestRetentionKeepsYoungRowsAndDryRunsKeepAll(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
 	for i := range 6 {
-		insert(t, e.pool, "g", strconv.Itoa(i))
+		insert(t, e.Pool, "g", strconv.Itoa(i))
 	}
-	e.exec("UPDATE outrider_outbox SET created_at = now() - interval '2 hours' WHERE payload #>> '{}' < '3'")
-	tail := e.lanes(e.src, outbox.StartBeginning, 10)
-	tail.drain(t)
+	e.Exec("UPDATE outrider_outbox SET created_at = now() - interval '2 hours' WHERE payload #>> '{}' < '3'")
+	tail := e.Lanes(e.src, outbox.StartBeginning, 10)
+	tail.Drain(t)
 	r := everything
 	r.Keep, r.DryRun = time.Hour, true
-	if did := e.retain(e.src, r, tail.settled("r")); did.Rows != 3 {
+	if did := e.retain(e.src, r, tail.Settled("r")); did.Rows != 3 {
 		t.Errorf("a dry run counts %d rows, want 3", did.Rows)
 	}
 	e.wantLeft("0", "1", "2", "3", "4", "5")
 	r.DryRun = false
-	e.retain(e.src, r, tail.settled("r"))
+	e.retain(e.src, r, tail.Settled("r"))
 	e.wantLeft("3", "4", "5")
 }
 
@@ -182,45 +159,45 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 		xid      uint64
 	}
 	for round := range 12 {
-		e.exec("TRUNCATE outrider_outbox")
-		e.exec(`INSERT INTO outrider_outbox (xid, type, message_group, payload)
+		e.Exec("TRUNCATE outrider_outbox")
+		e.Exec(`INSERT INTO outrider_outbox (xid, type, message_group, payload)
 			SELECT (10 + floor(random() * 30))::text::xid8, 't', 'g' || i, '1' FROM generate_series(1, 300) AS i`)
-		rows, err := e.pool.Query(e.ctx, "SELECT slot, position, xid::text::bigint FROM outrider_outbox ORDER BY position")
-		must(t, err)
+		rows, err := e.Pool.Query(e.Ctx, "SELECT slot, position, xid::text::bigint FROM outrider_outbox ORDER BY position")
+		pgtest.Must(t, err)
 		all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (x row, err error) {
 			err = r.Scan(&x.slot, &x.position, &x.xid)
 			return x, err
 		})
-		must(t, err)
+		pgtest.Must(t, err)
 		routes := make([]outbox.RouteCursors, 1+random.IntN(3))
 		for i := range routes {
 			for slot := range routes[i].Cursors {
 				if random.IntN(20) == 0 {
 					continue
 				}
-				snap := snapshot{xmax: 10 + uint64(random.IntN(35))}
-				for xid := uint64(10); xid < snap.xmax; xid++ {
+				snap := reader.Snapshot{Xmax: 10 + uint64(random.IntN(35))}
+				for xid := uint64(10); xid < snap.Xmax; xid++ {
 					if random.IntN(8) == 0 {
-						snap.xip = append(snap.xip, xid)
+						snap.Xip = append(snap.Xip, xid)
 					}
 				}
-				routes[i].Cursors[slot] = &outbox.Cursor{Snapshot: snap.text(),
+				routes[i].Cursors[slot] = &outbox.Cursor{Snapshot: snap.Text(),
 					Position: all[random.IntN(len(all))].position, Base: all[0].position + int64(random.IntN(60)) - 30}
 			}
 		}
 		covers, err := meetAll(routes)
-		must(t, err)
+		pgtest.Must(t, err)
 		var want []int64
 		for _, r := range all {
-			if !covers[r.slot].has(r.position, r.xid) {
+			if !covers[r.slot].Has(r.position, r.xid) {
 				want = append(want, r.position)
 			}
 		}
 		e.retain(e.src, everything, routes...)
-		rows, err = e.pool.Query(e.ctx, "SELECT position FROM outrider_outbox ORDER BY position")
-		must(t, err)
+		rows, err = e.Pool.Query(e.Ctx, "SELECT position FROM outrider_outbox ORDER BY position")
+		pgtest.Must(t, err)
 		got, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		must(t, err)
+		pgtest.Must(t, err)
 		if !slices.Equal(got, want) {
 			t.Fatalf("round %d: left are %v, the model says %v", round, got, want)
 		}
@@ -232,44 +209,44 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 func TestG1_RetentionStopsWhereTheDatabaseIsBehind(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	tail := e.lanes(e.src, outbox.StartBeginning, 10)
-	ahead := tail.settled("restored")
+	tail := e.Lanes(e.src, outbox.StartBeginning, 10)
+	ahead := tail.Settled("restored")
 	ahead.Cursors[5].Position = 2
 	for range 2 { // also when the database has caught up
-		insert(t, e.pool, "g", "x")
-		_, err := e.src.Retain(e.ctx, everything, []outbox.RouteCursors{ahead, tail.settled("r")})
+		insert(t, e.Pool, "g", "x")
+		_, err := e.src.Retain(e.Ctx, everything, []outbox.RouteCursors{ahead, tail.Settled("r")})
 		wantProblem(t, err, "behind the cursor of route \"restored\"", "outrider rebase restored")
 	}
 	ahead.Cursors[5].Position = 1
-	if _, err := e.src.Retain(e.ctx, everything, []outbox.RouteCursors{ahead}); err != nil {
+	if _, err := e.src.Retain(e.Ctx, everything, []outbox.RouteCursors{ahead}); err != nil {
 		t.Errorf("after it was placed anew: %v", err)
 	}
-	newer := tail.settled("newer")
+	newer := tail.Settled("newer")
 	newer.Cursors[5].Snapshot = "900000000:900000000:"
-	_, err := e.src.Retain(e.ctx, everything, []outbox.RouteCursors{newer})
+	_, err := e.src.Retain(e.Ctx, everything, []outbox.RouteCursors{newer})
 	wantProblem(t, err, "behind the cursor of route \"newer\"")
 }
 
 func TestRetentionSaysWhatItMayNot(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	role, as := e.role()
-	e.exec("GRANT SELECT ON outrider_outbox, outrider_outbox_position_seq TO " + role)
+	role, as := e.Role()
+	e.Exec("GRANT SELECT ON outrider_outbox, outrider_outbox_position_seq TO " + role)
 	src := e.source(as, "")
-	must(t, src.Check(e.ctx))
-	wantProblem(t, src.CheckRetention(e.ctx, everything), "GRANT DELETE ON \"public\".\"outrider_outbox\" TO")
+	pgtest.Must(t, src.Check(e.Ctx))
+	wantProblem(t, src.CheckRetention(e.Ctx, everything), "GRANT DELETE ON \"public\".\"outrider_outbox\" TO")
 	parts := outbox.Retention{Mode: outbox.RetainPartitions}
-	wantProblem(t, src.CheckRetention(e.ctx, parts), "it has no partitions")
-	wantProblem(t, src.CheckRetention(e.ctx, outbox.Retention{Mode: "burn"}), "neither delete nor partitions")
-	e.exec("GRANT DELETE ON outrider_outbox TO " + role)
-	must(t, src.CheckRetention(e.ctx, everything))
+	wantProblem(t, src.CheckRetention(e.Ctx, parts), "it has no partitions")
+	wantProblem(t, src.CheckRetention(e.Ctx, outbox.Retention{Mode: "burn"}), "neither delete nor partitions")
+	e.Exec("GRANT DELETE ON outrider_outbox TO " + role)
+	pgtest.Must(t, src.CheckRetention(e.Ctx, everything))
 
-	e.exec("DROP TABLE outrider_outbox")
-	_, err := InitPartitioned(e.ctx, e.pool, "", 100)
-	must(t, err)
-	wantProblem(t, src.CheckRetention(e.ctx, parts), `GRANT "postgres" TO`, "or connect as the owner")
-	must(t, e.src.CheckRetention(e.ctx, parts))
-	must(t, e.src.CheckRetention(e.ctx, everything))
+	e.Exec("DROP TABLE outrider_outbox")
+	_, err := InitPartitioned(e.Ctx, e.Pool, "", 100)
+	pgtest.Must(t, err)
+	wantProblem(t, src.CheckRetention(e.Ctx, parts), `GRANT "postgres" TO`, "or connect as the owner")
+	pgtest.Must(t, e.src.CheckRetention(e.Ctx, parts))
+	pgtest.Must(t, e.src.CheckRetention(e.Ctx, everything))
 }
 
 func wantProblem(t *testing.T, err error, parts ...string) {
@@ -285,8 +262,8 @@ func TestTableNameIsFull(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
 	var database string
-	must(t, e.pool.QueryRow(e.ctx, "SELECT current_database()").Scan(&database))
-	name, err := e.source(e.url, "OUTRIDER_outbox").TableName(e.ctx)
+	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT current_database()").Scan(&database))
+	name, err := e.source(e.Url, "OUTRIDER_outbox").TableName(e.Ctx)
 	if want := "postgresql/" + database + "/public.outrider_outbox"; err != nil || name != want {
 		t.Errorf("%s, %v; want %s", name, err, want)
 	}

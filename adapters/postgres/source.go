@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -53,7 +55,8 @@ type SourceConfig struct {
 // It uses one connection for Fetch, one more to be notified, and opens others
 // for the rest when needed.
 type Source struct {
-	*tableReader
+	reader.SourceMethods
+	base   *reader.Reader
 	layout layout // of the table with its schema, after find
 
 	retention retention
@@ -61,8 +64,8 @@ type Source struct {
 
 	// What follows is guarded by the reader's lock.
 	limits   limits
-	band     *statement // on the connection that reads; nil until a band is read
-	bandRest int        // fetches without a band
+	band     *reader.Statement // on the connection that reads; nil until a band is read
+	bandRest int               // fetches without a band
 }
 
 var (
@@ -74,22 +77,23 @@ var (
 // [Source.Check] does.
 func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	table := cmp.Or(cfg.Table, DefaultTable)
-	name, err := parseTable(table)
-	if err = errors.Join(err, cfg.Wake.check()); err != nil {
+	name, err := pg.ParseTable(table)
+	if err = errors.Join(err, cfg.Wake.Check()); err != nil {
 		return nil, fmt.Errorf("postgres source: %w", err)
 	}
-	pool, err := newReadPool(ctx, connection{url: cfg.URL, tls: cfg.TLS, config: cfg.Config, tracer: cfg.Tracer})
+	pool, err := reader.NewPool(ctx, pg.Connection{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config, Tracer: cfg.Tracer})
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
 	maxRow := cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)
 	s := &Source{limits: limits{payload: maxRow}}
-	s.tableReader = newTableReader(pool, table, name, cfg.Wake, cfg.Logger, maxRow, readLayout{
-		position: "position", own: true, prepare: s.prepare, rowAt: s.rowAt,
-		located: func(full pgx.Identifier) { s.layout = layoutOf(full) },
-		explain: func(what string, err error) error { return explain(table, what, err) },
-		dropped: func() { s.floor.Store(nil) }, // it belongs to the server that we were connected to
+	s.base = reader.New(pool, table, name, cfg.Wake, cfg.Logger, maxRow, reader.Layout{
+		Position: "position", Own: true, Prepare: s.prepare, RowAt: s.rowAt,
+		Located: func(full pgx.Identifier) { s.layout = layoutOf(full) },
+		Explain: func(what string, err error) error { return pg.ExplainOutbox(table, what, err) },
+		Dropped: func() { s.floor.Store(nil) }, // it belongs to the server that we were connected to
 	})
+	s.SourceMethods = s.base
 	return s, nil
 }
 
@@ -105,21 +109,21 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
         SELECT o.position FROM {table} o WHERE o.slot = s.slot::smallint
         ORDER BY o.slot DESC, o.position DESC LIMIT 1
     ) m), 0)`
-	return s.start(ctx, at, starts{
-		beginning: "0", end: last,
-		since: "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")",
-	}, func(sql string) string { return inTable(sql, s.quoted) })
+	return s.base.Start(ctx, at, reader.Starts{
+		Beginning: "0", End: last,
+		Since: "coalesce((SELECT min(o.position) - 1 FROM {table} o WHERE o.created_at >= $1), " + last + ")",
+	}, func(sql string) string { return inTable(sql, s.base.Quoted) })
 }
 
 // prepare prepares the fetch on a new connection.
-func (s *Source) prepare(ctx context.Context, r *readConn) (err error) {
-	if r.fetch, err = r.prepare(ctx, "outrider_fetch", fetchStatement(s.quoted, s.limits)); err != nil {
+func (s *Source) prepare(ctx context.Context, r *reader.Conn) (err error) {
+	if r.Fetch, err = r.Prepare(ctx, "outrider_fetch", fetchStatement(s.base.Quoted, s.limits)); err != nil {
 		return err
 	}
 	s.band = nil
-	r.conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
+	r.Conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
 	for i, c := range fetchColumns {
-		if r.fetch.Fields[i+fetchPosition].DataTypeOID != c.oid {
+		if r.Fetch.Fields[i+reader.FetchPosition].DataTypeOID != c.oid {
 			return fmt.Errorf("column %s has a type that is not the layout's (%s); \"outrider init --print\" shows the layout",
 				c.name, s.layout.definition(c))
 		}

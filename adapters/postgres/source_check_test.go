@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/internal/testenv/server"
 	"github.com/outriderhq/outrider/outbox"
@@ -36,12 +37,12 @@ func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newSourceEnv(t)
-			e.exec(c.sql)
-			err := e.src.Check(e.ctx)
+			e.Exec(c.sql)
+			err := e.src.Check(e.Ctx)
 			if c.want != nil {
-				wantError(t, err, append(c.want, "outrider_outbox")...)
+				pgtest.WantError(t, err, append(c.want, "outrider_outbox")...)
 			} else {
-				must(t, err)
+				pgtest.Must(t, err)
 			}
 		})
 	}
@@ -50,52 +51,52 @@ func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 func TestReadOnlyGrantsAreEnough(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	insert(t, e.pool, "g", "1")
-	role, as := e.role()
+	insert(t, e.Pool, "g", "1")
+	role, as := e.Role()
 	src := e.source(as, "")
-	wantError(t, src.Check(e.ctx), "GRANT SELECT ON \"public\".\"outrider_outbox\"", role, "GRANT SELECT ON SEQUENCE")
-	l := e.lanes(e.src, outbox.StartBeginning, 10)
-	l.src = src
-	_, _, err := l.next(e.ctx, nil)
-	wantError(t, err, "GRANT SELECT ON SEQUENCE")
-	e.exec("GRANT SELECT ON SEQUENCE outrider_outbox_position_seq TO " + role)
-	_, _, err = l.next(e.ctx, nil)
-	wantError(t, err, "GRANT SELECT ON outrider_outbox")
-	e.exec("REVOKE ALL ON SEQUENCE outrider_outbox_position_seq FROM " + role)
-	wantError(t, src.Validate(e.ctx, l.from[0]), "GRANT SELECT ON SEQUENCE")
+	pgtest.WantError(t, src.Check(e.Ctx), "GRANT SELECT ON \"public\".\"outrider_outbox\"", role, "GRANT SELECT ON SEQUENCE")
+	l := e.Lanes(e.src, outbox.StartBeginning, 10)
+	l.Src = src
+	_, _, err := l.Next(e.Ctx, nil)
+	pgtest.WantError(t, err, "GRANT SELECT ON SEQUENCE")
+	e.Exec("GRANT SELECT ON SEQUENCE outrider_outbox_position_seq TO " + role)
+	_, _, err = l.Next(e.Ctx, nil)
+	pgtest.WantError(t, err, "GRANT SELECT ON outrider_outbox")
+	e.Exec("REVOKE ALL ON SEQUENCE outrider_outbox_position_seq FROM " + role)
+	pgtest.WantError(t, src.Validate(e.Ctx, l.From[0]), "GRANT SELECT ON SEQUENCE")
 
 	// The grants are the ones that init prints.
-	e.exec(OutboxGrants("", "").SQL(Grantees{Relay: role}))
-	must(t, src.Check(e.ctx))
-	wantPayloads(t, l.all(t), "1")
-	must(t, src.Validate(e.ctx, l.from[0]))
-	theirs, err := src.Identity(e.ctx)
-	must(t, err)
-	ours, err := e.src.Identity(e.ctx)
-	must(t, err)
+	e.Exec(OutboxGrants("", "").SQL(Grantees{Relay: role}))
+	pgtest.Must(t, src.Check(e.Ctx))
+	pgtest.WantPayloads(t, l.All(t), "1")
+	pgtest.Must(t, src.Validate(e.Ctx, l.From[0]))
+	theirs, err := src.Identity(e.Ctx)
+	pgtest.Must(t, err)
+	ours, err := e.src.Identity(e.Ctx)
+	pgtest.Must(t, err)
 	if ours != theirs || ours == "postgresql/" {
 		t.Errorf("identity %q for the owner and %q for the reader", ours, theirs)
 	}
 
-	e.exec("ALTER TABLE outrider_outbox ENABLE ROW LEVEL SECURITY")
-	wantError(t, src.Check(e.ctx), "BYPASSRLS")
-	_, _, err = l.next(e.ctx, nil)
-	wantError(t, err, "BYPASSRLS")
+	e.Exec("ALTER TABLE outrider_outbox ENABLE ROW LEVEL SECURITY")
+	pgtest.WantError(t, src.Check(e.Ctx), "BYPASSRLS")
+	_, _, err = l.Next(e.Ctx, nil)
+	pgtest.WantError(t, err, "BYPASSRLS")
 }
 
 // TestWritersNeedInsertOnly: the grant that init prints for applications.
 func TestWritersNeedInsertOnly(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	role, as := e.role()
-	e.exec("GRANT INSERT ON outrider_outbox TO " + role)
-	conn, err := pgx.Connect(e.ctx, as)
-	must(t, err)
-	t.Cleanup(func() { must(t, conn.Close(e.ctx)) })
-	_, err = conn.Exec(e.ctx, `INSERT INTO outrider_outbox (type, payload) VALUES ('t', '{}')`)
-	must(t, err)
+	role, as := e.Role()
+	e.Exec("GRANT INSERT ON outrider_outbox TO " + role)
+	conn, err := pgx.Connect(e.Ctx, as)
+	pgtest.Must(t, err)
+	t.Cleanup(func() { pgtest.Must(t, conn.Close(e.Ctx)) })
+	_, err = conn.Exec(e.Ctx, `INSERT INTO outrider_outbox (type, payload) VALUES ('t', '{}')`)
+	pgtest.Must(t, err)
 	for _, values := range []string{"('t', NULL, NULL)", "('t', '{}', 'x')"} {
-		if _, err := conn.Exec(e.ctx, `INSERT INTO outrider_outbox (type, payload, payload_bytes) VALUES `+values); err == nil {
+		if _, err := conn.Exec(e.Ctx, `INSERT INTO outrider_outbox (type, payload, payload_bytes) VALUES `+values); err == nil {
 			t.Errorf("a row with payloads %s was taken", values)
 		}
 	}
@@ -104,34 +105,34 @@ func TestWritersNeedInsertOnly(t *testing.T) {
 func TestInitIsIdempotentAndSaysWhatItDid(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	e.exec(`CREATE SCHEMA "Odd ""Schema"`)
+	e.Exec(`CREATE SCHEMA "Odd ""Schema"`)
 	table := `"Odd ""Schema"."` + strings.Repeat("é", 30) + `"`
 	for _, want := range []string{"created", "exists"} {
-		said, err := Init(e.ctx, e.pool, table)
-		must(t, err)
+		said, err := Init(e.Ctx, e.Pool, table)
+		pgtest.Must(t, err)
 		for _, s := range said {
 			if !strings.Contains(s, want) {
 				t.Errorf("init said %q, want %q", s, want)
 			}
 		}
 	}
-	src := e.source(e.url, table)
-	must(t, src.Check(e.ctx))
-	e.exec("INSERT INTO " + table + ` (type, payload) VALUES ('t', '{"a": "b"}')`)
-	l := e.lanes(src, outbox.StartBeginning, 10)
-	if rows := l.all(t); len(rows) != 1 || string(rows[0].Payload) != `{"a": "b"}` || rows[0].CreatedAt.IsZero() || len(rows[0].ID) != 36 {
+	src := e.source(e.Url, table)
+	pgtest.Must(t, src.Check(e.Ctx))
+	e.Exec("INSERT INTO " + table + ` (type, payload) VALUES ('t', '{"a": "b"}')`)
+	l := e.Lanes(src, outbox.StartBeginning, 10)
+	if rows := l.All(t); len(rows) != 1 || string(rows[0].Payload) != `{"a": "b"}` || rows[0].CreatedAt.IsZero() || len(rows[0].ID) != 36 {
 		t.Errorf("read %+v", rows)
 	}
-	e.exec("ALTER TABLE " + table + " DROP COLUMN tags")
-	_, err := Init(e.ctx, e.pool, table)
-	wantError(t, err, "column tags is missing")
-	_, err = Init(e.ctx, e.pool, "nowhere.outbox")
-	wantError(t, err, "nowhere")
+	e.Exec("ALTER TABLE " + table + " DROP COLUMN tags")
+	_, err := Init(e.Ctx, e.Pool, table)
+	pgtest.WantError(t, err, "column tags is missing")
+	_, err = Init(e.Ctx, e.Pool, "nowhere.outbox")
+	pgtest.WantError(t, err, "nowhere")
 
 	// What is printed can be run.
-	e.exec("DROP TABLE " + table)
-	e.exec(InitSQL(table))
-	must(t, src.Check(e.ctx))
+	e.Exec("DROP TABLE " + table)
+	e.Exec(InitSQL(table))
+	pgtest.Must(t, src.Check(e.Ctx))
 }
 
 // TestG1_RestoredDatabaseIsRefused: a cursor is refused where the database is
@@ -139,29 +140,29 @@ func TestInitIsIdempotentAndSaysWhatItDid(t *testing.T) {
 func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	insert(t, e.pool, "g", "1")
-	l := e.lanes(e.src, outbox.StartEnd, 10)
-	good := l.from[0]
-	must(t, e.src.Validate(e.ctx, good))
-	must(t, e.src.Validate(e.ctx, outbox.Cursor{}))
+	insert(t, e.Pool, "g", "1")
+	l := e.Lanes(e.src, outbox.StartEnd, 10)
+	good := l.From[0]
+	pgtest.Must(t, e.src.Validate(e.Ctx, good))
+	pgtest.Must(t, e.src.Validate(e.Ctx, outbox.Cursor{}))
 	ahead, later := good, good
 	ahead.Position = 2
 	later.Window = "900000000000:900000000001:"
 	for _, c := range []outbox.Cursor{ahead, later} {
-		wantError(t, e.src.Validate(e.ctx, c), "outrider_outbox", "restored", "outrider rebase")
+		pgtest.WantError(t, e.src.Validate(e.Ctx, c), "outrider_outbox", "restored", "outrider rebase")
 	}
-	wantError(t, e.src.Validate(e.ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
+	pgtest.WantError(t, e.src.Validate(e.Ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
 
 	// The same when the connection is made anew on the way, as in a failover.
-	l.from[3] = ahead
-	_, _, err := l.next(e.ctx, nil)
-	wantError(t, err, "restored", "outrider rebase")
-	l.from[3] = good
-	l.all(t)
-	e.src.cluster = "postgresql/1" // as if the first connection had led there
-	e.src.drop()
-	_, _, err = l.next(e.ctx, nil)
-	wantError(t, err, "the server is now postgresql/", "put back")
+	l.From[3] = ahead
+	_, _, err := l.Next(e.Ctx, nil)
+	pgtest.WantError(t, err, "restored", "outrider rebase")
+	l.From[3] = good
+	l.All(t)
+	e.src.base.Cluster = "postgresql/1" // as if the first connection had led there
+	e.src.base.Drop()
+	_, _, err = l.Next(e.Ctx, nil)
+	pgtest.WantError(t, err, "the server is now postgresql/", "put back")
 }
 
 // TestG1_OtherClusterAndStandbyAreRefused needs a server of its own: it becomes
@@ -171,29 +172,29 @@ func TestG1_OtherClusterAndStandbyAreRefused(t *testing.T) {
 	e := newSourceEnv(t)
 	private := testenv.StartPostgres(t)
 	src := e.source(private.URL(), "")
-	here, err := e.src.Identity(e.ctx)
-	must(t, err)
-	there, err := src.Identity(e.ctx)
-	must(t, err)
+	here, err := e.src.Identity(e.Ctx)
+	pgtest.Must(t, err)
+	there, err := src.Identity(e.Ctx)
+	pgtest.Must(t, err)
 	if here == there {
 		t.Fatalf("two clusters have the identity %q", here)
 	}
-	pool, err := pgxpool.New(e.ctx, private.URL())
-	must(t, err)
-	_, err = Init(e.ctx, pool, "")
-	must(t, err)
+	pool, err := pgxpool.New(e.Ctx, private.URL())
+	pgtest.Must(t, err)
+	_, err = Init(e.Ctx, pool, "")
+	pgtest.Must(t, err)
 	var dir string
-	must(t, pool.QueryRow(e.ctx, "SHOW data_directory").Scan(&dir))
+	pgtest.Must(t, pool.QueryRow(e.Ctx, "SHOW data_directory").Scan(&dir))
 	pool.Close()
 	private.Stop(server.Fast)
-	must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644))
+	pgtest.Must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644))
 	private.Start()
-	wantError(t, src.Check(e.ctx), "standby", "target_session_attrs")
-	l := e.lanes(e.src, outbox.StartBeginning, 10)
-	l.all(t)
-	l.src = src
-	_, _, err = l.next(e.ctx, nil)
-	wantError(t, err, "standby")
+	pgtest.WantError(t, src.Check(e.Ctx), "standby", "target_session_attrs")
+	l := e.Lanes(e.src, outbox.StartBeginning, 10)
+	l.All(t)
+	l.Src = src
+	_, _, err = l.Next(e.Ctx, nil)
+	pgtest.WantError(t, err, "standby")
 }
 
 // TestG12_NoPasswordInErrors plants a secret in every URL that fails.
@@ -213,7 +214,7 @@ func TestG12_NoPasswordInErrors(t *testing.T) {
 		src, err := NewSource(t.Context(), SourceConfig{URL: u})
 		if err == nil {
 			err = src.Check(t.Context())
-			must(t, src.Close())
+			pgtest.Must(t, src.Close())
 		}
 		if err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: the error is %v", u, err)

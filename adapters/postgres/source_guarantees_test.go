@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -20,21 +22,21 @@ import (
 func TestG1_G5_OpenTransactionDelaysNobody(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.lanes(e.src, outbox.StartBeginning, 100)
-	open, undone := e.begin(), e.begin()
+	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	open, undone := e.Begin(), e.Begin()
 	insert(t, open, "g", "open")
 	insert(t, undone, "g", "undone")
-	insert(t, e.pool, "h", "other")
-	wantPayloads(t, l.all(t), "other")
-	must(t, undone.Rollback(e.ctx))
-	wantPayloads(t, l.all(t))
-	must(t, open.Commit(e.ctx))
-	rows := l.all(t)
-	wantPayloads(t, rows, "open")
+	insert(t, e.Pool, "h", "other")
+	pgtest.WantPayloads(t, l.All(t), "other")
+	pgtest.Must(t, undone.Rollback(e.Ctx))
+	pgtest.WantPayloads(t, l.All(t))
+	pgtest.Must(t, open.Commit(e.Ctx))
+	rows := l.All(t)
+	pgtest.WantPayloads(t, rows, "open")
 	if rows[0].Group != "g" || rows[0].Slot != slotOf(t, e, "g") {
 		t.Errorf("row %+v has the wrong group or slot", rows[0])
 	}
-	wantPayloads(t, l.all(t))
+	pgtest.WantPayloads(t, l.All(t))
 }
 
 // TestG1_CommitNewerThanEverySnapshot: the transaction with the highest id is
@@ -42,15 +44,15 @@ func TestG1_G5_OpenTransactionDelaysNobody(t *testing.T) {
 func TestG1_CommitNewerThanEverySnapshot(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	older, newest := e.begin(), e.begin()
+	older, newest := e.Begin(), e.Begin()
 	insert(t, newest, "g", "newest")
 	insert(t, older, "g", "older")
-	l := e.lanes(e.src, outbox.StartBeginning, 100)
-	must(t, older.Commit(e.ctx))
-	wantPayloads(t, l.all(t), "older")
-	must(t, newest.Commit(e.ctx))
-	rows := l.all(t)
-	wantPayloads(t, rows, "newest")
+	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	pgtest.Must(t, older.Commit(e.Ctx))
+	pgtest.WantPayloads(t, l.All(t), "older")
+	pgtest.Must(t, newest.Commit(e.Ctx))
+	rows := l.All(t)
+	pgtest.WantPayloads(t, rows, "newest")
 	if !rows[0].Late {
 		t.Error("the row behind the cursor is not marked as late")
 	}
@@ -62,17 +64,17 @@ func TestG2_WritersThatStartInTheOppositeOrder(t *testing.T) {
 	t.Parallel()
 	for _, between := range []bool{false, true} {
 		e := newSourceEnv(t)
-		l := e.lanes(e.src, outbox.StartBeginning, 100)
-		first, second := e.begin(), e.begin()
+		l := e.Lanes(e.src, outbox.StartBeginning, 100)
+		first, second := e.Begin(), e.Begin()
 		insert(t, second, "g", "1")
-		must(t, second.Commit(e.ctx))
+		pgtest.Must(t, second.Commit(e.Ctx))
 		var rows []*outbox.Row
 		if between {
-			rows = l.all(t)
+			rows = l.All(t)
 		}
 		insert(t, first, "g", "2")
-		must(t, first.Commit(e.ctx))
-		wantPayloads(t, append(rows, l.all(t)...), "1", "2")
+		pgtest.Must(t, first.Commit(e.Ctx))
+		pgtest.WantPayloads(t, append(rows, l.All(t)...), "1", "2")
 	}
 }
 
@@ -81,23 +83,23 @@ func TestG2_WritersThatStartInTheOppositeOrder(t *testing.T) {
 func TestG2_LateRowsComeBeforeFreshOnes(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.lanes(e.src, outbox.StartBeginning, 3)
-	a, b := e.begin(), e.begin()
+	l := e.Lanes(e.src, outbox.StartBeginning, 3)
+	a, b := e.Begin(), e.Begin()
 	insert(t, a, "g", "1")
 	insert(t, a, "g", "2")
-	insert(t, e.pool, "g", "0") // not serialised with a, only moves the cursor on
-	wantPayloads(t, l.all(t), "0")
-	must(t, a.Commit(e.ctx))
+	insert(t, e.Pool, "g", "0") // not serialised with a, only moves the cursor on
+	pgtest.WantPayloads(t, l.All(t), "0")
+	pgtest.Must(t, a.Commit(e.Ctx))
 	insert(t, b, "g", "3")
 	insert(t, b, "g", "4")
-	must(t, b.Commit(e.ctx))
-	rows, drained, err := l.next(e.ctx, nil)
-	must(t, err)
-	wantPayloads(t, rows, "1", "2", "3")
+	pgtest.Must(t, b.Commit(e.Ctx))
+	rows, drained, err := l.Next(e.Ctx, nil)
+	pgtest.Must(t, err)
+	pgtest.WantPayloads(t, rows, "1", "2", "3")
 	if drained {
 		t.Error("a read that used up its limit claims to be drained")
 	}
-	wantPayloads(t, l.all(t), "4")
+	pgtest.WantPayloads(t, l.All(t), "4")
 }
 
 // TestG5_OtherDatabaseOfTheClusterDelaysNobody: transaction ids are the
@@ -105,18 +107,18 @@ func TestG2_LateRowsComeBeforeFreshOnes(t *testing.T) {
 func TestG5_OtherDatabaseOfTheClusterDelaysNobody(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	other, err := pgx.Connect(e.ctx, testenv.Postgres(t))
-	must(t, err)
-	t.Cleanup(func() { must(t, other.Close(e.ctx)) })
-	tx, err := other.Begin(e.ctx)
-	must(t, err)
-	_, err = tx.Exec(e.ctx, "CREATE TABLE held (i int)")
-	must(t, err)
-	l := e.lanes(e.src, outbox.StartBeginning, 100)
-	insert(t, e.pool, "g", "1")
-	wantPayloads(t, l.all(t), "1")
-	must(t, tx.Rollback(e.ctx))
-	wantPayloads(t, l.all(t))
+	other, err := pgx.Connect(e.Ctx, testenv.Postgres(t))
+	pgtest.Must(t, err)
+	t.Cleanup(func() { pgtest.Must(t, other.Close(e.Ctx)) })
+	tx, err := other.Begin(e.Ctx)
+	pgtest.Must(t, err)
+	_, err = tx.Exec(e.Ctx, "CREATE TABLE held (i int)")
+	pgtest.Must(t, err)
+	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	insert(t, e.Pool, "g", "1")
+	pgtest.WantPayloads(t, l.All(t), "1")
+	pgtest.Must(t, tx.Rollback(e.Ctx))
+	pgtest.WantPayloads(t, l.All(t))
 }
 
 // TestG7_LateTransactionOf100000RowsIsPaged: whatever the size of a late
@@ -126,24 +128,24 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 	t.Parallel()
 	const total, limit = 100_000, 300
 	e := newSourceEnv(t)
-	l := e.lanes(e.src, outbox.StartBeginning, limit)
-	tx := e.begin()
-	_, err := tx.Exec(e.ctx, `INSERT INTO outrider_outbox (type, payload) SELECT 't', '{"a":1}' FROM generate_series(1, $1::int)`, total)
-	must(t, err)
+	l := e.Lanes(e.src, outbox.StartBeginning, limit)
+	tx := e.Begin()
+	_, err := tx.Exec(e.Ctx, `INSERT INTO outrider_outbox (type, payload) SELECT 't', '{"a":1}' FROM generate_series(1, $1::int)`, total)
+	pgtest.Must(t, err)
 	for i := range 100 {
-		insert(t, e.pool, string(rune('a'+i)), "before")
+		insert(t, e.Pool, string(rune('a'+i)), "before")
 	}
-	l.all(t)
-	must(t, tx.Commit(e.ctx))
+	l.All(t)
+	pgtest.Must(t, tx.Commit(e.Ctx))
 
 	read, windows, drained := 0, 0, false
 	var last [outbox.Slots]int64
 	for !drained {
 		var rows []*outbox.Row
-		rows, drained, err = l.next(e.ctx, nil)
-		must(t, err)
+		rows, drained, err = l.Next(e.Ctx, nil)
+		pgtest.Must(t, err)
 		if read == 0 {
-			insert(t, e.pool, "a", "fresh") // ends up behind everything of its slot
+			insert(t, e.Pool, "a", "fresh") // ends up behind everything of its slot
 		}
 		if len(rows) > limit*outbox.Slots {
 			t.Fatalf("one read yielded %d rows, its limits are %d", len(rows), limit*outbox.Slots)
@@ -154,7 +156,7 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 			}
 			last[row.Slot] = row.Position
 		}
-		for _, c := range l.from {
+		for _, c := range l.From {
 			if c.Window != "" {
 				windows++
 			}
@@ -171,23 +173,23 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 func TestG3_SourceSurvivesItsConnection(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.lanes(e.src, outbox.StartBeginning, 100)
-	insert(t, e.pool, "g", "1")
-	wantPayloads(t, l.all(t), "1")
-	e.exec("SELECT pg_terminate_backend($1)", e.src.conn.conn.PgConn().PID())
-	insert(t, e.pool, "g", "2")
-	if _, _, err := l.next(e.ctx, nil); err == nil {
+	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	insert(t, e.Pool, "g", "1")
+	pgtest.WantPayloads(t, l.All(t), "1")
+	e.Exec("SELECT pg_terminate_backend($1)", e.src.base.Conn.Conn.PgConn().PID())
+	insert(t, e.Pool, "g", "2")
+	if _, _, err := l.Next(e.Ctx, nil); err == nil {
 		t.Fatal("a read on a terminated connection succeeded")
 	}
-	wantPayloads(t, l.all(t), "2")
+	pgtest.WantPayloads(t, l.All(t), "2")
 
-	cancelled, cancel := context.WithCancel(e.ctx)
+	cancelled, cancel := context.WithCancel(e.Ctx)
 	cancel()
-	if _, _, err := l.next(cancelled, nil); err == nil {
+	if _, _, err := l.Next(cancelled, nil); err == nil {
 		t.Fatal("a cancelled read succeeded")
 	}
-	insert(t, e.pool, "g", "3")
-	wantPayloads(t, l.all(t), "3")
+	insert(t, e.Pool, "g", "3")
+	pgtest.WantPayloads(t, l.All(t), "3")
 }
 
 // TestG7_StoppedReadLeavesTheRest: take stops a read of 48 MB in the middle. A
@@ -195,16 +197,16 @@ func TestG3_SourceSurvivesItsConnection(t *testing.T) {
 func TestG7_StoppedReadLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.lanes(e.src, outbox.StartBeginning, 1000)
-	e.exec(`INSERT INTO outrider_outbox (type, payload_bytes) SELECT 't', convert_to(repeat('x', 100000), 'UTF8') FROM generate_series(1, 480)`)
-	stopAfter := func(n int) *readConn {
+	l := e.Lanes(e.src, outbox.StartBeginning, 1000)
+	e.Exec(`INSERT INTO outrider_outbox (type, payload_bytes) SELECT 't', convert_to(repeat('x', 100000), 'UTF8') FROM generate_series(1, 480)`)
+	stopAfter := func(n int) *reader.Conn {
 		taken := 0
-		results, err := e.src.Fetch(e.ctx, l.reads(nil), func(int, *outbox.Row) bool { taken++; return taken < n })
-		must(t, err)
+		results, err := e.src.Fetch(e.Ctx, l.Reads(nil), func(int, *outbox.Row) bool { taken++; return taken < n })
+		pgtest.Must(t, err)
 		if results != nil || taken != n {
 			t.Fatalf("a stopped read returned results %v after %d rows; want none after %d", results, taken, n)
 		}
-		return e.src.conn
+		return e.src.base.Conn
 	}
 	if stopAfter(1) != nil {
 		t.Error("the connection was kept with 48 MB to come")
@@ -212,7 +214,7 @@ func TestG7_StoppedReadLeavesTheRest(t *testing.T) {
 	if stopAfter(478) == nil {
 		t.Error("the connection was given up with two rows to come")
 	}
-	rows := l.all(t)
+	rows := l.All(t)
 	if len(rows) != 480 || len(rows[7].Payload) != 100_000 || !rows[7].Binary || cap(rows[7].Payload) != 100_000 {
 		t.Errorf("read %d rows; the eighth %d bytes in %d, binary %v", len(rows), len(rows[7].Payload), cap(rows[7].Payload), rows[7].Binary)
 	}
@@ -223,82 +225,82 @@ func TestG7_StoppedReadLeavesTheRest(t *testing.T) {
 func TestBaseAndForeignTransactionIDs(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	running := e.begin()
+	running := e.Begin()
 	var xid string
-	must(t, running.QueryRow(e.ctx, "SELECT pg_current_xact_id()::text").Scan(&xid))
-	e.exec(`INSERT INTO outrider_outbox (xid, position, type, message_group, payload) OVERRIDING SYSTEM VALUE
+	pgtest.Must(t, running.QueryRow(e.Ctx, "SELECT pg_current_xact_id()::text").Scan(&xid))
+	e.Exec(`INSERT INTO outrider_outbox (xid, position, type, message_group, payload) OVERRIDING SYSTEM VALUE
 		SELECT x::text::xid8, p, 't', 'g', to_json(p::text)
 		FROM (VALUES (1, '3'), (2, '99999999999'), (3, $1), (4, '4'), (5, '99999999998')) v(p, x)`, xid)
-	e.exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), 5)`)
-	end := e.lanes(e.src, outbox.StartEnd, 100)
+	e.Exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), 5)`)
+	end := e.Lanes(e.src, outbox.StartEnd, 100)
 	based := *end
-	for i := range based.from {
-		based.from[i].Position, based.from[i].Base = 2, 5
+	for i := range based.From {
+		based.From[i].Position, based.From[i].Base = 2, 5
 	}
 	bounded := based
-	wantPayloads(t, based.all(t), "3", "4", "5")
+	pgtest.WantPayloads(t, based.All(t), "3", "4", "5")
 	for limited := true; limited; {
-		rows, drained, err := bounded.next(e.ctx, &based.from)
-		must(t, err)
-		wantPayloads(t, rows, "3", "4", "5")
+		rows, drained, err := bounded.Next(e.Ctx, &based.From)
+		pgtest.Must(t, err)
+		pgtest.WantPayloads(t, rows, "3", "4", "5")
 		limited = !drained
 	}
-	wantPayloads(t, end.all(t))
-	must(t, running.Rollback(e.ctx))
-	wantPayloads(t, based.all(t))
-	wantPayloads(t, end.all(t), "3") // without a base it looks like a row of the transaction that has ended
-	insert(t, e.pool, "g", "6")
-	wantPayloads(t, based.all(t), "6")
+	pgtest.WantPayloads(t, end.All(t))
+	pgtest.Must(t, running.Rollback(e.Ctx))
+	pgtest.WantPayloads(t, based.All(t))
+	pgtest.WantPayloads(t, end.All(t), "3") // without a base it looks like a row of the transaction that has ended
+	insert(t, e.Pool, "g", "6")
+	pgtest.WantPayloads(t, based.All(t), "6")
 }
 
 func TestStart(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	open := e.begin()
+	open := e.Begin()
 	insert(t, open, "g", "open")
-	insert(t, e.pool, "g", "old")
-	e.exec("UPDATE outrider_outbox SET created_at = now() - interval '1 hour'")
-	insert(t, e.pool, "h", "new")
-	start := func(at outbox.Start) *lanes {
-		c, err := e.src.Start(e.ctx, at)
-		must(t, err)
-		l := &lanes{src: e.src, limit: 10}
-		for i := range l.from {
-			l.from[i] = c
+	insert(t, e.Pool, "g", "old")
+	e.Exec("UPDATE outrider_outbox SET created_at = now() - interval '1 hour'")
+	insert(t, e.Pool, "h", "new")
+	start := func(at outbox.Start) *pgtest.Lanes {
+		c, err := e.src.Start(e.Ctx, at)
+		pgtest.Must(t, err)
+		l := &pgtest.Lanes{Src: e.src, Limit: 10}
+		for i := range l.From {
+			l.From[i] = c
 		}
 		return l
 	}
-	now := created(t, e.pool, "h")
+	now := created(t, e.Pool, "h")
 	all, end := start(outbox.Start{Kind: outbox.StartBeginning}), start(outbox.Start{Kind: outbox.StartEnd})
 	since := start(outbox.Start{Kind: outbox.StartTime, Time: now})
 	future := start(outbox.Start{Kind: outbox.StartTime, Time: now.AddDate(1, 0, 0)})
-	wantPayloads(t, end.all(t))
-	wantPayloads(t, future.all(t))
-	wantPayloads(t, since.all(t), "new")
-	if rows := all.all(t); len(rows) != 2 {
-		t.Errorf("from the beginning %q, want old and new", payloads(rows))
+	pgtest.WantPayloads(t, end.All(t))
+	pgtest.WantPayloads(t, future.All(t))
+	pgtest.WantPayloads(t, since.All(t), "new")
+	if rows := all.All(t); len(rows) != 2 {
+		t.Errorf("from the beginning %q, want old and new", pgtest.Payloads(rows))
 	}
-	must(t, open.Commit(e.ctx))
-	for name, l := range map[string]*lanes{"beginning": all, "end": end, "time": since, "future": future} {
-		if got := payloads(l.all(t)); !slices.Equal(got, []string{"open"}) {
+	pgtest.Must(t, open.Commit(e.Ctx))
+	for name, l := range map[string]*pgtest.Lanes{"beginning": all, "end": end, "time": since, "future": future} {
+		if got := pgtest.Payloads(l.All(t)); !slices.Equal(got, []string{"open"}) {
 			t.Errorf("started at %s: read %q, want the row that was not visible yet", name, got)
 		}
 	}
-	if _, err := e.src.Start(e.ctx, outbox.Start{Kind: "noon"}); err == nil {
+	if _, err := e.src.Start(e.Ctx, outbox.Start{Kind: "noon"}); err == nil {
 		t.Error("a start that does not exist was accepted")
 	}
 }
 
 func slotOf(t *testing.T, e *sourceEnv, group string) (slot int) {
 	t.Helper()
-	must(t, e.pool.QueryRow(e.ctx, "SELECT DISTINCT slot FROM outrider_outbox WHERE message_group = $1", group).Scan(&slot))
+	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT DISTINCT slot FROM outrider_outbox WHERE message_group = $1", group).Scan(&slot))
 	return slot
 }
 
 // created returns when the row of a group was created.
 func created(t *testing.T, pool *pgxpool.Pool, group string) (at time.Time) {
 	t.Helper()
-	must(t, pool.QueryRow(context.Background(), "SELECT created_at FROM outrider_outbox WHERE message_group = $1", group).Scan(&at))
+	pgtest.Must(t, pool.QueryRow(context.Background(), "SELECT created_at FROM outrider_outbox WHERE message_group = $1", group).Scan(&at))
 	return at
 }
 
@@ -307,10 +309,10 @@ func created(t *testing.T, pool *pgxpool.Pool, group string) (at time.Time) {
 func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	e.exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('é', 12000000), 't', 'g', '1'`)
-	insert(t, e.pool, "g", "behind it")
-	c, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartBeginning})
-	must(t, err)
+	e.Exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('é', 12000000), 't', 'g', '1'`)
+	insert(t, e.Pool, "g", "behind it")
+	c, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartBeginning})
+	pgtest.Must(t, err)
 	var rows []*outbox.Row
 	fetch := func() error {
 		rows = nil
@@ -318,7 +320,7 @@ func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 		for slot := range outbox.Slots {
 			reads = append(reads, outbox.Read{Slot: slot, From: c, Limit: 10})
 		}
-		_, err := e.src.Fetch(e.ctx, reads, func(_ int, row *outbox.Row) bool {
+		_, err := e.src.Fetch(e.Ctx, reads, func(_ int, row *outbox.Row) bool {
 			rows = append(rows, row)
 			return true
 		})
@@ -327,7 +329,7 @@ func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 	if err := fetch(); !errors.Is(err, errLongNames) {
 		t.Fatalf("the first read ended with %v", err)
 	}
-	must(t, fetch())
+	pgtest.Must(t, fetch())
 	if len(rows) != 2 || !errors.Is(rows[0].Err, outbox.ErrTooLarge) || rows[0].Size() > 4<<10 || rows[1].Err != nil {
 		t.Fatalf("read %d rows: %+v", len(rows), rows)
 	}
@@ -335,7 +337,7 @@ func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 		t.Errorf("the id has %d bytes", len(rows[0].ID))
 	}
 	for _, row := range rows { // the anchor is that of the row as it was read
-		must(t, e.src.Validate(e.ctx, row.After()))
+		pgtest.Must(t, e.src.Validate(e.Ctx, row.After()))
 	}
 }
 
@@ -344,26 +346,26 @@ func TestG1_ACutIdIsTheAnchorOfItsRow(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
 	for _, text := range []string{"x", "é", "日"} {
-		e.exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('` + text + `', 5000), 't', 'g', '1'`)
+		e.Exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('` + text + `', 5000), 't', 'g', '1'`)
 	}
-	c, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartBeginning})
-	must(t, err)
+	c, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartBeginning})
+	pgtest.Must(t, err)
 	found := 0
 	var reads []outbox.Read
 	for slot := range outbox.Slots {
 		reads = append(reads, outbox.Read{Slot: slot, From: c, Limit: 10})
 	}
 	var after []outbox.Cursor
-	_, err = e.src.Fetch(e.ctx, reads, func(_ int, row *outbox.Row) bool {
+	_, err = e.src.Fetch(e.Ctx, reads, func(_ int, row *outbox.Row) bool {
 		found++
 		after = append(after, row.After())
 		return true
 	})
-	must(t, err)
+	pgtest.Must(t, err)
 	if found != 3 {
 		t.Fatalf("%d rows were read", found)
 	}
 	for _, c := range after {
-		must(t, e.src.Validate(e.ctx, c))
+		pgtest.Must(t, e.src.Validate(e.Ctx, c))
 	}
 }

@@ -5,29 +5,31 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 )
 
 // sourceEnv is an outbox table in a database of its own, and a source on it.
 type sourceEnv struct {
-	*testEnv
+	*pgtest.Env
 	src *Source
 }
 
 func newSourceEnv(t testing.TB) *sourceEnv {
 	t.Helper()
-	e := &sourceEnv{testEnv: newTestEnv(t)}
-	_, err := Init(e.ctx, e.pool, "")
-	must(t, err)
-	e.src = e.source(e.url, "")
+	e := &sourceEnv{Env: pgtest.New(t)}
+	_, err := Init(e.Ctx, e.Pool, "")
+	pgtest.Must(t, err)
+	e.src = e.source(e.Url, "")
 	return e
 }
 
 // source opens another source, which the test closes.
 func (e *sourceEnv) source(url, table string) *Source {
-	e.t.Helper()
-	src, err := NewSource(e.ctx, SourceConfig{URL: url, Table: table})
-	must(e.t, err)
-	e.t.Cleanup(func() { must(e.t, src.Close()) })
+	e.T.Helper()
+	src, err := NewSource(e.Ctx, SourceConfig{URL: url, Table: table})
+	pgtest.Must(e.T, err)
+	e.T.Cleanup(func() { pgtest.Must(e.T, src.Close()) })
 	return src
 }
 
@@ -38,5 +40,5 @@ func insert(t testing.TB, q interface {
 	t.Helper()
 	_, err := q.Exec(context.Background(),
 		`INSERT INTO outrider_outbox (type, message_group, payload) VALUES ('t', $1, to_json($2::text))`, group, payload)
-	must(t, err)
+	pgtest.Must(t, err)
 }

@@ -7,30 +7,32 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // explainReads runs reads of all slots from one cursor, on the source's own
 // connection and prepared statement.
-func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *planNode {
+func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pgtest.PlanNode {
 	t.Helper()
-	r, err := src.connected(t.Context(), nil)
-	must(t, err)
+	r, err := src.base.Connected(t.Context(), nil)
+	pgtest.Must(t, err)
 	reads := make([]outbox.Read, outbox.Slots)
 	for i := range reads {
 		reads[i] = outbox.Read{Slot: i, From: from, Limit: limit}
 	}
 	plans, err := src.planReads(reads)
-	must(t, err)
-	return explainStatement(t, r.conn, "outrider_fetch", fetchParams(plans))
+	pgtest.Must(t, err)
+	return pgtest.ExplainStatement(t, r.Conn, "outrider_fetch", fetchParams(plans))
 }
 
 // checkPlan asserts what must hold whatever the statistics are, and that the
 // reads cost no more than they should. Rows are those that scans visited.
-func checkPlan(t *testing.T, what string, root *planNode, primary, second string, maxRows, maxBuffers int) {
+func checkPlan(t *testing.T, what string, root *pgtest.PlanNode, primary, second string, maxRows, maxBuffers int) {
 	t.Helper()
-	checkScans(t, what, root, primary, second, maxRows, maxBuffers, func(n *planNode) {
+	pgtest.CheckScans(t, what, root, primary, second, maxRows, maxBuffers, func(n *pgtest.PlanNode) {
 		if !strings.Contains(n.Cond, "slot") || !strings.Contains(n.Cond, "position") {
 			t.Errorf("%s: %s is entered by %q, without slot or position", what, n.Index, n.Cond)
 		}
@@ -46,28 +48,28 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 		xid  string
 		rows int
 	}{
-		"bulk":     {"pg_current_xact_id()", testenv.Size(variantRows, planRows)},
-		"trickled": {imitatedXID + "::text::xid8", planRows},
+		"bulk":     {"pg_current_xact_id()", testenv.Size(pgtest.VariantRows, pgtest.PlanRows)},
+		"trickled": {pgtest.ImitatedXID + "::text::xid8", pgtest.PlanRows},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newSourceEnv(t)
-			e.exec("ALTER TABLE outrider_outbox SET UNLOGGED")
-			e.exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
-			e.exec("ANALYZE outrider_outbox")
-			idle := e.lanes(e.src, outbox.StartEnd, 10)
-			idle.all(t) // plans while the table is empty
-			e.exec(`INSERT INTO outrider_outbox (xid, id, type, message_group, payload)
+			e.Exec("ALTER TABLE outrider_outbox SET UNLOGGED")
+			e.Exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
+			e.Exec("ANALYZE outrider_outbox")
+			idle := e.Lanes(e.src, outbox.StartEnd, 10)
+			idle.All(t) // plans while the table is empty
+			e.Exec(`INSERT INTO outrider_outbox (xid, id, type, message_group, payload)
 				SELECT `+c.xid+`, i::text, 't', 'g' || i % 1000, '{}' FROM generate_series(1, $1::bigint) AS i`, c.rows)
 			checkPlans(t, e, c.rows, name+", planned when empty")
-			e.src.drop()
+			e.src.base.Drop()
 			checkPlans(t, e, c.rows, name+", stale statistics")
-			e.exec("ANALYZE outrider_outbox")
+			e.Exec("ANALYZE outrider_outbox")
 			checkPlans(t, e, c.rows, name+", fresh statistics")
-			_, err := e.src.bandOf(e.ctx, e.src.conn)
-			must(t, err)
-			_, err = e.src.conn.conn.Exec(e.ctx, "DISCARD PLANS") // they were made when no bitmap was allowed
-			must(t, err)
+			_, err := e.src.bandOf(e.Ctx, e.src.base.Conn)
+			pgtest.Must(t, err)
+			_, err = e.src.base.Conn.Conn.Exec(e.Ctx, "DISCARD PLANS") // they were made when no bitmap was allowed
+			pgtest.Must(t, err)
 			checkPlans(t, e, c.rows, name+", on a connection that reads bands")
 		})
 	}
@@ -76,16 +78,16 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 func checkPlans(t *testing.T, e *sourceEnv, rows int, state string) {
 	t.Helper()
 	const primary, second, limit = "outrider_outbox_pkey", "outrider_outbox_slot_xid_position_idx", 10
-	end, err := e.src.Start(e.ctx, outbox.Start{Kind: outbox.StartEnd})
-	must(t, err)
-	now, err := parseSnapshot(end.Snapshot)
-	must(t, err)
+	end, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartEnd})
+	pgtest.Must(t, err)
+	now, err := reader.ParseSnapshot(end.Snapshot)
+	pgtest.Must(t, err)
 	var xid uint64
-	must(t, e.pool.QueryRow(e.ctx, "SELECT xid::text::bigint FROM outrider_outbox WHERE id = $1", strconv.Itoa(rows/2)).Scan(&xid))
-	running := fmt.Sprintf("%d:%d:%d", xid, now.xmax, xid)
+	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT xid::text::bigint FROM outrider_outbox WHERE id = $1", strconv.Itoa(rows/2)).Scan(&xid))
+	running := fmt.Sprintf("%d:%d:%d", xid, now.Xmax, xid)
 	// A read looks in each slot for rows of every transaction that its cursor's
 	// snapshot saw running: here those are of other tests on the server.
-	others := 4 * outbox.Slots * len(now.xip)
+	others := 4 * outbox.Slots * len(now.Xip)
 	for _, c := range []struct {
 		what          string
 		from          outbox.Cursor

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -26,8 +27,8 @@ func writeVersion(ctx context.Context, tx pgx.Tx, group int) error {
 // stressEnv is a table whose rows have a version beside their payload.
 func stressEnv(t *testing.T) *sourceEnv {
 	e := newSourceEnv(t)
-	e.exec("ALTER TABLE outrider_outbox ADD COLUMN version int NOT NULL")
-	e.exec("CREATE INDEX ON outrider_outbox (message_group, version)")
+	e.Exec("ALTER TABLE outrider_outbox ADD COLUMN version int NOT NULL")
+	e.Exec("CREATE INDEX ON outrider_outbox (message_group, version)")
 	return e
 }
 
@@ -38,7 +39,7 @@ func stressEnv(t *testing.T) *sourceEnv {
 func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	stressCursor(t, &stressWriters{e: e.testEnv, write: writeVersion}, e.lanes(e.src, outbox.StartBeginning, 3))
+	pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, e.Lanes(e.src, outbox.StartBeginning, 3))
 }
 
 // TestG1_G2_G3_BandsUnderStress does the same with two of three reads in bands, of
@@ -46,15 +47,15 @@ func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 func TestG1_G2_G3_BandsUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	tail, r, bands := e.lanes(e.src, outbox.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
-	tail.ahead = func() int64 {
+	tail, r, bands := e.Lanes(e.src, outbox.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
+	tail.Ahead = func() int64 {
 		if r.IntN(3) == 0 {
 			return 0
 		}
 		bands++
 		return 1 + r.Int64N(60)
 	}
-	stressCursor(t, &stressWriters{e: e.testEnv, write: writeVersion}, tail)
+	pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, tail)
 	if e.src.band == nil || bands < 20 {
 		t.Errorf("%d fetches were to read bands; the test has shown nothing", bands)
 	}
@@ -66,5 +67,5 @@ func TestG1_G2_G3_BandsUnderStress(t *testing.T) {
 func TestG1_G2_G3_BoundedReadCatchesUp(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	stressBound(t, &stressWriters{e: e.testEnv, write: writeVersion}, e.src)
+	pgtest.StressBound(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, e.src)
 }

@@ -12,6 +12,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -24,13 +27,13 @@ func TestParseTable(t *testing.T) {
 		`app."say ""hi"""`:  `"app"."say ""hi"""`,
 		`"x; DROP TABLE y"`: `"x; DROP TABLE y"`,
 	} {
-		got, err := parseTable(in)
+		got, err := pg.ParseTable(in)
 		if err != nil || got.Sanitize() != want {
 			t.Errorf("%s: %s, %v; want %s", in, got.Sanitize(), err, want)
 		}
 	}
 	for _, in := range []string{"", ".", "a.", ".a", "a..b", "a.b.c", `"a`, `"a"b`, `"a".`, `""`, "a b", "a;b", `a"b`, strings.Repeat("x", 64), "\"a\x00\"", "\"\xff\""} {
-		if got, err := parseTable(in); err == nil {
+		if got, err := pg.ParseTable(in); err == nil {
 			t.Errorf("%q was read as %s", in, got.Sanitize())
 		}
 	}
@@ -38,15 +41,15 @@ func TestParseTable(t *testing.T) {
 
 func TestParseSnapshot(t *testing.T) {
 	t.Parallel()
-	s, err := parseSnapshot("10:20:10,14")
-	must(t, err)
+	s, err := reader.ParseSnapshot("10:20:10,14")
+	pgtest.Must(t, err)
 	for xid, want := range map[uint64]bool{1: true, 10: false, 11: true, 14: false, 19: true, 20: false, 99: false} {
-		if s.visible(xid) != want {
+		if s.Visible(xid) != want {
 			t.Errorf("visible(%d) = %v", xid, !want)
 		}
 	}
 	for _, bad := range []string{"", "1", "1:2", "1:x:", "1:2:x", "1:2:3,", "1:2:3:4"} {
-		if _, err := parseSnapshot(bad); err == nil {
+		if _, err := reader.ParseSnapshot(bad); err == nil {
 			t.Errorf("%q was read", bad)
 		}
 	}
@@ -58,14 +61,14 @@ func TestLaterSnapshotsCoverEarlierOnes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		running, next, latest := map[uint64]bool{}, uint64(10), uint64(9)
-		take := func() snapshot {
-			s := snapshot{xmax: latest + 1}
+		take := func() reader.Snapshot {
+			s := reader.Snapshot{Xmax: latest + 1}
 			for xid := range running {
-				if xid < s.xmax {
-					s.xip = append(s.xip, xid)
+				if xid < s.Xmax {
+					s.Xip = append(s.Xip, xid)
 				}
 			}
-			slices.Sort(s.xip)
+			slices.Sort(s.Xip)
 			return s
 		}
 		step := func() (ended bool) {
@@ -87,9 +90,9 @@ func TestLaterSnapshotsCoverEarlierOnes(t *testing.T) {
 			ended = step() || ended
 		}
 		newer := take()
-		if !newer.covers(older) || older.covers(newer) == ended {
+		if !newer.Covers(older) || older.Covers(newer) == ended {
 			t.Fatalf("older %v, newer %v, ended between them %v: newer covers older %v, older covers newer %v",
-				older, newer, ended, newer.covers(older), older.covers(newer))
+				older, newer, ended, newer.Covers(older), older.Covers(newer))
 		}
 	})
 }
@@ -97,8 +100,8 @@ func TestLaterSnapshotsCoverEarlierOnes(t *testing.T) {
 func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 	t.Parallel()
 	src, err := NewSource(t.Context(), SourceConfig{URL: "postgres://127.0.0.1:1/none"})
-	must(t, err)
-	t.Cleanup(func() { must(t, src.Close()) })
+	pgtest.Must(t, err)
+	t.Cleanup(func() { pgtest.Must(t, src.Close()) })
 	from := outbox.Cursor{Position: 5, Snapshot: "10:20:10,14"}
 	window := outbox.Cursor{Position: 5, Snapshot: "10:20:10,14", Window: "14:25:14,21", Paged: 2}
 	for name, read := range map[string]outbox.Read{
@@ -119,7 +122,7 @@ func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 		"newer":     {From: from, Until: &outbox.Cursor{Position: 6, Snapshot: "14:22:14,21"}},
 		"in window": {From: window, Until: &outbox.Cursor{Position: 5, Snapshot: "14:26:14"}},
 	} {
-		if _, err := planRead(&read); err != nil {
+		if _, err := reader.PlanRead(&read); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -127,9 +130,9 @@ func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 
 // binaryRow is a row as the server sends it.
 func binaryRow(set map[int]string) [][]byte {
-	v := make([][]byte, fetchStored+1)
-	at := binary.BigEndian.AppendUint64(nil, uint64(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro()-postgresEpoch))
-	v[fetchID], v[fetchType], v[fetchPayload], v[fetchCreatedAt] = []byte("id-1"), []byte("order.created"), []byte(`{"a":1}`), at
+	v := make([][]byte, reader.FetchStored+1)
+	at := binary.BigEndian.AppendUint64(nil, uint64(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro()-pg.PostgresEpoch))
+	v[reader.FetchID], v[reader.FetchType], v[reader.FetchPayload], v[reader.FetchCreatedAt] = []byte("id-1"), []byte("order.created"), []byte(`{"a":1}`), at
 	for column, value := range set {
 		v[column] = []byte(value)
 	}
@@ -138,8 +141,8 @@ func binaryRow(set map[int]string) [][]byte {
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	d := decoder{table: "app.outbox"}
-	values := binaryRow(map[int]string{fetchGroup: "g", fetchTenant: "acme", fetchTags: `{"k":"v"}`, fetchHeaders: `{}`})
+	d := pg.Decoder{Table: "app.outbox"}
+	values := binaryRow(map[int]string{reader.FetchGroup: "g", reader.FetchTenant: "acme", reader.FetchTags: `{"k":"v"}`, reader.FetchHeaders: `{}`})
 	row := decodeRow(&d, values)
 	for _, v := range values { // the network buffer is used again
 		clear(v)
@@ -149,38 +152,38 @@ func TestDecode(t *testing.T) {
 		!row.OccurredAt.IsZero() || row.CreatedAt != time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC) {
 		t.Errorf("decoded %+v", row)
 	}
-	row = decodeRow(&d, binaryRow(map[int]string{fetchHeaders: `{"n": 1}`, fetchTags: `[]`, fetchOccurredAt: "\x7f\xff\xff\xff\xff\xff\xff\xff"}))
-	wantError(t, row.Err, "app.outbox", "row id-1", "column headers", "column tags", "column occurred_at", "JSON object of strings")
+	row = decodeRow(&d, binaryRow(map[int]string{reader.FetchHeaders: `{"n": 1}`, reader.FetchTags: `[]`, reader.FetchOccurredAt: "\x7f\xff\xff\xff\xff\xff\xff\xff"}))
+	pgtest.WantError(t, row.Err, "app.outbox", "row id-1", "column headers", "column tags", "column occurred_at", "JSON object of strings")
 	values = binaryRow(nil)
-	values[fetchPayload] = nil
-	wantError(t, decodeRow(&d, values).Err, "payload")
-	wantError(t, decodeRow(&d, binaryRow(map[int]string{fetchHeaders: `{"n": null}`})).Err, "headers")
+	values[reader.FetchPayload] = nil
+	pgtest.WantError(t, decodeRow(&d, values).Err, "payload")
+	pgtest.WantError(t, decodeRow(&d, binaryRow(map[int]string{reader.FetchHeaders: `{"n": null}`})).Err, "headers")
 }
 
 func TestG7_RowsPinLittle(t *testing.T) {
 	t.Parallel()
-	var texts textArena
-	var payloads byteArena
-	first := payloads.copy([]byte("abc"))
-	_ = payloads.copy([]byte("def"))
+	var texts pg.TextArena
+	var payloads pg.ByteArena
+	first := payloads.Copy([]byte("abc"))
+	_ = payloads.Copy([]byte("def"))
 	if _ = append(first, 'x'); cap(first) != 3 {
 		t.Error("a payload's slice reaches into its neighbour")
 	}
-	big := payloads.copy(make([]byte, 1<<20))
-	if cap(big) != 1<<20 || cap(payloads.chunk) != chunkSize {
-		t.Errorf("a big payload has %d bytes, the chunk %d", cap(big), cap(payloads.chunk))
+	big := payloads.Copy(make([]byte, 1<<20))
+	if cap(big) != 1<<20 || cap(payloads.Chunk) != pg.ChunkSize {
+		t.Errorf("a big payload has %d bytes, the chunk %d", cap(big), cap(payloads.Chunk))
 	}
 	var kept []string
 	for i := range 100_000 {
-		kept = append(kept, texts.copy([]byte(strings.Repeat(string(rune('a'+i%26)), 1+i%40))))
+		kept = append(kept, texts.Copy([]byte(strings.Repeat(string(rune('a'+i%26)), 1+i%40))))
 	}
 	for i, s := range kept {
 		if s != strings.Repeat(string(rune('a'+i%26)), 1+i%40) {
 			t.Fatalf("text %d became %q", i, s)
 		}
 	}
-	if texts.b.Cap() > 2*chunkSize {
-		t.Errorf("a chunk grew to %d bytes", texts.b.Cap())
+	if texts.B.Cap() > 2*pg.ChunkSize {
+		t.Errorf("a chunk grew to %d bytes", texts.B.Cap())
 	}
 }
 
@@ -188,11 +191,11 @@ func TestLimitsAreClamped(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int]int{-1: 0, 0: 0, 7: 7, math.MaxInt: math.MaxInt32} {
 		read := outbox.Read{From: outbox.Cursor{Snapshot: "1:1:"}, Limit: limit}
-		p, err := planRead(&read)
-		if err != nil || p.limit != want {
-			t.Errorf("limit %d became %d, %v; want %d", limit, p.limit, err, want)
+		p, err := reader.PlanRead(&read)
+		if err != nil || p.Limit != want {
+			t.Errorf("limit %d became %d, %v; want %d", limit, p.Limit, err, want)
 		}
-		if got := finish(&read, &p, &progress{}, "2:2:"); limit <= 0 && (got.Drained || got.Next != read.From) {
+		if got := reader.Finish(&read, &p, &reader.Progress{}, "2:2:"); limit <= 0 && (got.Drained || got.Next != read.From) {
 			t.Errorf("limit %d ended at %+v, want where it began", limit, got)
 		}
 	}
@@ -200,8 +203,8 @@ func TestLimitsAreClamped(t *testing.T) {
 
 // BenchmarkDecode is the cost of a row once it is in the network buffer.
 func BenchmarkDecode(b *testing.B) {
-	var d decoder
-	values := binaryRow(map[int]string{fetchGroup: "order-4711", fetchPayload: strings.Repeat("x", 300)})
+	var d pg.Decoder
+	values := binaryRow(map[int]string{reader.FetchGroup: "order-4711", reader.FetchPayload: strings.Repeat("x", 300)})
 	b.ReportAllocs()
 	for b.Loop() {
 		decodeRow(&d, values)
@@ -212,18 +215,18 @@ func BenchmarkDecode(b *testing.B) {
 // network included.
 func BenchmarkFetch(b *testing.B) {
 	e := newSourceEnv(b)
-	e.exec(`INSERT INTO outrider_outbox (type, message_group, payload)
+	e.Exec(`INSERT INTO outrider_outbox (type, message_group, payload)
 		SELECT 'order.created', 'g' || i % 1000, json_build_object('a', repeat('x', 288)) FROM generate_series(1, 100000) i`)
-	start := e.lanes(e.src, outbox.StartBeginning, 5000/outbox.Slots)
+	start := e.Lanes(e.src, outbox.StartBeginning, 5000/outbox.Slots)
 	rows, before := 0, cpuTime(b)
 	for b.Loop() {
 		l := *start
 		for drained := false; !drained; {
-			results, err := l.src.Fetch(e.ctx, l.reads(nil), func(int, *outbox.Row) bool { rows++; return true })
-			must(b, err)
+			results, err := l.Src.Fetch(e.Ctx, l.Reads(nil), func(int, *outbox.Row) bool { rows++; return true })
+			pgtest.Must(b, err)
 			drained = true
 			for i, r := range results {
-				l.from[i], drained = r.Next, drained && r.Drained
+				l.From[i], drained = r.Next, drained && r.Drained
 			}
 		}
 	}
@@ -234,17 +237,17 @@ func BenchmarkFetch(b *testing.B) {
 // cpuTime is what this process has used, the server not included.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	pgtest.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkIdle is the cost of a poll that finds nothing.
 func BenchmarkIdle(b *testing.B) {
 	e := newSourceEnv(b)
-	l := e.lanes(e.src, outbox.StartEnd, 5000/outbox.Slots)
+	l := e.Lanes(e.src, outbox.StartEnd, 5000/outbox.Slots)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _, err := l.next(e.ctx, nil)
-		must(b, err)
+		_, _, err := l.Next(e.Ctx, nil)
+		pgtest.Must(b, err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -37,7 +39,7 @@ func InitWakeSQL(tables ...string) string {
 	b.WriteString("-- Wakes a relay with wake: notify that sleeps, whoever inserts; publishers of Outrider's\n" +
 		"-- Go client with Notify need no trigger. It costs each INSERT a call of a function.\n")
 	for _, table := range tables {
-		name, err := parseTable(table)
+		name, err := pg.ParseTable(table)
 		if err != nil {
 			name = pgx.Identifier{table}
 		}
@@ -52,31 +54,31 @@ func InitWakeSQL(tables ...string) string {
 func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]string, error) {
 	var done []string
 	for _, table := range tables {
-		name, err := parseTable(table)
+		name, err := pg.ParseTable(table)
 		if err != nil {
 			return done, err
 		}
-		did := "trigger " + wakeTrigger + " on " + name.Sanitize() + " exists"
-		err = beginPinned(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, initLock); err != nil {
+		did := "trigger " + wake.Trigger + " on " + name.Sanitize() + " exists"
+		err = pg.BeginPinned(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, pg.InitLock); err != nil {
 				return err
 			}
-			if name, _, err = locate(ctx, tx.Conn(), name); err != nil {
+			if name, _, err = pg.Locate(ctx, tx.Conn(), name); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, wakeStatement(wakeFunctionSQL, name)); err != nil {
 				return err
 			}
 			var there bool
-			if err := tx.QueryRow(ctx, wakeThereSQL, name.Sanitize()).Scan(&there); err != nil || there {
+			if err := tx.QueryRow(ctx, wake.ThereSQL, name.Sanitize()).Scan(&there); err != nil || there {
 				return err
 			}
-			did = "created trigger " + wakeTrigger + " on " + name.Sanitize()
+			did = "created trigger " + wake.Trigger + " on " + name.Sanitize()
 			_, err := tx.Exec(ctx, wakeStatement(wakeTriggerSQL, name))
 			return err
 		})
 		if err != nil {
-			return done, explain(table, "init --notify", err)
+			return done, pg.ExplainOutbox(table, "init --notify", err)
 		}
 		done = append(done, did)
 	}
@@ -85,6 +87,6 @@ func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]stri
 
 // wakeStatement fills in the names.
 func wakeStatement(sql string, table pgx.Identifier) string {
-	return strings.NewReplacer("{function}", beside(table, wakeTrigger).Sanitize(), "{trigger}", pgx.Identifier{wakeTrigger}.Sanitize(),
+	return strings.NewReplacer("{function}", pg.Beside(table, wake.Trigger).Sanitize(), "{trigger}", pgx.Identifier{wake.Trigger}.Sanitize(),
 		"{table}", table.Sanitize(), "{channel}", outbox.WakeChannel, "{seed}", strconv.FormatInt(outbox.WakeNamespace, 10)).Replace(sql)
 }

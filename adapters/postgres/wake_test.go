@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/internal/testenv/server"
 	"github.com/outriderhq/outrider/outbox"
@@ -35,17 +37,17 @@ func newWakeEnv(t *testing.T) *wakeEnv {
 	e.src = e.notified()
 	var err error
 	e.client, err = outbox.NewClient(outbox.ClientConfig{Notify: true})
-	must(t, err)
+	pgtest.Must(t, err)
 	return e
 }
 
 // notified returns a source that listens.
 func (e *wakeEnv) notified() *Source {
-	e.t.Helper()
-	src, err := NewSource(e.ctx, SourceConfig{URL: e.url, Wake: WakeNotify})
-	must(e.t, err)
-	src.waker.relied = 300 * time.Millisecond
-	e.t.Cleanup(func() { must(e.t, src.Close()) })
+	e.T.Helper()
+	src, err := NewSource(e.Ctx, SourceConfig{URL: e.Url, Wake: WakeNotify})
+	pgtest.Must(e.T, err)
+	src.base.Listening.Relied = 300 * time.Millisecond
+	e.T.Cleanup(func() { pgtest.Must(e.T, src.Close()) })
 	e.woken(src) // it listens
 	return src
 }
@@ -54,52 +56,52 @@ func (e *wakeEnv) notified() *Source {
 const wakeTestPatience = 20 * time.Second
 
 func (e *wakeEnv) woken(src *Source) {
-	e.t.Helper()
+	e.T.Helper()
 	select {
 	case <-src.Wake():
 	case <-time.After(wakeTestPatience):
-		e.t.Fatalf("the source was not woken within %v", wakeTestPatience)
+		e.T.Fatalf("the source was not woken within %v", wakeTestPatience)
 	}
 }
 
 func (e *wakeEnv) sleep(src *Source, want outbox.Sleep) {
-	e.t.Helper()
-	if got := src.Sleep(e.ctx); got != want {
-		e.t.Fatalf("asked to sleep: %v, want %v", got, want)
+	e.T.Helper()
+	if got := src.Sleep(e.Ctx); got != want {
+		e.T.Fatalf("asked to sleep: %v, want %v", got, want)
 	}
 }
 
 // fallAsleep sleeps once all who took the reader to be awake have ended.
 func (e *wakeEnv) fallAsleep(src *Source) {
-	e.t.Helper()
-	for end := time.Now().Add(wakeTestPatience); src.Sleep(e.ctx) != outbox.Asleep; {
+	e.T.Helper()
+	for end := time.Now().Add(wakeTestPatience); src.Sleep(e.Ctx) != outbox.Asleep; {
 		if time.Now().After(end) {
-			e.t.Fatal("the reader cannot sleep")
+			e.T.Fatal("the reader cannot sleep")
 		}
 	}
 }
 
 // publish publishes a message in tx, or in one of its own.
 func (e *wakeEnv) publish(tx pgx.Tx) {
-	e.t.Helper()
+	e.T.Helper()
 	m, err := outbox.New("t").JSON(1).Build()
-	must(e.t, err)
+	pgtest.Must(e.T, err)
 	if tx != nil {
-		must(e.t, e.client.Publish(e.ctx, tx, m))
+		pgtest.Must(e.T, e.client.Publish(e.Ctx, tx, m))
 		return
 	}
-	must(e.t, pgx.BeginFunc(e.ctx, e.pool, func(tx pgx.Tx) error { return e.client.Publish(e.ctx, tx, m) }))
+	pgtest.Must(e.T, pgx.BeginFunc(e.Ctx, e.Pool, func(tx pgx.Tx) error { return e.client.Publish(e.Ctx, tx, m) }))
 }
 
 // overhear counts the notifications until the end of the test.
 func (e *wakeEnv) overhear() *atomic.Int64 {
-	e.t.Helper()
-	conn, err := pgx.Connect(e.ctx, e.url)
-	must(e.t, err)
-	_, err = conn.Exec(e.ctx, "LISTEN "+outbox.WakeChannel)
-	must(e.t, err)
+	e.T.Helper()
+	conn, err := pgx.Connect(e.Ctx, e.Url)
+	pgtest.Must(e.T, err)
+	_, err = conn.Exec(e.Ctx, "LISTEN "+outbox.WakeChannel)
+	pgtest.Must(e.T, err)
 	n := new(atomic.Int64)
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	var heard sync.WaitGroup
 	heard.Go(func() {
 		for {
@@ -109,7 +111,7 @@ func (e *wakeEnv) overhear() *atomic.Int64 {
 			n.Add(1)
 		}
 	})
-	e.t.Cleanup(func() { cancel(); heard.Wait(); _ = conn.Close(e.ctx) })
+	e.T.Cleanup(func() { cancel(); heard.Wait(); _ = conn.Close(e.Ctx) })
 	return n
 }
 
@@ -147,21 +149,21 @@ func TestPublishersCallASleepingReaderOnly(t *testing.T) {
 func TestAReaderDoesNotSleepBeforePublishersHaveEnded(t *testing.T) {
 	t.Parallel()
 	e := newWakeEnv(t)
-	tx := e.begin()
+	tx := e.Begin()
 	e.publish(tx)
 	e.sleep(e.src, outbox.Restless)
-	must(t, tx.Commit(e.ctx))
+	pgtest.Must(t, tx.Commit(e.Ctx))
 	e.sleep(e.src, outbox.Asleep)
 	// What is rolled back, by a savepoint too, neither calls nor keeps awake.
-	tx = e.begin()
-	inner, err := tx.Begin(e.ctx)
-	must(t, err)
+	tx = e.Begin()
+	inner, err := tx.Begin(e.Ctx)
+	pgtest.Must(t, err)
 	e.publish(inner)
-	must(t, inner.Rollback(e.ctx))
-	must(t, tx.Commit(e.ctx))
-	tx = e.begin()
+	pgtest.Must(t, inner.Rollback(e.Ctx))
+	pgtest.Must(t, tx.Commit(e.Ctx))
+	tx = e.Begin()
 	e.publish(tx)
-	must(t, tx.Rollback(e.ctx))
+	pgtest.Must(t, tx.Rollback(e.Ctx))
 	select {
 	case <-e.src.Wake():
 		t.Error("woken by what was rolled back")
@@ -175,32 +177,32 @@ func TestAReaderDoesNotSleepBeforePublishersHaveEnded(t *testing.T) {
 func TestWakeBySQL(t *testing.T) {
 	t.Parallel()
 	e := newWakeEnv(t)
-	_, err := InitWake(e.ctx, e.pool, DefaultTable)
-	must(t, err)
-	did, err := InitWake(e.ctx, e.pool, DefaultTable)
-	must(t, err)
+	_, err := InitWake(e.Ctx, e.Pool, DefaultTable)
+	pgtest.Must(t, err)
+	did, err := InitWake(e.Ctx, e.Pool, DefaultTable)
+	pgtest.Must(t, err)
 	if want := `trigger outrider_wake on "outrider_outbox" exists`; !slices.Equal(did, []string{want}) {
 		t.Errorf("again: %q, want %q", did, want)
 	}
 	calls := e.overhear()
 	e.fallAsleep(e.src)
-	insert(t, e.pool, "g", "x")
+	insert(t, e.Pool, "g", "x")
 	e.woken(e.src)
 	e.risen()
-	insert(t, e.pool, "g", "x")
-	e.exec("DROP TRIGGER outrider_wake ON outrider_outbox")
+	insert(t, e.Pool, "g", "x")
+	e.Exec("DROP TRIGGER outrider_wake ON outrider_outbox")
 	e.fallAsleep(e.src)
-	insert(t, e.pool, "g", "x") // nobody calls
-	e.exec(fmt.Sprintf("SELECT pg_notify('outrider_wake', 'outrider_outbox') WHERE NOT "+
+	insert(t, e.Pool, "g", "x") // nobody calls
+	e.Exec(fmt.Sprintf("SELECT pg_notify('outrider_wake', 'outrider_outbox') WHERE NOT "+
 		"pg_try_advisory_xact_lock_shared(hashtextextended('outrider_outbox', %d))", int64(8031453545463114597)))
 	e.woken(e.src)
 	if n := calls.Load(); n > 2 {
 		t.Errorf("%d notifications, want 2", n)
 	}
-	e.exec(InitWakeSQL(DefaultTable)) // as printed
-	e.exec(InitWakeSQL(DefaultTable))
+	e.Exec(InitWakeSQL(DefaultTable)) // as printed
+	e.Exec(InitWakeSQL(DefaultTable))
 	e.fallAsleep(e.src)
-	insert(t, e.pool, "g", "x")
+	insert(t, e.Pool, "g", "x")
 	e.woken(e.src)
 }
 
@@ -221,7 +223,7 @@ func TestTwoReadersSleepByOneLock(t *testing.T) {
 	e.woken(other)
 	e.fallAsleep(other)
 	e.sleep(e.src, outbox.Asleep)
-	must(t, other.Close()) // no word
+	pgtest.Must(t, other.Close()) // no word
 	e.risen()
 	e.publish(nil) // so nobody calls
 	e.woken(e.src) // it looks after the lock that it relies on
@@ -229,18 +231,18 @@ func TestTwoReadersSleepByOneLock(t *testing.T) {
 
 // risen waits until no session shows that it sleeps.
 func (e *wakeEnv) risen() {
-	e.t.Helper()
+	e.T.Helper()
 	for end := time.Now().Add(wakeTestPatience); e.lockOwners() > 0; {
 		if time.Now().After(end) {
-			e.t.Fatal("a reader that was woken still shows that it sleeps")
+			e.T.Fatal("a reader that was woken still shows that it sleeps")
 		}
 	}
 }
 
 // lockOwners counts the sessions that show that they sleep.
 func (e *wakeEnv) lockOwners() (n int) {
-	e.t.Helper()
-	must(e.t, e.pool.QueryRow(e.ctx, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
+	e.T.Helper()
+	pgtest.Must(e.T, e.Pool.QueryRow(e.Ctx, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n))
 	return n
 }
@@ -251,7 +253,7 @@ func TestAListenerComesBack(t *testing.T) {
 	e := newWakeEnv(t)
 	for range 3 {
 		e.fallAsleep(e.src)
-		e.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		e.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%pg_try_advisory_lock%'`)
 		e.woken(e.src) // nobody would wake it now
 		e.fallAsleep(e.src)
@@ -267,23 +269,23 @@ func TestG13_AListenerIsBackWithTheServer(t *testing.T) {
 	t.Parallel()
 	private := testenv.StartPostgres(t)
 	pool, err := pgxpool.New(t.Context(), private.URL())
-	must(t, err)
+	pgtest.Must(t, err)
 	t.Cleanup(pool.Close)
 	_, err = Init(t.Context(), pool, "")
-	must(t, err)
-	e := &wakeEnv{sourceEnv: &sourceEnv{testEnv: &testEnv{t: t, ctx: context.Background(), url: private.URL(), pool: pool}}}
+	pgtest.Must(t, err)
+	e := &wakeEnv{sourceEnv: &sourceEnv{Env: &pgtest.Env{T: t, Ctx: context.Background(), Url: private.URL(), Pool: pool}}}
 	e.client, err = outbox.NewClient(outbox.ClientConfig{Notify: true})
-	must(t, err)
-	e.src, err = NewSource(e.ctx, SourceConfig{URL: e.url, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	pgtest.Must(t, err)
+	e.src, err = NewSource(e.Ctx, SourceConfig{URL: e.Url, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
+	pgtest.Must(t, err)
 	attempts := make(chan time.Duration) // each goes on when its pause was read
-	e.src.waker.rest = func(ctx context.Context, pause time.Duration) {
+	e.src.base.Listening.Rest = func(ctx context.Context, pause time.Duration) {
 		select {
 		case attempts <- pause:
 		case <-ctx.Done():
 		}
 	}
-	t.Cleanup(func() { must(t, e.src.Close()) })
+	t.Cleanup(func() { pgtest.Must(t, e.src.Close()) })
 	for range 2 {
 		e.woken(e.src)
 		e.fallAsleep(e.src)
@@ -327,7 +329,7 @@ func TestWakeIsOffUnlessConfigured(t *testing.T) {
 		t.Error("a source that only polls can be woken")
 	}
 	e.src.Awake()
-	if _, err := NewSource(t.Context(), SourceConfig{URL: e.url, Wake: "listen"}); err == nil || !strings.Contains(err.Error(), "WakeNotify") {
+	if _, err := NewSource(t.Context(), SourceConfig{URL: e.Url, Wake: "listen"}); err == nil || !strings.Contains(err.Error(), "WakeNotify") {
 		t.Errorf("an unknown Wake: %v", err)
 	}
 }
@@ -340,12 +342,12 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 	const writers, each, enough = 8, 20, 5
 	e := newWakeEnv(t)
 	calls := e.overhear()
-	l := e.lanes(e.src, outbox.StartBeginning, 1000)
+	l := e.Lanes(e.src, outbox.StartBeginning, 1000)
 	var work sync.WaitGroup
 	got, slept, want := map[string]bool{}, 0, 0
 	next := func() int {
-		rows, _, err := l.next(e.ctx, nil)
-		must(t, err)
+		rows, _, err := l.Next(e.Ctx, nil)
+		pgtest.Must(t, err)
 		for _, r := range rows {
 			got[r.ID] = true
 		}
@@ -361,7 +363,7 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 				quiet = 0
 				continue
 			}
-			if quiet++; quiet < 3 || e.src.Sleep(e.ctx) != outbox.Asleep {
+			if quiet++; quiet < 3 || e.src.Sleep(e.Ctx) != outbox.Asleep {
 				continue
 			}
 			next() // the last look
@@ -383,7 +385,7 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 func (e *wakeEnv) write(n int) {
 	for done := 0; done < n; {
 		time.Sleep(rand.N(20 * time.Millisecond))
-		err := pgx.BeginFunc(e.ctx, e.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(e.Ctx, e.Pool, func(tx pgx.Tx) error {
 			e.publish(tx)
 			if rand.N(3) == 0 {
 				time.Sleep(rand.N(20 * time.Millisecond))
@@ -396,7 +398,7 @@ func (e *wakeEnv) write(n int) {
 		if err == nil {
 			done++
 		} else if !errors.Is(err, errRolledBack) {
-			e.t.Error(err)
+			e.T.Error(err)
 			return
 		}
 	}
@@ -410,14 +412,14 @@ func TestDoctorTellsWhetherNotificationsAreHeard(t *testing.T) {
 	for name, tt := range map[string]struct {
 		url  string
 		want outbox.Level
-	}{"server": {server, outbox.LevelOK}, "pooler": {startPooler(t, server), outbox.LevelBroken}} {
+	}{"server": {server, outbox.LevelOK}, "pooler": {pgtest.StartPooler(t, server), outbox.LevelBroken}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool, err := pgxpool.New(t.Context(), tt.url)
-			must(t, err)
+			pgtest.Must(t, err)
 			t.Cleanup(pool.Close)
-			w := newWaker(WakeNotify, pool, nil, pgx.Identifier{"t"})
-			if f := w.examineWake(t.Context())[0]; f.Level != tt.want {
+			w := wake.New(WakeNotify, pool, nil, pgx.Identifier{"t"})
+			if f := w.Examine(t.Context())[0]; f.Level != tt.want {
 				t.Errorf("%v: %s; want %v", f.Level, f.Text, tt.want)
 			}
 		})

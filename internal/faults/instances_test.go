@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/faults/check"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -35,7 +35,7 @@ type fleet struct {
 func newFleet(t *testing.T, lease time.Duration, destination string) *fleet {
 	t.Helper()
 	db := newDatabase(t)
-	state, err := postgres.NewState(t.Context(), postgres.StateConfig{URL: db.url})
+	state, err := statestore.New(t.Context(), statestore.Config{URL: db.url})
 	must(t, err)
 	must(t, state.Migrate(t.Context()))
 	must(t, state.Close())

@@ -1,0 +1,99 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// oldestServer is the oldest PostgreSQL with snapshots of 64-bit transaction ids.
+const oldestServer = 130000
+
+// CheckServer refuses servers that cannot be read from.
+func CheckServer(ctx context.Context, q Querier) error {
+	var version int
+	var name string
+	var recovering bool
+	err := q.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
+		current_setting('server_version'), pg_is_in_recovery()`).Scan(&version, &name, &recovering)
+	switch {
+	case err != nil:
+		return err
+	case version < oldestServer:
+		return fmt.Errorf("the server is PostgreSQL %s; version 13 or later is needed", name)
+	case recovering:
+		return ErrStandby
+	}
+	return nil
+}
+
+// Querier is a pool or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// errStandby is what is wrong with reading from a standby.
+var ErrStandby = errors.New("the server is a standby, whose snapshots do not list running transactions; " +
+	"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
+
+// ErrSequenceGrant is what is wrong with a sequence that cannot be read.
+func ErrSequenceGrant(sequence string) error {
+	return fmt.Errorf("its sequence cannot be read: GRANT SELECT ON SEQUENCE %s to the role that Outrider connects as", sequence)
+}
+
+// TableColumn is a column as the catalogue has it.
+type TableColumn struct {
+	Name       string
+	OID        uint32
+	Type       string
+	Generated  bool
+	NotNull    bool
+	Expression string
+}
+
+// TableColumns reads the columns of a table, by name.
+func TableColumns(ctx context.Context, q Querier, table uint32) (map[string]TableColumn, error) {
+	rows, err := q.Query(ctx, `
+		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), a.attgenerated = 's', a.attnotnull,
+		       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+		FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped`, table)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[TableColumn])
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]TableColumn, len(found))
+	for _, c := range found {
+		byName[c.Name] = c
+	}
+	return byName, nil
+}
+
+// TableIndex is an index that reading can use.
+type TableIndex struct {
+	Columns []string // of its key; "" for an expression
+	Unique  bool
+}
+
+// TableIndexes reads the valid and complete B-tree indexes of a table whose
+// columns all ascend.
+func TableIndexes(ctx context.Context, q Querier, table uint32) ([]TableIndex, error) {
+	rows, err := q.Query(ctx, `
+		SELECT ARRAY(SELECT coalesce(a.attname, '')
+		             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+		             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], i.indisunique
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+		WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
+		  AND 0 = ALL (i.indoption::int2[])`, table)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[TableIndex])
+}

@@ -1,0 +1,165 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SQLSTATEs of a server that does not let a connection in.
+const (
+	invalidAuthorization = "28000"
+	invalidPassword      = "28P01"
+	unknownDatabase      = "3D000"
+	tooManyConnections   = "53300"
+	cannotConnectNow     = "57P03"
+)
+
+// connectFailure is a connection that was not made, in the words of its decisive
+// attempt. pgx lists every attempt: both with and without TLS, for each address of
+// each host.
+type connectFailure struct {
+	Text, fix string
+	err       error // what pgx said
+}
+
+// Error is what happened and, behind a semicolon, what to do.
+func (e *connectFailure) Error() string {
+	if e.fix == "" {
+		return e.Text
+	}
+	return e.Text + "; " + e.fix
+}
+
+// Unwrap returns what pgx said.
+func (e *connectFailure) Unwrap() error { return e.err }
+
+// NotConnected returns the decisive attempt of an error about a connection that was
+// not made.
+func NotConnected(err error) (*connectFailure, bool) {
+	if e, done := errors.AsType[*connectFailure](err); done {
+		return e, true
+	}
+	all, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return nil, false
+	}
+	text, fix := decisive(attempts(all), all.Config)
+	return &connectFailure{text, fix, err}, true
+}
+
+// Plainly returns the decisive attempt in place of an error about a connection that
+// was not made, and any other error as it is.
+func Plainly(err error) error {
+	if e, ok := NotConnected(err); ok {
+		return e
+	}
+	return err
+}
+
+// withoutFix is the text of an error for a finding, which has its fix apart.
+func withoutFix(err error) string {
+	if e, ok := NotConnected(err); ok {
+		return e.Text
+	}
+	return err.Error()
+}
+
+// attempts lists what became of each attempt, in order.
+func attempts(all *pgconn.ConnectError) []error {
+	err := all.Unwrap()
+	if e, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		return e.Unwrap()
+	}
+	return []error{err}
+}
+
+// ConnectionFix is what to do about a connection that was not made; empty for any other
+// error.
+func ConnectionFix(err error) string {
+	if e, ok := NotConnected(err); ok {
+		return e.fix
+	}
+	return ""
+}
+
+// decisive returns the attempt that came farthest, with its fix: an answer of the server
+// says more than a refused TLS handshake, and that more than an address where
+// nothing listens.
+func decisive(tried []error, cfg *pgconn.Config) (text, fix string) {
+	best := -1
+	for _, err := range tried {
+		if rank, t, f := attempt(err, cfg); rank > best {
+			best, text, fix = rank, t, f
+		}
+	}
+	return text, fix
+}
+
+// attemptText is what pgx makes of an attempt: address, host as given, what happened.
+var attemptText = regexp.MustCompile(`(?s)^(\S+) \((\S*)\): (.*)$`)
+
+// attempt says what became of one attempt, how far it came and what to do.
+func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
+	where, what := "", err.Error()
+	if m := attemptText.FindStringSubmatch(what); m != nil {
+		where, what = m[1], m[3]
+		if _, port, splitErr := net.SplitHostPort(m[1]); splitErr == nil && m[2] != "" {
+			where = net.JoinHostPort(m[2], port)
+		}
+	}
+	to := "cannot connect to PostgreSQL at " + where + ": "
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return 5, fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, cfg.Database, refused.Message),
+			admission(refused, cfg)
+	}
+	if fix := tlsFix(err); fix != "" {
+		return 4, to + what, fix
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && !dns.IsTimeout {
+		return 1, fmt.Sprintf("cannot connect to PostgreSQL: the host %q cannot be found (%s)", dns.Name, dns.Err),
+			"correct the host in the url, or see whether this machine's DNS knows it"
+	}
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return 0, to + "it was called off", ""
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
+		return 2, to + "no answer in time", "check host and port of the url, whether the server runs, and firewalls in between"
+	case strings.Contains(what, "connection refused"):
+		return 2, to + "connection refused", "start the server, or correct host and port of the url"
+	case where == "":
+		return 1, "cannot connect to PostgreSQL: " + what, "check the url"
+	}
+	return 3, to + strings.TrimPrefix(what, "dial error: "), "check host, port and TLS of the url, and the server's log"
+}
+
+// admission is what to do when the server does not let us in.
+func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
+	switch refused.Code {
+	case invalidPassword:
+		return "correct user or password of the url"
+	case unknownDatabase:
+		return fmt.Sprintf("correct the database of the url, or create it: CREATE DATABASE %s", QuoteName(cfg.Database))
+	case invalidAuthorization:
+		if strings.Contains(refused.Message, "does not exist") {
+			return fmt.Sprintf("correct the user of the url, or create it: CREATE ROLE %s LOGIN", QuoteName(cfg.User))
+		}
+		return "let this user and host in with a line in the server's pg_hba.conf, with TLS or without as the url has it, and reload it"
+	case InsufficientPrivilege:
+		return fmt.Sprintf("allow it: GRANT CONNECT ON DATABASE %s TO %s", QuoteName(cfg.Database), QuoteName(cfg.User))
+	case tooManyConnections:
+		return "close other connections, or raise max_connections on the server"
+	case cannotConnectNow:
+		return "wait until the server has started, or see its log"
+	}
+	return "see the server's log"
+}

@@ -1,0 +1,95 @@
+package pg
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Decoder turns rows from PostgreSQL's binary form into outbox rows. Its
+// values are only valid until the next row, so everything kept is copied.
+type Decoder struct {
+	Table    string
+	MaxRow   int64 // for errors: what was larger was left out by the statement
+	Texts    TextArena
+	Payloads ByteArena
+	Rows     rowSlab
+	interned map[string]string
+}
+
+// shownID is how much of an id an error of its row says.
+const shownID = 128
+
+// TooLarge is the error of a row of a log whose payload was left out.
+func (d *Decoder) TooLarge(stored, position []byte) error {
+	return outbox.PayloadTooLarge(Int64FromBinary(stored), d.MaxRow,
+		fmt.Sprintf("seek the route to position %d", Int64FromBinary(position)-1))
+}
+
+// Limit notes which names of the row were too long.
+func (d *Decoder) Limit(row *outbox.Row, err error) {
+	if err != nil {
+		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.Table, outbox.CutTo(row.ID, shownID), err))
+	}
+}
+
+// Fail notes what is wrong with a column of the row, besides what already is.
+func (d *Decoder) Fail(row *outbox.Row, column string, err error) {
+	err = fmt.Errorf("outbox table %s: row %s: column %s: %w", d.Table, outbox.CutTo(row.ID, shownID), column, err)
+	row.Err = errors.Join(row.Err, err)
+}
+
+// Intern returns text that comes again and again as one string. Once there are
+// too many of them it copies.
+func (d *Decoder) Intern(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	if s, ok := d.interned[string(text)]; ok {
+		return s
+	}
+	if len(d.interned) >= internLimit || len(text) > 256 {
+		return d.Texts.Copy(text)
+	}
+	if d.interned == nil {
+		d.interned = make(map[string]string)
+	}
+	s := string(text)
+	d.interned[s] = s
+	return s
+}
+
+// StringMap decodes a JSON object of strings; null is none.
+func StringMap(text []byte) (map[string]string, error) {
+	if text == nil || string(text) == "{}" {
+		return nil, nil
+	}
+	if err := CheckPairs(text); err != nil {
+		return nil, err
+	}
+	var raw map[string]*string
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("not a JSON object of strings: %w", err)
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	decoded := make(map[string]string, len(raw))
+	for k, v := range raw {
+		if v == nil {
+			return nil, fmt.Errorf("not a JSON object of strings: %q is null", k)
+		}
+		decoded[k] = *v
+	}
+	return decoded, nil
+}
+
+// CheckPairs reports tags or headers that are too many, or too long.
+func CheckPairs(text []byte) error {
+	if string(text) == TooLong {
+		return fmt.Errorf("%w: it has more than %d bytes", outbox.ErrTooLarge, outbox.MaxRowMetadataBytes)
+	}
+	return outbox.CheckPairs(text)
+}

@@ -1,0 +1,115 @@
+package pg
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SQLSTATEs that have a fix.
+const (
+	UndefinedTable        = "42P01"
+	InvalidSchema         = "3F000"
+	InsufficientPrivilege = "42501"
+	UndefinedColumn       = "42703"
+	UndefinedFunction     = "42883"
+	DatatypeMismatch      = "42804"
+	FeatureNotSupported   = "0A000"
+	ReadOnlyTransaction   = "25006"
+)
+
+// SQLSTATEs that say that somebody else was at the rows.
+const (
+	LockNotAvailable     = "55P03"
+	DeadlockDetected     = "40P01"
+	SerializationFailure = "40001"
+)
+
+// FailedWith reports whether the server refused something with one of these SQLSTATEs.
+func FailedWith(err error, states ...string) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains(states, pg.Code)
+}
+
+// Describe says what failed and, where one is known, the fix. fix returns that of
+// an error that the server reported, with what separates it from the error. What
+// PostgreSQL and pgx say names hosts, users and objects, never a password: hosts that a
+// badly encoded password could have got into were refused by given.
+func Describe(subject, what string, err error, fix func(*pgconn.PgError) string) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := NotConnected(err); ok {
+		return fmt.Errorf("%s: %w", subject, e)
+	}
+	return fmt.Errorf("%s: %s: %w%s", subject, what, err, FixBy(err, fix))
+}
+
+// FixBy returns the fix of an error, with what separates it from the error.
+func FixBy(err error, fix func(*pgconn.PgError) string) string {
+	if text := ConnectionFix(err); text != "" {
+		return "; " + text
+	}
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return fix(refused)
+	}
+	return ""
+}
+
+// ExplainOutbox describes an error of a table in Outrider's own layout.
+func ExplainOutbox(table, what string, err error) error {
+	return Describe("outbox table "+table, what, err, func(e *pgconn.PgError) string { return ownFix(table, e) })
+}
+
+// OutboxFix returns the fix of such an error.
+func OutboxFix(table string, err error) string {
+	return FixBy(err, func(e *pgconn.PgError) string { return ownFix(table, e) })
+}
+
+func ownFix(table string, refused *pgconn.PgError) string {
+	switch refused.Code {
+	case UndefinedTable, InvalidSchema:
+		return `; create it with "outrider init", or correct the table's name or the database in the config`
+	case InsufficientPrivilege:
+		return "; " + GrantFor(table, refused.Message)
+	case UndefinedColumn, UndefinedFunction, DatatypeMismatch:
+		return `; the table is not in Outrider's own layout ("outrider init --print" shows it)` +
+			" or the server is older than PostgreSQL 13"
+	case FeatureNotSupported:
+		return "; the table was altered, the next read prepares its statement again"
+	}
+	return ""
+}
+
+// GrantFor returns the fix of a missing privilege, judging by the message.
+func GrantFor(table, message string) string {
+	switch {
+	case strings.Contains(message, "row-level security"):
+		return "row security would hide rows, and they would be lost: ALTER ROLE ... BYPASSRLS for the role that Outrider connects as"
+	case strings.Contains(message, "for schema"):
+		return "GRANT USAGE (for init: CREATE) ON SCHEMA ... to the role that Outrider connects as"
+	case strings.Contains(message, "for sequence"):
+		return "GRANT SELECT ON SEQUENCE ... to the role that Outrider connects as"
+	case strings.Contains(message, "for function"):
+		return "GRANT EXECUTE ON FUNCTION pg_control_system() to the role that Outrider connects as"
+	}
+	return fmt.Sprintf("GRANT SELECT ON %s to the role that Outrider connects as", table)
+}
+
+// deadlockRetries is how often a transaction is tried that met a deadlock.
+const deadlockRetries = 5
+
+// RetryDeadlock runs f again when the server chose it as the victim of a
+// deadlock. Writers lock rows in one order, but a plan need not follow it.
+func RetryDeadlock(f func() error) error {
+	var err error
+	for range deadlockRetries {
+		if err = f(); !FailedWith(err, DeadlockDetected) {
+			return err
+		}
+	}
+	return err
+}

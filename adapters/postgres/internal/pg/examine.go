@@ -1,0 +1,87 @@
+package pg
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// examinePatience bounds an examination: a server that does not answer is a
+// finding too.
+const ExaminePatience = 20 * time.Second
+
+// encryption says for people how connections of a pool are secured.
+func encryption(ctx context.Context, pool *pgxpool.Pool) string {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return "encryption unknown"
+	}
+	defer conn.Release()
+	secured, ok := conn.Conn().PgConn().Conn().(*tls.Conn)
+	if !ok {
+		return "not encrypted"
+	}
+	state := secured.ConnectionState()
+	if len(state.VerifiedChains) == 0 {
+		return tls.VersionName(state.Version) + ", the server's certificate not checked in full"
+	}
+	return tls.VersionName(state.Version) + ", the server's certificate checked"
+}
+
+// ExamineServer looks at the connection; the second result is false when there
+// is nothing more to ask.
+func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, bool) {
+	var version int
+	var name, database, role string
+	var standby bool
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+    pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
+	if err != nil {
+		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
+	}
+	f := []outbox.Finding{Fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
+	if version < oldestServer {
+		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
+			Fix: "upgrade to PostgreSQL 13 or later"}), false
+	}
+	f = append(f, Fine("server version", "PostgreSQL "+name))
+	if standby {
+		return append(f, Judge("primary server", "", ErrStandby)...), true
+	}
+	return append(f, Fine("primary server", "it is no standby")), true
+}
+
+// ExamineClock compares the server's clock with ours.
+func ExamineClock(ctx context.Context, pool *pgxpool.Pool) outbox.Finding {
+	const subject = "clocks"
+	var theirs time.Time
+	before := time.Now()
+	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
+		return Unknown(subject, err)
+	}
+	trip := time.Since(before)
+	return outbox.ExamineClock(subject, theirs.Sub(before.Add(trip/2)), trip/2)
+}
+
+// Fine is a finding about something that is as it should be.
+func Fine(subject, text string) outbox.Finding {
+	return outbox.Finding{Level: outbox.LevelOK, Subject: subject, Text: text}
+}
+
+// Unknown is a thing that could not be looked at.
+func Unknown(subject string, err error) outbox.Finding {
+	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "unknown: " + withoutFix(err)}
+}
+
+// Judge makes findings of errors, of each that was joined.
+func Judge(subject, good string, err error) []outbox.Finding {
+	if err == nil {
+		return []outbox.Finding{Fine(subject, good)}
+	}
+	return outbox.FindingsOf(subject, err)
+}

@@ -1,0 +1,156 @@
+package pg
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// postgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.
+const PostgresEpoch = 946_684_800_000_000
+
+// TimeFromBinary decodes a timestamptz; null is the zero time.
+func TimeFromBinary(v []byte) (time.Time, error) {
+	if v == nil {
+		return time.Time{}, nil
+	}
+	micros := Int64FromBinary(v)
+	if micros == math.MaxInt64 || micros == math.MinInt64 {
+		return time.Time{}, errors.New("infinity is no time that a message can carry")
+	}
+	return time.UnixMicro(micros + PostgresEpoch).UTC(), nil
+}
+
+// Int32FromBinary decodes an integer.
+func Int32FromBinary(v []byte) int32 { return int32(binary.BigEndian.Uint32(v)) }
+
+// Int64FromBinary decodes a bigint.
+func Int64FromBinary(v []byte) int64 { return int64(binary.BigEndian.Uint64(v)) }
+
+// TID is the place of a version of a row in its table.
+type TID struct {
+	Block  uint32
+	Offset uint16
+}
+
+// TIDFromBinary decodes a tid.
+func TIDFromBinary(v []byte) TID {
+	return TID{Block: binary.BigEndian.Uint32(v), Offset: binary.BigEndian.Uint16(v[4:])}
+}
+
+// Array builds the text of a one-dimensional array. The zero value is an
+// empty array.
+type Array struct{ b []byte }
+
+// NewArray returns an array with room for elements of some size.
+func NewArray(elements, each int) Array {
+	return Array{make([]byte, 0, 2+elements*each)}
+}
+
+func (a *Array) sep() {
+	if len(a.b) == 0 {
+		a.b = append(a.b, '{')
+	} else {
+		a.b = append(a.b, ',')
+	}
+}
+
+// Text appends an element of any content.
+func (a *Array) Text(s string) {
+	a.sep()
+	a.b = append(a.b, '"')
+	for {
+		i := strings.IndexAny(s, `"\`)
+		if i < 0 {
+			break
+		}
+		a.b = append(append(a.b, s[:i]...), '\\', s[i])
+		s = s[i+1:]
+	}
+	a.b = append(append(a.b, s...), '"')
+}
+
+// TextOrNull appends a text, or NULL for an empty one.
+func (a *Array) TextOrNull(s string) {
+	if s == "" {
+		a.Null()
+		return
+	}
+	a.Text(s)
+}
+
+// Number appends a number.
+func (a *Array) Number(n int64) {
+	a.sep()
+	a.b = strconv.AppendInt(a.b, n, 10)
+}
+
+// Truth appends a truth value.
+func (a *Array) Truth(b bool) {
+	a.sep()
+	a.b = strconv.AppendBool(a.b, b)
+}
+
+// Null appends NULL.
+func (a *Array) Null() {
+	a.sep()
+	a.b = append(a.b, "NULL"...)
+}
+
+// TID appends a place.
+func (a *Array) TID(t TID) {
+	a.sep()
+	a.b = strconv.AppendUint(append(a.b, `"(`...), uint64(t.Block), 10)
+	a.b = strconv.AppendUint(append(a.b, ','), uint64(t.Offset), 10)
+	a.b = append(a.b, `)"`...)
+}
+
+// End returns the array, which then takes nothing more.
+func (a *Array) End() []byte {
+	if len(a.b) == 0 {
+		a.b = append(a.b, '{')
+	}
+	return append(a.b, '}')
+}
+
+// String returns the array.
+func (a *Array) String() string {
+	if len(a.b) == 0 {
+		return "{}"
+	}
+	return string(a.b) + "}"
+}
+
+// Numbers returns numbers as the text of an array.
+func Numbers(numbers []int64) string {
+	a := NewArray(len(numbers), 12)
+	for _, n := range numbers {
+		a.Number(n)
+	}
+	return a.String()
+}
+
+// Size returns the bytes of a row.
+func Size(values [][]byte) (n int) {
+	for _, v := range values {
+		n += len(v)
+	}
+	return n
+}
+
+// rawResults asks pgx for all columns in binary, which is what is decoded here.
+var RawResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+
+// textsText returns texts as the text of an array.
+func textsText(texts []string) string {
+	var a Array
+	for _, t := range texts {
+		a.Text(t)
+	}
+	return a.String()
+}

@@ -1,0 +1,39 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// CheckAnchor verifies that the row at the cursor's position is the one that was read
+// there. A row that is gone was removed by retention, unless younger rows of its slot
+// are below it: then the position was given out anew, to a transaction that was rolled
+// back. (Rows below that were committed late can outlast it, but are older.)
+func (t *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *outbox.Cursor) error {
+	if c.Anchor.IsZero() {
+		return nil
+	}
+	there, below, err := t.kind.RowAt(ctx, q, c)
+	switch {
+	case err != nil:
+		return err
+	case there.IsZero() && below:
+		return t.wentBack(fmt.Sprintf("the row at position %d, at which the cursor stands, is not there, though rows before it are", c.Position))
+	case !there.IsZero() && !there.Matches(c.Anchor):
+		return t.wentBack(fmt.Sprintf("another row is at position %d than when the cursor came there", c.Position))
+	}
+	return nil
+}
+
+// Anchored implements [outbox.Anchorer].
+func (t *Reader) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
+	if !c.Anchor.IsZero() || c.Snapshot == "" {
+		return c, nil
+	}
+	var err error
+	c.Anchor, _, err = t.kind.RowAt(ctx, t.Pool, &c)
+	return c, t.kind.Explain("look up the row at the cursor", err)
+}

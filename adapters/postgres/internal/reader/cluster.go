@@ -1,0 +1,150 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Identity returns the system identifier of the database cluster: snapshots are
+// made of transaction ids, and those belong to the cluster. The database does
+// not take part, because one that was renamed, or cloned within its
+// cluster, goes on. A clone of the cluster has the same identifier;
+// [outbox.Source].Validate tells what can be told.
+//
+// Any user may ask for it, unless the right to was revoked; the error then says
+// what to grant.
+func (t *Reader) Identity(ctx context.Context) (string, error) {
+	id, err := identity(ctx, t.Pool)
+	return id, t.kind.Explain("ask for the cluster's system identifier", err)
+}
+
+func identity(ctx context.Context, q pg.Querier) (id string, err error) {
+	err = q.QueryRow(ctx, "SELECT 'postgresql/' || system_identifier FROM pg_control_system()").Scan(&id)
+	return id, err
+}
+
+// Validate implements [outbox.Source]. A database that is as far as the cursor
+// has given out its transaction ids and its position; one that has not was
+// restored or recovered to an earlier point, and its later transactions would
+// be taken for delivered.
+func (t *Reader) Validate(ctx context.Context, c outbox.Cursor) error {
+	if c.IsZero() {
+		return nil
+	}
+	seen, err := NewestSnapshot(c)
+	if err == nil {
+		err = t.Find(ctx)
+	}
+	if err == nil {
+		err = t.validate(ctx, t.Pool, seen.Xmax, c.Position)
+	}
+	if err == nil {
+		err = t.CheckAnchor(ctx, t.Pool, &c)
+	}
+	return t.kind.Explain("validate the cursor", err)
+}
+
+// NewestSnapshot returns the latest snapshot that a cursor speaks of.
+func NewestSnapshot(c outbox.Cursor) (Snapshot, error) {
+	if c.Window != "" {
+		return ParseSnapshot(c.Window)
+	}
+	return ParseSnapshot(c.Snapshot)
+}
+
+// validate asks whether transaction ids below xmax and the position have been
+// handed out.
+func (t *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, position int64) error {
+	const sql = `
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, coalesce(s.name, ''),
+       has_sequence_privilege(s.name, 'SELECT'),
+       CASE WHEN has_sequence_privilege(s.name, 'SELECT')
+            THEN coalesce(pg_sequence_last_value(s.name::regclass), 0) ELSE 0 END
+FROM (SELECT pg_get_serial_sequence($1, $2) AS name) s`
+	var next, last int64
+	var sequence string
+	var readable *bool // null: there is no sequence
+	if err := q.QueryRow(ctx, sql, t.Quoted, t.kind.Position).Scan(&next, &sequence, &readable, &last); err != nil {
+		return err
+	}
+	// In the tables of others positions may come from elsewhere.
+	counted := readable != nil
+	var reason string
+	switch {
+	case !counted && t.kind.Own:
+		return ErrNoSequence
+	case counted && !*readable:
+		return pg.ErrSequenceGrant(sequence)
+	case uint64(next) < xmax:
+		reason = fmt.Sprintf("its next transaction is %d, the cursor has seen up to %d", next, xmax)
+	case counted && last < position:
+		reason = fmt.Sprintf("its last position is %d, the cursor stands at %d", last, position)
+	default:
+		return nil
+	}
+	return t.wentBack("the database is behind the cursor: " + reason)
+}
+
+// wentBack is the error for a database that was put back to an earlier state.
+func (t *Reader) wentBack(reason string) error {
+	command := "rebase"
+	if !t.kind.Own {
+		command = "seek" // only the own layout can be rebased
+	}
+	return fmt.Errorf("%s: %w; it was restored or recovered to an earlier point, or failed over without the last commits, "+
+		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, outbox.ErrWentBack, command)
+}
+
+// errNoSequence is what is wrong with a position that nobody hands out.
+var ErrNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
+
+// verify refuses to read on from a server that is not where the cursors were.
+// Routes were checked when they started; a connection that is made anew can lead
+// to a standby, to another cluster behind the same name, or to a primary that
+// lost the last transactions in a failover.
+func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []outbox.Read) error {
+	var standby bool
+	if err := q.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
+		return err
+	}
+	if standby {
+		return pg.ErrStandby
+	}
+	id, err := identity(ctx, q)
+	if err != nil {
+		return err
+	}
+	if t.Cluster != "" && id != t.Cluster {
+		was := t.Cluster
+		t.Cluster = "" // the cursors of the next fetch have been checked
+		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, outbox.ErrWentBack)
+	}
+	var xmax uint64
+	var position int64
+	for i := range reads {
+		seen, err := NewestSnapshot(reads[i].From)
+		if err != nil {
+			return err
+		}
+		xmax, position = max(xmax, seen.Xmax), max(position, reads[i].From.Position)
+	}
+	if err := t.validate(ctx, q, xmax, position); err != nil {
+		return err
+	}
+	checked := map[outbox.Cursor]bool{}
+	for i := range reads {
+		place := outbox.Cursor{Position: reads[i].From.Position, Snapshot: reads[i].From.Snapshot, Base: reads[i].From.Base, Anchor: reads[i].From.Anchor}
+		if !checked[place] {
+			checked[place] = true
+			if err := t.CheckAnchor(ctx, q, &place); err != nil {
+				return err
+			}
+		}
+	}
+	t.Cluster = id
+	return nil
+}

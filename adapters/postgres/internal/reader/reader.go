@@ -1,0 +1,269 @@
+package reader
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Reader is what the sources of all layouts have in common: where the table is,
+// the connection that reads it, and what keeps a cursor from being used in a
+// database that it does not belong to.
+type Reader struct {
+	outbox.Waker
+	Listening *wake.Waker
+	kind      Layout
+	Pool      *pgxpool.Pool // for everything but reading rows
+	Table     string        // as configured, for people
+	Quoted    string        // with its schema, after find
+	Log       *slog.Logger
+	closing   sync.WaitGroup // connections being closed
+
+	location pg.Location
+
+	Mu      sync.Mutex // held by Fetch; guards the rest
+	Conn    *Conn      // nil: connect
+	closed  bool
+	Cluster string // identity of what was read first; "" before
+	Decoder pg.Decoder
+}
+
+// SourceMethods are the methods of a source that are the same for all layouts.
+type SourceMethods interface {
+	outbox.Waker
+	outbox.TableNamer
+	outbox.Anchorer
+	Identity(ctx context.Context) (string, error)
+	Validate(ctx context.Context, c outbox.Cursor) error
+	Close() error
+}
+
+// Layout is what differs between the layouts of tables.
+type Layout struct {
+	// position is the column of positions.
+	Position string
+
+	// own reports that the layout is Outrider's: its positions come from a sequence, and
+	// `outrider rebase` can place its cursors anew.
+	Own bool
+
+	// located is called once with the table's full name.
+	Located func(full pgx.Identifier)
+
+	// prepare prepares the statement that fetches, on a new connection.
+	Prepare func(ctx context.Context, r *Conn) error
+
+	// rowAt returns the anchor of the row at the cursor's position; zero: there is none.
+	// below: rows before it prove that it should be there.
+	RowAt func(ctx context.Context, q pg.Querier, c *outbox.Cursor) (a outbox.Anchor, below bool, err error)
+
+	// explain says for which table and in doing what an error came up, and its fix.
+	Explain func(what string, err error) error
+
+	// dropped is called when the connection was given up.
+	Dropped func()
+}
+
+const (
+	// sideConns bounds the connections beside the one that fetches: for checks
+	// and commands, which are rare.
+	sideConns = 2
+
+	// sideIdle is how long such a connection is kept without use.
+	sideIdle = time.Minute
+
+	// readBuffer is how much is read from a connection at once, if so much has
+	// come: pgx alone takes 8 KiB, which is a system call for every twenty rows of
+	// a backlog.
+	readBuffer = 64 << 10
+)
+
+// NewPool returns the pool for everything but reading rows. It does not connect.
+func NewPool(ctx context.Context, c pg.Connection) (*pgxpool.Pool, error) {
+	c.Application, c.MaxConns = "outrider-source", sideConns
+	pc, err := c.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	pc.MaxConnIdleTime = sideIdle
+	// A connection that died while idle, with the server's restart, is no reason
+	// for a command to fail.
+	pc.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
+	if c.Config == nil { // what an application configured itself is its own
+		pc.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBuffer), w)
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// New returns the reader of a table, by its name as configured and as parsed.
+func New(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wake.Mode, log *slog.Logger, maxRow int64, layout Layout) *Reader {
+	log = cmp.Or(log, slog.Default())
+	w := wake.New(mode, pool, log, name)
+	return &Reader{
+		Waker: w, Listening: w, kind: layout, Pool: pool, Table: table, Log: log,
+		location: pg.Location{Name: name}, Decoder: pg.Decoder{Table: table, MaxRow: maxRow},
+	}
+}
+
+// Find looks the table up, once; what uses its name calls it first.
+func (t *Reader) Find(ctx context.Context) error {
+	return t.location.Find(ctx, t.Pool, func(full pgx.Identifier) {
+		t.Quoted = full.Sanitize()
+		t.kind.Located(full)
+	})
+}
+
+// errClosed is for the use of a source after its end.
+var errClosed = errors.New("the source is closed")
+
+// Connected returns the connection that reads, and makes it where there is none. The
+// caller has the lock.
+func (t *Reader) Connected(ctx context.Context, reads []outbox.Read) (*Conn, error) {
+	if t.closed {
+		return nil, t.kind.Explain("read", errClosed)
+	}
+	if t.Conn != nil {
+		return t.Conn, nil
+	}
+	err := t.Find(ctx)
+	var r *Conn
+	if err == nil {
+		r, err = t.Open(ctx)
+	}
+	if err == nil {
+		if err = t.verify(ctx, r.Conn, reads); err != nil {
+			t.Discard(r)
+		}
+	}
+	if err != nil {
+		return nil, t.kind.Explain("connect to read", err)
+	}
+	t.Conn = r
+	t.Log.DebugContext(ctx, "connected to read a table", "table", t.Table)
+	return r, nil
+}
+
+// Open makes a connection that can fetch. It is taken out of the pool, so that the
+// pool's hooks apply to it.
+func (t *Reader) Open(ctx context.Context) (*Conn, error) {
+	c, err := t.Pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Conn{Conn: c.Hijack()}
+	if _, err = r.Conn.PgConn().Exec(ctx, fetchSettings).ReadAll(); err == nil {
+		err = t.kind.Prepare(ctx, r)
+	}
+	if err != nil {
+		t.Discard(r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// Drop gives the reading connection up; the next Fetch makes a new one.
+func (t *Reader) Drop() {
+	if t.Conn != nil {
+		t.Discard(t.Conn)
+		t.Conn = nil
+		t.kind.Dropped()
+	}
+}
+
+// Discard closes a connection without waiting for it; Close does.
+func (t *Reader) Discard(r *Conn) {
+	t.closing.Go(func() { pg.Close(r.Conn) })
+}
+
+// Close releases the connections. It waits for a Fetch that is running, so
+// cancel that one's context first.
+func (t *Reader) Close() error {
+	t.Listening.Stop()
+	t.Mu.Lock()
+	t.closed = true
+	t.Drop()
+	t.Mu.Unlock()
+	t.Pool.Close()
+	t.closing.Wait()
+	return nil
+}
+
+// TableName implements [outbox.TableNamer]: database, schema and table.
+func (t *Reader) TableName(ctx context.Context) (name string, err error) {
+	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
+	if err = t.Find(ctx); err == nil {
+		err = t.Pool.QueryRow(ctx, q, t.Quoted).Scan(&name)
+	}
+	return name, t.kind.Explain("ask for the table's full name", err)
+}
+
+// Starts are expressions of the positions at which a route may start. Of since the
+// parameter is the time; empty: it is not known when rows were created.
+type Starts struct{ Beginning, End, Since string }
+
+// errNoTimes is for a start at a time in a table that does not say when rows were created.
+var errNoTimes = errors.New("which column says when a row was created is not known: " +
+	"give columns: {created_at: ...}, or start at beginning or end")
+
+// Start returns the cursor at one of the places; fill puts the table's names into a
+// statement.
+func (t *Reader) Start(ctx context.Context, at outbox.Start, places Starts, fill func(sql string) string) (outbox.Cursor, error) {
+	err := t.Find(ctx)
+	var position string
+	var args []any
+	switch at.Kind {
+	case outbox.StartBeginning:
+		position = places.Beginning
+	case outbox.StartEnd:
+		position = places.End
+	case outbox.StartTime:
+		if position, args = places.Since, []any{at.Time}; position == "" {
+			err = errNoTimes
+		}
+	default:
+		err = errors.New("it is none of beginning, end, time")
+	}
+	var c outbox.Cursor
+	if err == nil {
+		err = t.Pool.QueryRow(ctx, fill("SELECT ("+position+")::bigint, pg_current_snapshot()::text"), args...).Scan(&c.Position, &c.Snapshot)
+	}
+	if err != nil {
+		return outbox.Cursor{}, t.kind.Explain("start at "+string(at.Kind), err)
+	}
+	return c, nil
+}
+
+// backlogSettings keep the plan of the counts to ranges of indexes, whatever the
+// planner's statistics say.
+const backlogSettings = pg.PinTransaction + `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
+SET LOCAL max_parallel_workers_per_gather = 0`
+
+// Count runs f in a transaction that only reads, and along indexes.
+func (t *Reader) Count(ctx context.Context, f func(pgx.Tx) error) error {
+	if err := t.Find(ctx); err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, t.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, backlogSettings); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}

@@ -1,0 +1,187 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// listenSettings let the server find out within a minute that we have gone
+	// without a word, and end the session: its locks make writers call.
+	listenSettings = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; LISTEN " + outbox.WakeChannel
+
+	// sleepSQL takes the locks of the tables $1, and says of each: 0, it is ours;
+	// 1, the session of another reader has it, so that writers call already; 2,
+	// writers who did not call are still at work.
+	sleepSQL = `SELECT CASE WHEN pg_try_advisory_lock(k.key) THEN 0
+    WHEN NOT pg_try_advisory_lock_shared(k.key) THEN 1
+    WHEN pg_advisory_unlock_shared(k.key) THEN 2 END
+FROM pg_catalog.unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(t.name, {seed}) AS key OFFSET 0) k`
+
+	// awakeSQL gives them back. No lock of another kind is in this session.
+	awakeSQL = "SELECT pg_advisory_unlock_all()"
+
+	// callSQL wakes the other readers of the tables $1.
+	callSQL = "SELECT pg_notify('" + outbox.WakeChannel + "', t.name) FROM pg_catalog.unnest($1::text[]) AS t(name)"
+)
+
+// listener is one connection that listens.
+type listener struct {
+	*Waker
+	conn   *pgx.Conn
+	asleep bool
+	own    bool // by a lock of our own, for one table at least
+	lent   bool // by the lock of another reader, for one table at least
+}
+
+// connect makes a connection that listens.
+func (w *Waker) connect(ctx context.Context) (*listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, wakePatience)
+	defer cancel()
+	c, err := w.pool.Acquire(ctx)
+	if err != nil {
+		return nil, pg.Plainly(err)
+	}
+	l := &listener{Waker: w, conn: c.Hijack()}
+	if _, err := l.conn.PgConn().Exec(ctx, listenSettings).ReadAll(); err != nil {
+		pg.Close(l.conn)
+		return nil, err
+	}
+	return l, nil
+}
+
+// run listens until ctx ends or the connection breaks.
+func (l *listener) run(ctx context.Context) error {
+	defer pg.Close(l.conn)
+	defer l.call() // nobody does any more
+	l.ready.Store(true)
+	defer l.ready.Store(false)
+	l.call() // it may have gone to sleep for long when there was no connection
+	for {
+		n, a, err := l.wait(ctx)
+		switch {
+		case a != nil && a.answer != nil:
+			err = errors.Join(err, l.sleep(ctx, a.answer))
+		case a != nil && err == nil && l.asleep:
+			err = l.rise(ctx, true)
+		}
+		switch {
+		case err != nil:
+			return err
+		case n != nil && n.PID != l.conn.PgConn().PID() && slices.Contains(l.tables, n.Payload):
+			l.call()
+			if l.asleep {
+				err = l.rise(ctx, false) // the others have heard it too
+			}
+		case n == nil && a == nil: // time is up
+			err = l.renew(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns the next notification or what the reader asks, or neither when the
+// lock of another reader has been relied on for long enough.
+func (l *listener) wait(ctx context.Context) (*pgconn.Notification, *ask, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if l.asleep && l.lent {
+		waiting, cancel = context.WithTimeout(waiting, l.Relied)
+		defer cancel()
+	}
+	asked := make(chan *ask, 1)
+	go func() {
+		select {
+		case a := <-l.asks:
+			cancel()
+			asked <- &a
+		case <-waiting.Done():
+			asked <- nil
+		}
+	}()
+	n, err := l.conn.WaitForNotification(waiting)
+	interrupted := waiting.Err() != nil && !l.conn.IsClosed()
+	cancel()
+	a := <-asked
+	switch {
+	case ctx.Err() != nil:
+		return n, a, ctx.Err()
+	case interrupted:
+		return n, a, nil
+	}
+	return n, a, err
+}
+
+// sleep takes the locks and answers the reader.
+func (l *listener) sleep(ctx context.Context, answer chan<- outbox.Sleep) error {
+	if l.conn.IsClosed() {
+		answer <- outbox.Sleepless
+		return nil // the reason is known
+	}
+	got, err := l.lock(ctx)
+	answer <- got
+	return err
+}
+
+// lock takes the locks of all tables, or none.
+func (l *listener) lock(ctx context.Context) (outbox.Sleep, error) {
+	ctx, cancel := context.WithTimeout(ctx, wakePatience)
+	defer cancel()
+	sql := strings.ReplaceAll(sleepSQL, "{seed}", strconv.FormatInt(outbox.WakeNamespace, 10))
+	rows, _ := l.conn.Query(ctx, sql, l.tables) // its error is CollectRows' too
+	states, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return outbox.Sleepless, err
+	}
+	if slices.Contains(states, 2) {
+		_, err := l.conn.Exec(ctx, awakeSQL)
+		return outbox.Restless, err
+	}
+	l.asleep, l.own, l.lent = true, slices.Contains(states, 0), slices.Contains(states, 1)
+	return outbox.Asleep, nil
+}
+
+// rise gives the locks back. Those who rely on them are told, unless they know.
+func (l *listener) rise(ctx context.Context, tell bool) error {
+	l.asleep = false
+	if !l.own {
+		return nil
+	}
+	l.own = false
+	ctx, cancel := context.WithTimeout(ctx, wakePatience)
+	defer cancel()
+	if _, err := l.conn.Exec(ctx, awakeSQL); err != nil {
+		return err
+	}
+	if !tell {
+		return nil
+	}
+	_, err := l.conn.Exec(ctx, callSQL, l.tables)
+	return err
+}
+
+// renew looks whether the lock of another reader is still there. If it is not,
+// nobody has called since it went: the reader looks.
+func (l *listener) renew(ctx context.Context) error {
+	alone := !l.own
+	if err := l.rise(ctx, true); err != nil {
+		return err
+	}
+	got, err := l.lock(ctx)
+	if err != nil || alone && got == outbox.Asleep && !l.own {
+		return err
+	}
+	l.call()
+	return l.rise(ctx, false)
+}

@@ -1,0 +1,212 @@
+package logtable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Layout is the shape of a table that a [Source] reads.
+type Layout string
+
+const (
+	// LayoutWatermill is what watermill-sql's DefaultPostgreSQLSchema makes of a
+	// topic: offset, uuid, created_at, payload, metadata, transaction_id.
+	LayoutWatermill Layout = "watermill"
+
+	// LayoutCustom is an append-only table of any shape, described by [Columns].
+	LayoutCustom Layout = "custom"
+)
+
+// Columns says in which column of a table what is found. A value is the name of
+// a column, exactly as the catalogue has it. Those marked so can be "=text"
+// instead: that text for every row. Empty: the table has none.
+type Columns struct {
+	Position string // required: unique, ascending; smallint, integer or bigint
+	XID      string // required: transaction that wrote the row; xid8, or bigint that holds one
+
+	ID      string // required: event id; any type
+	Payload string // required: json, jsonb, text or bytea
+
+	Type          string // event type; any type, or =text
+	Group         string // ordering key; any type
+	AggregateType string // any type, or =text
+	AggregateID   string // any type
+	Tenant        string // any type, or =text
+
+	Headers    string // a JSON object: json, jsonb or text
+	Tags       string // a JSON object: json, jsonb or text
+	OccurredAt string // timestamptz or timestamp
+	CreatedAt  string // timestamptz or timestamp; needed to start a route at a time
+}
+
+// Metadata names the keys of a row's headers (Watermill's metadata) that hold
+// what the table has no column for. Outrider's own keys (outrider_type and so
+// on, see package outbox) are looked for as well, after these.
+type Metadata struct {
+	Type          string
+	Group         string
+	AggregateType string
+	AggregateID   string
+	Tenant        string
+}
+
+// watermillColumns are those of DefaultPostgreSQLSchema.
+var watermillColumns = Columns{
+	Position: "offset", XID: "transaction_id", ID: "uuid", Payload: "payload", Headers: "metadata", CreatedAt: "created_at",
+}
+
+// watermillPrefix begins the names of Watermill's tables.
+const watermillPrefix = "watermill_"
+
+// role is what a column is for. The first ones are columns of the statement's
+// result, in the order of the constants fetchPosition and so on.
+type role int
+
+const (
+	rolePosition role = iota
+	roleID
+	roleType
+	roleGroup
+	roleAggregateType
+	roleAggregateID
+	roleTenant
+	roleTags
+	roleHeaders
+	rolePayload
+	roleBytes // the same payload, when it is bytea
+	roleOccurredAt
+	roleCreatedAt
+	roleXID
+	roles
+)
+
+// roleKeys are the roles' keys in a configuration.
+var roleKeys = [roles]string{
+	"position", "id", "type", "group", "aggregate_type", "aggregate_id", "tenant", "tags", "headers",
+	"payload", "payload", "occurred_at", "created_at", "xid",
+}
+
+// mapping says how the rows of a table become outbox rows.
+type mapping struct {
+	layout    Layout
+	table     pgx.Identifier
+	columns   [roles]string // names; "" where there is none
+	constants [roles]string // what "=text" says
+	keys      [roles]string // of the headers, beside Outrider's own
+	typ       string        // of rows that say none
+	json      bool          // the payload's column is json or jsonb; found out when connecting
+	maxRow    int64         // bytes of payload that are read
+}
+
+// newMapping checks what can be checked without the table.
+func newMapping(cfg *Config) (*mapping, error) {
+	m := &mapping{layout: cfg.Layout, maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)}
+	columns := cfg.Columns
+	switch {
+	case cfg.Layout != LayoutWatermill && cfg.Layout != LayoutCustom:
+		return nil, fmt.Errorf("layout %q is none of watermill, custom", cfg.Layout)
+	case cfg.Layout == LayoutWatermill && columns != Columns{}:
+		return nil, errors.New("layout watermill has columns of its own; use layout custom for a table with others")
+	case cfg.Layout == LayoutWatermill:
+		columns = watermillColumns
+	case cfg.Table == "":
+		return nil, errors.New("no table is given")
+	}
+	if !pg.PlainText(cfg.Topic) {
+		return nil, fmt.Errorf("topic %q has a control character, or is not valid text", cfg.Topic)
+	}
+	var err error
+	if m.table, err = mappedTable(cfg); err != nil {
+		return nil, err
+	}
+	m.typ = cfg.Topic
+	if cfg.Layout == LayoutWatermill {
+		m.typ = cmp.Or(cfg.Topic, strings.TrimPrefix(m.table[len(m.table)-1], watermillPrefix))
+	}
+	m.columns = [roles]string{
+		columns.Position, columns.ID, columns.Type, columns.Group, columns.AggregateType, columns.AggregateID, columns.Tenant,
+		columns.Tags, columns.Headers, columns.Payload, columns.Payload, columns.OccurredAt, columns.CreatedAt, columns.XID,
+	}
+	k := cfg.Metadata
+	m.keys[roleType], m.keys[roleGroup], m.keys[roleTenant] = k.Type, k.Group, k.Tenant
+	m.keys[roleAggregateType], m.keys[roleAggregateID] = k.AggregateType, k.AggregateID
+	return m, m.checkColumns()
+}
+
+// mappedTable names the table: as it is given, or after the topic.
+func mappedTable(cfg *Config) (pgx.Identifier, error) {
+	switch {
+	case cfg.Table != "":
+		return pg.ParseTable(cfg.Table)
+	case cfg.Topic == "":
+		return nil, errors.New("neither a topic nor a table is given")
+	case len(watermillPrefix+cfg.Topic) > pg.LongestName:
+		// PostgreSQL cuts such a name; so two topics may share a table.
+		return nil, fmt.Errorf("topic %q: the name of its table is longer than the %d bytes that PostgreSQL keeps of it; give the table's name",
+			cfg.Topic, pg.LongestName)
+	}
+	return pgx.Identifier{watermillPrefix + cfg.Topic}, nil
+}
+
+// checkColumns takes constants apart and reports what is missing.
+func (m *mapping) checkColumns() error {
+	var problems []error
+	for r := range roles {
+		text, constant := strings.CutPrefix(m.columns[r], "=")
+		if !pg.PlainText(m.columns[r]) {
+			problems = append(problems, fmt.Errorf("column %s: %q has a control character, or is not valid text", roleKeys[r], m.columns[r]))
+		}
+		if !constant {
+			continue
+		}
+		if r != roleType && r != roleAggregateType && r != roleTenant {
+			problems = append(problems, fmt.Errorf("column %s: %q is a constant, but it differs from row to row; name a column", roleKeys[r], m.columns[r]))
+			continue
+		}
+		m.columns[r], m.constants[r] = "", text
+	}
+	for _, need := range []struct {
+		role role
+		fix  string
+	}{
+		{rolePosition, "name the column whose values ascend, usually the identity column"},
+		{roleXID, m.addXID()},
+		{roleID, "name the column that identifies an event"},
+		{rolePayload, "name the column with the content"},
+	} {
+		if m.columns[need.role] == "" {
+			problems = append(problems, fmt.Errorf("column %s is not given: %s", roleKeys[need.role], need.fix))
+		}
+	}
+	if m.layout == LayoutCustom && m.columns[roleType] == "" && m.constants[roleType] == "" && m.keys[roleType] == "" {
+		problems = append(problems, errors.New(`column type is not given: name a column, write "=text" for a fixed one, or name a key of the headers in metadata`))
+	}
+	if m.columns[roleHeaders] == "" {
+		for r, key := range m.keys {
+			if key != "" {
+				problems = append(problems, fmt.Errorf("metadata %s: key %q is looked for in the headers, and column headers is not given", roleKeys[r], key))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// quoted is the name of a role's column.
+func (m *mapping) quoted(r role) string { return pgx.Identifier{m.columns[r]}.Sanitize() }
+
+// addXID says how a table without transaction ids gets them. Rows that were
+// there before have none; they were committed when the lock was granted.
+func (m *mapping) addXID() string {
+	check := pgx.Identifier{pg.DerivedName(m.table, "_xid_set")}.Sanitize()
+	return "without the transaction that wrote a row, rows that are committed late would be lost unnoticed; " +
+		"add a column, which is quick and leaves existing rows alone: ALTER TABLE " + m.table.Sanitize() +
+		" ADD COLUMN xid xid8, ALTER COLUMN xid SET DEFAULT pg_catalog.pg_current_xact_id(), ADD CONSTRAINT " + check +
+		" CHECK (xid IS NOT NULL) NOT VALID; then give columns: {xid: xid}"
+}

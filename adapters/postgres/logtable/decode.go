@@ -1,0 +1,168 @@
+package logtable
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// head is what decides where a row belongs.
+type head struct {
+	headers map[string]string
+	broken  error // the headers cannot be decoded
+	group   string
+	slot    int
+}
+
+// metaKeys are the headers of Outrider's own that a role is looked for in: a
+// client or a middleware of ours may have written them.
+var metaKeys = [roles]string{
+	roleType: outbox.MetaType, roleGroup: outbox.MetaGroup, roleAggregateType: outbox.MetaAggregateType,
+	roleAggregateID: outbox.MetaAggregateID, roleTenant: outbox.MetaTenant,
+}
+
+// resultOf is where a role's column is in the result.
+func resultOf(r role) int { return int(r) + reader.FetchPosition }
+
+// head decodes a row's headers, group and slot.
+func (m *mapping) head(d *pg.Decoder, values [][]byte) head {
+	var h head
+	h.headers, h.broken = looseMap(values[reader.FetchHeaders])
+	h.group = m.attribute(d, roleGroup, values, h.headers)
+	h.slot = outbox.SlotOf(h.group, string(values[reader.FetchID]))
+	return h
+}
+
+// attribute finds a role's value: in its column, else in the headers, else it
+// is the mapping's constant.
+func (m *mapping) attribute(d *pg.Decoder, r role, values [][]byte, headers map[string]string) string {
+	if text := values[resultOf(r)]; len(text) > 0 {
+		if r == roleGroup || r == roleAggregateID {
+			return d.Texts.Copy(text)
+		}
+		return d.Intern(text)
+	}
+	if m.constants[r] != "" {
+		return m.constants[r]
+	}
+	if key := m.keys[r]; key != "" {
+		if v, ok := headers[key]; ok {
+			return v
+		}
+	}
+	return headers[metaKeys[r]]
+}
+
+// row decodes the rest. What cannot be decoded is told in the row's Err.
+func (m *mapping) row(d *pg.Decoder, h head, values [][]byte) *outbox.Row {
+	row := d.Rows.Next(pg.Size(values))
+	row.ID, row.Group, row.Slot, row.Headers = d.Texts.Copy(values[reader.FetchID]), h.group, h.slot, h.headers
+	if h.broken != nil {
+		d.Fail(row, m.columns[roleHeaders], h.broken)
+	}
+	row.Type = m.attribute(d, roleType, values, h.headers)
+	if row.Type == "" {
+		row.Type = m.typ
+	}
+	row.AggregateType = m.attribute(d, roleAggregateType, values, h.headers)
+	row.AggregateID = m.attribute(d, roleAggregateID, values, h.headers)
+	row.Tenant = m.attribute(d, roleTenant, values, h.headers)
+	m.content(d, row, values)
+	m.extras(d, row, values)
+	maps.DeleteFunc(row.Headers, func(key, _ string) bool { return strings.HasPrefix(key, outbox.HeaderPrefix) })
+	if row.ID == "" {
+		d.Fail(row, m.columns[roleID], errors.New("is empty, so that receivers cannot tell duplicates"))
+	}
+	if row.Type == "" {
+		d.Fail(row, roleKeys[roleType], errors.New("is empty"))
+	}
+	d.Limit(row, row.Limit())
+	return row
+}
+
+// content is the payload as it is stored. A json or jsonb column holds JSON; of
+// text and bytes what is not valid JSON, or is marked as bytes, is bytes.
+func (m *mapping) content(d *pg.Decoder, row *outbox.Row, values [][]byte) {
+	payload, raw := values[reader.FetchPayload], values[reader.FetchPayloadBytes]
+	if payload == nil {
+		payload = raw
+	}
+	if stored := values[reader.FetchStored]; payload == nil && stored != nil {
+		d.Fail(row, m.columns[rolePayload], d.TooLarge(stored, values[reader.FetchPosition]))
+		return
+	}
+	if payload == nil && m.layout != LayoutWatermill {
+		d.Fail(row, m.columns[rolePayload], errors.New("is null"))
+		return
+	}
+	// Watermill's publisher writes NULL for a payload of nil, and its subscriber
+	// delivers an empty one.
+	row.Payload = d.Payloads.Copy(payload)
+	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes ||
+		(!m.json || payload == nil) && !format.ValidJSON(row.Payload)
+}
+
+// extras are tags and times.
+func (m *mapping) extras(d *pg.Decoder, row *outbox.Row, values [][]byte) {
+	tags := values[reader.FetchTags]
+	if text, ok := row.Headers[outbox.MetaTags]; ok && tags == nil {
+		tags = []byte(text)
+	}
+	var err error
+	if row.Tags, err = looseMap(tags); err != nil {
+		d.Fail(row, roleKeys[roleTags], err)
+	}
+	if row.OccurredAt, err = pg.TimeFromBinary(values[reader.FetchOccurredAt]); err != nil {
+		d.Fail(row, m.columns[roleOccurredAt], err)
+	}
+	if text, ok := row.Headers[outbox.MetaOccurredAt]; ok && row.OccurredAt.IsZero() {
+		if row.OccurredAt, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			d.Fail(row, "header "+outbox.MetaOccurredAt, err)
+		}
+	}
+	if row.CreatedAt, err = pg.TimeFromBinary(values[reader.FetchCreatedAt]); err != nil {
+		d.Fail(row, m.columns[roleCreatedAt], err)
+	}
+}
+
+// looseMap decodes a JSON object. Values that are no strings become their JSON
+// text, and null is left out: other systems' headers hold numbers and objects.
+func looseMap(text []byte) (map[string]string, error) {
+	if len(text) == 0 || string(text) == "{}" {
+		return nil, nil
+	}
+	if err := pg.CheckPairs(text); err != nil {
+		return nil, err
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	decoded := make(map[string]string, len(raw))
+	for k, v := range raw {
+		switch {
+		case bytes.Equal(v, []byte("null")):
+		case v[0] == '"':
+			var s string
+			if err := json.Unmarshal(v, &s); err != nil {
+				return nil, fmt.Errorf("key %q: %w", k, err)
+			}
+			decoded[k] = s
+		default:
+			decoded[k] = string(v)
+		}
+	}
+	return decoded, nil
+}

@@ -1,0 +1,89 @@
+package logtable
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TestLogRowsOfAStockTable: what becomes of metadata that a stock Publisher
+// wrote, with keys of the application's and with none.
+func TestLogRowsOfAStockTable(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
+	l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders",
+		Metadata: Metadata{Type: "event", Group: "customer", Tenant: "tenant", AggregateType: "kind", AggregateID: "order"}}}
+	l.makeIndexes()
+	db := openStdlib(t, e.Url)
+	plain := message.NewMessage("plain", []byte(`{"a":  1}`))
+	plain.Metadata = nil // the Publisher writes null
+	keys := message.NewMessage("keys", []byte("2"))
+	keys.Metadata = message.Metadata{"event": "order.created", "customer": "c1", "tenant": "t1", "kind": "order", "order": "o1", "trace": "x"}
+	ours := message.NewMessage("ours", []byte("3"))
+	ours.Metadata = message.Metadata{outbox.MetaType: "ours", outbox.MetaGroup: "c2", outbox.MetaLane: "r/01", "customer": "c3"}
+	pgtest.Must(t, stockPublish(e.Ctx, db, wmsql.DefaultPostgreSQLSchema{}, "orders", plain, keys, ours))
+
+	rows := map[string]*outbox.Row{}
+	for _, row := range e.Lanes(l.open(), outbox.StartBeginning, 10).All(t) {
+		pgtest.Must(t, row.Err)
+		if row.CreatedAt.IsZero() || row.Binary {
+			t.Errorf("%s: created at %v, binary %t", row.ID, row.CreatedAt, row.Binary)
+		}
+		rows[row.ID] = row
+	}
+	if r := rows["plain"]; r.Type != "orders" || r.Group != "" || len(r.Headers) != 0 || string(r.Payload) != `{"a":  1}` {
+		t.Errorf("without metadata: %+v", r)
+	}
+	if r := rows["keys"]; r.Type != "order.created" || r.Group != "c1" || r.Tenant != "t1" || r.AggregateType != "order" ||
+		r.AggregateID != "o1" || !maps.Equal(r.Headers, keys.Metadata) {
+		t.Errorf("with keys: %+v", r)
+	}
+	if r := rows["ours"]; r.Type != "ours" || r.Group != "c3" || !maps.Equal(r.Headers, map[string]string{"customer": "c3"}) {
+		t.Errorf("with our keys: %+v", r)
+	}
+}
+
+// TestLogRowsOfOddTables: types as they are found, constants, and rows that
+// cannot be decoded, which stop nothing.
+func TestLogRowsOfOddTables(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	e.Exec(`CREATE TABLE odd (n smallint GENERATED ALWAYS AS IDENTITY UNIQUE, id bigint, body text, who uuid, extra jsonb, at timestamp,
+		xid xid8 NOT NULL DEFAULT pg_current_xact_id())`)
+	l := &logEnv{Env: e, cfg: Config{Layout: LayoutCustom, Table: "public.odd",
+		Columns:  Columns{Position: "n", XID: "xid", ID: "id", Payload: "body", Type: "=odd", Group: "who", Headers: "extra", OccurredAt: "at", AggregateType: "=thing"},
+		Metadata: Metadata{AggregateID: "thing", Tenant: "shop"}}}
+	l.makeIndexes()
+	e.Exec(`INSERT INTO odd (id, body, who, extra, at) VALUES
+		(1, '{"a": 1}', '6ba7b810-9dad-11d1-80b4-00c04fd430c8', '{"thing": 7, "shop": null, "deep": {"x": [1]}}', '2024-01-02 03:04:05'),
+		(2, 'plain text', NULL, '{}', 'infinity'),
+		(3, DEFAULT, NULL, '[1]', NULL)`)
+	e.Exec("INSERT INTO odd (body) VALUES ('{}')")
+	rows := e.Lanes(l.open(), outbox.StartBeginning, 10).All(t)
+	if len(rows) != 4 {
+		t.Fatalf("%d rows, want 4", len(rows))
+	}
+	byPosition := map[int64]*outbox.Row{}
+	for _, row := range rows {
+		byPosition[row.Position] = row
+	}
+	r := byPosition[1]
+	if fmt.Sprint(r.ID, r.Type, r.AggregateType, r.AggregateID, r.Tenant, r.Group) != "1oddthing76ba7b810-9dad-11d1-80b4-00c04fd430c8" ||
+		r.Binary || r.Err != nil || r.OccurredAt.Year() != 2024 || r.Headers["deep"] != `{"x": [1]}` {
+		t.Errorf("the first row is %+v", r)
+	}
+	if r := byPosition[2]; !r.Binary || string(r.Payload) != "plain text" || r.Err != nil || !r.OccurredAt.IsZero() {
+		t.Errorf("text that is no JSON is %+v", r)
+	}
+	pgtest.WantError(t, byPosition[3].Err, "body", "is null", "extra", "not a JSON object")
+	pgtest.WantError(t, byPosition[4].Err, "column id", "is empty")
+	_, err := l.open().Start(e.Ctx, outbox.Start{Kind: outbox.StartTime})
+	pgtest.WantError(t, err, "created_at")
+}

@@ -1,0 +1,136 @@
+package logtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+// logTable is a table as the catalogue describes it, seen through a mapping.
+type logTable struct {
+	*mapping
+	found map[string]pg.TableColumn
+}
+
+// look reads the catalogue. A missing table is the server's own error.
+func (m *mapping) look(ctx context.Context, q pg.Querier) (*logTable, uint32, error) {
+	var oid uint32
+	if err := q.QueryRow(ctx, "SELECT $1::text::regclass::oid", m.table.Sanitize()).Scan(&oid); err != nil {
+		return nil, 0, err
+	}
+	found, err := pg.TableColumns(ctx, q, oid)
+	return &logTable{m, found}, oid, err
+}
+
+// sound is look for a table whose columns can be read.
+func (m *mapping) sound(ctx context.Context, q pg.Querier) (*logTable, error) {
+	t, _, err := m.look(ctx, q)
+	if err == nil {
+		err = t.problems()
+	}
+	return t, err
+}
+
+// typesOf lists the types that a role takes; nil: any.
+var typesOf = [roles][]uint32{
+	rolePosition:   {pgtype.Int8OID, pgtype.Int4OID, pgtype.Int2OID},
+	roleXID:        {pgtype.XID8OID, pgtype.Int8OID},
+	rolePayload:    {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID},
+	roleBytes:      {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID},
+	roleHeaders:    {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID},
+	roleTags:       {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID},
+	roleOccurredAt: {pgtype.TimestamptzOID, pgtype.TimestampOID},
+	roleCreatedAt:  {pgtype.TimestamptzOID, pgtype.TimestampOID},
+}
+
+// typeNames is what typesOf says, for people.
+var typeNames = [roles]string{
+	rolePosition: "smallint, integer or bigint", roleXID: "xid8, or bigint that holds one",
+	rolePayload: "json, jsonb, text or bytea", roleHeaders: "json, jsonb or text", roleTags: "json, jsonb or text",
+	roleOccurredAt: "timestamptz or timestamp", roleCreatedAt: "timestamptz or timestamp",
+}
+
+// problems says what is wrong with the columns, each with its fix.
+func (t *logTable) problems() error {
+	var problems []error
+	for r := range roles {
+		name := t.columns[r]
+		if name == "" || r == roleBytes {
+			continue
+		}
+		c, ok := t.found[name]
+		switch {
+		case !ok && r == roleXID && t.layout == LayoutCustom:
+			problems = append(problems, fmt.Errorf("there is no column %s for xid: %s", t.quoted(r), t.addXID()))
+		case !ok:
+			problems = append(problems, fmt.Errorf("there is no column %s for %s; the table has %s", t.quoted(r), roleKeys[r], t.names()))
+		case typesOf[r] != nil && !slices.Contains(typesOf[r], c.OID):
+			problems = append(problems, fmt.Errorf("column %s is %s; what serves for %s is %s", t.quoted(r), c.Type, roleKeys[r], typeNames[r]))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// names lists the columns that there are.
+func (t *logTable) names() string {
+	var names []string
+	for name := range t.found {
+		names = append(names, pgx.Identifier{name}.Sanitize())
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// typeOf is the type of a role's column, 0 when there is none.
+func (t *logTable) typeOf(r role) uint32 { return t.found[t.columns[r]].OID }
+
+// selected is how a role's column is selected, and null what stands for it in
+// rows of other kinds. No cast here can fail, or one row could stop the table.
+func (t *logTable) selected(r role) (column, null string) {
+	name, oid := "o."+t.quoted(r), t.typeOf(r)
+	binary := oid == pgtype.ByteaOID
+	switch {
+	case r == rolePosition:
+		return name + "::bigint", "NULL::bigint"
+	case r == roleXID && oid == pgtype.Int8OID:
+		return name, "NULL::bigint"
+	case r == roleXID:
+		return name, "NULL::xid8"
+	case r == roleBytes && binary:
+		return pg.Within(name, oid, t.maxRow, "NULL"), "NULL::bytea"
+	case r == roleBytes:
+		return "NULL::bytea", "NULL::bytea"
+	case oid == pgtype.TimestamptzOID:
+		return name, "NULL::timestamptz"
+	case oid == pgtype.TimestampOID:
+		return localTime(name), "NULL::timestamptz"
+	case r == roleOccurredAt || r == roleCreatedAt:
+		return "NULL::timestamptz", "NULL::timestamptz"
+	case oid == 0 || r == rolePayload && binary:
+		return "NULL::text", "NULL::text"
+	case r == roleHeaders || r == roleTags:
+		return "(" + pg.MetadataWithin(name, oid) + ")::text", "NULL::text"
+	case r == rolePayload:
+		return "(" + pg.Within(name, oid, t.maxRow, "NULL") + ")::text", "NULL::text"
+	}
+	return pg.CutName(name, oid), "NULL::text"
+}
+
+// stored is how much is stored of a payload that is left out.
+func (t *logTable) stored() string {
+	return pg.Beyond("o."+t.quoted(rolePayload), t.typeOf(rolePayload), t.maxRow)
+}
+
+// localTime reads a timestamp without time zone in the time zone of our
+// session, which is that of the database unless the role has one of its own.
+// Times so far away that the conversion fails are none.
+func localTime(column string) string {
+	return "CASE WHEN " + column + " BETWEEN '0002-01-01' AND '9998-12-31' THEN " + column + "::timestamptz END"
+}

@@ -1,0 +1,161 @@
+package queuetable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+// Check implements [outbox.Queue]. It reports everything that is wrong at
+// once, each with its fix.
+func (q *Queue) Check(ctx context.Context) error {
+	var standby, readOnly bool
+	err := q.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).Scan(&standby, &readOnly)
+	switch {
+	case err != nil:
+		return queueError(q.tables[0].name, "check", err)
+	case standby:
+		return queueError(q.tables[0].name, "check", errQueueStandby)
+	case readOnly:
+		return queueError(q.tables[0].name, "check", errQueueReadOnly)
+	}
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	var errs []error
+	for _, t := range q.tables {
+		errs = append(errs, queueError(t.name, "check", q.checkTable(ctx, t)))
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	errQueueStandby  = errors.New("the server is a standby, on which no row can be claimed; connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
+	errQueueReadOnly = errors.New("transactions are read-only here (default_transaction_read_only), so that no row can be claimed; connect to the primary, or ALTER ROLE ... SET default_transaction_read_only = off")
+)
+
+// checkTable looks at one table.
+func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
+	if err := t.find(ctx, q.pool); err != nil {
+		return err
+	}
+	columns, err := queueColumns(ctx, q.pool, t.sql.table)
+	if err != nil {
+		return err
+	}
+	problems := []error{checkQueueColumns(columns, t)}
+	problems = append(problems, q.checkRole(ctx, t))
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	indexes, err := t.indexes(ctx, q.pool)
+	if err != nil {
+		return err
+	}
+	if !indexes.whole && (!indexes.waiting || !indexes.held) {
+		return fmt.Errorf("no index finds the unfinished rows of a group; every claim would read the whole table: %s", t.wantedIndexes()[0])
+	}
+	return nil
+}
+
+// checkQueueColumns compares the columns with the layout.
+func checkQueueColumns(columns map[string]queueColumn, t *queueTable) error {
+	c := &t.sql.layout.Columns
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, want := range c.all() {
+		got, ok := columns[want.name]
+		if !ok {
+			add("column %s (%s) is missing%s", want.name, want.what, t.columnFix(want))
+			continue
+		}
+		needed, allowed := wantedTypes(want.what)
+		if allowed != nil && !slices.Contains(allowed, got.OID) {
+			add("column %s (%s) is %s; it must be %s", want.name, want.what, got.Type, needed)
+		}
+	}
+	if key, ok := columns[c.Key]; ok && !key.Unique {
+		add("column %s (key) is not unique: ALTER TABLE %s ADD PRIMARY KEY (%s)", c.Key, t.sql.table, pg.QuoteName(c.Key))
+	}
+	for _, name := range []string{c.Created, c.Status} {
+		if column, ok := columns[name]; ok && !column.NotNull {
+			add("column %s may be NULL, and a row with NULL would never be delivered: ALTER TABLE %s ALTER COLUMN %s SET NOT NULL",
+				name, t.sql.table, pg.QuoteName(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// columnFix says what to do about a missing column.
+func (t *queueTable) columnFix(want named) string {
+	if *t.sql.layout != FlowCatalystLayout() {
+		return "; correct its name in the mapping, or leave an optional one out"
+	}
+	return fmt.Sprintf("; add it as: %s %s", want.name, flowCatalystTypes[want.name])
+}
+
+// wantedTypes are the types that a column may have; nil: any.
+func wantedTypes(what string) (words string, oids []uint32) {
+	switch what {
+	case "created", "claimed", "next_attempt", "done":
+		return "timestamp or timestamptz", timeTypes
+	case "attempts":
+		return "smallint, integer or bigint", []uint32{pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID}
+	case "payload":
+		return "json, jsonb, text, varchar or bytea", []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID}
+	case "error":
+		return "text or varchar", []uint32{pgtype.TextOID, pgtype.VarcharOID}
+	case "headers":
+		return "json, jsonb, text or varchar", []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID}
+	}
+	return "", nil
+}
+
+// checkRole asks whether the connected role may do what it must.
+func (q *Queue) checkRole(ctx context.Context, t *queueTable) error {
+	var role string
+	var hidden bool
+	err := q.pool.QueryRow(ctx, "SELECT current_user, row_security_active($1::text::regclass)", t.sql.table).Scan(&role, &hidden)
+	if err != nil {
+		return err
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	errs, err := queueGrants(t.sql.layout, t.full).Permitted(ctx, q.pool)
+	if err != nil {
+		return err
+	}
+	if hidden {
+		errs = append(errs, fmt.Errorf("row security would hide rows from role %s, and they would never be delivered: ALTER ROLE %s BYPASSRLS", role, role))
+	}
+	return errors.Join(errs...)
+}
+
+// queueError says for which table and in doing what the error came up and,
+// where one is known, the fix.
+func queueError(table, what string, err error) error {
+	return pg.Describe("queue table "+table, what, err, queueFix)
+}
+
+func queueFix(refused *pgconn.PgError) string {
+	switch refused.Code {
+	case pg.UndefinedTable, pg.InvalidSchema:
+		return `; correct the table's name or the database in the config, or create it with "outrider init"`
+	case pg.InsufficientPrivilege:
+		if strings.Contains(refused.Message, "row-level security") {
+			return "; row security would hide rows, and they would never be delivered: ALTER ROLE ... BYPASSRLS for the role that Outrider connects as"
+		}
+		return "; GRANT SELECT, UPDATE on the table (and USAGE on its schema) to the role that Outrider connects as"
+	case pg.UndefinedColumn, pg.UndefinedFunction, pg.DatatypeMismatch:
+		return `; the table is not in the configured layout`
+	case pg.ReadOnlyTransaction:
+		return "; the server takes no writes: connect to the primary"
+	}
+	return ""
+}

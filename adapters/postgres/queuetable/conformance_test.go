@@ -1,0 +1,246 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// queueEnv is a database with queue tables.
+type queueEnv struct {
+	t       testing.TB
+	ctx     context.Context
+	url     string
+	pool    *pgxpool.Pool // for the test's own statements
+	schemas *atomic.Int64 // made in the database
+	layout  Layout
+	tables  []Table
+	takeAll bool // every claim is tried without locking first
+}
+
+func newQueueEnv(t testing.TB) *queueEnv {
+	t.Helper()
+	e := &queueEnv{t: t, ctx: context.Background(), url: testenv.Postgres(t), schemas: &atomic.Int64{}}
+	cfg, err := pgxpool.ParseConfig(e.url)
+	pgtest.Must(t, err)
+	cfg.MaxConns = 30
+	e.pool, err = pgxpool.NewWithConfig(e.ctx, cfg)
+	pgtest.Must(t, err)
+	t.Cleanup(e.pool.Close)
+	return e
+}
+
+// in is the environment for another test in the same database, with tables of
+// its own in a new schema.
+func (e *queueEnv) in(t testing.TB, layout Layout, tables ...Table) *queueEnv {
+	t.Helper()
+	inner := *e
+	inner.t, inner.layout = t, layout
+	schema := fmt.Sprintf("s%d", e.schemas.Add(1))
+	inner.exec("CREATE SCHEMA " + schema)
+	for _, table := range tables {
+		inner.tables = append(inner.tables, Table{Name: schema + "." + table.Name, Kind: table.Kind})
+	}
+	return &inner
+}
+
+// flowCatalyst makes FlowCatalyst's tables, with the original's index only or
+// with ours as well.
+func (e *queueEnv) flowCatalyst(t testing.TB, ours bool) *queueEnv {
+	t.Helper()
+	e = e.in(t, FlowCatalystLayout(), FlowCatalystTables()...)
+	for _, table := range e.tables {
+		name, err := pg.ParseTable(table.Name)
+		pgtest.Must(t, err)
+		for _, s := range flowCatalystTable(name) {
+			e.exec(s.Create)
+		}
+	}
+	if ours {
+		_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+		pgtest.Must(t, err)
+	}
+	return e
+}
+
+// customLayout is a mapping of everything that can be mapped.
+func customLayout() Layout {
+	return Layout{
+		Columns: Columns{
+			Key: "Event Id", Type: "event_type", Group: "aggregate", Payload: "body", Status: "state", Attempts: "tries",
+			NextAttempt: "next_try_at", Created: "created", Claimed: "locked_at", Done: "sent_at", Error: "last_error",
+			AggregateType: "kind", AggregateID: "aggregate", Tenant: "tenant", Headers: "headers",
+		},
+		Statuses: Statuses{Pending: "0", Retrying: "2", Processing: "4", Done: "1", Dead: "3"},
+	}
+}
+
+func (e *queueEnv) custom(t testing.TB) *queueEnv {
+	t.Helper()
+	e = e.in(t, customLayout(), Table{Name: `"Out Box"`})
+	e.each(`CREATE TABLE {t} ("Event Id" varchar(36) PRIMARY KEY, event_type text NOT NULL, aggregate text, kind text,
+    tenant text, headers jsonb, body text NOT NULL, state smallint NOT NULL, tries bigint, next_try_at timestamptz,
+    created timestamptz NOT NULL, locked_at timestamptz, sent_at timestamptz, last_error varchar(4000))`)
+	e.exec(InitSQL(e.layout, false, e.tables...))
+	return e
+}
+
+func (e *queueEnv) exec(sql string, args ...any) {
+	e.t.Helper()
+	_, err := e.pool.Exec(e.ctx, sql, args...)
+	pgtest.Must(e.t, err)
+}
+
+// queue opens a queue, which the caller closes.
+func (e *queueEnv) queue() *Queue {
+	e.t.Helper()
+	q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables, Layout: e.layout})
+	pgtest.Must(e.t, err)
+	if e.takeAll {
+		q.takeAllRows, q.takeAllRest = 1, 0
+	}
+	return q
+}
+
+// takingAll makes queues try every claim without locking first.
+func (e *queueEnv) takingAll() *queueEnv {
+	e.takeAll = true
+	return e
+}
+
+// column quotes the column of something.
+func (e *queueEnv) sql(table, template string) string {
+	e.t.Helper()
+	name, err := pg.ParseTable(table)
+	pgtest.Must(e.t, err)
+	q := queueSQL{table: name.Sanitize(), layout: &e.layout}
+	return q.fill(template)
+}
+
+// each runs a statement for every table.
+func (e *queueEnv) each(template string, args ...any) {
+	e.t.Helper()
+	for _, table := range e.tables {
+		e.exec(e.sql(table.Name, template), args...)
+	}
+}
+
+// statuses maps the suite's statuses to the layout's.
+func (e *queueEnv) statuses() map[adaptertest.QueueStatus][]string {
+	s := &e.layout.Statuses
+	return map[adaptertest.QueueStatus][]string{
+		adaptertest.QueueWaiting: s.waiting(), adaptertest.QueueProcessing: {s.Processing},
+		adaptertest.QueueDone: {s.Done}, adaptertest.QueueDead: {s.Dead},
+	}
+}
+
+func (e *queueEnv) insert(tx pgx.Tx, rows []adaptertest.QueueRow) error {
+	batch := &pgx.Batch{}
+	for i := range rows {
+		r := &rows[i]
+		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:attempts}, {set:created})
+VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+`, 0, $5)`), r.Key, cmp.Or(r.Type, "EVENT"), r.Group, r.Payload, r.CreatedAt)
+	}
+	return tx.SendBatch(e.ctx, batch).Close()
+}
+
+func (e *queueEnv) harness() adaptertest.QueueHarness {
+	h := adaptertest.QueueHarness{
+		Queue: e.queue(), Open: func(*testing.T) outbox.Queue { return e.queue() },
+		DefaultGroup: e.layout.DefaultGroup, RetriesOnly: e.layout.DeadKeepsRetries, Timeout: DefaultTimeout,
+		Insert: func(t *testing.T, rows ...adaptertest.QueueRow) {
+			t.Helper()
+			pgtest.Must(t, pgx.BeginFunc(e.ctx, e.pool, func(tx pgx.Tx) error { return e.insert(tx, rows) }))
+		},
+		Rows: func(t *testing.T) []adaptertest.QueueRow { t.Helper(); return e.rows() },
+	}
+	for _, table := range e.tables {
+		h.Tables = append(h.Tables, table.Name)
+		prefix := table.Kind
+		if prefix != "" {
+			prefix += ":"
+		}
+		h.Prefixes = append(h.Prefixes, prefix)
+	}
+	h.InsertLate = func(t *testing.T, rows ...adaptertest.QueueRow) func() {
+		t.Helper()
+		tx := e.begin(t)
+		pgtest.Must(t, e.insert(tx, rows))
+		return func() { pgtest.Must(t, tx.Commit(e.ctx)) }
+	}
+	h.Set = func(t *testing.T, status adaptertest.QueueStatus, since time.Duration, keys ...string) {
+		t.Helper()
+		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+`, {set:claimed} = now() - make_interval(secs => $2)
+WHERE {key} = ANY ($1)`, keys, since.Seconds())
+	}
+	h.Lock = func(t *testing.T, keys ...string) func() {
+		t.Helper()
+		tx := e.begin(t)
+		_, err := tx.Exec(e.ctx, e.sql(e.tables[0].Name, `SELECT FROM {t} t WHERE {key} = ANY ($1) FOR UPDATE`), keys)
+		pgtest.Must(t, err)
+		return func() { pgtest.Must(t, tx.Rollback(e.ctx)) }
+	}
+	return h
+}
+
+// begin opens a transaction that ends with the test at the latest.
+func (e *queueEnv) begin(t testing.TB) pgx.Tx {
+	t.Helper()
+	tx, err := e.pool.Begin(e.ctx)
+	pgtest.Must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(e.ctx) })
+	return tx
+}
+
+// rows reads the tables.
+func (e *queueEnv) rows() (all []adaptertest.QueueRow) {
+	e.t.Helper()
+	for _, table := range e.tables {
+		rows, err := e.pool.Query(e.ctx, e.sql(table.Name, `SELECT {key}::text, {type}::text, coalesce({group}::text, ''), {payload}::text,
+{created}, {status}::text, coalesce({attempts}, 0)::int, coalesce({error}, '') FROM {t} t ORDER BY {created}, {key}`))
+		pgtest.Must(e.t, err)
+		r := adaptertest.QueueRow{Table: table.Name}
+		var status string
+		_, err = pgx.ForEachRow(rows, []any{&r.Key, &r.Type, &r.Group, &r.Payload, &r.CreatedAt, &status, &r.Attempts, &r.Error}, func() error {
+			for name, values := range e.statuses() {
+				if slices.Contains(values, status) {
+					r.Status = name
+				}
+			}
+			all = append(all, r)
+			return nil
+		})
+		pgtest.Must(e.t, err)
+	}
+	return all
+}
+
+func TestQueueConformance(t *testing.T) {
+	t.Parallel()
+	for name, tables := range map[string]func(*queueEnv, testing.TB) *queueEnv{
+		"FlowCatalyst":            func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, false) },
+		"FlowCatalystWithIndexes": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
+		"Custom":                  (*queueEnv).custom,
+		"FlowCatalystTakingAll":   func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
+		"CustomTakingAll":         func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newQueueEnv(t)
+			adaptertest.Queue(t, func(t *testing.T) adaptertest.QueueHarness { return tables(e, t).harness() })
+		})
+	}
+}

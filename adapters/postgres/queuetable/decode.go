@@ -1,0 +1,99 @@
+package queuetable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// decode decodes a row of a look. Its Err says what cannot be decoded.
+func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *outbox.Row {
+	row := d.Rows.Next(pg.Size(v))
+	d.Table = t.name
+
+	row.ID = d.Texts.Copy(v[lookID])
+	row.Kind = t.kind
+	row.Type = d.Intern(v[lookType])
+	row.Group, row.Slot = g.key, g.slot
+	if !g.ordered() {
+		row.Slot = outbox.SlotOf("", row.ID)
+	}
+	row.AggregateType = d.Intern(v[lookAggregateType])
+	row.AggregateID = d.Texts.Copy(v[lookAggregateID])
+	row.Tenant = d.Intern(v[lookTenant])
+
+	columns := &t.sql.layout.Columns
+	var err error
+	if row.Headers, err = pg.StringMap(v[lookHeaders]); err != nil {
+		d.Fail(row, columns.Headers, err)
+	}
+	if row.CreatedAt, err = pg.TimeFromBinary(v[lookCreated]); err != nil {
+		d.Fail(row, columns.Created, err)
+	}
+	row.Position = pg.Int64FromBinary(v[lookCreated])
+	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
+		d.Fail(row, columns.Payload, outbox.PayloadTooLarge(pg.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))
+	} else {
+		t.decodePayload(d, row, v[lookPayload])
+	}
+	d.Limit(row, row.LimitAttributes())
+	return row
+}
+
+// decodePayload decodes the payload and takes the type out of it.
+func (t *queueTable) decodePayload(d *pg.Decoder, row *outbox.Row, payload []byte) {
+	column := t.sql.layout.Columns.Payload
+	if payload == nil {
+		d.Fail(row, column, errors.New("is null"))
+		return
+	}
+	row.Payload = d.Payloads.Copy(payload)
+	if t.sql.types.payload == "bytea" {
+		row.Binary = true
+		return
+	}
+	if !format.ValidJSON(row.Payload) {
+		d.Fail(row, column, fmt.Errorf("is not valid JSON, or nested more than %d deep", format.MaxDepth))
+		return
+	}
+	if !t.sql.layout.TypeInPayload {
+		return
+	}
+	if typ := gjson.GetBytes(row.Payload, "type"); typ.Type == gjson.String && typ.Str != "" {
+		row.Type = d.Intern([]byte(typ.Str))
+	}
+}
+
+// timeText writes a time, as PostgreSQL counts, as text for timestamps with
+// and without time zone.
+func timeText(micros int64) string {
+	switch micros {
+	case math.MinInt64:
+		return "-infinity"
+	case math.MaxInt64:
+		return "infinity"
+	}
+	t := time.UnixMicro(micros + pg.PostgresEpoch).UTC()
+	if year := t.Year(); year <= 0 { // there is no year 0: before 1 comes 1 BC
+		return fmt.Sprintf("%04d-%sZ BC", 1-year, t.Format("01-02 15:04:05.000000"))
+	}
+	return t.Format("2006-01-02 15:04:05.000000Z")
+}
+
+func float64FromBinary(v []byte) float64 { return math.Float64frombits(binary.BigEndian.Uint64(v)) }
+
+// Bytes that elements of arrays take with what is around them, going by those of
+// FlowCatalyst.
+const (
+	keyBytes    = 16
+	tidBytes    = 14
+	numberBytes = 4
+)

@@ -1,0 +1,199 @@
+package queuetable
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+// queueColumn is a column of a queue table as the catalogue has it.
+type queueColumn struct {
+	Name    string
+	OID     uint32
+	Type    string // without modifiers
+	NotNull bool
+	Unique  bool // alone in a unique index
+}
+
+// queueColumns reads the columns of a table. A table that is missing is the
+// server's own error.
+func queueColumns(ctx context.Context, q pg.Querier, table string) (map[string]queueColumn, error) {
+	rows, err := q.Query(ctx, `
+SELECT a.attname, a.atttypid, format_type(a.atttypid, NULL), a.attnotnull,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
+               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
+FROM pg_attribute a
+WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[queueColumn])
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]queueColumn, len(found))
+	for _, c := range found {
+		byName[c.Name] = c
+	}
+	return byName, nil
+}
+
+// describe finds out once what a table's statements depend on: types, and
+// the indexes that are there. The caller has claiming.
+func (q *Queue) describe(ctx context.Context, t *queueTable) error {
+	if t.described {
+		return nil
+	}
+	if err := t.find(ctx, q.pool); err != nil {
+		return err
+	}
+	conn, err := q.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	columns, err := queueColumns(ctx, conn, t.sql.table)
+	if err != nil {
+		return err
+	}
+	if err := checkQueueColumns(columns, t); err != nil {
+		return err
+	}
+	c := &t.sql.layout.Columns
+	t.sql.types = queueTypes{
+		key: columns[c.Key].Type, group: columns[c.Group].Type, status: columns[c.Status].Type, created: columns[c.Created].Type,
+		claimed: columns[c.Claimed].Type, payload: columns[c.Payload].Type,
+	}
+	indexes, err := t.indexes(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if t.aged = indexes.aged; !t.aged {
+		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
+	}
+	t.whole, t.heldAged = indexes.whole, indexes.heldAged
+	text := t.sql.text(indexes)
+	q.mu.Lock() // settling reads them
+	t.text = text
+	q.mu.Unlock()
+	t.described = true
+	return nil
+}
+
+// text builds the statements.
+func (q *queueSQL) text(indexes queueIndexes) queueText {
+	return queueText{
+		everything: q.everything(indexes.heldAged), held: q.held(),
+		first: q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
+		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
+		look: q.look(indexes), lookWithin: q.lookWithin(indexes),
+		take: q.take(), takeAll: q.takeAll(),
+		done:   q.settle(settlement{status: "{is:done}", done: true, versions: true}),
+		moved:  q.settle(settlement{status: "{is:done}", done: true}),
+		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
+		dead:   q.settle(settlement{status: "{is:dead}", withError: true}),
+		put:    q.settle(settlement{status: q.waitingAgain()}),
+		extend: q.extend(), recover: q.recover(), unclaim: q.unclaim(),
+		isDone: q.is("{is:done}"), isDead: q.is("{is:dead}"),
+	}
+}
+
+// queueIndexes says which orders the indexes of a table have.
+type queueIndexes struct {
+	aged        bool // what is unfinished can be found by (created, key), in one of two ways:
+	heldAged    bool // all of it is in an index
+	waitingAged bool // what waits is in an index
+	listed      bool // and what is being processed can be found by its status
+
+	whole   bool // all that is unfinished in a group, by (created, key)
+	keyed   bool // what waits in a group, by (created, key)
+	waiting bool // what waits in a group, by created
+	held    bool // what is being processed in a group, by created
+}
+
+// queueIndex is a valid B-tree index without descending columns.
+type queueIndex struct {
+	Columns   []string // "" for an expression
+	Predicate string
+}
+
+func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, error) {
+	rows, err := q.Query(ctx, `
+SELECT ARRAY(SELECT coalesce(a.attname, '')
+             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], coalesce(pg_get_expr(i.indpred, i.indrelid), '')
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND m.amname = 'btree' AND 0 = ALL (i.indoption::int2[])`, t.sql.table)
+	if err != nil {
+		return queueIndexes{}, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[queueIndex])
+	if err != nil {
+		return queueIndexes{}, err
+	}
+	var found queueIndexes
+	for _, index := range all {
+		found.add(t.sql.layout, &index)
+	}
+	found.aged = found.heldAged || found.waitingAged && found.listed
+	return found, nil
+}
+
+// add notes what an index is good for.
+func (f *queueIndexes) add(layout *Layout, index *queueIndex) {
+	c, statuses := &layout.Columns, &layout.Statuses
+	var group []string
+	if c.Group != "" {
+		group = []string{c.Group}
+	}
+	waiting, held := index.covers(layout, statuses.waiting()...), index.covers(layout, statuses.Processing)
+	byAge := index.serves(nil, c.Created, c.Key)
+	f.waitingAged = f.waitingAged || waiting && byAge
+	f.heldAged = f.heldAged || waiting && held && byAge
+	f.listed = f.listed || held && !waiting || index.Predicate == "" && index.serves(nil, c.Status)
+
+	byKey := index.serves(group, c.Created, c.Key)
+	f.whole = f.whole || waiting && held && byKey
+	f.keyed = f.keyed || waiting && byKey
+
+	byGroup, byStatus := index.serves(group, c.Created), index.serves(append(group, c.Status), c.Created)
+	f.waiting = f.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
+	f.held = f.held || held && byGroup || (held || index.Predicate == "") && byStatus
+}
+
+// serves reports whether the index has the rows that are equal in some columns
+// ordered by others.
+func (i *queueIndex) serves(equal []string, order ...string) bool {
+	n := len(equal)
+	if len(i.Columns) < n+len(order) || !slices.Equal(i.Columns[n:n+len(order)], order) {
+		return false
+	}
+	return !slices.ContainsFunc(equal, func(c string) bool { return !slices.Contains(i.Columns[:n], c) })
+}
+
+// covers reports whether the index has the rows of some statuses and not the
+// finished ones: its predicate, in whatever form the server shows it, is a list
+// of statuses with these.
+func (i *queueIndex) covers(layout *Layout, statuses ...string) bool {
+	rest := i.Predicate
+	if !strings.Contains(rest, layout.Columns.Status) || strings.Contains(rest, " AND ") || strings.Contains(rest, "NOT ") {
+		return false
+	}
+	for _, status := range statuses {
+		quoted, number := pg.Literal(status), regexp.MustCompile(`\b`+regexp.QuoteMeta(status)+`\b`)
+		if !strings.Contains(rest, quoted) && (strings.Contains(rest, "'") || !number.MatchString(rest)) {
+			return false
+		}
+	}
+	return !strings.Contains(rest, pg.Literal(layout.Statuses.Done))
+}
+
+// timeTypes are what times may be.
+var timeTypes = []uint32{pgtype.TimestampOID, pgtype.TimestamptzOID}

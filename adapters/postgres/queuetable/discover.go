@@ -1,0 +1,315 @@
+package queuetable
+
+import (
+	"context"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+const (
+	// newestPage and groupsPage are how many rows or groups one page has.
+	newestPage = 1000
+	groupsPage = 200
+
+	// sweepPages bounds the pages of everything that one claim reads, and sweepRows
+	// the rows of a page, which grow where the pages bring nothing new.
+	sweepPages = 8
+	sweepRows  = 8 * newestPage
+
+	// claimSteps bounds the statements of one claim at a table that look for work.
+	claimSteps = 24
+
+	// slowSweep is when a page of names is slow enough to be worth an index.
+	slowSweep = 200 * time.Millisecond
+
+	// heldMost bounds the listing of what is being processed. With more than that
+	// nothing is said to be read completely, so that groups are read from further
+	// behind.
+	heldMost = 100_000
+
+	// upkeepGroups is how many groups in the ring are enough.
+	upkeepGroups = 10_000
+)
+
+// discovery is the looking for groups of one claim.
+type discovery struct {
+	q     *Queue
+	table *queueTable
+	ended bool // nothing is left to find now
+	swept bool // the sweep has come to its end
+	pages int  // of the sweep
+	steps int  // statements of the claim
+	began time.Time
+}
+
+// tired reports whether the claim has done enough, and is to leave the rest to the
+// next one.
+func (d *discovery) tired() bool { return d.steps >= claimSteps }
+
+// more looks for groups until there is a new one in the ring, nothing left, or
+// enough done.
+func (d *discovery) more(ctx context.Context) (bool, error) {
+	for !d.ended && !d.tired() {
+		fresh, err := d.page(ctx)
+		if err != nil || fresh {
+			return fresh, err
+		}
+	}
+	return false, nil
+}
+
+// upkeep looks for groups although there may be work enough: a page of the
+// sweep if it is due, and what is new by age.
+func (d *discovery) upkeep(ctx context.Context) error {
+	t := d.table
+	if len(t.ring) == 0 || len(t.ring) > upkeepGroups {
+		return nil // what is needed will be looked for, or more would only fill the memory
+	}
+	if t.sweep.due(sweepShare) {
+		if _, err := d.sweepPage(ctx); err != nil {
+			return err
+		}
+	}
+	if !t.aged || d.ended {
+		return nil
+	}
+	return d.peek(ctx)
+}
+
+// page finds groups by age where it can, by name otherwise.
+func (d *discovery) page(ctx context.Context) (fresh bool, err error) {
+	t := d.table
+	if t.sql.layout.Columns.Group == "" && !t.aged {
+		d.ended, t.sweep.whole = true, d.began
+		return t.found(nil, unknownSince), nil
+	}
+	switch {
+	case !d.swept && d.pages < sweepPages && (t.sweep.credit > 0 || t.sweep.due(t.share())):
+		d.pages++
+		return d.sweepPage(ctx)
+	case t.aged:
+		return d.newestPage(ctx)
+	}
+	d.ended = true
+	return false, nil
+}
+
+// newestPage reads what is new by age.
+func (d *discovery) newestPage(ctx context.Context) (fresh bool, err error) {
+	t := d.table
+	page, err := d.from(ctx, newestPage, t.newest, t.text.first, t.text.next)
+	if err != nil {
+		return false, err
+	}
+	t.newest, t.latest = page.last, latest(t.latest, page.last)
+	if d.ended = !page.full; d.ended {
+		t.newest = t.latest
+	}
+	return page.fresh, nil
+}
+
+// peek reads the newest rows from the end on, down to what was read before. Should
+// that be more than a page, there are rows behind latest that have not been read.
+func (d *discovery) peek(ctx context.Context) error {
+	t := d.table
+	page, err := d.from(ctx, newestPage, t.latest, t.text.latest, t.text.later)
+	if err != nil {
+		return err
+	}
+	whole := !page.full && t.newest == t.latest
+	if t.latest = latest(t.latest, page.first); whole {
+		t.newest, d.ended = t.latest, true
+	}
+	return nil
+}
+
+// sweepPage reads the next page of everything.
+func (d *discovery) sweepPage(ctx context.Context) (fresh bool, err error) {
+	t := d.table
+	s := &t.sweep
+	began := time.Now()
+	if !s.midway {
+		s.began = began
+		t.passed.sweep++
+	}
+	var full bool
+	switch {
+	case t.aged:
+		fresh, full, err = d.sweepByAge(ctx)
+	case t.sql.layout.Columns.Group != "":
+		fresh, full, err = d.byName(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	s.spent(began, t.share())
+	if !t.aged && s.took > slowSweep && !s.warned {
+		s.warned = true
+		d.q.log.WarnContext(ctx, "looking for waiting rows is slow; create the indexes that \"outrider init --print\" shows",
+			"table", t.name, "took", s.took)
+	}
+	s.midway, d.swept = full, !full
+	if !full {
+		s.restart()
+		s.whole = s.began
+		t.passed.clean()
+	}
+	return fresh, nil
+}
+
+// sweepByAge reads the next page of everything that is unfinished by age. What is
+// being processed and not in the index belongs to it: it is read with the page,
+// when that is the only one, or else after the last. In between, a row can only be
+// missed that somebody else puts back.
+func (d *discovery) sweepByAge(ctx context.Context) (fresh, full bool, err error) {
+	t := d.table
+	s := &t.sweep
+	first := !s.midway
+	var page aged
+	switch {
+	case !first:
+		page, err = d.from(ctx, s.rows, s.place, t.text.first, t.text.next)
+	case t.heldAged:
+		s.known, s.rows = t.latest.since(), newestPage
+		page, err = d.byAge(ctx, s.rows, t.text.everything)
+	default:
+		s.known, s.rows = t.latest.since(), newestPage
+		page, err = d.byAge(ctx, s.rows, t.text.everything, heldMost)
+	}
+	if err != nil {
+		return false, false, err
+	}
+	if s.rows = min(2*s.rows, sweepRows); page.fresh {
+		s.rows = newestPage
+	}
+	if !first && !page.full && !t.heldAged {
+		held, err := d.byAge(ctx, heldMost, t.text.held)
+		if err != nil {
+			return false, false, err
+		}
+		page.held, page.fresh = held.held, page.fresh || held.fresh
+	}
+	if s.place = page.last; first && !page.full { // the newest rows too
+		t.latest = latest(t.latest, s.place)
+		t.newest, d.ended = t.latest, true
+	}
+	if !page.full && page.held < heldMost {
+		t.sweptUpTo(s.known)
+	}
+	return page.fresh, page.full, nil
+}
+
+// latest is the later one; of two with equal times, whose keys only the server can
+// compare, any.
+func latest(a, b place) place {
+	if !b.set || a.set && a.created >= b.created {
+		return a
+	}
+	return b
+}
+
+// aged is a page of what is unfinished by age.
+type aged struct {
+	first, last place // last is where the page begins if there is nothing
+	full        bool
+	held        int  // rows that were listed beside the page
+	fresh       bool // there is a group that was not in the ring
+}
+
+// from reads the page of so many rows that a place bounds, or the one without a
+// place.
+func (d *discovery) from(ctx context.Context, limit int, at place, without, bounded string) (aged, error) {
+	if !at.set {
+		return d.byAge(ctx, limit, without)
+	}
+	page, err := d.byAge(ctx, limit, bounded, timeText(at.created), at.key)
+	if !page.last.set {
+		page.last = at
+	}
+	return page, err
+}
+
+// byAge reads a page of so many rows; nothing that is ours is news, nor what nobody
+// wants.
+func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...any) (page aged, err error) {
+	t := d.table
+	d.steps++
+	rows, err := d.q.pool.Query(ctx, text, append([]any{pg.RawResults, limit}, args...)...)
+	if err != nil {
+		return aged{}, err
+	}
+	n := 0
+	for rows.Next() {
+		v := rows.RawValues()
+		at := place{created: pg.Int64FromBinary(v[0]), key: string(v[1]), set: true}
+		if !t.passed.has(v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(textOrNull(v[2]), at.created) {
+			page.fresh = true
+		}
+		if v[3][0] != 0 {
+			page.held++
+			continue
+		}
+		if n++; n == 1 {
+			page.first = at
+		}
+		page.last = at
+	}
+	page.full = n == limit
+	return page, rows.Err()
+}
+
+// byName reads a page of names of groups with waiting rows.
+func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
+	t := d.table
+	s := &t.sweep
+	waiting := t.sql.layout.Statuses.waiting()
+	text, args := t.sql.groups(waiting[s.status], true), []any{pg.RawResults, groupsPage}
+	if s.midway && s.name != "" {
+		text, args = t.sql.groups(waiting[s.status], false), append(args, s.name)
+	}
+	d.steps++
+	rows, err := d.q.pool.Query(ctx, text, args...)
+	if err != nil {
+		return false, false, err
+	}
+	n := 0
+	for rows.Next() {
+		v := rows.RawValues()
+		name := textOrNull(v[1])
+		if pg.Int32FromBinary(v[0]) > 0 {
+			n++
+			s.name = *name
+		}
+		if t.found(name, unknownSince) {
+			fresh = true
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return false, false, err
+	}
+	if n == groupsPage {
+		return fresh, true, nil
+	}
+	if s.status++; s.status < len(waiting) {
+		s.name = ""
+		return fresh, true, nil
+	}
+	return fresh, false, nil
+}
+
+// holdsRow reports whether we hold a row.
+func (q *Queue) holdsRow(t *queueTable, key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return t.holds[key] != nil
+}
+
+// textOrNull copies a text.
+func textOrNull(v []byte) *string {
+	if v == nil {
+		return nil
+	}
+	s := string(v)
+	return &s
+}

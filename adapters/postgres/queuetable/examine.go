@@ -1,0 +1,155 @@
+package queuetable
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/tidwall/gjson"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+var (
+	_ outbox.Examiner = (*Queue)(nil)
+	_ outbox.Sampler  = (*Queue)(nil)
+)
+
+// Examine implements [outbox.Examiner].
+func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
+	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)
+	defer cancel()
+	f, reached := pg.ExamineServer(ctx, q.pool)
+	if !reached {
+		return f
+	}
+	var readOnly bool
+	if err := q.pool.QueryRow(ctx, `SELECT current_setting('default_transaction_read_only')::bool`).Scan(&readOnly); err == nil && readOnly {
+		f = append(f, pg.Judge("transactions", "", errQueueReadOnly)...)
+	}
+	for _, t := range q.tables {
+		f = append(f, q.examineTable(ctx, t)...)
+	}
+	f = append(f, pg.ExaminePooler(ctx, q.pool, "claiming"), pg.ExamineClock(ctx, q.pool))
+	f = append(f, q.waker.Examine(ctx)...)
+	return append(f, pg.ExamineOpen(ctx, q.pool)...)
+}
+
+// examineTable looks at one table and at what is stuck in it.
+func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Finding {
+	subject := "table " + t.name
+	var columns map[string]queueColumn
+	err := t.find(ctx, q.pool)
+	if err == nil {
+		columns, err = queueColumns(ctx, q.pool, t.sql.table)
+	}
+	if err != nil {
+		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.FixBy(err, queueFix)))
+	}
+	f := pg.Judge(subject+": columns", "all there, with types that can be read and written", checkQueueColumns(columns, t))
+	f = append(f, pg.Judge(subject+": privileges", "its rows may be read and settled", q.checkRole(ctx, t))...)
+	sound := true
+	for _, found := range f {
+		sound = sound && found.Level == outbox.LevelOK
+	}
+	f = append(f, q.examineIndexes(ctx, t))
+	f = append(f, pg.ExamineOwner(ctx, q.pool, t.sql.table)...)
+	if sound { // or the statements would not run
+		f = append(f, q.examineStuck(ctx, t))
+	}
+	return append(f, pg.ExamineUpkeep(ctx, q.pool, t.sql.table)...)
+}
+
+// examineIndexes tells which indexes claims would be cheaper with.
+func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) outbox.Finding {
+	subject := "table " + t.name + ": indexes"
+	found, err := t.indexes(ctx, q.pool)
+	wanted := t.wantedIndexes()
+	switch {
+	case err != nil:
+		return pg.Unknown(subject, err)
+	case !found.whole && (!found.waiting || !found.held):
+		return outbox.Finding{Level: outbox.LevelBroken, Subject: subject,
+			Text: "none finds the unfinished rows of a group; every claim would read the whole table", Fix: wanted[0]}
+	case !found.aged:
+		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+			Text: "none has the unfinished rows by age: new rows are looked for group by group, which costs more with each group",
+			Fix:  wanted[len(wanted)-1]}
+	}
+	return pg.Fine(subject, "they find the unfinished rows by group and by age")
+}
+
+// examineStuck looks for rows that are marked as being processed for longer than
+// anybody should take.
+func (q *Queue) examineStuck(ctx context.Context, t *queueTable) outbox.Finding {
+	const most = 10_000
+	subject := "table " + t.name + ": rows being processed"
+	stuck := t.sql.fill(`SELECT count(*), coalesce(extract(epoch FROM max(now() - s.claimed)), 0)::float8, count(*) FILTER (WHERE s.claimed IS NULL)
+FROM (SELECT {claimed} AS claimed FROM {t} t
+      WHERE {status} = {processing} AND ({claimed} IS NULL OR {claimed} < now() - make_interval(secs => $1)) LIMIT $2) s`)
+	var rows, undated int
+	var longest float64
+	if err := q.pool.QueryRow(ctx, stuck, q.timeout.Seconds(), most).Scan(&rows, &longest, &undated); err != nil {
+		return pg.Unknown(subject, err)
+	}
+	if rows == 0 {
+		return pg.Fine(subject, fmt.Sprintf("none for longer than claims.timeout, %v", q.timeout))
+	}
+	text := fmt.Sprintf("%d are marked so for longer than claims.timeout, %v; the longest for %v", rows, q.timeout,
+		(time.Duration(longest) * time.Second).String())
+	if rows == most {
+		text = "at least " + text
+	}
+	if undated > 0 {
+		text += fmt.Sprintf("; of %d it is not known since when", undated)
+	}
+	return outbox.Finding{Level: outbox.LevelWarning, Subject: subject, Text: text,
+		Fix: "start `outrider run`, which puts them back (every claims.recover); while another processor works on the table, see whether it hangs"}
+}
+
+// Waiting implements [outbox.Sampler]. Which rows of a table are shown is not
+// defined: an order would cost more than it tells.
+func (q *Queue) Waiting(ctx context.Context, most int) ([]outbox.Row, error) {
+	var all []outbox.Row
+	for _, t := range q.tables {
+		if err := t.find(ctx, q.pool); err != nil {
+			return nil, queueError(t.name, "look at what waits", err)
+		}
+		rows, err := q.pool.Query(ctx, t.sql.sample(), most)
+		if err != nil {
+			return nil, queueError(t.name, "look at what waits", err)
+		}
+		var id, typ, aggregate, tenant, payload string
+		_, err = pgx.ForEachRow(rows, []any{&id, &typ, &aggregate, &tenant, &payload}, func() error {
+			row := outbox.Row{ID: id, Kind: t.kind, Type: typ, AggregateType: aggregate, Tenant: tenant}
+			if in := gjson.Get(payload, "type"); in.Type == gjson.String && in.Str != "" {
+				row.Type = in.Str
+			}
+			all = append(all, row)
+			return nil
+		})
+		if err != nil {
+			return nil, queueError(t.name, "look at what waits", err)
+		}
+	}
+	return all, nil
+}
+
+// sample reads what matching needs of some rows that wait. Parameter: limit.
+func (q *queueSQL) sample() string {
+	c := &q.layout.Columns
+	columns := []string{"{key}::text", "coalesce({type}::text, '')", "''", "''", "''"}
+	if c.AggregateType != "" {
+		columns[2] = "coalesce({aggregate_type}::text, '')"
+	}
+	if c.Tenant != "" {
+		columns[3] = "coalesce({tenant}::text, '')"
+	}
+	if q.layout.TypeInPayload {
+		columns[4] = "coalesce({payload}::text, '')"
+	}
+	return q.fill("SELECT " + strings.Join(columns, ", ") + " FROM {t} t WHERE {status} IN ({waiting}) LIMIT $1")
+}

@@ -1,0 +1,180 @@
+package queuetable
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Extend implements [outbox.Queue]. The time at which the rows were marked is
+// renewed in the table; the claims stay as they are. After an error they still do:
+// each time that may be in the table by then is known.
+func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*outbox.Claim, err error) {
+	lost, late, err := q.renew(ctx, claims)
+	if err != nil || len(late) == 0 {
+		return lost, err
+	}
+	more, _, err := q.renew(ctx, late)
+	return append(lost, more...), err
+}
+
+// renew writes new times. Late are the claims which now have the time that an
+// earlier extension chose, because nobody knew whether it had been written.
+func (q *Queue) renew(ctx context.Context, claims []*outbox.Claim) (lost, late []*outbox.Claim, err error) {
+	byTable := map[*queueTable]*extension{}
+	now := time.Now()
+	q.mu.Lock()
+	for _, c := range claims {
+		h := q.held(c)
+		if h == nil {
+			lost = append(lost, c)
+			continue
+		}
+		t := q.table(c.Table)
+		if byTable[t] == nil {
+			byTable[t] = &extension{table: t, text: t.text.extend}
+		}
+		if !byTable[t].add(c, h, now) {
+			late = append(late, c)
+		}
+	}
+	q.mu.Unlock()
+	for t, e := range byTable {
+		gone, err := q.extend(ctx, e)
+		if err != nil {
+			return nil, nil, queueError(t.name, "extend claims", err)
+		}
+		lost = append(lost, gone...)
+	}
+	late = slices.DeleteFunc(late, func(c *outbox.Claim) bool { return slices.Contains(lost, c) })
+	return lost, late, nil
+}
+
+// extension is what one statement renews.
+type extension struct {
+	table                        *queueTable
+	text                         string
+	claims                       []*outbox.Claim
+	holds                        []*hold
+	keys, stamps, formers, nexts pg.Array
+}
+
+// add chooses the new time here, so that it is known even when the outcome of
+// the statement is not: until then either may stand in the row. As long as that is so no
+// other time is chosen, and add returns false. A time is whole seconds later than the
+// one before it, so that the column keeps it whatever its precision.
+func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) (fresh bool) {
+	if fresh = h.former == h.stamp; fresh {
+		passed := max(now.Sub(h.at), 0).Truncate(time.Second)
+		h.stamp, h.at = h.stamp+passed.Microseconds(), h.at.Add(passed)
+	}
+	e.claims, e.holds = append(e.claims, c), append(e.holds, h)
+	e.keys.Text(c.Key)
+	e.stamps.Text(timeText(h.stamp))
+	e.formers.Text(timeText(h.former))
+	e.nexts.Text(timeText(h.stamp))
+	return fresh
+}
+
+func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim, err error) {
+	rows, err := q.pool.Query(ctx, e.text, pg.RawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
+	if err != nil {
+		return nil, err
+	}
+	type written struct {
+		stamp int64
+		tid   pg.TID
+	}
+	now := map[int]written{}
+	for rows.Next() {
+		v := rows.RawValues()
+		now[int(pg.Int32FromBinary(v[0]))-1] = written{pg.Int64FromBinary(v[1]), pg.TIDFromBinary(v[2])}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, c := range e.claims {
+		if w, ok := now[i]; ok {
+			e.holds[i].stamp, e.holds[i].former, e.holds[i].tid = w.stamp, w.stamp, w.tid // as the column keeps it
+			continue
+		}
+		if e.holds[i].tried { // a settle may have ended it; the next one finds out
+			continue
+		}
+		lost = append(lost, c)
+		q.lose(e.table, c.Key, e.holds[i])
+	}
+	return lost, nil
+}
+
+// Recover implements [outbox.Queue]. Rows that this queue holds are never
+// recovered, however old their claims. It also notices indexes that were made
+// or dropped meanwhile.
+func (q *Queue) Recover(ctx context.Context) (int, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	if err := q.findUnknown(ctx, true); err != nil {
+		return 0, queueError(q.tables[0].name, "find what earlier claims took", err)
+	}
+	n := 0
+	for _, t := range q.tables {
+		recovered, err := q.recover(ctx, t)
+		n += recovered
+		if err != nil {
+			return n, queueError(t.name, "recover stuck rows", err)
+		}
+	}
+	return n, nil
+}
+
+func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
+	t.described = false
+	if err := q.describe(ctx, t); err != nil {
+		return 0, err
+	}
+	rows, err := q.pool.Query(ctx, t.text.recover, pg.RawResults, q.timeout.Seconds(), q.keysOf(t))
+	if err != nil {
+		return 0, err
+	}
+	for rows.Next() {
+		v := rows.RawValues()
+		t.found(textOrNull(v[1]), pg.Int64FromBinary(v[0]))
+		n++
+	}
+	return n, rows.Err()
+}
+
+// keysOf are the rows of a table that we hold, as an array.
+func (q *Queue) keysOf(t *queueTable) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var keys pg.Array
+	for key := range t.holds {
+		keys.Text(key)
+	}
+	return keys.String()
+}
+
+// Processing implements [outbox.ProcessingCounter]. The table's time zone is
+// taken for that of the session, as everywhere.
+func (q *Queue) Processing(ctx context.Context, most int) (p outbox.Processing, err error) {
+	for _, t := range q.tables {
+		if err := t.find(ctx, q.pool); err != nil {
+			return outbox.Processing{}, queueError(t.name, "count rows", err)
+		}
+		var n int
+		var longest float64
+		if err := q.pool.QueryRow(ctx, t.sql.count(), most+1).Scan(&n, &longest); err != nil {
+			return outbox.Processing{}, queueError(t.name, "count rows", err)
+		}
+		p.Rows += min(n, most)
+		p.More = p.More || n > most
+		p.Longest = max(p.Longest, time.Duration(longest*float64(time.Second)))
+	}
+	return p, nil
+}

@@ -1,0 +1,93 @@
+package queuetable
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// lookRows bounds the rows of a group that one look reads where those before
+	// them brought nothing, and lookBytes their payloads.
+	lookRows  = 8192
+	lookBytes = 8 << 20
+
+	// wallPause is after how long a group is looked at again of which somebody else
+	// holds a row: nobody tells when he is done with it.
+	wallPause = time.Second
+)
+
+// Looked implements [outbox.LookReporter].
+func (q *Queue) Looked() outbox.Look {
+	var out outbox.Look
+	for i, t := range q.tables {
+		if i == 0 || t.state.Since.Before(out.Since) {
+			out.Since, out.Next = t.state.Since, t.state.Next
+		}
+		out.Due = sooner(out.Due, t.state.Due)
+		out.Unwanted += t.passed.never
+	}
+	return out
+}
+
+// sooner is the earlier one of two times; zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// again notes when something in the group may be claimed that cannot be now.
+func (g *queueGroup) again(pause time.Duration) {
+	g.due = sooner(g.due, time.Now().Add(pause))
+}
+
+// end says whether a group stays in the ring.
+func (s *service) end(v *visit) {
+	if v.stays {
+		v.group.since = v.first
+	} else {
+		s.table.leave(v.group, v.known)
+	}
+}
+
+// suspend ends the visits that brought nothing for long, so that the claim comes to
+// an end. The next one goes on there; because it begins by the margin further
+// ahead, only those end that have come further than that.
+func (s *service) suspend() {
+	kept := s.again[:0]
+	for _, v := range s.again {
+		if v.after.created-v.begun <= queueMargin.Microseconds() {
+			kept = append(kept, v)
+			continue
+		}
+		v.keep(v.after.created)
+		s.end(v)
+	}
+	s.again = kept
+}
+
+// looked says how much has been looked at after a claim that brought nothing: the
+// groups that are in the ring, and whatever the latest reading of everything
+// found, because that has put it there.
+func (s *service) looked() {
+	t := s.table
+	l := outbox.Look{Since: s.began, Next: t.sweep.next(t.share())}
+	if len(t.ring) == 0 && t.sweep.credit > 0 {
+		l.Next = s.began
+	}
+	if t.sweep.whole.Before(l.Since) {
+		l.Since = t.sweep.whole
+	}
+	for _, g := range t.ring {
+		if !s.eligible(g) || s.allowed(g) == 0 {
+			continue
+		}
+		if g.looked.Before(l.Since) {
+			l.Since, l.Next = g.looked, s.began
+		}
+		l.Due = sooner(l.Due, g.due)
+	}
+	t.state = l
+}

@@ -1,0 +1,123 @@
+package queuetable
+
+import (
+	"hash/maphash"
+	"maps"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+// passedMost bounds the rows that are remembered, at about 20 bytes each. What is
+// not remembered is looked at again by each reading of everything.
+const passedMost = 1 << 18
+
+// passed remembers the rows of a table that were looked at and that no claim
+// wants: those of no route, and those of lanes that are closed now. They are looked at
+// once, payloads included, and not by every claim. A row that is changed is another
+// one, because it gets another place in the table.
+type passed struct {
+	seed  maphash.Seed
+	wants uint64 // of the claims; see [outbox.ClaimRequest]
+	sweep uint32 // number of the latest reading of everything
+	rows  map[uint64]passedRow
+	never int // rows that are not wanted later either
+
+	// shut are the groups with rows that are wanted later. They come into the ring
+	// again when they may be.
+	shut map[string]*queueGroup
+	more bool // there are others, of which nothing is remembered
+}
+
+// passedRow is a row that nobody wants.
+type passedRow struct {
+	sweep uint32 // in which it was seen
+	later bool   // it is wanted when its lane opens
+}
+
+func newPassed() passed {
+	return passed{seed: maphash.MakeSeed(), rows: map[uint64]passedRow{}, shut: map[string]*queueGroup{}}
+}
+
+// name is short for a version of a row. That two have one name is so unlikely
+// (1 in 10^13 for a new row beside a million) that nothing is done about it.
+func (p *passed) name(key []byte, at pg.TID) uint64 {
+	const odd = 0x9e3779b97f4a7c15 // spreads the place over all bits
+	return maphash.Bytes(p.seed, key) ^ (uint64(at.Block)<<16|uint64(at.Offset))*odd
+}
+
+// has reports whether a version of a row is passed over.
+func (p *passed) has(key, at []byte) bool {
+	if len(p.rows) == 0 {
+		return false
+	}
+	name := p.name(key, pg.TIDFromBinary(at))
+	row, ok := p.rows[name]
+	if ok && row.sweep != p.sweep {
+		row.sweep = p.sweep
+		p.rows[name] = row
+	}
+	return ok
+}
+
+// add passes over a row that was looked at.
+func (p *passed) add(key, at []byte, later bool) {
+	if p.wants == 0 || len(p.rows) >= passedMost {
+		return
+	}
+	p.rows[p.name(key, pg.TIDFromBinary(at))] = passedRow{p.sweep, later}
+	if !later {
+		p.never++
+	}
+}
+
+// clean forgets the rows that the reading of everything which has just ended did
+// not see: somebody has deleted, changed or finished them.
+func (p *passed) clean() {
+	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.sweep != p.sweep) })
+}
+
+// gone returns gone, and counts a row that is.
+func (p *passed) gone(row passedRow, gone bool) bool {
+	if gone && !row.later {
+		p.never--
+	}
+	return gone
+}
+
+// want takes note of what claims want from now on. When that is more than before,
+// the groups with rows that waited for it are in the ring again.
+func (t *queueTable) want(wants uint64) {
+	p := &t.passed
+	if wants == p.wants && wants != 0 {
+		return
+	}
+	p.wants = wants
+	for _, g := range p.shut {
+		t.enter(g)
+	}
+	clear(p.shut)
+	if p.more {
+		t.sweep.restart()
+	}
+	p.more = false
+	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.later || wants == 0) })
+}
+
+// pass takes note that nobody wants a row of the group, now or ever.
+func (t *queueTable) pass(g *queueGroup, key, at []byte, created int64, later bool) {
+	p := &t.passed
+	p.add(key, at, later)
+	if !later || p.wants == 0 {
+		return
+	}
+	if shut := p.shut[g.id]; shut != nil {
+		shut.since = min(shut.since, created)
+		return
+	}
+	if p.more = p.more || len(p.shut) >= leftMost; p.more {
+		return
+	}
+	shut := *g
+	shut.since = created
+	p.shut[g.id] = &shut
+}

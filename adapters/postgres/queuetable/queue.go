@@ -1,0 +1,288 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// DefaultBatch is the most rows that a claim takes from one table.
+	DefaultBatch = 500
+
+	// DefaultTimeout is how long a row may be marked as being processed
+	// before it counts as stuck.
+	DefaultTimeout = 5 * time.Minute
+
+	// queueConns bounds the pool: one claims, one settles, and there is room
+	// for checks and for what settles beside them.
+	queueConns = 4
+)
+
+// Config says which tables a [Queue] works on.
+type Config struct {
+	// URL of the database, postgres://... It must lead to a primary, and not
+	// through a pooler in transaction mode. A `timezone` parameter sets the
+	// session's time zone, which decides what now() is in a timestamp without
+	// one: it must be that of other processors on the tables.
+	URL string
+
+	// TLS says how connections by URL are encrypted. The zero value is safe.
+	TLS TLS
+
+	// Config replaces URL where more is to be set, such as a dial function. It is
+	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's sizes are ours.
+	Config *pgxpool.Config
+
+	// Tables share one layout; at least one. FlowCatalyst's are
+	// [FlowCatalystTables].
+	Tables []Table
+
+	// Layout of the tables. FlowCatalyst's is [FlowCatalystLayout].
+	Layout Layout
+
+	// Batch is the most rows that one claim takes from one table. 0:
+	// [DefaultBatch].
+	Batch int
+
+	// Timeout after which a row that is marked as being processed counts as
+	// stuck and may be put back. 0: [DefaultTimeout].
+	Timeout time.Duration
+
+	// Wake is how new rows are noticed. Empty: polling.
+	Wake Wake
+
+	// Logger; nil: slog.Default().
+	Logger *slog.Logger
+
+	// Tracer sees every statement; optional.
+	Tracer pgx.QueryTracer
+
+	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
+	// is dead. 0: [outbox.DefaultMaxRow].
+	MaxRow int64
+}
+
+// Queue claims and settles rows of queue tables in PostgreSQL. It implements
+// [outbox.Queue].
+//
+// What it holds, it knows: claims are remembered until they are settled, so
+// that its own rows neither end a prefix nor are recovered. Claims do not
+// outlive it.
+type Queue struct {
+	outbox.Waker
+	waker   *wake.Waker
+	pool    *pgxpool.Pool
+	tables  []*queueTable
+	batch   int
+	timeout time.Duration
+	log     *slog.Logger
+
+	takeAllRows, takeAllRest int // constant, but for tests
+
+	// claiming is held while rows are claimed and while rows are put back: a row
+	// that is put back must not be overtaken by a claim that is under way.
+	claiming sync.Mutex
+	first    int // the table that is served first, in turn
+	decoder  pg.Decoder
+	mark     int             // of the last claim
+	unknown  []*unknownClaim // what may have been claimed
+
+	mu     sync.Mutex // guards what follows, and what the tables say that it does
+	astray []astray   // claims that were lost since the last Claim
+}
+
+// astray is a row that is not ours any more, and may be unfinished.
+type astray struct {
+	table *queueTable
+	hold  *hold
+}
+
+// hold is a claim that has not been settled.
+type hold struct {
+	token   string
+	group   *queueGroup
+	tid     pg.TID    // where the row was when it was last written by us
+	created int64     // as PostgreSQL counts: microseconds since 2000
+	stamp   int64     // when the row was marked, as the row says
+	former  int64     // what stamp was before an extension whose outcome is unknown
+	at      time.Time // when stamp was now
+	tried   bool      // a settle may have ended the claim: it failed, and its outcome is not known
+}
+
+var (
+	_ outbox.Queue = (*Queue)(nil)
+	_ outbox.Waker = (*Queue)(nil)
+
+	_ outbox.ProcessingCounter = (*Queue)(nil)
+)
+
+// New returns a queue. It checks the configuration and does not connect:
+// [Queue.Check] does.
+func New(ctx context.Context, cfg Config) (*Queue, error) {
+	if err := cfg.Layout.validate(); err != nil {
+		return nil, fmt.Errorf("postgres queue: layout: %w", err)
+	}
+	if err := cfg.Wake.Check(); err != nil {
+		return nil, fmt.Errorf("postgres queue: %w", err)
+	}
+	if len(cfg.Tables) == 0 {
+		return nil, errors.New("postgres queue: no table is named; FlowCatalyst's are queuetable.FlowCatalystTables()")
+	}
+	if cfg.Batch < 0 || cfg.Timeout < 0 {
+		return nil, errors.New("postgres queue: Batch and Timeout must not be negative; 0 is the default")
+	}
+	q := &Queue{
+		batch: cmp.Or(cfg.Batch, DefaultBatch), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
+		decoder: pg.Decoder{MaxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)}, mark: rand.IntN(claimMarks),
+	}
+	for _, table := range cfg.Tables {
+		t, err := newQueueTable(table, &cfg.Layout)
+		if err != nil {
+			return nil, fmt.Errorf("postgres queue: %w", err)
+		}
+		t.sql.maxRow = q.decoder.MaxRow
+		for _, other := range q.tables {
+			if other.name == t.name || other.sql.table == t.sql.table {
+				return nil, fmt.Errorf("postgres queue: table %s is named twice", t.name)
+			}
+		}
+		q.tables = append(q.tables, t)
+	}
+	pool, err := newQueuePool(ctx, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres queue of table %s: %w", cfg.Tables[0].Name, err)
+	}
+	q.pool, q.waker = pool, wake.New(cfg.Wake, pool, q.log, q.identifiers()...)
+	q.Waker = q.waker
+	return q, nil
+}
+
+// newQueuePool returns the pool. It does not connect.
+func newQueuePool(ctx context.Context, cfg *Config) (*pgxpool.Pool, error) {
+	c := pg.Connection{URL: cfg.URL, TLS: cfg.TLS, Config: cfg.Config, Tracer: cfg.Tracer, Application: "outrider-queue", MaxConns: queueConns}
+	pc, err := c.PoolConfig()
+	if err != nil {
+		return nil, err
+	}
+	connected := pc.AfterConnect
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if connected != nil {
+			if err := connected(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.PgConn().Exec(ctx, queueSettings).ReadAll()
+		return err
+	}
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// identifiers returns the names of the tables.
+func (q *Queue) identifiers() []pgx.Identifier {
+	out := make([]pgx.Identifier, len(q.tables))
+	for i, t := range q.tables {
+		out[i], _ = pg.ParseTable(t.name) // it was parsed before
+	}
+	return out
+}
+
+// Close releases the connections. Rows that are claimed stay marked as being
+// processed until somebody recovers them; put them back before.
+func (q *Queue) Close() error {
+	q.waker.Stop()
+	q.pool.Close()
+	return nil
+}
+
+// table returns a table by its name as configured.
+func (q *Queue) table(name string) *queueTable {
+	for _, t := range q.tables {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// held returns the hold that a claim stands for; nil when it is lost. The
+// caller has the lock.
+func (q *Queue) held(c *outbox.Claim) *hold {
+	t := q.table(c.Table)
+	if t == nil {
+		return nil
+	}
+	h := t.holds[c.Key]
+	if h == nil || h.token != c.Token {
+		return nil
+	}
+	return h
+}
+
+// hold remembers the claim of a row. The caller has the queue's lock.
+func (t *queueTable) hold(key string, h *hold) {
+	t.forget(key)
+	t.holds[key] = h
+	t.held[h.group.id]++
+}
+
+// forget ends a hold. The caller has the queue's lock.
+func (t *queueTable) forget(key string) {
+	h := t.holds[key]
+	if h == nil {
+		return
+	}
+	delete(t.holds, key)
+	if t.held[h.group.id]--; t.held[h.group.id] == 0 {
+		delete(t.held, h.group.id)
+	}
+}
+
+// lose ends a hold whose row somebody else has taken or put back. The group is
+// to be looked at from that row on, or it could be passed over. The caller has the
+// lock.
+func (q *Queue) lose(t *queueTable, key string, h *hold) {
+	q.astray = append(q.astray, astray{t, h})
+	if t.holds[key] == h { // and not another claim since
+		t.forget(key)
+	}
+}
+
+// findAstray puts the groups of lost rows into the ring. The caller has
+// claiming.
+func (q *Queue) findAstray() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.astray {
+		a.table.enterFrom(a.hold.group, a.hold.created)
+	}
+	q.astray = nil
+}
+
+// ours reports whether a row that is marked as being processed is so by us.
+func (q *Queue) ours(t *queueTable, key string, stamp int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := t.holds[key]
+	return h != nil && (h.stamp == stamp || h.former == stamp)
+}
+
+// heldIn counts the claimed rows of a group.
+func (q *Queue) heldIn(t *queueTable, g *queueGroup) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return t.held[g.id]
+}

@@ -1,0 +1,266 @@
+package queuetable
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// longestError is how much of an error is kept in the table, in bytes.
+const longestError = 4000
+
+// Settle implements [outbox.Queue]: a statement for each outcome and table,
+// all in one transaction and one round trip. Delivered rows that somebody moved
+// within the table since they were claimed take a second one. After an error
+// the claims are kept: settle them again. What did go through is found then, and
+// is not lost.
+func (q *Queue) Settle(ctx context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
+	s := settling{q: q, most: len(results), parts: map[settlePart]*settleRows{}}
+	back := false
+	q.mu.Lock()
+	for i := range results {
+		r := &results[i]
+		h := q.held(r.Claim)
+		if h == nil {
+			lost = append(lost, r.Claim)
+			continue
+		}
+		back = back || r.Outcome != outbox.Delivered && r.Outcome != outbox.Skipped && r.Outcome != outbox.Dead
+		s.add(r, h)
+	}
+	q.mu.Unlock()
+	if back { // nothing may be claimed now that is behind what is put back
+		q.claiming.Lock()
+		defer q.claiming.Unlock()
+	}
+	if err := s.run(ctx); err != nil {
+		s.tried()
+		return nil, queueError(q.tables[0].name, "settle", err)
+	}
+	return append(lost, s.lost...), nil
+}
+
+// settlePart is what one statement writes.
+type settlePart struct {
+	table *queueTable
+	text  string
+}
+
+// settleRows are the rows of one statement.
+type settleRows struct {
+	results            []*outbox.ClaimResult
+	holds              []*hold
+	times              map[[2]int64]int // stamp and former, and their number from 1
+	stamps, formers    pg.Array
+	keys, at, attempts pg.Array
+	tids               pg.Array // for rows that are found by their place
+	errs, due          pg.Array // for what is not done
+	moved              string   // finds by key what has moved; for rows that are found by their place
+	done               bool
+	back               bool
+}
+
+type settling struct {
+	q     *Queue
+	most  int // results
+	order []settlePart
+	parts map[settlePart]*settleRows
+	lost  []*outbox.Claim
+}
+
+// add puts a result into its statement.
+func (s *settling) add(r *outbox.ClaimResult, h *hold) {
+	t := s.q.table(r.Claim.Table)
+	layout := t.sql.layout
+	text, moved, attempts, message, due, back := t.text.put, "", max(r.Attempts, 0), "", time.Time{}, true
+	switch r.Outcome {
+	case outbox.Delivered, outbox.Skipped:
+		text, moved, back = t.text.done, t.text.moved, false
+	case outbox.Dead:
+		text, message, back = t.text.dead, r.Error, false
+		if layout.DeadKeepsRetries {
+			attempts = max(attempts-1, 0)
+		}
+	case outbox.Retry:
+		text, message, due = t.text.retry, r.Error, r.At
+	default: // released, or its address is away: as if it had not been claimed
+	}
+	part := settlePart{t, text}
+	rows := s.parts[part]
+	if rows == nil {
+		rows = newSettleRows(s.most, moved, back)
+		s.parts[part] = rows
+		s.order = append(s.order, part)
+	}
+	rows.add(r, h, attempts, message, due)
+}
+
+// newSettleRows makes room for as many rows as there are: most results have one
+// outcome.
+func newSettleRows(most int, moved string, back bool) *settleRows {
+	rows := &settleRows{
+		back: back, moved: moved, done: moved != "", times: map[[2]int64]int{},
+		results: make([]*outbox.ClaimResult, 0, most), holds: make([]*hold, 0, most),
+		keys: pg.NewArray(most, keyBytes), at: pg.NewArray(most, numberBytes), attempts: pg.NewArray(most, numberBytes),
+	}
+	if moved != "" {
+		rows.tids = pg.NewArray(most, tidBytes)
+	}
+	return rows
+}
+
+func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, message string, due time.Time) {
+	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
+	rows.keys.Text(r.Claim.Key)
+	times := [2]int64{h.stamp, h.former}
+	if rows.times[times] == 0 {
+		rows.times[times] = len(rows.times) + 1
+		rows.stamps.Text(timeText(h.stamp))
+		rows.formers.Text(timeText(h.former))
+	}
+	rows.at.Number(int64(rows.times[times]))
+	rows.attempts.Number(int64(attempts))
+	if rows.moved != "" {
+		rows.tids.TID(h.tid)
+	}
+	if rows.done {
+		return
+	}
+	if message == "" {
+		rows.errs.Null()
+	} else {
+		rows.errs.Text(storable(message))
+	}
+	if due.IsZero() {
+		rows.due.Null()
+	} else {
+		rows.due.Text(due.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+// args are the parameters of the statement.
+func (rows *settleRows) args() []any {
+	args := []any{rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.at.String(), rows.attempts.String()}
+	switch {
+	case rows.moved != "":
+		return append(args, rows.tids.String())
+	case rows.done:
+		return args
+	}
+	return append(args, rows.errs.String(), rows.due.String())
+}
+
+// run executes the statements. A batch is one transaction.
+func (s *settling) run(ctx context.Context) error {
+	if len(s.order) == 0 {
+		return nil
+	}
+	settled := make([][]bool, len(s.order))
+	err := pg.RetryDeadlock(func() error {
+		batch := &pgx.Batch{}
+		for i, part := range s.order {
+			rows := s.parts[part]
+			settled[i] = make([]bool, len(rows.results))
+			batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
+		}
+		return s.q.pool.SendBatch(ctx, batch).Close()
+	})
+	if err == nil {
+		err = s.follow(ctx, settled)
+	}
+	if err == nil {
+		err = s.confirm(ctx, settled)
+	}
+	if err != nil {
+		return err
+	}
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i, part := range s.order {
+		s.finish(part.table, s.parts[part], settled[i])
+	}
+	return nil
+}
+
+// follow settles by key what was not at its place any more: somebody wrote
+// another column of it, or the whole table anew. A transaction of its own is
+// good enough, because only what was delivered is found by its place.
+func (s *settling) follow(ctx context.Context, settled [][]bool) error {
+	return pg.RetryDeadlock(func() error {
+		batch := s.left(settled)
+		if batch.Len() == 0 {
+			return nil
+		}
+		return s.q.pool.SendBatch(ctx, batch).Close()
+	})
+}
+
+// left are the statements for what was found by its place and not settled.
+func (s *settling) left(settled [][]bool) *pgx.Batch {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	batch := &pgx.Batch{}
+	for i, part := range s.order {
+		rows := s.parts[part]
+		if rows.moved == "" {
+			continue
+		}
+		left := settleRows{done: true, times: map[[2]int64]int{}}
+		var at []int
+		for j, r := range rows.results {
+			if !settled[i][j] {
+				at = append(at, j)
+				left.add(r, rows.holds[j], max(r.Attempts, 0), "", time.Time{})
+			}
+		}
+		if len(at) > 0 {
+			batch.Queue(rows.moved, left.args()...).Query(markSettled(func(n int) { settled[i][at[n]] = true }))
+		}
+	}
+	return batch
+}
+
+// finish forgets the claims. The groups of rows that were put back are to be
+// looked at from them on; the caller holds claiming then.
+func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
+	for j, r := range rows.results {
+		h, key := rows.holds[j], r.Claim.Key
+		switch {
+		case !settled[j]:
+			s.q.lose(t, key, h)
+			s.lost = append(s.lost, r.Claim)
+			continue
+		case rows.back:
+			t.enterFrom(h.group, h.created)
+		}
+		t.forget(key)
+	}
+}
+
+// markSettled tells the numbers that a statement returns, from 0.
+func markSettled(mark func(int)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			var n int32
+			if err := rows.Scan(&n); err != nil {
+				return err
+			}
+			mark(int(n) - 1)
+		}
+		return rows.Err()
+	}
+}
+
+// storable makes an error fit for a text column.
+func storable(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	if len(s) > longestError {
+		s = s[:longestError]
+	}
+	return strings.ToValidUTF8(s, "")
+}

@@ -1,0 +1,325 @@
+package queuetable
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// queueSettings pins the plans of a queue's statements: all of them are index
+// scans and nested loops, whatever the statistics say, which are stale for a
+// table whose interesting part is nearly always empty. Row security must not
+// hide rows silently. The time zone is left alone: a timestamp without one
+// must come out as it does for the others on the table (docs/flowcatalyst.md).
+const queueSettings = `
+SET client_encoding = 'UTF8';
+SET default_transaction_isolation = 'read committed';
+SET row_security = off;
+SET jit = off;
+SET plan_cache_mode = force_generic_plan;
+SET max_parallel_workers_per_gather = 0;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_sort = off;
+SET enable_incremental_sort = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+`
+
+// queueSQL builds the statements for one table. It does no I/O; what it needs
+// to know of the server are the types of some columns.
+type queueSQL struct {
+	table  string // quoted
+	layout *Layout
+	types  queueTypes
+	maxRow int64 // bytes of payload that are read; 0: [outbox.DefaultMaxRow]
+}
+
+// queueTypes are types as a cast names them, without modifiers.
+type queueTypes struct {
+	key, group, status, created, claimed, payload string
+}
+
+// fill puts the layout's names into a template: {t} is the table, {key} and so
+// on its columns, qualified with t; {set:key} the same unqualified; {key[]} the
+// array type of the column; {waiting} and {unfinished} lists of statuses, {is:dead}
+// and so on one of them.
+//
+// A template has no name in it, and what was filled is never filled again: a column
+// may be called {t}.
+func (q *queueSQL) fill(template string, more ...string) string {
+	c, s := &q.layout.Columns, &q.layout.Statuses
+	pairs := slices.Concat(more, []string{
+		"{t}", q.table,
+		"{waiting}", pg.Literals(s.waiting()...),
+		"{unfinished}", pg.Literals(append(s.waiting(), s.Processing)...),
+		"{processing}", pg.Literal(s.Processing),
+		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.retrying()),
+		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead),
+		"{status type}", cmp.Or(q.types.status, "text"),
+		"{key[]}", q.types.key + "[]",
+		"{group[]}", cmp.Or(q.types.group, "text") + "[]",
+		"{created[]}", q.types.created + "[]",
+		"{claimed[]}", q.types.claimed + "[]",
+	})
+	for _, column := range append(c.required(), c.optional()...) {
+		if column.name != "" {
+			name := pg.QuoteName(column.name)
+			pairs = append(pairs, "{"+column.what+"}", "t."+name, "{set:"+column.what+"}", name)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(template)
+}
+
+// The pages of a reading by age.
+type agePage struct{ order, place string }
+
+var (
+	pageFirst  = agePage{"{created}, {key}", ""}
+	pageNext   = agePage{"{created}, {key}", "\n  AND ({created}, {key}) > ($2, $3)"}
+	pageLatest = agePage{"{created} DESC, {key} DESC", ""}
+	pageLater  = agePage{"{created} DESC, {key} DESC", "\n  AND ({created}, {key}) > ($2, $3)"}
+)
+
+// byAge finds rows by age: unfinished rows in the order of (created, key), from
+// a place on or from the end down to it. It takes a partial index on just these
+// two, of what waits or (held) of all that is unfinished. Parameters: limit,
+// created and key of the place.
+func (q *queueSQL) byAge(page agePage, held bool) string {
+	statuses := "{waiting}"
+	if held {
+		statuses = "{unfinished}"
+	}
+	return q.fill(`SELECT {created}, {key}::text, {group?}, false, t.ctid
+FROM {t} t
+WHERE {status} IN (`+statuses+`)`+page.place+`
+ORDER BY `+page.order+`
+LIMIT $1`, "{group?}", q.groupText())
+}
+
+// held lists what is being processed. It belongs to what is unfinished: of a
+// group that somebody else holds a row of, which we have never seen waiting, nothing
+// behind that row may be claimed. Parameter: limit.
+func (q *queueSQL) held() string { return q.heldUpTo("$1") }
+
+func (q *queueSQL) heldUpTo(limit string) string {
+	return q.fill("SELECT {created}, {key}::text, {group?}, true, t.ctid FROM {t} t WHERE {status} = {processing} LIMIT "+limit,
+		"{group?}", q.groupText())
+}
+
+// everything is the first page of all that is unfinished by age, with all that is
+// being processed where the index does not have it, as the same snapshot sees it.
+// Parameters: limit of the page and, where it does not, limit of the others.
+func (q *queueSQL) everything(held bool) string {
+	if held {
+		return q.byAge(pageFirst, held)
+	}
+	return "(" + q.byAge(pageFirst, held) + ")\nUNION ALL\n(" + q.heldUpTo("$2") + ")"
+}
+
+// groups finds the groups that have rows of a status, in the order of their
+// names, from a name on: one index probe for each group, however many rows it
+// has. The last row, when its n is 0, tells of rows without a group.
+// Parameters: limit, and the name (not for the first page).
+func (q *queueSQL) groups(status string, first bool) string {
+	place := " AND {group} > $2"
+	if first {
+		place = ""
+	}
+	return q.fill(`WITH RECURSIVE walk AS (
+    (SELECT {group} AS name, 1 AS n FROM {t} t
+     WHERE {status} = {this}`+place+` ORDER BY {group} LIMIT 1)
+    UNION ALL
+    SELECT (SELECT {group} FROM {t} t
+            WHERE {status} = {this} AND {group} > w.name ORDER BY {group} LIMIT 1), w.n + 1
+    FROM walk w WHERE w.name IS NOT NULL AND w.n < $1
+)
+SELECT w.n, w.name::text FROM walk w WHERE w.name IS NOT NULL
+UNION ALL
+SELECT 0, NULL WHERE EXISTS (SELECT FROM {t} t WHERE {status} = {this} AND {group} IS NULL)`,
+		"{this}", pg.Literal(status))
+}
+
+// groupText selects the group; NULL for tables without groups.
+func (q *queueSQL) groupText() string {
+	if q.layout.Columns.Group == "" {
+		return "NULL::text"
+	}
+	return q.fill("{group}::text")
+}
+
+// look reads what is unfinished in groups, each from a place on, in the order
+// of (created, key). Parameters, arrays with one entry per group: name, whether
+// rows without a group belong to it, created and key of the place (null key:
+// the place itself is included), limit.
+//
+// With one index on (group, created, key) over all that is unfinished, a group
+// is one range of it (whole). Otherwise it is a range for each status: first comes
+// what is being processed, and who reads the rows brings the two together. Nothing
+// is sorted that an index has in order, because that would copy every payload. The
+// groups come in the order of the arrays, because each is looked up by itself, and
+// who reads the rows makes sure of it.
+func (q *queueSQL) look(indexes queueIndexes) string {
+	return q.fill(`SELECT g.n::int AS n, r.*
+FROM unnest($1::{group[]}, $2::bool[], $3::{created[]}, $4::{key[]}, $5::int[])
+     WITH ORDINALITY AS g(name, nulls, since, after, lim, n)
+CROSS JOIN LATERAL (
+    ` + strings.Join(q.ranges(indexes), "\n    UNION ALL\n    ") + `
+) r`)
+}
+
+// lookWithin is look for payloads that may not all fit. One more parameter: the
+// bytes of payload after which to stop.
+func (q *queueSQL) lookWithin(indexes queueIndexes) string {
+	return `SELECT s.* FROM (
+SELECT l.*, sum(l.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
+FROM (` + q.look(indexes) + `) l
+) s
+WHERE s.total - s.size < $6`
+}
+
+// ranges are the parts of a look at one group, templates: what is being processed (unless it
+// is among the others), and what waits.
+func (q *queueSQL) ranges(indexes queueIndexes) (ranges []string) {
+	// Written as a range, the group is no constant to the planner, so that the
+	// order begins with it: other indexes, by age, do not have that order.
+	named := "{group} <= g.name AND ({group}, {created}) >= (g.name, g.since)"
+	unnamed := "g.nulls AND {group} IS NULL AND {created} >= g.since"
+	if q.layout.Columns.Group == "" {
+		named, unnamed = "{created} >= g.since", ""
+	}
+	statuses := []string{"IN ({unfinished})"}
+	if !indexes.whole {
+		statuses = nil
+		for _, s := range q.waitingOnes() {
+			statuses = append(statuses, "= "+s)
+		}
+		for _, member := range members(named, unnamed) {
+			ranges = append(ranges, q.branch("= {processing}", member, byCreated))
+		}
+	}
+	order := byCreatedTies
+	if indexes.whole || indexes.keyed {
+		order = byCreatedKey
+	}
+	if len(statuses) == 1 && order == byCreatedKey { // in order as it is, but for the group with rows without one
+		if unnamed == "" {
+			return append(ranges, q.branch(statuses[0], named, order))
+		}
+		ranges = append(ranges, q.branch(statuses[0], "NOT g.nulls AND "+named, order))
+		named = "g.nulls AND " + named
+	}
+	var sorted []string
+	for _, status := range statuses {
+		for _, member := range members(named, unnamed) {
+			sorted = append(sorted, q.branch(status, member, order))
+		}
+	}
+	return append(ranges, "(SELECT u.* FROM (\n    "+strings.Join(sorted, "\n    UNION ALL\n    ")+
+		"\n    ) u\n    ORDER BY u.created, u.key\n    LIMIT g.lim)")
+}
+
+// members are the conditions for a group's rows: with its name, and without one.
+func members(named, unnamed string) []string {
+	if unnamed == "" {
+		return []string{named}
+	}
+	return []string{named, unnamed}
+}
+
+// The orders of a range, and how many of its rows are taken: with an index that
+// does not end with the key, all that are as old as the last one.
+type rangeOrder struct{ order, limit string }
+
+var (
+	byCreated     = rangeOrder{"{created}", "LIMIT g.lim"}
+	byCreatedKey  = rangeOrder{"{created}, {key}", "LIMIT g.lim"}
+	byCreatedTies = rangeOrder{"{created}", "FETCH FIRST (g.lim) ROWS WITH TIES"}
+)
+
+// waitingOnes are placeholders of the statuses that wait.
+func (q *queueSQL) waitingOnes() []string {
+	return []string{"{is:pending}", "{is:retrying}"}[:len(q.layout.Statuses.waiting())]
+}
+
+// branch is one range of a look, a template.
+func (q *queueSQL) branch(status, member string, in rangeOrder) string {
+	order := in.order
+	if q.layout.Columns.Group != "" {
+		order = "{group}, " + order
+	}
+	return `(SELECT ` + q.lookColumns() + `
+     FROM {t} t
+     WHERE {status} ` + status + ` AND ` + member + `
+       AND (g.after IS NULL OR {created} > g.since OR {key} > g.after)
+     ORDER BY ` + order + `
+     ` + in.limit + `)`
+}
+
+// Columns of a look's result.
+const (
+	lookGroup = iota
+	lookCreated
+	lookKey
+	lookID
+	lookTID
+	lookClaimed
+	lookHeld
+	lookWait
+	lookSize
+	lookType
+	lookPayload
+	lookAggregateType
+	lookAggregateID
+	lookTenant
+	lookHeaders
+	lookStored // bytes that are stored of a payload that was left out
+)
+
+// lookColumns are the columns of a look, but the first, a template. Payloads are
+// read for rows that can be claimed; a held row only takes its place.
+func (q *queueSQL) lookColumns() string {
+	c := &q.layout.Columns
+	wait := "0::float8"
+	if c.NextAttempt != "" {
+		wait = "coalesce(extract(epoch FROM {next_attempt} - now()), 0)::float8"
+	}
+	limit := cmp.Or(q.maxRow, outbox.DefaultMaxRow)
+	oid, size, as := uint32(pgtype.TextOID), "octet_length({payload})", "::text"
+	switch q.types.payload {
+	case "bytea":
+		oid, as = pgtype.ByteaOID, ""
+	case "text", "character varying":
+	default:
+		oid, size = pgtype.JSONOID, "pg_column_size({payload})"
+	}
+	// What is more than fits is not read, and must not use up a look's bytes.
+	payload, size := "("+pg.Within("{payload}", oid, limit, "NULL")+")"+as, fmt.Sprintf("least(%s, %d)", size, limit)
+	text := func(column, what string) string {
+		if column == "" {
+			return "NULL::text"
+		}
+		return pg.CutName("{"+what+"}", 0)
+	}
+	headers := "NULL::text"
+	if c.Headers != "" {
+		headers = "(" + pg.MetadataWithin("{headers}", 0) + ")::text"
+	}
+	columns := []string{
+		"{created} AS created", "{key} AS key", "{key}::text AS id", "t.ctid AS tid",
+		"CASE WHEN {status} = {processing} THEN {claimed} END AS claimed", "{status} = {processing} AS held", wait + " AS wait",
+		"CASE WHEN {status} = {processing} THEN 0 ELSE coalesce(" + size + ", 0) END AS size",
+		text(c.Type, "type") + " AS type",
+		"CASE WHEN {status} = {processing} THEN NULL ELSE " + payload + " END AS payload",
+		text(c.AggregateType, "aggregate_type") + " AS aggregate_type", text(c.AggregateID, "aggregate_id") + " AS aggregate_id",
+		text(c.Tenant, "tenant") + " AS tenant", headers + " AS headers",
+		"CASE WHEN {status} = {processing} THEN NULL ELSE " + pg.Beyond("{payload}", oid, limit) + " END AS stored",
+	}
+	return strings.Join(columns, ", ")
+}

@@ -1,0 +1,156 @@
+package queuetable
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// takeAllRows is how many rows make a claim worth a transaction of its own,
+	// which takes two further round trips.
+	takeAllRows = 256
+
+	// takeAllRest is how many claims are made row by row after somebody else was at
+	// rows of one that was to get all.
+	takeAllRest = 64
+)
+
+// takeAllOptions are those of the transaction that gets all rows or none: a row that
+// somebody changed meanwhile is an error, and nobody who has locked one is waited for
+// long. Should this process freeze before the commit, the server lets go of the rows.
+var takeAllOptions = pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = '20ms'; " +
+	"SET LOCAL idle_in_transaction_session_timeout = '10s'"}
+
+// take claims what was picked.
+func (s *service) take(ctx context.Context) error {
+	if len(s.picked) == 0 {
+		return nil
+	}
+	s.mark = s.q.nextMark()
+	marks, err := s.takeAll(ctx)
+	if err == nil && marks == nil {
+		marks, err = s.takeFree(ctx)
+	}
+	if err != nil {
+		if outcomeUnknown(err) {
+			s.noteUnknown()
+		}
+		return err
+	}
+	now := time.Now()
+	taken := make([]*outbox.Row, len(s.picked))
+	s.q.mu.Lock()
+	for _, m := range marks {
+		taken[m.n] = s.hold(s.picked[m.n], &hold{stamp: m.stamp, tid: m.tid, at: now}, m.attempts)
+	}
+	s.q.mu.Unlock()
+	for i, row := range taken {
+		if row != nil {
+			s.rows = append(s.rows, row)
+		} else { // somebody was faster; what became of the row will be seen
+			s.table.enterFrom(s.picked[i].visit.group, s.picked[i].created)
+		}
+	}
+	return nil
+}
+
+// mark is what a statement did to a row that it claimed.
+type mark struct {
+	n        int // of picked
+	stamp    int64
+	attempts int
+	tid      pg.TID
+}
+
+// takeFree claims what nobody else is at: of each group what is before the first row
+// of another.
+func (s *service) takeFree(ctx context.Context) ([]mark, error) {
+	tids, keys := s.takeVersions()
+	var groups, places pg.Array
+	number := map[*visit]int{}
+	count := map[*visit]int{}
+	for i, p := range s.picked {
+		group, place := i+1, 1
+		if p.visit.group.ordered() {
+			if number[p.visit] == 0 {
+				number[p.visit] = group
+			}
+			count[p.visit]++
+			group, place = number[p.visit], count[p.visit]
+		}
+		groups.Number(int64(group))
+		places.Number(int64(place))
+	}
+	return s.marks(s.q.pool.Query(ctx, s.table.text.take, pg.RawResults, tids, keys, groups.String(), places.String(), s.mark))
+}
+
+// takeAll claims many rows without locking them first, if it gets them all: nothing
+// is claimed behind a row that is another's. Otherwise it claims nothing, returns
+// nil, and is not tried for a while.
+func (s *service) takeAll(ctx context.Context) ([]mark, error) {
+	if len(s.picked) < s.q.takeAllRows {
+		return nil, nil
+	}
+	if s.table.contended > 0 {
+		s.table.contended--
+		return nil, nil
+	}
+	var all []mark
+	err := pgx.BeginTxFunc(ctx, s.q.pool, takeAllOptions, func(tx pgx.Tx) (err error) {
+		tids, keys := s.takeVersions()
+		all, err = s.marks(tx.Query(ctx, s.table.text.takeAll, pg.RawResults, tids, keys, s.mark))
+		if err == nil && len(all) < len(s.picked) {
+			err = errContended
+		}
+		return err
+	})
+	if errors.Is(err, errContended) || pg.FailedWith(err, pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure) {
+		s.table.contended = s.q.takeAllRest
+		return nil, nil
+	}
+	return all, err
+}
+
+// errContended is for rows that are not as they were when they were looked at.
+var errContended = errors.New("somebody else was at the rows")
+
+// takeVersions are the arrays of the versions that were looked at.
+func (s *service) takeVersions() (places, keys string) {
+	tidArray, keyArray := pg.NewArray(len(s.picked), tidBytes), pg.NewArray(len(s.picked), keyBytes)
+	for _, p := range s.picked {
+		tidArray.TID(p.tid)
+		keyArray.Text(p.row.ID)
+	}
+	return tidArray.String(), keyArray.String()
+}
+
+// marks reads what a statement has claimed.
+func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := make([]mark, 0, len(s.picked))
+	for rows.Next() {
+		v := rows.RawValues()
+		out = append(out, mark{
+			n: int(pg.Int32FromBinary(v[0])) - 1, stamp: pg.Int64FromBinary(v[1]), attempts: int(pg.Int32FromBinary(v[2])), tid: pg.TIDFromBinary(v[3]),
+		})
+	}
+	return out, rows.Err()
+}
+
+// hold turns a picked row into a claimed one. The caller has the queue's lock.
+func (s *service) hold(p picked, h *hold, attempts int) *outbox.Row {
+	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
+	p.row.Claim = &outbox.Claim{Table: s.table.name, Key: p.row.ID, Token: h.token, Attempts: attempts}
+	s.table.hold(p.row.ID, h)
+	return p.row
+}

@@ -1,0 +1,202 @@
+package queuetable
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+// A connection that ends between the server's commit and its answer leaves open
+// what became of a statement. A settle is looked for in its rows when it is
+// repeated. The rows of a claim are recognised by the last three digits of their time, in
+// microseconds, which the claim chose, and put back by the next one.
+
+const (
+	// claimMarks is how many marks there are, from 1: a claim's time is as many
+	// microseconds before a whole millisecond. What keeps milliseconds only, be it the
+	// column or another processor, has none of them.
+	claimMarks = 999
+
+	// unknownClaimsMost bounds the claims that are remembered because their outcome is
+	// not known. The rows of others wait for Recover.
+	unknownClaimsMost = 64
+)
+
+// unknownClaim is a claim whose outcome is not known.
+type unknownClaim struct {
+	table  *queueTable
+	mark   int
+	keys   []string
+	at     time.Time
+	looked bool
+}
+
+// nextMark returns a mark that the last claims did not have. The caller has claiming.
+func (q *Queue) nextMark() int {
+	q.mark = q.mark%claimMarks + 1
+	return q.mark
+}
+
+// outcomeUnknown reports whether a statement may have been carried out although it
+// returned an error: it was sent, and the server did not answer that it failed.
+func outcomeUnknown(err error) bool {
+	var refused *pgconn.PgError
+	return err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !pgconn.SafeToRetry(err)
+}
+
+// noteUnknown remembers the rows that a claim may have taken.
+func (s *service) noteUnknown() {
+	keys := make([]string, len(s.picked))
+	for i, p := range s.picked {
+		keys[i] = p.row.ID
+	}
+	if len(s.q.unknown) == unknownClaimsMost {
+		s.q.unknown = s.q.unknown[1:]
+	}
+	s.q.unknown = append(s.q.unknown, &unknownClaim{table: s.table, mark: s.mark, keys: keys, at: time.Now()})
+}
+
+// findUnknown puts back what claims took whose outcome is not known. The server
+// may have been slower than the next claim, so it is done again with each Recover until the
+// rows would count as stuck anyway. The caller has claiming.
+func (q *Queue) findUnknown(ctx context.Context, again bool) error {
+	kept := q.unknown[:0]
+	var failed error
+	for _, u := range q.unknown {
+		if failed == nil && (again || !u.looked) {
+			failed = q.putBackUnknown(ctx, u)
+			u.looked = failed == nil
+		}
+		if !u.looked || time.Since(u.at) < q.timeout {
+			kept = append(kept, u)
+		}
+	}
+	clear(q.unknown[len(kept):])
+	q.unknown = kept
+	return failed
+}
+
+func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
+	t := u.table
+	var keys pg.Array
+	q.mu.Lock()
+	for _, key := range u.keys {
+		if t.holds[key] == nil {
+			keys.Text(key)
+		}
+	}
+	q.mu.Unlock()
+	rows, err := q.pool.Query(ctx, t.text.unclaim, pg.RawResults, keys.String(), u.mark)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for rows.Next() {
+		v := rows.RawValues()
+		t.found(textOrNull(v[1]), pg.Int64FromBinary(v[0]))
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if n > 0 {
+		q.log.WarnContext(ctx, "a claim had been committed although its answer was lost; its rows were put back and are claimed again",
+			"table", t.name, "rows", n)
+	}
+	return nil
+}
+
+// confirm finds out what an earlier settle wrote whose answer was lost: its rows
+// are no longer claimed. What was delivered or is dead is looked up; what went
+// back and is somebody else's by now went back.
+func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
+	batch := &pgx.Batch{}
+	n := 0
+	s.q.mu.Lock()
+	for i, part := range s.order {
+		rows := s.parts[part]
+		asked := settleRows{done: true, times: map[[2]int64]int{}}
+		var at []int
+		for j, r := range rows.results {
+			switch {
+			case settled[i][j] || !rows.holds[j].tried:
+			case rows.back:
+				settled[i][j] = true
+				n++
+			default:
+				at = append(at, j)
+				asked.add(r, rows.holds[j], 0, "", time.Time{})
+			}
+		}
+		if len(at) == 0 {
+			continue
+		}
+		text := part.table.text.isDead
+		if rows.done {
+			text = part.table.text.isDone
+		}
+		batch.Queue(text, asked.keys.String(), asked.stamps.String(), asked.formers.String(), asked.at.String(), s.q.timeout.Seconds()).
+			Query(markSettled(func(k int) { settled[i][at[k]] = true; n++ }))
+	}
+	s.q.mu.Unlock()
+	if batch.Len() > 0 {
+		if err := s.q.pool.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+	}
+	if n > 0 {
+		s.q.log.InfoContext(ctx, "results had been written to the queue's table although the answer was lost", "rows", n)
+	}
+	return nil
+}
+
+// tried notes that the results may have been written.
+func (s *settling) tried() {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for _, rows := range s.parts {
+		for _, h := range rows.holds {
+			h.tried = true
+		}
+	}
+}
+
+// stampOf is the time of a claim: the beginning of this millisecond, less the
+// claim's mark in microseconds.
+func stampOf(parameter string) string {
+	return "(SELECT date_trunc('milliseconds', now()) - " + parameter + "::int * interval '1 microsecond')"
+}
+
+// unclaim puts rows back that a claim with a mark took. Parameters: keys, mark.
+func (q *queueSQL) unclaim() string {
+	return q.fill(`WITH ours AS MATERIALIZED (
+    SELECT t.ctid AS tid
+    FROM unnest($1::{key[]}) AS s(key)
+    JOIN {t} t ON {key} = s.key
+    WHERE ({status} = {processing}) IS TRUE AND extract(microseconds FROM {claimed})::int % 1000 = 1000 - $2
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE {t} t SET {set:status} = `+q.waitingAgain()+`
+FROM ours o
+WHERE t.ctid = o.tid
+RETURNING {created}, {group?}`, "{group?}", q.groupText())
+}
+
+// is finds the rows that have a status which a settle wrote, or are gone. They got
+// it before anybody could take their claims for stuck. Parameters as of settle: keys, the
+// two times of claims, which of the times; and the timeout in seconds.
+func (q *queueSQL) is(status string) string {
+	return q.fill(`SELECT s.n::int
+FROM (
+    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
+    FROM unnest($1::{key[]}, $4::int[]) WITH ORDINALITY AS r(key, at, n)
+) s
+LEFT JOIN {t} t ON {key} = s.key
+WHERE {key} IS NULL OR ({status} = ` + status + ` AND {claimed} >= least(s.stamp, s.former)
+    AND {claimed} < greatest(s.stamp, s.former) + make_interval(secs => $5)) IS TRUE`)
+}

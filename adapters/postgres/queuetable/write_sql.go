@@ -1,0 +1,153 @@
+package queuetable
+
+import (
+	"fmt"
+	"strings"
+)
+
+// take claims rows in the version that was looked at. Parameters, arrays with
+// one entry per row: the version's place in the table, key, the number of its
+// group, its place in the group, from 1; and the claim's mark. Rows are locked where nobody else holds
+// or has changed them; of each group those up to the first that is missing are
+// claimed, the others are let go with the statement.
+//
+// A version is found by its place without a search in an index, as long as the
+// key is no reason for one: IS NOT DISTINCT FROM keeps the planner from that.
+// The key tells a row that has the place of one that is gone. Where a row was
+// changed after the statement began, PostgreSQL locks the newest version: its
+// place is another one.
+func (q *queueSQL) take() string {
+	return q.fill(`WITH locked AS MATERIALIZED (
+    SELECT w.n, w.grp, w.place, w.tid AS seen, t.ctid AS tid
+    FROM unnest($1::tid[], $2::{key[]}, $3::int[], $4::int[]) WITH ORDINALITY AS w(tid, key, grp, place, n)
+    JOIN {t} t ON t.ctid = w.tid
+    WHERE ` + q.seen() + `
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+), prefix AS MATERIALIZED (
+    SELECT l.n, l.tid
+    FROM (SELECT l.*, row_number() OVER (PARTITION BY l.grp ORDER BY l.place) AS rank FROM locked l WHERE l.tid = l.seen) l
+    WHERE l.rank = l.place
+)
+UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$5") + `
+FROM prefix p
+WHERE t.ctid = p.tid
+RETURNING p.n::int, ` + q.marked())
+}
+
+// takeAll claims rows in the version that was looked at, without locking them
+// first, which is a quarter of what a claim costs the server. It is right only when
+// it gets all of them: see [service.takeAll]. Parameters, arrays with one entry per
+// row: the version's place in the table, key; and the claim's mark.
+func (q *queueSQL) takeAll() string {
+	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$3") + `
+FROM unnest($1::tid[], $2::{key[]}) WITH ORDINALITY AS w(tid, key, n)
+WHERE t.ctid = w.tid AND ` + q.seen() + `
+RETURNING w.n::int, ` + q.marked())
+}
+
+// seen is the condition that the row at a place is the one that was looked at, and
+// waits.
+func (q *queueSQL) seen() string {
+	due := ""
+	if q.layout.Columns.NextAttempt != "" {
+		due = " AND ({next_attempt} IS NULL OR {next_attempt} <= now())"
+	}
+	return "{key} IS NOT DISTINCT FROM w.key AND ({status} IN ({waiting})) IS TRUE" + due
+}
+
+// marked are the columns of a row that was claimed: when, attempts, its new place.
+func (q *queueSQL) marked() string {
+	if q.layout.Columns.Attempts == "" {
+		return "{claimed}, 0, t.ctid"
+	}
+	return "{claimed}, coalesce({attempts}, 0)::int, t.ctid"
+}
+
+// claimed is the condition that a row is still claimed as s says. IS TRUE keeps
+// the status from being looked up in an index, in whose stead the planner would
+// leave the key's: nearly all rows of that status are wanted, but each by its key.
+const claimed = `({status} = {processing}) IS TRUE AND {claimed} IN (s.stamp, s.former)`
+
+// settlement is what a statement writes.
+type settlement struct {
+	status    string // a template
+	done      bool
+	withError bool
+	versions  bool // rows are found by their place, see take; those that moved are left out
+}
+
+// settle writes one outcome for many rows. Parameters are two arrays of the times
+// of which one is a claim's, because one claim has many rows, and others with one
+// entry per row: key, which of the times, attempts and, for versions, the place, or for
+// what is not done error and when it is due. It returns the numbers of the rows
+// that were still claimed.
+func (q *queueSQL) settle(o settlement) string {
+	c := &q.layout.Columns
+	set := []string{"{set:status} = " + o.status}
+	if o.done && c.Done != "" {
+		set = append(set, "{set:done} = now()")
+	}
+	if c.Attempts != "" {
+		set = append(set, "{set:attempts} = s.attempts")
+	}
+	if o.withError && c.Error != "" {
+		set = append(set, "{set:error} = s.error")
+	}
+	if c.NextAttempt != "" && !o.done {
+		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")
+	}
+	arrays, columns, row := "", "", "{key} = s.key"
+	switch {
+	case o.versions:
+		arrays, columns, row = ", $6::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
+	case !o.done:
+		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
+	}
+	return q.fill(fmt.Sprintf(`UPDATE {t} t SET %s
+FROM (
+    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
+    FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
+) s
+WHERE %s AND `+claimed+`
+RETURNING s.n::int`, strings.Join(set, ", "), arrays, columns, row))
+}
+
+// extend renews the times of claims. Parameters: key, the two times of which
+// one is the claim's, the new one.
+func (q *queueSQL) extend() string {
+	return q.fill(`UPDATE {t} t SET {set:claimed} = s.next
+FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
+     WITH ORDINALITY AS s(key, stamp, former, next, n)
+WHERE {key} = s.key AND ` + claimed + `
+RETURNING s.n::int, {claimed}, t.ctid`)
+}
+
+// recover puts rows back that have been claimed for long. Parameters: seconds,
+// the keys that are ours.
+func (q *queueSQL) recover() string {
+	return q.fill(`WITH stuck AS MATERIALIZED (
+    SELECT {key} AS key FROM {t} t
+    WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key[]})
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE {t} t SET {set:status} = `+q.waitingAgain()+`
+FROM stuck s
+WHERE {key} = s.key
+RETURNING {created}, {group?}`, "{group?}", q.groupText())
+}
+
+// waitingAgain is the status of a row that is put back: as if it had never been
+// claimed. It is a template.
+func (q *queueSQL) waitingAgain() string {
+	s := &q.layout.Statuses
+	if s.retrying() == s.Pending || q.layout.Columns.Attempts == "" {
+		return "{is:pending}"
+	}
+	return "(CASE WHEN {attempts} > 0 THEN {is:retrying} ELSE {is:pending} END)::{status type}"
+}
+
+// count counts the rows that are being processed. Parameter: at most how many.
+func (q *queueSQL) count() string {
+	return q.fill(`SELECT count(*)::int, coalesce(extract(epoch FROM now() - min(r.claimed)), 0)::float8
+FROM (SELECT {claimed} AS claimed FROM {t} t WHERE {status} = {processing} LIMIT $1) r`)
+}

@@ -1,0 +1,30 @@
+package statestore_test
+
+import (
+	"testing"
+
+	"github.com/outriderhq/outrider/adapters/adaptertest"
+
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func TestStateConformance(t *testing.T) {
+	t.Parallel()
+	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() outbox.StateStore {
+		url := testenv.Postgres(tb)
+		return func() outbox.StateStore { return openState(tb, statestore.Config{URL: url}) }
+	}})
+}
+
+// openState opens a store that is closed when the test ends.
+func openState(tb testing.TB, cfg statestore.Config) *statestore.Store {
+	tb.Helper()
+	state, err := statestore.New(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = state.Close() })
+	return state
+}

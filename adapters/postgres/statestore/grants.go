@@ -1,0 +1,48 @@
+package statestore
+
+import (
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+import "github.com/jackc/pgx/v5"
+
+// auditColumns are those that a record's author fills. The others have defaults that
+// nobody else chooses: number, time and database role.
+var auditColumns = []string{"by", "action", "filter", "changed"}
+
+// stateRights are all privileges on the state tables.
+var stateRights = []struct {
+	table           string
+	relay, operator []pg.Right
+}{
+	{"outrider_cursor", pg.Rights("SELECT INSERT UPDATE"), pg.Rights("SELECT INSERT UPDATE DELETE")},
+	{"outrider_instance", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT")},
+	{"outrider_parked", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT UPDATE DELETE")},
+	{"outrider_audit", []pg.Right{{Name: "INSERT", Columns: auditColumns}}, []pg.Right{{Name: "SELECT"}, {Name: "INSERT", Columns: auditColumns}}},
+	{"outrider_pause", pg.Rights("SELECT INSERT"), pg.Rights("SELECT INSERT DELETE")},
+	{"outrider_dedupe", pg.Rights("SELECT INSERT UPDATE DELETE"), nil},
+	{stateVersionTable, pg.Rights("SELECT"), pg.Rights("SELECT")},
+}
+
+// Grants are the privileges on the state tables in a schema; empty: wherever
+// the search path leads.
+func Grants(schema string) pg.Grants {
+	table := func(name string) pgx.Identifier {
+		if schema == "" {
+			return pgx.Identifier{name}
+		}
+		return pgx.Identifier{schema, name}
+	}
+	var g pg.Grants
+	for _, task := range []pg.Task{pg.TaskRelay, pg.TaskOperator} {
+		g = append(g, pg.Usage(task, table("")))
+		for _, r := range stateRights {
+			needed := r.relay
+			if task == pg.TaskOperator {
+				needed = r.operator
+			}
+			g = append(g, pg.Grant{Task: task, Name: table(r.table), Rights: needed})
+		}
+	}
+	return g
+}

@@ -1,0 +1,136 @@
+package statestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	auditSQL = `INSERT INTO outrider_audit (by, action, filter, changed) VALUES ($1, $2, $3::jsonb, $4)`
+
+	lanesSQL = `
+WITH i AS MATERIALIZED (SELECT i.id, ` + aliveInstance + ` AS alive FROM outrider_instance i)
+SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.alive, false), CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
+    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.anchor, c.former, c.updated_at,
+    coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
+FROM outrider_cursor c
+LEFT JOIN i ON i.id = c.owner
+LEFT JOIN (
+    SELECT route, slot, count(*) FILTER (WHERE status = 'retrying') AS retrying,
+        count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'held') AS held
+    FROM outrider_parked WHERE status <> 'dead' GROUP BY route, slot
+) f ON f.route = c.route AND f.slot = c.slot
+LEFT JOIN (
+    SELECT route, slot, count(*) AS dead FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot
+) d ON d.route = c.route AND d.slot = c.slot
+ORDER BY c.route, c.slot`
+)
+
+// parkedDialect is how PostgreSQL is asked about parked messages.
+var parkedDialect = staterow.Dialect{
+	Parameter: "$", Now: "clock_timestamp()", Instant: func(t time.Time) any { return t }, ForUpdate: " FOR UPDATE",
+}
+
+// parkedTx is the pool or a transaction, as [staterow.Tx].
+type parkedTx struct {
+	db interface {
+		stateQuerier
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	}
+}
+
+// Each implements [staterow.Tx].
+func (t parkedTx) Each(ctx context.Context, s *staterow.Statement, row func(scan func(...any) error) error) error {
+	rows, err := t.db.Query(ctx, s.SQL(), s.Args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Exec implements [staterow.Tx].
+func (t parkedTx) Exec(ctx context.Context, s *staterow.Statement) (int64, error) {
+	tag, err := t.db.Exec(ctx, s.SQL(), s.Args...)
+	return tag.RowsAffected(), err
+}
+
+// ListParked returns what the filter selects, by route, slot and seq.
+func (s *Store) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
+	if err := staterow.CheckFilter(f); err != nil {
+		return nil, stateError("list parked messages", err)
+	}
+	list := staterow.ListParked(parkedDialect, parkedFields, f)
+	parked, err := s.queryParked(ctx, list.SQL(), list.Args...)
+	if err != nil {
+		return nil, stateError("list parked messages", err)
+	}
+	return parked, nil
+}
+
+// CountParked counts what the command would change, by route and status.
+func (s *Store) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+	counts, err := staterow.CountParked(ctx, parkedDialect, parkedTx{s.pool}, c)
+	if err != nil {
+		return nil, stateError("count parked messages", err)
+	}
+	return counts, nil
+}
+
+// ChangeParked carries out one step of a command, in one transaction.
+func (s *Store) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+	if err := staterow.CheckCommand(c); err != nil {
+		return step, stateError(string(c.Action), err)
+	}
+	err = pg.RetryDeadlock(func() error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			step, err = staterow.ChangeParked(ctx, parkedDialect, parkedTx{tx}, c)
+			return err
+		})
+	})
+	if err != nil {
+		return outbox.ParkedStep{}, stateError(string(c.Action), err)
+	}
+	return step, nil
+}
+
+// Lanes returns all cursor rows, by route and slot.
+func (s *Store) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
+	rows, err := s.pool.Query(ctx, lanesSQL)
+	if err != nil {
+		return nil, stateError("read the lanes", err)
+	}
+	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneStatus, err error) {
+		c := &l.Cursor
+		var since, updated *time.Time
+		var anchor string
+		err = row.Scan(&l.Route, &l.Slot, &l.Owner, &l.Alive, &since, &l.Epoch, &c.Position, &c.Snapshot, &c.Window,
+			&c.Paged, &c.Base, &l.Beyond, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Former, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead)
+		if since != nil {
+			l.Since = *since
+		}
+		if updated != nil {
+			l.UpdatedAt = *updated
+		}
+		if err == nil {
+			c.Anchor, err = outbox.ParseAnchor(anchor)
+		}
+		return l, err
+	})
+	if err != nil {
+		return nil, stateError("read the lanes", err)
+	}
+	return lanes, nil
+}

@@ -1,0 +1,223 @@
+package statestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+const (
+	// settleSQL moves the cursors whose epoch is the given one, and that were not put
+	// back to an earlier state, and returns them. It is all of a settle without parked rows: one statement for all
+	// lanes, its own transaction. Arrays of different lengths do not fit into
+	// one array, so each lane's positions beyond the cursor come as a literal.
+	settleSQL = `
+UPDATE outrider_cursor AS c
+SET position = s.position, snapshot = s.snapshot, window_snapshot = s.window_snapshot, paged = s.paged,
+    base = s.base, beyond = s.beyond::bigint[], next_seq = s.next_seq, cluster = s.cluster,
+    source = s.source, anchor = s.anchor, revision = s.revision, updated_at = clock_timestamp()
+FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
+        $8::bigint[], $9::text[], $10::bigint[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::bigint[])
+    AS s(route, slot, epoch, position, snapshot, window_snapshot, paged, base, beyond, next_seq, cluster, source,
+        anchor, revision, confirmed)
+WHERE c.route = s.route AND c.slot = s.slot AND c.epoch = s.epoch AND c.revision >= s.confirmed
+RETURNING c.route, c.slot`
+
+	unparkSQL = `
+DELETE FROM outrider_parked AS p
+USING unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq)
+WHERE p.route = u.route AND p.slot = u.slot AND p.seq = u.seq`
+
+	parkSQL = `
+INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
+    event_id, event_type, position, metadata, payload)
+SELECT k.route, k.slot, k.seq, nullif(k.message_group, ''), k.status, k.attempts, k.next_attempt_at, k.last_error,
+    k.event_id, k.event_type, k.position, k.metadata::jsonb, k.payload
+FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::integer[], $7::timestamptz[],
+        $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bytea[], $17::integer[])
+    AS k(route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
+        event_id, event_type, position, metadata, payload, was)
+JOIN unnest($14::text[], $15::smallint[], $16::bigint[]) AS l(route, slot, stored) ON l.route = k.route AND l.slot = k.slot
+WHERE (k.seq >= l.stored
+   OR EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq))
+  AND (k.was = 0 OR NOT EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq
+    AND p.attempts = 0 AND p.status = 'retrying'))
+ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = EXCLUDED.message_group, status = EXCLUDED.status,
+    attempts = EXCLUDED.attempts, next_attempt_at = EXCLUDED.next_attempt_at, last_error = EXCLUDED.last_error,
+    event_id = EXCLUDED.event_id, event_type = EXCLUDED.event_type, position = EXCLUDED.position,
+    metadata = EXCLUDED.metadata, payload = EXCLUDED.payload`
+)
+
+// stateQuerier is a pool or a transaction.
+type stateQuerier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Settle writes all settlements in one transaction and returns the lanes whose
+// epoch has moved on; nothing of those is written.
+func (s *Store) Settle(ctx context.Context, settlements []outbox.Settlement) ([]outbox.LaneRef, error) {
+	if len(settlements) == 0 {
+		return nil, nil
+	}
+	sorted, err := staterow.SortSettlements(settlements)
+	if err != nil {
+		return nil, stateError("settle", err)
+	}
+	var fenced []outbox.LaneRef
+	err = pg.RetryDeadlock(func() error {
+		fenced, err = s.settle(ctx, sorted)
+		return err
+	})
+	if err != nil {
+		return nil, stateError("settle", err)
+	}
+	return fenced, nil
+}
+
+func (s *Store) settle(ctx context.Context, settlements []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
+	if !parksAny(settlements) {
+		alive, err := settleCursors(ctx, s.pool, settlements)
+		return fencedLanes(settlements, alive), err
+	}
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		// The cursors first: their rows are the fence, and stay locked until
+		// the parked rows are written too.
+		alive, err := settleCursors(ctx, tx, settlements)
+		if err != nil {
+			return err
+		}
+		fenced = fencedLanes(settlements, alive)
+		if err := settleParked(ctx, tx, settlements, alive); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.InSettle)
+		return nil
+	})
+	return fenced, err
+}
+
+func parksAny(settlements []outbox.Settlement) bool {
+	for i := range settlements {
+		if len(settlements[i].Park)+len(settlements[i].Unpark) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// settleCursors returns the lanes that were not fenced.
+func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Settlement) (map[outbox.LaneRef]bool, error) {
+	n := len(settlements)
+	routes, slots, epochs := make([]string, n), make([]int16, n), make([]int64, n)
+	positions, paged, bases, seqs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	snapshots, windows := make([]string, n), make([]string, n)
+	beyond, clusters, sources, anchors := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	revisions, confirmed := make([]int64, n), make([]int64, n)
+	for i := range settlements {
+		t := &settlements[i]
+		routes[i], slots[i], epochs[i] = t.Route, int16(t.Slot), t.Epoch
+		positions[i], paged[i], bases[i] = t.Cursor.Position, t.Cursor.Paged, t.Cursor.Base
+		snapshots[i], windows[i] = t.Cursor.Snapshot, t.Cursor.Window
+		beyond[i], seqs[i], clusters[i], sources[i] = pg.Numbers(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
+		anchors[i], revisions[i], confirmed[i] = t.Cursor.Anchor.String(), t.Revision, t.Confirmed
+	}
+	rows, err := q.Query(ctx, settleSQL, routes, slots, epochs, positions, snapshots, windows, paged, bases,
+		beyond, seqs, clusters, sources, anchors, revisions, confirmed)
+	if err != nil {
+		return nil, err
+	}
+	alive := make(map[outbox.LaneRef]bool, n)
+	var ref outbox.LaneRef
+	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot}, func() error {
+		alive[ref] = true
+		return nil
+	})
+	return alive, err
+}
+
+func fencedLanes(settlements []outbox.Settlement, alive map[outbox.LaneRef]bool) (fenced []outbox.LaneRef) {
+	for i := range settlements {
+		if !alive[settlements[i].LaneRef] {
+			fenced = append(fenced, settlements[i].LaneRef)
+		}
+	}
+	return fenced
+}
+
+// settleParked deletes and writes the parked rows of the lanes alive, in one
+// round trip. What is unparked goes first, so that a seq may be used again.
+func settleParked(ctx context.Context, tx pgx.Tx, settlements []outbox.Settlement, alive map[outbox.LaneRef]bool) error {
+	var gone, kept, lanes parkedColumns
+	for i := range settlements {
+		t := &settlements[i]
+		if !alive[t.LaneRef] {
+			continue
+		}
+		for _, seq := range t.Unpark {
+			gone.addKey(t.LaneRef, seq)
+		}
+		for j := range t.Park {
+			kept.add(t.LaneRef, &t.Park[j])
+		}
+		lanes.addKey(t.LaneRef, t.Stored)
+	}
+	batch := &pgx.Batch{}
+	if len(gone.seqs) > 0 {
+		batch.Queue(unparkSQL, gone.routes, gone.slots, gone.seqs)
+	}
+	if len(kept.seqs) > 0 {
+		batch.Queue(parkSQL, kept.routes, kept.slots, kept.seqs, kept.groups, kept.statuses, kept.attempts, kept.dues,
+			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads,
+			lanes.routes, lanes.slots, lanes.seqs, kept.formers)
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// parkedColumns are the rows of a statement, column by column.
+type parkedColumns struct {
+	routes, groups, statuses, errors, ids, types, metadata []string
+	slots                                                  []int16
+	seqs, positions                                        []int64
+	attempts, formers                                      []int32 // formers: [outbox.Parked.Was]
+	dues                                                   []*time.Time
+	payloads                                               [][]byte
+}
+
+func (c *parkedColumns) addKey(lane outbox.LaneRef, seq int64) {
+	c.routes = append(c.routes, lane.Route)
+	c.slots = append(c.slots, int16(lane.Slot))
+	c.seqs = append(c.seqs, seq)
+}
+
+func (c *parkedColumns) add(lane outbox.LaneRef, p *outbox.Parked) {
+	c.addKey(lane, p.Seq)
+	group := ""
+	if p.Group != "" {
+		group = staterow.Pack(p.Group)
+	}
+	c.groups = append(c.groups, group)
+	c.statuses = append(c.statuses, string(p.Status))
+	c.attempts = append(c.attempts, int32(p.Attempts))
+	c.formers = append(c.formers, int32(p.Was))
+	var due *time.Time
+	if !p.NextAttemptAt.IsZero() {
+		due = &p.NextAttemptAt
+	}
+	c.dues = append(c.dues, due)
+	c.errors = append(c.errors, staterow.Clean(p.LastError))
+	c.ids = append(c.ids, staterow.Pack(p.ID))
+	c.types = append(c.types, staterow.Pack(p.Type))
+	c.positions = append(c.positions, p.Position)
+	c.metadata = append(c.metadata, staterow.EncodeMetadata(p.Metadata))
+	payload := p.Payload
+	if payload == nil {
+		payload = []byte{} // empty, not NULL
+	}
+	c.payloads = append(c.payloads, payload)
+}
