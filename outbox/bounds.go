@@ -3,7 +3,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 )
 
 // Limits of a row that is read. They are wider than those of an [Envelope], because
@@ -23,7 +22,7 @@ const (
 	MaxRowMetadataBytes = 1 << 20
 
 	// MaxRowPairs is the most headers, and the most tags, of one row.
-	MaxRowPairs = 1000
+	MaxRowPairs = MaxPairs
 )
 
 // ErrTooLarge is what the Err of a row wraps that is beyond a limit.
@@ -104,28 +103,4 @@ func limitName(what string, name *string) error {
 	}
 	*name = Cut(*name)
 	return fmt.Errorf("%s: %w: the limit is %d bytes", what, ErrTooLarge, MaxRowNameBytes)
-}
-
-// cutMark ends a text that was cut.
-const cutMark = "... (cut)"
-
-// maxTextBytes is the longest text that is kept in logs and in a state store: errors,
-// and what applications name.
-const maxTextBytes = 1 << 10
-
-// Cut returns the text, or as much of its beginning, with a mark at its end, as
-// keeps it within 1 KiB: what goes to a log or a state store for people to read must
-// not be as long as whoever wrote it likes. It cuts between characters.
-func Cut(text string) string { return CutTo(text, maxTextBytes) }
-
-// CutTo is [Cut] for another number of bytes, more than a few.
-func CutTo(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	n := max(most-len(cutMark), 0)
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + cutMark
 }

@@ -84,8 +84,8 @@ func checkFields(e Envelope, idGiven bool) []FieldError {
 			add("header "+shown(k), fmt.Sprintf("the prefix %q is Outrider's own; choose another name", HeaderPrefix))
 		}
 	}
-	if n := max(len(e.tags), len(e.headers)); n > MaxRowPairs {
-		add("tags and headers", fmt.Sprintf("%d of one kind, the limit is %d; move data into the payload", n, MaxRowPairs))
+	if n := max(len(e.tags), len(e.headers)); n > MaxPairs {
+		add("tags and headers", fmt.Sprintf("%d of one kind, the limit is %d; move data into the payload", n, MaxPairs))
 	}
 	if n := pairBytes(e.tags) + pairBytes(e.headers); n > MaxMetadataBytes {
 		add("tags and headers", fmt.Sprintf("hold %d bytes, the limit is %d together; move data into the payload", n, MaxMetadataBytes))

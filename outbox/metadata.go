@@ -1,11 +1,6 @@
 package outbox
 
 import (
-	"encoding/json"
-	"strconv"
-	"strings"
-	"time"
-
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -38,6 +33,9 @@ const (
 	MetaPoisonAt       = HeaderPrefix + "poison_at"       // time of death, RFC 3339 with nanoseconds, UTC
 )
 
+// MaxPairs is the most headers, and the most tags, of one message.
+const MaxPairs = 1000
+
 // EncodingBytes is the value of [MetaEncoding] for payloads that are not JSON.
 const EncodingBytes = "bytes"
 
@@ -48,58 +46,4 @@ func PayloadOf(msg *message.Message) []byte {
 		return []byte{}
 	}
 	return msg.Payload
-}
-
-// NewMessage builds the Watermill message that middleware and destinations
-// see. The payload is shared with the row, not copied: middleware that wants
-// another payload sets a new slice and leaves the bytes of the old one alone.
-func NewMessage(row *Row, lane string) *message.Message {
-	msg := message.NewMessage(row.ID, row.Payload)
-	msg.Metadata = row.Metadata(lane)
-	return msg
-}
-
-// Metadata returns the metadata of the row's message, as a map of its own. The
-// texts that are made for it share one allocation: this runs once per message.
-func (r *Row) Metadata(lane string) message.Metadata {
-	meta := make(message.Metadata)
-	for k, v := range r.Headers {
-		if !strings.HasPrefix(k, HeaderPrefix) {
-			meta[k] = v
-		}
-	}
-	var room [64]byte
-	made := strconv.AppendInt(room[:0], r.Position, 10)
-	digits := len(made)
-	if !r.OccurredAt.IsZero() {
-		made = r.OccurredAt.UTC().AppendFormat(made, time.RFC3339Nano)
-	}
-	texts := string(made)
-	meta[MetaType] = r.Type
-	meta[MetaPosition] = texts[:digits]
-	meta[MetaLane] = lane
-	setNonEmpty(meta, MetaKind, r.Kind)
-	setNonEmpty(meta, MetaGroup, r.Group)
-	setNonEmpty(meta, MetaAggregateType, r.AggregateType)
-	setNonEmpty(meta, MetaAggregateID, r.AggregateID)
-	setNonEmpty(meta, MetaTenant, r.Tenant)
-	setNonEmpty(meta, MetaOccurredAt, texts[digits:])
-	if r.Err != nil {
-		meta[MetaBroken] = Cut(r.Err.Error())
-	}
-	if r.Binary {
-		meta[MetaEncoding] = EncodingBytes
-	}
-	if len(r.Tags) > 0 {
-		// A map of strings cannot fail to encode.
-		tags, _ := json.Marshal(r.Tags)
-		meta[MetaTags] = string(tags)
-	}
-	return meta
-}
-
-func setNonEmpty(meta message.Metadata, key, value string) {
-	if value != "" {
-		meta[key] = value
-	}
 }
