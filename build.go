@@ -13,22 +13,23 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
 // parts is everything that a configuration is turned into.
 type parts struct {
-	sources      map[string]outbox.Source
-	queues       map[string]outbox.Queue
-	destinations map[string]outbox.Destination
-	states       map[string]outbox.StateStore      // by location
+	sources      map[string]adapters.Source
+	queues       map[string]adapters.Queue
+	destinations map[string]adapters.Destination
+	states       map[string]adapters.StateStore    // by location
 	away         map[string]error                  // why a state store cannot be opened, by location: it is tried once
 	leaders      map[string]*statestore.LeaderLock // by source
 	routes       []router.Route
 
-	events map[outbox.StateStore]outbox.DedupeStore // shared by the dedupe middleware of the routes
-	tracer *tracer                                  // nil: no route has the tracing middleware
+	events map[adapters.StateStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
+	tracer *tracer                                      // nil: no route has the tracing middleware
 
 	checks checks
 }
@@ -76,8 +77,8 @@ func distinct(errs []error) (out []error) {
 // build connects and checks everything that the routes use. All problems are
 // reported at once.
 func (b *builder) build(ctx context.Context) (*parts, error) {
-	p := &parts{sources: map[string]outbox.Source{}, queues: map[string]outbox.Queue{}, destinations: map[string]outbox.Destination{},
-		states: map[string]outbox.StateStore{}, leaders: map[string]*statestore.LeaderLock{}, events: map[outbox.StateStore]outbox.DedupeStore{}}
+	p := &parts{sources: map[string]adapters.Source{}, queues: map[string]adapters.Queue{}, destinations: map[string]adapters.Destination{},
+		states: map[string]adapters.StateStore{}, leaders: map[string]*statestore.LeaderLock{}, events: map[adapters.StateStore]adapters.DedupeStore{}}
 	var errs []error
 	for _, r := range b.cfg.Routes {
 		route, err := b.buildRoute(ctx, p, r)
@@ -94,7 +95,7 @@ func (b *builder) build(ctx context.Context) (*parts, error) {
 }
 
 func (b *builder) buildRoute(ctx context.Context, p *parts, r config.Route) (router.Route, error) {
-	order := outbox.OrderMode(r.Order)
+	order := adapters.OrderMode(r.Order)
 	out := router.Route{
 		Name: r.Name, Match: matcher(r.Match), Order: order, Window: r.Window,
 		Start: start(r.Start), Attempts: attempts(r.Middleware),
@@ -152,14 +153,14 @@ func poisonTo(stack []config.Middleware) string {
 	return ""
 }
 
-func matcher(m config.Match) func(*outbox.Row) bool {
-	return func(r *outbox.Row) bool {
+func matcher(m config.Match) func(*adapters.Row) bool {
+	return func(r *adapters.Row) bool {
 		return m.Matches(config.Event{Type: r.Type, AggregateType: r.AggregateType, Tenant: r.Tenant, Tags: r.Tags})
 	}
 }
 
-func start(s config.Start) outbox.Start {
-	return outbox.Start{Kind: outbox.StartKind(s.Kind), Time: s.Time}
+func start(s config.Start) adapters.Start {
+	return adapters.Start{Kind: adapters.StartKind(s.Kind), Time: s.Time}
 }
 
 // buildSource opens the source of a route and checks it, unless both were done for
@@ -226,7 +227,7 @@ func (b *builder) openSource(ctx context.Context, p *parts, name string, out *ro
 
 // buildState opens the state store of a source: the configured one, or the
 // source's own database. Routes at one location share a store.
-func buildState(ctx context.Context, b *builder, p *parts, src config.Source) (outbox.StateStore, error) {
+func buildState(ctx context.Context, b *builder, p *parts, src config.Source) (adapters.StateStore, error) {
 	location, err := stateLocation(b.cfg, src)
 	if err != nil {
 		return nil, err
@@ -288,7 +289,7 @@ func stateLocation(cfg *Config, src config.Source) (string, error) {
 	return "", errors.New("a source without a database of its own needs `state: {url: ...}` for its parked messages")
 }
 
-func openState(ctx context.Context, location string, b *builder) (outbox.StateStore, error) {
+func openState(ctx context.Context, location string, b *builder) (adapters.StateStore, error) {
 	if inPostgres(location) {
 		to, err := b.options.toState(b.cfg, location)
 		if err != nil {

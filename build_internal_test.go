@@ -11,14 +11,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/outriderhq/outrider/adapters"
 	logto "github.com/outriderhq/outrider/adapters/log"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // meeting is a destination whose check ends when those of all others have begun.
 type meeting struct {
-	outbox.Destination
+	adapters.Destination
 	all *sync.WaitGroup
 }
 

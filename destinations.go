@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/adapters/log"
@@ -19,7 +20,7 @@ import (
 
 // buildDestination makes a destination and begins to check it; routes to one name
 // share it.
-func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (outbox.Destination, error) {
+func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (adapters.Destination, error) {
 	if d := p.destinations[name]; d != nil {
 		return d, nil
 	}
@@ -28,7 +29,7 @@ func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (
 		return nil, err
 	}
 	p.destinations[name] = d
-	if c, ok := d.(outbox.Checker); ok {
+	if c, ok := d.(adapters.Checker); ok {
 		p.checks.start(func() error {
 			if err := c.Check(ctx); err != nil {
 				// Not an error of ours: what is down comes back, and what is missing
@@ -41,7 +42,7 @@ func (b *builder) buildDestination(ctx context.Context, p *parts, name string) (
 	return d, nil
 }
 
-func (b *builder) newDestination(name string) (outbox.Destination, error) {
+func (b *builder) newDestination(name string) (adapters.Destination, error) {
 	switch d := b.cfg.Destinations[name].(type) {
 	case *config.Kafka:
 		return b.newKafka(name, d)
@@ -64,7 +65,7 @@ func (b *builder) newDestination(name string) (outbox.Destination, error) {
 	}
 }
 
-func (b *builder) newKafka(name string, d *config.Kafka) (outbox.Destination, error) {
+func (b *builder) newKafka(name string, d *config.Kafka) (adapters.Destination, error) {
 	cfg := kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: b.log.With("destination", name),
@@ -93,7 +94,7 @@ var statusKinds = map[config.StatusAction]outbox.Kind{
 	config.StatusPermanent:   outbox.KindPermanent,
 }
 
-func newHTTP(d *config.HTTP) (outbox.Destination, error) {
+func newHTTP(d *config.HTTP) (adapters.Destination, error) {
 	statuses, accept, err := statusTable(d.Status)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func newHTTP(d *config.HTTP) (outbox.Destination, error) {
 	return http.New(cfg)
 }
 
-func newWebhook(d *config.Webhook) (outbox.Destination, error) {
+func newWebhook(d *config.Webhook) (adapters.Destination, error) {
 	statuses, accept, err := statusTable(d.Status)
 	if err != nil {
 		return nil, err

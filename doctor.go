@@ -11,14 +11,15 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
 // Diagnosis is what [Doctor] found out about one thing.
 type Diagnosis struct {
 	Part string // of the configuration: "source app", "destination bus", "state", "route orders", "process"
-	outbox.Finding
+	adapters.Finding
 }
 
 // Doctor looks at everything that the configuration needs, the relay running or
@@ -27,10 +28,10 @@ type Diagnosis struct {
 func Doctor(ctx context.Context, cfg *Config, opts ...Option) []Diagnosis {
 	d := &doctor{cfg: cfg, build: newBuilder(cfg, optionsOf(opts))}
 	for _, w := range cfg.Warnings {
-		d.add("config", outbox.Finding{Level: outbox.LevelWarning, Subject: "file", Text: w.Text()})
+		d.add("config", adapters.Finding{Level: adapters.LevelWarning, Subject: "file", Text: w.Text()})
 	}
 	if len(cfg.Warnings) == 0 {
-		d.add("config", outbox.Finding{Subject: "file", Text: "valid"})
+		d.add("config", adapters.Finding{Subject: "file", Text: "valid"})
 	}
 	for _, name := range sortedNames(cfg.Sources) {
 		d.source(ctx, name)
@@ -51,7 +52,7 @@ type doctor struct {
 	found []Diagnosis
 }
 
-func (d *doctor) add(part string, findings ...outbox.Finding) {
+func (d *doctor) add(part string, findings ...adapters.Finding) {
 	for _, f := range findings {
 		d.found = append(d.found, Diagnosis{part, f})
 	}
@@ -61,25 +62,25 @@ func (d *doctor) add(part string, findings ...outbox.Finding) {
 func (d *doctor) source(ctx context.Context, name string) {
 	part := "source " + name
 	if _, ok := d.cfg.Sources[name].(*config.Subscriber); ok {
-		d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "subscriber", Text: "only the program that supplies it can tell"})
+		d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "subscriber", Text: "only the program that supplies it can tell"})
 		return
 	}
-	p := &parts{sources: map[string]outbox.Source{}, queues: map[string]outbox.Queue{}}
+	p := &parts{sources: map[string]adapters.Source{}, queues: map[string]adapters.Queue{}}
 	defer func() { _ = p.close() }() // nothing was written
 	var def router.Route
 	err := d.build.buildSource(ctx, p, name, &def)
-	examiner, ok := p.sources[name].(outbox.Examiner)
+	examiner, ok := p.sources[name].(adapters.Examiner)
 	if queue := p.queues[name]; queue != nil {
-		examiner, ok = queue.(outbox.Examiner)
+		examiner, ok = queue.(adapters.Examiner)
 	}
 	switch {
 	case ok:
 		d.add(part, examiner.Examine(ctx)...)
 		d.add(part, d.unmatched(ctx, name, p.queues[name])...)
 	case err != nil:
-		d.add(part, outbox.FindingsOf("table", err)...)
+		d.add(part, adapters.FindingsOf("table", err)...)
 	default:
-		d.add(part, outbox.Finding{Subject: "table", Text: "as it should be"})
+		d.add(part, adapters.Finding{Subject: "table", Text: "as it should be"})
 	}
 	d.add(part, examineRetention(ctx, d.cfg.Sources[name], p.sources[name])...)
 }
@@ -88,8 +89,8 @@ func (d *doctor) source(ctx context.Context, name string) {
 const sampled = 1000
 
 // unmatched looks for rows of a queue that stay because no route matches them.
-func (d *doctor) unmatched(ctx context.Context, source string, queue outbox.Queue) []outbox.Finding {
-	sampler, ok := queue.(outbox.Sampler)
+func (d *doctor) unmatched(ctx context.Context, source string, queue adapters.Queue) []adapters.Finding {
+	sampler, ok := queue.(adapters.Sampler)
 	if !ok {
 		return nil
 	}
@@ -98,7 +99,7 @@ func (d *doctor) unmatched(ctx context.Context, source string, queue outbox.Queu
 	defer cancel()
 	rows, err := sampler.Waiting(ctx, sampled)
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}}
+		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}}
 	}
 	types := map[string]int{}
 	none := 0
@@ -109,9 +110,9 @@ func (d *doctor) unmatched(ctx context.Context, source string, queue outbox.Queu
 		}
 	}
 	if none == 0 {
-		return []outbox.Finding{{Subject: subject, Text: fmt.Sprintf("none among %d waiting rows that were looked at", len(rows))}}
+		return []adapters.Finding{{Subject: subject, Text: fmt.Sprintf("none among %d waiting rows that were looked at", len(rows))}}
 	}
-	return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+	return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject,
 		Text: fmt.Sprintf("%d of %d waiting rows that were looked at are matched by no route and stay; their types: %s",
 			none, len(rows), strings.Join(sortedNames(types)[:min(len(types), 5)], ", ")),
 		Fix: "add a route that matches them, or one without `match` as the last of the source"}}
@@ -125,7 +126,7 @@ func (d *doctor) states(ctx context.Context) bool {
 	for _, r := range d.cfg.Routes {
 		location, err := stateLocation(d.cfg, d.cfg.Sources[r.From])
 		if err != nil {
-			d.add("state", outbox.FindingsOf("route "+r.Name, err)...)
+			d.add("state", adapters.FindingsOf("route "+r.Name, err)...)
 			usable = false
 			continue
 		}
@@ -141,7 +142,7 @@ func (d *doctor) states(ctx context.Context) bool {
 		before := len(d.found)
 		d.state(ctx, part, location)
 		for _, f := range d.found[before:] {
-			asGood := f.Level == outbox.LevelOK || f.Level == outbox.LevelWarning && f.Subject != "state tables"
+			asGood := f.Level == adapters.LevelOK || f.Level == adapters.LevelWarning && f.Subject != "state tables"
 			usable = usable && asGood
 		}
 	}
@@ -150,7 +151,7 @@ func (d *doctor) states(ctx context.Context) bool {
 
 func (d *doctor) state(ctx context.Context, part, location string) {
 	err := databaseExists(location)
-	var s outbox.StateStore
+	var s adapters.StateStore
 	if err == nil {
 		s, err = openState(ctx, location, d.build)
 	}
@@ -159,7 +160,7 @@ func (d *doctor) state(ctx context.Context, part, location string) {
 		return
 	}
 	defer func() { _ = s.Close() }() // nothing was written
-	if examiner, ok := s.(outbox.Examiner); ok {
+	if examiner, ok := s.(adapters.Examiner); ok {
 		d.add(part, examiner.Examine(ctx)...)
 	}
 }
@@ -170,27 +171,27 @@ func (d *doctor) notReached(part string, err error) {
 	if text, ok := postgres.ConnectionProblem(err); ok {
 		for _, f := range d.found {
 			if f.Subject == "connection" && f.Text == text {
-				d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "connection", Text: "not reached either, see " + f.Part})
+				d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "connection", Text: "not reached either, see " + f.Part})
 				return
 			}
 		}
-		d.add(part, outbox.Finding{Level: outbox.LevelBroken, Subject: "connection", Text: text, Fix: postgres.ConnectionFix(err)})
+		d.add(part, adapters.Finding{Level: adapters.LevelBroken, Subject: "connection", Text: text, Fix: postgres.ConnectionFix(err)})
 		return
 	}
-	d.add(part, outbox.FindingsOf("connection", err)...)
+	d.add(part, adapters.FindingsOf("connection", err)...)
 }
 
 // routes tells how far each route is behind, and what is paused.
 func (d *doctor) routes(ctx context.Context, opts []Option) {
 	op, err := NewOperator(ctx, d.cfg, opts...)
 	if err != nil {
-		d.add("routes", outbox.FindingsOf("state", err)...)
+		d.add("routes", adapters.FindingsOf("state", err)...)
 		return
 	}
 	defer func() { _ = op.Close() }() // nothing was written
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
-		d.add("routes", outbox.FindingsOf("pauses", err)...)
+		d.add("routes", adapters.FindingsOf("pauses", err)...)
 	}
 	for _, r := range d.cfg.Routes {
 		part := "route " + r.Name
@@ -205,19 +206,19 @@ func (d *doctor) routes(ctx context.Context, opts []Option) {
 }
 
 // table looks for cursors of a route that are another table's.
-func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []outbox.Finding {
+func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adapters.Finding {
 	const subject = "cursor"
 	if !logTableOf(d.cfg.Sources[r.From]) {
 		return nil
 	}
-	unknown := func(err error) []outbox.Finding {
-		return []outbox.Finding{{Level: outbox.LevelUnknown, Subject: subject, Text: "its table cannot be determined: " + err.Error()}}
+	unknown := func(err error) []adapters.Finding {
+		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: "its table cannot be determined: " + err.Error()}}
 	}
 	src, err := op.source(ctx, r.Name)
 	if err != nil {
 		return unknown(err)
 	}
-	table, err := outbox.TableOf(ctx, src)
+	table, err := adapters.TableOf(ctx, src)
 	if err != nil {
 		return unknown(err)
 	}
@@ -225,21 +226,21 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []outb
 	if err != nil {
 		return unknown(err)
 	}
-	_, rebased := outbox.RebaserOf(src)
+	_, rebased := adapters.RebaserOf(src)
 	for _, l := range lanes {
 		if other := otherTable(l, table); other != nil {
-			return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run",
+			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run",
 				Fix: other.Advice(r.Name, rebased)}}
 		}
 		if err := src.Validate(ctx, l.Cursor); err != nil && !l.UpdatedAt.IsZero() {
-			return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject, Text: err.Error()}}
+			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: err.Error()}}
 		}
 	}
-	return []outbox.Finding{{Subject: subject, Text: "belongs to " + table.String()}}
+	return []adapters.Finding{{Subject: subject, Text: "belongs to " + table.String()}}
 }
 
-func paused(p outbox.Pause) outbox.Finding {
-	f := outbox.Finding{Level: outbox.LevelWarning, Subject: "pause", Fix: "outrider resume " + p.Route}
+func paused(p adapters.Pause) adapters.Finding {
+	f := adapters.Finding{Level: adapters.LevelWarning, Subject: "pause", Fix: "outrider resume " + p.Route}
 	f.Text = fmt.Sprintf("paused by %s since %s", p.By, p.At.UTC().Format(time.RFC3339))
 	if p.Address != "" {
 		address := redactURL(p.Address)
@@ -252,12 +253,12 @@ func paused(p outbox.Pause) outbox.Finding {
 	return f
 }
 
-func (d *doctor) lag(ctx context.Context, op *Operator, route string) outbox.Finding {
+func (d *doctor) lag(ctx context.Context, op *Operator, route string) adapters.Finding {
 	b, err := op.Lag(ctx, route)
-	f := outbox.Finding{Subject: "lag"}
+	f := adapters.Finding{Subject: "lag"}
 	switch {
 	case err != nil:
-		f.Level, f.Text = outbox.LevelUnknown, "unknown: "+err.Error()
+		f.Level, f.Text = adapters.LevelUnknown, "unknown: "+err.Error()
 	case b.Rows == 0:
 		f.Text = "nothing is waiting to be read"
 	default:
@@ -281,41 +282,41 @@ func (d *doctor) destination(ctx context.Context, name string) {
 	switch c := d.cfg.Destinations[name].(type) {
 	case *config.Publisher:
 		if d.build.options.destinations[name] == nil {
-			d.add(part, outbox.Finding{Level: outbox.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
+			d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
 			return
 		}
 	case *config.Kafka: // the stock client can only publish; brokers and topics are the same
 		if c.Client == "watermill" {
 			plain := *c
 			plain.Client = ""
-			d.examine(ctx, part, func() (outbox.Destination, error) { return d.build.newKafka(name, &plain) })
+			d.examine(ctx, part, func() (adapters.Destination, error) { return d.build.newKafka(name, &plain) })
 			return
 		}
 	}
-	d.examine(ctx, part, func() (outbox.Destination, error) { return d.build.newDestination(name) })
+	d.examine(ctx, part, func() (adapters.Destination, error) { return d.build.newDestination(name) })
 }
 
-func (d *doctor) examine(ctx context.Context, part string, open func() (outbox.Destination, error)) {
+func (d *doctor) examine(ctx context.Context, part string, open func() (adapters.Destination, error)) {
 	dest, err := open()
 	if err != nil {
-		d.add(part, outbox.FindingsOf("settings", err)...)
+		d.add(part, adapters.FindingsOf("settings", err)...)
 		return
 	}
 	defer func() { _ = dest.Close() }() // nothing was sent
-	if examiner, ok := dest.(outbox.Examiner); ok {
+	if examiner, ok := dest.(adapters.Examiner); ok {
 		d.add(part, examiner.Examine(ctx)...)
 		return
 	}
-	checker, ok := dest.(outbox.Checker)
+	checker, ok := dest.(adapters.Checker)
 	if !ok {
-		d.add(part, outbox.Finding{Subject: "settings", Text: "valid; there is nothing to reach"})
+		d.add(part, adapters.Finding{Subject: "settings", Text: "valid; there is nothing to reach"})
 		return
 	}
 	if err := checker.Check(ctx); err != nil {
-		d.add(part, outbox.FindingsOf("check", err)...)
+		d.add(part, adapters.FindingsOf("check", err)...)
 		return
 	}
-	d.add(part, outbox.Finding{Subject: "check", Text: "passed"})
+	d.add(part, adapters.Finding{Subject: "check", Text: "passed"})
 }
 
 // process looks at what this host gives a relay.
@@ -328,9 +329,9 @@ func (d *doctor) process(ctx context.Context) {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(dialing, "tcp", d.cfg.Admin.Listen)
 	if err != nil {
-		d.add("process", outbox.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "nothing listens there: no relay runs on this host, or the address is another's"})
+		d.add("process", adapters.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "nothing listens there: no relay runs on this host, or the address is another's"})
 		return
 	}
 	_ = conn.Close() // nothing was sent
-	d.add("process", outbox.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "something listens there, a relay it seems"})
+	d.add("process", adapters.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "something listens there, a relay it seems"})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // memoryLimit is what the process may use, by GOMEMLIMIT or its control group;
@@ -32,15 +32,15 @@ func memoryLimit() int64 {
 
 // memoryFinding compares what the budget for messages makes of the whole process,
 // see [TuneMemory], with the limit of the process.
-func memoryFinding(budget, limit int64) outbox.Finding {
-	f := outbox.Finding{Subject: "memory", Text: "budget for messages " + humanize.IBytes(uint64(max(budget, 0)))}
+func memoryFinding(budget, limit int64) adapters.Finding {
+	f := adapters.Finding{Subject: "memory", Text: "budget for messages " + humanize.IBytes(uint64(max(budget, 0)))}
 	if limit <= 0 {
 		f.Text += ", no limit of the process is known"
 		return f
 	}
 	f.Text += ", limit of the process " + humanize.IBytes(uint64(limit))
 	if needs := memoryBase + budget + budget/memoryShare; needs > limit {
-		f.Level = outbox.LevelWarning
+		f.Level = adapters.LevelWarning
 		f.Fix = fmt.Sprintf("raise the limit to at least %s, or lower `memory`", humanize.IBytes(uint64(needs)))
 	}
 	return f

@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // memories are what `dedupe: {store: memory}` remembers, by route. They are the
@@ -13,7 +13,7 @@ import (
 // how much is remembered.
 type memories struct {
 	mu    sync.Mutex
-	known map[memoryOf]outbox.DedupeStore
+	known map[memoryOf]adapters.DedupeStore
 }
 
 type memoryOf struct {
@@ -21,12 +21,12 @@ type memoryOf struct {
 	max   int
 }
 
-func (m *memories) of(route string, most int, log *slog.Logger) outbox.DedupeStore {
+func (m *memories) of(route string, most int, log *slog.Logger) adapters.DedupeStore {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := memoryOf{route, most}
 	if m.known == nil {
-		m.known = map[memoryOf]outbox.DedupeStore{}
+		m.known = map[memoryOf]adapters.DedupeStore{}
 	}
 	if m.known[key] == nil {
 		m.known[key] = middleware.DedupeMemory(most, log)

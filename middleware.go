@@ -10,7 +10,8 @@ import (
 
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/middleware"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -50,7 +51,7 @@ func (b *builder) looksBack(r config.Route) (hindsight bool, limit time.Duration
 
 // newMiddleware makes one layer; nil when it would do nothing.
 func (b *builder) newMiddleware(
-	ctx context.Context, p *parts, route string, state outbox.StateStore, m config.Middleware,
+	ctx context.Context, p *parts, route string, state adapters.StateStore, m config.Middleware,
 ) (message.HandlerMiddleware, error) {
 	switch m := m.(type) {
 	case *config.Poison:
@@ -84,7 +85,7 @@ func (b *builder) newMiddleware(
 
 // newDedupe makes the dedupe of a route. Routes with one state store ask it
 // together.
-func (b *builder) newDedupe(p *parts, route string, state outbox.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
+func (b *builder) newDedupe(p *parts, route string, state adapters.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
 	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: route, Logger: b.log.With("route", route)}
 	if m.Store == config.DedupeMemory {
 		if b.options.memories == nil {
@@ -96,7 +97,7 @@ func (b *builder) newDedupe(p *parts, route string, state outbox.StateStore, m *
 	}
 	store := p.events[state]
 	if store == nil {
-		events, ok := state.(outbox.DedupeStore)
+		events, ok := state.(adapters.DedupeStore)
 		if !ok {
 			return nil, fmt.Errorf("dedupe: the state store %T keeps no event ids: use `dedupe: {store: memory}`", state)
 		}

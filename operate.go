@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -24,7 +25,7 @@ type Operator struct {
 	cfg     *Config
 	log     *slog.Logger
 	options options
-	stores  []outbox.StateStore
+	stores  []adapters.StateStore
 	parts   *parts
 }
 
@@ -49,7 +50,7 @@ func newOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, e
 		return nil, err
 	}
 	op := &Operator{cfg: cfg, log: b.log, options: b.options,
-		parts: &parts{sources: map[string]outbox.Source{}, states: map[string]outbox.StateStore{}}}
+		parts: &parts{sources: map[string]adapters.Source{}, states: map[string]adapters.StateStore{}}}
 	for _, r := range cfg.Routes {
 		s, err := buildState(ctx, b, op.parts, cfg.Sources[r.From])
 		if err != nil {
@@ -66,8 +67,8 @@ func newOperator(ctx context.Context, cfg *Config, opts ...Option) (*Operator, e
 func (op *Operator) Close() error { return op.parts.close() }
 
 // Lanes returns who works which lane, how far it is and what is parked.
-func (op *Operator) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
-	var out []outbox.LaneStatus
+func (op *Operator) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
+	var out []adapters.LaneStatus
 	for _, s := range op.stores {
 		lanes, err := s.Lanes(ctx)
 		if err != nil {
@@ -80,8 +81,8 @@ func (op *Operator) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 
 // Instances returns the relays that have joined and not left: also dead ones,
 // for a while.
-func (op *Operator) Instances(ctx context.Context) ([]outbox.Instance, error) {
-	var out []outbox.Instance
+func (op *Operator) Instances(ctx context.Context) ([]adapters.Instance, error) {
+	var out []adapters.Instance
 	for _, s := range op.stores {
 		instances, err := s.Instances(ctx)
 		if err != nil {

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
 // Pauses returns what is paused: routes and addresses.
-func (op *Operator) Pauses(ctx context.Context) ([]outbox.Pause, error) {
-	var out []outbox.Pause
+func (op *Operator) Pauses(ctx context.Context) ([]adapters.Pause, error) {
+	var out []adapters.Pause
 	for _, s := range op.stores {
 		pauses, err := s.Pauses(ctx, "")
 		if err != nil {
@@ -29,7 +30,7 @@ func (op *Operator) Pauses(ctx context.Context) ([]outbox.Pause, error) {
 // that works it notices within a quarter of its lease, finishes what is under
 // way, settles and releases the lanes; see [Operator.AtRest]. It tells false
 // when the same is paused already.
-func (op *Operator) Pause(ctx context.Context, p outbox.Pause) (bool, error) {
+func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	s, err := op.store(ctx, p.Route)
 	if err != nil {
 		return false, err
@@ -59,22 +60,22 @@ func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool
 // AtRest tells whether no instance works the route.
 func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
 	lanes, err := op.lanesOf(ctx, route)
-	return !slices.ContainsFunc(lanes, func(l outbox.LaneStatus) bool { return l.Owner != "" && l.Alive }), err
+	return !slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Owner != "" && l.Alive }), err
 }
 
 // Forget deletes everything that is kept for a route: cursors, parked messages
 // and pauses. A route that the configuration has, or that an instance works, is
 // refused unless forced.
-func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (outbox.Forgotten, error) {
+func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
 	if err := op.CheckForget(ctx, route, force); err != nil {
-		return outbox.Forgotten{}, err
+		return adapters.Forgotten{}, err
 	}
 	s, err := op.store(ctx, route)
 	if err != nil {
-		return outbox.Forgotten{}, err
+		return adapters.Forgotten{}, err
 	}
 	gone, err := s.Forget(ctx, route, force, by)
-	if errors.Is(err, outbox.ErrAlive) {
+	if errors.Is(err, adapters.ErrAlive) {
 		err = fmt.Errorf("%w: stop it, or force it", err)
 	}
 	return gone, err
@@ -96,7 +97,7 @@ func (op *Operator) configured(route string) bool {
 
 // store returns the state store of a route: that of its source or, of a route
 // that is no longer configured, the one that remembers it.
-func (op *Operator) store(ctx context.Context, route string) (outbox.StateStore, error) {
+func (op *Operator) store(ctx context.Context, route string) (adapters.StateStore, error) {
 	for _, r := range op.cfg.Routes {
 		if r.Name != route {
 			continue
@@ -116,7 +117,7 @@ func (op *Operator) store(ctx context.Context, route string) (outbox.StateStore,
 		if err != nil {
 			return nil, err
 		}
-		if len(pauses) > 0 || slices.ContainsFunc(lanes, func(l outbox.LaneStatus) bool { return l.Route == route }) {
+		if len(pauses) > 0 || slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == route }) {
 			return s, nil
 		}
 	}
@@ -143,17 +144,17 @@ func (e *UnknownRoute) Error() string {
 	return fmt.Sprintf("there is no route %q: the configuration has %s", e.Route, strings.Join(e.Known, ", "))
 }
 
-func (op *Operator) lanesOf(ctx context.Context, route string) ([]outbox.LaneStatus, error) {
+func (op *Operator) lanesOf(ctx context.Context, route string) ([]adapters.LaneStatus, error) {
 	s, err := op.store(ctx, route)
 	if err != nil {
 		return nil, err
 	}
 	lanes, err := s.Lanes(ctx)
-	return slices.DeleteFunc(lanes, func(l outbox.LaneStatus) bool { return l.Route != route }), err
+	return slices.DeleteFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route != route }), err
 }
 
 // source opens the source of a configured route, once.
-func (op *Operator) source(ctx context.Context, route string) (outbox.Source, error) {
+func (op *Operator) source(ctx context.Context, route string) (adapters.Source, error) {
 	def, from, err := op.reading(ctx, route)
 	if err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (op *Operator) source(ctx context.Context, route string) (outbox.Source, er
 }
 
 // cursored is what a route reads, if it is read by a cursor.
-func cursored(def *router.Route, route, from string) (outbox.Source, error) {
+func cursored(def *router.Route, route, from string) (adapters.Source, error) {
 	switch {
 	case def.Queue != nil:
 		return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, from)
@@ -191,14 +192,14 @@ func (op *Operator) reading(ctx context.Context, route string) (def router.Route
 // reads, by this relay or others, or left so by a crash. Routes of one source
 // share it. Counting stops at 10,000 rows of a table. Of a route whose source is
 // no queue there is nothing to tell.
-func (op *Operator) Processing(ctx context.Context, route string) (outbox.Processing, error) {
+func (op *Operator) Processing(ctx context.Context, route string) (adapters.Processing, error) {
 	def, from, err := op.reading(ctx, route)
 	if err != nil {
-		return outbox.Processing{}, err
+		return adapters.Processing{}, err
 	}
-	counter, ok := def.Queue.(outbox.ProcessingCounter)
+	counter, ok := def.Queue.(adapters.ProcessingCounter)
 	if !ok {
-		return outbox.Processing{}, fmt.Errorf("route %q: its source %q is no queue that can count", route, from)
+		return adapters.Processing{}, fmt.Errorf("route %q: its source %q is no queue that can count", route, from)
 	}
 	return counter.Processing(ctx, lagMost)
 }
@@ -210,44 +211,44 @@ const lagMost = 10_000
 // whether the route matches them or not. Of a queue it is what is unfinished, which
 // its routes share. Counting stops at 10,000. Messages that are parked, and dead
 // ones, do not count.
-func (op *Operator) Lag(ctx context.Context, route string) (outbox.Backlog, error) {
+func (op *Operator) Lag(ctx context.Context, route string) (adapters.Backlog, error) {
 	lanes, err := op.lanesOf(ctx, route)
 	if err != nil {
-		return outbox.Backlog{}, err
+		return adapters.Backlog{}, err
 	}
 	return op.LagBehind(ctx, route, lanes)
 }
 
 // LagBehind is [Operator.Lag] for those who have the route's lanes already, as
 // [Operator.Lanes] returns them: with hundreds of routes the lanes are then read once.
-func (op *Operator) LagBehind(ctx context.Context, route string, lanes []outbox.LaneStatus) (outbox.Backlog, error) {
+func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapters.LaneStatus) (adapters.Backlog, error) {
 	def, from, err := op.reading(ctx, route)
 	if err != nil {
-		return outbox.Backlog{}, err
+		return adapters.Backlog{}, err
 	}
 	if def.Queue != nil {
-		counter, ok := def.Queue.(outbox.UnfinishedCounter)
+		counter, ok := def.Queue.(adapters.UnfinishedCounter)
 		if !ok {
-			return outbox.Backlog{}, fmt.Errorf("route %q: its source %q is a queue that cannot count", route, from)
+			return adapters.Backlog{}, fmt.Errorf("route %q: its source %q is a queue that cannot count", route, from)
 		}
 		return counter.Unfinished(ctx, lagMost)
 	}
 	src, err := cursored(&def, route, from)
 	if err != nil {
-		return outbox.Backlog{}, err
+		return adapters.Backlog{}, err
 	}
-	counter, ok := src.(outbox.Backlogger)
+	counter, ok := src.(adapters.Backlogger)
 	if !ok {
-		return outbox.Backlog{}, fmt.Errorf("route %q: its source cannot count", route)
+		return adapters.Backlog{}, fmt.Errorf("route %q: its source cannot count", route)
 	}
-	var spans []outbox.Span
+	var spans []adapters.Span
 	for _, l := range lanes {
 		if !l.UpdatedAt.IsZero() {
-			spans = append(spans, outbox.Span{Slot: l.Slot, After: l.Cursor.Position})
+			spans = append(spans, adapters.Span{Slot: l.Slot, After: l.Cursor.Position})
 		}
 	}
 	if len(spans) == 0 {
-		return outbox.Backlog{}, ErrNeverRan
+		return adapters.Backlog{}, ErrNeverRan
 	}
 	return counter.Backlog(ctx, spans, lagMost)
 }

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Place is where a route is to go on; exactly one field is set.
 type Place struct {
-	Start    outbox.Start
+	Start    adapters.Start
 	Position int64 // the first message to be delivered is the one at it, or the next
 }
 
@@ -21,7 +21,7 @@ func (p Place) String() string {
 	switch {
 	case p.Position > 0:
 		return fmt.Sprintf("position %d", p.Position)
-	case p.Start.Kind == outbox.StartTime:
+	case p.Start.Kind == adapters.StartTime:
 		return p.Start.Time.UTC().Format(time.RFC3339)
 	}
 	return "the " + string(p.Start.Kind)
@@ -41,11 +41,11 @@ type Relocation struct {
 	// committed yet do not count; they will be delivered when they are. Of a
 	// route that runs the numbers are those of the moment. A route's matches are
 	// not considered.
-	Again, Skipped, Late outbox.Backlog
+	Again, Skipped, Late adapters.Backlog
 
 	Counted bool // the source can count; otherwise the numbers are 0
 
-	move outbox.Move
+	move adapters.Move
 }
 
 // movedMost is where counting the rows of a relocation stops.
@@ -62,7 +62,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if err != nil {
 		return nil, err
 	}
-	rebaser, ok := outbox.RebaserOf(src)
+	rebaser, ok := adapters.RebaserOf(src)
 	if !ok {
 		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
 			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
@@ -74,7 +74,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	if len(lanes) == 0 {
 		return nil, fmt.Errorf("route %q has no cursor yet; there is nothing to rebase", route)
 	}
-	table, err := outbox.TableOf(ctx, src)
+	table, err := adapters.TableOf(ctx, src)
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +93,14 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 		return nil, err
 	}
 	plan, err := op.relocation(lanes, Relocation{Action: "rebase", To: "the restored database",
-		move: outbox.Move{Route: route, Cursors: cursors, Table: table, Same: true}})
+		move: adapters.Move{Route: route, Cursors: cursors, Table: table, Same: true}})
 	if err != nil {
 		return nil, err
 	}
-	var moves []outbox.CursorMove
+	var moves []adapters.CursorMove
 	for _, l := range lanes {
 		if to, ok := cursors[l.Slot]; ok && !l.UpdatedAt.IsZero() {
-			moves = append(moves, outbox.CursorMove{Slot: l.Slot, From: l.Cursor, Beyond: l.Beyond, To: to})
+			moves = append(moves, adapters.CursorMove{Slot: l.Slot, From: l.Cursor, Beyond: l.Beyond, To: to})
 		}
 	}
 	counts, counted, err := countMoves(ctx, src, moves)
@@ -123,7 +123,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 	if err != nil {
 		return nil, err
 	}
-	table, err := outbox.TableOf(ctx, src)
+	table, err := adapters.TableOf(ctx, src)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 	if err != nil {
 		return nil, err
 	}
-	cursors, beyond := map[int]outbox.Cursor{}, map[int][]int64{}
+	cursors, beyond := map[int]adapters.Cursor{}, map[int][]int64{}
 	there := slices.Clone(lanes) // as if they were of the table
 	for i := range there {
 		if there[i].Table.Cluster == table.Cluster {
@@ -140,7 +140,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 		cursors[there[i].Slot], beyond[there[i].Slot] = there[i].Cursor, there[i].Beyond
 	}
 	if !stillGood(ctx, src, there, table) {
-		rebaser, ok := outbox.RebaserOf(src)
+		rebaser, ok := adapters.RebaserOf(src)
 		if !ok {
 			return nil, fmt.Errorf("route %q: its cursor means nothing in %s: place it before the first message that was not delivered, with `outrider seek %s --to ...`",
 				route, table, route)
@@ -153,38 +153,38 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 		}
 	}
 	return op.relocation(there, Relocation{Action: "rebase", To: fmt.Sprintf("%s, which holds the rows of %s", table, from),
-		move: outbox.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
+		move: adapters.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
 }
 
 // adopted is the table whose cursors are to be those of another one.
-func adopted(route string, lanes []outbox.LaneStatus, table outbox.Table) (from outbox.Table, err error) {
+func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table) (from adapters.Table, err error) {
 	for _, l := range lanes {
 		other := otherTable(l, table)
 		switch {
 		case other == nil:
-		case other.Cursor.Name == outbox.NoTable || from.Name != "" && from != other.Cursor:
+		case other.Cursor.Name == adapters.NoTable || from.Name != "" && from != other.Cursor:
 			return from, fmt.Errorf("route %q: its cursors are not those of one table (%s, %s): say where it begins with `outrider seek %s --to ...`",
 				route, from, other.Cursor, route)
 		default:
 			from = other.Cursor
 		}
 	}
-	if from == (outbox.Table{}) {
+	if from == (adapters.Table{}) {
 		return from, fmt.Errorf("route %q: its cursor belongs to the table that it reads; there is nothing to adopt", route)
 	}
 	return from, nil
 }
 
 // otherTable is what is wrong with a cursor of another table; nil: nothing.
-func otherTable(l outbox.LaneStatus, table outbox.Table) *outbox.OtherTable {
+func otherTable(l adapters.LaneStatus, table adapters.Table) *adapters.OtherTable {
 	if l.Table.Is(table) || l.UpdatedAt.IsZero() && l.Table.Name == "" {
 		return nil
 	}
-	return &outbox.OtherTable{Cursor: l.Table, Source: table}
+	return &adapters.OtherTable{Cursor: l.Table, Source: table}
 }
 
 // stillGood reports whether all cursors of a route mean something in the source.
-func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, table outbox.Table) bool {
+func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) bool {
 	for _, l := range lanes {
 		if !l.UpdatedAt.IsZero() && (!l.Table.Is(table) || src.Validate(ctx, l.Cursor) != nil) {
 			return false
@@ -194,7 +194,7 @@ func stillGood(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus
 }
 
 // relocation completes a plan with what it will do.
-func (op *Operator) relocation(lanes []outbox.LaneStatus, r Relocation) (*Relocation, error) {
+func (op *Operator) relocation(lanes []adapters.LaneStatus, r Relocation) (*Relocation, error) {
 	r.Route = r.move.Route
 	r.move.Action, r.move.Detail = r.Action, r.To
 	for _, l := range lanes {
@@ -206,8 +206,8 @@ func (op *Operator) relocation(lanes []outbox.LaneStatus, r Relocation) (*Reloca
 }
 
 // count completes a plan with how many rows it concerns.
-func (r *Relocation) count(counts []outbox.MoveCount) {
-	add := func(b *outbox.Backlog, n int) {
+func (r *Relocation) count(counts []adapters.MoveCount) {
+	add := func(b *adapters.Backlog, n int) {
 		b.Rows += n
 		if n > movedMost || b.Rows > movedMost {
 			b.Rows, b.More = movedMost, true

@@ -6,12 +6,12 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Parked lists parked messages, by route, slot and sequence.
-func (op *Operator) Parked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
-	var out []outbox.Parked
+func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]adapters.Parked, error) {
+	var out []adapters.Parked
 	for _, s := range op.stores {
 		rows, err := s.ListParked(ctx, f)
 		if err != nil {
@@ -24,8 +24,8 @@ func (op *Operator) Parked(ctx context.Context, f outbox.ParkedFilter) ([]outbox
 
 // CountParked says how many messages a command would change, by route and
 // status. It changes nothing and reads no message.
-func (op *Operator) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
-	var out []outbox.ParkedCount
+func (op *Operator) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
+	var out []adapters.ParkedCount
 	for _, s := range op.stores {
 		counts, err := s.CountParked(ctx, c)
 		if err != nil {
@@ -47,24 +47,24 @@ type Pace struct {
 
 // ChangeParked redrives, skips or purges what the command selects, and returns
 // how many messages that were. It goes in steps of at most
-// [outbox.DefaultParkedStep] messages, or of what the rate lets through in a
+// [adapters.DefaultParkedStep] messages, or of what the rate lets through in a
 // second, so neither memory nor transactions grow with their number; each step
 // is audited. The filter's limit bounds the whole command; 0: all.
 //
 // When ctx ends, the step under way is finished, and the error is that of ctx:
 // what was changed stays changed.
-func (op *Operator) ChangeParked(ctx context.Context, c outbox.ParkedCommand, p Pace) (changed int, err error) {
+func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, p Pace) (changed int, err error) {
 	left := math.MaxInt
 	if c.Filter.Limit > 0 {
 		left = c.Filter.Limit
 	}
-	size, limiter := outbox.DefaultParkedStep, rate.NewLimiter(rate.Inf, 0)
+	size, limiter := adapters.DefaultParkedStep, rate.NewLimiter(rate.Inf, 0)
 	if p.Rate > 0 {
-		size = max(1, int(math.Ceil(min(p.Rate, outbox.DefaultParkedStep))))
+		size = max(1, int(math.Ceil(min(p.Rate, adapters.DefaultParkedStep))))
 		limiter = rate.NewLimiter(rate.Limit(p.Rate), size)
 	}
 	for _, s := range op.stores {
-		step := outbox.ParkedStep{Last: c.Filter.After, More: true}
+		step := adapters.ParkedStep{Last: c.Filter.After, More: true}
 		for step.More && left > 0 {
 			c.Filter.After, c.Filter.Limit = step.Last, min(size, left)
 			if err := limiter.WaitN(ctx, c.Filter.Limit); err != nil {
@@ -79,7 +79,7 @@ func (op *Operator) ChangeParked(ctx context.Context, c outbox.ParkedCommand, p 
 				p.Progress(changed)
 			}
 		}
-		c.Filter.After = outbox.ParkedKey{}
+		c.Filter.After = adapters.ParkedKey{}
 	}
 	return changed, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // operator returns an operator on a database with n dead messages of 1 KiB each.
@@ -61,8 +61,8 @@ func TestG7_ManyMessagesAreRedrivenInSteps(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	told := 0
-	changed, err := op.ChangeParked(t.Context(), outbox.ParkedCommand{Action: outbox.ParkedRedrive,
-		Filter: outbox.ParkedFilter{Status: outbox.ParkedDead}, By: "me"}, outrider.Pace{Progress: func(n int) { told = n }})
+	changed, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: adapters.ParkedRedrive,
+		Filter: adapters.ParkedFilter{Status: adapters.ParkedDead}, By: "me"}, outrider.Pace{Progress: func(n int) { told = n }})
 	runtime.ReadMemStats(&after)
 	if err != nil || changed != n || told != n {
 		t.Fatalf("redrove %d, was told of %d, %v", changed, told, err)
@@ -74,7 +74,7 @@ func TestG7_ManyMessagesAreRedrivenInSteps(t *testing.T) {
 	must(t, conn.QueryRow(t.Context(), `SELECT count(*), max(changed), sum(changed) FROM outrider_audit
 		WHERE by = 'me' AND action = 'redrive' AND filter->>'status' = 'dead'`).Scan(&steps, &most, &total))
 	must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM outrider_parked WHERE status <> 'retrying' OR attempts > 0`).Scan(&left))
-	if steps != 31 || most != outbox.DefaultParkedStep || total != n || left != 0 {
+	if steps != 31 || most != adapters.DefaultParkedStep || total != n || left != 0 {
 		t.Errorf("%d steps of at most %d, %d in all, %d messages were left out", steps, most, total, left)
 	}
 }
@@ -84,7 +84,7 @@ func TestG7_ManyMessagesAreRedrivenInSteps(t *testing.T) {
 func TestALimitAndAnEndBoundACommand(t *testing.T) {
 	t.Parallel()
 	op, conn := operator(t, 100)
-	purge := outbox.ParkedCommand{Action: outbox.ParkedPurge, All: true, Filter: outbox.ParkedFilter{Limit: 7}}
+	purge := adapters.ParkedCommand{Action: adapters.ParkedPurge, All: true, Filter: adapters.ParkedFilter{Limit: 7}}
 	if n, err := op.ChangeParked(t.Context(), purge, outrider.Pace{Rate: 5000}); err != nil || n != 7 {
 		t.Errorf("purged %d, %v; want 7", n, err)
 	}

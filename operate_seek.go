@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // PlanSeek plans to have a route go on elsewhere in its table.
@@ -33,13 +33,13 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	if err != nil {
 		return nil, err
 	}
-	table, err := outbox.TableOf(ctx, src)
+	table, err := adapters.TableOf(ctx, src)
 	if err != nil {
 		return nil, err
 	}
-	s := seek{end: to.Position == 0 && to.Start.Kind == outbox.StartEnd}
-	_, rebased := outbox.RebaserOf(src) // of others a seek is the only way
-	var known []outbox.LaneStatus       // whose cursors are of the table
+	s := seek{end: to.Position == 0 && to.Start.Kind == adapters.StartEnd}
+	_, rebased := adapters.RebaserOf(src) // of others a seek is the only way
+	var known []adapters.LaneStatus       // whose cursors are of the table
 	for _, l := range lanes {
 		other := otherTable(l, table)
 		if other != nil && other.Moved() && rebased {
@@ -78,14 +78,14 @@ var errFuture = errors.New("a route cannot wait for a place that does not exist 
 
 // reachable refuses a place that the table has not reached: a cursor there would be
 // ahead of the database, which is how a restored one looks.
-func reachable(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus, to Place) error {
-	if t := to.Start.Time; to.Start.Kind == outbox.StartTime && t.After(time.Now()) {
+func reachable(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, to Place) error {
+	if t := to.Start.Time; to.Start.Kind == adapters.StartTime && t.After(time.Now()) {
 		return fmt.Errorf("%s is in the future: %w", t.UTC().Format(time.RFC3339), errFuture)
 	}
 	if to.Position == 0 {
 		return nil
 	}
-	end, err := src.Start(ctx, outbox.Start{Kind: outbox.StartEnd})
+	end, err := src.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
 	if err != nil {
 		return err
 	}
@@ -100,34 +100,34 @@ func reachable(ctx context.Context, src outbox.Source, lanes []outbox.LaneStatus
 }
 
 // startOf is where a configured route begins that has no cursor.
-func (op *Operator) startOf(route string) outbox.Start {
+func (op *Operator) startOf(route string) adapters.Start {
 	for _, r := range op.cfg.Routes {
 		if r.Name == route {
 			return start(r.Start)
 		}
 	}
-	return outbox.Start{Kind: outbox.StartBeginning}
+	return adapters.Start{Kind: adapters.StartBeginning}
 }
 
 // seek is a seek that is being planned.
 type seek struct {
-	end   bool          // what is visible now is skipped, wherever it is
-	good  bool          // the snapshots of the cursors mean something
-	to    outbox.Cursor // the target, as of now
-	fresh outbox.Cursor // where a lane without cursor would begin
+	end   bool            // what is visible now is skipped, wherever it is
+	good  bool            // the snapshots of the cursors mean something
+	to    adapters.Cursor // the target, as of now
+	fresh adapters.Cursor // where a lane without cursor would begin
 
-	moves []outbox.CursorMove // of all slots, by slot
-	isNew [outbox.Slots]bool  // the lane had no cursor
+	moves []adapters.CursorMove // of all slots, by slot
+	isNew [adapters.Slots]bool  // the lane had no cursor
 }
 
 // place finds the target.
-func (s *seek) place(ctx context.Context, src outbox.Source, to Place, begin outbox.Start) (err error) {
+func (s *seek) place(ctx context.Context, src adapters.Source, to Place, begin adapters.Start) (err error) {
 	if s.fresh, err = src.Start(ctx, begin); err != nil {
 		return err
 	}
 	at := to.Start
 	if to.Position > 0 {
-		at = outbox.Start{Kind: outbox.StartBeginning}
+		at = adapters.Start{Kind: adapters.StartBeginning}
 	}
 	if s.to, err = src.Start(ctx, at); err != nil {
 		return err
@@ -139,21 +139,21 @@ func (s *seek) place(ctx context.Context, src outbox.Source, to Place, begin out
 }
 
 // plan decides where each lane goes.
-func (s *seek) plan(lanes []outbox.LaneStatus) {
-	s.moves = make([]outbox.CursorMove, outbox.Slots)
+func (s *seek) plan(lanes []adapters.LaneStatus) {
+	s.moves = make([]adapters.CursorMove, adapters.Slots)
 	for slot := range s.moves {
-		s.moves[slot] = outbox.CursorMove{Slot: slot, From: s.fresh, To: s.to}
+		s.moves[slot] = adapters.CursorMove{Slot: slot, From: s.fresh, To: s.to}
 		s.isNew[slot] = true
 	}
 	for _, l := range lanes {
-		if l.UpdatedAt.IsZero() || l.Slot < 0 || l.Slot >= outbox.Slots {
+		if l.UpdatedAt.IsZero() || l.Slot < 0 || l.Slot >= adapters.Slots {
 			continue
 		}
 		m := &s.moves[l.Slot]
 		m.From, m.Beyond, s.isNew[l.Slot] = l.Cursor, l.Beyond, false
 		switch {
 		case !s.good: // the source was asked for another snapshot; the old one tells of nothing
-			m.From = outbox.Cursor{Position: l.Cursor.Position, Snapshot: s.to.Snapshot}
+			m.From = adapters.Cursor{Position: l.Cursor.Position, Snapshot: s.to.Snapshot}
 		case s.end || s.to.Position > l.Cursor.Position:
 			m.To.Base = l.Cursor.Base // what was restored stays restored
 		default:
@@ -164,18 +164,18 @@ func (s *seek) plan(lanes []outbox.LaneStatus) {
 
 // back returns the cursor at a position that is not above the given one's, under
 // which the same rows are covered.
-func back(c outbox.Cursor, position int64) outbox.Cursor {
+func back(c adapters.Cursor, position int64) adapters.Cursor {
 	if c.Window != "" && c.Paged >= position { // all late rows of the window are covered
 		c.Snapshot, c.Window, c.Paged = c.Window, "", 0
 	}
 	if c.Position != position {
-		c.Position, c.Anchor = position, outbox.Anchor{}
+		c.Position, c.Anchor = position, adapters.Anchor{}
 	}
 	return c
 }
 
 // stay leaves lanes where they are that would pass nothing but rows committed late.
-func (s *seek) stay(counts []outbox.MoveCount) {
+func (s *seek) stay(counts []adapters.MoveCount) {
 	for i := range s.moves {
 		if s.isNew[i] {
 			counts[i].Again = 0 // it has delivered nothing
@@ -189,8 +189,8 @@ func (s *seek) stay(counts []outbox.MoveCount) {
 
 // move is the seek as the state store carries it out. What is settled behind a
 // cursor stays so up to the target.
-func (s *seek) move(route string, table outbox.Table) outbox.Move {
-	m := outbox.Move{Route: route, Cursors: map[int]outbox.Cursor{}, Beyond: map[int][]int64{}, Table: table}
+func (s *seek) move(route string, table adapters.Table) adapters.Move {
+	m := adapters.Move{Route: route, Cursors: map[int]adapters.Cursor{}, Beyond: map[int][]int64{}, Table: table}
 	for _, lane := range s.moves {
 		m.Cursors[lane.Slot] = lane.To
 		if lane.To.Position > lane.From.Position || lane.To.Snapshot == s.to.Snapshot && s.to.Snapshot != "" {
@@ -206,8 +206,8 @@ func (s *seek) move(route string, table outbox.Table) outbox.Move {
 }
 
 // countMoves counts what moves change, if the source can.
-func countMoves(ctx context.Context, src outbox.Source, moves []outbox.CursorMove) ([]outbox.MoveCount, bool, error) {
-	counter, ok := src.(outbox.MoveCounter)
+func countMoves(ctx context.Context, src adapters.Source, moves []adapters.CursorMove) ([]adapters.MoveCount, bool, error) {
+	counter, ok := src.(adapters.MoveCounter)
 	if !ok {
 		return nil, false, nil
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/watermill"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Config is the typed configuration; package config documents its fields.
@@ -70,7 +70,7 @@ func (o *options) require(option string, value any) {
 }
 
 // makeDestination finishes a destination with what the configuration says of it.
-type makeDestination func(*config.Publisher) (outbox.Destination, error)
+type makeDestination func(*config.Publisher) (adapters.Destination, error)
 
 // WithMiddleware adds middleware to a route, outermost first, inside of what the
 // configuration lists for it: inside of retry, so that their failures are
@@ -92,7 +92,7 @@ func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
 func WithDestination(name string, p message.Publisher) Option {
 	return func(o *options) {
 		o.require(fmt.Sprintf("WithDestination(%q)", name), p)
-		o.destinations[name] = func(d *config.Publisher) (outbox.Destination, error) {
+		o.destinations[name] = func(d *config.Publisher) (adapters.Destination, error) {
 			return watermill.New(p, watermill.Config{Topic: string(d.Topic), Logger: o.logger})
 		}
 	}
@@ -100,10 +100,10 @@ func WithDestination(name string, p message.Publisher) Option {
 
 // WithBatchDestination is [WithDestination] for a destination of Outrider's own
 // kind, which takes batches and declares how they are ordered.
-func WithBatchDestination(name string, d outbox.Destination) Option {
+func WithBatchDestination(name string, d adapters.Destination) Option {
 	return func(o *options) {
 		o.require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
-		o.destinations[name] = func(*config.Publisher) (outbox.Destination, error) { return d, nil }
+		o.destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
 	}
 }
 
@@ -279,7 +279,7 @@ func (o *Outrider) Ready() <-chan struct{} { return o.ready }
 
 // Stats returns the counters of all routes since Run began or the latest
 // [Outrider.Reload], nil before.
-func (o *Outrider) Stats() []outbox.RouteStats {
+func (o *Outrider) Stats() []adapters.RouteStats {
 	if s := o.shift.Load(); s != nil {
 		return s.router.Stats()
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -70,14 +70,14 @@ func (e *expiry) run(ctx context.Context) {
 // pass removes what was parked before a time. It counts first, so that a pass with
 // nothing to do is not audited, and rests between two steps for as long as one takes.
 func (e *expiry) pass(ctx context.Context, r *router.Route, before time.Time) error {
-	c := outbox.ParkedCommand{Action: outbox.ParkedPurge, By: expiryBy,
-		Filter: outbox.ParkedFilter{Route: r.Name, Status: outbox.ParkedDead, Before: before}}
+	c := adapters.ParkedCommand{Action: adapters.ParkedPurge, By: expiryBy,
+		Filter: adapters.ParkedFilter{Route: r.Name, Status: adapters.ParkedDead, Before: before}}
 	counts, err := r.State.CountParked(ctx, c)
 	if err != nil || len(counts) == 0 {
 		return err
 	}
 	removed := 0
-	for step := (outbox.ParkedStep{More: true}); step.More; {
+	for step := (adapters.ParkedStep{More: true}); step.More; {
 		began := time.Now()
 		// Never cut off: whether the step counts must be known.
 		if step, err = r.State.ChangeParked(context.WithoutCancel(ctx), c); err != nil {

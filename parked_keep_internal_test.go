@@ -15,22 +15,23 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
 // expiring is a store whose parked messages are as old as their key says, in days.
 type expiring struct {
 	mu sync.Mutex // guards all below
-	outbox.StateStore
+	adapters.StateStore
 	parked   map[string]int
-	commands []outbox.ParkedCommand
+	commands []adapters.ParkedCommand
 	fail     error
 }
 
-func (s *expiring) old(c outbox.ParkedCommand) (old []string) {
+func (s *expiring) old(c adapters.ParkedCommand) (old []string) {
 	for id, days := range s.parked {
-		if c.Filter.Status == outbox.ParkedDead && c.Action == outbox.ParkedPurge &&
+		if c.Filter.Status == adapters.ParkedDead && c.Action == adapters.ParkedPurge &&
 			time.Now().Add(-time.Duration(days)*24*time.Hour).Before(c.Filter.Before) {
 			old = append(old, id)
 		}
@@ -38,22 +39,22 @@ func (s *expiring) old(c outbox.ParkedCommand) (old []string) {
 	return old
 }
 
-func (s *expiring) CountParked(_ context.Context, c outbox.ParkedCommand) (out []outbox.ParkedCount, err error) {
+func (s *expiring) CountParked(_ context.Context, c adapters.ParkedCommand) (out []adapters.ParkedCount, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.old(c)); n > 0 {
-		out = append(out, outbox.ParkedCount{Route: c.Filter.Route, Status: outbox.ParkedDead, Count: n})
+		out = append(out, adapters.ParkedCount{Route: c.Filter.Route, Status: adapters.ParkedDead, Count: n})
 	}
 	return out, s.fail
 }
 
-func (s *expiring) ChangeParked(_ context.Context, c outbox.ParkedCommand) (outbox.ParkedStep, error) {
+func (s *expiring) ChangeParked(_ context.Context, c adapters.ParkedCommand) (adapters.ParkedStep, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands = append(s.commands, c)
 	old := s.old(c)
 	delete(s.parked, old[0])
-	return outbox.ParkedStep{Changed: 1, More: len(old) > 1}, nil
+	return adapters.ParkedStep{Changed: 1, More: len(old) > 1}, nil
 }
 
 // Dead messages go when they are old enough, in steps, each counted; a pass that
@@ -86,7 +87,7 @@ func TestDeadMessagesExpire(t *testing.T) {
 			t.Errorf("left %v after %d steps", s.parked, len(s.commands))
 		}
 		for _, c := range s.commands {
-			if c.Action != outbox.ParkedPurge || c.Filter.Status != outbox.ParkedDead || c.Filter.Route != "orders" || c.By != expiryBy {
+			if c.Action != adapters.ParkedPurge || c.Filter.Status != adapters.ParkedDead || c.Filter.Route != "orders" || c.By != expiryBy {
 				t.Errorf("step %+v", c)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // pooled is a server that wants a password, which only the hook of a pool knows, and
@@ -134,7 +134,7 @@ routes:
 		return got.Load() == 2
 	})
 	for _, d := range outrider.Doctor(ctx, cfg, withHere...) {
-		if d.Level == outbox.LevelBroken {
+		if d.Level == adapters.LevelBroken {
 			t.Errorf("doctor: %s: %s: %s", d.Part, d.Subject, d.Text)
 		}
 	}

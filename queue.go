@@ -6,7 +6,8 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -27,7 +28,7 @@ func (b *builder) openQueue(ctx context.Context, p *parts, name string, s *confi
 			return false, err
 		}
 		if p.queues == nil { // parts that were made for one source
-			p.queues = map[string]outbox.Queue{}
+			p.queues = map[string]adapters.Queue{}
 		}
 		p.queues[name] = queue
 	}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -55,17 +56,17 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 		return nil // a queue or a subscriber: it sends what is there
 	}
 	if lanes, err := def.State.Lanes(ctx); err == nil {
-		if slices.ContainsFunc(lanes, func(l outbox.LaneStatus) bool { return l.Route == r.Name && !l.UpdatedAt.IsZero() }) {
+		if slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == r.Name && !l.UpdatedAt.IsZero() }) {
 			return []any{"begins", "where a route of this name stopped"}
 		}
 	}
 	at := start(r.Start)
 	begins := string(at.Kind)
-	if at.Kind == outbox.StartTime {
+	if at.Kind == adapters.StartTime {
 		begins = at.Time.UTC().Format(time.RFC3339)
 	}
 	args := []any{"begins", begins}
-	counter, ok := def.Source.(outbox.Backlogger)
+	counter, ok := def.Source.(adapters.Backlogger)
 	if !ok {
 		return args
 	}
@@ -73,9 +74,9 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 	if err != nil {
 		return args
 	}
-	var spans []outbox.Span
-	for slot := range outbox.Slots {
-		spans = append(spans, outbox.Span{Slot: slot, After: from.Position})
+	var spans []adapters.Span
+	for slot := range adapters.Slots {
+		spans = append(spans, adapters.Span{Slot: slot, After: from.Position})
 	}
 	if n, err := counter.Backlog(ctx, spans, lagMost); err == nil {
 		rows := strconv.Itoa(n.Rows)

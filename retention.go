@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/retention"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // retentionJob makes the job that cleans a source, nil where none is wanted. The
@@ -22,7 +22,7 @@ func (b *builder) retentionJob(p *parts, name string) (*retention.Job, error) {
 		return nil, nil
 	}
 	cfg := retention.Config{Source: name, Logger: b.log, Retention: settings.Retention,
-		Every: settings.every, WarnAfter: settings.warnAfter, Others: map[string]outbox.Source{}}
+		Every: settings.every, WarnAfter: settings.warnAfter, Others: map[string]adapters.Source{}}
 	for _, r := range b.cfg.Routes {
 		if r.From == name {
 			cfg.Routes = append(cfg.Routes, r.Name)
@@ -33,7 +33,7 @@ func (b *builder) retentionJob(p *parts, name string) (*retention.Job, error) {
 	if len(cfg.Routes) == 0 {
 		return nil, nil // nothing here reads it, so nothing is known of who does
 	}
-	table, ok := p.sources[name].(outbox.Retainer)
+	table, ok := p.sources[name].(adapters.Retainer)
 	if !ok {
 		return nil, errors.New("its table cannot be cleaned; remove `retention`")
 	}
@@ -69,7 +69,7 @@ func (b *builder) retentionJobs(ctx context.Context, p *parts) ([]*retention.Job
 // partitionRows is how many positions each partition of a source's table has; 0:
 // it has no partitions.
 func partitionRows(s *config.Postgres) int64 {
-	if s.Retention == nil || s.Retention.Mode != string(outbox.RetainPartitions) {
+	if s.Retention == nil || s.Retention.Mode != string(adapters.RetainPartitions) {
 		return 0
 	}
 	return int64(s.Retention.PartitionRows)
@@ -77,7 +77,7 @@ func partitionRows(s *config.Postgres) int64 {
 
 // retentionSettings are what the configuration says of a source's retention.
 type retentionSettings struct {
-	outbox.Retention
+	adapters.Retention
 	every, warnAfter time.Duration
 }
 
@@ -86,12 +86,12 @@ func retentionOf(src config.Source) (retentionSettings, bool) {
 	switch s := src.(type) {
 	case *config.Postgres:
 		if r := s.Retention; r != nil {
-			return retentionSettings{outbox.Retention{Mode: outbox.RetentionMode(r.Mode), Keep: r.Keep.Std(), Batch: r.Batch,
+			return retentionSettings{adapters.Retention{Mode: adapters.RetentionMode(r.Mode), Keep: r.Keep.Std(), Batch: r.Batch,
 				PartitionRows: int64(r.PartitionRows)}, r.Every.Std(), r.WarnAfter.Std()}, true
 		}
 	case *config.SQLite:
 		if r := s.Retention; r != nil {
-			return retentionSettings{outbox.Retention{Mode: outbox.RetainRows, Keep: r.Keep.Std(), Batch: r.Batch},
+			return retentionSettings{adapters.Retention{Mode: adapters.RetainRows, Keep: r.Keep.Std(), Batch: r.Batch},
 				r.Every.Std(), r.WarnAfter.Std()}, true
 		}
 	}
@@ -110,25 +110,25 @@ func logTableOf(src config.Source) bool {
 }
 
 // examineRetention tells the doctor whether a source's table can be cleaned.
-func examineRetention(ctx context.Context, src config.Source, table outbox.Source) []outbox.Finding {
+func examineRetention(ctx context.Context, src config.Source, table adapters.Source) []adapters.Finding {
 	const subject = "retention"
 	settings, ok := retentionOf(src)
-	retainer, can := table.(outbox.Retainer)
+	retainer, can := table.(adapters.Retainer)
 	if !ok || !can {
 		return nil
 	}
 	if err := retainer.CheckRetention(ctx, settings.Retention); err != nil {
-		return outbox.FindingsOf(subject, err)
+		return adapters.FindingsOf(subject, err)
 	}
-	found := []outbox.Finding{{Subject: subject, Text: fmt.Sprintf("rows that every route has settled are removed after %s, mode %s",
+	found := []adapters.Finding{{Subject: subject, Text: fmt.Sprintf("rows that every route has settled are removed after %s, mode %s",
 		settings.Keep, settings.Mode)}}
 	settings.DryRun = true
 	step, err := retainer.Retain(ctx, settings.Retention, nil) // of no route: it removes nothing, and looks at the oldest rows
 	switch d := step.DatedAhead; {
 	case err != nil:
-		found = append(found, outbox.FindingsOf(subject, err)...)
+		found = append(found, adapters.FindingsOf(subject, err)...)
 	case d.By > 0:
-		found = append(found, outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+		found = append(found, adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: fmt.Sprintf("the oldest row of slot %d, at position %d, is dated %s in the future: it stays until a row behind it is old enough",
 				d.Slot, d.Position, d.By.Round(time.Second)),
 			Fix: "correct the clock of what writes such rows; `" + d.Fix + "` dates this one anew"})
@@ -139,7 +139,7 @@ func examineRetention(ctx context.Context, src config.Source, table outbox.Sourc
 // Retain removes what can go from the tables of all sources that have a
 // retention, once, and returns what it did and found. A dry run removes nothing
 // and counts what would go.
-func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]outbox.RetentionStats, error) {
+func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]adapters.RetentionStats, error) {
 	b := &builder{cfg: op.cfg, log: op.log}
 	for _, r := range op.cfg.Routes { // also those of other sources: they may read the same table
 		if logTableOf(op.cfg.Sources[r.From]) && op.parts.sources[r.From] == nil {
@@ -148,12 +148,12 @@ func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]outbox.Retention
 			}
 		}
 	}
-	var all []outbox.RetentionStats
+	var all []adapters.RetentionStats
 	for _, name := range sortedNames(op.cfg.Sources) {
 		job, err := b.retentionJob(op.parts, name)
 		if err == nil && job != nil {
 			job.Retention.DryRun = dryRun
-			var done outbox.Retained
+			var done adapters.Retained
 			done, err = retainOnce(ctx, job)
 			stats := job.Stats()
 			stats.Rows, stats.Partitions = done.Rows, int64(done.Partitions)
@@ -167,9 +167,9 @@ func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]outbox.Retention
 }
 
 // retainOnce checks a job and makes one pass.
-func retainOnce(ctx context.Context, job *retention.Job) (outbox.Retained, error) {
+func retainOnce(ctx context.Context, job *retention.Job) (adapters.Retained, error) {
 	if err := job.Check(ctx); err != nil {
-		return outbox.Retained{}, err
+		return adapters.Retained{}, err
 	}
 	done, err := job.Pass(ctx)
 	if err == nil && done.Busy {

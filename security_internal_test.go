@@ -16,13 +16,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // destination makes the destination that a configuration describes.
-func destination(t *testing.T, text string) (outbox.Destination, error) {
+func destination(t *testing.T, text string) (adapters.Destination, error) {
 	t.Helper()
 	cfg, err := config.Parse("t.yaml", fmt.Appendf(nil,
 		"sources: {app: {type: sqlite, path: a.db}}\ndestinations:\n  out: {%s}\nroutes: {all: {from: app, to: out}}\n", text), nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -165,7 +166,7 @@ type refuses struct {
 }
 
 func (*refuses) Address(*message.Message) (string, error) { return "here", nil }
-func (*refuses) Ordering() outbox.Ordering                { return outbox.Ordering{Static: true} }
+func (*refuses) Ordering() adapters.Ordering              { return adapters.Ordering{Static: true} }
 func (*refuses) Close() error                             { return nil }
 
 func (r *refuses) Deliver(_ context.Context, _ string, batch []*message.Message) []error {
@@ -326,21 +327,21 @@ func (v *victim) operate(cfg *outrider.Config) {
 	must(t, err)
 	_, err = op.Retain(ctx, false)
 	must(t, err)
-	for _, action := range []outbox.ParkedAction{outbox.ParkedRedrive, outbox.ParkedSkip} {
-		_, err = op.CountParked(ctx, outbox.ParkedCommand{Action: action, All: true})
+	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip} {
+		_, err = op.CountParked(ctx, adapters.ParkedCommand{Action: action, All: true})
 		must(t, err)
-		_, err = op.ChangeParked(ctx, outbox.ParkedCommand{Action: action, All: true, By: "me"}, outrider.Pace{})
+		_, err = op.ChangeParked(ctx, adapters.ParkedCommand{Action: action, All: true, By: "me"}, outrider.Pace{})
 		must(t, err)
 	}
-	_, err = op.Parked(ctx, outbox.ParkedFilter{})
+	_, err = op.Parked(ctx, adapters.ParkedFilter{})
 	must(t, err)
-	_, err = op.Pause(ctx, outbox.Pause{Route: "all", By: "me"})
+	_, err = op.Pause(ctx, adapters.Pause{Route: "all", By: "me"})
 	must(t, err)
 	_, err = op.Pauses(ctx)
 	must(t, err)
 	for _, plan := range []func() (*outrider.Relocation, error){
 		func() (*outrider.Relocation, error) {
-			return op.PlanSeek(ctx, "all", outrider.Place{Start: outbox.Start{Kind: outbox.StartBeginning}})
+			return op.PlanSeek(ctx, "all", outrider.Place{Start: adapters.Start{Kind: adapters.StartBeginning}})
 		},
 		func() (*outrider.Relocation, error) { return op.PlanRebase(ctx, "all", true) },
 	} {
@@ -358,7 +359,7 @@ func (v *victim) operate(cfg *outrider.Config) {
 	must(t, err)
 	tail, cancel := context.WithCancel(ctx) // it never ends by itself
 	defer cancel()
-	if err := outrider.Tail(tail, cfg, "app", outrider.TailOptions{Begun: cancel}, func(*outbox.Row) error { return nil }); err != nil && strings.Contains(err.Error(), "caught") {
+	if err := outrider.Tail(tail, cfg, "app", outrider.TailOptions{Begun: cancel}, func(*adapters.Row) error { return nil }); err != nil && strings.Contains(err.Error(), "caught") {
 		t.Error(err)
 	}
 }

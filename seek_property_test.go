@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // TestG1_WhateverOperatorsDoNothingIsLost interleaves retention, seek, rebase,
@@ -63,7 +63,7 @@ func (w *world) actions(*rapid.T) map[string]func(*rapid.T) {
 		"seek":     func(t *rapid.T) { w.seek(t, configured(t)) },
 		"rebase":   func(t *rapid.T) { w.rebase(t, configured(t)) },
 		"pause": func(t *rapid.T) {
-			_, err := w.op.Pause(w.ctx, outbox.Pause{Route: configured(t), By: "test"})
+			_, err := w.op.Pause(w.ctx, adapters.Pause{Route: configured(t), By: "test"})
 			ok(t, err)
 		},
 		"resume": func(t *rapid.T) {
@@ -123,12 +123,12 @@ func (w *world) lateRows(t *rapid.T, route string) {
 // seek moves a route somewhere; other things happen before it goes on.
 func (w *world) seek(t *rapid.T, route string) {
 	w.lateRows(t, route)
-	place := outrider.Place{Start: outbox.Start{Kind: rapid.SampledFrom([]outbox.StartKind{
-		outbox.StartBeginning, outbox.StartEnd, outbox.StartTime, "", ""}).Draw(t, "kind")}}
+	place := outrider.Place{Start: adapters.Start{Kind: rapid.SampledFrom([]adapters.StartKind{
+		adapters.StartBeginning, adapters.StartEnd, adapters.StartTime, "", ""}).Draw(t, "kind")}}
 	switch place.Start.Kind {
-	case outbox.StartTime:
+	case adapters.StartTime:
 		place.Start.Time = time.Now().Add(-time.Duration(rapid.IntRange(0, 200).Draw(t, "ago")) * time.Millisecond)
-	case outbox.StartBeginning, outbox.StartEnd:
+	case adapters.StartBeginning, adapters.StartEnd:
 	case "":
 		last := w.lastPosition()
 		place.Position = 1 + max(last-rapid.Int64Range(0, 60).Draw(t, "before the end"), 0)
@@ -142,8 +142,8 @@ func (w *world) seek(t *rapid.T, route string) {
 	}
 	ok(t, err)
 	// What has committed late is passed only with others that lie in between.
-	if place.Start.Kind != outbox.StartEnd && plan.Late.Rows > 0 && plan.Skipped.Rows == plan.Late.Rows ||
-		place.Start.Kind == outbox.StartBeginning && plan.Skipped.Rows > 0 {
+	if place.Start.Kind != adapters.StartEnd && plan.Late.Rows > 0 && plan.Skipped.Rows == plan.Late.Rows ||
+		place.Start.Kind == adapters.StartBeginning && plan.Skipped.Rows > 0 {
 		t.Fatalf("a seek to %s skips %d rows, %d of them late", plan.To, plan.Skipped.Rows, plan.Late.Rows)
 	}
 	w.relocate(route, plan, func() { w.meanwhile(t) })

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // TestG1_SeekBackKeepsWhatCommittedLate: rows of a transaction that commits below
@@ -44,7 +44,7 @@ func TestG1_SeekForwardsCountsWhatCommittedLate(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]outrider.Place{
 		"to a position": {Position: 200},
-		"to the end":    {Start: outbox.Start{Kind: outbox.StartEnd}},
+		"to the end":    {Start: adapters.Start{Kind: adapters.StartEnd}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

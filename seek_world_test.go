@@ -16,10 +16,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // failer is what a test and a case of a property test have in common.
@@ -38,8 +38,8 @@ type world struct {
 	kind  string // of the source: rows, partitions, sqlite
 	url   string // or the path
 	db    *sql.DB
-	src   outbox.Source
-	state outbox.StateStore
+	src   adapters.Source
+	state adapters.StateStore
 	op    *outrider.Operator
 
 	routes  map[string]*owing // by name: all that hold, or should hold, rows
@@ -239,26 +239,26 @@ func (w *world) publish(n int) { w.commit(w.write(n)) }
 
 // reading is one slot of a route that is being delivered by hand.
 type reading struct {
-	outbox.LaneState
-	rows []*outbox.Row
+	adapters.LaneState
+	rows []*adapters.Row
 	skip map[int64]bool
 }
 
 // lanes takes the lanes of a route; none when it is paused.
 func (w *world) lanes(route string) []*reading {
-	slots := make([]int, outbox.Slots)
+	slots := make([]int, adapters.Slots)
 	for i := range slots {
 		slots[i] = i
 	}
-	got, err := w.state.Acquire(w.ctx, "by-hand", route, slots, outbox.Slots)
-	if errors.Is(err, outbox.ErrPaused) {
+	got, err := w.state.Acquire(w.ctx, "by-hand", route, slots, adapters.Slots)
+	if errors.Is(err, adapters.ErrPaused) {
 		return nil
 	}
 	ok(w.t, err)
 	var lanes []*reading
 	for _, l := range got {
 		if l.New {
-			l.Cursor, err = w.src.Start(w.ctx, outbox.Start{Kind: outbox.StartBeginning})
+			l.Cursor, err = w.src.Start(w.ctx, adapters.Start{Kind: adapters.StartBeginning})
 			ok(w.t, err)
 		} else if err := w.src.Validate(w.ctx, l.Cursor); err != nil {
 			w.t.Fatalf("route %s, slot %d: the cursor is not good: %v", route, l.Slot, err)
@@ -273,12 +273,12 @@ func (w *world) lanes(route string) []*reading {
 }
 
 // fetch reads up to a number of rows of each slot and delivers them.
-func (w *world) fetch(route string, lanes []*reading, limit int) []outbox.ReadResult {
-	reads := make([]outbox.Read, len(lanes))
+func (w *world) fetch(route string, lanes []*reading, limit int) []adapters.ReadResult {
+	reads := make([]adapters.Read, len(lanes))
 	for i, l := range lanes {
-		reads[i], l.rows = outbox.Read{Slot: l.Slot, From: l.Cursor, Limit: limit}, nil
+		reads[i], l.rows = adapters.Read{Slot: l.Slot, From: l.Cursor, Limit: limit}, nil
 	}
-	results, err := w.src.Fetch(w.ctx, reads, func(i int, row *outbox.Row) bool {
+	results, err := w.src.Fetch(w.ctx, reads, func(i int, row *adapters.Row) bool {
 		lanes[i].rows = append(lanes[i].rows, row)
 		return true
 	})
@@ -296,13 +296,13 @@ func (w *world) fetch(route string, lanes []*reading, limit int) []outbox.ReadRe
 }
 
 // settle writes a lane down.
-func (w *world) settle(route string, l *reading, cursor outbox.Cursor) {
-	table, err := outbox.TableOf(w.ctx, w.src)
+func (w *world) settle(route string, l *reading, cursor adapters.Cursor) {
+	table, err := adapters.TableOf(w.ctx, w.src)
 	ok(w.t, err)
-	s := outbox.Settlement{LaneRef: l.LaneRef, Epoch: l.Epoch, Cursor: cursor, NextSeq: l.NextSeq, Table: table,
+	s := adapters.Settlement{LaneRef: l.LaneRef, Epoch: l.Epoch, Cursor: cursor, NextSeq: l.NextSeq, Table: table,
 		Beyond: slices.Sorted(maps.Keys(l.skip))}
 	w.routes[route].ran = true
-	fenced, err := w.state.Settle(w.ctx, []outbox.Settlement{s})
+	fenced, err := w.state.Settle(w.ctx, []adapters.Settlement{s})
 	ok(w.t, err)
 	if len(fenced) > 0 {
 		w.t.Fatalf("route %s: lanes %v are fenced", route, fenced)
@@ -334,7 +334,7 @@ func (w *world) drain(route string) {
 }
 
 func (w *world) release(lanes []*reading) {
-	var refs []outbox.LaneRef
+	var refs []adapters.LaneRef
 	for _, l := range lanes {
 		refs = append(refs, l.LaneRef)
 	}

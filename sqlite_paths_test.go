@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -40,7 +41,7 @@ func TestASQLiteFileIsTheSameHoweverItIsNamed(t *testing.T) {
 			must(t, err)
 		})
 		for _, d := range outrider.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
-			if d.Level == outbox.LevelBroken {
+			if d.Level == adapters.LevelBroken {
 				t.Errorf("%s: doctor says %s %s: %s", name, d.Part, d.Subject, d.Text)
 			}
 		}
@@ -96,7 +97,7 @@ func TestG1_RowsOfACustomSQLiteTableAtZeroAndBelow(t *testing.T) {
 		if n := bus.twice(); n > 0 {
 			t.Errorf("%v: %d rows came twice", first, n)
 		}
-		relocate(t, cfg, seekTo(outbox.StartBeginning))
+		relocate(t, cfg, seekTo(adapters.StartBeginning))
 		again := newCollector()
 		r = begin(t, cfg, again)
 		again.awaits(t, all)
@@ -117,7 +118,7 @@ func TestG1_ASQLiteTableEmptiedWithItsCounter(t *testing.T) {
 		{"fewer rows", ", created_at: made", "outrider rebase orders", 10, rebase},
 		{"none", ", created_at: made", "outrider rebase orders", 0, rebase},
 		{"caught up", ", created_at: made", "outrider rebase orders", 80, rebase},
-		{"not dated", "", "outrider seek", 10, seekTo(outbox.StartBeginning)},
+		{"not dated", "", "outrider seek", 10, seekTo(adapters.StartBeginning)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -17,9 +17,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // collector is a Watermill publisher that counts what arrives, by payload.
@@ -147,9 +147,9 @@ func relocate(t *testing.T, cfg *outrider.Config, plan func(op *outrider.Operato
 	})
 }
 
-func seekTo(kind outbox.StartKind) func(*outrider.Operator) (*outrider.Relocation, error) {
+func seekTo(kind adapters.StartKind) func(*outrider.Operator) (*outrider.Relocation, error) {
 	return func(op *outrider.Operator) (*outrider.Relocation, error) {
-		return op.PlanSeek(context.Background(), "orders", outrider.Place{Start: outbox.Start{Kind: kind}})
+		return op.PlanSeek(context.Background(), "orders", outrider.Place{Start: adapters.Start{Kind: kind}})
 	}
 }
 
@@ -276,7 +276,7 @@ sources: {app: {type: sqlite, path: %q, retention: {keep: 0s}}}`+allRoutes, file
 			if text := diagnosis(t, two); !strings.Contains(text, "outrider seek orders") {
 				t.Errorf("doctor says:\n%s", text)
 			}
-			relocate(t, two, seekTo(outbox.StartBeginning))
+			relocate(t, two, seekTo(adapters.StartBeginning))
 			r = begin(t, two, bus)
 			bus.awaits(t, written)
 			r.stop(t)
@@ -322,7 +322,7 @@ func TestG1_TwoServicesWithOneRouteName(t *testing.T) {
 		t.Errorf("%d rows were removed that nobody has delivered", n)
 	}
 	relays[goes].stop(t)
-	relocate(t, configs[stopped], seekTo(outbox.StartBeginning)) // the other one stops then
+	relocate(t, configs[stopped], seekTo(adapters.StartBeginning)) // the other one stops then
 	r := begin(t, configs[stopped], buses[stopped])
 	buses[stopped].awaits(t, written[stopped])
 	r.stop(t)

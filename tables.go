@@ -5,16 +5,16 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // newPostgresSource makes the source for the layout of its table.
-func newPostgresSource(ctx context.Context, o *options, name string, s *config.Postgres, log *slog.Logger) (outbox.Source, error) {
+func newPostgresSource(ctx context.Context, o *options, name string, s *config.Postgres, log *slog.Logger) (adapters.Source, error) {
 	to, err := o.toSource(name, s)
 	if err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func postgresInitSQL(s *config.Postgres, to Grantees) string {
 			queuetable.Grants(cfg.Layout, cfg.Tables...).SQL(to)
 	}
 	if s.Layout == "outrider" {
-		text, mode := postgres.InitSQL(string(s.Table)), outbox.RetentionMode("")
+		text, mode := postgres.InitSQL(string(s.Table)), adapters.RetentionMode("")
 		if s.Retention != nil {
-			mode = outbox.RetentionMode(s.Retention.Mode)
+			mode = adapters.RetentionMode(s.Retention.Mode)
 		}
 		if rows := partitionRows(s); rows > 0 {
 			text = postgres.InitPartitionedSQL(string(s.Table), rows)
@@ -72,7 +72,7 @@ func postgresInitSQL(s *config.Postgres, to Grantees) string {
 	return text + "\n" + grants.SQL(to)
 }
 
-func newSQLiteSource(s *config.SQLite, log *slog.Logger) (outbox.Source, error) {
+func newSQLiteSource(s *config.SQLite, log *slog.Logger) (adapters.Source, error) {
 	cfg := sqlite.SourceConfig{Path: s.Path, Table: string(s.Table), Logger: log, MaxRow: int64(s.MaxRow)}
 	if s.Layout == "custom" {
 		columns := sqliteColumns(s)

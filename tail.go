@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -35,7 +36,7 @@ const tailBatch = 100
 // that the route matches, in the order in which they become visible. It only
 // reads, with a cursor of its own that is nowhere kept. It returns nil when ctx
 // ends.
-func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show func(*outbox.Row) error, with ...Option) (err error) {
+func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show func(*adapters.Row) error, with ...Option) (err error) {
 	source, match, err := tailed(cfg, name)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 		}
 	}
 	b := newBuilder(cfg, optionsOf(with))
-	p := &parts{sources: map[string]outbox.Source{}}
+	p := &parts{sources: map[string]adapters.Source{}}
 	defer func() { _ = p.close() }() // nothing was written
 	var def router.Route
 	if err := b.buildSource(ctx, p, source, &def); err != nil {
@@ -75,25 +76,25 @@ func unlessEnded(ctx context.Context, err error) error {
 }
 
 // tailed returns what a name means: a source, or a route's source and match.
-func tailed(cfg *Config, name string) (string, func(*outbox.Row) bool, error) {
+func tailed(cfg *Config, name string) (string, func(*adapters.Row) bool, error) {
 	for _, r := range cfg.Routes {
 		if r.Name == name {
 			return r.From, matcher(r.Match), nil
 		}
 	}
 	if _, ok := cfg.Sources[name]; ok {
-		return name, func(*outbox.Row) bool { return true }, nil
+		return name, func(*adapters.Row) bool { return true }, nil
 	}
 	return "", nil, fmt.Errorf("there is no route and no source %q; the configuration has the sources %v", name, sortedNames(cfg.Sources))
 }
 
 // tail is a reader of its own.
 type tail struct {
-	source  outbox.Source
+	source  adapters.Source
 	opts    TailOptions
-	match   func(*outbox.Row) bool
-	show    func(*outbox.Row) error
-	cursors []outbox.Cursor
+	match   func(*adapters.Row) bool
+	show    func(*adapters.Row) error
+	cursors []adapters.Cursor
 	shown   int
 }
 
@@ -101,9 +102,9 @@ func (t *tail) begin(ctx context.Context) error {
 	start := t.opts.From.Start
 	switch {
 	case t.opts.From.Position > 0:
-		start.Kind = outbox.StartBeginning
+		start.Kind = adapters.StartBeginning
 	case start.Kind == "":
-		start.Kind = outbox.StartEnd
+		start.Kind = adapters.StartEnd
 	}
 	c, err := t.source.Start(ctx, start)
 	if err != nil {
@@ -112,7 +113,7 @@ func (t *tail) begin(ctx context.Context) error {
 	if t.opts.From.Position > 0 {
 		c.Position = t.opts.From.Position - 1
 	}
-	t.cursors = make([]outbox.Cursor, outbox.Slots)
+	t.cursors = make([]adapters.Cursor, adapters.Slots)
 	for slot := range t.cursors {
 		t.cursors[slot] = c
 	}
@@ -152,12 +153,12 @@ func (t *tail) follow(ctx context.Context) error {
 
 // read reads on in all slots. Rows are shown by position, as far as they come
 // from one read: those that a slot has more of are shown later.
-func (t *tail) read(ctx context.Context) (rows []*outbox.Row, drained bool, err error) {
-	reads := make([]outbox.Read, len(t.cursors))
+func (t *tail) read(ctx context.Context) (rows []*adapters.Row, drained bool, err error) {
+	reads := make([]adapters.Read, len(t.cursors))
 	for slot, c := range t.cursors {
-		reads[slot] = outbox.Read{Slot: slot, From: c, Limit: tailBatch}
+		reads[slot] = adapters.Read{Slot: slot, From: c, Limit: tailBatch}
 	}
-	results, err := t.source.Fetch(ctx, reads, func(_ int, row *outbox.Row) bool {
+	results, err := t.source.Fetch(ctx, reads, func(_ int, row *adapters.Row) bool {
 		kept := *row // the source may use the memory of a row again
 		rows = append(rows, &kept)
 		return true
@@ -170,11 +171,11 @@ func (t *tail) read(ctx context.Context) (rows []*outbox.Row, drained bool, err 
 		t.cursors[slot] = r.Next
 		drained = drained && r.Drained
 	}
-	slices.SortStableFunc(rows, func(a, b *outbox.Row) int { return cmp.Compare(a.Position, b.Position) })
+	slices.SortStableFunc(rows, func(a, b *adapters.Row) int { return cmp.Compare(a.Position, b.Position) })
 	return rows, drained, nil
 }
 
-func (t *tail) wants(row *outbox.Row) bool {
+func (t *tail) wants(row *adapters.Row) bool {
 	if t.opts.Group != "" && row.Group != t.opts.Group {
 		return false
 	}

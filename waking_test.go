@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -22,7 +23,7 @@ import (
 type arrivals chan string
 
 func (a arrivals) Address(*message.Message) (string, error) { return "here", nil }
-func (a arrivals) Ordering() outbox.Ordering                { return outbox.Ordering{Static: true} }
+func (a arrivals) Ordering() adapters.Ordering              { return adapters.Ordering{Static: true} }
 func (a arrivals) Close() error                             { return nil }
 
 func (a arrivals) Deliver(_ context.Context, _ string, batch []*message.Message) []error {

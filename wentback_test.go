@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // copyDir puts a copy of a directory in place of another one.
@@ -183,7 +183,7 @@ func TestG1_CursorsThatNoRowWasReadForAreAnchored(t *testing.T) {
 			_, err := state.ExecContext(t.Context(), "UPDATE outrider_cursor SET anchor = ''")
 			must(t, err)
 		},
-		"seek": func(t *testing.T, cfg *outrider.Config, _ *sql.DB) { relocate(t, cfg, seekTo(outbox.StartEnd)) },
+		"seek": func(t *testing.T, cfg *outrider.Config, _ *sql.DB) { relocate(t, cfg, seekTo(adapters.StartEnd)) },
 	}
 	for name, place := range ways {
 		t.Run("PostgreSQL "+name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func config(tokens ...string) Config {
 	return Config{
 		Listen: "127.0.0.1:0", Tokens: tokens, Hosts: []string{"Outrider.internal"}, Logger: slog.New(slog.DiscardHandler),
-		Stats: func() []outbox.RouteStats { return nil }, Ready: func() string { return "" },
+		Stats: func() []adapters.RouteStats { return nil }, Ready: func() string { return "" },
 	}
 }
 

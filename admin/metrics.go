@@ -3,12 +3,12 @@ package admin
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // collector reads the router's counters when Prometheus asks.
 type collector struct {
-	stats func() []outbox.RouteStats
+	stats func() []adapters.RouteStats
 
 	delivered, retried, dead, parked, skipped            *prometheus.Desc
 	age, latency, inFlight, parkedNow, lanes, down, held *prometheus.Desc
@@ -16,7 +16,7 @@ type collector struct {
 	claimed, unmatched, lost, recovered                  *prometheus.Desc
 }
 
-func newCollector(stats func() []outbox.RouteStats) *collector {
+func newCollector(stats func() []adapters.RouteStats) *collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("outrider_"+name, help, append([]string{"route"}, labels...), nil)
 	}

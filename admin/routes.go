@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Route is what GET /routes tells of a route: what this process knows, since it
@@ -33,7 +33,7 @@ type Address struct {
 }
 
 // serveRoutes answers GET /routes.
-func serveRoutes(stats func() []outbox.RouteStats) http.Handler {
+func serveRoutes(stats func() []adapters.RouteStats) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		out := []Route{}
 		for _, s := range stats() {

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Config says where the server listens and what it tells.
@@ -23,7 +23,7 @@ type Config struct {
 	Tokens []string // bearer tokens for everything but health; empty: open, on loopback addresses only
 	Hosts  []string // names that requests may be addressed to, beside addresses, localhost and the host of Listen
 
-	Stats  func() []outbox.RouteStats
+	Stats  func() []adapters.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
 	Logger *slog.Logger
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // BenchmarkGate measures a message's way through a gate, with the goroutine
@@ -20,22 +20,22 @@ import (
 func BenchmarkGate(b *testing.B) {
 	for _, bm := range []struct {
 		name     string
-		ordering outbox.Ordering
+		ordering adapters.Ordering
 		groups   int
 		yields   int
 	}{
-		{"wave", outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 5000}, 1000, 10},
-		{"group", outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 100}, 1000, 10},
-		{"group of one", outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1, MaxGroups: 1}, 1000, 10},
-		{"wave, one group", outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 5000}, 1, 10},
-		{"wave, no groups", outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 5000}, 0, 10},
-		{"wave, instant", outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 5000}, 1000, 0},
+		{"wave", adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 5000}, 1000, 10},
+		{"group", adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 100}, 1000, 10},
+		{"group of one", adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1, MaxGroups: 1}, 1000, 10},
+		{"wave, one group", adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 5000}, 1, 10},
+		{"wave, no groups", adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 5000}, 0, 10},
+		{"wave, instant", adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 5000}, 1000, 0},
 	} {
 		b.Run(bm.name, func(b *testing.B) { benchmarkGate(b, bm.ordering, bm.groups, bm.yields) })
 	}
 }
 
-func benchmarkGate(b *testing.B, ordering outbox.Ordering, groups, yields int) {
+func benchmarkGate(b *testing.B, ordering adapters.Ordering, groups, yields int) {
 	const lanes, window = 16, 1024
 	var batches atomic.Int64
 	destination := &destination{ordering: ordering, deliver: func(context.Context, string, []*message.Message) []error {
@@ -45,7 +45,7 @@ func benchmarkGate(b *testing.B, ordering outbox.Ordering, groups, yields int) {
 		}
 		return nil
 	}}
-	limiter := NewLimiter(outbox.DefaultMaxRequests, false)
+	limiter := NewLimiter(adapters.DefaultMaxRequests, false)
 	var all sync.WaitGroup
 	b.ReportAllocs()
 	for lane := range lanes {

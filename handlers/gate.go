@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // GateConfig says what a gate delivers to and under which restrictions.
 type GateConfig struct {
-	Destination outbox.Destination
+	Destination adapters.Destination
 
 	// Limiter is shared by the lanes of the route; unused for UnitWave.
 	Limiter *Limiter
@@ -51,7 +52,7 @@ type GateConfig struct {
 // comment for how a message passes through it.
 type Gate struct {
 	cfg      GateConfig
-	ordering outbox.Ordering
+	ordering adapters.Ordering
 	ctx      context.Context // ends deliveries, by Abort
 	abort    context.CancelFunc
 

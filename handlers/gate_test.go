@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -142,15 +143,15 @@ func TestBatchesStayInTheirBounds(t *testing.T) {
 	t.Parallel()
 	const big = "a message that is larger than a batch may be"
 	for name, tt := range map[string]struct {
-		ordering outbox.Ordering
+		ordering adapters.Ordering
 		want     [][]string
 	}{
-		"messages": {outbox.Ordering{MaxMessages: 2}, [][]string{{"a1", "a2"}, {big, "b2"}, {"c1"}}},
-		"default":  {outbox.Ordering{}, [][]string{{"a1"}, {big}, {"c1"}, {"a2"}, {"b2"}}},
-		"groups":   {outbox.Ordering{MaxMessages: 9, MaxGroups: 2}, [][]string{{"a1", "a2", big, "b2"}, {"c1"}}},
-		"bytes":    {outbox.Ordering{MaxMessages: 9, MaxBytes: 5}, [][]string{{"a1", "a2"}, {big}, {"c1", "b2"}}},
+		"messages": {adapters.Ordering{MaxMessages: 2}, [][]string{{"a1", "a2"}, {big, "b2"}, {"c1"}}},
+		"default":  {adapters.Ordering{}, [][]string{{"a1"}, {big}, {"c1"}, {"a2"}, {"b2"}}},
+		"groups":   {adapters.Ordering{MaxMessages: 9, MaxGroups: 2}, [][]string{{"a1", "a2", big, "b2"}, {"c1"}}},
+		"bytes":    {adapters.Ordering{MaxMessages: 9, MaxBytes: 5}, [][]string{{"a1", "a2"}, {big}, {"c1", "b2"}}},
 	} {
-		for _, unit := range []outbox.Unit{outbox.UnitWave, outbox.UnitGroup} {
+		for _, unit := range []adapters.Unit{adapters.UnitWave, adapters.UnitGroup} {
 			t.Run(name, func(t *testing.T) {
 				tt.ordering.Unit = unit
 				bubble(t, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestAWaveIsAloneAtItsAddressAndGroupsFlyTogether(t *testing.T) {
 		b.enter("c1", "c", "y").handle()
 		b.enter("n1", "", "x").handle()
 		a1 := b.sent("a1")
-		if ordering.Unit == outbox.UnitWave {
+		if ordering.Unit == adapters.UnitWave {
 			b.sent("c1")
 			b.silent()
 			a1.answer <- nil

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Limiter bounds the outstanding batches of a route over all of its lanes.
@@ -28,11 +28,11 @@ type Limiter struct {
 }
 
 // NewLimiter returns a limiter with n places; n <= 0:
-// [outbox.DefaultMaxRequests]. A limiter is shared when there is more than one
+// [adapters.DefaultMaxRequests]. A limiter is shared when there is more than one
 // address.
 func NewLimiter(n int, shared bool) *Limiter {
 	if n <= 0 {
-		n = outbox.DefaultMaxRequests
+		n = adapters.DefaultMaxRequests
 	}
 	return &Limiter{shared: shared, free: n, taken: map[string]int{}}
 }

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // oneByOne sends single messages.
-var oneByOne = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}
+var oneByOne = adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1}
 
 // lanes are gates that share a limiter and tell the test in one place what
 // they send.
@@ -148,7 +148,7 @@ func TestNobodyIsAContenderOfThemselves(t *testing.T) {
 
 func TestALimiterHasADefault(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]int{0: outbox.DefaultMaxRequests, -1: outbox.DefaultMaxRequests, 3: 3} {
+	for n, want := range map[int]int{0: adapters.DefaultMaxRequests, -1: adapters.DefaultMaxRequests, 3: 3} {
 		if free, _ := NewLimiter(n, false).state(); free != want {
 			t.Errorf("NewLimiter(%d, false): %d places, want %d", n, free, want)
 		}
@@ -157,7 +157,7 @@ func TestALimiterHasADefault(t *testing.T) {
 
 func TestAGateWithoutLimiterObeysItsDestination(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := newBench(t, setup{Ordering: outbox.Ordering{Unit: outbox.UnitGroup, MaxRequests: 2, Static: true}})
+		b := newBench(t, setup{Ordering: adapters.Ordering{Unit: adapters.UnitGroup, MaxRequests: 2, Static: true}})
 		for range 3 {
 			b.enter("m", "", "x").handle()
 		}
@@ -200,7 +200,7 @@ func TestG6_HangingAddressesLeavePlaces(t *testing.T) {
 // for the lane.
 func TestG6_StalledTellsOfAHangingAddress(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := newBench(t, setup{Ordering: outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1, MaxRequests: 2}})
+		b := newBench(t, setup{Ordering: adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1, MaxRequests: 2}})
 		b.enter("1", "a", "hangs").handle()
 		b.sent("1")
 		second := b.enter("2", "b", "hangs").handle()

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -22,7 +23,7 @@ var errTest = errors.New("as the test wants it")
 
 // destination is one that a test scripts. The address is in the metadata.
 type destination struct {
-	ordering outbox.Ordering
+	ordering adapters.Ordering
 	deliver  func(ctx context.Context, address string, batch []*message.Message) []error
 }
 
@@ -38,8 +39,8 @@ func (d *destination) Deliver(ctx context.Context, address string, batch []*mess
 	return d.deliver(ctx, address, batch)
 }
 
-func (d *destination) Ordering() outbox.Ordering { return d.ordering }
-func (d *destination) Close() error              { return nil }
+func (d *destination) Ordering() adapters.Ordering { return d.ordering }
+func (d *destination) Close() error                { return nil }
 
 // request is a delivery that a test answers.
 type request struct {
@@ -233,8 +234,8 @@ func elapse(d time.Duration) {
 }
 
 var (
-	wave     = outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100}
-	perGroup = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 100}
+	wave     = adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 100}
+	perGroup = adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 100}
 )
 
 // bubble runs a test with virtual time, beside others.
@@ -246,7 +247,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 
 // setup is how a test uses its gate.
 type setup struct {
-	outbox.Ordering
+	adapters.Ordering
 	offers bool // messages are offered, and no chain waits
 }
 
@@ -254,7 +255,7 @@ type setup struct {
 func inBubbles(t *testing.T, f func(t *testing.T, ordering setup)) {
 	t.Helper()
 	inChains(t, f)
-	for name, ordering := range map[string]outbox.Ordering{"wave offered": wave, "group offered": perGroup} {
+	for name, ordering := range map[string]adapters.Ordering{"wave offered": wave, "group offered": perGroup} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { f(t, setup{ordering, true}) })
 		})
@@ -265,7 +266,7 @@ func inBubbles(t *testing.T, f func(t *testing.T, ordering setup)) {
 func inChains(t *testing.T, f func(t *testing.T, ordering setup)) {
 	t.Helper()
 	t.Parallel()
-	for name, ordering := range map[string]outbox.Ordering{"wave": wave, "group": perGroup} {
+	for name, ordering := range map[string]adapters.Ordering{"wave": wave, "group": perGroup} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { f(t, setup{ordering, false}) })
 		})

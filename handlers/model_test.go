@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -100,8 +101,8 @@ type modelDestination struct {
 	gate  int
 }
 
-func (d *modelDestination) Ordering() outbox.Ordering { return d.model.scenario.ordering }
-func (d *modelDestination) Close() error              { return nil }
+func (d *modelDestination) Ordering() adapters.Ordering { return d.model.scenario.ordering }
+func (d *modelDestination) Close() error                { return nil }
 
 func (d *modelDestination) Address(msg *message.Message) (string, error) {
 	return msg.Metadata["address"], nil
@@ -165,9 +166,9 @@ func (m *model) checkOutstanding(gate int, address string, size int) {
 	switch {
 	case m.stopped[gate]:
 		m.failf("a batch after Stop")
-	case o.Unit == outbox.UnitWave && m.outstanding[lane] > 1:
+	case o.Unit == adapters.UnitWave && m.outstanding[lane] > 1:
 		m.failf("two waves at once to %q", address)
-	case o.Unit == outbox.UnitGroup && m.requests > o.MaxRequests:
+	case o.Unit == adapters.UnitGroup && m.requests > o.MaxRequests:
 		m.failf("%d requests at once, of %d", m.requests, o.MaxRequests)
 	}
 	for _, name := range []string{"", address} {
@@ -325,7 +326,7 @@ func (m *model) checkPipe(i int, g *Gate, p *pipe) {
 	case p.refused && m.allowance("") == AllowAll && m.allowance(p.address) == AllowAll:
 		m.failf("%d groups wait at gate %d for %q, which takes everything", len(p.ready), i, p.address)
 	case !g.startable(p):
-	case g.ordering.Unit == outbox.UnitWave || l.allows(l.taken[p.address], l.free):
+	case g.ordering.Unit == adapters.UnitWave || l.allows(l.taken[p.address], l.free):
 		m.failf("%d groups wait at gate %d for %q with %d places free", len(p.ready), i, p.address, l.free)
 	}
 }

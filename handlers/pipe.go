@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -70,7 +71,7 @@ func (g *Gate) unready(q *group) {
 func (g *Gate) forget(p *pipe) {
 	if p.workers == 0 && len(p.ready) == 0 {
 		delete(g.pipes, p.address)
-		if g.ordering.Unit == outbox.UnitGroup {
+		if g.ordering.Unit == adapters.UnitGroup {
 			g.cfg.Limiter.leave(p)
 		}
 	}
@@ -82,7 +83,7 @@ func (g *Gate) start(p *pipe) {
 	if !g.startable(p) {
 		return
 	}
-	if g.ordering.Unit == outbox.UnitWave || g.cfg.Limiter.acquire(p) {
+	if g.ordering.Unit == adapters.UnitWave || g.cfg.Limiter.acquire(p) {
 		g.begin(p)
 	}
 }
@@ -103,7 +104,7 @@ func (g *Gate) startable(p *pipe) bool {
 	if len(p.ready) == 0 || p.starting || p.refused || g.stopped {
 		return false
 	}
-	return p.workers == 0 || g.ordering.Unit == outbox.UnitGroup
+	return p.workers == 0 || g.ordering.Unit == adapters.UnitGroup
 }
 
 // begin starts a worker, which has its place of the limiter.
@@ -126,7 +127,7 @@ func (g *Gate) work(p *pipe, b *batch) {
 			g.cfg.Ended(ended)
 		}
 	}
-	if g.ordering.Unit == outbox.UnitGroup {
+	if g.ordering.Unit == adapters.UnitGroup {
 		g.cfg.Limiter.release(p.address)
 	}
 	g.mu.Lock()
@@ -154,7 +155,7 @@ func (g *Gate) gather() {
 
 // take fills b with the next batch, or ends the worker.
 func (g *Gate) take(p *pipe, b *batch) bool {
-	contended := g.ordering.Unit == outbox.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended(p)
+	contended := g.ordering.Unit == adapters.UnitGroup && len(b.tickets) > 0 && g.cfg.Limiter.contended(p)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	clear(b.tickets)

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -89,7 +90,7 @@ func (x *tracked) next() outcome {
 
 // scenario is everything that happens, but for what the scheduler decides.
 type scenario struct {
-	ordering outbox.Ordering
+	ordering adapters.Ordering
 	shared   bool // the places, by addresses
 	gates    int
 	messages []*script
@@ -102,9 +103,9 @@ func ms(t *rapid.T, label string, most int) time.Duration {
 	return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
 }
 
-func drawScenario(t *rapid.T, unit outbox.Unit) *scenario {
+func drawScenario(t *rapid.T, unit adapters.Unit) *scenario {
 	s := &scenario{gates: rapid.IntRange(1, 3).Draw(t, "gates"), outages: map[string]*outage{}}
-	s.ordering = outbox.Ordering{
+	s.ordering = adapters.Ordering{
 		Unit:        unit,
 		MaxMessages: rapid.IntRange(0, 6).Draw(t, "max messages"),
 		MaxBytes:    rapid.SampledFrom([]int{0, 15, 40}).Draw(t, "max bytes"),
@@ -158,7 +159,7 @@ func drawScript(t *rapid.T, position, gates int, addresses []string) *script {
 // gives every message its outcome, and never lets one wait that could go.
 func TestG2_G13_GateAgainstTheModel(t *testing.T) {
 	t.Parallel()
-	for name, unit := range map[string]outbox.Unit{"wave": outbox.UnitWave, "group": outbox.UnitGroup} {
+	for name, unit := range map[string]adapters.Unit{"wave": adapters.UnitWave, "group": adapters.UnitGroup} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := drawScenario(t, unit)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -74,7 +75,7 @@ type Dedupe struct {
 
 	// Store remembers them. Concurrent calls are gathered, see [Coalesce].
 	// Nil: this process's memory, which forgets with its end.
-	Store outbox.DedupeStore
+	Store adapters.DedupeStore
 
 	// Max is the most ids that memory holds, about 200 bytes each; the oldest
 	// are forgotten first, which is logged once. 0: 100,000. Unused with a Store.
@@ -88,7 +89,7 @@ type Dedupe struct {
 	Logger *slog.Logger
 
 	once    sync.Once
-	store   outbox.DedupeStore
+	store   adapters.DedupeStore
 	flights flights
 	failing atomic.Bool
 }
@@ -139,7 +140,7 @@ func (d *Dedupe) start() {
 // DedupeMemory returns a store that keeps at most so many ids in memory, as a
 // [Dedupe] without a store does. It can outlive the middleware. Nil logger:
 // slog.Default().
-func DedupeMemory(limit int, logger *slog.Logger) outbox.DedupeStore {
+func DedupeMemory(limit int, logger *slog.Logger) adapters.DedupeStore {
 	if logger == nil {
 		logger = slog.Default()
 	}
@@ -193,7 +194,7 @@ func (d *Dedupe) pass(msg *message.Message, h message.HandlerFunc) (produced []*
 	return produced, err
 }
 
-func (d *Dedupe) eventOf(msg *message.Message, attempt outbox.Attempt) outbox.EventRef {
+func (d *Dedupe) eventOf(msg *message.Message, attempt outbox.Attempt) adapters.EventRef {
 	scope := d.Scope
 	if scope == "" {
 		scope = attempt.Route
@@ -201,7 +202,7 @@ func (d *Dedupe) eventOf(msg *message.Message, attempt outbox.Attempt) outbox.Ev
 	if scope == "" {
 		scope = message.HandlerNameFromCtx(msg.Context())
 	}
-	return outbox.EventRef{Route: scope, ID: msg.UUID}
+	return adapters.EventRef{Route: scope, ID: msg.UUID}
 }
 
 // skipDuplicate is what becomes of a duplicate: outside of a lane an error
@@ -225,8 +226,8 @@ func notAsked(ctx context.Context, onLane bool, err error) error {
 	return outbox.Unavailable(err, storePause)
 }
 
-func (d *Dedupe) seen(ctx context.Context, event outbox.EventRef) (bool, error) {
-	seen, err := d.store.Seen(ctx, []outbox.EventRef{event})
+func (d *Dedupe) seen(ctx context.Context, event adapters.EventRef) (bool, error) {
+	seen, err := d.store.Seen(ctx, []adapters.EventRef{event})
 	if ctx.Err() == nil {
 		d.report(err)
 	}
@@ -235,11 +236,11 @@ func (d *Dedupe) seen(ctx context.Context, event outbox.EventRef) (bool, error) 
 
 // record writes down a delivery. The message's context does not end it: what
 // was delivered during a shutdown was delivered.
-func (d *Dedupe) record(ctx context.Context, event outbox.EventRef) {
+func (d *Dedupe) record(ctx context.Context, event adapters.EventRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()
 	for {
-		err := d.store.Record(ctx, []outbox.Sighting{{EventRef: event, Keep: d.Window}})
+		err := d.store.Record(ctx, []adapters.Sighting{{EventRef: event, Keep: d.Window}})
 		if d.report(err); err == nil || ctx.Err() != nil {
 			return
 		}

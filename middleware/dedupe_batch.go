@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // goes together in the next. It also has expired events deleted, as new ones
 // are recorded. [Dedupe] does this to its store; several that share a store
 // may share the result, which is returned as it is.
-func Coalesce(store outbox.DedupeStore) outbox.DedupeStore {
+func Coalesce(store adapters.DedupeStore) adapters.DedupeStore {
 	if _, ok := store.(*coalesced); ok {
 		return store
 	}
@@ -38,27 +38,27 @@ func Coalesce(store outbox.DedupeStore) outbox.DedupeStore {
 }
 
 type coalesced struct {
-	outbox.DedupeStore
-	seen     batcher[outbox.EventRef, bool]
-	recorded batcher[outbox.Sighting, struct{}]
+	adapters.DedupeStore
+	seen     batcher[adapters.EventRef, bool]
+	recorded batcher[adapters.Sighting, struct{}]
 
 	// Used by the one call of record that is under way.
 	owed    int // expired events that may be deleted
 	expired time.Time
 }
 
-// Seen implements outbox.DedupeStore.
-func (c *coalesced) Seen(ctx context.Context, events []outbox.EventRef) ([]bool, error) {
+// Seen implements adapters.DedupeStore.
+func (c *coalesced) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	return c.seen.do(ctx, events)
 }
 
-// Record implements outbox.DedupeStore.
-func (c *coalesced) Record(ctx context.Context, events []outbox.Sighting) error {
+// Record implements adapters.DedupeStore.
+func (c *coalesced) Record(ctx context.Context, events []adapters.Sighting) error {
 	_, err := c.recorded.do(ctx, events)
 	return err
 }
 
-func (c *coalesced) record(ctx context.Context, events []outbox.Sighting) ([]struct{}, error) {
+func (c *coalesced) record(ctx context.Context, events []adapters.Sighting) ([]struct{}, error) {
 	if err := c.DedupeStore.Record(ctx, events); err != nil {
 		return nil, err
 	}

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // flights are the messages that are in a [Dedupe]: of each event one that
 // flies, and those that wait for it.
 type flights struct {
 	mu     sync.Mutex
-	events map[outbox.EventRef]*twins
+	events map[adapters.EventRef]*twins
 }
 
 // twins are the messages of one event.
@@ -36,12 +36,12 @@ var errPatience = errors.New("it is not done yet")
 // enter returns when the message may fly, or with duplicate when another of its
 // event was delivered meanwhile. An error says why it waits no longer; only who
 // flies calls leave.
-func (f *flights) enter(ctx context.Context, event outbox.EventRef, me *flight) (duplicate bool, err error) {
+func (f *flights) enter(ctx context.Context, event adapters.EventRef, me *flight) (duplicate bool, err error) {
 	f.mu.Lock()
 	t := f.events[event]
 	if t == nil {
 		if f.events == nil {
-			f.events = map[outbox.EventRef]*twins{}
+			f.events = map[adapters.EventRef]*twins{}
 		}
 		f.events[event] = &twins{flying: me}
 		f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *flights) enter(ctx context.Context, event outbox.EventRef, me *flight) 
 	return f.wait(ctx, event, me)
 }
 
-func (f *flights) wait(ctx context.Context, event outbox.EventRef, me *flight) (duplicate bool, err error) {
+func (f *flights) wait(ctx context.Context, event adapters.EventRef, me *flight) (duplicate bool, err error) {
 	var late <-chan time.Time
 	if me.patience > 0 {
 		timer := time.NewTimer(me.patience)
@@ -84,7 +84,7 @@ func (f *flights) wait(ctx context.Context, event outbox.EventRef, me *flight) (
 
 // leave ends the flight of who flies. If it was delivered, those that wait are
 // duplicates; otherwise the one with the lowest place is next.
-func (f *flights) leave(event outbox.EventRef, delivered bool) {
+func (f *flights) leave(event adapters.EventRef, delivered bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.events[event]

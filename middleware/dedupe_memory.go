@@ -6,32 +6,32 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-// memory is a [outbox.DedupeStore] in this process: the newest ids, at most so
+// memory is a [adapters.DedupeStore] in this process: the newest ids, at most so
 // many.
 type memory struct {
 	limit int
 	full  func() // called once, when an id is forgotten too early
 
 	mu     sync.Mutex
-	known  map[outbox.EventRef]*list.Element
+	known  map[adapters.EventRef]*list.Element
 	oldest *list.List // of remembered, by when they were recorded
 	warned bool
 }
 
 type remembered struct {
-	event   outbox.EventRef
+	event   adapters.EventRef
 	expires time.Time
 }
 
 func newMemory(limit int, full func()) *memory {
-	return &memory{limit: limit, full: full, known: map[outbox.EventRef]*list.Element{}, oldest: list.New()}
+	return &memory{limit: limit, full: full, known: map[adapters.EventRef]*list.Element{}, oldest: list.New()}
 }
 
-// Seen implements outbox.DedupeStore.
-func (m *memory) Seen(_ context.Context, events []outbox.EventRef) ([]bool, error) {
+// Seen implements adapters.DedupeStore.
+func (m *memory) Seen(_ context.Context, events []adapters.EventRef) ([]bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]bool, len(events))
@@ -43,8 +43,8 @@ func (m *memory) Seen(_ context.Context, events []outbox.EventRef) ([]bool, erro
 	return out, nil
 }
 
-// Record implements outbox.DedupeStore.
-func (m *memory) Record(_ context.Context, events []outbox.Sighting) error {
+// Record implements adapters.DedupeStore.
+func (m *memory) Record(_ context.Context, events []adapters.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -65,7 +65,7 @@ func (m *memory) Record(_ context.Context, events []outbox.Sighting) error {
 	return nil
 }
 
-// Expire implements outbox.DedupeStore.
+// Expire implements adapters.DedupeStore.
 func (m *memory) Expire(_ context.Context, limit int) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

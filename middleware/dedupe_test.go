@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
@@ -25,7 +26,7 @@ type eventStore struct {
 	slow time.Duration
 
 	mu      sync.Mutex
-	known   map[outbox.EventRef]bool
+	known   map[adapters.EventRef]bool
 	err     error
 	calls   int
 	expired int
@@ -39,7 +40,7 @@ func (e *eventStore) begin() error {
 	return e.err
 }
 
-func (e *eventStore) Seen(_ context.Context, events []outbox.EventRef) ([]bool, error) {
+func (e *eventStore) Seen(_ context.Context, events []adapters.EventRef) ([]bool, error) {
 	if err := e.begin(); err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (e *eventStore) Seen(_ context.Context, events []outbox.EventRef) ([]bool, 
 	return out, nil
 }
 
-func (e *eventStore) Record(_ context.Context, events []outbox.Sighting) error {
+func (e *eventStore) Record(_ context.Context, events []adapters.Sighting) error {
 	if err := e.begin(); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (e *eventStore) Record(_ context.Context, events []outbox.Sighting) error {
 	defer e.mu.Unlock()
 	for _, s := range events {
 		if e.known == nil {
-			e.known = map[outbox.EventRef]bool{}
+			e.known = map[adapters.EventRef]bool{}
 		}
 		e.known[s.EventRef] = true
 	}
@@ -107,7 +108,7 @@ func onLaneAt(ctx context.Context, id string, place uint64) (msg *message.Messag
 // delivered by the next one, and by no further one.
 func TestG1_DedupeRecordsAfterSuccessOnly(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]outbox.DedupeStore{"memory": nil, "store": &eventStore{}} {
+	for name, store := range map[string]adapters.DedupeStore{"memory": nil, "store": &eventStore{}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			delivers := func(msg *message.Message) { // as a lane's gate does
@@ -349,16 +350,16 @@ func TestDedupeValidate(t *testing.T) {
 // The wrapper of a store keeps the store's contract.
 func TestCoalesceConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.DedupeStore(t, func(testing.TB) func() outbox.DedupeStore {
+	adaptertest.DedupeStore(t, func(testing.TB) func() adapters.DedupeStore {
 		store := middleware.NewMemoryForTest(100_000)
-		return func() outbox.DedupeStore { return middleware.Coalesce(store) }
+		return func() adapters.DedupeStore { return middleware.Coalesce(store) }
 	})
 }
 
 func TestMemoryConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.DedupeStore(t, func(testing.TB) func() outbox.DedupeStore {
+	adaptertest.DedupeStore(t, func(testing.TB) func() adapters.DedupeStore {
 		store := middleware.NewMemoryForTest(100_000)
-		return func() outbox.DedupeStore { return store }
+		return func() adapters.DedupeStore { return store }
 	})
 }

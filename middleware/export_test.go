@@ -1,6 +1,8 @@
 package middleware
 
-import "github.com/outriderhq/outrider/outbox"
+import (
+	"github.com/outriderhq/outrider/adapters"
+)
 
 // NewMemoryForTest returns the store of a Dedupe without one.
-func NewMemoryForTest(limit int) outbox.DedupeStore { return newMemory(limit, func() {}) }
+func NewMemoryForTest(limit int) adapters.DedupeStore { return newMemory(limit, func() {}) }

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/time/rate"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -19,7 +20,7 @@ import (
 // is added to share the rate: for a route, all of its lanes.
 //
 // On a route whose lanes are spread over several instances each of them lets
-// its share of the rate and of the burst pass ([outbox.ShareOf]), so that the
+// its share of the rate and of the burst pass ([adapters.ShareOf]), so that the
 // rate is the route's.
 //
 // A message waits for its turn only as long as its context allows. If the
@@ -81,7 +82,7 @@ func (t *Throttle) start() {
 // adapt sets the limiter to our share of the route. Those who wait already keep
 // the turns that they have.
 func (t *Throttle) adapt(ctx context.Context) {
-	share, _ := outbox.ShareOf(ctx)
+	share, _ := adapters.ShareOf(ctx)
 	bits := math.Float64bits(share)
 	if t.share.Load() == bits || t.Rate <= 0 {
 		return

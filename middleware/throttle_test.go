@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -62,7 +63,7 @@ func TestThrottleTakesItsShareOfTheRoute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		share := 0.25
-		ctx := context.WithValue(t.Context(), outbox.ShareKey, func() float64 { return share })
+		ctx := context.WithValue(t.Context(), adapters.ShareKey, func() float64 { return share })
 		throttle := &middleware.Throttle{Rate: 100, Burst: 8}
 		h := throttle.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })
 		took := func(n int) time.Duration {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -85,7 +86,7 @@ func (p *platform) wantCounted(r *queueRig, groups, n int) {
 // one after the pause.
 func inPlatform(t *testing.T, pause time.Duration, f func(r *queueRig, p *platform, begin func())) {
 	t.Helper()
-	inQueueBubble(t, outbox.Ordering{MaxMessages: 5, MaxGroups: 1, MaxRequests: 3}, func(r *queueRig) {
+	inQueueBubble(t, adapters.Ordering{MaxMessages: 5, MaxGroups: 1, MaxRequests: 3}, func(r *queueRig) {
 		p := &platform{receiver: r.dest, refuses: func(*message.Message) bool { return false }}
 		f(r, p, func() {
 			r.begin(func(rt *Route) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // BenchmarkRoute measures what a message costs between a source and a
@@ -56,14 +56,14 @@ func newSpring(n int) *spring {
 	s := &spring{left: n, open: make(chan struct{}), payload: make([]byte, 300)}
 	for i := range 1000 {
 		group := "customer-" + strconv.Itoa(i)
-		slot := outbox.SlotOf(group, "")
+		slot := adapters.SlotOf(group, "")
 		s.groups[slot] = append(s.groups[slot], group)
 	}
 	return s
 }
 
-func (s *spring) Fetch(_ context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
-	out := make([]outbox.ReadResult, len(reads))
+func (s *spring) Fetch(_ context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
+	out := make([]adapters.ReadResult, len(reads))
 	flows := false
 	select {
 	case <-s.open:
@@ -73,8 +73,8 @@ func (s *spring) Fetch(_ context.Context, reads []outbox.Read, take func(int, *o
 	const id = "01JCXW5Z3M8Q4T6V7Y9B2D1F0G"
 	for i, rd := range reads {
 		next := rd.From
-		slab := make([]outbox.Row, max(rd.Limit, 0))
-		page := &outbox.Page{From: rd.From}
+		slab := make([]adapters.Row, max(rd.Limit, 0))
+		page := &adapters.Page{From: rd.From}
 		for j := range slab {
 			if !flows || s.left == 0 {
 				break
@@ -82,14 +82,14 @@ func (s *spring) Fetch(_ context.Context, reads []outbox.Read, take func(int, *o
 			s.left--
 			s.next[rd.Slot]++
 			p := s.next[rd.Slot]
-			slab[j] = outbox.Row{ID: id, Type: "order.placed", Slot: rd.Slot, Position: p, Page: page,
+			slab[j] = adapters.Row{ID: id, Type: "order.placed", Slot: rd.Slot, Position: p, Page: page,
 				Group: s.groups[rd.Slot][int(p)%len(s.groups[rd.Slot])], Payload: append([]byte(nil), s.payload...)}
 			next = slab[j].After()
 			if !take(i, &slab[j]) {
 				return nil, nil
 			}
 		}
-		out[i] = outbox.ReadResult{Next: next, Drained: !flows || s.left == 0}
+		out[i] = adapters.ReadResult{Next: next, Drained: !flows || s.left == 0}
 	}
 	return out, nil
 }
@@ -97,8 +97,8 @@ func (s *spring) Fetch(_ context.Context, reads []outbox.Read, take func(int, *o
 // sink takes whole waves.
 type sink struct{ n atomic.Int64 }
 
-func (*sink) Ordering() outbox.Ordering {
-	return outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 2000, Static: true}
+func (*sink) Ordering() adapters.Ordering {
+	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 2000, Static: true}
 }
 func (*sink) Address(*message.Message) (string, error) { return "orders", nil }
 func (d *sink) Deliver(_ context.Context, _ string, batch []*message.Message) []error {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
@@ -19,7 +20,7 @@ type deafSource struct {
 	deaf atomic.Int32 // so many calls
 }
 
-func (d *deafSource) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (d *deafSource) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	if d.deaf.Add(-1) >= 0 {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -32,7 +33,7 @@ type deafState struct {
 	deaf atomic.Int32
 }
 
-func (d *deafState) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (d *deafState) Settle(ctx context.Context, all []adapters.Settlement) ([]adapters.LaneRef, error) {
 	if d.deaf.Add(-1) >= 0 {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -76,7 +77,7 @@ func unanswered(ctx context.Context, calls *atomic.Int32) error {
 	return ctx.Err()
 }
 
-func (s *silentState) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+func (s *silentState) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	if route == "orders" {
 		if err := unanswered(ctx, &s.acquires); err != nil {
 			return nil, err
@@ -85,14 +86,14 @@ func (s *silentState) Acquire(ctx context.Context, instance, route string, slots
 	return s.memState.Acquire(ctx, instance, route, slots, most)
 }
 
-func (s *silentState) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (s *silentState) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	if err := unanswered(ctx, &s.looks); err != nil {
 		return nil, err
 	}
 	return s.memState.ParkedQueue(ctx, ref, group, after, limit)
 }
 
-func (s *silentState) Release(ctx context.Context, instance string, lanes []outbox.LaneRef) error {
+func (s *silentState) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	if err := unanswered(ctx, &s.releases); err != nil {
 		return err
 	}
@@ -143,13 +144,13 @@ func TestG1_ReleasesThatGetNoAnswer(t *testing.T) {
 	inBubble(t, group, func(r *rig) {
 		state := &silentState{memState: r.state}
 		r.config.Instance = "a"
-		r.state.owner[outbox.LaneRef{Route: "former"}] = "a"
+		r.state.owner[adapters.LaneRef{Route: "former"}] = "a"
 		state.releases.Store(3)
 		r.start(r.route(func(rt *Route) { rt.State = state }))
 		r.until("the former row is released", func() bool {
 			r.state.mu.Lock()
 			defer r.state.mu.Unlock()
-			return r.state.owner[outbox.LaneRef{Route: "former"}] == ""
+			return r.state.owner[adapters.LaneRef{Route: "former"}] == ""
 		})
 		r.stop()
 	})

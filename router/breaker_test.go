@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -20,7 +21,7 @@ import (
 // with short delays between attempts or with those that are parked.
 func TestG10_BreakerGivesAttemptsBack(t *testing.T) {
 	for _, groups := range []int{1, 2, 9} {
-		for _, o := range []outbox.Ordering{wave, group, templated} {
+		for _, o := range []adapters.Ordering{wave, group, templated} {
 			for _, base := range []time.Duration{10 * time.Millisecond, 3 * time.Second} {
 				t.Run(fmt.Sprintf("%d groups, %+v, %v", groups, o, base), func(t *testing.T) {
 					inBubble(t, o, func(r *rig) { outageBehindBreaker(r, groups, base) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -37,7 +38,7 @@ func (j *jumpy) read(t time.Time) time.Time {
 	return t.Add(-time.Duration(j.ahead.Load()))
 }
 
-func (j *jumpy) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (j *jumpy) Settle(ctx context.Context, all []adapters.Settlement) ([]adapters.LaneRef, error) {
 	for i := range all {
 		all[i].Park = slices.Clone(all[i].Park)
 		for k := range all[i].Park {
@@ -48,7 +49,7 @@ func (j *jumpy) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.L
 	return j.memState.Settle(ctx, all)
 }
 
-func (j *jumpy) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+func (j *jumpy) ParkedGroups(ctx context.Context, route string, slots []int) ([]adapters.ParkedGroup, error) {
 	groups, err := j.memState.ParkedGroups(ctx, route, slots)
 	for i := range groups {
 		groups[i].Due = j.read(groups[i].Due)
@@ -56,7 +57,7 @@ func (j *jumpy) ParkedGroups(ctx context.Context, route string, slots []int) ([]
 	return groups, err
 }
 
-func (j *jumpy) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (j *jumpy) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	rows, err := j.memState.ParkedQueue(ctx, ref, group, after, limit)
 	for i := range rows {
 		rows[i].NextAttemptAt = j.read(rows[i].NextAttemptAt)

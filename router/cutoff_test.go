@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -81,12 +82,12 @@ func wantCutOff(t *testing.T, err error, want ...string) {
 // A drain ends with its limit, and says what it cut off and where; that comes
 // again.
 func TestG1_G3_ADrainIsBoundedAndSaysWhatItCutOff(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) { aDrainIsBounded(t, o) })
 	}
 }
 
-func aDrainIsBounded(t *testing.T, o outbox.Ordering) {
+func aDrainIsBounded(t *testing.T, o adapters.Ordering) {
 	inBubble(t, o, func(r *rig) {
 		r.config.DrainTimeout = 3 * time.Second
 		r.fill(4, 4)
@@ -199,7 +200,7 @@ func pauseStuck(r *rig, d *stuck, mw ...message.HandlerMiddleware) string {
 	r.fill(3, 1)
 	r.start(r.route(func(rt *Route) { rt.Destination, rt.SendTimeout, rt.Middleware = d, time.Hour, mw }))
 	r.until("all are under way", func() bool { n, _ := d.taken(); return n == 3 })
-	r.pause(outbox.Pause{Route: "orders"})
+	r.pause(adapters.Pause{Route: "orders"})
 	r.until("at rest", func() bool { return r.router.Stats()[0].Lanes == 0 && r.state.owned() == 0 })
 	time.Sleep(time.Second)
 	r.stop()

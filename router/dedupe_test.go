@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -25,7 +26,7 @@ import (
 type eventStore struct {
 	mu     sync.Mutex
 	random *rand.Rand
-	known  map[outbox.EventRef]bool
+	known  map[adapters.EventRef]bool
 	faults int // of a hundred calls, so many fail
 	down   bool
 }
@@ -47,7 +48,7 @@ func (e *eventStore) setDown(down bool) {
 	e.down = down
 }
 
-func (e *eventStore) Seen(_ context.Context, events []outbox.EventRef) ([]bool, error) {
+func (e *eventStore) Seen(_ context.Context, events []adapters.EventRef) ([]bool, error) {
 	if err := e.answer(); err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (e *eventStore) Seen(_ context.Context, events []outbox.EventRef) ([]bool, 
 	return out, nil
 }
 
-func (e *eventStore) Record(_ context.Context, events []outbox.Sighting) error {
+func (e *eventStore) Record(_ context.Context, events []adapters.Sighting) error {
 	if err := e.answer(); err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func newTwinWorld(sc scenario, inside bool) *twinWorld {
 	w := &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
 		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}}
 	return &twinWorld{scenario: sc, world: w, source: &memSource{}, state: newMemState(), inside: inside, kept: map[string]int{},
-		events: &eventStore{random: rand.New(rand.NewPCG(sc.seed, 3)), known: map[outbox.EventRef]bool{}, faults: sc.faults}}
+		events: &eventStore{random: rand.New(rand.NewPCG(sc.seed, 3)), known: map[adapters.EventRef]bool{}, faults: sc.faults}}
 }
 
 func rowKey(msg *message.Message) string { return "row" + msg.Metadata[outbox.MetaPosition] }
@@ -104,7 +105,7 @@ func (w *twinWorld) write(n int) {
 	defer w.mu.Unlock()
 	for range n {
 		g := w.random.IntN(w.groups + 1)
-		row := &outbox.Row{ID: fmt.Sprintf("e%d", w.random.IntN(len(w.source.rows)/3+2)), Type: "t", Payload: []byte(`{}`),
+		row := &adapters.Row{ID: fmt.Sprintf("e%d", w.random.IntN(len(w.source.rows)/3+2)), Type: "t", Payload: []byte(`{}`),
 			Headers: map[string]string{"address": fmt.Sprintf("a%d", g%w.addresses)}}
 		if g > 0 {
 			row.Group = fmt.Sprintf("g%d", g)
@@ -156,8 +157,8 @@ func (w *twinWorld) fail(h message.HandlerFunc) message.HandlerFunc {
 // twinLink is a destination that takes rows by their own script.
 type twinLink struct{ *twinWorld }
 
-func (l twinLink) Ordering() outbox.Ordering { return l.world.ordering }
-func (l twinLink) Close() error              { return nil }
+func (l twinLink) Ordering() adapters.Ordering { return l.world.ordering }
+func (l twinLink) Close() error                { return nil }
 func (l twinLink) Address(msg *message.Message) (string, error) {
 	return msg.Metadata["address"], nil
 }
@@ -217,10 +218,10 @@ func (w *twinWorld) stop() error {
 // dead returns how many rows of each id are parked as dead, and whether all
 // rows are settled.
 func (w *twinWorld) dead() (ids map[string]int, settled bool) {
-	parked, _ := w.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	parked, _ := w.state.ListParked(context.Background(), adapters.ParkedFilter{})
 	ids = map[string]int{}
 	for _, p := range parked {
-		if p.Status != outbox.ParkedDead {
+		if p.Status != adapters.ParkedDead {
 			return nil, false
 		}
 		ids[p.ID]++
@@ -228,7 +229,7 @@ func (w *twinWorld) dead() (ids map[string]int, settled bool) {
 	w.state.mu.Lock()
 	defer w.state.mu.Unlock()
 	for _, row := range w.source.rows {
-		lane := w.state.lanes[outbox.LaneRef{Route: "orders", Slot: row.Slot}]
+		lane := w.state.lanes[adapters.LaneRef{Route: "orders", Slot: row.Slot}]
 		if lane == nil || lane.Cursor.Position < row.Position {
 			return nil, false
 		}
@@ -278,10 +279,10 @@ func (w *twinWorld) verify() error {
 	for _, a := range w.arrivals {
 		times[a.id]++
 		key := a.group
-		if w.order == outbox.OrderGlobal {
+		if w.order == adapters.OrderGlobal {
 			key = lane.GlobalKey
 		}
-		if key != "" && w.order != outbox.OrderNone && a.position < last[key] {
+		if key != "" && w.order != adapters.OrderNone && a.position < last[key] {
 			w.complain("%s (position %d) arrived after position %d of %q", a.id, a.position, last[key], key)
 		}
 		last[key] = a.position

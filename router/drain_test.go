@@ -9,11 +9,12 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestG3_StopUnderLoad(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(r *rig) {
 				slow := flaky(outbox.Transient(errInjected, 1200*time.Millisecond))
@@ -42,7 +43,7 @@ func TestG3_StopUnderLoad(t *testing.T) {
 func TestG3_AStopThatCannotSettleSaysSo(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		time.Sleep(time.Second)
 		r.state.setFail(errInjected)
 		r.fill(2, 2)
@@ -58,7 +59,7 @@ func TestG3_AStopThatCannotSettleSaysSo(t *testing.T) {
 func TestG3_ADrainSettlesAgainWhenTheStoreIsBack(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		time.Sleep(time.Second)
 		r.state.setFail(errInjected)
 		r.fill(2, 2)
@@ -82,7 +83,7 @@ func TestG1_AHangingStateStoreDoesNotKeepADrain(t *testing.T) {
 			}
 		}}
 		r.start(r.route(func(rt *Route) { rt.State = store }))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		hangs.Store(true)
 		r.state.mu.Lock()
 		r.state.raise("orders")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -218,7 +219,7 @@ func TestG10_TwoPoisonedMessagesOnAQuietRouteEnd(t *testing.T) {
 // Nothing is sent to an address that is gone, although a probe was planned and
 // something that was under way succeeds.
 func TestG10_GoneIsNeverProbed(t *testing.T) {
-	inBubble(t, outbox.Ordering{}, func(r *rig) {
+	inBubble(t, adapters.Ordering{}, func(r *rig) {
 		var c calls
 		r.dest.setFail(func(_ string, msg *message.Message) error {
 			n := c.note(msg.UUID)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // guarded is a receiver that is reached through doors, one for each session.
@@ -21,15 +21,15 @@ type guarded struct {
 
 // door is what one session delivers through.
 type door struct {
-	outbox.Destination
+	adapters.Destination
 	lane    string
-	owned   outbox.Owned
+	owned   adapters.Owned
 	batches atomic.Int64
 	busy    atomic.Int64
 	closed  atomic.Bool
 }
 
-func (g *guarded) Fence(lane string, owned outbox.Owned) outbox.Destination {
+func (g *guarded) Fence(lane string, owned adapters.Owned) adapters.Destination {
 	d := &door{Destination: g.receiver, lane: lane, owned: owned}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,8 +101,8 @@ func TestG2_EachSessionHasADoorOfItsOwn(t *testing.T) {
 				used++
 			}
 		}
-		if len(first) != outbox.Slots || used < outbox.Slots/2 || owns(t, first) != outbox.Slots {
-			t.Errorf("%d doors, %d used, %d lanes are ours; want %d of each, more or less", len(first), used, owns(t, first), outbox.Slots)
+		if len(first) != adapters.Slots || used < adapters.Slots/2 || owns(t, first) != adapters.Slots {
+			t.Errorf("%d doors, %d used, %d lanes are ours; want %d of each, more or less", len(first), used, owns(t, first), adapters.Slots)
 		}
 		r.state.steal()
 		if n := owns(t, first); n != 0 {
@@ -133,7 +133,7 @@ func TestG2_ASessionThatFollowsHasAnotherDoor(t *testing.T) {
 					return false
 				}
 			}
-			return len(now) == outbox.Slots
+			return len(now) == adapters.Slots
 		})
 		r.fillFrom(10, 5, 10)
 		r.await(100)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -29,7 +30,7 @@ func positions(n int) (out []string) {
 
 func TestG2_GlobalOrderAcrossSlots(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
-		global := func(rt *Route) { rt.Order, rt.Window = outbox.OrderGlobal, 32 }
+		global := func(rt *Route) { rt.Order, rt.Window = adapters.OrderGlobal, 32 }
 		r.fill(30, 10)
 		r.dest.setFail(flaky(errInjected))
 		r.start(r.route(global))
@@ -50,7 +51,7 @@ func TestG2_GlobalParkedBlocksReading(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.dest.setFail(once("g1-0", outbox.Transient(errInjected, time.Minute)))
 		r.fill(4, 50)
-		r.start(r.route(func(rt *Route) { rt.Order, rt.Window = outbox.OrderGlobal, 16 }))
+		r.start(r.route(func(rt *Route) { rt.Order, rt.Window = adapters.OrderGlobal, 16 }))
 		time.Sleep(30 * time.Second)
 		if n := len(r.parked()); n == 0 || n > 16 || r.dest.count() != 1 {
 			t.Errorf("%d are parked and %d delivered, want at most a window, and 1", n, r.dest.count())
@@ -71,13 +72,13 @@ func TestG7_GlobalOrderKeepsNoMoreThanTheBudget(t *testing.T) {
 		const n, size = 400, 1 << 20
 		payload := make([]byte, size)
 		for i := range n {
-			r.source.add(&outbox.Row{ID: fmt.Sprint("m", i), Type: "t", Group: fmt.Sprint("g", i), Payload: payload, CreatedAt: time.Now()})
+			r.source.add(&adapters.Row{ID: fmt.Sprint("m", i), Type: "t", Group: fmt.Sprint("g", i), Payload: payload, CreatedAt: time.Now()})
 		}
 		src := &counted{memSource: r.source}
-		r.start(r.route(func(rt *Route) { rt.Source, rt.Order = src, outbox.OrderGlobal }))
+		r.start(r.route(func(rt *Route) { rt.Source, rt.Order = src, adapters.OrderGlobal }))
 		r.await(n)
 		r.stop()
-		if src.most > 4+outbox.Slots {
+		if src.most > 4+adapters.Slots {
 			t.Errorf("%d rows of 1 MiB were kept of one fetch, with 4 MiB of memory", src.most)
 		}
 	})
@@ -89,10 +90,10 @@ type counted struct {
 	most int
 }
 
-func (c *counted) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (c *counted) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	n := 0
 	defer func() { c.most = max(c.most, n) }()
-	return c.memSource.Fetch(ctx, reads, func(i int, row *outbox.Row) bool {
+	return c.memSource.Fetch(ctx, reads, func(i int, row *adapters.Row) bool {
 		ok := take(i, row)
 		if ok {
 			n++

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -20,7 +21,7 @@ func TestG6_G13_WhatHangsStallsNobody(t *testing.T) {
 		window := rapid.IntRange(4, 24).Draw(rt, "window")
 		rows := rapid.IntRange(100, 500).Draw(rt, "rows")
 		groups := rapid.IntRange(0, 6).Draw(rt, "groups")
-		order := rapid.SampledFrom([]outbox.OrderMode{outbox.OrderGroup, outbox.OrderNone}).Draw(rt, "order")
+		order := rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderNone}).Draw(rt, "order")
 		static, dies := rapid.Bool().Draw(rt, "static"), rapid.Bool().Draw(rt, "dies")
 		hanging := map[string]bool{}
 		for _, i := range rapid.SliceOfN(rapid.IntRange(0, 99), 1, 4).Draw(rt, "hanging") {
@@ -28,7 +29,7 @@ func TestG6_G13_WhatHangsStallsNobody(t *testing.T) {
 		}
 		var err error
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1, MaxRequests: 1000, Static: static})
+			r := newRig(t, adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1, MaxRequests: 1000, Static: static})
 			release := make(chan struct{})
 			hang := func(_ string, msg *message.Message) error {
 				if hanging[msg.UUID] {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -35,7 +36,7 @@ func (r *rig) watch(runs *[]ran) message.HandlerMiddleware {
 // With hindsight every attempt runs through the chain once, after it was made,
 // and the chain sees what came of it; groups stand still behind a failure as ever.
 func TestG2_HindsightRunsChainsAfterDeliveries(t *testing.T) {
-	for name, ordering := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+	for name, ordering := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, ordering, func(r *rig) {
 				var runs []ran

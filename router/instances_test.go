@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -44,7 +45,7 @@ func (r *rig) spreadOver(route string, instances []string, want ...int) {
 // Lanes are spread within two seconds of an instance joining or leaving, under
 // load and with messages that fail, and nothing is delivered twice.
 func TestG3_LanesMoveBetweenInstancesWithoutADuplicate(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(a *rig) {
 				names := []string{"a", "b", "c"}
@@ -108,7 +109,7 @@ func TestG6_ARouteGoesToThoseWhoCanRunIt(t *testing.T) {
 		b := a.peer("b")
 		a.config.Instance = "a"
 		away := &unreachable{memSource: a.source}
-		named := func(name string, src outbox.Source) func(*Route) {
+		named := func(name string, src adapters.Source) func(*Route) {
 			return func(rt *Route) { rt.Name, rt.Source = name, src }
 		}
 		a.start(a.route(nil), a.route(named("mine", a.source)), a.route(named("shared", away)))
@@ -161,7 +162,7 @@ func TestMoreInstancesThanLanes(t *testing.T) {
 	inBubble(t, wave, func(a *rig) {
 		a.config.Instance = "i0"
 		rigs, names := []*rig{a}, []string{"i0"}
-		for i := 1; i < outbox.Slots+2; i++ {
+		for i := 1; i < adapters.Slots+2; i++ {
 			names = append(names, fmt.Sprint("i", i))
 			rigs = append(rigs, a.peer(names[i]))
 		}
@@ -196,7 +197,7 @@ func TestG2_WholeRoutesHaveOneOwner(t *testing.T) {
 		a.config.Instance = "a"
 		routes := func(r *rig) (out []Route) {
 			for i := range 4 {
-				out = append(out, r.route(func(rt *Route) { rt.Name, rt.Order = fmt.Sprint("g", i), outbox.OrderGlobal }))
+				out = append(out, r.route(func(rt *Route) { rt.Name, rt.Order = fmt.Sprint("g", i), adapters.OrderGlobal }))
 			}
 			return out
 		}
@@ -207,7 +208,7 @@ func TestG2_WholeRoutesHaveOneOwner(t *testing.T) {
 		a.until("two routes each", func() bool {
 			x, y := a.state.lanesOf("a"), a.state.lanesOf("b")
 			for _, n := range x {
-				if n != outbox.Slots {
+				if n != adapters.Slots {
 					return false
 				}
 			}
@@ -234,7 +235,7 @@ func TestG3_LanesStayWhenTheStateStoreRestarts(t *testing.T) {
 		b.start(b.route(func(rt *Route) { rt.State = stores[1] }))
 		a.spreadOver("orders", []string{"a", "b"}, 8, 8)
 		epochs := func() (sum int64) {
-			for slot := range outbox.Slots {
+			for slot := range adapters.Slots {
 				sum += a.state.epoch(slot)
 			}
 			return sum
@@ -289,7 +290,7 @@ func TestG6_RowsOfAFormerLifeAreReleased(t *testing.T) {
 		b := a.peer("b")
 		a.config.Instance = "a"
 		all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-		if _, err := a.state.Acquire(t.Context(), "a", "orders", all, outbox.Slots); err != nil {
+		if _, err := a.state.Acquire(t.Context(), "a", "orders", all, adapters.Slots); err != nil {
 			t.Fatal(err)
 		}
 		b.start(b.route(nil))

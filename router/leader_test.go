@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // scepter is an advisory lock that locks of several instances are for.
@@ -52,7 +52,7 @@ func (l *memLock) holds() bool {
 }
 
 // led are two routes of one source that has a leader.
-func (r *rig) led(lock outbox.LeaderLock) []Route {
+func (r *rig) led(lock adapters.LeaderLock) []Route {
 	lead := func(name string) Route {
 		return r.route(func(rt *Route) {
 			rt.Name, rt.Leader = name, "app"

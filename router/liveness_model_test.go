@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -15,12 +16,12 @@ import (
 // skip is an operator who skips a message that is parked and not dead, if there is
 // one, or all of its group, while fresh ones of its group come.
 func (r *run) skip() {
-	rows, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
-	rows = slices.DeleteFunc(rows, func(p outbox.Parked) bool { return p.Status == outbox.ParkedDead })
+	rows, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	rows = slices.DeleteFunc(rows, func(p adapters.Parked) bool { return p.Status == adapters.ParkedDead })
 	if len(rows) == 0 {
 		return
 	}
-	slices.SortFunc(rows, func(a, b outbox.Parked) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(rows, func(a, b adapters.Parked) int { return cmp.Compare(a.ID, b.ID) })
 	p := rows[r.random.IntN(len(rows))]
 	// When its next attempt is under way, or the group is being read.
 	if wait := time.Until(p.NextAttemptAt); wait > 0 && wait < time.Minute && r.random.IntN(2) == 0 {
@@ -41,7 +42,7 @@ func (r *run) skip() {
 
 func (r *run) skipOne(id string) {
 	step, err := r.state.ChangeParked(context.Background(),
-		outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: id}})
+		adapters.ParkedCommand{Action: adapters.ParkedSkip, Filter: adapters.ParkedFilter{ID: id}})
 	r.commanded = time.Now()
 	if err == nil && step.Changed == 1 {
 		r.world.mu.Lock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -88,7 +89,7 @@ type slowStore struct {
 	read    func() // after; nil: nothing
 }
 
-func (s *slowStore) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (s *slowStore) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	s.reading()
 	rows, err := s.memState.ParkedQueue(ctx, ref, group, after, limit)
 	if s.read != nil {
@@ -101,7 +102,7 @@ func (s *slowStore) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group s
 func (r *rig) skipOne(id string) {
 	r.t.Helper()
 	step, err := r.state.ChangeParked(context.Background(),
-		outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: id}})
+		adapters.ParkedCommand{Action: adapters.ParkedSkip, Filter: adapters.ParkedFilter{ID: id}})
 	if err != nil || step.Changed != 1 {
 		r.t.Errorf("skipped %d, error %v", step.Changed, err)
 	}
@@ -144,7 +145,7 @@ func TestG2_G13_SkippingTheLastOneWhileAFreshOneComes(t *testing.T) {
 // changes something, and one of its rows fails again: what came before the command
 // and after it stays in order.
 func TestG2_G13_ACommandWhileAGroupLeavesTheParking(t *testing.T) {
-	inBubble(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}, func(r *rig) {
+	inBubble(t, adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1}, func(r *rig) {
 		var c calls
 		r.dest.setFail(func(_ string, msg *message.Message) error {
 			c.note(msg.UUID)
@@ -181,7 +182,7 @@ func TestG2_G13_ACommandWhileAGroupLeavesTheParking(t *testing.T) {
 // An operator skips a whole group of which a message hangs at the destination: when
 // that has arrived the group goes on with what comes.
 func TestG13_SkippingAGroupOfWhichOneHangs(t *testing.T) {
-	inBubble(t, outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 1}, func(r *rig) {
+	inBubble(t, adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1}, func(r *rig) {
 		release := make(chan struct{})
 		r.dest.setFail(func(_ string, msg *message.Message) error {
 			if msg.UUID == "1" {

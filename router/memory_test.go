@@ -11,13 +11,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // memSource is a log table with a single writer, in memory.
 type memSource struct {
 	mu      sync.Mutex
-	rows    []*outbox.Row
+	rows    []*adapters.Row
 	fetches int
 	reads   int
 	reached int    // reads that were to come to a place
@@ -25,36 +26,36 @@ type memSource struct {
 	lending *lending
 }
 
-func (m *memSource) add(rows ...*outbox.Row) {
+func (m *memSource) add(rows ...*adapters.Row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range rows {
 		r.Position = int64(len(m.rows) + 1)
-		r.Slot = outbox.SlotOf(r.Group, r.ID)
+		r.Slot = adapters.SlotOf(r.Group, r.ID)
 		m.rows = append(m.rows, r)
 	}
 }
 
-func (m *memSource) Check(context.Context) error                   { return nil }
-func (m *memSource) Identity(context.Context) (string, error)      { return "mem", nil }
-func (m *memSource) Validate(context.Context, outbox.Cursor) error { return nil }
-func (m *memSource) Close() error                                  { return nil }
+func (m *memSource) Check(context.Context) error                     { return nil }
+func (m *memSource) Identity(context.Context) (string, error)        { return "mem", nil }
+func (m *memSource) Validate(context.Context, adapters.Cursor) error { return nil }
+func (m *memSource) Close() error                                    { return nil }
 
 // Rebase is there for what is said of it.
-func (m *memSource) Rebase(context.Context, []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+func (m *memSource) Rebase(context.Context, []adapters.LaneStatus) (map[int]adapters.Cursor, error) {
 	return nil, errInjected
 }
 
-func (m *memSource) Start(_ context.Context, at outbox.Start) (outbox.Cursor, error) {
+func (m *memSource) Start(_ context.Context, at adapters.Start) (adapters.Cursor, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at.Kind == outbox.StartEnd {
-		return outbox.Cursor{Position: int64(len(m.rows))}, nil
+	if at.Kind == adapters.StartEnd {
+		return adapters.Cursor{Position: int64(len(m.rows))}, nil
 	}
-	return outbox.Cursor{}, nil
+	return adapters.Cursor{}, nil
 }
 
-func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (m *memSource) Fetch(_ context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	m.mu.Lock()
 	rows := slices.Clip(m.rows)
 	m.fetches++
@@ -63,19 +64,19 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 	if m.slow != nil {
 		m.slow()
 	}
-	out := make([]outbox.ReadResult, len(reads))
+	out := make([]adapters.ReadResult, len(reads))
 	for i, rd := range reads {
 		end := int64(len(rows))
 		if rd.Until != nil {
 			end = min(end, rd.Until.Position)
 		}
-		page := &outbox.Page{From: rd.From}
+		page := &adapters.Page{From: rd.From}
 		n, drained, cut := 0, true, false
 		if rd.Reach > rd.From.Position && rd.Until == nil {
 			end, drained = min(end, rd.Reach), false
 			m.reached++
 		}
-		next := outbox.Cursor{Position: max(end, rd.From.Position)}
+		next := adapters.Cursor{Position: max(end, rd.From.Position)}
 		for p := rd.From.Position; p < end; p++ {
 			if rows[p].Slot != rd.Slot {
 				continue
@@ -93,9 +94,9 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 			n++
 		}
 		if !cut {
-			next = outbox.Cursor{Position: max(end, rd.From.Position)}
+			next = adapters.Cursor{Position: max(end, rd.From.Position)}
 		}
-		out[i] = outbox.ReadResult{Next: next, Drained: drained}
+		out[i] = adapters.ReadResult{Next: next, Drained: drained}
 	}
 	return out, nil
 }
@@ -103,23 +104,23 @@ func (m *memSource) Fetch(_ context.Context, reads []outbox.Read, take func(int,
 // memState is a state store in memory, with the semantics of the contract.
 type memState struct {
 	mu        sync.Mutex
-	lanes     map[outbox.LaneRef]*outbox.LaneState
-	owner     map[outbox.LaneRef]string
-	parked    map[outbox.LaneRef]map[int64]outbox.Parked
-	counter   map[outbox.LaneRef]int64
-	pauses    []outbox.Pause
-	instances map[string]*outbox.Instance
+	lanes     map[adapters.LaneRef]*adapters.LaneState
+	owner     map[adapters.LaneRef]string
+	parked    map[adapters.LaneRef]map[int64]adapters.Parked
+	counter   map[adapters.LaneRef]int64
+	pauses    []adapters.Pause
+	instances map[string]*adapters.Instance
 	until     map[string]time.Time // of the leases
 	settles   int
 	fail      error
-	writing   func(outbox.Settlement) // sees every settlement that is written
+	writing   func(adapters.Settlement) // sees every settlement that is written
 	lending   *lending
 }
 
 func newMemState() *memState {
-	return &memState{lanes: map[outbox.LaneRef]*outbox.LaneState{}, owner: map[outbox.LaneRef]string{},
-		parked: map[outbox.LaneRef]map[int64]outbox.Parked{}, counter: map[outbox.LaneRef]int64{},
-		instances: map[string]*outbox.Instance{}, until: map[string]time.Time{}}
+	return &memState{lanes: map[adapters.LaneRef]*adapters.LaneState{}, owner: map[adapters.LaneRef]string{},
+		parked: map[adapters.LaneRef]map[int64]adapters.Parked{}, counter: map[adapters.LaneRef]int64{},
+		instances: map[string]*adapters.Instance{}, until: map[string]time.Time{}}
 }
 
 func (m *memState) Migrate(context.Context) error { return nil }
@@ -128,12 +129,12 @@ func (m *memState) Close() error                  { return nil }
 func (m *memState) Join(_ context.Context, instance string, lease time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.instances[instance] = &outbox.Instance{ID: instance, JoinedAt: time.Now()}
+	m.instances[instance] = &adapters.Instance{ID: instance, JoinedAt: time.Now()}
 	m.until[instance] = time.Now().Add(lease)
 	return nil
 }
 
-func (m *memState) Announce(_ context.Context, instance string, routes []outbox.RunningRoute) error {
+func (m *memState) Announce(_ context.Context, instance string, routes []adapters.RunningRoute) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := m.instances[instance]; i != nil {
@@ -142,10 +143,10 @@ func (m *memState) Announce(_ context.Context, instance string, routes []outbox.
 	return nil
 }
 
-func (m *memState) Instances(context.Context) ([]outbox.Instance, error) {
+func (m *memState) Instances(context.Context) ([]adapters.Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []outbox.Instance
+	var out []adapters.Instance
 	for _, id := range slices.Sorted(maps.Keys(m.instances)) {
 		i := *m.instances[id]
 		i.Alive, i.Left = m.alive(id), time.Until(m.until[id])
@@ -161,16 +162,16 @@ func (m *memState) alive(instance string) bool {
 	return !joined || time.Now().Before(until)
 }
 
-func (m *memState) Renew(_ context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (m *memState) Renew(_ context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until[instance] = time.Now().Add(lease)
-	out := map[outbox.LaneRef]outbox.LaneMark{}
+	out := map[adapters.LaneRef]adapters.LaneMark{}
 	for ref, o := range m.owner {
 		if o == instance {
-			out[ref] = outbox.LaneMark{Commands: m.counter[ref]}
+			out[ref] = adapters.LaneMark{Commands: m.counter[ref]}
 			if st := m.lanes[ref]; st != nil {
-				out[ref] = outbox.LaneMark{Epoch: st.Epoch, Revision: st.Revision, Commands: m.counter[ref]}
+				out[ref] = adapters.LaneMark{Epoch: st.Epoch, Revision: st.Revision, Commands: m.counter[ref]}
 			}
 		}
 	}
@@ -180,22 +181,22 @@ func (m *memState) Renew(_ context.Context, instance string, lease time.Duration
 func (m *memState) Leave(_ context.Context, instance string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.owner, func(_ outbox.LaneRef, o string) bool { return o == instance })
+	maps.DeleteFunc(m.owner, func(_ adapters.LaneRef, o string) bool { return o == instance })
 	delete(m.instances, instance)
 	delete(m.until, instance)
 	return nil
 }
 
-func (m *memState) Acquire(_ context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+func (m *memState) Acquire(_ context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.pauses, func(p outbox.Pause) bool { return p.Route == route && p.Address == "" }) {
-		return nil, outbox.ErrPaused
+	if slices.ContainsFunc(m.pauses, func(p adapters.Pause) bool { return p.Route == route && p.Address == "" }) {
+		return nil, adapters.ErrPaused
 	}
-	var out []outbox.LaneState
+	var out []adapters.LaneState
 	slots = slices.Clone(slots)
 	slices.SortStableFunc(slots, func(a, b int) int { // its own first
-		own := func(slot int) bool { return m.owner[outbox.LaneRef{Route: route, Slot: slot}] == instance }
+		own := func(slot int) bool { return m.owner[adapters.LaneRef{Route: route, Slot: slot}] == instance }
 		switch {
 		case own(a) == own(b):
 			return 0
@@ -205,13 +206,13 @@ func (m *memState) Acquire(_ context.Context, instance, route string, slots []in
 		return 1
 	})
 	for _, slot := range slots {
-		ref := outbox.LaneRef{Route: route, Slot: slot}
+		ref := adapters.LaneRef{Route: route, Slot: slot}
 		if o := m.owner[ref]; o != "" && o != instance && m.alive(o) || len(out) == most {
 			continue
 		}
 		st := m.lanes[ref]
 		if st == nil {
-			st = &outbox.LaneState{LaneRef: ref, New: true, NextSeq: 1}
+			st = &adapters.LaneState{LaneRef: ref, New: true, NextSeq: 1}
 			m.lanes[ref] = st
 		}
 		st.Epoch++
@@ -224,12 +225,12 @@ func (m *memState) Acquire(_ context.Context, instance, route string, slots []in
 	return out, nil
 }
 
-func (m *memState) Bind(_ context.Context, route string, table outbox.Table) error {
+func (m *memState) Bind(_ context.Context, route string, table adapters.Table) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for ref, st := range m.lanes {
 		if ref.Route == route && (!st.New || st.Table.Name != "") && !st.Table.Is(table) {
-			return &outbox.OtherTable{Cursor: st.Table, Source: table}
+			return &adapters.OtherTable{Cursor: st.Table, Source: table}
 		}
 	}
 	for ref, st := range m.lanes {
@@ -240,7 +241,7 @@ func (m *memState) Bind(_ context.Context, route string, table outbox.Table) err
 	return nil
 }
 
-func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
+func (m *memState) Settle(_ context.Context, all []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.settles++
@@ -258,14 +259,14 @@ func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []
 		}
 		st.New, st.Cursor, st.Beyond, st.NextSeq, st.Table, st.Revision = false, s.Cursor, s.Beyond, s.NextSeq, s.Table, s.Revision
 		if m.parked[s.LaneRef] == nil {
-			m.parked[s.LaneRef] = map[int64]outbox.Parked{}
+			m.parked[s.LaneRef] = map[int64]adapters.Parked{}
 		}
 		for _, p := range s.Park {
 			if m.lending != nil {
 				p.Payload = slices.Clone(p.Payload)
 			}
 			row, there := m.parked[s.LaneRef][p.Seq]
-			redriven := p.Was > 0 && there && row.Attempts == 0 && row.Status == outbox.ParkedRetrying
+			redriven := p.Was > 0 && there && row.Attempts == 0 && row.Status == adapters.ParkedRetrying
 			if (there || p.Seq >= s.Stored) && !redriven {
 				p.Was = 0
 				m.parked[s.LaneRef][p.Seq] = p
@@ -278,29 +279,29 @@ func (m *memState) Settle(_ context.Context, all []outbox.Settlement) (fenced []
 	return fenced, nil
 }
 
-func (m *memState) queue(ref outbox.LaneRef) []outbox.Parked {
-	var out []outbox.Parked
+func (m *memState) queue(ref adapters.LaneRef) []adapters.Parked {
+	var out []adapters.Parked
 	for _, p := range m.parked[ref] {
-		if p.Status != outbox.ParkedDead {
+		if p.Status != adapters.ParkedDead {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b outbox.Parked) int { return int(a.Seq - b.Seq) })
+	slices.SortFunc(out, func(a, b adapters.Parked) int { return int(a.Seq - b.Seq) })
 	return out
 }
 
-func (m *memState) ParkedGroups(_ context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+func (m *memState) ParkedGroups(_ context.Context, route string, slots []int) ([]adapters.ParkedGroup, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []outbox.ParkedGroup
+	var out []adapters.ParkedGroup
 	for _, slot := range slots {
-		out = append(out, m.parkedGroups(outbox.LaneRef{Route: route, Slot: slot})...)
+		out = append(out, m.parkedGroups(adapters.LaneRef{Route: route, Slot: slot})...)
 	}
 	return out, nil
 }
 
-func (m *memState) parkedGroups(ref outbox.LaneRef) (out []outbox.ParkedGroup) {
-	groups := map[string]*outbox.ParkedGroup{}
+func (m *memState) parkedGroups(ref adapters.LaneRef) (out []adapters.ParkedGroup) {
+	groups := map[string]*adapters.ParkedGroup{}
 	for _, p := range m.queue(ref) {
 		k := p.Group
 		if k == "" {
@@ -310,8 +311,8 @@ func (m *memState) parkedGroups(ref outbox.LaneRef) (out []outbox.ParkedGroup) {
 			g.Count++
 			continue
 		}
-		groups[k] = &outbox.ParkedGroup{Slot: ref.Slot, Group: p.Group, Count: 1, FirstSeq: p.Seq, Due: p.NextAttemptAt,
-			Held: p.Status == outbox.ParkedHeld}
+		groups[k] = &adapters.ParkedGroup{Slot: ref.Slot, Group: p.Group, Count: 1, FirstSeq: p.Seq, Due: p.NextAttemptAt,
+			Held: p.Status == adapters.ParkedHeld}
 	}
 	for _, g := range groups {
 		out = append(out, *g)
@@ -319,10 +320,10 @@ func (m *memState) parkedGroups(ref outbox.LaneRef) (out []outbox.ParkedGroup) {
 	return out
 }
 
-func (m *memState) ParkedQueue(_ context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (m *memState) ParkedQueue(_ context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []outbox.Parked
+	var out []adapters.Parked
 	for _, p := range m.queue(ref) {
 		if p.Group == group && p.Seq > after && len(out) < limit {
 			p.Metadata, p.Payload = maps.Clone(p.Metadata), m.lending.lend(p.Payload) // as reading it from a database does
@@ -353,10 +354,10 @@ func (m *memState) expire(instance string) {
 	m.until[instance] = time.Now()
 }
 
-func (m *memState) ListParked(context.Context, outbox.ParkedFilter) ([]outbox.Parked, error) {
+func (m *memState) ListParked(context.Context, adapters.ParkedFilter) ([]adapters.Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []outbox.Parked
+	var out []adapters.Parked
 	for _, rows := range m.parked {
 		for _, p := range rows {
 			out = append(out, p)
@@ -365,30 +366,30 @@ func (m *memState) ListParked(context.Context, outbox.ParkedFilter) ([]outbox.Pa
 	return out, nil
 }
 
-func (m *memState) CountParked(context.Context, outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+func (m *memState) CountParked(context.Context, adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	return nil, nil
 }
 
 // ChangeParked knows of the filter the id alone, and no steps: a redrive makes
 // everything due that is dead or held, and what is retrying when it is named, a skip deletes
 // what is not dead, a purge what is.
-func (m *memState) ChangeParked(_ context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+func (m *memState) ChangeParked(_ context.Context, c adapters.ParkedCommand) (step adapters.ParkedStep, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for ref, rows := range m.parked {
 		for seq, p := range rows {
-			dead := p.Status == outbox.ParkedDead
+			dead := p.Status == adapters.ParkedDead
 			switch {
 			case c.Filter.ID != "" && c.Filter.ID != p.ID:
 				continue
-			case c.Action == outbox.ParkedPurge && dead: // no owner has to know
+			case c.Action == adapters.ParkedPurge && dead: // no owner has to know
 				delete(rows, seq)
 				step.Changed++
 				continue
-			case c.Action == outbox.ParkedRedrive && (dead || p.Status == outbox.ParkedHeld || p.Status == outbox.ParkedRetrying && c.Filter.ID != ""):
-				p.Status, p.Attempts, p.NextAttemptAt = outbox.ParkedRetrying, 0, time.Time{}
+			case c.Action == adapters.ParkedRedrive && (dead || p.Status == adapters.ParkedHeld || p.Status == adapters.ParkedRetrying && c.Filter.ID != ""):
+				p.Status, p.Attempts, p.NextAttemptAt = adapters.ParkedRetrying, 0, time.Time{}
 				rows[seq] = p
-			case c.Action == outbox.ParkedSkip && !dead:
+			case c.Action == adapters.ParkedSkip && !dead:
 				delete(rows, seq)
 			default:
 				continue
@@ -402,15 +403,15 @@ func (m *memState) ChangeParked(_ context.Context, c outbox.ParkedCommand) (step
 
 // redrive makes everything due that is dead or held.
 func (m *memState) redrive() int {
-	step, _ := m.ChangeParked(context.Background(), outbox.ParkedCommand{Action: outbox.ParkedRedrive, All: true})
+	step, _ := m.ChangeParked(context.Background(), adapters.ParkedCommand{Action: adapters.ParkedRedrive, All: true})
 	return step.Changed
 }
 
-func (m *memState) Lanes(context.Context) ([]outbox.LaneStatus, error) { return nil, nil }
+func (m *memState) Lanes(context.Context) ([]adapters.LaneStatus, error) { return nil, nil }
 
 // receiver is a destination that records, with faults to inject.
 type receiver struct {
-	ordering outbox.Ordering
+	ordering adapters.Ordering
 	fail     func(address string, msg *message.Message) error
 
 	mu      sync.Mutex
@@ -418,8 +419,8 @@ type receiver struct {
 	batches int
 }
 
-func (r *receiver) Ordering() outbox.Ordering { return r.ordering }
-func (r *receiver) Close() error              { return nil }
+func (r *receiver) Ordering() adapters.Ordering { return r.ordering }
+func (r *receiver) Close() error                { return nil }
 func (r *receiver) Address(msg *message.Message) (string, error) {
 	if a := msg.Metadata["address"]; a != "" {
 		return a, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -20,7 +21,7 @@ import (
 // world is what the property test's router works on: a destination and a
 // middleware that fail by script, and the record of what arrived.
 type world struct {
-	ordering outbox.Ordering
+	ordering adapters.Ordering
 	slow     bool // some deliveries take seconds
 
 	mu       sync.Mutex
@@ -86,7 +87,7 @@ func (w *world) middleware(h message.HandlerFunc) message.HandlerFunc {
 }
 
 // checkParked is called with every settlement that is written.
-func (w *world) checkParked(s outbox.Settlement) {
+func (w *world) checkParked(s adapters.Settlement) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range s.Park {
@@ -145,8 +146,8 @@ type link struct {
 	cut atomic.Bool
 }
 
-func (l *link) Ordering() outbox.Ordering { return l.ordering }
-func (l *link) Close() error              { return nil }
+func (l *link) Ordering() adapters.Ordering { return l.ordering }
+func (l *link) Close() error                { return nil }
 func (l *link) Address(msg *message.Message) (string, error) {
 	return msg.Metadata["address"], nil
 }
@@ -177,7 +178,7 @@ func (t tomb) Deliver(_ context.Context, _ string, batch []*message.Message) []e
 
 // checkPoisoned tells of dead messages that the poison destination has not got.
 // Call with the mutex held.
-func (w *world) checkPoisoned(parked []outbox.Parked, dupes bool) {
+func (w *world) checkPoisoned(parked []adapters.Parked, dupes bool) {
 	if w.poisoned == nil {
 		return
 	}
@@ -197,7 +198,7 @@ type mortal struct {
 
 var errDead = errors.New("the process is dead")
 
-func (m *mortal) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (m *mortal) Settle(ctx context.Context, all []adapters.Settlement) ([]adapters.LaneRef, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}
@@ -205,21 +206,21 @@ func (m *mortal) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.
 }
 
 // ParkedQueue takes a while: operators are faster.
-func (m *mortal) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (m *mortal) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	time.Sleep(m.reading / 2)
 	rows, err := m.memState.ParkedQueue(ctx, ref, group, after, limit)
 	time.Sleep(m.reading / 2)
 	return rows, err
 }
 
-func (m *mortal) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (m *mortal) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}
 	return m.memState.Renew(ctx, instance, lease)
 }
 
-func (m *mortal) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+func (m *mortal) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	if m.dead.Load() {
 		return nil, errDead
 	}
@@ -234,21 +235,21 @@ func (m *mortal) Leave(ctx context.Context, instance string) error {
 }
 
 // verify compares what arrived with what was written.
-func (w *world) verify(rows []*outbox.Row, parked []outbox.Parked, order outbox.OrderMode, dupes int) error {
+func (w *world) verify(rows []*adapters.Row, parked []adapters.Parked, order adapters.OrderMode, dupes int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen, last, again := map[string]bool{}, map[string]int64{}, map[int]int{}
 	for _, a := range w.arrivals {
 		if seen[a.id] {
-			again[outbox.SlotOf(a.group, a.id)]++
+			again[adapters.SlotOf(a.group, a.id)]++
 			continue
 		}
 		seen[a.id] = true
 		key := a.group
-		if order == outbox.OrderGlobal {
+		if order == adapters.OrderGlobal {
 			key = lane.GlobalKey
 		}
-		if key == "" || order == outbox.OrderNone {
+		if key == "" || order == adapters.OrderNone {
 			continue
 		}
 		if a.position < last[key] {
@@ -263,7 +264,7 @@ func (w *world) verify(rows []*outbox.Row, parked []outbox.Parked, order outbox.
 		}
 	}
 	for _, p := range parked {
-		if p.Status != outbox.ParkedDead {
+		if p.Status != adapters.ParkedDead {
 			w.complain("%s is still parked: %s", p.ID, p.Status)
 		}
 		if seen[p.ID] {

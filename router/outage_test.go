@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
@@ -35,28 +36,28 @@ func (d *databaseAway) failure() error {
 	return d.err
 }
 
-func (d *databaseAway) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (d *databaseAway) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	if err := d.failure(); err != nil {
 		return nil, err
 	}
 	return d.memState.Renew(ctx, instance, lease)
 }
 
-func (d *databaseAway) Instances(ctx context.Context) ([]outbox.Instance, error) {
+func (d *databaseAway) Instances(ctx context.Context) ([]adapters.Instance, error) {
 	if err := d.failure(); err != nil {
 		return nil, err
 	}
 	return d.memState.Instances(ctx)
 }
 
-func (d *databaseAway) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (d *databaseAway) Settle(ctx context.Context, all []adapters.Settlement) ([]adapters.LaneRef, error) {
 	if err := d.failure(); err != nil {
 		return nil, err
 	}
 	return d.memState.Settle(ctx, all)
 }
 
-func (d *databaseAway) ParkedQueue(ctx context.Context, ref outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (d *databaseAway) ParkedQueue(ctx context.Context, ref adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	if err := d.failure(); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ type readAway struct {
 	database *databaseAway
 }
 
-func (s readAway) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (s readAway) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	if err := s.database.failure(); err != nil {
 		return nil, err
 	}
@@ -153,10 +154,10 @@ func TestAnAddressShowsItsPresentErrorAndTheNextProbe(t *testing.T) {
 		r.dest.setFail(failing(&calls{}, func(string) error { return outbox.Unavailable(errors.New("connection refused"), 0) }))
 		r.start(r.route(nil))
 		r.add("g", "a")
-		down := func() outbox.AddressStatus {
+		down := func() adapters.AddressStatus {
 			s := r.router.Stats()[0]
 			if len(s.Down) != 1 {
-				return outbox.AddressStatus{}
+				return adapters.AddressStatus{}
 			}
 			return s.Down[0]
 		}

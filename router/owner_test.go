@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // peer is another instance on the rig's source and state store, with a
@@ -52,7 +52,7 @@ func TestG3_AFencedOwnerStops(t *testing.T) {
 		a.config.Instance, a.config.Lease = "a", time.Hour // no renewal tells it
 		numb := &numb{memState: a.state}
 		var wrote sync.Map
-		a.state.writing = func(s outbox.Settlement) { wrote.Store(s.Epoch, true) }
+		a.state.writing = func(s adapters.Settlement) { wrote.Store(s.Epoch, true) }
 		a.fill(10, 20)
 		a.start(a.route(func(rt *Route) { rt.State = numb }))
 		a.await(200)
@@ -60,10 +60,10 @@ func TestG3_AFencedOwnerStops(t *testing.T) {
 		numb.on.Store(true)
 		a.state.expire("a")
 		b.start(b.route(nil))
-		b.until("b has all lanes", func() bool { return b.router.Stats()[0].Lanes == outbox.Slots })
+		b.until("b has all lanes", func() bool { return b.router.Stats()[0].Lanes == adapters.Slots })
 		a.fillFrom(10, 20, 40) // both read them: only the settle tells
 		b.await(200)
-		a.until("a has lost the lanes of the groups", func() bool { return a.router.Stats()[0].Lanes < outbox.Slots })
+		a.until("a has lost the lanes of the groups", func() bool { return a.router.Stats()[0].Lanes < adapters.Slots })
 		lost := a.dest.count()
 		time.Sleep(5 * time.Second)
 		b.fillFrom(10, 40, 60)
@@ -85,14 +85,14 @@ type numb struct {
 	on atomic.Bool
 }
 
-func (n *numb) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (n *numb) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	if n.on.Load() {
 		return nil, errDead
 	}
 	return n.memState.Renew(ctx, instance, lease)
 }
 
-func (n *numb) Instances(ctx context.Context) ([]outbox.Instance, error) {
+func (n *numb) Instances(ctx context.Context) ([]adapters.Instance, error) {
 	if n.on.Load() {
 		return nil, errDead
 	}
@@ -105,7 +105,7 @@ func TestG3_LanesLostAtRenewal(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.config.Instance = "a"
 		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		r.state.mu.Lock()
 		for ref := range r.state.owner {
 			r.state.owner[ref] = "b"
@@ -128,7 +128,7 @@ type slowRenew struct {
 	delay time.Duration
 }
 
-func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	owned, err := s.memState.Renew(ctx, instance, lease)
 	time.Sleep(s.delay)
 	return owned, err
@@ -139,7 +139,7 @@ func (s *slowRenew) Renew(ctx context.Context, instance string, lease time.Durat
 func TestG3_LanesAcquiredDuringARenewalStay(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-		if _, err := r.state.Acquire(context.Background(), "b", "orders", all, outbox.Slots); err != nil {
+		if _, err := r.state.Acquire(context.Background(), "b", "orders", all, adapters.Slots); err != nil {
 			r.t.Fatal(err)
 		}
 		r.start(r.route(func(rt *Route) { rt.State = &slowRenew{r.state, time.Second} }))
@@ -147,11 +147,11 @@ func TestG3_LanesAcquiredDuringARenewalStay(t *testing.T) {
 		r.state.evict()
 		time.Sleep(600 * time.Millisecond)
 		r.state.mu.Lock()
-		epoch := r.state.lanes[outbox.LaneRef{Route: "orders"}].Epoch
+		epoch := r.state.lanes[adapters.LaneRef{Route: "orders"}].Epoch
 		r.state.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		r.state.mu.Lock()
-		if now := r.state.lanes[outbox.LaneRef{Route: "orders"}].Epoch; now != epoch || epoch != 2 {
+		if now := r.state.lanes[adapters.LaneRef{Route: "orders"}].Epoch; now != epoch || epoch != 2 {
 			t.Errorf("the lane was acquired again: epoch %d, then %d, want 2", epoch, now)
 		}
 		r.state.mu.Unlock()
@@ -164,7 +164,7 @@ func TestG3_NothingIsSentAtTheEndOfTheLease(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		store := &mortal{memState: r.state}
 		r.start(r.route(func(rt *Route) { rt.State = store }))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		store.dead.Store(true)
 		time.Sleep(DefaultLease)
 		r.fill(3, 3)
@@ -188,14 +188,14 @@ type late struct {
 	hang     func(ctx context.Context) // in ParkedGroups
 }
 
-func (l *late) Settle(ctx context.Context, all []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (l *late) Settle(ctx context.Context, all []adapters.Settlement) ([]adapters.LaneRef, error) {
 	if l.settling != nil {
 		l.settling()
 	}
 	return l.memState.Settle(ctx, all)
 }
 
-func (l *late) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+func (l *late) ParkedGroups(ctx context.Context, route string, slots []int) ([]adapters.ParkedGroup, error) {
 	if l.loading != nil {
 		l.loading()
 	}
@@ -208,7 +208,7 @@ func (l *late) ParkedGroups(ctx context.Context, route string, slots []int) ([]o
 	return l.memState.ParkedGroups(ctx, route, slots)
 }
 
-func (l *late) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+func (l *late) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	out, err := l.memState.Acquire(ctx, instance, route, slots, most)
 	if l.acquired != nil {
 		l.acquired(route)
@@ -229,7 +229,7 @@ func (m *memState) steal() {
 func (m *memState) epoch(slot int) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.lanes[outbox.LaneRef{Route: "orders", Slot: slot}].Epoch
+	return m.lanes[adapters.LaneRef{Route: "orders", Slot: slot}].Epoch
 }
 
 // A settle that an old session began must not end the next session of the lane.
@@ -242,7 +242,7 @@ func TestG3_AFencedSettleOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
 			}
 		}}
 		r.start(r.route(func(rt *Route) { rt.State = store }))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		time.Sleep(time.Second)
 		slow.Store(true)
 		r.fill(3, 3)
@@ -251,10 +251,10 @@ func TestG3_AFencedSettleOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
 		r.state.steal()
 		r.until("the lanes are lost", func() bool { return r.router.Stats()[0].Lanes == 0 })
 		r.state.evict()
-		r.until("the lanes are ours again", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
-		before := r.state.epoch(outbox.SlotOf("g0", ""))
+		r.until("the lanes are ours again", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
+		before := r.state.epoch(adapters.SlotOf("g0", ""))
 		time.Sleep(20 * time.Second)
-		if now := r.state.epoch(outbox.SlotOf("g0", "")); now != before {
+		if now := r.state.epoch(adapters.SlotOf("g0", "")); now != before {
 			t.Errorf("the lane was acquired again: epoch %d, then %d", before, now)
 		}
 		r.stop()
@@ -266,14 +266,14 @@ func TestG3_AFencedSettleOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
 func TestG3_ARenewalOfAnOldSessionLeavesTheNextAlone(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(func(rt *Route) { rt.State = &slowRenew{r.state, time.Second} }))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		time.Sleep(DefaultLease/4 - 50*time.Millisecond)
 		r.state.steal()
 		time.Sleep(100 * time.Millisecond) // a renewal is under way
 		r.fill(3, 3)
-		r.until("a lane is lost", func() bool { return r.router.Stats()[0].Lanes < outbox.Slots })
+		r.until("a lane is lost", func() bool { return r.router.Stats()[0].Lanes < adapters.Slots })
 		r.state.evict()
-		slot := outbox.SlotOf("g0", "")
+		slot := adapters.SlotOf("g0", "")
 		lane := r.router.routes[0].Lanes[slot]
 		old := lane.Session()
 		r.until("the lane is ours again", func() bool { s := lane.Session(); return s != nil && s != old })
@@ -291,10 +291,10 @@ func TestG6_RoutesOfAnotherStateStoreGoOn(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		broken := newMemState()
 		r.start(r.route(func(rt *Route) { rt.State = broken }))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		r.stop()
 		for _, st := range broken.lanes {
-			st.Table, st.New = outbox.Table{Cluster: "elsewhere"}, false
+			st.Table, st.New = adapters.Table{Cluster: "elsewhere"}, false
 		}
 		r.fill(2, 5)
 		other := &receiver{ordering: wave}
@@ -329,14 +329,14 @@ func TestG6_ALaneThatIsSharedOutIsWorkedAgain(t *testing.T) {
 	inBubble(t, wave, func(a *rig) {
 		b := a.peer("b")
 		a.config.Instance = "a"
-		for slot := range outbox.Slots {
+		for slot := range adapters.Slots {
 			instance := []string{"a", "b"}[slot%2]
-			if _, err := a.state.Acquire(t.Context(), instance, "orders", []int{slot}, outbox.Slots); err != nil {
+			if _, err := a.state.Acquire(t.Context(), instance, "orders", []int{slot}, adapters.Slots); err != nil {
 				t.Fatal(err)
 			}
 		}
 		a.fill(3, 3)
-		global := func(rt *Route) { rt.Order = outbox.OrderGlobal }
+		global := func(rt *Route) { rt.Order = adapters.OrderGlobal }
 		a.start(a.route(global))
 		b.start(b.route(global))
 		a.until("all", func() bool { return a.dest.count()+b.dest.count() == 9 })
@@ -346,7 +346,7 @@ func TestG6_ALaneThatIsSharedOutIsWorkedAgain(t *testing.T) {
 }
 
 // blocked is a state store that answers nothing.
-type blocked struct{ outbox.StateStore }
+type blocked struct{ adapters.StateStore }
 
 func (b blocked) Migrate(ctx context.Context) error {
 	<-ctx.Done()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -34,7 +35,7 @@ func unhurried(string, *message.Message) error {
 }
 
 func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
-	inBubble(t, outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
+	inBubble(t, adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
 		const n = 3 * lane.PaceTotal
 		var c crowd
 		r.dest.setFail(unhurried)
@@ -57,7 +58,7 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 }
 
 func TestALaneThatDoesNotMoveGoesBeyondItsShare(t *testing.T) {
-	inBubble(t, outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
+	inBubble(t, adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
 		const n = 3 * lane.PaceTotal
 		var c crowd
 		h := newHanging(nil, sameLane(1)...)
@@ -80,12 +81,12 @@ func TestALaneThatDoesNotMoveGoesBeyondItsShare(t *testing.T) {
 // A batch of one group comes from one lane: with all lanes at work, each may still
 // have what fills one.
 func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
-	inBubble(t, outbox.Ordering{MaxMessages: 100, MaxGroups: 1, MaxRequests: 100, Static: true}, func(r *rig) {
+	inBubble(t, adapters.Ordering{MaxMessages: 100, MaxGroups: 1, MaxRequests: 100, Static: true}, func(r *rig) {
 		const n = 500
 		names := map[int]string{} // one group in each lane
-		for i := 0; len(names) < outbox.Slots; i++ {
+		for i := 0; len(names) < adapters.Slots; i++ {
 			group := fmt.Sprint("g", i)
-			names[outbox.SlotOf(group, "")] = group
+			names[adapters.SlotOf(group, "")] = group
 		}
 		for i := range n {
 			for _, group := range names {
@@ -94,10 +95,10 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 		}
 		r.dest.setFail(unhurried)
 		r.config.Memory = 1 << 30
-		r.start(r.route(func(rt *Route) { rt.Window, rt.Poll.Batch = outbox.Slots*n, outbox.Slots*n }))
-		r.await(outbox.Slots * n)
+		r.start(r.route(func(rt *Route) { rt.Window, rt.Poll.Batch = adapters.Slots*n, adapters.Slots*n }))
+		r.await(adapters.Slots * n)
 		r.stop()
-		if mean := outbox.Slots * n / r.dest.batches; mean <= lane.PaceLeast {
+		if mean := adapters.Slots * n / r.dest.batches; mean <= lane.PaceLeast {
 			t.Errorf("%d messages in a batch on average, want more than %d", mean, lane.PaceLeast)
 		}
 	})
@@ -106,7 +107,7 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 // Messages behind one that hangs fill the lane's share for good; what others
 // get beyond it must not depend on somebody's patience each time.
 func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
-	inBubble(t, outbox.Ordering{MaxMessages: 100, MaxRequests: 100, Static: true}, func(r *rig) {
+	inBubble(t, adapters.Ordering{MaxMessages: 100, MaxRequests: 100, Static: true}, func(r *rig) {
 		const n = 12 * lane.PaceTotal
 		names := sameLane(2)
 		h := newHanging(nil, names[0])
@@ -141,7 +142,7 @@ func TestG6_ALaneThatDoesNotMoveIsNotHeldByWhatArrives(t *testing.T) {
 		r.config.Memory = 1 << 30
 		route, f := r.fromFeed(func(rt *Route) { rt.Window, rt.SendTimeout, rt.Middleware = 1<<16, time.Hour, nil })
 		r.start(route)
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		for i := range lane.PaceTotal {
 			msg := message.NewMessage(fmt.Sprint("slow", i), []byte(`{}`))
 			msg.Metadata[outbox.MetaGroup], msg.Metadata["address"] = names[0], "slow"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -35,7 +36,7 @@ func TestG2_HeldGroupOutlastsARestartAndSkipReleasesIt(t *testing.T) {
 		}
 		r.wantParked(want...)
 		step, _ := r.state.ChangeParked(context.Background(),
-			outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: "g1-2"}})
+			adapters.ParkedCommand{Action: adapters.ParkedSkip, Filter: adapters.ParkedFilter{ID: "g1-2"}})
 		if step.Changed != 1 {
 			t.Fatalf("skipped %d", step.Changed)
 		}

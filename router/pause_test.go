@@ -10,15 +10,16 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/ownership"
 )
 
-func (m *memState) Pauses(_ context.Context, route string) ([]outbox.Pause, error) {
+func (m *memState) Pauses(_ context.Context, route string) ([]adapters.Pause, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m.pauses), func(p outbox.Pause) bool { return route != "" && p.Route != route }), nil
+	return slices.DeleteFunc(slices.Clone(m.pauses), func(p adapters.Pause) bool { return route != "" && p.Route != route }), nil
 }
 
 // raise tells the owners of a route's lanes that there was a command.
@@ -30,10 +31,10 @@ func (m *memState) raise(route string) {
 	}
 }
 
-func (m *memState) Pause(_ context.Context, p outbox.Pause) (bool, error) {
+func (m *memState) Pause(_ context.Context, p adapters.Pause) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.pauses, func(x outbox.Pause) bool { return x.Route == p.Route && x.Address == p.Address }) {
+	if slices.ContainsFunc(m.pauses, func(x adapters.Pause) bool { return x.Route == p.Route && x.Address == p.Address }) {
 		return false, nil
 	}
 	p.At = time.Now()
@@ -46,12 +47,12 @@ func (m *memState) Resume(_ context.Context, route, address, _ string) (bool, er
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.pauses)
-	m.pauses = slices.DeleteFunc(m.pauses, func(p outbox.Pause) bool { return p.Route == route && p.Address == address })
+	m.pauses = slices.DeleteFunc(m.pauses, func(p adapters.Pause) bool { return p.Route == route && p.Address == address })
 	m.raise(route)
 	return len(m.pauses) < before, nil
 }
 
-func (m *memState) Release(_ context.Context, instance string, lanes []outbox.LaneRef) error {
+func (m *memState) Release(_ context.Context, instance string, lanes []adapters.LaneRef) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ref := range lanes {
@@ -62,11 +63,11 @@ func (m *memState) Release(_ context.Context, instance string, lanes []outbox.La
 	return nil
 }
 
-func (m *memState) Move(_ context.Context, mv outbox.Move) error {
+func (m *memState) Move(_ context.Context, mv adapters.Move) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for slot, c := range mv.Cursors {
-		ref := outbox.LaneRef{Route: mv.Route, Slot: slot}
+		ref := adapters.LaneRef{Route: mv.Route, Slot: slot}
 		st := m.lanes[ref]
 		st.New, st.Cursor, st.Beyond, st.Table = false, c, nil, mv.Table
 		st.Epoch++
@@ -75,8 +76,8 @@ func (m *memState) Move(_ context.Context, mv outbox.Move) error {
 	return nil
 }
 
-func (m *memState) Forget(context.Context, string, bool, string) (outbox.Forgotten, error) {
-	return outbox.Forgotten{}, nil
+func (m *memState) Forget(context.Context, string, bool, string) (adapters.Forgotten, error) {
+	return adapters.Forgotten{}, nil
 }
 
 // owned is how many lanes have an owner.
@@ -86,7 +87,7 @@ func (m *memState) owned() int {
 	return len(m.owner)
 }
 
-func (r *rig) pause(p outbox.Pause) {
+func (r *rig) pause(p adapters.Pause) {
 	r.t.Helper()
 	if _, err := r.state.Pause(context.Background(), p); err != nil {
 		r.t.Fatal(err)
@@ -103,7 +104,7 @@ func (r *rig) resume(address string) {
 // A route that is paused and resumed under load loses nothing and delivers
 // nothing twice, with an instance that works and one that stands by.
 func TestG3_PauseAndResumeUnderLoad(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(a *rig) {
 				b := a.peer("b")
@@ -121,7 +122,7 @@ func TestG3_PauseAndResumeUnderLoad(t *testing.T) {
 				for i := range 8 {
 					a.fillFrom(20, 10*i, 10*i+10)
 					time.Sleep(time.Duration(100*i) * time.Millisecond)
-					a.pause(outbox.Pause{Route: "orders", By: "t"})
+					a.pause(adapters.Pause{Route: "orders", By: "t"})
 					a.until("the lanes are released", func() bool { return a.state.owned() == 0 })
 					rested := a.dest.count() + b.dest.count()
 					time.Sleep(5 * time.Second)
@@ -175,7 +176,7 @@ func checkEachOnce(t *testing.T, groups, n int, receivers ...*receiver) {
 
 func TestARouteThatIsPausedAtTheStartWaits(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
-		r.pause(outbox.Pause{Route: "orders"})
+		r.pause(adapters.Pause{Route: "orders"})
 		r.fill(3, 3)
 		r.start(r.route(nil), r.route(func(rt *Route) { rt.Name = "other" }))
 		r.await(9)
@@ -201,7 +202,7 @@ func TestG3_StopWhileResting(t *testing.T) {
 			r.fillFrom(20, i, i+1)
 			r.start(r.route(nil))
 			time.Sleep(time.Second)
-			r.pause(outbox.Pause{Route: "orders"})
+			r.pause(adapters.Pause{Route: "orders"})
 			time.Sleep(DefaultLease/4 + time.Duration(i)*100*time.Millisecond)
 			r.stop()
 			r.resume("")
@@ -256,8 +257,8 @@ func TestAGoneAddressStaysGoneUntilItIsResumed(t *testing.T) {
 func TestAnOperatorPausesAnAddress(t *testing.T) {
 	inBubble(t, templated, func(r *rig) {
 		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
-		r.pause(outbox.Pause{Route: "orders", Address: "a", By: "alice", Reason: "their maintenance"})
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
+		r.pause(adapters.Pause{Route: "orders", Address: "a", By: "alice", Reason: "their maintenance"})
 		time.Sleep(DefaultLease / 2)
 		for i := range 5 {
 			r.addTo("a", "g0", fmt.Sprintf("g0-%d", i))
@@ -281,11 +282,11 @@ func TestG1_AMoveReplays(t *testing.T) {
 		r.fill(10, 20)
 		r.start(r.route(nil))
 		r.await(200)
-		to := map[int]outbox.Cursor{}
-		for slot := range outbox.Slots {
-			to[slot] = outbox.Cursor{}
+		to := map[int]adapters.Cursor{}
+		for slot := range adapters.Slots {
+			to[slot] = adapters.Cursor{}
 		}
-		if err := r.state.Move(t.Context(), outbox.Move{Route: "orders", Cursors: to, Table: outbox.Table{Cluster: "mem"}}); err != nil {
+		if err := r.state.Move(t.Context(), adapters.Move{Route: "orders", Cursors: to, Table: adapters.Table{Cluster: "mem"}}); err != nil {
 			t.Fatal(err)
 		}
 		r.await(400)
@@ -315,11 +316,11 @@ func TestAStoppedRouteGoesOnWhenItWasMended(t *testing.T) {
 		if s := r.router.Stats()[0].Stopped; !strings.Contains(s, "outrider rebase orders") {
 			t.Errorf("the reason is %q", s)
 		}
-		to := map[int]outbox.Cursor{}
-		for slot := range outbox.Slots {
-			to[slot] = outbox.Cursor{Position: 10}
+		to := map[int]adapters.Cursor{}
+		for slot := range adapters.Slots {
+			to[slot] = adapters.Cursor{Position: 10}
 		}
-		if err := r.state.Move(t.Context(), outbox.Move{Route: "orders", Cursors: to, Table: outbox.Table{Cluster: "mem"}}); err != nil {
+		if err := r.state.Move(t.Context(), adapters.Move{Route: "orders", Cursors: to, Table: adapters.Table{Cluster: "mem"}}); err != nil {
 			t.Fatal(err)
 		}
 		r.await(20)
@@ -355,14 +356,14 @@ func TestTheAgeGrowsWhileNothingIsDelivered(t *testing.T) {
 func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		s := r.router.routes[0].Lanes[3].Session()
 		str := s.Streams()[0]
 		s.Stop(context.Background())
 		before := s.Inspect().Settled[0]
-		row := &outbox.Row{ID: "x", Slot: 3, Position: 7, Page: &outbox.Page{From: str.Fetched}}
+		row := &adapters.Row{ID: "x", Slot: 3, Position: 7, Page: &adapters.Page{From: str.Fetched}}
 		s.Accept([]lane.Arrival{{Stream: str, Row: row, Matched: true}})
-		s.MoveTo(str, outbox.Cursor{Position: 9}, 1, true)
+		s.MoveTo(str, adapters.Cursor{Position: 9}, 1, true)
 		if settled := s.Inspect().Settled[0]; settled != before || str.Fetched != before {
 			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.Fetched, settled)
 		}
@@ -373,7 +374,7 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 // A route that is paused while its lanes are still being taken, and whose lanes
 // take long to finish, comes to rest with all of them.
 func TestAPauseWhileLanesAreTakenRestsAllOfThem(t *testing.T) {
-	inBubble(t, outbox.Ordering{MaxMessages: 1}, func(r *rig) { // more in a request take longer than a drain may
+	inBubble(t, adapters.Ordering{MaxMessages: 1}, func(r *rig) { // more in a request take longer than a drain may
 		store := &late{memState: r.state, loading: func() { time.Sleep(time.Second) }}
 		r.dest.setFail(func(string, *message.Message) error { time.Sleep(20 * time.Second); return nil })
 		r.fill(50, 1)
@@ -382,7 +383,7 @@ func TestAPauseWhileLanesAreTakenRestsAllOfThem(t *testing.T) {
 		if n := r.router.Stats()[0].Lanes; n > 0 {
 			t.Fatalf("%d lanes are at work already", n)
 		}
-		r.pause(outbox.Pause{Route: "orders"})
+		r.pause(adapters.Pause{Route: "orders"})
 		r.until("at rest", func() bool { return r.router.Stats()[0].Lanes == 0 && r.state.owned() == 0 })
 		n := r.dest.count()
 		time.Sleep(time.Minute)
@@ -403,7 +404,7 @@ func TestAPauseDuringAcquireStartsNothing(t *testing.T) {
 		store := &late{memState: r.state, acquired: func(string) {
 			if !once {
 				once = true
-				r.pause(outbox.Pause{Route: "orders"})
+				r.pause(adapters.Pause{Route: "orders"})
 			}
 		}}
 		r.fill(5, 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -61,9 +62,9 @@ func TestG1_PoisonDestinationHasTheMessageBeforeItIsDead(t *testing.T) {
 			}
 			return nil
 		})
-		r.state.writing = func(s outbox.Settlement) {
+		r.state.writing = func(s adapters.Settlement) {
 			for _, p := range s.Park {
-				if p.Status == outbox.ParkedDead && len(dead.ids()) == 0 {
+				if p.Status == adapters.ParkedDead && len(dead.ids()) == 0 {
 					t.Errorf("%s is written down as dead, and the poison destination has not got it", p.ID)
 				}
 			}
@@ -136,7 +137,7 @@ func TestG1_PoisonOutageKeepsMessagesInPlace(t *testing.T) {
 					t.Errorf("%d sends in 4 minutes of an outage", n)
 				}
 				for _, p := range r.parked() {
-					if p.Status == outbox.ParkedDead || p.Status == outbox.ParkedHeld {
+					if p.Status == adapters.ParkedDead || p.Status == adapters.ParkedHeld {
 						t.Errorf("%s is %s, and the poison destination has not got it", p.ID, p.Status)
 					}
 					if p.ID == "g0-1" && (p.Attempts != 1 || !strings.Contains(p.LastError, `poison destination "dead"`) ||
@@ -188,7 +189,7 @@ func TestG1_PoisonOutageOutlastsARestart(t *testing.T) {
 		dead.setFail(nil)
 		r.start(route)
 		r.until("two are held", func() bool {
-			return len(slices.DeleteFunc(r.parked(), func(p outbox.Parked) bool { return p.Status != outbox.ParkedHeld })) == 2
+			return len(slices.DeleteFunc(r.parked(), func(p adapters.Parked) bool { return p.Status != adapters.ParkedHeld })) == 2
 		})
 		if n := main.count(); n != 3 {
 			t.Errorf("%d attempts at the main address, want 3", n)
@@ -226,7 +227,7 @@ func TestDyingMessagesObeyOperators(t *testing.T) {
 			}
 		}
 		_, _ = r.state.ChangeParked(context.Background(),
-			outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{ID: "g1-0"}})
+			adapters.ParkedCommand{Action: adapters.ParkedSkip, Filter: adapters.ParkedFilter{ID: "g1-0"}})
 		r.start(route)
 		r.await(3)
 		r.stop()
@@ -303,14 +304,14 @@ func TestG6_HangingPoisonDestination(t *testing.T) {
 		close(release)
 		<-stopped
 		r.state.mu.Lock()
-		statuses := map[outbox.ParkedStatus]int{}
+		statuses := map[adapters.ParkedStatus]int{}
 		for _, rows := range r.state.parked {
 			for _, p := range rows {
 				statuses[p.Status]++
 			}
 		}
 		r.state.mu.Unlock()
-		if statuses[outbox.ParkedDead] != 1 || len(dead.ids()) != 1 {
+		if statuses[adapters.ParkedDead] != 1 || len(dead.ids()) != 1 {
 			t.Errorf("after the drain: %v, and the poison destination got %q", statuses, dead.ids())
 		}
 		r.start(route)
@@ -354,7 +355,7 @@ func TestG1_PoisonUnderRandomFailures(t *testing.T) {
 			time.Sleep(time.Second)
 			rows := r.parked()
 			return r.dest.count() == groups*(each-deadEach) && len(rows) == groups*deadEach &&
-				!slices.ContainsFunc(rows, func(p outbox.Parked) bool { return p.Status != outbox.ParkedDead })
+				!slices.ContainsFunc(rows, func(p adapters.Parked) bool { return p.Status != adapters.ParkedDead })
 		})
 		r.stop()
 		var want []string

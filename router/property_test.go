@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -24,8 +25,8 @@ type step struct {
 
 // scenario is all that is random about a run of the model.
 type scenario struct {
-	ordering  outbox.Ordering
-	order     outbox.OrderMode
+	ordering  adapters.Ordering
+	order     adapters.OrderMode
 	window    int
 	groups    int
 	addresses int
@@ -40,7 +41,7 @@ type scenario struct {
 
 func drawScenario(t *rapid.T) scenario {
 	sc := scenario{
-		order:     rapid.SampledFrom([]outbox.OrderMode{outbox.OrderGroup, outbox.OrderGroup, outbox.OrderNone, outbox.OrderGlobal}).Draw(t, "order"),
+		order:     rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderGroup, adapters.OrderNone, adapters.OrderGlobal}).Draw(t, "order"),
 		window:    rapid.IntRange(4, 64).Draw(t, "window"),
 		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
 		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
@@ -51,9 +52,9 @@ func drawScenario(t *rapid.T) scenario {
 		reading:   time.Duration(rapid.SampledFrom([]int{0, 10, 300}).Draw(t, "reading")) * time.Millisecond,
 		seed:      rapid.Uint64().Draw(t, "seed"),
 	}
-	sc.ordering = rapid.SampledFrom([]outbox.Ordering{
-		{}, {Unit: outbox.UnitWave, MaxMessages: 50}, {Unit: outbox.UnitGroup, MaxMessages: 8, MaxRequests: 4},
-		{Unit: outbox.UnitGroup, MaxMessages: 5, MaxGroups: 1},
+	sc.ordering = rapid.SampledFrom([]adapters.Ordering{
+		{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4},
+		{Unit: adapters.UnitGroup, MaxMessages: 5, MaxGroups: 1},
 	}).Draw(t, "unit")
 	sc.ordering.Static = sc.addresses == 1 && rapid.Bool().Draw(t, "static")
 	for range rapid.IntRange(1, 8).Draw(t, "steps") {
@@ -132,7 +133,7 @@ func (r *run) write(n int) {
 
 // writeTo writes a message of a group.
 func (r *run) writeTo(group string) {
-	row := &outbox.Row{ID: fmt.Sprintf("m%d", len(r.source.rows)), Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()}
+	row := &adapters.Row{ID: fmt.Sprintf("m%d", len(r.source.rows)), Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()}
 	row.Headers = map[string]string{"address": fmt.Sprintf("a%d", numberOf(group)%r.addresses)}
 	r.world.mu.Lock()
 	r.world.outside[row.ID] = r.script()
@@ -195,7 +196,7 @@ func (r *run) play(s step) error {
 		time.Sleep(s.wait)
 		r.state.setFail(nil)
 	case "pause":
-		if _, err := r.state.Pause(context.Background(), outbox.Pause{Route: "orders"}); err != nil {
+		if _, err := r.state.Pause(context.Background(), adapters.Pause{Route: "orders"}); err != nil {
 			return err
 		}
 		time.Sleep(2 * s.wait)
@@ -218,10 +219,10 @@ func (r *run) play(s step) error {
 
 // settledAll tells whether nothing is under way or parked alive.
 func (r *run) settledAll() bool {
-	parked, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
 	ended := map[string]bool{}
 	for _, p := range parked {
-		if p.Status != outbox.ParkedDead {
+		if p.Status != adapters.ParkedDead {
 			return false
 		}
 		ended[p.ID] = true
@@ -257,7 +258,7 @@ func (r *run) all() error {
 	if err := r.stop(); err != nil {
 		return err
 	}
-	parked, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	parked, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
 	// The window holds what is not durably settled; half as much may have come
 	// back from the parking.
 	return r.world.verify(r.source.rows, parked, r.order, r.crashes*(r.window+r.window/2))

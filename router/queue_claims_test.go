@@ -9,13 +9,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // Rows that wait for their address longer than a claim lives stay ours; those
 // that somebody took nevertheless are dropped, and come in order again.
 func TestG2_LostClaims(t *testing.T) {
-	inQueueBubble(t, outbox.Ordering{MaxMessages: 10, Static: true}, func(r *queueRig) {
+	inQueueBubble(t, adapters.Ordering{MaxMessages: 10, Static: true}, func(r *queueRig) {
 		r.fill(4, 10)
 		r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })
 		r.begin(func(rt *Route) { rt.Claims.Timeout = 20 * time.Second })
@@ -120,7 +121,7 @@ func TestG3_APausedQueueHoldsNothing(t *testing.T) {
 		r.fill(10, 300)
 		r.begin(func(rt *Route) { rt.Claims.InMemory = 200 })
 		r.await(100)
-		if _, err := r.state.Pause(t.Context(), outbox.Pause{Route: "orders", By: "test"}); err != nil {
+		if _, err := r.state.Pause(t.Context(), adapters.Pause{Route: "orders", By: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -145,7 +146,7 @@ func TestG3_APausedQueueHoldsNothing(t *testing.T) {
 // An attempt that is given back after it was written, and after the row was
 // claimed again, is right in the table at the end.
 func TestG10_AttemptsAreGivenBackInTheTable(t *testing.T) {
-	inQueueBubble(t, outbox.Ordering{MaxMessages: 1, Static: true}, func(r *queueRig) {
+	inQueueBubble(t, adapters.Ordering{MaxMessages: 1, Static: true}, func(r *queueRig) {
 		r.table.delay = func() time.Duration { return 5 * time.Millisecond }
 		r.dest.setFail(func(string, *message.Message) error { return errors.New("status 500") })
 		for i := range 3 {

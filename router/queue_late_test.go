@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // notified makes the tables notify, and makes Outrider's indexes.
@@ -74,7 +74,7 @@ func TestG13_ARowThatCommitsLateIsNotLeftToThePoll(t *testing.T) {
 			t.Parallel()
 			f := newFlowcatalyst(t)
 			_, f.through = newWire(t, f.url, tt.delay)
-			f.alter = func(r *Route) { r.Match = func(row *outbox.Row) bool { return row.Type != "unwanted" } }
+			f.alter = func(r *Route) { r.Match = func(row *adapters.Row) bool { return row.Type != "unwanted" } }
 			tables := f.notified(tt.indexes)
 			f.exec(fmt.Sprintf(`INSERT INTO outbox_events (id, type, message_group, payload, status, created_at)
 				SELECT 'u' || i, 'EVENT', 'u' || i %% 50, '{"type":"unwanted"}', 'PENDING', localtimestamp - interval '1 day' + i * interval '1 ms'

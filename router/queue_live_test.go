@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
@@ -23,7 +23,7 @@ type partQueue struct {
 	random *rand.Rand // of the goroutine that claims
 	parts  int        // after so many of ten claims that look at everything, others leave half of it out
 	odd    int        // which half they look at
-	look   outbox.Look
+	look   adapters.Look
 	woken  chan struct{}
 	claims atomic.Int64
 
@@ -32,12 +32,12 @@ type partQueue struct {
 	open   int // transactions that took the claimer to be awake
 }
 
-func (q *partQueue) Claim(ctx context.Context, c outbox.ClaimRequest) ([]*outbox.Row, error) {
+func (q *partQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adapters.Row, error) {
 	q.claims.Add(1)
 	began, match := time.Now(), c.Match
 	whole := !began.Before(q.look.Next)
 	if !whole {
-		c.Match = func(row *outbox.Row) bool { return outbox.SlotOf(row.Group, row.ID)%2 == q.odd && match(row) }
+		c.Match = func(row *adapters.Row) bool { return adapters.SlotOf(row.Group, row.ID)%2 == q.odd && match(row) }
 	}
 	rows, err := q.memQueue.Claim(ctx, c)
 	if whole && err == nil {
@@ -48,18 +48,18 @@ func (q *partQueue) Claim(ctx context.Context, c outbox.ClaimRequest) ([]*outbox
 	return rows, err
 }
 
-func (q *partQueue) Looked() outbox.Look { return q.look }
+func (q *partQueue) Looked() adapters.Look { return q.look }
 
 func (q *partQueue) Wake() <-chan struct{} { return q.woken }
 
-func (q *partQueue) Sleep(context.Context) outbox.Sleep {
+func (q *partQueue) Sleep(context.Context) adapters.Sleep {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.open > 0 {
-		return outbox.Restless
+		return adapters.Draining
 	}
 	q.asleep = true
-	return outbox.Asleep
+	return adapters.Armed
 }
 
 func (q *partQueue) Awake() {
@@ -70,7 +70,7 @@ func (q *partQueue) Awake() {
 
 // write inserts a row, and commits after a while.
 func (q *partQueue) write(id, group string, open time.Duration) {
-	row := outbox.Row{ID: id, Group: group, Payload: []byte("{}"), CreatedAt: time.Now()}
+	row := adapters.Row{ID: id, Group: group, Payload: []byte("{}"), CreatedAt: time.Now()}
 	q.mu.Lock()
 	call := q.asleep
 	if !call {
@@ -94,8 +94,8 @@ func (q *partQueue) table() *queueTable { return q.queueTable }
 
 // liveScenario is what is random about TestG13_WhatIsReadyInAQueueIsSent.
 type liveScenario struct {
-	order         outbox.OrderMode
-	ordering      outbox.Ordering
+	order         adapters.OrderMode
+	ordering      adapters.Ordering
 	parts         int
 	writers, each int
 	groups        int // 0: rows have none
@@ -107,9 +107,9 @@ type liveScenario struct {
 
 func drawLiveScenario(t *rapid.T) liveScenario {
 	return liveScenario{
-		order: rapid.SampledFrom([]outbox.OrderMode{outbox.OrderGroup, outbox.OrderNone}).Draw(t, "order"),
-		ordering: rapid.SampledFrom([]outbox.Ordering{
-			{}, {Unit: outbox.UnitWave, MaxMessages: 50}, {Unit: outbox.UnitGroup, MaxMessages: 8, MaxRequests: 4}, {MaxMessages: 10, Static: true},
+		order: rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderNone}).Draw(t, "order"),
+		ordering: rapid.SampledFrom([]adapters.Ordering{
+			{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4}, {MaxMessages: 10, Static: true},
 		}).Draw(t, "unit"),
 		parts:   rapid.IntRange(0, 9).Draw(t, "parts"),
 		writers: rapid.IntRange(1, 4).Draw(t, "writers"),

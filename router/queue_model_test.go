@@ -9,13 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // queueRow is a row of a queue table. Its status is "pending", "processing",
 // "done" or "dead".
 type queueRow struct {
-	outbox.Row
+	adapters.Row
 	status   string
 	token    string // of the claim, while it is being processed
 	since    time.Time
@@ -54,7 +55,7 @@ func (q *queueTable) complain(format string, args ...any) {
 	q.problems = append(q.problems, fmt.Sprintf(format, args...))
 }
 
-func (q *queueTable) add(row outbox.Row) {
+func (q *queueTable) add(row adapters.Row) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	row.Position = int64(len(q.rows) + 1)
@@ -101,15 +102,15 @@ func (q *queueTable) steal(pick func(*queueRow) bool) (stolen int) {
 type memQueue struct {
 	*queueTable
 	claiming, writing sync.Mutex // each held by one goroutine only
-	live              map[*outbox.Claim]*queueRow
-	written           map[*outbox.Claim]bool // settled by a statement whose answer was lost
-	astray            []*outbox.Claim        // taken by a claim whose answer was lost
-	bringing          int                    // rows of the claim that is under way
-	dead              bool                   // the process is: nothing works any more
+	live              map[*adapters.Claim]*queueRow
+	written           map[*adapters.Claim]bool // settled by a statement whose answer was lost
+	astray            []*adapters.Claim        // taken by a claim whose answer was lost
+	bringing          int                      // rows of the claim that is under way
+	dead              bool                     // the process is: nothing works any more
 }
 
 func (q *queueTable) open() *memQueue {
-	return &memQueue{queueTable: q, live: map[*outbox.Claim]*queueRow{}, written: map[*outbox.Claim]bool{}}
+	return &memQueue{queueTable: q, live: map[*adapters.Claim]*queueRow{}, written: map[*adapters.Claim]bool{}}
 }
 
 func (m *memQueue) Check(context.Context) error { return nil }
@@ -141,8 +142,8 @@ func (m *memQueue) statement(what string, single *sync.Mutex, f func()) error {
 	return err
 }
 
-func (m *memQueue) Claim(_ context.Context, c outbox.ClaimRequest) (out []*outbox.Row, err error) {
-	var taken []*outbox.Claim
+func (m *memQueue) Claim(_ context.Context, c adapters.ClaimRequest) (out []*adapters.Row, err error) {
+	var taken []*adapters.Claim
 	err = m.statement("Claim", &m.claiming, func() {
 		if out, taken = m.claim(c); len(out) > 0 {
 			m.limits = append(m.limits, c.Limit)
@@ -163,7 +164,7 @@ func (m *memQueue) Claim(_ context.Context, c outbox.ClaimRequest) (out []*outbo
 	return out, nil
 }
 
-func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*outbox.Claim) {
+func (m *memQueue) claim(c adapters.ClaimRequest) (out []*adapters.Row, taken []*adapters.Claim) {
 	m.claims++
 	if c.Limit < 1 || c.PerGroup < 1 || c.Bytes < 1 {
 		m.complain("claimed with limit %d, per group %d, bytes %d", c.Limit, c.PerGroup, c.Bytes)
@@ -191,7 +192,7 @@ func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*out
 		switch {
 		case len(out) == c.Limit:
 			return out, taken
-		case r.status == "done", r.status == "dead", except[r.ID], !slices.Contains(c.Slots, outbox.SlotOf(r.Group, r.ID)):
+		case r.status == "done", r.status == "dead", except[r.ID], !slices.Contains(c.Slots, adapters.SlotOf(r.Group, r.ID)):
 			continue
 		case !m.blind && !c.Match(&r.Row):
 			continue
@@ -211,7 +212,7 @@ func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*out
 		m.serial++
 		row := r.Row
 		row.Payload = m.lending.lend(r.Payload)
-		row.Claim = &outbox.Claim{Table: "t", Key: r.ID, Token: strconv.Itoa(m.serial), Attempts: r.attempts}
+		row.Claim = &adapters.Claim{Table: "t", Key: r.ID, Token: strconv.Itoa(m.serial), Attempts: r.attempts}
 		r.status, r.token, r.since = "processing", row.Claim.Token, time.Now()
 		r.claims++
 		m.live[row.Claim] = r
@@ -221,7 +222,7 @@ func (m *memQueue) claim(c outbox.ClaimRequest) (out []*outbox.Row, taken []*out
 	return out, taken
 }
 
-func (m *memQueue) Settle(_ context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
+func (m *memQueue) Settle(_ context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	err = m.statement("Settle", &m.writing, func() {
 		for _, r := range results {
 			if !m.settle(r) {
@@ -240,7 +241,7 @@ func (m *memQueue) Settle(_ context.Context, results []outbox.ClaimResult) (lost
 	return lost, err
 }
 
-func (m *memQueue) settle(r outbox.ClaimResult) bool {
+func (m *memQueue) settle(r adapters.ClaimResult) bool {
 	row := m.live[r.Claim]
 	if row == nil {
 		m.complain("%s is settled (%v) with a claim that is not live", r.Claim.Key, r.Outcome)
@@ -275,7 +276,7 @@ func (m *memQueue) settle(r outbox.ClaimResult) bool {
 	return true
 }
 
-func (m *memQueue) Extend(_ context.Context, claims []*outbox.Claim) (lost []*outbox.Claim, err error) {
+func (m *memQueue) Extend(_ context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	err = m.statement("Extend", &m.writing, func() {
 		for _, c := range claims {
 			row := m.live[c]

@@ -12,9 +12,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // journal is a log that can be read while it is written.
@@ -52,7 +52,7 @@ type extendedQueue struct {
 	failed atomic.Int64
 }
 
-func (q *extendedQueue) Extend(ctx context.Context, claims []*outbox.Claim) ([]*outbox.Claim, error) {
+func (q *extendedQueue) Extend(ctx context.Context, claims []*adapters.Claim) ([]*adapters.Claim, error) {
 	lost, err := q.Queue.Extend(ctx, claims)
 	if err != nil {
 		q.failed.Add(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
@@ -41,7 +42,7 @@ type flowcatalyst struct {
 func newFlowcatalyst(t *testing.T) *flowcatalyst {
 	t.Helper()
 	f := &flowcatalyst{t: t, url: testenv.Postgres(t),
-		dest: &receiver{ordering: outbox.Ordering{MaxMessages: 100, MaxGroups: 1, MaxRequests: 10, Static: true}}}
+		dest: &receiver{ordering: adapters.Ordering{MaxMessages: 100, MaxGroups: 1, MaxRequests: 10, Static: true}}}
 	conn, err := pgx.Connect(t.Context(), f.url)
 	if err != nil {
 		t.Fatal(err)

@@ -14,13 +14,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // queueScenario is all that is random about a run of the queue model.
 type queueScenario struct {
-	ordering  outbox.Ordering
-	order     outbox.OrderMode
+	ordering  adapters.Ordering
+	order     adapters.OrderMode
 	claims    Claims
 	batch     int
 	groups    int
@@ -36,7 +36,7 @@ type queueScenario struct {
 
 func drawQueueScenario(t *rapid.T) queueScenario {
 	sc := queueScenario{
-		order: rapid.SampledFrom([]outbox.OrderMode{outbox.OrderGroup, outbox.OrderGroup, outbox.OrderGroup, outbox.OrderNone}).Draw(t, "order"),
+		order: rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderGroup, adapters.OrderGroup, adapters.OrderNone}).Draw(t, "order"),
 		claims: Claims{
 			InMemory: rapid.IntRange(4, 100).Draw(t, "memory"),
 			PerGroup: rapid.IntRange(1, 30).Draw(t, "per group"),
@@ -51,9 +51,9 @@ func drawQueueScenario(t *rapid.T) queueScenario {
 		blind:     rapid.Bool().Draw(t, "blind"),
 		seed:      rapid.Uint64().Draw(t, "seed"),
 	}
-	sc.ordering = rapid.SampledFrom([]outbox.Ordering{
-		{}, {Unit: outbox.UnitWave, MaxMessages: 50}, {Unit: outbox.UnitGroup, MaxMessages: 8, MaxRequests: 4},
-		{Unit: outbox.UnitGroup, MaxMessages: 5, MaxGroups: 1},
+	sc.ordering = rapid.SampledFrom([]adapters.Ordering{
+		{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4},
+		{Unit: adapters.UnitGroup, MaxMessages: 5, MaxGroups: 1},
 	}).Draw(t, "unit")
 	sc.ordering.Static = sc.addresses == 1 && rapid.Bool().Draw(t, "static")
 	for range rapid.IntRange(1, 8).Draw(t, "steps") {
@@ -127,7 +127,7 @@ func newQueueRun(sc queueScenario) *queueRun {
 func (r *queueRun) write(n int) {
 	for range n {
 		g := r.random.IntN(r.groups + 1)
-		row := outbox.Row{ID: fmt.Sprintf("m%d", len(r.table.rows)), Payload: []byte(`{}`), CreatedAt: time.Now(),
+		row := adapters.Row{ID: fmt.Sprintf("m%d", len(r.table.rows)), Payload: []byte(`{}`), CreatedAt: time.Now(),
 			Headers: map[string]string{"address": fmt.Sprintf("a%d", g%r.addresses)}}
 		if g > 0 {
 			row.Group = fmt.Sprintf("g%d", g)
@@ -309,7 +309,7 @@ func (r *queueRun) verify() error {
 		r.world.complain("%d came twice, at most %d may", again, r.dupes)
 	}
 	r.world.problems = append(r.world.problems, r.table.problems...)
-	rows := make([]*outbox.Row, 0, len(r.table.rows))
+	rows := make([]*adapters.Row, 0, len(r.table.rows))
 	for _, row := range r.table.rows {
 		if row.status != "dead" {
 			rows = append(rows, &row.Row)

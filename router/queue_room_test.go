@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -20,13 +21,13 @@ import (
 // afterwards its own group goes on in order.
 func TestG6_OneBlockedGroupOfAQueue(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ordering  outbox.Ordering
+		ordering  adapters.Ordering
 		err       error
 		followers int
 	}{
 		"hanging, no followers":     {templated, nil, 0},
 		"hanging, many followers":   {templated, nil, 300},
-		"hanging, static":           {outbox.Ordering{MaxMessages: 10, MaxRequests: 1000, Static: true}, nil, 300},
+		"hanging, static":           {adapters.Ordering{MaxMessages: 10, MaxRequests: 1000, Static: true}, nil, 300},
 		"unavailable, no followers": {templated, outbox.Unavailable(errInjected, 0), 0},
 		"unavailable, followers":    {templated, outbox.Unavailable(errInjected, 0), 300},
 		"poisoned":                  {templated, errInjected, 300},
@@ -131,7 +132,7 @@ func TestG6_ADownAddressOfAQueue(t *testing.T) {
 
 // The first of two routes on one queue is down: the other one's rows arrive.
 func TestG6_ADownRouteOfAQueue(t *testing.T) {
-	inQueueBubble(t, outbox.Ordering{MaxMessages: 10, Static: true}, func(r *queueRig) {
+	inQueueBubble(t, adapters.Ordering{MaxMessages: 10, Static: true}, func(r *queueRig) {
 		for i := range 2000 {
 			r.put("down", fmt.Sprint("d", i%10), fmt.Sprint("a", i))
 			r.put("fast", fmt.Sprint("f", i%10), fmt.Sprint("b", i))
@@ -141,7 +142,7 @@ func TestG6_ADownRouteOfAQueue(t *testing.T) {
 		q := r.table.open()
 		first := r.from(q, func(rt *Route) {
 			rt.Name, rt.Destination, rt.Claims.InMemory = "down", down, 100
-			rt.Match = func(row *outbox.Row) bool { return row.Headers["address"] == "down" }
+			rt.Match = func(row *adapters.Row) bool { return row.Headers["address"] == "down" }
 		})
 		r.start(first, r.from(q, nil))
 		r.await(2000)
@@ -169,7 +170,7 @@ func TestG7_AQueueStaysWithinTheBudget(t *testing.T) {
 					if i%3 == 0 {
 						size = random.IntN(1 << 20)
 					}
-					r.table.add(outbox.Row{ID: fmt.Sprintf("g%d-%d", i%6, i/6), Group: fmt.Sprintf("g%d", i%6), Payload: make([]byte, size)})
+					r.table.add(adapters.Row{ID: fmt.Sprintf("g%d-%d", i%6, i/6), Group: fmt.Sprintf("g%d", i%6), Payload: make([]byte, size)})
 				}
 				var mu sync.Mutex
 				peak := int64(0)
@@ -209,7 +210,7 @@ func TestG1_UnmatchedRowsOfAQueue(t *testing.T) {
 					r.put("", "g", fmt.Sprint("other", i))
 				}
 				mine := func(rt *Route) {
-					rt.Match = func(row *outbox.Row) bool { return strings.HasPrefix(row.ID, "mine") }
+					rt.Match = func(row *adapters.Row) bool { return strings.HasPrefix(row.ID, "mine") }
 				}
 				r.begin(mine)
 				r.await(50)

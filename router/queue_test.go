@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -21,7 +22,7 @@ type queueRig struct {
 }
 
 // inQueueBubble runs a test with a queue, in virtual time.
-func inQueueBubble(t *testing.T, o outbox.Ordering, f func(r *queueRig)) {
+func inQueueBubble(t *testing.T, o adapters.Ordering, f func(r *queueRig)) {
 	t.Helper()
 	inBubble(t, o, func(r *rig) {
 		q := &queueRig{r, newQueueTable()}
@@ -35,7 +36,7 @@ func inQueueBubble(t *testing.T, o outbox.Ordering, f func(r *queueRig)) {
 }
 
 // from is a route that claims from the queue.
-func (r *queueRig) from(q outbox.Queue, change func(*Route)) Route {
+func (r *queueRig) from(q adapters.Queue, change func(*Route)) Route {
 	return r.route(func(rt *Route) {
 		rt.Source, rt.Queue = nil, q
 		if change != nil {
@@ -52,7 +53,7 @@ func (r *queueRig) begin(change func(*Route)) *memQueue {
 }
 
 func (r *queueRig) put(address, group, id string) {
-	r.table.add(outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now(),
+	r.table.add(adapters.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now(),
 		Headers: map[string]string{"address": address}})
 }
 
@@ -81,7 +82,7 @@ func (r *queueRig) wantRow(id, status string, attempts int) {
 }
 
 func TestG1_G2_AQueueIsDeliveredInOrder(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group, "single": {}} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group, "single": {}} {
 		t.Run(name, func(t *testing.T) {
 			inQueueBubble(t, o, func(r *queueRig) {
 				r.table.delay = func() time.Duration { return time.Millisecond }
@@ -170,7 +171,7 @@ func TestG10_AnOutageCostsAQueueNoAttempts(t *testing.T) {
 		"status 500":  errors.New("status 500"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inQueueBubble(t, outbox.Ordering{MaxMessages: 10, Static: true}, func(r *queueRig) {
+			inQueueBubble(t, adapters.Ordering{MaxMessages: 10, Static: true}, func(r *queueRig) {
 				r.fill(10, 200)
 				r.dest.setFail(func(string, *message.Message) error { return err })
 				r.begin(func(rt *Route) {
@@ -202,7 +203,7 @@ func TestG10_AnOutageCostsAQueueNoAttempts(t *testing.T) {
 // Whatever is under way, after a stop nothing is marked as being processed, and
 // nothing comes twice.
 func TestG3_AStoppedQueueHoldsNothing(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) {
 			inQueueBubble(t, o, func(r *queueRig) {
 				r.table.delay = func() time.Duration { return 3 * time.Millisecond }
@@ -278,7 +279,7 @@ func TestG11_WhatAQueueCannotDoIsRefused(t *testing.T) {
 	t.Parallel()
 	q := newQueueTable().open()
 	for want, change := range map[string]func(*Route){
-		"order global needs a source":  func(r *Route) { r.Order = outbox.OrderGlobal },
+		"order global needs a source":  func(r *Route) { r.Order = adapters.OrderGlobal },
 		"and only one of them":         func(r *Route) { r.Source = &memSource{} },
 		"needs a state store":          func(r *Route) { r.State = nil },
 		"needs a source, a queue or a": func(r *Route) { r.Queue = nil },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/reading"
@@ -34,7 +35,7 @@ func TestG9_OneQueryPerPoll(t *testing.T) {
 					routes = append(routes, r.route(func(rt *Route) {
 						rt.Name = fmt.Sprint("r", i)
 						rt.Poll.Max = time.Second
-						rt.Match = func(row *outbox.Row) bool { return i == 0 || strings.HasSuffix(row.ID, fmt.Sprint("-", i)) }
+						rt.Match = func(row *adapters.Row) bool { return i == 0 || strings.HasSuffix(row.ID, fmt.Sprint("-", i)) }
 					}))
 				}
 				r.start(routes...)
@@ -64,7 +65,7 @@ func TestG9_AStreamIsReadInPortions(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		const n, each = 10_000, 100 * time.Microsecond
 		r.start(r.route(nil))
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		for i := range n {
 			r.add(fmt.Sprint("g", i%100), fmt.Sprint("m", i))
 			time.Sleep(each)
@@ -131,8 +132,8 @@ func TestG6_AFullLaneDetachesAndRejoins(t *testing.T) {
 func TestG1_RoutesMatchApart(t *testing.T) {
 	inBubble(t, group, func(r *rig) {
 		odd := &receiver{ordering: group}
-		match := func(rest int) func(*outbox.Row) bool {
-			return func(row *outbox.Row) bool { return row.Position%2 == int64(rest) }
+		match := func(rest int) func(*adapters.Row) bool {
+			return func(row *adapters.Row) bool { return row.Position%2 == int64(rest) }
 		}
 		r.fill(7, 101)
 		r.start(r.route(func(rt *Route) { rt.Match = match(0) }),
@@ -151,7 +152,7 @@ func TestG1_RoutesMatchApart(t *testing.T) {
 // when it is stopped at once and nothing was there to be delivered.
 func TestG1_StartAtTheEnd(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
-		atEnd := func(rt *Route) { rt.Start.Kind = outbox.StartEnd }
+		atEnd := func(rt *Route) { rt.Start.Kind = adapters.StartEnd }
 		r.fill(3, 3)
 		r.start(r.route(atEnd))
 		time.Sleep(100 * time.Millisecond)
@@ -232,7 +233,7 @@ func TestG7_TheBudgetHolds(t *testing.T) {
 			return flaky(outbox.Transient(errInjected, 2*time.Second))
 		},
 	} {
-		for _, order := range []outbox.OrderMode{outbox.OrderGroup, outbox.OrderGlobal} {
+		for _, order := range []adapters.OrderMode{adapters.OrderGroup, adapters.OrderGlobal} {
 			t.Run(fmt.Sprint(name, "/", order), func(t *testing.T) {
 				inBubble(t, group, func(r *rig) {
 					r.config.Memory = limit

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -15,7 +16,7 @@ import (
 func (r *rig) redriveOne(id string) {
 	r.t.Helper()
 	step, err := r.state.ChangeParked(context.Background(),
-		outbox.ParkedCommand{Action: outbox.ParkedRedrive, Filter: outbox.ParkedFilter{ID: id}})
+		adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{ID: id}})
 	if err != nil || step.Changed != 1 {
 		r.t.Errorf("redriven %d, error %v", step.Changed, err)
 	}

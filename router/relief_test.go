@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -47,13 +48,13 @@ func (h *hanging) fault(_ string, msg *message.Message) error {
 // arrive, and afterwards its own group goes on in order.
 func TestG6_OneBlockedGroup(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ordering  outbox.Ordering
+		ordering  adapters.Ordering
 		err       error
 		followers int
 	}{
 		"hanging, no followers":     {templated, nil, 0},
 		"hanging, many followers":   {templated, nil, 300},
-		"hanging, static":           {outbox.Ordering{MaxMessages: 10, MaxRequests: 1000, Static: true}, nil, 10},
+		"hanging, static":           {adapters.Ordering{MaxMessages: 10, MaxRequests: 1000, Static: true}, nil, 10},
 		"unavailable, no followers": {templated, outbox.Unavailable(errInjected, 0), 0},
 		"unavailable, followers":    {templated, outbox.Unavailable(errInjected, 0), 300},
 		"poisoned":                  {templated, errInjected, 20},
@@ -88,7 +89,7 @@ func TestG6_OneBlockedGroup(t *testing.T) {
 				}
 				for _, p := range r.parked() {
 					poisoned := tt.err == errInjected //nolint:errorlint // the other cases wrap the same error
-					if p.Status == outbox.ParkedWaiting && p.Attempts != 0 && !poisoned {
+					if p.Status == adapters.ParkedWaiting && p.Attempts != 0 && !poisoned {
 						t.Errorf("%s is waiting with %d attempts", p.ID, p.Attempts)
 					}
 				}
@@ -108,12 +109,12 @@ func TestG6_OneBlockedGroup(t *testing.T) {
 // destination or as a dead one at the poison destination: 2,000 others of its lane
 // arrive, and it does in the end.
 func TestG6_G13_OneHangingMessageWithoutAGroup(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{
+	for name, o := range map[string]adapters.Ordering{
 		"templated": templated, "static": {MaxMessages: 10, MaxRequests: 1000, Static: true}, "wave": wave,
 	} {
-		for _, order := range []outbox.OrderMode{outbox.OrderGroup, outbox.OrderNone} {
+		for _, order := range []adapters.OrderMode{adapters.OrderGroup, adapters.OrderNone} {
 			for _, dies := range []bool{false, true} {
-				if o.Unit == outbox.UnitWave && !dies {
+				if o.Unit == adapters.UnitWave && !dies {
 					continue // all of a wave waits for the same broker
 				}
 				t.Run(fmt.Sprintf("%s, order %s, dies %t", name, order, dies), func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestG6_G13_OneHangingMessageWithoutAGroup(t *testing.T) {
 	}
 }
 
-func (r *rig) hangOne(order outbox.OrderMode, dies bool) {
+func (r *rig) hangOne(order adapters.OrderMode, dies bool) {
 	const n = 2000
 	release := make(chan struct{})
 	hang := func(_ string, msg *message.Message) error {
@@ -147,10 +148,10 @@ func (r *rig) hangOne(order outbox.OrderMode, dies bool) {
 	} else {
 		r.dest.setFail(hang)
 	}
-	slot := outbox.SlotOf("", "slow")
+	slot := adapters.SlotOf("", "slow")
 	r.addTo("slow", "", "slow")
 	for i, left := 0, n; left > 0; i++ {
-		if id := fmt.Sprint("m", i); outbox.SlotOf("", id) == slot {
+		if id := fmt.Sprint("m", i); adapters.SlotOf("", id) == slot {
 			r.addTo("fast", "", id)
 			left--
 		}
@@ -212,7 +213,7 @@ func TestG1_G2_AHangingHeadSurvivesARestart(t *testing.T) {
 
 // The only address of a route is down: its backlog waits in place.
 func TestG10_AStaticDestinationDoesNotParkItsBacklog(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": {MaxMessages: 10, Static: true}} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": {MaxMessages: 10, Static: true}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(r *rig) {
 				r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })

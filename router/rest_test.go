@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -21,7 +22,7 @@ import (
 )
 
 // wakingSource is a source whose writers call a reader that sleeps. They follow
-// the rules of [outbox.Waker].
+// the rules of [adapters.Waker].
 type wakingSource struct {
 	*memSource
 	woken chan struct{}
@@ -40,18 +41,18 @@ func newWakingSource(m *memSource) *wakingSource {
 
 func (w *wakingSource) Wake() <-chan struct{} { return w.woken }
 
-func (w *wakingSource) Sleep(context.Context) outbox.Sleep {
+func (w *wakingSource) Sleep(context.Context) adapters.Sleep {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sleeps++
 	switch {
 	case w.deaf:
-		return outbox.Sleepless
+		return adapters.Unsupported
 	case w.open > 0:
-		return outbox.Restless
+		return adapters.Draining
 	}
 	w.asleep = true
-	return outbox.Asleep
+	return adapters.Armed
 }
 
 func (w *wakingSource) Awake() {
@@ -226,7 +227,7 @@ func TestG1_NotificationsAloneDeliverEverything(t *testing.T) {
 
 // startNotified runs a relay that polls once an hour while it sleeps, until the
 // returned function is called.
-func startNotified(t *testing.T, url string, dest outbox.Destination) (stop func()) {
+func startNotified(t *testing.T, url string, dest adapters.Destination) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	src, err := postgres.NewSource(ctx, postgres.SourceConfig{URL: url, Wake: postgres.WakeNotify})

@@ -13,14 +13,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 var (
-	wave      = outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: 500, Static: true}
-	group     = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 10}
-	templated = outbox.Ordering{Unit: outbox.UnitGroup, MaxMessages: 10, MaxRequests: 1000}
+	wave      = adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 500, Static: true}
+	group     = adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 10}
+	templated = adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 10, MaxRequests: 1000}
 )
 
 // stack is the default middleware.
@@ -69,7 +69,7 @@ type rig struct {
 
 // inBubble runs a test with a rig, in virtual time, once with chains that wait
 // for their deliveries and once with such as run after them.
-func inBubble(t *testing.T, o outbox.Ordering, f func(r *rig)) {
+func inBubble(t *testing.T, o adapters.Ordering, f func(r *rig)) {
 	t.Helper()
 	t.Parallel()
 	for name, hindsight := range map[string]bool{"chains": false, "hindsight": true} {
@@ -84,7 +84,7 @@ func inBubble(t *testing.T, o outbox.Ordering, f func(r *rig)) {
 	}
 }
 
-func newRig(t *testing.T, o outbox.Ordering) *rig {
+func newRig(t *testing.T, o adapters.Ordering) *rig {
 	return &rig{t: t, source: &memSource{}, state: newMemState(), dest: &receiver{ordering: o},
 		config: Config{Logger: slog.New(slog.DiscardHandler)}}
 }
@@ -150,14 +150,14 @@ func (r *rig) await(n int) {
 }
 
 // parked returns the parked rows by id.
-func (r *rig) parked() []outbox.Parked {
-	rows, _ := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
-	slices.SortFunc(rows, func(a, b outbox.Parked) int { return cmp.Compare(a.ID, b.ID) })
+func (r *rig) parked() []adapters.Parked {
+	rows, _ := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
+	slices.SortFunc(rows, func(a, b adapters.Parked) int { return cmp.Compare(a.ID, b.ID) })
 	return rows
 }
 
 // brief shows parked rows as "id status attempts".
-func brief(rows []outbox.Parked) []string {
+func brief(rows []adapters.Parked) []string {
 	out := []string{}
 	for _, p := range rows {
 		out = append(out, fmt.Sprintf("%s %s %d", p.ID, p.Status, p.Attempts))
@@ -175,12 +175,12 @@ func (r *rig) wantParked(want ...string) {
 
 // add writes one message.
 func (r *rig) add(group, id string) {
-	r.source.add(&outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()})
+	r.source.add(&adapters.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now()})
 }
 
 // addTo writes one message for an address.
 func (r *rig) addTo(address, group, id string) {
-	r.source.add(&outbox.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now(),
+	r.source.add(&adapters.Row{ID: id, Type: "t", Group: group, Payload: []byte(`{}`), CreatedAt: time.Now(),
 		Headers: map[string]string{"address": address}})
 }
 
@@ -215,7 +215,7 @@ func (r *rig) checkOrdered(groups, n int) {
 func sameLane(n int) []string {
 	var out []string
 	for i := 0; len(out) < n; i++ {
-		if g := fmt.Sprintf("k%d", i); outbox.SlotOf(g, "") == 3 {
+		if g := fmt.Sprintf("k%d", i); adapters.SlotOf(g, "") == 3 {
 			out = append(out, g)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/middleware"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
@@ -27,11 +28,11 @@ type Route struct {
 	// listened to. Exactly one. Routes with the same Source value share one
 	// reader, routes with the same Queue one claimer: a row of a queue goes
 	// to the first of them that matches.
-	Source     outbox.Source
-	Queue      outbox.Queue
+	Source     adapters.Source
+	Queue      adapters.Queue
 	Subscriber message.Subscriber
 	Topic      string // for Subscriber
-	MaxRow     int64  // largest payload of a message from Subscriber, in bytes; 0: outbox.DefaultMaxRow
+	MaxRow     int64  // largest payload of a message from Subscriber, in bytes; 0: adapters.DefaultMaxRow
 
 	// Poll says how often Source or Queue is read when nothing comes. Routes
 	// that share it share the first one's.
@@ -41,7 +42,7 @@ type Route struct {
 	Claims Claims
 
 	// Match selects rows; others are passed over. nil: all. It must be pure.
-	Match func(*outbox.Row) bool
+	Match func(*adapters.Row) bool
 
 	// Middleware is the stack, outermost first. It is called for each lane.
 	Middleware []message.HandlerMiddleware
@@ -57,17 +58,17 @@ type Route struct {
 	Hindsight bool
 
 	// Destination is closed by whoever made it, not by the router.
-	Destination outbox.Destination
+	Destination adapters.Destination
 
 	// Poison takes a copy of every dead message, with the reason, before the
 	// message counts as dead: only when it has confirmed is the message parked
 	// as such. nil: dead messages are parked alone. Like Destination it is
 	// closed by whoever made it. PoisonName is what logs and errors call it.
-	Poison     outbox.Destination
+	Poison     adapters.Destination
 	PoisonName string
 
 	// State keeps cursors and parked messages. Required.
-	State outbox.StateStore
+	State adapters.StateStore
 
 	// Leader names the source of a route whose source has one instance at a time:
 	// all routes with the same Leader are owned by the same one. Empty: the lanes
@@ -76,14 +77,14 @@ type Route struct {
 
 	// LeaderLock is a lock that has to be held to work the routes of the Leader.
 	// It is given up at the end, and closed by whoever made it. nil: none.
-	LeaderLock outbox.LeaderLock
+	LeaderLock adapters.LeaderLock
 
-	// Order defaults to outbox.OrderGroup.
-	Order outbox.OrderMode
+	// Order defaults to adapters.OrderGroup.
+	Order adapters.OrderMode
 
 	// Start is where the route begins when it has no cursor yet. Default:
 	// the beginning.
-	Start outbox.Start
+	Start adapters.Start
 
 	// Window bounds the messages of one lane that are not durably settled.
 	// Default 1024. Those of a queue are bounded by Claims instead.
@@ -136,7 +137,7 @@ type Claims struct {
 	PerGroup int
 
 	// Timeout is how long a row may be marked as being processed before
-	// outbox.Queue's Recover takes it for stuck, as the queue itself is
+	// adapters.Queue's Recover takes it for stuck, as the queue itself is
 	// configured. Claims that last longer than a quarter of it are extended.
 	// Default 5 min.
 	Timeout time.Duration
@@ -164,16 +165,16 @@ func (r *Route) setDefaults() {
 	r.Poll.setDefaults()
 	r.Claims.setDefaults()
 	if r.Match == nil {
-		r.Match = func(*outbox.Row) bool { return true }
+		r.Match = func(*adapters.Row) bool { return true }
 	}
 	if len(r.Middleware) == 0 {
 		r.Hindsight = true
 	}
 	if r.Order == "" {
-		r.Order = outbox.OrderGroup
+		r.Order = adapters.OrderGroup
 	}
 	if r.Start.Kind == "" {
-		r.Start.Kind = outbox.StartBeginning
+		r.Start.Kind = adapters.StartBeginning
 	}
 	if r.Window <= 0 {
 		r.Window = DefaultWindow
@@ -204,17 +205,17 @@ func (r *Route) validate() error {
 		add("needs a state store for its cursor and its parked messages")
 	}
 	switch r.Order {
-	case outbox.OrderGroup, outbox.OrderNone, outbox.OrderGlobal:
+	case adapters.OrderGroup, adapters.OrderNone, adapters.OrderGlobal:
 	default:
 		add("order %q is unknown: use group, global or none", r.Order)
 	}
 	if r.LeaderLock != nil && r.Leader == "" {
 		add("has a leader's lock and no leader: name the source in Leader")
 	}
-	if r.Subscriber != nil && r.Order == outbox.OrderGlobal {
+	if r.Subscriber != nil && r.Order == adapters.OrderGlobal {
 		add("order global needs a source that is read by position, not a subscriber")
 	}
-	if r.Queue != nil && r.Order == outbox.OrderGlobal {
+	if r.Queue != nil && r.Order == adapters.OrderGlobal {
 		add("order global needs a source that is read by position, not a queue whose rows are claimed: use order group")
 	}
 	return errors.Join(errs...)
@@ -235,8 +236,8 @@ func (r *Route) unit() string {
 	if r.Leader != "" {
 		return "source " + r.Leader
 	}
-	_, undivided := r.Source.(outbox.Undivided)
-	if undivided || r.Order == outbox.OrderGlobal || r.Queue != nil || r.Subscriber != nil {
+	_, undivided := r.Source.(adapters.Undivided)
+	if undivided || r.Order == adapters.OrderGlobal || r.Queue != nil || r.Subscriber != nil {
 		return "route " + r.Name
 	}
 	return ""

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/claiming"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/listening"
@@ -39,7 +39,7 @@ func New(cfg Config, routes []Route) (*Router, error) {
 	r := &Router{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
 	r.budget = memory.Budget{Limit: cfg.Memory, Wake: r.roomFreed}
 	r.shared = lane.Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
-		Settlers: func(store outbox.StateStore) *settling.Settler { return r.keeperOf(store).Settler }}
+		Settlers: func(store adapters.StateStore) *settling.Settler { return r.keeperOf(store).Settler }}
 	if len(routes) == 0 {
 		return nil, errors.New("there is no route: nothing would be delivered")
 	}
@@ -87,7 +87,7 @@ func (r *Router) add(def Route) {
 	}
 }
 
-func (r *Router) keeperOf(store outbox.StateStore) *ownership.Manager {
+func (r *Router) keeperOf(store adapters.StateStore) *ownership.Manager {
 	for _, k := range r.keepers {
 		if k.Store == store {
 			return k
@@ -125,7 +125,7 @@ func (r *Router) claimerOf(def Route) *claiming.Claimer {
 // Ready is closed when the lanes are ours or another instance works them.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
 
-// Wake lets whoever reads the source, an [outbox.Source] or an [outbox.Queue],
+// Wake lets whoever reads the source, an [adapters.Source] or an [adapters.Queue],
 // look for rows at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {
 	for _, rd := range r.readers {

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestG2_DeliversInOrder(t *testing.T) {
-	for name, o := range map[string]outbox.Ordering{"wave": wave, "group": group, "single": {}} {
+	for name, o := range map[string]adapters.Ordering{"wave": wave, "group": group, "single": {}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(r *rig) {
 				r.fill(50, 40)
@@ -56,7 +57,7 @@ func TestG2_FailuresKeepTheOrder(t *testing.T) {
 		"unavailable": outbox.Unavailable(errors.New("refused"), 0),
 		"released":    outbox.Released(errors.New("not now")),
 	} {
-		for unit, o := range map[string]outbox.Ordering{"wave": wave, "group": group} {
+		for unit, o := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 			t.Run(name+"/"+unit, func(t *testing.T) {
 				inBubble(t, o, func(r *rig) {
 					r.dest.setFail(flaky(err))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -70,14 +71,14 @@ func (s *siege) complain(format string, args ...any) {
 }
 
 // checkParked sees every settlement: nobody may be charged for an outage.
-func (s *siege) checkParked(st outbox.Settlement) {
+func (s *siege) checkParked(st adapters.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range st.Park {
 		if p.Attempts > s.charged[p.ID] {
 			s.complain("%s is parked (%s) with %d attempts, but failed %d times", p.ID, p.Status, p.Attempts, s.charged[p.ID])
 		}
-		if p.Status == outbox.ParkedDead && s.failures[p.ID] >= 0 {
+		if p.Status == adapters.ParkedDead && s.failures[p.ID] >= 0 {
 			s.complain("%s is dead, although it would have been delivered in the end", p.ID)
 		}
 	}
@@ -88,7 +89,7 @@ func (s *siege) checkParked(st outbox.Settlement) {
 func (s *siege) write() {
 	for range 1 + s.random.IntN(8) {
 		g := s.random.IntN(siegeGroups)
-		row := &outbox.Row{ID: fmt.Sprint("m", len(s.source.rows)), Type: "t", Payload: []byte(`{}`), CreatedAt: time.Now(),
+		row := &adapters.Row{ID: fmt.Sprint("m", len(s.source.rows)), Type: "t", Payload: []byte(`{}`), CreatedAt: time.Now(),
 			Group: fmt.Sprint("g", g), Headers: map[string]string{"address": fmt.Sprint("a", g%siegeAddresses)}}
 		s.mu.Lock()
 		switch dice := s.random.IntN(100); {
@@ -108,13 +109,13 @@ type front struct {
 	cut atomic.Bool // the instance is dead
 }
 
-func (f *front) Ordering() outbox.Ordering { return templated }
-func (f *front) Close() error              { return nil }
+func (f *front) Ordering() adapters.Ordering { return templated }
+func (f *front) Close() error                { return nil }
 func (f *front) Address(msg *message.Message) (string, error) {
 	return msg.Metadata["address"], nil
 }
 
-// Deliver implements outbox.Destination.
+// Deliver implements adapters.Destination.
 func (f *front) Deliver(_ context.Context, address string, batch []*message.Message) []error {
 	time.Sleep(20 * time.Millisecond)
 	f.mu.Lock()
@@ -165,7 +166,7 @@ func (s *siege) arrive(msg *message.Message, group string) {
 // is, and looking every second would be most of the simulation's work.
 type leisurely struct{ *mortal }
 
-func (l leisurely) Instances(ctx context.Context) ([]outbox.Instance, error) {
+func (l leisurely) Instances(ctx context.Context) ([]adapters.Instance, error) {
 	time.Sleep(20 * time.Second)
 	return l.mortal.Instances(ctx)
 }
@@ -235,10 +236,10 @@ func (s *siege) event() error {
 
 // redrive is an operator who has mended what was refused.
 func (s *siege) redrive() {
-	parked, _ := s.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{})
 	s.mu.Lock()
 	for _, p := range parked {
-		if p.Status == outbox.ParkedDead {
+		if p.Status == adapters.ParkedDead {
 			delete(s.failures, p.ID)
 			s.redriven[p.ID], s.charged[p.ID] = true, 0
 		}
@@ -249,7 +250,7 @@ func (s *siege) redrive() {
 
 // over tells whether everything has arrived and nothing is parked.
 func (s *siege) over() bool {
-	parked, _ := s.state.ListParked(context.Background(), outbox.ParkedFilter{})
+	parked, _ := s.state.ListParked(context.Background(), adapters.ParkedFilter{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(parked) == 0 && len(s.seen) == len(s.source.rows)
@@ -293,7 +294,7 @@ func TestG1_G2_G10_75HoursOfRetries(t *testing.T) {
 			for _, p := range s.problems[:min(len(s.problems), 8)] {
 				t.Error(p)
 			}
-			if !s.over() || s.twice > s.crashes*(siegeWindow+siegeWindow/2)*outbox.Slots {
+			if !s.over() || s.twice > s.crashes*(siegeWindow+siegeWindow/2)*adapters.Slots {
 				t.Errorf("%d of %d messages arrived, %d came twice after %d crashes; still parked: %v",
 					len(s.seen), rows, s.twice, s.crashes, len(s.state.parked))
 			}

@@ -3,12 +3,12 @@ package router
 import (
 	"strconv"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Stats returns the counters of all routes.
-func (r *Router) Stats() []outbox.RouteStats {
-	out := make([]outbox.RouteStats, 0, len(r.routes))
+func (r *Router) Stats() []adapters.RouteStats {
+	out := make([]adapters.RouteStats, 0, len(r.routes))
 	for _, rt := range r.routes {
 		s := rt.Stats()
 		s.Paused = rt.Paused.Load()

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/listening"
 )
@@ -155,7 +156,7 @@ func TestG1_SubscriberNacksWhatWasFenced(t *testing.T) {
 		r.dest.setFail(func(string, *message.Message) error { return outbox.Permanent(errInjected) })
 		route, f := r.fromFeed(nil)
 		r.start(route)
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		time.Sleep(time.Second)
 		r.state.mu.Lock()
 		for ref, l := range r.state.lanes {
@@ -229,7 +230,7 @@ func TestG6_ASubscribersFullLaneLeavesOthersAlone(t *testing.T) {
 		r.dest.setFail(h.fault)
 		route, f := r.fromFeed(func(rt *Route) { rt.Window, rt.SendTimeout, rt.Middleware = 64, time.Hour, nil })
 		r.start(route)
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		const n = 500
 		go func() {
 			for i := range n {
@@ -253,7 +254,7 @@ func TestG1_SubscriberNacksWhatADrainCouldNotWrite(t *testing.T) {
 		r.dest.setFail(func(string, *message.Message) error { return outbox.Permanent(errInjected) })
 		route, f := r.fromFeed(nil)
 		r.start(route)
-		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == outbox.Slots })
+		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
 		time.Sleep(time.Second)
 		r.state.setFail(errInjected)
 		msg := f.send("a", "m")
@@ -278,7 +279,7 @@ func TestG7_ASubscribersMessageThatIsTooLargeIsDead(t *testing.T) {
 		r.start(route)
 		large, many := message.NewMessage("large", make([]byte, 101)), message.NewMessage("many", nil)
 		large.Metadata[outbox.MetaGroup] = "a"
-		for i := range outbox.MaxRowPairs + 1 {
+		for i := range adapters.MaxRowPairs + 1 {
 			many.Metadata[fmt.Sprint("key-", i)] = "v"
 		}
 		f.out <- large
@@ -289,7 +290,7 @@ func TestG7_ASubscribersMessageThatIsTooLargeIsDead(t *testing.T) {
 		r.wantFate(many, "acked")
 		r.wantFate(fits, "acked")
 		r.wantParked("large dead 1", "many dead 1")
-		page, err := r.state.ListParked(context.Background(), outbox.ParkedFilter{})
+		page, err := r.state.ListParked(context.Background(), adapters.ParkedFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

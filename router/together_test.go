@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -23,7 +24,7 @@ import (
 // All middleware in one route, together with Watermill's own, through failures,
 // panics and an outage: every id arrives once, in order, with a trace.
 func TestG1_G2_AllMiddlewareInOneRoute(t *testing.T) {
-	for _, o := range []outbox.Ordering{wave, group} {
+	for _, o := range []adapters.Ordering{wave, group} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			inBubble(t, o, everythingInOneRoute)
 		})

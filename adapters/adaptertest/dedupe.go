@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-// DedupeStore checks that a store keeps the contract of [outbox.DedupeStore].
+// DedupeStore checks that a store keeps the contract of [adapters.DedupeStore].
 // The function makes an empty database, gone when the test ends, and returns a
 // function that opens another store on it, ready for use. The tests are subtests
 // of t and run in parallel.
-func DedupeStore(t *testing.T, create func(tb testing.TB) (open func() outbox.DedupeStore)) {
-	for name, test := range map[string]func(*testing.T, func() outbox.DedupeStore){
+func DedupeStore(t *testing.T, create func(tb testing.TB) (open func() adapters.DedupeStore)) {
+	for name, test := range map[string]func(*testing.T, func() adapters.DedupeStore){
 		"SeenOnItsRoute":    testSeenOnItsRoute,
 		"RecordTwins":       testRecordTwins,
 		"IDsOfAnyBytes":     testIDsOfAnyBytes,
@@ -33,15 +33,15 @@ func DedupeStore(t *testing.T, create func(tb testing.TB) (open func() outbox.De
 }
 
 // sightings are ids of route "r", kept for so long.
-func sightings(keep time.Duration, ids ...string) []outbox.Sighting {
-	out := make([]outbox.Sighting, len(ids))
+func sightings(keep time.Duration, ids ...string) []adapters.Sighting {
+	out := make([]adapters.Sighting, len(ids))
 	for i, id := range ids {
-		out[i] = outbox.Sighting{EventRef: outbox.EventRef{Route: "r", ID: id}, Keep: keep}
+		out[i] = adapters.Sighting{EventRef: adapters.EventRef{Route: "r", ID: id}, Keep: keep}
 	}
 	return out
 }
 
-func record(tb testing.TB, store outbox.DedupeStore, events []outbox.Sighting) {
+func record(tb testing.TB, store adapters.DedupeStore, events []adapters.Sighting) {
 	tb.Helper()
 	if err := store.Record(tb.Context(), events); err != nil {
 		tb.Fatalf("record %d events: %v", len(events), err)
@@ -49,11 +49,11 @@ func record(tb testing.TB, store outbox.DedupeStore, events []outbox.Sighting) {
 }
 
 // wantSeen asks for the ids of route "r" in one call.
-func wantSeen(tb testing.TB, store outbox.DedupeStore, want []bool, ids ...string) {
+func wantSeen(tb testing.TB, store adapters.DedupeStore, want []bool, ids ...string) {
 	tb.Helper()
-	events := make([]outbox.EventRef, len(ids))
+	events := make([]adapters.EventRef, len(ids))
 	for i, id := range ids {
-		events[i] = outbox.EventRef{Route: "r", ID: id}
+		events[i] = adapters.EventRef{Route: "r", ID: id}
 	}
 	got, err := store.Seen(tb.Context(), events)
 	if err != nil || !slices.Equal(got, want) {
@@ -61,35 +61,35 @@ func wantSeen(tb testing.TB, store outbox.DedupeStore, want []bool, ids ...strin
 	}
 }
 
-func testSeenOnItsRoute(t *testing.T, open func() outbox.DedupeStore) {
+func testSeenOnItsRoute(t *testing.T, open func() adapters.DedupeStore) {
 	store := open()
 	wantSeen(t, store, nil)
 	record(t, store, nil)
 	wantSeen(t, store, []bool{false}, "a")
 	record(t, store, sightings(time.Hour, "c", "a"))
-	record(t, store, []outbox.Sighting{{EventRef: outbox.EventRef{Route: "other", ID: "b"}, Keep: time.Hour}})
+	record(t, store, []adapters.Sighting{{EventRef: adapters.EventRef{Route: "other", ID: "b"}, Keep: time.Hour}})
 	wantSeen(t, store, []bool{true, false, true, true, false}, "a", "b", "c", "a", "")
-	got, err := store.Seen(t.Context(), []outbox.EventRef{{Route: "other", ID: "a"}, {Route: "other", ID: "b"}})
+	got, err := store.Seen(t.Context(), []adapters.EventRef{{Route: "other", ID: "a"}, {Route: "other", ID: "b"}})
 	if err != nil || !slices.Equal(got, []bool{false, true}) {
 		t.Fatalf("on the other route: %v, %v", got, err)
 	}
 }
 
-func testRecordTwins(t *testing.T, open func() outbox.DedupeStore) {
+func testRecordTwins(t *testing.T, open func() adapters.DedupeStore) {
 	store := open()
 	record(t, store, append(sightings(time.Hour, "a", "a", "a"), sightings(time.Nanosecond, "b", "b")...))
 	record(t, store, sightings(time.Hour, "c"))
 	record(t, store, sightings(time.Hour, "c"))
 	wantSeen(t, store, []bool{true, true}, "a", "c")
 	eventually(t, "b expires", func(ctx context.Context) bool {
-		got, err := store.Seen(ctx, []outbox.EventRef{{Route: "r", ID: "b"}})
+		got, err := store.Seen(ctx, []adapters.EventRef{{Route: "r", ID: "b"}})
 		return err == nil && !got[0]
 	})
 	record(t, store, sightings(time.Hour, "b")) // anew
 	wantSeen(t, store, []bool{true}, "b")
 }
 
-func testIDsOfAnyBytes(t *testing.T, open func() outbox.DedupeStore) {
+func testIDsOfAnyBytes(t *testing.T, open func() adapters.DedupeStore) {
 	store := open()
 	long := strings.Repeat("x", 100_000)
 	ids := []string{"", "a\x00b", "\xff\xfe", `"quoted", \ {}`, "ü", long, "base64:YQ=="}
@@ -98,7 +98,7 @@ func testIDsOfAnyBytes(t *testing.T, open func() outbox.DedupeStore) {
 	wantSeen(t, store, []bool{false, false, false, false}, "a", "\xff", long+"y", long[1:])
 }
 
-func testExpireInSteps(t *testing.T, open func() outbox.DedupeStore) {
+func testExpireInSteps(t *testing.T, open func() adapters.DedupeStore) {
 	store := open()
 	for i := range 50 {
 		record(t, store, sightings(time.Nanosecond, fmt.Sprintf("old%d", i)))
@@ -122,8 +122,8 @@ func testExpireInSteps(t *testing.T, open func() outbox.DedupeStore) {
 
 // Instances that record the same events at the same time neither fail nor wait
 // for each other forever.
-func testRecordWhileRecord(t *testing.T, open func() outbox.DedupeStore) {
-	stores := []outbox.DedupeStore{open(), open(), open()}
+func testRecordWhileRecord(t *testing.T, open func() adapters.DedupeStore) {
+	stores := []adapters.DedupeStore{open(), open(), open()}
 	var all sync.WaitGroup
 	for i, store := range stores {
 		all.Go(func() {
@@ -145,7 +145,7 @@ func testRecordWhileRecord(t *testing.T, open func() outbox.DedupeStore) {
 	wantSeen(t, stores[0], []bool{true, true}, "e0", "e98")
 }
 
-func testManySightings(t *testing.T, open func() outbox.DedupeStore) {
+func testManySightings(t *testing.T, open func() adapters.DedupeStore) {
 	store := open()
 	var ids []string
 	var want []bool

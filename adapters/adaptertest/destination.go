@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -74,7 +75,7 @@ func arrival(t *testing.T, h Harness) {
 func binary(t *testing.T, h Harness) {
 	r := row("a", 0)
 	r.Payload, r.Binary = []byte{0, 1, '"', '\n', 0xff, 0xfe}, true
-	msgs := append([]*message.Message{outbox.NewMessage(r, lane)}, messages("a", 1, 1)...)
+	msgs := append([]*message.Message{adapters.NewMessage(r, lane)}, messages("a", 1, 1)...)
 	msgs = append(msgs, messages("b", 0, 1)...)
 	errs := deliver(t.Context(), h.Destination, h.Addresses[0], msgs)
 	if h.JSONOnly {
@@ -101,7 +102,7 @@ func emptyPayloads(t *testing.T, h Harness) {
 	empty, absent := row("a", 0), row("b", 0)
 	empty.Payload, empty.Binary = []byte{}, true
 	absent.Payload, absent.Binary = nil, true
-	msgs := []*message.Message{outbox.NewMessage(empty, lane), outbox.NewMessage(absent, lane)}
+	msgs := []*message.Message{adapters.NewMessage(empty, lane), adapters.NewMessage(absent, lane)}
 	msgs[1].Payload = nil // as a middleware may leave it
 	msgs = append(msgs, messages("c", 0, 1)...)
 	errs := deliver(t.Context(), h.Destination, h.Addresses[0], msgs)

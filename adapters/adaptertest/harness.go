@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -17,7 +18,7 @@ import (
 // skipped.
 type Harness struct {
 	// Destination delivers to the receiver. The suite closes it.
-	Destination outbox.Destination
+	Destination adapters.Destination
 
 	// Addresses are distinct addresses that take messages: at least one.
 	Addresses []string
@@ -67,12 +68,12 @@ const lane = "suite/03"
 
 // row returns the n-th message of a group. The payload is JSON that a
 // re-serialisation would change.
-func row(group string, n int) *outbox.Row {
+func row(group string, n int) *adapters.Row {
 	id := fmt.Sprintf("%s-%04d", group, n)
 	if group == "" {
 		id = fmt.Sprintf("none-%04d", n)
 	}
-	return &outbox.Row{
+	return &adapters.Row{
 		ID:       id,
 		Type:     "suite.happened",
 		Group:    group,
@@ -84,7 +85,7 @@ func row(group string, n int) *outbox.Row {
 func messages(group string, from, n int) []*message.Message {
 	batch := make([]*message.Message, n)
 	for i := range batch {
-		batch[i] = outbox.NewMessage(row(group, from+i), lane)
+		batch[i] = adapters.NewMessage(row(group, from+i), lane)
 	}
 	return batch
 }
@@ -106,7 +107,7 @@ var errHeld = outbox.Released(errors.New("an earlier message of the group was no
 // deliver sends messages the way router would, in batches as the destination's
 // ordering allows and nothing of a group behind one that failed, and returns one
 // error per message.
-func deliver(ctx context.Context, d outbox.Destination, address string, msgs []*message.Message) []error {
+func deliver(ctx context.Context, d adapters.Destination, address string, msgs []*message.Message) []error {
 	errs := make([]error, len(msgs))
 	failed := map[string]bool{}
 	for from := 0; from < len(msgs); {
@@ -132,7 +133,7 @@ func deliver(ctx context.Context, d outbox.Destination, address string, msgs []*
 }
 
 // batchLen returns how many of the next messages fit one batch.
-func batchLen(o outbox.Ordering, msgs []*message.Message) int {
+func batchLen(o adapters.Ordering, msgs []*message.Message) int {
 	groups, size := map[string]bool{}, 0
 	for i, msg := range msgs {
 		groups[msg.Metadata[outbox.MetaGroup]] = true

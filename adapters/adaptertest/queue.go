@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -16,11 +17,11 @@ import (
 // the tests that need it are skipped.
 type QueueHarness struct {
 	// Queue works on the tables. The suite closes it.
-	Queue outbox.Queue
+	Queue adapters.Queue
 
 	// Open returns another queue on the same tables, as another process has it.
 	// The suite closes it.
-	Open func(t *testing.T) outbox.Queue
+	Open func(t *testing.T) adapters.Queue
 
 	// Tables are the names that claims have, and the prefix with which the
 	// groups of a table begin ("EVENT:").
@@ -79,7 +80,7 @@ const (
 	QueueDead       QueueStatus = "dead"
 )
 
-// Queue checks that a queue keeps the contract of [outbox.Queue]. The tests are
+// Queue checks that a queue keeps the contract of [adapters.Queue]. The tests are
 // subtests of t and run in parallel, each on tables of its own.
 func Queue(t *testing.T, setup func(t *testing.T) QueueHarness) {
 	tests := map[string]func(*testing.T, *queueSuite){}
@@ -103,7 +104,7 @@ type queueSuite struct {
 	made int
 }
 
-func (s *queueSuite) closeAfter(t *testing.T, q outbox.Queue) {
+func (s *queueSuite) closeAfter(t *testing.T, q adapters.Queue) {
 	t.Cleanup(func() {
 		if err := q.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -143,7 +144,7 @@ func (s *queueSuite) gate(r *QueueRow) string {
 
 // allSlots are the lanes of somebody who has them all.
 func allSlots() []int {
-	slots := make([]int, outbox.Slots)
+	slots := make([]int, adapters.Slots)
 	for i := range slots {
 		slots[i] = i
 	}
@@ -151,7 +152,7 @@ func allSlots() []int {
 }
 
 // claim claims once, and checks what holds for every claim.
-func (s *queueSuite) claim(t *testing.T, q outbox.Queue, r outbox.ClaimRequest) []*outbox.Row {
+func (s *queueSuite) claim(t *testing.T, q adapters.Queue, r adapters.ClaimRequest) []*adapters.Row {
 	t.Helper()
 	if r.Slots == nil {
 		r.Slots = allSlots()
@@ -168,7 +169,7 @@ func (s *queueSuite) claim(t *testing.T, q outbox.Queue, r outbox.ClaimRequest) 
 		if row.Claim == nil || row.Claim.Key != row.ID || !slices.Contains(s.Tables, row.Claim.Table) {
 			t.Errorf("row %s has the claim %+v", row.ID, row.Claim)
 		}
-		if row.Slot < 0 || row.Slot >= outbox.Slots || !slices.Contains(r.Slots, row.Slot) {
+		if row.Slot < 0 || row.Slot >= adapters.Slots || !slices.Contains(r.Slots, row.Slot) {
 			t.Errorf("row %s is of slot %d, which was not asked for", row.ID, row.Slot)
 		}
 		if groups[row.Group]++; row.Group != "" && r.PerGroup > 0 && groups[row.Group] > r.PerGroup {
@@ -185,9 +186,9 @@ func (s *queueSuite) claim(t *testing.T, q outbox.Queue, r outbox.ClaimRequest) 
 }
 
 // claimAll claims, without settling, until nothing comes any more.
-func (s *queueSuite) claimAll(t *testing.T, q outbox.Queue, r outbox.ClaimRequest) []*outbox.Row {
+func (s *queueSuite) claimAll(t *testing.T, q adapters.Queue, r adapters.ClaimRequest) []*adapters.Row {
 	t.Helper()
-	var all []*outbox.Row
+	var all []*adapters.Row
 	for {
 		rows := s.claim(t, q, r)
 		if len(rows) == 0 {
@@ -199,9 +200,9 @@ func (s *queueSuite) claimAll(t *testing.T, q outbox.Queue, r outbox.ClaimReques
 
 // claimSoon claims until as many rows have come as are wanted: once a claim has
 // found nothing, what comes then need not be found by the very next one.
-func (s *queueSuite) claimSoon(t *testing.T, q outbox.Queue, r outbox.ClaimRequest, want int) []*outbox.Row {
+func (s *queueSuite) claimSoon(t *testing.T, q adapters.Queue, r adapters.ClaimRequest, want int) []*adapters.Row {
 	t.Helper()
-	var all []*outbox.Row
+	var all []*adapters.Row
 	for end := time.Now().Add(maxWait); len(all) < want; {
 		all = append(all, s.claim(t, q, r)...)
 		if time.Now().After(end) {
@@ -212,11 +213,11 @@ func (s *queueSuite) claimSoon(t *testing.T, q outbox.Queue, r outbox.ClaimReque
 }
 
 // settle writes one outcome for all rows and wants none to be lost.
-func (s *queueSuite) settle(t *testing.T, q outbox.Queue, outcome outbox.Outcome, rows ...*outbox.Row) {
+func (s *queueSuite) settle(t *testing.T, q adapters.Queue, outcome outbox.Outcome, rows ...*adapters.Row) {
 	t.Helper()
-	results := make([]outbox.ClaimResult, len(rows))
+	results := make([]adapters.ClaimResult, len(rows))
 	for i, row := range rows {
-		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts}
+		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts}
 		if outcome == outbox.Retry || outcome == outbox.Dead {
 			results[i].Attempts, results[i].Error = row.Claim.Attempts+1, "it failed"
 		}
@@ -228,7 +229,7 @@ func (s *queueSuite) settle(t *testing.T, q outbox.Queue, outcome outbox.Outcome
 }
 
 // keys returns the keys of rows, by group; rows without one sorted.
-func keys(rows []*outbox.Row) map[string][]string {
+func keys(rows []*adapters.Row) map[string][]string {
 	byGroup := map[string][]string{}
 	for _, row := range rows {
 		byGroup[row.Group] = append(byGroup[row.Group], row.ID)
@@ -238,7 +239,7 @@ func keys(rows []*outbox.Row) map[string][]string {
 }
 
 // want requires just these rows, those of each group in this order.
-func (s *queueSuite) want(t *testing.T, got []*outbox.Row, want ...QueueRow) {
+func (s *queueSuite) want(t *testing.T, got []*adapters.Row, want ...QueueRow) {
 	t.Helper()
 	wanted := map[string][]string{}
 	for i := range want {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -29,13 +30,13 @@ func testQueueRowsAreWhole(t *testing.T, s *queueSuite) {
 	r := s.row("order-1")
 	r.Payload = "{ \"type\":\t\"suite.happened\", \"n\": 1.50, \"s\": \"\\u00e9 é <&> \\\\ \\\"\" }"
 	s.Insert(t, r)
-	rows := s.claim(t, s.Queue, outbox.ClaimRequest{})
+	rows := s.claim(t, s.Queue, adapters.ClaimRequest{})
 	s.want(t, rows, r)
 	row := rows[0]
 	if string(row.Payload) != r.Payload || row.Binary || row.Err != nil {
 		t.Errorf("payload %q, binary %t, error %v", row.Payload, row.Binary, row.Err)
 	}
-	if row.Type != r.Type || !row.CreatedAt.Equal(r.CreatedAt) || row.Position == 0 || row.Slot != outbox.SlotOf(s.gate(&r), r.Key) {
+	if row.Type != r.Type || !row.CreatedAt.Equal(r.CreatedAt) || row.Position == 0 || row.Slot != adapters.SlotOf(s.gate(&r), r.Key) {
 		t.Errorf("got %+v", row)
 	}
 	if row.Claim.Attempts != 0 || row.Claim.Token == "" {
@@ -52,13 +53,13 @@ func testQueueCheck(t *testing.T, s *queueSuite) {
 
 func testQueueEmpty(t *testing.T, s *queueSuite) {
 	for range 2 {
-		s.want(t, s.claim(t, s.Queue, outbox.ClaimRequest{}))
+		s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	}
 	rows := s.insert(t, "a", "b")
-	claimed := s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 2)
+	claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2)
 	s.want(t, claimed, rows...)
 	s.settle(t, s.Queue, outbox.Delivered, claimed...)
-	s.want(t, s.claim(t, s.Queue, outbox.ClaimRequest{}))
+	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	if lost, err := s.Queue.Settle(t.Context(), nil); err != nil || len(lost) > 0 {
 		t.Errorf("settling nothing: %v %v", lost, err)
 	}
@@ -73,7 +74,7 @@ func testQueueOrder(t *testing.T, s *queueSuite) {
 		shuffled := slices.Clone(rows)
 		slices.Reverse(shuffled) // the order of insertion says nothing
 		s.Insert(t, shuffled...)
-		claimed := s.claimSoon(t, s.Queue, outbox.ClaimRequest{Limit: limit}, len(rows))
+		claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{Limit: limit}, len(rows))
 		s.want(t, claimed, rows...)
 		s.settle(t, s.Queue, outbox.Delivered, claimed...)
 	}
@@ -88,26 +89,26 @@ func testQueueEqualTimes(t *testing.T, s *queueSuite) {
 	shuffled := slices.Clone(rows)
 	slices.Reverse(shuffled)
 	s.Insert(t, shuffled...)
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{Limit: 7}), rows...)
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{Limit: 7}), rows...)
 }
 
 func testQueueHeldRows(t *testing.T, s *queueSuite) {
 	first := s.insert(t, "a", "a")
-	s.want(t, s.claim(t, s.Queue, outbox.ClaimRequest{}), first...)
+	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}), first...)
 	second := s.insert(t, "a", "b")
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 2), second...)
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2), second...)
 }
 
 func testQueuePutBack(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "a", "a", "a", "b")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{Limit: 4, PerGroup: 2})
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 4, PerGroup: 2})
 	for _, row := range claimed {
 		if row.Group == s.gate(&rows[0]) {
 			s.settle(t, s.Queue, outbox.Put, row)
 		}
 	}
 	s.wantStatus(t, QueueWaiting, rows[0].Key, rows[1].Key, rows[2].Key)
-	again := s.claimAll(t, s.Queue, outbox.ClaimRequest{})
+	again := s.claimAll(t, s.Queue, adapters.ClaimRequest{})
 	s.want(t, again, rows[:4]...)
 	for _, row := range again {
 		if row.Claim.Attempts != 0 {
@@ -162,20 +163,20 @@ func (a *arrivals) rows() int {
 }
 
 // take claims a few rows, notes them, and settles them.
-func (a *arrivals) take(t *testing.T, q outbox.Queue) (ok bool) {
-	claimed, err := q.Claim(t.Context(), outbox.ClaimRequest{Slots: allSlots(), Limit: 20})
+func (a *arrivals) take(t *testing.T, q adapters.Queue) (ok bool) {
+	claimed, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: allSlots(), Limit: 20})
 	if err != nil {
 		t.Error(err)
 		return false
 	}
-	results := make([]outbox.ClaimResult, len(claimed))
+	results := make([]adapters.ClaimResult, len(claimed))
 	a.mu.Lock()
 	for i, row := range claimed {
 		if a.count[row.ID]++; row.ID < a.last[row.Group] {
 			t.Errorf("row %s of group %s was claimed after %s", row.ID, row.Group, a.last[row.Group])
 		}
 		a.last[row.Group] = row.ID
-		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
 	}
 	a.mu.Unlock()
 	lost, err := q.Settle(t.Context(), results)
@@ -194,7 +195,7 @@ func testQueueLongGroup(t *testing.T, s *queueSuite) {
 	short := s.insert(t, "x", "y", "z")
 	found := map[string]bool{}
 	for range 3 { // of some 30
-		for _, row := range s.claim(t, s.Queue, outbox.ClaimRequest{Limit: 100}) {
+		for _, row := range s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 100}) {
 			found[row.ID] = true
 		}
 	}
@@ -216,7 +217,7 @@ func testQueueLongTable(t *testing.T, s *queueSuite) {
 	other := s.row("long")
 	other.Table = s.Tables[1]
 	s.Insert(t, slices.Concat(rows, []QueueRow{other})...)
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{Limit: 100})
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 100})
 	if len(claimed) < 50 || !slices.Contains(keys(claimed)[s.gate(&other)], other.Key) {
 		t.Errorf("%d rows were claimed, and the one of the other table is not among them: %v", len(claimed), keys(claimed))
 	}
@@ -224,14 +225,14 @@ func testQueueLongTable(t *testing.T, s *queueSuite) {
 
 func testQueueWithoutGroup(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "", s.DefaultGroup, "", s.DefaultGroup, "")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{Limit: 3})
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 3})
 	if s.DefaultGroup != "" {
 		s.want(t, claimed, rows[:3]...)
-		claimed = append(claimed, s.claimAll(t, s.Queue, outbox.ClaimRequest{})...)
+		claimed = append(claimed, s.claimAll(t, s.Queue, adapters.ClaimRequest{})...)
 		s.want(t, claimed, rows...)
 		return
 	}
-	s.want(t, append(claimed, s.claimAll(t, s.Queue, outbox.ClaimRequest{})...), rows...)
+	s.want(t, append(claimed, s.claimAll(t, s.Queue, adapters.ClaimRequest{})...), rows...)
 }
 
 func testQueueLateCommit(t *testing.T, s *queueSuite) {
@@ -241,12 +242,12 @@ func testQueueLateCommit(t *testing.T, s *queueSuite) {
 	late := []QueueRow{s.row("a"), s.row("late")}
 	commit := s.InsertLate(t, late...)
 	early := s.insert(t, "a", "b")
-	claimed := s.claimAll(t, s.Queue, outbox.ClaimRequest{})
+	claimed := s.claimAll(t, s.Queue, adapters.ClaimRequest{})
 	s.want(t, claimed, early...)
 	s.settle(t, s.Queue, outbox.Delivered, claimed...)
-	s.want(t, s.claim(t, s.Queue, outbox.ClaimRequest{}))
+	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	commit()
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 2), late...)
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2), late...)
 }
 
 func testQueueRollback(t *testing.T, s *queueSuite) {
@@ -255,5 +256,5 @@ func testQueueRollback(t *testing.T, s *queueSuite) {
 	}
 	_ = s.InsertLate(t, s.row("a"), s.row("gone")) // never committed
 	rows := s.insert(t, "a", "b")
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{}), rows...)
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows...)
 }

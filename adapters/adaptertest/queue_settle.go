@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -33,15 +34,15 @@ var (
 
 func testQueueOutcomes(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "b", "c", "d", "e")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{})
-	byKey := map[string]*outbox.Row{}
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
+	byKey := map[string]*adapters.Row{}
 	for _, row := range claimed {
 		byKey[row.ID] = row
 	}
 	outcomes := []outbox.Outcome{outbox.Delivered, outbox.Skipped, outbox.Retry, outbox.Dead, outbox.Put}
-	var results []outbox.ClaimResult
+	var results []adapters.ClaimResult
 	for i, outcome := range outcomes {
-		r := outbox.ClaimResult{Claim: byKey[rows[i].Key].Claim, Outcome: outcome}
+		r := adapters.ClaimResult{Claim: byKey[rows[i].Key].Claim, Outcome: outcome}
 		if outcome == outbox.Retry || outcome == outbox.Dead {
 			r.Attempts, r.Error = 1, "it failed"
 		}
@@ -67,14 +68,14 @@ func testQueueOutcomes(t *testing.T, s *queueSuite) {
 			t.Errorf("%s: the row was changed: %+v", outcomes[i], got)
 		}
 	}
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{}), rows[2], rows[4])
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[2], rows[4])
 }
 
 // testQueueAttempts fails a row four times, as a limit of three retries has it.
 func testQueueAttempts(t *testing.T, s *queueSuite) {
 	row := s.insert(t, "a")[0]
 	for attempt := range 4 {
-		claimed := s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 1)
+		claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1)
 		if got := claimed[0].Claim.Attempts; got != attempt {
 			t.Fatalf("claimed with %d attempts, want %d", got, attempt)
 		}
@@ -91,16 +92,16 @@ func testQueueAttempts(t *testing.T, s *queueSuite) {
 	if got := s.Rows(t)[0]; got.Status != QueueDead || got.Attempts != want || got.Error != "it failed" || got.Key != row.Key {
 		t.Errorf("the row is %+v, want it dead with %d", got, want)
 	}
-	s.want(t, s.claim(t, s.Queue, outbox.ClaimRequest{}))
+	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 }
 
 func testQueueErrors(t *testing.T, s *queueSuite) {
 	s.insert(t, "a", "b")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{})
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
 	texts := []string{"a \x00 b \xff \"quoted\" {x,y} NULL \\ é", strings.Repeat("é", 10000)}
 	for i, row := range claimed {
-		result := outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Dead, Attempts: 1, Error: texts[i]}
-		if lost, err := s.Queue.Settle(t.Context(), []outbox.ClaimResult{result}); err != nil || len(lost) > 0 {
+		result := adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Dead, Attempts: 1, Error: texts[i]}
+		if lost, err := s.Queue.Settle(t.Context(), []adapters.ClaimResult{result}); err != nil || len(lost) > 0 {
 			t.Fatalf("settle: %d lost, %v", len(lost), err)
 		}
 	}
@@ -113,16 +114,16 @@ func testQueueErrors(t *testing.T, s *queueSuite) {
 
 func testQueueLost(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "b", "c")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{})
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
 	// One is put back, one is claimed by another process, one is still ours.
 	s.Set(t, QueueWaiting, 0, rows[0].Key, rows[1].Key)
 	other := s.Open(t)
 	s.closeAfter(t, other)
-	theirs := s.claim(t, other, outbox.ClaimRequest{Except: []string{s.gate(&rows[0])}})
+	theirs := s.claim(t, other, adapters.ClaimRequest{Except: []string{s.gate(&rows[0])}})
 	s.want(t, theirs, rows[1])
-	var results []outbox.ClaimResult
+	var results []adapters.ClaimResult
 	for _, row := range claimed {
-		results = append(results, outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered})
+		results = append(results, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered})
 	}
 	lost, err := s.Queue.Settle(t.Context(), results)
 	if err != nil {
@@ -140,21 +141,21 @@ func testQueueLost(t *testing.T, s *queueSuite) {
 	s.wantStatus(t, QueueProcessing, rows[1].Key)
 	s.wantStatus(t, QueueDone, rows[2].Key)
 	s.settle(t, other, outbox.Delivered, theirs...)
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 1), rows[0])
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[0])
 }
 
 func testQueueUnknownClaims(t *testing.T, s *queueSuite) {
 	row := s.insert(t, "a")[0]
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{})[0].Claim
-	for _, c := range []*outbox.Claim{
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})[0].Claim
+	for _, c := range []*adapters.Claim{
 		{Table: "elsewhere", Key: row.Key, Token: claimed.Token}, {Table: row.Table, Key: "none", Token: claimed.Token},
 		{Table: row.Table, Key: row.Key, Token: "other"},
 	} {
-		lost, err := s.Queue.Settle(t.Context(), []outbox.ClaimResult{{Claim: c, Outcome: outbox.Delivered}})
+		lost, err := s.Queue.Settle(t.Context(), []adapters.ClaimResult{{Claim: c, Outcome: outbox.Delivered}})
 		if err != nil || len(lost) != 1 || lost[0] != c {
 			t.Errorf("settling %+v: lost %v, %v", c, lost, err)
 		}
-		if lost, err = s.Queue.Extend(t.Context(), []*outbox.Claim{c}); err != nil || len(lost) != 1 {
+		if lost, err = s.Queue.Extend(t.Context(), []*adapters.Claim{c}); err != nil || len(lost) != 1 {
 			t.Errorf("extending %+v: lost %v, %v", c, lost, err)
 		}
 	}
@@ -163,8 +164,8 @@ func testQueueUnknownClaims(t *testing.T, s *queueSuite) {
 
 func testQueueExtend(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "b")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{})
-	claims := []*outbox.Claim{claimed[0].Claim, claimed[1].Claim}
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
+	claims := []*adapters.Claim{claimed[0].Claim, claimed[1].Claim}
 	for range 2 {
 		if lost, err := s.Queue.Extend(t.Context(), claims); err != nil || len(lost) > 0 {
 			t.Fatalf("extend: lost %v, %v", lost, err)
@@ -185,7 +186,7 @@ func testQueueExtend(t *testing.T, s *queueSuite) {
 
 func testQueueRecover(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "a", "b", "c", "d")
-	claimed := s.claim(t, s.Queue, outbox.ClaimRequest{Except: []string{s.gate(&rows[0]), s.gate(&rows[2]), s.gate(&rows[4])}})
+	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{Except: []string{s.gate(&rows[0]), s.gate(&rows[2]), s.gate(&rows[4])}})
 	s.want(t, claimed, rows[3])
 	old, fresh := s.Timeout+time.Minute, s.Timeout/2
 	s.Set(t, QueueProcessing, old, rows[0].Key, rows[3].Key) // the second one is ours
@@ -195,7 +196,7 @@ func testQueueRecover(t *testing.T, s *queueSuite) {
 	}
 	s.wantStatus(t, QueueWaiting, rows[0].Key)
 	s.wantStatus(t, QueueProcessing, rows[2].Key, rows[3].Key)
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{}), rows[0], rows[1], rows[4])
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[0], rows[1], rows[4])
 	// Another process has no part in what this one holds.
 	other := s.Open(t)
 	s.closeAfter(t, other)
@@ -211,14 +212,14 @@ func testQueueSettleBeside(t *testing.T, s *queueSuite) {
 		groups[i] = []string{"a", "b", "c"}[i%3]
 	}
 	s.insert(t, groups...)
-	settle := make(chan []*outbox.Row, n)
+	settle := make(chan []*adapters.Row, n)
 	done := make(chan int)
 	go func() {
 		delivered := 0
 		for rows := range settle {
-			results := make([]outbox.ClaimResult, len(rows))
+			results := make([]adapters.ClaimResult, len(rows))
 			for i, row := range rows {
-				results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
 				if row.Claim.Attempts == 0 && i == len(rows)-1 { // the last one fails once
 					results[i].Outcome, results[i].Attempts = outbox.Retry, 1
 				} else {
@@ -233,7 +234,7 @@ func testQueueSettleBeside(t *testing.T, s *queueSuite) {
 		done <- delivered
 	}()
 	for end := time.Now().Add(maxWait); time.Now().Before(end); {
-		rows := s.claim(t, s.Queue, outbox.ClaimRequest{Limit: 20})
+		rows := s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 20})
 		if len(rows) > 0 {
 			settle <- rows
 			continue
@@ -251,9 +252,9 @@ func testQueueSettleBeside(t *testing.T, s *queueSuite) {
 func testQueueForeign(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "a", "a", "b")
 	s.Set(t, QueueProcessing, 0, rows[1].Key)
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{}), rows[0], rows[3])
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[0], rows[3])
 	s.Set(t, QueueDone, 0, rows[1].Key)
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 1), rows[2])
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[2])
 }
 
 func testQueueLocked(t *testing.T, s *queueSuite) {
@@ -262,9 +263,9 @@ func testQueueLocked(t *testing.T, s *queueSuite) {
 	}
 	rows := s.insert(t, "a", "a", "a", "b", "b")
 	release := s.Lock(t, rows[1].Key, rows[3].Key)
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{}), rows[0])
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[0])
 	release()
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 4), rows[1], rows[2], rows[3], rows[4])
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 4), rows[1], rows[2], rows[3], rows[4])
 }
 
 // testQueueOlderForeign: the foreign row is much older than what waits.
@@ -274,27 +275,27 @@ func testQueueOlderForeign(t *testing.T, s *queueSuite) {
 	young := []QueueRow{s.row("a"), s.row("b")}
 	s.Insert(t, append(young, old)...)
 	s.Set(t, QueueProcessing, 0, old.Key)
-	s.want(t, s.claimAll(t, s.Queue, outbox.ClaimRequest{}), young[1])
+	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), young[1])
 	s.Set(t, QueueWaiting, 0, old.Key)
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 2), old, young[0])
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2), old, young[0])
 }
 
 func testQueueForeignRetry(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "b")
-	claimed := s.claimAll(t, s.Queue, outbox.ClaimRequest{})
+	claimed := s.claimAll(t, s.Queue, adapters.ClaimRequest{})
 	s.settle(t, s.Queue, outbox.Dead, claimed...)
-	s.want(t, s.claim(t, s.Queue, outbox.ClaimRequest{}))
+	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	s.Set(t, QueueWaiting, 0, rows[0].Key) // an operator wants it again
-	s.want(t, s.claimSoon(t, s.Queue, outbox.ClaimRequest{}, 1), rows[0])
+	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[0])
 }
 
 func testQueueOtherProcess(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "a", "b")
-	theirs := s.claim(t, s.Queue, outbox.ClaimRequest{PerGroup: 1})
+	theirs := s.claim(t, s.Queue, adapters.ClaimRequest{PerGroup: 1})
 	s.want(t, theirs, rows[0], rows[2])
 	other := s.Open(t)
 	s.closeAfter(t, other)
-	s.want(t, s.claimAll(t, other, outbox.ClaimRequest{}))
+	s.want(t, s.claimAll(t, other, adapters.ClaimRequest{}))
 	s.settle(t, s.Queue, outbox.Delivered, theirs...)
-	s.want(t, s.claimSoon(t, other, outbox.ClaimRequest{}, 1), rows[1])
+	s.want(t, s.claimSoon(t, other, adapters.ClaimRequest{}, 1), rows[1])
 }

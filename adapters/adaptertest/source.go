@@ -7,26 +7,26 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // SourceHarness is a source under test and the table that it reads, empty at
 // the beginning.
 type SourceHarness struct {
 	// Source reads the table. The suite closes it.
-	Source outbox.Source
+	Source adapters.Source
 
 	// Insert writes the rows in their order, in one transaction. What the
 	// database itself sets (position, slot, created at) is ignored. It may be
 	// called concurrently.
-	Insert func(t *testing.T, rows ...outbox.Row)
+	Insert func(t *testing.T, rows ...adapters.Row)
 
 	// InsertBroken writes a row of the group that cannot be decoded. Nil where
 	// the table cannot hold one.
 	InsertBroken func(t *testing.T, group string)
 }
 
-// Source checks that a source keeps the contract of [outbox.Source]. The tests
+// Source checks that a source keeps the contract of [adapters.Source]. The tests
 // are subtests of t and run in parallel, each on a table of its own.
 func Source(t *testing.T, setup func(t *testing.T) SourceHarness) {
 	for name, test := range map[string]func(*testing.T, SourceHarness){
@@ -61,8 +61,8 @@ func Source(t *testing.T, setup func(t *testing.T) SourceHarness) {
 }
 
 // event is a row of a group; n tells rows apart.
-func event(group string, n int) outbox.Row {
-	return outbox.Row{
+func event(group string, n int) adapters.Row {
+	return adapters.Row{
 		ID: fmt.Sprintf("%s-%d", group, n), Type: "suite.event", Group: group,
 		Payload: fmt.Appendf(nil, `{"n": %d,  "g":"%s"}`, n, group),
 	}
@@ -70,8 +70,8 @@ func event(group string, n int) outbox.Row {
 
 // events are n rows, spread over the groups g0, g1, ... and, every tenth,
 // without a group.
-func events(n, groups int) []outbox.Row {
-	rows := make([]outbox.Row, n)
+func events(n, groups int) []adapters.Row {
+	rows := make([]adapters.Row, n)
 	for i := range rows {
 		group := fmt.Sprintf("g%d", i%groups)
 		rows[i] = event(group, i)
@@ -83,10 +83,10 @@ func events(n, groups int) []outbox.Row {
 }
 
 // position is where every slot of a source stands.
-type position [outbox.Slots]outbox.Cursor
+type position [adapters.Slots]adapters.Cursor
 
 // startAt is the same start for every slot.
-func startAt(t *testing.T, s outbox.Source, start outbox.Start) position {
+func startAt(t *testing.T, s adapters.Source, start adapters.Start) position {
 	t.Helper()
 	c, err := s.Start(t.Context(), start)
 	if err != nil {
@@ -99,23 +99,23 @@ func startAt(t *testing.T, s outbox.Source, start outbox.Start) position {
 	return p
 }
 
-func beginning(t *testing.T, s outbox.Source) position {
+func beginning(t *testing.T, s adapters.Source) position {
 	t.Helper()
-	return startAt(t, s, outbox.Start{Kind: outbox.StartBeginning})
+	return startAt(t, s, adapters.Start{Kind: adapters.StartBeginning})
 }
 
 // reads asks for every slot.
-func (p *position) reads(limit int) []outbox.Read {
-	reads := make([]outbox.Read, len(p))
+func (p *position) reads(limit int) []adapters.Read {
+	reads := make([]adapters.Read, len(p))
 	for slot := range p {
-		reads[slot] = outbox.Read{Slot: slot, From: p[slot], Limit: limit}
+		reads[slot] = adapters.Read{Slot: slot, From: p[slot], Limit: limit}
 	}
 	return reads
 }
 
 // fetch fetches all slots once, moves the position and checks what holds for
 // every fetch. drained tells whether nothing was left.
-func (p *position) fetch(t *testing.T, s outbox.Source, limit int) (rows []*outbox.Row, drained bool) {
+func (p *position) fetch(t *testing.T, s adapters.Source, limit int) (rows []*adapters.Row, drained bool) {
 	t.Helper()
 	rows, results := fetch(t, s, p.reads(limit))
 	drained = true
@@ -127,13 +127,13 @@ func (p *position) fetch(t *testing.T, s outbox.Source, limit int) (rows []*outb
 }
 
 // fetch runs the reads and checks order, limits and slots.
-func fetch(t *testing.T, s outbox.Source, reads []outbox.Read) ([]*outbox.Row, []outbox.ReadResult) {
+func fetch(t *testing.T, s adapters.Source, reads []adapters.Read) ([]*adapters.Row, []adapters.ReadResult) {
 	t.Helper()
-	var rows []*outbox.Row
+	var rows []*adapters.Row
 	counts := make([]int, len(reads))
 	read := 0
-	var last *outbox.Row
-	results, err := s.Fetch(t.Context(), reads, func(i int, row *outbox.Row) bool {
+	var last *adapters.Row
+	results, err := s.Fetch(t.Context(), reads, func(i int, row *adapters.Row) bool {
 		if i < read {
 			t.Errorf("read %d was answered after read %d", i, read)
 		}
@@ -169,9 +169,9 @@ func fetch(t *testing.T, s outbox.Source, reads []outbox.Read) ([]*outbox.Row, [
 }
 
 // drain fetches until nothing is left.
-func (p *position) drain(t *testing.T, s outbox.Source, limit int) []*outbox.Row {
+func (p *position) drain(t *testing.T, s adapters.Source, limit int) []*adapters.Row {
 	t.Helper()
-	var all []*outbox.Row
+	var all []*adapters.Row
 	for {
 		rows, drained := p.fetch(t, s, limit)
 		all = append(all, rows...)
@@ -183,11 +183,11 @@ func (p *position) drain(t *testing.T, s outbox.Source, limit int) []*outbox.Row
 
 // crash fetches and takes only the first few rows, as a process that ends; the
 // position then follows from the rows taken.
-func (p *position) crash(t *testing.T, s outbox.Source, limit, taken int) []*outbox.Row {
+func (p *position) crash(t *testing.T, s adapters.Source, limit, taken int) []*adapters.Row {
 	t.Helper()
-	var rows []*outbox.Row
+	var rows []*adapters.Row
 	reads := p.reads(limit)
-	results, err := s.Fetch(t.Context(), reads, func(i int, row *outbox.Row) bool {
+	results, err := s.Fetch(t.Context(), reads, func(i int, row *adapters.Row) bool {
 		if len(rows) == taken {
 			return false
 		}
@@ -207,7 +207,7 @@ func (p *position) crash(t *testing.T, s outbox.Source, limit, taken int) []*out
 }
 
 // wantIDs requires each row of want once, and each group's in the order of want.
-func wantIDs(t *testing.T, got []*outbox.Row, want []outbox.Row) {
+func wantIDs(t *testing.T, got []*adapters.Row, want []adapters.Row) {
 	t.Helper()
 	byGroup := map[string][]string{}
 	for _, row := range got {
@@ -241,14 +241,14 @@ func testPagingLosesNothing(t *testing.T, h SourceHarness) {
 		rest = rest[n:]
 	}
 	p := beginning(t, h.Source)
-	var got []*outbox.Row
+	var got []*adapters.Row
 	for drained := false; !drained; {
 		limit := 1 + random.IntN(40)
 		if random.IntN(3) == 0 {
 			got = append(got, p.crash(t, h.Source, limit, random.IntN(30))...)
 			continue
 		}
-		var rows []*outbox.Row
+		var rows []*adapters.Row
 		rows, drained = p.fetch(t, h.Source, limit)
 		got = append(got, rows...)
 	}
@@ -260,7 +260,7 @@ func testFetchCancelled(t *testing.T, h SourceHarness) {
 	p := beginning(t, h.Source)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.Source.Fetch(ctx, p.reads(10), func(int, *outbox.Row) bool { return true }); err == nil {
+	if _, err := h.Source.Fetch(ctx, p.reads(10), func(int, *adapters.Row) bool { return true }); err == nil {
 		t.Error("a fetch with a cancelled context succeeded")
 	}
 	wantIDs(t, p.drain(t, h.Source, 10), events(5, 2))

@@ -9,19 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func testRowsAreWhole(t *testing.T, h SourceHarness) {
-	full := outbox.Row{
+	full := adapters.Row{
 		ID: "e-1", Type: "order.created", Group: "order-1", AggregateType: "order", AggregateID: "1", Tenant: "acme",
 		Tags: map[string]string{"order_id": "1"}, Headers: map[string]string{"trace": "ä\n\"q\""},
 		Payload:    []byte("{\"b\": 1,\n  \"a\":[1.0, \"\\u00e4 ü \\n\"]}"),
 		OccurredAt: time.Date(2024, 2, 3, 4, 5, 6, 789000000, time.UTC),
 	}
-	binary := outbox.Row{ID: "e-2", Type: "blob", Group: "order-1", Payload: []byte("\x00\xff{\n\\x"), Binary: true}
-	least := outbox.Row{ID: "e-3", Type: "least", Group: "order-1", Payload: []byte("null")}
-	want := []outbox.Row{full, binary, least}
+	binary := adapters.Row{ID: "e-2", Type: "blob", Group: "order-1", Payload: []byte("\x00\xff{\n\\x"), Binary: true}
+	least := adapters.Row{ID: "e-3", Type: "least", Group: "order-1", Payload: []byte("null")}
+	want := []adapters.Row{full, binary, least}
 	h.Insert(t, want...)
 	p := beginning(t, h.Source)
 	rows := p.drain(t, h.Source, 10)
@@ -52,7 +52,7 @@ func testRowsAreWhole(t *testing.T, h SourceHarness) {
 // testEmptyPayloads reads payloads without bytes: whatever is before them, they are
 // empty, and not absent.
 func testEmptyPayloads(t *testing.T, h SourceHarness) {
-	empty := func(n int) outbox.Row {
+	empty := func(n int) adapters.Row {
 		r := event("g", n)
 		r.Payload, r.Binary = []byte{}, true
 		return r
@@ -101,11 +101,11 @@ func testOrderAndLimits(t *testing.T, h SourceHarness) {
 
 func testConcurrentWriters(t *testing.T, h SourceHarness) {
 	const writers, each = 4, 40
-	var want []outbox.Row
+	var want []adapters.Row
 	var writing sync.WaitGroup
 	done := make(chan struct{})
 	for w := range writers {
-		rows := make([]outbox.Row, each)
+		rows := make([]adapters.Row, each)
 		for i := range rows {
 			rows[i] = event(fmt.Sprintf("writer%d", w), i)
 		}
@@ -121,7 +121,7 @@ func testConcurrentWriters(t *testing.T, h SourceHarness) {
 		close(done)
 	}()
 	p := beginning(t, h.Source)
-	var got []*outbox.Row
+	var got []*adapters.Row
 	for reading := true; reading; {
 		select {
 		case <-done:
@@ -158,7 +158,7 @@ func testStartKinds(t *testing.T, h SourceHarness) {
 	if err := h.Source.Check(ctx); err != nil {
 		t.Fatalf("check: %v", err)
 	}
-	if _, err := h.Source.Start(ctx, outbox.Start{Kind: "tomorrow"}); err == nil {
+	if _, err := h.Source.Start(ctx, adapters.Start{Kind: "tomorrow"}); err == nil {
 		t.Error("an unknown kind of start was accepted")
 	}
 	h.Insert(t, event("old", 0))
@@ -166,9 +166,9 @@ func testStartKinds(t *testing.T, h SourceHarness) {
 	old := first.drain(t, h.Source, 10)[0]
 
 	// Rows until one is a clear tick of the clock younger than the first.
-	var young []outbox.Row
+	var young []adapters.Row
 	var turn time.Time
-	probe := startAt(t, h.Source, outbox.Start{Kind: outbox.StartEnd})
+	probe := startAt(t, h.Source, adapters.Start{Kind: adapters.StartEnd})
 	eventually(t, "a row created later", func(context.Context) bool {
 		h.Insert(t, event("young", len(young)))
 		young = append(young, event("young", len(young)))
@@ -176,14 +176,14 @@ func testStartKinds(t *testing.T, h SourceHarness) {
 		turn = row.CreatedAt
 		return turn.Sub(old.CreatedAt) > 5*time.Millisecond
 	})
-	end := startAt(t, h.Source, outbox.Start{Kind: outbox.StartEnd})
-	late := []outbox.Row{event("new", 0), event("new", 1)}
+	end := startAt(t, h.Source, adapters.Start{Kind: adapters.StartEnd})
+	late := []adapters.Row{event("new", 0), event("new", 1)}
 	h.Insert(t, late...)
 
 	wantIDs(t, end.drain(t, h.Source, 10), late)
-	fromTime := startAt(t, h.Source, outbox.Start{Kind: outbox.StartTime, Time: turn})
+	fromTime := startAt(t, h.Source, adapters.Start{Kind: adapters.StartTime, Time: turn})
 	wantIDs(t, fromTime.drain(t, h.Source, 10), append(young[len(young)-1:], late...))
-	fromNow := startAt(t, h.Source, outbox.Start{Kind: outbox.StartTime, Time: time.Now().Add(time.Hour)})
+	fromNow := startAt(t, h.Source, adapters.Start{Kind: adapters.StartTime, Time: time.Now().Add(time.Hour)})
 	wantIDs(t, fromNow.drain(t, h.Source, 10), nil)
 	again := beginning(t, h.Source)
 	if n := len(again.drain(t, h.Source, 10)); n != 1+len(young)+len(late) {
@@ -198,7 +198,7 @@ func testUntil(t *testing.T, h SourceHarness) {
 	h.Insert(t, before...)
 	shared := first
 	shared.drain(t, h.Source, 100)
-	after := make([]outbox.Row, 30)
+	after := make([]adapters.Row, 30)
 	for i := range after {
 		after[i] = event(fmt.Sprintf("g%d", i%9), 1000+i)
 	}
@@ -206,7 +206,7 @@ func testUntil(t *testing.T, h SourceHarness) {
 
 	for _, limit := range []int{1, 100} {
 		p := first
-		var got []*outbox.Row
+		var got []*adapters.Row
 		for drained := false; !drained; {
 			reads := p.reads(limit)
 			for slot := range reads {
@@ -232,7 +232,7 @@ func testTwoReadsOfOneSlot(t *testing.T, h SourceHarness) {
 	slot := rows[0].Slot
 	start := beginning(t, h.Source)[slot]
 	h.Insert(t, event("g", 3))
-	got, results := fetch(t, h.Source, []outbox.Read{
+	got, results := fetch(t, h.Source, []adapters.Read{
 		{Slot: slot, From: p[slot], Limit: 10},
 		{Slot: slot, From: start, Limit: 2},
 		{Slot: slot, From: start, Limit: 10},
@@ -247,7 +247,7 @@ func testTwoReadsOfOneSlot(t *testing.T, h SourceHarness) {
 	if got[0].Page.From != p[slot] || got[1].Page.From != start {
 		t.Error("rows carry the page of another read")
 	}
-	rest, _ := fetch(t, h.Source, []outbox.Read{{Slot: slot, From: results[1].Next, Limit: 10}})
+	rest, _ := fetch(t, h.Source, []adapters.Read{{Slot: slot, From: results[1].Next, Limit: 10}})
 	if len(rest) != 1 || rest[0].ID != "g-3" {
 		t.Errorf("behind a full read came %d rows", len(rest))
 	}
@@ -257,7 +257,7 @@ func testTwoReadsOfOneSlot(t *testing.T, h SourceHarness) {
 // while the others are at the end: they get new rows by the next fetch,
 // whether the laggard takes few rows at a time or many.
 func testLaggardDelaysNobody(t *testing.T, h SourceHarness) {
-	backlog := make([]outbox.Row, 400)
+	backlog := make([]adapters.Row, 400)
 	for i := range backlog {
 		backlog[i] = event("slow", i)
 	}

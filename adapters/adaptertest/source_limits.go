@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // pairs are n headers or tags with values of a length.
@@ -36,22 +36,22 @@ func jsonText(n int) []byte {
 // testTooLarge reads rows beyond the limits among others: they come in their order,
 // with what is wrong with them in place of what is too large.
 func testTooLarge(t *testing.T, h SourceHarness) {
-	with := func(n int, change func(*outbox.Row)) outbox.Row {
+	with := func(n int, change func(*adapters.Row)) adapters.Row {
 		r := event("g", n)
 		change(&r)
 		return r
 	}
 	h.Insert(t,
-		with(0, func(r *outbox.Row) { r.Payload = jsonText(outbox.DefaultMaxRow) }),
-		with(1, func(r *outbox.Row) { r.Payload = jsonText(outbox.DefaultMaxRow + 1) }),
-		with(2, func(*outbox.Row) {}),
-		with(3, func(r *outbox.Row) { r.Payload, r.Binary = noise(outbox.DefaultMaxRow+1), true }),
-		with(4, func(r *outbox.Row) { r.Headers = pairs(outbox.MaxRowPairs+1, 1) }),
-		with(5, func(r *outbox.Row) { r.Headers = pairs(2, outbox.MaxRowMetadataBytes/2) }),
-		with(6, func(r *outbox.Row) { r.Headers = pairs(outbox.MaxRowPairs-20, 100) }),
-		with(7, func(r *outbox.Row) { r.Tenant = strings.Repeat("é", outbox.MaxRowNameBytes) }),
-		with(8, func(r *outbox.Row) { r.Tags = pairs(2, outbox.MaxRowMetadataBytes) }),
-		with(9, func(*outbox.Row) {}),
+		with(0, func(r *adapters.Row) { r.Payload = jsonText(adapters.DefaultMaxRow) }),
+		with(1, func(r *adapters.Row) { r.Payload = jsonText(adapters.DefaultMaxRow + 1) }),
+		with(2, func(*adapters.Row) {}),
+		with(3, func(r *adapters.Row) { r.Payload, r.Binary = noise(adapters.DefaultMaxRow+1), true }),
+		with(4, func(r *adapters.Row) { r.Headers = pairs(adapters.MaxRowPairs+1, 1) }),
+		with(5, func(r *adapters.Row) { r.Headers = pairs(2, adapters.MaxRowMetadataBytes/2) }),
+		with(6, func(r *adapters.Row) { r.Headers = pairs(adapters.MaxRowPairs-20, 100) }),
+		with(7, func(r *adapters.Row) { r.Tenant = strings.Repeat("é", adapters.MaxRowNameBytes) }),
+		with(8, func(r *adapters.Row) { r.Tags = pairs(2, adapters.MaxRowMetadataBytes) }),
+		with(9, func(*adapters.Row) {}),
 	)
 	p := beginning(t, h.Source)
 	rows := p.drain(t, h.Source, 3)
@@ -60,7 +60,7 @@ func testTooLarge(t *testing.T, h SourceHarness) {
 	}
 	fits := map[int]bool{0: true, 2: true, 6: true, 9: true}
 	inHeaders := map[int]bool{4: true, 5: true, 8: true} // where the group may be, too
-	byID := map[string]*outbox.Row{}
+	byID := map[string]*adapters.Row{}
 	for _, row := range rows {
 		byID[row.ID] = row
 	}
@@ -72,15 +72,15 @@ func testTooLarge(t *testing.T, h SourceHarness) {
 		if row.Group != "g" && !inHeaders[i] {
 			t.Errorf("row %d is of group %q", i, row.Group)
 		}
-		if fits[i] != (row.Err == nil) || row.Err != nil && !errors.Is(row.Err, outbox.ErrTooLarge) {
+		if fits[i] != (row.Err == nil) || row.Err != nil && !errors.Is(row.Err, adapters.ErrTooLarge) {
 			t.Errorf("row %d: the error is %v", i, row.Err)
 		}
-		if size := row.Size(); size > outbox.DefaultMaxRow+200 || !fits[i] && size > 8<<10 {
+		if size := row.Size(); size > adapters.DefaultMaxRow+200 || !fits[i] && size > 8<<10 {
 			t.Errorf("row %d holds %d bytes", i, size)
 		}
 	}
 	whole, many := byID[event("g", 0).ID], byID[event("g", 6).ID]
-	if len(whole.Payload) != outbox.DefaultMaxRow || len(many.Headers) != outbox.MaxRowPairs-20 {
+	if len(whole.Payload) != adapters.DefaultMaxRow || len(many.Headers) != adapters.MaxRowPairs-20 {
 		t.Errorf("what is just within the limits has %d bytes of payload, %d headers", len(whole.Payload), len(many.Headers))
 	}
 }

@@ -3,14 +3,14 @@ package adaptertest
 import (
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func testStopsWhenNothingFits(t *testing.T, h SourceHarness) {
 	h.Insert(t, events(50, 3)...)
 	p := beginning(t, h.Source)
 	calls := 0
-	results, err := h.Source.Fetch(t.Context(), p.reads(100), func(int, *outbox.Row) bool {
+	results, err := h.Source.Fetch(t.Context(), p.reads(100), func(int, *adapters.Row) bool {
 		calls++
 		return calls < 4
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // StateHarness tells [StateStore] how to make the stores under test.
@@ -13,7 +13,7 @@ type StateHarness struct {
 	// New makes an empty database, gone when the test ends, and returns a
 	// function that opens another store on it. The store is not migrated; what
 	// open returned is closed by the suite.
-	New func(tb testing.TB) (open func() outbox.StateStore)
+	New func(tb testing.TB) (open func() adapters.StateStore)
 
 	// SingleInstance tells that a second instance is refused.
 	SingleInstance bool
@@ -24,7 +24,7 @@ type StateHarness struct {
 	Many int
 }
 
-// StateStore checks that a store keeps the contract of [outbox.StateStore]. The
+// StateStore checks that a store keeps the contract of [adapters.StateStore]. The
 // tests are subtests of t and run in parallel, each on a database of its own.
 func StateStore(t *testing.T, h StateHarness) {
 	tests := map[string]func(*testing.T, *stateDB){
@@ -91,12 +91,12 @@ const longLease = time.Hour
 // stateDB is the database of one test.
 type stateDB struct {
 	tb   testing.TB
-	open func() outbox.StateStore
+	open func() adapters.StateStore
 	many int // see StateHarness
 }
 
 // store opens a migrated store.
-func (d *stateDB) store() outbox.StateStore {
+func (d *stateDB) store() adapters.StateStore {
 	d.tb.Helper()
 	store := d.open()
 	d.tb.Cleanup(func() { _ = store.Close() }) // some tests close it themselves
@@ -107,7 +107,7 @@ func (d *stateDB) store() outbox.StateStore {
 }
 
 // joined opens a store that joined as the instance.
-func (d *stateDB) joined(instance string) outbox.StateStore {
+func (d *stateDB) joined(instance string) adapters.StateStore {
 	d.tb.Helper()
 	store := d.store()
 	if err := store.Join(d.tb.Context(), instance, longLease); err != nil {
@@ -117,7 +117,7 @@ func (d *stateDB) joined(instance string) outbox.StateStore {
 }
 
 // acquired opens a store that joined as "a" and owns the slots of route "r".
-func (d *stateDB) acquired(slots ...int) (outbox.StateStore, []outbox.LaneState) {
+func (d *stateDB) acquired(slots ...int) (adapters.StateStore, []adapters.LaneState) {
 	d.tb.Helper()
 	store := d.joined("a")
 	lanes := acquire(d.tb, store, "a", slots...)
@@ -127,9 +127,9 @@ func (d *stateDB) acquired(slots ...int) (outbox.StateStore, []outbox.LaneState)
 	return store, lanes
 }
 
-func acquire(tb testing.TB, store outbox.StateStore, instance string, slots ...int) []outbox.LaneState {
+func acquire(tb testing.TB, store adapters.StateStore, instance string, slots ...int) []adapters.LaneState {
 	tb.Helper()
-	lanes, err := store.Acquire(tb.Context(), instance, "r", slots, outbox.Slots)
+	lanes, err := store.Acquire(tb.Context(), instance, "r", slots, adapters.Slots)
 	if err != nil {
 		tb.Fatalf("acquire as %s: %v", instance, err)
 	}
@@ -137,7 +137,7 @@ func acquire(tb testing.TB, store outbox.StateStore, instance string, slots ...i
 }
 
 // settle settles and requires that nothing was fenced.
-func settle(tb testing.TB, store outbox.StateStore, settlements ...outbox.Settlement) {
+func settle(tb testing.TB, store adapters.StateStore, settlements ...adapters.Settlement) {
 	tb.Helper()
 	fenced, err := store.Settle(tb.Context(), settlements)
 	if err != nil || len(fenced) > 0 {
@@ -146,15 +146,15 @@ func settle(tb testing.TB, store outbox.StateStore, settlements ...outbox.Settle
 }
 
 // at is a settlement of the lane at a position.
-func at(lane outbox.LaneState, position int64) outbox.Settlement {
-	return outbox.Settlement{
+func at(lane adapters.LaneState, position int64) adapters.Settlement {
+	return adapters.Settlement{
 		LaneRef: lane.LaneRef, Epoch: lane.Epoch, NextSeq: lane.NextSeq,
-		Cursor: outbox.Cursor{Position: position},
+		Cursor: adapters.Cursor{Position: position},
 	}
 }
 
 // parking is a settlement of the lane that parks the messages.
-func parking(lane outbox.LaneState, parked ...outbox.Parked) outbox.Settlement {
+func parking(lane adapters.LaneState, parked ...adapters.Parked) adapters.Settlement {
 	s := at(lane, 1)
 	s.Park = parked
 	for i := range parked {
@@ -164,15 +164,15 @@ func parking(lane outbox.LaneState, parked ...outbox.Parked) outbox.Settlement {
 }
 
 // parked is a parked message with every field that must be there.
-func parked(seq int64, group string, status outbox.ParkedStatus) outbox.Parked {
-	return outbox.Parked{
+func parked(seq int64, group string, status adapters.ParkedStatus) adapters.Parked {
+	return adapters.Parked{
 		Seq: seq, Group: group, Status: status, ID: "id", Type: "t",
 		Metadata: map[string]string{}, Payload: []byte("{}"),
 	}
 }
 
 // list returns what the filter selects, all of it.
-func list(tb testing.TB, store outbox.StateStore, f outbox.ParkedFilter) []outbox.Parked {
+func list(tb testing.TB, store adapters.StateStore, f adapters.ParkedFilter) []adapters.Parked {
 	tb.Helper()
 	f.Limit = 100_000
 	messages, err := store.ListParked(tb.Context(), f)
@@ -182,7 +182,7 @@ func list(tb testing.TB, store outbox.StateStore, f outbox.ParkedFilter) []outbo
 	return messages
 }
 
-func seqsOf(messages []outbox.Parked) []int64 {
+func seqsOf(messages []adapters.Parked) []int64 {
 	seqs := make([]int64, len(messages))
 	for i := range messages {
 		seqs[i] = messages[i].Seq

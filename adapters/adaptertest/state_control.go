@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func testPauseAndResume(t *testing.T, db *stateDB) {
 	store, _ := db.acquired(0, 1)
 	before := commands(t, store)
-	pause := outbox.Pause{Route: "r", Reason: "maintenance", By: "alice"}
+	pause := adapters.Pause{Route: "r", Reason: "maintenance", By: "alice"}
 	if changed, err := store.Pause(t.Context(), pause); err != nil || !changed {
 		t.Fatalf("pause: %v, %v", changed, err)
 	}
@@ -23,10 +23,10 @@ func testPauseAndResume(t *testing.T, db *stateDB) {
 	if after := commands(t, store); after[0] != before[0]+1 || after[1] != before[1]+1 {
 		t.Errorf("counters went from %v to %v, want one more each", before, after)
 	}
-	if _, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}, outbox.Slots); !errors.Is(err, outbox.ErrPaused) {
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0, 1}, adapters.Slots); !errors.Is(err, adapters.ErrPaused) {
 		t.Errorf("acquire: %v, want ErrPaused", err)
 	}
-	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, outbox.Slots); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, adapters.Slots); err != nil {
 		t.Errorf("acquire of another route: %v", err)
 	}
 	got, err := store.Pauses(t.Context(), "r")
@@ -48,11 +48,11 @@ func testPauseAndResume(t *testing.T, db *stateDB) {
 func testPauseOfAnAddress(t *testing.T, db *stateDB) {
 	store, _ := db.acquired(0)
 	for _, address := range []string{"https://a.example/x", "\xff\x00"} {
-		if changed, err := store.Pause(t.Context(), outbox.Pause{Route: "r", Address: address}); err != nil || !changed {
+		if changed, err := store.Pause(t.Context(), adapters.Pause{Route: "r", Address: address}); err != nil || !changed {
 			t.Fatalf("pause %q: %v, %v", address, changed, err)
 		}
 	}
-	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, outbox.Slots); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, adapters.Slots); err != nil {
 		t.Errorf("acquire beside a paused address: %v", err)
 	}
 	all, err := store.Pauses(t.Context(), "")
@@ -73,10 +73,10 @@ func testPauseOfAnAddress(t *testing.T, db *stateDB) {
 
 func testReleaseSomeLanes(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1, 2)
-	if err := store.Release(t.Context(), "b", []outbox.LaneRef{lanes[2].LaneRef}); err != nil {
+	if err := store.Release(t.Context(), "b", []adapters.LaneRef{lanes[2].LaneRef}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Release(t.Context(), "a", []outbox.LaneRef{lanes[0].LaneRef, lanes[1].LaneRef}); err != nil {
+	if err := store.Release(t.Context(), "a", []adapters.LaneRef{lanes[0].LaneRef, lanes[1].LaneRef}); err != nil {
 		t.Fatal(err)
 	}
 	status, err := store.Lanes(t.Context())
@@ -89,49 +89,49 @@ func testReleaseSomeLanes(t *testing.T, db *stateDB) {
 // given place; parked messages and their numbers stay.
 func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
-	settle(t, store, parking(lanes[0], parked(4, "g", outbox.ParkedDead)), at(lanes[1], 20))
-	to := map[int]outbox.Cursor{}
+	settle(t, store, parking(lanes[0], parked(4, "g", adapters.ParkedDead)), at(lanes[1], 20))
+	to := map[int]adapters.Cursor{}
 	for slot := range 3 {
-		to[slot] = outbox.Cursor{Position: int64(100 + slot), Base: 7}
+		to[slot] = adapters.Cursor{Position: int64(100 + slot), Base: 7}
 	}
-	move := outbox.Move{Route: "r", Cursors: to, Beyond: map[int][]int64{1: {90, 95}}, Table: outbox.Table{Cluster: "c2", Name: "t2"}, Action: "seek", Detail: "100", By: "alice"}
+	move := adapters.Move{Route: "r", Cursors: to, Beyond: map[int][]int64{1: {90, 95}}, Table: adapters.Table{Cluster: "c2", Name: "t2"}, Action: "seek", Detail: "100", By: "alice"}
 	if err := store.Move(t.Context(), move); err != nil {
 		t.Fatal(err)
 	}
 	if status, err := store.Lanes(t.Context()); err != nil || len(status[0].Beyond) != 0 || !slices.Equal(status[1].Beyond, move.Beyond[1]) {
 		t.Errorf("settled behind the new cursors: %+v, %v", status, err)
 	}
-	if fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 50), at(lanes[1], 50)}); err != nil || len(fenced) != 2 {
+	if fenced, err := store.Settle(t.Context(), []adapters.Settlement{at(lanes[0], 50), at(lanes[1], 50)}); err != nil || len(fenced) != 2 {
 		t.Errorf("fenced %v, %v; want both", fenced, err)
 	}
 	if owned, err := store.Renew(t.Context(), "a", longLease); err != nil || len(owned) != 0 {
 		t.Errorf("still owned: %v, %v", owned, err)
 	}
 	for i, l := range acquire(t, store, "a", 0, 1, 2) {
-		want := outbox.Cursor{Position: int64(100 + i), Base: 7}
+		want := adapters.Cursor{Position: int64(100 + i), Base: 7}
 		if l.New || l.Cursor != want || l.Table != move.Table || !slices.Equal(l.Beyond, move.Beyond[i]) || i == 0 && l.NextSeq != 5 {
 			t.Errorf("lane %d: %+v, want the cursor %+v", i, l, want)
 		}
 	}
-	if n := len(list(t, store, outbox.ParkedFilter{Route: "r"})); n != 1 {
+	if n := len(list(t, store, adapters.ParkedFilter{Route: "r"})); n != 1 {
 		t.Errorf("%d parked messages, want 1", n)
 	}
 }
 
 func testForget(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
-	settle(t, store, parking(lanes[0], parked(1, "g", outbox.ParkedDead), parked(2, "h", outbox.ParkedWaiting)))
-	if _, err := store.Pause(t.Context(), outbox.Pause{Route: "r", Address: "x"}); err != nil {
+	settle(t, store, parking(lanes[0], parked(1, "g", adapters.ParkedDead), parked(2, "h", adapters.ParkedWaiting)))
+	if _, err := store.Pause(t.Context(), adapters.Pause{Route: "r", Address: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, outbox.Slots); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, adapters.Slots); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Forget(t.Context(), "r", false, "bob"); !errors.Is(err, outbox.ErrAlive) {
+	if _, err := store.Forget(t.Context(), "r", false, "bob"); !errors.Is(err, adapters.ErrAlive) {
 		t.Errorf("forget of a living route: %v, want ErrAlive", err)
 	}
 	gone, err := store.Forget(t.Context(), "r", true, "bob")
-	if want := (outbox.Forgotten{Lanes: 2, Parked: 2, Pauses: 1}); err != nil || gone != want {
+	if want := (adapters.Forgotten{Lanes: 2, Parked: 2, Pauses: 1}); err != nil || gone != want {
 		t.Errorf("forgot %+v, %v; want %+v", gone, err, want)
 	}
 	if status, err := store.Lanes(t.Context()); err != nil || len(status) != 1 || status[0].Route != "other" {
@@ -141,7 +141,7 @@ func testForget(t *testing.T, db *stateDB) {
 	if !fresh[0].New || fresh[0].Epoch <= lanes[0].Epoch {
 		t.Errorf("after it: %+v; want a new lane with an epoch above %d", fresh[0], lanes[0].Epoch)
 	}
-	if fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 50)}); err != nil || len(fenced) != 1 {
+	if fenced, err := store.Settle(t.Context(), []adapters.Settlement{at(lanes[0], 50)}); err != nil || len(fenced) != 1 {
 		t.Errorf("the owner of the forgotten lane was not fenced: %v, %v", fenced, err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-func instances(tb testing.TB, store outbox.StateStore) []outbox.Instance {
+func instances(tb testing.TB, store adapters.StateStore) []adapters.Instance {
 	tb.Helper()
 	all, err := store.Instances(tb.Context())
 	if err != nil {
@@ -23,7 +23,7 @@ func testAnnounce(t *testing.T, db *stateDB) {
 	if all := instances(t, store); len(all) != 1 || all[0].ID != "a" || !all[0].Alive || len(all[0].Routes) != 0 {
 		t.Fatalf("before it announces anything: %+v", all)
 	}
-	for _, routes := range [][]outbox.RunningRoute{
+	for _, routes := range [][]adapters.RunningRoute{
 		{{Route: "orders"}, {Route: "a \"b\" \\ ü", Unit: "source app", Waits: "the server said: \x00 \xff"}},
 		{},
 		{{Route: "orders", Unit: "route orders"}},
@@ -93,7 +93,7 @@ func testAcquireAtMost(t *testing.T, db *stateDB) {
 func testInstancesSeeEachOther(t *testing.T, db *stateDB) {
 	a := db.joined("a")
 	b := db.joined("b")
-	for name, store := range map[string]outbox.StateStore{"a": a, "b": b} {
+	for name, store := range map[string]adapters.StateStore{"a": a, "b": b} {
 		all := instances(t, store)
 		if len(all) != 2 || all[0].ID != "a" || all[1].ID != "b" || !all[0].Alive || !all[1].Alive {
 			t.Errorf("%s sees %+v", name, all)
@@ -135,12 +135,12 @@ func testInstanceWithoutLease(t *testing.T, db *stateDB) {
 // A lane goes from one instance to the other and back, each time with what the
 // former one settled last, and never without an epoch of its own.
 func testLanesAreHandedOver(t *testing.T, db *stateDB) {
-	stores := map[string]outbox.StateStore{"a": db.joined("a"), "b": db.joined("b")}
+	stores := map[string]adapters.StateStore{"a": db.joined("a"), "b": db.joined("b")}
 	owner, other := "a", "b"
 	lanes := acquire(t, stores[owner], owner, 0, 1, 2)
 	for i := range int64(4) {
 		settle(t, stores[owner], at(lanes[1], 10*(i+1)))
-		if err := stores[owner].Release(t.Context(), owner, []outbox.LaneRef{lanes[1].LaneRef}); err != nil {
+		if err := stores[owner].Release(t.Context(), owner, []adapters.LaneRef{lanes[1].LaneRef}); err != nil {
 			t.Fatal(err)
 		}
 		got := acquire(t, stores[other], other, 0, 1, 2) // beside what the owner keeps
@@ -155,7 +155,7 @@ func testLanesAreHandedOver(t *testing.T, db *stateDB) {
 		if moved.Slot != 1 || moved.Cursor.Position != 10*(i+1) || moved.Epoch <= lanes[1].Epoch {
 			t.Fatalf("turn %d: %s acquired %+v after %+v", i, other, moved, lanes[1])
 		}
-		if fenced, err := stores[owner].Settle(t.Context(), []outbox.Settlement{at(lanes[1], 99)}); err != nil || len(fenced) != 1 {
+		if fenced, err := stores[owner].Settle(t.Context(), []adapters.Settlement{at(lanes[1], 99)}); err != nil || len(fenced) != 1 {
 			t.Fatalf("turn %d: the former owner settled: fenced %v, %v", i, fenced, err)
 		}
 		lanes[1] = moved
@@ -172,7 +172,7 @@ func testReturningOwnerIsFenced(t *testing.T, db *stateDB) {
 	}
 	old := acquire(t, a, "a", 0, 1, 2, 3)
 	b := db.joined("b")
-	var taken []outbox.LaneState
+	var taken []adapters.LaneState
 	eventually(t, "lanes of an expired lease", func(context.Context) bool {
 		lanes, err := b.Acquire(t.Context(), "b", "r", []int{0, 1, 2, 3}, 2)
 		if err != nil {
@@ -187,7 +187,7 @@ func testReturningOwnerIsFenced(t *testing.T, db *stateDB) {
 	}
 	for _, lane := range old {
 		_, ours := owned[lane.LaneRef]
-		fenced, err := a.Settle(t.Context(), []outbox.Settlement{at(lane, 5)})
+		fenced, err := a.Settle(t.Context(), []adapters.Settlement{at(lane, 5)})
 		if err != nil || (len(fenced) == 0) != ours {
 			t.Errorf("slot %d, ours %v: fenced %v, %v", lane.Slot, ours, fenced, err)
 		}

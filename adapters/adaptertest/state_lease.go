@@ -8,20 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 	store := db.joined("a")
 	acquire(t, store, "a", 2, 4)
-	if _, err := store.Acquire(t.Context(), "a", "other", []int{2}, outbox.Slots); err != nil {
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{2}, adapters.Slots); err != nil {
 		t.Fatal(err)
 	}
 	owned, err := store.Renew(t.Context(), "a", longLease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []outbox.LaneRef{{Route: "r", Slot: 2}, {Route: "r", Slot: 4}, {Route: "other", Slot: 2}}
+	want := []adapters.LaneRef{{Route: "r", Slot: 2}, {Route: "r", Slot: 4}, {Route: "other", Slot: 2}}
 	for _, ref := range want {
 		if _, ok := owned[ref]; !ok {
 			t.Errorf("%v is not owned: %v", ref, owned)
@@ -30,8 +30,8 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 	if len(owned) != len(want) {
 		t.Errorf("owned are %v", owned)
 	}
-	for _, slot := range []int{-1, outbox.Slots} {
-		if _, err := store.Acquire(t.Context(), "a", "r", []int{slot}, outbox.Slots); err == nil {
+	for _, slot := range []int{-1, adapters.Slots} {
+		if _, err := store.Acquire(t.Context(), "a", "r", []int{slot}, adapters.Slots); err == nil {
 			t.Errorf("slot %d was acquired", slot)
 		}
 	}
@@ -39,7 +39,7 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 
 func testJoinFirst(t *testing.T, db *stateDB) {
 	store := db.store()
-	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, outbox.Slots); err == nil {
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, adapters.Slots); err == nil {
 		t.Error("an instance that has not joined acquired a lane")
 	}
 	if _, err := store.Renew(t.Context(), "a", longLease); err == nil {
@@ -76,7 +76,7 @@ func testLeaveReleases(t *testing.T, db *stateDB) {
 	if len(got) != 2 || got[0].Cursor.Position != 8 || got[0].Epoch <= lanes[0].Epoch {
 		t.Fatalf("the next instance got %+v", got)
 	}
-	fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 9)})
+	fenced, err := store.Settle(t.Context(), []adapters.Settlement{at(lanes[0], 9)})
 	if err != nil || len(fenced) != 1 {
 		t.Fatalf("who left settled: fenced %v, %v", fenced, err)
 	}
@@ -101,7 +101,7 @@ func testLeaseExpires(t *testing.T, db *stateDB) {
 	eventually(t, "lanes of an expired lease", func(context.Context) bool {
 		return len(acquire(t, other, "b", 0, 1)) == 2
 	})
-	fenced, err := store.Settle(t.Context(), []outbox.Settlement{at(old[0], 1), at(old[1], 1)})
+	fenced, err := store.Settle(t.Context(), []adapters.Settlement{at(old[0], 1), at(old[1], 1)})
 	if err != nil || len(fenced) != 2 {
 		t.Fatalf("fenced %v, %v", fenced, err)
 	}
@@ -121,7 +121,7 @@ func testRenewTellsLostLanes(t *testing.T, db *stateDB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := owned[outbox.LaneRef{Route: "r", Slot: 0}]; !ok || len(owned) != 1 {
+	if _, ok := owned[adapters.LaneRef{Route: "r", Slot: 0}]; !ok || len(owned) != 1 {
 		t.Fatalf("a owns %v, want r/00 only", owned)
 	}
 	if got := acquire(t, other, "b", 0); len(got) != 0 {
@@ -130,7 +130,7 @@ func testRenewTellsLostLanes(t *testing.T, db *stateDB) {
 }
 
 func testAcquireRace(t *testing.T, db *stateDB) {
-	slots := make([]int, outbox.Slots)
+	slots := make([]int, adapters.Slots)
 	for i := range slots {
 		slots[i] = i
 	}
@@ -141,7 +141,7 @@ func testAcquireRace(t *testing.T, db *stateDB) {
 		instance := fmt.Sprintf("i%d", i)
 		store := db.joined(instance)
 		all.Go(func() {
-			lanes, err := store.Acquire(t.Context(), instance, "r", slots, outbox.Slots)
+			lanes, err := store.Acquire(t.Context(), instance, "r", slots, adapters.Slots)
 			if err != nil {
 				t.Errorf("%s: %v", instance, err)
 			}
@@ -163,7 +163,7 @@ func testAcquireRace(t *testing.T, db *stateDB) {
 func testSecondInstanceRefused(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0)
 	second := db.store()
-	if err := second.Join(t.Context(), "b", longLease); !errors.Is(err, outbox.ErrSecondInstance) {
+	if err := second.Join(t.Context(), "b", longLease); !errors.Is(err, adapters.ErrSecondInstance) {
 		t.Fatalf("a second instance joined: %v", err)
 	}
 	settle(t, store, at(lanes[0], 3)) // the first is not disturbed

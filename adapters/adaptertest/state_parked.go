@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4)
 	due := time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
-	first := outbox.Parked{
-		Seq: 1, Group: "g", Status: outbox.ParkedRetrying, Attempts: 2, NextAttemptAt: due, LastError: "503",
+	first := adapters.Parked{
+		Seq: 1, Group: "g", Status: adapters.ParkedRetrying, Attempts: 2, NextAttemptAt: due, LastError: "503",
 		ID: "e1", Type: "order.created", Position: 77,
 		Metadata: map[string]string{"k": "v"}, Payload: []byte(`{"a": 1}`),
 	}
-	settle(t, store, parking(lanes[0], first, parked(2, "g", outbox.ParkedWaiting)))
-	stored := list(t, store, outbox.ParkedFilter{})
+	settle(t, store, parking(lanes[0], first, parked(2, "g", adapters.ParkedWaiting)))
+	stored := list(t, store, adapters.ParkedFilter{})
 	want := first
 	want.LaneRef, want.ParkedAt = lanes[0].LaneRef, stored[0].ParkedAt
 	got := stored[0]
@@ -35,13 +35,13 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 		t.Errorf("parked at %v; a waiting message is due at %v", stored[0].ParkedAt, stored[1].NextAttemptAt)
 	}
 
-	replaced := parked(1, "g", outbox.ParkedDead)
+	replaced := parked(1, "g", adapters.ParkedDead)
 	replaced.Attempts, replaced.Payload = 10, []byte("new")
 	change := parking(lanes[0], replaced)
 	change.Unpark, change.NextSeq = []int64{2, 999}, 3 // what is not there needs no deleting
 	settle(t, store, change)
-	after := list(t, store, outbox.ParkedFilter{})
-	if len(after) != 1 || after[0].Status != outbox.ParkedDead || after[0].Attempts != 10 ||
+	after := list(t, store, adapters.ParkedFilter{})
+	if len(after) != 1 || after[0].Status != adapters.ParkedDead || after[0].Attempts != 10 ||
 		string(after[0].Payload) != "new" || !after[0].NextAttemptAt.IsZero() {
 		t.Fatalf("replaced by seq: %+v", after)
 	}
@@ -49,12 +49,12 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 		t.Errorf("replacing moved parked_at from %v to %v", stored[0].ParkedAt, after[0].ParkedAt)
 	}
 
-	empty := parked(1, "h", outbox.ParkedWaiting)
+	empty := parked(1, "h", adapters.ParkedWaiting)
 	empty.Payload = nil
 	again := parking(lanes[0], empty)
 	again.Unpark, again.NextSeq = []int64{1}, 3
 	settle(t, store, again)
-	if last := list(t, store, outbox.ParkedFilter{}); len(last) != 1 || last[0].Group != "h" {
+	if last := list(t, store, adapters.ParkedFilter{}); len(last) != 1 || last[0].Group != "h" {
 		t.Fatalf("unparked and parked in one settle: %+v", last)
 	} else if p := last[0].Payload; p == nil || len(p) > 0 {
 		t.Errorf("an empty payload comes back as %#v", p)
@@ -65,19 +65,19 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 // was under way; what was never written is written, whatever its seq.
 func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4, 5)
-	settle(t, store, parking(lanes[0], parked(1, "g", outbox.ParkedRetrying), parked(2, "g", outbox.ParkedRetrying)),
-		parking(lanes[1], parked(1, "h", outbox.ParkedRetrying)))
-	first := outbox.ParkedCommand{Action: outbox.ParkedSkip, By: "alice",
-		Filter: outbox.ParkedFilter{Route: lanes[0].Route, Group: "g", Limit: 1}}
+	settle(t, store, parking(lanes[0], parked(1, "g", adapters.ParkedRetrying), parked(2, "g", adapters.ParkedRetrying)),
+		parking(lanes[1], parked(1, "h", adapters.ParkedRetrying)))
+	first := adapters.ParkedCommand{Action: adapters.ParkedSkip, By: "alice",
+		Filter: adapters.ParkedFilter{Route: lanes[0].Route, Group: "g", Limit: 1}}
 	if step, err := store.ChangeParked(t.Context(), first); err != nil || step.Changed != 1 {
 		t.Fatalf("skipped %d, error %v", step.Changed, err)
 	}
-	again := parking(lanes[0], parked(1, "g", outbox.ParkedDead), parked(2, "g", outbox.ParkedDead), parked(3, "g", outbox.ParkedDead))
+	again := parking(lanes[0], parked(1, "g", adapters.ParkedDead), parked(2, "g", adapters.ParkedDead), parked(3, "g", adapters.ParkedDead))
 	again.Stored = 3
-	other := parking(lanes[1], parked(1, "h", outbox.ParkedDead), parked(7, "h", outbox.ParkedDead))
+	other := parking(lanes[1], parked(1, "h", adapters.ParkedDead), parked(7, "h", adapters.ParkedDead))
 	other.Stored = 2
 	settle(t, store, again, other)
-	if got := seqsOf(list(t, store, outbox.ParkedFilter{Status: outbox.ParkedDead})); !slices.Equal(got, []int64{2, 3, 1, 7}) {
+	if got := seqsOf(list(t, store, adapters.ParkedFilter{Status: adapters.ParkedDead})); !slices.Equal(got, []int64{2, 3, 1, 7}) {
 		t.Errorf("rows %v are parked, want 2 and 3, 1 and 7", got)
 	}
 }
@@ -87,36 +87,36 @@ func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 // to have no attempts is written.
 func testRedrivenStaysRedriven(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4)
-	rows := []outbox.Parked{parked(1, "g", outbox.ParkedRetrying), parked(2, "h", outbox.ParkedRetrying), parked(3, "i", outbox.ParkedRetrying)}
+	rows := []adapters.Parked{parked(1, "g", adapters.ParkedRetrying), parked(2, "h", adapters.ParkedRetrying), parked(3, "i", adapters.ParkedRetrying)}
 	for i := range rows {
 		rows[i].Attempts, rows[i].NextAttemptAt = 3, time.Now().Add(time.Hour)
 	}
 	settle(t, store, parking(lanes[0], rows...))
-	redrive := outbox.ParkedCommand{Action: outbox.ParkedRedrive, By: "alice", Filter: outbox.ParkedFilter{Route: lanes[0].Route}}
+	redrive := adapters.ParkedCommand{Action: adapters.ParkedRedrive, By: "alice", Filter: adapters.ParkedFilter{Route: lanes[0].Route}}
 	if step, err := store.ChangeParked(t.Context(), redrive); err != nil || step.Changed != 3 {
 		t.Fatalf("redriven %d, error %v", step.Changed, err)
 	}
 	for i := range rows {
 		rows[i].Attempts, rows[i].Was = 4, 3
 	}
-	rows[1].Status = outbox.ParkedDead
+	rows[1].Status = adapters.ParkedDead
 	rows[2].Was = 0 // the redrive is known
 	again := parking(lanes[0], rows...)
 	again.Stored = 4
 	settle(t, store, again)
-	for _, p := range list(t, store, outbox.ParkedFilter{}) {
+	for _, p := range list(t, store, adapters.ParkedFilter{}) {
 		want := 0
 		if p.Seq == 3 {
 			want = 4
 		}
-		if p.Status != outbox.ParkedRetrying || p.Attempts != want || p.Was != 0 {
+		if p.Status != adapters.ParkedRetrying || p.Attempts != want || p.Was != 0 {
 			t.Errorf("row %d is %s with %d attempts, want retrying with %d", p.Seq, p.Status, p.Attempts, want)
 		}
 	}
 	again = parking(lanes[0])
 	again.Unpark, again.Stored = []int64{1}, 4
 	settle(t, store, again)
-	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{2, 3}) {
+	if got := seqsOf(list(t, store, adapters.ParkedFilter{})); !slices.Equal(got, []int64{2, 3}) {
 		t.Errorf("rows %v are parked after a delivery, want 2 and 3", got)
 	}
 }
@@ -125,10 +125,10 @@ func testParkedQueueOrder(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
 	// Written out of order, in two settles, beside other groups and lanes.
 	settle(t, store, parking(lanes[0],
-		parked(30, "g", outbox.ParkedWaiting), parked(10, "g", outbox.ParkedRetrying), parked(11, "h", outbox.ParkedWaiting),
-		parked(5, "", outbox.ParkedRetrying)), parking(lanes[1], parked(15, "g", outbox.ParkedWaiting)))
+		parked(30, "g", adapters.ParkedWaiting), parked(10, "g", adapters.ParkedRetrying), parked(11, "h", adapters.ParkedWaiting),
+		parked(5, "", adapters.ParkedRetrying)), parking(lanes[1], parked(15, "g", adapters.ParkedWaiting)))
 	settle(t, store, parking(lanes[0],
-		parked(20, "g", outbox.ParkedHeld), parked(9, "g", outbox.ParkedDead), parked(6, "", outbox.ParkedWaiting)))
+		parked(20, "g", adapters.ParkedHeld), parked(9, "g", adapters.ParkedDead), parked(6, "", adapters.ParkedWaiting)))
 
 	queue := func(group string, after int64, limit int) []int64 {
 		t.Helper()
@@ -162,18 +162,18 @@ func testParkedQueueOrder(t *testing.T, db *stateDB) {
 func testParkedGroups(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
 	due := time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)
-	retrying := func(seq int64, group string) outbox.Parked {
-		p := parked(seq, group, outbox.ParkedRetrying)
+	retrying := func(seq int64, group string) adapters.Parked {
+		p := parked(seq, group, adapters.ParkedRetrying)
 		p.NextAttemptAt = due
 		return p
 	}
 	settle(t, store, parking(lanes[0],
-		retrying(4, "backoff"), parked(5, "backoff", outbox.ParkedWaiting), parked(9, "backoff", outbox.ParkedWaiting),
-		parked(3, "dead", outbox.ParkedDead),
-		parked(6, "dead then waiting", outbox.ParkedDead), parked(7, "dead then waiting", outbox.ParkedWaiting),
-		parked(8, "held", outbox.ParkedHeld), retrying(12, "held"),
-		retrying(1, ""), parked(2, "", outbox.ParkedWaiting), parked(13, "", outbox.ParkedDead),
-	), parking(lanes[1], parked(1, "elsewhere", outbox.ParkedWaiting)))
+		retrying(4, "backoff"), parked(5, "backoff", adapters.ParkedWaiting), parked(9, "backoff", adapters.ParkedWaiting),
+		parked(3, "dead", adapters.ParkedDead),
+		parked(6, "dead then waiting", adapters.ParkedDead), parked(7, "dead then waiting", adapters.ParkedWaiting),
+		parked(8, "held", adapters.ParkedHeld), retrying(12, "held"),
+		retrying(1, ""), parked(2, "", adapters.ParkedWaiting), parked(13, "", adapters.ParkedDead),
+	), parking(lanes[1], parked(1, "elsewhere", adapters.ParkedWaiting)))
 
 	elsewhere, err := store.ParkedGroups(t.Context(), lanes[0].Route, []int{lanes[1].Slot, lanes[0].Slot})
 	if n := len(elsewhere); err != nil || n < 2 || elsewhere[0].Slot != lanes[0].Slot || elsewhere[n-1].Slot != lanes[1].Slot || elsewhere[n-1].Group != "elsewhere" {
@@ -186,7 +186,7 @@ func testParkedGroups(t *testing.T, db *stateDB) {
 	for i := range groups {
 		groups[i].Due, groups[i].Since = groups[i].Due.UTC(), time.Time{} // not all stores know since when
 	}
-	want := []outbox.ParkedGroup{
+	want := []adapters.ParkedGroup{
 		{Group: "", Count: 1, FirstSeq: 1, Due: due},
 		{Group: "", Count: 1, FirstSeq: 2},
 		{Group: "backoff", Count: 3, FirstSeq: 4, Due: due},
@@ -201,16 +201,16 @@ func testParkedGroups(t *testing.T, db *stateDB) {
 func testParkedKeepsAnyBytes(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0)
 	big := bytes.Repeat([]byte{0, 0xff, '{', '\n', '\\', 'x', 0x80}, 1<<20/7)
-	p := outbox.Parked{
-		Seq: 1, Group: "key\x00\xff", Status: outbox.ParkedRetrying, ID: "id\xfe", Type: "größe\x00",
+	p := adapters.Parked{
+		Seq: 1, Group: "key\x00\xff", Status: adapters.ParkedRetrying, ID: "id\xfe", Type: "größe\x00",
 		LastError: "answer: \x00\xff", Payload: big,
 		Metadata: map[string]string{"bin": "\x00\x01\xff", "": "empty", "text": "\"quoted\"\n\\u0000"},
 	}
-	empty := outbox.Parked{Seq: 2, Group: "empty", Status: outbox.ParkedWaiting}
-	longGroup := parked(3, string(bytes.Repeat([]byte("0123456789abcdef"), 1000)), outbox.ParkedWaiting)
+	empty := adapters.Parked{Seq: 2, Group: "empty", Status: adapters.ParkedWaiting}
+	longGroup := parked(3, string(bytes.Repeat([]byte("0123456789abcdef"), 1000)), adapters.ParkedWaiting)
 	settle(t, store, parking(lanes[0], p, empty, longGroup))
 
-	got := list(t, store, outbox.ParkedFilter{Group: p.Group, ID: p.ID})
+	got := list(t, store, adapters.ParkedFilter{Group: p.Group, ID: p.ID})
 	if len(got) != 1 {
 		t.Fatalf("%d messages found by a group and an id with any bytes", len(got))
 	}

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-func sortLanes(lanes []outbox.LaneState) []outbox.LaneState {
-	slices.SortFunc(lanes, func(a, b outbox.LaneState) int { return cmp.Compare(a.Slot, b.Slot) })
+func sortLanes(lanes []adapters.LaneState) []adapters.LaneState {
+	slices.SortFunc(lanes, func(a, b adapters.LaneState) int { return cmp.Compare(a.Slot, b.Slot) })
 	return lanes
 }
 
@@ -48,17 +48,17 @@ func testSettleRoundTrip(t *testing.T, db *stateDB) {
 			t.Fatalf("a new lane is %+v", lane)
 		}
 	}
-	full := outbox.Settlement{
-		LaneRef: lanes[1].LaneRef, Epoch: lanes[1].Epoch, NextSeq: 7, Table: outbox.Table{Cluster: "c-1", Name: "t-1"}, Revision: 3,
-		Cursor: outbox.Cursor{Position: 42, Snapshot: "10:20:11,12", Window: "12:22:", Paged: 5, Base: 3, Anchor: outbox.Anchor{Slot: 2, Born: -5, Sum: 1<<63 + 7}},
+	full := adapters.Settlement{
+		LaneRef: lanes[1].LaneRef, Epoch: lanes[1].Epoch, NextSeq: 7, Table: adapters.Table{Cluster: "c-1", Name: "t-1"}, Revision: 3,
+		Cursor: adapters.Cursor{Position: 42, Snapshot: "10:20:11,12", Window: "12:22:", Paged: 5, Base: 3, Anchor: adapters.Anchor{Slot: 2, Born: -5, Sum: 1<<63 + 7}},
 		Beyond: []int64{43, 45, 1 << 62},
 	}
 	settle(t, store, at(lanes[0], 1), full)
 
 	again := acquire(t, store, "a", 0, 3, 15)
-	want := outbox.LaneState{
+	want := adapters.LaneState{
 		LaneRef: full.LaneRef, Cursor: full.Cursor, Beyond: full.Beyond,
-		NextSeq: 7, Table: full.Table, LaneMark: outbox.LaneMark{Epoch: again[1].Epoch, Revision: 3},
+		NextSeq: 7, Table: full.Table, LaneMark: adapters.LaneMark{Epoch: again[1].Epoch, Revision: 3},
 	}
 	if !reflect.DeepEqual(again[1], want) || want.Epoch <= full.Epoch {
 		t.Errorf("got  %+v\nwant %+v", again[1], want)
@@ -69,7 +69,7 @@ func testSettleRoundTrip(t *testing.T, db *stateDB) {
 	next := at(again[1], 50)
 	next.Confirmed, next.Revision = 3, 4
 	settle(t, store, next)
-	if last := acquire(t, store, "a", 3); len(last[0].Beyond) != 0 || last[0].Cursor != (outbox.Cursor{Position: 50}) {
+	if last := acquire(t, store, "a", 3); len(last[0].Beyond) != 0 || last[0].Cursor != (adapters.Cursor{Position: 50}) {
 		t.Errorf("the second settle left something of the first: %+v", last[0])
 	}
 	if fenced, err := store.Settle(t.Context(), nil); err != nil || fenced != nil {
@@ -79,21 +79,21 @@ func testSettleRoundTrip(t *testing.T, db *stateDB) {
 
 func testFenceStaleEpoch(t *testing.T, db *stateDB) {
 	store, old := db.acquired(0, 1, 2)
-	settle(t, store, parking(old[0], parked(1, "g", outbox.ParkedWaiting)))
+	settle(t, store, parking(old[0], parked(1, "g", adapters.ParkedWaiting)))
 	current := acquire(t, store, "a", 0)[0] // raises the epoch of slot 0 only
 
-	stale := parking(old[0], parked(2, "h", outbox.ParkedDead))
+	stale := parking(old[0], parked(2, "h", adapters.ParkedDead))
 	stale.Cursor.Position, stale.Unpark = 99, []int64{1}
-	for name, settlements := range map[string][]outbox.Settlement{
+	for name, settlements := range map[string][]adapters.Settlement{
 		"cursors only":     {at(old[0], 99), at(old[1], 10)},
-		"with parked rows": {stale, parking(old[1], parked(1, "x", outbox.ParkedDead)), at(old[2], 10)},
+		"with parked rows": {stale, parking(old[1], parked(1, "x", adapters.ParkedDead)), at(old[2], 10)},
 	} {
 		fenced, err := store.Settle(t.Context(), settlements)
-		if err != nil || !slices.Equal(fenced, []outbox.LaneRef{old[0].LaneRef}) {
+		if err != nil || !slices.Equal(fenced, []adapters.LaneRef{old[0].LaneRef}) {
 			t.Fatalf("%s: fenced %v, error %v", name, fenced, err)
 		}
 	}
-	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{1, 1}) {
+	if got := seqsOf(list(t, store, adapters.ParkedFilter{})); !slices.Equal(got, []int64{1, 1}) {
 		t.Errorf("parked seqs are %v; a stale owner wrote some", got)
 	}
 	lanes := acquire(t, store, "a", 0, 1, 2)
@@ -107,16 +107,16 @@ func testFenceStaleEpoch(t *testing.T, db *stateDB) {
 
 func testSettleIsAtomic(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
-	first := parking(lanes[0], parked(1, "g", outbox.ParkedWaiting))
+	first := parking(lanes[0], parked(1, "g", adapters.ParkedWaiting))
 	settle(t, store, first)
 
-	moved := parking(lanes[0], parked(2, "g", outbox.ParkedWaiting))
+	moved := parking(lanes[0], parked(2, "g", adapters.ParkedWaiting))
 	moved.Cursor.Position, moved.Unpark = 50, []int64{1}
 	broken := parking(lanes[1], parked(1, "g", "no such status"))
-	if _, err := store.Settle(t.Context(), []outbox.Settlement{moved, broken}); err == nil {
+	if _, err := store.Settle(t.Context(), []adapters.Settlement{moved, broken}); err == nil {
 		t.Fatal("a status that does not exist was settled")
 	}
-	if got := seqsOf(list(t, store, outbox.ParkedFilter{})); !slices.Equal(got, []int64{1}) {
+	if got := seqsOf(list(t, store, adapters.ParkedFilter{})); !slices.Equal(got, []int64{1}) {
 		t.Errorf("parked seqs are %v after a failed settle", got)
 	}
 	if again := acquire(t, store, "a", 0, 1); again[0].Cursor.Position != 1 || !again[1].New {
@@ -126,7 +126,7 @@ func testSettleIsAtomic(t *testing.T, db *stateDB) {
 
 func testSettleRefusesTwins(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(5)
-	_, err := store.Settle(t.Context(), []outbox.Settlement{at(lanes[0], 1), at(lanes[0], 2)})
+	_, err := store.Settle(t.Context(), []adapters.Settlement{at(lanes[0], 1), at(lanes[0], 2)})
 	if err == nil || !strings.Contains(err.Error(), "r/05") {
 		t.Fatalf("one lane settled twice in one call: %v", err)
 	}
@@ -143,9 +143,9 @@ func testFenceWhileSettling(t *testing.T, db *stateDB) {
 		var position int64
 		defer func() { settled <- position }()
 		for n := int64(1); ; n++ {
-			all := make([]outbox.Settlement, len(old))
+			all := make([]adapters.Settlement, len(old))
 			for i, lane := range old {
-				all[i] = parking(lane, parked(n, "", outbox.ParkedDead))
+				all[i] = parking(lane, parked(n, "", adapters.ParkedDead))
 				all[i].Cursor.Position = n
 			}
 			fenced, err := store.Settle(t.Context(), all)
@@ -173,7 +173,7 @@ func testFenceWhileSettling(t *testing.T, db *stateDB) {
 			t.Errorf("%v stands at %d with seq %d, settled was %d", lane.LaneRef, lane.Cursor.Position, lane.NextSeq, position)
 		}
 	}
-	if got := len(list(t, store, outbox.ParkedFilter{})); got != len(old)*int(position) {
+	if got := len(list(t, store, adapters.ParkedFilter{})); got != len(old)*int(position) {
 		t.Errorf("%d messages parked, want %d", got, len(old)*int(position))
 	}
 }
@@ -182,7 +182,7 @@ func testSettleCancelled(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := store.Settle(ctx, []outbox.Settlement{at(lanes[0], 5)}); err == nil {
+	if _, err := store.Settle(ctx, []adapters.Settlement{at(lanes[0], 5)}); err == nil {
 		t.Fatal("a settle with a cancelled context succeeded")
 	}
 	settle(t, store, at(lanes[0], 6))
@@ -191,10 +191,10 @@ func testSettleCancelled(t *testing.T, db *stateDB) {
 func testParkMany(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
 	n := cmp.Or(db.many, 3000)
-	many := make([][]outbox.Parked, 2)
+	many := make([][]adapters.Parked, 2)
 	for i := range n {
 		for l := range many {
-			many[l] = append(many[l], parked(int64(i+1), fmt.Sprintf("g%d", i%7), outbox.ParkedWaiting))
+			many[l] = append(many[l], parked(int64(i+1), fmt.Sprintf("g%d", i%7), adapters.ParkedWaiting))
 		}
 	}
 	settle(t, store, parking(lanes[0], many[0]...), parking(lanes[1], many[1]...))
@@ -203,7 +203,7 @@ func testParkMany(t *testing.T, db *stateDB) {
 		gone.Unpark = append(gone.Unpark, int64(i+1))
 	}
 	settle(t, store, gone, at(lanes[1], 2))
-	left := list(t, store, outbox.ParkedFilter{})
+	left := list(t, store, adapters.ParkedFilter{})
 	if len(left) != n || left[0].Slot != 1 {
 		t.Fatalf("%d messages left, want %d, all of slot 1", len(left), n)
 	}

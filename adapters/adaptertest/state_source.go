@@ -4,15 +4,15 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // testLanesTellWhatTheyRead: retention judges by these whose cursors count.
 func testLanesTellWhatTheyRead(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1, 2)
 	settled := at(lanes[0], 9)
-	settled.Table = outbox.Table{Cluster: "c-1", Name: "postgresql/app/public.outbox"}
-	settled.Cursor = outbox.Cursor{Position: 9, Snapshot: "5:7:5", Window: "8:8:", Paged: 3, Base: 2}
+	settled.Table = adapters.Table{Cluster: "c-1", Name: "postgresql/app/public.outbox"}
+	settled.Cursor = adapters.Cursor{Position: 9, Snapshot: "5:7:5", Window: "8:8:", Paged: 3, Base: 2}
 	settle(t, store, settled, at(lanes[1], 1))
 	status, err := store.Lanes(t.Context())
 	if err != nil || len(status) != 3 {
@@ -38,21 +38,21 @@ func testLanesTellWhatTheyRead(t *testing.T, db *stateDB) {
 // gets an error that names both tables, and nothing of the first's is changed.
 func testOneTableForARoute(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)
-	mine, theirs := outbox.Table{Cluster: "c", Name: "mine"}, outbox.Table{Cluster: "c", Name: "theirs"}
+	mine, theirs := adapters.Table{Cluster: "c", Name: "mine"}, adapters.Table{Cluster: "c", Name: "theirs"}
 	for range 2 {
 		if err := store.Bind(t.Context(), "r", mine); err != nil {
 			t.Fatal(err)
 		}
 	}
-	refused := func(table outbox.Table) {
+	refused := func(table adapters.Table) {
 		t.Helper()
-		other, ok := errors.AsType[*outbox.OtherTable](store.Bind(t.Context(), "r", table))
+		other, ok := errors.AsType[*adapters.OtherTable](store.Bind(t.Context(), "r", table))
 		if !ok || other.Cursor != mine || other.Source != table {
 			t.Errorf("as %v: %+v", table, other)
 		}
 	}
 	refused(theirs) // before the first settle, too
-	refused(outbox.Table{Cluster: "d", Name: "mine"})
+	refused(adapters.Table{Cluster: "d", Name: "mine"})
 	for _, l := range acquire(t, store, "a", 0, 1) {
 		if l.Table != mine || !l.New {
 			t.Errorf("got %+v", l)
@@ -60,21 +60,21 @@ func testOneTableForARoute(t *testing.T, db *stateDB) {
 		lanes[l.Slot] = l
 	}
 	acquire(t, store, "a", 2) // a row of which it is not known
-	if err := store.Bind(t.Context(), "r", outbox.Table{Cluster: "c"}); err != nil {
+	if err := store.Bind(t.Context(), "r", adapters.Table{Cluster: "c"}); err != nil {
 		t.Errorf("a source without a name: %v", err)
 	}
 	settled := at(lanes[0], 5)
 	settled.Table = mine
 	settle(t, store, settled)
 	refused(theirs)
-	move := outbox.Move{Route: "r", Cursors: map[int]outbox.Cursor{0: {}, 1: {}, 2: {}}, Table: theirs}
+	move := adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {}, 1: {}, 2: {}}, Table: theirs}
 	if err := store.Move(t.Context(), move); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Bind(t.Context(), "r", theirs); err != nil {
 		t.Errorf("after a move: %v", err)
 	}
-	moved := outbox.Table{Cluster: "e", Name: "theirs"}
+	moved := adapters.Table{Cluster: "e", Name: "theirs"}
 	move.Table, move.Same = moved, true
 	if err := store.Move(t.Context(), move); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func testARowPutBackIsFenced(t *testing.T, db *stateDB) {
 		t.Helper()
 		s := at(lanes[0], position)
 		s.Confirmed, s.Revision = confirmed, revision
-		refs, err := store.Settle(t.Context(), []outbox.Settlement{s})
+		refs, err := store.Settle(t.Context(), []adapters.Settlement{s})
 		if err != nil {
 			t.Fatal(err)
 		}

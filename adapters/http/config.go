@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
@@ -61,7 +62,7 @@ type Config struct {
 	MaxMessages, MaxBytes, MaxGroups int
 
 	// MaxRequests bounds the requests that are under way at once.
-	// Default: outbox.DefaultMaxRequests.
+	// Default: adapters.DefaultMaxRequests.
 	MaxRequests int
 
 	// Statuses says what a status means where it differs from
@@ -105,7 +106,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.MaxMessages, DefaultMaxMessages)
 	setDefault(&c.MaxBytes, DefaultMaxBytes)
-	setDefault(&c.MaxRequests, outbox.DefaultMaxRequests)
+	setDefault(&c.MaxRequests, adapters.DefaultMaxRequests)
 	errs := []error{formatErr}
 	for _, n := range []struct {
 		name  string

@@ -36,7 +36,7 @@ type delivery struct {
 	held    map[string]struct{} // groups that nothing more may be sent of
 }
 
-// Deliver implements [outbox.Destination].
+// Deliver implements [adapters.Destination].
 func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	v := &delivery{d: d, address: address, batch: batch}
 	items := v.encode()

@@ -8,11 +8,12 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Destination posts batches. It is an [outbox.Destination]; its methods may be
+// Destination posts batches. It is an [adapters.Destination]; its methods may be
 // called concurrently.
 type Destination struct {
 	cfg     Config
@@ -23,7 +24,7 @@ type Destination struct {
 	dialer  *net.Dialer
 }
 
-var _ outbox.Destination = (*Destination)(nil)
+var _ adapters.Destination = (*Destination)(nil)
 
 // DefaultStatuses is what statuses mean that [Config.Statuses] says nothing
 // about. Those that are in neither follow from their class: 3xx is unavailable,
@@ -78,9 +79,9 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 }
 
 // Ordering declares one request per group at a time, and the configured bounds.
-func (d *Destination) Ordering() outbox.Ordering {
-	return outbox.Ordering{
-		Unit:        outbox.UnitGroup,
+func (d *Destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{
+		Unit:        adapters.UnitGroup,
 		MaxMessages: d.cfg.MaxMessages,
 		MaxBytes:    d.cfg.MaxBytes,
 		MaxGroups:   d.cfg.MaxGroups,

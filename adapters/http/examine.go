@@ -10,19 +10,19 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/endpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Examiner = (*Destination)(nil)
+var _ adapters.Examiner = (*Destination)(nil)
 
 // examineTimeout bounds each step of an examination.
 const examineTimeout = 10 * time.Second
 
-// Examine implements [outbox.Examiner]: it connects, looks at the certificate,
+// Examine implements [adapters.Examiner]: it connects, looks at the certificate,
 // and asks with OPTIONS, without credentials and without a body. What the answer
 // is says little: many receivers know POST only.
-func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
+func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	base := d.target.Base()
 	ask := base.Scheme + "://" + base.Host + "/"
 	note := "the URL depends on the message: its host is what was looked at"
@@ -33,23 +33,23 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, ask, http.NoBody)
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}}
+		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}}
 	}
-	var f []outbox.Finding
+	var f []adapters.Finding
 	if proxy, err := http.ProxyFromEnvironment(req); !d.cfg.PublicOnly && (err != nil || proxy != nil) {
-		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "connection to " + base.Host,
+		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "connection to " + base.Host,
 			Text: "a proxy of the environment is in between; only its answer can be looked at"})
-	} else if f = d.dial(ctx, base); f[len(f)-1].Level == outbox.LevelBroken {
+	} else if f = d.dial(ctx, base); f[len(f)-1].Level == adapters.LevelBroken {
 		return f
 	}
 	f = append(f, endpoint.Ask(ctx, d.client.Transport, ask, d.outcome.Secrets.Err, d.cfg.Timeout))
 	if note != "" {
-		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "url", Text: note})
+		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "url", Text: note})
 	}
 	return f
 }
 
-func (d *Destination) dial(ctx context.Context, base *url.URL) []outbox.Finding {
+func (d *Destination) dial(ctx context.Context, base *url.URL) []adapters.Finding {
 	port := base.Port()
 	var config *tls.Config
 	if base.Scheme == "https" {

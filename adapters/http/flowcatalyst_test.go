@@ -10,13 +10,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // itemOf makes the message of a row of a kind.
 func itemOf(kind, id, payload string) *message.Message {
-	return outbox.NewMessage(&outbox.Row{ID: id, Kind: kind, Type: "t", Group: kind + ":g", Payload: []byte(payload)}, "r/00")
+	return adapters.NewMessage(&adapters.Row{ID: id, Kind: kind, Type: "t", Group: kind + ":g", Payload: []byte(payload)}, "r/00")
 }
 
 func TestFlowCatalystEndpoints(t *testing.T) {
@@ -53,13 +54,13 @@ func TestFlowCatalystEndpoints(t *testing.T) {
 func TestFlowCatalystDefaultsAndOverrides(t *testing.T) {
 	t.Parallel()
 	d := destination(t, FlowCatalyst(Config{URL: "http://127.0.0.1"}))
-	want := outbox.Ordering{MaxMessages: 100, MaxBytes: DefaultMaxBytes, MaxGroups: 1, MaxRequests: 10, Pooled: true}
+	want := adapters.Ordering{MaxMessages: 100, MaxBytes: DefaultMaxBytes, MaxGroups: 1, MaxRequests: 10, Pooled: true}
 	if got := d.Ordering(); got != want || d.cfg.ConnectTimeout != 10*time.Second || d.cfg.Timeout != 30*time.Second {
 		t.Errorf("%+v with %v and %v", got, d.cfg.ConnectTimeout, d.cfg.Timeout)
 	}
 	d = destination(t, FlowCatalyst(Config{URL: "http://127.0.0.1", MaxMessages: 7, MaxGroups: 3, MaxRequests: 2, Timeout: time.Second,
 		ConnectTimeout: time.Minute, MaxBytes: 5}))
-	want = outbox.Ordering{MaxMessages: 7, MaxBytes: 5, MaxGroups: 3, MaxRequests: 2, Pooled: true}
+	want = adapters.Ordering{MaxMessages: 7, MaxBytes: 5, MaxGroups: 3, MaxRequests: 2, Pooled: true}
 	if got := d.Ordering(); got != want || d.cfg.ConnectTimeout != time.Minute || d.cfg.Timeout != time.Second {
 		t.Errorf("%+v with %v and %v", got, d.cfg.ConnectTimeout, d.cfg.Timeout)
 	}

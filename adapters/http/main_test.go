@@ -11,8 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -142,7 +142,7 @@ func destination(t *testing.T, cfg Config) *Destination {
 }
 
 func newMessage(id, group string) *message.Message {
-	return outbox.NewMessage(&outbox.Row{
+	return adapters.NewMessage(&adapters.Row{
 		ID: id, Type: "test.happened", Group: group, Position: 7, Payload: []byte(`{"id": "` + id + `"}`),
 	}, "test/00")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // awayAfter is how long no broker may answer before we say that Kafka is away.
@@ -180,20 +180,20 @@ func (r *reach) unreached() error {
 // and sent again by another client, those that it had would be there twice.
 type waiting struct {
 	mu     sync.Mutex
-	topics map[string]outbox.AddressStatus
+	topics map[string]adapters.AddressStatus
 }
 
-var _ outbox.AddressReporter = (*Destination)(nil)
+var _ adapters.AddressReporter = (*Destination)(nil)
 
-// Unanswered implements [outbox.AddressReporter].
-func (d *Destination) Unanswered() []outbox.AddressStatus {
+// Unanswered implements [adapters.AddressReporter].
+func (d *Destination) Unanswered() []adapters.AddressStatus {
 	d.waiting.mu.Lock()
 	defer d.waiting.mu.Unlock()
-	var out []outbox.AddressStatus
+	var out []adapters.AddressStatus
 	for _, status := range d.waiting.topics {
 		out = append(out, status)
 	}
-	slices.SortFunc(out, func(a, b outbox.AddressStatus) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(out, func(a, b adapters.AddressStatus) int { return strings.Compare(a.Address, b.Address) })
 	return out
 }
 
@@ -210,9 +210,9 @@ func (s *search) lost(cancel context.CancelCauseFunc) func(error) {
 		d.waiting.mu.Lock()
 		defer d.waiting.mu.Unlock()
 		if d.waiting.topics == nil {
-			d.waiting.topics = map[string]outbox.AddressStatus{}
+			d.waiting.topics = map[string]adapters.AddressStatus{}
 		}
-		d.waiting.topics[topic] = outbox.AddressStatus{Address: topic, Since: time.Now().Add(-awayAfter), Cause: "kafka: " + err.Error()}
+		d.waiting.topics[topic] = adapters.AddressStatus{Address: topic, Since: time.Now().Add(-awayAfter), Cause: "kafka: " + err.Error()}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -73,7 +74,7 @@ func TestKafkaAwayIsSaidAtOnce(t *testing.T) {
 			if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "start the brokers") {
 				t.Errorf("the check says %v", err)
 			}
-			var to outbox.Destination = d
+			var to adapters.Destination = d
 			if exclusive {
 				to = d.Fence("orders/00", func(context.Context) (bool, error) { return true, nil })
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -24,7 +24,7 @@ func benchWaves() [][]*message.Message {
 	waves := make([][]*message.Message, benchLanes)
 	for l := range waves {
 		for i := range benchWave {
-			waves[l] = append(waves[l], outbox.NewMessage(&outbox.Row{
+			waves[l] = append(waves[l], adapters.NewMessage(&adapters.Row{
 				ID: fmt.Sprintf("01J%023d", l*benchWave+i), Type: "order.created",
 				Group: fmt.Sprintf("order-%d", l*63+i%63), Position: int64(i),
 				Payload: newMessage("", "", 290).Payload,

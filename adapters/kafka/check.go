@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Check implements [outbox.Checker]: a broker must answer, a topic that is the same
+// Check implements [adapters.Checker]: a broker must answer, a topic that is the same
 // for all messages must exist, and there must be a producer id; for an exclusive
 // destination a transactional one.
 func (d *Destination) Check(ctx context.Context) error {

@@ -14,7 +14,7 @@ var (
 	errUndecided = outbox.Released(errors.New("held back: Kafka rejected the batch, and which record it meant is not known yet"))
 )
 
-// Deliver implements [outbox.Destination]. It returns within
+// Deliver implements [adapters.Destination]. It returns within
 // [Config.Timeout], and at once when ctx is done: what was under way has then
 // an unknown outcome.
 func (d *Destination) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -20,8 +21,8 @@ const (
 	maxWaveBytes    = 1 << 20
 )
 
-// Destination delivers to Kafka. It is an [outbox.Destination], an
-// [outbox.Checker] and a Watermill message.Publisher. All methods may be called
+// Destination delivers to Kafka. It is an [adapters.Destination], an
+// [adapters.Checker] and a Watermill message.Publisher. All methods may be called
 // concurrently.
 type Destination struct {
 	cfg     Config
@@ -37,9 +38,9 @@ type Destination struct {
 }
 
 var (
-	_ outbox.Destination = (*Destination)(nil)
-	_ outbox.Checker     = (*Destination)(nil)
-	_ message.Publisher  = (*Destination)(nil)
+	_ adapters.Destination = (*Destination)(nil)
+	_ adapters.Checker     = (*Destination)(nil)
+	_ message.Publisher    = (*Destination)(nil)
 )
 
 // New returns a destination, or an error that lists what is wrong with the
@@ -122,9 +123,9 @@ func checkTopic(name string) error {
 }
 
 // Ordering declares waves of up to 2000 messages and 1 MiB of payload.
-func (d *Destination) Ordering() outbox.Ordering {
-	return outbox.Ordering{
-		Unit:        outbox.UnitWave,
+func (d *Destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{
+		Unit:        adapters.UnitWave,
 		MaxMessages: maxWaveMessages,
 		MaxBytes:    maxWaveBytes,
 		Static:      d.address.Static(),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -179,7 +180,7 @@ func TestATemplateLeadsToAllowedTopicsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, d := range map[string]outbox.Destination{"franz": destination(t, cfg), "stock": stock} {
+	for name, d := range map[string]adapters.Destination{"franz": destination(t, cfg), "stock": stock} {
 		for topic, want := range map[string]bool{"orders": true, "payments": false, "_orders": false, "__consumer_offsets": false, "..": false} {
 			msg := newMessage("1", "g", 1)
 			msg.Metadata[outbox.MetaType] = topic

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/endpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Examiner = (*Destination)(nil)
+var _ adapters.Examiner = (*Destination)(nil)
 
-// Examine implements [outbox.Examiner]: brokers are dialled, their certificates
+// Examine implements [adapters.Examiner]: brokers are dialled, their certificates
 // looked at, and the topic, if it is the same for all messages, asked for.
-func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
+func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	f := examineBrokers(ctx, d.cfg)
 	subject := "topic " + d.cfg.Topic
 	if !d.address.Static() {
@@ -21,36 +21,36 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 	}
 	err := d.Check(ctx)
 	if errors.As(err, new(*away)) { // said above, of each broker
-		return append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "not looked at: no broker answers"})
+		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "not looked at: no broker answers"})
 	}
 	if err != nil {
-		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: subject, Text: err.Error(),
+		return append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: err.Error(),
 			Fix: "create the topic or correct its name; when no broker answers, check addresses, tls and sasl"})
 	}
 	if d.address.Static() {
-		return append(f, outbox.Finding{Subject: subject, Text: "exists"})
+		return append(f, adapters.Finding{Subject: subject, Text: "exists"})
 	}
-	return append(f, outbox.Finding{Subject: subject, Text: "answers"},
-		outbox.Finding{Level: outbox.LevelUnknown, Subject: "topics " + d.cfg.Topic,
+	return append(f, adapters.Finding{Subject: subject, Text: "answers"},
+		adapters.Finding{Level: adapters.LevelUnknown, Subject: "topics " + d.cfg.Topic,
 			Text: "depend on the message, so whether they exist is known when one is sent", Fix: "make sure that there is one for each value; topics are not created"})
 }
 
 // examineBrokers dials the brokers. One that answers is enough to find the
 // others, so the rest are only warned about.
-func examineBrokers(ctx context.Context, cfg Config) []outbox.Finding {
-	var f []outbox.Finding
+func examineBrokers(ctx context.Context, cfg Config) []adapters.Finding {
+	var f []adapters.Finding
 	reached := false
 	for _, broker := range cfg.Brokers {
 		if !strings.Contains(broker, ":") {
 			broker += ":9092" // as the client does
 		}
 		found := endpoint.Dial(ctx, broker, cfg.TLS, cfg.Timeout)
-		reached = reached || found[len(found)-1].Level != outbox.LevelBroken
+		reached = reached || found[len(found)-1].Level != adapters.LevelBroken
 		f = append(f, found...)
 	}
 	for i := range f {
-		if reached && f[i].Level == outbox.LevelBroken {
-			f[i].Level = outbox.LevelWarning
+		if reached && f[i].Level == adapters.LevelBroken {
+			f[i].Level = adapters.LevelWarning
 		}
 	}
 	return f

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -72,7 +73,7 @@ func TestG2_BrokerFindsRecordsTooLarge(t *testing.T) {
 // deliverWithTwoTooLarge delivers n messages of five groups, of which two are larger
 // than the topic takes: those are refused, and what is behind them in their groups
 // is not sent.
-func deliverWithTwoTooLarge(t *testing.T, b *broker, d outbox.Destination, topic string, n int) {
+func deliverWithTwoTooLarge(t *testing.T, b *broker, d adapters.Destination, topic string, n int) {
 	t.Helper()
 	var msgs []*message.Message
 	want := map[string]string{}
@@ -135,7 +136,7 @@ func TestTopicIsDeletedAndComesBack(t *testing.T) {
 // lane delivers the messages of its groups the way router does: a message whose
 // error is permanent is dead, any other is sent again before what follows it.
 type lane struct {
-	d     outbox.Destination
+	d     adapters.Destination
 	topic string
 	todo  []*message.Message
 	dead  []string
@@ -169,7 +170,7 @@ func (l *lane) run(ctx context.Context) error {
 
 // lanes makes n lanes with groups of their own, which begin with name; every
 // 50th message is of the size.
-func lanes(d outbox.Destination, topic, name string, n, messages, size int) []*lane {
+func lanes(d adapters.Destination, topic, name string, n, messages, size int) []*lane {
 	all := make([]*lane, n)
 	for l := range all {
 		all[l] = &lane{d: d, topic: topic}
@@ -280,7 +281,7 @@ func TestG1_G2_G10_BrokerIsKilled(t *testing.T) {
 }
 
 // untilDelivered delivers messages again until all are.
-func untilDelivered(t *testing.T, d outbox.Destination, topic string, msgs []*message.Message) {
+func untilDelivered(t *testing.T, d adapters.Destination, topic string, msgs []*message.Message) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
 		errs := d.Deliver(t.Context(), topic, msgs)

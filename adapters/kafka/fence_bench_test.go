@@ -10,8 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // BenchmarkExclusive is what transactions cost: waves of several sizes from
@@ -31,7 +31,7 @@ func BenchmarkExclusive(b *testing.B) {
 
 // benchThrough delivers waves of a size until there are b.N messages.
 func benchThrough(b *testing.B, d *Destination, topic string, size int) {
-	lanes := make([]outbox.Destination, benchLanes)
+	lanes := make([]adapters.Destination, benchLanes)
 	for l := range lanes {
 		lanes[l] = through(b, d, fmt.Sprintf("orders/%02d", l))
 	}
@@ -55,7 +55,7 @@ func benchThrough(b *testing.B, d *Destination, topic string, size int) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(n), "ms/wave")
 }
 
-func deliverWaves(b *testing.B, own outbox.Destination, topic string, wave []*message.Message, n int) {
+func deliverWaves(b *testing.B, own adapters.Destination, topic string, wave []*message.Message, n int) {
 	for range n {
 		if errs := own.Deliver(context.Background(), topic, wave); errs != nil {
 			b.Error(errs[0])

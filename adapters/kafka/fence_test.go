@@ -17,13 +17,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // owner is an instance that may own the lane of a test.
 type owner struct {
-	outbox.Destination
+	adapters.Destination
 	number int64
 }
 
@@ -69,7 +70,7 @@ func (o *owner) deliver(t *testing.T, topic string, ids ...string) string {
 
 // through returns what a lane that is never lost delivers through: the
 // destination itself, if that is not exclusive.
-func through(tb testing.TB, d *Destination, lane string) outbox.Destination {
+func through(tb testing.TB, d *Destination, lane string) adapters.Destination {
 	tb.Helper()
 	own := d.Fence(lane, func(context.Context) (bool, error) { return true, nil })
 	if own == nil {

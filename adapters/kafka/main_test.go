@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -187,7 +188,7 @@ func destination(tb testing.TB, cfg Config) *Destination {
 
 // newMessage returns a message with a JSON payload of about size bytes.
 func newMessage(id, group string, size int) *message.Message {
-	return outbox.NewMessage(&outbox.Row{
+	return adapters.NewMessage(&adapters.Row{
 		ID: id, Type: "test.happened", Group: group, Position: 1,
 		Payload: []byte(`{"x":"` + strings.Repeat("x", size) + `"}`),
 	}, "test/00")

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -31,7 +32,7 @@ type seat struct {
 	*Destination
 	id    string
 	older string // the id that former builds give the lane, until it was initialised
-	owned outbox.Owned
+	owned adapters.Owned
 	turn  chan struct{} // holds a value while a delivery has the client
 
 	// Of the delivery that has the turn.
@@ -42,10 +43,10 @@ type seat struct {
 	closed  chan struct{}
 }
 
-var _ outbox.Fencer = (*Destination)(nil)
+var _ adapters.Fencer = (*Destination)(nil)
 
-// Fence implements [outbox.Fencer]. Without [Config.Exclusive] it returns nil.
-func (d *Destination) Fence(lane string, owned outbox.Owned) outbox.Destination {
+// Fence implements [adapters.Fencer]. Without [Config.Exclusive] it returns nil.
+func (d *Destination) Fence(lane string, owned adapters.Owned) adapters.Destination {
 	if !d.cfg.Exclusive {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (d *Destination) olderID(lane string) string {
 	return d.cfg.TransactionalID + "-" + strings.ReplaceAll(lane, "/", "-")
 }
 
-// Deliver implements [outbox.Destination]. Deliveries of one lane to different
+// Deliver implements [adapters.Destination]. Deliveries of one lane to different
 // topics go one after the other: a producer has one transaction at a time.
 func (s *seat) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	if len(batch) == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -21,12 +22,12 @@ import (
 
 // wireMessages cover what the wire format has to say.
 func wireMessages() []*message.Message {
-	full := outbox.NewMessage(&outbox.Row{
+	full := adapters.NewMessage(&adapters.Row{
 		ID: "01J-full", Type: "order.created", Group: "order-1", AggregateType: "order", AggregateID: "1",
 		Tenant: "acme", Tags: map[string]string{"k": "v"}, Headers: map[string]string{"traceparent": "00-1", "empty": ""},
 		Payload: []byte("{ \"n\": 1.0 }"), Position: 9, OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 	}, "orders/07")
-	binary := outbox.NewMessage(&outbox.Row{ID: "01J-bin", Type: "t", Payload: []byte{0, 0xff}, Binary: true}, "orders/00")
+	binary := adapters.NewMessage(&adapters.Row{ID: "01J-bin", Type: "t", Payload: []byte{0, 0xff}, Binary: true}, "orders/00")
 	return []*message.Message{full, binary, message.NewMessage("bare", []byte("x"))}
 }
 
@@ -120,7 +121,7 @@ func headerMap(r *kgo.Record) map[string]string {
 	return m
 }
 
-func stockDestination(t *testing.T, b *broker, topic string) outbox.Destination {
+func stockDestination(t *testing.T, b *broker, topic string) adapters.Destination {
 	t.Helper()
 	d, err := NewStock(Config{Brokers: b.addrs, Topic: topic, Timeout: 5 * time.Second})
 	if err != nil {

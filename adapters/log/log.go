@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -34,7 +35,7 @@ type Destination struct {
 	name   string
 }
 
-var _ outbox.Destination = (*Destination)(nil)
+var _ adapters.Destination = (*Destination)(nil)
 
 // New returns a destination that writes to logger at a level; nil is
 // slog.Default().
@@ -51,7 +52,7 @@ func Discard() *Destination { return &Destination{name: "discard"} }
 // Address is "log" or "discard".
 func (d *Destination) Address(*message.Message) (string, error) { return d.name, nil }
 
-// Deliver implements [outbox.Destination]. Once ctx is done nothing is written:
+// Deliver implements [adapters.Destination]. Once ctx is done nothing is written:
 // what is left comes back released.
 func (d *Destination) Deliver(ctx context.Context, _ string, batch []*message.Message) []error {
 	var errs []error
@@ -89,8 +90,8 @@ func (d *Destination) write(ctx context.Context, msg *message.Message) {
 }
 
 // Ordering declares waves of up to 1000 messages.
-func (d *Destination) Ordering() outbox.Ordering {
-	return outbox.Ordering{Unit: outbox.UnitWave, MaxMessages: maxMessages, Static: true}
+func (d *Destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: maxMessages, Static: true}
 }
 
 // Close does nothing.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // anchorSQL returns the row at a position, whichever its slot, and whether the slot
@@ -25,7 +25,7 @@ FROM (SELECT 1) AS one LEFT JOIN LATERAL (
 ) r ON true`
 
 // rowAt returns the anchor of the row at the cursor's position; zero: there is none.
-func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *outbox.Cursor) (a outbox.Anchor, below bool, err error) {
+func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a adapters.Anchor, below bool, err error) {
 	var slot *int16
 	var id *string
 	var created *time.Time
@@ -34,15 +34,15 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *outbox.Cursor) (a o
 	if err != nil || slot == nil {
 		return a, below, err
 	}
-	row := outbox.Row{ID: *id, Slot: int(*slot), CreatedAt: *created}
+	row := adapters.Row{ID: *id, Slot: int(*slot), CreatedAt: *created}
 	_ = row.Limit() // a row that was read has its id cut likewise
 	return row.Anchor(), below, nil
 }
 
 // anchored returns the anchor of the row at a cursor that has one.
-func (s *Source) anchored(ctx context.Context, c *outbox.Cursor) (outbox.Anchor, bool, error) {
+func (s *Source) anchored(ctx context.Context, c *adapters.Cursor) (adapters.Anchor, bool, error) {
 	if c.Anchor.IsZero() {
-		return outbox.Anchor{}, false, nil
+		return adapters.Anchor{}, false, nil
 	}
 	return s.rowAt(ctx, s.base.Pool, c)
 }

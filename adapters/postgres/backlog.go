@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // backlogSQL counts along the primary key, at most $4 rows of each slot, and
@@ -29,11 +29,11 @@ LEFT JOIN LATERAL (
     ORDER BY o.slot, o.position LIMIT 1
 ) f ON true`
 
-var _ outbox.Backlogger = (*Source)(nil)
+var _ adapters.Backlogger = (*Source)(nil)
 
-// Backlog implements [outbox.Backlogger]. Rows that are not visible yet do not
+// Backlog implements [adapters.Backlogger]. Rows that are not visible yet do not
 // count, nor do late ones below the cursors.
-func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
+func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (b adapters.Backlog, err error) {
 	err = s.base.Count(ctx, func(tx pgx.Tx) error {
 		rows, err := s.queryBacklog(ctx, tx, spans, most)
 		if err != nil {
@@ -57,7 +57,7 @@ func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b 
 	return b, pg.ExplainOutbox(s.base.Table, "count rows", err)
 }
 
-func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []outbox.Span, most int) (pgx.Rows, error) {
+func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []adapters.Span, most int) (pgx.Rows, error) {
 	slots, after, upto := make([]int16, len(spans)), make([]int64, len(spans)), make([]int64, len(spans))
 	for i, sp := range spans {
 		slots[i], after[i], upto[i] = int16(sp.Slot), sp.After, sp.Upto

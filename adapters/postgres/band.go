@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // A page of the table has rows of all slots, so reading a backlog slot by slot
 // visits each page once per slot, for two or three rows at a time. That was most of
 // what such a read cost. So the fresh rows of reads that come to the same place
-// (outbox.Read.Reach) are read as one band: what is above the furthest behind of
+// (adapters.Read.Reach) are read as one band: what is above the furthest behind of
 // them and not above that place, in the order of the table's pages (see bandSQL). They
 // are sorted here. (Handing over what has come part by part, while it is in the
 // processor's caches, was tried: lanes then got so little at a time that it cost more.)
@@ -38,19 +38,19 @@ const (
 // slots at once.
 type band struct {
 	low, high int64
-	reads     [outbox.Slots]int // by slot; -1: none
-	rows      [outbox.Slots][]*outbox.Row
+	reads     [adapters.Slots]int // by slot; -1: none
+	rows      [adapters.Slots][]*adapters.Row
 	bytes     int
-	reach     int64         // the last position of any slot
-	last      outbox.Anchor // of the row there
-	cut       bool          // it was too large: rows are missing
+	reach     int64           // the last position of any slot
+	last      adapters.Anchor // of the row there
+	cut       bool            // it was too large: rows are missing
 }
 
 // has reports whether a read's fresh rows come with the band.
 func (b *band) has(slot, read int) bool { return b != nil && b.reads[slot] == read }
 
 // planBand returns the band of a fetch; nil: there is none.
-func (s *Source) planBand(reads []outbox.Read, plans []reader.Plan) *band {
+func (s *Source) planBand(reads []adapters.Read, plans []reader.Plan) *band {
 	if s.bandRest > 0 {
 		s.bandRest--
 		return nil
@@ -154,7 +154,7 @@ func (f *fetch) yieldBand() error {
 			continue
 		}
 		rows := f.band.rows[p.Slot]
-		slices.SortFunc(rows, func(a, b *outbox.Row) int { return cmp.Compare(a.Position, b.Position) })
+		slices.SortFunc(rows, func(a, b *adapters.Row) int { return cmp.Compare(a.Position, b.Position) })
 		for _, row := range rows[:min(len(rows), p.Limit-f.done[i].Rows)] {
 			if more, err := f.give(i, false, row.Position, row); err != nil || !more {
 				return err
@@ -166,17 +166,17 @@ func (f *fetch) yieldBand() error {
 
 // finishBand says where a read of the band ended that had room for more. Nothing of
 // its slot is between its last row and the last one of all.
-func (f *fetch) finishBand(i int) outbox.ReadResult {
+func (f *fetch) finishBand(i int) adapters.ReadResult {
 	from, done := f.reads[i].From, &f.done[i]
 	switch {
 	case !f.band.cut:
-		next := outbox.Cursor{Position: from.Position, Snapshot: f.own, Base: from.Base, Anchor: from.Anchor}
+		next := adapters.Cursor{Position: from.Position, Snapshot: f.own, Base: from.Base, Anchor: from.Anchor}
 		if f.band.reach > from.Position {
 			next.Position, next.Anchor = f.band.reach, f.band.last
 		}
-		return outbox.ReadResult{Next: next}
+		return adapters.ReadResult{Next: next}
 	case done.Rows > 0:
-		return outbox.ReadResult{Next: done.After()}
+		return adapters.ReadResult{Next: done.After()}
 	}
-	return outbox.ReadResult{Next: from}
+	return adapters.ReadResult{Next: from}
 }

@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // fill writes rows with the positions 1 to n, in the order of their pages or in
@@ -26,9 +26,9 @@ func TestG2_ABandIsSorted(t *testing.T) {
 	e := newSourceEnv(t)
 	e.fill(rows, 10, "hashint8(p)")
 	for _, limit := range []int{7, 50, 1000} {
-		l, r := e.Lanes(e.src, outbox.StartBeginning, limit), rand.New(rand.NewPCG(1, uint64(limit)))
+		l, r := e.Lanes(e.src, adapters.StartBeginning, limit), rand.New(rand.NewPCG(1, uint64(limit)))
 		l.Ahead = func() int64 { return 1 + r.Int64N(int64(20*limit)) }
-		var last [outbox.Slots]int64
+		var last [adapters.Slots]int64
 		taken := 0
 		for fetches := 0; taken < rows; fetches++ {
 			if fetches > rows {
@@ -67,7 +67,7 @@ func TestG1_ABandThatIsTooLargeLosesNothing(t *testing.T) {
 	const rows = 40
 	e := newSourceEnv(t)
 	e.fill(rows, bandBytes/8, "p")
-	l := e.Lanes(e.src, outbox.StartBeginning, rows)
+	l := e.Lanes(e.src, adapters.StartBeginning, rows)
 	l.Ahead = func() int64 { return rows }
 	none, _, err := l.Next(e.Ctx, nil)
 	pgtest.Must(t, err)
@@ -96,7 +96,7 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	var pages int
 	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT count(DISTINCT (ctid::text::point)[0]) FROM outrider_outbox WHERE position > $1 AND position <= $2",
 		low, low+width).Scan(&pages))
-	l := e.Lanes(e.src, outbox.StartEnd, width)
+	l := e.Lanes(e.src, adapters.StartEnd, width)
 	for i := range l.From {
 		l.From[i].Position = low
 	}
@@ -124,7 +124,7 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	// Beside the pages: three descents of an index for each slot and one more for each
 	// transaction of another test that was running, and the bitmap's way through the
 	// primary key.
-	most := pages + outbox.Slots*(4*(3+len(now.Xip))+3+width/outbox.Slots/100)
+	most := pages + adapters.Slots*(4*(3+len(now.Xip))+3+width/adapters.Slots/100)
 	if buffers := root.Hit + root.Read; bitmaps != 1 || buffers > most {
 		t.Errorf("%d bitmap scans and %d buffers for %d rows on %d pages; want 1 and at most %d", bitmaps, buffers, width, pages, most)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
 
-// Check implements [outbox.Source]. It reports everything that is wrong at
+// Check implements [adapters.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
 	err := pg.CheckServer(ctx, s.base.Pool)

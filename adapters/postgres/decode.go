@@ -3,14 +3,14 @@ package postgres
 import (
 	"errors"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // decodeRow decodes what does not depend on the read. The row's Err says what cannot
 // be decoded.
-func decodeRow(d *pg.Decoder, v [][]byte) *outbox.Row {
+func decodeRow(d *pg.Decoder, v [][]byte) *adapters.Row {
 	row := d.Rows.Next(pg.Size(v))
 	row.ID = d.Texts.Copy(v[reader.FetchID])
 	row.Type = d.Intern(v[reader.FetchType])

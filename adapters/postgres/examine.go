@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Examiner = (*Source)(nil)
+var _ adapters.Examiner = (*Source)(nil)
 
-// Examine implements [outbox.Examiner].
-func (s *Source) Examine(ctx context.Context) []outbox.Finding {
+// Examine implements [adapters.Examiner].
+func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)
 	defer cancel()
 	f, reached := pg.ExamineServer(ctx, s.base.Pool)
@@ -34,7 +34,7 @@ func (s *Source) Examine(ctx context.Context) []outbox.Finding {
 }
 
 // examineTable looks at the table that is read.
-func (s *Source) examineTable(ctx context.Context) []outbox.Finding {
+func (s *Source) examineTable(ctx context.Context) []adapters.Finding {
 	subject := "table " + s.base.Table
 	var oid uint32
 	if err := s.base.Pool.QueryRow(ctx, "SELECT $1::text::regclass::oid", s.layout.table).Scan(&oid); err != nil {
@@ -51,7 +51,7 @@ func (s *Source) examineTable(ctx context.Context) []outbox.Finding {
 }
 
 // examineXids looks for rows whose transactions this cluster has not come to.
-func (s *Source) examineXids(ctx context.Context) outbox.Finding {
+func (s *Source) examineXids(ctx context.Context) adapters.Finding {
 	const q = `SELECT EXISTS (
     SELECT FROM generate_series(0, 15) AS s(slot) CROSS JOIN LATERAL (
         SELECT FROM {table} o WHERE o.slot = s.slot::smallint AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
@@ -62,7 +62,7 @@ func (s *Source) examineXids(ctx context.Context) outbox.Finding {
 		return pg.Unknown(subject, err)
 	}
 	if foreign {
-		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: "rows carry transaction ids that this cluster has not come to: they were restored from another one",
 			Fix:  "run `outrider rebase ROUTE` once for each route that has not been rebased since; otherwise such rows come twice"}
 	}

@@ -6,17 +6,17 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-// Fetch implements [outbox.Source]. Drained is true for a read that took
+// Fetch implements [adapters.Source]. Drained is true for a read that took
 // everything there was for it: up to now, or up to its bound, in which case
 // Next equals the bound. A read that finishes an open window is not drained.
 //
 // After an error the next Fetch connects again.
-func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	s.base.Mu.Lock()
 	defer s.base.Mu.Unlock()
 	plans, err := s.planReads(reads)
@@ -51,7 +51,7 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 }
 
 // planReads returns the plans of reads, above the floor.
-func (s *Source) planReads(reads []outbox.Read) ([]reader.Plan, error) {
+func (s *Source) planReads(reads []adapters.Read) ([]reader.Plan, error) {
 	plans := make([]reader.Plan, len(reads))
 	for i := range reads {
 		var err error
@@ -66,12 +66,12 @@ func (s *Source) planReads(reads []outbox.Read) ([]reader.Plan, error) {
 // fetch is one call of Fetch.
 type fetch struct {
 	source  *Source
-	reads   []outbox.Read
+	reads   []adapters.Read
 	plans   []reader.Plan
 	band    *band // nil: none
 	done    []reader.Progress
 	decoder *pg.Decoder
-	take    func(int, *outbox.Row) bool
+	take    func(int, *adapters.Row) bool
 	own     string // the snapshot at which the statement runs; "" before the first row
 	current int    // the read whose rows are coming
 	stopped bool   // take wanted no more
@@ -106,13 +106,13 @@ func (f *fetch) row(values [][]byte) (more bool, err error) {
 }
 
 // give hands a row over.
-func (f *fetch) give(read int, late bool, position int64, row *outbox.Row) (more bool, err error) {
+func (f *fetch) give(read int, late bool, position int64, row *adapters.Row) (more bool, err error) {
 	p := &f.done[read]
 	if err := f.inOrder(read, late, position, p); err != nil {
 		return false, err
 	}
 	if p.Page == nil {
-		p.Page = &outbox.Page{From: f.reads[read].From, Snapshot: f.plans[read].SeenBy(f.own)}
+		p.Page = &adapters.Page{From: f.reads[read].From, Snapshot: f.plans[read].SeenBy(f.own)}
 	}
 	p.Rows++
 	p.Late, p.Last = late, position
@@ -135,8 +135,8 @@ func (f *fetch) inOrder(read int, late bool, position int64, p *reader.Progress)
 }
 
 // results says where the reads ended.
-func (f *fetch) results() []outbox.ReadResult {
-	results := make([]outbox.ReadResult, len(f.reads))
+func (f *fetch) results() []adapters.ReadResult {
+	results := make([]adapters.ReadResult, len(f.reads))
 	for i := range results {
 		if p := &f.plans[i]; f.band.has(p.Slot, i) && f.done[i].Rows < p.Limit {
 			results[i] = f.finishBand(i)

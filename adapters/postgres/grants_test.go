@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
@@ -19,11 +20,11 @@ func TestG12_ASuperuserIsWarnedOfTablesOfOthers(t *testing.T) {
 	e := newSourceEnv(t)
 	owner, _ := e.Role()
 	relay, asRelay := e.Role()
-	e.Exec(OutboxGrants("public.outrider_outbox", outbox.RetainRows).SQL(Grantees{Relay: relay}))
+	e.Exec(OutboxGrants("public.outrider_outbox", adapters.RetainRows).SQL(Grantees{Relay: relay}))
 	warned := func(s *Source) string {
 		found := s.Examine(e.Ctx)
-		i := slices.IndexFunc(found, func(f outbox.Finding) bool {
-			return f.Level == outbox.LevelWarning && strings.Contains(f.Subject, "owner")
+		i := slices.IndexFunc(found, func(f adapters.Finding) bool {
+			return f.Level == adapters.LevelWarning && strings.Contains(f.Subject, "owner")
 		})
 		if i < 0 {
 			return ""
@@ -40,7 +41,7 @@ func TestG12_ASuperuserIsWarnedOfTablesOfOthers(t *testing.T) {
 	if got := warned(e.source(asRelay, "")); got != "" {
 		t.Errorf("no superuser is warned: %s", got)
 	}
-	pgtest.Must(t, e.source(asRelay, "").CheckRetention(e.Ctx, outbox.Retention{Mode: outbox.RetainRows}))
+	pgtest.Must(t, e.source(asRelay, "").CheckRetention(e.Ctx, adapters.Retention{Mode: adapters.RetainRows}))
 }
 
 // Publishers insert with their grant alone.

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // limits is how much the own layout's statements read of a row.
@@ -19,7 +19,7 @@ type limits struct {
 // body is the largest message of the server's that such a statement may return: a
 // row whose names are short, with room to spare.
 func (l limits) body() int {
-	return int(l.payload) + 2*outbox.MaxRowMetadataBytes + 1<<20
+	return int(l.payload) + 2*adapters.MaxRowMetadataBytes + 1<<20
 }
 
 // column returns the expression for a column of the own layout.

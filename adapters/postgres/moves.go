@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // countMovesSQL counts what moves of cursors change, at most $10 rows of a kind
@@ -71,10 +71,10 @@ CROSS JOIN LATERAL (
 ) late
 ORDER BY m.n`
 
-var _ outbox.MoveCounter = (*Source)(nil)
+var _ adapters.MoveCounter = (*Source)(nil)
 
-// CountMoves implements [outbox.MoveCounter].
-func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most int) (counts []outbox.MoveCount, err error) {
+// CountMoves implements [adapters.MoveCounter].
+func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int) (counts []adapters.MoveCount, err error) {
 	n := len(moves)
 	slots, bases, paged := make([]int16, n), make([]int64, n), make([]int64, n)
 	from, to := make([]int64, n), make([]int64, n)
@@ -93,7 +93,7 @@ func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most
 		if err != nil {
 			return err
 		}
-		counts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.MoveCount])
+		counts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[adapters.MoveCount])
 		return err
 	})
 	return counts, pg.ExplainOutbox(s.base.Table, "count the rows that are passed", err)

@@ -4,22 +4,22 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // examinePartitions tells the doctor about the partitions of a table that has some.
-func (s *Source) examinePartitions(ctx context.Context) []outbox.Finding {
+func (s *Source) examinePartitions(ctx context.Context) []adapters.Finding {
 	subject := "table " + s.base.Table + ": partitions"
 	all, err := listPartitions(ctx, s.base.Pool, s.layout.table)
 	if err != nil {
-		return []outbox.Finding{pg.Unknown(subject, err)}
+		return []adapters.Finding{pg.Unknown(subject, err)}
 	}
 	if len(all.ranges) == 0 && all.rest == nil {
 		return nil // it has none
 	}
 	if all.rest == nil {
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject,
 			Text: "there is no default partition: publishing fails when positions run past the last one",
 			Fix:  fmt.Sprintf("CREATE TABLE %s PARTITION OF %s DEFAULT", defaultPartition(s.layout.name).Sanitize(), s.layout.table)}}
 	}
@@ -29,11 +29,11 @@ func (s *Source) examinePartitions(ctx context.Context) []outbox.Finding {
 	}
 	switch {
 	case err != nil:
-		return []outbox.Finding{pg.Unknown(subject, err)}
+		return []adapters.Finding{pg.Unknown(subject, err)}
 	case stray > 0:
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject,
 			Text: fmt.Sprintf("%d rows (counting stops at %d) are in the default partition: no other had been made for them", stray, strayBound),
 			Fix:  "run the relay with `retention: {mode: partitions}`, which makes partitions ahead of need; docs/retention.md says what becomes of such rows"}}
 	}
-	return []outbox.Finding{pg.Fine(subject, fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0)))}
+	return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0)))}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // InitPartitionedSQL is [InitSQL] for a table with partitions of so many
-// positions each (0: [outbox.DefaultPartitionRows]): the first ones, and one for
+// positions each (0: [adapters.DefaultPartitionRows]): the first ones, and one for
 // positions that have no other. Retention makes the next ones.
 func InitPartitionedSQL(table string, rows int64) string {
 	if table == "" {
@@ -42,7 +42,7 @@ func InitPartitioned(ctx context.Context, pool *pgxpool.Pool, table string, rows
 func partitionedLayout(name pgx.Identifier, rows int64) layout {
 	l := layoutOf(name)
 	if l.partitionRows = rows; rows <= 0 {
-		l.partitionRows = outbox.DefaultPartitionRows
+		l.partitionRows = adapters.DefaultPartitionRows
 	}
 	return l
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // How a cursor is placed anew in a database that was restored.
@@ -45,10 +45,10 @@ WHERE o.slot = $1 AND o.position > $2 AND o.position <= $3
   AND (NOT pg_visible_in_snapshot(o.xid, $4::pg_snapshot) OR o.created_at > $5)`
 )
 
-var _ outbox.Rebaser = (*Source)(nil)
+var _ adapters.Rebaser = (*Source)(nil)
 
-// Rebase implements [outbox.Rebaser]. It reads all rows up to the cursors once.
-func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+// Rebase implements [adapters.Rebaser]. It reads all rows up to the cursors once.
+func (s *Source) Rebase(ctx context.Context, lanes []adapters.LaneStatus) (map[int]adapters.Cursor, error) {
 	if err := s.base.Find(ctx); err != nil {
 		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
 	}
@@ -60,20 +60,20 @@ func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int
 	if err := s.base.Pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&snap); err != nil {
 		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
 	}
-	out := make(map[int]outbox.Cursor, len(lanes))
+	out := make(map[int]adapters.Cursor, len(lanes))
 	for _, l := range lanes {
 		position, err := s.rebased(ctx, l)
 		if err != nil {
 			return nil, pg.ExplainOutbox(s.base.Table, fmt.Sprintf("rebase slot %d", l.Slot), err)
 		}
-		out[l.Slot] = outbox.Cursor{Position: min(position, last), Snapshot: snap, Base: last}
+		out[l.Slot] = adapters.Cursor{Position: min(position, last), Snapshot: snap, Base: last}
 	}
 	return out, nil
 }
 
 // rebased is where a lane's cursor stood, or before the first row below that it
 // had not covered.
-func (s *Source) rebased(ctx context.Context, l outbox.LaneStatus) (int64, error) {
+func (s *Source) rebased(ctx context.Context, l adapters.LaneStatus) (int64, error) {
 	c := l.Cursor
 	if l.UpdatedAt.IsZero() || c.Snapshot == "" {
 		return 0, nil // never settled
@@ -101,13 +101,13 @@ func (s *Source) rebased(ctx context.Context, l outbox.LaneStatus) (int64, error
 // Of a table that was put back all rows behind the last common one are new. When the
 // cursor was settled last says nothing of that: what was under way is settled after
 // the table was put back, too. The row at the cursor was created before that.
-func (s *Source) since(ctx context.Context, l *outbox.LaneStatus) (same bool, at time.Time, err error) {
+func (s *Source) since(ctx context.Context, l *adapters.LaneStatus) (same bool, at time.Time, err error) {
 	at = l.UpdatedAt.Add(-rebaseSkew)
 	if l.Cursor.Anchor.IsZero() {
 		return true, at, nil // an old cursor, or one that was placed here
 	}
 	switch err = s.base.CheckAnchor(ctx, s.base.Pool, &l.Cursor); {
-	case errors.Is(err, outbox.ErrWentBack):
+	case errors.Is(err, adapters.ErrWentBack):
 		if born := time.UnixMicro(l.Cursor.Anchor.Born).Add(-rebaseSkew); born.Before(at) {
 			at = born
 		}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Retainer = (*Source)(nil)
+var _ adapters.Retainer = (*Source)(nil)
 
 // Retention, in short transactions of its own: see retention_rows.go and
 // retention_partitions.go. What may go is decided in retention_cover.go.
@@ -52,9 +52,9 @@ SET LOCAL lock_timeout = `
 // retention is what a source remembers between the steps of retention.
 type retention struct {
 	mu    sync.Mutex // held by Retain
-	marks [outbox.Slots]int64
+	marks [adapters.Slots]int64
 	swept time.Time
-	old   [outbox.Slots]int64 // the highest position known to be old enough
+	old   [adapters.Slots]int64 // the highest position known to be old enough
 
 	candidate candidate // the next floor
 	unlocked  time.Time // until then publishers are not made to wait again
@@ -68,11 +68,11 @@ type retention struct {
 type lostCursor struct {
 	route  string
 	slot   int
-	cursor outbox.Cursor
+	cursor adapters.Cursor
 }
 
-// CheckRetention implements [outbox.Retainer].
-func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {
+// CheckRetention implements [adapters.Retainer].
+func (s *Source) CheckRetention(ctx context.Context, r adapters.Retention) error {
 	const q = `
 SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''),
        pg_has_role(c.relowner, 'USAGE'), has_schema_privilege(c.relnamespace, 'CREATE'), n.nspname, o.rolname
@@ -91,10 +91,10 @@ WHERE c.oid = $1::text::regclass`
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	switch {
-	case r.Mode == outbox.RetainRows:
+	case r.Mode == adapters.RetainRows:
 		problems, err = s.layout.grants(r.Mode).Permitted(ctx, s.base.Pool)
 		problems = append(problems, err)
-	case r.Mode != outbox.RetainPartitions:
+	case r.Mode != adapters.RetainPartitions:
 		add("retention mode %q is neither delete nor partitions", r.Mode)
 	case !partitioned:
 		add(`it has no partitions, so retention can only be of mode delete; partitions need a table that "outrider init" created with them`)
@@ -111,15 +111,15 @@ WHERE c.oid = $1::text::regclass`
 	return pg.ExplainOutbox(s.base.Table, "check retention", errors.Join(problems...))
 }
 
-// Retain implements [outbox.Retainer].
-func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox.RouteCursors) (outbox.Retained, error) {
+// Retain implements [adapters.Retainer].
+func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adapters.RouteCursors) (adapters.Retained, error) {
 	s.retention.mu.Lock()
 	defer s.retention.mu.Unlock()
 	if r.Batch <= 0 {
-		r.Batch = outbox.DefaultRetainBatch
+		r.Batch = adapters.DefaultRetainBatch
 	}
 	if r.PartitionRows <= 0 {
-		r.PartitionRows = outbox.DefaultPartitionRows
+		r.PartitionRows = adapters.DefaultPartitionRows
 	}
 	covers, err := meetAll(routes)
 	if err == nil {
@@ -129,10 +129,10 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 		err = s.checkAhead(ctx, routes)
 	}
 	if err != nil {
-		return outbox.Retained{}, pg.ExplainOutbox(s.base.Table, "retention", err)
+		return adapters.Retained{}, pg.ExplainOutbox(s.base.Table, "retention", err)
 	}
 	p := pass{s: s, Retention: r, routes: routes, covers: covers}
-	if r.Mode == outbox.RetainPartitions {
+	if r.Mode == adapters.RetainPartitions {
 		err = p.partitions(ctx)
 	} else {
 		err = p.rows(ctx, s.layout.table)
@@ -148,7 +148,7 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 
 // checkAhead refuses to remove anything while a cursor is ahead of the database,
 // or was, and has not been placed anew.
-func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) error {
+func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors) error {
 	var xmax uint64
 	var last int64
 	q := `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (` + lastPositionSQL + `)`
@@ -190,11 +190,11 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 
 // pass is one step of retention.
 type pass struct {
-	outbox.Retention
+	adapters.Retention
 	s      *Source
-	routes []outbox.RouteCursors
-	covers [outbox.Slots]reader.Cover
-	result outbox.Retained
+	routes []adapters.RouteCursors
+	covers [adapters.Slots]reader.Cover
+	result adapters.Retained
 }
 
 // errBusy ends a step that found another process at work.
@@ -225,7 +225,7 @@ const coverArrays = `unnest($1::smallint[], $2::bigint[], $3::pg_snapshot[], $4:
 
 // look finds the oldest rows that are left behind the marks, and says who holds
 // them back.
-func (p *pass) look(ctx context.Context, marks [outbox.Slots]int64) error {
+func (p *pass) look(ctx context.Context, marks [adapters.Slots]int64) error {
 	const q = `
 SELECT r.slot, o.position, o.xid::text::bigint, ` + ageSQL + `
 FROM unnest($1::smallint[], $2::bigint[]) AS r(slot, mark)
@@ -234,7 +234,7 @@ CROSS JOIN LATERAL (
     WHERE o.slot = r.slot AND o.position > r.mark
     ORDER BY o.slot, o.position LIMIT 1
 ) o`
-	slots := make([]int16, outbox.Slots)
+	slots := make([]int16, adapters.Slots)
 	for i := range slots {
 		slots[i] = int16(i)
 	}
@@ -265,8 +265,8 @@ func (p *pass) hold(rows pgx.Rows) error {
 	var age float64
 	_, err := pgx.ForEachRow(rows, []any{&slot, &position, &xid, &age}, func() error {
 		old := time.Duration(age * float64(time.Second))
-		if by := -old; by > outbox.DatedAheadLeast && by > p.result.DatedAhead.By {
-			p.result.DatedAhead = outbox.DatedAhead{Slot: slot, Position: position, By: by,
+		if by := -old; by > adapters.DatedAheadLeast && by > p.result.DatedAhead.By {
+			p.result.DatedAhead = adapters.DatedAhead{Slot: slot, Position: position, By: by,
 				Fix: fmt.Sprintf("UPDATE %s SET created_at = clock_timestamp() WHERE slot = %d AND position = %d", p.s.layout.table, slot, position)}
 		}
 		p.result.Oldest = max(p.result.Oldest, old)

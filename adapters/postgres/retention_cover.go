@@ -3,13 +3,13 @@ package postgres
 import (
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // meetAll returns, by slot, what all routes have settled: nothing when there is
 // no route.
-func meetAll(routes []outbox.RouteCursors) (covers [outbox.Slots]reader.Cover, err error) {
+func meetAll(routes []adapters.RouteCursors) (covers [adapters.Slots]reader.Cover, err error) {
 	for slot := range covers {
 		covers[slot] = reader.Nothing
 		for i := range routes {
@@ -28,9 +28,9 @@ func meetAll(routes []outbox.RouteCursors) (covers [outbox.Slots]reader.Cover, e
 }
 
 // coverParams are the covers as arrays, as coverArrays reads them.
-func coverParams(covers [outbox.Slots]reader.Cover) []any {
-	slots, positions := make([]int16, outbox.Slots), make([]int64, outbox.Slots)
-	snaps, bases := make([]string, outbox.Slots), make([]int64, outbox.Slots)
+func coverParams(covers [adapters.Slots]reader.Cover) []any {
+	slots, positions := make([]int16, adapters.Slots), make([]int64, adapters.Slots)
+	snaps, bases := make([]string, adapters.Slots), make([]int64, adapters.Slots)
 	for i, c := range &covers {
 		slots[i], positions[i], snaps[i], bases[i] = int16(i), c.Position, c.Snap.Text(), c.Base
 	}

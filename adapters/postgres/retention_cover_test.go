@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // modelLog is one slot of an outbox table in memory: transactions draw
@@ -30,13 +30,13 @@ type modelLog struct {
 }
 
 // modelRoute is a route's place in the log.
-type modelRoute struct{ fetched, settled outbox.Cursor }
+type modelRoute struct{ fetched, settled adapters.Cursor }
 
 func newModelLog() *modelLog {
 	m := &modelLog{xid: 2, completed: 2, running: map[uint64]bool{}, committed: map[uint64]bool{}, rows: map[int64]uint64{}}
 	for i := range m.routes {
 		m.settledBy[i] = map[int64]bool{}
-		start := outbox.Cursor{Snapshot: m.snapshot().Text()}
+		start := adapters.Cursor{Snapshot: m.snapshot().Text()}
 		m.routes[i] = modelRoute{start, start}
 	}
 	return m
@@ -96,7 +96,7 @@ func (m *modelLog) sink() {
 // restart forgets the rest.
 func (m *modelLog) read(t *rapid.T, route, limit int, settles func() bool) {
 	r := &m.routes[route]
-	read := outbox.Read{From: r.fetched, Limit: limit}
+	read := adapters.Read{From: r.fetched, Limit: limit}
 	p, err := reader.PlanRead(&read)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func (m *modelLog) read(t *rapid.T, route, limit int, settles func() bool) {
 		}
 	}
 	var done reader.Progress
-	page := &outbox.Page{From: read.From, Snapshot: p.SeenBy(own.Text())}
+	page := &adapters.Page{From: read.From, Snapshot: p.SeenBy(own.Text())}
 	settling := true
 	for i, position := range append(slices.Clone(late), fresh...) {
 		if done.Rows == p.Limit {
@@ -128,7 +128,7 @@ func (m *modelLog) read(t *rapid.T, route, limit int, settles func() bool) {
 		}
 		done.Page, done.Rows = page, done.Rows+1
 		done.Late, done.Last = i < len(late), position
-		done.Row = &outbox.Row{Position: position, Late: done.Late, Page: page}
+		done.Row = &adapters.Row{Position: position, Late: done.Late, Page: page}
 		if settling = settling && settles(); settling {
 			m.settledBy[route][position] = true
 			r.settled = done.Row.After()
@@ -152,9 +152,9 @@ func mustSnapshot(t *rapid.T, text string) reader.Snapshot {
 
 // check asks for every row whether it might be removed.
 func (m *modelLog) check(t *rapid.T) {
-	var routes []outbox.RouteCursors
+	var routes []adapters.RouteCursors
 	for i := range m.routes {
-		c := outbox.RouteCursors{Route: strconv.Itoa(i)}
+		c := adapters.RouteCursors{Route: strconv.Itoa(i)}
 		c.Cursors[0] = &m.routes[i].settled
 		routes = append(routes, c)
 	}
@@ -224,31 +224,31 @@ func TestG1_WhatIsCoveredWasSettled(t *testing.T) {
 
 func TestMeetOfCovers(t *testing.T) {
 	t.Parallel()
-	cursor := func(position int64, snap string, base int64) *outbox.Cursor {
-		return &outbox.Cursor{Position: position, Snapshot: snap, Base: base}
+	cursor := func(position int64, snap string, base int64) *adapters.Cursor {
+		return &adapters.Cursor{Position: position, Snapshot: snap, Base: base}
 	}
 	for name, tt := range map[string]struct {
-		cursors  []*outbox.Cursor
+		cursors  []*adapters.Cursor
 		position int64
 		xid      uint64
 		want     bool
 	}{
 		"no route":                              {nil, 1, 3, false},
-		"settled":                               {[]*outbox.Cursor{cursor(9, "20:20:", 0)}, 9, 19, true},
-		"above the position":                    {[]*outbox.Cursor{cursor(9, "20:20:", 0)}, 10, 19, false},
-		"running when the snapshot was taken":   {[]*outbox.Cursor{cursor(9, "12:20:12", 0)}, 5, 12, false},
-		"newer than the snapshot":               {[]*outbox.Cursor{cursor(9, "20:20:", 0)}, 5, 20, false},
-		"running in the other's":                {[]*outbox.Cursor{cursor(9, "20:20:", 0), cursor(9, "12:18:12", 0)}, 5, 12, false},
-		"newer than the other's":                {[]*outbox.Cursor{cursor(9, "20:20:", 0), cursor(9, "12:18:12", 0)}, 5, 18, false},
-		"settled by both":                       {[]*outbox.Cursor{cursor(9, "20:20:", 0), cursor(7, "12:18:12", 0)}, 7, 17, true},
-		"one is behind":                         {[]*outbox.Cursor{cursor(9, "20:20:", 0), cursor(7, "12:18:12", 0)}, 8, 17, false},
-		"one has settled nothing":               {[]*outbox.Cursor{cursor(9, "20:20:", 0), nil}, 1, 3, false},
-		"below both bases":                      {[]*outbox.Cursor{cursor(9, "5:5:", 6), cursor(9, "6:6:", 4)}, 4, 99, true},
-		"below one base":                        {[]*outbox.Cursor{cursor(9, "5:5:", 6), cursor(9, "6:6:", 4)}, 5, 99, false},
-		"below the base, above the position":    {[]*outbox.Cursor{cursor(3, "5:5:", 6)}, 5, 2, false},
-		"in an open window: as if not yet seen": {[]*outbox.Cursor{{Position: 9, Snapshot: "12:20:12", Window: "30:30:", Paged: 8}}, 5, 12, false},
+		"settled":                               {[]*adapters.Cursor{cursor(9, "20:20:", 0)}, 9, 19, true},
+		"above the position":                    {[]*adapters.Cursor{cursor(9, "20:20:", 0)}, 10, 19, false},
+		"running when the snapshot was taken":   {[]*adapters.Cursor{cursor(9, "12:20:12", 0)}, 5, 12, false},
+		"newer than the snapshot":               {[]*adapters.Cursor{cursor(9, "20:20:", 0)}, 5, 20, false},
+		"running in the other's":                {[]*adapters.Cursor{cursor(9, "20:20:", 0), cursor(9, "12:18:12", 0)}, 5, 12, false},
+		"newer than the other's":                {[]*adapters.Cursor{cursor(9, "20:20:", 0), cursor(9, "12:18:12", 0)}, 5, 18, false},
+		"settled by both":                       {[]*adapters.Cursor{cursor(9, "20:20:", 0), cursor(7, "12:18:12", 0)}, 7, 17, true},
+		"one is behind":                         {[]*adapters.Cursor{cursor(9, "20:20:", 0), cursor(7, "12:18:12", 0)}, 8, 17, false},
+		"one has settled nothing":               {[]*adapters.Cursor{cursor(9, "20:20:", 0), nil}, 1, 3, false},
+		"below both bases":                      {[]*adapters.Cursor{cursor(9, "5:5:", 6), cursor(9, "6:6:", 4)}, 4, 99, true},
+		"below one base":                        {[]*adapters.Cursor{cursor(9, "5:5:", 6), cursor(9, "6:6:", 4)}, 5, 99, false},
+		"below the base, above the position":    {[]*adapters.Cursor{cursor(3, "5:5:", 6)}, 5, 2, false},
+		"in an open window: as if not yet seen": {[]*adapters.Cursor{{Position: 9, Snapshot: "12:20:12", Window: "30:30:", Paged: 8}}, 5, 12, false},
 	} {
-		routes := make([]outbox.RouteCursors, len(tt.cursors))
+		routes := make([]adapters.RouteCursors, len(tt.cursors))
 		for i, c := range tt.cursors {
 			routes[i].Cursors[3] = c
 		}
@@ -260,7 +260,7 @@ func TestMeetOfCovers(t *testing.T) {
 			t.Errorf("%s: a slot without cursors is covered", name)
 		}
 	}
-	broken := []outbox.RouteCursors{{Route: "r"}}
+	broken := []adapters.RouteCursors{{Route: "r"}}
 	broken[0].Cursors[0] = cursor(1, "nonsense", 0)
 	if _, err := meetAll(broken); err == nil {
 		t.Error("a snapshot that is none was taken")

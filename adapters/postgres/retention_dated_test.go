@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // A row that is dated in the future holds nothing back. It goes with the next one
@@ -14,7 +14,7 @@ import (
 func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	dated := func(group, payload, at string) {
 		e.Exec("INSERT INTO outrider_outbox (type, message_group, payload, created_at) VALUES ('t', $1, to_json($2::text), "+at+")", group, payload)
 	}
@@ -33,7 +33,7 @@ func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 		t.Errorf("removed %+v, want 4 rows and the next told", did)
 	}
 	e.wantLeft("ahead", "skewed", "young")
-	step, err := e.src.Retain(e.Ctx, outbox.Retention{Mode: outbox.RetainRows, Keep: time.Hour, DryRun: true}, nil)
+	step, err := e.src.Retain(e.Ctx, adapters.Retention{Mode: adapters.RetainRows, Keep: time.Hour, DryRun: true}, nil)
 	pgtest.Must(t, err)
 	if d := step.DatedAhead; d.Position != 5 || d.Fix == "" {
 		t.Errorf("what the doctor asks: %+v", d)
@@ -49,7 +49,7 @@ func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 func TestManyRowsDatedInTheFuture(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	e.Exec(`INSERT INTO outrider_outbox (type, message_group, payload, created_at)
 		SELECT 't', 'g', '"x"', clock_timestamp() + interval '1 day' FROM generate_series(1, 50)`)
 	tail.Drain(t)
@@ -67,7 +67,7 @@ func TestManyRowsDatedInTheFuture(t *testing.T) {
 func TestPartitionsWithRowsDatedInTheFuture(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	for i := 1; i < 45; i++ { // of the first some, of the second all; the last are young
 		at := "clock_timestamp() - interval '2 hours'"
 		switch {

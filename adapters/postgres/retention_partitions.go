@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Removing whole partitions. One may be dropped when
@@ -116,7 +116,7 @@ func (p *pass) partitions(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.look(ctx, [outbox.Slots]int64{})
+	return p.look(ctx, [adapters.Slots]int64{})
 }
 
 // catalogue returns the partitions and the last position drawn, in that order:

@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // wholePartitions drops whatever is covered.
-var wholePartitions = outbox.Retention{Mode: outbox.RetainPartitions, Batch: 64, PartitionRows: 10}
+var wholePartitions = adapters.Retention{Mode: adapters.RetainPartitions, Batch: 64, PartitionRows: 10}
 
 // newPartitionedEnv is newSourceEnv with a table in partitions.
 func newPartitionedEnv(t testing.TB, rows int64) *sourceEnv {
@@ -91,11 +91,11 @@ func TestPartitionsAreMadeAheadBesideOpenTransactions(t *testing.T) {
 	e := newPartitionedEnv(t, 10)
 	open := e.Begin()
 	insert(t, open, "g", "open")
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	for i := range 100 {
 		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 		if i%5 == 0 {
-			step, err := e.src.Retain(e.Ctx, wholePartitions, []outbox.RouteCursors{tail.Settled("r")})
+			step, err := e.src.Retain(e.Ctx, wholePartitions, []adapters.RouteCursors{tail.Settled("r")})
 			pgtest.Must(t, err)
 			if step.Stray != 0 || step.Ahead < 3*10 {
 				t.Fatalf("after %d rows: %+v", i, step)
@@ -114,7 +114,7 @@ func TestG1_PartitionsGoOnlyWhenCovered(t *testing.T) {
 	e := newPartitionedEnv(t, 10)
 	late := e.Begin()
 	insert(t, late, "g", "late") // position 1
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	for i := range 28 { // up to position 29
 		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
@@ -154,12 +154,12 @@ func TestG1_PartitionsAreLookedAtAgainUnderTheLock(t *testing.T) {
 	e := newPartitionedEnv(t, 10)
 	late := e.Begin()
 	insert(t, late, "g", "late")
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	for i := range 15 {
 		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
 	tail.Drain(t)
-	routes := []outbox.RouteCursors{tail.Settled("r")}
+	routes := []adapters.RouteCursors{tail.Settled("r")}
 	covers, err := meetAll(routes)
 	pgtest.Must(t, err)
 	p := pass{s: e.src, Retention: wholePartitions, routes: routes, covers: covers}
@@ -184,7 +184,7 @@ func TestG1_PartitionsAreLookedAtAgainUnderTheLock(t *testing.T) {
 func TestRowsWithoutAPartitionAreKeptAndRemovedOneByOne(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	for i := range 100 {
 		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
@@ -192,7 +192,7 @@ func TestRowsWithoutAPartitionAreKeptAndRemovedOneByOne(t *testing.T) {
 		t.Fatal("no row is in the default partition, so the test shows nothing")
 	}
 	before := tail.Settled("r")
-	if step, err := e.src.Retain(e.Ctx, wholePartitions, []outbox.RouteCursors{before}); err != nil || step.Stray != 61 {
+	if step, err := e.src.Retain(e.Ctx, wholePartitions, []adapters.RouteCursors{before}); err != nil || step.Stray != 61 {
 		t.Errorf("%+v, %v; want 61 rows without a partition", step, err)
 	}
 	e.wantLows(0, 10, 20, 30, 101, 111, 121, 131)
@@ -220,7 +220,7 @@ func TestRowsWithoutAPartitionAreKeptAndRemovedOneByOne(t *testing.T) {
 func TestFloorWaitsForWriters(t *testing.T) {
 	t.Parallel()
 	e := newPartitionedEnv(t, 10)
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	sink := func() int64 {
 		pgtest.Must(t, (&pass{s: e.src}).sink(e.Ctx))
 		if f := e.src.floor.Load(); f != nil {
@@ -261,12 +261,12 @@ func TestG1_TwoInstancesRemoveTogether(t *testing.T) {
 	t.Parallel()
 	large := wholePartitions
 	large.PartitionRows = 100
-	for _, r := range []outbox.Retention{everything, large} {
+	for _, r := range []adapters.Retention{everything, large} {
 		t.Run(string(r.Mode), func(t *testing.T) {
 			t.Parallel()
 			e := newPartitionedEnv(t, 100)
-			tail := e.Lanes(e.src, outbox.StartBeginning, 1000)
-			routes := make(chan []outbox.RouteCursors, 2)
+			tail := e.Lanes(e.src, adapters.StartBeginning, 1000)
+			routes := make(chan []adapters.RouteCursors, 2)
 			failed := make(chan error, 2)
 			for range 2 {
 				src := e.source(e.Url, "")
@@ -277,7 +277,7 @@ func TestG1_TwoInstancesRemoveTogether(t *testing.T) {
 				insert(t, e.Pool, fmt.Sprint("g", i), "x")
 				if i%20 == 19 {
 					delivered += len(tail.Drain(t))
-					routes <- []outbox.RouteCursors{tail.Settled("r")}
+					routes <- []adapters.RouteCursors{tail.Settled("r")}
 				}
 			}
 			close(routes)
@@ -288,7 +288,7 @@ func TestG1_TwoInstancesRemoveTogether(t *testing.T) {
 				t.Errorf("%d rows were delivered, want 400", delivered)
 			}
 			e.retain(e.src, r, tail.Settled("r"))
-			if left := len(e.left()); r.Mode == outbox.RetainRows && left > 0 || left > 200 {
+			if left := len(e.left()); r.Mode == adapters.RetainRows && left > 0 || left > 200 {
 				t.Errorf("%d rows are left", left)
 			}
 		})
@@ -296,7 +296,7 @@ func TestG1_TwoInstancesRemoveTogether(t *testing.T) {
 }
 
 // retainAlways takes steps for all the cursors that come.
-func retainAlways(ctx context.Context, src *Source, r outbox.Retention, routes <-chan []outbox.RouteCursors) error {
+func retainAlways(ctx context.Context, src *Source, r adapters.Retention, routes <-chan []adapters.RouteCursors) error {
 	for settled := range routes {
 		for range 3 {
 			if _, err := src.Retain(ctx, r, settled); err != nil {
@@ -400,7 +400,7 @@ func TestG1_PartitionsGoUnderOrdinaryLoad(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(e.Ctx, cfg)
 	pgtest.Must(t, err)
 	defer pool.Close()
-	tail := e.Lanes(e.src, outbox.StartBeginning, 100)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 100)
 	for i := range 35 {
 		insert(t, e.Pool, fmt.Sprint("g", i), "x")
 	}
@@ -422,8 +422,8 @@ func TestG1_PartitionsGoUnderOrdinaryLoad(t *testing.T) {
 		})
 	}
 	started.Wait()
-	routes := []outbox.RouteCursors{tail.Settled("r")}
-	var step outbox.Retained
+	routes := []adapters.RouteCursors{tail.Settled("r")}
+	var step adapters.Retained
 	for i := 0; i < tries && step.Partitions == 0; i++ {
 		e.src.retention.unlocked = time.Time{} // a test has no publishers to spare
 		step, err = e.src.Retain(e.Ctx, wholePartitions, routes)

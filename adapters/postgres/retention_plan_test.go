@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // TestG8_PlansWithPartitions: with 50 partitions of retained rows a read at the
@@ -22,7 +22,7 @@ func TestG8_PlansWithPartitions(t *testing.T) {
 	for low := 4 * size; low < rows+2*size; low += size {
 		e.Exec(fmt.Sprintf("CREATE UNLOGGED TABLE outrider_outbox_p%[1]d PARTITION OF outrider_outbox FOR VALUES FROM (%[1]d) TO (%[2]d)", low, low+size))
 	}
-	idle := e.Lanes(e.src, outbox.StartEnd, 10)
+	idle := e.Lanes(e.src, adapters.StartEnd, 10)
 	idle.Drain(t) // plans while the table is empty
 	e.Exec(`INSERT INTO outrider_outbox (id, type, message_group, payload)
 		SELECT i::text, 't', 'g' || i % 1000, '{}' FROM generate_series(1, $1::bigint) AS i`, rows)
@@ -39,7 +39,7 @@ func TestG8_PlansWithPartitions(t *testing.T) {
 
 func checkPartitionPlans(t *testing.T, e *sourceEnv, state string) {
 	t.Helper()
-	end, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartEnd})
+	end, err := e.src.Start(e.Ctx, adapters.Start{Kind: adapters.StartEnd})
 	pgtest.Must(t, err)
 	now, err := reader.ParseSnapshot(end.Snapshot)
 	pgtest.Must(t, err)
@@ -51,13 +51,13 @@ func checkPartitionPlans(t *testing.T, e *sourceEnv, state string) {
 	running := fmt.Sprintf("%d:%d:%s", now.Xmax, now.Xmax+20, strings.Join(ids, ","))
 	for _, c := range []struct {
 		what             string
-		from             outbox.Cursor
+		from             adapters.Cursor
 		scans, rows, buf int
 	}{
-		{"idle", end, 4 * 3, 0, 40 * outbox.Slots},
-		{"idle, transactions run", outbox.Cursor{Position: end.Position, Snapshot: running}, 4 * 3, 0, 60 * outbox.Slots},
-		{"fresh, near the end", outbox.Cursor{Position: end.Position - 500, Snapshot: end.Snapshot}, 4 * 4, 10 * outbox.Slots, 45 * outbox.Slots},
-		{"far behind", outbox.Cursor{Position: 100, Snapshot: end.Snapshot}, math.MaxInt, 60 * 10 * outbox.Slots, 60 * 5 * outbox.Slots},
+		{"idle", end, 4 * 3, 0, 40 * adapters.Slots},
+		{"idle, transactions run", adapters.Cursor{Position: end.Position, Snapshot: running}, 4 * 3, 0, 60 * adapters.Slots},
+		{"fresh, near the end", adapters.Cursor{Position: end.Position - 500, Snapshot: end.Snapshot}, 4 * 4, 10 * adapters.Slots, 45 * adapters.Slots},
+		{"far behind", adapters.Cursor{Position: 100, Snapshot: end.Snapshot}, math.MaxInt, 60 * 10 * adapters.Slots, 60 * 5 * adapters.Slots},
 	} {
 		root := explainReads(t, e.src, c.from, 10)
 		scans, rows := 0, 0.0

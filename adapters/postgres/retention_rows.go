@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -46,7 +46,7 @@ WHERE o.slot = k.slot AND o.position = k.position`
 func (p *pass) rows(ctx context.Context, table string) error {
 	state := &p.s.retention
 	if time.Since(state.swept) > sweepEvery {
-		state.swept, state.marks = time.Now(), [outbox.Slots]int64{}
+		state.swept, state.marks = time.Now(), [adapters.Slots]int64{}
 	}
 	marks := state.marks
 	within := p.change
@@ -77,22 +77,22 @@ func (p *pass) rows(ctx context.Context, table string) error {
 type rowPage struct {
 	slots     []int16
 	positions []int64
-	marks     [outbox.Slots]int64
+	marks     [adapters.Slots]int64
 	full      bool // there may be more of them behind the page
 }
 
 // page looks at the next rows of each slot. A slot's mark moves over what was
 // looked at, up to the first row that is too young.
-func (p *pass) page(ctx context.Context, tx pgx.Tx, table string, marks [outbox.Slots]int64) (rowPage, error) {
+func (p *pass) page(ctx context.Context, tx pgx.Tx, table string, marks [adapters.Slots]int64) (rowPage, error) {
 	f := rowPage{marks: marks}
-	limit := max(p.Batch/outbox.Slots, 1)
+	limit := max(p.Batch/adapters.Slots, 1)
 	args := append(coverParams(p.covers), marks[:], p.Keep.Seconds(), limit)
 	rows, err := tx.Query(ctx, inTable(pageSQL, table), args...)
 	if err != nil {
 		return f, err
 	}
 	var r pageRow
-	var slots [outbox.Slots]slotPage
+	var slots [adapters.Slots]slotPage
 	_, err = pgx.ForEachRow(rows, []any{&r.slot, &r.position, &r.covered, &r.old, &r.ahead}, func() error {
 		f.offer(&r, &slots[r.slot], &p.s.retention.old[r.slot])
 		return nil

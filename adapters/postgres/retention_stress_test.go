@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // TestG1_RetentionUnderStress runs retention as fast as it can, with nothing kept,
@@ -21,14 +21,14 @@ import (
 // committed row must come to both, once and in order.
 func TestG1_RetentionUnderStress(t *testing.T) {
 	t.Parallel()
-	for _, r := range []outbox.Retention{
-		{Mode: outbox.RetainRows, Batch: 160},
-		{Mode: outbox.RetainPartitions, Batch: 160, PartitionRows: 400},
+	for _, r := range []adapters.Retention{
+		{Mode: adapters.RetainRows, Batch: 160},
+		{Mode: adapters.RetainPartitions, Batch: 160, PartitionRows: 400},
 	} {
 		t.Run(string(r.Mode), func(t *testing.T) {
 			t.Parallel()
 			e := newSourceEnv(t)
-			if r.Mode == outbox.RetainPartitions {
+			if r.Mode == adapters.RetainPartitions {
 				e = newPartitionedEnv(t, r.PartitionRows)
 			}
 			e.Exec("CREATE TABLE last_version (message_group text PRIMARY KEY, version int NOT NULL)")
@@ -53,7 +53,7 @@ INSERT INTO outrider_outbox (type, message_group, payload) SELECT 't', $1, to_js
 // progressBoard is where the readers say how far they have settled.
 type progressBoard struct {
 	mu      sync.Mutex
-	routes  [2]outbox.RouteCursors
+	routes  [2]adapters.RouteCursors
 	ended   bool
 	removed atomic.Bool // something was
 }
@@ -64,22 +64,22 @@ func (b *progressBoard) settle(i int, l *pgtest.Lanes) {
 	b.routes[i] = l.Settled(fmt.Sprint("route ", i))
 }
 
-func (b *progressBoard) look() ([]outbox.RouteCursors, bool) {
+func (b *progressBoard) look() ([]adapters.RouteCursors, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return []outbox.RouteCursors{b.routes[0], b.routes[1]}, b.ended
+	return []adapters.RouteCursors{b.routes[0], b.routes[1]}, b.ended
 }
 
-func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
+func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 	t.Helper()
 	second := e.source(e.Url, "")
-	tails := [2]*pgtest.Lanes{e.Lanes(e.src, outbox.StartBeginning, 3), e.Lanes(second, outbox.StartBeginning, 40)}
+	tails := [2]*pgtest.Lanes{e.Lanes(e.src, adapters.StartBeginning, 3), e.Lanes(second, adapters.StartBeginning, 40)}
 	board := &progressBoard{}
 	for i, tail := range tails {
 		board.settle(i, tail)
 	}
 	var failed, removing error
-	var removed outbox.Retained
+	var removed adapters.Retained
 	writers, done := &pgtest.StressWriters{E: e.Env, Write: writeCounted, Enough: board.removed.Load}, make(chan struct{})
 	var writing, retention sync.WaitGroup
 	writing.Go(func() { failed = writers.Run(e.Ctx, 12, 60); close(done) })
@@ -119,7 +119,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 		checks[i].Verdict(t, fmt.Sprint("route ", i), writers.Committed.Load())
 	}
 	most, left := 0, 0
-	if r.Mode == outbox.RetainPartitions {
+	if r.Mode == adapters.RetainPartitions {
 		most = 2 * int(r.PartitionRows)
 	}
 	// Autovacuum may be at work in a partition, which is left for later then.
@@ -141,7 +141,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r outbox.Retention) {
 
 // retainUntilEnd takes steps by two sources in turn, beginning at the first row
 // each time, until the board says that it is over.
-func retainUntilEnd(ctx context.Context, sources [2]*Source, r outbox.Retention, board *progressBoard) (sum outbox.Retained, err error) {
+func retainUntilEnd(ctx context.Context, sources [2]*Source, r adapters.Retention, board *progressBoard) (sum adapters.Retained, err error) {
 	for i := 0; ; i++ {
 		routes, over := board.look()
 		if over {
@@ -149,7 +149,7 @@ func retainUntilEnd(ctx context.Context, sources [2]*Source, r outbox.Retention,
 		}
 		src := sources[i%2]
 		src.retention.mu.Lock()
-		src.retention.marks = [outbox.Slots]int64{}
+		src.retention.marks = [adapters.Slots]int64{}
 		src.retention.unlocked = time.Time{} // no publishers to spare
 		src.retention.mu.Unlock()
 		step, err := src.Retain(ctx, r, routes)

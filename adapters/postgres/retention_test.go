@@ -11,20 +11,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // everything removes whatever is covered.
-var everything = outbox.Retention{Mode: outbox.RetainRows, Batch: 64}
+var everything = adapters.Retention{Mode: adapters.RetainRows, Batch: 64}
 
 // retain takes steps until there is no more to do, and returns what they did in
 // all, and what the last of them found.
-func (e *sourceEnv) retain(src *Source, r outbox.Retention, routes ...outbox.RouteCursors) outbox.Retained {
+func (e *sourceEnv) retain(src *Source, r adapters.Retention, routes ...adapters.RouteCursors) adapters.Retained {
 	e.T.Helper()
 	src.retention.swept = time.Time{}
-	var sum outbox.Retained
+	var sum adapters.Retained
 	for {
 		step, err := src.Retain(e.Ctx, r, routes)
 		pgtest.Must(e.T, err)
@@ -60,7 +60,7 @@ func TestG1_RetentionLeavesLateRows(t *testing.T) {
 	late := e.Begin()
 	insert(t, late, "g", "late")
 	insert(t, e.Pool, "g", "early")
-	tail := e.Lanes(e.src, outbox.StartBeginning, 10)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 10)
 	tail.Drain(t)
 	insert(t, e.Pool, "g", "new")
 	pgtest.Must(t, late.Commit(e.Ctx))
@@ -78,12 +78,12 @@ func TestG1_RetentionLeavesLateRows(t *testing.T) {
 func TestG1_RetentionWaitsForTheSlowestRoute(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	slow := e.Lanes(e.src, outbox.StartBeginning, 10)
+	slow := e.Lanes(e.src, adapters.StartBeginning, 10)
 	for i := range 20 {
 		insert(t, e.Pool, fmt.Sprint("g", i), "old")
 	}
 	slow.Drain(t)
-	fast := e.Lanes(e.src, outbox.StartBeginning, 10)
+	fast := e.Lanes(e.src, adapters.StartBeginning, 10)
 	for i := range 20 {
 		insert(t, e.Pool, fmt.Sprint("g", i), "new")
 	}
@@ -101,7 +101,7 @@ func TestG1_RetentionWaitsForTheSlowestRoute(t *testing.T) {
 	if did.Oldest < time.Hour || did.Oldest > 2*time.Hour {
 		t.Errorf("the oldest row is %v old", did.Oldest)
 	}
-	if did = e.retain(e.src, r, unanchored(fast.Settled("fast")), outbox.RouteCursors{Route: "never settled"}); did.Rows != 0 || did.Held["never settled"] == 0 {
+	if did = e.retain(e.src, r, unanchored(fast.Settled("fast")), adapters.RouteCursors{Route: "never settled"}); did.Rows != 0 || did.Held["never settled"] == 0 {
 		t.Errorf("beside a route without cursors: %+v", did)
 	}
 	if did = e.retain(e.src, r); did.Rows != 0 {
@@ -116,11 +116,11 @@ func TestG1_RetentionWaitsForTheSlowestRoute(t *testing.T) {
 
 // unanchored are cursors of rows that a test has made older, which rows never are
 // changed to be.
-func unanchored(r outbox.RouteCursors) outbox.RouteCursors {
+func unanchored(r adapters.RouteCursors) adapters.RouteCursors {
 	for slot, c := range r.Cursors {
 		if c != nil {
 			plain := *c
-			plain.Anchor = outbox.Anchor{}
+			plain.Anchor = adapters.Anchor{}
 			r.Cursors[slot] = &plain
 		}
 	}
@@ -134,7 +134,7 @@ func TestRetentionKeepsYoungRowsAndDryRunsKeepAll(t *testing.T) {
 		insert(t, e.Pool, "g", strconv.Itoa(i))
 	}
 	e.Exec("UPDATE outrider_outbox SET created_at = now() - interval '2 hours' WHERE payload #>> '{}' < '3'")
-	tail := e.Lanes(e.src, outbox.StartBeginning, 10)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 10)
 	tail.Drain(t)
 	r := everything
 	r.Keep, r.DryRun = time.Hour, true
@@ -169,7 +169,7 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 			return x, err
 		})
 		pgtest.Must(t, err)
-		routes := make([]outbox.RouteCursors, 1+random.IntN(3))
+		routes := make([]adapters.RouteCursors, 1+random.IntN(3))
 		for i := range routes {
 			for slot := range routes[i].Cursors {
 				if random.IntN(20) == 0 {
@@ -181,7 +181,7 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 						snap.Xip = append(snap.Xip, xid)
 					}
 				}
-				routes[i].Cursors[slot] = &outbox.Cursor{Snapshot: snap.Text(),
+				routes[i].Cursors[slot] = &adapters.Cursor{Snapshot: snap.Text(),
 					Position: all[random.IntN(len(all))].position, Base: all[0].position + int64(random.IntN(60)) - 30}
 			}
 		}
@@ -209,21 +209,21 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 func TestG1_RetentionStopsWhereTheDatabaseIsBehind(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	tail := e.Lanes(e.src, outbox.StartBeginning, 10)
+	tail := e.Lanes(e.src, adapters.StartBeginning, 10)
 	ahead := tail.Settled("restored")
 	ahead.Cursors[5].Position = 2
 	for range 2 { // also when the database has caught up
 		insert(t, e.Pool, "g", "x")
-		_, err := e.src.Retain(e.Ctx, everything, []outbox.RouteCursors{ahead, tail.Settled("r")})
+		_, err := e.src.Retain(e.Ctx, everything, []adapters.RouteCursors{ahead, tail.Settled("r")})
 		wantProblem(t, err, "behind the cursor of route \"restored\"", "outrider rebase restored")
 	}
 	ahead.Cursors[5].Position = 1
-	if _, err := e.src.Retain(e.Ctx, everything, []outbox.RouteCursors{ahead}); err != nil {
+	if _, err := e.src.Retain(e.Ctx, everything, []adapters.RouteCursors{ahead}); err != nil {
 		t.Errorf("after it was placed anew: %v", err)
 	}
 	newer := tail.Settled("newer")
 	newer.Cursors[5].Snapshot = "900000000:900000000:"
-	_, err := e.src.Retain(e.Ctx, everything, []outbox.RouteCursors{newer})
+	_, err := e.src.Retain(e.Ctx, everything, []adapters.RouteCursors{newer})
 	wantProblem(t, err, "behind the cursor of route \"newer\"")
 }
 
@@ -235,9 +235,9 @@ func TestRetentionSaysWhatItMayNot(t *testing.T) {
 	src := e.source(as, "")
 	pgtest.Must(t, src.Check(e.Ctx))
 	wantProblem(t, src.CheckRetention(e.Ctx, everything), "GRANT DELETE ON \"public\".\"outrider_outbox\" TO")
-	parts := outbox.Retention{Mode: outbox.RetainPartitions}
+	parts := adapters.Retention{Mode: adapters.RetainPartitions}
 	wantProblem(t, src.CheckRetention(e.Ctx, parts), "it has no partitions")
-	wantProblem(t, src.CheckRetention(e.Ctx, outbox.Retention{Mode: "burn"}), "neither delete nor partitions")
+	wantProblem(t, src.CheckRetention(e.Ctx, adapters.Retention{Mode: "burn"}), "neither delete nor partitions")
 	e.Exec("GRANT DELETE ON outrider_outbox TO " + role)
 	pgtest.Must(t, src.CheckRetention(e.Ctx, everything))
 

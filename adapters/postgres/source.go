@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // SourceConfig says which table a [Source] reads.
@@ -45,12 +45,12 @@ type SourceConfig struct {
 	Tracer pgx.QueryTracer
 
 	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
-	// is dead. 0: [outbox.DefaultMaxRow].
+	// is dead. 0: [adapters.DefaultMaxRow].
 	MaxRow int64
 }
 
 // Source reads an outbox table in Outrider's own layout. It implements
-// [outbox.Source]; cursors carry PostgreSQL snapshots.
+// [adapters.Source]; cursors carry PostgreSQL snapshots.
 //
 // It uses one connection for Fetch, one more to be notified, and opens others
 // for the rest when needed.
@@ -69,8 +69,8 @@ type Source struct {
 }
 
 var (
-	_ outbox.Source = (*Source)(nil)
-	_ outbox.Waker  = (*Source)(nil)
+	_ adapters.Source = (*Source)(nil)
+	_ adapters.Waker  = (*Source)(nil)
 )
 
 // NewSource returns a source. It checks the configuration and does not connect:
@@ -85,7 +85,7 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres source of table %s: %w", table, err)
 	}
-	maxRow := cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)
+	maxRow := cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)
 	s := &Source{limits: limits{payload: maxRow}}
 	s.base = reader.New(pool, table, name, cfg.Wake, cfg.Logger, maxRow, reader.Layout{
 		Position: "position", Own: true, Prepare: s.prepare, RowAt: s.rowAt,
@@ -97,11 +97,11 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	return s, nil
 }
 
-// Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest
+// Start implements [adapters.Source]. [adapters.StartTime] begins at the lowest
 // position of a row created at or after the time, so that none of those is
 // missed; rows behind it can be older, because created_at is no order. It
 // reads the whole table, once.
-func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
+func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
 	const last = `coalesce((
     SELECT max(m.position)
     FROM generate_series(0, 15) AS s(slot)

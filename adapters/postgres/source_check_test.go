@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/internal/testenv/server"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
@@ -55,7 +55,7 @@ func TestReadOnlyGrantsAreEnough(t *testing.T) {
 	role, as := e.Role()
 	src := e.source(as, "")
 	pgtest.WantError(t, src.Check(e.Ctx), "GRANT SELECT ON \"public\".\"outrider_outbox\"", role, "GRANT SELECT ON SEQUENCE")
-	l := e.Lanes(e.src, outbox.StartBeginning, 10)
+	l := e.Lanes(e.src, adapters.StartBeginning, 10)
 	l.Src = src
 	_, _, err := l.Next(e.Ctx, nil)
 	pgtest.WantError(t, err, "GRANT SELECT ON SEQUENCE")
@@ -119,7 +119,7 @@ func TestInitIsIdempotentAndSaysWhatItDid(t *testing.T) {
 	src := e.source(e.Url, table)
 	pgtest.Must(t, src.Check(e.Ctx))
 	e.Exec("INSERT INTO " + table + ` (type, payload) VALUES ('t', '{"a": "b"}')`)
-	l := e.Lanes(src, outbox.StartBeginning, 10)
+	l := e.Lanes(src, adapters.StartBeginning, 10)
 	if rows := l.All(t); len(rows) != 1 || string(rows[0].Payload) != `{"a": "b"}` || rows[0].CreatedAt.IsZero() || len(rows[0].ID) != 36 {
 		t.Errorf("read %+v", rows)
 	}
@@ -141,17 +141,17 @@ func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
 	insert(t, e.Pool, "g", "1")
-	l := e.Lanes(e.src, outbox.StartEnd, 10)
+	l := e.Lanes(e.src, adapters.StartEnd, 10)
 	good := l.From[0]
 	pgtest.Must(t, e.src.Validate(e.Ctx, good))
-	pgtest.Must(t, e.src.Validate(e.Ctx, outbox.Cursor{}))
+	pgtest.Must(t, e.src.Validate(e.Ctx, adapters.Cursor{}))
 	ahead, later := good, good
 	ahead.Position = 2
 	later.Window = "900000000000:900000000001:"
-	for _, c := range []outbox.Cursor{ahead, later} {
+	for _, c := range []adapters.Cursor{ahead, later} {
 		pgtest.WantError(t, e.src.Validate(e.Ctx, c), "outrider_outbox", "restored", "outrider rebase")
 	}
-	pgtest.WantError(t, e.src.Validate(e.Ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
+	pgtest.WantError(t, e.src.Validate(e.Ctx, adapters.Cursor{Snapshot: "yesterday"}), "yesterday")
 
 	// The same when the connection is made anew on the way, as in a failover.
 	l.From[3] = ahead
@@ -190,7 +190,7 @@ func TestG1_OtherClusterAndStandbyAreRefused(t *testing.T) {
 	pgtest.Must(t, os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644))
 	private.Start()
 	pgtest.WantError(t, src.Check(e.Ctx), "standby", "target_session_attrs")
-	l := e.Lanes(e.src, outbox.StartBeginning, 10)
+	l := e.Lanes(e.src, adapters.StartBeginning, 10)
 	l.All(t)
 	l.Src = src
 	_, _, err = l.Next(e.Ctx, nil)

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestSourceConformance(t *testing.T) {
@@ -32,14 +32,14 @@ func TestSourceConformance(t *testing.T) {
 		}
 		return adaptertest.SourceHarness{
 			Source:       source,
-			Insert:       func(t *testing.T, rows ...outbox.Row) { publishRows(t, pool, rows) },
+			Insert:       func(t *testing.T, rows ...adapters.Row) { publishRows(t, pool, rows) },
 			InsertBroken: func(t *testing.T, group string) { publishBroken(t, pool, group) },
 		}
 	})
 }
 
 // publishRows inserts the rows in one transaction, as an application would.
-func publishRows(t *testing.T, pool *pgxpool.Pool, rows []outbox.Row) {
+func publishRows(t *testing.T, pool *pgxpool.Pool, rows []adapters.Row) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), pool, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}

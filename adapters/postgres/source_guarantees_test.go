@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // TestG1_G5_OpenTransactionDelaysNobody: rows behind the place of an open
@@ -22,7 +22,7 @@ import (
 func TestG1_G5_OpenTransactionDelaysNobody(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	l := e.Lanes(e.src, adapters.StartBeginning, 100)
 	open, undone := e.Begin(), e.Begin()
 	insert(t, open, "g", "open")
 	insert(t, undone, "g", "undone")
@@ -47,7 +47,7 @@ func TestG1_CommitNewerThanEverySnapshot(t *testing.T) {
 	older, newest := e.Begin(), e.Begin()
 	insert(t, newest, "g", "newest")
 	insert(t, older, "g", "older")
-	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	l := e.Lanes(e.src, adapters.StartBeginning, 100)
 	pgtest.Must(t, older.Commit(e.Ctx))
 	pgtest.WantPayloads(t, l.All(t), "older")
 	pgtest.Must(t, newest.Commit(e.Ctx))
@@ -64,11 +64,11 @@ func TestG2_WritersThatStartInTheOppositeOrder(t *testing.T) {
 	t.Parallel()
 	for _, between := range []bool{false, true} {
 		e := newSourceEnv(t)
-		l := e.Lanes(e.src, outbox.StartBeginning, 100)
+		l := e.Lanes(e.src, adapters.StartBeginning, 100)
 		first, second := e.Begin(), e.Begin()
 		insert(t, second, "g", "1")
 		pgtest.Must(t, second.Commit(e.Ctx))
-		var rows []*outbox.Row
+		var rows []*adapters.Row
 		if between {
 			rows = l.All(t)
 		}
@@ -83,7 +83,7 @@ func TestG2_WritersThatStartInTheOppositeOrder(t *testing.T) {
 func TestG2_LateRowsComeBeforeFreshOnes(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.Lanes(e.src, outbox.StartBeginning, 3)
+	l := e.Lanes(e.src, adapters.StartBeginning, 3)
 	a, b := e.Begin(), e.Begin()
 	insert(t, a, "g", "1")
 	insert(t, a, "g", "2")
@@ -114,7 +114,7 @@ func TestG5_OtherDatabaseOfTheClusterDelaysNobody(t *testing.T) {
 	pgtest.Must(t, err)
 	_, err = tx.Exec(e.Ctx, "CREATE TABLE held (i int)")
 	pgtest.Must(t, err)
-	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	l := e.Lanes(e.src, adapters.StartBeginning, 100)
 	insert(t, e.Pool, "g", "1")
 	pgtest.WantPayloads(t, l.All(t), "1")
 	pgtest.Must(t, tx.Rollback(e.Ctx))
@@ -128,7 +128,7 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 	t.Parallel()
 	const total, limit = 100_000, 300
 	e := newSourceEnv(t)
-	l := e.Lanes(e.src, outbox.StartBeginning, limit)
+	l := e.Lanes(e.src, adapters.StartBeginning, limit)
 	tx := e.Begin()
 	_, err := tx.Exec(e.Ctx, `INSERT INTO outrider_outbox (type, payload) SELECT 't', '{"a":1}' FROM generate_series(1, $1::int)`, total)
 	pgtest.Must(t, err)
@@ -139,16 +139,16 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 	pgtest.Must(t, tx.Commit(e.Ctx))
 
 	read, windows, drained := 0, 0, false
-	var last [outbox.Slots]int64
+	var last [adapters.Slots]int64
 	for !drained {
-		var rows []*outbox.Row
+		var rows []*adapters.Row
 		rows, drained, err = l.Next(e.Ctx, nil)
 		pgtest.Must(t, err)
 		if read == 0 {
 			insert(t, e.Pool, "a", "fresh") // ends up behind everything of its slot
 		}
-		if len(rows) > limit*outbox.Slots {
-			t.Fatalf("one read yielded %d rows, its limits are %d", len(rows), limit*outbox.Slots)
+		if len(rows) > limit*adapters.Slots {
+			t.Fatalf("one read yielded %d rows, its limits are %d", len(rows), limit*adapters.Slots)
 		}
 		for _, row := range rows {
 			if row.Position <= last[row.Slot] {
@@ -173,7 +173,7 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 func TestG3_SourceSurvivesItsConnection(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.Lanes(e.src, outbox.StartBeginning, 100)
+	l := e.Lanes(e.src, adapters.StartBeginning, 100)
 	insert(t, e.Pool, "g", "1")
 	pgtest.WantPayloads(t, l.All(t), "1")
 	e.Exec("SELECT pg_terminate_backend($1)", e.src.base.Conn.Conn.PgConn().PID())
@@ -197,11 +197,11 @@ func TestG3_SourceSurvivesItsConnection(t *testing.T) {
 func TestG7_StoppedReadLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	l := e.Lanes(e.src, outbox.StartBeginning, 1000)
+	l := e.Lanes(e.src, adapters.StartBeginning, 1000)
 	e.Exec(`INSERT INTO outrider_outbox (type, payload_bytes) SELECT 't', convert_to(repeat('x', 100000), 'UTF8') FROM generate_series(1, 480)`)
 	stopAfter := func(n int) *reader.Conn {
 		taken := 0
-		results, err := e.src.Fetch(e.Ctx, l.Reads(nil), func(int, *outbox.Row) bool { taken++; return taken < n })
+		results, err := e.src.Fetch(e.Ctx, l.Reads(nil), func(int, *adapters.Row) bool { taken++; return taken < n })
 		pgtest.Must(t, err)
 		if results != nil || taken != n {
 			t.Fatalf("a stopped read returned results %v after %d rows; want none after %d", results, taken, n)
@@ -232,7 +232,7 @@ func TestBaseAndForeignTransactionIDs(t *testing.T) {
 		SELECT x::text::xid8, p, 't', 'g', to_json(p::text)
 		FROM (VALUES (1, '3'), (2, '99999999999'), (3, $1), (4, '4'), (5, '99999999998')) v(p, x)`, xid)
 	e.Exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), 5)`)
-	end := e.Lanes(e.src, outbox.StartEnd, 100)
+	end := e.Lanes(e.src, adapters.StartEnd, 100)
 	based := *end
 	for i := range based.From {
 		based.From[i].Position, based.From[i].Base = 2, 5
@@ -261,7 +261,7 @@ func TestStart(t *testing.T) {
 	insert(t, e.Pool, "g", "old")
 	e.Exec("UPDATE outrider_outbox SET created_at = now() - interval '1 hour'")
 	insert(t, e.Pool, "h", "new")
-	start := func(at outbox.Start) *pgtest.Lanes {
+	start := func(at adapters.Start) *pgtest.Lanes {
 		c, err := e.src.Start(e.Ctx, at)
 		pgtest.Must(t, err)
 		l := &pgtest.Lanes{Src: e.src, Limit: 10}
@@ -271,9 +271,9 @@ func TestStart(t *testing.T) {
 		return l
 	}
 	now := created(t, e.Pool, "h")
-	all, end := start(outbox.Start{Kind: outbox.StartBeginning}), start(outbox.Start{Kind: outbox.StartEnd})
-	since := start(outbox.Start{Kind: outbox.StartTime, Time: now})
-	future := start(outbox.Start{Kind: outbox.StartTime, Time: now.AddDate(1, 0, 0)})
+	all, end := start(adapters.Start{Kind: adapters.StartBeginning}), start(adapters.Start{Kind: adapters.StartEnd})
+	since := start(adapters.Start{Kind: adapters.StartTime, Time: now})
+	future := start(adapters.Start{Kind: adapters.StartTime, Time: now.AddDate(1, 0, 0)})
 	pgtest.WantPayloads(t, end.All(t))
 	pgtest.WantPayloads(t, future.All(t))
 	pgtest.WantPayloads(t, since.All(t), "new")
@@ -286,7 +286,7 @@ func TestStart(t *testing.T) {
 			t.Errorf("started at %s: read %q, want the row that was not visible yet", name, got)
 		}
 	}
-	if _, err := e.src.Start(e.Ctx, outbox.Start{Kind: "noon"}); err == nil {
+	if _, err := e.src.Start(e.Ctx, adapters.Start{Kind: "noon"}); err == nil {
 		t.Error("a start that does not exist was accepted")
 	}
 }
@@ -311,16 +311,16 @@ func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 	e := newSourceEnv(t)
 	e.Exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('é', 12000000), 't', 'g', '1'`)
 	insert(t, e.Pool, "g", "behind it")
-	c, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartBeginning})
+	c, err := e.src.Start(e.Ctx, adapters.Start{Kind: adapters.StartBeginning})
 	pgtest.Must(t, err)
-	var rows []*outbox.Row
+	var rows []*adapters.Row
 	fetch := func() error {
 		rows = nil
-		var reads []outbox.Read
-		for slot := range outbox.Slots {
-			reads = append(reads, outbox.Read{Slot: slot, From: c, Limit: 10})
+		var reads []adapters.Read
+		for slot := range adapters.Slots {
+			reads = append(reads, adapters.Read{Slot: slot, From: c, Limit: 10})
 		}
-		_, err := e.src.Fetch(e.Ctx, reads, func(_ int, row *outbox.Row) bool {
+		_, err := e.src.Fetch(e.Ctx, reads, func(_ int, row *adapters.Row) bool {
 			rows = append(rows, row)
 			return true
 		})
@@ -330,10 +330,10 @@ func TestG7_AVastNameIsReadOnceAndThenCut(t *testing.T) {
 		t.Fatalf("the first read ended with %v", err)
 	}
 	pgtest.Must(t, fetch())
-	if len(rows) != 2 || !errors.Is(rows[0].Err, outbox.ErrTooLarge) || rows[0].Size() > 4<<10 || rows[1].Err != nil {
+	if len(rows) != 2 || !errors.Is(rows[0].Err, adapters.ErrTooLarge) || rows[0].Size() > 4<<10 || rows[1].Err != nil {
 		t.Fatalf("read %d rows: %+v", len(rows), rows)
 	}
-	if !utf8.ValidString(rows[0].ID) || len(rows[0].ID) > outbox.MaxRowNameBytes {
+	if !utf8.ValidString(rows[0].ID) || len(rows[0].ID) > adapters.MaxRowNameBytes {
 		t.Errorf("the id has %d bytes", len(rows[0].ID))
 	}
 	for _, row := range rows { // the anchor is that of the row as it was read
@@ -348,15 +348,15 @@ func TestG1_ACutIdIsTheAnchorOfItsRow(t *testing.T) {
 	for _, text := range []string{"x", "é", "日"} {
 		e.Exec(`INSERT INTO outrider_outbox (id, type, message_group, payload) SELECT repeat('` + text + `', 5000), 't', 'g', '1'`)
 	}
-	c, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartBeginning})
+	c, err := e.src.Start(e.Ctx, adapters.Start{Kind: adapters.StartBeginning})
 	pgtest.Must(t, err)
 	found := 0
-	var reads []outbox.Read
-	for slot := range outbox.Slots {
-		reads = append(reads, outbox.Read{Slot: slot, From: c, Limit: 10})
+	var reads []adapters.Read
+	for slot := range adapters.Slots {
+		reads = append(reads, adapters.Read{Slot: slot, From: c, Limit: 10})
 	}
-	var after []outbox.Cursor
-	_, err = e.src.Fetch(e.Ctx, reads, func(_ int, row *outbox.Row) bool {
+	var after []adapters.Cursor
+	_, err = e.src.Fetch(e.Ctx, reads, func(_ int, row *adapters.Row) bool {
 		found++
 		after = append(after, row.After())
 		return true

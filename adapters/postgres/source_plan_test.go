@@ -7,21 +7,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // explainReads runs reads of all slots from one cursor, on the source's own
 // connection and prepared statement.
-func explainReads(t *testing.T, src *Source, from outbox.Cursor, limit int) *pgtest.PlanNode {
+func explainReads(t *testing.T, src *Source, from adapters.Cursor, limit int) *pgtest.PlanNode {
 	t.Helper()
 	r, err := src.base.Connected(t.Context(), nil)
 	pgtest.Must(t, err)
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for i := range reads {
-		reads[i] = outbox.Read{Slot: i, From: from, Limit: limit}
+		reads[i] = adapters.Read{Slot: i, From: from, Limit: limit}
 	}
 	plans, err := src.planReads(reads)
 	pgtest.Must(t, err)
@@ -57,7 +57,7 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 			e.Exec("ALTER TABLE outrider_outbox SET UNLOGGED")
 			e.Exec("ALTER TABLE outrider_outbox SET (autovacuum_enabled = off)")
 			e.Exec("ANALYZE outrider_outbox")
-			idle := e.Lanes(e.src, outbox.StartEnd, 10)
+			idle := e.Lanes(e.src, adapters.StartEnd, 10)
 			idle.All(t) // plans while the table is empty
 			e.Exec(`INSERT INTO outrider_outbox (xid, id, type, message_group, payload)
 				SELECT `+c.xid+`, i::text, 't', 'g' || i % 1000, '{}' FROM generate_series(1, $1::bigint) AS i`, c.rows)
@@ -78,7 +78,7 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 func checkPlans(t *testing.T, e *sourceEnv, rows int, state string) {
 	t.Helper()
 	const primary, second, limit = "outrider_outbox_pkey", "outrider_outbox_slot_xid_position_idx", 10
-	end, err := e.src.Start(e.Ctx, outbox.Start{Kind: outbox.StartEnd})
+	end, err := e.src.Start(e.Ctx, adapters.Start{Kind: adapters.StartEnd})
 	pgtest.Must(t, err)
 	now, err := reader.ParseSnapshot(end.Snapshot)
 	pgtest.Must(t, err)
@@ -87,18 +87,18 @@ func checkPlans(t *testing.T, e *sourceEnv, rows int, state string) {
 	running := fmt.Sprintf("%d:%d:%d", xid, now.Xmax, xid)
 	// A read looks in each slot for rows of every transaction that its cursor's
 	// snapshot saw running: here those are of other tests on the server.
-	others := 4 * outbox.Slots * len(now.Xip)
+	others := 4 * adapters.Slots * len(now.Xip)
 	for _, c := range []struct {
 		what          string
-		from          outbox.Cursor
+		from          adapters.Cursor
 		rows, buffers int
 	}{
-		{"idle", end, 0, 20*outbox.Slots + others},
-		{"fresh", outbox.Cursor{Snapshot: end.Snapshot}, limit * outbox.Slots, 30*outbox.Slots + others},
-		{"late, was running", outbox.Cursor{Position: math.MaxInt64, Snapshot: running}, 3 * limit * outbox.Slots, 100 * outbox.Slots},
-		{"late, was running, paged", outbox.Cursor{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: int64(rows) - 1000}, 3 * limit * outbox.Slots, 100 * outbox.Slots},
-		{"late, was not known", outbox.Cursor{Position: math.MaxInt64, Snapshot: fmt.Sprintf("%d:%d:", xid, xid), Window: end.Snapshot, Paged: int64(rows) - 1000}, 2000 + 3*limit*outbox.Slots, rows / 20},
-		{"far behind", outbox.Cursor{Position: 100, Snapshot: "3:3:"}, 300 + 2*limit*outbox.Slots, rows / 20},
+		{"idle", end, 0, 20*adapters.Slots + others},
+		{"fresh", adapters.Cursor{Snapshot: end.Snapshot}, limit * adapters.Slots, 30*adapters.Slots + others},
+		{"late, was running", adapters.Cursor{Position: math.MaxInt64, Snapshot: running}, 3 * limit * adapters.Slots, 100 * adapters.Slots},
+		{"late, was running, paged", adapters.Cursor{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: int64(rows) - 1000}, 3 * limit * adapters.Slots, 100 * adapters.Slots},
+		{"late, was not known", adapters.Cursor{Position: math.MaxInt64, Snapshot: fmt.Sprintf("%d:%d:", xid, xid), Window: end.Snapshot, Paged: int64(rows) - 1000}, 2000 + 3*limit*adapters.Slots, rows / 20},
+		{"far behind", adapters.Cursor{Position: 100, Snapshot: "3:3:"}, 300 + 2*limit*adapters.Slots, rows / 20},
 	} {
 		root := explainReads(t, e.src, c.from, limit)
 		checkPlan(t, state+": "+c.what, root, primary, second, c.rows, c.buffers)

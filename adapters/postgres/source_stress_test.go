@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // writeVersion writes the next version of a group under the group's lock, which
@@ -39,7 +39,7 @@ func stressEnv(t *testing.T) *sourceEnv {
 func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, e.Lanes(e.src, outbox.StartBeginning, 3))
+	pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, e.Lanes(e.src, adapters.StartBeginning, 3))
 }
 
 // TestG1_G2_G3_BandsUnderStress does the same with two of three reads in bands, of
@@ -47,7 +47,7 @@ func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 func TestG1_G2_G3_BandsUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	tail, r, bands := e.Lanes(e.src, outbox.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
+	tail, r, bands := e.Lanes(e.src, adapters.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
 	tail.Ahead = func() int64 {
 		if r.IntN(3) == 0 {
 			return 0

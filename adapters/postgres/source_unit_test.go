@@ -12,10 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestParseTable(t *testing.T) {
@@ -102,25 +102,25 @@ func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 	src, err := NewSource(t.Context(), SourceConfig{URL: "postgres://127.0.0.1:1/none"})
 	pgtest.Must(t, err)
 	t.Cleanup(func() { pgtest.Must(t, src.Close()) })
-	from := outbox.Cursor{Position: 5, Snapshot: "10:20:10,14"}
-	window := outbox.Cursor{Position: 5, Snapshot: "10:20:10,14", Window: "14:25:14,21", Paged: 2}
-	for name, read := range map[string]outbox.Read{
+	from := adapters.Cursor{Position: 5, Snapshot: "10:20:10,14"}
+	window := adapters.Cursor{Position: 5, Snapshot: "10:20:10,14", Window: "14:25:14,21", Paged: 2}
+	for name, read := range map[string]adapters.Read{
 		"slot":       {Slot: 16, From: from},
-		"snapshot":   {From: outbox.Cursor{Position: 1}},
-		"position":   {From: from, Until: &outbox.Cursor{Position: 4, Snapshot: "10:20:10,14"}},
-		"older xmax": {From: from, Until: &outbox.Cursor{Position: 5, Snapshot: "10:19:10,14"}},
-		"older list": {From: from, Until: &outbox.Cursor{Position: 5, Snapshot: "10:20:10,12,14"}},
-		"in window":  {From: window, Until: &outbox.Cursor{Position: 5, Snapshot: "14:22:14"}},
+		"snapshot":   {From: adapters.Cursor{Position: 1}},
+		"position":   {From: from, Until: &adapters.Cursor{Position: 4, Snapshot: "10:20:10,14"}},
+		"older xmax": {From: from, Until: &adapters.Cursor{Position: 5, Snapshot: "10:19:10,14"}},
+		"older list": {From: from, Until: &adapters.Cursor{Position: 5, Snapshot: "10:20:10,12,14"}},
+		"in window":  {From: window, Until: &adapters.Cursor{Position: 5, Snapshot: "14:22:14"}},
 		"windowed":   {From: from, Until: &window},
 	} {
-		if _, err := src.Fetch(t.Context(), []outbox.Read{read}, nil); err == nil || !strings.Contains(err.Error(), "slot") {
+		if _, err := src.Fetch(t.Context(), []adapters.Read{read}, nil); err == nil || !strings.Contains(err.Error(), "slot") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
-	for name, read := range map[string]outbox.Read{
+	for name, read := range map[string]adapters.Read{
 		"equal":     {From: from, Until: &from},
-		"newer":     {From: from, Until: &outbox.Cursor{Position: 6, Snapshot: "14:22:14,21"}},
-		"in window": {From: window, Until: &outbox.Cursor{Position: 5, Snapshot: "14:26:14"}},
+		"newer":     {From: from, Until: &adapters.Cursor{Position: 6, Snapshot: "14:22:14,21"}},
+		"in window": {From: window, Until: &adapters.Cursor{Position: 5, Snapshot: "14:26:14"}},
 	} {
 		if _, err := reader.PlanRead(&read); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -190,7 +190,7 @@ func TestG7_RowsPinLittle(t *testing.T) {
 func TestLimitsAreClamped(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int]int{-1: 0, 0: 0, 7: 7, math.MaxInt: math.MaxInt32} {
-		read := outbox.Read{From: outbox.Cursor{Snapshot: "1:1:"}, Limit: limit}
+		read := adapters.Read{From: adapters.Cursor{Snapshot: "1:1:"}, Limit: limit}
 		p, err := reader.PlanRead(&read)
 		if err != nil || p.Limit != want {
 			t.Errorf("limit %d became %d, %v; want %d", limit, p.Limit, err, want)
@@ -217,12 +217,12 @@ func BenchmarkFetch(b *testing.B) {
 	e := newSourceEnv(b)
 	e.Exec(`INSERT INTO outrider_outbox (type, message_group, payload)
 		SELECT 'order.created', 'g' || i % 1000, json_build_object('a', repeat('x', 288)) FROM generate_series(1, 100000) i`)
-	start := e.Lanes(e.src, outbox.StartBeginning, 5000/outbox.Slots)
+	start := e.Lanes(e.src, adapters.StartBeginning, 5000/adapters.Slots)
 	rows, before := 0, cpuTime(b)
 	for b.Loop() {
 		l := *start
 		for drained := false; !drained; {
-			results, err := l.Src.Fetch(e.Ctx, l.Reads(nil), func(int, *outbox.Row) bool { rows++; return true })
+			results, err := l.Src.Fetch(e.Ctx, l.Reads(nil), func(int, *adapters.Row) bool { rows++; return true })
 			pgtest.Must(b, err)
 			drained = true
 			for i, r := range results {
@@ -244,7 +244,7 @@ func cpuTime(b *testing.B) time.Duration {
 // BenchmarkIdle is the cost of a poll that finds nothing.
 func BenchmarkIdle(b *testing.B) {
 	e := newSourceEnv(b)
-	l := e.Lanes(e.src, outbox.StartEnd, 5000/outbox.Slots)
+	l := e.Lanes(e.src, adapters.StartEnd, 5000/adapters.Slots)
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _, err := l.Next(e.Ctx, nil)

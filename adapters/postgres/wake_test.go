@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -64,7 +65,7 @@ func (e *wakeEnv) woken(src *Source) {
 	}
 }
 
-func (e *wakeEnv) sleep(src *Source, want outbox.Sleep) {
+func (e *wakeEnv) sleep(src *Source, want adapters.Sleep) {
 	e.T.Helper()
 	if got := src.Sleep(e.Ctx); got != want {
 		e.T.Fatalf("asked to sleep: %v, want %v", got, want)
@@ -74,7 +75,7 @@ func (e *wakeEnv) sleep(src *Source, want outbox.Sleep) {
 // fallAsleep sleeps once all who took the reader to be awake have ended.
 func (e *wakeEnv) fallAsleep(src *Source) {
 	e.T.Helper()
-	for end := time.Now().Add(wakeTestPatience); src.Sleep(e.Ctx) != outbox.Asleep; {
+	for end := time.Now().Add(wakeTestPatience); src.Sleep(e.Ctx) != adapters.Armed; {
 		if time.Now().After(end) {
 			e.T.Fatal("the reader cannot sleep")
 		}
@@ -151,9 +152,9 @@ func TestAReaderDoesNotSleepBeforePublishersHaveEnded(t *testing.T) {
 	e := newWakeEnv(t)
 	tx := e.Begin()
 	e.publish(tx)
-	e.sleep(e.src, outbox.Restless)
+	e.sleep(e.src, adapters.Draining)
 	pgtest.Must(t, tx.Commit(e.Ctx))
-	e.sleep(e.src, outbox.Asleep)
+	e.sleep(e.src, adapters.Armed)
 	// What is rolled back, by a savepoint too, neither calls nor keeps awake.
 	tx = e.Begin()
 	inner, err := tx.Begin(e.Ctx)
@@ -213,16 +214,16 @@ func TestTwoReadersSleepByOneLock(t *testing.T) {
 	e := newWakeEnv(t)
 	other := e.notified()
 	e.fallAsleep(e.src)
-	e.sleep(other, outbox.Asleep)
+	e.sleep(other, adapters.Armed)
 	e.publish(nil)
 	e.woken(e.src)
 	e.woken(other)
 	e.fallAsleep(e.src)
-	e.sleep(other, outbox.Asleep)
+	e.sleep(other, adapters.Armed)
 	e.src.Awake() // it found something by itself
 	e.woken(other)
 	e.fallAsleep(other)
-	e.sleep(e.src, outbox.Asleep)
+	e.sleep(e.src, adapters.Armed)
 	pgtest.Must(t, other.Close()) // no word
 	e.risen()
 	e.publish(nil) // so nobody calls
@@ -325,7 +326,7 @@ func TestG13_AListenerIsBackWithTheServer(t *testing.T) {
 func TestWakeIsOffUnlessConfigured(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
-	if e.src.Wake() != nil || e.src.Sleep(t.Context()) != outbox.Sleepless {
+	if e.src.Wake() != nil || e.src.Sleep(t.Context()) != adapters.Unsupported {
 		t.Error("a source that only polls can be woken")
 	}
 	e.src.Awake()
@@ -342,7 +343,7 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 	const writers, each, enough = 8, 20, 5
 	e := newWakeEnv(t)
 	calls := e.overhear()
-	l := e.Lanes(e.src, outbox.StartBeginning, 1000)
+	l := e.Lanes(e.src, adapters.StartBeginning, 1000)
 	var work sync.WaitGroup
 	got, slept, want := map[string]bool{}, 0, 0
 	next := func() int {
@@ -363,7 +364,7 @@ func TestG1_NoMessageIsLeftToThePoll(t *testing.T) {
 				quiet = 0
 				continue
 			}
-			if quiet++; quiet < 3 || e.src.Sleep(e.Ctx) != outbox.Asleep {
+			if quiet++; quiet < 3 || e.src.Sleep(e.Ctx) != adapters.Armed {
 				continue
 			}
 			next() // the last look
@@ -411,8 +412,8 @@ func TestDoctorTellsWhetherNotificationsAreHeard(t *testing.T) {
 	server := testenv.Postgres(t)
 	for name, tt := range map[string]struct {
 		url  string
-		want outbox.Level
-	}{"server": {server, outbox.LevelOK}, "pooler": {pgtest.StartPooler(t, server), outbox.LevelBroken}} {
+		want adapters.Level
+	}{"server": {server, adapters.LevelOK}, "pooler": {pgtest.StartPooler(t, server), adapters.LevelBroken}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool, err := pgxpool.New(t.Context(), tt.url)

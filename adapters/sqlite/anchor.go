@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // wentBack is the error for a file that was put back to an earlier state.
@@ -14,7 +14,7 @@ func (s *Source) wentBack(reason string) error {
 		fix = "`outrider seek` places it anew, since no column says which rows are new"
 	}
 	return fmt.Errorf("%s: %w; it was replaced by an older copy, emptied with its counter, or lost its last commits with the power; %s",
-		reason, outbox.ErrWentBack, fix)
+		reason, adapters.ErrWentBack, fix)
 }
 
 // shorter is the error for a table that has not come as far as a cursor.
@@ -35,7 +35,7 @@ FROM (SELECT 1) LEFT JOIN ` + from + ` r ON r.position = ?`
 // behind the furthest cursor, or another row is where that one stands. The latter goes
 // by the time of creation only: a payload may be changed once it was delivered.
 func (s *Source) unmoved(ctx context.Context, all []*pending) error {
-	var c outbox.Cursor
+	var c adapters.Cursor
 	for _, p := range all {
 		if from := p.read.From; from.Position > c.Position || from.Position == c.Position && c.Anchor.IsZero() {
 			c = from
@@ -56,7 +56,7 @@ func (s *Source) unmoved(ctx context.Context, all []*pending) error {
 	case !there || c.Anchor.Born == 0 || !s.shape.dated():
 		return nil
 	}
-	row := outbox.Row{ID: r.id.String, Slot: r.slot()}
+	row := adapters.Row{ID: r.id.String, Slot: r.slot()}
 	if row.CreatedAt, err = instant("created_at", r.createdAt); err == nil && !row.CreatedAt.IsZero() && row.Anchor().Matches(c.Anchor) {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *Source) anotherRow(position int64) error {
 
 // checkAnchor verifies that the row at the cursor's position is the one that was read
 // there. A row that is gone was removed, unless younger rows of its slot are before it.
-func (s *Source) checkAnchor(ctx context.Context, c outbox.Cursor) error {
+func (s *Source) checkAnchor(ctx context.Context, c adapters.Cursor) error {
 	if c.Anchor.IsZero() {
 		return nil
 	}
@@ -93,8 +93,8 @@ func (s *Source) checkAnchor(ctx context.Context, c outbox.Cursor) error {
 	return err
 }
 
-// Anchored implements [outbox.Anchorer].
-func (s *Source) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
+// Anchored implements [adapters.Anchorer].
+func (s *Source) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error) {
 	if !c.Anchor.IsZero() {
 		return c, nil
 	}
@@ -106,7 +106,7 @@ func (s *Source) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, 
 }
 
 // rowAt returns the anchor of the row at a position; zero: there is none.
-func (s *Source) rowAt(ctx context.Context, position int64) (a outbox.Anchor, err error) {
+func (s *Source) rowAt(ctx context.Context, position int64) (a adapters.Anchor, err error) {
 	rows, err := s.db.QueryContext(ctx, s.query, position-1, 1)
 	if err != nil {
 		return a, err
@@ -126,7 +126,7 @@ func (s *Source) rowAt(ctx context.Context, position int64) (a outbox.Anchor, er
 
 // youngerBelow reports whether the slot of a cursor's anchor has a row below it that
 // was created later.
-func (s *Source) youngerBelow(ctx context.Context, c outbox.Cursor) (bool, error) {
+func (s *Source) youngerBelow(ctx context.Context, c adapters.Cursor) (bool, error) {
 	//nolint:gosec // G201: the names are quoted
 	rows, err := s.db.QueryContext(ctx, `SELECT coalesce(message_group, ''), coalesce(id, '') FROM `+s.shape.from+`
 WHERE position <= ? AND round(unixepoch(created_at, 'subsec') * 1000) > ?`, c.Position, c.Anchor.Born/1000)
@@ -139,7 +139,7 @@ WHERE position <= ? AND round(unixepoch(created_at, 'subsec') * 1000) > ?`, c.Po
 		if err := rows.Scan(&group, &id); err != nil {
 			return false, err
 		}
-		if outbox.SlotOf(group, id) == c.Anchor.Slot {
+		if adapters.SlotOf(group, id) == c.Anchor.Slot {
 			return true, nil
 		}
 	}

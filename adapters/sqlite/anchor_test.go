@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // A row at the cursor that somebody has deleted alone says nothing of the file's age,
@@ -17,10 +17,10 @@ func TestRowsThatTheUserDeletes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
 	for i := range 5 {
-		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Group: "g", Payload: []byte("1")})
+		insert(t, db, adapters.Row{ID: strconv.Itoa(i), Type: "t", Group: "g", Payload: []byte("1")})
 	}
-	_, next := readAll(t, source, [outbox.Slots]outbox.Cursor{})
-	at := next[outbox.SlotOf("g", "4")]
+	_, next := readAll(t, source, [adapters.Slots]adapters.Cursor{})
+	at := next[adapters.SlotOf("g", "4")]
 	if at.Position != 5 || at.Anchor.IsZero() {
 		t.Fatalf("the cursor is %+v", at)
 	}

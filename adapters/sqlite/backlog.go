@@ -8,17 +8,17 @@ import (
 	"math"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 var (
-	_ outbox.Backlogger = (*Source)(nil)
-	_ outbox.Rebaser    = (*Source)(nil)
+	_ adapters.Backlogger = (*Source)(nil)
+	_ adapters.Rebaser    = (*Source)(nil)
 )
 
-// Backlog implements [outbox.Backlogger]. The table has no slots, so rows are
+// Backlog implements [adapters.Backlogger]. The table has no slots, so rows are
 // looked at from the lowest of the spans' beginnings, their payloads aside.
-func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (outbox.Backlog, error) {
+func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (adapters.Backlog, error) {
 	b, err := s.backlog(ctx, spans, most)
 	if err != nil {
 		return b, s.wrap("count rows", err)
@@ -26,8 +26,8 @@ func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (ou
 	return b, nil
 }
 
-func (s *Source) backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
-	bySlot := map[int]outbox.Span{}
+func (s *Source) backlog(ctx context.Context, spans []adapters.Span, most int) (b adapters.Backlog, err error) {
+	bySlot := map[int]adapters.Span{}
 	lowest := int64(math.MaxInt64)
 	for _, sp := range spans {
 		bySlot[sp.Slot] = sp
@@ -48,7 +48,7 @@ FROM %s WHERE position > ? ORDER BY position`, s.shape.from)
 		if err := rows.Scan(&position, &group, &id, &created); err != nil {
 			return b, err
 		}
-		sp, ok := bySlot[outbox.SlotOf(group, id)]
+		sp, ok := bySlot[adapters.SlotOf(group, id)]
 		if !ok || position <= sp.After || sp.Upto > 0 && position > sp.Upto {
 			continue
 		}
@@ -67,13 +67,13 @@ FROM %s WHERE position > ? ORDER BY position`, s.shape.from)
 // rows may be apart.
 const rebaseSkew = 10 * time.Second
 
-// CanRebase reports whether it is known which rows are new: see [outbox.RebaserOf].
+// CanRebase reports whether it is known which rows are new: see [adapters.RebaserOf].
 func (s *Source) CanRebase() bool { return s.shape.dated() }
 
-// Rebase implements [outbox.Rebaser]. A file that was replaced by an older copy
+// Rebase implements [adapters.Rebaser]. A file that was replaced by an older copy
 // gives out positions a second time; rows that were created after the cursor was
 // last settled are not delivered, so the cursor stands before the first of them.
-func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int]outbox.Cursor, error) {
+func (s *Source) Rebase(ctx context.Context, lanes []adapters.LaneStatus) (map[int]adapters.Cursor, error) {
 	if !s.shape.dated() {
 		return nil, s.wrap("rebase", errors.New("no column says when a row was created, so new rows cannot be recognised; place the route with `outrider seek`"))
 	}
@@ -86,10 +86,10 @@ func (s *Source) Rebase(ctx context.Context, lanes []outbox.LaneStatus) (map[int
 	if err != nil {
 		return nil, s.wrap("rebase", err)
 	}
-	out := make(map[int]outbox.Cursor, len(lanes))
+	out := make(map[int]adapters.Cursor, len(lanes))
 	for _, l := range lanes {
 		since, same := l.UpdatedAt, true
-		if err := s.checkAnchor(ctx, l.Cursor); errors.Is(err, outbox.ErrWentBack) {
+		if err := s.checkAnchor(ctx, l.Cursor); errors.Is(err, adapters.ErrWentBack) {
 			same = false // rows behind the last common one are new, and younger than the one that was at the cursor
 			if born := time.UnixMicro(l.Cursor.Anchor.Born); l.Cursor.Anchor.Born != 0 && born.Before(since) {
 				since = born
@@ -111,7 +111,7 @@ WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
 		if l.UpdatedAt.IsZero() || !same && !first.Valid { // times of creation tell nothing here
 			position = beginning
 		}
-		out[l.Slot] = outbox.Cursor{Position: position}
+		out[l.Slot] = adapters.Cursor{Position: position}
 	}
 	return out, nil
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // ledger is a table of an application's own.
@@ -49,7 +49,7 @@ func TestSourceConformanceCustom(t *testing.T) {
 		db, source := mapped(t, ledgerColumns, ledger)
 		return adaptertest.SourceHarness{
 			Source: source,
-			Insert: func(t *testing.T, rows ...outbox.Row) { insertMapped(t, db, rows) },
+			Insert: func(t *testing.T, rows ...adapters.Row) { insertMapped(t, db, rows) },
 			InsertBroken: func(t *testing.T, group string) {
 				if _, err := db.Exec(`INSERT INTO "My Events" (event_id, kind, customer, body, labels) VALUES ('b', 't', ?, '1', '[1]')`, group); err != nil {
 					t.Fatal(err)
@@ -59,7 +59,7 @@ func TestSourceConformanceCustom(t *testing.T) {
 	})
 }
 
-func insertMapped(t *testing.T, db *sql.DB, rows []outbox.Row) {
+func insertMapped(t *testing.T, db *sql.DB, rows []adapters.Row) {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
@@ -151,11 +151,11 @@ func TestG8_CustomTableIsReadByItsKey(t *testing.T) {
 		t.Errorf("the plan is %q, %v", plan, rows.Err())
 	}
 	var got []string
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for i := range reads {
-		reads[i] = outbox.Read{Slot: i, Limit: 10}
+		reads[i] = adapters.Read{Slot: i, Limit: 10}
 	}
-	if _, err := source.Fetch(t.Context(), reads, func(_ int, r *outbox.Row) bool {
+	if _, err := source.Fetch(t.Context(), reads, func(_ int, r *adapters.Row) bool {
 		got = append(got, r.ID+" "+r.Type)
 		if r.Binary != (r.ID == "7") || r.Err != nil {
 			t.Errorf("row %s: binary %v, %v", r.ID, r.Binary, r.Err)
@@ -165,7 +165,7 @@ func TestG8_CustomTableIsReadByItsKey(t *testing.T) {
 		t.Errorf("read %q, %v", got, err)
 	}
 	for _, err := range []error{
-		second(source.Start(t.Context(), outbox.Start{Kind: outbox.StartTime, Time: time.Now()})), second(source.Rebase(t.Context(), nil)),
+		second(source.Start(t.Context(), adapters.Start{Kind: adapters.StartTime, Time: time.Now()})), second(source.Rebase(t.Context(), nil)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "no column says when a row was created") {
 			t.Errorf("without created_at: %v", err)

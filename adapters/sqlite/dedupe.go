@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -27,10 +27,10 @@ DELETE FROM outrider_dedupe WHERE (route, event_id) IN
     (SELECT route, event_id FROM outrider_dedupe WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)`
 )
 
-var _ outbox.DedupeStore = (*State)(nil)
+var _ adapters.DedupeStore = (*State)(nil)
 
-// Seen implements [outbox.DedupeStore] with one statement.
-func (s *State) Seen(ctx context.Context, events []outbox.EventRef) ([]bool, error) {
+// Seen implements [adapters.DedupeStore] with one statement.
+func (s *State) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	keys := make([][2]string, len(events))
 	for i, e := range events {
 		keys[i] = [2]string{staterow.Pack(e.Route), staterow.Key(e.ID)}
@@ -59,8 +59,8 @@ func (s *State) Seen(ctx context.Context, events []outbox.EventRef) ([]bool, err
 	return seen, nil
 }
 
-// Record implements [outbox.DedupeStore] with one statement.
-func (s *State) Record(ctx context.Context, events []outbox.Sighting) error {
+// Record implements [adapters.DedupeStore] with one statement.
+func (s *State) Record(ctx context.Context, events []adapters.Sighting) error {
 	now := time.Now()
 	sorted := staterow.SortSightings(events)
 	rows := make([][3]any, len(sorted))
@@ -78,7 +78,7 @@ func (s *State) Record(ctx context.Context, events []outbox.Sighting) error {
 	return nil
 }
 
-// Expire implements [outbox.DedupeStore].
+// Expire implements [adapters.DedupeStore].
 func (s *State) Expire(ctx context.Context, limit int) (int, error) {
 	var deleted int64
 	err := s.transact(ctx, func(tx *sql.Tx) error {

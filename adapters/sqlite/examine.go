@@ -5,48 +5,48 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 var (
-	_ outbox.Examiner = (*Source)(nil)
-	_ outbox.Examiner = (*State)(nil)
+	_ adapters.Examiner = (*Source)(nil)
+	_ adapters.Examiner = (*State)(nil)
 )
 
-// Examine implements [outbox.Examiner].
-func (s *Source) Examine(ctx context.Context) []outbox.Finding {
+// Examine implements [adapters.Examiner].
+func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	var version, mode, path string
 	err := errors.Join(
 		s.db.QueryRowContext(ctx, `SELECT sqlite_version(), coalesce(max(file), '') FROM pragma_database_list WHERE name = 'main'`).Scan(&version, &path),
 		s.db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode))
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "database file", Text: err.Error(),
+		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "database file", Text: err.Error(),
 			Fix: "correct the path, or create the database with `outrider init`; the file and its folder must be readable and writable"}}
 	}
-	f := []outbox.Finding{{Subject: "database file", Text: strings.TrimSpace(path + " (SQLite " + version + ")")}}
+	f := []adapters.Finding{{Subject: "database file", Text: strings.TrimSpace(path + " (SQLite " + version + ")")}}
 	if err := s.shape.check(ctx, s.db); err != nil {
-		f = append(f, outbox.FindingsOf("table "+s.table, err)...)
+		f = append(f, adapters.FindingsOf("table "+s.table, err)...)
 	} else {
-		f = append(f, outbox.Finding{Subject: "table " + s.table, Text: "its columns are all there, positions are never used twice"})
+		f = append(f, adapters.Finding{Subject: "table " + s.table, Text: "its columns are all there, positions are never used twice"})
 	}
 	if mode != "wal" && mode != "memory" {
-		return append(f, outbox.Finding{Level: outbox.LevelWarning, Subject: "journal mode",
+		return append(f, adapters.Finding{Level: adapters.LevelWarning, Subject: "journal mode",
 			Text: mode + ": reads and the application's commits wait for each other", Fix: "`outrider init` changes it to WAL"})
 	}
-	return append(f, outbox.Finding{Subject: "journal mode", Text: mode})
+	return append(f, adapters.Finding{Subject: "journal mode", Text: mode})
 }
 
 // stateTables are what the state store writes.
 var stateTables = []string{"outrider_cursor", "outrider_instance", "outrider_parked", "outrider_audit", "outrider_pause"}
 
-// Examine implements [outbox.Examiner].
-func (s *State) Examine(ctx context.Context) []outbox.Finding {
+// Examine implements [adapters.Examiner].
+func (s *State) Examine(ctx context.Context) []adapters.Finding {
 	var missing []string
 	for _, table := range stateTables {
 		var n int
 		err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?`, table).Scan(&n)
 		if err != nil {
-			return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "database file", Text: err.Error(),
+			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "database file", Text: err.Error(),
 				Fix: "correct the path; the file and its folder must be readable and writable"}}
 		}
 		if n == 0 {
@@ -54,13 +54,13 @@ func (s *State) Examine(ctx context.Context) []outbox.Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: "state tables", Text: strings.Join(missing, ", ") + " do not exist yet",
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: "state tables", Text: strings.Join(missing, ", ") + " do not exist yet",
 			Fix: "`outrider init` or `outrider run` creates and upgrades them"}}
 	}
-	f := []outbox.Finding{{Subject: "state tables", Text: "there"}}
+	f := []adapters.Finding{{Subject: "state tables", Text: "there"}}
 	lanes, err := s.Lanes(ctx)
 	if err != nil {
-		return append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "lanes", Text: "unknown: " + err.Error()})
+		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "lanes", Text: "unknown: " + err.Error()})
 	}
-	return append(f, outbox.ExamineLanes(lanes)...)
+	return append(f, adapters.ExamineLanes(lanes)...)
 }

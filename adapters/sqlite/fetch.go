@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // fetchBytes bounds the payloads that one Fetch holds at once; a single row
@@ -13,11 +13,11 @@ const fetchBytes = 8 << 20
 
 // pending is a read on its way.
 type pending struct {
-	read    outbox.Read
-	page    outbox.Page
-	rows    []*outbox.Row
-	scanned int64         // everything of the slot up to here has been looked at
-	anchor  outbox.Anchor // of the row there, unless it is the last of rows
+	read    adapters.Read
+	page    adapters.Page
+	rows    []*adapters.Row
+	scanned int64           // everything of the slot up to here has been looked at
+	anchor  adapters.Anchor // of the row there, unless it is the last of rows
 	done    bool
 	drained bool
 }
@@ -48,10 +48,10 @@ func (p *pending) wants(slot int, position int64) bool {
 // everything of its slot up to the last row of the scan, whoever that row was
 // for; its next cursor stands there. So every read gets on, and none passes a
 // row that was its own.
-func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(read int, row *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(read int, row *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	all := make([]*pending, len(reads))
 	for i, r := range reads {
-		all[i] = &pending{read: r, page: outbox.Page{From: r.From}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}
+		all[i] = &pending{read: r, page: adapters.Page{From: r.From}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}
 	}
 	room := fetchBytes
 	for {
@@ -73,8 +73,8 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(read 
 }
 
 // yield hands the rows over, read by read, and says where each read ended.
-func yield(all []*pending, take func(read int, row *outbox.Row) bool) []outbox.ReadResult {
-	results := make([]outbox.ReadResult, len(all))
+func yield(all []*pending, take func(read int, row *adapters.Row) bool) []adapters.ReadResult {
+	results := make([]adapters.ReadResult, len(all))
 	for i, p := range all {
 		for _, row := range p.rows {
 			if !take(i, row) {
@@ -84,8 +84,8 @@ func yield(all []*pending, take func(read int, row *outbox.Row) bool) []outbox.R
 		if n := len(p.rows); n > 0 && p.rows[n-1].Position == p.scanned {
 			p.anchor = p.rows[n-1].Anchor()
 		}
-		next := outbox.Cursor{Position: p.scanned, Base: p.read.From.Base, Anchor: p.anchor}
-		results[i] = outbox.ReadResult{Next: next, Drained: p.drained}
+		next := adapters.Cursor{Position: p.scanned, Base: p.read.From.Base, Anchor: p.anchor}
+		results[i] = adapters.ReadResult{Next: next, Drained: p.drained}
 	}
 	return results
 }
@@ -142,7 +142,7 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 	if err := rows.Err(); err != nil {
 		return 0, err
 	}
-	var anchor outbox.Anchor
+	var anchor adapters.Anchor
 	if count > 0 {
 		anchor = r.decode(r.slot()).Anchor()
 	}
@@ -153,7 +153,7 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 // offer gives the record to the reads that want it and returns the bytes kept.
 func offer(open []*pending, r *record) int {
 	slot := r.slot()
-	var decoded *outbox.Row
+	var decoded *adapters.Row
 	for _, p := range open {
 		if !p.wants(slot, r.position) {
 			continue
@@ -187,7 +187,7 @@ func anyBehind(open []*pending, last int64) bool {
 
 // finish ends the reads that the scan has served: all when the table was
 // exhausted, otherwise those whose cursor lies before the scan's last row.
-func finish(open []*pending, last int64, anchor outbox.Anchor, exhausted bool) {
+func finish(open []*pending, last int64, anchor adapters.Anchor, exhausted bool) {
 	for _, p := range open {
 		if p.done {
 			continue

@@ -21,7 +21,7 @@ const fileSQL = `CREATE TABLE IF NOT EXISTS outrider_file (
 INSERT INTO outrider_file (one, id) VALUES (1, lower(hex(randomblob(16)))) ON CONFLICT DO NOTHING;
 `
 
-// TableName implements [outbox.TableNamer]: the file's identity and the table. A
+// TableName implements [adapters.TableNamer]: the file's identity and the table. A
 // file of the own layout that has no identity yet, because it is from before there
 // were any, gets one. One that cannot be written to, or whose tables are somebody
 // else's, is known by its path.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // DefaultTable is the name of the outbox table unless one is given.
@@ -45,7 +45,7 @@ var columns = []string{
 // byte more is read than is allowed, of names and times one character. The last one is how many
 // bytes a payload has that was left out.
 func selected(maxRow int64) []string {
-	const metadata = outbox.MaxRowMetadataBytes
+	const metadata = adapters.MaxRowMetadataBytes
 	out := make([]string, 0, len(columns)+1)
 	for _, c := range columns {
 		switch c {
@@ -65,7 +65,7 @@ func selected(maxRow int64) []string {
 
 // bounded is a column for a name or a time as a read selects it.
 func bounded(column string) string {
-	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", column, outbox.MaxRowNameBytes)
+	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", column, adapters.MaxRowNameBytes)
 }
 
 // InitSQL returns the statements that create an outbox table of the name (empty:

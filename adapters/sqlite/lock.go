@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // lockSuffix names the file beside the database that the running instance
@@ -20,7 +20,7 @@ type instanceLock interface {
 }
 
 // lockInstance takes the lock of the database at path. The error wraps
-// [outbox.ErrSecondInstance] when another holds it and names that one.
+// [adapters.ErrSecondInstance] when another holds it and names that one.
 func lockInstance(path, instance string) (instanceLock, error) {
 	l, err := locate(path)
 	if err != nil {
@@ -48,9 +48,9 @@ func holder(instance string) string {
 // refusal says who holds the lock; by is empty when that is not known.
 func refusal(by string) error {
 	if by == "" {
-		return fmt.Errorf("%w; stop it first", outbox.ErrSecondInstance)
+		return fmt.Errorf("%w; stop it first", adapters.ErrSecondInstance)
 	}
-	return fmt.Errorf("%w: %s; stop it first", outbox.ErrSecondInstance, by)
+	return fmt.Errorf("%w: %s; stop it first", adapters.ErrSecondInstance, by)
 }
 
 // Databases in memory live in this process, and so do their locks.

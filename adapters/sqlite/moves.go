@@ -6,14 +6,14 @@ import (
 	"math"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ outbox.MoveCounter = (*Source)(nil)
+var _ adapters.MoveCounter = (*Source)(nil)
 
-// CountMoves implements [outbox.MoveCounter]. No row is ever late here. The table
+// CountMoves implements [adapters.MoveCounter]. No row is ever late here. The table
 // has no slots, so all rows between the cursors are looked at, payloads aside.
-func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most int) ([]outbox.MoveCount, error) {
+func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int) ([]adapters.MoveCount, error) {
 	counts, err := s.countMoves(ctx, moves, most)
 	if err != nil {
 		return nil, s.wrap("count the rows that are passed", err)
@@ -21,8 +21,8 @@ func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most
 	return counts, nil
 }
 
-func (s *Source) countMoves(ctx context.Context, moves []outbox.CursorMove, most int) ([]outbox.MoveCount, error) {
-	counts, bySlot := make([]outbox.MoveCount, len(moves)), map[int]int{}
+func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, most int) ([]adapters.MoveCount, error) {
+	counts, bySlot := make([]adapters.MoveCount, len(moves)), map[int]int{}
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range moves {
 		m := &moves[i]
@@ -47,7 +47,7 @@ func (s *Source) countMoves(ctx context.Context, moves []outbox.CursorMove, most
 		if err := rows.Scan(&position, &group, &id); err != nil {
 			return nil, err
 		}
-		i, ok := bySlot[outbox.SlotOf(group, id)]
+		i, ok := bySlot[adapters.SlotOf(group, id)]
 		if !ok {
 			continue
 		}

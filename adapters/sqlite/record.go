@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -54,12 +55,12 @@ func (r *record) scan(rows *sql.Rows) error {
 		&r.tags, &r.headers, &r.payload, &r.payloadBytes, &r.occurredAt, &r.createdAt, &r.stored)
 }
 
-func (r *record) slot() int { return outbox.SlotOf(r.group.String, r.id.String) }
+func (r *record) slot() int { return adapters.SlotOf(r.group.String, r.id.String) }
 
 // decode makes the row. What cannot be decoded is told in its Err; the rest of
 // the row is there all the same.
-func (r *record) decode(slot int) *outbox.Row {
-	row := &outbox.Row{
+func (r *record) decode(slot int) *adapters.Row {
+	row := &adapters.Row{
 		ID: r.id.String, Type: r.kind.String, Group: r.group.String,
 		AggregateType: r.aggregateType.String, AggregateID: r.aggregateID.String, Tenant: r.tenant.String,
 		Slot: slot, Position: r.position,
@@ -81,7 +82,7 @@ func (r *record) decode(slot int) *outbox.Row {
 func (r *record) content() (payload []byte, binary bool, err error) {
 	switch {
 	case r.stored > 0:
-		return nil, false, fmt.Errorf("payload: %w", outbox.PayloadTooLarge(r.stored, r.maxRow,
+		return nil, false, fmt.Errorf("payload: %w", adapters.PayloadTooLarge(r.stored, r.maxRow,
 			fmt.Sprintf("seek the route to position %d", r.position-1)))
 	case r.mapped && r.payload != nil:
 		return r.payload, !format.ValidJSON(r.payload), nil
@@ -104,7 +105,7 @@ func object(column string, text sql.NullString) (map[string]string, error) {
 	if text.String == "" {
 		return nil, nil
 	}
-	if err := outbox.CheckPairs([]byte(text.String)); err != nil {
+	if err := adapters.CheckPairs([]byte(text.String)); err != nil {
 		return nil, fmt.Errorf("%s: %w", column, err)
 	}
 	var m map[string]string

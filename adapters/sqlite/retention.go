@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ outbox.Retainer = (*Source)(nil)
+var _ adapters.Retainer = (*Source)(nil)
 
 // retention is what a source remembers between the steps of retention. Its
 // handle can write, unlike the one that reads; it is opened when first needed.
@@ -31,16 +31,16 @@ type retention struct {
 type lostCursor struct {
 	route  string
 	slot   int
-	cursor outbox.Cursor
+	cursor adapters.Cursor
 }
 
 // sweepEvery is how often removing begins again at the first row instead of
 // where it stopped, to find rows that were settled late.
 const sweepEvery = 10 * time.Minute
 
-// CheckRetention implements [outbox.Retainer].
-func (s *Source) CheckRetention(ctx context.Context, r outbox.Retention) error {
-	if r.Mode != outbox.RetainRows {
+// CheckRetention implements [adapters.Retainer].
+func (s *Source) CheckRetention(ctx context.Context, r adapters.Retention) error {
+	if r.Mode != adapters.RetainRows {
 		return s.wrap("check retention", fmt.Errorf("mode %q does not exist in SQLite, use delete", r.Mode))
 	}
 	s.retention.mu.Lock()
@@ -84,13 +84,13 @@ func (s *Source) closeRetention() error {
 	return s.retention.db.Close()
 }
 
-// Retain implements [outbox.Retainer]. The application's writers wait while a
+// Retain implements [adapters.Retainer]. The application's writers wait while a
 // batch is deleted, so batches should be small.
-func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox.RouteCursors) (outbox.Retained, error) {
+func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adapters.RouteCursors) (adapters.Retained, error) {
 	s.retention.mu.Lock()
 	defer s.retention.mu.Unlock()
 	if r.Batch <= 0 {
-		r.Batch = outbox.DefaultRetainBatch
+		r.Batch = adapters.DefaultRetainBatch
 	}
 	if time.Since(s.retention.swept) > sweepEvery {
 		s.retention.mark, s.retention.swept = 0, time.Now()
@@ -104,7 +104,7 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 	}
 	if len(p.gone) > 0 && !r.DryRun {
 		if err := s.remove(ctx, p.gone); err != nil {
-			return outbox.Retained{}, s.wrap("retention", err)
+			return adapters.Retained{}, s.wrap("retention", err)
 		}
 	}
 	if d := &p.result.DatedAhead; d.By > 0 {
@@ -117,7 +117,7 @@ func (s *Source) Retain(ctx context.Context, r outbox.Retention, routes []outbox
 
 // checkAhead refuses to remove anything while a cursor is ahead of the table, or
 // was, and has not been placed anew.
-func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) error {
+func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors) error {
 	var last int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&last)
 	if err != nil {
@@ -153,15 +153,15 @@ func (s *Source) checkAhead(ctx context.Context, routes []outbox.RouteCursors) e
 
 // pass is one step of retention.
 type pass struct {
-	outbox.Retention
-	routes []outbox.RouteCursors
+	adapters.Retention
+	routes []adapters.RouteCursors
 	now    time.Time
 	mark   int64   // up to here everything was looked at
 	old    int64   // the highest position known to be old enough
 	last   int64   // what was looked at last
 	ahead  []int64 // settled rows that are dated in the future, since the last row that is not
 	gone   []int64
-	result outbox.Retained
+	result adapters.Retained
 }
 
 // look reads the rows behind the mark until one is too young, nobody is done
@@ -189,7 +189,7 @@ WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
 		if err != nil {
 			born = time.Time{} // who cannot be dated counts as old
 		}
-		if !p.offer(position, outbox.SlotOf(group, id), born, highest) {
+		if !p.offer(position, adapters.SlotOf(group, id), born, highest) {
 			return nil
 		}
 	}
@@ -202,7 +202,7 @@ WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
 // highest is the highest position that all routes have settled in some slot.
 func (p *pass) highest() int64 {
 	var most int64
-	for slot := range outbox.Slots {
+	for slot := range adapters.Slots {
 		least := int64(-1)
 		for i := range p.routes {
 			c := p.routes[i].Cursors[slot]
@@ -224,7 +224,7 @@ func (p *pass) highest() int64 {
 // before that one.
 func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bool {
 	age := p.now.Sub(born)
-	ahead := age < -outbox.DatedAheadLeast
+	ahead := age < -adapters.DatedAheadLeast
 	if born.IsZero() || ahead && position <= p.old {
 		age, ahead = p.Keep, false
 	}
@@ -248,7 +248,7 @@ func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bo
 		return false
 	}
 	p.gone, p.ahead = append(p.gone, p.ahead...), nil
-	p.old, p.result.DatedAhead = max(p.old, position), outbox.DatedAhead{}
+	p.old, p.result.DatedAhead = max(p.old, position), adapters.DatedAhead{}
 	if position > highest {
 		return false
 	}
@@ -259,7 +259,7 @@ func (p *pass) offer(position int64, slot int, born time.Time, highest int64) bo
 // dated notes a row that is dated in the future, and not known to be old.
 func (p *pass) dated(position int64, slot int, by time.Duration) {
 	if by > p.result.DatedAhead.By {
-		p.result.DatedAhead = outbox.DatedAhead{Slot: slot, Position: position, By: by}
+		p.result.DatedAhead = adapters.DatedAhead{Slot: slot, Position: position, By: by}
 	}
 }
 

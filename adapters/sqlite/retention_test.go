@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var everything = outbox.Retention{Mode: outbox.RetainRows, Batch: 7}
+var everything = adapters.Retention{Mode: adapters.RetainRows, Batch: 7}
 
 // routeAt is a route that has settled the same cursors as the reader.
-func routeAt(name string, from [outbox.Slots]outbox.Cursor) outbox.RouteCursors {
-	c := outbox.RouteCursors{Route: name}
+func routeAt(name string, from [adapters.Slots]adapters.Cursor) adapters.RouteCursors {
+	c := adapters.RouteCursors{Route: name}
 	for slot := range from {
 		c.Cursors[slot] = &from[slot]
 	}
@@ -29,7 +29,7 @@ func routeAt(name string, from [outbox.Slots]outbox.Cursor) outbox.RouteCursors 
 }
 
 // retain takes steps until nothing more can go.
-func retain(t *testing.T, source *sqlite.Source, r outbox.Retention, routes ...outbox.RouteCursors) outbox.Retained {
+func retain(t *testing.T, source *sqlite.Source, r adapters.Retention, routes ...adapters.RouteCursors) adapters.Retained {
 	t.Helper()
 	rows := int64(0)
 	for {
@@ -75,24 +75,24 @@ func TestG1_RetentionAgainstTheModel(t *testing.T) {
 		if _, err := db.Exec(`DELETE FROM outrider_outbox; DELETE FROM sqlite_sequence`); err != nil {
 			t.Fatal(err)
 		}
-		rows := make([]outbox.Row, 100)
+		rows := make([]adapters.Row, 100)
 		for i := range rows {
-			rows[i] = outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: []byte("1"), Group: []string{"", fmt.Sprint("g", i%30)}[i%2]}
+			rows[i] = adapters.Row{ID: strconv.Itoa(i), Type: "t", Payload: []byte("1"), Group: []string{"", fmt.Sprint("g", i%30)}[i%2]}
 		}
 		insert(t, db, rows...)
-		routes := make([]outbox.RouteCursors, 1+random.IntN(3))
+		routes := make([]adapters.RouteCursors, 1+random.IntN(3))
 		for i := range routes {
 			for slot := range routes[i].Cursors {
 				if random.IntN(30) > 0 {
-					routes[i].Cursors[slot] = &outbox.Cursor{Position: random.Int64N(101)}
+					routes[i].Cursors[slot] = &adapters.Cursor{Position: random.Int64N(101)}
 				}
 			}
 		}
 		var want []int64
 		for i, row := range rows {
 			position := int64(i + 1)
-			if slices.ContainsFunc(routes, func(r outbox.RouteCursors) bool {
-				c := r.Cursors[outbox.SlotOf(row.Group, row.ID)]
+			if slices.ContainsFunc(routes, func(r adapters.RouteCursors) bool {
+				c := r.Cursors[adapters.SlotOf(row.Group, row.ID)]
 				return c == nil || c.Position < position
 			}) {
 				want = append(want, position)
@@ -110,15 +110,15 @@ func TestRetentionKeepsYoungRowsAndTellsWhoHoldsBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
 	for i := range 20 {
-		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Group: strconv.Itoa(i), Payload: []byte("1")})
+		insert(t, db, adapters.Row{ID: strconv.Itoa(i), Type: "t", Group: strconv.Itoa(i), Payload: []byte("1")})
 	}
 	if _, err := db.Exec(`UPDATE outrider_outbox SET created_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-2 hours') WHERE position <= 12`); err != nil {
 		t.Fatal(err)
 	}
-	_, settled := readAll(t, source, [outbox.Slots]outbox.Cursor{})
+	_, settled := readAll(t, source, [adapters.Slots]adapters.Cursor{})
 	r := everything
 	r.Keep = time.Hour
-	paused := routeAt("paused", [outbox.Slots]outbox.Cursor{})
+	paused := routeAt("paused", [adapters.Slots]adapters.Cursor{})
 	did := retain(t, source, r, routeAt("fast", settled), paused)
 	if did.Rows != 0 || len(did.Held) != 1 || did.Held["paused"] < 59*time.Minute || did.Held["paused"] > 2*time.Hour {
 		t.Errorf("beside a paused route: %+v", did)
@@ -151,15 +151,15 @@ func TestG1_RetentionStopsWhereTheFileIsAnOlderCopy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
-	ahead := routeAt("r", [outbox.Slots]outbox.Cursor{3: {Position: 2}})
-	insert(t, db, outbox.Row{ID: "1", Type: "t", Payload: []byte("1")})
+	ahead := routeAt("r", [adapters.Slots]adapters.Cursor{3: {Position: 2}})
+	insert(t, db, adapters.Row{ID: "1", Type: "t", Payload: []byte("1")})
 	for range 2 {
-		if _, err := source.Retain(t.Context(), everything, []outbox.RouteCursors{ahead}); err == nil || !strings.Contains(err.Error(), "outrider rebase r") {
+		if _, err := source.Retain(t.Context(), everything, []adapters.RouteCursors{ahead}); err == nil || !strings.Contains(err.Error(), "outrider rebase r") {
 			t.Errorf("got %v", err)
 		}
-		insert(t, db, outbox.Row{ID: "2", Type: "t", Payload: []byte("1")})
+		insert(t, db, adapters.Row{ID: "2", Type: "t", Payload: []byte("1")})
 	}
-	if _, err := source.Retain(t.Context(), everything, []outbox.RouteCursors{routeAt("r", [outbox.Slots]outbox.Cursor{})}); err != nil {
+	if _, err := source.Retain(t.Context(), everything, []adapters.RouteCursors{routeAt("r", [adapters.Slots]adapters.Cursor{})}); err != nil {
 		t.Errorf("after the route was placed anew: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestCheckRetention(t *testing.T) {
 	if err := source.CheckRetention(t.Context(), everything); err != nil {
 		t.Error(err)
 	}
-	if err := source.CheckRetention(t.Context(), outbox.Retention{Mode: outbox.RetainPartitions}); err == nil || !strings.Contains(err.Error(), "use delete") {
+	if err := source.CheckRetention(t.Context(), adapters.Retention{Mode: adapters.RetainPartitions}); err == nil || !strings.Contains(err.Error(), "use delete") {
 		t.Errorf("got %v", err)
 	}
 	if os.Getuid() == 0 {
@@ -197,16 +197,16 @@ func TestG1_RetentionUnderStress(t *testing.T) {
 	defer all.Wait()
 	all.Go(func() {
 		for i := range rows {
-			insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Group: fmt.Sprint("g", i%40), Payload: []byte("1")})
+			insert(t, db, adapters.Row{ID: strconv.Itoa(i), Type: "t", Group: fmt.Sprint("g", i%40), Payload: []byte("1")})
 			if i%10 == 0 {
 				rollBack(t, db)
 			}
 		}
 	})
-	settled, removed := make(chan [outbox.Slots]outbox.Cursor, rows), int64(0)
+	settled, removed := make(chan [adapters.Slots]adapters.Cursor, rows), int64(0)
 	all.Go(func() {
 		for from := range settled {
-			step, err := source.Retain(t.Context(), everything, []outbox.RouteCursors{routeAt("r", from)})
+			step, err := source.Retain(t.Context(), everything, []adapters.RouteCursors{routeAt("r", from)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -214,7 +214,7 @@ func TestG1_RetentionUnderStress(t *testing.T) {
 			removed += step.Rows
 		}
 	})
-	var from [outbox.Slots]outbox.Cursor
+	var from [adapters.Slots]adapters.Cursor
 	seen := map[string]bool{}
 	for end := time.Now().Add(time.Minute); len(seen) < rows && time.Now().Before(end); {
 		var ids []string
@@ -260,12 +260,12 @@ func TestRetentionGoesOnPastRowsDatedInTheFuture(t *testing.T) {
 	now := time.Now()
 	for i, at := range []time.Time{now.Add(-2 * time.Hour), now.Add(time.Hour), now.AddDate(8000-now.Year(), 0, 0), now.Add(-2 * time.Hour),
 		now.Add(time.Hour), now.Add(time.Minute), now} {
-		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: []byte("1")})
+		insert(t, db, adapters.Row{ID: strconv.Itoa(i), Type: "t", Payload: []byte("1")})
 		if _, err := db.Exec("UPDATE outrider_outbox SET created_at = ? WHERE position = ?", at.UTC().Format(time.RFC3339Nano), i+1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var all [outbox.Slots]outbox.Cursor
+	var all [adapters.Slots]adapters.Cursor
 	for slot := range all {
 		all[slot].Position = 7
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // SourceConfig says where a [Source] reads.
@@ -24,11 +24,11 @@ type SourceConfig struct {
 	Columns *Columns
 
 	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
-	// is dead. 0: [outbox.DefaultMaxRow].
+	// is dead. 0: [adapters.DefaultMaxRow].
 	MaxRow int64
 }
 
-// Source reads an outbox table by position. It implements [outbox.Source] and
+// Source reads an outbox table by position. It implements [adapters.Source] and
 // never writes: its connections refuse to. Retention, where it is wanted, and giving
 // a file its identity ([Source.TableName]) have a connection of their own.
 //
@@ -64,8 +64,8 @@ type Source struct {
 	retention retention
 }
 
-var _ outbox.Source = (*Source)(nil)
-var _ outbox.Checker = (*Source)(nil)
+var _ adapters.Source = (*Source)(nil)
+var _ adapters.Checker = (*Source)(nil)
 
 // NewSource opens the source. It reads nothing yet; see [Source.Check].
 func NewSource(cfg SourceConfig) (*Source, error) {
@@ -81,7 +81,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	maxRow := cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)
+	maxRow := cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)
 	return &Source{
 		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log, maxRow: maxRow,
 		query: `SELECT ` + strings.Join(selected(maxRow), ", ") + ` FROM ` + shape.from +
@@ -113,7 +113,7 @@ func (s *Source) Identity(context.Context) (string, error) { return "", nil }
 
 // Validate refuses cursors of another database, and those ahead of the table:
 // new rows would count as delivered until the table has caught up.
-func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
+func (s *Source) Validate(ctx context.Context, c adapters.Cursor) error {
 	if c.Snapshot != "" || c.Window != "" {
 		return s.wrap("validate", errors.New("the cursor was not taken in SQLite; `outrider rebase` places it anew"))
 	}
@@ -131,25 +131,25 @@ func (s *Source) Validate(ctx context.Context, c outbox.Cursor) error {
 	return nil
 }
 
-// Start returns the first cursor of a new route. For [outbox.StartTime] it
+// Start returns the first cursor of a new route. For [adapters.StartTime] it
 // stands before the first position that was created at or after the time, by
 // the column created_at with the precision of a millisecond.
-func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
+func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
 	table := s.shape.from
 	var query string
 	var args []any
 	switch at.Kind {
-	case outbox.StartBeginning:
+	case adapters.StartBeginning:
 		position, err := s.beginning(ctx)
 		if err != nil {
-			return outbox.Cursor{}, s.wrap("start", err)
+			return adapters.Cursor{}, s.wrap("start", err)
 		}
-		return outbox.Cursor{Position: position}, nil
-	case outbox.StartEnd:
+		return adapters.Cursor{Position: position}, nil
+	case adapters.StartEnd:
 		query = `SELECT coalesce(max(position), 0) FROM ` + table
-	case outbox.StartTime:
+	case adapters.StartTime:
 		if !s.shape.dated() {
-			return outbox.Cursor{}, s.wrap("start", errors.New("no column says when a row was created; add created_at to columns, or start elsewhere"))
+			return adapters.Cursor{}, s.wrap("start", errors.New("no column says when a row was created; add created_at to columns, or start elsewhere"))
 		}
 		query = `SELECT coalesce(
     (SELECT min(position) - 1 FROM ` + table + ` WHERE round(unixepoch(created_at, 'subsec') * 1000) >= ?),
@@ -158,11 +158,11 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 		// created before it as far as anybody can tell.
 		args = append(args, at.Time.Add(time.Millisecond-1).UnixMilli())
 	default:
-		return outbox.Cursor{}, s.wrap("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
+		return adapters.Cursor{}, s.wrap("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
 	}
-	var c outbox.Cursor
+	var c adapters.Cursor
 	if err := s.db.QueryRowContext(ctx, query, args...).Scan(&c.Position); err != nil {
-		return outbox.Cursor{}, s.wrap("start", err)
+		return adapters.Cursor{}, s.wrap("start", err)
 	}
 	return c, nil
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestSourceConformance(t *testing.T) {
@@ -20,7 +20,7 @@ func TestSourceConformance(t *testing.T) {
 		db := openApp(t, path)
 		return adaptertest.SourceHarness{
 			Source:       openSource(t, path),
-			Insert:       func(t *testing.T, rows ...outbox.Row) { insert(t, db, rows...) },
+			Insert:       func(t *testing.T, rows ...adapters.Row) { insert(t, db, rows...) },
 			InsertBroken: func(t *testing.T, group string) { insertBroken(t, db, group) },
 		}
 	})
@@ -51,7 +51,7 @@ func openSource(t *testing.T, path string) *sqlite.Source {
 }
 
 // insert publishes the rows in one transaction.
-func insert(t *testing.T, db *sql.DB, rows ...outbox.Row) {
+func insert(t *testing.T, db *sql.DB, rows ...adapters.Row) {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // holdEnv makes the test binary a process that holds the lock of the database
@@ -48,7 +48,7 @@ func TestLockOfAKilledProcessIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = state.Join(t.Context(), "second", time.Hour)
-	if !errors.Is(err, outbox.ErrSecondInstance) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d on host", child.Process.Pid)) {
+	if !errors.Is(err, adapters.ErrSecondInstance) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d on host", child.Process.Pid)) {
 		t.Errorf("beside process %d: %v", child.Process.Pid, err)
 	}
 	_ = child.Process.Kill()
@@ -56,7 +56,7 @@ func TestLockOfAKilledProcessIsFree(t *testing.T) {
 	if err := state.Join(t.Context(), "second", time.Hour); err != nil {
 		t.Errorf("after the process was killed: %v", err)
 	}
-	lanes, err := state.Acquire(t.Context(), "second", "r", []int{0}, outbox.Slots)
+	lanes, err := state.Acquire(t.Context(), "second", "r", []int{0}, adapters.Slots)
 	if err != nil || len(lanes) != 1 || lanes[0].Cursor.Position != 7 {
 		t.Errorf("acquired %+v, %v", lanes, err)
 	}
@@ -67,12 +67,12 @@ func holdLock(t *testing.T, path string) {
 	if err := state.Join(t.Context(), "first", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	lanes, err := state.Acquire(t.Context(), "first", "r", []int{0}, outbox.Slots)
+	lanes, err := state.Acquire(t.Context(), "first", "r", []int{0}, adapters.Slots)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := outbox.Settlement{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, Cursor: outbox.Cursor{Position: 7}, NextSeq: 1}
-	if _, err := state.Settle(t.Context(), []outbox.Settlement{s}); err != nil {
+	s := adapters.Settlement{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, Cursor: adapters.Cursor{Position: 7}, NextSeq: 1}
+	if _, err := state.Settle(t.Context(), []adapters.Settlement{s}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Print(".")
@@ -95,7 +95,7 @@ func TestLinksAndURIsLeadToOneLock(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, other := range []string{link, "file:" + path, "file://" + path + "?cache=private"} {
-		if err := openState(t, other).Join(t.Context(), "b", time.Hour); !errors.Is(err, outbox.ErrSecondInstance) {
+		if err := openState(t, other).Join(t.Context(), "b", time.Hour); !errors.Is(err, adapters.ErrSecondInstance) {
 			t.Errorf("%s: %v", other, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestRolledBackPositionsAreNotMissed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "o.db")
 	db, source := openApp(t, path), openSource(t, path)
-	insert(t, db, outbox.Row{ID: "a", Type: "t", Payload: []byte("1")})
+	insert(t, db, adapters.Row{ID: "a", Type: "t", Payload: []byte("1")})
 	tx, err := db.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -113,16 +113,16 @@ func TestRolledBackPositionsAreNotMissed(t *testing.T) {
 	if _, err := tx.Exec(`INSERT INTO outrider_outbox (id, type, payload) VALUES ('lost', 't', '1')`); err != nil {
 		t.Fatal(err)
 	}
-	got, cursors := readAll(t, source, [outbox.Slots]outbox.Cursor{}) // beside an open transaction
+	got, cursors := readAll(t, source, [adapters.Slots]adapters.Cursor{}) // beside an open transaction
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	insert(t, db, outbox.Row{ID: "b", Type: "t", Payload: []byte("1")})
+	insert(t, db, adapters.Row{ID: "b", Type: "t", Payload: []byte("1")})
 	more, cursors := readAll(t, source, cursors)
 	if _, err := db.Exec(`DELETE FROM outrider_outbox`); err != nil { // retention
 		t.Fatal(err)
 	}
-	insert(t, db, outbox.Row{ID: "c", Type: "t", Payload: []byte("1")})
+	insert(t, db, adapters.Row{ID: "c", Type: "t", Payload: []byte("1")})
 	last, _ := readAll(t, source, cursors)
 	if ids := slices.Concat(got, more, last); !slices.Equal(ids, []string{"a", "b", "c"}) {
 		t.Errorf("got %v", ids)
@@ -130,13 +130,13 @@ func TestRolledBackPositionsAreNotMissed(t *testing.T) {
 }
 
 // readAll fetches every slot once and returns the ids.
-func readAll(t *testing.T, source *sqlite.Source, from [outbox.Slots]outbox.Cursor) (ids []string, next [outbox.Slots]outbox.Cursor) {
+func readAll(t *testing.T, source *sqlite.Source, from [adapters.Slots]adapters.Cursor) (ids []string, next [adapters.Slots]adapters.Cursor) {
 	t.Helper()
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for slot := range reads {
-		reads[slot] = outbox.Read{Slot: slot, From: from[slot], Limit: 100}
+		reads[slot] = adapters.Read{Slot: slot, From: from[slot], Limit: 100}
 	}
-	results, err := source.Fetch(t.Context(), reads, func(_ int, row *outbox.Row) bool {
+	results, err := source.Fetch(t.Context(), reads, func(_ int, row *adapters.Row) bool {
 		ids = append(ids, row.ID)
 		return true
 	})
@@ -156,9 +156,9 @@ func TestG7_LargePayloadsComeInPages(t *testing.T) {
 	const n = 12
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for i := range n {
-		insert(t, db, outbox.Row{ID: strconv.Itoa(i), Type: "t", Payload: big})
+		insert(t, db, adapters.Row{ID: strconv.Itoa(i), Type: "t", Payload: big})
 	}
-	var cursors [outbox.Slots]outbox.Cursor
+	var cursors [adapters.Slots]adapters.Cursor
 	total := 0
 	for fetches := 1; total < n; fetches++ {
 		var ids []string
@@ -191,11 +191,11 @@ func TestBrokenRowsNameTheColumn(t *testing.T) {
 		}
 	}
 	seen := 0
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for slot := range reads {
-		reads[slot] = outbox.Read{Slot: slot, Limit: 100}
+		reads[slot] = adapters.Read{Slot: slot, Limit: 100}
 	}
-	_, err := source.Fetch(t.Context(), reads, func(_ int, row *outbox.Row) bool {
+	_, err := source.Fetch(t.Context(), reads, func(_ int, row *adapters.Row) bool {
 		seen++
 		if row.Err == nil || !strings.Contains(row.Err.Error(), row.Type) || row.ID == "" {
 			t.Errorf("the row with a broken %s has the error %v", row.Type, row.Err)
@@ -225,11 +225,11 @@ func TestTimesAsDriversWriteThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for slot := range reads {
-		reads[slot] = outbox.Read{Slot: slot, Limit: 100}
+		reads[slot] = adapters.Read{Slot: slot, Limit: 100}
 	}
-	if _, err := source.Fetch(t.Context(), reads, func(_ int, row *outbox.Row) bool {
+	if _, err := source.Fetch(t.Context(), reads, func(_ int, row *adapters.Row) bool {
 		if row.Err != nil || !row.OccurredAt.Equal(at) {
 			t.Errorf("position %d: %v, %v", row.Position, row.OccurredAt, row.Err)
 		}
@@ -295,7 +295,7 @@ func TestSettleWaitsForTheApplication(t *testing.T) {
 	if err := state.Join(t.Context(), "a", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	lanes, err := state.Acquire(t.Context(), "a", "r", []int{0}, outbox.Slots)
+	lanes, err := state.Acquire(t.Context(), "a", "r", []int{0}, adapters.Slots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestSettleWaitsForTheApplication(t *testing.T) {
 	}
 	settled := make(chan error, 1)
 	go func() {
-		_, err := state.Settle(t.Context(), []outbox.Settlement{{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, NextSeq: 1}})
+		_, err := state.Settle(t.Context(), []adapters.Settlement{{LaneRef: lanes[0].LaneRef, Epoch: lanes[0].Epoch, NextSeq: 1}})
 		settled <- err
 	}()
 	if _, err := tx.Exec(`INSERT INTO outrider_outbox (type, payload) VALUES ('t', '1')`); err != nil {
@@ -331,8 +331,8 @@ func TestEveryCommandIsAudited(t *testing.T) {
 	if err := state.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.ChangeParked(t.Context(), outbox.ParkedCommand{
-		Action: outbox.ParkedRedrive, Filter: outbox.ParkedFilter{ID: "e", Limit: 3}, By: "alice",
+	if _, err := state.ChangeParked(t.Context(), adapters.ParkedCommand{
+		Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{ID: "e", Limit: 3}, By: "alice",
 	}); err != nil {
 		t.Fatal(err)
 	}

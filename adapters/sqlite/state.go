@@ -13,7 +13,7 @@ import (
 	"github.com/pressly/goose/v3"
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 //go:embed migrations/*.sql
@@ -29,9 +29,9 @@ type StateConfig struct {
 }
 
 // State keeps cursors and parked messages in a SQLite file. It implements
-// [outbox.StateStore] for one running instance: Join takes a lock on a file
+// [adapters.StateStore] for one running instance: Join takes a lock on a file
 // beside the database (PATH.outrider-lock), which the kernel frees when the
-// process ends; a second instance gets [outbox.ErrSecondInstance] with the
+// process ends; a second instance gets [adapters.ErrSecondInstance] with the
 // first one's process id and host. On systems without flock the first one's
 // lease is what refuses the second. Databases in memory are locked within the
 // process. Commands of operators need no lock and work beside the instance.
@@ -46,7 +46,7 @@ type State struct {
 	lock     instanceLock
 }
 
-var _ outbox.StateStore = (*State)(nil)
+var _ adapters.StateStore = (*State)(nil)
 
 // NewState opens the store. It creates no tables, see [State.Migrate].
 func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
@@ -147,7 +147,7 @@ ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, renewed_at = 
 }
 
 // Renew extends the lease and returns the lanes that the instance owns.
-func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (s *State) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	if err := s.joined(instance); err != nil {
 		return nil, err
 	}
@@ -161,10 +161,10 @@ func (s *State) Renew(ctx context.Context, instance string, lease time.Duration)
 		return nil, s.wrap(what, err)
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	lanes := make(map[outbox.LaneRef]outbox.LaneMark, outbox.Slots)
+	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
 	for rows.Next() {
-		var ref outbox.LaneRef
-		var mark outbox.LaneMark
+		var ref adapters.LaneRef
+		var mark adapters.LaneMark
 		if err := rows.Scan(&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands); err != nil {
 			return nil, s.wrap(what, err)
 		}

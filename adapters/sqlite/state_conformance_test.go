@@ -8,27 +8,27 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStateConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() outbox.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() adapters.StateStore {
 		path := filepath.Join(tb.TempDir(), "a file.db")
-		return func() outbox.StateStore { return openState(tb, path) }
+		return func() adapters.StateStore { return openState(tb, path) }
 	}})
 }
 
 func TestStateConformanceInMemory(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() outbox.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{SingleInstance: true, Many: 300, New: func(tb testing.TB) func() adapters.StateStore {
 		path := memoryPath(tb)
 		openState(tb, path) // keeps the database while stores come and go
-		return func() outbox.StateStore { return openState(tb, path) }
+		return func() adapters.StateStore { return openState(tb, path) }
 	}})
 }
 

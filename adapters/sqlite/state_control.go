@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -34,7 +34,7 @@ WHERE c.route = ? AND i.lease_until > ?`
 )
 
 // Pauses returns the pauses of a route, or all.
-func (s *State) Pauses(ctx context.Context, route string) ([]outbox.Pause, error) {
+func (s *State) Pauses(ctx context.Context, route string) ([]adapters.Pause, error) {
 	pauses, err := s.pauses(ctx, route)
 	if err != nil {
 		return nil, s.wrap("read the pauses", err)
@@ -42,15 +42,15 @@ func (s *State) Pauses(ctx context.Context, route string) ([]outbox.Pause, error
 	return pauses, nil
 }
 
-func (s *State) pauses(ctx context.Context, route string) ([]outbox.Pause, error) {
+func (s *State) pauses(ctx context.Context, route string) ([]adapters.Pause, error) {
 	rows, err := s.db.QueryContext(ctx, pausesSQL, route)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	var pauses []outbox.Pause
+	var pauses []adapters.Pause
 	for rows.Next() {
-		var p outbox.Pause
+		var p adapters.Pause
 		var at int64
 		if err := rows.Scan(&p.Route, &p.Address, &p.Reason, &p.By, &at); err != nil {
 			return nil, err
@@ -61,8 +61,8 @@ func (s *State) pauses(ctx context.Context, route string) ([]outbox.Pause, error
 	return pauses, rows.Err()
 }
 
-// Pause implements [outbox.Controls].
-func (s *State) Pause(ctx context.Context, p outbox.Pause) (bool, error) {
+// Pause implements [adapters.Controls].
+func (s *State) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	changed, err := s.control(ctx, p.Route, pauseSQL,
 		[]any{p.Route, staterow.Pack(p.Address), staterow.Clean(p.Reason), staterow.Clean(p.By), time.Now().UnixMicro()},
 		p.By, "pause", "route", p.Route, "address", p.Address, "reason", p.Reason)
@@ -72,7 +72,7 @@ func (s *State) Pause(ctx context.Context, p outbox.Pause) (bool, error) {
 	return changed, nil
 }
 
-// Resume implements [outbox.Controls].
+// Resume implements [adapters.Controls].
 func (s *State) Resume(ctx context.Context, route, address, by string) (bool, error) {
 	changed, err := s.control(ctx, route, resumeSQL, []any{route, staterow.Pack(address)},
 		by, "resume", "route", route, "address", address)
@@ -113,8 +113,8 @@ func affected(result sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// Release implements [outbox.Controls].
-func (s *State) Release(ctx context.Context, instance string, lanes []outbox.LaneRef) error {
+// Release implements [adapters.Controls].
+func (s *State) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for _, l := range lanes {
 			if _, err := tx.ExecContext(ctx, `UPDATE outrider_cursor SET owner = NULL WHERE owner = ? AND route = ? AND slot = ?`,
@@ -130,8 +130,8 @@ func (s *State) Release(ctx context.Context, instance string, lanes []outbox.Lan
 	return nil
 }
 
-// Move implements [outbox.Controls].
-func (s *State) Move(ctx context.Context, m outbox.Move) error {
+// Move implements [adapters.Controls].
+func (s *State) Move(ctx context.Context, m adapters.Move) error {
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		now := time.Now().UnixMicro()
 		for slot, c := range m.Cursors {
@@ -151,17 +151,17 @@ func (s *State) Move(ctx context.Context, m outbox.Move) error {
 	return nil
 }
 
-// Forget implements [outbox.Controls].
-func (s *State) Forget(ctx context.Context, route string, force bool, by string) (outbox.Forgotten, error) {
-	var gone outbox.Forgotten
+// Forget implements [adapters.Controls].
+func (s *State) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
+	var gone adapters.Forgotten
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		gone = outbox.Forgotten{}
+		gone = adapters.Forgotten{}
 		var owner string
 		if err := tx.QueryRowContext(ctx, aliveSQL, route, time.Now().UnixMicro()).Scan(&owner); err != nil {
 			return err
 		}
 		if owner != "" && !force {
-			return fmt.Errorf("%w: %s", outbox.ErrAlive, owner)
+			return fmt.Errorf("%w: %s", adapters.ErrAlive, owner)
 		}
 		for _, d := range []struct {
 			query string
@@ -179,7 +179,7 @@ func (s *State) Forget(ctx context.Context, route string, force bool, by string)
 		return audit(ctx, tx, by, "forget", gone.Lanes+gone.Parked+gone.Pauses, "route", route)
 	})
 	if err != nil {
-		return outbox.Forgotten{}, s.wrap(fmt.Sprintf("forget route %q", route), err)
+		return adapters.Forgotten{}, s.wrap(fmt.Sprintf("forget route %q", route), err)
 	}
 	return gone, nil
 }

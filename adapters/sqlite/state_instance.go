@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Announce writes down which routes the instance runs. Nobody shares them with
 // it here; status shows them.
-func (s *State) Announce(ctx context.Context, instance string, routes []outbox.RunningRoute) error {
+func (s *State) Announce(ctx context.Context, instance string, routes []adapters.RunningRoute) error {
 	if err := s.joined(instance); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (s *State) Announce(ctx context.Context, instance string, routes []outbox.R
 
 // Instances returns the instance that has joined, or the last one if it ended
 // without leaving.
-func (s *State) Instances(ctx context.Context) ([]outbox.Instance, error) {
+func (s *State) Instances(ctx context.Context) ([]adapters.Instance, error) {
 	instances, err := s.instances(ctx)
 	if err != nil {
 		return nil, s.wrap("read the instances", err)
@@ -35,15 +35,15 @@ func (s *State) Instances(ctx context.Context) ([]outbox.Instance, error) {
 	return instances, nil
 }
 
-func (s *State) instances(ctx context.Context) ([]outbox.Instance, error) {
+func (s *State) instances(ctx context.Context) ([]adapters.Instance, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT id, lease_until, joined_at, renewed_at, routes FROM outrider_instance ORDER BY id`)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	var instances []outbox.Instance
+	var instances []adapters.Instance
 	for rows.Next() {
-		var i outbox.Instance
+		var i adapters.Instance
 		var until, joined, renewed int64
 		var routes string
 		if err := rows.Scan(&i.ID, &until, &joined, &renewed, &routes); err != nil {

@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -69,7 +69,7 @@ func (t parkedTx) Exec(ctx context.Context, s *staterow.Statement) (int64, error
 }
 
 // ListParked returns what the filter selects, by route, slot and seq.
-func (s *State) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
+func (s *State) ListParked(ctx context.Context, f adapters.ParkedFilter) ([]adapters.Parked, error) {
 	if err := staterow.CheckFilter(f); err != nil {
 		return nil, s.wrap("list parked messages", err)
 	}
@@ -82,7 +82,7 @@ func (s *State) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox
 }
 
 // CountParked counts what the command would change, by route and status.
-func (s *State) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+func (s *State) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	counts, err := staterow.CountParked(ctx, parkedDialect, parkedTx{s.db}, c)
 	if err != nil {
 		return nil, s.wrap("count parked messages", err)
@@ -91,7 +91,7 @@ func (s *State) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outb
 }
 
 // ChangeParked carries out one step of a command, in one transaction.
-func (s *State) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+func (s *State) ChangeParked(ctx context.Context, c adapters.ParkedCommand) (step adapters.ParkedStep, err error) {
 	if err := staterow.CheckCommand(c); err != nil {
 		return step, s.wrap(string(c.Action), err)
 	}
@@ -100,13 +100,13 @@ func (s *State) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step 
 		return err
 	})
 	if err != nil {
-		return outbox.ParkedStep{}, s.wrap(string(c.Action), err)
+		return adapters.ParkedStep{}, s.wrap(string(c.Action), err)
 	}
 	return step, nil
 }
 
 // Lanes returns all cursor rows, by route and slot.
-func (s *State) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
+func (s *State) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 	lanes, err := s.lanes(ctx)
 	if err != nil {
 		return nil, s.wrap("read the lanes", err)
@@ -114,15 +114,15 @@ func (s *State) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 	return lanes, nil
 }
 
-func (s *State) lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
+func (s *State) lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 	rows, err := s.db.QueryContext(ctx, lanesSQL, time.Now().UnixMicro())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	var lanes []outbox.LaneStatus
+	var lanes []adapters.LaneStatus
 	for rows.Next() {
-		var l outbox.LaneStatus
+		var l adapters.LaneStatus
 		var since, updated sql.NullInt64
 		var beyond, anchor string
 		c := &l.Cursor
@@ -130,7 +130,7 @@ func (s *State) lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 			&c.Paged, &c.Base, &beyond, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Former, &updated, &l.Retrying, &l.Waiting, &l.Held, &l.Dead); err != nil {
 			return nil, err
 		}
-		if c.Anchor, err = outbox.ParseAnchor(anchor); err != nil {
+		if c.Anchor, err = adapters.ParseAnchor(anchor); err != nil {
 			return nil, err
 		}
 		if l.Beyond, err = parseBeyond(l.LaneRef, beyond); err != nil {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -29,9 +29,9 @@ WHERE route = ? AND slot = ? AND status <> 'dead' AND message_group IS nullif(?,
 ORDER BY seq LIMIT ?`
 )
 
-// ParkedGroups implements [outbox.StateStore].
-func (s *State) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
-	var all []outbox.ParkedGroup
+// ParkedGroups implements [adapters.StateStore].
+func (s *State) ParkedGroups(ctx context.Context, route string, slots []int) ([]adapters.ParkedGroup, error) {
+	var all []adapters.ParkedGroup
 	for _, slot := range slices.Sorted(slices.Values(slots)) {
 		groups, err := s.parkedGroups(ctx, route, slot)
 		if err != nil {
@@ -42,23 +42,23 @@ func (s *State) ParkedGroups(ctx context.Context, route string, slots []int) ([]
 	return all, nil
 }
 
-func (s *State) parkedGroups(ctx context.Context, route string, slot int) ([]outbox.ParkedGroup, error) {
+func (s *State) parkedGroups(ctx context.Context, route string, slot int) ([]adapters.ParkedGroup, error) {
 	rows, err := s.db.QueryContext(ctx, parkedGroupsSQL, route, slot)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	var groups []outbox.ParkedGroup
+	var groups []adapters.ParkedGroup
 	for rows.Next() {
-		g := outbox.ParkedGroup{Slot: slot}
+		g := adapters.ParkedGroup{Slot: slot}
 		var status string
 		var due sql.NullInt64
 		if err := rows.Scan(&g.Group, &g.Count, &g.FirstSeq, &status, &due); err != nil {
 			return nil, err
 		}
 		g.Group = staterow.Unpack(g.Group)
-		g.Held = status == string(outbox.ParkedHeld)
-		if status == string(outbox.ParkedRetrying) {
+		g.Held = status == string(adapters.ParkedHeld)
+		if status == string(adapters.ParkedRetrying) {
 			g.Due = instantOf(due)
 		}
 		groups = append(groups, g)
@@ -68,7 +68,7 @@ func (s *State) parkedGroups(ctx context.Context, route string, slot int) ([]out
 
 // ParkedQueue returns the messages of one group that are not dead, by ascending
 // seq. For the empty group these are the lane's messages without a group.
-func (s *State) ParkedQueue(ctx context.Context, lane outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (s *State) ParkedQueue(ctx context.Context, lane adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	if group != "" {
 		group = staterow.Pack(group)
 	}
@@ -79,13 +79,13 @@ func (s *State) ParkedQueue(ctx context.Context, lane outbox.LaneRef, group stri
 	return parked, nil
 }
 
-func (s *State) queryParked(ctx context.Context, query string, args ...any) ([]outbox.Parked, error) {
+func (s *State) queryParked(ctx context.Context, query string, args ...any) ([]adapters.Parked, error) {
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
-	parked := []outbox.Parked{}
+	parked := []adapters.Parked{}
 	for rows.Next() {
 		p, err := scanParked(rows)
 		if err != nil {
@@ -97,7 +97,7 @@ func (s *State) queryParked(ctx context.Context, query string, args ...any) ([]o
 }
 
 // scanParked reads a row of [parkedFields].
-func scanParked(rows *sql.Rows) (p outbox.Parked, err error) {
+func scanParked(rows *sql.Rows) (p adapters.Parked, err error) {
 	var status, metadata string
 	var due, at sql.NullInt64
 	err = rows.Scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
@@ -106,7 +106,7 @@ func scanParked(rows *sql.Rows) (p outbox.Parked, err error) {
 		return p, err
 	}
 	p.Group, p.ID, p.Type = staterow.Unpack(p.Group), staterow.Unpack(p.ID), staterow.Unpack(p.Type)
-	p.Status = outbox.ParkedStatus(status)
+	p.Status = adapters.ParkedStatus(status)
 	p.NextAttemptAt, p.ParkedAt = instantOf(due), instantOf(at)
 	if p.Metadata, err = staterow.DecodeMetadata(metadata); err != nil {
 		return p, fmt.Errorf("outrider_parked %s/%02d seq %d: %w", p.Route, p.Slot, p.Seq, err)

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -53,31 +53,31 @@ ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_gr
 
 // Acquire makes the instance the owner of the route's rows, of at most so many,
 // and raises their epoch. A paused route is refused.
-func (s *State) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+func (s *State) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	if err := s.joined(instance); err != nil {
 		return nil, err
 	}
 	for _, slot := range slots {
-		if slot < 0 || slot >= outbox.Slots {
-			return nil, s.wrap(fmt.Sprintf("acquire route %q", route), fmt.Errorf("slot %d is not in 0..%d", slot, outbox.Slots-1))
+		if slot < 0 || slot >= adapters.Slots {
+			return nil, s.wrap(fmt.Sprintf("acquire route %q", route), fmt.Errorf("slot %d is not in 0..%d", slot, adapters.Slots-1))
 		}
 	}
-	var lanes []outbox.LaneState
+	var lanes []adapters.LaneState
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		var paused bool
 		if err := tx.QueryRowContext(ctx, pausedSQL, route).Scan(&paused); err != nil {
 			return err
 		}
 		if paused {
-			return outbox.ErrPaused
+			return adapters.ErrPaused
 		}
 		slots, err := ownFirst(ctx, tx, instance, route, slots)
 		if err != nil {
 			return err
 		}
-		lanes = make([]outbox.LaneState, max(min(len(slots), most), 0))
+		lanes = make([]adapters.LaneState, max(min(len(slots), most), 0))
 		for i, slot := range slots[:len(lanes)] {
-			lanes[i].LaneRef = outbox.LaneRef{Route: route, Slot: slot}
+			lanes[i].LaneRef = adapters.LaneRef{Route: route, Slot: slot}
 			if err := acquire(ctx, tx, instance, &lanes[i]); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func ownFirst(ctx context.Context, tx *sql.Tx, instance, route string, slots []i
 	return slices.SortedStableFunc(slices.Values(slots), func(a, b int) int { return own[b] - own[a] }), rows.Err()
 }
 
-func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.LaneState) error {
+func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *adapters.LaneState) error {
 	now := time.Now().UnixMicro()
 	if _, err := tx.ExecContext(ctx, createLaneSQL, lane.Route, lane.Slot, now); err != nil {
 		return err
@@ -121,7 +121,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.Lane
 	if err != nil {
 		return err
 	}
-	if c.Anchor, err = outbox.ParseAnchor(anchor); err != nil {
+	if c.Anchor, err = adapters.ParseAnchor(anchor); err != nil {
 		return err
 	}
 	lane.Beyond, err = parseBeyond(lane.LaneRef, beyond)
@@ -129,7 +129,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *outbox.Lane
 }
 
 // parseBeyond reads the positions that are settled behind a cursor.
-func parseBeyond(lane outbox.LaneRef, text string) (positions []int64, err error) {
+func parseBeyond(lane adapters.LaneRef, text string) (positions []int64, err error) {
 	if err := json.Unmarshal([]byte(text), &positions); err != nil {
 		return nil, fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
 	}
@@ -145,10 +145,10 @@ func beyondText(positions []int64) string {
 	return string(text)
 }
 
-// Bind implements [outbox.StateStore].
-func (s *State) Bind(ctx context.Context, route string, table outbox.Table) error {
+// Bind implements [adapters.StateStore].
+func (s *State) Bind(ctx context.Context, route string, table adapters.Table) error {
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		other := outbox.OtherTable{Source: table}
+		other := adapters.OtherTable{Source: table}
 		err := tx.QueryRowContext(ctx, otherTableSQL, route, table.Cluster, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
 		if err == nil {
 			return &other
@@ -159,7 +159,7 @@ func (s *State) Bind(ctx context.Context, route string, table outbox.Table) erro
 		_, err = tx.ExecContext(ctx, bindSQL, route, table.Cluster, table.Name)
 		return err
 	})
-	if err != nil && !errors.As(err, new(*outbox.OtherTable)) {
+	if err != nil && !errors.As(err, new(*adapters.OtherTable)) {
 		return s.wrap(fmt.Sprintf("say which table route %q reads", route), err)
 	}
 	return err
@@ -167,7 +167,7 @@ func (s *State) Bind(ctx context.Context, route string, table outbox.Table) erro
 
 // Settle writes all settlements in one transaction and returns the lanes whose
 // epoch has moved on; nothing of those is written.
-func (s *State) Settle(ctx context.Context, settlements []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (s *State) Settle(ctx context.Context, settlements []adapters.Settlement) ([]adapters.LaneRef, error) {
 	if len(settlements) == 0 {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (s *State) Settle(ctx context.Context, settlements []outbox.Settlement) ([]
 	if err != nil {
 		return nil, s.wrap("settle", err)
 	}
-	var fenced []outbox.LaneRef
+	var fenced []adapters.LaneRef
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		fenced, err = settle(ctx, tx, sorted)
 		failpoint.Hit(failpoint.InSettle)
@@ -187,7 +187,7 @@ func (s *State) Settle(ctx context.Context, settlements []outbox.Settlement) ([]
 	return fenced, nil
 }
 
-func settle(ctx context.Context, tx *sql.Tx, settlements []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
+func settle(ctx context.Context, tx *sql.Tx, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	statements, err := prepare(ctx, tx, settleSQL, unparkSQL, parkSQL)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, e
 }
 
 // settleCursor reports whether the row was still its owner's, and as that one left it.
-func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, now int64) (bool, error) {
+func settleCursor(ctx context.Context, update *sql.Stmt, t *adapters.Settlement, now int64) (bool, error) {
 	c := &t.Cursor
 	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, beyondText(t.Beyond), t.NextSeq,
 		t.Table.Cluster, t.Table.Name, c.Anchor.String(), t.Revision, now, t.Route, t.Slot, t.Epoch, t.Confirmed)
@@ -242,7 +242,7 @@ func settleCursor(ctx context.Context, update *sql.Stmt, t *outbox.Settlement, n
 	return n == 1, err
 }
 
-func parkOne(ctx context.Context, insert *sql.Stmt, t *outbox.Settlement, p *outbox.Parked, now int64) error {
+func parkOne(ctx context.Context, insert *sql.Stmt, t *adapters.Settlement, p *adapters.Parked, now int64) error {
 	group, payload := "", p.Payload
 	if p.Group != "" {
 		group = staterow.Pack(p.Group)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -30,7 +31,7 @@ type Config struct {
 	CheckTopic func(topic string) error
 
 	// MaxRequests bounds the calls of Publish that are under way at once.
-	// Default: outbox.DefaultMaxRequests.
+	// Default: adapters.DefaultMaxRequests.
 	MaxRequests int
 
 	// Classify marks an error of the publisher with its kind. It gets only
@@ -51,7 +52,7 @@ type Destination struct {
 	closeErr error
 }
 
-var _ outbox.Destination = (*Destination)(nil)
+var _ adapters.Destination = (*Destination)(nil)
 
 // New returns a destination that owns the publisher: Close closes it.
 func New(pub message.Publisher, cfg Config) (*Destination, error) {
@@ -83,7 +84,7 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 	return topic, nil
 }
 
-// Deliver implements [outbox.Destination]: messages are published one by one,
+// Deliver implements [adapters.Destination]: messages are published one by one,
 // each as a copy whose context is ctx. When ctx is done Deliver returns, even
 // though a publisher that ignores contexts may go on with the one message. A
 // publisher that panics fails the message with an [outbox.PanicError].
@@ -163,9 +164,9 @@ func interrupted(ctx context.Context, topic string) error {
 }
 
 // Ordering declares one message per request and one request per group.
-func (d *Destination) Ordering() outbox.Ordering {
-	return outbox.Ordering{
-		Unit:        outbox.UnitGroup,
+func (d *Destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{
+		Unit:        adapters.UnitGroup,
 		MaxMessages: 1,
 		MaxRequests: d.cfg.MaxRequests,
 		Static:      d.address.Static(),

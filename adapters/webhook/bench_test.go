@@ -14,7 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -50,7 +50,7 @@ func sink(b *testing.B) string {
 
 func benchMessage(n int64) *message.Message {
 	id := fmt.Sprintf("01JD3Z0000000000%010d", n)
-	return outbox.NewMessage(&outbox.Row{
+	return adapters.NewMessage(&adapters.Row{
 		ID: id, Type: "order.created", Group: strconv.FormatInt(n%1000, 10), Position: n,
 		Payload: fmt.Appendf(nil, `{"id":%q,"pad":"%0200d"}`, id, 0),
 	}, "orders/07")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
@@ -61,7 +62,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// MaxRequests bounds the requests of a route that are under way at once.
-	// A group has at most one. Default: outbox.DefaultMaxRequests.
+	// A group has at most one. Default: adapters.DefaultMaxRequests.
 	MaxRequests int
 
 	// Rate is how many requests per second one address (a rendered URL) gets,
@@ -144,7 +145,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
 	setDefault(&c.Timeout, DefaultTimeout)
-	setDefault(&c.MaxRequests, outbox.DefaultMaxRequests)
+	setDefault(&c.MaxRequests, adapters.DefaultMaxRequests)
 	setDefault(&c.Burst, int(max(1, math.Ceil(min(c.Rate, math.MaxInt32)))))
 	setDefault(&c.Capture, DefaultCapture)
 	c.Capture = max(c.Capture, 0)

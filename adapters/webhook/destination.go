@@ -12,12 +12,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// Destination sends webhooks. It is an [outbox.Destination]; its methods may be
+// Destination sends webhooks. It is an [adapters.Destination]; its methods may be
 // called concurrently.
 type Destination struct {
 	cfg      Config
@@ -37,8 +38,8 @@ type Destination struct {
 }
 
 var (
-	_ outbox.Destination = (*Destination)(nil)
-	_ outbox.Checker     = (*Destination)(nil)
+	_ adapters.Destination = (*Destination)(nil)
+	_ adapters.Checker     = (*Destination)(nil)
 )
 
 // New returns a destination, or an error that lists what is wrong with the
@@ -116,15 +117,15 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 
 // Ordering declares one message per request, one request per group at a time,
 // and the configured bound.
-func (d *Destination) Ordering() outbox.Ordering {
-	return outbox.Ordering{
-		Unit: outbox.UnitGroup, MaxMessages: 1, MaxRequests: d.cfg.MaxRequests, Static: d.target.Static(),
+func (d *Destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{
+		Unit: adapters.UnitGroup, MaxMessages: 1, MaxRequests: d.cfg.MaxRequests, Static: d.target.Static(),
 	}
 }
 
 var errBehind = outbox.Released(errors.New("webhook: held back: an earlier message was not delivered"))
 
-// Deliver implements [outbox.Destination]. A batch has one message; should it
+// Deliver implements [adapters.Destination]. A batch has one message; should it
 // have more, what stands behind one that failed is released.
 func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	var errs []error

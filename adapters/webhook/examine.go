@@ -10,16 +10,16 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/endpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Examiner = (*Destination)(nil)
+var _ adapters.Examiner = (*Destination)(nil)
 
-// Examine implements [outbox.Examiner]: the name is resolved, the addresses held
+// Examine implements [adapters.Examiner]: the name is resolved, the addresses held
 // against those that may be dialled, a connection made as deliveries make it, the
 // certificate looked at, and OPTIONS asked, unsigned and without a body.
-func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
+func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	base := d.target.Base()
 	port := base.Port()
 	var config *tls.Config
@@ -34,9 +34,9 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 			port = "80"
 		}
 	}
-	f := []outbox.Finding{d.examineName(ctx, base.Hostname())}
+	f := []adapters.Finding{d.examineName(ctx, base.Hostname())}
 	f = append(f, endpoint.DialBy(ctx, d.dialer, net.JoinHostPort(base.Hostname(), port), config, d.cfg.ConnectTimeout)...)
-	if f[len(f)-1].Level == outbox.LevelBroken {
+	if f[len(f)-1].Level == adapters.LevelBroken {
 		return f
 	}
 	ask := base.Scheme + "://" + base.Host + "/"
@@ -47,19 +47,19 @@ func (d *Destination) Examine(ctx context.Context) []outbox.Finding {
 	}
 	f = append(f, endpoint.Ask(ctx, d.transport, ask, d.outcome.Secrets.Err, d.cfg.Timeout))
 	if d.fixed == nil {
-		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: "url", Text: "the URL depends on the message: its host is what was looked at"})
+		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "url", Text: "the URL depends on the message: its host is what was looked at"})
 	}
 	return f
 }
 
 // examineName resolves a host and tells which of its addresses are refused.
-func (d *Destination) examineName(ctx context.Context, host string) outbox.Finding {
-	f := outbox.Finding{Subject: "DNS of " + host}
+func (d *Destination) examineName(ctx context.Context, host string) adapters.Finding {
+	f := adapters.Finding{Subject: "DNS of " + host}
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.ConnectTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		f.Level, f.Text, f.Fix = outbox.LevelBroken, err.Error(), "correct the host's name, or the name server that this host asks"
+		f.Level, f.Text, f.Fix = adapters.LevelBroken, err.Error(), "correct the host's name, or the name server that this host asks"
 		return f
 	}
 	var all []string
@@ -77,9 +77,9 @@ func (d *Destination) examineName(ctx context.Context, host string) outbox.Findi
 	if len(refused) == 0 {
 		return f
 	}
-	f = outbox.FindingsOf(f.Subject, refused[0])[0]
+	f = adapters.FindingsOf(f.Subject, refused[0])[0]
 	if len(refused) < len(found) {
-		f.Level = outbox.LevelWarning
+		f.Level = adapters.LevelWarning
 		f.Text = fmt.Sprintf("%s; %d of its %d addresses are refused", f.Text, len(refused), len(found))
 	}
 	return f

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // examined returns the findings of a destination, one line each.
@@ -26,7 +26,7 @@ func examined(t *testing.T, cfg Config) string {
 	var lines []string
 	for _, f := range d.Examine(t.Context()) {
 		lines = append(lines, f.Level.String()+" "+f.Subject+": "+f.Text+" -> "+f.Fix)
-		if f.Level == outbox.LevelBroken && f.Fix == "" {
+		if f.Level == adapters.LevelBroken && f.Fix == "" {
 			t.Errorf("%s is broken and has no fix", f.Subject)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -168,7 +168,7 @@ func answering(t *testing.T, cfg Config, f http.HandlerFunc) *Destination {
 func listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 
 func newMessage(id, group string) *message.Message {
-	return outbox.NewMessage(&outbox.Row{
+	return adapters.NewMessage(&adapters.Row{
 		ID: id, Type: "test.happened", Group: group, Position: 7, Payload: []byte(`{"id": "` + id + `"}`),
 	}, "test/00")
 }

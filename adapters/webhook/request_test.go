@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -27,7 +28,7 @@ func wantHeaders(t *testing.T, got http.Header, want map[string]string) {
 
 // sample is a message that has everything, and headers that mean harm.
 func sample() *message.Message {
-	return outbox.NewMessage(&outbox.Row{
+	return adapters.NewMessage(&adapters.Row{
 		ID: "evt_1", Type: "order.created", Group: "group é\"%", AggregateType: "order", AggregateID: "1", Position: 42,
 		Headers: map[string]string{
 			"traceparent": "00-1", "x-own": "kept", "Host": "evil", "content-length": "1", "Transfer-Encoding": "chunked",

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // diagnosis is a finding for machines.
@@ -51,7 +51,7 @@ message. The exit status is 1 when something is broken; warnings leave it at 0.`
 		if err != nil {
 			return err
 		}
-		counts := map[outbox.Level]int{}
+		counts := map[adapters.Level]int{}
 		for _, d := range found {
 			counts[d.Level]++
 		}
@@ -60,7 +60,7 @@ message. The exit status is 1 when something is broken; warnings leave it at 0.`
 		} else {
 			a.printDiagnoses(found, counts)
 		}
-		if err == nil && counts[outbox.LevelBroken] > 0 {
+		if err == nil && counts[adapters.LevelBroken] > 0 {
 			return errBroken
 		}
 		return err
@@ -74,8 +74,8 @@ func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
 	if invalid, ok := errors.AsType[*outrider.ConfigErrors](err); ok {
 		var found []outrider.Diagnosis
 		for _, e := range invalid.List {
-			found = append(found, outrider.Diagnosis{Part: "config", Finding: outbox.Finding{
-				Level: outbox.LevelBroken, Subject: "file", Text: e.Error(), Fix: e.Hint}})
+			found = append(found, outrider.Diagnosis{Part: "config", Finding: adapters.Finding{
+				Level: adapters.LevelBroken, Subject: "file", Text: e.Error(), Fix: e.Hint}})
 		}
 		return found, nil
 	}
@@ -94,15 +94,15 @@ func troubles(ctx context.Context, cfg *outrider.Config) []outrider.Diagnosis {
 	for _, r := range cfg.Routes {
 		part := "running route " + r.Name
 		if stopped := running[r.Name].Stopped; stopped != "" {
-			found = append(found, outrider.Diagnosis{Part: part, Finding: outbox.Finding{
-				Level: outbox.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "see what it says; it goes on by itself when that is mended"}})
+			found = append(found, outrider.Diagnosis{Part: part, Finding: adapters.Finding{
+				Level: adapters.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "see what it says; it goes on by itself when that is mended"}})
 		}
 		for _, d := range running[r.Name].Down {
 			if d.Gone {
 				continue // a pause, which has been told
 			}
-			found = append(found, outrider.Diagnosis{Part: part, Finding: outbox.Finding{
-				Level: outbox.LevelWarning, Subject: "address " + d.Address,
+			found = append(found, outrider.Diagnosis{Part: part, Finding: adapters.Finding{
+				Level: adapters.LevelWarning, Subject: "address " + d.Address,
 				Text: fmt.Sprintf("is not used since %s: %s", d.Since.UTC().Format(time.RFC3339), d.Cause),
 				Fix:  "none is needed in the relay: it probes the address, and goes on when that answers"}})
 		}
@@ -110,20 +110,20 @@ func troubles(ctx context.Context, cfg *outrider.Config) []outrider.Diagnosis {
 	return found
 }
 
-func (a *app) printDiagnosesJSON(found []outrider.Diagnosis, counts map[outbox.Level]int) error {
+func (a *app) printDiagnosesJSON(found []outrider.Diagnosis, counts map[adapters.Level]int) error {
 	list := []diagnosis{}
 	for _, d := range found {
 		list = append(list, diagnosis{d.Part, d.Level.String(), d.Subject, d.Text, d.Fix})
 	}
-	return a.printJSON(map[string]any{"findings": list, "broken": counts[outbox.LevelBroken], "warnings": counts[outbox.LevelWarning]})
+	return a.printJSON(map[string]any{"findings": list, "broken": counts[adapters.LevelBroken], "warnings": counts[adapters.LevelWarning]})
 }
 
 // marks stand before findings.
-var marks = map[outbox.Level]string{
-	outbox.LevelOK: "ok     ", outbox.LevelUnknown: "unknown", outbox.LevelWarning: "WARNING", outbox.LevelBroken: "BROKEN ",
+var marks = map[adapters.Level]string{
+	adapters.LevelOK: "ok     ", adapters.LevelUnknown: "unknown", adapters.LevelWarning: "WARNING", adapters.LevelBroken: "BROKEN ",
 }
 
-func (a *app) printDiagnoses(found []outrider.Diagnosis, counts map[outbox.Level]int) {
+func (a *app) printDiagnoses(found []outrider.Diagnosis, counts map[adapters.Level]int) {
 	for i, d := range found {
 		if i == 0 || found[i-1].Part != d.Part {
 			fmt.Fprintln(a.out, plain(d.Part))
@@ -135,9 +135,9 @@ func (a *app) printDiagnoses(found []outrider.Diagnosis, counts map[outbox.Level
 	}
 	worst := slices.MaxFunc(append(found, outrider.Diagnosis{}), func(a, b outrider.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
 	switch worst.Level {
-	case outbox.LevelOK, outbox.LevelUnknown:
+	case adapters.LevelOK, adapters.LevelUnknown:
 		fmt.Fprintln(a.out, "all is well")
-	case outbox.LevelWarning, outbox.LevelBroken:
-		fmt.Fprintf(a.out, "%d broken, %s\n", counts[outbox.LevelBroken], counted(counts[outbox.LevelWarning], "warning"))
+	case adapters.LevelWarning, adapters.LevelBroken:
+		fmt.Fprintf(a.out, "%d broken, %s\n", counts[adapters.LevelBroken], counted(counts[adapters.LevelWarning], "warning"))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // parkedMessage is a parked message for machines.
@@ -36,12 +36,12 @@ type parkedMessage struct {
 }
 
 // newParked takes metadata and payload along only for show.
-func newParked(p outbox.Parked, whole bool) parkedMessage {
+func newParked(p adapters.Parked, whole bool) parkedMessage {
 	m := parkedMessage{
 		ID: p.ID, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type, Status: string(p.Status),
 		Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, LastError: p.LastError,
 	}
-	if p.Status == outbox.ParkedRetrying && !p.NextAttemptAt.IsZero() {
+	if p.Status == adapters.ParkedRetrying && !p.NextAttemptAt.IsZero() {
 		m.NextAttemptAt = &p.NextAttemptAt
 	}
 	if !whole {
@@ -92,7 +92,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) listParked(ctx context.Context, op *outrider.Operator, f outbox.ParkedFilter, machine bool) error {
+func (a *app) listParked(ctx context.Context, op *outrider.Operator, f adapters.ParkedFilter, machine bool) error {
 	f.Limit++ // one more tells that there are more
 	rows, err := op.Parked(ctx, f)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) listParked(ctx context.Context, op *outrider.Operator, f outbox.Pa
 	var cells [][]string
 	for _, p := range rows {
 		next := ""
-		if p.Status == outbox.ParkedRetrying {
+		if p.Status == adapters.ParkedRetrying {
 			next = ago(p.NextAttemptAt)
 		}
 		cells = append(cells, []string{p.ID, p.Route, p.Group, p.Type, string(p.Status), strconv.Itoa(p.Attempts),
@@ -138,7 +138,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
-			f := parkedFilter{ParkedFilter: outbox.ParkedFilter{ID: args[0], Route: route}}
+			f := parkedFilter{ParkedFilter: adapters.ParkedFilter{ID: args[0], Route: route}}
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 }
 
 // showParked shows the messages of one id: several when several routes parked it.
-func (a *app) showParked(rows []outbox.Parked, machine bool) error {
+func (a *app) showParked(rows []adapters.Parked, machine bool) error {
 	if machine {
 		list := []parkedMessage{}
 		for _, p := range rows {

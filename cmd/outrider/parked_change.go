@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // change is a command that changes parked messages.
 type change struct {
-	action outbox.ParkedAction
+	action adapters.ParkedAction
 	did    string // for reports: "redriven"
 
 	filter parkedFilter
@@ -41,7 +41,7 @@ func (a *app) redriveCommand() *cobra.Command {
 one comes after whatever its group has delivered since it died: redriving it is
 the one exception from the order of a group. Waiting messages follow the head of
 their group and cannot be redriven.`,
-	}, &change{action: outbox.ParkedRedrive, did: "redriven"}, "retrying", "held", "dead")
+	}, &change{action: adapters.ParkedRedrive, did: "redriven"}, "retrying", "held", "dead")
 }
 
 func (a *app) skipCommand() *cobra.Command {
@@ -51,7 +51,7 @@ func (a *app) skipCommand() *cobra.Command {
 		Long: `Deletes held and retrying messages. Waiting messages have failed nothing, so they
 go only when you name them, by id or with --status waiting. Dead messages hold
 nothing back: purge deletes those.`,
-	}, &change{action: outbox.ParkedSkip, did: "skipped"}, "retrying", "held", "waiting")
+	}, &change{action: adapters.ParkedSkip, did: "skipped"}, "retrying", "held", "waiting")
 }
 
 func (a *app) purgeCommand() *cobra.Command {
@@ -60,7 +60,7 @@ func (a *app) purgeCommand() *cobra.Command {
 		Short: "Delete dead messages",
 		Long: `Deletes dead messages and no others. They keep nothing from flowing, but they are
 kept until you delete or redrive them.`,
-	}, &change{action: outbox.ParkedPurge, did: "purged"})
+	}, &change{action: adapters.ParkedPurge, did: "purged"})
 }
 
 // changeCommand adds what the commands have in common.
@@ -111,9 +111,9 @@ func (ch *change) check() (pace outrider.Pace, err error) {
 		return pace, wrong("an id is empty")
 	case ch.filter.Limit < 0:
 		return pace, wrong("--limit must not be negative")
-	case ch.action == outbox.ParkedRedrive && ch.filter.Status == outbox.ParkedWaiting:
+	case ch.action == adapters.ParkedRedrive && ch.filter.Status == adapters.ParkedWaiting:
 		return pace, wrong("waiting messages cannot be redriven: they follow the head of their group, or their address")
-	case ch.action == outbox.ParkedSkip && ch.filter.Status == outbox.ParkedDead:
+	case ch.action == adapters.ParkedSkip && ch.filter.Status == adapters.ParkedDead:
 		return pace, wrong("dead messages hold nothing back: outrider parked purge deletes them")
 	case ch.rate != "":
 		if pace.Rate, err = outrider.ParseRate(ch.rate); err != nil {
@@ -124,12 +124,12 @@ func (ch *change) check() (pace outrider.Pace, err error) {
 }
 
 // commands are what the call comes to: one for each id, or one.
-func (ch *change) commands() []outbox.ParkedCommand {
-	c := outbox.ParkedCommand{Action: ch.action, Filter: ch.filter.ParkedFilter, All: ch.all, By: cmp.Or(ch.by, currentUser())}
+func (ch *change) commands() []adapters.ParkedCommand {
+	c := adapters.ParkedCommand{Action: ch.action, Filter: ch.filter.ParkedFilter, All: ch.all, By: cmp.Or(ch.by, currentUser())}
 	if len(ch.ids) == 0 {
-		return []outbox.ParkedCommand{c}
+		return []adapters.ParkedCommand{c}
 	}
-	var out []outbox.ParkedCommand
+	var out []adapters.ParkedCommand
 	for _, id := range ch.ids {
 		c.Filter.ID = id
 		out = append(out, c)
@@ -207,7 +207,7 @@ func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change, pac
 	}
 	fmt.Fprintf(a.out, "%s %s\n", counted(done, "message"), ch.did)
 	if slices.ContainsFunc(rows, func(m matching) bool {
-		return ch.action == outbox.ParkedRedrive && m.Status == string(outbox.ParkedDead)
+		return ch.action == adapters.ParkedRedrive && m.Status == string(adapters.ParkedDead)
 	}) {
 		fmt.Fprintln(a.err, "note: a dead message comes after whatever its group has delivered since it died")
 	}
@@ -236,7 +236,7 @@ func (a *app) carryOut(ctx context.Context, op *outrider.Operator, ch *change, p
 
 // progress shows how far a command is, where somebody watches and it takes steps.
 func (a *app) progress(ch *change, done, total int) {
-	if !terminal(a.err) || total <= outbox.DefaultParkedStep && ch.rate == "" {
+	if !terminal(a.err) || total <= adapters.DefaultParkedStep && ch.rate == "" {
 		return
 	}
 	fmt.Fprintf(a.err, "\r%d of %s %s", done, counted(total, "message"), ch.did)

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // parkedFilter is the flags that select parked messages.
 type parkedFilter struct {
-	outbox.ParkedFilter
+	adapters.ParkedFilter
 
 	olderThan string
 	statuses  []string // that --status may name

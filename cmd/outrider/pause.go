@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // pausing is a call of pause or resume.
@@ -59,7 +59,7 @@ is paused: its messages wait, the others flow.`,
 }
 
 func (a *app) pause(ctx context.Context, op *outrider.Operator, p pausing) error {
-	changed, err := op.Pause(ctx, outbox.Pause{Route: p.route, Address: p.address, Reason: p.reason, By: cmp.Or(p.by, currentUser())})
+	changed, err := op.Pause(ctx, adapters.Pause{Route: p.route, Address: p.address, Reason: p.reason, By: cmp.Or(p.by, currentUser())})
 	if err != nil {
 		return unknownRoute(err)
 	}

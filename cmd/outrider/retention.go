@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // retained is a row of the report, for machines.
@@ -53,7 +53,7 @@ running instance does this by itself.`,
 	return c
 }
 
-func forMachines(all []outbox.RetentionStats) []retained {
+func forMachines(all []adapters.RetentionStats) []retained {
 	rows := []retained{}
 	for _, s := range all {
 		r := retained{Source: s.Source, Rows: s.Rows, Partitions: s.Partitions, OldestSeconds: s.Oldest.Seconds(),
@@ -67,7 +67,7 @@ func forMachines(all []outbox.RetentionStats) []retained {
 	return rows
 }
 
-func (a *app) printRetention(all []outbox.RetentionStats, once bool) error {
+func (a *app) printRetention(all []adapters.RetentionStats, once bool) error {
 	if len(all) == 0 {
 		fmt.Fprintln(a.out, "no source has a retention")
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // moving is a call of seek or rebase.
@@ -175,7 +175,7 @@ func describeMove(plan *outrider.Relocation) moved {
 	return r
 }
 
-func atLeast(b outbox.Backlog) string {
+func atLeast(b adapters.Backlog) string {
 	if b.More {
 		return "more than " + counted(b.Rows, "row")
 	}
@@ -199,11 +199,11 @@ func (a *app) agree(answered bool, question string) error {
 // parsePlace reads a place in a table.
 func parsePlace(text string, now time.Time) (outrider.Place, error) {
 	at := func(t time.Time) (outrider.Place, error) {
-		return outrider.Place{Start: outbox.Start{Kind: outbox.StartTime, Time: t}}, nil
+		return outrider.Place{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
 	}
 	switch text {
-	case string(outbox.StartBeginning), string(outbox.StartEnd):
-		return outrider.Place{Start: outbox.Start{Kind: outbox.StartKind(text)}}, nil
+	case string(adapters.StartBeginning), string(adapters.StartEnd):
+		return outrider.Place{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 		return outrider.Place{Position: n}, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // statusView is what a call of status asks for.
@@ -245,11 +245,11 @@ func (a *app) completeRoutes(*cobra.Command, []string, string) ([]string, cobra.
 
 // failing is the parked message of a route that most deserves a look.
 type failing struct {
-	ID       string              `json:"id"`
-	Group    string              `json:"group,omitempty"`
-	Status   outbox.ParkedStatus `json:"status"`
-	Attempts int                 `json:"attempts"`
-	Since    time.Time           `json:"since"`
-	Next     *time.Time          `json:"next_attempt_at,omitempty"`
-	Error    string              `json:"error"`
+	ID       string                `json:"id"`
+	Group    string                `json:"group,omitempty"`
+	Status   adapters.ParkedStatus `json:"status"`
+	Attempts int                   `json:"attempts"`
+	Since    time.Time             `json:"since"`
+	Next     *time.Time            `json:"next_attempt_at,omitempty"`
+	Error    string                `json:"error"`
 }

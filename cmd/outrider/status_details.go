@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // stop is a route or an address that does nothing, and why.
@@ -34,19 +34,19 @@ type marked struct {
 
 // addDetails adds to routes what is paused, how far they are behind and, when a
 // relay answers on the admin address, what it knows.
-func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, rows []progress, lanes []outbox.LaneStatus) error {
+func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, rows []progress, lanes []adapters.LaneStatus) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
 	}
 	running := runningRoutes(ctx, cfg)
-	byRoute := map[string][]outbox.LaneStatus{}
+	byRoute := map[string][]adapters.LaneStatus{}
 	for _, l := range lanes {
 		byRoute[l.Route] = append(byRoute[l.Route], l)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lagPatience)
 	defer cancel()
-	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*marked{}, silent: map[string]bool{}, lags: map[string]outbox.Backlog{}}
+	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*marked{}, silent: map[string]bool{}, lags: map[string]adapters.Backlog{}}
 	for _, r := range cfg.Routes {
 		asked.from[r.Name] = r.From
 	}
@@ -78,7 +78,7 @@ type askedSources struct {
 	from       map[string]string // source by route
 	processing map[string]*marked
 	silent     map[string]bool
-	lags       map[string]outbox.Backlog // by source and the places of the lanes
+	lags       map[string]adapters.Backlog // by source and the places of the lanes
 }
 
 // lagPatience bounds the time for counting what routes are behind, in all: of those
@@ -87,7 +87,7 @@ const lagPatience = 10 * time.Second
 
 // lag counts what a route is behind, once for all routes at one place: idle routes
 // of one table are.
-func (s *askedSources) lag(ctx context.Context, route string, lanes []outbox.LaneStatus) (outbox.Backlog, error) {
+func (s *askedSources) lag(ctx context.Context, route string, lanes []adapters.LaneStatus) (adapters.Backlog, error) {
 	place := s.from[route]
 	for _, l := range lanes {
 		if !l.UpdatedAt.IsZero() {
@@ -106,7 +106,7 @@ func (s *askedSources) lag(ctx context.Context, route string, lanes []outbox.Lan
 
 // add adds how far a route is behind. A source that is down, or that cannot
 // count, is no reason to show nothing: the numbers are left out.
-func (s *askedSources) add(ctx context.Context, r *progress, lanes []outbox.LaneStatus) {
+func (s *askedSources) add(ctx context.Context, r *progress, lanes []adapters.LaneStatus) {
 	from := s.from[r.Route]
 	if s.silent[from] {
 		return
@@ -276,7 +276,7 @@ func (p *progress) explanation() []string {
 
 // text says what fails, with the first message as the example.
 func (f *failing) text(p *progress) string {
-	n := map[outbox.ParkedStatus]int{outbox.ParkedHeld: p.Held, outbox.ParkedRetrying: p.Retrying, outbox.ParkedDead: p.Dead}[f.Status]
+	n := map[adapters.ParkedStatus]int{adapters.ParkedHeld: p.Held, adapters.ParkedRetrying: p.Retrying, adapters.ParkedDead: p.Dead}[f.Status]
 	text := fmt.Sprintf("%s %s; message %s", counted(n, "message"), f.Status, f.ID)
 	if f.Group != "" {
 		text += " of group " + f.Group

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // owned is what one instance owns of a route.
@@ -19,7 +19,7 @@ type owned struct {
 }
 
 // own adds a lane to what its owner has.
-func (p *progress) own(l outbox.LaneStatus) {
+func (p *progress) own(l adapters.LaneStatus) {
 	if l.Owner == "" {
 		return
 	}
@@ -52,7 +52,7 @@ type waits struct {
 	Why   string `json:"why"`
 }
 
-func membersOf(instances []outbox.Instance, lanes []outbox.LaneStatus) []member {
+func membersOf(instances []adapters.Instance, lanes []adapters.LaneStatus) []member {
 	out := []member{}
 	for _, i := range instances {
 		m := member{ID: i.ID, Alive: i.Alive, JoinedAt: i.JoinedAt, Heartbeat: i.RenewedAt, Routes: len(i.Routes)}

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var lanes []outbox.LaneStatus
-	for slot := range outbox.Slots {
-		l := outbox.LaneStatus{LaneRef: outbox.LaneRef{Route: "orders", Slot: slot}, Owner: "a", Alive: true, Since: now.Add(-time.Minute), Epoch: 7}
+	var lanes []adapters.LaneStatus
+	for slot := range adapters.Slots {
+		l := adapters.LaneStatus{LaneRef: adapters.LaneRef{Route: "orders", Slot: slot}, Owner: "a", Alive: true, Since: now.Add(-time.Minute), Epoch: 7}
 		switch {
 		case slot == 3 || slot > 8:
 			l.Owner, l.Alive = "b", false
@@ -23,8 +23,8 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 		}
 		lanes = append(lanes, l)
 	}
-	instances := []outbox.Instance{
-		{ID: "a", Alive: true, JoinedAt: now.Add(-time.Hour), RenewedAt: now, Routes: []outbox.RunningRoute{{Route: "orders"},
+	instances := []adapters.Instance{
+		{ID: "a", Alive: true, JoinedAt: now.Add(-time.Hour), RenewedAt: now, Routes: []adapters.RunningRoute{{Route: "orders"},
 			{Route: "bills", Unit: "source app", Waits: "standing by: another process holds the advisory lock 7"}}},
 		{ID: "b", JoinedAt: now.Add(-time.Hour), RenewedAt: now.Add(-time.Minute)},
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // progress is a row of status: a lane, or a route with the sum of its lanes.
@@ -42,7 +42,7 @@ type progress struct {
 }
 
 // each makes a row of each lane.
-func each(lanes []outbox.LaneStatus) []progress {
+func each(lanes []adapters.LaneStatus) []progress {
 	rows := []progress{}
 	for _, l := range lanes {
 		row := progress{Route: l.Route, Slot: &l.Slot, Owners: []string{}}
@@ -59,7 +59,7 @@ func each(lanes []outbox.LaneStatus) []progress {
 
 // summarise makes a row of each route: those of the configuration, then others
 // that the state remembers.
-func summarise(cfg *outrider.Config, lanes []outbox.LaneStatus) []progress {
+func summarise(cfg *outrider.Config, lanes []adapters.LaneStatus) []progress {
 	rows := []progress{}
 	index := map[string]int{}
 	row := func(route string) *progress {
@@ -83,7 +83,7 @@ func summarise(cfg *outrider.Config, lanes []outbox.LaneStatus) []progress {
 	return rows
 }
 
-func (p *progress) add(l outbox.LaneStatus) {
+func (p *progress) add(l adapters.LaneStatus) {
 	p.Lanes++
 	if l.Owner != "" && !slices.Contains(p.Owners, l.Owner) {
 		p.Owners = append(p.Owners, l.Owner)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // routeState is the one thing to know about a route.
@@ -119,21 +119,21 @@ func addFailures(ctx context.Context, op *outrider.Operator, rows []progress) er
 	looked := 0
 	for i := range rows {
 		p := &rows[i]
-		var status outbox.ParkedStatus
+		var status adapters.ParkedStatus
 		switch {
 		case p.Held > 0:
-			status = outbox.ParkedHeld
+			status = adapters.ParkedHeld
 		case p.Retrying > 0:
-			status = outbox.ParkedRetrying
+			status = adapters.ParkedRetrying
 		case p.Dead > 0:
-			status = outbox.ParkedDead
+			status = adapters.ParkedDead
 		default:
 			continue
 		}
 		if looked++; looked > detailed {
 			return nil
 		}
-		found, err := op.Parked(ctx, outbox.ParkedFilter{Route: p.Route, Status: status, Limit: 1})
+		found, err := op.Parked(ctx, adapters.ParkedFilter{Route: p.Route, Status: status, Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func addFailures(ctx context.Context, op *outrider.Operator, rows []progress) er
 		}
 		m := found[0]
 		p.Failing = &failing{ID: m.ID, Group: m.Group, Status: m.Status, Attempts: m.Attempts, Since: m.ParkedAt, Error: m.LastError}
-		if m.Status == outbox.ParkedRetrying {
+		if m.Status == adapters.ParkedRetrying {
 			p.Failing.Next = &m.NextAttemptAt
 		}
 	}

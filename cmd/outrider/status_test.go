@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // alive is an instance that runs.
@@ -103,7 +103,7 @@ func TestAStatusShowsWhatFails(t *testing.T) {
 func TestAFailureSaysWhenItIsTriedNext(t *testing.T) {
 	t.Parallel()
 	next := time.Now().Add(time.Minute + time.Second/2)
-	f := &failing{ID: "7", Status: outbox.ParkedRetrying, Attempts: 2, Since: time.Now(), Next: &next, Error: "no"}
+	f := &failing{ID: "7", Status: adapters.ParkedRetrying, Attempts: 2, Since: time.Now(), Next: &next, Error: "no"}
 	if text := f.text(&progress{Retrying: 1}); !strings.Contains(text, "1 message retrying; message 7, parked 0s ago after 2 attempts, next attempt in 1m0s: no") {
 		t.Errorf("got %q", text)
 	}

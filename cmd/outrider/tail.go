@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // tailedRow is a row for machines, one JSON object per line.
@@ -94,7 +94,7 @@ func tailOptions(from, match string, limit int) (outrider.TailOptions, error) {
 }
 
 // showRow prints a row on one line.
-func (a *app) showRow(row *outbox.Row) error {
+func (a *app) showRow(row *adapters.Row) error {
 	at := "-"
 	if !row.CreatedAt.IsZero() {
 		at = row.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")
@@ -110,7 +110,7 @@ func (a *app) showRow(row *outbox.Row) error {
 	return err
 }
 
-func (a *app) showRowJSON(row *outbox.Row) error {
+func (a *app) showRowJSON(row *adapters.Row) error {
 	t := tailedRow{Position: row.Position, Slot: row.Slot, ID: row.ID, Type: row.Type, Group: row.Group,
 		AggregateType: row.AggregateType, AggregateID: row.AggregateID, Tenant: row.Tenant, Tags: row.Tags,
 		Headers: row.Headers, Late: row.Late}

@@ -3,5 +3,5 @@
 // nothing more can go, and tells who holds rows back.
 //
 // What it is not: it decides about no row and knows no SQL; sources do
-// ([outbox.Retainer]). It keeps nothing: what it tells is since the process began.
+// ([adapters.Retainer]). It keeps nothing: what it tells is since the process began.
 package retention

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Config says what one [Job] cleans.
@@ -17,16 +17,16 @@ type Config struct {
 	Source string
 
 	// Table is what is cleaned, State where the cursors of its routes are.
-	Table outbox.Retainer
-	State outbox.StateStore
+	Table adapters.Retainer
+	State adapters.StateStore
 
 	// Routes are those that the configuration has for the source, Others those
 	// that it has for other sources, with these; nil: it is no log table. One of them
 	// may read the same table.
 	Routes []string
-	Others map[string]outbox.Source
+	Others map[string]adapters.Source
 
-	Retention outbox.Retention
+	Retention adapters.Retention
 
 	// Every is the pause between two passes, WarnAfter for how long a route may
 	// keep what is old enough to go before the log tells. Both are required.
@@ -40,11 +40,11 @@ type Job struct {
 	Config
 	log *slog.Logger
 
-	known map[outbox.Source]outbox.Table // what other sources read; only Pass uses it
+	known map[adapters.Source]adapters.Table // what other sources read; only Pass uses it
 
 	mu      sync.Mutex
 	live    map[string]string // by route that is not configured: the instance that works it
-	stats   outbox.RetentionStats
+	stats   adapters.RetentionStats
 	failing bool
 	warned  map[string]time.Time // by what the log was told
 	blocked time.Time            // since when partitions could not be dropped; zero: they can
@@ -53,7 +53,7 @@ type Job struct {
 // New returns a job. Nothing is connected yet; see [Job.Check].
 func New(cfg Config) *Job {
 	return &Job{Config: cfg, log: cfg.Logger.With("source", cfg.Source), warned: map[string]time.Time{},
-		known: map[outbox.Source]outbox.Table{}, stats: outbox.RetentionStats{Source: cfg.Source}}
+		known: map[adapters.Source]adapters.Table{}, stats: adapters.RetentionStats{Source: cfg.Source}}
 }
 
 // Check verifies that the table can be cleaned.
@@ -76,8 +76,8 @@ func (j *Job) Run(ctx context.Context) {
 // Pass removes all that can go now and returns what was removed and what the
 // last step found. Between two steps it rests for as long as the last one took,
 // so that removing takes at most half of a connection's time.
-func (j *Job) Pass(ctx context.Context) (outbox.Retained, error) {
-	var sum outbox.Retained
+func (j *Job) Pass(ctx context.Context) (adapters.Retained, error) {
+	var sum adapters.Retained
 	for {
 		began := time.Now()
 		step, err := j.step(ctx)
@@ -95,10 +95,10 @@ func (j *Job) Pass(ctx context.Context) (outbox.Retained, error) {
 
 // step asks anew how far the routes are, so that one that was placed elsewhere
 // meanwhile is heeded.
-func (j *Job) step(ctx context.Context) (outbox.Retained, error) {
+func (j *Job) step(ctx context.Context) (adapters.Retained, error) {
 	routes, err := j.settled(ctx)
 	if err != nil {
-		return outbox.Retained{}, err
+		return adapters.Retained{}, err
 	}
 	return j.Table.Retain(ctx, j.Retention, routes)
 }
@@ -113,8 +113,8 @@ func (j *Job) step(ctx context.Context) (outbox.Retained, error) {
 //   - those of which nobody knows what they read.
 //
 // A cursor that was never settled, or belongs to another table, covers nothing.
-func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
-	table, err := outbox.TableOf(ctx, j.Table)
+func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
+	table, err := adapters.TableOf(ctx, j.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -132,14 +132,14 @@ func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
 			former[l.Former] = true
 		}
 	}
-	routes := make([]outbox.RouteCursors, 0, len(configured))
+	routes := make([]adapters.RouteCursors, 0, len(configured))
 	index := make(map[string]int, len(configured))
 	add := func(route string) int {
 		at, ok := index[route]
 		if !ok {
 			at = len(routes)
 			index[route] = at
-			routes = append(routes, outbox.RouteCursors{Route: route})
+			routes = append(routes, adapters.RouteCursors{Route: route})
 		}
 		return at
 	}
@@ -158,7 +158,7 @@ func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
 		if l.Alive && !slices.Contains(configured, l.Route) {
 			live[l.Route] = l.Owner
 		}
-		if l.UpdatedAt.IsZero() || !l.Table.Is(table) || l.Slot < 0 || l.Slot >= outbox.Slots {
+		if l.UpdatedAt.IsZero() || !l.Table.Is(table) || l.Slot < 0 || l.Slot >= adapters.Slots {
 			continue
 		}
 		routes[at].Cursors[l.Slot] = &l.Cursor
@@ -171,9 +171,9 @@ func (j *Job) settled(ctx context.Context) ([]outbox.RouteCursors, error) {
 
 // readers returns the routes that the configuration has for the table, and those
 // that it has for another one.
-func (j *Job) readers(ctx context.Context, table outbox.Table) (configured []string, others map[string]bool, err error) {
+func (j *Job) readers(ctx context.Context, table adapters.Table) (configured []string, others map[string]bool, err error) {
 	configured, others = slices.Clone(j.Routes), map[string]bool{}
-	asked := map[outbox.Source]outbox.Table{}
+	asked := map[adapters.Source]adapters.Table{}
 	for route, src := range j.Others {
 		if src == nil {
 			others[route] = true
@@ -182,7 +182,7 @@ func (j *Job) readers(ctx context.Context, table outbox.Table) (configured []str
 		t, ok := asked[src]
 		if !ok {
 			var err error
-			if t, err = outbox.TableOf(ctx, src); err == nil {
+			if t, err = adapters.TableOf(ctx, src); err == nil {
 				j.known[src] = t
 			} else if t, ok = j.known[src]; !ok {
 				return nil, nil, fmt.Errorf("which table route %s reads cannot be asked, it may be this one: %w", route, err)
@@ -199,7 +199,7 @@ func (j *Job) readers(ctx context.Context, table outbox.Table) (configured []str
 }
 
 // note keeps what a step did and found.
-func (j *Job) note(step outbox.Retained, err error) {
+func (j *Job) note(step adapters.Retained, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.Retention.DryRun {
@@ -222,7 +222,7 @@ func (j *Job) note(step outbox.Retained, err error) {
 }
 
 // Stats returns what was removed so far, and what the last pass found.
-func (j *Job) Stats() outbox.RetentionStats {
+func (j *Job) Stats() adapters.RetentionStats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.stats

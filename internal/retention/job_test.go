@@ -13,15 +13,15 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // table is a source that notes what it is asked.
 type table struct {
-	outbox.Source
-	steps []outbox.Retained // answers, one after the other
+	adapters.Source
+	steps []adapters.Retained // answers, one after the other
 	err   error
 	first chan struct{} // closed by the first step, if there is one
 
@@ -29,11 +29,11 @@ type table struct {
 	asked int
 }
 
-func (*table) TableName(context.Context) (string, error)              { return "mine", nil }
-func (*table) Identity(context.Context) (string, error)               { return "here", nil }
-func (*table) CheckRetention(context.Context, outbox.Retention) error { return nil }
+func (*table) TableName(context.Context) (string, error)                { return "mine", nil }
+func (*table) Identity(context.Context) (string, error)                 { return "here", nil }
+func (*table) CheckRetention(context.Context, adapters.Retention) error { return nil }
 
-func (t *table) Retain(_ context.Context, _ outbox.Retention, _ []outbox.RouteCursors) (outbox.Retained, error) {
+func (t *table) Retain(_ context.Context, _ adapters.Retention, _ []adapters.RouteCursors) (adapters.Retained, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked++
@@ -41,7 +41,7 @@ func (t *table) Retain(_ context.Context, _ outbox.Retention, _ []outbox.RouteCu
 		close(t.first)
 	}
 	if t.err != nil || len(t.steps) == 0 {
-		return outbox.Retained{}, t.err
+		return adapters.Retained{}, t.err
 	}
 	step := t.steps[0]
 	t.steps = t.steps[1:]
@@ -50,26 +50,26 @@ func (t *table) Retain(_ context.Context, _ outbox.Retention, _ []outbox.RouteCu
 
 // store is a state store of which only the lanes matter.
 type store struct {
-	outbox.StateStore
-	lanes []outbox.LaneStatus
+	adapters.StateStore
+	lanes []adapters.LaneStatus
 }
 
-func (s *store) Lanes(context.Context) ([]outbox.LaneStatus, error) { return s.lanes, nil }
+func (s *store) Lanes(context.Context) ([]adapters.LaneStatus, error) { return s.lanes, nil }
 
 // lane is a settled lane, unless the change says otherwise.
-func lane(route string, slot int, change func(*outbox.LaneStatus)) outbox.LaneStatus {
-	l := outbox.LaneStatus{LaneRef: outbox.LaneRef{Route: route, Slot: slot}, Cursor: outbox.Cursor{Position: 9},
-		Table: outbox.Table{Cluster: "here", Name: "mine"}, UpdatedAt: time.Unix(1, 0)}
+func lane(route string, slot int, change func(*adapters.LaneStatus)) adapters.LaneStatus {
+	l := adapters.LaneStatus{LaneRef: adapters.LaneRef{Route: route, Slot: slot}, Cursor: adapters.Cursor{Position: 9},
+		Table: adapters.Table{Cluster: "here", Name: "mine"}, UpdatedAt: time.Unix(1, 0)}
 	if change != nil {
 		change(&l)
 	}
 	return l
 }
 
-func job(t *table, lanes ...outbox.LaneStatus) (*Job, *bytes.Buffer) {
+func job(t *table, lanes ...adapters.LaneStatus) (*Job, *bytes.Buffer) {
 	var log bytes.Buffer
 	return New(Config{
-		Source: "app", Table: t, State: &store{lanes: lanes}, Routes: []string{"a", "b"}, Others: map[string]outbox.Source{"elsewhere": nil},
+		Source: "app", Table: t, State: &store{lanes: lanes}, Routes: []string{"a", "b"}, Others: map[string]adapters.Source{"elsewhere": nil},
 		Every: time.Hour, WarnAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}), &log
 }
@@ -78,7 +78,7 @@ func job(t *table, lanes ...outbox.LaneStatus) (*Job, *bytes.Buffer) {
 // not to be forgotten.
 func TestG1_TheLogAdvisesToForgetNoLiveRoute(t *testing.T) {
 	t.Parallel()
-	j, _ := job(&table{}, lane("gone", 3, nil), lane("alive", 3, func(l *outbox.LaneStatus) { l.Owner, l.Alive = "relay-7", true }))
+	j, _ := job(&table{}, lane("gone", 3, nil), lane("alive", 3, func(l *adapters.LaneStatus) { l.Owner, l.Alive = "relay-7", true }))
 	j.Others["twin"] = &table{} // reads the same table
 	if _, err := j.settled(t.Context()); err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestG1_TheLogAdvisesToForgetNoLiveRoute(t *testing.T) {
 // table of the same name elsewhere does not, unless this one was rebased from there.
 func TestG1_WhoReadsTheTableThroughAnotherSource(t *testing.T) {
 	t.Parallel()
-	elsewhere := func(l *outbox.LaneStatus) { l.Table.Cluster = "there" }
-	routesOf := func(lanes ...outbox.LaneStatus) (names []string) {
+	elsewhere := func(l *adapters.LaneStatus) { l.Table.Cluster = "there" }
+	routesOf := func(lanes ...adapters.LaneStatus) (names []string) {
 		j, _ := job(&table{}, lanes...)
 		j.Others["twin"] = &table{}
 		routes, err := j.settled(t.Context())
@@ -111,7 +111,7 @@ func TestG1_WhoReadsTheTableThroughAnotherSource(t *testing.T) {
 	if got := routesOf(lane("theirs", 1, elsewhere)); !slices.Equal(got, []string{"a", "b", "twin"}) {
 		t.Errorf("the table is kept for %v", got)
 	}
-	rebased := lane("a", 1, func(l *outbox.LaneStatus) { l.Former = "there" })
+	rebased := lane("a", 1, func(l *adapters.LaneStatus) { l.Former = "there" })
 	if got := routesOf(lane("left", 1, elsewhere), rebased); !slices.Equal(got, []string{"a", "b", "left", "twin"}) {
 		t.Errorf("after a rebase from there it is kept for %v", got)
 	}
@@ -121,15 +121,17 @@ func TestG1_WhoReadsTheTableThroughAnotherSource(t *testing.T) {
 // not.
 func TestG1_WhoseCursorsCount(t *testing.T) {
 	t.Parallel()
-	source := func(name string) func(*outbox.LaneStatus) { return func(l *outbox.LaneStatus) { l.Table.Name = name } }
+	source := func(name string) func(*adapters.LaneStatus) {
+		return func(l *adapters.LaneStatus) { l.Table.Name = name }
+	}
 	j, _ := job(&table{},
 		lane("a", 3, nil),
-		lane("a", 4, func(l *outbox.LaneStatus) { l.UpdatedAt = time.Time{} }),
-		lane("a", 5, func(l *outbox.LaneStatus) { l.Table.Cluster = "there" }),
+		lane("a", 4, func(l *adapters.LaneStatus) { l.UpdatedAt = time.Time{} }),
+		lane("a", 5, func(l *adapters.LaneStatus) { l.Table.Cluster = "there" }),
 		lane("a", 6, source("")), lane("a", 7, source("its former name")),
 		lane("elsewhere", 3, source("")), lane("moved", 3, source("other")),
 		lane("removed", 3, nil), lane("unknown", 3, source("")),
-		lane("renewed", 3, func(l *outbox.LaneStatus) { l.Table.Cluster = "there" }),
+		lane("renewed", 3, func(l *adapters.LaneStatus) { l.Table.Cluster = "there" }),
 	)
 	j.Others["renewed"] = nil // it used to read the table of the same name in another cluster
 	routes, err := j.settled(t.Context())
@@ -159,7 +161,7 @@ func TestG1_WhoseCursorsCount(t *testing.T) {
 func TestPassTakesStepsUntilNothingMoreCanGo(t *testing.T) {
 	t.Parallel()
 	held := map[string]time.Duration{"b": time.Second}
-	tab := &table{steps: []outbox.Retained{
+	tab := &table{steps: []adapters.Retained{
 		{Rows: 5, More: true, Oldest: time.Hour}, {Rows: 2, Partitions: 1, More: true}, {Rows: 1, Oldest: time.Minute, Held: held},
 		{Rows: 7, More: true, Busy: true, Oldest: time.Hour},
 	}}
@@ -178,7 +180,7 @@ func TestPassTakesStepsUntilNothingMoreCanGo(t *testing.T) {
 		t.Errorf("stats after a step that gave up: %+v", s)
 	}
 	j.Retention.DryRun = true
-	tab.steps = []outbox.Retained{{Rows: 3}}
+	tab.steps = []adapters.Retained{{Rows: 3}}
 	if done, err = j.Pass(t.Context()); err != nil || done.Rows != 3 || j.Stats().Rows != 15 {
 		t.Errorf("a dry run: %+v, %v, stats %+v", done, err, j.Stats())
 	}
@@ -186,8 +188,8 @@ func TestPassTakesStepsUntilNothingMoreCanGo(t *testing.T) {
 
 func TestWhatHoldsBackForLongIsTold(t *testing.T) {
 	t.Parallel()
-	long := outbox.Retained{Held: map[string]time.Duration{"b": 2 * time.Minute, "a": time.Second}, Stray: 3}
-	tab := &table{steps: []outbox.Retained{long, long}}
+	long := adapters.Retained{Held: map[string]time.Duration{"b": 2 * time.Minute, "a": time.Second}, Stray: 3}
+	tab := &table{steps: []adapters.Retained{long, long}}
 	j, log := job(tab)
 	for range 2 {
 		_, err := j.Pass(t.Context())
@@ -234,9 +236,9 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // with what to do, once in a while.
 func TestWhatIsInTheWayIsTold(t *testing.T) {
 	t.Parallel()
-	blocked := outbox.Retained{Waiting: 3, InTheWay: "pid 17 is idle",
-		DatedAhead: outbox.DatedAhead{Slot: 4, Position: 99, By: time.Hour, Fix: "UPDATE it"}}
-	tab := &table{steps: []outbox.Retained{blocked, blocked, blocked, {Partitions: 3}}}
+	blocked := adapters.Retained{Waiting: 3, InTheWay: "pid 17 is idle",
+		DatedAhead: adapters.DatedAhead{Slot: 4, Position: 99, By: time.Hour, Fix: "UPDATE it"}}
+	tab := &table{steps: []adapters.Retained{blocked, blocked, blocked, {Partitions: 3}}}
 	j, log := job(tab)
 	pass := func() string {
 		log.Reset()

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestAddressRenders(t *testing.T) {
 	t.Parallel()
-	msg := outbox.NewMessage(&outbox.Row{
+	msg := adapters.NewMessage(&adapters.Row{
 		ID: "01", Type: "Order.Created", Group: "order-1", Tenant: "acme",
 		Tags: map[string]string{"order_id": "7"}, Headers: map[string]string{"x-region": "eu"},
 	}, "orders/07")
@@ -56,7 +57,7 @@ func TestAddressRefusesTemplates(t *testing.T) {
 
 func TestAddressRefusesMessages(t *testing.T) {
 	t.Parallel()
-	msg := outbox.NewMessage(&outbox.Row{ID: "01", Type: "order.created"}, "orders/07")
+	msg := adapters.NewMessage(&adapters.Row{ID: "01", Type: "order.created"}, "orders/07")
 	for _, text := range []string{"x-{{.Tenant}}", "{{lower .Tenant}}", "{{.Tags.missing}}"} {
 		a, err := NewAddress(text, nil)
 		if err != nil {
@@ -77,7 +78,7 @@ func TestAddressEncodesValuesOnly(t *testing.T) {
 		}
 		return "<" + s + ">", nil
 	}
-	msg := outbox.NewMessage(&outbox.Row{ID: "01", Type: "t", Group: "bad"}, "r/00")
+	msg := adapters.NewMessage(&adapters.Row{ID: "01", Type: "t", Group: "bad"}, "r/00")
 	for text, want := range map[string]string{
 		"a/{{.Type}}/b":                           "a/<t>/b",
 		"a/{{upper .Type}}/b":                     "a/<T>/b",

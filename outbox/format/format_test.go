@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -28,7 +29,7 @@ func TestParse(t *testing.T) {
 
 // sample is a message that has everything a row can have.
 func sample(headers map[string]string) *message.Message {
-	return outbox.NewMessage(&outbox.Row{
+	return adapters.NewMessage(&adapters.Row{
 		ID: "01J", Type: "order.created", Group: "order-1", AggregateType: "order", AggregateID: "1",
 		Tenant: "acme", Tags: map[string]string{"k": "v"}, Headers: headers, Position: 42,
 		Payload:    []byte("{ \"n\": 1.50,\n \"s\": \"\\u00e9\" }"),
@@ -161,7 +162,7 @@ func TestAppendCloudEvent(t *testing.T) {
 
 func TestAppendCloudEventBytes(t *testing.T) {
 	t.Parallel()
-	msg := outbox.NewMessage(&outbox.Row{ID: "1", Type: "t", Payload: []byte{0, 0xff, '"'}, Binary: true}, "r/00")
+	msg := adapters.NewMessage(&adapters.Row{ID: "1", Type: "t", Payload: []byte{0, 0xff, '"'}, Binary: true}, "r/00")
 	got, err := AppendCloudEvent(nil, "/s", msg)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -22,7 +23,7 @@ func FuzzAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
-		msg := outbox.NewMessage(&outbox.Row{ID: "id", Type: typ, Payload: []byte("{}")}, "route/00")
+		msg := adapters.NewMessage(&adapters.Row{ID: "id", Type: typ, Payload: []byte("{}")}, "route/00")
 		msg.Metadata[outbox.MetaTags] = tags
 		if _, err := a.Render(msg); err != nil && outbox.KindOf(err) != outbox.KindPermanent {
 			t.Errorf("%q: %v", text, err)

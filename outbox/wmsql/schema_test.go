@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 	outridersql "github.com/outriderhq/outrider/outbox/wmsql"
@@ -153,7 +154,7 @@ func TestStockPublisherWritesTheTable(t *testing.T) {
 // is lost or refused.
 func TestMessagesOfOutriderCanBePublishedAgain(t *testing.T) {
 	t.Parallel()
-	row := &outbox.Row{
+	row := &adapters.Row{
 		ID: "evt-1", Type: "t", Group: "g", Tags: map[string]string{"k": "v"}, Headers: map[string]string{"h": "v"},
 		Payload: []byte{0xff}, Binary: true, Position: 7,
 	}
@@ -162,7 +163,7 @@ func TestMessagesOfOutriderCanBePublishedAgain(t *testing.T) {
 	must(t, err)
 	pub, err := outridersql.NewPublisher(tx, outridersql.Schema{Dialect: outbox.SQLite}, nil)
 	must(t, err)
-	must(t, pub.Publish("topic", outbox.NewMessage(row, "orders/07")))
+	must(t, pub.Publish("topic", adapters.NewMessage(row, "orders/07")))
 	must(t, tx.Commit())
 	want := "evt-1|t|g|-|-|-|{\"k\":\"v\"}|{\"h\":\"v\"}|-|\xff"
 	if got := contents(t, db); len(got) != 1 || got[0] != want {

@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // expiring is from how many days before its end on a certificate is told of.
@@ -20,24 +20,24 @@ const expiring = 21 * 24 * time.Hour
 
 // Dial opens a connection to host:port and closes it; with a configuration it
 // does a TLS handshake. Findings are about the connection and the certificate.
-func Dial(ctx context.Context, address string, config *tls.Config, timeout time.Duration) []outbox.Finding {
+func Dial(ctx context.Context, address string, config *tls.Config, timeout time.Duration) []adapters.Finding {
 	return DialBy(ctx, new(net.Dialer), address, config, timeout)
 }
 
 // DialBy is [Dial] with the dialer that the destination uses. What it says to do
 // about a refusal of its own stands behind a semicolon.
-func DialBy(ctx context.Context, dialer *net.Dialer, address string, config *tls.Config, timeout time.Duration) []outbox.Finding {
+func DialBy(ctx context.Context, dialer *net.Dialer, address string, config *tls.Config, timeout time.Duration) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		f := outbox.FindingsOf("connection to "+address, err)
+		f := adapters.FindingsOf("connection to "+address, err)
 		if f[0].Fix == "" {
 			f[0].Fix = fixOf(err)
 		}
 		return f
 	}
-	f := []outbox.Finding{{Subject: "connection to " + address, Text: "accepted by " + conn.RemoteAddr().String()}}
+	f := []adapters.Finding{{Subject: "connection to " + address, Text: "accepted by " + conn.RemoteAddr().String()}}
 	if config == nil {
 		_ = conn.Close() // nothing was sent
 		return f
@@ -49,7 +49,7 @@ func DialBy(ctx context.Context, dialer *net.Dialer, address string, config *tls
 	secured := tls.Client(conn, config)
 	defer func() { _ = secured.Close() }() // nothing was sent
 	if err := secured.HandshakeContext(ctx); err != nil {
-		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "TLS of " + address, Text: err.Error(),
+		return append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: "TLS of " + address, Text: err.Error(),
 			Fix: "renew the server's certificate, correct the host name, or name its authority with tls: {ca_file: ...}"})
 	}
 	return append(f, Certificate(address, secured.ConnectionState(), time.Now()))
@@ -61,36 +61,36 @@ const patience = 10 * time.Second
 // Ask sends OPTIONS to a URL, without credentials and without a body. The answer
 // is informative only: many receivers know POST and nothing else. Hide makes the
 // text of an error without secrets.
-func Ask(ctx context.Context, via http.RoundTripper, url string, hide func(error) string, timeout time.Duration) outbox.Finding {
+func Ask(ctx context.Context, via http.RoundTripper, url string, hide func(error) string, timeout time.Duration) adapters.Finding {
 	const subject = "receiver"
 	ctx, cancel := context.WithTimeout(ctx, min(timeout, patience))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, url, http.NoBody)
 	if err != nil {
-		return outbox.Finding{Level: outbox.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}
+		return adapters.Finding{Level: adapters.LevelBroken, Subject: "url", Text: "no request can be made of it", Fix: "correct the url"}
 	}
 	resp, err := via.RoundTrip(req)
 	if err != nil {
-		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: "does not answer OPTIONS: " + hide(err), Fix: "look at the receiver's log; some answer nothing but POST"}
 	}
 	_ = resp.Body.Close() // only the status matters
 	text := fmt.Sprintf("OPTIONS is answered with %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject, Text: text, Fix: "the receiver behind the gateway does not run"}
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject, Text: text, Fix: "the receiver behind the gateway does not run"}
 	case http.StatusOK, http.StatusNoContent:
 	default:
 		text += ", which only says that something answers"
 	}
-	return outbox.Finding{Subject: subject, Text: text}
+	return adapters.Finding{Subject: subject, Text: text}
 }
 
 // Certificate judges how long the first certificate of a chain is still valid.
-func Certificate(address string, state tls.ConnectionState, now time.Time) outbox.Finding {
-	f := outbox.Finding{Subject: "TLS of " + address}
+func Certificate(address string, state tls.ConnectionState, now time.Time) adapters.Finding {
+	f := adapters.Finding{Subject: "TLS of " + address}
 	if len(state.PeerCertificates) == 0 {
-		f.Level, f.Text = outbox.LevelUnknown, "the server showed no certificate"
+		f.Level, f.Text = adapters.LevelUnknown, "the server showed no certificate"
 		return f
 	}
 	first := state.PeerCertificates[0].NotAfter
@@ -103,9 +103,9 @@ func Certificate(address string, state tls.ConnectionState, now time.Time) outbo
 	f.Text = fmt.Sprintf("%s, certificate valid until %s, %d days", tls.VersionName(state.Version), first.UTC().Format(time.DateOnly), int(left.Hours()/24))
 	switch {
 	case left <= 0: // only with insecure_skip_verify
-		f.Level, f.Fix = outbox.LevelBroken, "renew the server's certificate"
+		f.Level, f.Fix = adapters.LevelBroken, "renew the server's certificate"
 	case left < expiring:
-		f.Level, f.Fix = outbox.LevelWarning, "renew the server's certificate"
+		f.Level, f.Fix = adapters.LevelWarning, "renew the server's certificate"
 	}
 	return f
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Tx is a transaction of whatever driver a store uses, or for reading alone its
@@ -20,7 +20,7 @@ type Tx interface {
 }
 
 // CountParked counts what the command would change.
-func CountParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+func CountParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	statuses := c.Action.Statuses(c.Filter)
 	if err := CheckCommand(c); err != nil || len(statuses) == 0 {
 		return nil, err
@@ -29,12 +29,12 @@ func CountParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand) 
 	s.add("SELECT route, status, count(*) FROM outrider_parked WHERE ")
 	s.where(c.Filter, statuses)
 	s.add(" GROUP BY route, status ORDER BY route, status")
-	var out []outbox.ParkedCount
+	var out []adapters.ParkedCount
 	err := tx.Each(ctx, s, func(scan func(...any) error) error {
-		var n outbox.ParkedCount
+		var n adapters.ParkedCount
 		var status string
 		err := scan(&n.Route, &status, &n.Count)
-		n.Status = outbox.ParkedStatus(status)
+		n.Status = adapters.ParkedStatus(status)
 		out = append(out, n)
 		return err
 	})
@@ -43,7 +43,7 @@ func CountParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand) 
 
 // ChangeParked carries out one step of a command. Rows are locked as a settle
 // locks them: the cursors of the lanes first.
-func ChangeParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+func ChangeParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand) (step adapters.ParkedStep, err error) {
 	statuses := c.Action.Statuses(c.Filter)
 	lanes, err := chosen(ctx, d, tx, c.Filter, statuses, &step)
 	if err != nil {
@@ -51,7 +51,7 @@ func ChangeParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand)
 	}
 	if len(lanes) > 0 {
 		// Nobody who is at work minds dead messages that go.
-		if c.Action != outbox.ParkedPurge {
+		if c.Action != adapters.ParkedPurge {
 			if err := raise(ctx, d, tx, lanes); err != nil {
 				return step, err
 			}
@@ -76,13 +76,13 @@ func ChangeParked(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand)
 }
 
 // chosen finds the lanes of the next rows to change, and where the step ends.
-func chosen(ctx context.Context, d Dialect, tx Tx, f outbox.ParkedFilter, statuses []outbox.ParkedStatus,
-	step *outbox.ParkedStep,
-) (lanes []outbox.LaneRef, err error) {
+func chosen(ctx context.Context, d Dialect, tx Tx, f adapters.ParkedFilter, statuses []adapters.ParkedStatus,
+	step *adapters.ParkedStep,
+) (lanes []adapters.LaneRef, err error) {
 	if len(statuses) == 0 {
 		return nil, nil
 	}
-	limit, found := cmp.Or(f.Limit, outbox.DefaultParkedStep), 0
+	limit, found := cmp.Or(f.Limit, adapters.DefaultParkedStep), 0
 	s := &Statement{dialect: d}
 	s.add("SELECT route, slot, max(seq), count(*) FROM (SELECT route, slot, seq FROM outrider_parked WHERE ")
 	s.where(f, statuses)
@@ -100,7 +100,7 @@ func chosen(ctx context.Context, d Dialect, tx Tx, f outbox.ParkedFilter, status
 
 // raise locks the cursor rows of lanes, in the order of their keys, and raises
 // their counters, which tells their owners to load again.
-func raise(ctx context.Context, d Dialect, tx Tx, lanes []outbox.LaneRef) error {
+func raise(ctx context.Context, d Dialect, tx Tx, lanes []adapters.LaneRef) error {
 	s := &Statement{dialect: d}
 	s.add("UPDATE outrider_cursor SET commands = commands + 1 WHERE (route, slot) IN (" +
 		"SELECT route, slot FROM outrider_cursor WHERE ")
@@ -111,7 +111,7 @@ func raise(ctx context.Context, d Dialect, tx Tx, lanes []outbox.LaneRef) error 
 }
 
 // audit writes down who did what.
-func audit(ctx context.Context, d Dialect, tx Tx, c outbox.ParkedCommand, changed int) error {
+func audit(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand, changed int) error {
 	s := &Statement{dialect: d}
 	into, values := "by, action, filter, changed", "%, %, %, %"
 	if d.AuditTime {

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // longestKey is the longest text that is a key as it is. Outbox ids have at most
@@ -26,14 +26,14 @@ func Key(id string) string {
 // SortSightings returns the events as they are stored, in the order of their
 // keys, so that those who write at the same time lock rows in one order, and
 // each once.
-func SortSightings(events []outbox.Sighting) []outbox.Sighting {
-	sorted := make([]outbox.Sighting, len(events))
+func SortSightings(events []adapters.Sighting) []adapters.Sighting {
+	sorted := make([]adapters.Sighting, len(events))
 	for i, e := range events {
-		e.EventRef = outbox.EventRef{Route: Pack(e.Route), ID: Key(e.ID)}
+		e.EventRef = adapters.EventRef{Route: Pack(e.Route), ID: Key(e.ID)}
 		sorted[i] = e
 	}
-	slices.SortFunc(sorted, func(a, b outbox.Sighting) int {
+	slices.SortFunc(sorted, func(a, b adapters.Sighting) int {
 		return cmp.Or(cmp.Compare(a.Route, b.Route), cmp.Compare(a.ID, b.ID), cmp.Compare(b.Keep, a.Keep))
 	})
-	return slices.CompactFunc(sorted, func(a, b outbox.Sighting) bool { return a.EventRef == b.EventRef })
+	return slices.CompactFunc(sorted, func(a, b adapters.Sighting) bool { return a.EventRef == b.EventRef })
 }

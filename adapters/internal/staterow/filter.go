@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // CheckFilter refuses filters that cannot mean anything.
-func CheckFilter(f outbox.ParkedFilter) error {
+func CheckFilter(f adapters.ParkedFilter) error {
 	switch f.Status {
-	case "", outbox.ParkedRetrying, outbox.ParkedWaiting, outbox.ParkedHeld, outbox.ParkedDead:
+	case "", adapters.ParkedRetrying, adapters.ParkedWaiting, adapters.ParkedHeld, adapters.ParkedDead:
 	default:
 		return fmt.Errorf("filter: status %q is none of retrying, waiting, held, dead", f.Status)
 	}
@@ -25,9 +25,9 @@ func CheckFilter(f outbox.ParkedFilter) error {
 
 // CheckCommand is [CheckFilter] for commands. A filter that selects everything
 // is a slip of the hand unless it is said to be meant.
-func CheckCommand(c outbox.ParkedCommand) error {
+func CheckCommand(c adapters.ParkedCommand) error {
 	switch c.Action {
-	case outbox.ParkedRedrive, outbox.ParkedSkip, outbox.ParkedPurge:
+	case adapters.ParkedRedrive, adapters.ParkedSkip, adapters.ParkedPurge:
 	default:
 		return fmt.Errorf("action %q is none of redrive, skip, purge", c.Action)
 	}
@@ -38,7 +38,7 @@ func CheckCommand(c outbox.ParkedCommand) error {
 }
 
 // FilterJSON returns the filter as audit records keep it: only what was set.
-func FilterJSON(f outbox.ParkedFilter) string {
+func FilterJSON(f adapters.ParkedFilter) string {
 	before, limit, after := "", "", ""
 	if !f.Before.IsZero() {
 		before = f.Before.UTC().Format(time.RFC3339Nano)
@@ -46,7 +46,7 @@ func FilterJSON(f outbox.ParkedFilter) string {
 	if f.Limit > 0 {
 		limit = strconv.Itoa(f.Limit)
 	}
-	if f.After != (outbox.ParkedKey{}) {
+	if f.After != (adapters.ParkedKey{}) {
 		after = fmt.Sprintf("%s/%02d/%d", f.After.Route, f.After.Slot, f.After.Seq)
 	}
 	return FieldsJSON("route", f.Route, "group", f.Group, "id", f.ID, "status", string(f.Status), "type", f.Type,

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // EncodeRoutes returns what an instance announces as a JSON array.
-func EncodeRoutes(routes []outbox.RunningRoute) string {
-	clean := make([]outbox.RunningRoute, len(routes))
+func EncodeRoutes(routes []adapters.RunningRoute) string {
+	clean := make([]adapters.RunningRoute, len(routes))
 	for i, r := range routes {
-		clean[i] = outbox.RunningRoute{Route: Pack(r.Route), Unit: Pack(r.Unit), Waits: Clean(r.Waits)}
+		clean[i] = adapters.RunningRoute{Route: Pack(r.Route), Unit: Pack(r.Unit), Waits: Clean(r.Waits)}
 	}
 	// Structs of strings cannot fail to encode.
 	b, _ := json.Marshal(clean)
@@ -19,8 +19,8 @@ func EncodeRoutes(routes []outbox.RunningRoute) string {
 }
 
 // DecodeRoutes is the inverse of [EncodeRoutes].
-func DecodeRoutes(text string) ([]outbox.RunningRoute, error) {
-	var routes []outbox.RunningRoute
+func DecodeRoutes(text string) ([]adapters.RunningRoute, error) {
+	var routes []adapters.RunningRoute
 	if err := json.Unmarshal([]byte(text), &routes); err != nil {
 		return nil, fmt.Errorf("the routes of an instance are not a JSON array of objects: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Dialect is where the statements about parked messages differ between databases.
@@ -45,25 +45,25 @@ func (s *Statement) add(text string, args ...any) {
 }
 
 // ListParked selects the given columns of what the filter selects.
-func ListParked(d Dialect, columns string, f outbox.ParkedFilter) *Statement {
+func ListParked(d Dialect, columns string, f adapters.ParkedFilter) *Statement {
 	s := &Statement{dialect: d}
 	s.add("SELECT " + columns + " FROM outrider_parked WHERE ")
 	s.where(f, everyStatus(f))
-	s.add(" ORDER BY route, slot, seq LIMIT %", cmp.Or(f.Limit, outbox.DefaultParkedList))
+	s.add(" ORDER BY route, slot, seq LIMIT %", cmp.Or(f.Limit, adapters.DefaultParkedList))
 	return s
 }
 
-func everyStatus(f outbox.ParkedFilter) []outbox.ParkedStatus {
+func everyStatus(f adapters.ParkedFilter) []adapters.ParkedStatus {
 	if f.Status == "" {
 		return nil
 	}
-	return []outbox.ParkedStatus{f.Status}
+	return []adapters.ParkedStatus{f.Status}
 }
 
 // where adds the filter as a condition; no status means any. Only conditions
 // that are set are there, so that the planner sees what it can use; statuses are
 // literals because the indexes are partial by them.
-func (s *Statement) where(f outbox.ParkedFilter, statuses []outbox.ParkedStatus) {
+func (s *Statement) where(f adapters.ParkedFilter, statuses []adapters.ParkedStatus) {
 	s.add("true")
 	if f.Route != "" {
 		s.add(" AND route = %", f.Route)
@@ -84,7 +84,7 @@ func (s *Statement) where(f outbox.ParkedFilter, statuses []outbox.ParkedStatus)
 	if !f.Before.IsZero() {
 		s.add(" AND parked_at < %", f.Before)
 	}
-	if k := f.After; k != (outbox.ParkedKey{}) {
+	if k := f.After; k != (adapters.ParkedKey{}) {
 		s.add(" AND (route, slot, seq) > (%, %, %)", k.Route, k.Slot, k.Seq)
 	}
 }
@@ -102,7 +102,7 @@ func contains(text string) string {
 }
 
 // lanes adds the condition that a row is of one of the lanes.
-func (s *Statement) lanes(lanes []outbox.LaneRef) {
+func (s *Statement) lanes(lanes []adapters.LaneRef) {
 	s.add("(")
 	for i, l := range lanes {
 		if i > 0 {
@@ -114,11 +114,11 @@ func (s *Statement) lanes(lanes []outbox.LaneRef) {
 }
 
 // change is the statement that carries out an action on rows.
-func (s *Statement) change(a outbox.ParkedAction) error {
+func (s *Statement) change(a adapters.ParkedAction) error {
 	switch a {
-	case outbox.ParkedRedrive:
+	case adapters.ParkedRedrive:
 		s.add("UPDATE outrider_parked SET status = 'retrying', attempts = 0, next_attempt_at = " + s.dialect.Now)
-	case outbox.ParkedSkip, outbox.ParkedPurge:
+	case adapters.ParkedSkip, adapters.ParkedPurge:
 		s.add("DELETE FROM outrider_parked")
 	default:
 		return fmt.Errorf("action %q is none of redrive, skip, purge", a)

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 func TestPackIsReversibleAndStorable(t *testing.T) {
@@ -55,13 +55,13 @@ func TestMetadataKeepsAnyBytes(t *testing.T) {
 
 func TestCommandsNeedASelection(t *testing.T) {
 	t.Parallel()
-	for _, f := range []outbox.ParkedFilter{{}, {Limit: 5}, {Status: "lost"}, {Route: "r", Limit: -1}} {
-		if err := CheckCommand(outbox.ParkedCommand{Action: outbox.ParkedSkip, Filter: f}); err == nil {
+	for _, f := range []adapters.ParkedFilter{{}, {Limit: 5}, {Status: "lost"}, {Route: "r", Limit: -1}} {
+		if err := CheckCommand(adapters.ParkedCommand{Action: adapters.ParkedSkip, Filter: f}); err == nil {
 			t.Errorf("%+v was accepted", f)
 		}
 	}
-	for _, c := range []outbox.ParkedCommand{
-		{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{Group: "g"}}, {Action: outbox.ParkedPurge, All: true},
+	for _, c := range []adapters.ParkedCommand{
+		{Action: adapters.ParkedSkip, Filter: adapters.ParkedFilter{Group: "g"}}, {Action: adapters.ParkedPurge, All: true},
 	} {
 		if err := CheckCommand(c); err != nil {
 			t.Error(err)
@@ -73,7 +73,7 @@ func TestStatementsHoldNoTextOfUsers(t *testing.T) {
 	t.Parallel()
 	const evil = "'; DROP TABLE outrider_parked; --"
 	d := Dialect{Parameter: "$", Instant: func(at time.Time) any { return at }}
-	s := ListParked(d, "seq", outbox.ParkedFilter{Route: evil, Group: evil, ID: evil, Status: outbox.ParkedDead, Type: evil,
+	s := ListParked(d, "seq", adapters.ParkedFilter{Route: evil, Group: evil, ID: evil, Status: adapters.ParkedDead, Type: evil,
 		Error: evil + "%_", Before: time.Unix(1, 0), Limit: 7})
 	want := `SELECT seq FROM outrider_parked WHERE true AND route = $1 AND message_group = $2 AND event_id = $3` +
 		` AND event_type = $4 AND status IN ('dead') AND lower(last_error) LIKE lower($5) ESCAPE '\' AND parked_at < $6` +
@@ -88,8 +88,8 @@ func TestStatementsHoldNoTextOfUsers(t *testing.T) {
 
 func TestAuditRecordsKeepWhatWasSet(t *testing.T) {
 	t.Parallel()
-	got := FilterJSON(outbox.ParkedFilter{Route: "r", Type: "t\x00", Before: time.Unix(1, 0), Limit: 3,
-		After: outbox.ParkedKey{LaneRef: outbox.LaneRef{Route: "r", Slot: 4}, Seq: 9}})
+	got := FilterJSON(adapters.ParkedFilter{Route: "r", Type: "t\x00", Before: time.Unix(1, 0), Limit: 3,
+		After: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: "r", Slot: 4}, Seq: 9}})
 	if want := `{"after":"r/04/9","before":"1970-01-01T00:00:01Z","limit":"3","route":"r","type":"t\ufffd"}`; got != want &&
 		got != strings.ReplaceAll(want, `\ufffd`, "\uFFFD") {
 		t.Errorf("got %s", got)
@@ -98,14 +98,14 @@ func TestAuditRecordsKeepWhatWasSet(t *testing.T) {
 
 func TestSettlingALaneTwiceIsRefused(t *testing.T) {
 	t.Parallel()
-	lane := func(route string, slot int) outbox.Settlement {
-		return outbox.Settlement{LaneRef: outbox.LaneRef{Route: route, Slot: slot}}
+	lane := func(route string, slot int) adapters.Settlement {
+		return adapters.Settlement{LaneRef: adapters.LaneRef{Route: route, Slot: slot}}
 	}
-	sorted, err := SortSettlements([]outbox.Settlement{lane("b", 0), lane("a", 2), lane("a", 1)})
-	if err != nil || sorted[0].LaneRef != (outbox.LaneRef{Route: "a", Slot: 1}) {
+	sorted, err := SortSettlements([]adapters.Settlement{lane("b", 0), lane("a", 2), lane("a", 1)})
+	if err != nil || sorted[0].LaneRef != (adapters.LaneRef{Route: "a", Slot: 1}) {
 		t.Fatalf("got %v, %v", sorted, err)
 	}
-	if _, err := SortSettlements([]outbox.Settlement{lane("a", 1), lane("a", 1)}); err == nil {
+	if _, err := SortSettlements([]adapters.Settlement{lane("a", 1), lane("a", 1)}); err == nil {
 		t.Fatal("one lane was settled twice")
 	}
 }

@@ -4,22 +4,22 @@ import (
 	"context"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // rowAt reads the row as a fetch does, on a connection of its own.
-func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *outbox.Cursor) (a outbox.Anchor, below bool, err error) {
-	const nothing = "1:1:"                     // a snapshot in which nothing is visible
-	reads := make([]outbox.Read, outbox.Slots) // it may be of any slot
+func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a adapters.Anchor, below bool, err error) {
+	const nothing = "1:1:"                         // a snapshot in which nothing is visible
+	reads := make([]adapters.Read, adapters.Slots) // it may be of any slot
 	for slot := range reads {
-		reads[slot] = outbox.Read{Slot: slot, From: outbox.Cursor{Position: c.Position - 1, Snapshot: nothing, Base: c.Position - 1}, Limit: 1}
+		reads[slot] = adapters.Read{Slot: slot, From: adapters.Cursor{Position: c.Position - 1, Snapshot: nothing, Base: c.Position - 1}, Limit: 1}
 	}
 	l, err := planLog(reads, firstRowBytes)
 	if err != nil {
 		return a, false, err
 	}
-	f := logFetch{logPlan: l, source: s, rows: make([][]*outbox.Row, len(reads)), pages: make([]*outbox.Page, len(reads))}
+	f := logFetch{logPlan: l, source: s, rows: make([][]*adapters.Row, len(reads)), pages: make([]*adapters.Page, len(reads))}
 	r, err := s.base.Open(ctx)
 	if err != nil {
 		return a, false, err

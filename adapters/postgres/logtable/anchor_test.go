@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // anchoredLog is a log table of which ten rows were read.
 type anchoredLog struct {
 	*logEnv
-	read          outbox.Cursor // behind all rows
-	table, column string        // its position
+	read          adapters.Cursor // behind all rows
+	table, column string          // its position
 	sequence      string
 }
 
@@ -29,7 +29,7 @@ func newAnchoredLog(t *testing.T, name string, change func(*Config)) *anchoredLo
 	for i := range 10 {
 		e.publish(fmt.Sprint("g", i), fmt.Sprint("first ", i))
 	}
-	l := e.Lanes(e.log, outbox.StartBeginning, 100)
+	l := e.Lanes(e.log, adapters.StartBeginning, 100)
 	if n := len(l.All(t)); n != 10 {
 		t.Fatalf("read %d rows", n)
 	}
@@ -122,7 +122,7 @@ func TestLogAnchored(t *testing.T) {
 			t.Parallel()
 			e := newAnchoredLog(t, name, logConfigs["as it is"])
 			plain := e.read
-			plain.Anchor = outbox.Anchor{}
+			plain.Anchor = adapters.Anchor{}
 			got, err := e.log.Anchored(e.Ctx, plain)
 			pgtest.Must(t, err)
 			if got != e.read {

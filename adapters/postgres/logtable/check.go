@@ -8,11 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Examiner = (*Source)(nil)
+var _ adapters.Examiner = (*Source)(nil)
 
 // replace puts the table and some of its columns into a statement.
 func (m *mapping) replace(sql string) string {
@@ -39,7 +39,7 @@ func (m *mapping) indexes() []logIndex {
 	}
 }
 
-// Check implements [outbox.Source]. It reports everything that is wrong at
+// Check implements [adapters.Source]. It reports everything that is wrong at
 // once, each with its fix.
 func (s *Source) Check(ctx context.Context) error {
 	err := pg.CheckServer(ctx, s.base.Pool)
@@ -151,8 +151,8 @@ LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 	return errors.Join(problems...)
 }
 
-// Examine implements [outbox.Examiner].
-func (s *Source) Examine(ctx context.Context) []outbox.Finding {
+// Examine implements [adapters.Examiner].
+func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)
 	defer cancel()
 	pool := s.base.Pool

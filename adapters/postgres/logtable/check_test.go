@@ -6,9 +6,9 @@ import (
 
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestLogCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
@@ -80,7 +80,7 @@ func TestLogCheckFixesWork(t *testing.T) {
 	printed := grants.SQL(pg.Grantees{Relay: role, Operator: role})
 	e.Exec(strings.ReplaceAll(printed, "-- GRANT SELECT ON SEQUENCE", "GRANT SELECT ON SEQUENCE")) // positions come from it here
 	pgtest.Must(t, src.Check(e.Ctx))
-	l := e.Lanes(src, outbox.StartBeginning, 10)
+	l := e.Lanes(src, adapters.StartBeginning, 10)
 	pgtest.WantPayloads(t, l.All(t), "1")
 	pgtest.Must(t, src.Validate(e.Ctx, l.From[0]))
 	e.Exec(`ALTER TABLE "Shop"."Event Log" ENABLE ROW LEVEL SECURITY`)
@@ -96,7 +96,7 @@ func TestLogReadsWithoutIndexes(t *testing.T) {
 	_, err := late.Exec(e.Ctx, e.insert, "g1", `"late"`)
 	pgtest.Must(t, err)
 	e.publish("g1", "early")
-	l := e.Lanes(src, outbox.StartBeginning, 10)
+	l := e.Lanes(src, adapters.StartBeginning, 10)
 	pgtest.WantPayloads(t, l.All(t), "early")
 	pgtest.Must(t, late.Commit(e.Ctx))
 	e.publish("g1", "fresh")
@@ -174,13 +174,13 @@ func TestG1_LogRestoredDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	e := newLogEnv(t, "watermill")
 	e.publish("g1", "1")
-	good := e.Lanes(e.log, outbox.StartEnd, 10).From[0]
+	good := e.Lanes(e.log, adapters.StartEnd, 10).From[0]
 	pgtest.Must(t, e.log.Validate(e.Ctx, good))
 	ahead, later := good, good
 	ahead.Position = 2
 	later.Window = "900000000000:900000000001:"
-	for _, c := range []outbox.Cursor{ahead, later} {
+	for _, c := range []adapters.Cursor{ahead, later} {
 		pgtest.WantError(t, e.log.Validate(e.Ctx, c), "watermill_orders", "restored")
 	}
-	pgtest.WantError(t, e.log.Validate(e.Ctx, outbox.Cursor{Snapshot: "yesterday"}), "yesterday")
+	pgtest.WantError(t, e.log.Validate(e.Ctx, adapters.Cursor{Snapshot: "yesterday"}), "yesterday")
 }

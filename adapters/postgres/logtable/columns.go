@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Layout is the shape of a table that a [Source] reads.
@@ -107,7 +107,7 @@ type mapping struct {
 
 // newMapping checks what can be checked without the table.
 func newMapping(cfg *Config) (*mapping, error) {
-	m := &mapping{layout: cfg.Layout, maxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)}
+	m := &mapping{layout: cfg.Layout, maxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}
 	columns := cfg.Columns
 	switch {
 	case cfg.Layout != LayoutWatermill && cfg.Layout != LayoutCustom:

@@ -10,6 +10,7 @@ import (
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
@@ -26,7 +27,7 @@ func TestLogSourceConformanceWatermill(t *testing.T) {
 		l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders"}}
 		l.makeIndexes()
 		db := openStdlib(t, e.Url)
-		return adaptertest.SourceHarness{Source: l.open(), Insert: func(t *testing.T, rows ...outbox.Row) {
+		return adaptertest.SourceHarness{Source: l.open(), Insert: func(t *testing.T, rows ...adapters.Row) {
 			var messages []*message.Message
 			for i := range rows {
 				messages = append(messages, stockMessage(&rows[i]))
@@ -39,7 +40,7 @@ func TestLogSourceConformanceWatermill(t *testing.T) {
 }
 
 // stockMessage is the message that a client of ours makes of a row.
-func stockMessage(r *outbox.Row) *message.Message {
+func stockMessage(r *adapters.Row) *message.Message {
 	msg := message.NewMessage(r.ID, r.Payload)
 	for k, v := range r.Headers {
 		msg.Metadata.Set(k, v)
@@ -84,7 +85,7 @@ func TestLogSourceConformanceCustom(t *testing.T) {
 		l.makeIndexes()
 		return adaptertest.SourceHarness{
 			Source: src,
-			Insert: func(t *testing.T, rows ...outbox.Row) { insertCustom(t, e, rows) },
+			Insert: func(t *testing.T, rows ...adapters.Row) { insertCustom(t, e, rows) },
 			InsertBroken: func(_ *testing.T, group string) {
 				e.Exec("INSERT INTO events (event_id, kind, customer, body, labels) VALUES ('b', 't', $1, '1', '[1]')", group)
 			},
@@ -101,7 +102,7 @@ func alterTableOf(t *testing.T, err error) string {
 	return "ALTER TABLE" + statement
 }
 
-func insertCustom(t *testing.T, e *pgtest.Env, rows []outbox.Row) {
+func insertCustom(t *testing.T, e *pgtest.Env, rows []adapters.Row) {
 	t.Helper()
 	tx, err := e.Pool.Begin(context.Background())
 	if err != nil {
@@ -163,14 +164,14 @@ func TestG1_AStockMessageOfNilIsEmpty(t *testing.T) {
 	e := newLogEnv(t, "watermill")
 	msgs := []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", []byte("{}")), message.NewMessage("3", nil)}
 	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.Url), wmsql.DefaultPostgreSQLSchema{}, "orders", msgs...))
-	start, err := e.log.Start(e.Ctx, outbox.Start{Kind: outbox.StartBeginning})
+	start, err := e.log.Start(e.Ctx, adapters.Start{Kind: adapters.StartBeginning})
 	pgtest.Must(t, err)
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for slot := range reads {
-		reads[slot] = outbox.Read{Slot: slot, From: start, Limit: 9}
+		reads[slot] = adapters.Read{Slot: slot, From: start, Limit: 9}
 	}
-	got := map[string]*outbox.Row{}
-	_, err = e.log.Fetch(e.Ctx, reads, func(_ int, r *outbox.Row) bool { got[r.ID] = r; return true })
+	got := map[string]*adapters.Row{}
+	_, err = e.log.Fetch(e.Ctx, reads, func(_ int, r *adapters.Row) bool { got[r.ID] = r; return true })
 	pgtest.Must(t, err)
 	if len(got) != 3 {
 		t.Fatalf("%d rows, want 3", len(got))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
@@ -38,7 +39,7 @@ func (m *mapping) head(d *pg.Decoder, values [][]byte) head {
 	var h head
 	h.headers, h.broken = looseMap(values[reader.FetchHeaders])
 	h.group = m.attribute(d, roleGroup, values, h.headers)
-	h.slot = outbox.SlotOf(h.group, string(values[reader.FetchID]))
+	h.slot = adapters.SlotOf(h.group, string(values[reader.FetchID]))
 	return h
 }
 
@@ -63,7 +64,7 @@ func (m *mapping) attribute(d *pg.Decoder, r role, values [][]byte, headers map[
 }
 
 // row decodes the rest. What cannot be decoded is told in the row's Err.
-func (m *mapping) row(d *pg.Decoder, h head, values [][]byte) *outbox.Row {
+func (m *mapping) row(d *pg.Decoder, h head, values [][]byte) *adapters.Row {
 	row := d.Rows.Next(pg.Size(values))
 	row.ID, row.Group, row.Slot, row.Headers = d.Texts.Copy(values[reader.FetchID]), h.group, h.slot, h.headers
 	if h.broken != nil {
@@ -91,7 +92,7 @@ func (m *mapping) row(d *pg.Decoder, h head, values [][]byte) *outbox.Row {
 
 // content is the payload as it is stored. A json or jsonb column holds JSON; of
 // text and bytes what is not valid JSON, or is marked as bytes, is bytes.
-func (m *mapping) content(d *pg.Decoder, row *outbox.Row, values [][]byte) {
+func (m *mapping) content(d *pg.Decoder, row *adapters.Row, values [][]byte) {
 	payload, raw := values[reader.FetchPayload], values[reader.FetchPayloadBytes]
 	if payload == nil {
 		payload = raw
@@ -112,7 +113,7 @@ func (m *mapping) content(d *pg.Decoder, row *outbox.Row, values [][]byte) {
 }
 
 // extras are tags and times.
-func (m *mapping) extras(d *pg.Decoder, row *outbox.Row, values [][]byte) {
+func (m *mapping) extras(d *pg.Decoder, row *adapters.Row, values [][]byte) {
 	tags := values[reader.FetchTags]
 	if text, ok := row.Headers[outbox.MetaTags]; ok && tags == nil {
 		tags = []byte(text)

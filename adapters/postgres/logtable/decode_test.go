@@ -8,6 +8,7 @@ import (
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -30,8 +31,8 @@ func TestLogRowsOfAStockTable(t *testing.T) {
 	ours.Metadata = message.Metadata{outbox.MetaType: "ours", outbox.MetaGroup: "c2", outbox.MetaLane: "r/01", "customer": "c3"}
 	pgtest.Must(t, stockPublish(e.Ctx, db, wmsql.DefaultPostgreSQLSchema{}, "orders", plain, keys, ours))
 
-	rows := map[string]*outbox.Row{}
-	for _, row := range e.Lanes(l.open(), outbox.StartBeginning, 10).All(t) {
+	rows := map[string]*adapters.Row{}
+	for _, row := range e.Lanes(l.open(), adapters.StartBeginning, 10).All(t) {
 		pgtest.Must(t, row.Err)
 		if row.CreatedAt.IsZero() || row.Binary {
 			t.Errorf("%s: created at %v, binary %t", row.ID, row.CreatedAt, row.Binary)
@@ -66,11 +67,11 @@ func TestLogRowsOfOddTables(t *testing.T) {
 		(2, 'plain text', NULL, '{}', 'infinity'),
 		(3, DEFAULT, NULL, '[1]', NULL)`)
 	e.Exec("INSERT INTO odd (body) VALUES ('{}')")
-	rows := e.Lanes(l.open(), outbox.StartBeginning, 10).All(t)
+	rows := e.Lanes(l.open(), adapters.StartBeginning, 10).All(t)
 	if len(rows) != 4 {
 		t.Fatalf("%d rows, want 4", len(rows))
 	}
-	byPosition := map[int64]*outbox.Row{}
+	byPosition := map[int64]*adapters.Row{}
 	for _, row := range rows {
 		byPosition[row.Position] = row
 	}
@@ -84,6 +85,6 @@ func TestLogRowsOfOddTables(t *testing.T) {
 	}
 	pgtest.WantError(t, byPosition[3].Err, "body", "is null", "extra", "not a JSON object")
 	pgtest.WantError(t, byPosition[4].Err, "column id", "is empty")
-	_, err := l.open().Start(e.Ctx, outbox.Start{Kind: outbox.StartTime})
+	_, err := l.open().Start(e.Ctx, adapters.Start{Kind: adapters.StartTime})
 	pgtest.WantError(t, err, "created_at")
 }

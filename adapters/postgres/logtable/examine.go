@@ -7,23 +7,23 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Backlogger = (*Source)(nil)
+var _ adapters.Backlogger = (*Source)(nil)
 
 // logBacklogSQL reads rows by the index on the position, from a place on.
 // Parameters: position, limit.
 const logBacklogSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 ORDER BY o.{position} LIMIT $2`
 
-// Backlog implements [outbox.Backlogger]. The table has no slots, so rows are
+// Backlog implements [adapters.Backlogger]. The table has no slots, so rows are
 // looked at from the lowest of the spans' beginnings, payloads aside, and at most
 // twice as many as are counted. Rows that are not visible yet do not count, nor do
 // late ones below the cursors.
-func (s *Source) Backlog(ctx context.Context, spans []outbox.Span, most int) (b outbox.Backlog, err error) {
-	bySlot := map[int]outbox.Span{}
+func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (b adapters.Backlog, err error) {
+	bySlot := map[int]adapters.Span{}
 	lowest := int64(math.MaxInt64)
 	for _, sp := range spans {
 		bySlot[sp.Slot] = sp

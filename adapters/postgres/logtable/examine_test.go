@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestLogBacklogCountsTheSlotsOfTheSpans(t *testing.T) {
@@ -21,12 +21,12 @@ func TestLogBacklogCountsTheSlotsOfTheSpans(t *testing.T) {
 		SELECT 'e' || i, 't', 'c' || i, '{"a": 1}', '1' FROM generate_series(1, 100) i`)
 	bySlot := map[int]int{}
 	for i := 11; i <= 100; i++ { // the cursors stand at position 10
-		bySlot[outbox.SlotOf(fmt.Sprintf("c%d", i), "")]++
+		bySlot[adapters.SlotOf(fmt.Sprintf("c%d", i), "")]++
 	}
-	var spans []outbox.Span
+	var spans []adapters.Span
 	want := 0
-	for slot := range outbox.Slots / 2 {
-		spans = append(spans, outbox.Span{Slot: slot, After: 10})
+	for slot := range adapters.Slots / 2 {
+		spans = append(spans, adapters.Span{Slot: slot, After: 10})
 		want += bySlot[slot]
 	}
 	b, err := src.Backlog(t.Context(), spans, 1000)

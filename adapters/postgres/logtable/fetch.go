@@ -5,18 +5,18 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // fetchXID is the column of logSQL's result behind those of fetchSQL.
 const fetchXID = reader.FetchStored + 1
 
-// Fetch implements [outbox.Source] by one scan for all reads; see logPlan. Drained
+// Fetch implements [adapters.Source] by one scan for all reads; see logPlan. Drained
 // is true for a read that took everything there was for it, up to now or to its bound. It keeps the rows of one call in memory,
 // up to 8 MiB, because they come by position and are wanted by read.
-func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	s.base.Mu.Lock()
 	defer s.base.Mu.Unlock()
 	l, err := planLog(reads, s.rowBytes)
@@ -27,7 +27,7 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 	if err != nil {
 		return nil, err
 	}
-	f := logFetch{logPlan: l, source: s, rows: make([][]*outbox.Row, len(reads)), pages: make([]*outbox.Page, len(reads))}
+	f := logFetch{logPlan: l, source: s, rows: make([][]*adapters.Row, len(reads)), pages: make([]*adapters.Page, len(reads))}
 	complete, err := r.Stream(ctx, r.Fetch, l.params(), f.row)
 	if err == nil && f.own == "" {
 		err = reader.ErrNoSnapshot
@@ -45,14 +45,14 @@ func (s *Source) Fetch(ctx context.Context, reads []outbox.Read, take func(int, 
 type logFetch struct {
 	*logPlan
 	source  *Source
-	rows    [][]*outbox.Row // by read
-	pages   []*outbox.Page  // by read
-	own     string          // the snapshot at which the statement runs
-	horizon uint64          // its xmax
-	kept    int             // bytes
-	fresh   bool            // the late rows are over
-	part    int             // number of the part whose rows are coming
-	open    int             // cohorts that begin before this segment were ended by one that was truncated
+	rows    [][]*adapters.Row // by read
+	pages   []*adapters.Page  // by read
+	own     string            // the snapshot at which the statement runs
+	horizon uint64            // its xmax
+	kept    int               // bytes
+	fresh   bool              // the late rows are over
+	part    int               // number of the part whose rows are coming
+	open    int               // cohorts that begin before this segment were ended by one that was truncated
 }
 
 // row takes one row of the result.
@@ -68,7 +68,7 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 	s := f.source
 	s.rowBytes += (float64(pg.Size(values)) - s.rowBytes) / 64
 	h := s.mapping.head(&s.base.Decoder, values)
-	var row *outbox.Row
+	var row *adapters.Row
 	for _, i := range f.bySlot[h.slot] {
 		if !f.wants(i, part, late, position, values[fetchXID]) {
 			continue
@@ -98,7 +98,7 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 
 // anchorAt is the anchor of a position to which a segment has come, or at which
 // another read began.
-func (f *logFetch) anchorAt(position int64) (a outbox.Anchor) {
+func (f *logFetch) anchorAt(position int64) (a adapters.Anchor) {
 	for k := range f.segments {
 		if s := &f.segments[k]; s.rows > 0 && s.last == position {
 			return s.anchor
@@ -183,9 +183,9 @@ func (f *logFetch) wants(i, part int, late bool, position int64, xid []byte) boo
 }
 
 // give keeps a row for a read.
-func (f *logFetch) give(i int, row *outbox.Row, late bool, position int64) {
+func (f *logFetch) give(i int, row *adapters.Row, late bool, position int64) {
 	if f.pages[i] == nil {
-		f.pages[i] = &outbox.Page{From: f.reads[i].From, Snapshot: f.plans[i].SeenBy(f.own)}
+		f.pages[i] = &adapters.Page{From: f.reads[i].From, Snapshot: f.plans[i].SeenBy(f.own)}
 	}
 	row.Position, row.Late, row.Page = position, late, f.pages[i]
 	f.rows[i] = append(f.rows[i], row)
@@ -206,8 +206,8 @@ func (f *logFetch) cut(part int, late bool) {
 }
 
 // yield hands the rows over, read by read, and says where each read ended.
-func (f *logFetch) yield(take func(int, *outbox.Row) bool) []outbox.ReadResult {
-	results := make([]outbox.ReadResult, len(f.reads))
+func (f *logFetch) yield(take func(int, *adapters.Row) bool) []adapters.ReadResult {
+	results := make([]adapters.ReadResult, len(f.reads))
 	for i := range f.reads {
 		for _, row := range f.rows[i] {
 			if !take(i, row) {
@@ -222,21 +222,21 @@ func (f *logFetch) yield(take func(int, *outbox.Row) bool) []outbox.ReadResult {
 // finish says where a read ended. One that used up its limit stopped behind its
 // last row. The late rows of any other may have been more than were read: then its
 // window stays open. Else it has come as far as its segments.
-func (f *logFetch) finish(i int) outbox.ReadResult {
+func (f *logFetch) finish(i int) adapters.ReadResult {
 	r, p := &f.reads[i], &f.plans[i]
 	if p.Limit == 0 {
-		return outbox.ReadResult{Next: r.From}
+		return adapters.ReadResult{Next: r.From}
 	}
 	if rows := f.rows[i]; len(rows) >= p.Limit {
-		return outbox.ReadResult{Next: rows[len(rows)-1].After()}
+		return adapters.ReadResult{Next: rows[len(rows)-1].After()}
 	}
 	c, next := &f.cohorts[f.of[i]], r.From
 	switch {
 	case c.late.truncated():
 		next.Window, next.Paged = p.SeenBy(f.own), c.late.last
-		return outbox.ReadResult{Next: next}
+		return adapters.ReadResult{Next: next}
 	case r.From.Window != "":
-		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base, Anchor: r.From.Anchor}}
+		return adapters.ReadResult{Next: adapters.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base, Anchor: r.From.Anchor}}
 	}
 	reach, done := f.reach(c)
 	anchor := r.From.Anchor
@@ -244,7 +244,7 @@ func (f *logFetch) finish(i int) outbox.ReadResult {
 		anchor = f.anchorAt(reach)
 	}
 	if done && r.Until != nil {
-		return outbox.ReadResult{Next: *r.Until, Drained: true}
+		return adapters.ReadResult{Next: *r.Until, Drained: true}
 	}
-	return outbox.ReadResult{Next: outbox.Cursor{Position: reach, Snapshot: p.SeenBy(f.own), Base: r.From.Base, Anchor: anchor}, Drained: done}
+	return adapters.ReadResult{Next: adapters.Cursor{Position: reach, Snapshot: p.SeenBy(f.own), Base: r.From.Base, Anchor: anchor}, Drained: done}
 }

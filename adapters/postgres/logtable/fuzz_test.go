@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/outbox"
@@ -23,13 +24,13 @@ func FuzzLogRow(f *testing.F) {
 		if stored {
 			v[reader.FetchStored] = v[reader.FetchOccurredAt]
 		}
-		d := &pg.Decoder{Table: "t", MaxRow: outbox.DefaultMaxRow}
+		d := &pg.Decoder{Table: "t", MaxRow: adapters.DefaultMaxRow}
 		m, err := newMapping(&Config{Layout: LayoutWatermill, Topic: "t"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		row := m.row(d, m.head(d, v), v)
-		if max(len(row.ID), len(row.Type), len(row.Group)) > outbox.MaxRowNameBytes || len(row.Headers) > outbox.MaxRowPairs {
+		if max(len(row.ID), len(row.Type), len(row.Group)) > adapters.MaxRowNameBytes || len(row.Headers) > adapters.MaxRowPairs {
 			t.Errorf("a row is beyond the limits: %d %d %d %d", len(row.ID), len(row.Type), len(row.Group), len(row.Headers))
 		}
 		if text := row.Metadata("r/00")[outbox.MetaBroken]; (text == "") != (row.Err == nil) || len(text) > 1<<10 {

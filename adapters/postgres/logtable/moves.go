@@ -7,25 +7,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.MoveCounter = (*Source)(nil)
+var _ adapters.MoveCounter = (*Source)(nil)
 
 // logMovesSQL reads a range of rows, the newest first. Parameters: the range, limit.
 const logMovesSQL = `SELECT 0, false, {columns} FROM {table} o WHERE o.{position} > $1 AND o.{position} <= $2 ORDER BY o.{position} DESC LIMIT $3`
 
-// CountMoves implements [outbox.MoveCounter]. The table has no slots, so all rows
+// CountMoves implements [adapters.MoveCounter]. The table has no slots, so all rows
 // between the cursors are looked at and, where rows may be passed that were
 // committed late, those below too: payloads aside, the newest first, and at most
 // twice as many as are counted. When that is not all, every count is above most.
-func (s *Source) CountMoves(ctx context.Context, moves []outbox.CursorMove, most int) ([]outbox.MoveCount, error) {
+func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, most int) ([]adapters.MoveCount, error) {
 	counts, err := s.countMoves(ctx, moves, most)
 	return counts, s.explain("count the rows that are passed", err)
 }
 
-func (s *Source) countMoves(ctx context.Context, moves []outbox.CursorMove, most int) ([]outbox.MoveCount, error) {
+func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, most int) ([]adapters.MoveCount, error) {
 	c, err := newMoveCounter(moves)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Source) countMoves(ctx context.Context, moves []outbox.CursorMove, most
 	})
 	if looked == 2*most {
 		for i := range c.counts {
-			c.counts[i] = outbox.MoveCount{Again: most + 1, Passed: most + 1, Late: most + 1}
+			c.counts[i] = adapters.MoveCount{Again: most + 1, Passed: most + 1, Late: most + 1}
 		}
 	}
 	return c.counts, err
@@ -49,20 +49,20 @@ func (s *Source) countMoves(ctx context.Context, moves []outbox.CursorMove, most
 type moveCounter struct {
 	moves     []countedMove
 	bySlot    map[int]int
-	counts    []outbox.MoveCount
+	counts    []adapters.MoveCount
 	low, high int64 // rows above low, up to high, matter
 	horizon   uint64
 }
 
 // countedMove is a move with its snapshots.
 type countedMove struct {
-	*outbox.CursorMove
+	*adapters.CursorMove
 	from, to reader.Cover
 	window   reader.Snapshot // nothing is visible in it when no window is open
 }
 
-func newMoveCounter(moves []outbox.CursorMove) (*moveCounter, error) {
-	c := &moveCounter{bySlot: map[int]int{}, counts: make([]outbox.MoveCount, len(moves)), low: math.MaxInt64, high: math.MinInt64}
+func newMoveCounter(moves []adapters.CursorMove) (*moveCounter, error) {
+	c := &moveCounter{bySlot: map[int]int{}, counts: make([]adapters.MoveCount, len(moves)), low: math.MaxInt64, high: math.MinInt64}
 	for i := range moves {
 		m := countedMove{CursorMove: &moves[i]}
 		var err error

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // What moves of cursors change is counted alike in a table with slots and in one
@@ -37,8 +37,8 @@ func TestMovesAreCounted(t *testing.T) {
 			publish(e.Pool, i, "x")
 		}
 	}
-	now := func() outbox.Cursor {
-		c, err := src.Start(e.Ctx, outbox.Start{Kind: outbox.StartEnd})
+	now := func() adapters.Cursor {
+		c, err := src.Start(e.Ctx, adapters.Start{Kind: adapters.StartEnd})
 		pgtest.Must(t, err)
 		return c
 	}
@@ -55,31 +55,31 @@ func TestMovesAreCounted(t *testing.T) {
 	pgtest.Must(t, second.Commit(e.Ctx))
 	fill(10)
 	end := now() // position 36
-	with := func(change func(*outbox.Cursor)) outbox.Cursor {
+	with := func(change func(*adapters.Cursor)) adapters.Cursor {
 		c := at
 		change(&c)
 		return c
 	}
-	open := with(func(c *outbox.Cursor) { c.Window, c.Paged = window.Snapshot, 13 })
+	open := with(func(c *adapters.Cursor) { c.Window, c.Paged = window.Snapshot, 13 })
 	for name, tt := range map[string]struct {
-		from, to outbox.Cursor
+		from, to adapters.Cursor
 		beyond   []int64
-		want     outbox.MoveCount
+		want     adapters.MoveCount
 	}{
-		"nowhere":                       {at, at, nil, outbox.MoveCount{}},
-		"back":                          {at, with(func(c *outbox.Cursor) { c.Position = 8 }), nil, outbox.MoveCount{Again: 12}},
-		"back, a late one is settled":   {at, with(func(c *outbox.Cursor) { c.Position = 8 }), []int64{11, 30}, outbox.MoveCount{Again: 14}},
-		"back in a window":              {open, with(func(c *outbox.Cursor) { c.Position = 8 }), nil, outbox.MoveCount{Again: 14}},
-		"back behind what was restored": {with(func(c *outbox.Cursor) { c.Base = 26 }), with(func(c *outbox.Cursor) { c.Position = 8 }), nil, outbox.MoveCount{Again: 18}},
-		"to the end":                    {at, end, nil, outbox.MoveCount{Passed: 10, Late: 6}},
-		"to the end from a window":      {open, end, []int64{14, 30}, outbox.MoveCount{Passed: 9, Late: 3}},
-		"forward":                       {at, outbox.Cursor{Position: 30, Snapshot: end.Snapshot}, nil, outbox.MoveCount{Passed: 4, Late: 6}},
-		"forward as of then":            {at, outbox.Cursor{Position: 30, Snapshot: window.Snapshot}, nil, outbox.MoveCount{Late: 3}},
+		"nowhere":                       {at, at, nil, adapters.MoveCount{}},
+		"back":                          {at, with(func(c *adapters.Cursor) { c.Position = 8 }), nil, adapters.MoveCount{Again: 12}},
+		"back, a late one is settled":   {at, with(func(c *adapters.Cursor) { c.Position = 8 }), []int64{11, 30}, adapters.MoveCount{Again: 14}},
+		"back in a window":              {open, with(func(c *adapters.Cursor) { c.Position = 8 }), nil, adapters.MoveCount{Again: 14}},
+		"back behind what was restored": {with(func(c *adapters.Cursor) { c.Base = 26 }), with(func(c *adapters.Cursor) { c.Position = 8 }), nil, adapters.MoveCount{Again: 18}},
+		"to the end":                    {at, end, nil, adapters.MoveCount{Passed: 10, Late: 6}},
+		"to the end from a window":      {open, end, []int64{14, 30}, adapters.MoveCount{Passed: 9, Late: 3}},
+		"forward":                       {at, adapters.Cursor{Position: 30, Snapshot: end.Snapshot}, nil, adapters.MoveCount{Passed: 4, Late: 6}},
+		"forward as of then":            {at, adapters.Cursor{Position: 30, Snapshot: window.Snapshot}, nil, adapters.MoveCount{Late: 3}},
 	} {
-		for kind, counter := range map[string]outbox.MoveCounter{"slots": src, "no slots": plain} {
-			moves := make([]outbox.CursorMove, outbox.Slots)
+		for kind, counter := range map[string]adapters.MoveCounter{"slots": src, "no slots": plain} {
+			moves := make([]adapters.CursorMove, adapters.Slots)
 			for slot := range moves {
-				moves[slot] = outbox.CursorMove{Slot: slot, From: tt.from, To: tt.to}
+				moves[slot] = adapters.CursorMove{Slot: slot, From: tt.from, To: tt.to}
 				for _, p := range tt.beyond {
 					if s := slotAt(e, p, kind == "slots"); s == slot {
 						moves[slot].Beyond = append(moves[slot].Beyond, p)
@@ -88,7 +88,7 @@ func TestMovesAreCounted(t *testing.T) {
 			}
 			counts, err := counter.CountMoves(e.Ctx, moves, 1000)
 			pgtest.Must(t, err)
-			var got outbox.MoveCount
+			var got adapters.MoveCount
 			for _, c := range counts {
 				got.Again, got.Passed, got.Late = got.Again+c.Again, got.Passed+c.Passed, got.Late+c.Late
 			}
@@ -97,7 +97,7 @@ func TestMovesAreCounted(t *testing.T) {
 			}
 		}
 	}
-	few, err := plain.CountMoves(e.Ctx, []outbox.CursorMove{{Slot: 0, From: outbox.Cursor{Snapshot: at.Snapshot}, To: end}}, 5)
+	few, err := plain.CountMoves(e.Ctx, []adapters.CursorMove{{Slot: 0, From: adapters.Cursor{Snapshot: at.Snapshot}, To: end}}, 5)
 	if err != nil || few[0].Passed <= 5 {
 		t.Errorf("where counting stops: %+v, %v", few, err)
 	}
@@ -113,5 +113,5 @@ func slotAt(e *pgtest.Env, position int64, own bool) int {
 	if own {
 		return slot
 	}
-	return outbox.SlotOf(group, id)
+	return adapters.SlotOf(group, id)
 }

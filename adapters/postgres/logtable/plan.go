@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // A table without slots is read by position for all reads at once, whatever
@@ -63,28 +63,28 @@ type cohort struct {
 // segment is a range of positions: above low, up to high.
 type segment struct {
 	extent
-	anchor    outbox.Anchor // of its last row
+	anchor    adapters.Anchor // of its last row
 	low, high int64
 }
 
 // logPlan is what one fetch asks for.
 type logPlan struct {
-	reads    []outbox.Read
+	reads    []adapters.Read
 	plans    []reader.Plan
 	of       []int // cohort by read; -1: the read has no limit
-	bySlot   [outbox.Slots][]int
+	bySlot   [adapters.Slots][]int
 	cohorts  []cohort
 	segments []segment
 }
 
 // standing is where the reads of a cohort stand.
 type standing struct {
-	from, until outbox.Cursor
+	from, until adapters.Cursor
 	bounded     bool
 }
 
 // planLog plans a fetch of which a row takes so many bytes.
-func planLog(reads []outbox.Read, rowBytes float64) (*logPlan, error) {
+func planLog(reads []adapters.Read, rowBytes float64) (*logPlan, error) {
 	l := &logPlan{reads: reads, plans: make([]reader.Plan, len(reads)), of: make([]int, len(reads))}
 	places := map[standing]int{}
 	for i := range reads {

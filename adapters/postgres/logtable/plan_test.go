@@ -6,21 +6,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // explainLogReads runs reads of all slots from one cursor, or from one for each
 // slot, on the source's own connection and prepared statement.
-func explainLogReads(t *testing.T, src *Source, limit int, from ...outbox.Cursor) *pgtest.PlanNode {
+func explainLogReads(t *testing.T, src *Source, limit int, from ...adapters.Cursor) *pgtest.PlanNode {
 	t.Helper()
 	r, err := src.base.Connected(t.Context(), nil)
 	pgtest.Must(t, err)
-	reads := make([]outbox.Read, outbox.Slots)
+	reads := make([]adapters.Read, adapters.Slots)
 	for i := range reads {
-		reads[i] = outbox.Read{Slot: i, From: from[i%len(from)], Limit: limit}
+		reads[i] = adapters.Read{Slot: i, From: from[i%len(from)], Limit: limit}
 	}
 	l, err := planLog(reads, firstRowBytes)
 	pgtest.Must(t, err)
@@ -69,7 +69,7 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 			e.Exec("ALTER TABLE " + c.table + " SET UNLOGGED")
 			e.Exec("ALTER TABLE " + c.table + " SET (autovacuum_enabled = off)")
 			e.Exec("ANALYZE " + c.table)
-			e.Lanes(e.log, outbox.StartEnd, 10).All(t) // plans while the table is empty
+			e.Lanes(e.log, adapters.StartEnd, 10).All(t) // plans while the table is empty
 			e.Exec(strings.ReplaceAll(c.fill, "{xid}", pgtest.ImitatedXID), c.rows)
 			check := func(state string) { checkLogPlans(t, e, c.rows, name+", "+state, c.position, c.xid) }
 			check("planned when empty")
@@ -84,29 +84,29 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 func checkLogPlans(t *testing.T, e *logEnv, rows int, state, position, xid string) {
 	t.Helper()
 	const limit = 10
-	end, err := e.log.Start(e.Ctx, outbox.Start{Kind: outbox.StartEnd})
+	end, err := e.log.Start(e.Ctx, adapters.Start{Kind: adapters.StartEnd})
 	pgtest.Must(t, err)
 	now, err := reader.ParseSnapshot(end.Snapshot)
 	pgtest.Must(t, err)
 	middle := now.Xmax / 2
 	running := fmt.Sprintf("%d:%d:%d", middle, now.Xmax, middle)
-	spread := make([]outbox.Cursor, outbox.Slots) // lanes at different places, all far apart
+	spread := make([]adapters.Cursor, adapters.Slots) // lanes at different places, all far apart
 	for i := range spread {
-		spread[i] = outbox.Cursor{Position: int64(i*rows) / outbox.Slots, Snapshot: end.Snapshot}
+		spread[i] = adapters.Cursor{Position: int64(i*rows) / adapters.Slots, Snapshot: end.Snapshot}
 	}
 	perXID := rows/int(now.Xmax) + 1
 	for _, c := range []struct {
 		what          string
-		from          []outbox.Cursor
+		from          []adapters.Cursor
 		rows, buffers int
 	}{
-		{"idle", []outbox.Cursor{end}, 0, 20},
-		{"fresh", []outbox.Cursor{{Snapshot: end.Snapshot}}, limit * outbox.Slots, 40},
-		{"far apart", spread, 2*outbox.Slots*limit*outbox.Slots + limit*outbox.Slots, 6000},
-		{"late, was running", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running}}, perXID + 2*limit*outbox.Slots, 1000},
-		{"late, was running, paged", []outbox.Cursor{{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: int64(rows)/2 - 1000}},
-			perXID + 2*limit*outbox.Slots, 1000},
-		{"far behind", []outbox.Cursor{{Position: 100, Snapshot: "3:3:"}}, 300 + 2*limit*outbox.Slots, rows / 20},
+		{"idle", []adapters.Cursor{end}, 0, 20},
+		{"fresh", []adapters.Cursor{{Snapshot: end.Snapshot}}, limit * adapters.Slots, 40},
+		{"far apart", spread, 2*adapters.Slots*limit*adapters.Slots + limit*adapters.Slots, 6000},
+		{"late, was running", []adapters.Cursor{{Position: math.MaxInt64, Snapshot: running}}, perXID + 2*limit*adapters.Slots, 1000},
+		{"late, was running, paged", []adapters.Cursor{{Position: math.MaxInt64, Snapshot: running, Window: end.Snapshot, Paged: int64(rows)/2 - 1000}},
+			perXID + 2*limit*adapters.Slots, 1000},
+		{"far behind", []adapters.Cursor{{Position: 100, Snapshot: "3:3:"}}, 300 + 2*limit*adapters.Slots, rows / 20},
 	} {
 		root := explainLogReads(t, e.log, limit, c.from...)
 		checkLogPlan(t, state+": "+c.what, root, position, xid, c.rows, c.buffers)

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Config says which table a [Source] reads, and how.
@@ -31,7 +31,7 @@ type Config struct {
 	Tracer pgx.QueryTracer
 
 	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
-	// is dead. 0: [outbox.DefaultMaxRow].
+	// is dead. 0: [adapters.DefaultMaxRow].
 	MaxRow int64
 
 	// Layout is the table's shape; required.
@@ -54,11 +54,11 @@ type Config struct {
 
 // Source reads an append-only table that is not Outrider's own: a stock
 // Watermill topic or a table of the application's. It implements
-// [outbox.Source]; it only reads, and creates nothing.
+// [adapters.Source]; it only reads, and creates nothing.
 //
 // Cursors are those of [Source], with PostgreSQL snapshots. The table has no
-// column for slots, so they are computed here ([outbox.SlotOf]) and all slots
-// are read by one scan; so a route has one owner at a time ([outbox.Undivided]).
+// column for slots, so they are computed here ([adapters.SlotOf]) and all slots
+// are read by one scan; so a route has one owner at a time ([adapters.Undivided]).
 type Source struct {
 	reader.SourceMethods
 	base     *reader.Reader
@@ -67,8 +67,8 @@ type Source struct {
 }
 
 var (
-	_ outbox.Source = (*Source)(nil)
-	_ outbox.Waker  = (*Source)(nil)
+	_ adapters.Source = (*Source)(nil)
+	_ adapters.Waker  = (*Source)(nil)
 )
 
 // firstRowBytes is the estimate of a row's size before the first row.
@@ -118,9 +118,9 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) error {
 	return err
 }
 
-// Start implements [outbox.Source]. [outbox.StartTime] begins at the lowest
+// Start implements [adapters.Source]. [adapters.StartTime] begins at the lowest
 // position of a row created at or after the time, and needs to know the column.
-func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, error) {
+func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
 	places := reader.Starts{
 		Beginning: "least(coalesce((SELECT min(o.{position}) FROM {table} o) - 1, 0), 0)",
 		End:       "coalesce((SELECT max(o.{position}) FROM {table} o), 0)",
@@ -131,7 +131,7 @@ func (s *Source) Start(ctx context.Context, at outbox.Start) (outbox.Cursor, err
 	return s.base.Start(ctx, at, places, s.mapping.replace)
 }
 
-// Undivided implements [outbox.Undivided]: one scan reads all slots.
+// Undivided implements [adapters.Undivided]: one scan reads all slots.
 func (*Source) Undivided() {}
 
 // explain says for which table and in doing what the error came up and, where

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // tight is a source that takes its rows for large now and then, so that its
@@ -19,7 +19,7 @@ type tight struct {
 	fetches int
 }
 
-func (s *tight) Fetch(ctx context.Context, reads []outbox.Read, take func(int, *outbox.Row) bool) ([]outbox.ReadResult, error) {
+func (s *tight) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	s.fetches++
 	s.rowBytes = []float64{firstRowBytes, logBytes / 20, logBytes / 3}[s.fetches%3]
 	return s.Source.Fetch(ctx, reads, take)
@@ -33,7 +33,7 @@ func TestG1_G2_G3_LogCursorUnderStress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newLogEnv(t, name)
-			pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: e.writeVersion}, e.Lanes(&tight{Source: e.log}, outbox.StartBeginning, 3))
+			pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: e.writeVersion}, e.Lanes(&tight{Source: e.log}, adapters.StartBeginning, 3))
 		})
 	}
 }
@@ -63,14 +63,14 @@ func TestG1_G7_LogPagesALargeLateTransaction(t *testing.T) {
 		pgtest.Must(t, err)
 	}
 	e.publish("g1", "passes")
-	l := e.Lanes(e.log, outbox.StartBeginning, 2)
+	l := e.Lanes(e.log, adapters.StartBeginning, 2)
 	pgtest.WantPayloads(t, l.All(t), "passes")
 	pgtest.Must(t, late.Commit(e.Ctx))
 	e.publish("g1", "fresh")
 	last, pages := map[string]int64{}, 0
 	seen := map[string]bool{}
 	for drained := false; !drained; pages++ {
-		var got []*outbox.Row
+		var got []*adapters.Row
 		var err error
 		got, drained, err = l.Next(e.Ctx, nil)
 		pgtest.Must(t, err)
@@ -97,7 +97,7 @@ func TestG7_LogKeepsABoundedAmount(t *testing.T) {
 	for i := range rows {
 		e.publish(fmt.Sprint("g", i%5), strings.Repeat("x", size))
 	}
-	l := e.Lanes(e.log, outbox.StartBeginning, 100)
+	l := e.Lanes(e.log, adapters.StartBeginning, 100)
 	got, most := 0, 0
 	for drained := false; !drained; {
 		page, all, err := l.Next(e.Ctx, nil)
@@ -116,7 +116,7 @@ func TestG8_LogLanesMeetAgain(t *testing.T) {
 	e := newLogEnv(t, "watermill")
 	e.Exec(`INSERT INTO watermill_orders (uuid, payload, metadata, transaction_id)
 		SELECT i::text, '"x"', json_build_object('customer', 'g' || i % 100), pg_current_xact_id() FROM generate_series(1, 2000) i`)
-	l := e.Lanes(e.log, outbox.StartBeginning, 10)
+	l := e.Lanes(e.log, adapters.StartBeginning, 10)
 	first, _, err := l.Next(e.Ctx, nil)
 	pgtest.Must(t, err)
 	for _, row := range first {
@@ -146,7 +146,7 @@ func TestLogRestoredRowsAreRead(t *testing.T) {
 	for _, tx := range []string{"NULL", strconv.FormatInt(math.MaxInt64, 10), "-1", "900000000000", "3"} {
 		e.Exec(`INSERT INTO "Shop"."Event Log" ("customer""s", body, tx) VALUES (1, '"` + tx + `"', ` + tx + `)`)
 	}
-	l := e.Lanes(e.log, outbox.StartBeginning, 2)
+	l := e.Lanes(e.log, adapters.StartBeginning, 2)
 	pgtest.WantPayloads(t, l.All(t), "NULL", strconv.FormatInt(math.MaxInt64, 10), "-1", "900000000000", "3")
 	e.publish("g1", "next")
 	pgtest.WantPayloads(t, l.All(t), "next")

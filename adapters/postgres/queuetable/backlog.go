@@ -5,29 +5,29 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
-var _ outbox.UnfinishedCounter = (*Queue)(nil)
+var _ adapters.UnfinishedCounter = (*Queue)(nil)
 
-// Unfinished implements [outbox.UnfinishedCounter]. Without an index by age it is
+// Unfinished implements [adapters.UnfinishedCounter]. Without an index by age it is
 // not known which row is the oldest once there are more than are counted. A
 // table's time zone is taken for that of the session, as everywhere.
-func (q *Queue) Unfinished(ctx context.Context, most int) (outbox.Backlog, error) {
-	var b outbox.Backlog
+func (q *Queue) Unfinished(ctx context.Context, most int) (adapters.Backlog, error) {
+	var b adapters.Backlog
 	known := true
 	for _, t := range q.tables {
 		if err := t.find(ctx, q.pool); err != nil {
-			return outbox.Backlog{}, queueError(t.name, "count rows", err)
+			return adapters.Backlog{}, queueError(t.name, "count rows", err)
 		}
 		indexes, err := t.indexes(ctx, q.pool)
 		if err != nil {
-			return outbox.Backlog{}, queueError(t.name, "count rows", err)
+			return adapters.Backlog{}, queueError(t.name, "count rows", err)
 		}
 		var n int
 		var oldest *time.Time
 		if err := q.pool.QueryRow(ctx, t.sql.unfinished(indexes), most+1).Scan(&n, &oldest); err != nil {
-			return outbox.Backlog{}, queueError(t.name, "count rows", err)
+			return adapters.Backlog{}, queueError(t.name, "count rows", err)
 		}
 		b.Rows += n
 		known = known && (indexes.aged || n <= most)

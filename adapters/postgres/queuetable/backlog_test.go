@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // What waits and what is being processed is unfinished, in all tables together.
@@ -23,7 +23,7 @@ func TestUnfinishedCountsWhatIsLeftToDo(t *testing.T) {
 			q := e.queue()
 			defer func() { pgtest.Must(t, q.Close()) }()
 			events, jobs := e.tables[0].Name, e.tables[1].Name
-			check := func(most int, want outbox.Backlog) {
+			check := func(most int, want adapters.Backlog) {
 				t.Helper()
 				got, err := q.Unfinished(e.ctx, most)
 				pgtest.Must(t, err)
@@ -32,17 +32,17 @@ func TestUnfinishedCountsWhatIsLeftToDo(t *testing.T) {
 					t.Errorf("at most %d: got %+v, want %+v", most, got, want)
 				}
 			}
-			check(10, outbox.Backlog{})
+			check(10, adapters.Backlog{})
 			e.fill(events, 2, 1, "COMPLETED") // the first two milliseconds
 			e.fill(events, 1, 1, "FAILED")
-			check(10, outbox.Backlog{})
+			check(10, adapters.Backlog{})
 			e.fill(events, 3, 2, "PENDING")
-			check(10, outbox.Backlog{Rows: 3, Oldest: first.Add(4 * time.Millisecond)})
+			check(10, adapters.Backlog{Rows: 3, Oldest: first.Add(4 * time.Millisecond)})
 			e.fill(jobs, 4, 4, "PROCESSING")
 			e.exec("UPDATE " + jobs + " SET created_at = timestamp '2026-01-01' WHERE message_group = 'order-3'") // the last group's row is the oldest
-			check(7, outbox.Backlog{Rows: 7, Oldest: first})
-			check(6, outbox.Backlog{Rows: 6, More: true, Oldest: first})
-			check(2, outbox.Backlog{Rows: 2, More: true, Oldest: tt.more})
+			check(7, adapters.Backlog{Rows: 7, Oldest: first})
+			check(6, adapters.Backlog{Rows: 6, More: true, Oldest: first})
+			check(2, adapters.Backlog{Rows: 2, More: true, Oldest: tt.more})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
@@ -47,11 +48,11 @@ func drainQueue(rows, batch int) func(*queueEnv) {
 		q := e.queue()
 		defer func() { pgtest.Must(e.t, q.Close()) }()
 		for done := 0; done < rows; {
-			claimed, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: batch})
+			claimed, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: batch})
 			pgtest.Must(e.t, err)
-			results := make([]outbox.ClaimResult, len(claimed))
+			results := make([]adapters.ClaimResult, len(claimed))
 			for i, row := range claimed {
-				results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
 			}
 			lost, err := q.Settle(e.ctx, results)
 			if err != nil || len(lost) > 0 {
@@ -85,7 +86,7 @@ func drainFloor(e *queueEnv, rows, batch int) {
 }
 
 func slots() []int {
-	all := make([]int, outbox.Slots)
+	all := make([]int, adapters.Slots)
 	for i := range all {
 		all[i] = i
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// Check implements [outbox.Queue]. It reports everything that is wrong at
+// Check implements [adapters.Queue]. It reports everything that is wrong at
 // once, each with its fix.
 func (q *Queue) Check(ctx context.Context) error {
 	var standby, readOnly bool

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -18,13 +18,13 @@ const (
 	lookGroups = 1024
 )
 
-// Claim implements [outbox.Queue]. It takes a look at what is unfinished in
+// Claim implements [adapters.Queue]. It takes a look at what is unfinished in
 // some groups, decides, and claims the chosen rows by a statement that cuts each
 // group at the first row which somebody locked or changed in between.
 //
 // When a table fails after another one's rows were claimed, these are returned
 // and the error is logged.
-func (q *Queue) Claim(ctx context.Context, req outbox.ClaimRequest) ([]*outbox.Row, error) {
+func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
 	if err := q.findUnknown(ctx, false); err != nil {
@@ -51,13 +51,13 @@ func (q *Queue) inTurn() []*queueTable {
 // claim is one call of Claim.
 type claim struct {
 	q      *Queue
-	req    outbox.ClaimRequest
-	slots  [outbox.Slots]bool
+	req    adapters.ClaimRequest
+	slots  [adapters.Slots]bool
 	except map[string]bool // groups
 	absent map[rowKey]bool
 	turn   int
 
-	rows     []*outbox.Row
+	rows     []*adapters.Row
 	bytes    int64
 	full     bool // no more payload fits
 	perGroup map[string]int
@@ -66,10 +66,10 @@ type claim struct {
 // rowKey names a row.
 type rowKey struct{ table, key string }
 
-func (q *Queue) newClaim(req outbox.ClaimRequest) *claim {
+func (q *Queue) newClaim(req adapters.ClaimRequest) *claim {
 	c := &claim{q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
 	for _, slot := range req.Slots {
-		if slot >= 0 && slot < outbox.Slots {
+		if slot >= 0 && slot < adapters.Slots {
 			c.slots[slot] = true
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // queueEnv is a database with queue tables.
@@ -159,7 +159,7 @@ VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+`, 0
 
 func (e *queueEnv) harness() adaptertest.QueueHarness {
 	h := adaptertest.QueueHarness{
-		Queue: e.queue(), Open: func(*testing.T) outbox.Queue { return e.queue() },
+		Queue: e.queue(), Open: func(*testing.T) adapters.Queue { return e.queue() },
 		DefaultGroup: e.layout.DefaultGroup, RetriesOnly: e.layout.DeadKeepsRetries, Timeout: DefaultTimeout,
 		Insert: func(t *testing.T, rows ...adaptertest.QueueRow) {
 			t.Helper()

@@ -10,12 +10,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // decode decodes a row of a look. Its Err says what cannot be decoded.
-func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *outbox.Row {
+func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *adapters.Row {
 	row := d.Rows.Next(pg.Size(v))
 	d.Table = t.name
 
@@ -24,7 +25,7 @@ func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *outbox.Ro
 	row.Type = d.Intern(v[lookType])
 	row.Group, row.Slot = g.key, g.slot
 	if !g.ordered() {
-		row.Slot = outbox.SlotOf("", row.ID)
+		row.Slot = adapters.SlotOf("", row.ID)
 	}
 	row.AggregateType = d.Intern(v[lookAggregateType])
 	row.AggregateID = d.Texts.Copy(v[lookAggregateID])
@@ -40,7 +41,7 @@ func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *outbox.Ro
 	}
 	row.Position = pg.Int64FromBinary(v[lookCreated])
 	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
-		d.Fail(row, columns.Payload, outbox.PayloadTooLarge(pg.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))
+		d.Fail(row, columns.Payload, adapters.PayloadTooLarge(pg.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))
 	} else {
 		t.decodePayload(d, row, v[lookPayload])
 	}
@@ -49,7 +50,7 @@ func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *outbox.Ro
 }
 
 // decodePayload decodes the payload and takes the type out of it.
-func (t *queueTable) decodePayload(d *pg.Decoder, row *outbox.Row, payload []byte) {
+func (t *queueTable) decodePayload(d *pg.Decoder, row *adapters.Row, payload []byte) {
 	column := t.sql.layout.Columns.Payload
 	if payload == nil {
 		d.Fail(row, column, errors.New("is null"))

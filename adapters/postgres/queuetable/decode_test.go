@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -23,7 +24,7 @@ func TestG1_APayloadOfBracketsIsOneBadRow(t *testing.T) {
 		t.Fatalf("claimed %d rows, the healthy one with %v", len(rows), rows[len(rows)-1].Err)
 	}
 	pgtest.WantError(t, rows[0].Err, "payload", "not valid JSON", "10000 deep")
-	settle(t, q, outbox.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: rows[0].Err.Error()})
+	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: rows[0].Err.Error()})
 }
 
 // A payload beyond the limit stays where it is, whatever its column's type; the row
@@ -42,16 +43,16 @@ func TestG7_APayloadThatIsTooLargeStaysInItsQueue(t *testing.T) {
 			e.exec(e.sql(table, "ALTER TABLE {t} ALTER COLUMN {set:payload} TYPE "+typ+" USING "+using))
 			q := e.queue()
 			defer func() { pgtest.Must(t, q.Close()) }()
-			rows, err := q.Claim(t.Context(), outbox.ClaimRequest{Slots: slots(), Limit: 500, Bytes: 1 << 20})
+			rows, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: slots(), Limit: 500, Bytes: 1 << 20})
 			pgtest.Must(t, err)
 			if len(rows) != 3 || rows[1].Err != nil || rows[2].Err != nil {
 				t.Fatalf("claimed %d rows: %+v", len(rows), rows)
 			}
-			if !errors.Is(rows[0].Err, outbox.ErrTooLarge) || rows[0].Size() > 1<<10 {
+			if !errors.Is(rows[0].Err, adapters.ErrTooLarge) || rows[0].Size() > 1<<10 {
 				t.Errorf("the large one holds %d bytes, with the error %v", rows[0].Size(), rows[0].Err)
 			}
 			pgtest.WantError(t, rows[0].Err, rows[0].ID, "payload", "max_row", "16777216", "set its status back")
-			settle(t, q, outbox.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: rows[0].Err.Error()})
+			settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: rows[0].Err.Error()})
 		})
 	}
 }

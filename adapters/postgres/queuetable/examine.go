@@ -9,17 +9,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/tidwall/gjson"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 var (
-	_ outbox.Examiner = (*Queue)(nil)
-	_ outbox.Sampler  = (*Queue)(nil)
+	_ adapters.Examiner = (*Queue)(nil)
+	_ adapters.Sampler  = (*Queue)(nil)
 )
 
-// Examine implements [outbox.Examiner].
-func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
+// Examine implements [adapters.Examiner].
+func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)
 	defer cancel()
 	f, reached := pg.ExamineServer(ctx, q.pool)
@@ -39,7 +39,7 @@ func (q *Queue) Examine(ctx context.Context) []outbox.Finding {
 }
 
 // examineTable looks at one table and at what is stuck in it.
-func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Finding {
+func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Finding {
 	subject := "table " + t.name
 	var columns map[string]queueColumn
 	err := t.find(ctx, q.pool)
@@ -53,7 +53,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Findin
 	f = append(f, pg.Judge(subject+": privileges", "its rows may be read and settled", q.checkRole(ctx, t))...)
 	sound := true
 	for _, found := range f {
-		sound = sound && found.Level == outbox.LevelOK
+		sound = sound && found.Level == adapters.LevelOK
 	}
 	f = append(f, q.examineIndexes(ctx, t))
 	f = append(f, pg.ExamineOwner(ctx, q.pool, t.sql.table)...)
@@ -64,7 +64,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []outbox.Findin
 }
 
 // examineIndexes tells which indexes claims would be cheaper with.
-func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) outbox.Finding {
+func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) adapters.Finding {
 	subject := "table " + t.name + ": indexes"
 	found, err := t.indexes(ctx, q.pool)
 	wanted := t.wantedIndexes()
@@ -72,10 +72,10 @@ func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) outbox.Findin
 	case err != nil:
 		return pg.Unknown(subject, err)
 	case !found.whole && (!found.waiting || !found.held):
-		return outbox.Finding{Level: outbox.LevelBroken, Subject: subject,
+		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject,
 			Text: "none finds the unfinished rows of a group; every claim would read the whole table", Fix: wanted[0]}
 	case !found.aged:
-		return outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: "none has the unfinished rows by age: new rows are looked for group by group, which costs more with each group",
 			Fix:  wanted[len(wanted)-1]}
 	}
@@ -84,7 +84,7 @@ func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) outbox.Findin
 
 // examineStuck looks for rows that are marked as being processed for longer than
 // anybody should take.
-func (q *Queue) examineStuck(ctx context.Context, t *queueTable) outbox.Finding {
+func (q *Queue) examineStuck(ctx context.Context, t *queueTable) adapters.Finding {
 	const most = 10_000
 	subject := "table " + t.name + ": rows being processed"
 	stuck := t.sql.fill(`SELECT count(*), coalesce(extract(epoch FROM max(now() - s.claimed)), 0)::float8, count(*) FILTER (WHERE s.claimed IS NULL)
@@ -106,14 +106,14 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 	if undated > 0 {
 		text += fmt.Sprintf("; of %d it is not known since when", undated)
 	}
-	return outbox.Finding{Level: outbox.LevelWarning, Subject: subject, Text: text,
+	return adapters.Finding{Level: adapters.LevelWarning, Subject: subject, Text: text,
 		Fix: "start `outrider run`, which puts them back (every claims.recover); while another processor works on the table, see whether it hangs"}
 }
 
-// Waiting implements [outbox.Sampler]. Which rows of a table are shown is not
+// Waiting implements [adapters.Sampler]. Which rows of a table are shown is not
 // defined: an order would cost more than it tells.
-func (q *Queue) Waiting(ctx context.Context, most int) ([]outbox.Row, error) {
-	var all []outbox.Row
+func (q *Queue) Waiting(ctx context.Context, most int) ([]adapters.Row, error) {
+	var all []adapters.Row
 	for _, t := range q.tables {
 		if err := t.find(ctx, q.pool); err != nil {
 			return nil, queueError(t.name, "look at what waits", err)
@@ -124,7 +124,7 @@ func (q *Queue) Waiting(ctx context.Context, most int) ([]outbox.Row, error) {
 		}
 		var id, typ, aggregate, tenant, payload string
 		_, err = pgx.ForEachRow(rows, []any{&id, &typ, &aggregate, &tenant, &payload}, func() error {
-			row := outbox.Row{ID: id, Kind: t.kind, Type: typ, AggregateType: aggregate, Tenant: tenant}
+			row := adapters.Row{ID: id, Kind: t.kind, Type: typ, AggregateType: aggregate, Tenant: tenant}
 			if in := gjson.Get(payload, "type"); in.Type == gjson.String && in.Str != "" {
 				row.Type = in.Str
 			}

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // findings of a queue, one line each.
@@ -17,7 +17,7 @@ func findings(t *testing.T, q *Queue) string {
 	var lines []string
 	for _, f := range q.Examine(t.Context()) {
 		lines = append(lines, f.Level.String()+" "+f.Subject+": "+f.Text+" -> "+f.Fix)
-		if f.Level >= outbox.LevelWarning && f.Fix == "" {
+		if f.Level >= adapters.LevelWarning && f.Fix == "" {
 			t.Errorf("%s has no fix: %s", f.Subject, f.Text)
 		}
 	}

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-// Extend implements [outbox.Queue]. The time at which the rows were marked is
+// Extend implements [adapters.Queue]. The time at which the rows were marked is
 // renewed in the table; the claims stay as they are. After an error they still do:
 // each time that may be in the table by then is known.
-func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*outbox.Claim, err error) {
+func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
 	lost, late, err := q.renew(ctx, claims)
 	if err != nil || len(late) == 0 {
 		return lost, err
@@ -23,7 +23,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*outbox.Claim) (lost []*out
 
 // renew writes new times. Late are the claims which now have the time that an
 // earlier extension chose, because nobody knew whether it had been written.
-func (q *Queue) renew(ctx context.Context, claims []*outbox.Claim) (lost, late []*outbox.Claim, err error) {
+func (q *Queue) renew(ctx context.Context, claims []*adapters.Claim) (lost, late []*adapters.Claim, err error) {
 	byTable := map[*queueTable]*extension{}
 	now := time.Now()
 	q.mu.Lock()
@@ -49,7 +49,7 @@ func (q *Queue) renew(ctx context.Context, claims []*outbox.Claim) (lost, late [
 		}
 		lost = append(lost, gone...)
 	}
-	late = slices.DeleteFunc(late, func(c *outbox.Claim) bool { return slices.Contains(lost, c) })
+	late = slices.DeleteFunc(late, func(c *adapters.Claim) bool { return slices.Contains(lost, c) })
 	return lost, late, nil
 }
 
@@ -57,7 +57,7 @@ func (q *Queue) renew(ctx context.Context, claims []*outbox.Claim) (lost, late [
 type extension struct {
 	table                        *queueTable
 	text                         string
-	claims                       []*outbox.Claim
+	claims                       []*adapters.Claim
 	holds                        []*hold
 	keys, stamps, formers, nexts pg.Array
 }
@@ -66,7 +66,7 @@ type extension struct {
 // the statement is not: until then either may stand in the row. As long as that is so no
 // other time is chosen, and add returns false. A time is whole seconds later than the
 // one before it, so that the column keeps it whatever its precision.
-func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) (fresh bool) {
+func (e *extension) add(c *adapters.Claim, h *hold, now time.Time) (fresh bool) {
 	if fresh = h.former == h.stamp; fresh {
 		passed := max(now.Sub(h.at), 0).Truncate(time.Second)
 		h.stamp, h.at = h.stamp+passed.Microseconds(), h.at.Add(passed)
@@ -79,7 +79,7 @@ func (e *extension) add(c *outbox.Claim, h *hold, now time.Time) (fresh bool) {
 	return fresh
 }
 
-func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim, err error) {
+func (q *Queue) extend(ctx context.Context, e *extension) (lost []*adapters.Claim, err error) {
 	rows, err := q.pool.Query(ctx, e.text, pg.RawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*outbox.Claim,
 	return lost, nil
 }
 
-// Recover implements [outbox.Queue]. Rows that this queue holds are never
+// Recover implements [adapters.Queue]. Rows that this queue holds are never
 // recovered, however old their claims. It also notices indexes that were made
 // or dropped meanwhile.
 func (q *Queue) Recover(ctx context.Context) (int, error) {
@@ -160,17 +160,17 @@ func (q *Queue) keysOf(t *queueTable) string {
 	return keys.String()
 }
 
-// Processing implements [outbox.ProcessingCounter]. The table's time zone is
+// Processing implements [adapters.ProcessingCounter]. The table's time zone is
 // taken for that of the session, as everywhere.
-func (q *Queue) Processing(ctx context.Context, most int) (p outbox.Processing, err error) {
+func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {
 		if err := t.find(ctx, q.pool); err != nil {
-			return outbox.Processing{}, queueError(t.name, "count rows", err)
+			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
 		var n int
 		var longest float64
 		if err := q.pool.QueryRow(ctx, t.sql.count(), most+1).Scan(&n, &longest); err != nil {
-			return outbox.Processing{}, queueError(t.name, "count rows", err)
+			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}
 		p.Rows += min(n, most)
 		p.More = p.More || n > most

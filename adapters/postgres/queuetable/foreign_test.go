@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -171,16 +172,16 @@ func (s *foreignStress) ours(t *testing.T) {
 	defer func() { pgtest.Must(t, q.Close()) }()
 	random := rand.New(rand.NewPCG(1, 1))
 	for !s.finished() {
-		rows, err := q.Claim(s.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10})
+		rows, err := q.Claim(s.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 10})
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		pgtest.Rest(rows)
-		var results []outbox.ClaimResult
+		var results []adapters.ClaimResult
 		failed := map[string]bool{}
 		for _, row := range rows {
-			r := outbox.ClaimResult{Claim: row.Claim, Attempts: row.Claim.Attempts}
+			r := adapters.ClaimResult{Claim: row.Claim, Attempts: row.Claim.Attempts}
 			switch {
 			case failed[row.Group]:
 				r.Outcome = outbox.Put

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // How a queue finds work. A claim serves groups, in turns, so that a long one
@@ -109,8 +109,8 @@ type queueTable struct {
 	swept int64
 	left  map[string]int64 // the same for groups that were read later and have left the ring, by id
 
-	passed passed      // rows that nobody wants
-	state  outbox.Look // of the claims so far
+	passed passed        // rows that nobody wants
+	state  adapters.Look // of the claims so far
 }
 
 // leftMost bounds left. What is not in it is only read from further behind.
@@ -182,7 +182,7 @@ func (t *queueTable) group(value *string) *queueGroup {
 	if t.kind != "" {
 		g.key = t.kind + ":" + g.name
 	}
-	g.slot = outbox.SlotOf(g.key, "")
+	g.slot = adapters.SlotOf(g.key, "")
 	return g
 }
 

@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // service is a claim of one table.
@@ -26,7 +26,7 @@ type service struct {
 
 // picked is a row that is to be claimed.
 type picked struct {
-	row     *outbox.Row
+	row     *adapters.Row
 	visit   *visit
 	created int64
 	tid     pg.TID // of the version that was looked at

@@ -3,7 +3,7 @@ package queuetable
 import (
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -17,9 +17,9 @@ const (
 	wallPause = time.Second
 )
 
-// Looked implements [outbox.LookReporter].
-func (q *Queue) Looked() outbox.Look {
-	var out outbox.Look
+// Looked implements [adapters.LookReporter].
+func (q *Queue) Looked() adapters.Look {
+	var out adapters.Look
 	for i, t := range q.tables {
 		if i == 0 || t.state.Since.Before(out.Since) {
 			out.Since, out.Next = t.state.Since, t.state.Next
@@ -73,7 +73,7 @@ func (s *service) suspend() {
 // found, because that has put it there.
 func (s *service) looked() {
 	t := s.table
-	l := outbox.Look{Since: s.began, Next: t.sweep.next(t.share())}
+	l := adapters.Look{Since: s.began, Next: t.sweep.next(t.share())}
 	if len(t.ring) == 0 && t.sweep.credit > 0 {
 		l.Next = s.began
 	}

@@ -17,7 +17,7 @@ const passedMost = 1 << 18
 // one, because it gets another place in the table.
 type passed struct {
 	seed  maphash.Seed
-	wants uint64 // of the claims; see [outbox.ClaimRequest]
+	wants uint64 // of the claims; see [adapters.ClaimRequest]
 	sweep uint32 // number of the latest reading of everything
 	rows  map[uint64]passedRow
 	never int // rows that are not wanted later either

@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // recorder notes the statements that a queue runs, with their arguments.
@@ -79,7 +79,7 @@ func (e *planEnv) reopen() {
 // what they saw.
 func (e *planEnv) work(limit int) (rows, buffers int) {
 	e.t.Helper()
-	req := outbox.ClaimRequest{Slots: slots(), Limit: limit}
+	req := adapters.ClaimRequest{Slots: slots(), Limit: limit}
 	e.seen.statements = nil
 	claimed, err := e.q.Claim(e.ctx, req)
 	pgtest.Must(e.t, err)
@@ -92,7 +92,7 @@ func (e *planEnv) work(limit int) (rows, buffers int) {
 }
 
 // explain runs statements again, after the rows that they claimed were put back.
-func (e *planEnv) explain(statements []recorded, back bool, claimed []*outbox.Row) (buffers int) {
+func (e *planEnv) explain(statements []recorded, back bool, claimed []*adapters.Row) (buffers int) {
 	e.t.Helper()
 	conn, err := e.q.pool.Acquire(e.ctx)
 	pgtest.Must(e.t, err)
@@ -246,7 +246,7 @@ func TestG9_IdleClaimsTakeOneQueryPerTable(t *testing.T) {
 			e.work(100) // finds out about the table
 			for range 3 {
 				e.seen.statements = nil
-				rows, err := e.q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 100})
+				rows, err := e.q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 100})
 				if err != nil || len(rows) > 0 || len(e.seen.statements) > 1 {
 					t.Errorf("%d rows, %v, statements %v", len(rows), err, e.seen.statements)
 				}

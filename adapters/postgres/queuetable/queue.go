@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -71,18 +71,18 @@ type Config struct {
 	Tracer pgx.QueryTracer
 
 	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
-	// is dead. 0: [outbox.DefaultMaxRow].
+	// is dead. 0: [adapters.DefaultMaxRow].
 	MaxRow int64
 }
 
 // Queue claims and settles rows of queue tables in PostgreSQL. It implements
-// [outbox.Queue].
+// [adapters.Queue].
 //
 // What it holds, it knows: claims are remembered until they are settled, so
 // that its own rows neither end a prefix nor are recovered. Claims do not
 // outlive it.
 type Queue struct {
-	outbox.Waker
+	adapters.Waker
 	waker   *wake.Waker
 	pool    *pgxpool.Pool
 	tables  []*queueTable
@@ -123,10 +123,10 @@ type hold struct {
 }
 
 var (
-	_ outbox.Queue = (*Queue)(nil)
-	_ outbox.Waker = (*Queue)(nil)
+	_ adapters.Queue = (*Queue)(nil)
+	_ adapters.Waker = (*Queue)(nil)
 
-	_ outbox.ProcessingCounter = (*Queue)(nil)
+	_ adapters.ProcessingCounter = (*Queue)(nil)
 )
 
 // New returns a queue. It checks the configuration and does not connect:
@@ -147,7 +147,7 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 	q := &Queue{
 		batch: cmp.Or(cfg.Batch, DefaultBatch), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
-		decoder: pg.Decoder{MaxRow: cmp.Or(cfg.MaxRow, outbox.DefaultMaxRow)}, mark: rand.IntN(claimMarks),
+		decoder: pg.Decoder{MaxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}, mark: rand.IntN(claimMarks),
 	}
 	for _, table := range cfg.Tables {
 		t, err := newQueueTable(table, &cfg.Layout)
@@ -220,7 +220,7 @@ func (q *Queue) table(name string) *queueTable {
 
 // held returns the hold that a claim stands for; nil when it is lost. The
 // caller has the lock.
-func (q *Queue) held(c *outbox.Claim) *hold {
+func (q *Queue) held(c *adapters.Claim) *hold {
 	t := q.table(c.Table)
 	if t == nil {
 		return nil

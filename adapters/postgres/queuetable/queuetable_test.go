@@ -15,16 +15,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // claimAll claims until nothing comes any more.
-func claimAll(t *testing.T, q *Queue) (rows []*outbox.Row) {
+func claimAll(t *testing.T, q *Queue) (rows []*adapters.Row) {
 	t.Helper()
 	for {
-		more, err := q.Claim(t.Context(), outbox.ClaimRequest{Slots: slots(), Limit: 500})
+		more, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: slots(), Limit: 500})
 		pgtest.Must(t, err)
 		if len(more) == 0 {
 			return rows
@@ -34,9 +35,9 @@ func claimAll(t *testing.T, q *Queue) (rows []*outbox.Row) {
 }
 
 // settle writes one outcome.
-func settle(t *testing.T, q *Queue, r outbox.ClaimResult) {
+func settle(t *testing.T, q *Queue, r adapters.ClaimResult) {
 	t.Helper()
-	lost, err := q.Settle(t.Context(), []outbox.ClaimResult{r})
+	lost, err := q.Settle(t.Context(), []adapters.ClaimResult{r})
 	if err != nil || len(lost) > 0 {
 		t.Fatalf("settle: %d lost, %v", len(lost), err)
 	}
@@ -86,11 +87,11 @@ func TestFlowCatalystRowsAreAsTheOriginalWritesThem(t *testing.T) {
 	defer func() { pgtest.Must(t, q.Close()) }()
 	pgtest.Must(t, q.Check(e.ctx))
 	rows := claimAll(t, q)
-	slices.SortFunc(rows, func(a, b *outbox.Row) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(rows, func(a, b *adapters.Row) int { return strings.Compare(a.ID, b.ID) })
 	got := make([][3]string, len(rows))
 	for i, r := range rows {
 		got[i] = [3]string{r.Kind, r.Group, r.Type}
-		meta := outbox.NewMessage(r, "x/00").Metadata
+		meta := adapters.NewMessage(r, "x/00").Metadata
 		if meta[outbox.MetaKind] != r.Kind || meta[outbox.MetaGroup] != r.Group {
 			t.Errorf("metadata %v", meta)
 		}
@@ -103,9 +104,9 @@ func TestFlowCatalystRowsAreAsTheOriginalWritesThem(t *testing.T) {
 	if claimed.Status != "PROCESSING" || claimed.Processed == nil {
 		t.Errorf("claimed %+v", claimed)
 	}
-	settle(t, q, outbox.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Delivered})
-	settle(t, q, outbox.ClaimResult{Claim: rows[1].Claim, Outcome: outbox.Retry, Attempts: 1, Error: "500", At: time.Now().Add(time.Hour)})
-	settle(t, q, outbox.ClaimResult{Claim: rows[2].Claim, Outcome: outbox.Dead, Attempts: 4, Error: "status 500"})
+	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Delivered})
+	settle(t, q, adapters.ClaimResult{Claim: rows[1].Claim, Outcome: outbox.Retry, Attempts: 1, Error: "500", At: time.Now().Add(time.Hour)})
+	settle(t, q, adapters.ClaimResult{Claim: rows[2].Claim, Outcome: outbox.Dead, Attempts: 4, Error: "status 500"})
 	if r := read(0, ids[0]); r.Status != "COMPLETED" || !r.Processed.After(*claimed.Processed) || r.Retries != 0 || r.Error != nil {
 		t.Errorf("delivered: %+v", r)
 	}
@@ -158,14 +159,14 @@ func TestG1_CrashBetweenClaimAndSettle(t *testing.T) {
 			e := newQueueEnv(t).flowCatalyst(t, ours)
 			e.fill(e.tables[0].Name, 100, 5, "PENDING")
 			q := e.queue()
-			first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 60})
+			first, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 60})
 			pgtest.Must(t, err)
 			pgtest.Must(t, q.Close()) // and all that it knew is gone
 
 			q = e.queue()
 			defer func() { pgtest.Must(t, q.Close()) }()
 			last := map[string]string{}
-			check := func(rows []*outbox.Row) {
+			check := func(rows []*adapters.Row) {
 				for _, row := range rows {
 					if row.ID <= last[row.Group] {
 						t.Errorf("row %s came after %s", row.ID, last[row.Group])
@@ -214,7 +215,7 @@ func TestG1_CancelledClaim(t *testing.T) {
 	defer func() { pgtest.Must(t, q.Close()) }()
 	ctx, cancel := context.WithTimeout(e.ctx, 100*time.Millisecond)
 	defer cancel()
-	if rows, err := q.Claim(ctx, outbox.ClaimRequest{Slots: slots(), Limit: 500}); err == nil {
+	if rows, err := q.Claim(ctx, adapters.ClaimRequest{Slots: slots(), Limit: 500}); err == nil {
 		t.Errorf("%d rows were claimed from a locked table", len(rows))
 	}
 	pgtest.Must(t, tx.Rollback(e.ctx))
@@ -237,7 +238,7 @@ func TestExtendMovesTheTimeoutOn(t *testing.T) {
 	h.stamp -= (6 * time.Minute).Microseconds()
 	h.former, h.at = h.stamp, h.at.Add(-6*time.Minute)
 	for range 2 {
-		lost, err := q.Extend(e.ctx, []*outbox.Claim{claim})
+		lost, err := q.Extend(e.ctx, []*adapters.Claim{claim})
 		if err != nil || len(lost) > 0 {
 			t.Fatalf("extend: %d lost, %v", len(lost), err)
 		}
@@ -247,7 +248,7 @@ func TestExtendMovesTheTimeoutOn(t *testing.T) {
 	}
 	// An extension of which nobody knows whether it took place.
 	h.former, h.stamp = h.stamp, h.stamp+1
-	settle(t, q, outbox.ClaimResult{Claim: claim, Outcome: outbox.Delivered})
+	settle(t, q, adapters.ClaimResult{Claim: claim, Outcome: outbox.Delivered})
 }
 
 // TestG3_FailedExtensionsLoseNoClaim: however many fail in a row, whichever of them
@@ -267,7 +268,7 @@ func TestG3_FailedExtensionsLoseNoClaim(t *testing.T) {
 				q, other := e.queue(), e.queue()
 				defer func() { pgtest.Must(t, q.Close()); pgtest.Must(t, other.Close()) }()
 				rows := claimAll(t, q)
-				claims := []*outbox.Claim{rows[0].Claim, rows[1].Claim}
+				claims := []*adapters.Claim{rows[0].Claim, rows[1].Claim}
 				age := func(d time.Duration) { // of what is in the table and of what is known, alike
 					e.exec("UPDATE "+table+" SET processed_at = processed_at - make_interval(secs => $1)", d.Seconds())
 					for _, h := range q.table(table).holds {
@@ -354,7 +355,7 @@ func TestGrantsThatInitPrintsAreEnough(t *testing.T) {
 	if len(rows) != 3 {
 		t.Fatalf("%d rows", len(rows))
 	}
-	settle(t, q, outbox.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: "x"})
+	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: "x"})
 	e.exec("ALTER TABLE " + e.tables[0].Name + " ENABLE ROW LEVEL SECURITY")
 	pgtest.WantError(t, q.Check(e.ctx), "BYPASSRLS")
 }

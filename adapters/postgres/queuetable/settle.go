@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -14,12 +15,12 @@ import (
 // longestError is how much of an error is kept in the table, in bytes.
 const longestError = 4000
 
-// Settle implements [outbox.Queue]: a statement for each outcome and table,
+// Settle implements [adapters.Queue]: a statement for each outcome and table,
 // all in one transaction and one round trip. Delivered rows that somebody moved
 // within the table since they were claimed take a second one. After an error
 // the claims are kept: settle them again. What did go through is found then, and
 // is not lost.
-func (q *Queue) Settle(ctx context.Context, results []outbox.ClaimResult) (lost []*outbox.Claim, err error) {
+func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	s := settling{q: q, most: len(results), parts: map[settlePart]*settleRows{}}
 	back := false
 	q.mu.Lock()
@@ -53,7 +54,7 @@ type settlePart struct {
 
 // settleRows are the rows of one statement.
 type settleRows struct {
-	results            []*outbox.ClaimResult
+	results            []*adapters.ClaimResult
 	holds              []*hold
 	times              map[[2]int64]int // stamp and former, and their number from 1
 	stamps, formers    pg.Array
@@ -70,11 +71,11 @@ type settling struct {
 	most  int // results
 	order []settlePart
 	parts map[settlePart]*settleRows
-	lost  []*outbox.Claim
+	lost  []*adapters.Claim
 }
 
 // add puts a result into its statement.
-func (s *settling) add(r *outbox.ClaimResult, h *hold) {
+func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
 	text, moved, attempts, message, due, back := t.text.put, "", max(r.Attempts, 0), "", time.Time{}, true
@@ -105,7 +106,7 @@ func (s *settling) add(r *outbox.ClaimResult, h *hold) {
 func newSettleRows(most int, moved string, back bool) *settleRows {
 	rows := &settleRows{
 		back: back, moved: moved, done: moved != "", times: map[[2]int64]int{},
-		results: make([]*outbox.ClaimResult, 0, most), holds: make([]*hold, 0, most),
+		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
 		keys: pg.NewArray(most, keyBytes), at: pg.NewArray(most, numberBytes), attempts: pg.NewArray(most, numberBytes),
 	}
 	if moved != "" {
@@ -114,7 +115,7 @@ func newSettleRows(most int, moved string, back bool) *settleRows {
 	return rows
 }
 
-func (rows *settleRows) add(r *outbox.ClaimResult, h *hold, attempts int, message string, due time.Time) {
+func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, attempts int, message string, due time.Time) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.Text(r.Claim.Key)
 	times := [2]int64{h.stamp, h.former}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // queueSettings pins the plans of a queue's statements: all of them are index
@@ -38,7 +38,7 @@ type queueSQL struct {
 	table  string // quoted
 	layout *Layout
 	types  queueTypes
-	maxRow int64 // bytes of payload that are read; 0: [outbox.DefaultMaxRow]
+	maxRow int64 // bytes of payload that are read; 0: [adapters.DefaultMaxRow]
 }
 
 // queueTypes are types as a cast names them, without modifiers.
@@ -290,7 +290,7 @@ func (q *queueSQL) lookColumns() string {
 	if c.NextAttempt != "" {
 		wait = "coalesce(extract(epoch FROM {next_attempt} - now()), 0)::float8"
 	}
-	limit := cmp.Or(q.maxRow, outbox.DefaultMaxRow)
+	limit := cmp.Or(q.maxRow, adapters.DefaultMaxRow)
 	oid, size, as := uint32(pgtype.TextOID), "octet_length({payload})", "::text"
 	switch q.types.payload {
 	case "bytea":

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // take claims and settles once, in the only table that has rows, and returns the
 // keys of what was claimed.
-func (e *queueEnv) take(q *Queue, req outbox.ClaimRequest) (keys []string, bytes int64) {
+func (e *queueEnv) take(q *Queue, req adapters.ClaimRequest) (keys []string, bytes int64) {
 	e.t.Helper()
 	req.Slots = slots()
 	claimed, err := q.Claim(e.ctx, req)
@@ -50,7 +50,7 @@ func TestG2_WhatOthersHoldEndsAGroupAfterASweep(t *testing.T) {
 	e.fillAround(table, backlog)
 	e.hold(table)
 	for done := 0; done < backlog-1 || known.swept == unknownSince; {
-		keys, _ := e.take(q, outbox.ClaimRequest{Limit: 500})
+		keys, _ := e.take(q, adapters.ClaimRequest{Limit: 500})
 		done += len(keys)
 	}
 	if known.heldAged || !known.aged {
@@ -59,12 +59,12 @@ func TestG2_WhatOthersHoldEndsAGroupAfterASweep(t *testing.T) {
 	e.exec("INSERT INTO " + table + ` (id, type, message_group, payload, status, created_at)
 		VALUES ('younger', 'EVENT', 'held', '{}', 'PENDING', localtimestamp)`)
 	for range 3 {
-		if keys, _ := e.take(q, outbox.ClaimRequest{Limit: 500}); len(keys) > 0 {
+		if keys, _ := e.take(q, adapters.ClaimRequest{Limit: 500}); len(keys) > 0 {
 			t.Fatalf("%v was claimed behind a row that somebody else holds", keys)
 		}
 	}
 	e.exec("UPDATE " + table + " SET status = 'COMPLETED' WHERE status = 'PROCESSING'")
-	if keys, _ := e.take(q, outbox.ClaimRequest{Limit: 500}); len(keys) != 1 || keys[0] != "younger" {
+	if keys, _ := e.take(q, adapters.ClaimRequest{Limit: 500}); len(keys) != 1 || keys[0] != "younger" {
 		t.Fatalf("%v was claimed after the older row was done, want the younger one", keys)
 	}
 }
@@ -107,13 +107,13 @@ func TestG6_ANewGroupWaitsForNoBacklog(t *testing.T) {
 	table := e.tables[0].Name
 	e.fill(table, 30*newestPage, 5, "PENDING")
 	for range 2 {
-		e.take(q, outbox.ClaimRequest{Limit: 500})
+		e.take(q, adapters.ClaimRequest{Limit: 500})
 	}
 	e.fill(table, 1, 1, "PENDING") // its name is that of a group with a backlog
 	e.exec("UPDATE " + table + " SET message_group = 'new' WHERE id = (SELECT max(id) FROM " + table + ")")
 	const turns = 4 // of five groups, five in a claim, and then the new one
 	for range turns {
-		keys, _ := e.take(q, outbox.ClaimRequest{Limit: 500})
+		keys, _ := e.take(q, adapters.ClaimRequest{Limit: 500})
 		if slices.Contains(keys, "0000000030001") {
 			return
 		}
@@ -131,14 +131,14 @@ func TestG7_ALookThatIsNotBoundedKeepsWhatFits(t *testing.T) {
 	defer func() { pgtest.Must(t, q.Close()) }()
 	table := e.tables[0].Name
 	e.fill(table, 20, 2, "PENDING")
-	e.take(q, outbox.ClaimRequest{Limit: 100, Bytes: budget})
+	e.take(q, adapters.ClaimRequest{Limit: 100, Bytes: budget})
 	if n := q.tables[0].largest; n == 0 || n*200 > budget {
 		t.Fatalf("the largest payload seen is %d bytes: the next look would be bounded", n)
 	}
 	e.fill(table, 20, 2, "PENDING")
 	e.exec("UPDATE "+table+" SET payload = json_build_object('type', 'large', 'padding', repeat('x', $1)) WHERE status = 'PENDING'", large)
 	for done := 0; done < 20; {
-		keys, bytes := e.take(q, outbox.ClaimRequest{Limit: 100, Bytes: budget})
+		keys, bytes := e.take(q, adapters.ClaimRequest{Limit: 100, Bytes: budget})
 		if len(keys) != 2 && len(keys) != 3 || bytes > budget {
 			t.Fatalf("%d rows of %d bytes were claimed with room for %d", len(keys), bytes, budget)
 		}

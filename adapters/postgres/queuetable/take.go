@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -45,7 +45,7 @@ func (s *service) take(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	taken := make([]*outbox.Row, len(s.picked))
+	taken := make([]*adapters.Row, len(s.picked))
 	s.q.mu.Lock()
 	for _, m := range marks {
 		taken[m.n] = s.hold(s.picked[m.n], &hold{stamp: m.stamp, tid: m.tid, at: now}, m.attempts)
@@ -148,9 +148,9 @@ func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
 }
 
 // hold turns a picked row into a claimed one. The caller has the queue's lock.
-func (s *service) hold(p picked, h *hold, attempts int) *outbox.Row {
+func (s *service) hold(p picked, h *hold, attempts int) *adapters.Row {
 	h.token, h.group, h.created, h.former = strconv.FormatInt(h.stamp, 36), p.visit.group, p.created, h.stamp
-	p.row.Claim = &outbox.Claim{Table: s.table.name, Key: p.row.ID, Token: h.token, Attempts: attempts}
+	p.row.Claim = &adapters.Claim{Table: s.table.name, Key: p.row.ID, Token: h.token, Attempts: attempts}
 	s.table.hold(p.row.ID, h)
 	return p.row
 }

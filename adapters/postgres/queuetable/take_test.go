@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // TestG2_ARowThatSomebodyIsAtEndsThePrefix: rows are claimed without locking them
@@ -50,7 +50,7 @@ func TestG2_ARowThatSomebodyIsAtEndsThePrefix(t *testing.T) {
 			pgtest.Must(t, err)
 			defer func() { pgtest.Must(t, q.Close()) }()
 			q.takeAllRows = 1
-			got, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: rows})
+			got, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: rows})
 			pgtest.Must(t, err)
 			if !c.waited {
 				end()
@@ -78,7 +78,7 @@ func TestG2_ARowThatSomebodyIsAtEndsThePrefix(t *testing.T) {
 
 // checkPrefix checks that nothing of the first one's group was claimed from it on,
 // and all of the other group, in order.
-func checkPrefix(t *testing.T, got []*outbox.Row, first, rows int) {
+func checkPrefix(t *testing.T, got []*adapters.Row, first, rows int) {
 	t.Helper()
 	last, other := map[string]string{}, 0
 	for _, row := range got {
@@ -110,7 +110,7 @@ func TestG2_ManyRowsAreTakenAtOnce(t *testing.T) {
 	defer func() { pgtest.Must(t, q.Close()) }()
 	for _, want := range []struct{ rows, all, free int }{{takeAllRows, 1, 0}, {takeAllRows - 1, 0, 1}} {
 		seen.statements = nil
-		got, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: takeAllRows})
+		got, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: takeAllRows})
 		pgtest.Must(t, err)
 		if all, free := seen.count("RETURNING w.n"), seen.count("SKIP LOCKED"); len(got) != want.rows || all != want.all || free != want.free {
 			t.Errorf("%d rows by %d statements for all and %d for what is free, want %+v", len(got), all, free, want)
@@ -139,7 +139,7 @@ func (r *recorder) count(text string) (n int) {
 }
 
 // number is the number in a row's key.
-func number(t *testing.T, row *outbox.Row) int {
+func number(t *testing.T, row *adapters.Row) int {
 	t.Helper()
 	n, err := strconv.Atoi(row.ID)
 	pgtest.Must(t, err)

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // unwantedEnv is a table with rows that nobody wants, or not now, and a queue of
@@ -18,7 +18,7 @@ type unwantedEnv struct {
 	*queueEnv
 	q      *Queue
 	seen   recorder
-	req    outbox.ClaimRequest
+	req    adapters.ClaimRequest
 	groups int
 	added  int
 }
@@ -30,9 +30,9 @@ func newUnwantedEnv(t *testing.T, ours bool, groups int) *unwantedEnv {
 	e.q, err = New(e.ctx, Config{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: &e.seen})
 	pgtest.Must(t, err)
 	t.Cleanup(func() { pgtest.Must(t, e.q.Close()) })
-	e.req = outbox.ClaimRequest{Slots: slots(), Limit: 500, PerGroup: 250, Bytes: 32 << 20, Wants: 1,
-		Match: func(row *outbox.Row) bool { return row.Type == "wanted" },
-		Later: func(*outbox.Row) bool { return false },
+	e.req = adapters.ClaimRequest{Slots: slots(), Limit: 500, PerGroup: 250, Bytes: 32 << 20, Wants: 1,
+		Match: func(row *adapters.Row) bool { return row.Type == "wanted" },
+		Later: func(*adapters.Row) bool { return false },
 	}
 	return e
 }
@@ -190,13 +190,13 @@ func TestG13_WhatIsClosedIsClaimedWhenItOpens(t *testing.T) {
 			t.Parallel()
 			const rows = 3_000
 			e := newUnwantedEnv(t, true, groups)
-			e.req.Later = func(row *outbox.Row) bool { return row.Type == "paused" }
+			e.req.Later = func(row *adapters.Row) bool { return row.Type == "paused" }
 			e.add("paused", rows, groups)
 			e.add("unwanted", rows, groups)
 			e.arrive()
 			e.idle()
 			e.untouched(2 * rows)
-			e.req.Wants, e.req.Match = 2, func(row *outbox.Row) bool { return row.Type != "unwanted" }
+			e.req.Wants, e.req.Match = 2, func(row *adapters.Row) bool { return row.Type != "unwanted" }
 			keys, looks := []string(nil), 0
 			for tries := 0; len(keys) < rows && tries < 100; tries++ {
 				got, n := e.claim()
@@ -220,14 +220,14 @@ func TestG13_AnotherInstancesRowsCostNothing(t *testing.T) {
 			e := newUnwantedEnv(t, true, groups)
 			e.req.Match, e.req.Later = nil, nil
 			e.req.Slots = nil
-			for slot := range outbox.Slots {
-				if slot != outbox.SlotOf("EVENT:order-0", "") {
+			for slot := range adapters.Slots {
+				if slot != adapters.SlotOf("EVENT:order-0", "") {
 					e.req.Slots = append(e.req.Slots, slot)
 				}
 			}
 			ours := map[bool]int{}
 			for i := range rows {
-				slot := outbox.SlotOf(fmt.Sprintf("EVENT:order-%d", (i+1)%groups), "")
+				slot := adapters.SlotOf(fmt.Sprintf("EVENT:order-%d", (i+1)%groups), "")
 				ours[slices.Contains(e.req.Slots, slot)]++
 			}
 			e.add("wanted", rows, groups)

@@ -11,17 +11,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // settleAll settles rows as delivered and returns the keys of the lost ones.
-func settleAll(t testing.TB, q *Queue, rows []*outbox.Row) string {
+func settleAll(t testing.TB, q *Queue, rows []*adapters.Row) string {
 	t.Helper()
-	results := make([]outbox.ClaimResult, len(rows))
+	results := make([]adapters.ClaimResult, len(rows))
 	for i, row := range rows {
-		results[i] = outbox.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
 	}
 	lost, err := q.Settle(t.Context(), results)
 	pgtest.Must(t, err)
@@ -143,7 +144,7 @@ func changedSinceTheLook(t *testing.T, change string, all bool) {
 	if all {
 		q.takeAllRows = 1
 	}
-	first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10})
+	first, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 10})
 	pgtest.Must(t, err)
 	if len(first) > 1 || len(first) == 1 && first[0].ID != "0000000000002" {
 		t.Errorf("%d rows were claimed past one that changed", len(first))
@@ -175,7 +176,7 @@ func TestG2_AGroupThatWasCutGetsNothingMore(t *testing.T) {
 	q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables[:1], Layout: e.layout, Tracer: m})
 	pgtest.Must(t, err)
 	defer func() { pgtest.Must(t, q.Close()) }()
-	first, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 24})
+	first, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 24})
 	pgtest.Must(t, err)
 	var keys []string
 	for _, row := range first {
@@ -200,7 +201,7 @@ func TestProcessingCountsWhatIsMarked(t *testing.T) {
 	e := newQueueEnv(t).flowCatalyst(t, false)
 	q := e.queue()
 	defer func() { pgtest.Must(t, q.Close()) }()
-	for i, want := range []outbox.Processing{{}, {Rows: 3}, {Rows: 4}, {Rows: 2, More: true}} {
+	for i, want := range []adapters.Processing{{}, {Rows: 3}, {Rows: 4}, {Rows: 2, More: true}} {
 		switch i {
 		case 1:
 			e.fill(e.tables[0].Name, 3, 1, "PROCESSING")
@@ -290,7 +291,7 @@ func TestG2_AClaimThatFailedIsNotOvertaken(t *testing.T) {
 		e.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE application_name = 'outrider-queue' AND datname = current_database()`)
 	}
-	if rows, err := q.Claim(e.ctx, outbox.ClaimRequest{Slots: slots(), Limit: 10}); err == nil {
+	if rows, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 10}); err == nil {
 		t.Fatalf("the claim returned %d rows although its connection broke", len(rows))
 	}
 	s.read, s.took = time.Now(), time.Hour // so the next time is far away

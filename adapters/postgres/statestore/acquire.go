@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -61,7 +61,7 @@ ORDER BY c.slot LIMIT 1`
 // Acquire makes the instance the owner of the route's rows that have no living
 // owner, of at most so many, and raises their epoch. Rows that it owns already
 // are acquired anew.
-func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]outbox.LaneState, error) {
+func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	s.mu.Lock()
 	err := s.joined(instance)
 	s.mu.Unlock()
@@ -70,12 +70,12 @@ func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int
 	}
 	numbers := make([]int16, len(slots))
 	for i, slot := range slots {
-		if slot < 0 || slot >= outbox.Slots {
-			return nil, fmt.Errorf("state store: acquire route %q: slot %d is not in 0..%d", route, slot, outbox.Slots-1)
+		if slot < 0 || slot >= adapters.Slots {
+			return nil, fmt.Errorf("state store: acquire route %q: slot %d is not in 0..%d", route, slot, adapters.Slots-1)
 		}
 		numbers[i] = int16(slot)
 	}
-	var lanes []outbox.LaneState
+	var lanes []adapters.LaneState
 	err = pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			lanes, err = acquire(ctx, tx, instance, route, numbers, most)
@@ -88,7 +88,7 @@ func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int
 	return lanes, nil
 }
 
-func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16, most int) ([]outbox.LaneState, error) {
+func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16, most int) ([]adapters.LaneState, error) {
 	if _, err := tx.Exec(ctx, routeLock, route); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int
 		return nil, err
 	}
 	if paused {
-		return nil, outbox.ErrPaused
+		return nil, adapters.ErrPaused
 	}
 	if _, err := tx.Exec(ctx, createLanesSQL, route, slots); err != nil {
 		return nil, err
@@ -106,26 +106,26 @@ func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneState, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l adapters.LaneState, err error) {
 		c := &l.Cursor
 		var anchor string
 		err = row.Scan(&l.Route, &l.Slot, &l.New, &c.Position, &c.Snapshot, &c.Window, &c.Paged, &c.Base,
 			&l.Beyond, &l.NextSeq, &l.Epoch, &l.Revision, &l.Table.Cluster, &l.Table.Name, &anchor, &l.Commands)
 		if err == nil {
-			c.Anchor, err = outbox.ParseAnchor(anchor)
+			c.Anchor, err = adapters.ParseAnchor(anchor)
 		}
 		return l, err
 	})
 }
 
-// Bind implements [outbox.StateStore].
-func (s *Store) Bind(ctx context.Context, route string, table outbox.Table) error {
+// Bind implements [adapters.StateStore].
+func (s *Store) Bind(ctx context.Context, route string, table adapters.Table) error {
 	err := pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, routeLock, route); err != nil {
 				return err
 			}
-			other := outbox.OtherTable{Source: table}
+			other := adapters.OtherTable{Source: table}
 			err := tx.QueryRow(ctx, otherTableSQL, route, table.Cluster, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
 			if err == nil {
 				return &other
@@ -137,7 +137,7 @@ func (s *Store) Bind(ctx context.Context, route string, table outbox.Table) erro
 			return err
 		})
 	})
-	if err != nil && !errors.As(err, new(*outbox.OtherTable)) {
+	if err != nil && !errors.As(err, new(*adapters.OtherTable)) {
 		return stateError(fmt.Sprintf("say which table route %q reads", route), err)
 	}
 	return err

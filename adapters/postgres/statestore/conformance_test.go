@@ -5,16 +5,16 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestStateConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() outbox.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.StateStore {
 		url := testenv.Postgres(tb)
-		return func() outbox.StateStore { return openState(tb, statestore.Config{URL: url}) }
+		return func() adapters.StateStore { return openState(tb, statestore.Config{URL: url}) }
 	}})
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -53,12 +53,12 @@ WHERE c.route = $1 AND i.lease_until > clock_timestamp()`
 )
 
 // Pauses returns the pauses of a route, or all.
-func (s *Store) Pauses(ctx context.Context, route string) ([]outbox.Pause, error) {
+func (s *Store) Pauses(ctx context.Context, route string) ([]adapters.Pause, error) {
 	rows, err := s.pool.Query(ctx, pausesSQL, route)
 	if err != nil {
 		return nil, stateError("read the pauses", err)
 	}
-	pauses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p outbox.Pause, err error) {
+	pauses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p adapters.Pause, err error) {
 		err = row.Scan(&p.Route, &p.Address, &p.Reason, &p.By, &p.At)
 		p.Address = staterow.Unpack(p.Address)
 		return p, err
@@ -69,8 +69,8 @@ func (s *Store) Pauses(ctx context.Context, route string) ([]outbox.Pause, error
 	return pauses, nil
 }
 
-// Pause implements [outbox.Controls].
-func (s *Store) Pause(ctx context.Context, p outbox.Pause) (changed bool, err error) {
+// Pause implements [adapters.Controls].
+func (s *Store) Pause(ctx context.Context, p adapters.Pause) (changed bool, err error) {
 	err = s.control(ctx, p.Route, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, pauseSQL, p.Route, staterow.Pack(p.Address), staterow.Clean(p.Reason), staterow.Clean(p.By))
 		if changed = tag.RowsAffected() > 0; err != nil || !changed {
@@ -87,7 +87,7 @@ func (s *Store) Pause(ctx context.Context, p outbox.Pause) (changed bool, err er
 	return changed, nil
 }
 
-// Resume implements [outbox.Controls].
+// Resume implements [adapters.Controls].
 func (s *Store) Resume(ctx context.Context, route, address, by string) (changed bool, err error) {
 	err = s.control(ctx, route, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, resumeSQL, route, staterow.Pack(address))
@@ -127,8 +127,8 @@ func audit(ctx context.Context, tx pgx.Tx, by, action string, changed int, field
 	return err
 }
 
-// Release implements [outbox.Controls].
-func (s *Store) Release(ctx context.Context, instance string, lanes []outbox.LaneRef) error {
+// Release implements [adapters.Controls].
+func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.LaneRef) error {
 	routes, slots := make([]string, len(lanes)), make([]int16, len(lanes))
 	for i, l := range lanes {
 		routes[i], slots[i] = l.Route, int16(l.Slot)
@@ -143,8 +143,8 @@ func (s *Store) Release(ctx context.Context, instance string, lanes []outbox.Lan
 	return nil
 }
 
-// Move implements [outbox.Controls].
-func (s *Store) Move(ctx context.Context, m outbox.Move) error {
+// Move implements [adapters.Controls].
+func (s *Store) Move(ctx context.Context, m adapters.Move) error {
 	n := len(m.Cursors)
 	slots, positions, paged, bases := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	snapshots, windows, anchors, beyond := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -170,15 +170,15 @@ func (s *Store) Move(ctx context.Context, m outbox.Move) error {
 	return nil
 }
 
-// Forget implements [outbox.Controls].
-func (s *Store) Forget(ctx context.Context, route string, force bool, by string) (gone outbox.Forgotten, err error) {
+// Forget implements [adapters.Controls].
+func (s *Store) Forget(ctx context.Context, route string, force bool, by string) (gone adapters.Forgotten, err error) {
 	err = s.control(ctx, route, func(tx pgx.Tx) error {
 		var owner string
 		if err := tx.QueryRow(ctx, aliveSQL, route).Scan(&owner); err != nil {
 			return err
 		}
 		if owner != "" && !force {
-			return fmt.Errorf("%w: %s", outbox.ErrAlive, owner)
+			return fmt.Errorf("%w: %s", adapters.ErrAlive, owner)
 		}
 		for _, d := range []struct {
 			table string
@@ -193,7 +193,7 @@ func (s *Store) Forget(ctx context.Context, route string, force bool, by string)
 		return audit(ctx, tx, by, "forget", gone.Lanes+gone.Parked+gone.Pauses, "route", route)
 	})
 	if err != nil {
-		return outbox.Forgotten{}, stateError(fmt.Sprintf("forget route %q", route), err)
+		return adapters.Forgotten{}, stateError(fmt.Sprintf("forget route %q", route), err)
 	}
 	return gone, nil
 }

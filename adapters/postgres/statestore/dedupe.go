@@ -6,9 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -38,10 +38,10 @@ DELETE FROM outrider_dedupe WHERE ctid = ANY (ARRAY(
 	dedupePlan = pgx.QueryExecModeCacheDescribe
 )
 
-var _ outbox.DedupeStore = (*Store)(nil)
+var _ adapters.DedupeStore = (*Store)(nil)
 
-// Seen implements [outbox.DedupeStore] in one round trip.
-func (s *Store) Seen(ctx context.Context, events []outbox.EventRef) ([]bool, error) {
+// Seen implements [adapters.DedupeStore] in one round trip.
+func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -60,8 +60,8 @@ func (s *Store) Seen(ctx context.Context, events []outbox.EventRef) ([]bool, err
 	return seen, nil
 }
 
-// Record implements [outbox.DedupeStore] in one round trip.
-func (s *Store) Record(ctx context.Context, events []outbox.Sighting) error {
+// Record implements [adapters.DedupeStore] in one round trip.
+func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s *Store) Record(ctx context.Context, events []outbox.Sighting) error {
 	return nil
 }
 
-// Expire implements [outbox.DedupeStore].
+// Expire implements [adapters.DedupeStore].
 func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
 	tag, err := s.pool.Exec(ctx, expireSQL, dedupePlan, limit)
 	if err != nil {

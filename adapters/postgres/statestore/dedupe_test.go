@@ -9,16 +9,16 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestDedupeConformance(t *testing.T) {
 	t.Parallel()
-	adaptertest.DedupeStore(t, func(tb testing.TB) func() outbox.DedupeStore {
+	adaptertest.DedupeStore(t, func(tb testing.TB) func() adapters.DedupeStore {
 		url := testenv.Postgres(tb)
-		return func() outbox.DedupeStore { return migratedState(tb, url) }
+		return func() adapters.DedupeStore { return migratedState(tb, url) }
 	})
 }
 
@@ -54,13 +54,13 @@ func TestG8_DedupeReadsByKey(t *testing.T) {
 	use := func() {
 		t.Helper()
 		for range 10 {
-			if _, err := state.Seen(t.Context(), []outbox.EventRef{{Route: "r", ID: "x"}, {Route: "r", ID: "y"}}); err != nil {
+			if _, err := state.Seen(t.Context(), []adapters.EventRef{{Route: "r", ID: "x"}, {Route: "r", ID: "y"}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := state.Expire(t.Context(), 10); err != nil {
 				t.Fatal(err)
 			}
-			if err := state.Record(t.Context(), []outbox.Sighting{{EventRef: outbox.EventRef{Route: "r", ID: "x"}, Keep: time.Hour}}); err != nil {
+			if err := state.Record(t.Context(), []adapters.Sighting{{EventRef: adapters.EventRef{Route: "r", ID: "x"}, Keep: time.Hour}}); err != nil {
 				t.Fatal(err)
 			}
 		}

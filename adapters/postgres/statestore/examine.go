@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
-var _ outbox.Examiner = (*Store)(nil)
+var _ adapters.Examiner = (*Store)(nil)
 
-// Examine implements [outbox.Examiner].
-func (s *Store) Examine(ctx context.Context) []outbox.Finding {
+// Examine implements [adapters.Examiner].
+func (s *Store) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)
 	defer cancel()
 	f, reached := pg.ExamineServer(ctx, s.pool.Pool)
@@ -24,8 +24,8 @@ func (s *Store) Examine(ctx context.Context) []outbox.Finding {
 	f = append(f, pg.ExaminePooler(ctx, s.pool.Pool, "ownership of lanes"), pg.ExamineClock(ctx, s.pool.Pool))
 	tables := s.examineTables(ctx)
 	f = append(f, tables...)
-	if slices.ContainsFunc(tables, func(t outbox.Finding) bool {
-		return t.Level != outbox.LevelOK && t.Subject != "state privileges" || t.Level == outbox.LevelBroken
+	if slices.ContainsFunc(tables, func(t adapters.Finding) bool {
+		return t.Level != adapters.LevelOK && t.Subject != "state privileges" || t.Level == adapters.LevelBroken
 	}) {
 		return f
 	}
@@ -45,17 +45,17 @@ var stateTables = func() (names []string) {
 // stateTablesSubject is what a finding about missing tables is about.
 const stateTablesSubject = "state tables"
 
-func (s *Store) examineTables(ctx context.Context) []outbox.Finding {
+func (s *Store) examineTables(ctx context.Context) []adapters.Finding {
 	const subject = stateTablesSubject
 	var missing []string
 	err := s.pool.QueryRow(ctx, `SELECT coalesce(array_agg(t.name ORDER BY t.n), '{}') FROM unnest($2::text[]) WITH ORDINALITY AS t(name, n)
 WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = t.name)`,
 		s.pool.schema.name, stateTables).Scan(&missing)
 	if err != nil {
-		return []outbox.Finding{pg.Unknown(subject, err)}
+		return []adapters.Finding{pg.Unknown(subject, err)}
 	}
 	if len(missing) > 0 {
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: strings.Join(missing, ", ") + " do not exist yet",
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject, Text: strings.Join(missing, ", ") + " do not exist yet",
 			Fix: "`outrider init` or `outrider run` creates and upgrades them"}}
 	}
 	privileges, broken := s.examinePrivileges(ctx)
@@ -68,16 +68,16 @@ WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnam
 	case err != nil:
 		return append(privileges, pg.Unknown(subject, err))
 	case version < newest:
-		return append(privileges, outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+		return append(privileges, adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: fmt.Sprintf("they are of version %d, and this program needs %d", version, newest),
 			Fix:  "`outrider init`, as their owner, upgrades them; so does `outrider run`"})
 	}
-	return append([]outbox.Finding{pg.Fine(subject, "there, in schema "+s.pool.schema.name)}, privileges...)
+	return append([]adapters.Finding{pg.Fine(subject, "there, in schema "+s.pool.schema.name)}, privileges...)
 }
 
 // examinePrivileges compares those of the role with what a relay and what operators'
 // commands need.
-func (s *Store) examinePrivileges(ctx context.Context) (found []outbox.Finding, broken bool) {
+func (s *Store) examinePrivileges(ctx context.Context) (found []adapters.Finding, broken bool) {
 	const subject = "state privileges"
 	grants := Grants(s.pool.schema.name)
 	relay, role, err := grants.Missing(ctx, s.pool, pg.TaskRelay)
@@ -87,30 +87,30 @@ func (s *Store) examinePrivileges(ctx context.Context) (found []outbox.Finding, 
 	}
 	switch {
 	case err != nil:
-		return []outbox.Finding{pg.Unknown(subject, err)}, true
+		return []adapters.Finding{pg.Unknown(subject, err)}, true
 	case len(operator) > 0 && len(operator) < len(relay):
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject,
+		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject,
 			Text: fmt.Sprintf("role %s lacks %d of what operators' commands need, and %d of what a relay needs", role, len(operator), len(relay)),
 			Fix:  operator.Fix(role)}}, true
 	case len(relay) > 0 && len(operator) > 0:
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: subject,
+		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject,
 			Text: fmt.Sprintf("role %s lacks %d of what a relay needs", role, len(relay)), Fix: relay.Fix(role)}}, true
 	case len(relay) > 0:
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject,
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject,
 			Text: fmt.Sprintf("role %s has what operators' commands need, and lacks %d of what a relay needs", role, len(relay)),
 			Fix:  "connect a relay as another role, or: " + relay.Fix(role)}}, false
 	case len(operator) > 0:
-		return []outbox.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay needs; resume, route forget and other operators' commands need more: %s",
+		return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay needs; resume, route forget and other operators' commands need more: %s",
 			role, operator.Fix(role)))}, false
 	}
-	return []outbox.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay and operators' commands need", role))}, false
+	return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay and operators' commands need", role))}, false
 }
 
 // examineWork tells who works and what waits for an operator.
-func (s *Store) examineWork(ctx context.Context) []outbox.Finding {
+func (s *Store) examineWork(ctx context.Context) []adapters.Finding {
 	lanes, err := s.Lanes(ctx)
 	if err != nil {
-		return []outbox.Finding{pg.Unknown("lanes", err)}
+		return []adapters.Finding{pg.Unknown("lanes", err)}
 	}
-	return outbox.ExamineLanes(lanes)
+	return adapters.ExamineLanes(lanes)
 }

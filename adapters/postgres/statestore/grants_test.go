@@ -13,10 +13,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // grantedSchema has a name that needs quotes.
@@ -60,19 +60,19 @@ type byTask struct {
 	operator *Store
 }
 
-func (b byTask) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
+func (b byTask) ListParked(ctx context.Context, f adapters.ParkedFilter) ([]adapters.Parked, error) {
 	return b.operator.ListParked(ctx, f)
 }
 
-func (b byTask) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+func (b byTask) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	return b.operator.CountParked(ctx, c)
 }
 
-func (b byTask) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (outbox.ParkedStep, error) {
+func (b byTask) ChangeParked(ctx context.Context, c adapters.ParkedCommand) (adapters.ParkedStep, error) {
 	return b.operator.ChangeParked(ctx, c)
 }
 
-func (b byTask) Pause(ctx context.Context, p outbox.Pause) (bool, error) {
+func (b byTask) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	return b.operator.Pause(ctx, p)
 }
 
@@ -80,20 +80,22 @@ func (b byTask) Resume(ctx context.Context, route, address, by string) (bool, er
 	return b.operator.Resume(ctx, route, address, by)
 }
 
-func (b byTask) Move(ctx context.Context, m outbox.Move) error { return b.operator.Move(ctx, m) }
+func (b byTask) Move(ctx context.Context, m adapters.Move) error { return b.operator.Move(ctx, m) }
 
-func (b byTask) Forget(ctx context.Context, route string, force bool, by string) (outbox.Forgotten, error) {
+func (b byTask) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
 	return b.operator.Forget(ctx, route, force, by)
 }
 
-func (b byTask) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) { return b.operator.Lanes(ctx) }
+func (b byTask) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
+	return b.operator.Lanes(ctx)
+}
 
 // The store keeps its contract with the printed grants and nothing else.
 func TestG12_StateConformanceWithGrantsAlone(t *testing.T) {
 	t.Parallel()
-	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() outbox.StateStore {
+	adaptertest.StateStore(t, adaptertest.StateHarness{New: func(tb testing.TB) func() adapters.StateStore {
 		g := newGrantedState(tb)
-		return func() outbox.StateStore {
+		return func() adapters.StateStore {
 			return byTask{openStateAs(tb, g.asRelay), openStateAs(tb, g.asOperator)}
 		}
 	}})
@@ -102,40 +104,40 @@ func TestG12_StateConformanceWithGrantsAlone(t *testing.T) {
 // asRelay does what a relay does with its state, and returns what failed.
 func (g *grantedState) actAsRelay(s *Store) error {
 	const instance = "relay-1"
-	lane := outbox.LaneRef{Route: "r"}
-	parked := []outbox.Parked{{Seq: 1, Status: outbox.ParkedDead, ID: "e"}, {Seq: 2, Status: outbox.ParkedWaiting, Group: "g", ID: "f"}}
-	event := outbox.EventRef{Route: "r", ID: "e"}
+	lane := adapters.LaneRef{Route: "r"}
+	parked := []adapters.Parked{{Seq: 1, Status: adapters.ParkedDead, ID: "e"}, {Seq: 2, Status: adapters.ParkedWaiting, Group: "g", ID: "f"}}
+	event := adapters.EventRef{Route: "r", ID: "e"}
 	return errors.Join(
 		s.Migrate(g.Ctx), s.Join(g.Ctx, instance, time.Hour), s.Announce(g.Ctx, instance, nil),
-		s.Bind(g.Ctx, "r", outbox.Table{Cluster: "c", Name: "t"}),
+		s.Bind(g.Ctx, "r", adapters.Table{Cluster: "c", Name: "t"}),
 		func() error {
 			lanes, err := s.Acquire(g.Ctx, instance, "r", []int{0}, 1)
 			if err != nil || len(lanes) != 1 {
 				return fmt.Errorf("acquired %d: %w", len(lanes), err)
 			}
-			settlement := outbox.Settlement{LaneRef: lane, Epoch: lanes[0].Epoch, NextSeq: 3, Park: parked, Stored: 1, Table: outbox.Table{Cluster: "c", Name: "t"}}
-			_, err = s.Settle(g.Ctx, []outbox.Settlement{settlement})
+			settlement := adapters.Settlement{LaneRef: lane, Epoch: lanes[0].Epoch, NextSeq: 3, Park: parked, Stored: 1, Table: adapters.Table{Cluster: "c", Name: "t"}}
+			_, err = s.Settle(g.Ctx, []adapters.Settlement{settlement})
 			settlement.Park, settlement.Unpark = nil, []int64{2}
-			_, again := s.Settle(g.Ctx, []outbox.Settlement{settlement})
+			_, again := s.Settle(g.Ctx, []adapters.Settlement{settlement})
 			return errors.Join(err, again)
 		}(),
 		failed(s.ParkedGroups(g.Ctx, "r", []int{0})), failed(s.ParkedQueue(g.Ctx, lane, "g", 0, 1)),
 		failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)), failed(s.Pauses(g.Ctx, "")),
-		failed(s.Pause(g.Ctx, outbox.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
-		failed(s.ChangeParked(g.Ctx, outbox.ParkedCommand{Action: outbox.ParkedPurge, Filter: outbox.ParkedFilter{Route: "r"}, By: "keep"})),
-		s.Record(g.Ctx, []outbox.Sighting{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []outbox.EventRef{event})),
-		failed(s.Expire(g.Ctx, 10)), s.Release(g.Ctx, instance, []outbox.LaneRef{lane}), s.Leave(g.Ctx, instance))
+		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
+		failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: adapters.ParkedFilter{Route: "r"}, By: "keep"})),
+		s.Record(g.Ctx, []adapters.Sighting{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []adapters.EventRef{event})),
+		failed(s.Expire(g.Ctx, 10)), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
 }
 
 func (g *grantedState) actAsOperator(s *Store) error {
-	command := func(a outbox.ParkedAction) error {
-		return failed(s.ChangeParked(g.Ctx, outbox.ParkedCommand{Action: a, Filter: outbox.ParkedFilter{Route: "r"}, By: "alice"}))
+	command := func(a adapters.ParkedAction) error {
+		return failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: a, Filter: adapters.ParkedFilter{Route: "r"}, By: "alice"}))
 	}
 	_, err := s.pool.Exec(g.Ctx, `SELECT * FROM outrider_audit ORDER BY id DESC LIMIT 10`)
 	return errors.Join(err, failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
-		failed(s.ListParked(g.Ctx, outbox.ParkedFilter{})), command(outbox.ParkedRedrive), command(outbox.ParkedSkip), command(outbox.ParkedPurge),
-		s.Move(g.Ctx, outbox.Move{Route: "r", Cursors: map[int]outbox.Cursor{0: {Position: 1}}, Table: outbox.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
-		failed(s.Pause(g.Ctx, outbox.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, "r", "", "alice")), failed(s.Forget(g.Ctx, "r", true, "alice")))
+		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{})), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
+		s.Move(g.Ctx, adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 1}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
+		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, "r", "", "alice")), failed(s.Forget(g.Ctx, "r", true, "alice")))
 }
 
 func failed[T any](_ T, err error) error { return err }
@@ -273,7 +275,7 @@ func TestStateTablesMoveToASchema(t *testing.T) {
 		pgtest.Must(t, s.Migrate(e.Ctx))
 		return s
 	}
-	pgtest.Must(t, failed(open("").Pause(e.Ctx, outbox.Pause{Route: "r", By: "alice"})))
+	pgtest.Must(t, failed(open("").Pause(e.Ctx, adapters.Pause{Route: "r", By: "alice"})))
 	if log.Len() > 0 {
 		t.Errorf("the first: %s", &log)
 	}

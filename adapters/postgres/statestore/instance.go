@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -25,7 +25,7 @@ FROM outrider_instance i ORDER BY i.id`
 )
 
 // Announce writes down which routes the instance runs.
-func (s *Store) Announce(ctx context.Context, instance string, routes []outbox.RunningRoute) error {
+func (s *Store) Announce(ctx context.Context, instance string, routes []adapters.RunningRoute) error {
 	s.mu.Lock()
 	err := s.joined(instance)
 	s.mu.Unlock()
@@ -40,12 +40,12 @@ func (s *Store) Announce(ctx context.Context, instance string, routes []outbox.R
 
 // Instances returns all instances, by id. The dead are forgotten a day after
 // their lease has ended, when the next one joins.
-func (s *Store) Instances(ctx context.Context) ([]outbox.Instance, error) {
+func (s *Store) Instances(ctx context.Context) ([]adapters.Instance, error) {
 	rows, err := s.pool.Query(ctx, instancesSQL)
 	if err != nil {
 		return nil, stateError("read the instances", err)
 	}
-	instances, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i outbox.Instance, err error) {
+	instances, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i adapters.Instance, err error) {
 		var routes string
 		var left float64
 		if err = row.Scan(&i.ID, &i.Alive, &left, &i.JoinedAt, &i.RenewedAt, &routes); err == nil {

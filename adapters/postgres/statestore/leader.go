@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // leaderPing is how often the connection that holds a leader lock is asked
@@ -32,7 +32,7 @@ type LeaderConfig struct {
 }
 
 // LeaderLock is a session advisory lock in PostgreSQL, on a connection of its own.
-// It implements [outbox.LeaderLock]. Whoever takes the same key in the same
+// It implements [adapters.LeaderLock]. Whoever takes the same key in the same
 // database by pg_advisory_lock or pg_try_advisory_lock stands by for us, and we for
 // them.
 type LeaderLock struct {
@@ -50,7 +50,7 @@ type leadership struct {
 	lost   chan struct{} // closed by watch, which then uses the connection no more
 }
 
-var _ outbox.LeaderLock = (*LeaderLock)(nil)
+var _ adapters.LeaderLock = (*LeaderLock)(nil)
 
 // NewLeaderLock checks the configuration. It does not connect:
 // [LeaderLock.TryLock] does.
@@ -66,7 +66,7 @@ func NewLeaderLock(ctx context.Context, cfg LeaderConfig) (*LeaderLock, error) {
 // String names the lock for people.
 func (l *LeaderLock) String() string { return fmt.Sprintf("advisory lock %d", l.key) }
 
-// TryLock implements [outbox.LeaderLock]. While somebody else holds the lock its
+// TryLock implements [adapters.LeaderLock]. While somebody else holds the lock its
 // connection stays open for the next try.
 func (l *LeaderLock) TryLock(ctx context.Context) (<-chan struct{}, error) {
 	l.mu.Lock()
@@ -121,7 +121,7 @@ func watchLeadership(ctx context.Context, conn *pgx.Conn, lost chan<- struct{}) 
 	}
 }
 
-// Unlock implements [outbox.LeaderLock].
+// Unlock implements [adapters.LeaderLock].
 func (l *LeaderLock) Unlock() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -68,7 +68,7 @@ func (t parkedTx) Exec(ctx context.Context, s *staterow.Statement) (int64, error
 }
 
 // ListParked returns what the filter selects, by route, slot and seq.
-func (s *Store) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox.Parked, error) {
+func (s *Store) ListParked(ctx context.Context, f adapters.ParkedFilter) ([]adapters.Parked, error) {
 	if err := staterow.CheckFilter(f); err != nil {
 		return nil, stateError("list parked messages", err)
 	}
@@ -81,7 +81,7 @@ func (s *Store) ListParked(ctx context.Context, f outbox.ParkedFilter) ([]outbox
 }
 
 // CountParked counts what the command would change, by route and status.
-func (s *Store) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outbox.ParkedCount, error) {
+func (s *Store) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	counts, err := staterow.CountParked(ctx, parkedDialect, parkedTx{s.pool}, c)
 	if err != nil {
 		return nil, stateError("count parked messages", err)
@@ -90,7 +90,7 @@ func (s *Store) CountParked(ctx context.Context, c outbox.ParkedCommand) ([]outb
 }
 
 // ChangeParked carries out one step of a command, in one transaction.
-func (s *Store) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step outbox.ParkedStep, err error) {
+func (s *Store) ChangeParked(ctx context.Context, c adapters.ParkedCommand) (step adapters.ParkedStep, err error) {
 	if err := staterow.CheckCommand(c); err != nil {
 		return step, stateError(string(c.Action), err)
 	}
@@ -101,18 +101,18 @@ func (s *Store) ChangeParked(ctx context.Context, c outbox.ParkedCommand) (step 
 		})
 	})
 	if err != nil {
-		return outbox.ParkedStep{}, stateError(string(c.Action), err)
+		return adapters.ParkedStep{}, stateError(string(c.Action), err)
 	}
 	return step, nil
 }
 
 // Lanes returns all cursor rows, by route and slot.
-func (s *Store) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
+func (s *Store) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 	rows, err := s.pool.Query(ctx, lanesSQL)
 	if err != nil {
 		return nil, stateError("read the lanes", err)
 	}
-	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.LaneStatus, err error) {
+	lanes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l adapters.LaneStatus, err error) {
 		c := &l.Cursor
 		var since, updated *time.Time
 		var anchor string
@@ -125,7 +125,7 @@ func (s *Store) Lanes(ctx context.Context) ([]outbox.LaneStatus, error) {
 			l.UpdatedAt = *updated
 		}
 		if err == nil {
-			c.Anchor, err = outbox.ParseAnchor(anchor)
+			c.Anchor, err = adapters.ParseAnchor(anchor)
 		}
 		return l, err
 	})

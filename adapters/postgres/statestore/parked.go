@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -36,18 +36,18 @@ WHERE route = $1 AND slot = $2 AND status <> 'dead' AND seq > $4
 ORDER BY seq LIMIT $5`
 )
 
-// ParkedGroups implements [outbox.StateStore].
-func (s *Store) ParkedGroups(ctx context.Context, route string, slots []int) ([]outbox.ParkedGroup, error) {
+// ParkedGroups implements [adapters.StateStore].
+func (s *Store) ParkedGroups(ctx context.Context, route string, slots []int) ([]adapters.ParkedGroup, error) {
 	rows, err := s.pool.Query(ctx, parkedGroupsSQL, route, slots)
 	if err != nil {
 		return nil, stateError("read the parked groups of "+route, err)
 	}
-	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g outbox.ParkedGroup, err error) {
+	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g adapters.ParkedGroup, err error) {
 		var status string
 		var due *time.Time
 		err = row.Scan(&g.Slot, &g.Group, &g.Count, &g.FirstSeq, &status, &due, &g.Since)
 		g.Group = staterow.Unpack(g.Group)
-		g.Held = status == string(outbox.ParkedHeld)
+		g.Held = status == string(adapters.ParkedHeld)
 		if due != nil {
 			g.Due = *due
 		}
@@ -61,7 +61,7 @@ func (s *Store) ParkedGroups(ctx context.Context, route string, slots []int) ([]
 
 // ParkedQueue returns the messages of one group that are not dead, by ascending
 // seq. For the empty group these are the lane's messages without a group.
-func (s *Store) ParkedQueue(ctx context.Context, lane outbox.LaneRef, group string, after int64, limit int) ([]outbox.Parked, error) {
+func (s *Store) ParkedQueue(ctx context.Context, lane adapters.LaneRef, group string, after int64, limit int) ([]adapters.Parked, error) {
 	if group != "" {
 		group = staterow.Pack(group)
 	}
@@ -72,7 +72,7 @@ func (s *Store) ParkedQueue(ctx context.Context, lane outbox.LaneRef, group stri
 	return parked, nil
 }
 
-func (s *Store) queryParked(ctx context.Context, sql string, args ...any) ([]outbox.Parked, error) {
+func (s *Store) queryParked(ctx context.Context, sql string, args ...any) ([]adapters.Parked, error) {
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Store) queryParked(ctx context.Context, sql string, args ...any) ([]out
 }
 
 // scanParked reads a row of [parkedFields].
-func scanParked(row pgx.CollectableRow) (p outbox.Parked, err error) {
+func scanParked(row pgx.CollectableRow) (p adapters.Parked, err error) {
 	var status, metadata string
 	var due *time.Time
 	err = row.Scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
@@ -90,7 +90,7 @@ func scanParked(row pgx.CollectableRow) (p outbox.Parked, err error) {
 		return p, err
 	}
 	p.Group, p.ID, p.Type = staterow.Unpack(p.Group), staterow.Unpack(p.ID), staterow.Unpack(p.Type)
-	p.Status = outbox.ParkedStatus(status)
+	p.Status = adapters.ParkedStatus(status)
 	if due != nil {
 		p.NextAttemptAt = *due
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -95,7 +95,7 @@ func (s *Store) join(ctx context.Context, instance string, lease time.Duration) 
 // Renew extends the lease, on the very connection that holds the lock, so that
 // its loss is noticed. A lost connection is replaced and the lock taken again;
 // the lanes that others took meanwhile are not in the answer.
-func (s *Store) Renew(ctx context.Context, instance string, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (s *Store) Renew(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.joined(instance); err != nil {
@@ -121,14 +121,14 @@ func (s *Store) Renew(ctx context.Context, instance string, lease time.Duration)
 	return lanes, nil
 }
 
-func (s *Store) renew(ctx context.Context, lease time.Duration) (map[outbox.LaneRef]outbox.LaneMark, error) {
+func (s *Store) renew(ctx context.Context, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	rows, err := s.session.conn.Query(ctx, s.pool.schema.in(renewSQL), s.session.instance, lease.Seconds())
 	if err != nil {
 		return nil, err
 	}
-	lanes := make(map[outbox.LaneRef]outbox.LaneMark, outbox.Slots)
-	var ref outbox.LaneRef
-	var mark outbox.LaneMark
+	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
+	var ref adapters.LaneRef
+	var mark adapters.LaneMark
 	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands}, func() error {
 		lanes[ref] = mark
 		return nil

@@ -6,10 +6,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 const (
@@ -61,7 +61,7 @@ type stateQuerier interface {
 
 // Settle writes all settlements in one transaction and returns the lanes whose
 // epoch has moved on; nothing of those is written.
-func (s *Store) Settle(ctx context.Context, settlements []outbox.Settlement) ([]outbox.LaneRef, error) {
+func (s *Store) Settle(ctx context.Context, settlements []adapters.Settlement) ([]adapters.LaneRef, error) {
 	if len(settlements) == 0 {
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (s *Store) Settle(ctx context.Context, settlements []outbox.Settlement) ([]
 	if err != nil {
 		return nil, stateError("settle", err)
 	}
-	var fenced []outbox.LaneRef
+	var fenced []adapters.LaneRef
 	err = pg.RetryDeadlock(func() error {
 		fenced, err = s.settle(ctx, sorted)
 		return err
@@ -80,7 +80,7 @@ func (s *Store) Settle(ctx context.Context, settlements []outbox.Settlement) ([]
 	return fenced, nil
 }
 
-func (s *Store) settle(ctx context.Context, settlements []outbox.Settlement) (fenced []outbox.LaneRef, err error) {
+func (s *Store) settle(ctx context.Context, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	if !parksAny(settlements) {
 		alive, err := settleCursors(ctx, s.pool, settlements)
 		return fencedLanes(settlements, alive), err
@@ -102,7 +102,7 @@ func (s *Store) settle(ctx context.Context, settlements []outbox.Settlement) (fe
 	return fenced, err
 }
 
-func parksAny(settlements []outbox.Settlement) bool {
+func parksAny(settlements []adapters.Settlement) bool {
 	for i := range settlements {
 		if len(settlements[i].Park)+len(settlements[i].Unpark) > 0 {
 			return true
@@ -112,7 +112,7 @@ func parksAny(settlements []outbox.Settlement) bool {
 }
 
 // settleCursors returns the lanes that were not fenced.
-func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Settlement) (map[outbox.LaneRef]bool, error) {
+func settleCursors(ctx context.Context, q stateQuerier, settlements []adapters.Settlement) (map[adapters.LaneRef]bool, error) {
 	n := len(settlements)
 	routes, slots, epochs := make([]string, n), make([]int16, n), make([]int64, n)
 	positions, paged, bases, seqs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -132,8 +132,8 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Set
 	if err != nil {
 		return nil, err
 	}
-	alive := make(map[outbox.LaneRef]bool, n)
-	var ref outbox.LaneRef
+	alive := make(map[adapters.LaneRef]bool, n)
+	var ref adapters.LaneRef
 	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot}, func() error {
 		alive[ref] = true
 		return nil
@@ -141,7 +141,7 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []outbox.Set
 	return alive, err
 }
 
-func fencedLanes(settlements []outbox.Settlement, alive map[outbox.LaneRef]bool) (fenced []outbox.LaneRef) {
+func fencedLanes(settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) (fenced []adapters.LaneRef) {
 	for i := range settlements {
 		if !alive[settlements[i].LaneRef] {
 			fenced = append(fenced, settlements[i].LaneRef)
@@ -152,7 +152,7 @@ func fencedLanes(settlements []outbox.Settlement, alive map[outbox.LaneRef]bool)
 
 // settleParked deletes and writes the parked rows of the lanes alive, in one
 // round trip. What is unparked goes first, so that a seq may be used again.
-func settleParked(ctx context.Context, tx pgx.Tx, settlements []outbox.Settlement, alive map[outbox.LaneRef]bool) error {
+func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlement, alive map[adapters.LaneRef]bool) error {
 	var gone, kept, lanes parkedColumns
 	for i := range settlements {
 		t := &settlements[i]
@@ -184,18 +184,18 @@ type parkedColumns struct {
 	routes, groups, statuses, errors, ids, types, metadata []string
 	slots                                                  []int16
 	seqs, positions                                        []int64
-	attempts, formers                                      []int32 // formers: [outbox.Parked.Was]
+	attempts, formers                                      []int32 // formers: [adapters.Parked.Was]
 	dues                                                   []*time.Time
 	payloads                                               [][]byte
 }
 
-func (c *parkedColumns) addKey(lane outbox.LaneRef, seq int64) {
+func (c *parkedColumns) addKey(lane adapters.LaneRef, seq int64) {
 	c.routes = append(c.routes, lane.Route)
 	c.slots = append(c.slots, int16(lane.Slot))
 	c.seqs = append(c.seqs, seq)
 }
 
-func (c *parkedColumns) add(lane outbox.LaneRef, p *outbox.Parked) {
+func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 	c.addKey(lane, p.Seq)
 	group := ""
 	if p.Group != "" {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // joinedState opens a migrated store on url that joined with an hour's lease.
@@ -30,16 +30,16 @@ func joinedState(t *testing.T, cfg statestore.Config, instance string) *statesto
 }
 
 func allSlots() []int {
-	slots := make([]int, outbox.Slots)
+	slots := make([]int, adapters.Slots)
 	for i := range slots {
 		slots[i] = i
 	}
 	return slots
 }
 
-func acquireAll(t *testing.T, state *statestore.Store, instance string) []outbox.LaneState {
+func acquireAll(t *testing.T, state *statestore.Store, instance string) []adapters.LaneState {
 	t.Helper()
-	lanes, err := state.Acquire(t.Context(), instance, "r", allSlots(), outbox.Slots)
+	lanes, err := state.Acquire(t.Context(), instance, "r", allSlots(), adapters.Slots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +47,12 @@ func acquireAll(t *testing.T, state *statestore.Store, instance string) []outbox
 }
 
 // settlements move the lanes to a position.
-func settlements(lanes []outbox.LaneState, position int64) []outbox.Settlement {
-	all := make([]outbox.Settlement, len(lanes))
+func settlements(lanes []adapters.LaneState, position int64) []adapters.Settlement {
+	all := make([]adapters.Settlement, len(lanes))
 	for i, lane := range lanes {
-		all[i] = outbox.Settlement{
+		all[i] = adapters.Settlement{
 			LaneRef: lane.LaneRef, Epoch: lane.Epoch, NextSeq: 1,
-			Cursor: outbox.Cursor{Position: position, Snapshot: "1000:1020:1001,1007"},
+			Cursor: adapters.Cursor{Position: position, Snapshot: "1000:1020:1001,1007"},
 			Beyond: make([]int64, lane.Slot), // of different lengths
 		}
 	}
@@ -109,11 +109,11 @@ func TestLanesMoveAtOnceWhenTheOwnersConnectionDrops(t *testing.T) {
 	if err := other.Join(t.Context(), "b", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := acquireAll(t, other, "b"); len(got) != outbox.Slots { // a's lease runs for an hour
+	if got := acquireAll(t, other, "b"); len(got) != adapters.Slots { // a's lease runs for an hour
 		t.Fatalf("b acquired %d lanes after a's connection was gone", len(got))
 	}
 	fenced, err := owner.Settle(t.Context(), settlements(old, 5))
-	if err != nil || len(fenced) != outbox.Slots {
+	if err != nil || len(fenced) != adapters.Slots {
 		t.Fatalf("the former owner settled: fenced %d, %v", len(fenced), err)
 	}
 	owned, err := owner.Renew(t.Context(), "a", time.Hour)
@@ -129,7 +129,7 @@ func TestRenewTakesTheLockAgain(t *testing.T) {
 	acquireAll(t, owner, "a")
 	terminateLease(t, connect(t, dsn))
 	owned, err := owner.Renew(t.Context(), "a", time.Hour)
-	if err != nil || len(owned) != outbox.Slots {
+	if err != nil || len(owned) != adapters.Slots {
 		t.Fatalf("renewed %d lanes, %v", len(owned), err)
 	}
 	other := joinedState(t, statestore.Config{URL: dsn}, "b")
@@ -214,7 +214,7 @@ func TestG8_SettlesAreHeapOnly(t *testing.T) {
 	for {
 		total := value[int64](t, conn, `SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'outrider_cursor'`)
 		hot := value[int64](t, conn, `SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'outrider_cursor'`)
-		if total >= settles*outbox.Slots {
+		if total >= settles*adapters.Slots {
 			if hot*4 < total {
 				t.Errorf("%d of %d updates were heap-only", hot, total)
 			}
@@ -234,14 +234,14 @@ func TestEveryCommandIsAudited(t *testing.T) {
 	state := joinedState(t, statestore.Config{URL: dsn}, "a")
 	lanes := acquireAll(t, state, "a")
 	s := settlements(lanes[:1], 1)
-	s[0].Park = []outbox.Parked{{Seq: 1, Status: outbox.ParkedDead, ID: "e"}}
+	s[0].Park = []adapters.Parked{{Seq: 1, Status: adapters.ParkedDead, ID: "e"}}
 	if _, err := state.Settle(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []outbox.ParkedCommand{
-		{Action: outbox.ParkedRedrive, Filter: outbox.ParkedFilter{ID: "e", Limit: 3}, By: "alice\x00"},
-		{Action: outbox.ParkedSkip, Filter: outbox.ParkedFilter{Route: "r"}, By: "bob"},
-		{Action: outbox.ParkedPurge, All: true, By: "bob"},
+	for _, c := range []adapters.ParkedCommand{
+		{Action: adapters.ParkedRedrive, Filter: adapters.ParkedFilter{ID: "e", Limit: 3}, By: "alice\x00"},
+		{Action: adapters.ParkedSkip, Filter: adapters.ParkedFilter{Route: "r"}, By: "bob"},
+		{Action: adapters.ParkedPurge, All: true, By: "bob"},
 	} {
 		if _, err := state.ChangeParked(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -260,7 +260,7 @@ func TestSchemasKeepOutridersApart(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	one := joinedState(t, statestore.Config{URL: dsn, Schema: "One"}, "a")
 	two := joinedState(t, statestore.Config{URL: dsn, Schema: "two"}, "a") // no twin: another schema
-	if a, b := acquireAll(t, one, "a"), acquireAll(t, two, "a"); len(a) != outbox.Slots || len(b) != outbox.Slots {
+	if a, b := acquireAll(t, one, "a"), acquireAll(t, two, "a"); len(a) != adapters.Slots || len(b) != adapters.Slots {
 		t.Fatalf("acquired %d and %d lanes", len(a), len(b))
 	}
 	got := value[[]string](t, connect(t, dsn),

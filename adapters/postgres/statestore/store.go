@@ -15,8 +15,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 //go:embed migrations/*.sql
@@ -63,7 +63,7 @@ type Config struct {
 }
 
 // Store keeps cursors, ownership of lanes and parked messages in PostgreSQL. It
-// implements [outbox.StateStore]. The database need not be the one that the
+// implements [adapters.StateStore]. The database need not be the one that the
 // outbox is in.
 //
 // An instance that joined holds one connection of its own with a session
@@ -78,7 +78,7 @@ type Store struct {
 	session *stateSession
 }
 
-var _ outbox.StateStore = (*Store)(nil)
+var _ adapters.StateStore = (*Store)(nil)
 
 // New opens the store. It connects to verify the URL; it creates no
 // tables, see [Store.Migrate].

@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/kafka"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // failProduce answers every produce request for which code returns an error
@@ -117,7 +117,7 @@ func TestG10_RefusedProducerIDs(t *testing.T) {
 
 // wantUnavailable delivers messages, all of which must come back unavailable, the
 // first with a hint.
-func wantUnavailable(t *testing.T, d outbox.Destination, msgs []*message.Message, hint string) {
+func wantUnavailable(t *testing.T, d adapters.Destination, msgs []*message.Message, hint string) {
 	t.Helper()
 	errs := d.Deliver(t.Context(), "t", msgs)
 	want := map[string]string{}

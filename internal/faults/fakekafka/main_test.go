@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -59,7 +60,7 @@ func exclusive(c *kfake.Cluster) kafka.Config {
 
 // through returns what a lane that is never lost delivers through: the
 // destination itself, if that is not exclusive.
-func through(t *testing.T, d *kafka.Destination, lane string) outbox.Destination {
+func through(t *testing.T, d *kafka.Destination, lane string) adapters.Destination {
 	t.Helper()
 	own := d.Fence(lane, func(context.Context) (bool, error) { return true, nil })
 	if own == nil {
@@ -75,7 +76,7 @@ func through(t *testing.T, d *kafka.Destination, lane string) outbox.Destination
 
 // newMessage returns a message with a small JSON payload.
 func newMessage(id, group string) *message.Message {
-	return outbox.NewMessage(&outbox.Row{ID: id, Type: "test.happened", Group: group, Position: 1, Payload: []byte(`{"x":"x"}`)}, "test/00")
+	return adapters.NewMessage(&adapters.Row{ID: id, Type: "test.happened", Group: group, Position: 1, Payload: []byte(`{"x":"x"}`)}, "test/00")
 }
 
 // results formats errors for a comparison: "ok" or the kind, by event id.
@@ -91,7 +92,7 @@ func results(msgs []*message.Message, errs []error) map[string]string {
 }
 
 // untilDelivered delivers messages again until all are.
-func untilDelivered(t *testing.T, d outbox.Destination, msgs []*message.Message) {
+func untilDelivered(t *testing.T, d adapters.Destination, msgs []*message.Message) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
 		errs := d.Deliver(t.Context(), "t", msgs)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/memory"
@@ -27,8 +27,8 @@ type Limits struct {
 // Claimer claims rows of one queue for all routes that use it, and gives each to
 // the first route that matches it.
 type Claimer struct {
-	Queue   outbox.Queue
-	looker  outbox.LookReporter // nil: a claim looks at everything
+	Queue   adapters.Queue
+	looker  adapters.LookReporter // nil: a claim looks at everything
 	log     *slog.Logger
 	budget  *memory.Budget
 	drain   time.Duration // for a claim, and for the last results
@@ -69,10 +69,10 @@ type Config struct {
 }
 
 // New returns the claimer of a queue; [Claimer.Add] gives it routes.
-func New(queue outbox.Queue, cfg Config) *Claimer {
+func New(queue adapters.Queue, cfg Config) *Claimer {
 	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
-	c.looker, _ = queue.(outbox.LookReporter)
+	c.looker, _ = queue.(adapters.LookReporter)
 	c.grow(false)
 	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
 	c.Settler.Write, c.Settler.Target = c.write, "queue's table"
@@ -171,7 +171,7 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	}
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.drain)
 	defer cancel()
-	rows, err := c.Queue.Claim(claiming, outbox.ClaimRequest{
+	rows, err := c.Queue.Claim(claiming, adapters.ClaimRequest{
 		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
 		Match: w.match, Later: w.later, Wants: c.wanting.number(w.open), Bytes: max(c.free()-int64(limit)*lane.WaitingOverhead, 1),
 	})
@@ -230,11 +230,11 @@ func (c *Claimer) grow(full bool) {
 }
 
 // AddStats adds what the claimer knows of a route to its counters.
-func (c *Claimer) AddStats(rt *lane.Route, s *outbox.RouteStats) {
+func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 	if born := c.ledger.oldest(rt); !born.IsZero() { // once for all lanes: it goes through all rows
 		s.Oldest = max(s.Oldest, time.Since(born))
 	}
-	s.Queue = &outbox.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
+	s.Queue = &adapters.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
 }
 
 // report logs an outage of claims.
@@ -252,15 +252,15 @@ func (c *Claimer) report(err error) {
 // refused before.
 type wanted struct {
 	routes    []*lane.Route
-	open      [][outbox.Slots]bool // by route
-	slots     []int                // open for any route
-	spent     bool                 // a route is closed for want of memory
+	open      [][adapters.Slots]bool // by route
+	slots     []int                  // open for any route
+	spent     bool                   // a route is closed for want of memory
 	unmatched int64
 }
 
 func (c *Claimer) wanted() *wanted {
-	w := &wanted{routes: c.routes, open: make([][outbox.Slots]bool, len(c.routes))}
-	var open [outbox.Slots]bool
+	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes))}
+	var open [adapters.Slots]bool
 	for i, rt := range c.routes {
 		if rt.Share.Spent(int64(c.rowCost)) {
 			w.spent = true
@@ -281,7 +281,7 @@ func (c *Claimer) wanted() *wanted {
 }
 
 // route is the index of the first route that matches; -1: none.
-func (w *wanted) route(row *outbox.Row) int {
+func (w *wanted) route(row *adapters.Row) int {
 	for i, rt := range w.routes {
 		if rt.Match(row) {
 			return i
@@ -290,14 +290,14 @@ func (w *wanted) route(row *outbox.Row) int {
 	return -1
 }
 
-// match implements outbox.ClaimRequest.Match.
-func (w *wanted) match(row *outbox.Row) bool {
+// match implements adapters.ClaimRequest.Match.
+func (w *wanted) match(row *adapters.Row) bool {
 	i := w.route(row)
 	if i < 0 {
 		w.unmatched++
 		return false
 	}
-	return w.open[i][outbox.SlotOf(row.Group, row.ID)]
+	return w.open[i][adapters.SlotOf(row.Group, row.ID)]
 }
 
 // Flush writes the last results: afterwards nothing is marked as claimed by us.

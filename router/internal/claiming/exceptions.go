@@ -3,6 +3,7 @@ package claiming
 import (
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -11,7 +12,7 @@ import (
 type exceptions struct {
 	claim  uint64 // number of the claim
 	groups []string
-	rows   []*outbox.Claim
+	rows   []*adapters.Claim
 	next   time.Time // when the first of them ends; zero: none is planned
 	held   bool      // something is left out until rows that are in memory are settled
 }
@@ -41,7 +42,7 @@ func (l *ledger) except(now time.Time, perGroup int) exceptions {
 		if k.row == (queueKey{}) {
 			out.groups = append(out.groups, k.group)
 		} else {
-			out.rows = append(out.rows, &outbox.Claim{Table: k.row.table, Key: k.row.key})
+			out.rows = append(out.rows, &adapters.Claim{Table: k.row.table, Key: k.row.key})
 		}
 	}
 	for g, n := range l.groups {
@@ -84,10 +85,10 @@ func (l *ledger) comeBack() {
 
 // stale returns the claims that were made or extended before then and are still
 // wanted.
-func (l *ledger) stale(then time.Time) []*outbox.Claim {
+func (l *ledger) stale(then time.Time) []*adapters.Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []*outbox.Claim
+	var out []*adapters.Claim
 	for c, h := range l.held {
 		if h.since.Before(then) {
 			out = append(out, c)
@@ -99,7 +100,7 @@ func (l *ledger) stale(then time.Time) []*outbox.Claim {
 // extended notes that claims were extended at a time, but for the lost ones. It
 // returns the items of those. What is lost before it got into a lane enters none,
 // nor does what is behind it.
-func (l *ledger) extended(claims, lost []*outbox.Claim, at time.Time) []*lane.Item {
+func (l *ledger) extended(claims, lost []*adapters.Claim, at time.Time) []*lane.Item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range claims {

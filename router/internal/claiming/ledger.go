@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -12,7 +13,7 @@ import (
 // queueKey names a row of a queue.
 type queueKey struct{ table, key string }
 
-func queueKeyOf(c *outbox.Claim) queueKey { return queueKey{c.Table, c.Key} }
+func queueKeyOf(c *adapters.Claim) queueKey { return queueKey{c.Table, c.Key} }
 
 // leaveKey names what can be left out of claims: a group or, where no order is
 // kept, a single row.
@@ -23,7 +24,7 @@ type leaveKey struct {
 
 // holding is one claimed row until what became of it is written down.
 type holding struct {
-	claim  *outbox.Claim
+	claim  *adapters.Claim
 	key    leaveKey   // what is left out of claims when the row goes back
 	group  string     // of the row
 	counts int        // failed attempts that count, without the one under way
@@ -32,7 +33,7 @@ type holding struct {
 	item   *lane.Item // nil for a row that never got into a lane
 
 	state  holdingState
-	result outbox.ClaimResult
+	result adapters.ClaimResult
 	credit int // attempts to be given back, learnt while the result was being written
 }
 
@@ -73,7 +74,7 @@ type ledger struct {
 	note func(urgent bool) // there is something to write
 
 	mu      sync.Mutex
-	held    map[*outbox.Claim]*holding
+	held    map[*adapters.Claim]*holding
 	groups  map[string]int // rows held of each group
 	ready   []*holding     // ended
 	hurry   int            // so many results are urgent
@@ -88,7 +89,7 @@ type ledger struct {
 const maxCredits = 4096
 
 func newLedger(hurry int, note func(bool)) *ledger {
-	return &ledger{note: note, hurry: hurry, held: map[*outbox.Claim]*holding{}, groups: map[string]int{},
+	return &ledger{note: note, hurry: hurry, held: map[*adapters.Claim]*holding{}, groups: map[string]int{},
 		left: map[leaveKey]*leave{}, credits: map[queueKey]int{}}
 }
 
@@ -140,7 +141,7 @@ func (l *ledger) handedOut(claim uint64) {
 }
 
 // add notes a claimed row. Call with the mutex held.
-func (l *ledger) add(row *outbox.Row, key leaveKey) *holding {
+func (l *ledger) add(row *adapters.Row, key leaveKey) *holding {
 	l.serial++
 	h := &holding{claim: row.Claim, key: key, group: row.Group, serial: l.serial, since: time.Now()}
 	k := queueKeyOf(row.Claim)
@@ -181,7 +182,7 @@ func (l *ledger) end(e ending) {
 		return
 	}
 	h.state, h.item = rowEnded, nil
-	h.result = outbox.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at}
+	h.result = adapters.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at}
 	if e.outcome == outbox.Retry || e.outcome == outbox.Dead {
 		h.result.Attempts = e.attempts
 	}
@@ -216,12 +217,12 @@ func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
 }
 
 // take returns the results that are to be written.
-func (l *ledger) take() ([]*holding, []outbox.ClaimResult) {
+func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.ready
 	l.ready = nil
-	results := make([]outbox.ClaimResult, len(taken))
+	results := make([]adapters.ClaimResult, len(taken))
 	for i, h := range taken {
 		h.state = rowWriting
 		results[i] = h.result
@@ -231,7 +232,7 @@ func (l *ledger) take() ([]*holding, []outbox.ClaimResult) {
 
 // written notes that what take returned is durable, or, with an error, that it
 // is to be written again.
-func (l *ledger) written(taken []*holding, lost []*outbox.Claim, err error) {
+func (l *ledger) written(taken []*holding, lost []*adapters.Claim, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -77,7 +78,7 @@ func (m *ledgerModel) answer(most int) {
 			r.claimed = true
 			c.rows = append(c.rows, r)
 			placings = append(placings, placing{key: leaveKey{group: group},
-				row: &outbox.Row{ID: r.name, Group: group, Claim: &outbox.Claim{Key: r.name}}})
+				row: &adapters.Row{ID: r.name, Group: group, Claim: &adapters.Claim{Key: r.name}}})
 		}
 	}
 	m.expect(placings)
@@ -258,7 +259,7 @@ func TestG2_ARowThatIsLostOnItsWayEntersNoLane(t *testing.T) {
 	m.ask()
 	m.answer(2)
 	lost := m.table["g0"][0]
-	if items := m.extended([]*outbox.Claim{lost.placing.row.Claim}, []*outbox.Claim{lost.placing.row.Claim}, m.now); len(items) > 0 {
+	if items := m.extended([]*adapters.Claim{lost.placing.row.Claim}, []*adapters.Claim{lost.placing.row.Claim}, m.now); len(items) > 0 {
 		t.Errorf("%d items are lost, of a row that is in no lane", len(items))
 	}
 	m.placeAll(t, 3)

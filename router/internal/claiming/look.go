@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // lookOnPause is the shortest pause of a claimer whose queue has not looked at
@@ -40,12 +40,12 @@ func (c *Claimer) countUnmatched(w *wanted) {
 	c.unmatched.Store(n)
 }
 
-// later implements outbox.ClaimRequest.Later.
-func (w *wanted) later(row *outbox.Row) bool { return w.route(row) >= 0 }
+// later implements adapters.ClaimRequest.Later.
+func (w *wanted) later(row *adapters.Row) bool { return w.route(row) >= 0 }
 
-// wanting is what the claims of a claimer want; see outbox.ClaimRequest.Wants.
+// wanting is what the claims of a claimer want; see adapters.ClaimRequest.Wants.
 type wanting struct {
-	open [][outbox.Slots]bool // by route
+	open [][adapters.Slots]bool // by route
 	last uint64
 }
 
@@ -55,7 +55,7 @@ var wantings atomic.Uint64
 
 // number is another one whenever a lane is open that was closed for the claim
 // before.
-func (n *wanting) number(open [][outbox.Slots]bool) uint64 {
+func (n *wanting) number(open [][adapters.Slots]bool) uint64 {
 	wider := n.last == 0
 	for i := range n.open {
 		for slot, is := range open[i] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -83,7 +84,7 @@ func (o claimOrigin) GiveBack(handle any) (again *lane.Item) {
 func (o claimOrigin) Release() { o.claimer.ledger.release(o.session) }
 
 // leaveKeyOf is what is left out of claims when a row of the route goes back.
-func leaveKeyOf(r *lane.Route, row *outbox.Row) leaveKey {
+func leaveKeyOf(r *lane.Route, row *adapters.Row) leaveKey {
 	if g := r.Key(row.Group); g != "" {
 		return leaveKey{group: g}
 	}

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // placing is a claimed row on its way to its lane.
 type placing struct {
-	row     *outbox.Row
+	row     *adapters.Row
 	route   int // index of the route; -1: none matches, and it goes back
 	key     leaveKey
 	cost    int64
@@ -35,7 +36,7 @@ func (c *Claimer) free() int64 {
 
 // receive notes what a claim brought, in its order, and returns what has a route.
 // The rest goes back before the next claim begins, which would bring it again.
-func (c *Claimer) receive(w *wanted, rows []*outbox.Row) []placing {
+func (c *Claimer) receive(w *wanted, rows []*adapters.Row) []placing {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -93,7 +94,7 @@ func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
 
 // place gives a claimed row to its lane, or back; true when it got in.
 func (c *Claimer) place(w *wanted, p placing) bool {
-	rt, slot := c.routes[p.route], outbox.SlotOf(p.row.Group, p.row.ID)
+	rt, slot := c.routes[p.route], adapters.SlotOf(p.row.Group, p.row.ID)
 	if s := rt.Lanes[slot].Session(); s != nil && w.open[p.route][slot] && rt.Share.Take(p.cost) {
 		if s.AcceptClaim(p.row, p.holding, p.cost) {
 			return true

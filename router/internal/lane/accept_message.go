@@ -3,11 +3,12 @@ package lane
 import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 // AcceptMessage is acceptRow for a subscriber's message; its memory is taken.
-func (s *Session) AcceptMessage(msg *message.Message, row *outbox.Row, cost int64) bool {
+func (s *Session) AcceptMessage(msg *message.Message, row *adapters.Row, cost int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -31,7 +32,7 @@ func (s *Session) AcceptMessage(msg *message.Message, row *outbox.Row, cost int6
 
 // recordOf is what the lane makes the message of. Of one that is too large only its
 // names are kept, and what is wrong with it.
-func (s *Session) recordOf(msg *message.Message, row *outbox.Row) *record {
+func (s *Session) recordOf(msg *message.Message, row *adapters.Row) *record {
 	if row.Err != nil {
 		return &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata(s.lane.Name)}
 	}

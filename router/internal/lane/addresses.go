@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -314,13 +315,13 @@ func (h *health) close() {
 }
 
 // status lists the addresses that are down.
-func (h *health) status() []outbox.AddressStatus {
+func (h *health) status() []adapters.AddressStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []outbox.AddressStatus
+	var out []adapters.AddressStatus
 	for _, a := range h.addresses {
 		if a.down {
-			s := outbox.AddressStatus{Address: h.route.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)}
+			s := adapters.AddressStatus{Address: h.route.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)}
 			if a.timer != nil && !a.gone {
 				s.NextProbe = a.next
 			}

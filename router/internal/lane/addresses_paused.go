@@ -4,11 +4,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // ApplyPauses tells the route which of its addresses are paused.
-func (r *Route) ApplyPauses(pauses []outbox.Pause) {
+func (r *Route) ApplyPauses(pauses []adapters.Pause) {
 	if again := r.health.apply(pauses); again != nil {
 		followUp{rerun: again, back: r}.run()
 	}
@@ -20,7 +20,7 @@ func (r *Route) GoneRemembered(address string) { r.health.written(address) }
 // apply brings the addresses that are not to be used into agreement with the
 // pauses that were written down. It returns the messages that waited for an
 // address that was resumed, to be run again; nil when none was.
-func (h *health) apply(pauses []outbox.Pause) (again []*Item) {
+func (h *health) apply(pauses []adapters.Pause) (again []*Item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	paused := map[string]bool{}
@@ -46,7 +46,7 @@ func (h *health) apply(pauses []outbox.Pause) (again []*Item) {
 }
 
 // disable takes an address out of use because a pause says so.
-func (h *health) disable(a *address, p outbox.Pause) {
+func (h *health) disable(a *address, p adapters.Pause) {
 	a.down, a.gone, a.open = true, true, false
 	a.cause, a.since = errors.New("paused by "+p.By), p.At
 	if p.Reason != "" {

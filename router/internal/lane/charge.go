@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // charge is a message whose attempts were charged although its address may have
@@ -122,7 +122,7 @@ func (s *Session) correctParked(c *charge) {
 
 // correct writes rows anew of which attempts were given back, when they stay in
 // the parking.
-func (s *Session) correct(g *parkedGroup, rows []outbox.Parked) {
+func (s *Session) correct(g *parkedGroup, rows []adapters.Parked) {
 	for _, p := range rows {
 		n := min(g.credits[p.Seq], p.Attempts)
 		delete(g.credits, p.Seq)

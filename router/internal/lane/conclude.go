@@ -3,6 +3,7 @@ package lane
 import (
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -193,7 +194,7 @@ func (s *Session) retry(it *Item, v outbox.Verdict) {
 		s.after(it, at.Sub(now))
 		return
 	}
-	s.park(it, outbox.ParkedRetrying, at, v.Err)
+	s.park(it, adapters.ParkedRetrying, at, v.Err)
 }
 
 // defaultRetry is the backoff of routes without retry middleware.
@@ -250,7 +251,7 @@ func (s *Session) bury(it *Item, v outbox.Verdict) {
 	s.route.Log().Error(text, "lane", s.lane.Name, "id", it.id(), "group", it.key,
 		"attempts", it.Attempt.Number, "error", v.Err)
 	if v.Hold {
-		s.park(it, outbox.ParkedHeld, time.Time{}, v.Err)
+		s.park(it, adapters.ParkedHeld, time.Time{}, v.Err)
 		return
 	}
 	s.gate.Leave(&it.Ticket)
@@ -259,7 +260,7 @@ func (s *Session) bury(it *Item, v outbox.Verdict) {
 	if s.origin.Dead(it, v.Err) {
 		return
 	}
-	s.ops.put(s.parkedRow(it, outbox.ParkedDead, time.Time{}, v.Err))
+	s.ops.put(s.parkedRow(it, adapters.ParkedDead, time.Time{}, v.Err))
 	s.ackLater(it)
 	s.leaveParking(it, false)
 	s.noteProgress()

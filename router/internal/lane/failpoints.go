@@ -5,13 +5,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // killable lets tests kill the process before and after its deliveries. Without
 // a failpoint it costs nothing: the destination is used as it is.
-func killable(d outbox.Destination) outbox.Destination {
+func killable(d adapters.Destination) adapters.Destination {
 	if at, _ := failpoint.Armed(); at == "" {
 		return d
 	}
@@ -19,9 +19,9 @@ func killable(d outbox.Destination) outbox.Destination {
 }
 
 // trapped is a destination with a failpoint on both sides.
-type trapped struct{ outbox.Destination }
+type trapped struct{ adapters.Destination }
 
-// Deliver implements outbox.Destination.
+// Deliver implements adapters.Destination.
 func (t trapped) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	failpoint.Hit(failpoint.BeforeSend)
 	errs := t.Destination.Deliver(ctx, address, batch)

@@ -3,14 +3,14 @@ package lane
 import (
 	"context"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // through is what the session delivers through: the route's destination or, if
 // that fences former owners, what it gives this session.
-func (s *Session) through() outbox.Destination {
+func (s *Session) through() adapters.Destination {
 	d := s.route.Destination
-	if f, ok := d.(outbox.Fencer); ok {
+	if f, ok := d.(adapters.Fencer); ok {
 		if own := f.Fence(s.lane.Name, s.owned); own != nil {
 			s.fenced = own
 			d = own

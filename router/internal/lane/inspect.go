@@ -3,7 +3,7 @@ package lane
 import (
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Inspection is what a session holds at a moment. It is for the invariants that tests
@@ -15,7 +15,7 @@ type Inspection struct {
 	Unsettled int // messages that the session may refer to
 	Live      int // messages of the parking that are in the lane
 	Groups    []GroupInspection
-	Settled   []outbox.Cursor // by stream
+	Settled   []adapters.Cursor // by stream
 
 	pending map[opKey]bool
 	groups  map[groupKey]bool
@@ -60,7 +60,7 @@ func (s *Session) Inspect() Inspection {
 
 // Knows reports whether the session knows of a parked row, or is about to remove or
 // replace it.
-func (in *Inspection) Knows(p outbox.Parked) bool {
+func (in *Inspection) Knows(p adapters.Parked) bool {
 	return in.groups[keyOf(p.Slot, p.Group, p.Seq)] || in.pending[opKey{p.Slot, p.Seq}]
 }
 

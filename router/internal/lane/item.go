@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -53,7 +54,7 @@ type Item struct {
 	cost    int64
 
 	// What the message is made of: a row, or (parked, subscriber) a record.
-	row    *outbox.Row
+	row    *adapters.Row
 	record *record
 
 	stream *Stream         // nil unless it came by cursor
@@ -108,7 +109,7 @@ func (it *Item) newMessage() *message.Message {
 	case it.row != nil && it.Session.route.Hindsight:
 		msg = &message.Message{UUID: it.row.ID, Payload: it.row.Payload, Metadata: it.row.Metadata(it.Session.lane.Name)}
 	case it.row != nil:
-		msg = outbox.NewMessage(it.row, it.Session.lane.Name)
+		msg = adapters.NewMessage(it.row, it.Session.lane.Name)
 	default:
 		msg = message.NewMessage(it.record.id, it.record.payload)
 		maps.Copy(msg.Metadata, it.record.metadata)
@@ -119,13 +120,13 @@ func (it *Item) newMessage() *message.Message {
 }
 
 // content returns the message as it entered the route, to be parked.
-func (it *Item) content() outbox.Parked {
+func (it *Item) content() adapters.Parked {
 	if it.row != nil {
-		return outbox.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
+		return adapters.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
 			Metadata: it.row.Metadata(it.Session.lane.Name), Payload: it.row.Payload}
 	}
 	r := it.record
-	return outbox.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
+	return adapters.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
 }
 
 func (it *Item) id() string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -41,10 +42,10 @@ func newLane(r *Route, index int, slots []int) *Lane {
 func (l *Lane) Session() *Session { return l.session.Load() }
 
 // Rows are the lane's cursor rows in the state store.
-func (l *Lane) Rows() []outbox.LaneRef {
-	out := make([]outbox.LaneRef, len(l.Slots))
+func (l *Lane) Rows() []adapters.LaneRef {
+	out := make([]adapters.LaneRef, len(l.Slots))
 	for i, slot := range l.Slots {
-		out[i] = outbox.LaneRef{Route: l.route.Name, Slot: slot}
+		out[i] = adapters.LaneRef{Route: l.route.Name, Slot: slot}
 	}
 	return out
 }

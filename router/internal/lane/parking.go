@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // groupKey names a parked group; a message without a group parks alone, under
@@ -65,7 +65,7 @@ type parking struct {
 	kicked chan struct{}
 }
 
-func (p *parking) init(groups []outbox.ParkedGroup) {
+func (p *parking) init(groups []adapters.ParkedGroup) {
 	p.groups = make(map[groupKey]*parkedGroup, len(groups))
 	p.here = map[opKey]*Item{}
 	p.kicked = make(chan struct{}, 1)
@@ -74,7 +74,7 @@ func (p *parking) init(groups []outbox.ParkedGroup) {
 	}
 }
 
-func (p *parking) add(l outbox.ParkedGroup) {
+func (p *parking) add(l adapters.ParkedGroup) {
 	g := &parkedGroup{key: keyOf(l.Slot, l.Group, l.FirstSeq), slot: l.Slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
 	p.groups[g.key] = g
 	p.schedule(g)
@@ -111,7 +111,7 @@ func (p *parking) schedule(g *parkedGroup) {
 // the others as waiting, all in their order. (Some may be before the item, when
 // it was a middleware that failed it.) What is being sent at this moment keeps
 // its place before them and blocks the way back until it is concluded.
-func (s *Session) park(it *Item, status outbox.ParkedStatus, at time.Time, cause error) {
+func (s *Session) park(it *Item, status adapters.ParkedStatus, at time.Time, cause error) {
 	out, kept := s.gate.Withdraw(&it.Ticket)
 	for _, t := range slices.Concat(kept, out) {
 		s.place(owner(t))
@@ -133,11 +133,11 @@ func (s *Session) park(it *Item, status outbox.ParkedStatus, at time.Time, cause
 		case x.stored && x.saved == x.toSave():
 			s.takeOut(x, g)
 		default:
-			s.store(x, g, outbox.ParkedWaiting, time.Time{}, nil)
+			s.store(x, g, adapters.ParkedWaiting, time.Time{}, nil)
 		}
 	}
 	if len(out) > 0 && owner(out[0]) == it {
-		g.due, g.held = at, status == outbox.ParkedHeld
+		g.due, g.held = at, status == adapters.ParkedHeld
 	} else {
 		g.due, g.held = time.Time{}, false // the first of them says when it is loaded
 	}
@@ -163,7 +163,7 @@ func (s *Session) block(it *Item, g *parkedGroup) {
 	g.count++
 	g.again = g.loading
 	s.parking.here[opKey{it.slot, it.seq}] = it
-	s.ops.put(s.parkedRow(it, outbox.ParkedWaiting, time.Time{}, nil))
+	s.ops.put(s.parkedRow(it, adapters.ParkedWaiting, time.Time{}, nil))
 	s.ackLater(it)
 	if it.stream != nil {
 		it.stream.finish(it.index)
@@ -191,7 +191,7 @@ func (s *Session) groupOf(it *Item) *parkedGroup {
 }
 
 // store writes the item to the parking.
-func (s *Session) store(it *Item, g *parkedGroup, status outbox.ParkedStatus, at time.Time, cause error) {
+func (s *Session) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, at time.Time, cause error) {
 	g.again = g.loading
 	s.ops.put(s.parkedRow(it, status, at, cause))
 	failpoint.Hit(failpoint.Parking)
@@ -221,17 +221,17 @@ func (s *Session) takeOut(it *Item, g *parkedGroup) {
 }
 
 // parkedRow is the durable form of an item.
-func (s *Session) parkedRow(it *Item, status outbox.ParkedStatus, at time.Time, cause error) outbox.Parked {
+func (s *Session) parkedRow(it *Item, status adapters.ParkedStatus, at time.Time, cause error) adapters.Parked {
 	s.place(it)
 	p := it.content()
-	p.LaneRef = outbox.LaneRef{Route: s.route.Name, Slot: it.slot}
+	p.LaneRef = adapters.LaneRef{Route: s.route.Name, Slot: it.slot}
 	p.Seq, p.Group, p.Status, p.NextAttemptAt = it.seq, it.key, status, at
 	if it.stored {
 		p.Was = it.saved.attempts
 	}
 	it.saved = it.toSave()
 	p.Attempts = it.saved.attempts
-	if status == outbox.ParkedDead || status == outbox.ParkedHeld {
+	if status == adapters.ParkedDead || status == adapters.ParkedHeld {
 		p.Attempts = it.Attempt.Number
 	} else {
 		p.Metadata = it.death.mark(p.Metadata)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
@@ -41,7 +42,7 @@ func newPoison(r *Route) *poison {
 	}
 	n := r.Poison.Ordering().MaxRequests
 	if n <= 0 {
-		n = outbox.DefaultMaxRequests
+		n = adapters.DefaultMaxRequests
 	}
 	return &poison{route: r, slots: make(chan struct{}, n)}
 }
@@ -95,7 +96,7 @@ func (d *death) mark(meta map[string]string) map[string]string {
 // revive gives an item that comes out of the parking the death that its row
 // remembers. An operator who redrove the message wants it attempted instead:
 // then no attempts are on record.
-func (it *Item) revive(p outbox.Parked) {
+func (it *Item) revive(p adapters.Parked) {
 	text := p.Metadata[MetaDeath]
 	delete(it.record.metadata, MetaDeath)
 	if text == "" || p.Attempts == 0 || it.Session.route.poison == nil {
@@ -109,7 +110,7 @@ func (it *Item) revive(p outbox.Parked) {
 
 // early reports whether a row may go before it is due: it waits for the poison
 // destination, which works.
-func (s *Session) early(p outbox.Parked) bool {
+func (s *Session) early(p adapters.Parked) bool {
 	return s.route.poison != nil && p.Metadata[MetaDeath] != "" && s.route.poison.works()
 }
 
@@ -157,7 +158,7 @@ func (s *Session) sendToPoison(it *Item) {
 	case pause <= ShortDelay || !s.origin.Parks(): // a queue's table cannot remember the death
 		s.after(it, pause)
 	default:
-		s.park(it, outbox.ParkedRetrying, time.Now().Add(pause), fmt.Errorf("%w; the message is dead because: %w", err, d.cause()))
+		s.park(it, adapters.ParkedRetrying, time.Now().Add(pause), fmt.Errorf("%w; the message is dead because: %w", err, d.cause()))
 		s.groupOf(it).relieved = true // it may come back when the destination does
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -82,7 +83,7 @@ func (s *Session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Durati
 func (s *Session) bringBack(groups []*parkedGroup) time.Duration {
 	err := s.settler.Flush(s.ctx, settling.Concluded)
 	for _, g := range groups {
-		var rows []outbox.Parked
+		var rows []adapters.Parked
 		if err == nil {
 			rows, err = s.loadQueue(g)
 			failpoint.Hit(failpoint.Unparking)
@@ -101,10 +102,10 @@ func (s *Session) bringBack(groups []*parkedGroup) time.Duration {
 
 // loadQueue reads the first messages of a group. A connection that has fallen
 // silent must not keep the lane's other groups in the parking.
-func (s *Session) loadQueue(g *parkedGroup) (rows []outbox.Parked, err error) {
+func (s *Session) loadQueue(g *parkedGroup) (rows []adapters.Parked, err error) {
 	ctx, cancel := s.loading.Begin(s.ctx)
 	defer cancel()
-	ref := outbox.LaneRef{Route: s.route.Name, Slot: g.slot}
+	ref := adapters.LaneRef{Route: s.route.Name, Slot: g.slot}
 	if g.key.group == "" {
 		rows, err = s.route.State.ParkedQueue(ctx, ref, "", g.key.alone.seq-1, 1)
 	} else {
@@ -115,7 +116,7 @@ func (s *Session) loadQueue(g *parkedGroup) (rows []outbox.Parked, err error) {
 }
 
 // unpark takes what was read of a group, and what came for it meanwhile.
-func (s *Session) unpark(g *parkedGroup, rows []outbox.Parked, err error) {
+func (s *Session) unpark(g *parkedGroup, rows []adapters.Parked, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -140,7 +141,7 @@ func (s *Session) unpark(g *parkedGroup, rows []outbox.Parked, err error) {
 }
 
 // inject puts parked messages into the lane, behind each other.
-func (s *Session) inject(g *parkedGroup, rows []outbox.Parked) {
+func (s *Session) inject(g *parkedGroup, rows []adapters.Parked) {
 	if g.key.group == "" && len(rows) > 0 && rows[0].Seq != g.key.alone.seq {
 		rows = nil
 	}
@@ -152,7 +153,7 @@ func (s *Session) inject(g *parkedGroup, rows []outbox.Parked) {
 	case len(rows) == 0:
 		s.changed(g)
 		return
-	case rows[0].Status == outbox.ParkedHeld:
+	case rows[0].Status == adapters.ParkedHeld:
 		g.held = true
 		return
 	case rows[0].NextAttemptAt.After(now) && !s.early(rows[0]):
@@ -163,7 +164,7 @@ func (s *Session) inject(g *parkedGroup, rows []outbox.Parked) {
 		return
 	}
 	for _, p := range rows {
-		if p.Status == outbox.ParkedHeld {
+		if p.Status == adapters.ParkedHeld {
 			break // whatever is behind a held message waits with it
 		}
 		if !s.injectRow(g, p) {
@@ -177,7 +178,7 @@ func (s *Session) inject(g *parkedGroup, rows []outbox.Parked) {
 }
 
 // injectRow puts one message into the lane; false: there is no memory for it.
-func (s *Session) injectRow(g *parkedGroup, p outbox.Parked) bool {
+func (s *Session) injectRow(g *parkedGroup, p adapters.Parked) bool {
 	it := &Item{
 		Session: s, key: p.Group, slot: p.Slot, seq: p.Seq,
 		stored: true, injected: true,

@@ -3,7 +3,7 @@ package lane
 import (
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // LongestLeave is the longest time for which groups are left out to make room.
@@ -24,7 +24,7 @@ func (s *Session) Relieve(now time.Time, spent bool) {
 	}
 	s.relief = now
 	o := s.route.Destination.Ordering()
-	static, waves := o.Static, o.Unit == outbox.UnitWave
+	static, waves := o.Static, o.Unit == adapters.UnitWave
 	total := 0
 	var blocked []*Item
 	for _, stall := range s.gate.Stalled(now.Add(-ShortDelay)) {
@@ -55,7 +55,7 @@ func (s *Session) Relieve(now time.Time, spent bool) {
 		if it.phase == backoff {
 			pause = ShortDelay
 		}
-		s.park(it, outbox.ParkedWaiting, now.Add(pause), nil)
+		s.park(it, adapters.ParkedWaiting, now.Add(pause), nil)
 		g.relieved, g.reliefs = true, g.reliefs+1
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
@@ -60,7 +61,7 @@ func (s *Session) writeAll(ctx context.Context) (changes uint64, err error) {
 }
 
 // reconcile takes over what was read. Call with the mutex held.
-func (s *Session) reconcile(groups []outbox.ParkedGroup) {
+func (s *Session) reconcile(groups []adapters.ParkedGroup) {
 	seen := map[groupKey]bool{}
 	for _, l := range groups {
 		k := keyOf(l.Slot, l.Group, l.FirstSeq)
@@ -93,7 +94,7 @@ func (s *Session) follow(group string) {
 		return
 	}
 	if t := s.gate.Front(group); t != nil {
-		s.park(owner(t), outbox.ParkedWaiting, time.Time{}, nil)
+		s.park(owner(t), adapters.ParkedWaiting, time.Time{}, nil)
 	}
 }
 
@@ -105,7 +106,7 @@ const skippedByOperator = "operator"
 // notes which he has redriven.
 func (s *Session) takeAway(ctx context.Context) error {
 	for key, items := range s.withRows() {
-		ref := outbox.LaneRef{Route: s.route.Name, Slot: items[0].slot}
+		ref := adapters.LaneRef{Route: s.route.Name, Slot: items[0].slot}
 		limit := len(items) + patientReloads // rows of a redrive may be among them
 		rows, err := s.route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit)
 		if err != nil {
@@ -116,11 +117,11 @@ func (s *Session) takeAway(ctx context.Context) error {
 			if s.parking.here[opKey{it.slot, it.seq}] != it {
 				continue
 			}
-			i := slices.IndexFunc(rows, func(p outbox.Parked) bool { return p.Seq == it.seq })
+			i := slices.IndexFunc(rows, func(p adapters.Parked) bool { return p.Seq == it.seq })
 			switch known := len(rows) < limit || rows[limit-1].Seq > it.seq; {
 			case i < 0 && known:
 				s.skip(it)
-			case i >= 0 && rows[i].Status == outbox.ParkedRetrying && rows[i].Attempts == 0 && it.saved.attempts > 0:
+			case i >= 0 && rows[i].Status == adapters.ParkedRetrying && rows[i].Attempts == 0 && it.saved.attempts > 0:
 				it.saved.attempts, it.redriven = 0, it.death == nil
 			}
 		}

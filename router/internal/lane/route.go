@@ -8,7 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/handlers"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/memory"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -18,14 +19,14 @@ import (
 // fields these are.
 type Config struct {
 	Name        string
-	Match       func(*outbox.Row) bool
+	Match       func(*adapters.Row) bool
 	Middleware  []message.HandlerMiddleware
 	Hindsight   bool
-	Destination outbox.Destination
-	Poison      outbox.Destination // nil: dead messages are only parked
+	Destination adapters.Destination
+	Poison      adapters.Destination // nil: dead messages are only parked
 	PoisonName  string
-	State       outbox.StateStore
-	Order       outbox.OrderMode
+	State       adapters.StateStore
+	Order       adapters.OrderMode
 	Window      int
 	Attempts    int
 	SendTimeout time.Duration
@@ -36,7 +37,7 @@ type Shared struct {
 	Logger   *slog.Logger
 	Redact   func(address string) string // masks secrets
 	Budget   *memory.Budget
-	Settlers func(outbox.StateStore) *settling.Settler
+	Settlers func(adapters.StateStore) *settling.Settler
 	Patience time.Duration // for an answer of the state store
 
 	places atomic.Uint64 // given to messages that enter lanes
@@ -69,7 +70,7 @@ type Route struct {
 func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
 	if o.MaxRequests <= 0 {
-		o.MaxRequests = outbox.DefaultMaxRequests
+		o.MaxRequests = adapters.DefaultMaxRequests
 	}
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastPace: leastPace(o),
 		limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
@@ -110,14 +111,14 @@ func (r *Route) owned() float64 {
 
 // slots of a lane: its own, or all of them for order global.
 func (r *Route) laneSlots() [][]int {
-	if r.Order == outbox.OrderGlobal {
-		all := make([]int, outbox.Slots)
+	if r.Order == adapters.OrderGlobal {
+		all := make([]int, adapters.Slots)
 		for i := range all {
 			all[i] = i
 		}
 		return [][]int{all}
 	}
-	out := make([][]int, outbox.Slots)
+	out := make([][]int, adapters.Slots)
 	for i := range out {
 		out[i] = []int{i}
 	}
@@ -127,9 +128,9 @@ func (r *Route) laneSlots() [][]int {
 // Key is the group under which a message is gated and parked.
 func (r *Route) Key(group string) string {
 	switch r.Order {
-	case outbox.OrderNone:
+	case adapters.OrderNone:
 		return ""
-	case outbox.OrderGlobal:
+	case adapters.OrderGlobal:
 		return GlobalKey
 	default:
 		return group
@@ -139,18 +140,18 @@ func (r *Route) Key(group string) string {
 // gateDestination is what the gates deliver to. With order global one message
 // is sent at a time: of a batch that fails in part, a destination keeps back
 // what is behind a failed message of the same group only.
-func (r *Route) gateDestination(d outbox.Destination) outbox.Destination {
-	if r.Order == outbox.OrderGlobal {
+func (r *Route) gateDestination(d adapters.Destination) adapters.Destination {
+	if r.Order == adapters.OrderGlobal {
 		return oneByOne{killable(d)}
 	}
 	return killable(d)
 }
 
 // oneByOne is a destination without batches.
-type oneByOne struct{ outbox.Destination }
+type oneByOne struct{ adapters.Destination }
 
-// Ordering implements outbox.Destination.
-func (d oneByOne) Ordering() outbox.Ordering {
+// Ordering implements adapters.Destination.
+func (d oneByOne) Ordering() adapters.Ordering {
 	o := d.Destination.Ordering()
 	o.MaxMessages = 1
 	return o

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -18,11 +19,11 @@ import (
 type Session struct {
 	lane   *Lane
 	route  *Route
-	table  outbox.Table // that its cursors belong to
+	table  adapters.Table // that its cursors belong to
 	origin Origin
 	gate   *handlers.Gate
-	fenced outbox.Destination // made for this session alone; nil: the route's is used
-	ctx    context.Context    // ends when the session stops
+	fenced adapters.Destination // made for this session alone; nil: the route's is used
+	ctx    context.Context      // ends when the session stops
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // foreman and pump
 
@@ -57,12 +58,12 @@ type Session struct {
 
 // NewSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors
 // belong to table.
-func NewSession(l *Lane, table outbox.Table, states []outbox.LaneState, groups []outbox.ParkedGroup) *Session {
+func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, groups []adapters.ParkedGroup) *Session {
 	s := &Session{lane: l, route: l.route, table: table, called: make(chan struct{}, 1),
 		settler: l.route.settler, loading: settling.CallTimeout{Usual: l.route.shared.Patience}}
 	s.origin = l.route.Feeder.Origin(s)
 	s.idle = sync.NewCond(&s.mu)
-	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), outbox.ShareKey, l.route.owned))
+	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), adapters.ShareKey, l.route.owned))
 	s.gate = handlers.NewGate(handlers.GateConfig{
 		Destination: s.through(),
 		Limiter:     l.route.limiter,
@@ -112,7 +113,7 @@ func (s *Session) Start() {
 func (s *Session) Room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || s.route.Order == outbox.OrderGlobal && len(s.parking.groups) > 0 {
+	if s.stopping || s.route.Order == adapters.OrderGlobal && len(s.parking.groups) > 0 {
 		return 0
 	}
 	return s.route.Window - s.pending()
@@ -131,7 +132,7 @@ func (s *Session) pending() int {
 // not match only moves the cursor.
 type Arrival struct {
 	Stream  *Stream
-	Row     *outbox.Row
+	Row     *adapters.Row
 	Matched bool
 	Cost    int64
 }
@@ -187,7 +188,7 @@ func (s *Session) admit(it *Item) {
 	case g.loading:
 		g.aside = append(g.aside, it)
 	default:
-		s.store(it, g, outbox.ParkedWaiting, time.Time{}, nil)
+		s.store(it, g, adapters.ParkedWaiting, time.Time{}, nil)
 		s.noteProgress() // it takes room until it is written down
 	}
 }
@@ -213,7 +214,7 @@ func (s *Session) enter(it *Item) {
 // MoveTo sets where a stream's next read begins, after a read that yielded no
 // more for it. A session that stops has not taken what the read yielded, and must
 // not pass it.
-func (s *Session) MoveTo(str *Stream, c outbox.Cursor, order uint64, drained bool) {
+func (s *Session) MoveTo(str *Stream, c adapters.Cursor, order uint64, drained bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {

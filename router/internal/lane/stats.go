@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // routeStats are the counters of a route. They are for people and alarms; no
@@ -53,8 +53,8 @@ func (r *Route) AddressesDown() bool { return len(r.health.status()) > 0 }
 
 // Stats returns the counters of the route, but for what only its owner and its queue
 // know.
-func (r *Route) Stats() outbox.RouteStats {
-	s := outbox.RouteStats{
+func (r *Route) Stats() adapters.RouteStats {
+	s := adapters.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
 		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
 		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.down(),
@@ -101,15 +101,15 @@ func (s *Session) oldest() time.Time {
 
 // down lists the addresses that are down, and those whose deliveries wait for an
 // answer that the destination does not expect soon.
-func (r *Route) down() []outbox.AddressStatus {
+func (r *Route) down() []adapters.AddressStatus {
 	out := r.health.status()
-	reporter, ok := r.Destination.(outbox.AddressReporter)
+	reporter, ok := r.Destination.(adapters.AddressReporter)
 	if !ok {
 		return out
 	}
 	for _, s := range reporter.Unanswered() {
 		s.Address = r.redact(s.Address)
-		if !slices.ContainsFunc(out, func(o outbox.AddressStatus) bool { return o.Address == s.Address }) {
+		if !slices.ContainsFunc(out, func(o adapters.AddressStatus) bool { return o.Address == s.Address }) {
 			out = append(out, s)
 		}
 	}

@@ -3,24 +3,24 @@ package lane
 import (
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 // entry is a row on its way, as its stream remembers it until it is durably
 // settled.
 type entry struct {
-	page     *outbox.Page
+	page     *adapters.Page
 	position int64
-	anchor   outbox.Anchor
+	anchor   adapters.Anchor
 	born     time.Time // created
 	late     bool
 	finished bool
 }
 
-// after is outbox.Row.After for a row that is no longer kept.
-func (e *entry) after() outbox.Cursor {
-	return outbox.After(e.page, e.position, e.late, e.anchor)
+// after is adapters.Row.After for a row that is no longer kept.
+func (e *entry) after() adapters.Cursor {
+	return adapters.After(e.page, e.position, e.late, e.anchor)
 }
 
 // Stream is how far one slot of a route was fetched and settled. All fields
@@ -49,14 +49,14 @@ type Stream struct {
 	tail    uint64
 	beyond  int // finished between head and tail
 
-	settled   outbox.Cursor      // behind head
+	settled   adapters.Cursor    // behind head
 	skip      map[int64]struct{} // positions settled by a former owner beyond its cursor
 	unwritten settling.Extent    // the least settle that has to write the cursor
 	writing   uint64             // head as the settle under way writes it
 
 	// fetched is where the next read begins; caught up with settled when all
 	// rows are finished. Written by the reader under the session's mutex.
-	Fetched outbox.Cursor
+	Fetched adapters.Cursor
 	Order   uint64  // number of the fetch that took fetched's snapshot
 	Drained bool    // the last read left nothing behind
 	Closing bool    // the last read came to where the others stood then
@@ -67,7 +67,7 @@ type Stream struct {
 func (s *Stream) pending() int { return int(s.tail - s.durable) }
 
 // append gives the row the next index.
-func (s *Stream) append(row *outbox.Row) uint64 {
+func (s *Stream) append(row *adapters.Row) uint64 {
 	i := s.tail
 	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), born: row.CreatedAt, late: row.Late}
 	s.ring[i%uint64(len(s.ring))] = e

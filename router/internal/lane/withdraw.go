@@ -1,10 +1,14 @@
 package lane
 
+import (
+	"github.com/outriderhq/outrider/adapters"
+)
+
 import "github.com/outriderhq/outrider/outbox"
 
 // AcceptClaim takes a claimed row into the lane, its memory being taken; false
 // when it has to go back. Handle is what the session's origin knows it by.
-func (s *Session) AcceptClaim(row *outbox.Row, handle any, cost int64) bool {
+func (s *Session) AcceptClaim(row *adapters.Row, handle any, cost int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {

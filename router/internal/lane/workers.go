@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
@@ -45,8 +45,8 @@ const (
 )
 
 // leastPace is what each lane of a route may have.
-func leastPace(o outbox.Ordering) int {
-	if o.Unit == outbox.UnitGroup && o.MaxMessages > 1 {
+func leastPace(o adapters.Ordering) int {
+	if o.Unit == adapters.UnitGroup && o.MaxMessages > 1 {
 		return min(o.MaxMessages, PaceTotal) + PaceLeast
 	}
 	return PaceLeast

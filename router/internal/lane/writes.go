@@ -1,7 +1,7 @@
 package lane
 
 import (
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
@@ -13,7 +13,7 @@ type opKey struct {
 
 // ops is what has to be written beside the cursors, in the same transaction.
 type ops struct {
-	park   map[opKey]outbox.Parked
+	park   map[opKey]adapters.Parked
 	unpark map[opKey]struct{}
 	acks   []any // what the origin is told when it is durable
 
@@ -23,9 +23,9 @@ type ops struct {
 func (o *ops) empty() bool { return len(o.park)+len(o.unpark)+len(o.acks) == 0 }
 
 // put inserts or replaces a parked row.
-func (o *ops) put(p outbox.Parked) {
+func (o *ops) put(p adapters.Parked) {
 	if o.park == nil {
-		o.park = map[opKey]outbox.Parked{}
+		o.park = map[opKey]adapters.Parked{}
 	}
 	o.changes++
 	k := opKey{p.Slot, p.Seq}
@@ -67,13 +67,13 @@ func (o *ops) restore(failed *ops) {
 }
 
 // Settlements implements Batch: it returns what is to be written about the lane, or nothing.
-func (s *Session) Settlements(e settling.Extent) []outbox.Settlement {
+func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost || s.flight != nil {
 		return nil
 	}
-	var out []outbox.Settlement
+	var out []adapters.Settlement
 	for i, str := range s.streams {
 		hasOps := i == 0 && !s.ops.empty() || s.ops.touches(str.Slot)
 		if !hasOps && e < str.unwritten {
@@ -81,8 +81,8 @@ func (s *Session) Settlements(e settling.Extent) []outbox.Settlement {
 		}
 		str.revision++
 		str.flying = str.revision
-		st := outbox.Settlement{
-			LaneRef: outbox.LaneRef{Route: s.route.Name, Slot: str.Slot},
+		st := adapters.Settlement{
+			LaneRef: adapters.LaneRef{Route: s.route.Name, Slot: str.Slot},
 			Epoch:   str.Epoch, Revision: str.revision, Confirmed: str.confirmed,
 			Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: s.table,
 		}

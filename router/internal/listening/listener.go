@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
@@ -23,7 +24,7 @@ import (
 type Config struct {
 	Subscriber message.Subscriber
 	Topic      string
-	MaxRow     int64 // largest payload in bytes; 0: outbox.DefaultMaxRow
+	MaxRow     int64 // largest payload in bytes; 0: adapters.DefaultMaxRow
 }
 
 // Listener feeds a route from a Watermill Subscriber. There is no cursor: a
@@ -265,7 +266,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 		msg.Ack()
 		return true
 	}
-	target := l.Route.Lanes[outbox.SlotOf(l.Route.Key(row.Group), row.ID)]
+	target := l.Route.Lanes[adapters.SlotOf(l.Route.Key(row.Group), row.ID)]
 	cost := int64(row.Size()) + l.Route.Overhead()
 	for {
 		if s := target.Session(); s != nil {
@@ -298,19 +299,19 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 }
 
 // rowOf is the message as a row, without what is too large of it.
-func (l *Listener) rowOf(msg *message.Message) *outbox.Row {
-	row, limit := rowOf(msg), cmp.Or(l.Cfg.MaxRow, outbox.DefaultMaxRow)
+func (l *Listener) rowOf(msg *message.Message) *adapters.Row {
+	row, limit := rowOf(msg), cmp.Or(l.Cfg.MaxRow, adapters.DefaultMaxRow)
 	err := row.Limit()
 	if n := int64(len(msg.Payload)); n > limit {
-		err = errors.Join(err, fmt.Errorf("payload: %w", outbox.PayloadTooLarge(n, limit, "have it sent again")))
+		err = errors.Join(err, fmt.Errorf("payload: %w", adapters.PayloadTooLarge(n, limit, "have it sent again")))
 	}
 	metadata := 0
 	for k, v := range msg.Metadata {
 		metadata += len(k) + len(v)
 	}
-	if len(msg.Metadata) > outbox.MaxRowPairs || metadata > outbox.MaxRowMetadataBytes {
+	if len(msg.Metadata) > adapters.MaxRowPairs || metadata > adapters.MaxRowMetadataBytes {
 		err = errors.Join(err, fmt.Errorf("metadata: %w: it has %d keys and %d bytes, the limits are %d and %d",
-			outbox.ErrTooLarge, len(msg.Metadata), metadata, outbox.MaxRowPairs, outbox.MaxRowMetadataBytes))
+			adapters.ErrTooLarge, len(msg.Metadata), metadata, adapters.MaxRowPairs, adapters.MaxRowMetadataBytes))
 	}
 	if err != nil {
 		row.Err = fmt.Errorf("message %s: %w", outbox.CutTo(row.ID, 128), err)
@@ -320,9 +321,9 @@ func (l *Listener) rowOf(msg *message.Message) *outbox.Row {
 }
 
 // rowOf reads a message's metadata as the fields of a row, for matching.
-func rowOf(msg *message.Message) *outbox.Row {
+func rowOf(msg *message.Message) *adapters.Row {
 	m := msg.Metadata
-	row := &outbox.Row{
+	row := &adapters.Row{
 		ID: msg.UUID, Type: m[outbox.MetaType], Group: m[outbox.MetaGroup],
 		AggregateType: m[outbox.MetaAggregateType], AggregateID: m[outbox.MetaAggregateID],
 		Tenant: m[outbox.MetaTenant], Headers: m, Payload: msg.Payload,

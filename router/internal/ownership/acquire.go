@@ -7,7 +7,8 @@ import (
 	"slices"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
@@ -31,7 +32,7 @@ func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, erro
 		return false, nil
 	}
 	begun, err := k.begin(ctx, rt, states)
-	k.giveUp(ctx, slices.DeleteFunc(states, func(st outbox.LaneState) bool { return begun[st.Slot] }))
+	k.giveUp(ctx, slices.DeleteFunc(states, func(st adapters.LaneState) bool { return begun[st.Slot] }))
 	if err != nil {
 		return false, err
 	}
@@ -39,7 +40,7 @@ func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, erro
 }
 
 // begin starts sessions with what was acquired; it tells which rows they have.
-func (k *Manager) begin(ctx context.Context, rt *Route, states []outbox.LaneState) (begun map[int]bool, err error) {
+func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneState) (begun map[int]bool, err error) {
 	if err := rt.prepare(ctx, states); err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (k *Manager) begin(ctx context.Context, rt *Route, states []outbox.LaneStat
 	}
 	for _, p := range pauses {
 		if p.Address == "" { // it was written after we had acquired
-			return nil, outbox.ErrPaused
+			return nil, adapters.ErrPaused
 		}
 	}
 	k.mended(rt)
@@ -84,15 +85,15 @@ func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
 // acquired; it tells which rows those are. Rows of lanes that are not complete
 // are of no use: two instances that each kept some of them would wait for each
 // other.
-func (k *Manager) startSessions(ctx context.Context, rt *Route, states []outbox.LaneState) (begun map[int]bool, err error) {
-	bySlot := map[int]outbox.LaneState{}
+func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) (begun map[int]bool, err error) {
+	bySlot := map[int]adapters.LaneState{}
 	for _, st := range states {
 		bySlot[st.Slot] = st
 	}
-	mine := map[*lane.Lane][]outbox.LaneState{}
+	mine := map[*lane.Lane][]adapters.LaneState{}
 	var slots []int
 	for _, l := range rt.Lanes {
-		var states []outbox.LaneState
+		var states []adapters.LaneState
 		for _, slot := range l.Slots {
 			if st, ok := bySlot[slot]; ok {
 				states = append(states, st)
@@ -110,7 +111,7 @@ func (k *Manager) startSessions(ctx context.Context, rt *Route, states []outbox.
 	if err != nil {
 		return begun, err
 	}
-	parked := map[int][]outbox.ParkedGroup{}
+	parked := map[int][]adapters.ParkedGroup{}
 	for _, g := range groups {
 		parked[g.Slot] = append(parked[g.Slot], g)
 	}
@@ -118,7 +119,7 @@ func (k *Manager) startSessions(ctx context.Context, rt *Route, states []outbox.
 		if mine[l] == nil {
 			continue
 		}
-		var of []outbox.ParkedGroup
+		var of []adapters.ParkedGroup
 		for _, slot := range l.Slots {
 			of = append(of, parked[slot]...)
 			begun[slot] = true
@@ -130,7 +131,7 @@ func (k *Manager) startSessions(ctx context.Context, rt *Route, states []outbox.
 
 // giveUp releases rows that were acquired and have no session. What cannot be
 // released now is released in a later round: nobody else could take it.
-func (k *Manager) giveUp(ctx context.Context, states []outbox.LaneState) {
+func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	for _, st := range states {
 		k.neighbours.orphans = append(k.neighbours.orphans, st.LaneRef)
 	}
@@ -138,7 +139,7 @@ func (k *Manager) giveUp(ctx context.Context, states []outbox.LaneState) {
 }
 
 // noteUnclaimed notes what is ours in the state store and nobody works.
-func (k *Manager) noteUnclaimed(owned map[outbox.LaneRef]outbox.LaneMark) {
+func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unclaimed = k.idle(slices.Collect(maps.Keys(owned)))
@@ -146,14 +147,14 @@ func (k *Manager) noteUnclaimed(owned map[outbox.LaneRef]outbox.LaneMark) {
 
 // idle returns the rows that neither a session in its lane nor one that comes to
 // rest has. Call with the mutex held.
-func (k *Manager) idle(rows []outbox.LaneRef) []outbox.LaneRef {
-	worked := map[outbox.LaneRef]bool{}
+func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
+	worked := map[adapters.LaneRef]bool{}
 	for _, s := range k.withResting(k.working()) {
 		for _, ref := range s.Lane().Rows() {
 			worked[ref] = true
 		}
 	}
-	return slices.DeleteFunc(rows, func(ref outbox.LaneRef) bool { return worked[ref] })
+	return slices.DeleteFunc(rows, func(ref adapters.LaneRef) bool { return worked[ref] })
 }
 
 // findOrphans releases rows that are ours without our knowing: from a former life

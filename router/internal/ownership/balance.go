@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/settling"
 	"github.com/outriderhq/outrider/router/internal/signal"
@@ -39,12 +39,12 @@ const (
 
 // neighbours is what the goroutine that acquires knows of all instances.
 type neighbours struct {
-	seen    []outbox.Instance    // at the last look
+	seen    []adapters.Instance  // at the last look
 	alive   map[string]bool      // at the last look
 	changed time.Time            // when somebody came or went
 	outage  logging.Outage       // of looks
 	told    string               // what the log said last
-	orphans []outbox.LaneRef     // ours, with no session: to be released
+	orphans []adapters.LaneRef   // ours, with no session: to be released
 	release settling.CallTimeout // of a release of those
 }
 
@@ -95,7 +95,7 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 		switch {
 		case ctx.Err() != nil:
 			return lookPause, nil //nolint:nilerr // asked to stop: that is no failure
-		case errors.Is(err, outbox.ErrPaused):
+		case errors.Is(err, adapters.ErrPaused):
 			k.noticePause(rt)
 			paused = true
 			continue
@@ -121,7 +121,7 @@ func (k *Manager) look(ctx context.Context) (shares *spreading, again time.Durat
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
 	defer cancel()
 	all, err := k.Store.Instances(ctx)
-	self := slices.IndexFunc(all, func(i outbox.Instance) bool { return i.ID == k.instance })
+	self := slices.IndexFunc(all, func(i adapters.Instance) bool { return i.ID == k.instance })
 	if err == nil && self >= 0 && all[self].Alive {
 		if runs := k.announcement(); !slices.Equal(all[self].Routes, runs) {
 			if err = k.Store.Announce(ctx, k.instance, runs); err == nil {
@@ -141,14 +141,14 @@ func (k *Manager) look(ctx context.Context) (shares *spreading, again time.Durat
 
 // note takes down who was seen. Who was alive and is not, but has not left and has
 // a lease, still counts as alive until the next look.
-func (c *neighbours) note(all []outbox.Instance) []outbox.Instance {
+func (c *neighbours) note(all []adapters.Instance) []adapters.Instance {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
 	for i, in := range all {
 		alive[in.ID] = in.Alive
 		counted[i].Alive = in.Alive || c.alive[in.ID] && in.Left > 0
 	}
-	same := slices.EqualFunc(counted, c.seen, func(a, b outbox.Instance) bool {
+	same := slices.EqualFunc(counted, c.seen, func(a, b adapters.Instance) bool {
 		return a.ID == b.ID && a.Alive == b.Alive && slices.Equal(a.Routes, b.Routes)
 	})
 	if !same {
@@ -160,7 +160,7 @@ func (c *neighbours) note(all []outbox.Instance) []outbox.Instance {
 
 // again is when to look the next time: earlier when a lease ends before, or when
 // somebody counts as alive who is not.
-func (c *neighbours) again(all []outbox.Instance) time.Duration {
+func (c *neighbours) again(all []adapters.Instance) time.Duration {
 	pause := lookPause
 	for i, in := range all {
 		switch {
@@ -183,12 +183,12 @@ func (k *Manager) reportLook(err error) {
 }
 
 // announcement is what we say that we run.
-func (k *Manager) announcement() []outbox.RunningRoute {
+func (k *Manager) announcement() []adapters.RunningRoute {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := []outbox.RunningRoute{}
+	out := []adapters.RunningRoute{}
 	for _, rt := range k.routes {
-		r := outbox.RunningRoute{Route: rt.Name, Unit: rt.Unit}
+		r := adapters.RunningRoute{Route: rt.Name, Unit: rt.Unit}
 		if t := k.troubles[rt]; t != nil {
 			r.Waits = t.err.Error()
 		} else if rt.leader != nil {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // prepare gives new cursors their start and checks that the others belong to the
 // table that the route reads, and still mean something in it.
-func (r *Route) prepare(ctx context.Context, states []outbox.LaneState) error {
+func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error {
 	if err := r.locate(ctx); err != nil {
 		return &astray{err}
 	}
@@ -20,8 +20,8 @@ func (r *Route) prepare(ctx context.Context, states []outbox.LaneState) error {
 	if r.Source == nil {
 		return nil
 	}
-	var first *outbox.Cursor
-	rows := map[int64]outbox.Anchor{}
+	var first *adapters.Cursor
+	rows := map[int64]adapters.Anchor{}
 	for i := range states {
 		st := &states[i]
 		if st.New {
@@ -45,8 +45,8 @@ func (r *Route) prepare(ctx context.Context, states []outbox.LaneState) error {
 
 // anchor looks up the row at a cursor that no row was read for, once for each
 // position. Rows are the anchors found so far.
-func (r *Route) anchor(ctx context.Context, st *outbox.LaneState, rows map[int64]outbox.Anchor) error {
-	src, ok := r.Source.(outbox.Anchorer)
+func (r *Route) anchor(ctx context.Context, st *adapters.LaneState, rows map[int64]adapters.Anchor) error {
+	src, ok := r.Source.(adapters.Anchorer)
 	if !ok || !st.Cursor.Anchor.IsZero() || st.Cursor.Position <= 0 {
 		return nil
 	}
@@ -66,10 +66,10 @@ func (r *Route) anchor(ctx context.Context, st *outbox.LaneState, rows map[int64
 // locate finds out which table the route reads.
 func (r *Route) locate(ctx context.Context) error {
 	if r.Source == nil {
-		r.table = outbox.Table{Name: outbox.NoTable}
+		r.table = adapters.Table{Name: adapters.NoTable}
 		return nil
 	}
-	table, err := outbox.TableOf(ctx, r.Source)
+	table, err := adapters.TableOf(ctx, r.Source)
 	if err == nil {
 		r.table = table
 	}
@@ -79,35 +79,35 @@ func (r *Route) locate(ctx context.Context) error {
 // bind checks that cursors belong to the table that the route reads. Those of which
 // it is not known yet belong to it from now on, unless the route has cursors of
 // another one: two services can have a route of the same name in one state store.
-func (r *Route) bind(ctx context.Context, states []outbox.LaneState) error {
+func (r *Route) bind(ctx context.Context, states []adapters.LaneState) error {
 	unknown := false
 	for i := range states {
 		switch at := states[i].Table; {
 		case at.Name == "":
 			unknown = true
 		case !at.Is(r.table):
-			return r.elsewhere(&outbox.OtherTable{Cursor: at, Source: r.table})
+			return r.elsewhere(&adapters.OtherTable{Cursor: at, Source: r.table})
 		}
 	}
 	if !unknown {
 		return nil
 	}
 	err := r.State.Bind(ctx, r.Name, r.table)
-	if other, ok := errors.AsType[*outbox.OtherTable](err); ok {
+	if other, ok := errors.AsType[*adapters.OtherTable](err); ok {
 		return r.elsewhere(other)
 	}
 	return err
 }
 
 // elsewhere is why a route whose cursor is another table's does not run.
-func (r *Route) elsewhere(other *outbox.OtherTable) error {
-	_, rebased := outbox.RebaserOf(r.Source)
+func (r *Route) elsewhere(other *adapters.OtherTable) error {
+	_, rebased := adapters.RebaserOf(r.Source)
 	return &stopped{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
 }
 
 // placeAnew is the command for a route whose cursor means nothing any more.
 func (r *Route) placeAnew() string {
-	if _, ok := outbox.RebaserOf(r.Source); ok {
+	if _, ok := adapters.RebaserOf(r.Source); ok {
 		return "outrider rebase " + r.Name
 	}
 	return "outrider seek " + r.Name + " --to ... (before the first message that was not delivered)"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
@@ -114,7 +114,7 @@ func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	if !k.insist(rt, "give back what was taken for lanes that come to rest", rt.Feeder.GiveUp) { // a subscription when the acks are out
 		return false
 	}
-	var lanes []outbox.LaneRef
+	var lanes []adapters.LaneRef
 	for _, s := range sessions {
 		lanes = append(lanes, s.Lane().Rows()...)
 	}

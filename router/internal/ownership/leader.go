@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // leader holds a lock outside of the state store while this instance works the
@@ -15,7 +15,7 @@ import (
 // so whoever has it works them all; and when it is lost they stop at once.
 type leader struct {
 	keeper *Manager
-	lock   outbox.LeaderLock
+	lock   adapters.LeaderLock
 	routes []*Route
 
 	held  atomic.Bool
@@ -28,7 +28,7 @@ type leader struct {
 // elsewhere is why a route waits whose lock another process holds.
 const elsewhere = "standing by: another process holds the "
 
-func (k *Manager) leaderOf(lock outbox.LeaderLock) *leader {
+func (k *Manager) leaderOf(lock adapters.LeaderLock) *leader {
 	for _, l := range k.leaders {
 		if l.lock == lock {
 			return l

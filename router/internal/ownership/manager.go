@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/settling"
@@ -20,7 +21,7 @@ import (
 // renews its lease, takes lanes that nobody works, and starts and ends sessions
 // accordingly.
 type Manager struct {
-	Store    outbox.StateStore
+	Store    adapters.StateStore
 	Settler  *settling.Settler
 	drainFor time.Duration // bounds the wait for what is under way when lanes are given up
 	allDown  func() error  // why no route of the process can run; nil: some can
@@ -47,7 +48,7 @@ type Manager struct {
 
 // Config is what a keeper needs.
 type Config struct {
-	Store          outbox.StateStore
+	Store          adapters.StateStore
 	Log            *slog.Logger
 	Instance       string
 	Lease          time.Duration
@@ -148,7 +149,7 @@ func (k *Manager) renew(ctx context.Context) {
 	commanded := map[*Route]bool{}
 	for i, s := range before {
 		for j, str := range s.Streams() {
-			mark, ours := owned[outbox.LaneRef{Route: s.Route().Name, Slot: str.Slot}]
+			mark, ours := owned[adapters.LaneRef{Route: s.Route().Name, Slot: str.Slot}]
 			if !ours || mark.Epoch != str.Epoch || mark.Revision < durable[i][j] {
 				k.lose(s)
 				break

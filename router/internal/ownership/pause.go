@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/signal"
@@ -18,7 +18,7 @@ type quiet struct {
 	// but what they concluded is still to be written.
 	resting map[*lane.Lane]*lane.Session
 
-	unclaimed []outbox.LaneRef // ours in the state store, and had no session at the last renewal
+	unclaimed []adapters.LaneRef // ours in the state store, and had no session at the last renewal
 
 	troubles map[*Route]*trouble // routes that cannot run
 	draining bool
@@ -35,7 +35,7 @@ func newQuiet() quiet {
 func (k *Manager) obey(rt *Route) {
 	k.background(func() {
 		for {
-			var pauses []outbox.Pause
+			var pauses []adapters.Pause
 			if !k.insist(rt, "read the pauses", func(ctx context.Context) (err error) {
 				pauses, err = k.Store.Pauses(ctx, rt.Name)
 				return err
@@ -43,7 +43,7 @@ func (k *Manager) obey(rt *Route) {
 				return
 			}
 			rt.ApplyPauses(pauses)
-			i := slices.IndexFunc(pauses, func(p outbox.Pause) bool { return p.Address == "" })
+			i := slices.IndexFunc(pauses, func(p adapters.Pause) bool { return p.Address == "" })
 			if i < 0 || !k.rest(rt, pauses[i]) {
 				return
 			}
@@ -55,7 +55,7 @@ func (k *Manager) obey(rt *Route) {
 
 // rest ends the route's sessions because it was paused; it tells whether there
 // were any.
-func (k *Manager) rest(rt *Route, p outbox.Pause) bool {
+func (k *Manager) rest(rt *Route, p adapters.Pause) bool {
 	rt.Paused.Store(&p)
 	sessions := k.beginRest(rt)
 	if len(sessions) == 0 {
@@ -97,7 +97,7 @@ func (k *Manager) insist(rt *Route, what string, do func(context.Context) error)
 
 // noticePause notes that Acquire refused a route because it is paused.
 func (k *Manager) noticePause(rt *Route) {
-	if rt.Paused.CompareAndSwap(nil, &outbox.Pause{Route: rt.Name}) {
+	if rt.Paused.CompareAndSwap(nil, &adapters.Pause{Route: rt.Name}) {
 		rt.Log().Info("the route is paused; to resume it: outrider resume " + rt.Name)
 	}
 }
@@ -106,7 +106,7 @@ func (k *Manager) noticePause(rt *Route) {
 func (r *Route) RememberGone(address string, cause error) {
 	k := r.keeper
 	k.background(func() { // during a drain it is not: it is learnt again after the next start
-		p := outbox.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
+		p := adapters.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
 		if k.insist(r, "write down that an address is gone", func(ctx context.Context) error {
 			_, err := k.Store.Pause(ctx, p)
 			return err

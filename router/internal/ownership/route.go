@@ -4,21 +4,21 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 // RouteConfig says where a route begins, and how it is owned.
 type RouteConfig struct {
-	Source outbox.Source // nil: the route has no cursors that mean anything
-	Start  outbox.Start
+	Source adapters.Source // nil: the route has no cursors that mean anything
+	Start  adapters.Start
 
 	// Unit is what the route moves with when it goes to another instance as a whole;
 	// empty: its lanes go one by one.
 	Unit string
 
-	Lock outbox.LeaderLock // has to be held to work the route; nil: none
+	Lock adapters.LeaderLock // has to be held to work the route; nil: none
 }
 
 // Route is a route whose lanes are taken and given up.
@@ -26,11 +26,11 @@ type Route struct {
 	*lane.Route
 	RouteConfig
 	keeper    *Manager
-	leader    *leader                      // nil: no lock is needed to work it
-	table     outbox.Table                 // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
-	Paused    atomic.Pointer[outbox.Pause] // nil: it is not
-	Stopped   atomic.Pointer[string]       // why it cannot run; nil: it can
-	acquiring settling.CallTimeout         // of a try to take lanes; only the goroutine that acquires uses it
+	leader    *leader                        // nil: no lock is needed to work it
+	table     adapters.Table                 // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
+	Paused    atomic.Pointer[adapters.Pause] // nil: it is not
+	Stopped   atomic.Pointer[string]         // why it cannot run; nil: it can
+	acquiring settling.CallTimeout           // of a try to take lanes; only the goroutine that acquires uses it
 }
 
 var _ lane.Lease = (*Route)(nil)

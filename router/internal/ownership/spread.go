@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // spread says how many lanes of each route every living instance is to own. It
@@ -17,7 +17,7 @@ import (
 // The lanes of a route are dealt out evenly, to within one, among those who run
 // it. Who gets one more is chosen so that instances are even over all routes, too.
 // What moves as a whole (a unit) counts as one lane in that.
-func spread(instances []outbox.Instance) *spreading {
+func spread(instances []adapters.Instance) *spreading {
 	s := &spreading{runs: map[string][]string{}, load: map[string]int{}, shares: map[string]map[string]int{}}
 	unit := map[string]string{} // by route
 	for _, i := range instances {
@@ -115,7 +115,7 @@ func (s *spreading) dealUnits(unit map[string]string) {
 		}
 		owner := slices.MaxFunc(roomy, func(a, b string) int { return cmp.Compare(liking(c.unit, a), liking(c.unit, b)) })
 		for _, route := range c.routes {
-			s.shares[owner][route] = outbox.Slots
+			s.shares[owner][route] = adapters.Slots
 		}
 		if s.load[owner] >= each {
 			extra = max(extra-1, 0)
@@ -143,8 +143,8 @@ func (s *spreading) dealLanes(unit map[string]string) {
 			return cmp.Or(cmp.Compare(s.load[a], s.load[b]), cmp.Compare(liking(route, b), liking(route, a)))
 		})
 		for i, id := range who {
-			n := outbox.Slots / len(who)
-			if i < outbox.Slots%len(who) {
+			n := adapters.Slots / len(who)
+			if i < adapters.Slots%len(who) {
 				n++
 			}
 			s.shares[id][route] = n

@@ -7,17 +7,17 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // instances returns living instances a, b, c ... that all run the routes. Those
 // named u... are units of their own, those named l... belong to one leader.
-func instances(n int, routes ...string) []outbox.Instance {
-	var out []outbox.Instance
+func instances(n int, routes ...string) []adapters.Instance {
+	var out []adapters.Instance
 	for i := range n {
-		in := outbox.Instance{ID: string(rune('a' + i)), Alive: true}
+		in := adapters.Instance{ID: string(rune('a' + i)), Alive: true}
 		for _, name := range routes {
-			r := outbox.RunningRoute{Route: name}
+			r := adapters.RunningRoute{Route: name}
 			switch name[0] {
 			case 'u':
 				r.Unit = "route " + name
@@ -94,7 +94,7 @@ func TestInstancesAreEvenToWithinOneLane(t *testing.T) {
 			for _, x := range p {
 				sum += x
 			}
-			if sum != outbox.Slots || name[0] == 'r' && p[len(p)-1]-p[0] > 1 || name[0] != 'r' && p[len(p)-1] != outbox.Slots {
+			if sum != adapters.Slots || name[0] == 'r' && p[len(p)-1]-p[0] > 1 || name[0] != 'r' && p[len(p)-1] != adapters.Slots {
 				t.Errorf("seed %d: route %s is spread as %v", seed, name, p)
 			}
 		}
@@ -120,7 +120,7 @@ func TestFewLanesMoveWhenAnInstanceJoins(t *testing.T) {
 			share += v
 		}
 		// Beside its share: a lane here and there, and units that make room for others.
-		if got := moved(before, after); got < share || got > 2*share+20+2*outbox.Slots {
+		if got := moved(before, after); got < share || got > 2*share+20+2*adapters.Slots {
 			t.Errorf("from %d to %d instances %d lanes move, %d of them to the new one", n, n+1, got, share)
 		}
 	}
@@ -128,10 +128,10 @@ func TestFewLanesMoveWhenAnInstanceJoins(t *testing.T) {
 
 func TestAnInstanceCountsForWhatItRunsOnly(t *testing.T) {
 	t.Parallel()
-	in := append(instances(2, "old", "new"), outbox.Instance{ID: "x", Alive: true, Routes: []outbox.RunningRoute{{Route: "old"}}})
+	in := append(instances(2, "old", "new"), adapters.Instance{ID: "x", Alive: true, Routes: []adapters.RunningRoute{{Route: "old"}}})
 	in = append(in,
-		outbox.Instance{ID: "dead", Routes: []outbox.RunningRoute{{Route: "old"}}},
-		outbox.Instance{ID: "waits", Alive: true, Routes: []outbox.RunningRoute{{Route: "old", Waits: "its source cannot be reached"}}})
+		adapters.Instance{ID: "dead", Routes: []adapters.RunningRoute{{Route: "old"}}},
+		adapters.Instance{ID: "waits", Alive: true, Routes: []adapters.RunningRoute{{Route: "old", Waits: "its source cannot be reached"}}})
 	s := spread(in)
 	if s.share("x", "new") != 0 || s.share("a", "new") != 8 || s.share("x", "old") < 5 || s.share("waits", "old") != 0 || s.share("dead", "old") != 0 {
 		t.Errorf("shares are %v", s.shares)
@@ -146,17 +146,17 @@ func TestAnInstanceCountsForWhatItRunsOnly(t *testing.T) {
 func TestALeaderRunsTheMostRoutes(t *testing.T) {
 	t.Parallel()
 	in := instances(3, "l0", "l1")
-	in[2].Routes = append(in[2].Routes, outbox.RunningRoute{Route: "l2", Unit: "source app"})
+	in[2].Routes = append(in[2].Routes, adapters.RunningRoute{Route: "l2", Unit: "source app"})
 	s := spread(in)
 	for _, route := range []string{"l0", "l1", "l2"} {
-		if s.share("c", route) != outbox.Slots || s.share("a", route)+s.share("b", route) != 0 {
+		if s.share("c", route) != adapters.Slots || s.share("a", route)+s.share("b", route) != 0 {
 			t.Errorf("route %s: %v", route, s.shares)
 		}
 	}
 	// Somebody whose configuration does not call it a unit is no second owner.
 	in = instances(2, "u0")
 	in[1].Routes[0].Unit = ""
-	if p := spread(in).portions("u0"); !slices.Equal(p, []int{0, outbox.Slots}) {
+	if p := spread(in).portions("u0"); !slices.Equal(p, []int{0, adapters.Slots}) {
 		t.Errorf("a route that is a unit for one of two is spread as %v", p)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // trouble is why a route cannot run here. Until it can, others count us out, and
@@ -93,7 +93,7 @@ func (k *Manager) inTrouble(rt *Route) bool {
 // of it, so it is tried with one lane that nobody wants; where all are worked by
 // others it is enough that the source answers.
 func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
-	if want, _ := k.missing(rt, outbox.Slots); len(want) > 0 {
+	if want, _ := k.missing(rt, adapters.Slots); len(want) > 0 {
 		states, err := k.Store.Acquire(ctx, k.instance, rt.Name, want, 1)
 		if err != nil {
 			return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -45,17 +45,17 @@ func (p Config) Fixed() bool { return p.Min >= p.Max }
 // one owner; only told may be poked by others.
 type Backoff struct {
 	poll   Config
-	waker  outbox.Waker  // nil: the source wakes nobody
-	Told   chan struct{} // somebody in this process has committed
-	since  time.Time     // when something was found, or might have been
-	empty  int           // polls in a row that found nothing
-	Asleep bool          // the source wakes us
+	waker  adapters.Waker // nil: the source wakes nobody
+	Told   chan struct{}  // somebody in this process has committed
+	since  time.Time      // when something was found, or might have been
+	empty  int            // polls in a row that found nothing
+	Asleep bool           // the source wakes us
 }
 
 // NewBackoff returns the rest of whoever reads the source, or the queue.
 func NewBackoff(poll Config, source any) Backoff {
 	r := Backoff{poll: poll, Told: make(chan struct{}, 1)}
-	r.waker, _ = source.(outbox.Waker)
+	r.waker, _ = source.(adapters.Waker)
 	return r
 }
 
@@ -100,10 +100,10 @@ func (r *Backoff) Pause(ctx context.Context) time.Duration {
 		return wakefulPause
 	}
 	switch r.waker.Sleep(ctx) {
-	case outbox.Asleep:
+	case adapters.Armed:
 		r.Asleep = true
 		return 0
-	case outbox.Restless:
+	case adapters.Draining:
 		return min(pause, DrainingPause)
 	default:
 		return pause

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
@@ -14,8 +14,8 @@ import (
 type globalRead struct {
 	session *lane.Session
 	room    int
-	rows    [outbox.Slots][]*outbox.Row
-	results [outbox.Slots]outbox.ReadResult
+	rows    [adapters.Slots][]*adapters.Row
+	results [adapters.Slots]adapters.ReadResult
 	bytes   int64 // of the rows
 	kept    int
 }
@@ -23,7 +23,7 @@ type globalRead struct {
 // keep takes a row until all are there to be merged. False when they would be
 // more than there is memory for: then the next poll asks for fewer. One of each
 // slot is needed to go on.
-func (g *globalRead) keep(r *Reader, rd *read, row *outbox.Row, cost int64) bool {
+func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bool {
 	g.bytes += cost
 	g.kept++
 	if rd.limit > 1 && g.bytes > r.budget.Free() {
@@ -72,7 +72,7 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 		taken++
 	}
 	g.session.Accept(batch)
-	var left [outbox.Slots]bool
+	var left [adapters.Slots]bool
 	for _, row := range merged[taken:] {
 		left[row.Slot] = true
 	}
@@ -90,7 +90,7 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 
 // merge returns the rows that may be taken now, in order, and for which slots
 // they are all that was read.
-func (g *globalRead) merge() (rows []*outbox.Row, complete [outbox.Slots]bool) {
+func (g *globalRead) merge() (rows []*adapters.Row, complete [adapters.Slots]bool) {
 	lateOnly, cut := false, int64(math.MaxInt64)
 	for _, res := range &g.results {
 		lateOnly = lateOnly || res.Next.Window != ""
@@ -115,7 +115,7 @@ func (g *globalRead) merge() (rows []*outbox.Row, complete [outbox.Slots]bool) {
 			rows = append(rows, row)
 		}
 	}
-	slices.SortFunc(rows, func(a, b *outbox.Row) int {
+	slices.SortFunc(rows, func(a, b *adapters.Row) int {
 		switch {
 		case a.Late != b.Late && a.Late:
 			return -1

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // page is what one slot of a global read yielded: positions, negative ones of
@@ -28,17 +28,17 @@ func (p *page) known() int64 {
 // merged runs globalRead.merge and returns positions and incomplete slots.
 func merged(pages ...page) (positions []int64, incomplete []int) {
 	g := &globalRead{}
-	for i := range outbox.Slots {
-		g.results[i] = outbox.ReadResult{Drained: true, Next: outbox.Cursor{Snapshot: "S2"}}
+	for i := range adapters.Slots {
+		g.results[i] = adapters.ReadResult{Drained: true, Next: adapters.Cursor{Snapshot: "S2"}}
 	}
 	for i, p := range pages {
 		for _, pos := range p.rows {
-			g.rows[i] = append(g.rows[i], &outbox.Row{Slot: i, Position: max(pos, -pos), Late: pos < 0})
+			g.rows[i] = append(g.rows[i], &adapters.Row{Slot: i, Position: max(pos, -pos), Late: pos < 0})
 		}
 		g.results[i].Drained = !p.full && !p.lateCut
 		g.results[i].Next.Position = p.known()
 		if p.lateCut {
-			g.results[i].Next = outbox.Cursor{Snapshot: "S1", Window: "S2", Paged: p.known()}
+			g.results[i].Next = adapters.Cursor{Snapshot: "S1", Window: "S2", Paged: p.known()}
 		}
 	}
 	rows, complete := g.merge()

@@ -3,7 +3,7 @@ package reading
 import (
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
@@ -17,8 +17,8 @@ type plan struct {
 // read is one read of a plan and the streams that share it.
 type read struct {
 	slot    int
-	from    outbox.Cursor
-	until   *outbox.Cursor
+	from    adapters.Cursor
+	until   *adapters.Cursor
 	limit   int
 	reach   int64 // see keepInStep; 0: none
 	room    int
@@ -34,7 +34,7 @@ type read struct {
 // place is where streams of one slot stand together.
 type place struct {
 	slot   int
-	cursor outbox.Cursor
+	cursor adapters.Cursor
 }
 
 // cohort are the streams that stand at one place.
@@ -62,7 +62,7 @@ func (r *Reader) plan() *plan {
 	p := &plan{}
 	r.starved.Store(true) // before looking: room that appears meanwhile wakes
 	starved := false
-	slots, places := [outbox.Slots][]*cohort{}, map[place]*cohort{}
+	slots, places := [adapters.Slots][]*cohort{}, map[place]*cohort{}
 	now := time.Now()
 	for _, rt := range r.Routes {
 		low := !rt.Share.Plenty()
@@ -75,7 +75,7 @@ func (r *Reader) plan() *plan {
 			}
 			room, full := roomToRead(s, least, low, now)
 			starved = starved || full
-			if rt.Order == outbox.OrderGlobal {
+			if rt.Order == adapters.OrderGlobal {
 				if room > 0 {
 					p.addGlobal(s, room)
 				}

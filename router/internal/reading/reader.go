@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/memory"
@@ -26,7 +27,7 @@ import (
 // falls behind; it catches up by reads of its own, bounded by where the others
 // stand, and joins them again when it has come there.
 type Reader struct {
-	Source outbox.Source
+	Source adapters.Source
 	log    *slog.Logger
 	budget *memory.Budget
 	poll   polling.Config
@@ -51,7 +52,7 @@ type Config struct {
 }
 
 // New returns the reader of a source; [Reader.Add] gives it routes.
-func New(src outbox.Source, cfg Config) *Reader {
+func New(src adapters.Source, cfg Config) *Reader {
 	return &Reader{Source: src, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1),
 		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
 }
@@ -135,9 +136,9 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		return 0, nil
 	}
 	r.fetches++
-	reads := make([]outbox.Read, len(plan.reads))
+	reads := make([]adapters.Read, len(plan.reads))
 	for i, rd := range plan.reads {
-		reads[i] = outbox.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, Reach: rd.reach}
+		reads[i] = adapters.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, Reach: rd.reach}
 		if rd.until == nil {
 			rd.order = r.fetches
 		}
@@ -152,7 +153,7 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		failpoint.Hit(failpoint.Fetched)
 	}
 	if err != nil {
-		if errors.Is(err, outbox.ErrWentBack) {
+		if errors.Is(err, adapters.ErrWentBack) {
 			r.restart(err)
 		}
 		if ctx.Err() == nil {
@@ -196,8 +197,8 @@ type fan struct {
 	last   *read
 }
 
-// take implements the callback of outbox.Source.Fetch.
-func (f *fan) take(i int, row *outbox.Row) bool {
+// take implements the callback of adapters.Source.Fetch.
+func (f *fan) take(i int, row *adapters.Row) bool {
 	f.rows++
 	rd := f.plan.reads[i]
 	rd.rows++
@@ -244,7 +245,7 @@ func (f *fan) flush() {
 }
 
 // done moves the streams that took everything of a read to its end.
-func (f *fan) done(rd *read, res outbox.ReadResult) {
+func (f *fan) done(rd *read, res adapters.ReadResult) {
 	if rd.global != nil {
 		rd.global.results[rd.slot] = res
 		return
@@ -275,7 +276,7 @@ type member struct {
 // arrivalBatch is how many rows are given to a lane under one lock.
 const arrivalBatch = 128
 
-func (m *member) give(row *outbox.Row, cost int64) {
+func (m *member) give(row *adapters.Row, cost int64) {
 	m.room--
 	m.buffer = append(m.buffer, lane.Arrival{Stream: m.stream, Row: row, Matched: true, Cost: cost})
 	if len(m.buffer) >= arrivalBatch {
@@ -284,7 +285,7 @@ func (m *member) give(row *outbox.Row, cost int64) {
 }
 
 // pass moves the cursor over a row that the route does not match.
-func (m *member) pass(row *outbox.Row) {
+func (m *member) pass(row *adapters.Row) {
 	a := lane.Arrival{Stream: m.stream, Row: row}
 	if n := len(m.buffer); n > 0 && !m.buffer[n-1].Matched {
 		m.buffer[n-1] = a

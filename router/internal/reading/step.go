@@ -5,14 +5,14 @@ import (
 	"math"
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Lanes that drain a backlog are kept in step: what a poll may read is divided
 // among those that stand close together so that they come to one position, instead of
 // in equal shares, with which lanes that have fewer rows run ahead. Sources can read
 // many lanes at once up to one place for half of what it costs to read each by itself
-// (outbox.Read.Reach), and pages of the table are read once.
+// (adapters.Read.Reach), and pages of the table are read once.
 const (
 	// stepReads and stepRows are how many reads, and rows for all of them, make a
 	// step worth it.
@@ -36,9 +36,9 @@ const (
 // behind; 0: not known, or too few to tell. One that was to come to a place and
 // found less than half of what was expected met a gap, over which only a read
 // without such a place leads.
-func (rd *read) paceAfter(res outbox.ReadResult) float64 {
+func (rd *read) paceAfter(res adapters.ReadResult) float64 {
 	moved := res.Next.Position - rd.from.Position
-	if res.Drained || res.Next.Window != "" || moved <= 0 || rd.rows < stepRows/outbox.Slots {
+	if res.Drained || res.Next.Window != "" || moved <= 0 || rd.rows < stepRows/adapters.Slots {
 		return 0
 	}
 	pace := float64(rd.rows) / float64(moved)

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // stepPlan returns a plan of reads that stand at positions, with limits as the
@@ -14,7 +14,7 @@ import (
 func stepPlan(positions []int64, paces []float64, limit int) *plan {
 	p := &plan{}
 	for i, position := range positions {
-		p.reads = append(p.reads, &read{slot: i, from: outbox.Cursor{Position: position}, limit: limit, room: 4 * limit, pace: paces[i]})
+		p.reads = append(p.reads, &read{slot: i, from: adapters.Cursor{Position: position}, limit: limit, room: 4 * limit, pace: paces[i]})
 	}
 	return p
 }
@@ -27,14 +27,14 @@ func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 200
-		positions, paces := make([]int64, outbox.Slots), make([]float64, outbox.Slots)
+		positions, paces := make([]int64, adapters.Slots), make([]float64, adapters.Slots)
 		for i := range paces {
 			paces[i] = rapid.Float64Range(0.04, 0.08).Draw(t, "pace")
 			positions[i] = rapid.Int64Range(0, 2000).Draw(t, "position")
 		}
 		for range 50 {
 			p := stepPlan(positions, paces, limit)
-			if out := rapid.IntRange(-3, outbox.Slots-1).Draw(t, "without room"); out >= 0 {
+			if out := rapid.IntRange(-3, adapters.Slots-1).Draw(t, "without room"); out >= 0 {
 				p.reads = append(p.reads[:out], p.reads[out+1:]...)
 			}
 			may := limit * len(p.reads)
@@ -63,7 +63,7 @@ func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
 			for _, position := range positions {
 				low, high = min(low, position), max(high, position)
 			}
-			if step := int64(limit * outbox.Slots); high-low > 4*step {
+			if step := int64(limit * adapters.Slots); high-low > 4*step {
 				t.Fatalf("lanes are %d positions apart", high-low)
 			}
 		}
@@ -118,16 +118,16 @@ func TestPaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		read read
-		res  outbox.ReadResult
+		res  adapters.ReadResult
 		want float64
 	}{
-		"left something":       {read{rows: 100}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0.1},
-		"drained":              {read{rows: 100}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}, Drained: true}, 0},
-		"late rows":            {read{rows: 100}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000, Window: "1:2:"}}, 0},
-		"too few":              {read{rows: 3}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0},
-		"as expected":          {read{rows: 100, reach: 1000, pace: 0.12}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0.1},
-		"a gap":                {read{rows: 100, reach: 1000, pace: 0.3}, outbox.ReadResult{Next: outbox.Cursor{Position: 1000}}, 0},
-		"nothing moved at all": {read{rows: 100, reach: 1000, pace: 0.3}, outbox.ReadResult{}, 0},
+		"left something":       {read{rows: 100}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0.1},
+		"drained":              {read{rows: 100}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}, Drained: true}, 0},
+		"late rows":            {read{rows: 100}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000, Window: "1:2:"}}, 0},
+		"too few":              {read{rows: 3}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0},
+		"as expected":          {read{rows: 100, reach: 1000, pace: 0.12}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0.1},
+		"a gap":                {read{rows: 100, reach: 1000, pace: 0.3}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0},
+		"nothing moved at all": {read{rows: 100, reach: 1000, pace: 0.3}, adapters.ReadResult{}, 0},
 	} {
 		if got := c.read.paceAfter(c.res); got != c.want {
 			t.Errorf("%s: pace %v, want %v", name, got, c.want)

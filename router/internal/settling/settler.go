@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
+
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/logging"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
@@ -18,7 +19,7 @@ import (
 // waits a little so that much is written at once, and the longer a write
 // takes, the rarer it writes: about 5% of its time.
 type Settler struct {
-	store    outbox.StateStore
+	store    adapters.StateStore
 	log      *slog.Logger
 	interval time.Duration
 	bound    CallTimeout // of a write
@@ -42,7 +43,7 @@ type Settler struct {
 type Batch interface {
 	// Settlements returns what is to be written now; nothing while the outcome of
 	// what it returned before is not known.
-	Settlements(e Extent) []outbox.Settlement
+	Settlements(e Extent) []adapters.Settlement
 
 	// Settled takes that outcome: ok, if all of it is durable.
 	Settled(ok bool)
@@ -73,7 +74,7 @@ const longestPause = 2 * time.Second
 
 // New returns a settler for a state store. It settles at most once per interval; a write
 // may take about as long as patience.
-func New(store outbox.StateStore, log *slog.Logger, interval, patience time.Duration) *Settler {
+func New(store adapters.StateStore, log *slog.Logger, interval, patience time.Duration) *Settler {
 	s := &Settler{store: store, log: log, interval: interval, bound: CallTimeout{Usual: patience}, Target: "state store",
 		signal: make(chan struct{}, 1), urgent: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	s.Write = s.writeLanes
@@ -200,8 +201,8 @@ func (s *Settler) settle(ctx context.Context, e Extent) error {
 
 // writeLanes writes what all lanes have concluded.
 func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
-	var all []outbox.Settlement
-	writers := map[outbox.LaneRef]Batch{}
+	var all []adapters.Settlement
+	writers := map[adapters.LaneRef]Batch{}
 	for _, x := range s.Batches() {
 		for _, st := range x.Settlements(e) {
 			all = append(all, st)
@@ -210,7 +211,7 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 	}
 	var err error
 	if len(all) > 0 {
-		var fenced []outbox.LaneRef
+		var fenced []adapters.LaneRef
 		failpoint.Hit(failpoint.BeforeSettle)
 		fenced, err = s.store.Settle(ctx, all)
 		failpoint.Hit(failpoint.AfterSettle)

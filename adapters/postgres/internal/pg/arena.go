@@ -3,7 +3,7 @@ package pg
 import (
 	"strings"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -63,16 +63,16 @@ func (a *ByteArena) Copy(data []byte) []byte {
 }
 
 // rowSlab hands out rows that share allocations.
-type rowSlab struct{ rows []outbox.Row }
+type rowSlab struct{ rows []adapters.Row }
 
 // Next returns an empty row for so many bytes. One with much data has an
 // allocation of its own: the others of its slab would keep it alive.
-func (s *rowSlab) Next(bytes int) *outbox.Row {
+func (s *rowSlab) Next(bytes int) *adapters.Row {
 	if bytes >= ownSize {
-		return new(outbox.Row)
+		return new(adapters.Row)
 	}
 	if len(s.rows) == 0 {
-		s.rows = make([]outbox.Row, slabRows)
+		s.rows = make([]adapters.Row, slabRows)
 	}
 	row := &s.rows[0]
 	s.rows = s.rows[1:]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -24,19 +25,19 @@ const shownID = 128
 
 // TooLarge is the error of a row of a log whose payload was left out.
 func (d *Decoder) TooLarge(stored, position []byte) error {
-	return outbox.PayloadTooLarge(Int64FromBinary(stored), d.MaxRow,
+	return adapters.PayloadTooLarge(Int64FromBinary(stored), d.MaxRow,
 		fmt.Sprintf("seek the route to position %d", Int64FromBinary(position)-1))
 }
 
 // Limit notes which names of the row were too long.
-func (d *Decoder) Limit(row *outbox.Row, err error) {
+func (d *Decoder) Limit(row *adapters.Row, err error) {
 	if err != nil {
 		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.Table, outbox.CutTo(row.ID, shownID), err))
 	}
 }
 
 // Fail notes what is wrong with a column of the row, besides what already is.
-func (d *Decoder) Fail(row *outbox.Row, column string, err error) {
+func (d *Decoder) Fail(row *adapters.Row, column string, err error) {
 	err = fmt.Errorf("outbox table %s: row %s: column %s: %w", d.Table, outbox.CutTo(row.ID, shownID), column, err)
 	row.Err = errors.Join(row.Err, err)
 }
@@ -89,7 +90,7 @@ func StringMap(text []byte) (map[string]string, error) {
 // CheckPairs reports tags or headers that are too many, or too long.
 func CheckPairs(text []byte) error {
 	if string(text) == TooLong {
-		return fmt.Errorf("%w: it has more than %d bytes", outbox.ErrTooLarge, outbox.MaxRowMetadataBytes)
+		return fmt.Errorf("%w: it has more than %d bytes", adapters.ErrTooLarge, adapters.MaxRowMetadataBytes)
 	}
-	return outbox.CheckPairs(text)
+	return adapters.CheckPairs(text)
 }

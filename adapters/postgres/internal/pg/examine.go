@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // examinePatience bounds an examination: a server that does not answer is a
@@ -35,18 +35,18 @@ func encryption(ctx context.Context, pool *pgxpool.Pool) string {
 
 // ExamineServer looks at the connection; the second result is false when there
 // is nothing more to ask.
-func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, bool) {
+func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]adapters.Finding, bool) {
 	var version int
 	var name, database, role string
 	var standby bool
 	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
     pg_is_in_recovery(), current_database(), current_user`).Scan(&version, &name, &standby, &database, &role)
 	if err != nil {
-		return []outbox.Finding{{Level: outbox.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
+		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "connection", Text: withoutFix(err), Fix: ConnectionFix(err)}}, false
 	}
-	f := []outbox.Finding{Fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
+	f := []adapters.Finding{Fine("connection", fmt.Sprintf("database %s as role %s, %s", database, role, encryption(ctx, pool)))}
 	if version < oldestServer {
-		return append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
+		return append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: "server version", Text: "PostgreSQL " + name + " is too old",
 			Fix: "upgrade to PostgreSQL 13 or later"}), false
 	}
 	f = append(f, Fine("server version", "PostgreSQL "+name))
@@ -57,7 +57,7 @@ func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]outbox.Finding, b
 }
 
 // ExamineClock compares the server's clock with ours.
-func ExamineClock(ctx context.Context, pool *pgxpool.Pool) outbox.Finding {
+func ExamineClock(ctx context.Context, pool *pgxpool.Pool) adapters.Finding {
 	const subject = "clocks"
 	var theirs time.Time
 	before := time.Now()
@@ -65,23 +65,23 @@ func ExamineClock(ctx context.Context, pool *pgxpool.Pool) outbox.Finding {
 		return Unknown(subject, err)
 	}
 	trip := time.Since(before)
-	return outbox.ExamineClock(subject, theirs.Sub(before.Add(trip/2)), trip/2)
+	return adapters.ExamineClock(subject, theirs.Sub(before.Add(trip/2)), trip/2)
 }
 
 // Fine is a finding about something that is as it should be.
-func Fine(subject, text string) outbox.Finding {
-	return outbox.Finding{Level: outbox.LevelOK, Subject: subject, Text: text}
+func Fine(subject, text string) adapters.Finding {
+	return adapters.Finding{Level: adapters.LevelOK, Subject: subject, Text: text}
 }
 
 // Unknown is a thing that could not be looked at.
-func Unknown(subject string, err error) outbox.Finding {
-	return outbox.Finding{Level: outbox.LevelUnknown, Subject: subject, Text: "unknown: " + withoutFix(err)}
+func Unknown(subject string, err error) adapters.Finding {
+	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + withoutFix(err)}
 }
 
 // Judge makes findings of errors, of each that was joined.
-func Judge(subject, good string, err error) []outbox.Finding {
+func Judge(subject, good string, err error) []adapters.Finding {
 	if err == nil {
-		return []outbox.Finding{Fine(subject, good)}
+		return []adapters.Finding{Fine(subject, good)}
 	}
-	return outbox.FindingsOf(subject, err)
+	return adapters.FindingsOf(subject, err)
 }

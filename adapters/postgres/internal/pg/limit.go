@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // A row may be as large as 1 GB. So a statement that reads rows asks for the size of
@@ -27,7 +27,7 @@ import (
 const compression = 256
 
 // tooLong stands for tags and headers that are larger than
-// [outbox.MaxRowMetadataBytes]. It is JSON, and no object.
+// [adapters.MaxRowMetadataBytes]. It is JSON, and no object.
 const TooLong = `"outrider: too large to be read"`
 
 // Within returns the expression of a column, or of what stands for it where that is
@@ -62,7 +62,7 @@ func measured(oid uint32) bool {
 // CutName returns the expression of a name as text: one that is too long is cut, but not
 // to what is allowed, so that it is seen to be.
 func CutName(column string, oid uint32) string {
-	const most = outbox.MaxRowNameBytes
+	const most = adapters.MaxRowNameBytes
 	switch oid {
 	case pgtype.UUIDOID, pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
 		return column + "::text"
@@ -74,5 +74,5 @@ func CutName(column string, oid uint32) string {
 
 // MetadataWithin returns the expression of a column with tags or headers.
 func MetadataWithin(column string, oid uint32) string {
-	return Within(column, oid, outbox.MaxRowMetadataBytes, "'"+TooLong+"'")
+	return Within(column, oid, adapters.MaxRowMetadataBytes, "'"+TooLong+"'")
 }

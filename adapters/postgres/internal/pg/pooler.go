@@ -7,21 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // ExaminePooler reports whether something between us and the server lends us
 // another server session for each transaction. One connection sets a variable of
 // its session; while another one keeps a transaction open, the first must still
 // see it, and the other must not.
-func ExaminePooler(ctx context.Context, pool *pgxpool.Pool, what string) outbox.Finding {
+func ExaminePooler(ctx context.Context, pool *pgxpool.Pool, what string) adapters.Finding {
 	const subject = "pooler"
 	shared, err := PoolSharesSessions(ctx, pool)
 	if err != nil {
 		return Unknown(subject, err)
 	}
 	if shared {
-		return outbox.Finding{Level: outbox.LevelBroken, Subject: subject,
+		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject,
 			Text: "a pooler in transaction or statement mode is in between: sessions keep nothing from one transaction to the next, which " +
 				what + " needs (prepared statements, settings, advisory locks); a LISTEN behind it hears nothing",
 			Fix: "connect to the server itself, or to a pool in session mode"}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -45,19 +45,19 @@ FROM pg_class c LEFT JOIN pg_stat_all_tables t ON t.relid = c.oid WHERE c.oid = 
 )
 
 // ExamineSurroundings looks at what others do to the table and the database.
-func ExamineSurroundings(ctx context.Context, pool *pgxpool.Pool, table string) []outbox.Finding {
+func ExamineSurroundings(ctx context.Context, pool *pgxpool.Pool, table string) []adapters.Finding {
 	return append(ExamineOpen(ctx, pool), ExamineUpkeep(ctx, pool, table)...)
 }
 
 // ExamineOpen looks for transactions, prepared ones and replication slots that keep
 // old row versions.
-func ExamineOpen(ctx context.Context, pool *pgxpool.Pool) []outbox.Finding {
+func ExamineOpen(ctx context.Context, pool *pgxpool.Pool) []adapters.Finding {
 	const subject = "long-open transactions"
 	rows, err := pool.Query(ctx, openSQL, longOpen.Seconds())
 	if err != nil {
-		return []outbox.Finding{Unknown(subject, err)}
+		return []adapters.Finding{Unknown(subject, err)}
 	}
-	var f []outbox.Finding
+	var f []adapters.Finding
 	var kind, who, fix string
 	var seconds int64
 	_, err = pgx.ForEachRow(rows, []any{&kind, &who, &seconds, &fix}, func() error {
@@ -65,26 +65,26 @@ func ExamineOpen(ctx context.Context, pool *pgxpool.Pool) []outbox.Finding {
 		if seconds > 0 {
 			text = fmt.Sprintf("%s %s has been open for %v", kind, who, (time.Duration(seconds) * time.Second).String())
 		}
-		f = append(f, outbox.Finding{Level: outbox.LevelWarning, Subject: subject,
+		f = append(f, adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: text + ": its rows are not delivered before it ends, and dead row versions cannot be removed", Fix: fix})
 		return nil
 	})
 	if err != nil {
-		return []outbox.Finding{Unknown(subject, err)}
+		return []adapters.Finding{Unknown(subject, err)}
 	}
 	var hidden int
 	if err := pool.QueryRow(ctx, hiddenSQL).Scan(&hidden); err == nil && hidden > 0 {
-		f = append(f, outbox.Finding{Level: outbox.LevelUnknown, Subject: subject,
+		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: subject,
 			Text: fmt.Sprintf("%d sessions of other roles cannot be looked at", hidden), Fix: "GRANT pg_read_all_stats to the role, to have them checked too"})
 	}
 	if len(f) == 0 {
-		return []outbox.Finding{Fine(subject, fmt.Sprintf("none older than %v, no prepared transaction, no replication slot that holds rows", longOpen))}
+		return []adapters.Finding{Fine(subject, fmt.Sprintf("none older than %v, no prepared transaction, no replication slot that holds rows", longOpen))}
 	}
 	return f
 }
 
 // ExamineUpkeep looks at autovacuum and the statistics of a table.
-func ExamineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []outbox.Finding {
+func ExamineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []adapters.Finding {
 	const subject = "autovacuum and statistics"
 	var on bool
 	var analysed *time.Time
@@ -94,10 +94,10 @@ func ExamineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []outb
 	case errors.Is(err, pgx.ErrNoRows): // there is no such table, which others tell
 		return nil
 	case err != nil:
-		return []outbox.Finding{Unknown(subject, err)}
+		return []adapters.Finding{Unknown(subject, err)}
 	}
 	if !on {
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: "autovacuum is off: dead rows and old transaction ids stay",
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject, Text: "autovacuum is off: dead rows and old transaction ids stay",
 			Fix: fmt.Sprintf("ALTER SYSTEM SET autovacuum = on, or ALTER TABLE %s RESET (autovacuum_enabled)", table)}}
 	}
 	text := []string{"autovacuum is on", fmt.Sprintf("about %d rows, %d dead", live, dead)}
@@ -107,7 +107,7 @@ func ExamineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []outb
 		text = append(text, "analysed "+analysed.UTC().Format(time.RFC3339))
 	}
 	if dead > live && dead > 1_000_000 {
-		return []outbox.Finding{{Level: outbox.LevelWarning, Subject: subject, Text: strings.Join(text, "; "), Fix: "VACUUM " + table + "; if it removes nothing, look for what holds an old snapshot"}}
+		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject, Text: strings.Join(text, "; "), Fix: "VACUUM " + table + "; if it removes nothing, look for what holds an old snapshot"}}
 	}
-	return []outbox.Finding{Fine(subject, strings.Join(text, "; "))}
+	return []adapters.Finding{Fine(subject, strings.Join(text, "; "))}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Env is a database of its own.
@@ -95,7 +95,7 @@ func WantError(t *testing.T, err error, parts ...string) {
 }
 
 // Payloads returns the texts of rows in their order.
-func Payloads(rows []*outbox.Row) []string {
+func Payloads(rows []*adapters.Row) []string {
 	texts := make([]string, len(rows))
 	for i, r := range rows {
 		texts[i] = string(r.Payload[1 : len(r.Payload)-1])
@@ -104,7 +104,7 @@ func Payloads(rows []*outbox.Row) []string {
 }
 
 // WantPayloads checks the texts of rows, in order.
-func WantPayloads(t *testing.T, rows []*outbox.Row, want ...string) {
+func WantPayloads(t *testing.T, rows []*adapters.Row, want ...string) {
 	t.Helper()
 	if got := Payloads(rows); !slices.Equal(got, want) {
 		t.Fatalf("read %q, want %q", got, want)

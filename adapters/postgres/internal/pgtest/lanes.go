@@ -7,21 +7,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Lanes is a reader of all slots: one cursor for each.
 type Lanes struct {
-	Src   outbox.Source
-	From  [outbox.Slots]outbox.Cursor
+	Src   adapters.Source
+	From  [adapters.Slots]adapters.Cursor
 	Limit int
 	Ahead func() int64 // how far reads are to come, from the furthest behind; nil: no further than their limits
 }
 
 // Lanes returns a reader of all slots from a place on, which takes so many rows of each.
-func (e *Env) Lanes(src outbox.Source, kind outbox.StartKind, limit int) *Lanes {
+func (e *Env) Lanes(src adapters.Source, kind adapters.StartKind, limit int) *Lanes {
 	e.T.Helper()
-	c, err := src.Start(e.Ctx, outbox.Start{Kind: kind})
+	c, err := src.Start(e.Ctx, adapters.Start{Kind: kind})
 	Must(e.T, err)
 	l := &Lanes{Src: src, Limit: limit}
 	for i := range l.From {
@@ -31,16 +31,16 @@ func (e *Env) Lanes(src outbox.Source, kind outbox.StartKind, limit int) *Lanes 
 }
 
 // Reads asks for all slots; until is nil or has a bound for each.
-func (l *Lanes) Reads(until *[outbox.Slots]outbox.Cursor) []outbox.Read {
-	reads := make([]outbox.Read, outbox.Slots)
+func (l *Lanes) Reads(until *[adapters.Slots]adapters.Cursor) []adapters.Read {
+	reads := make([]adapters.Read, adapters.Slots)
 	reach := int64(0)
 	if l.Ahead != nil {
 		if n := l.Ahead(); n > 0 {
-			reach = slices.MinFunc(l.From[:], func(a, b outbox.Cursor) int { return cmp.Compare(a.Position, b.Position) }).Position + n
+			reach = slices.MinFunc(l.From[:], func(a, b adapters.Cursor) int { return cmp.Compare(a.Position, b.Position) }).Position + n
 		}
 	}
 	for i := range reads {
-		reads[i] = outbox.Read{Slot: i, From: l.From[i], Limit: l.Limit, Reach: reach}
+		reads[i] = adapters.Read{Slot: i, From: l.From[i], Limit: l.Limit, Reach: reach}
 		if until != nil {
 			reads[i].Until = &until[i]
 		}
@@ -49,8 +49,8 @@ func (l *Lanes) Reads(until *[outbox.Slots]outbox.Cursor) []outbox.Read {
 }
 
 // Next fetches once and moves all cursors on. drained: nothing is left anywhere.
-func (l *Lanes) Next(ctx context.Context, until *[outbox.Slots]outbox.Cursor) (rows []*outbox.Row, drained bool, err error) {
-	results, err := l.Src.Fetch(ctx, l.Reads(until), func(_ int, row *outbox.Row) bool {
+func (l *Lanes) Next(ctx context.Context, until *[adapters.Slots]adapters.Cursor) (rows []*adapters.Row, drained bool, err error) {
+	results, err := l.Src.Fetch(ctx, l.Reads(until), func(_ int, row *adapters.Row) bool {
 		rows = append(rows, row)
 		return true
 	})
@@ -66,7 +66,7 @@ func (l *Lanes) Next(ctx context.Context, until *[outbox.Slots]outbox.Cursor) (r
 }
 
 // All fetches until nothing is left.
-func (l *Lanes) All(t testing.TB) (rows []*outbox.Row) {
+func (l *Lanes) All(t testing.TB) (rows []*adapters.Row) {
 	t.Helper()
 	for {
 		more, drained, err := l.Next(context.Background(), nil)
@@ -79,9 +79,9 @@ func (l *Lanes) All(t testing.TB) (rows []*outbox.Row) {
 }
 
 // Settled are the cursors of a reader that has settled all that it read.
-func (l *Lanes) Settled(route string) outbox.RouteCursors {
+func (l *Lanes) Settled(route string) adapters.RouteCursors {
 	from := l.From
-	c := outbox.RouteCursors{Route: route}
+	c := adapters.RouteCursors{Route: route}
 	for i := range from {
 		c.Cursors[i] = &from[i]
 	}
@@ -92,7 +92,7 @@ func (l *Lanes) Settled(route string) outbox.RouteCursors {
 func (l *Lanes) Drain(t testing.TB) (payloads []string) {
 	t.Helper()
 	for drained := false; !drained; {
-		var rows []*outbox.Row
+		var rows []*adapters.Row
 		var err error
 		rows, drained, err = l.Next(t.Context(), nil)
 		Must(t, err)

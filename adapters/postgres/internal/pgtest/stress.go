@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // StressWriters commit rows of groups in versions that count up by one. They
@@ -87,7 +87,7 @@ func (w *StressWriters) transaction(ctx context.Context, r *rand.Rand) error {
 
 // Rest gives the writers a moment after a read that found nothing, as a relay
 // does: a reader that asks without a pause takes the processor from them.
-func Rest(rows []*outbox.Row) {
+func Rest(rows []*adapters.Row) {
 	if len(rows) == 0 {
 		<-time.After(time.Millisecond)
 	}
@@ -110,7 +110,7 @@ func NewStressChecker() *StressChecker {
 }
 
 // Deliver judges one row.
-func (c *StressChecker) Deliver(row *outbox.Row) {
+func (c *StressChecker) Deliver(row *adapters.Row) {
 	var version int
 	_, _ = fmt.Sscanf(string(row.Payload), `"%d"`, &version)
 	if c.seen[row.Position] {
@@ -192,9 +192,9 @@ func Ended(done <-chan struct{}) bool {
 
 // SettleSome keeps a random part of each slot's rows, and sets the slot's
 // cursor behind the last one kept.
-func SettleSome(r *rand.Rand, l *Lanes, before [outbox.Slots]outbox.Cursor, rows []*outbox.Row) (kept []*outbox.Row) {
+func SettleSome(r *rand.Rand, l *Lanes, before [adapters.Slots]adapters.Cursor, rows []*adapters.Row) (kept []*adapters.Row) {
 	l.From = before
-	var stopped [outbox.Slots]bool
+	var stopped [adapters.Slots]bool
 	for _, row := range rows {
 		if stopped[row.Slot] = stopped[row.Slot] || r.IntN(3) == 0; stopped[row.Slot] {
 			continue
@@ -206,10 +206,10 @@ func SettleSome(r *rand.Rand, l *Lanes, before [outbox.Slots]outbox.Cursor, rows
 }
 
 // StressBound lets a second reader fall behind and catch up, again and again.
-func StressBound(t *testing.T, writers *StressWriters, src outbox.Source) {
+func StressBound(t *testing.T, writers *StressWriters, src adapters.Source) {
 	t.Helper()
 	e, done := writers.E, make(chan struct{})
-	tail, lagging := e.Lanes(src, outbox.StartBeginning, 40), e.Lanes(src, outbox.StartBeginning, 3)
+	tail, lagging := e.Lanes(src, adapters.StartBeginning, 40), e.Lanes(src, adapters.StartBeginning, 3)
 	lagging.From = tail.From
 	var failed error
 	var wg sync.WaitGroup
@@ -243,7 +243,7 @@ func StressBound(t *testing.T, writers *StressWriters, src outbox.Source) {
 
 // catchUp reads up to a bound, with restarts. Unless it must reach the bound it
 // may give up on the way, so that the next bound finds an older window open.
-func catchUp(t *testing.T, r *rand.Rand, l *Lanes, until [outbox.Slots]outbox.Cursor, check *StressChecker, insist bool) (reached bool) {
+func catchUp(t *testing.T, r *rand.Rand, l *Lanes, until [adapters.Slots]adapters.Cursor, check *StressChecker, insist bool) (reached bool) {
 	t.Helper()
 	for drained := false; !drained; {
 		if !insist && r.IntN(4) == 0 {

@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // CheckAnchor verifies that the row at the cursor's position is the one that was read
 // there. A row that is gone was removed by retention, unless younger rows of its slot
 // are below it: then the position was given out anew, to a transaction that was rolled
 // back. (Rows below that were committed late can outlast it, but are older.)
-func (t *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *outbox.Cursor) error {
+func (t *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *adapters.Cursor) error {
 	if c.Anchor.IsZero() {
 		return nil
 	}
@@ -28,8 +28,8 @@ func (t *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *outbox.Cursor
 	return nil
 }
 
-// Anchored implements [outbox.Anchorer].
-func (t *Reader) Anchored(ctx context.Context, c outbox.Cursor) (outbox.Cursor, error) {
+// Anchored implements [adapters.Anchorer].
+func (t *Reader) Anchored(ctx context.Context, c adapters.Cursor) (adapters.Cursor, error) {
 	if !c.Anchor.IsZero() || c.Snapshot == "" {
 		return c, nil
 	}

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Identity returns the system identifier of the database cluster: snapshots are
 // made of transaction ids, and those belong to the cluster. The database does
 // not take part, because one that was renamed, or cloned within its
 // cluster, goes on. A clone of the cluster has the same identifier;
-// [outbox.Source].Validate tells what can be told.
+// [adapters.Source].Validate tells what can be told.
 //
 // Any user may ask for it, unless the right to was revoked; the error then says
 // what to grant.
@@ -27,11 +27,11 @@ func identity(ctx context.Context, q pg.Querier) (id string, err error) {
 	return id, err
 }
 
-// Validate implements [outbox.Source]. A database that is as far as the cursor
+// Validate implements [adapters.Source]. A database that is as far as the cursor
 // has given out its transaction ids and its position; one that has not was
 // restored or recovered to an earlier point, and its later transactions would
 // be taken for delivered.
-func (t *Reader) Validate(ctx context.Context, c outbox.Cursor) error {
+func (t *Reader) Validate(ctx context.Context, c adapters.Cursor) error {
 	if c.IsZero() {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (t *Reader) Validate(ctx context.Context, c outbox.Cursor) error {
 }
 
 // NewestSnapshot returns the latest snapshot that a cursor speaks of.
-func NewestSnapshot(c outbox.Cursor) (Snapshot, error) {
+func NewestSnapshot(c adapters.Cursor) (Snapshot, error) {
 	if c.Window != "" {
 		return ParseSnapshot(c.Window)
 	}
@@ -96,7 +96,7 @@ func (t *Reader) wentBack(reason string) error {
 		command = "seek" // only the own layout can be rebased
 	}
 	return fmt.Errorf("%s: %w; it was restored or recovered to an earlier point, or failed over without the last commits, "+
-		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, outbox.ErrWentBack, command)
+		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, adapters.ErrWentBack, command)
 }
 
 // errNoSequence is what is wrong with a position that nobody hands out.
@@ -106,7 +106,7 @@ var ErrNoSequence = errors.New(`column position is not an identity column; "outr
 // Routes were checked when they started; a connection that is made anew can lead
 // to a standby, to another cluster behind the same name, or to a primary that
 // lost the last transactions in a failover.
-func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []outbox.Read) error {
+func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read) error {
 	var standby bool
 	if err := q.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []outbox.Read) 
 	if t.Cluster != "" && id != t.Cluster {
 		was := t.Cluster
 		t.Cluster = "" // the cursors of the next fetch have been checked
-		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, outbox.ErrWentBack)
+		return fmt.Errorf("the server is now %s, reading began at %s: %w", id, was, adapters.ErrWentBack)
 	}
 	var xmax uint64
 	var position int64
@@ -135,9 +135,9 @@ func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []outbox.Read) 
 	if err := t.validate(ctx, q, xmax, position); err != nil {
 		return err
 	}
-	checked := map[outbox.Cursor]bool{}
+	checked := map[adapters.Cursor]bool{}
 	for i := range reads {
-		place := outbox.Cursor{Position: reads[i].From.Position, Snapshot: reads[i].From.Snapshot, Base: reads[i].From.Base, Anchor: reads[i].From.Anchor}
+		place := adapters.Cursor{Position: reads[i].From.Position, Snapshot: reads[i].From.Snapshot, Base: reads[i].From.Base, Anchor: reads[i].From.Anchor}
 		if !checked[place] {
 			checked[place] = true
 			if err := t.CheckAnchor(ctx, q, &place); err != nil {

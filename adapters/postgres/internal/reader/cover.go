@@ -3,7 +3,7 @@ package reader
 import (
 	"slices"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Cover is what has been settled of one slot: the rows at or below position that
@@ -20,7 +20,7 @@ var Nothing = Cover{Position: -1, Base: -1}
 
 // CoverOf is what a cursor covers. Of an open window it counts nothing, and of
 // what was settled beyond the cursor neither: those rows stay a little longer.
-func CoverOf(c *outbox.Cursor) (Cover, error) {
+func CoverOf(c *adapters.Cursor) (Cover, error) {
 	if c == nil {
 		return Nothing, nil
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // The cursor rule. A cursor (L, S) says: everything visible in S at or below
@@ -44,9 +44,9 @@ type Plan struct {
 }
 
 // PlanRead turns a read into its plan.
-func PlanRead(r *outbox.Read) (Plan, error) {
-	if r.Slot < 0 || r.Slot >= outbox.Slots {
-		return Plan{}, fmt.Errorf("slot %d does not exist; slots are 0 to %d", r.Slot, outbox.Slots-1)
+func PlanRead(r *adapters.Read) (Plan, error) {
+	if r.Slot < 0 || r.Slot >= adapters.Slots {
+		return Plan{}, fmt.Errorf("slot %d does not exist; slots are 0 to %d", r.Slot, adapters.Slots-1)
 	}
 	if r.From.Snapshot == "" {
 		return Plan{}, fmt.Errorf("the cursor of slot %d has no snapshot; begin with Start", r.Slot)
@@ -72,7 +72,7 @@ func PlanRead(r *outbox.Read) (Plan, error) {
 }
 
 // checkBound refuses a bound that does not cover the cursor.
-func checkBound(r *outbox.Read) error {
+func checkBound(r *adapters.Read) error {
 	u := r.Until
 	if u.Window != "" {
 		return fmt.Errorf("the bound of slot %d has an open window; bound a read by a cursor without one", r.Slot)
@@ -103,15 +103,15 @@ func checkBound(r *outbox.Read) error {
 
 // Progress is what a read has yielded so far.
 type Progress struct {
-	Page *outbox.Page // nil until the first row
+	Page *adapters.Page // nil until the first row
 	Rows int
-	Late bool        // the last row was late
-	Last int64       // position of the last row
-	Row  *outbox.Row // the last row
+	Late bool          // the last row was late
+	Last int64         // position of the last row
+	Row  *adapters.Row // the last row
 }
 
 // After is the cursor behind the last row.
-func (p *Progress) After() outbox.Cursor {
+func (p *Progress) After() adapters.Cursor {
 	return p.Row.After()
 }
 
@@ -127,20 +127,20 @@ func (p *Plan) SeenBy(own string) string {
 // A read that used up its limit stopped behind its last row. Any other took
 // all it was after: a window is then closed, which says nothing about what came
 // after it, and otherwise the read is drained.
-func Finish(r *outbox.Read, p *Plan, done *Progress, own string) outbox.ReadResult {
+func Finish(r *adapters.Read, p *Plan, done *Progress, own string) adapters.ReadResult {
 	switch {
 	case p.Limit == 0:
-		return outbox.ReadResult{Next: r.From}
+		return adapters.ReadResult{Next: r.From}
 	case done.Rows >= p.Limit:
-		return outbox.ReadResult{Next: done.After()}
+		return adapters.ReadResult{Next: done.After()}
 	case r.From.Window != "":
-		return outbox.ReadResult{Next: outbox.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base, Anchor: r.From.Anchor}}
+		return adapters.ReadResult{Next: adapters.Cursor{Position: r.From.Position, Snapshot: r.From.Window, Base: r.From.Base, Anchor: r.From.Anchor}}
 	case r.Until != nil:
-		return outbox.ReadResult{Next: *r.Until, Drained: true}
+		return adapters.ReadResult{Next: *r.Until, Drained: true}
 	}
-	next := outbox.Cursor{Position: r.From.Position, Snapshot: own, Base: r.From.Base, Anchor: r.From.Anchor}
+	next := adapters.Cursor{Position: r.From.Position, Snapshot: own, Base: r.From.Base, Anchor: r.From.Anchor}
 	if done.Rows > 0 && !done.Late {
 		next.Position, next.Anchor = done.Last, done.Row.Anchor()
 	}
-	return outbox.ReadResult{Next: next, Drained: true}
+	return adapters.ReadResult{Next: next, Drained: true}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Reader is what the sources of all layouts have in common: where the table is,
 // the connection that reads it, and what keeps a cursor from being used in a
 // database that it does not belong to.
 type Reader struct {
-	outbox.Waker
+	adapters.Waker
 	Listening *wake.Waker
 	kind      Layout
 	Pool      *pgxpool.Pool // for everything but reading rows
@@ -43,11 +43,11 @@ type Reader struct {
 
 // SourceMethods are the methods of a source that are the same for all layouts.
 type SourceMethods interface {
-	outbox.Waker
-	outbox.TableNamer
-	outbox.Anchorer
+	adapters.Waker
+	adapters.TableNamer
+	adapters.Anchorer
 	Identity(ctx context.Context) (string, error)
-	Validate(ctx context.Context, c outbox.Cursor) error
+	Validate(ctx context.Context, c adapters.Cursor) error
 	Close() error
 }
 
@@ -68,7 +68,7 @@ type Layout struct {
 
 	// rowAt returns the anchor of the row at the cursor's position; zero: there is none.
 	// below: rows before it prove that it should be there.
-	RowAt func(ctx context.Context, q pg.Querier, c *outbox.Cursor) (a outbox.Anchor, below bool, err error)
+	RowAt func(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a adapters.Anchor, below bool, err error)
 
 	// explain says for which table and in doing what an error came up, and its fix.
 	Explain func(what string, err error) error
@@ -133,7 +133,7 @@ var errClosed = errors.New("the source is closed")
 
 // Connected returns the connection that reads, and makes it where there is none. The
 // caller has the lock.
-func (t *Reader) Connected(ctx context.Context, reads []outbox.Read) (*Conn, error) {
+func (t *Reader) Connected(ctx context.Context, reads []adapters.Read) (*Conn, error) {
 	if t.closed {
 		return nil, t.kind.Explain("read", errClosed)
 	}
@@ -203,7 +203,7 @@ func (t *Reader) Close() error {
 	return nil
 }
 
-// TableName implements [outbox.TableNamer]: database, schema and table.
+// TableName implements [adapters.TableNamer]: database, schema and table.
 func (t *Reader) TableName(ctx context.Context) (name string, err error) {
 	const q = `SELECT 'postgresql/' || current_database() || '/' || n.nspname || '.' || c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::text::regclass`
@@ -223,28 +223,28 @@ var errNoTimes = errors.New("which column says when a row was created is not kno
 
 // Start returns the cursor at one of the places; fill puts the table's names into a
 // statement.
-func (t *Reader) Start(ctx context.Context, at outbox.Start, places Starts, fill func(sql string) string) (outbox.Cursor, error) {
+func (t *Reader) Start(ctx context.Context, at adapters.Start, places Starts, fill func(sql string) string) (adapters.Cursor, error) {
 	err := t.Find(ctx)
 	var position string
 	var args []any
 	switch at.Kind {
-	case outbox.StartBeginning:
+	case adapters.StartBeginning:
 		position = places.Beginning
-	case outbox.StartEnd:
+	case adapters.StartEnd:
 		position = places.End
-	case outbox.StartTime:
+	case adapters.StartTime:
 		if position, args = places.Since, []any{at.Time}; position == "" {
 			err = errNoTimes
 		}
 	default:
 		err = errors.New("it is none of beginning, end, time")
 	}
-	var c outbox.Cursor
+	var c adapters.Cursor
 	if err == nil {
 		err = t.Pool.QueryRow(ctx, fill("SELECT ("+position+")::bigint, pg_current_snapshot()::text"), args...).Scan(&c.Position, &c.Snapshot)
 	}
 	if err != nil {
-		return outbox.Cursor{}, t.kind.Explain("start at "+string(at.Kind), err)
+		return adapters.Cursor{}, t.kind.Explain("start at "+string(at.Kind), err)
 	}
 	return c, nil
 }

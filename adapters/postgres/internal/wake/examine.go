@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // wakeTrigger is the name of the trigger of every table, and of its function.
@@ -25,14 +25,14 @@ const hearingLimit = time.Second
 
 // Examine looks, where a source wants to be notified, whether it can be, and
 // by whom.
-func (w *Waker) Examine(ctx context.Context) []outbox.Finding {
+func (w *Waker) Examine(ctx context.Context) []adapters.Finding {
 	if w.tables == nil {
 		return nil
 	}
-	var f []outbox.Finding
+	var f []adapters.Finding
 	switch err := hears(ctx, w.pool); {
 	case errors.Is(err, errUnheard):
-		f = append(f, outbox.Finding{Level: outbox.LevelBroken, Subject: "notifications", Text: err.Error() + "; new rows are found by polling alone",
+		f = append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: "notifications", Text: err.Error() + "; new rows are found by polling alone",
 			Fix: "connect to the server itself, or to a pool in session mode; or set wake: poll"})
 	case err != nil:
 		f = append(f, pg.Unknown("notifications", err))
@@ -71,7 +71,7 @@ func hears(ctx context.Context, pool *pgxpool.Pool) error {
 	return ctx.Err()
 }
 
-func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier) outbox.Finding {
+func examineWakeTrigger(ctx context.Context, pool *pgxpool.Pool, name pgx.Identifier) adapters.Finding {
 	table := name.Sanitize()
 	subject := "table " + table + ": trigger " + Trigger
 	var there bool

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -124,9 +125,9 @@ func (l *listener) wait(ctx context.Context) (*pgconn.Notification, *ask, error)
 }
 
 // sleep takes the locks and answers the reader.
-func (l *listener) sleep(ctx context.Context, answer chan<- outbox.Sleep) error {
+func (l *listener) sleep(ctx context.Context, answer chan<- adapters.Sleep) error {
 	if l.conn.IsClosed() {
-		answer <- outbox.Sleepless
+		answer <- adapters.Unsupported
 		return nil // the reason is known
 	}
 	got, err := l.lock(ctx)
@@ -135,21 +136,21 @@ func (l *listener) sleep(ctx context.Context, answer chan<- outbox.Sleep) error 
 }
 
 // lock takes the locks of all tables, or none.
-func (l *listener) lock(ctx context.Context) (outbox.Sleep, error) {
+func (l *listener) lock(ctx context.Context) (adapters.Sleep, error) {
 	ctx, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
 	sql := strings.ReplaceAll(sleepSQL, "{seed}", strconv.FormatInt(outbox.WakeNamespace, 10))
 	rows, _ := l.conn.Query(ctx, sql, l.tables) // its error is CollectRows' too
 	states, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
-		return outbox.Sleepless, err
+		return adapters.Unsupported, err
 	}
 	if slices.Contains(states, 2) {
 		_, err := l.conn.Exec(ctx, awakeSQL)
-		return outbox.Restless, err
+		return adapters.Draining, err
 	}
 	l.asleep, l.own, l.lent = true, slices.Contains(states, 0), slices.Contains(states, 1)
-	return outbox.Asleep, nil
+	return adapters.Armed, nil
 }
 
 // rise gives the locks back. Those who rely on them are told, unless they know.
@@ -179,7 +180,7 @@ func (l *listener) renew(ctx context.Context) error {
 		return err
 	}
 	got, err := l.lock(ctx)
-	if err != nil || alone && got == outbox.Asleep && !l.own {
+	if err != nil || alone && got == adapters.Armed && !l.own {
 		return err
 	}
 	l.call()

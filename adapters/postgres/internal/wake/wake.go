@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Mode is how a source notices new rows.
@@ -74,7 +74,7 @@ type Waker struct {
 
 // ask is what the reader wants of the listening connection. A nil answer: to
 // be awake.
-type ask struct{ answer chan<- outbox.Sleep }
+type ask struct{ answer chan<- adapters.Sleep }
 
 // New returns the waker of a reader of these tables.
 func New(w Mode, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier) *Waker {
@@ -88,7 +88,7 @@ func New(w Mode, pool *pgxpool.Pool, log *slog.Logger, tables ...pgx.Identifier)
 	return out
 }
 
-// Wake implements [outbox.Waker]. nil unless the source is configured to notify.
+// Wake implements [adapters.Waker]. nil unless the source is configured to notify.
 func (w *Waker) Wake() <-chan struct{} {
 	if w.tables == nil {
 		return nil
@@ -103,21 +103,21 @@ func (w *Waker) Wake() <-chan struct{} {
 	return w.woken
 }
 
-// Sleep implements [outbox.Waker].
-func (w *Waker) Sleep(ctx context.Context) outbox.Sleep {
-	answer := make(chan outbox.Sleep, 1)
+// Sleep implements [adapters.Waker].
+func (w *Waker) Sleep(ctx context.Context) adapters.Sleep {
+	answer := make(chan adapters.Sleep, 1)
 	if !w.ask(ctx, ask{answer}) {
-		return outbox.Sleepless
+		return adapters.Unsupported
 	}
 	select {
 	case s := <-answer:
 		return s
 	case <-ctx.Done():
-		return outbox.Sleepless
+		return adapters.Unsupported
 	}
 }
 
-// Awake implements [outbox.Waker].
+// Awake implements [adapters.Waker].
 func (w *Waker) Awake() { w.ask(context.Background(), ask{}) }
 
 // ask hands something to the listening goroutine; false: it does not listen.

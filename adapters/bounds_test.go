@@ -1,4 +1,4 @@
-package outbox_test
+package adapters_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -36,11 +37,11 @@ func TestPairsAreCountedAndMeasured(t *testing.T) {
 		}
 		return []byte("{" + strings.TrimPrefix(b.String(), ",") + "}")
 	}
-	if err := outbox.CheckPairs(object(outbox.MaxRowPairs)); err != nil {
+	if err := adapters.CheckPairs(object(adapters.MaxRowPairs)); err != nil {
 		t.Error(err)
 	}
-	for _, text := range [][]byte{object(outbox.MaxRowPairs + 1), []byte(`{"k": "` + strings.Repeat("v", outbox.MaxRowMetadataBytes) + `"}`)} {
-		if err := outbox.CheckPairs(text); !errors.Is(err, outbox.ErrTooLarge) {
+	for _, text := range [][]byte{object(adapters.MaxRowPairs + 1), []byte(`{"k": "` + strings.Repeat("v", adapters.MaxRowMetadataBytes) + `"}`)} {
+		if err := adapters.CheckPairs(text); !errors.Is(err, adapters.ErrTooLarge) {
 			t.Errorf("%d bytes: %v", len(text), err)
 		}
 	}

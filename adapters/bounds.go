@@ -1,12 +1,14 @@
-package outbox
+package adapters
 
 import (
 	"errors"
 	"fmt"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
-// Limits of a row that is read. They are wider than those of an [Envelope], because
-// not every row is written by a [Client]. A row beyond them is dead with an error
+// Limits of a row that is read. They are wider than those of an [outbox.Envelope], because
+// not every row is written by a [outbox.Client]. A row beyond them is dead with an error
 // that says so, and what is too large of it is not read.
 const (
 	// DefaultMaxRow is the largest payload that is read unless a source says
@@ -22,7 +24,7 @@ const (
 	MaxRowMetadataBytes = 1 << 20
 
 	// MaxRowPairs is the most headers, and the most tags, of one row.
-	MaxRowPairs = MaxPairs
+	MaxRowPairs = outbox.MaxPairs
 )
 
 // ErrTooLarge is what the Err of a row wraps that is beyond a limit.
@@ -101,6 +103,6 @@ func limitName(what string, name *string) error {
 	if len(*name) <= MaxRowNameBytes {
 		return nil
 	}
-	*name = Cut(*name)
+	*name = outbox.Cut(*name)
 	return fmt.Errorf("%s: %w: the limit is %d bytes", what, ErrTooLarge, MaxRowNameBytes)
 }

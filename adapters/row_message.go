@@ -1,4 +1,4 @@
-package outbox
+package adapters
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // NewMessage builds the Watermill message that middleware and destinations
@@ -23,7 +25,7 @@ func NewMessage(row *Row, lane string) *message.Message {
 func (r *Row) Metadata(lane string) message.Metadata {
 	meta := make(message.Metadata)
 	for k, v := range r.Headers {
-		if !strings.HasPrefix(k, HeaderPrefix) {
+		if !strings.HasPrefix(k, outbox.HeaderPrefix) {
 			meta[k] = v
 		}
 	}
@@ -34,25 +36,25 @@ func (r *Row) Metadata(lane string) message.Metadata {
 		made = r.OccurredAt.UTC().AppendFormat(made, time.RFC3339Nano)
 	}
 	texts := string(made)
-	meta[MetaType] = r.Type
-	meta[MetaPosition] = texts[:digits]
-	meta[MetaLane] = lane
-	setNonEmpty(meta, MetaKind, r.Kind)
-	setNonEmpty(meta, MetaGroup, r.Group)
-	setNonEmpty(meta, MetaAggregateType, r.AggregateType)
-	setNonEmpty(meta, MetaAggregateID, r.AggregateID)
-	setNonEmpty(meta, MetaTenant, r.Tenant)
-	setNonEmpty(meta, MetaOccurredAt, texts[digits:])
+	meta[outbox.MetaType] = r.Type
+	meta[outbox.MetaPosition] = texts[:digits]
+	meta[outbox.MetaLane] = lane
+	setNonEmpty(meta, outbox.MetaKind, r.Kind)
+	setNonEmpty(meta, outbox.MetaGroup, r.Group)
+	setNonEmpty(meta, outbox.MetaAggregateType, r.AggregateType)
+	setNonEmpty(meta, outbox.MetaAggregateID, r.AggregateID)
+	setNonEmpty(meta, outbox.MetaTenant, r.Tenant)
+	setNonEmpty(meta, outbox.MetaOccurredAt, texts[digits:])
 	if r.Err != nil {
-		meta[MetaBroken] = Cut(r.Err.Error())
+		meta[outbox.MetaBroken] = outbox.Cut(r.Err.Error())
 	}
 	if r.Binary {
-		meta[MetaEncoding] = EncodingBytes
+		meta[outbox.MetaEncoding] = outbox.EncodingBytes
 	}
 	if len(r.Tags) > 0 {
 		// A map of strings cannot fail to encode.
 		tags, _ := json.Marshal(r.Tags)
-		meta[MetaTags] = string(tags)
+		meta[outbox.MetaTags] = string(tags)
 	}
 	return meta
 }

@@ -1,4 +1,4 @@
-package outbox
+package adapters
 
 import "context"
 
@@ -16,7 +16,7 @@ type Fencer interface {
 	// Before the first message the receiver is told to refuse former owners, and
 	// then owned is asked: whoever takes the lane after owned has answered does
 	// the same later, and is the one that the receiver obeys. When owned says
-	// false, the session delivers nothing any more: everything is [Released].
+	// false, the session delivers nothing any more: everything is [outbox.Released].
 	Fence(lane string, owned Owned) Destination
 }
 

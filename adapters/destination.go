@@ -1,4 +1,4 @@
-package outbox
+package adapters
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type Destination interface {
 	// otherwise it has one entry per message. For each group the delivered
 	// messages are a prefix of the group's messages in the batch, as far as the
 	// receiver lets the destination decide; what was held back for that is
-	// [Released]. Errors carry their [Kind]; an error without one is transient.
+	// [outbox.Released]. Errors carry their [outbox.Kind]; an error without one is transient.
 	Deliver(ctx context.Context, address string, batch []*message.Message) []error
 
 	// Ordering declares how batches must be sequenced. It is constant.

@@ -1,4 +1,4 @@
-package outbox_test
+package adapters_test
 
 import (
 	"maps"
@@ -7,18 +7,19 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestNewMessageCarriesTheWholeRow(t *testing.T) {
 	t.Parallel()
-	row := &outbox.Row{
+	row := &adapters.Row{
 		ID: "evt-1", Type: "order.created", Group: "customer-7", AggregateType: "order", AggregateID: "42", Tenant: "acme",
 		Tags: map[string]string{"b": "2", "a": "<1>"}, Headers: map[string]string{"traceparent": "00-ab"},
 		Payload: []byte("raw"), Binary: true, Position: 1<<62 + 1,
 		OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("", 3600)),
 	}
-	msg := outbox.NewMessage(row, "orders/07")
+	msg := adapters.NewMessage(row, "orders/07")
 	want := message.Metadata{
 		"traceparent": "00-ab", outbox.MetaType: "order.created", outbox.MetaGroup: "customer-7",
 		outbox.MetaAggregateType: "order", outbox.MetaAggregateID: "42", outbox.MetaTenant: "acme",
@@ -38,7 +39,7 @@ func TestNewMessageCarriesTheWholeRow(t *testing.T) {
 
 func TestNewMessageLeavesOutWhatARowHasNot(t *testing.T) {
 	t.Parallel()
-	msg := outbox.NewMessage(&outbox.Row{ID: "1", Type: "t", Payload: []byte("{}")}, "r/00")
+	msg := adapters.NewMessage(&adapters.Row{ID: "1", Type: "t", Payload: []byte("{}")}, "r/00")
 	want := message.Metadata{outbox.MetaType: "t", outbox.MetaPosition: "0", outbox.MetaLane: "r/00"}
 	if !maps.Equal(msg.Metadata, want) {
 		t.Errorf("metadata %v, want %v", msg.Metadata, want)
@@ -49,10 +50,10 @@ func TestNewMessageLeavesOutWhatARowHasNot(t *testing.T) {
 // pass for what Outrider itself says of a message.
 func TestHeadersCannotPoseAsOutriders(t *testing.T) {
 	t.Parallel()
-	row := &outbox.Row{ID: "1", Type: "t", Headers: map[string]string{
+	row := &adapters.Row{ID: "1", Type: "t", Headers: map[string]string{
 		outbox.MetaGroup: "forged", outbox.MetaLane: "forged", outbox.HeaderPrefix + "new": "forged", "mine": "kept",
 	}}
-	msg := outbox.NewMessage(row, "r/00")
+	msg := adapters.NewMessage(row, "r/00")
 	want := message.Metadata{outbox.MetaType: "t", outbox.MetaPosition: "0", outbox.MetaLane: "r/00", "mine": "kept"}
 	if !maps.Equal(msg.Metadata, want) {
 		t.Errorf("metadata %v, want %v", msg.Metadata, want)
@@ -61,10 +62,10 @@ func TestHeadersCannotPoseAsOutriders(t *testing.T) {
 
 func TestMessagesOfOneRowDoNotShareMetadata(t *testing.T) {
 	t.Parallel()
-	row := &outbox.Row{ID: "1", Type: "t", Headers: map[string]string{"k": "v"}}
-	first := outbox.NewMessage(row, "a/00")
+	row := &adapters.Row{ID: "1", Type: "t", Headers: map[string]string{"k": "v"}}
+	first := adapters.NewMessage(row, "a/00")
 	first.Metadata.Set("k", "changed")
-	if second := outbox.NewMessage(row, "b/00"); second.Metadata.Get("k") != "v" || row.Headers["k"] != "v" {
+	if second := adapters.NewMessage(row, "b/00"); second.Metadata.Get("k") != "v" || row.Headers["k"] != "v" {
 		t.Error("one route's change reached another route")
 	}
 }

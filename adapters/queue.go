@@ -1,8 +1,10 @@
-package outbox
+package adapters
 
 import (
 	"context"
 	"time"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // Queue is an outbox table, or several of one layout, whose rows carry a status of their own. Rows are
@@ -91,7 +93,7 @@ type Claim struct {
 // ClaimResult is what a settle writes about a claimed row.
 type ClaimResult struct {
 	Claim   *Claim
-	Outcome Outcome // Delivered or Skipped (done), Retry, Dead, or Put (unclaimed: nothing counted)
+	Outcome outbox.Outcome // Delivered or Skipped (done), Retry, Dead, or Put (unclaimed: nothing counted)
 
 	// Attempts are the failed attempts that count for the row, this one
 	// included. It is given with every outcome, and less than the Claim said

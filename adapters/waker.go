@@ -1,4 +1,4 @@
-package outbox
+package adapters
 
 import (
 	"context"
@@ -32,12 +32,12 @@ type Sleep int
 // The answers to a reader that wants to sleep.
 const (
 	// Sleepless: nobody would wake the reader. It polls.
-	Sleepless Sleep = iota
+	Unsupported Sleep = iota
 
 	// Restless: somebody who took the reader to be awake may still commit. It
 	// polls for a little longer and asks again.
-	Restless
+	Draining
 
 	// Asleep: whoever commits from now on wakes the reader.
-	Asleep
+	Armed
 )

@@ -1,0 +1,9 @@
+// Package adapters has the contracts between Outrider and what it reads from, writes to
+// and keeps its state in.
+//
+// A [Source] is a table that is read by cursor, a [Queue] one whose rows are claimed, a
+// [StateStore] keeps cursors and parked messages, and a [Destination] delivers. Each
+// has optional interfaces beside it, such as [Examiner] and [Waker], which an adapter
+// implements if it can. The folders below are the adapters; package adaptertest has the tests
+// that each must pass.
+package adapters
