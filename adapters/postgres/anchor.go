@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // anchorSQL returns the row at a position, whichever its slot, and whether the slot
@@ -29,7 +30,7 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a
 	var slot *int16
 	var id *string
 	var created *time.Time
-	query := strings.NewReplacer("{table}", s.base.Quoted, "{id}", pg.CutName("o.id", pgtype.TextOID)).Replace(anchorSQL)
+	query := strings.NewReplacer("{table}", s.base.Quoted, "{id}", wire.CutName("o.id", pgtype.TextOID)).Replace(anchorSQL)
 	err = q.QueryRow(ctx, query, c.Position, int16(c.Anchor.Slot), c.Snapshot, c.Base, time.UnixMicro(c.Anchor.Born)).Scan(&slot, &id, &created, &below)
 	if err != nil || slot == nil {
 		return a, below, err

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // A page of the table has rows of all slots, so reading a backlog slot by slot
@@ -110,7 +110,7 @@ func (f *fetch) runBand(ctx context.Context, r *reader.Conn) (complete bool, err
 // for the reads of the band, and the band's.
 func (b *band) params(plans []reader.Plan) [][]byte {
 	plans = slices.Clone(plans)
-	var slots pg.Array
+	var slots wire.Array
 	for slot, i := range b.reads {
 		if i >= 0 {
 			plans[i].Upto = plans[i].Position
@@ -132,7 +132,7 @@ func (b *band) keep(f *fetch, slot int, position int64, values [][]byte) (more b
 		}
 		return true
 	}
-	b.bytes += pg.Size(values)
+	b.bytes += wire.Size(values)
 	if b.cut = b.bytes > bandBytes; b.cut {
 		return false
 	}

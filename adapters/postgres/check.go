@@ -29,16 +29,11 @@ func (s *Source) Check(ctx context.Context) error {
 // checkLayout compares the table with the layout. A missing table is the
 // server's own error, for explain.
 func checkLayout(ctx context.Context, q pg.Querier, l layout) error {
-	var oid uint32
-	// Unlike to_regclass the cast says what is missing.
-	if err := q.QueryRow(ctx, "SELECT $1::text::regclass::oid", l.table).Scan(&oid); err != nil {
-		return err
-	}
-	missing, err := checkColumns(ctx, q, oid, l)
+	missing, err := checkColumns(ctx, q, l)
 	if err != nil {
 		return err
 	}
-	indexes, err := checkIndexes(ctx, q, oid, l)
+	indexes, err := checkIndexes(ctx, q, l)
 	if err != nil {
 		return err
 	}
@@ -48,11 +43,11 @@ func checkLayout(ctx context.Context, q pg.Querier, l layout) error {
 // checkShape refuses a table of another shape, if there is one, before an index
 // on columns that it does not have is tried.
 func checkShape(ctx context.Context, q pg.Querier, l layout) error {
-	var oid *uint32
-	if err := q.QueryRow(ctx, "SELECT to_regclass($1)::oid", l.table).Scan(&oid); err != nil || oid == nil {
+	var exists bool
+	if err := q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", l.table).Scan(&exists); err != nil || !exists {
 		return err
 	}
-	problems, err := checkColumns(ctx, q, *oid, l)
+	problems, err := checkColumns(ctx, q, l)
 	if err != nil || problems == nil {
 		return err
 	}
@@ -62,8 +57,8 @@ func checkShape(ctx context.Context, q pg.Querier, l layout) error {
 
 // checkColumns compares the columns; problems are what it found, err is what
 // kept it from looking.
-func checkColumns(ctx context.Context, q pg.Querier, table uint32, l layout) (problems, err error) {
-	byName, err := pg.TableColumns(ctx, q, table)
+func checkColumns(ctx context.Context, q pg.Querier, l layout) (problems, err error) {
+	byName, err := pg.TableColumns(ctx, q, l.table)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +86,13 @@ func plainExpression(e string) string {
 }
 
 // checkIndexes looks for the two indexes that the fetch's plan is made of.
-func checkIndexes(ctx context.Context, q pg.Querier, table uint32, l layout) (problems, err error) {
-	indexes, err := pg.TableIndexes(ctx, q, table)
+func checkIndexes(ctx context.Context, q pg.Querier, l layout) (problems, err error) {
+	indexes, err := pg.TableIndexes(ctx, q, l.table)
 	if err != nil {
 		return nil, err
 	}
 	for _, want := range [][]string{{"slot", "position"}, {"slot", "xid", "position"}} {
-		if slices.ContainsFunc(indexes, func(have pg.TableIndex) bool { return slices.Equal(have.Columns, want) }) {
+		if slices.ContainsFunc(indexes, func(have pg.TableIndex) bool { return have.Serves(want) }) {
 			continue
 		}
 		columns := strings.Join(want, ", ")
@@ -111,7 +106,7 @@ func checkIndexes(ctx context.Context, q pg.Querier, table uint32, l layout) (pr
 // nothing of a table that is missing: checkLayout does.
 func (s *Source) checkAccess(ctx context.Context) error {
 	const q = `
-SELECT row_security_active(t.oid), current_user, q.seqcache, coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), false)
+SELECT q.seqcache, coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), false)
 FROM (SELECT to_regclass($1)::oid AS oid) t
 LEFT JOIN pg_depend d ON d.refobjid = t.oid AND d.refclassid = 'pg_class'::regclass
      AND d.classid = 'pg_class'::regclass AND d.deptype IN ('i', 'a')
@@ -119,23 +114,18 @@ LEFT JOIN pg_depend d ON d.refobjid = t.oid AND d.refclassid = 'pg_class'::regcl
 LEFT JOIN pg_sequence q ON q.seqrelid = d.objid
 WHERE t.oid IS NOT NULL
 ORDER BY q.seqrelid NULLS LAST LIMIT 1`
-	var hidden, sequence bool
-	var role string
 	var cache *int64
-	err := s.base.Pool.QueryRow(ctx, q, s.layout.table).Scan(&hidden, &role, &cache, &sequence)
+	var sequence bool
+	err := s.base.Pool.QueryRow(ctx, q, s.layout.table).Scan(&cache, &sequence)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	role = pgx.Identifier{role}.Sanitize()
-	problems, err := s.layout.grants("").Permitted(ctx, s.base.Pool)
+	problems, role, err := pg.RoleProblems(ctx, s.base.Pool, s.layout.table, s.layout.grants(""))
 	if err != nil {
 		return err
-	}
-	if hidden {
-		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))
 	}
 	switch {
 	case cache == nil:

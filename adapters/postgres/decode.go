@@ -4,14 +4,14 @@ import (
 	"errors"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // decodeRow decodes what does not depend on the read. The row's Err says what cannot
 // be decoded.
-func decodeRow(d *pg.Decoder, v [][]byte) *adapters.Row {
-	row := d.Rows.Next(pg.Size(v))
+func decodeRow(d *wire.Decoder, v [][]byte) *adapters.Row {
+	row := d.Rows.Next(wire.Size(v))
 	row.ID = d.Texts.Copy(v[reader.FetchID])
 	row.Type = d.Intern(v[reader.FetchType])
 	row.Group = d.Texts.Copy(v[reader.FetchGroup])
@@ -29,16 +29,16 @@ func decodeRow(d *pg.Decoder, v [][]byte) *adapters.Row {
 		d.Fail(row, "payload", errors.New("both payload and payload_bytes are null"))
 	}
 	var err error
-	if row.Tags, err = pg.StringMap(v[reader.FetchTags]); err != nil {
+	if row.Tags, err = wire.StringMap(v[reader.FetchTags]); err != nil {
 		d.Fail(row, "tags", err)
 	}
-	if row.Headers, err = pg.StringMap(v[reader.FetchHeaders]); err != nil {
+	if row.Headers, err = wire.StringMap(v[reader.FetchHeaders]); err != nil {
 		d.Fail(row, "headers", err)
 	}
-	if row.OccurredAt, err = pg.TimeFromBinary(v[reader.FetchOccurredAt]); err != nil {
+	if row.OccurredAt, err = wire.TimeFromBinary(v[reader.FetchOccurredAt]); err != nil {
 		d.Fail(row, "occurred_at", err)
 	}
-	if row.CreatedAt, err = pg.TimeFromBinary(v[reader.FetchCreatedAt]); err != nil {
+	if row.CreatedAt, err = wire.TimeFromBinary(v[reader.FetchCreatedAt]); err != nil {
 		d.Fail(row, "created_at", err)
 	}
 	d.Limit(row, row.Limit())

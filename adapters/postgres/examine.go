@@ -36,13 +36,12 @@ func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 // examineTable looks at the table that is read.
 func (s *Source) examineTable(ctx context.Context) []adapters.Finding {
 	subject := "table " + s.base.Table
-	var oid uint32
-	if err := s.base.Pool.QueryRow(ctx, "SELECT $1::text::regclass::oid", s.layout.table).Scan(&oid); err != nil {
+	columns, err := checkColumns(ctx, s.base.Pool, s.layout)
+	if err != nil {
 		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.OutboxFix(s.base.Table, err)))
 	}
-	columns, err := checkColumns(ctx, s.base.Pool, oid, s.layout)
-	f := pg.Judge(subject+": columns", "all there, with the types of the layout", errors.Join(columns, err))
-	indexes, err := checkIndexes(ctx, s.base.Pool, oid, s.layout)
+	f := pg.Judge(subject+": columns", "all there, with the types of the layout", columns)
+	indexes, err := checkIndexes(ctx, s.base.Pool, s.layout)
 	f = append(f, pg.Judge(subject+": indexes", "(slot, position) and (slot, xid, position)", errors.Join(indexes, err))...)
 	f = append(f, pg.Judge(subject+": privileges and sequence", "it may be read; positions are handed out one by one", s.checkAccess(ctx))...)
 	f = append(f, pg.ExamineOwner(ctx, s.base.Pool, s.layout.table)...)

@@ -9,6 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // Fetch implements [adapters.Source]. Drained is true for a read that took
@@ -70,7 +71,7 @@ type fetch struct {
 	plans   []reader.Plan
 	band    *band // nil: none
 	done    []reader.Progress
-	decoder *pg.Decoder
+	decoder *wire.Decoder
 	take    func(int, *adapters.Row) bool
 	own     string // the snapshot at which the statement runs; "" before the first row
 	current int    // the read whose rows are coming
@@ -93,12 +94,12 @@ func (f *fetch) run(ctx context.Context, r *reader.Conn) (complete bool, err err
 
 // row takes one row of the result.
 func (f *fetch) row(values [][]byte) (more bool, err error) {
-	read := int(pg.Int32FromBinary(values[reader.FetchRead])) - 1
+	read := int(wire.Int32FromBinary(values[reader.FetchRead])) - 1
 	if read == -1 {
 		f.own = string(values[reader.FetchID])
 		return true, nil
 	}
-	late, position := values[reader.FetchLate][0] != 0, pg.Int64FromBinary(values[reader.FetchPosition])
+	late, position := values[reader.FetchLate][0] != 0, wire.Int64FromBinary(values[reader.FetchPosition])
 	if read < 0 {
 		return f.band.keep(f, -read-2, position, values), nil
 	}
@@ -149,9 +150,9 @@ func (f *fetch) results() []adapters.ReadResult {
 
 // fetchParams writes the plans as the statement's parameters, in PostgreSQL's text form.
 func fetchParams(plans []reader.Plan) [][]byte {
-	var a [8]pg.Array
+	var a [8]wire.Array
 	for i := range a {
-		a[i] = pg.NewArray(len(plans), 24)
+		a[i] = wire.NewArray(len(plans), 24)
 	}
 	late, fresh := int64(math.MaxInt64), int64(math.MaxInt64)
 	for i := range plans {

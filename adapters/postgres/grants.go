@@ -10,10 +10,7 @@ import (
 // OutboxGrants are the privileges on an outbox table of Outrider's own layout, with
 // a retention of the mode, if any. Its name is as in SQL.
 func OutboxGrants(table string, retention adapters.RetentionMode) pg.Grants {
-	if table == "" {
-		table = DefaultTable
-	}
-	return layoutOf(pg.NameOf(table)).grants(retention)
+	return newLayout(table, 0).grants(retention)
 }
 
 func (l layout) grants(retention adapters.RetentionMode) pg.Grants {

@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"testing"
+
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 )
-
-import "testing"
 
 // TestInitRefusesATableOfAnotherShape: init of the own layout meets a table of
 // the application's.

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -109,11 +111,14 @@ func (l layout) createIndex() string {
 // InitSQL returns the statements that create an outbox table and its index; for the
 // grants see [OutboxGrants]. The table is named as in SQL, with its schema where it
 // needs one; a name that cannot be read as SQL is quoted as a whole. Empty: [DefaultTable].
-func InitSQL(table string) string {
-	if table == "" {
-		table = DefaultTable
-	}
-	return layoutOf(pg.NameOf(table)).initSQL()
+func InitSQL(table string) string { return newLayout(table, 0).initSQL() }
+
+// newLayout returns the layout of a table by its name as in SQL, with partitions of so
+// many positions; 0: without.
+func newLayout(table string, partitionRows int64) layout {
+	l := layoutOf(pg.NameOf(cmp.Or(table, DefaultTable)))
+	l.partitionRows = partitionRows
+	return l
 }
 
 func (l layout) initSQL() string {
@@ -125,43 +130,29 @@ func (l layout) initSQL() string {
 // exists is not changed; one of another shape is an error that names the
 // differences. Instances that start together take turns.
 func Init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
-	if table == "" {
-		table = DefaultTable
-	}
-	name, err := pg.ParseTable(table)
-	if err != nil {
-		return nil, err
-	}
-	return layoutOf(name).init(ctx, pool, table)
+	return initTable(ctx, pool, table, 0)
 }
 
-func (l layout) init(ctx context.Context, pool *pgxpool.Pool, table string) ([]string, error) {
-	var done []string
-	err := pg.BeginPinned(ctx, pool, func(tx pgx.Tx) error {
-		done = nil
-		if _, err := tx.Exec(ctx, pg.InitLock); err != nil {
-			return err
-		}
-		full, _, err := pg.Locate(ctx, tx.Conn(), l.name)
-		if err != nil {
-			return err
-		}
+func initTable(ctx context.Context, pool *pgxpool.Pool, table string, partitionRows int64) (done []string, err error) {
+	table = cmp.Or(table, DefaultTable)
+	if _, err := pg.ParseTable(table); err != nil {
+		return nil, err
+	}
+	l := newLayout(table, partitionRows)
+	err = pg.InTurn(ctx, pool, l.name, func(tx pgx.Tx, full pgx.Identifier) error {
 		l := l.named(full)
 		if err := checkShape(ctx, tx, l); err != nil {
 			return err
 		}
-		for _, step := range l.steps() {
-			said, err := step.Run(ctx, tx)
-			if err != nil {
-				return err
-			}
-			done = append(done, said)
-		}
-		did, err := l.initPartitions(ctx, tx)
+		did, err := pg.RunSteps(ctx, tx, l.steps())
 		if err != nil {
 			return err
 		}
-		done = append(done, did...)
+		more, err := l.initPartitions(ctx, tx)
+		if err != nil {
+			return err
+		}
+		done = slices.Concat(did, more)
 		return checkLayout(ctx, tx, l)
 	})
 	if err != nil {

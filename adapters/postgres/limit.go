@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // limits is how much the own layout's statements read of a row.
@@ -27,20 +27,20 @@ func (l limits) column(c column) string {
 	name := "o." + c.name
 	switch c.name {
 	case "payload", "payload_bytes":
-		return pg.Within(name, c.oid, l.payload, "NULL") + " AS " + c.name
+		return wire.Within(name, c.oid, l.payload, "NULL") + " AS " + c.name
 	case "tags", "headers":
-		return pg.MetadataWithin(name, c.oid) + " AS " + c.name
+		return wire.MetadataWithin(name, c.oid) + " AS " + c.name
 	}
 	if l.names && c.oid == pgtype.TextOID {
-		return pg.CutName(name, c.oid) + " AS " + c.name
+		return wire.CutName(name, c.oid) + " AS " + c.name
 	}
 	return name
 }
 
 // stored returns the expression for how much is stored of a payload that was left out.
 func (l limits) stored() string {
-	return "coalesce(" + pg.Beyond("o.payload", pgtype.JSONOID, l.payload) + ", " +
-		pg.Beyond("o.payload_bytes", pgtype.ByteaOID, l.payload) + ") AS stored"
+	return "coalesce(" + wire.Beyond("o.payload", pgtype.JSONOID, l.payload) + ", " +
+		wire.Beyond("o.payload_bytes", pgtype.ByteaOID, l.payload) + ") AS stored"
 }
 
 // exceeded reports whether the connection was given up because a row was larger than

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // countMovesSQL counts what moves of cursors change, at most $10 rows of a kind
@@ -83,7 +84,7 @@ func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, mo
 	for i := range moves {
 		m := &moves[i]
 		slots[i], from[i], snaps[i], bases[i] = int16(m.Slot), m.From.Position, m.From.Snapshot, m.From.Base
-		to[i], targets[i], beyond[i] = m.To.Position, m.To.Snapshot, pg.Numbers(m.Beyond)
+		to[i], targets[i], beyond[i] = m.To.Position, m.To.Snapshot, wire.Numbers(m.Beyond)
 		if m.From.Window != "" {
 			windows[i], paged[i] = &m.From.Window, m.From.Paged
 		}

@@ -17,10 +17,7 @@ import (
 // positions each (0: [adapters.DefaultPartitionRows]): the first ones, and one for
 // positions that have no other. Retention makes the next ones.
 func InitPartitionedSQL(table string, rows int64) string {
-	if table == "" {
-		table = DefaultTable
-	}
-	l := partitionedLayout(pg.NameOf(table), rows)
+	l := newLayout(table, partitionRows(rows))
 	return l.initSQL() + "\n-- Only its owner can make and drop partitions. So the relay's role has to own the table, or be a member\n" +
 		"-- of its owner, and may create tables in its schema:\n" +
 		"-- ALTER TABLE " + l.table + " OWNER TO ...; GRANT CREATE ON SCHEMA ... TO ...;\n"
@@ -29,22 +26,15 @@ func InitPartitionedSQL(table string, rows int64) string {
 // InitPartitioned is [Init] for a table with partitions. One that exists without
 // partitions is an error: it cannot be given any in place.
 func InitPartitioned(ctx context.Context, pool *pgxpool.Pool, table string, rows int64) ([]string, error) {
-	if table == "" {
-		table = DefaultTable
-	}
-	name, err := pg.ParseTable(table)
-	if err != nil {
-		return nil, err
-	}
-	return partitionedLayout(name, rows).init(ctx, pool, table)
+	return initTable(ctx, pool, table, partitionRows(rows))
 }
 
-func partitionedLayout(name pgx.Identifier, rows int64) layout {
-	l := layoutOf(name)
-	if l.partitionRows = rows; rows <= 0 {
-		l.partitionRows = adapters.DefaultPartitionRows
+// partitionRows is how many positions a partition has.
+func partitionRows(configured int64) int64 {
+	if configured <= 0 {
+		return adapters.DefaultPartitionRows
 	}
-	return l
+	return configured
 }
 
 // partitionSteps make the default partition and the first others of a new table.
@@ -90,12 +80,5 @@ func (l layout) initPartitions(ctx context.Context, tx pgx.Tx) (done []string, e
 	if err != nil || len(all.ranges) > 0 || all.rest != nil {
 		return nil, err
 	}
-	for _, step := range l.partitionSteps() {
-		said, err := step.Run(ctx, tx)
-		if err != nil {
-			return nil, err
-		}
-		done = append(done, said)
-	}
-	return done, nil
+	return pg.RunSteps(ctx, tx, l.partitionSteps())
 }

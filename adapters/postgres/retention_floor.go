@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"context"
+
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 )
-
-import "context"
 
 // floor says that all rows at or below a position which will ever exist are
 // visible in a snapshot. A cursor whose snapshot covers that one has no late rows

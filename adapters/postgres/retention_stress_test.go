@@ -118,7 +118,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 	for i := range checks {
 		checks[i].Verdict(t, fmt.Sprint("route ", i), writers.Committed.Load())
 	}
-	most, left := 0, 0
+	var most, left int
 	if r.Mode == adapters.RetainPartitions {
 		most = 2 * int(r.PartitionRows)
 	}

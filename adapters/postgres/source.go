@@ -55,7 +55,7 @@ type SourceConfig struct {
 // It uses one connection for Fetch, one more to be notified, and opens others
 // for the rest when needed.
 type Source struct {
-	reader.SourceMethods
+	sourceMethods
 	base   *reader.Reader
 	layout layout // of the table with its schema, after find
 
@@ -67,6 +67,9 @@ type Source struct {
 	band     *reader.Statement // on the connection that reads; nil until a band is read
 	bandRest int               // fetches without a band
 }
+
+// sourceMethods are those that do not depend on the layout.
+type sourceMethods = reader.SourceMethods
 
 var (
 	_ adapters.Source = (*Source)(nil)
@@ -93,7 +96,7 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 		Explain: func(what string, err error) error { return pg.ExplainOutbox(table, what, err) },
 		Dropped: func() { s.floor.Store(nil) }, // it belongs to the server that we were connected to
 	})
-	s.SourceMethods = s.base
+	s.sourceMethods = s.base
 	return s, nil
 }
 

@@ -2,100 +2,16 @@ package postgres
 
 import (
 	"encoding/binary"
-	"maps"
-	"math"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
-
-func TestParseTable(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"outbox":            `"outbox"`,
-		"App.OutBox":        `"app"."outbox"`,
-		`"App"."Out.Box"`:   `"App"."Out.Box"`,
-		`app."say ""hi"""`:  `"app"."say ""hi"""`,
-		`"x; DROP TABLE y"`: `"x; DROP TABLE y"`,
-	} {
-		got, err := pg.ParseTable(in)
-		if err != nil || got.Sanitize() != want {
-			t.Errorf("%s: %s, %v; want %s", in, got.Sanitize(), err, want)
-		}
-	}
-	for _, in := range []string{"", ".", "a.", ".a", "a..b", "a.b.c", `"a`, `"a"b`, `"a".`, `""`, "a b", "a;b", `a"b`, strings.Repeat("x", 64), "\"a\x00\"", "\"\xff\""} {
-		if got, err := pg.ParseTable(in); err == nil {
-			t.Errorf("%q was read as %s", in, got.Sanitize())
-		}
-	}
-}
-
-func TestParseSnapshot(t *testing.T) {
-	t.Parallel()
-	s, err := reader.ParseSnapshot("10:20:10,14")
-	pgtest.Must(t, err)
-	for xid, want := range map[uint64]bool{1: true, 10: false, 11: true, 14: false, 19: true, 20: false, 99: false} {
-		if s.Visible(xid) != want {
-			t.Errorf("visible(%d) = %v", xid, !want)
-		}
-	}
-	for _, bad := range []string{"", "1", "1:2", "1:x:", "1:2:x", "1:2:3,", "1:2:3:4"} {
-		if _, err := reader.ParseSnapshot(bad); err == nil {
-			t.Errorf("%q was read", bad)
-		}
-	}
-}
-
-// TestLaterSnapshotsCoverEarlierOnes runs transactions and takes snapshots as
-// PostgreSQL does: xmax is one above the latest that has ended.
-func TestLaterSnapshotsCoverEarlierOnes(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		running, next, latest := map[uint64]bool{}, uint64(10), uint64(9)
-		take := func() reader.Snapshot {
-			s := reader.Snapshot{Xmax: latest + 1}
-			for xid := range running {
-				if xid < s.Xmax {
-					s.Xip = append(s.Xip, xid)
-				}
-			}
-			slices.Sort(s.Xip)
-			return s
-		}
-		step := func() (ended bool) {
-			if len(running) == 0 || rapid.Bool().Draw(t, "begin") {
-				running[next] = true
-				next++
-				return false
-			}
-			xid := rapid.SampledFrom(slices.Sorted(maps.Keys(running))).Draw(t, "end")
-			delete(running, xid)
-			latest = max(latest, xid)
-			return true
-		}
-		for range rapid.IntRange(0, 10).Draw(t, "before") {
-			step()
-		}
-		older, ended := take(), false
-		for range rapid.IntRange(0, 10).Draw(t, "between") {
-			ended = step() || ended
-		}
-		newer := take()
-		if !newer.Covers(older) || older.Covers(newer) == ended {
-			t.Fatalf("older %v, newer %v, ended between them %v: newer covers older %v, older covers newer %v",
-				older, newer, ended, newer.Covers(older), older.Covers(newer))
-		}
-	})
-}
 
 func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 	t.Parallel()
@@ -131,7 +47,7 @@ func TestBoundsThatDoNotCoverTheCursorAreRefused(t *testing.T) {
 // binaryRow is a row as the server sends it.
 func binaryRow(set map[int]string) [][]byte {
 	v := make([][]byte, reader.FetchStored+1)
-	at := binary.BigEndian.AppendUint64(nil, uint64(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro()-pg.PostgresEpoch))
+	at := binary.BigEndian.AppendUint64(nil, uint64(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro()-wire.PostgresEpoch))
 	v[reader.FetchID], v[reader.FetchType], v[reader.FetchPayload], v[reader.FetchCreatedAt] = []byte("id-1"), []byte("order.created"), []byte(`{"a":1}`), at
 	for column, value := range set {
 		v[column] = []byte(value)
@@ -141,7 +57,7 @@ func binaryRow(set map[int]string) [][]byte {
 
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	d := pg.Decoder{Table: "app.outbox"}
+	d := wire.Decoder{Table: "app.outbox"}
 	values := binaryRow(map[int]string{reader.FetchGroup: "g", reader.FetchTenant: "acme", reader.FetchTags: `{"k":"v"}`, reader.FetchHeaders: `{}`})
 	row := decodeRow(&d, values)
 	for _, v := range values { // the network buffer is used again
@@ -160,50 +76,9 @@ func TestDecode(t *testing.T) {
 	pgtest.WantError(t, decodeRow(&d, binaryRow(map[int]string{reader.FetchHeaders: `{"n": null}`})).Err, "headers")
 }
 
-func TestG7_RowsPinLittle(t *testing.T) {
-	t.Parallel()
-	var texts pg.TextArena
-	var payloads pg.ByteArena
-	first := payloads.Copy([]byte("abc"))
-	_ = payloads.Copy([]byte("def"))
-	if _ = append(first, 'x'); cap(first) != 3 {
-		t.Error("a payload's slice reaches into its neighbour")
-	}
-	big := payloads.Copy(make([]byte, 1<<20))
-	if cap(big) != 1<<20 || cap(payloads.Chunk) != pg.ChunkSize {
-		t.Errorf("a big payload has %d bytes, the chunk %d", cap(big), cap(payloads.Chunk))
-	}
-	var kept []string
-	for i := range 100_000 {
-		kept = append(kept, texts.Copy([]byte(strings.Repeat(string(rune('a'+i%26)), 1+i%40))))
-	}
-	for i, s := range kept {
-		if s != strings.Repeat(string(rune('a'+i%26)), 1+i%40) {
-			t.Fatalf("text %d became %q", i, s)
-		}
-	}
-	if texts.B.Cap() > 2*pg.ChunkSize {
-		t.Errorf("a chunk grew to %d bytes", texts.B.Cap())
-	}
-}
-
-func TestLimitsAreClamped(t *testing.T) {
-	t.Parallel()
-	for limit, want := range map[int]int{-1: 0, 0: 0, 7: 7, math.MaxInt: math.MaxInt32} {
-		read := adapters.Read{From: adapters.Cursor{Snapshot: "1:1:"}, Limit: limit}
-		p, err := reader.PlanRead(&read)
-		if err != nil || p.Limit != want {
-			t.Errorf("limit %d became %d, %v; want %d", limit, p.Limit, err, want)
-		}
-		if got := reader.Finish(&read, &p, &reader.Progress{}, "2:2:"); limit <= 0 && (got.Drained || got.Next != read.From) {
-			t.Errorf("limit %d ended at %+v, want where it began", limit, got)
-		}
-	}
-}
-
 // BenchmarkDecode is the cost of a row once it is in the network buffer.
 func BenchmarkDecode(b *testing.B) {
-	var d pg.Decoder
+	var d wire.Decoder
 	values := binaryRow(map[int]string{reader.FetchGroup: "order-4711", reader.FetchPayload: strings.Repeat("x", 300)})
 	b.ReportAllocs()
 	for b.Loop() {

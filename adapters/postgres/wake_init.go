@@ -39,10 +39,7 @@ func InitWakeSQL(tables ...string) string {
 	b.WriteString("-- Wakes a relay with wake: notify that sleeps, whoever inserts; publishers of Outrider's\n" +
 		"-- Go client with Notify need no trigger. It costs each INSERT a call of a function.\n")
 	for _, table := range tables {
-		name, err := pg.ParseTable(table)
-		if err != nil {
-			name = pgx.Identifier{table}
-		}
+		name := pg.NameOf(table)
 		for _, statement := range []string{wakeFunctionSQL, wakeDropSQL, wakeTriggerSQL} {
 			fmt.Fprintf(&b, "%s;\n\n", wakeStatement(statement, name))
 		}
@@ -59,22 +56,16 @@ func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]stri
 			return done, err
 		}
 		did := "trigger " + wake.Trigger + " on " + name.Sanitize() + " exists"
-		err = pg.BeginPinned(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, pg.InitLock); err != nil {
-				return err
-			}
-			if name, _, err = pg.Locate(ctx, tx.Conn(), name); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, wakeStatement(wakeFunctionSQL, name)); err != nil {
+		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) error {
+			if _, err := tx.Exec(ctx, wakeStatement(wakeFunctionSQL, full)); err != nil {
 				return err
 			}
 			var there bool
-			if err := tx.QueryRow(ctx, wake.ThereSQL, name.Sanitize()).Scan(&there); err != nil || there {
+			if err := tx.QueryRow(ctx, wake.ThereSQL, full.Sanitize()).Scan(&there); err != nil || there {
 				return err
 			}
-			did = "created trigger " + wake.Trigger + " on " + name.Sanitize()
-			_, err := tx.Exec(ctx, wakeStatement(wakeTriggerSQL, name))
+			did = "created trigger " + wake.Trigger + " on " + full.Sanitize()
+			_, err := tx.Exec(ctx, wakeStatement(wakeTriggerSQL, full))
 			return err
 		})
 		if err != nil {

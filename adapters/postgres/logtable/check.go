@@ -54,18 +54,18 @@ func (s *Source) Check(ctx context.Context) error {
 
 // check compares the table with the mapping.
 func (m *mapping) check(ctx context.Context, q pg.Querier) error {
-	t, oid, err := m.look(ctx, q)
+	t, err := m.look(ctx, q)
 	if err != nil {
 		return err
 	}
 	if problems := t.problems(); problems != nil {
 		return errors.Join(problems, m.checkAccess(ctx, q, t))
 	}
-	xid, err := t.checkXID(ctx, q, oid)
+	xid, err := t.checkXID(ctx, q)
 	if err != nil {
 		return err
 	}
-	indexes, err := m.checkIndexes(ctx, q, oid)
+	indexes, err := m.checkIndexes(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -74,14 +74,14 @@ func (m *mapping) check(ctx context.Context, q pg.Querier) error {
 
 // checkXID makes sure that no new row can come without its transaction: such a
 // row would be lost if it was committed late.
-func (t *logTable) checkXID(ctx context.Context, q pg.Querier, table uint32) (problems, err error) {
+func (t *logTable) checkXID(ctx context.Context, q pg.Querier) (problems, err error) {
 	if t.found[t.columns[roleXID]].NotNull {
 		return nil, nil
 	}
 	var checked bool
-	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = $1 AND c.contype = 'c'
+	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = $1::text::regclass AND c.contype = 'c'
 		AND lower(pg_get_expr(c.conbin, c.conrelid)) = lower(format('(%s IS NOT NULL)', $2::text)))`,
-		table, t.plainXID()).Scan(&checked)
+		t.table.Sanitize(), t.plainXID()).Scan(&checked)
 	if err != nil || checked {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (t *logTable) plainXID() string {
 }
 
 // checkIndexes looks for the indexes that the fetch's plan is made of.
-func (m *mapping) checkIndexes(ctx context.Context, q pg.Querier, table uint32) (problems, err error) {
-	missing, err := m.missingIndexes(ctx, q, table)
+func (m *mapping) checkIndexes(ctx context.Context, q pg.Querier) (problems, err error) {
+	missing, err := m.missingIndexes(ctx, q)
 	if errors.Is(err, errNoTable) {
 		return err, nil
 	}
@@ -119,28 +119,23 @@ var errNoTable = errors.New("it is no table (a view, a foreign table or the like
 // positions come from a sequence, whether they come in order.
 func (m *mapping) checkAccess(ctx context.Context, q pg.Querier, t *logTable) error {
 	const sql = `
-SELECT row_security_active(t.oid), current_user, coalesce(t.sequence, ''), coalesce(q.seqcache, 1),
+SELECT coalesce(t.sequence, ''), coalesce(q.seqcache, 1),
        coalesce(has_sequence_privilege(q.seqrelid, 'SELECT'), true)
-FROM (SELECT $1::text::regclass::oid AS oid, pg_get_serial_sequence($1, $2) AS sequence) t
+FROM (SELECT pg_get_serial_sequence($1, $2) AS sequence) t
 LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 	if _, ok := t.found[m.columns[rolePosition]]; !ok {
 		return nil
 	}
-	var hidden, readable bool
-	var role, sequence string
+	var readable bool
+	var sequence string
 	var cache int64
-	err := q.QueryRow(ctx, sql, m.table.Sanitize(), m.columns[rolePosition]).
-		Scan(&hidden, &role, &sequence, &cache, &readable)
+	err := q.QueryRow(ctx, sql, m.table.Sanitize(), m.columns[rolePosition]).Scan(&sequence, &cache, &readable)
 	if err != nil {
 		return err
 	}
-	role = pgx.Identifier{role}.Sanitize()
-	problems, err := m.grants().Permitted(ctx, q)
+	problems, role, err := pg.RoleProblems(ctx, q, m.table.Sanitize(), m.grants())
 	if err != nil {
 		return err
-	}
-	if hidden {
-		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))
 	}
 	if cache != 1 {
 		problems = append(problems, fmt.Errorf("its sequence hands out %d positions at a time to a session, which inverts groups: ALTER SEQUENCE %s CACHE 1", cache, sequence))

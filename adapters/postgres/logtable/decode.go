@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -35,7 +35,7 @@ var metaKeys = [roles]string{
 func resultOf(r role) int { return int(r) + reader.FetchPosition }
 
 // head decodes a row's headers, group and slot.
-func (m *mapping) head(d *pg.Decoder, values [][]byte) head {
+func (m *mapping) head(d *wire.Decoder, values [][]byte) head {
 	var h head
 	h.headers, h.broken = looseMap(values[reader.FetchHeaders])
 	h.group = m.attribute(d, roleGroup, values, h.headers)
@@ -45,7 +45,7 @@ func (m *mapping) head(d *pg.Decoder, values [][]byte) head {
 
 // attribute finds a role's value: in its column, else in the headers, else it
 // is the mapping's constant.
-func (m *mapping) attribute(d *pg.Decoder, r role, values [][]byte, headers map[string]string) string {
+func (m *mapping) attribute(d *wire.Decoder, r role, values [][]byte, headers map[string]string) string {
 	if text := values[resultOf(r)]; len(text) > 0 {
 		if r == roleGroup || r == roleAggregateID {
 			return d.Texts.Copy(text)
@@ -64,8 +64,8 @@ func (m *mapping) attribute(d *pg.Decoder, r role, values [][]byte, headers map[
 }
 
 // row decodes the rest. What cannot be decoded is told in the row's Err.
-func (m *mapping) row(d *pg.Decoder, h head, values [][]byte) *adapters.Row {
-	row := d.Rows.Next(pg.Size(values))
+func (m *mapping) row(d *wire.Decoder, h head, values [][]byte) *adapters.Row {
+	row := d.Rows.Next(wire.Size(values))
 	row.ID, row.Group, row.Slot, row.Headers = d.Texts.Copy(values[reader.FetchID]), h.group, h.slot, h.headers
 	if h.broken != nil {
 		d.Fail(row, m.columns[roleHeaders], h.broken)
@@ -92,7 +92,7 @@ func (m *mapping) row(d *pg.Decoder, h head, values [][]byte) *adapters.Row {
 
 // content is the payload as it is stored. A json or jsonb column holds JSON; of
 // text and bytes what is not valid JSON, or is marked as bytes, is bytes.
-func (m *mapping) content(d *pg.Decoder, row *adapters.Row, values [][]byte) {
+func (m *mapping) content(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 	payload, raw := values[reader.FetchPayload], values[reader.FetchPayloadBytes]
 	if payload == nil {
 		payload = raw
@@ -113,7 +113,7 @@ func (m *mapping) content(d *pg.Decoder, row *adapters.Row, values [][]byte) {
 }
 
 // extras are tags and times.
-func (m *mapping) extras(d *pg.Decoder, row *adapters.Row, values [][]byte) {
+func (m *mapping) extras(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 	tags := values[reader.FetchTags]
 	if text, ok := row.Headers[outbox.MetaTags]; ok && tags == nil {
 		tags = []byte(text)
@@ -122,7 +122,7 @@ func (m *mapping) extras(d *pg.Decoder, row *adapters.Row, values [][]byte) {
 	if row.Tags, err = looseMap(tags); err != nil {
 		d.Fail(row, roleKeys[roleTags], err)
 	}
-	if row.OccurredAt, err = pg.TimeFromBinary(values[reader.FetchOccurredAt]); err != nil {
+	if row.OccurredAt, err = wire.TimeFromBinary(values[reader.FetchOccurredAt]); err != nil {
 		d.Fail(row, m.columns[roleOccurredAt], err)
 	}
 	if text, ok := row.Headers[outbox.MetaOccurredAt]; ok && row.OccurredAt.IsZero() {
@@ -130,7 +130,7 @@ func (m *mapping) extras(d *pg.Decoder, row *adapters.Row, values [][]byte) {
 			d.Fail(row, "header "+outbox.MetaOccurredAt, err)
 		}
 	}
-	if row.CreatedAt, err = pg.TimeFromBinary(values[reader.FetchCreatedAt]); err != nil {
+	if row.CreatedAt, err = wire.TimeFromBinary(values[reader.FetchCreatedAt]); err != nil {
 		d.Fail(row, m.columns[roleCreatedAt], err)
 	}
 }
@@ -141,7 +141,7 @@ func looseMap(text []byte) (map[string]string, error) {
 	if len(text) == 0 || string(text) == "{}" {
 		return nil, nil
 	}
-	if err := pg.CheckPairs(text); err != nil {
+	if err := wire.CheckPairs(text); err != nil {
 		return nil, err
 	}
 	var raw map[string]json.RawMessage

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.Backlogger = (*Source)(nil)
@@ -54,15 +54,15 @@ func (s *Source) each(ctx context.Context, sql string, args []any, f func(slot i
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, t.countingSQL(sql), append([]any{pg.RawResults}, args...)...)
+		rows, err := tx.Query(ctx, t.countingSQL(sql), append([]any{wire.RawResults}, args...)...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		d := &pg.Decoder{Table: s.base.Table, MaxRow: s.mapping.maxRow}
+		d := &wire.Decoder{Table: s.base.Table, MaxRow: s.mapping.maxRow}
 		for more := true; more && rows.Next(); n++ {
 			v := rows.RawValues()
-			more = f(s.mapping.head(d, v).slot, pg.Int64FromBinary(v[reader.FetchPosition]), v)
+			more = f(s.mapping.head(d, v).slot, wire.Int64FromBinary(v[reader.FetchPosition]), v)
 		}
 		return rows.Err()
 	})
@@ -71,7 +71,7 @@ func (s *Source) each(ctx context.Context, sql string, args []any, f func(slot i
 
 // createdAt is when a row was created; zero when that is not known.
 func createdAt(values [][]byte) time.Time {
-	at, err := pg.TimeFromBinary(values[reader.FetchCreatedAt])
+	at, err := wire.TimeFromBinary(values[reader.FetchCreatedAt])
 	if err != nil {
 		return time.Time{}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // fetchXID is the column of logSQL's result behind those of fetchSQL.
@@ -57,16 +57,16 @@ type logFetch struct {
 
 // row takes one row of the result.
 func (f *logFetch) row(values [][]byte) (more bool, err error) {
-	part := int(pg.Int32FromBinary(values[reader.FetchRead])) - 1
+	part := int(wire.Int32FromBinary(values[reader.FetchRead])) - 1
 	if part < 0 {
 		return true, f.begin(string(values[reader.FetchID]))
 	}
-	late, position := values[reader.FetchLate][0] != 0, pg.Int64FromBinary(values[reader.FetchPosition])
+	late, position := values[reader.FetchLate][0] != 0, wire.Int64FromBinary(values[reader.FetchPosition])
 	if err := f.count(part, late, position); err != nil {
 		return false, err
 	}
 	s := f.source
-	s.rowBytes += (float64(pg.Size(values)) - s.rowBytes) / 64
+	s.rowBytes += (float64(wire.Size(values)) - s.rowBytes) / 64
 	h := s.mapping.head(&s.base.Decoder, values)
 	var row *adapters.Row
 	for _, i := range f.bySlot[h.slot] {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -14,7 +14,7 @@ import (
 // limits must be an error of the row, not its content.
 func FuzzLogRow(f *testing.F) {
 	f.Add([]byte("id"), []byte("t"), []byte("g"), []byte(`{"k": "v"}`), []byte(`{"n": 1, "o": {"a": [null]}}`), []byte(`{"a": 1}`), int64(1), false)
-	f.Add([]byte("\xff"), []byte(""), []byte(nil), []byte(`[]`), []byte(pg.TooLong), []byte(nil), int64(1<<62), true)
+	f.Add([]byte("\xff"), []byte(""), []byte(nil), []byte(`[]`), []byte(wire.TooLong), []byte(nil), int64(1<<62), true)
 	f.Add([]byte("id"), []byte("t"), []byte("g"), []byte(`{"`), []byte(`{"a": null, "outrider_type": "x"}`), []byte("\x00"), int64(-1<<63), true)
 	f.Fuzz(func(t *testing.T, id, typ, group, tags, headers, payload []byte, at int64, stored bool) {
 		v := make([][]byte, fetchXID+1)
@@ -24,7 +24,7 @@ func FuzzLogRow(f *testing.F) {
 		if stored {
 			v[reader.FetchStored] = v[reader.FetchOccurredAt]
 		}
-		d := &pg.Decoder{Table: "t", MaxRow: adapters.DefaultMaxRow}
+		d := &wire.Decoder{Table: "t", MaxRow: adapters.DefaultMaxRow}
 		m, err := newMapping(&Config{Layout: LayoutWatermill, Topic: "t"})
 		if err != nil {
 			t.Fatal(err)

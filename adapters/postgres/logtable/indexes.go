@@ -26,14 +26,10 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, cfg Config, say func(s
 			if m.table, _, err = pg.Locate(ctx, tx.Conn(), m.table); err != nil {
 				return err
 			}
-			t, oid, err := m.look(ctx, tx)
-			if err != nil {
+			if _, err := m.sound(ctx, tx); err != nil {
 				return err
 			}
-			if err := t.problems(); err != nil {
-				return err
-			}
-			missing, err = m.missingIndexes(ctx, tx, oid)
+			missing, err = m.missingIndexes(ctx, tx)
 			return err
 		})
 		for _, i := range missing {
@@ -72,15 +68,15 @@ func (m *mapping) createConcurrently(ctx context.Context, pool *pgxpool.Pool, i 
 }
 
 // missingIndexes are those that reading needs and the table has not.
-func (m *mapping) missingIndexes(ctx context.Context, q pg.Querier, table uint32) (missing []logIndex, err error) {
+func (m *mapping) missingIndexes(ctx context.Context, q pg.Querier) (missing []logIndex, err error) {
 	var kind string
-	if err := q.QueryRow(ctx, "SELECT relkind::text FROM pg_class WHERE oid = $1", table).Scan(&kind); err != nil {
+	if err := q.QueryRow(ctx, "SELECT relkind::text FROM pg_class WHERE oid = $1::text::regclass", m.table.Sanitize()).Scan(&kind); err != nil {
 		return nil, err
 	}
 	if kind != "r" && kind != "p" {
 		return nil, errNoTable
 	}
-	have, err := pg.TableIndexes(ctx, q, table)
+	have, err := pg.TableIndexes(ctx, q, m.table.Sanitize())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +84,7 @@ func (m *mapping) missingIndexes(ctx context.Context, q pg.Querier, table uint32
 		// The unique index of a partitioned table cannot be on the position alone, unless
 		// it is partitioned by it; there another one will do.
 		serves := func(i pg.TableIndex) bool {
-			return slices.Equal(i.Columns, want.columns) && (i.Unique || !want.unique || kind == "p")
+			return i.Serves(want.columns) && (i.Unique || !want.unique || kind == "p")
 		}
 		if !slices.ContainsFunc(have, serves) {
 			missing = append(missing, want)

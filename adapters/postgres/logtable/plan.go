@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // A table without slots is read by position for all reads at once, whatever
@@ -194,9 +194,9 @@ func (l *logPlan) fit(total int, affordable float64) {
 // params writes the plan as the statement's arrays, in PostgreSQL's text form.
 // A cohort without late rows to read has a limit of 0 in its place.
 func (l *logPlan) params() [][]byte {
-	var a [8]pg.Array
+	var a [8]wire.Array
 	for i := range a {
-		a[i] = pg.NewArray(len(l.cohorts), 24)
+		a[i] = wire.NewArray(len(l.cohorts), 24)
 	}
 	for i := range l.cohorts {
 		c := &l.cohorts[i]

@@ -60,11 +60,14 @@ type Config struct {
 // column for slots, so they are computed here ([adapters.SlotOf]) and all slots
 // are read by one scan; so a route has one owner at a time ([adapters.Undivided]).
 type Source struct {
-	reader.SourceMethods
+	sourceMethods
 	base     *reader.Reader
 	mapping  *mapping
 	rowBytes float64 // running estimate of a row's size; held by Fetch
 }
+
+// sourceMethods are those that do not depend on the layout.
+type sourceMethods = reader.SourceMethods
 
 var (
 	_ adapters.Source = (*Source)(nil)
@@ -93,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Source, error) {
 		Explain: func(what string, err error) error { return explainLog(table, what, err) },
 		Dropped: func() {},
 	})
-	s.SourceMethods = s.base
+	s.sourceMethods = s.base
 	return s, nil
 }
 

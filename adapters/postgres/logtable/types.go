@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // logTable is a table as the catalogue describes it, seen through a mapping.
@@ -20,18 +21,14 @@ type logTable struct {
 }
 
 // look reads the catalogue. A missing table is the server's own error.
-func (m *mapping) look(ctx context.Context, q pg.Querier) (*logTable, uint32, error) {
-	var oid uint32
-	if err := q.QueryRow(ctx, "SELECT $1::text::regclass::oid", m.table.Sanitize()).Scan(&oid); err != nil {
-		return nil, 0, err
-	}
-	found, err := pg.TableColumns(ctx, q, oid)
-	return &logTable{m, found}, oid, err
+func (m *mapping) look(ctx context.Context, q pg.Querier) (*logTable, error) {
+	found, err := pg.TableColumns(ctx, q, m.table.Sanitize())
+	return &logTable{m, found}, err
 }
 
 // sound is look for a table whose columns can be read.
 func (m *mapping) sound(ctx context.Context, q pg.Querier) (*logTable, error) {
-	t, _, err := m.look(ctx, q)
+	t, err := m.look(ctx, q)
 	if err == nil {
 		err = t.problems()
 	}
@@ -104,7 +101,7 @@ func (t *logTable) selected(r role) (column, null string) {
 	case r == roleXID:
 		return name, "NULL::xid8"
 	case r == roleBytes && binary:
-		return pg.Within(name, oid, t.maxRow, "NULL"), "NULL::bytea"
+		return wire.Within(name, oid, t.maxRow, "NULL"), "NULL::bytea"
 	case r == roleBytes:
 		return "NULL::bytea", "NULL::bytea"
 	case oid == pgtype.TimestamptzOID:
@@ -116,16 +113,16 @@ func (t *logTable) selected(r role) (column, null string) {
 	case oid == 0 || r == rolePayload && binary:
 		return "NULL::text", "NULL::text"
 	case r == roleHeaders || r == roleTags:
-		return "(" + pg.MetadataWithin(name, oid) + ")::text", "NULL::text"
+		return "(" + wire.MetadataWithin(name, oid) + ")::text", "NULL::text"
 	case r == rolePayload:
-		return "(" + pg.Within(name, oid, t.maxRow, "NULL") + ")::text", "NULL::text"
+		return "(" + wire.Within(name, oid, t.maxRow, "NULL") + ")::text", "NULL::text"
 	}
-	return pg.CutName(name, oid), "NULL::text"
+	return wire.CutName(name, oid), "NULL::text"
 }
 
 // stored is how much is stored of a payload that is left out.
 func (t *logTable) stored() string {
-	return pg.Beyond("o."+t.quoted(rolePayload), t.typeOf(rolePayload), t.maxRow)
+	return wire.Beyond("o."+t.quoted(rolePayload), t.typeOf(rolePayload), t.maxRow)
 }
 
 // localTime reads a timestamp without time zone in the time zone of our

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -46,7 +45,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 	if err := t.find(ctx, q.pool); err != nil {
 		return err
 	}
-	columns, err := queueColumns(ctx, q.pool, t.sql.table)
+	columns, err := pg.TableColumns(ctx, q.pool, t.sql.table)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 }
 
 // checkQueueColumns compares the columns with the layout.
-func checkQueueColumns(columns map[string]queueColumn, t *queueTable) error {
+func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
 	c := &t.sql.layout.Columns
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -78,7 +77,7 @@ func checkQueueColumns(columns map[string]queueColumn, t *queueTable) error {
 		}
 		needed, allowed := wantedTypes(want.what)
 		if allowed != nil && !slices.Contains(allowed, got.OID) {
-			add("column %s (%s) is %s; it must be %s", want.name, want.what, got.Type, needed)
+			add("column %s (%s) is %s; it must be %s", want.name, want.what, got.Plain, needed)
 		}
 	}
 	if key, ok := columns[c.Key]; ok && !key.Unique {
@@ -120,21 +119,8 @@ func wantedTypes(what string) (words string, oids []uint32) {
 
 // checkRole asks whether the connected role may do what it must.
 func (q *Queue) checkRole(ctx context.Context, t *queueTable) error {
-	var role string
-	var hidden bool
-	err := q.pool.QueryRow(ctx, "SELECT current_user, row_security_active($1::text::regclass)", t.sql.table).Scan(&role, &hidden)
-	if err != nil {
-		return err
-	}
-	role = pgx.Identifier{role}.Sanitize()
-	errs, err := queueGrants(t.sql.layout, t.full).Permitted(ctx, q.pool)
-	if err != nil {
-		return err
-	}
-	if hidden {
-		errs = append(errs, fmt.Errorf("row security would hide rows from role %s, and they would never be delivered: ALTER ROLE %s BYPASSRLS", role, role))
-	}
-	return errors.Join(errs...)
+	problems, _, err := pg.RoleProblems(ctx, q.pool, t.sql.table, queueGrants(t.sql.layout, t.full))
+	return errors.Join(append(problems, err)...)
 }
 
 // queueError says for which table and in doing what the error came up and,

@@ -9,15 +9,14 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // decode decodes a row of a look. Its Err says what cannot be decoded.
-func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *adapters.Row {
-	row := d.Rows.Next(pg.Size(v))
+func (t *queueTable) decode(d *wire.Decoder, g *queueGroup, v [][]byte) *adapters.Row {
+	row := d.Rows.Next(wire.Size(v))
 	d.Table = t.name
 
 	row.ID = d.Texts.Copy(v[lookID])
@@ -33,15 +32,15 @@ func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *adapters.
 
 	columns := &t.sql.layout.Columns
 	var err error
-	if row.Headers, err = pg.StringMap(v[lookHeaders]); err != nil {
+	if row.Headers, err = wire.StringMap(v[lookHeaders]); err != nil {
 		d.Fail(row, columns.Headers, err)
 	}
-	if row.CreatedAt, err = pg.TimeFromBinary(v[lookCreated]); err != nil {
+	if row.CreatedAt, err = wire.TimeFromBinary(v[lookCreated]); err != nil {
 		d.Fail(row, columns.Created, err)
 	}
-	row.Position = pg.Int64FromBinary(v[lookCreated])
+	row.Position = wire.Int64FromBinary(v[lookCreated])
 	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
-		d.Fail(row, columns.Payload, adapters.PayloadTooLarge(pg.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))
+		d.Fail(row, columns.Payload, adapters.PayloadTooLarge(wire.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))
 	} else {
 		t.decodePayload(d, row, v[lookPayload])
 	}
@@ -50,7 +49,7 @@ func (t *queueTable) decode(d *pg.Decoder, g *queueGroup, v [][]byte) *adapters.
 }
 
 // decodePayload decodes the payload and takes the type out of it.
-func (t *queueTable) decodePayload(d *pg.Decoder, row *adapters.Row, payload []byte) {
+func (t *queueTable) decodePayload(d *wire.Decoder, row *adapters.Row, payload []byte) {
 	column := t.sql.layout.Columns.Payload
 	if payload == nil {
 		d.Fail(row, column, errors.New("is null"))
@@ -82,7 +81,7 @@ func timeText(micros int64) string {
 	case math.MaxInt64:
 		return "infinity"
 	}
-	t := time.UnixMicro(micros + pg.PostgresEpoch).UTC()
+	t := time.UnixMicro(micros + wire.PostgresEpoch).UTC()
 	if year := t.Year(); year <= 0 { // there is no year 0: before 1 comes 1 BC
 		return fmt.Sprintf("%04d-%sZ BC", 1-year, t.Format("01-02 15:04:05.000000"))
 	}

@@ -6,43 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
-
-// queueColumn is a column of a queue table as the catalogue has it.
-type queueColumn struct {
-	Name    string
-	OID     uint32
-	Type    string // without modifiers
-	NotNull bool
-	Unique  bool // alone in a unique index
-}
-
-// queueColumns reads the columns of a table. A table that is missing is the
-// server's own error.
-func queueColumns(ctx context.Context, q pg.Querier, table string) (map[string]queueColumn, error) {
-	rows, err := q.Query(ctx, `
-SELECT a.attname, a.atttypid, format_type(a.atttypid, NULL), a.attnotnull,
-       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
-               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
-FROM pg_attribute a
-WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[queueColumn])
-	if err != nil {
-		return nil, err
-	}
-	byName := make(map[string]queueColumn, len(found))
-	for _, c := range found {
-		byName[c.Name] = c
-	}
-	return byName, nil
-}
 
 // describe finds out once what a table's statements depend on: types, and
 // the indexes that are there. The caller has claiming.
@@ -58,7 +25,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		return err
 	}
 	defer conn.Release()
-	columns, err := queueColumns(ctx, conn, t.sql.table)
+	columns, err := pg.TableColumns(ctx, conn, t.sql.table)
 	if err != nil {
 		return err
 	}
@@ -67,8 +34,8 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	}
 	c := &t.sql.layout.Columns
 	t.sql.types = queueTypes{
-		key: columns[c.Key].Type, group: columns[c.Group].Type, status: columns[c.Status].Type, created: columns[c.Created].Type,
-		claimed: columns[c.Claimed].Type, payload: columns[c.Payload].Type,
+		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
+		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain,
 	}
 	indexes, err := t.indexes(ctx, conn)
 	if err != nil {
@@ -117,37 +84,24 @@ type queueIndexes struct {
 	held    bool // what is being processed in a group, by created
 }
 
-// queueIndex is a valid B-tree index without descending columns.
-type queueIndex struct {
-	Columns   []string // "" for an expression
-	Predicate string
-}
-
 func (t *queueTable) indexes(ctx context.Context, q pg.Querier) (queueIndexes, error) {
-	rows, err := q.Query(ctx, `
-SELECT ARRAY(SELECT coalesce(a.attname, '')
-             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
-             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], coalesce(pg_get_expr(i.indpred, i.indrelid), '')
-FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
-WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND m.amname = 'btree' AND 0 = ALL (i.indoption::int2[])`, t.sql.table)
-	if err != nil {
-		return queueIndexes{}, err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[queueIndex])
+	all, err := pg.TableIndexes(ctx, q, t.sql.table)
 	if err != nil {
 		return queueIndexes{}, err
 	}
 	var found queueIndexes
 	for _, index := range all {
-		found.add(t.sql.layout, &index)
+		found.add(t.sql.layout, queueIndex{index})
 	}
 	found.aged = found.heldAged || found.waitingAged && found.listed
 	return found, nil
 }
 
+// queueIndex is an index of a queue table.
+type queueIndex struct{ pg.TableIndex }
+
 // add notes what an index is good for.
-func (f *queueIndexes) add(layout *Layout, index *queueIndex) {
+func (f *queueIndexes) add(layout *Layout, index queueIndex) {
 	c, statuses := &layout.Columns, &layout.Statuses
 	var group []string
 	if c.Group != "" {
@@ -170,7 +124,7 @@ func (f *queueIndexes) add(layout *Layout, index *queueIndex) {
 
 // serves reports whether the index has the rows that are equal in some columns
 // ordered by others.
-func (i *queueIndex) serves(equal []string, order ...string) bool {
+func (i queueIndex) serves(equal []string, order ...string) bool {
 	n := len(equal)
 	if len(i.Columns) < n+len(order) || !slices.Equal(i.Columns[n:n+len(order)], order) {
 		return false
@@ -181,7 +135,7 @@ func (i *queueIndex) serves(equal []string, order ...string) bool {
 // covers reports whether the index has the rows of some statuses and not the
 // finished ones: its predicate, in whatever form the server shows it, is a list
 // of statuses with these.
-func (i *queueIndex) covers(layout *Layout, statuses ...string) bool {
+func (i queueIndex) covers(layout *Layout, statuses ...string) bool {
 	rest := i.Predicate
 	if !strings.Contains(rest, layout.Columns.Status) || strings.Contains(rest, " AND ") || strings.Contains(rest, "NOT ") {
 		return false

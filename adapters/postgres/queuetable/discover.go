@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 const (
@@ -235,14 +235,14 @@ func (d *discovery) from(ctx context.Context, limit int, at place, without, boun
 func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...any) (page aged, err error) {
 	t := d.table
 	d.steps++
-	rows, err := d.q.pool.Query(ctx, text, append([]any{pg.RawResults, limit}, args...)...)
+	rows, err := d.q.pool.Query(ctx, text, append([]any{wire.RawResults, limit}, args...)...)
 	if err != nil {
 		return aged{}, err
 	}
 	n := 0
 	for rows.Next() {
 		v := rows.RawValues()
-		at := place{created: pg.Int64FromBinary(v[0]), key: string(v[1]), set: true}
+		at := place{created: wire.Int64FromBinary(v[0]), key: string(v[1]), set: true}
 		if !t.passed.has(v[1], v[4]) && !d.q.holdsRow(t, at.key) && t.found(textOrNull(v[2]), at.created) {
 			page.fresh = true
 		}
@@ -264,7 +264,7 @@ func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 	t := d.table
 	s := &t.sweep
 	waiting := t.sql.layout.Statuses.waiting()
-	text, args := t.sql.groups(waiting[s.status], true), []any{pg.RawResults, groupsPage}
+	text, args := t.sql.groups(waiting[s.status], true), []any{wire.RawResults, groupsPage}
 	if s.midway && s.name != "" {
 		text, args = t.sql.groups(waiting[s.status], false), append(args, s.name)
 	}
@@ -277,7 +277,7 @@ func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 	for rows.Next() {
 		v := rows.RawValues()
 		name := textOrNull(v[1])
-		if pg.Int32FromBinary(v[0]) > 0 {
+		if wire.Int32FromBinary(v[0]) > 0 {
 			n++
 			s.name = *name
 		}

@@ -41,10 +41,10 @@ func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 // examineTable looks at one table and at what is stuck in it.
 func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Finding {
 	subject := "table " + t.name
-	var columns map[string]queueColumn
+	var columns map[string]pg.TableColumn
 	err := t.find(ctx, q.pool)
 	if err == nil {
-		columns, err = queueColumns(ctx, q.pool, t.sql.table)
+		columns, err = pg.TableColumns(ctx, q.pool, t.sql.table)
 	}
 	if err != nil {
 		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.FixBy(err, queueFix)))

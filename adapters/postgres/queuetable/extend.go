@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // Extend implements [adapters.Queue]. The time at which the rows were marked is
@@ -59,7 +59,7 @@ type extension struct {
 	text                         string
 	claims                       []*adapters.Claim
 	holds                        []*hold
-	keys, stamps, formers, nexts pg.Array
+	keys, stamps, formers, nexts wire.Array
 }
 
 // add chooses the new time here, so that it is known even when the outcome of
@@ -80,18 +80,18 @@ func (e *extension) add(c *adapters.Claim, h *hold, now time.Time) (fresh bool) 
 }
 
 func (q *Queue) extend(ctx context.Context, e *extension) (lost []*adapters.Claim, err error) {
-	rows, err := q.pool.Query(ctx, e.text, pg.RawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
+	rows, err := q.pool.Query(ctx, e.text, wire.RawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
 	if err != nil {
 		return nil, err
 	}
 	type written struct {
 		stamp int64
-		tid   pg.TID
+		tid   wire.TID
 	}
 	now := map[int]written{}
 	for rows.Next() {
 		v := rows.RawValues()
-		now[int(pg.Int32FromBinary(v[0]))-1] = written{pg.Int64FromBinary(v[1]), pg.TIDFromBinary(v[2])}
+		now[int(wire.Int32FromBinary(v[0]))-1] = written{wire.Int64FromBinary(v[1]), wire.TIDFromBinary(v[2])}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -137,13 +137,13 @@ func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
 	if err := q.describe(ctx, t); err != nil {
 		return 0, err
 	}
-	rows, err := q.pool.Query(ctx, t.text.recover, pg.RawResults, q.timeout.Seconds(), q.keysOf(t))
+	rows, err := q.pool.Query(ctx, t.text.recover, wire.RawResults, q.timeout.Seconds(), q.keysOf(t))
 	if err != nil {
 		return 0, err
 	}
 	for rows.Next() {
 		v := rows.RawValues()
-		t.found(textOrNull(v[1]), pg.Int64FromBinary(v[0]))
+		t.found(textOrNull(v[1]), wire.Int64FromBinary(v[0]))
 		n++
 	}
 	return n, rows.Err()
@@ -153,7 +153,7 @@ func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
 func (q *Queue) keysOf(t *queueTable) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var keys pg.Array
+	var keys wire.Array
 	for key := range t.holds {
 		keys.Text(key)
 	}

@@ -1,10 +1,10 @@
 package queuetable
 
 import (
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
-
-import "github.com/jackc/pgx/v5"
 
 // Grants are the privileges on queue tables. Those of publishers are the
 // application's.

@@ -130,12 +130,15 @@ func Init(ctx context.Context, pool *pgxpool.Pool, layout Layout, createTables b
 		if err != nil {
 			return nil, err
 		}
-		said, err := pg.RunSteps(ctx, pool, name, func(full pgx.Identifier) (steps []pg.Step) {
-			if createTables {
-				steps = flowCatalystTable(full)
-			}
+		var said []string
+		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) (err error) {
 			sql := queueSQL{table: full.Sanitize(), layout: &layout}
-			return append(steps, sql.wanted(full)...)
+			steps := sql.wanted(full)
+			if createTables {
+				steps = append(flowCatalystTable(full), steps...)
+			}
+			said, err = pg.RunSteps(ctx, tx, steps)
+			return err
 		})
 		if err != nil {
 			return done, queueError(table.Name, "init", err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // service is a claim of one table.
@@ -29,7 +29,7 @@ type picked struct {
 	row     *adapters.Row
 	visit   *visit
 	created int64
-	tid     pg.TID // of the version that was looked at
+	tid     wire.TID // of the version that was looked at
 }
 
 // visit is a group's turn.
@@ -181,7 +181,7 @@ func (s *service) see(visits []*visit) *seen {
 
 // lookArgs are the arrays of a look.
 func (s *service) lookArgs(visits []*visit) []any {
-	var names, nulls, since, after, limits pg.Array
+	var names, nulls, since, after, limits wire.Array
 	for _, v := range visits {
 		g := v.group
 		if g.named {
@@ -199,7 +199,7 @@ func (s *service) lookArgs(visits []*visit) []any {
 		}
 		limits.Number(int64(v.limit))
 	}
-	return []any{pg.RawResults, names.String(), nulls.String(), since.String(), after.String(), limits.String()}
+	return []any{wire.RawResults, names.String(), nulls.String(), since.String(), after.String(), limits.String()}
 }
 
 // seen is what a look returned.
@@ -217,8 +217,8 @@ type seen struct {
 // row notes a row and tells its group. What is being processed comes before what
 // waits, or (whole) among it.
 func (s *seen) row(v [][]byte, whole bool) (i int, err error) {
-	i = int(pg.Int32FromBinary(v[lookGroup])) - 1
-	created, held, size := pg.Int64FromBinary(v[lookCreated]), v[lookHeld][0] != 0, int64(pg.Int32FromBinary(v[lookSize]))
+	i = int(wire.Int32FromBinary(v[lookGroup])) - 1
+	created, held, size := wire.Int64FromBinary(v[lookCreated]), v[lookHeld][0] != 0, int64(wire.Int32FromBinary(v[lookSize]))
 	again := i == s.last && s.counts[i] > 0
 	if i < s.last || again && (held && !whole || created < s.created) {
 		return 0, errLookOrder
@@ -247,10 +247,10 @@ func (s *service) budget() int64 {
 // consider decides about one row. It ends the visit when nothing behind the row
 // can be claimed now.
 func (s *service) consider(v *visit, raw [][]byte) (end bool) {
-	at := place{created: pg.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
+	at := place{created: wire.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
 	v.begun = min(v.begun, at.created)
 	if raw[lookHeld][0] != 0 {
-		if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, pg.Int64FromBinary(claimed))) {
+		if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, wire.Int64FromBinary(claimed))) {
 			v.keep(at.created)
 			v.wall = min(v.wall, at.created)
 			v.group.again(wallPause)
@@ -299,7 +299,7 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
 		s.full, v.idle, v.rest = true, v.got == 0, true
 	default:
-		s.pick(picked{row, v, at.created, pg.TIDFromBinary(raw[lookTID])})
+		s.pick(picked{row, v, at.created, wire.TIDFromBinary(raw[lookTID])})
 		return false
 	}
 	v.keep(at.created)

@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"maps"
 
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // passedMost bounds the rows that are remembered, at about 20 bytes each. What is
@@ -40,7 +40,7 @@ func newPassed() passed {
 
 // name is short for a version of a row. That two have one name is so unlikely
 // (1 in 10^13 for a new row beside a million) that nothing is done about it.
-func (p *passed) name(key []byte, at pg.TID) uint64 {
+func (p *passed) name(key []byte, at wire.TID) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // spreads the place over all bits
 	return maphash.Bytes(p.seed, key) ^ (uint64(at.Block)<<16|uint64(at.Offset))*odd
 }
@@ -50,7 +50,7 @@ func (p *passed) has(key, at []byte) bool {
 	if len(p.rows) == 0 {
 		return false
 	}
-	name := p.name(key, pg.TIDFromBinary(at))
+	name := p.name(key, wire.TIDFromBinary(at))
 	row, ok := p.rows[name]
 	if ok && row.sweep != p.sweep {
 		row.sweep = p.sweep
@@ -64,7 +64,7 @@ func (p *passed) add(key, at []byte, later bool) {
 	if p.wants == 0 || len(p.rows) >= passedMost {
 		return
 	}
-	p.rows[p.name(key, pg.TIDFromBinary(at))] = passedRow{p.sweep, later}
+	p.rows[p.name(key, wire.TIDFromBinary(at))] = passedRow{p.sweep, later}
 	if !later {
 		p.never++
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 const (
@@ -96,7 +97,7 @@ type Queue struct {
 	// that is put back must not be overtaken by a claim that is under way.
 	claiming sync.Mutex
 	first    int // the table that is served first, in turn
-	decoder  pg.Decoder
+	decoder  wire.Decoder
 	mark     int             // of the last claim
 	unknown  []*unknownClaim // what may have been claimed
 
@@ -114,7 +115,7 @@ type astray struct {
 type hold struct {
 	token   string
 	group   *queueGroup
-	tid     pg.TID    // where the row was when it was last written by us
+	tid     wire.TID  // where the row was when it was last written by us
 	created int64     // as PostgreSQL counts: microseconds since 2000
 	stamp   int64     // when the row was marked, as the row says
 	former  int64     // what stamp was before an extension whose outcome is unknown
@@ -147,7 +148,7 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 	q := &Queue{
 		batch: cmp.Or(cfg.Batch, DefaultBatch), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
-		decoder: pg.Decoder{MaxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}, mark: rand.IntN(claimMarks),
+		decoder: wire.Decoder{MaxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}, mark: rand.IntN(claimMarks), //nolint:gosec // it keeps the marks of processes apart, and is no secret
 	}
 	for _, table := range cfg.Tables {
 		t, err := newQueueTable(table, &cfg.Layout)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -57,11 +58,11 @@ type settleRows struct {
 	results            []*adapters.ClaimResult
 	holds              []*hold
 	times              map[[2]int64]int // stamp and former, and their number from 1
-	stamps, formers    pg.Array
-	keys, at, attempts pg.Array
-	tids               pg.Array // for rows that are found by their place
-	errs, due          pg.Array // for what is not done
-	moved              string   // finds by key what has moved; for rows that are found by their place
+	stamps, formers    wire.Array
+	keys, at, attempts wire.Array
+	tids               wire.Array // for rows that are found by their place
+	errs, due          wire.Array // for what is not done
+	moved              string     // finds by key what has moved; for rows that are found by their place
 	done               bool
 	back               bool
 }
@@ -107,10 +108,10 @@ func newSettleRows(most int, moved string, back bool) *settleRows {
 	rows := &settleRows{
 		back: back, moved: moved, done: moved != "", times: map[[2]int64]int{},
 		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
-		keys: pg.NewArray(most, keyBytes), at: pg.NewArray(most, numberBytes), attempts: pg.NewArray(most, numberBytes),
+		keys: wire.NewArray(most, keyBytes), at: wire.NewArray(most, numberBytes), attempts: wire.NewArray(most, numberBytes),
 	}
 	if moved != "" {
-		rows.tids = pg.NewArray(most, tidBytes)
+		rows.tids = wire.NewArray(most, tidBytes)
 	}
 	return rows
 }

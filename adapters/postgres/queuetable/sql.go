@@ -10,6 +10,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // queueSettings pins the plans of a queue's statements: all of them are index
@@ -300,16 +301,16 @@ func (q *queueSQL) lookColumns() string {
 		oid, size = pgtype.JSONOID, "pg_column_size({payload})"
 	}
 	// What is more than fits is not read, and must not use up a look's bytes.
-	payload, size := "("+pg.Within("{payload}", oid, limit, "NULL")+")"+as, fmt.Sprintf("least(%s, %d)", size, limit)
+	payload, size := "("+wire.Within("{payload}", oid, limit, "NULL")+")"+as, fmt.Sprintf("least(%s, %d)", size, limit)
 	text := func(column, what string) string {
 		if column == "" {
 			return "NULL::text"
 		}
-		return pg.CutName("{"+what+"}", 0)
+		return wire.CutName("{"+what+"}", 0)
 	}
 	headers := "NULL::text"
 	if c.Headers != "" {
-		headers = "(" + pg.MetadataWithin("{headers}", 0) + ")::text"
+		headers = "(" + wire.MetadataWithin("{headers}", 0) + ")::text"
 	}
 	columns := []string{
 		"{created} AS created", "{key} AS key", "{key}::text AS id", "t.ctid AS tid",
@@ -319,7 +320,7 @@ func (q *queueSQL) lookColumns() string {
 		"CASE WHEN {status} = {processing} THEN NULL ELSE " + payload + " END AS payload",
 		text(c.AggregateType, "aggregate_type") + " AS aggregate_type", text(c.AggregateID, "aggregate_id") + " AS aggregate_id",
 		text(c.Tenant, "tenant") + " AS tenant", headers + " AS headers",
-		"CASE WHEN {status} = {processing} THEN NULL ELSE " + pg.Beyond("{payload}", oid, limit) + " END AS stored",
+		"CASE WHEN {status} = {processing} THEN NULL ELSE " + wire.Beyond("{payload}", oid, limit) + " END AS stored",
 	}
 	return strings.Join(columns, ", ")
 }

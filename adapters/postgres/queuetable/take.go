@@ -10,6 +10,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 const (
@@ -66,14 +67,14 @@ type mark struct {
 	n        int // of picked
 	stamp    int64
 	attempts int
-	tid      pg.TID
+	tid      wire.TID
 }
 
 // takeFree claims what nobody else is at: of each group what is before the first row
 // of another.
 func (s *service) takeFree(ctx context.Context) ([]mark, error) {
 	tids, keys := s.takeVersions()
-	var groups, places pg.Array
+	var groups, places wire.Array
 	number := map[*visit]int{}
 	count := map[*visit]int{}
 	for i, p := range s.picked {
@@ -88,7 +89,7 @@ func (s *service) takeFree(ctx context.Context) ([]mark, error) {
 		groups.Number(int64(group))
 		places.Number(int64(place))
 	}
-	return s.marks(s.q.pool.Query(ctx, s.table.text.take, pg.RawResults, tids, keys, groups.String(), places.String(), s.mark))
+	return s.marks(s.q.pool.Query(ctx, s.table.text.take, wire.RawResults, tids, keys, groups.String(), places.String(), s.mark))
 }
 
 // takeAll claims many rows without locking them first, if it gets them all: nothing
@@ -105,7 +106,7 @@ func (s *service) takeAll(ctx context.Context) ([]mark, error) {
 	var all []mark
 	err := pgx.BeginTxFunc(ctx, s.q.pool, takeAllOptions, func(tx pgx.Tx) (err error) {
 		tids, keys := s.takeVersions()
-		all, err = s.marks(tx.Query(ctx, s.table.text.takeAll, pg.RawResults, tids, keys, s.mark))
+		all, err = s.marks(tx.Query(ctx, s.table.text.takeAll, wire.RawResults, tids, keys, s.mark))
 		if err == nil && len(all) < len(s.picked) {
 			err = errContended
 		}
@@ -123,7 +124,7 @@ var errContended = errors.New("somebody else was at the rows")
 
 // takeVersions are the arrays of the versions that were looked at.
 func (s *service) takeVersions() (places, keys string) {
-	tidArray, keyArray := pg.NewArray(len(s.picked), tidBytes), pg.NewArray(len(s.picked), keyBytes)
+	tidArray, keyArray := wire.NewArray(len(s.picked), tidBytes), wire.NewArray(len(s.picked), keyBytes)
 	for _, p := range s.picked {
 		tidArray.TID(p.tid)
 		keyArray.Text(p.row.ID)
@@ -141,7 +142,7 @@ func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
 	for rows.Next() {
 		v := rows.RawValues()
 		out = append(out, mark{
-			n: int(pg.Int32FromBinary(v[0])) - 1, stamp: pg.Int64FromBinary(v[1]), attempts: int(pg.Int32FromBinary(v[2])), tid: pg.TIDFromBinary(v[3]),
+			n: int(wire.Int32FromBinary(v[0])) - 1, stamp: wire.Int64FromBinary(v[1]), attempts: int(wire.Int32FromBinary(v[2])), tid: wire.TIDFromBinary(v[3]),
 		})
 	}
 	return out, rows.Err()

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // A connection that ends between the server's commit and its answer leaves open
@@ -83,7 +83,7 @@ func (q *Queue) findUnknown(ctx context.Context, again bool) error {
 
 func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 	t := u.table
-	var keys pg.Array
+	var keys wire.Array
 	q.mu.Lock()
 	for _, key := range u.keys {
 		if t.holds[key] == nil {
@@ -91,14 +91,14 @@ func (q *Queue) putBackUnknown(ctx context.Context, u *unknownClaim) error {
 		}
 	}
 	q.mu.Unlock()
-	rows, err := q.pool.Query(ctx, t.text.unclaim, pg.RawResults, keys.String(), u.mark)
+	rows, err := q.pool.Query(ctx, t.text.unclaim, wire.RawResults, keys.String(), u.mark)
 	if err != nil {
 		return err
 	}
 	n := 0
 	for rows.Next() {
 		v := rows.RawValues()
-		t.found(textOrNull(v[1]), pg.Int64FromBinary(v[0]))
+		t.found(textOrNull(v[1]), wire.Int64FromBinary(v[0]))
 		n++
 	}
 	if err := rows.Err(); err != nil {

@@ -82,10 +82,7 @@ func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int
 			return err
 		})
 	})
-	if err != nil {
-		return nil, stateError(fmt.Sprintf("acquire lanes of route %q", route), err)
-	}
-	return lanes, nil
+	return lanes, stateError(fmt.Sprintf("acquire lanes of route %q", route), err)
 }
 
 func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16, most int) ([]adapters.LaneState, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 const (
@@ -63,10 +64,7 @@ func (s *Store) Pauses(ctx context.Context, route string) ([]adapters.Pause, err
 		p.Address = staterow.Unpack(p.Address)
 		return p, err
 	})
-	if err != nil {
-		return nil, stateError("read the pauses", err)
-	}
-	return pauses, nil
+	return pauses, stateError("read the pauses", err)
 }
 
 // Pause implements [adapters.Controls].
@@ -81,10 +79,7 @@ func (s *Store) Pause(ctx context.Context, p adapters.Pause) (changed bool, err 
 		}
 		return audit(ctx, tx, p.By, "pause", 1, "route", p.Route, "address", p.Address, "reason", p.Reason)
 	})
-	if err != nil {
-		return false, stateError(fmt.Sprintf("pause route %q", p.Route), err)
-	}
-	return changed, nil
+	return changed, stateError(fmt.Sprintf("pause route %q", p.Route), err)
 }
 
 // Resume implements [adapters.Controls].
@@ -99,10 +94,7 @@ func (s *Store) Resume(ctx context.Context, route, address, by string) (changed 
 		}
 		return audit(ctx, tx, by, "resume", 1, "route", route, "address", address)
 	})
-	if err != nil {
-		return false, stateError(fmt.Sprintf("resume route %q", route), err)
-	}
-	return changed, nil
+	return changed, stateError(fmt.Sprintf("resume route %q", route), err)
 }
 
 // control runs f in a transaction that no acquirer of the route and no settle
@@ -137,10 +129,7 @@ func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.L
 		_, err := s.pool.Exec(ctx, releaseSQL, instance, routes, slots)
 		return err
 	})
-	if err != nil {
-		return stateError(fmt.Sprintf("release lanes of %q", instance), err)
-	}
-	return nil
+	return stateError(fmt.Sprintf("release lanes of %q", instance), err)
 }
 
 // Move implements [adapters.Controls].
@@ -152,7 +141,7 @@ func (s *Store) Move(ctx context.Context, m adapters.Move) error {
 		c := m.Cursors[slot]
 		slots[i], positions[i], snapshots[i] = int16(slot), c.Position, c.Snapshot
 		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
-		anchors[i], beyond[i] = c.Anchor.String(), pg.Numbers(m.Beyond[slot])
+		anchors[i], beyond[i] = c.Anchor.String(), wire.Numbers(m.Beyond[slot])
 	}
 	err := s.control(ctx, m.Route, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, createLanesSQL, m.Route, slots); err != nil {
@@ -164,10 +153,7 @@ func (s *Store) Move(ctx context.Context, m adapters.Move) error {
 		}
 		return audit(ctx, tx, m.By, m.Action, n, "route", m.Route, "to", m.Detail)
 	})
-	if err != nil {
-		return stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
-	}
-	return nil
+	return stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
 }
 
 // Forget implements [adapters.Controls].
@@ -192,8 +178,5 @@ func (s *Store) Forget(ctx context.Context, route string, force bool, by string)
 		}
 		return audit(ctx, tx, by, "forget", gone.Lanes+gone.Parked+gone.Pauses, "route", route)
 	})
-	if err != nil {
-		return adapters.Forgotten{}, stateError(fmt.Sprintf("forget route %q", route), err)
-	}
-	return gone, nil
+	return gone, stateError(fmt.Sprintf("forget route %q", route), err)
 }

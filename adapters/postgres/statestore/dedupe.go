@@ -54,10 +54,7 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 		return nil, stateError("look up events", err)
 	}
 	seen, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	if err != nil {
-		return nil, stateError("look up events", err)
-	}
-	return seen, nil
+	return seen, stateError("look up events", err)
 }
 
 // Record implements [adapters.DedupeStore] in one round trip.
@@ -74,10 +71,7 @@ func (s *Store) Record(ctx context.Context, events []adapters.Sighting) error {
 		_, err := s.pool.Exec(ctx, recordSQL, dedupePlan, routes, ids, micros)
 		return err
 	})
-	if err != nil {
-		return stateError("record events", err)
-	}
-	return nil
+	return stateError("record events", err)
 }
 
 // Expire implements [adapters.DedupeStore].

@@ -54,8 +54,5 @@ func (s *Store) Instances(ctx context.Context) ([]adapters.Instance, error) {
 		}
 		return i, err
 	})
-	if err != nil {
-		return nil, stateError("read the instances", err)
-	}
-	return instances, nil
+	return instances, stateError("read the instances", err)
 }

@@ -74,19 +74,13 @@ func (s *Store) ListParked(ctx context.Context, f adapters.ParkedFilter) ([]adap
 	}
 	list := staterow.ListParked(parkedDialect, parkedFields, f)
 	parked, err := s.queryParked(ctx, list.SQL(), list.Args...)
-	if err != nil {
-		return nil, stateError("list parked messages", err)
-	}
-	return parked, nil
+	return parked, stateError("list parked messages", err)
 }
 
 // CountParked counts what the command would change, by route and status.
 func (s *Store) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	counts, err := staterow.CountParked(ctx, parkedDialect, parkedTx{s.pool}, c)
-	if err != nil {
-		return nil, stateError("count parked messages", err)
-	}
-	return counts, nil
+	return counts, stateError("count parked messages", err)
 }
 
 // ChangeParked carries out one step of a command, in one transaction.
@@ -100,10 +94,7 @@ func (s *Store) ChangeParked(ctx context.Context, c adapters.ParkedCommand) (ste
 			return err
 		})
 	})
-	if err != nil {
-		return adapters.ParkedStep{}, stateError(string(c.Action), err)
-	}
-	return step, nil
+	return step, stateError(string(c.Action), err)
 }
 
 // Lanes returns all cursor rows, by route and slot.
@@ -129,8 +120,5 @@ func (s *Store) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 		}
 		return l, err
 	})
-	if err != nil {
-		return nil, stateError("read the lanes", err)
-	}
-	return lanes, nil
+	return lanes, stateError("read the lanes", err)
 }

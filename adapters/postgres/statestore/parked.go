@@ -53,10 +53,7 @@ func (s *Store) ParkedGroups(ctx context.Context, route string, slots []int) ([]
 		}
 		return g, err
 	})
-	if err != nil {
-		return nil, stateError("read the parked groups of "+route, err)
-	}
-	return groups, nil
+	return groups, stateError("read the parked groups of "+route, err)
 }
 
 // ParkedQueue returns the messages of one group that are not dead, by ascending
@@ -66,10 +63,7 @@ func (s *Store) ParkedQueue(ctx context.Context, lane adapters.LaneRef, group st
 		group = staterow.Pack(group)
 	}
 	parked, err := s.queryParked(ctx, parkedQueueSQL, lane.Route, lane.Slot, group, after, limit)
-	if err != nil {
-		return nil, stateError(fmt.Sprintf("read a parked group of %s/%02d", lane.Route, lane.Slot), err)
-	}
-	return parked, nil
+	return parked, stateError(fmt.Sprintf("read a parked group of %s/%02d", lane.Route, lane.Slot), err)
 }
 
 func (s *Store) queryParked(ctx context.Context, sql string, args ...any) ([]adapters.Parked, error) {

@@ -154,10 +154,7 @@ func (s *Store) Leave(ctx context.Context, instance string) error {
 		})
 	})
 	s.closeSession()
-	if err != nil {
-		return stateError(fmt.Sprintf("leave as %q (others take its lanes as after a crash)", instance), err)
-	}
-	return nil
+	return stateError(fmt.Sprintf("leave as %q (others take its lanes as after a crash)", instance), err)
 }
 
 // joined reports whether the instance is the one that this store serves.
@@ -201,10 +198,7 @@ func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance strin
 	if pg.FailedWith(err, pg.LockNotAvailable) {
 		return fmt.Errorf("state store: a living process has joined as instance %q; give every instance an id of its own", instance)
 	}
-	if err != nil {
-		return stateError(fmt.Sprintf("take the lock of instance %q", instance), err)
-	}
-	return nil
+	return stateError(fmt.Sprintf("take the lock of instance %q", instance), err)
 }
 
 // closeSession ends the session and with it the lock.

@@ -9,6 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
@@ -124,7 +125,7 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []adapters.S
 		routes[i], slots[i], epochs[i] = t.Route, int16(t.Slot), t.Epoch
 		positions[i], paged[i], bases[i] = t.Cursor.Position, t.Cursor.Paged, t.Cursor.Base
 		snapshots[i], windows[i] = t.Cursor.Snapshot, t.Cursor.Window
-		beyond[i], seqs[i], clusters[i], sources[i] = pg.Numbers(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
+		beyond[i], seqs[i], clusters[i], sources[i] = wire.Numbers(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
 		anchors[i], revisions[i], confirmed[i] = t.Cursor.Anchor.String(), t.Revision, t.Confirmed
 	}
 	rows, err := q.Query(ctx, settleSQL, routes, slots, epochs, positions, snapshots, windows, paged, bases,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -35,7 +36,7 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// errStandby is what is wrong with reading from a standby.
+// ErrStandby is what is wrong with reading from a standby.
 var ErrStandby = errors.New("the server is a standby, whose snapshots do not list running transactions; " +
 	"connect to the primary (with several hosts in the URL: target_session_attrs=read-write)")
 
@@ -48,52 +49,58 @@ func ErrSequenceGrant(sequence string) error {
 type TableColumn struct {
 	Name       string
 	OID        uint32
-	Type       string
+	Type       string // with modifiers
+	Plain      string // the type without
 	Generated  bool
 	NotNull    bool
+	Unique     bool // alone in a unique index
 	Expression string
 }
 
-// TableColumns reads the columns of a table, by name.
-func TableColumns(ctx context.Context, q Querier, table uint32) (map[string]TableColumn, error) {
+// TableColumns reads the columns of a table by its quoted name. A table that is missing
+// is the server's own error.
+func TableColumns(ctx context.Context, q Querier, table string) (map[string]TableColumn, error) {
 	rows, err := q.Query(ctx, `
-		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), a.attgenerated = 's', a.attnotnull,
+		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, NULL), a.attgenerated = 's', a.attnotnull,
+		       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
+		               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
 		       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
 		FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-		WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped`, table)
+		WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
 	if err != nil {
 		return nil, err
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[TableColumn])
-	if err != nil {
-		return nil, err
-	}
 	byName := make(map[string]TableColumn, len(found))
 	for _, c := range found {
 		byName[c.Name] = c
 	}
-	return byName, nil
+	return byName, err
 }
 
-// TableIndex is an index that reading can use.
+// TableIndex is a valid B-tree index whose columns all ascend.
 type TableIndex struct {
-	Columns []string // of its key; "" for an expression
-	Unique  bool
+	Columns   []string // of its key; "" for an expression
+	Unique    bool
+	Predicate string // "": it has all rows
 }
 
-// TableIndexes reads the valid and complete B-tree indexes of a table whose
-// columns all ascend.
-func TableIndexes(ctx context.Context, q Querier, table uint32) ([]TableIndex, error) {
+// TableIndexes reads the indexes of a table by its quoted name.
+func TableIndexes(ctx context.Context, q Querier, table string) ([]TableIndex, error) {
 	rows, err := q.Query(ctx, `
 		SELECT ARRAY(SELECT coalesce(a.attname, '')
 		             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 		             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], i.indisunique
+		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], i.indisunique, coalesce(pg_get_expr(i.indpred, i.indrelid), '')
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
-		WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
-		  AND 0 = ALL (i.indoption::int2[])`, table)
+		WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND m.amname = 'btree' AND 0 = ALL (i.indoption::int2[])`, table)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[TableIndex])
+}
+
+// Serves reports whether the index has all rows of the table by just these columns.
+func (i *TableIndex) Serves(columns []string) bool {
+	return i.Predicate == "" && slices.Equal(i.Columns, columns)
 }

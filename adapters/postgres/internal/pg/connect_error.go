@@ -20,16 +20,16 @@ const (
 	cannotConnectNow     = "57P03"
 )
 
-// connectFailure is a connection that was not made, in the words of its decisive
+// ConnectFailure is a connection that was not made, in the words of its decisive
 // attempt. pgx lists every attempt: both with and without TLS, for each address of
 // each host.
-type connectFailure struct {
+type ConnectFailure struct {
 	Text, fix string
 	err       error // what pgx said
 }
 
 // Error is what happened and, behind a semicolon, what to do.
-func (e *connectFailure) Error() string {
+func (e *ConnectFailure) Error() string {
 	if e.fix == "" {
 		return e.Text
 	}
@@ -37,12 +37,12 @@ func (e *connectFailure) Error() string {
 }
 
 // Unwrap returns what pgx said.
-func (e *connectFailure) Unwrap() error { return e.err }
+func (e *ConnectFailure) Unwrap() error { return e.err }
 
 // NotConnected returns the decisive attempt of an error about a connection that was
 // not made.
-func NotConnected(err error) (*connectFailure, bool) {
-	if e, done := errors.AsType[*connectFailure](err); done {
+func NotConnected(err error) (*ConnectFailure, bool) {
+	if e, done := errors.AsType[*ConnectFailure](err); done {
 		return e, true
 	}
 	all, ok := errors.AsType[*pgconn.ConnectError](err)
@@ -50,7 +50,7 @@ func NotConnected(err error) (*connectFailure, bool) {
 		return nil, false
 	}
 	text, fix := decisive(attempts(all), all.Config)
-	return &connectFailure{text, fix, err}, true
+	return &ConnectFailure{text, fix, err}, true
 }
 
 // Plainly returns the decisive attempt in place of an error about a connection that
@@ -148,7 +148,7 @@ func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
 	case invalidPassword:
 		return "correct user or password of the url"
 	case unknownDatabase:
-		return fmt.Sprintf("correct the database of the url, or create it: CREATE DATABASE %s", QuoteName(cfg.Database))
+		return "correct the database of the url, or create it: CREATE DATABASE " + QuoteName(cfg.Database)
 	case invalidAuthorization:
 		if strings.Contains(refused.Message, "does not exist") {
 			return fmt.Sprintf("correct the user of the url, or create it: CREATE ROLE %s LOGIN", QuoteName(cfg.User))

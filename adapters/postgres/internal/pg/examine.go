@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// examinePatience bounds an examination: a server that does not answer is a
+// ExaminePatience bounds an examination: a server that does not answer is a
 // finding too.
 const ExaminePatience = 20 * time.Second
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // Task is what a database role is for.
@@ -154,7 +156,7 @@ func (gs Grants) Missing(ctx context.Context, q Querier, task Task) (lacking Gra
 			one.Rights = []Right{r}
 			all = append(all, one)
 			kinds, spaces, names = append(kinds, g.Kind), append(spaces, g.Name[0]), append(names, g.Name[len(g.Name)-1])
-			wants, columns = append(wants, r.Name), append(columns, textsText(r.Columns))
+			wants, columns = append(wants, r.Name), append(columns, wire.Texts(r.Columns))
 		}
 	}
 	if err := q.QueryRow(ctx, "SELECT current_user").Scan(&role); err != nil {
@@ -200,4 +202,19 @@ func (gs Grants) Permitted(ctx context.Context, q Querier) (problems []error, er
 		problems = append(problems, fmt.Errorf("role %s may not %s: %s", role, doing[lacking[i].Rights[0].Name], lacking[i].SQL(role)))
 	}
 	return problems, err
+}
+
+// RoleProblems are what keeps the connected role from working on a table, by its quoted
+// name: what it is not granted, and row security. role is quoted.
+func RoleProblems(ctx context.Context, q Querier, table string, needed Grants) (problems []error, role string, err error) {
+	var hidden bool
+	err = q.QueryRow(ctx, "SELECT current_user, coalesce(row_security_active(to_regclass($1)::oid), false)", table).Scan(&role, &hidden)
+	if err != nil {
+		return nil, "", err
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	if problems, err = needed.Permitted(ctx, q); hidden {
+		problems = append(problems, fmt.Errorf("row security would hide rows from role %s, and they would be lost: ALTER ROLE %s BYPASSRLS", role, role))
+	}
+	return problems, role, err
 }

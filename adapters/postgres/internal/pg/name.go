@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// longestName is PostgreSQL's limit on identifiers, in bytes.
+// LongestName is PostgreSQL's limit on identifiers, in bytes.
 const LongestName = 63
 
 // ParseTable reads the name of a table as SQL does: parts are separated by

@@ -25,9 +25,10 @@ const (
 	// comes last; otherwise temporary tables hide those of the catalogue.
 	safePath = "pg_catalog, pg_temp"
 
-	// pinSession sets it until the connection ends; PinTransaction until the
-	// transaction does.
-	pinSession     = "SET search_path = " + safePath + ";\n"
+	// pinSession sets it until the connection ends.
+	pinSession = "SET search_path = " + safePath + ";\n"
+
+	// PinTransaction sets it until the transaction ends.
 	PinTransaction = "SET LOCAL search_path = " + safePath + ";\n"
 
 	// openedSQL reads the path that the connection was opened with, and sets ours

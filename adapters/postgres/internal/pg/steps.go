@@ -10,7 +10,22 @@ import (
 
 // initLock lets those who initialise take turns: two CREATE OR REPLACE at once can
 // fail, and two CREATE ... IF NOT EXISTS can both find nothing.
-const InitLock = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('outrider init', 0))"
+const initLock = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('outrider init', 0))"
+
+// InTurn runs f, which initialises something of a table, in a transaction that no other
+// initialisation gets in between, with the table's full name.
+func InTurn(ctx context.Context, pool *pgxpool.Pool, table pgx.Identifier, f func(tx pgx.Tx, full pgx.Identifier) error) error {
+	return BeginPinned(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, initLock); err != nil {
+			return err
+		}
+		full, _, err := Locate(ctx, tx.Conn(), table)
+		if err != nil {
+			return err
+		}
+		return f(tx, full)
+	})
+}
 
 // Step creates one thing.
 type Step struct {
@@ -19,8 +34,8 @@ type Step struct {
 	Create string
 }
 
-// Run creates the thing where it is missing, and says which was the case.
-func (s Step) Run(ctx context.Context, tx pgx.Tx) (string, error) {
+// run creates the thing where it is missing, and says which was the case.
+func (s Step) run(ctx context.Context, tx pgx.Tx) (string, error) {
 	var exists bool
 	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.Name).Scan(&exists); err != nil {
 		return "", err
@@ -34,26 +49,14 @@ func (s Step) Run(ctx context.Context, tx pgx.Tx) (string, error) {
 	return fmt.Sprintf("created %s %s", s.What, s.Name), nil
 }
 
-// RunSteps creates what is missing of what a table needs, in one transaction. The
-// steps are those for the table's full name.
-func RunSteps(ctx context.Context, pool *pgxpool.Pool, table pgx.Identifier, steps func(pgx.Identifier) []Step) (done []string, err error) {
-	err = BeginPinned(ctx, pool, func(tx pgx.Tx) error {
-		done = nil
-		if _, err := tx.Exec(ctx, InitLock); err != nil {
-			return err
-		}
-		name, _, err := Locate(ctx, tx.Conn(), table)
+// RunSteps takes the steps, and says what each did.
+func RunSteps(ctx context.Context, tx pgx.Tx, steps []Step) (done []string, err error) {
+	for _, s := range steps {
+		said, err := s.run(ctx, tx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, s := range steps(name) {
-			said, err := s.Run(ctx, tx)
-			if err != nil {
-				return err
-			}
-			done = append(done, said)
-		}
-		return nil
-	})
-	return done, err
+		done = append(done, said)
+	}
+	return done, nil
 }

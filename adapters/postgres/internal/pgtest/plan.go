@@ -89,7 +89,7 @@ func CheckScans(t *testing.T, what string, root *PlanNode, byPosition, byXid str
 	}
 }
 
-// imitatedXID is the transaction of row i of $1: as many transactions as there can
+// ImitatedXID is the transaction of row i of $1: as many transactions as there can
 // be, because what counts for the planner is how many there are. All are older than
 // what is running, or reads would rightly visit the rows of those that end meanwhile:
 // other tests share the server.

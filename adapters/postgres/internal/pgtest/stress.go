@@ -12,8 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/testenv"
+
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // StressWriters commit rows of groups in versions that count up by one. They

@@ -99,7 +99,7 @@ func (t *Reader) wentBack(reason string) error {
 		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, adapters.ErrWentBack, command)
 }
 
-// errNoSequence is what is wrong with a position that nobody hands out.
+// ErrNoSequence is what is wrong with a position that nobody hands out.
 var ErrNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
 
 // verify refuses to read on from a server that is not where the cursors were.

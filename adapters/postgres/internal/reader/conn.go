@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // Conn is a connection that reads rows. It works on pgx's lower half: a row
@@ -75,7 +75,7 @@ SET enable_mergejoin = off;
 // in bytes; with more than that to come the connection is given up.
 const abandonAfter = 1 << 20
 
-// errNoSnapshot is a result without its first row.
+// ErrNoSnapshot is a result without its first row.
 var ErrNoSnapshot = errors.New("the server returned no snapshot")
 
 // Stream executes a statement and gives row what it returns until row wants no
@@ -90,7 +90,7 @@ func (r *Conn) Stream(ctx context.Context, st *Statement, params [][]byte, row f
 	for result.NextRow() {
 		values := result.Values()
 		if !more {
-			if unwanted += pg.Size(values); unwanted > abandonAfter {
+			if unwanted += wire.Size(values); unwanted > abandonAfter {
 				return false, nil
 			}
 			continue

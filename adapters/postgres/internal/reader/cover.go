@@ -15,7 +15,7 @@ type Cover struct {
 	Snap     Snapshot
 }
 
-// nothing covers no row.
+// Nothing covers no row.
 var Nothing = Cover{Position: -1, Base: -1}
 
 // CoverOf is what a cursor covers. Of an open window it counts nothing, and of

@@ -17,6 +17,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wake"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // Reader is what the sources of all layouts have in common: where the table is,
@@ -38,7 +39,7 @@ type Reader struct {
 	Conn    *Conn      // nil: connect
 	closed  bool
 	Cluster string // identity of what was read first; "" before
-	Decoder pg.Decoder
+	Decoder wire.Decoder
 }
 
 // SourceMethods are the methods of a source that are the same for all layouts.
@@ -116,7 +117,7 @@ func New(pool *pgxpool.Pool, table string, name pgx.Identifier, mode wake.Mode, 
 	w := wake.New(mode, pool, log, name)
 	return &Reader{
 		Waker: w, Listening: w, kind: layout, Pool: pool, Table: table, Log: log,
-		location: pg.Location{Name: name}, Decoder: pg.Decoder{Table: table, MaxRow: maxRow},
+		location: pg.Location{Name: name}, Decoder: wire.Decoder{Table: table, MaxRow: maxRow},
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// wakeTrigger is the name of the trigger of every table, and of its function.
+// Trigger is the name of the trigger of every table, and of its function.
 const Trigger = "outrider_wake"
 
-// wakeThereSQL asks for an enabled trigger of the table $1.
+// ThereSQL asks for an enabled trigger of the table $1.
 const ThereSQL = `SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = '` + Trigger + `' AND tgenabled <> 'D')`
 
 // hearingLimit is how long an examination waits for a notification of its own.

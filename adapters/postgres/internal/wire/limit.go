@@ -1,4 +1,4 @@
-package pg
+package wire
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ import (
 // with LZ4, 87 with its own method.
 const compression = 256
 
-// tooLong stands for tags and headers that are larger than
+// TooLong stands for tags and headers that are larger than
 // [adapters.MaxRowMetadataBytes]. It is JSON, and no object.
 const TooLong = `"outrider: too large to be read"`
 

@@ -1,4 +1,4 @@
-package pg
+package wire
 
 import (
 	"encoding/json"
@@ -14,8 +14,8 @@ import (
 type Decoder struct {
 	Table    string
 	MaxRow   int64 // for errors: what was larger was left out by the statement
-	Texts    TextArena
-	Payloads ByteArena
+	Texts    textArena
+	Payloads byteArena
 	Rows     rowSlab
 	interned map[string]string
 }

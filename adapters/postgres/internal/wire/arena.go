@@ -1,4 +1,4 @@
-package pg
+package wire
 
 import (
 	"strings"
@@ -10,10 +10,10 @@ const (
 	// chunkSize is what rows share one allocation of. A row keeps its chunk alive,
 	// and those that wait for an address that hangs are few of many: a chunk is no
 	// more than what one of them takes anyway, a few times over.
-	ChunkSize = 16 << 10
+	chunkSize = 16 << 10
 
 	// ownSize is the size from which data gets an allocation of its own.
-	ownSize = ChunkSize / 8
+	ownSize = chunkSize / 8
 
 	// slabRows is how many rows share one allocation.
 	slabRows = 32
@@ -22,44 +22,44 @@ const (
 	internLimit = 1024
 )
 
-// TextArena copies text out of the network buffer into chunks. A builder that
+// textArena copies text out of the network buffer into chunks. A builder that
 // is never grown past its capacity never moves what was returned before.
-type TextArena struct{ B strings.Builder }
+type textArena struct{ b strings.Builder }
 
 // Copy returns text as a string.
-func (a *TextArena) Copy(text []byte) string {
+func (a *textArena) Copy(text []byte) string {
 	if len(text) == 0 {
 		return ""
 	}
 	if len(text) >= ownSize {
 		return string(text)
 	}
-	if a.B.Len()+len(text) > a.B.Cap() {
-		a.B = strings.Builder{}
-		a.B.Grow(ChunkSize)
+	if a.b.Len()+len(text) > a.b.Cap() {
+		a.b = strings.Builder{}
+		a.b.Grow(chunkSize)
 	}
-	start := a.B.Len()
-	a.B.Write(text)
-	return a.B.String()[start:]
+	start := a.b.Len()
+	a.b.Write(text)
+	return a.b.String()[start:]
 }
 
-// ByteArena copies payloads out of the network buffer into chunks.
-type ByteArena struct{ Chunk []byte }
+// byteArena copies payloads out of the network buffer into chunks.
+type byteArena struct{ chunk []byte }
 
 // Copy returns a copy of data whose capacity ends with it.
-func (a *ByteArena) Copy(data []byte) []byte {
+func (a *byteArena) Copy(data []byte) []byte {
 	if len(data) == 0 {
 		return []byte{} // not a part of a chunk that is not there yet, which is nil
 	}
 	if len(data) >= ownSize {
 		return append(make([]byte, 0, len(data)), data...)
 	}
-	if len(a.Chunk)+len(data) > cap(a.Chunk) {
-		a.Chunk = make([]byte, 0, ChunkSize)
+	if len(a.chunk)+len(data) > cap(a.chunk) {
+		a.chunk = make([]byte, 0, chunkSize)
 	}
-	start := len(a.Chunk)
-	a.Chunk = append(a.Chunk, data...)
-	return a.Chunk[start:len(a.Chunk):len(a.Chunk)]
+	start := len(a.chunk)
+	a.chunk = append(a.chunk, data...)
+	return a.chunk[start:len(a.chunk):len(a.chunk)]
 }
 
 // rowSlab hands out rows that share allocations.

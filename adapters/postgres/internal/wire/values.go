@@ -1,4 +1,4 @@
-package pg
+package wire
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// postgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.
+// PostgresEpoch is PostgreSQL's zero of time, 2000-01-01, as Unix microseconds.
 const PostgresEpoch = 946_684_800_000_000
 
 // TimeFromBinary decodes a timestamptz; null is the zero time.
@@ -143,11 +143,11 @@ func Size(values [][]byte) (n int) {
 	return n
 }
 
-// rawResults asks pgx for all columns in binary, which is what is decoded here.
+// RawResults asks pgx for all columns in binary, which is what is decoded here.
 var RawResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// textsText returns texts as the text of an array.
-func textsText(texts []string) string {
+// Texts returns texts as the text of an array.
+func Texts(texts []string) string {
 	var a Array
 	for _, t := range texts {
 		a.Text(t)
