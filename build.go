@@ -4,28 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
-	"github.com/outriderhq/outrider/adapters/postgres/statestore"
-	"github.com/outriderhq/outrider/adapters/sqlite"
-	"github.com/outriderhq/outrider/config"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/router"
 )
 
+// builder turns a configuration into parts.
+type builder struct {
+	cfg     *config.Config
+	options options
+	log     *slog.Logger
+	metrics *prometheus.Registry // of middleware and retention
+}
+
+func newBuilder(cfg *config.Config, o options) *builder {
+	return &builder{cfg: cfg, options: o, log: o.logger, metrics: prometheus.NewRegistry()}
+}
+
 // parts is everything that a configuration is turned into.
 type parts struct {
-	sources      map[string]adapters.Source
-	queues       map[string]adapters.Queue
+	feeds        map[string]feed // by source
 	destinations map[string]adapters.Destination
-	states       map[string]adapters.StateStore    // by location
-	away         map[string]error                  // why a state store cannot be opened, by location: it is tried once
-	leaders      map[string]*statestore.LeaderLock // by source
+	states       map[string]adapters.StateStore // by location
+	away         map[string]error               // why a state store cannot be opened, by location: it is tried once
+	leaders      map[string]leaderLock          // by source
 	routes       []router.Route
 
 	events map[adapters.StateStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
@@ -63,7 +73,7 @@ func (c *checks) wait() (errs []error) {
 func distinct(errs []error) (out []error) {
 	seen := map[string]bool{}
 	for _, err := range errs {
-		if text, ok := postgres.ConnectionProblem(err); ok {
+		if text, _, ok := connectionProblem(err); ok {
 			if seen[text] {
 				continue
 			}
@@ -77,8 +87,8 @@ func distinct(errs []error) (out []error) {
 // build connects and checks everything that the routes use. All problems are
 // reported at once.
 func (b *builder) build(ctx context.Context) (*parts, error) {
-	p := &parts{sources: map[string]adapters.Source{}, queues: map[string]adapters.Queue{}, destinations: map[string]adapters.Destination{},
-		states: map[string]adapters.StateStore{}, leaders: map[string]*statestore.LeaderLock{}, events: map[adapters.StateStore]adapters.DedupeStore{}}
+	p := &parts{destinations: map[string]adapters.Destination{}, leaders: map[string]leaderLock{},
+		events: map[adapters.StateStore]adapters.DedupeStore{}}
 	var errs []error
 	for _, r := range b.cfg.Routes {
 		route, err := b.buildRoute(ctx, p, r)
@@ -95,62 +105,61 @@ func (b *builder) build(ctx context.Context) (*parts, error) {
 }
 
 func (b *builder) buildRoute(ctx context.Context, p *parts, r config.Route) (router.Route, error) {
-	order := adapters.OrderMode(r.Order)
-	out := router.Route{
-		Name: r.Name, Match: matcher(r.Match), Order: order, Window: r.Window,
-		Start: start(r.Start), Attempts: attempts(r.Middleware),
-	}
-	fresh, err := b.openSource(ctx, p, r.From, &out)
+	out := router.Route{Name: r.Name, Match: matcher(r.Match), Order: adapters.OrderMode(r.Order), Window: r.Window, Start: start(r.Start)}
+	f, fresh, err := b.openFeed(ctx, p, r.From)
 	if err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
 	}
+	f.give(&out)
 	if fresh {
-		source := out
 		p.checks.start(func() error {
-			if err := checkSource(ctx, &source); err != nil {
+			if err := f.check(ctx); err != nil {
 				return fmt.Errorf("source %q: %w", r.From, err)
 			}
 			return nil
 		})
 	}
+	layers := b.layers(p, r, &out)
 	if out.Destination, err = b.buildDestination(ctx, p, r.To); err != nil {
 		return out, fmt.Errorf("destination %q: %w", r.To, err)
 	}
-	if out.PoisonName = poisonTo(r.Middleware); out.PoisonName != "" {
+	if out.PoisonName != "" {
 		if out.Poison, err = b.buildDestination(ctx, p, out.PoisonName); err != nil {
 			return out, fmt.Errorf("destination %q: %w", out.PoisonName, err)
 		}
 	}
-	if out.State, err = buildState(ctx, b, p, b.cfg.Sources[r.From]); err != nil {
+	if out.State, err = b.openState(ctx, p, r.From); err != nil {
 		return out, fmt.Errorf("route %q: %w", r.Name, err)
 	}
 	if err := b.buildLeader(ctx, p, r.From, &out); err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
 	}
-	if err := b.stack(ctx, p, r, &out); err != nil {
+	if err := b.stack(ctx, layers, &out); err != nil {
 		return out, fmt.Errorf("route %q: %w", r.Name, err)
 	}
 	return out, nil
 }
 
-// attempts is the number of attempts that the route's retry allows.
-func attempts(stack []config.Middleware) int {
-	for _, m := range stack {
-		if r, ok := m.(*config.Retry); ok {
-			return r.Attempts
-		}
+// buildLeader tells a route that its source has one instance at a time. Routes
+// of one source share the lock.
+func (b *builder) buildLeader(ctx context.Context, p *parts, source string, out *router.Route) error {
+	k := b.source(source)
+	if !k.leader {
+		return nil
 	}
-	return 0
-}
-
-// poisonTo is the destination that dead messages go to; empty: none.
-func poisonTo(stack []config.Middleware) string {
-	for _, m := range stack {
-		if p, ok := m.(*config.Poison); ok {
-			return p.To
-		}
+	out.Leader = source
+	if k.lock == nil {
+		return nil
 	}
-	return ""
+	if p.leaders[source] == nil {
+		lock, err := k.lock(ctx)
+		if err != nil {
+			return err
+		}
+		p.leaders[source] = lock
+	}
+	out.LeaderLock = p.leaders[source]
+	return nil
 }
 
 func matcher(m config.Match) func(*adapters.Row) bool {
@@ -163,149 +172,13 @@ func start(s config.Start) adapters.Start {
 	return adapters.Start{Kind: adapters.StartKind(s.Kind), Time: s.Time}
 }
 
-// buildSource opens the source of a route and checks it, unless both were done for
-// another one.
-func (b *builder) buildSource(ctx context.Context, p *parts, name string, out *router.Route) error {
-	fresh, err := b.openSource(ctx, p, name, out)
-	if err != nil || !fresh {
-		return err
+// routerConfig is what the configuration says of the router.
+func (b *builder) routerConfig() router.Config {
+	return router.Config{
+		Instance: b.options.instance, Memory: int64(b.cfg.Memory), Lease: b.cfg.Lease.Std(),
+		SettleInterval: b.cfg.SettleInterval.Std(), DrainTimeout: b.cfg.DrainTimeout.Std(),
+		Logger: b.log, Redact: redactURL,
 	}
-	return checkSource(ctx, out)
-}
-
-// checkSource checks what a route reads.
-func checkSource(ctx context.Context, r *router.Route) error {
-	switch {
-	case r.Queue != nil:
-		return r.Queue.Check(ctx)
-	case r.Source != nil:
-		return r.Source.Check(ctx)
-	}
-	return nil
-}
-
-// openSource gives a route what it reads. Routes of one source share it; fresh tells
-// that this is the first one, so that it has to be checked.
-func (b *builder) openSource(ctx context.Context, p *parts, name string, out *router.Route) (fresh bool, err error) {
-	var poll config.Poll
-	fresh = p.sources[name] == nil
-	switch s := b.cfg.Sources[name].(type) {
-	case *config.Subscriber:
-		out.Subscriber, out.Topic, out.MaxRow = b.options.subscribers[name], s.Topic, int64(s.MaxRow)
-		return false, nil
-	case *config.Postgres:
-		if s.Queued() {
-			return b.openQueue(ctx, p, name, s, out)
-		}
-		poll = s.Poll
-		if fresh {
-			src, err := newPostgresSource(ctx, &b.options, name, s, b.log)
-			if err != nil {
-				return false, err
-			}
-			p.sources[name] = src
-		}
-	case *config.SQLite:
-		poll = s.Poll
-		if fresh {
-			if err := databaseExists(s.Path); err != nil {
-				return false, err
-			}
-			src, err := newSQLiteSource(s, b.log)
-			if err != nil {
-				return false, err
-			}
-			p.sources[name] = src
-		}
-	default:
-		return false, fmt.Errorf("type %q is not built into this program", s.Kind())
-	}
-	out.Source = p.sources[name]
-	out.Poll = router.Poll{Batch: poll.Batch, Min: poll.Min.Std(), After: poll.After, Factor: poll.Factor, Max: poll.Max.Std()}
-	return fresh, nil
-}
-
-// buildState opens the state store of a source: the configured one, or the
-// source's own database. Routes at one location share a store.
-func buildState(ctx context.Context, b *builder, p *parts, src config.Source) (adapters.StateStore, error) {
-	location, err := stateLocation(b.cfg, src)
-	if err != nil {
-		return nil, err
-	}
-	key := stateKey(location)
-	if s := p.states[key]; s != nil {
-		return s, nil
-	}
-	if err := p.away[key]; err != nil {
-		return nil, err
-	}
-	s, err := openState(ctx, location, b)
-	if err != nil {
-		if p.away == nil {
-			p.away = map[string]error{}
-		}
-		p.away[key] = err
-		return nil, err
-	}
-	p.states[key] = s
-	return s, nil
-}
-
-// stateKey is a location in the one form that all of its names have: a file has one
-// store, however its path is written.
-func stateKey(location string) string {
-	if inPostgres(location) {
-		return location
-	}
-	name, err := sqlite.File(strings.TrimPrefix(location, "sqlite:"))
-	if err != nil || name == "" {
-		return location
-	}
-	if resolved, err := filepath.EvalSymlinks(name); err == nil {
-		name = resolved
-	}
-	if absolute, err := filepath.Abs(name); err == nil {
-		name = absolute
-	}
-	return name
-}
-
-// inPostgres reports whether a location of state is in PostgreSQL.
-func inPostgres(location string) bool {
-	return strings.HasPrefix(location, "postgres://") || strings.HasPrefix(location, "postgresql://")
-}
-
-// stateLocation is the URL or path of the state store for a source.
-func stateLocation(cfg *Config, src config.Source) (string, error) {
-	if !cfg.State.URL.IsZero() {
-		return cfg.State.URL.Reveal(), nil
-	}
-	switch s := src.(type) {
-	case *config.Postgres:
-		return s.URL.Reveal(), nil
-	case *config.SQLite:
-		return s.Path, nil
-	}
-	return "", errors.New("a source without a database of its own needs `state: {url: ...}` for its parked messages")
-}
-
-func openState(ctx context.Context, location string, b *builder) (adapters.StateStore, error) {
-	if inPostgres(location) {
-		to, err := b.options.toState(b.cfg, location)
-		if err != nil {
-			return nil, err
-		}
-		return statestore.New(ctx, statestore.Config{URL: to.url, TLS: to.tls, Config: to.config, Schema: b.cfg.State.Schema.Exact(), Logger: b.log})
-	}
-	return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
-}
-
-func reveal(secrets []config.Secret) []string {
-	out := make([]string, len(secrets))
-	for i, s := range secrets {
-		out[i] = s.Reveal()
-	}
-	return out
 }
 
 // redactURL masks what may be secret in an address: user information and the
@@ -325,4 +198,14 @@ func redactURL(address string) string {
 		u.RawQuery = "***"
 	}
 	return u.String()
+}
+
+// sortedNames are the keys of a map, sorted.
+func sortedNames[T any](m map[string]T) []string {
+	out := make([]string, 0, len(m))
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -23,13 +23,15 @@ func (p *parts) close() error { return p.closeWithin(closingLimit) }
 // the limit is over: what a program supplied may close as slowly as it likes, or
 // never, and must not keep the process from ending.
 func (p *parts) closeWithin(limit time.Duration) error {
-	n := len(p.sources) + len(p.queues) + len(p.destinations) + len(p.states) + len(p.leaders) + 1
+	n := len(p.feeds) + len(p.destinations) + len(p.states) + len(p.leaders) + 1
 	c := closing{done: make(chan closed, n)} // so that what ends after the limit ends all the same
-	for name, s := range p.sources {
-		c.begin("source "+name, s.Close)
-	}
-	for name, q := range p.queues {
-		c.begin("source "+name, q.Close)
+	for name, f := range p.feeds {
+		switch {
+		case f.source != nil:
+			c.begin("source "+name, f.source.Close)
+		case f.queue != nil:
+			c.begin("source "+name, f.queue.Close)
+		}
 	}
 	for name, d := range p.destinations {
 		c.begin("destination "+name, d.Close)

@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
-	"github.com/outriderhq/outrider/config"
-
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/router"
+	"github.com/outriderhq/outrider/config"
 )
 
 // Diagnosis is what [Doctor] found out about one thing.
@@ -25,7 +22,7 @@ type Diagnosis struct {
 // Doctor looks at everything that the configuration needs, the relay running or
 // not. It changes nothing, and sends nothing that a receiver would take for a
 // message.
-func Doctor(ctx context.Context, cfg *Config, opts ...Option) []Diagnosis {
+func Doctor(ctx context.Context, cfg *config.Config, opts ...option) []Diagnosis {
 	d := &doctor{cfg: cfg, build: newBuilder(cfg, optionsOf(opts))}
 	for _, w := range cfg.Warnings {
 		d.add("config", adapters.Finding{Level: adapters.LevelWarning, Subject: "file", Text: w.Text()})
@@ -47,7 +44,7 @@ func Doctor(ctx context.Context, cfg *Config, opts ...Option) []Diagnosis {
 }
 
 type doctor struct {
-	cfg   *Config
+	cfg   *config.Config
 	build *builder
 	found []Diagnosis
 }
@@ -61,28 +58,28 @@ func (d *doctor) add(part string, findings ...adapters.Finding) {
 // source examines a source. That it cannot be checked is no reason not to look.
 func (d *doctor) source(ctx context.Context, name string) {
 	part := "source " + name
-	if _, ok := d.cfg.Sources[name].(*config.Subscriber); ok {
+	k := d.build.source(name)
+	if k.supplied {
 		d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "subscriber", Text: "only the program that supplies it can tell"})
 		return
 	}
-	p := &parts{sources: map[string]adapters.Source{}, queues: map[string]adapters.Queue{}}
+	p := &parts{}
 	defer func() { _ = p.close() }() // nothing was written
-	var def router.Route
-	err := d.build.buildSource(ctx, p, name, &def)
-	examiner, ok := p.sources[name].(adapters.Examiner)
-	if queue := p.queues[name]; queue != nil {
-		examiner, ok = queue.(adapters.Examiner)
+	f, err := d.build.checkedFeed(ctx, p, name)
+	examiner, ok := f.source.(adapters.Examiner)
+	if f.queue != nil {
+		examiner, ok = f.queue.(adapters.Examiner)
 	}
 	switch {
 	case ok:
 		d.add(part, examiner.Examine(ctx)...)
-		d.add(part, d.unmatched(ctx, name, p.queues[name])...)
+		d.add(part, d.unmatched(ctx, name, f.queue)...)
 	case err != nil:
 		d.add(part, adapters.FindingsOf("table", err)...)
 	default:
 		d.add(part, adapters.Finding{Subject: "table", Text: "as it should be"})
 	}
-	d.add(part, examineRetention(ctx, d.cfg.Sources[name], p.sources[name])...)
+	d.add(part, examineRetention(ctx, k.retention, f.source)...)
 }
 
 // sampled is how many waiting rows of a queue's table are looked at.
@@ -124,23 +121,22 @@ func (d *doctor) states(ctx context.Context) bool {
 	seen := map[string]bool{}
 	usable := true
 	for _, r := range d.cfg.Routes {
-		location, err := stateLocation(d.cfg, d.cfg.Sources[r.From])
+		k, err := d.build.stateOf(r.From)
 		if err != nil {
 			d.add("state", adapters.FindingsOf("route "+r.Name, err)...)
 			usable = false
 			continue
 		}
-		key := stateKey(location)
-		if seen[key] {
+		if seen[k.key] {
 			continue
 		}
-		seen[key] = true
+		seen[k.key] = true
 		part := "state"
 		if d.cfg.State.URL.IsZero() {
 			part = "state beside " + r.From
 		}
 		before := len(d.found)
-		d.state(ctx, part, location)
+		d.state(ctx, part, k)
 		for _, f := range d.found[before:] {
 			asGood := f.Level == adapters.LevelOK || f.Level == adapters.LevelWarning && f.Subject != "state tables"
 			usable = usable && asGood
@@ -149,11 +145,11 @@ func (d *doctor) states(ctx context.Context) bool {
 	return usable
 }
 
-func (d *doctor) state(ctx context.Context, part, location string) {
-	err := databaseExists(location)
+func (d *doctor) state(ctx context.Context, part string, k stateKind) {
+	err := k.exists()
 	var s adapters.StateStore
 	if err == nil {
-		s, err = openState(ctx, location, d.build)
+		s, err = k.open(ctx)
 	}
 	if err != nil {
 		d.notReached(part, err)
@@ -168,21 +164,21 @@ func (d *doctor) state(ctx context.Context, part, location string) {
 // notReached reports a state store that cannot be opened: once, where a source's
 // database is away as well.
 func (d *doctor) notReached(part string, err error) {
-	if text, ok := postgres.ConnectionProblem(err); ok {
+	if text, fix, ok := connectionProblem(err); ok {
 		for _, f := range d.found {
 			if f.Subject == "connection" && f.Text == text {
 				d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "connection", Text: "not reached either, see " + f.Part})
 				return
 			}
 		}
-		d.add(part, adapters.Finding{Level: adapters.LevelBroken, Subject: "connection", Text: text, Fix: postgres.ConnectionFix(err)})
+		d.add(part, adapters.Finding{Level: adapters.LevelBroken, Subject: "connection", Text: text, Fix: fix})
 		return
 	}
 	d.add(part, adapters.FindingsOf("connection", err)...)
 }
 
 // routes tells how far each route is behind, and what is paused.
-func (d *doctor) routes(ctx context.Context, opts []Option) {
+func (d *doctor) routes(ctx context.Context, opts []option) {
 	op, err := NewOperator(ctx, d.cfg, opts...)
 	if err != nil {
 		d.add("routes", adapters.FindingsOf("state", err)...)
@@ -208,7 +204,7 @@ func (d *doctor) routes(ctx context.Context, opts []Option) {
 // table looks for cursors of a route that are another table's.
 func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adapters.Finding {
 	const subject = "cursor"
-	if !logTableOf(d.cfg.Sources[r.From]) {
+	if !d.build.source(r.From).log {
 		return nil
 	}
 	unknown := func(err error) []adapters.Finding {
@@ -279,21 +275,17 @@ func (d *doctor) lag(ctx context.Context, op *Operator, route string) adapters.F
 // destination examines a destination.
 func (d *doctor) destination(ctx context.Context, name string) {
 	part := "destination " + name
-	switch c := d.cfg.Destinations[name].(type) {
-	case *config.Publisher:
-		if d.build.options.destinations[name] == nil {
-			d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
-			return
-		}
-	case *config.Kafka: // the stock client can only publish; brokers and topics are the same
-		if c.Client == "watermill" {
-			plain := *c
-			plain.Client = ""
-			d.examine(ctx, part, func() (adapters.Destination, error) { return d.build.newKafka(name, &plain) })
-			return
-		}
+	k := d.build.destination(name)
+	switch {
+	case k.supplied && k.open == nil:
+		d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
+	case k.examine != nil:
+		d.examine(ctx, part, k.examine)
+	case k.open != nil:
+		d.examine(ctx, part, k.open)
+	default:
+		d.add(part, adapters.FindingsOf("settings", notBuiltIn(d.cfg.Destinations[name]))...)
 	}
-	d.examine(ctx, part, func() (adapters.Destination, error) { return d.build.newDestination(name) })
 }
 
 func (d *doctor) examine(ctx context.Context, part string, open func() (adapters.Destination, error)) {

@@ -3,6 +3,8 @@ package outrider
 import (
 	"os"
 	"runtime/debug"
+
+	"github.com/outriderhq/outrider/config"
 )
 
 // The garbage collector's share: what the process needs beside the budget for
@@ -19,7 +21,7 @@ const (
 // It changes settings of the whole process, so only programs that are a relay
 // and nothing else should call it; `outrider run` does. Where GOMEMLIMIT or GOGC
 // is set in the environment it does nothing.
-func TuneMemory(cfg *Config) {
+func TuneMemory(cfg *config.Config) {
 	if os.Getenv("GOMEMLIMIT") != "" || os.Getenv("GOGC") != "" {
 		return
 	}

@@ -3,26 +3,61 @@ package outrider
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/middleware"
-
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
-// stack gives a route its middleware: what is configured, then the options'.
-func (b *builder) stack(ctx context.Context, p *parts, r config.Route, out *router.Route) error {
-	out.Hindsight, out.SendTimeout = b.looksBack(r)
+// layers are the layers that the configuration gives a route. It sets what the router
+// has to know of them; they are made later, by [builder.stack].
+func (b *builder) layers(p *parts, r config.Route, out *router.Route) (layers []middlewareKind) {
+	at := layerSite{b, p, r.Name, func() adapters.StateStore { return out.State }}
+	out.Hindsight = true
 	for _, m := range r.Middleware {
-		if _, limit := m.(*config.Timeout); limit && out.Hindsight {
+		k := layer(at, m)
+		layers = append(layers, k)
+		out.Hindsight = out.Hindsight && k.after
+		if k.limit > 0 {
+			out.SendTimeout = k.limit
+		}
+		if out.Attempts == 0 {
+			out.Attempts = k.attempts
+		}
+		if out.PoisonName == "" {
+			out.PoisonName = k.poison
+		}
+	}
+	if !out.Hindsight { // the timeout is in the chain
+		out.SendTimeout = 0
+	}
+	if len(b.options.middleware[r.Name]) > 0 { // which may do anything
+		out.Hindsight = false
+	}
+	return layers
+}
+
+// layer is one layer of a route's stack.
+func layer(at layerSite, m config.Middleware) middlewareKind {
+	if of := middlewareKinds[m.Kind()]; of != nil {
+		return of(at, m)
+	}
+	return middlewareKind{make: func(context.Context) (message.HandlerMiddleware, error) {
+		return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
+	}}
+}
+
+// stack gives a route its middleware: what is configured, then the options'.
+func (b *builder) stack(ctx context.Context, layers []middlewareKind, out *router.Route) error {
+	for _, k := range layers {
+		if out.Hindsight && k.limit > 0 {
 			continue // SendTimeout is the limit
 		}
-		mw, err := b.newMiddleware(ctx, p, r.Name, out.State, m)
+		mw, err := k.make(ctx)
 		if err != nil {
 			return err
 		}
@@ -30,100 +65,46 @@ func (b *builder) stack(ctx context.Context, p *parts, r config.Route, out *rout
 			out.Middleware = append(out.Middleware, mw)
 		}
 	}
-	out.Middleware = append(out.Middleware, b.options.middleware[r.Name]...)
+	out.Middleware = append(out.Middleware, b.options.middleware[out.Name]...)
 	return nil
 }
 
-// looksBack tells whether all middleware of a route only looks at what came of a
-// delivery, so that its chains can run after it, and what its timeout is.
-func (b *builder) looksBack(r config.Route) (hindsight bool, limit time.Duration) {
-	for _, m := range r.Middleware {
-		switch m := m.(type) {
-		case *config.Poison, *config.Retry:
-		case *config.Timeout:
-			limit = m.After.Std()
-		default:
-			return false, 0
-		}
-	}
-	return len(b.options.middleware[r.Name]) == 0, limit
+// made is how a layer is made that needs nothing which could fail.
+func made(mw message.HandlerMiddleware, err error) func(context.Context) (message.HandlerMiddleware, error) {
+	return func(context.Context) (message.HandlerMiddleware, error) { return mw, err }
 }
 
-// newMiddleware makes one layer; nil when it would do nothing.
-func (b *builder) newMiddleware(
-	ctx context.Context, p *parts, route string, state adapters.StateStore, m config.Middleware,
-) (message.HandlerMiddleware, error) {
-	switch m := m.(type) {
-	case *config.Poison:
-		return middleware.Poison{Hold: m.Then == "hold"}.Middleware, nil
-	case *config.Retry:
-		jitter := m.Jitter
-		if jitter == 0 {
-			jitter = middleware.NoJitter
-		}
-		retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter}
-		return retry.Middleware, retry.Validate()
-	case *config.Timeout:
-		timeout := middleware.Timeout{Limit: m.After.Std()}
-		return timeout.Middleware, timeout.Validate()
-	case *config.Throttle:
-		throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
-		return throttle.Middleware, throttle.Validate()
-	case *config.Dedupe:
-		return b.newDedupe(p, route, state, m)
-	case *config.Breaker:
-		breaker := &middleware.Breaker{Failures: m.Failures, Ratio: m.Ratio, Requests: m.Requests, Interval: m.Interval.Std(),
-			Open: m.Open.Std(), Probes: m.Probes, Name: route, Logger: b.log, Registerer: b.registerer()}
-		return breaker.Middleware, breaker.Validate()
-	case *config.Tracing:
-		return b.newTracing(ctx, p)
-	case *config.Metrics:
-		return (&middleware.Metrics{Registerer: b.registerer()}).Middleware, nil
-	}
-	return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
+func poisonLayer(_ layerSite, m *config.Poison) middlewareKind {
+	return middlewareKind{after: true, poison: m.To, make: made(middleware.Poison{Hold: m.Then == "hold"}.Middleware, nil)}
 }
 
-// newDedupe makes the dedupe of a route. Routes with one state store ask it
-// together.
-func (b *builder) newDedupe(p *parts, route string, state adapters.StateStore, m *config.Dedupe) (message.HandlerMiddleware, error) {
-	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: route, Logger: b.log.With("route", route)}
-	if m.Store == config.DedupeMemory {
-		if b.options.memories == nil {
-			dedupe.Max = m.Max
-		} else {
-			dedupe.Store = b.options.memories.of(route, m.Max, dedupe.Logger)
-		}
-		return dedupe.Middleware, dedupe.Validate()
+func retryLayer(_ layerSite, m *config.Retry) middlewareKind {
+	jitter := m.Jitter
+	if jitter == 0 {
+		jitter = middleware.NoJitter
 	}
-	store := p.events[state]
-	if store == nil {
-		events, ok := state.(adapters.DedupeStore)
-		if !ok {
-			return nil, fmt.Errorf("dedupe: the state store %T keeps no event ids: use `dedupe: {store: memory}`", state)
-		}
-		store = middleware.Coalesce(events)
-		p.events[state] = store
-	}
-	dedupe.Store = store
-	return dedupe.Middleware, dedupe.Validate()
+	retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter}
+	return middlewareKind{after: true, attempts: m.Attempts, make: made(retry.Middleware, retry.Validate())}
 }
 
-// newTracing makes the tracing of a route, or none when nobody takes spans.
-func (b *builder) newTracing(ctx context.Context, p *parts) (message.HandlerMiddleware, error) {
-	if b.options.tracing != nil {
-		return middleware.Tracing{Provider: b.options.tracing}.Middleware, nil
-	}
-	if !tracingConfigured() {
-		return nil, nil
-	}
-	if p.tracer == nil {
-		t, err := newTracer(ctx, b.log)
-		if err != nil {
-			return nil, err
-		}
-		p.tracer = t
-	}
-	return middleware.Tracing{Provider: p.tracer.provider}.Middleware, nil
+func timeoutLayer(_ layerSite, m *config.Timeout) middlewareKind {
+	timeout := middleware.Timeout{Limit: m.After.Std()}
+	return middlewareKind{after: true, limit: timeout.Limit, make: made(timeout.Middleware, timeout.Validate())}
+}
+
+func throttleLayer(_ layerSite, m *config.Throttle) middlewareKind {
+	throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
+	return middlewareKind{make: made(throttle.Middleware, throttle.Validate())}
+}
+
+func breakerLayer(at layerSite, m *config.Breaker) middlewareKind {
+	breaker := &middleware.Breaker{Failures: m.Failures, Ratio: m.Ratio, Requests: m.Requests, Interval: m.Interval.Std(),
+		Open: m.Open.Std(), Probes: m.Probes, Name: at.route, Logger: at.log, Registerer: at.registerer()}
+	return middlewareKind{make: made(breaker.Middleware, breaker.Validate())}
+}
+
+func metricsLayer(at layerSite, _ *config.Metrics) middlewareKind {
+	return middlewareKind{make: made((&middleware.Metrics{Registerer: at.registerer()}).Middleware, nil)}
 }
 
 // registerer is where middleware registers its metrics.

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outriderhq/outrider/config"
-
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/router"
+	"github.com/outriderhq/outrider/config"
 )
 
 // Pauses returns what is paused: routes and addresses.
@@ -92,21 +90,21 @@ func (op *Operator) CheckForget(ctx context.Context, route string, force bool) e
 }
 
 func (op *Operator) configured(route string) bool {
-	return slices.ContainsFunc(op.cfg.Routes, func(r config.Route) bool { return r.Name == route })
+	return slices.ContainsFunc(op.build.cfg.Routes, func(r config.Route) bool { return r.Name == route })
 }
 
 // store returns the state store of a route: that of its source or, of a route
 // that is no longer configured, the one that remembers it.
 func (op *Operator) store(ctx context.Context, route string) (adapters.StateStore, error) {
-	for _, r := range op.cfg.Routes {
+	for _, r := range op.build.cfg.Routes {
 		if r.Name != route {
 			continue
 		}
-		location, err := stateLocation(op.cfg, op.cfg.Sources[r.From])
+		k, err := op.build.stateOf(r.From)
 		if err != nil {
 			return nil, err
 		}
-		return op.parts.states[stateKey(location)], nil
+		return op.parts.states[k.key], nil
 	}
 	for _, s := range op.stores {
 		lanes, err := s.Lanes(ctx)
@@ -126,7 +124,7 @@ func (op *Operator) store(ctx context.Context, route string) (adapters.StateStor
 
 func (op *Operator) routes() []string {
 	var names []string
-	for _, r := range op.cfg.Routes {
+	for _, r := range op.build.cfg.Routes {
 		names = append(names, r.Name)
 	}
 	return names
@@ -155,37 +153,36 @@ func (op *Operator) lanesOf(ctx context.Context, route string) ([]adapters.LaneS
 
 // source opens the source of a configured route, once.
 func (op *Operator) source(ctx context.Context, route string) (adapters.Source, error) {
-	def, from, err := op.reading(ctx, route)
+	f, from, err := op.reading(ctx, route)
 	if err != nil {
 		return nil, err
 	}
-	return cursored(&def, route, from)
+	return cursored(f, route, from)
 }
 
 // cursored is what a route reads, if it is read by a cursor.
-func cursored(def *router.Route, route, from string) (adapters.Source, error) {
+func cursored(f feed, route, from string) (adapters.Source, error) {
 	switch {
-	case def.Queue != nil:
+	case f.queue != nil:
 		return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, from)
-	case def.Source == nil:
+	case f.source == nil:
 		return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, from)
 	}
-	return def.Source, nil
+	return f.source, nil
 }
 
-// reading opens what a configured route reads, once, and tells its name.
-func (op *Operator) reading(ctx context.Context, route string) (def router.Route, from string, err error) {
-	for _, r := range op.cfg.Routes {
+// reading opens what a configured route reads, once, and tells the source's name.
+func (op *Operator) reading(ctx context.Context, route string) (f feed, from string, err error) {
+	for _, r := range op.build.cfg.Routes {
 		if r.Name != route {
 			continue
 		}
-		b := &builder{cfg: op.cfg, log: op.log, options: op.options}
-		if err := b.buildSource(ctx, op.parts, r.From, &def); err != nil {
-			return def, r.From, fmt.Errorf("source %q: %w", r.From, err)
+		if f, err = op.build.checkedFeed(ctx, op.parts, r.From); err != nil {
+			err = fmt.Errorf("source %q: %w", r.From, err)
 		}
-		return def, r.From, nil
+		return f, r.From, err
 	}
-	return def, "", &UnknownRoute{Route: route, Known: op.routes()}
+	return f, "", &UnknownRoute{Route: route, Known: op.routes()}
 }
 
 // Processing is what is marked as being processed in the queue that a route
@@ -193,11 +190,11 @@ func (op *Operator) reading(ctx context.Context, route string) (def router.Route
 // share it. Counting stops at 10,000 rows of a table. Of a route whose source is
 // no queue there is nothing to tell.
 func (op *Operator) Processing(ctx context.Context, route string) (adapters.Processing, error) {
-	def, from, err := op.reading(ctx, route)
+	f, from, err := op.reading(ctx, route)
 	if err != nil {
 		return adapters.Processing{}, err
 	}
-	counter, ok := def.Queue.(adapters.ProcessingCounter)
+	counter, ok := f.queue.(adapters.ProcessingCounter)
 	if !ok {
 		return adapters.Processing{}, fmt.Errorf("route %q: its source %q is no queue that can count", route, from)
 	}
@@ -222,18 +219,18 @@ func (op *Operator) Lag(ctx context.Context, route string) (adapters.Backlog, er
 // LagBehind is [Operator.Lag] for those who have the route's lanes already, as
 // [Operator.Lanes] returns them: with hundreds of routes the lanes are then read once.
 func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapters.LaneStatus) (adapters.Backlog, error) {
-	def, from, err := op.reading(ctx, route)
+	f, from, err := op.reading(ctx, route)
 	if err != nil {
 		return adapters.Backlog{}, err
 	}
-	if def.Queue != nil {
-		counter, ok := def.Queue.(adapters.UnfinishedCounter)
+	if f.queue != nil {
+		counter, ok := f.queue.(adapters.UnfinishedCounter)
 		if !ok {
 			return adapters.Backlog{}, fmt.Errorf("route %q: its source %q is a queue that cannot count", route, from)
 		}
 		return counter.Unfinished(ctx, lagMost)
 	}
-	src, err := cursored(&def, route, from)
+	src, err := cursored(f, route, from)
 	if err != nil {
 		return adapters.Backlog{}, err
 	}

@@ -21,11 +21,11 @@ import (
 //   - A lane with nothing to be skipped stays where it is, and waits for what is
 //     committed late like one that goes back. A seek to the end skips that, too.
 func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relocation, error) {
-	def, from, err := op.reading(ctx, route)
+	f, from, err := op.reading(ctx, route)
 	if err != nil {
 		return nil, err
 	}
-	src, err := cursored(&def, route, from)
+	src, err := cursored(f, route, from)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func reachable(ctx context.Context, src adapters.Source, lanes []adapters.LaneSt
 
 // startOf is where a configured route begins that has no cursor.
 func (op *Operator) startOf(route string) adapters.Start {
-	for _, r := range op.cfg.Routes {
+	for _, r := range op.build.cfg.Routes {
 		if r.Name == route {
 			return start(r.Start)
 		}

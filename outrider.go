@@ -3,140 +3,24 @@ package outrider
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/watermill"
 	"github.com/outriderhq/outrider/admin"
-	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/router"
 )
 
-// Config is the typed configuration; package config documents its fields.
-type Config = config.Config
-
-// LoadConfig reads and checks a configuration file. Variables come from the
-// process's environment. The error lists everything that is wrong with the file,
-// with line, column and what to do.
-func LoadConfig(path string) (*Config, error) { return config.Load(path, os.LookupEnv) }
-
-// LoadStateConfig is [LoadConfig] for programs that only look after the state,
-// with an [Operator] or [Tail]: errors in the sections destinations and admin,
-// such as a secret that only the relay's environment has, do not count. [New]
-// refuses a configuration that has such errors.
-func LoadStateConfig(path string) (*Config, error) { return config.LoadState(path, os.LookupEnv) }
-
-// ParseConfig is [LoadConfig] for text in memory; name stands for the file in
-// errors.
-func ParseConfig(name string, text []byte) (*Config, error) {
-	return config.Parse(name, text, os.LookupEnv)
-}
-
-// Option changes how a relay is built.
-type Option func(*options)
-
-type options struct {
-	middleware   map[string][]message.HandlerMiddleware
-	destinations map[string]makeDestination
-	subscribers  map[string]message.Subscriber
-	pools        map[string]*pgxpool.Config // by source
-	statePool    *pgxpool.Config            // nil: none was given
-	logger       *slog.Logger
-	instance     string
-	registerer   prometheus.Registerer // nil: that of the admin server
-	tracing      trace.TracerProvider  // nil: what the environment says
-	memories     *memories             // of dedupe middleware
-	unusable     []error               // why options cannot be used
-}
-
-// require notes an option that was given nothing where it needs something.
-func (o *options) require(option string, value any) {
-	if v := reflect.ValueOf(value); !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil() {
-		o.unusable = append(o.unusable, fmt.Errorf("%s: it was given nil: see whether an error was overlooked where the value is made", option))
-	}
-}
-
-// makeDestination finishes a destination with what the configuration says of it.
-type makeDestination func(*config.Publisher) (adapters.Destination, error)
-
-// WithMiddleware adds middleware to a route, outermost first, inside of what the
-// configuration lists for it: inside of retry, so that their failures are
-// retried, and inside of the timeout. Any Watermill middleware works. A route
-// that lists `middleware: []` has only what is given here.
-func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
-	return func(o *options) {
-		for i, m := range mw {
-			o.require(fmt.Sprintf("WithMiddleware(%q), middleware %d", route, i+1), m)
-		}
-		o.middleware[route] = append(o.middleware[route], mw...)
-	}
-}
-
-// WithDestination supplies a destination that the configuration declares as
-// `type: publisher`: a Watermill publisher, to which messages go one at a time
-// per group, to the configured topic. The relay closes it. A publisher that
-// panics fails the attempt, like one that returns an error.
-func WithDestination(name string, p message.Publisher) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithDestination(%q)", name), p)
-		o.destinations[name] = func(d *config.Publisher) (adapters.Destination, error) {
-			return watermill.New(p, watermill.Config{Topic: string(d.Topic), Logger: o.logger})
-		}
-	}
-}
-
-// WithBatchDestination is [WithDestination] for a destination of Outrider's own
-// kind, which takes batches and declares how they are ordered.
-func WithBatchDestination(name string, d adapters.Destination) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
-		o.destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
-	}
-}
-
-// WithSource supplies a source that the configuration declares as
-// `type: subscriber`. Progress is the subscriber's own: a message is acked when
-// it was delivered, skipped or durably parked.
-func WithSource(name string, s message.Subscriber) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithSource(%q)", name), s)
-		o.subscribers[name] = s
-	}
-}
-
-// WithLogger sets the logger. Default, also for nil: slog.Default().
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
-
-// WithInstance names this process among others on the same state store.
-// Default: the host's name and a unique id.
-func WithInstance(name string) Option { return func(o *options) { o.instance = name } }
-
-// WithRegisterer sets where the metrics middleware, and the breaker's metrics,
-// are registered. Default: the admin server's /metrics. Several relays may share
-// one.
-func WithRegisterer(r prometheus.Registerer) Option {
-	return func(o *options) { o.registerer = r }
-}
-
-// WithTracerProvider sets what makes the spans of the tracing middleware. The
-// relay does not shut it down. Default: an exporter to where OpenTelemetry's
-// environment variables say, or none.
-func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(o *options) { o.tracing = p }
-}
+// ErrCutOff is what [Outrider.Run] returns, by errors.Is, when `drain_timeout` was
+// over before everything under way had ended. The error names routes and lanes,
+// and how many messages were under way: whether those arrived is not known, and
+// they may be delivered again. Everything else is finished and written down,
+// unless the error says otherwise as well.
+var ErrCutOff = router.ErrCutOff
 
 // Outrider is a relay. Make one with [New] and run it once.
 type Outrider struct {
@@ -176,61 +60,6 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	}
 	return &Outrider{cfg: cfg, options: o, log: o.logger, ready: make(chan struct{}),
 		changes: make(chan *shift), ended: make(chan struct{})}, nil
-}
-
-func optionsOf(opts []Option) options {
-	o := options{
-		middleware:   map[string][]message.HandlerMiddleware{},
-		destinations: map[string]makeDestination{},
-		subscribers:  map[string]message.Subscriber{},
-		pools:        map[string]*pgxpool.Config{},
-		logger:       slog.Default(),
-		memories:     &memories{},
-	}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if o.logger == nil {
-		o.logger = slog.Default()
-	}
-	o.logger = slog.New(cutTexts{o.logger.Handler()})
-	return o
-}
-
-// check compares the options with the configuration.
-func (o *options) check(cfg *Config) error {
-	errs := slices.Clone(o.unusable)
-	routes := map[string]bool{}
-	for _, r := range cfg.Routes {
-		routes[r.Name] = true
-	}
-	for name := range o.middleware {
-		if !routes[name] {
-			errs = append(errs, fmt.Errorf("WithMiddleware(%q): the configuration has no such route", name))
-		}
-	}
-	for name := range o.destinations {
-		if d, ok := cfg.Destinations[name].(*config.Publisher); !ok || d == nil {
-			errs = append(errs, fmt.Errorf("WithDestination(%q): the configuration has no destination of this name with type: publisher", name))
-		}
-	}
-	for name := range o.subscribers {
-		if s, ok := cfg.Sources[name].(*config.Subscriber); !ok || s == nil {
-			errs = append(errs, fmt.Errorf("WithSource(%q): the configuration has no source of this name with type: subscriber", name))
-		}
-	}
-	errs = append(errs, o.checkPools(cfg)...)
-	for name, d := range cfg.Destinations {
-		if _, ok := d.(*config.Publisher); ok && o.destinations[name] == nil {
-			errs = append(errs, fmt.Errorf("destination %q has type publisher: give it with outrider.WithDestination(%q, ...)", name, name))
-		}
-	}
-	for name, s := range cfg.Sources {
-		if _, ok := s.(*config.Subscriber); ok && o.subscribers[name] == nil {
-			errs = append(errs, fmt.Errorf("source %q has type subscriber: give it with outrider.WithSource(%q, ...)", name, name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Run connects, checks sources and destinations, and delivers until ctx ends;
@@ -293,6 +122,24 @@ func (o *Outrider) AdminAddress() string {
 		return ""
 	}
 	return o.admin.Addr()
+}
+
+// Wake lets the relay look for new rows of a source at once, instead of after
+// its next pause. Call it after the commit when the relay is embedded in the
+// process that publishes; before, there is nothing to see. It waits for nothing,
+// calls of a moment count as one, and it is of no use, and does no harm, when
+// another instance owns the message's lane, when the relay does not run or when
+// there is no such source.
+func (o *Outrider) Wake(source string) {
+	work := o.shift.Load()
+	if work == nil {
+		return
+	}
+	if f := work.parts.feeds[source]; f.source != nil {
+		work.router.Wake(f.source)
+	} else if f.queue != nil {
+		work.router.Wake(f.queue)
+	}
 }
 
 // startAdmin serves health and metrics from the beginning, so that a start that

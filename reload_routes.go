@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outriderhq/outrider/config"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -47,6 +46,9 @@ func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *shift) 
 // nameRoutesLimit bounds what is asked of each source for the log.
 const nameRoutesLimit = 5 * time.Second
 
+// nameRoutesMost is where counting the rows before a new route stops.
+const nameRoutesMost = 10_000
+
 // whereItBegins is what is known of a new route's first read, for the log. What a
 // source or a state store does not tell is left out.
 func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any {
@@ -78,7 +80,7 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 	for slot := range adapters.Slots {
 		spans = append(spans, adapters.Span{Slot: slot, After: from.Position})
 	}
-	if n, err := counter.Backlog(ctx, spans, lagMost); err == nil {
+	if n, err := counter.Backlog(ctx, spans, nameRoutesMost); err == nil {
 		rows := strconv.Itoa(n.Rows)
 		if n.More {
 			rows = "more than " + rows

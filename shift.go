@@ -4,28 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/outriderhq/outrider/internal/retention"
 	"github.com/outriderhq/outrider/router"
 )
-
-// builder turns a configuration into parts.
-type builder struct {
-	cfg     *Config
-	options options
-	log     *slog.Logger
-	metrics *prometheus.Registry // of middleware and retention
-}
-
-func newBuilder(cfg *Config, o options) *builder {
-	return &builder{cfg: cfg, options: o, log: o.logger, metrics: prometheus.NewRegistry()}
-}
 
 // shift is one configuration at work. A relay has one after the other.
 type shift struct {
@@ -58,14 +43,6 @@ func prepare(ctx context.Context, b *builder) (*shift, error) {
 		return nil, errors.Join(err, p.close())
 	}
 	return s, nil
-}
-
-func (b *builder) routerConfig() router.Config {
-	return router.Config{
-		Instance: b.options.instance, Memory: int64(b.cfg.Memory), Lease: b.cfg.Lease.Std(),
-		SettleInterval: b.cfg.SettleInterval.Std(), DrainTimeout: b.cfg.DrainTimeout.Std(),
-		Logger: b.log, Redact: redactURL,
-	}
 }
 
 // run works until ctx ends, drains, and closes everything.
@@ -171,7 +148,10 @@ func (o *Outrider) goBack(ctx context.Context, failed *shift, cause error) (*shi
 	o.log.Warn("reloading: the new configuration could not start; going back to the old one", "error", cause)
 	s, err := prepare(ctx, newBuilder(failed.before, o.options))
 	if err != nil {
-		return nil, unlessEnded(ctx, errors.Join(cause, err))
+		if ctx.Err() != nil {
+			return nil, nil // asked to end: that it could not be prepared is no error
+		}
+		return nil, errors.Join(cause, err)
 	}
 	s.told, s.outcome = failed.told, notUsed(cause)
 	return s, nil

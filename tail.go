@@ -7,10 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/config"
-
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/router"
+	"github.com/outriderhq/outrider/config"
 )
 
 // TailOptions say which rows [Tail] shows. The zero value shows all that come.
@@ -36,7 +34,7 @@ const tailBatch = 100
 // that the route matches, in the order in which they become visible. It only
 // reads, with a cursor of its own that is nowhere kept. It returns nil when ctx
 // ends.
-func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show func(*adapters.Row) error, with ...Option) (err error) {
+func Tail(ctx context.Context, cfg *config.Config, name string, opts TailOptions, show func(*adapters.Row) error, with ...option) (err error) {
 	source, match, err := tailed(cfg, name)
 	if err != nil {
 		return err
@@ -47,17 +45,17 @@ func Tail(ctx context.Context, cfg *Config, name string, opts TailOptions, show 
 		}
 	}
 	b := newBuilder(cfg, optionsOf(with))
-	p := &parts{sources: map[string]adapters.Source{}}
+	p := &parts{}
 	defer func() { _ = p.close() }() // nothing was written
-	var def router.Route
-	if err := b.buildSource(ctx, p, source, &def); err != nil {
+	f, err := b.checkedFeed(ctx, p, source)
+	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("source %q: %w", source, err))
 	}
 	defer func() { err = unlessEnded(ctx, err) }()
-	if def.Source == nil {
+	if f.source == nil {
 		return fmt.Errorf("source %q has no log table that could be followed", source)
 	}
-	t := tail{source: def.Source, opts: opts, match: match, show: show}
+	t := tail{source: f.source, opts: opts, match: match, show: show}
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
@@ -76,7 +74,7 @@ func unlessEnded(ctx context.Context, err error) error {
 }
 
 // tailed returns what a name means: a source, or a route's source and match.
-func tailed(cfg *Config, name string) (string, func(*adapters.Row) bool, error) {
+func tailed(cfg *config.Config, name string) (string, func(*adapters.Row) bool, error) {
 	for _, r := range cfg.Routes {
 		if r.Name == name {
 			return r.From, matcher(r.Match), nil
@@ -183,11 +181,4 @@ func (t *tail) wants(row *adapters.Row) bool {
 		return false
 	}
 	return t.match(row)
-}
-
-// ParsePattern checks a pattern of event types, as `match` has them, in which
-// only * is special.
-func ParsePattern(text string) (string, error) {
-	g, err := config.ParseGlob(text)
-	return string(g), err
 }

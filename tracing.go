@@ -9,10 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/middleware"
 )
 
 // flushLimit bounds how long the last spans are waited for.
@@ -27,6 +31,28 @@ func tracingConfigured() bool {
 		return false
 	}
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// tracingLayer makes spans of attempts, or nothing when nobody takes spans.
+func tracingLayer(at layerSite, _ *config.Tracing) middlewareKind {
+	return middlewareKind{make: func(ctx context.Context) (message.HandlerMiddleware, error) { return newTracing(ctx, at) }}
+}
+
+func newTracing(ctx context.Context, at layerSite) (message.HandlerMiddleware, error) {
+	if at.options.tracing != nil {
+		return middleware.Tracing{Provider: at.options.tracing}.Middleware, nil
+	}
+	if !tracingConfigured() {
+		return nil, nil
+	}
+	if at.parts.tracer == nil {
+		t, err := newTracer(ctx, at.log)
+		if err != nil {
+			return nil, err
+		}
+		at.parts.tracer = t
+	}
+	return middleware.Tracing{Provider: at.parts.tracer.provider}.Middleware, nil
 }
 
 // tracer makes spans and sends them by OTLP over HTTP.

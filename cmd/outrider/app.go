@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 // The exit codes.
@@ -59,7 +60,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	case errors.Is(err, errInvalid):
 		return exitWrong
 	}
-	var findings *outrider.ConfigErrors
+	var findings *config.Errors
 	var mistake wrongError
 	switch {
 	case errors.As(err, &findings):
@@ -110,18 +111,18 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 }
 
 // load reads the configuration file.
-func (a *app) load() (*outrider.Config, error) { return a.loadBy(outrider.LoadConfig) }
+func (a *app) load() (*config.Config, error) { return a.loadBy(config.Load) }
 
 // loadState reads what a command needs that delivers nothing: an operator's shell
 // has no use for the destinations' secrets.
-func (a *app) loadState() (*outrider.Config, error) { return a.loadBy(outrider.LoadStateConfig) }
+func (a *app) loadState() (*config.Config, error) { return a.loadBy(config.LoadState) }
 
-func (a *app) loadBy(read func(path string) (*outrider.Config, error)) (*outrider.Config, error) {
-	cfg, err := read(a.config)
+func (a *app) loadBy(read func(path string, env func(string) (string, bool)) (*config.Config, error)) (*config.Config, error) {
+	cfg, err := read(a.config, os.LookupEnv)
 	if err == nil && cfg.Admin.Listen == "" {
-		cfg.Admin.Listen = outrider.DefaultAdminListen
+		cfg.Admin.Listen = config.DefaultAdminListen
 	}
-	var findings *outrider.ConfigErrors
+	var findings *config.Errors
 	switch {
 	case err == nil || errors.As(err, &findings):
 		return cfg, err
@@ -134,7 +135,7 @@ func (a *app) loadBy(read func(path string) (*outrider.Config, error)) (*outride
 
 // logger writes to stderr, in the configuration's format when there is one.
 // --log-level has precedence over the given level, which is a name.
-func (a *app) logger(cfg *outrider.Config, name string) *slog.Logger {
+func (a *app) logger(cfg *config.Config, name string) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cmp.Or(a.logLevel, name))) // both have been checked
 	options := &slog.HandlerOptions{Level: level}

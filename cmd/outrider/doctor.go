@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // diagnosis is a finding for machines.
@@ -71,7 +72,7 @@ message. The exit status is 1 when something is broken; warnings leave it at 0.`
 // examine makes findings of a configuration that is not valid.
 func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
 	cfg, err := a.load()
-	if invalid, ok := errors.AsType[*outrider.ConfigErrors](err); ok {
+	if invalid, ok := errors.AsType[*config.Errors](err); ok {
 		var found []outrider.Diagnosis
 		for _, e := range invalid.List {
 			found = append(found, outrider.Diagnosis{Part: "config", Finding: adapters.Finding{
@@ -88,7 +89,7 @@ func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
 }
 
 // troubles asks the relay that runs here, if one does, what it cannot do.
-func troubles(ctx context.Context, cfg *outrider.Config) []outrider.Diagnosis {
+func troubles(ctx context.Context, cfg *config.Config) []outrider.Diagnosis {
 	var found []outrider.Diagnosis
 	running := runningRoutes(ctx, cfg)
 	for _, r := range cfg.Routes {

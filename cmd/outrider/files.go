@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -78,7 +79,7 @@ Notify need none.`,
 }
 
 // printInit prints statements by what they are for.
-func (a *app) printInit(cfg *outrider.Config, to outrider.Grantees, notify bool) error {
+func (a *app) printInit(cfg *config.Config, to outrider.Grantees, notify bool) error {
 	for flag, role := range map[string]string{"--relay": to.Relay, "--operator": to.Operator, "--publisher": to.Publisher} {
 		if role != "" && role != plain(role) || len(role) > 63 {
 			return fmt.Errorf("%s: %q is no name of a role", flag, role)
@@ -111,7 +112,7 @@ func (a *app) validateCommand() *cobra.Command {
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		cfg, err := a.load()
-		if invalid, ok := errors.AsType[*outrider.ConfigErrors](err); ok && out.json() {
+		if invalid, ok := errors.AsType[*config.Errors](err); ok && out.json() {
 			return errors.Join(a.printJSON(map[string]any{"valid": false, "errors": problems(invalid.List), "warnings": []problem{}, "notes": []problem{}}), errInvalid)
 		}
 		if err != nil {
@@ -148,7 +149,7 @@ type problem struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-func problems(list []*outrider.ConfigError) []problem {
+func problems(list []*config.Error) []problem {
 	out := []problem{}
 	for _, e := range list {
 		out = append(out, problem{e.Line, e.Column, e.Path, e.Message, e.Hint})
@@ -164,10 +165,10 @@ func (a *app) schemaCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if example {
-				fmt.Fprint(a.out, outrider.ExampleConfig())
+				fmt.Fprint(a.out, config.Example)
 				return nil
 			}
-			_, err := a.out.Write(outrider.Schema())
+			_, err := a.out.Write(config.Schema())
 			return err
 		},
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config/flowcatalyst"
 )
 
 func (a *app) importCommand() *cobra.Command {
@@ -37,18 +37,18 @@ be taken over is reported on standard error.`,
 		if err != nil {
 			return wrongError{err}
 		}
-		result, notes, err := outrider.ImportFlowCatalyst(args[0], text, profile)
+		imported, err := flowcatalyst.Import(args[0], text, flowcatalyst.Options{Profile: profile})
 		if err != nil {
 			return wrongError{err}
 		}
-		for _, note := range notes {
+		for _, note := range imported.Notes {
 			fmt.Fprintf(a.err, "note: %s\n", note)
 		}
 		if output == "" {
-			_, err := a.out.Write(result)
+			_, err := a.out.Write(imported.Config)
 			return err
 		}
-		return writeNew(output, result)
+		return writeNew(output, imported.Config)
 	}
 	return c
 }

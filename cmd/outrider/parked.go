@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // parkedMessage is a parked message for machines.
@@ -82,7 +83,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 		if f.Limit < 1 {
 			return wrong("--limit must be at least 1")
 		}
-		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -137,7 +138,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 	c.Flags().StringVar(&route, "route", "", "only of this route")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
 			f := parkedFilter{ParkedFilter: adapters.ParkedFilter{ID: args[0], Route: route}}
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // change is a command that changes parked messages.
@@ -89,7 +90,7 @@ outrider_audit. A running relay notices within a quarter of its lease.`
 		if err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
 			if err := ch.filter.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -116,9 +117,11 @@ func (ch *change) check() (pace outrider.Pace, err error) {
 	case ch.action == adapters.ParkedSkip && ch.filter.Status == adapters.ParkedDead:
 		return pace, wrong("dead messages hold nothing back: outrider parked purge deletes them")
 	case ch.rate != "":
-		if pace.Rate, err = outrider.ParseRate(ch.rate); err != nil {
+		parsed, err := config.ParseRate(ch.rate)
+		if err != nil {
 			return pace, wrong("--rate %q: %w", ch.rate, err)
 		}
+		pace.Rate = parsed.PerSecond()
 	}
 	return pace, ch.filter.read()
 }

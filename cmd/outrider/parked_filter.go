@@ -10,6 +10,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // parkedFilter is the flags that select parked messages.
@@ -46,17 +47,17 @@ func (f *parkedFilter) read() error {
 	if f.olderThan == "" {
 		return nil
 	}
-	d, err := outrider.ParseDuration(f.olderThan)
+	d, err := config.ParseDuration(f.olderThan)
 	if err != nil {
 		return wrong("--older-than %q: %w", f.olderThan, err)
 	}
-	f.Before = time.Now().Add(-d)
+	f.Before = time.Now().Add(-d.Std())
 	return nil
 }
 
 // check is read, and refuses a route that does not exist. The state may
 // remember routes that the configuration no longer has.
-func (f *parkedFilter) check(ctx context.Context, cfg *outrider.Config, op *outrider.Operator) error {
+func (f *parkedFilter) check(ctx context.Context, cfg *config.Config, op *outrider.Operator) error {
 	if err := f.read(); err != nil || f.Route == "" {
 		return err
 	}

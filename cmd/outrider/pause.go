@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // pausing is a call of pause or resume.
@@ -51,7 +52,7 @@ is paused: its messages wait, the others flow.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route, p.machine = args[0], out.json()
-		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
 			return a.pause(c.Context(), op, p)
 		})
 	}
@@ -135,7 +136,7 @@ the relay and waits for this command too.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route = args[0]
-		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
 			changed, err := op.Resume(c.Context(), p.route, p.address, cmp.Or(p.by, currentUser()))
 			if err != nil {
 				return unknownRoute(err)

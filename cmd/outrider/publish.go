@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -107,7 +108,7 @@ func (a *app) completeSources(*cobra.Command, []string, string) ([]string, cobra
 }
 
 // chooseSource is the named source, or the only one.
-func chooseSource(cfg *outrider.Config, name string) (string, error) {
+func chooseSource(cfg *config.Config, name string) (string, error) {
 	names := slices.Sorted(maps.Keys(cfg.Sources))
 	switch {
 	case name == "" && len(names) == 1:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // retained is a row of the report, for machines.
@@ -39,7 +40,7 @@ running instance does this by itself.`,
 	c.Flags().BoolVar(&once, "once", false, "remove what can go, now")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
 			all, err := op.Retain(c.Context(), !once)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) routeCommand() *cobra.Command {
@@ -32,7 +33,7 @@ forced, it begins anew as its "start" says.`,
 	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
 			if err := op.CheckForget(c.Context(), args[0], force); err != nil {
 				return unknownRoute(err)
 			}

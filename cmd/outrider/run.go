@@ -12,9 +12,11 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -44,14 +46,14 @@ next start only.`,
 			return err
 		}
 		if instance == "" {
-			instance = outrider.NewInstanceName()
+			instance = instanceName()
 		}
 		return a.run(c.Context(), cfg, instance)
 	}
 	return c
 }
 
-func (a *app) run(ctx context.Context, cfg *outrider.Config, instance string) error {
+func (a *app) run(ctx context.Context, cfg *config.Config, instance string) error {
 	if err := supplied(cfg); err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Lo
 }
 
 // supplied refuses what only a Go program that embeds Outrider can run.
-func supplied(cfg *outrider.Config) error {
+func supplied(cfg *config.Config) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
 		if cfg.Sources[name].Kind() == "subscriber" {
@@ -141,4 +143,13 @@ func supplied(cfg *outrider.Config) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// instanceName makes a name that no other process has: the host's name and a ULID.
+func instanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "-" + ulid.Make().String()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // moving is a call of seek or rebase.
@@ -72,7 +73,7 @@ moment may arrive and then come again. To rule that out, run "outrider pause" fi
 		if err != nil {
 			return wrong("--to %w", err)
 		}
-		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
 			plan, err := op.PlanSeek(c.Context(), args[0], place)
 			if err != nil {
 				return unknownRoute(err)
@@ -108,7 +109,7 @@ it was renamed or moved. To begin anew in another table use "outrider seek".`,
 		if force && adopt {
 			return wrong("--force and --adopt exclude each other")
 		}
-		return a.operate(c.Context(), func(_ *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
 			place := func() (*outrider.Relocation, error) { return op.PlanRebase(c.Context(), args[0], force) }
 			if adopt {
 				place = func() (*outrider.Relocation, error) { return op.PlanAdopt(c.Context(), args[0]) }
@@ -213,8 +214,8 @@ func parsePlace(text string, now time.Time) (outrider.Place, error) {
 			return at(t)
 		}
 	}
-	if d, err := outrider.ParseDuration(text); err == nil && d > 0 {
-		return at(now.Add(-d))
+	if parsed, err := config.ParseDuration(text); err == nil && parsed > 0 {
+		return at(now.Add(-parsed.Std()))
 	}
 	return outrider.Place{}, fmt.Errorf("%q is none of beginning, end, a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // statusView is what a call of status asks for.
@@ -52,7 +53,7 @@ States, worst first:
 		if err := v.check(); err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(cfg *outrider.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
 			if v.watch {
 				return a.watchStatus(c.Context(), cfg, op, v)
 			}
@@ -84,7 +85,7 @@ func (v *statusView) check() error {
 }
 
 // operate opens the state for f.
-func (a *app) operate(ctx context.Context, f func(*outrider.Config, *outrider.Operator) error) (err error) {
+func (a *app) operate(ctx context.Context, f func(*config.Config, *outrider.Operator) error) (err error) {
 	cfg, err := a.loadState()
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func explainMissing(err error) error {
 }
 
 // watchStatus shows the status until Ctrl-C, each time on a cleared terminal.
-func (a *app) watchStatus(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, v *statusView) error {
+func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *outrider.Operator, v *statusView) error {
 	return untilSignal(ctx, func(string) {}, func(ctx context.Context) error {
 		tick := time.NewTicker(v.every)
 		defer tick.Stop()
@@ -132,7 +133,7 @@ func (a *app) watchStatus(ctx context.Context, cfg *outrider.Config, op *outride
 }
 
 // showStatus reads and prints the status once.
-func (a *app) showStatus(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, v *statusView) error {
+func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *outrider.Operator, v *statusView) error {
 	found, err := op.Lanes(ctx)
 	if err != nil {
 		return err
@@ -222,7 +223,7 @@ func (a *app) printLanes(rows []progress) error {
 	return a.printTable([]string{"ROUTE", "SLOT", "OWNER", "POSITION", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED", "SINCE", "EPOCH"}, cells)
 }
 
-func routeNames(cfg *outrider.Config) string {
+func routeNames(cfg *config.Config) string {
 	var names []string
 	for _, r := range cfg.Routes {
 		names = append(names, r.Name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // stop is a route or an address that does nothing, and why.
@@ -34,7 +35,7 @@ type marked struct {
 
 // addDetails adds to routes what is paused, how far they are behind and, when a
 // relay answers on the admin address, what it knows.
-func (a *app) addDetails(ctx context.Context, cfg *outrider.Config, op *outrider.Operator, rows []progress, lanes []adapters.LaneStatus) error {
+func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *outrider.Operator, rows []progress, lanes []adapters.LaneStatus) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func (p *progress) addRunning(r runningRoute) {
 
 // runningRoutes asks the relay on the configured admin address, by route; it
 // knows nothing when none answers.
-func runningRoutes(ctx context.Context, cfg *outrider.Config) map[string]runningRoute {
+func runningRoutes(ctx context.Context, cfg *config.Config) map[string]runningRoute {
 	if !cfg.Admin.Enabled() {
 		return nil
 	}
@@ -174,7 +175,7 @@ func runningRoutes(ctx context.Context, cfg *outrider.Config) map[string]running
 	return out
 }
 
-func askRoutes(ctx context.Context, cfg *outrider.Config) (map[string]runningRoute, error) {
+func askRoutes(ctx context.Context, cfg *config.Config) (map[string]runningRoute, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cfg.Admin.Listen+"/routes", http.NoBody)
 	if err != nil {
 		return nil, err

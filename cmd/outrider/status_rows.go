@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // progress is a row of status: a lane, or a route with the sum of its lanes.
@@ -59,7 +59,7 @@ func each(lanes []adapters.LaneStatus) []progress {
 
 // summarise makes a row of each route: those of the configuration, then others
 // that the state remembers.
-func summarise(cfg *outrider.Config, lanes []adapters.LaneStatus) []progress {
+func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []progress {
 	rows := []progress{}
 	index := map[string]int{}
 	row := func(route string) *progress {

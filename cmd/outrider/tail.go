@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
 )
 
 // tailedRow is a row for machines, one JSON object per line.
@@ -87,7 +88,7 @@ func tailOptions(from, match string, limit int) (outrider.TailOptions, error) {
 		return opts, wrong("--limit must not be negative")
 	}
 	opts.Types, opts.Group, _ = strings.Cut(match, "/")
-	if _, err := outrider.ParsePattern(opts.Types); opts.Types != "" && err != nil {
+	if _, err := config.ParseGlob(opts.Types); opts.Types != "" && err != nil {
 		return opts, wrong("--match %w", err)
 	}
 	return opts, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/config/flowcatalyst"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -79,9 +80,9 @@ func TestTheImportMeansTheSame(t *testing.T) {
 	t.Setenv("FLOWCATALYST_URL", "https://api.example.com")
 	text, err := os.ReadFile("application.properties")
 	must(t, err)
-	made, _, err := outrider.ImportFlowCatalyst("application.properties", text, "")
+	made, err := flowcatalyst.Import("application.properties", text, flowcatalyst.Options{})
 	must(t, err)
-	imported, err := outrider.ParseConfig("imported", made)
+	imported, err := outrider.ParseConfig("imported", made.Config)
 	must(t, err)
 	written, err := outrider.LoadConfig("outrider.yaml")
 	must(t, err)

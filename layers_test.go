@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
 )
 
 // Chains run after deliveries only where all middleware is known to look at
@@ -37,12 +38,14 @@ routes: {r: {from: app, to: out`+stack+`}}
 			t.Errorf("%s: %v", stack, err)
 			continue
 		}
-		b := &builder{cfg: cfg, options: options{middleware: map[string][]message.HandlerMiddleware{}}}
-		if hindsight, limit := b.looksBack(cfg.Routes[0]); hindsight != want.hindsight || limit != want.limit {
-			t.Errorf("%q: %t with a limit of %v, want %t with %v", stack, hindsight, limit, want.hindsight, want.limit)
+		b := newBuilder(cfg, optionsOf(nil))
+		var first, second router.Route
+		b.layers(&parts{}, cfg.Routes[0], &first)
+		if first.Hindsight != want.hindsight || first.SendTimeout != want.limit {
+			t.Errorf("%q: %t with a limit of %v, want %t with %v", stack, first.Hindsight, first.SendTimeout, want.hindsight, want.limit)
 		}
 		b.options.middleware["r"] = []message.HandlerMiddleware{passOn}
-		if hindsight, _ := b.looksBack(cfg.Routes[0]); hindsight {
+		if b.layers(&parts{}, cfg.Routes[0], &second); second.Hindsight {
 			t.Errorf("%q with a middleware of the application's: it may do anything, but runs after deliveries", stack)
 		}
 	}

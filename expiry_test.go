@@ -13,10 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
-
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -63,7 +62,7 @@ func TestDeadMessagesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &expiring{parked: map[string]int{"old": 31, "older": 400, "young": 29}}
-		b := newBuilder(&Config{Parked: &config.Parked{Keep: config.Duration(30 * 24 * time.Hour)}}, options{logger: slog.New(slog.DiscardHandler)})
+		b := newBuilder(&config.Config{Parked: &config.Parked{Keep: config.Duration(30 * 24 * time.Hour)}}, options{logger: slog.New(slog.DiscardHandler)})
 		e, err := b.expiry([]router.Route{{Name: "orders", State: s}, {Name: "stateless"}})
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +94,7 @@ func TestDeadMessagesExpire(t *testing.T) {
 			t.Errorf("counted %v", n)
 		}
 	})
-	if e, err := newBuilder(&Config{}, options{}).expiry([]router.Route{{Name: "orders"}}); e != nil || err != nil {
+	if e, err := newBuilder(&config.Config{}, options{}).expiry([]router.Route{{Name: "orders"}}); e != nil || err != nil {
 		t.Errorf("without parked.keep: %v, %v", e, err)
 	}
 }
@@ -126,7 +125,7 @@ func TestOnlyOldDeadMessagesExpire(t *testing.T) {
 			}
 		}
 	}
-	b := newBuilder(&Config{Parked: &config.Parked{Keep: config.Duration(30 * 24 * time.Hour)}}, options{logger: slog.New(slog.DiscardHandler)})
+	b := newBuilder(&config.Config{Parked: &config.Parked{Keep: config.Duration(30 * 24 * time.Hour)}}, options{logger: slog.New(slog.DiscardHandler)})
 	e, err := b.expiry([]router.Route{{Name: "orders", State: state}})
 	for range 2 {
 		if err == nil {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -46,25 +45,4 @@ func withoutPath(err error) error {
 		return p.Err
 	}
 	return err
-}
-
-// postgresTLS says how connections to a source's or a state store's database are
-// encrypted; where the section says nothing, the URL decides.
-func postgresTLS(t config.TLS) (postgres.TLS, error) {
-	c, err := newTLS(t, t.On())
-	return postgres.TLS{Config: c, Off: t.Off()}, err
-}
-
-// stateTLS is that of the state store at a location: its own, or that of the
-// source that it is beside.
-func stateTLS(cfg *Config, location string) (postgres.TLS, error) {
-	if !cfg.State.URL.IsZero() {
-		return postgresTLS(cfg.State.TLS)
-	}
-	for _, name := range sortedNames(cfg.Sources) {
-		if s, ok := cfg.Sources[name].(*config.Postgres); ok && s.URL.Reveal() == location {
-			return postgresTLS(s.TLS)
-		}
-	}
-	return postgres.TLS{}, nil
 }

@@ -48,14 +48,15 @@ routes: {one: {from: app, to: a}, two: {from: app, to: b}, three: {from: app, to
 		t.Fatal(err)
 	}
 	all := &sync.WaitGroup{}
-	options := []Option{WithSource("app", gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}))}
+	options := optionsOf(nil)
+	options.subscribers["app"] = gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	for _, name := range []string{"a", "b", "c"} {
 		all.Add(1)
-		options = append(options, WithBatchDestination(name, meeting{logto.Discard(), all}))
+		options.destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return meeting{logto.Discard(), all}, nil }
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p, err := newBuilder(cfg, optionsOf(options)).build(ctx)
+	p, err := newBuilder(cfg, options).build(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,116 @@
+package outrider
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/watermill"
+	"github.com/outriderhq/outrider/config"
+)
+
+// Option changes how a relay is built.
+type Option = option
+
+// WithMiddleware adds middleware to a route, outermost first, inside of what the
+// configuration lists for it: inside of retry, so that their failures are
+// retried, and inside of the timeout. Any Watermill middleware works. A route
+// that lists `middleware: []` has only what is given here.
+func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
+	return func(o *options) {
+		for i, m := range mw {
+			o.require(fmt.Sprintf("WithMiddleware(%q), middleware %d", route, i+1), m)
+		}
+		o.middleware[route] = append(o.middleware[route], mw...)
+	}
+}
+
+// WithDestination supplies a destination that the configuration declares as
+// `type: publisher`: a Watermill publisher, to which messages go one at a time
+// per group, to the configured topic. The relay closes it. A publisher that
+// panics fails the attempt, like one that returns an error.
+func WithDestination(name string, p message.Publisher) Option {
+	return func(o *options) {
+		o.require(fmt.Sprintf("WithDestination(%q)", name), p)
+		o.destinations[name] = func(d *config.Publisher) (adapters.Destination, error) {
+			return watermill.New(p, watermill.Config{Topic: string(d.Topic), Logger: o.logger})
+		}
+	}
+}
+
+// WithBatchDestination is [WithDestination] for a destination of Outrider's own
+// kind, which takes batches and declares how they are ordered.
+func WithBatchDestination(name string, d adapters.Destination) Option {
+	return func(o *options) {
+		o.require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
+		o.destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
+	}
+}
+
+// WithSource supplies a source that the configuration declares as
+// `type: subscriber`. Progress is the subscriber's own: a message is acked when
+// it was delivered, skipped or durably parked.
+func WithSource(name string, s message.Subscriber) Option {
+	return func(o *options) {
+		o.require(fmt.Sprintf("WithSource(%q)", name), s)
+		o.subscribers[name] = s
+	}
+}
+
+// WithLogger sets the logger. Default, also for nil: slog.Default().
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// WithInstance names this process among others on the same state store.
+// Default: the host's name and a unique id.
+func WithInstance(name string) Option { return func(o *options) { o.instance = name } }
+
+// WithRegisterer sets where the metrics middleware, and the breaker's metrics,
+// are registered. Default: the admin server's /metrics. Several relays may share
+// one.
+func WithRegisterer(r prometheus.Registerer) Option {
+	return func(o *options) { o.registerer = r }
+}
+
+// WithTracerProvider sets what makes the spans of the tracing middleware. The
+// relay does not shut it down. Default: an exporter to where OpenTelemetry's
+// environment variables say, or none.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(o *options) { o.tracing = p }
+}
+
+// WithPool has connections to the database of a PostgreSQL source made as those of a
+// pool that the program has: to the address of its configuration, with its TLS,
+// credentials, dial function, run-time parameters and tracer, and with its hooks
+// BeforeConnect (for tokens instead of passwords), AfterConnect and BeforeClose. This
+// is so for the source, its state unless `state` names another database, its listener
+// and its leader lock. Nothing is connected by the source's url any more; it only
+// names the database, and may be without a password.
+//
+// Outrider makes pools of its own from that configuration, because its connections
+// have another search_path and longer lives than an application's. The given pool is
+// neither used nor closed. Its sizes, lifetimes and the hooks of each acquisition
+// (PrepareConn, BeforeAcquire, AfterRelease) have no effect. It must lead to a primary,
+// and not through a pooler in transaction mode.
+func WithPool(source string, pool *pgxpool.Pool) Option {
+	return func(o *options) {
+		o.require(fmt.Sprintf("WithPool(%q)", source), pool)
+		if pool != nil {
+			o.pools[source] = connectionsOf(pool)
+		}
+	}
+}
+
+// WithStatePool is [WithPool] for the database of `state: {url: ...}`.
+func WithStatePool(pool *pgxpool.Pool) Option {
+	return func(o *options) {
+		o.require("WithStatePool", pool)
+		if pool != nil {
+			o.statePool = connectionsOf(pool)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package outrider
+
+import (
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+)
+
+// publisherDestination is what can be done with a destination that the program
+// supplies, as a Watermill publisher or as one of Outrider's own kind.
+func publisherDestination(at site, d *config.Publisher) destinationKind {
+	k := destinationKind{supplied: true}
+	if make := at.options.destinations[at.name]; make != nil {
+		k.open = func() (adapters.Destination, error) { return make(d) }
+	}
+	return k
+}
