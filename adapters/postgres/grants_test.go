@@ -51,7 +51,7 @@ func TestG12_PublishersNeedTheirGrantAlone(t *testing.T) {
 	e.Exec("CREATE SCHEMA shop")
 	_, err := Init(e.Ctx, e.Pool, "shop.events")
 	pgtest.Must(t, err)
-	pgtest.Must(t, e.source(e.Url, "shop.events").Check(e.Ctx))
+	pgtest.Must(t, e.source(e.URL, "shop.events").Check(e.Ctx))
 	_, err = InitWake(e.Ctx, e.Pool, "shop.events")
 	pgtest.Must(t, err)
 	role, as := e.Role()

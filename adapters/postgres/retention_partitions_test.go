@@ -269,7 +269,7 @@ func TestG1_TwoInstancesRemoveTogether(t *testing.T) {
 			routes := make(chan []adapters.RouteCursors, 2)
 			failed := make(chan error, 2)
 			for range 2 {
-				src := e.source(e.Url, "")
+				src := e.source(e.URL, "")
 				go func() { failed <- retainAlways(e.Ctx, src, r, routes) }()
 			}
 			delivered := 0

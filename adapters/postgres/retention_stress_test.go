@@ -55,13 +55,19 @@ type progressBoard struct {
 	mu      sync.Mutex
 	routes  [2]adapters.RouteCursors
 	ended   bool
-	removed atomic.Bool // something was
+	removed atomic.Bool    // something was
+	late    [2]atomic.Bool // a route was given a late row
 }
 
 func (b *progressBoard) settle(i int, l *pgtest.Lanes) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.routes[i] = l.Settled(fmt.Sprint("route ", i))
+}
+
+// shown reports whether what the test is about has happened.
+func (b *progressBoard) shown() bool {
+	return b.removed.Load() && b.late[0].Load() && b.late[1].Load()
 }
 
 func (b *progressBoard) look() ([]adapters.RouteCursors, bool) {
@@ -72,7 +78,7 @@ func (b *progressBoard) look() ([]adapters.RouteCursors, bool) {
 
 func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 	t.Helper()
-	second := e.source(e.Url, "")
+	second := e.source(e.URL, "")
 	tails := [2]*pgtest.Lanes{e.Lanes(e.src, adapters.StartBeginning, 3), e.Lanes(second, adapters.StartBeginning, 40)}
 	board := &progressBoard{}
 	for i, tail := range tails {
@@ -80,7 +86,7 @@ func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 	}
 	var failed, removing error
 	var removed adapters.Retained
-	writers, done := &pgtest.StressWriters{E: e.Env, Write: writeCounted, Enough: board.removed.Load}, make(chan struct{})
+	writers, done := &pgtest.StressWriters{E: e.Env, Write: writeCounted, Enough: board.shown}, make(chan struct{})
 	var writing, retention sync.WaitGroup
 	writing.Go(func() { failed = writers.Run(e.Ctx, 12, 60); close(done) })
 	retention.Go(func() { removed, removing = retainUntilEnd(e.Ctx, [2]*Source{e.src, second}, r, board) })
@@ -101,6 +107,9 @@ func stressRetention(t *testing.T, e *sourceEnv, r adapters.Retention) {
 			}
 			for _, row := range rows {
 				checks[i].Deliver(row)
+				if row.Late {
+					board.late[i].Store(true)
+				}
 			}
 			board.settle(i, tail)
 			if !over || !drained || len(rows) > 0 {

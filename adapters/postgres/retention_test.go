@@ -263,7 +263,7 @@ func TestTableNameIsFull(t *testing.T) {
 	e := newSourceEnv(t)
 	var database string
 	pgtest.Must(t, e.Pool.QueryRow(e.Ctx, "SELECT current_database()").Scan(&database))
-	name, err := e.source(e.Url, "OUTRIDER_outbox").TableName(e.Ctx)
+	name, err := e.source(e.URL, "OUTRIDER_outbox").TableName(e.Ctx)
 	if want := "postgresql/" + database + "/public.outrider_outbox"; err != nil || name != want {
 		t.Errorf("%s, %v; want %s", name, err, want)
 	}

@@ -18,7 +18,7 @@ func TestTablesAreFoundByTheOriginalPath(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)
 	e.Exec(`CREATE SCHEMA "My ""Shop"`)
-	shop := pgtest.WithPath(t, e.Url, `nowhere, "My ""Shop", public`)
+	shop := pgtest.WithPath(t, e.URL, `nowhere, "My ""Shop", public`)
 	pool, err := Open(e.Ctx, shop, TLS{})
 	pgtest.Must(t, err)
 	t.Cleanup(pool.Close)
@@ -35,7 +35,7 @@ func TestTablesAreFoundByTheOriginalPath(t *testing.T) {
 	if _, err := Locate(e.Ctx, pool, "missing"); err == nil || !strings.Contains(err.Error(), `relation "My "Shop.missing" does not exist`) {
 		t.Errorf("missing: %v", err)
 	}
-	pc, err := pgxpool.ParseConfig(e.Url)
+	pc, err := pgxpool.ParseConfig(e.URL)
 	pgtest.Must(t, err)
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `SET search_path = "My ""Shop"`)
@@ -45,6 +45,6 @@ func TestTablesAreFoundByTheOriginalPath(t *testing.T) {
 	pgtest.Must(t, err)
 	pgtest.Must(t, src.Check(e.Ctx))
 	pgtest.Must(t, src.Close())
-	nothing := e.source(pgtest.WithPath(t, e.Url, "nowhere"), "")
+	nothing := e.source(pgtest.WithPath(t, e.URL, "nowhere"), "")
 	pgtest.WantError(t, nothing.Check(e.Ctx), `write schema."outrider_outbox"`)
 }

@@ -116,7 +116,7 @@ func TestInitIsIdempotentAndSaysWhatItDid(t *testing.T) {
 			}
 		}
 	}
-	src := e.source(e.Url, table)
+	src := e.source(e.URL, table)
 	pgtest.Must(t, src.Check(e.Ctx))
 	e.Exec("INSERT INTO " + table + ` (type, payload) VALUES ('t', '{"a": "b"}')`)
 	l := e.Lanes(src, adapters.StartBeginning, 10)

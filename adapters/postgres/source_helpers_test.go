@@ -20,7 +20,7 @@ func newSourceEnv(t testing.TB) *sourceEnv {
 	e := &sourceEnv{Env: pgtest.New(t)}
 	_, err := Init(e.Ctx, e.Pool, "")
 	pgtest.Must(t, err)
-	e.src = e.source(e.Url, "")
+	e.src = e.source(e.URL, "")
 	return e
 }
 

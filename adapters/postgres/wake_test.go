@@ -45,7 +45,7 @@ func newWakeEnv(t *testing.T) *wakeEnv {
 // notified returns a source that listens.
 func (e *wakeEnv) notified() *Source {
 	e.T.Helper()
-	src, err := NewSource(e.Ctx, SourceConfig{URL: e.Url, Wake: WakeNotify})
+	src, err := NewSource(e.Ctx, SourceConfig{URL: e.URL, Wake: WakeNotify})
 	pgtest.Must(e.T, err)
 	src.base.Listening.Relied = 300 * time.Millisecond
 	e.T.Cleanup(func() { pgtest.Must(e.T, src.Close()) })
@@ -97,7 +97,7 @@ func (e *wakeEnv) publish(tx pgx.Tx) {
 // overhear counts the notifications until the end of the test.
 func (e *wakeEnv) overhear() *atomic.Int64 {
 	e.T.Helper()
-	conn, err := pgx.Connect(e.Ctx, e.Url)
+	conn, err := pgx.Connect(e.Ctx, e.URL)
 	pgtest.Must(e.T, err)
 	_, err = conn.Exec(e.Ctx, "LISTEN "+outbox.WakeChannel)
 	pgtest.Must(e.T, err)
@@ -274,10 +274,10 @@ func TestG13_AListenerIsBackWithTheServer(t *testing.T) {
 	t.Cleanup(pool.Close)
 	_, err = Init(t.Context(), pool, "")
 	pgtest.Must(t, err)
-	e := &wakeEnv{sourceEnv: &sourceEnv{Env: &pgtest.Env{T: t, Ctx: context.Background(), Url: private.URL(), Pool: pool}}}
+	e := &wakeEnv{sourceEnv: &sourceEnv{Env: &pgtest.Env{T: t, Ctx: context.Background(), URL: private.URL(), Pool: pool}}}
 	e.client, err = outbox.NewClient(outbox.ClientConfig{Notify: true})
 	pgtest.Must(t, err)
-	e.src, err = NewSource(e.Ctx, SourceConfig{URL: e.Url, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
+	e.src, err = NewSource(e.Ctx, SourceConfig{URL: e.URL, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
 	pgtest.Must(t, err)
 	attempts := make(chan time.Duration) // each goes on when its pause was read
 	e.src.base.Listening.Rest = func(ctx context.Context, pause time.Duration) {
@@ -330,7 +330,7 @@ func TestWakeIsOffUnlessConfigured(t *testing.T) {
 		t.Error("a source that only polls can be woken")
 	}
 	e.src.Awake()
-	if _, err := NewSource(t.Context(), SourceConfig{URL: e.Url, Wake: "listen"}); err == nil || !strings.Contains(err.Error(), "WakeNotify") {
+	if _, err := NewSource(t.Context(), SourceConfig{URL: e.URL, Wake: "listen"}); err == nil || !strings.Contains(err.Error(), "WakeNotify") {
 		t.Errorf("an unknown Wake: %v", err)
 	}
 }

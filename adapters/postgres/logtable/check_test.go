@@ -71,7 +71,7 @@ func TestLogCheckFixesWork(t *testing.T) {
 
 	role, as := e.Role()
 	reader := *e
-	reader.Url = as
+	reader.URL = as
 	src := reader.open()
 	e.Exec(`GRANT USAGE ON SCHEMA "Shop" TO ` + role)
 	pgtest.WantError(t, src.Check(e.Ctx), "GRANT SELECT ON \"Shop\".\"Event Log\"", "GRANT SELECT ON SEQUENCE")

@@ -26,7 +26,7 @@ func TestLogSourceConformanceWatermill(t *testing.T) {
 		makeTopic(e, "orders", schema)
 		l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders"}}
 		l.makeIndexes()
-		db := openStdlib(t, e.Url)
+		db := openStdlib(t, e.URL)
 		return adaptertest.SourceHarness{Source: l.open(), Insert: func(t *testing.T, rows ...adapters.Row) {
 			var messages []*message.Message
 			for i := range rows {
@@ -163,7 +163,7 @@ func TestG1_AStockMessageOfNilIsEmpty(t *testing.T) {
 	t.Parallel()
 	e := newLogEnv(t, "watermill")
 	msgs := []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", []byte("{}")), message.NewMessage("3", nil)}
-	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.Url), wmsql.DefaultPostgreSQLSchema{}, "orders", msgs...))
+	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.URL), wmsql.DefaultPostgreSQLSchema{}, "orders", msgs...))
 	start, err := e.log.Start(e.Ctx, adapters.Start{Kind: adapters.StartBeginning})
 	pgtest.Must(t, err)
 	reads := make([]adapters.Read, adapters.Slots)

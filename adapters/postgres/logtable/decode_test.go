@@ -22,7 +22,7 @@ func TestLogRowsOfAStockTable(t *testing.T) {
 	l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders",
 		Metadata: Metadata{Type: "event", Group: "customer", Tenant: "tenant", AggregateType: "kind", AggregateID: "order"}}}
 	l.makeIndexes()
-	db := openStdlib(t, e.Url)
+	db := openStdlib(t, e.URL)
 	plain := message.NewMessage("plain", []byte(`{"a":  1}`))
 	plain.Metadata = nil // the Publisher writes null
 	keys := message.NewMessage("keys", []byte("2"))

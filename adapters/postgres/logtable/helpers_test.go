@@ -79,7 +79,7 @@ func (e *logEnv) makeIndexes() {
 func (e *logEnv) open() *Source {
 	e.T.Helper()
 	cfg := e.cfg
-	cfg.URL = e.Url
+	cfg.URL = e.URL
 	src, err := New(e.Ctx, cfg)
 	pgtest.Must(e.T, err)
 	e.T.Cleanup(func() { pgtest.Must(e.T, src.Close()) })

@@ -19,7 +19,7 @@ func TestMovesAreCounted(t *testing.T) {
 	e := pgtest.New(t)
 	_, err := postgres.Init(e.Ctx, e.Pool, "")
 	pgtest.Must(t, err)
-	src, err := postgres.NewSource(e.Ctx, postgres.SourceConfig{URL: e.Url})
+	src, err := postgres.NewSource(e.Ctx, postgres.SourceConfig{URL: e.URL})
 	pgtest.Must(t, err)
 	t.Cleanup(func() { pgtest.Must(t, src.Close()) })
 	l := &logEnv{Env: e, cfg: Config{Layout: LayoutCustom, Table: postgres.DefaultTable, Columns: Columns{

@@ -342,7 +342,7 @@ func TestGrantsThatInitPrintsAreEnough(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).flowCatalyst(t, true)
 	e.fill(e.tables[0].Name, 3, 1, "PENDING")
-	role, as := (&pgtest.Env{T: t, Ctx: e.ctx, Url: e.url, Pool: e.pool}).Role()
+	role, as := (&pgtest.Env{T: t, Ctx: e.ctx, URL: e.url, Pool: e.pool}).Role()
 	q, err := New(e.ctx, Config{URL: as, Tables: e.tables, Layout: e.layout})
 	pgtest.Must(t, err)
 	defer func() { pgtest.Must(t, q.Close()) }()

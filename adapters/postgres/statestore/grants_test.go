@@ -269,7 +269,7 @@ func TestStateTablesMoveToASchema(t *testing.T) {
 	var log bytes.Buffer
 	open := func(schema string) *Store {
 		log.Reset()
-		s, err := New(e.Ctx, Config{URL: e.Url, Schema: schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s, err := New(e.Ctx, Config{URL: e.URL, Schema: schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		pgtest.Must(t, err)
 		t.Cleanup(func() { pgtest.Must(t, s.Close()) })
 		pgtest.Must(t, s.Migrate(e.Ctx))
@@ -305,7 +305,7 @@ func TestPrintedStateTablesAreThoseOfMigrate(t *testing.T) {
 	// Whoever runs it may have a path on which others have functions.
 	e.Exec("CREATE SCHEMA path; CREATE FUNCTION path.hashtextextended(text, integer) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 1::bigint'; " +
 		"SET search_path = path; " + inPath + "; RESET search_path")
-	s, err := New(e.Ctx, Config{URL: e.Url, Schema: "outrider_cursor"})
+	s, err := New(e.Ctx, Config{URL: e.URL, Schema: "outrider_cursor"})
 	pgtest.Must(t, err)
 	t.Cleanup(func() { pgtest.Must(t, s.Close()) })
 	pgtest.Must(t, s.Migrate(e.Ctx))
@@ -326,7 +326,7 @@ UNION ALL SELECT 'version ' || version_id::text FROM `+pgx.Identifier{schema, st
 		}
 	}
 	for _, schema := range []string{"outrider_printed", "path"} {
-		s, err := New(e.Ctx, Config{URL: e.Url, Schema: schema})
+		s, err := New(e.Ctx, Config{URL: e.URL, Schema: schema})
 		pgtest.Must(t, err)
 		t.Cleanup(func() { pgtest.Must(t, s.Close()) })
 		pgtest.Must(t, s.migrate(e.Ctx)) // finds nothing to do

@@ -12,7 +12,7 @@ import (
 func TestStateTablesAreFoundWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	e := pgtest.New(t)
-	address := pgtest.WithPath(t, e.Url, "late, shop, public")
+	address := pgtest.WithPath(t, e.URL, "late, shop, public")
 	e.Exec("CREATE SCHEMA shop")
 	open := func() *Store {
 		s, err := New(e.Ctx, Config{URL: address})
@@ -47,12 +47,12 @@ func TestASuperuserDoesNotUseStateTablesOfOthers(t *testing.T) {
 	pgtest.Must(t, err)
 	pgtest.Must(t, mine.Migrate(e.Ctx)) // its own it may use
 	pgtest.Must(t, mine.Close())
-	_, err = New(e.Ctx, Config{URL: e.Url})
+	_, err = New(e.Ctx, Config{URL: e.URL})
 	pgtest.WantError(t, err, role, "superuser", "OWNER TO")
 	for _, table := range append(slices.Clone(stateTables), stateVersionTable) {
 		e.Exec("ALTER TABLE " + table + " OWNER TO CURRENT_USER")
 	}
-	s, err := New(e.Ctx, Config{URL: e.Url})
+	s, err := New(e.Ctx, Config{URL: e.URL})
 	pgtest.Must(t, err)
 	pgtest.Must(t, s.Close())
 }

@@ -20,7 +20,7 @@ import (
 type Env struct {
 	T    testing.TB
 	Ctx  context.Context
-	Url  string
+	URL  string
 	Pool *pgxpool.Pool // for the test's own statements
 }
 
@@ -28,8 +28,8 @@ type Env struct {
 func New(t testing.TB) *Env {
 	t.Helper()
 	ctx := context.Background()
-	e := &Env{T: t, Ctx: ctx, Url: testenv.Postgres(t)}
-	cfg, err := pgxpool.ParseConfig(e.Url)
+	e := &Env{T: t, Ctx: ctx, URL: testenv.Postgres(t)}
+	cfg, err := pgxpool.ParseConfig(e.URL)
 	Must(t, err)
 	cfg.MaxConns = 20
 	e.Pool, err = pgxpool.NewWithConfig(ctx, cfg)
@@ -67,7 +67,7 @@ func (e *Env) Role() (name, as string) {
 		e.Exec("DROP OWNED BY " + name)
 		e.Exec("DROP ROLE " + name)
 	})
-	u, err := url.Parse(e.Url)
+	u, err := url.Parse(e.URL)
 	Must(e.T, err)
 	u.User = url.User(name)
 	return name, u.String()
