@@ -2,6 +2,7 @@ package outrider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -74,7 +75,7 @@ func (b *builder) checkedFeed(ctx context.Context, p *parts, name string) (feed,
 // notBuiltIn is the error for a section whose type no registry has.
 func notBuiltIn(section interface{ Kind() string }) error {
 	if section == nil {
-		return fmt.Errorf("it is not in the configuration")
+		return errors.New("it is not in the configuration")
 	}
 	return fmt.Errorf("type %q is not built into this program", section.Kind())
 }

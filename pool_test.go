@@ -2,6 +2,7 @@ package outrider_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -47,7 +48,7 @@ func newPooled(t *testing.T) *pooled {
 			return nil
 		}
 		// What an application does for each of its queries is not for ours.
-		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return false, fmt.Errorf("no tenant in the context") }
+		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return false, errors.New("no tenant in the context") }
 		cfg.AfterRelease = func(*pgx.Conn) bool { return false }
 		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 		must(t, err)

@@ -9,8 +9,8 @@ import (
 // supplies, as a Watermill publisher or as one of Outrider's own kind.
 func publisherDestination(at site, d *config.Publisher) destinationKind {
 	k := destinationKind{supplied: true}
-	if make := at.options.destinations[at.name]; make != nil {
-		k.open = func() (adapters.Destination, error) { return make(d) }
+	if supplied := at.options.destinations[at.name]; supplied != nil {
+		k.open = func() (adapters.Destination, error) { return supplied(d) }
 	}
 	return k
 }

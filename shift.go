@@ -149,7 +149,7 @@ func (o *Outrider) goBack(ctx context.Context, failed *shift, cause error) (*shi
 	s, err := prepare(ctx, newBuilder(failed.before, o.options))
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, nil // asked to end: that it could not be prepared is no error
+			return nil, nil //nolint:nilerr // asked to end: that it could not be prepared is no error
 		}
 		return nil, errors.Join(cause, err)
 	}

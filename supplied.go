@@ -109,7 +109,7 @@ func (o *options) checkPools(cfg *config.Config) (errs []error) {
 		}
 	}
 	if o.statePool != nil && !b.stateAt(cfg.State.URL.Reveal()).pools {
-		errs = append(errs, fmt.Errorf("WithStatePool: the configuration names no PostgreSQL database in `state: {url: ...}`; "+
+		errs = append(errs, errors.New("WithStatePool: the configuration names no PostgreSQL database in `state: {url: ...}`; "+
 			"state beside a source takes the pool of that source"))
 	}
 	return errs

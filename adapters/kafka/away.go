@@ -154,7 +154,7 @@ func (r *reach) guard(lost func(error)) (end func()) {
 func (c *client) guarded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer c.watch.reach.guard(cancel)()
+	defer c.watch.guard(cancel)()
 	err := f(ctx)
 	if a, ok := errors.AsType[*away](context.Cause(ctx)); ok && err != nil {
 		return a

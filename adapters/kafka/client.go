@@ -88,7 +88,7 @@ func open(opts []kgo.Opt) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.reach.seeds, _ = cl.OptValue(kgo.SeedBrokers).([]string)
+	w.seeds, _ = cl.OptValue(kgo.SeedBrokers).([]string)
 	return &client{Client: cl, watch: w, known: map[string]bool{}}, nil
 }
 

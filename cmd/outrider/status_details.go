@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider"
@@ -89,12 +90,14 @@ const lagPatience = 10 * time.Second
 // lag counts what a route is behind, once for all routes at one place: idle routes
 // of one table are.
 func (s *askedSources) lag(ctx context.Context, route string, lanes []adapters.LaneStatus) (adapters.Backlog, error) {
-	place := s.from[route]
+	var b strings.Builder
+	b.WriteString(s.from[route])
 	for _, l := range lanes {
 		if !l.UpdatedAt.IsZero() {
-			place += fmt.Sprintf(" %d:%d", l.Slot, l.Cursor.Position)
+			fmt.Fprintf(&b, " %d:%d", l.Slot, l.Cursor.Position)
 		}
 	}
+	place := b.String()
 	if known, ok := s.lags[place]; ok {
 		return known, nil
 	}

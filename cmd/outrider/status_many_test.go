@@ -50,7 +50,10 @@ VALUES ('r400', 3, 1, 'g', 'dead', 10, NULL, 'no such customer', 'e1', 't', 1, '
 		listed = append(listed, name)
 	}
 	var all struct {
-		Status []struct{ Route, State string }
+		Status []struct {
+			Route string `json:"route"`
+			State string `json:"state"`
+		} `json:"status"`
 	}
 	if err := json.Unmarshal([]byte(s.must("status", "-o", "json")), &all); err != nil {
 		t.Fatal(err)
