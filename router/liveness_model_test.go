@@ -96,23 +96,29 @@ func (r *run) room() (n int) {
 		in := s.Inspect()
 		n += in.Unsettled
 		if time.Since(r.commanded) > known && !in.Stopping {
-			r.checkParking(l, &in)
+			r.parking.check(l, &in)
 		}
 	}
 	return n
 }
 
-// checkParking complains of parked messages that the session does not know of, and
-// of those that it should have brought back.
-func (r *run) checkParking(l *lane.Lane, in *lane.Inspection) {
-	r.state.mu.Lock()
-	defer r.state.mu.Unlock()
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
+// parkingWatch looks for parked messages that are forgotten.
+type parkingWatch struct {
+	state    *memState
+	complain func(format string, args ...any)
+	known    time.Duration // for so long one may wait to be brought back
+	overdue  map[overdueKey]time.Time
+}
+
+// check complains of parked messages that the session does not know of, and of those
+// that it should have brought back.
+func (w *parkingWatch) check(l *lane.Lane, in *lane.Inspection) {
+	w.state.mu.Lock()
+	defer w.state.mu.Unlock()
 	for _, ref := range l.Rows() {
-		for _, p := range r.state.queue(ref) {
+		for _, p := range w.state.queue(ref) {
 			if !in.Knows(p) {
-				r.world.complain("%s is parked (%s), and its lane knows nothing of it", p.ID, p.Status)
+				w.complain("%s is parked (%s), and its lane knows nothing of it", p.ID, p.Status)
 			}
 		}
 	}
@@ -123,19 +129,19 @@ func (r *run) checkParking(l *lane.Lane, in *lane.Inspection) {
 	}
 	for _, g := range in.Groups {
 		k := overdueKey{l.Index, g.Group, g.Seq, g.Since}
-		switch since, waits := r.overdue[k]; {
+		switch since, waits := w.overdue[k]; {
 		case !g.Movable || busy || g.Due.After(time.Now()):
-			delete(r.overdue, k)
+			delete(w.overdue, k)
 		case !waits:
-			r.overdue[k] = time.Now()
-		case time.Since(since) > known:
-			r.world.complain("group %q could come back since %v", g.Group, time.Since(since))
+			w.overdue[k] = time.Now()
+		case time.Since(since) > w.known:
+			w.complain("group %q could come back since %v", g.Group, time.Since(since))
 		}
 	}
-	for k := range r.overdue { // a group that has left the parking, and joins it again later, waits anew
+	for k := range w.overdue { // a group that has left the parking, and joins it again later, waits anew
 		there := slices.ContainsFunc(in.Groups, func(g lane.GroupInspection) bool { return k == overdueKey{l.Index, g.Group, g.Seq, g.Since} })
 		if k.lane == l.Index && !there {
-			delete(r.overdue, k)
+			delete(w.overdue, k)
 		}
 	}
 }

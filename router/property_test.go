@@ -79,7 +79,7 @@ type run struct {
 
 	begun     time.Time // the present instance, or its sessions
 	commanded time.Time // when there was a command
-	overdue   map[overdueKey]time.Time
+	parking   parkingWatch
 	router    *Router
 
 	link   *link
@@ -92,7 +92,12 @@ func newRun(sc scenario) *run {
 	r := &run{scenario: sc, source: &memSource{}, state: newMemState(), random: rand.New(rand.NewPCG(sc.seed, 1))}
 	r.world = &world{ordering: sc.ordering, slow: sc.slow, random: rand.New(rand.NewPCG(sc.seed, 2)),
 		inLane: map[string][]error{}, outside: map[string][]error{}, charged: map[string]int{}, skipped: map[string]time.Time{}}
-	r.lent, r.overdue = &lending{}, map[overdueKey]time.Time{}
+	r.lent = &lending{}
+	r.parking = parkingWatch{state: r.state, known: known, overdue: map[overdueKey]time.Time{}, complain: func(format string, args ...any) {
+		r.world.mu.Lock()
+		defer r.world.mu.Unlock()
+		r.world.complain(format, args...)
+	}}
 	r.source.lending, r.state.lending = r.lent, r.lent
 	if sc.grave {
 		r.world.poisoned = map[string]int{}

@@ -27,7 +27,7 @@ func (r *queueRun) observe() {
 	defer r.table.mu.Unlock()
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
-	if alive > room && !r.evicted() {
+	if alive > room {
 		r.world.complain("%d messages are referred to, of which at most %d are claimed", alive, room)
 	}
 	for _, problem := range problems {

@@ -49,6 +49,9 @@ func (p *pending) wants(slot int, position int64) bool {
 // for; its next cursor stands there. So every read gets on, and none passes a
 // row that was its own.
 func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(read int, row *adapters.Row) bool) ([]adapters.ReadResult, error) {
+	if err := s.file.check(); err != nil {
+		return nil, s.wrap("fetch", err)
+	}
 	all := make([]*pending, len(reads))
 	for i, r := range reads {
 		all[i] = &pending{read: r, page: adapters.Page{From: r.From}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}

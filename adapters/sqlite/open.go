@@ -43,10 +43,11 @@ func open(path string, params url.Values) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", l.dataSource(params))
+	c, err := newConnector(l, l.dataSource(params))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
 	}
+	db := sql.OpenDB(c)
 	if l.memory {
 		// The database lives as long as a connection to it does.
 		db.SetMaxIdleConns(maxConns)

@@ -46,7 +46,7 @@ type SourceConfig struct {
 //
 // This does not hold for rows that are inserted with a position of the
 // application's own choosing below the newest, nor for a file that was replaced by
-// an older copy or a table that was emptied with its counter; [Source.Validate] and
+// another or a table that was emptied with its counter; [Source.Validate] and
 // [Source.Fetch] notice the latter two. A cursor has no snapshot here, and no row is
 // ever late.
 type Source struct {
@@ -60,6 +60,7 @@ type Source struct {
 	unmovedQuery string
 
 	maxRow int64
+	file   watch
 
 	retention retention
 }
@@ -82,12 +83,16 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		log = slog.Default()
 	}
 	maxRow := cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)
-	return &Source{
+	name, _ := File(cfg.Path) // it was opened
+	s := &Source{
 		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log, maxRow: maxRow,
 		query: `SELECT ` + strings.Join(selected(maxRow), ", ") + ` FROM ` + shape.from +
 			` WHERE position > ? ORDER BY position LIMIT ?`,
 		unmovedQuery: unmovedSQL(shape.from),
-	}, nil
+	}
+	s.file.file.name = name
+	s.file.file.replaced() // notes which file it is now
+	return s, nil
 }
 
 // Check verifies the table and its columns. A file that is not in WAL mode is

@@ -168,6 +168,35 @@ func TestG1_G2_NetworkToPostgres(t *testing.T) {
 	troubled(t, "PostgreSQL", db, settings{database: u.String(), destination: toHTTP(to.url())}, to, net.disturbances())
 }
 
+// Each round trip to the server takes a twentieth of the lease, and all connections
+// break: the relay opens new ones, takes its lock again and goes on within the lease, as
+// often as it happens.
+func TestG13_ReconnectsOverASlowNetwork(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	to := receive(t, nil)
+	u, err := url.Parse(db.url)
+	must(t, err)
+	net := connectVia(t, u.Host)
+	u.Host = net.Listen
+	s := settings{database: u.String(), destination: toHTTP(to.url()), middleware: hasty, top: []string{"lease: 4s"}}
+	r := start(t, s.text())
+	write := func(prefix string) {
+		before := to.arrived()
+		db.fill(batch{n: 50, groups: 5, prefix: prefix})
+		r.until("delivers "+prefix, func() bool { return to.arrived() == before+50 })
+	}
+	write("before")
+	calm := net.disturb(toxics.ToxicWrapper{Toxic: &toxics.LatencyToxic{Latency: 200}, Type: "latency", Stream: "downstream"})
+	for i := range 3 {
+		net.Stop()
+		must(t, net.Start())
+		write(fmt.Sprint("slowly ", i))
+	}
+	calm()
+	r.stop()
+}
+
 func TestG1_G2_NetworkToHTTP(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

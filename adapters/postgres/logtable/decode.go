@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ func resultOf(r role) int { return int(r) + reader.FetchPosition }
 func (m *mapping) head(d *wire.Decoder, values [][]byte) head {
 	var h head
 	h.headers, h.broken = looseMap(values[reader.FetchHeaders])
+	if errors.Is(h.broken, adapters.ErrTooLarge) { // the row will be dead, in its group where that can be told
+		h.headers = m.named(values[reader.FetchHeaders])
+	}
 	h.group = m.attribute(d, roleGroup, values, h.headers)
 	h.slot = adapters.SlotOf(h.group, string(values[reader.FetchID]))
 	return h
@@ -133,6 +137,32 @@ func (m *mapping) extras(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 	if row.CreatedAt, err = wire.TimeFromBinary(values[reader.FetchCreatedAt]); err != nil {
 		d.Fail(row, m.columns[roleCreatedAt], err)
 	}
+}
+
+// named returns those of too many headers in which a role is looked for. Of headers
+// that were not even read there are none.
+func (m *mapping) named(text []byte) map[string]string {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return nil
+	}
+	found := map[string]string{}
+	for d.More() {
+		key, err := d.Token()
+		var value any
+		if err == nil {
+			err = d.Decode(&value)
+		}
+		if err != nil {
+			return found
+		}
+		name, _ := key.(string)
+		if text, ok := value.(string); ok && (slices.Contains(m.keys[:], name) || slices.Contains(metaKeys[:], name)) {
+			found[name] = text
+		}
+	}
+	delete(found, "") // the key of roles that are not looked for
+	return found
 }
 
 // looseMap decodes a JSON object. Values that are no strings become their JSON

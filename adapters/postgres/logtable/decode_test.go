@@ -3,6 +3,7 @@ package logtable
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
@@ -87,4 +88,33 @@ func TestLogRowsOfOddTables(t *testing.T) {
 	pgtest.WantError(t, byPosition[4].Err, "column id", "is empty")
 	_, err := l.open().Start(e.Ctx, adapters.Start{Kind: adapters.StartTime})
 	pgtest.WantError(t, err, "created_at")
+}
+
+// TestG2_TooManyHeadersKeepTheGroup: a row of which there is too much metadata is dead,
+// and in its group: that is how an operator finds it, and a redrive keeps the order.
+// What is too long to be read at all has no group.
+func TestG2_TooManyHeadersKeepTheGroup(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
+	l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders", Metadata: Metadata{Group: "customer", Tenant: "shop"}}}
+	l.makeIndexes()
+	many, long := message.NewMessage("many", []byte("1")), message.NewMessage("long", []byte("1"))
+	for i := range adapters.MaxRowPairs {
+		many.Metadata[fmt.Sprint("k", i)] = "v"
+	}
+	many.Metadata["customer"], many.Metadata["shop"] = "c1", "s1"
+	long.Metadata = message.Metadata{"customer": "c2", "note": strings.Repeat("x", adapters.MaxRowMetadataBytes)}
+	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.URL), wmsql.DefaultPostgreSQLSchema{}, "orders", many, long))
+	rows := e.Lanes(l.open(), adapters.StartBeginning, 10).All(t)
+	if len(rows) != 2 {
+		t.Fatalf("%d rows, want 2", len(rows))
+	}
+	for _, row := range rows {
+		pgtest.WantError(t, row.Err, "metadata", "too large")
+		want := map[string]string{"many": "c1 s1", "long": " "}[row.ID]
+		if got := row.Group + " " + row.Tenant; got != want || row.Slot != adapters.SlotOf(row.Group, row.ID) || len(row.Headers) > 2 {
+			t.Errorf("%s: group and tenant %q, slot %d, headers %v", row.ID, got, row.Slot, row.Headers)
+		}
+	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
@@ -34,12 +36,12 @@ WITH lease AS (
 )
 SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = $1`
 
-	// endFormerSQL ends the process $2 if it holds the lock of instance $1. The 64
-	// bits of an advisory key are shown as two columns of 32.
+	// endFormerSQL ends those of the processes $2 that hold the lock of instance $1.
+	// The 64 bits of an advisory key are shown as two columns of 32.
 	endFormerSQL = `
 SELECT pg_terminate_backend(l.pid)
 FROM pg_locks l, (SELECT ` + instanceLock + ` AS key) k
-WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = $2
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = ANY($2::int4[])
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.classid::bigint = (k.key >> 32) & 4294967295 AND l.objid::bigint = k.key & 4294967295`
 
@@ -47,6 +49,9 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid = $2
 	// a row counts as dead, so nothing depends on when this happens.
 	sweepSQL = `DELETE FROM outrider_instance WHERE lease_until < clock_timestamp() - interval '1 day'`
 )
+
+// formerSessions bounds how many abandoned sessions are remembered.
+const formerSessions = 64
 
 // stateSession is the connection that shows the others that we live.
 type stateSession struct {
@@ -80,11 +85,8 @@ func (s *Store) Join(ctx context.Context, instance string, lease time.Duration) 
 
 func (s *Store) join(ctx context.Context, instance string, lease time.Duration) error {
 	if s.session == nil {
-		conn, err := s.openSession(ctx, instance, 0)
-		if err != nil {
-			return err
-		}
-		s.session = &stateSession{instance: instance, conn: conn}
+		_, err := s.openSession(ctx, instance, lease)
+		return err
 	}
 	if _, err := s.renew(ctx, lease); err != nil {
 		return stateError(fmt.Sprintf("join as %q", instance), err)
@@ -105,19 +107,15 @@ func (s *Store) Renew(ctx context.Context, instance string, lease time.Duration)
 	if err == nil {
 		return lanes, nil
 	}
-	if !s.session.conn.IsClosed() || ctx.Err() != nil {
+	lost := s.session.conn
+	if !lost.IsClosed() || ctx.Err() != nil {
 		return nil, stateError(fmt.Sprintf("renew the lease of %q", instance), err)
 	}
-	s.log.WarnContext(ctx, "lost the connection that holds the instance's lock; connecting again",
-		"instance", instance, "error", err)
-	conn, err := s.openSession(ctx, instance, s.session.conn.PgConn().PID())
-	if err != nil {
-		return nil, err
+	s.remember(lost)
+	if lanes, err = s.openSession(ctx, instance, lease); err != nil {
+		return nil, err // the caller tries again, and says so
 	}
-	s.session.conn = conn
-	if lanes, err = s.renew(ctx, lease); err != nil {
-		return nil, stateError(fmt.Sprintf("renew the lease of %q", instance), err)
-	}
+	s.log.WarnContext(ctx, "the connection that holds the instance's lock was lost; a new one holds it", "instance", instance)
 	return lanes, nil
 }
 
@@ -126,10 +124,15 @@ func (s *Store) renew(ctx context.Context, lease time.Duration) (map[adapters.La
 	if err != nil {
 		return nil, err
 	}
+	return collectLanes(rows)
+}
+
+// collectLanes reads what renewSQL returns.
+func collectLanes(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
 	var ref adapters.LaneRef
 	var mark adapters.LaneMark
-	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands}, func() error {
 		lanes[ref] = mark
 		return nil
 	})
@@ -165,40 +168,66 @@ func (s *Store) joined(instance string) error {
 	return nil
 }
 
-// openSession connects and takes the instance's lock. A former session of ours
-// that the server has not missed yet (a broken network) would hold it for
-// hours; it is ended, by the process id that it had, if it still holds it.
-func (s *Store) openSession(ctx context.Context, instance string, formerPID uint32) (*pgx.Conn, error) {
-	// Taken out of the pool, so that the pool's hooks apply to it.
-	pooled, err := s.pool.Acquire(ctx)
+// openSession connects, takes the instance's lock and renews its lease. Each former
+// session of ours that the server has not missed yet (a broken network) would hold the
+// lock for hours, also one that we gave up before it had answered; it is ended, by the
+// process id that it had, if it holds the lock.
+//
+// A distant or troubled server takes long for each answer, and all of this has to be done
+// well within the lease: so what follows the connection is one round trip.
+func (s *Store) openSession(ctx context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
+	conn, err := pg.ConnectBeside(ctx, s.pool.Pool, func(cfg *pgx.ConnConfig) {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // to prepare a statement takes a round trip more
+	})
 	if err != nil {
 		return nil, stateError(fmt.Sprintf("connect for the lock of instance %q", instance), err)
 	}
-	conn := pooled.Hijack()
-	if err := s.lockInstance(ctx, conn, instance, formerPID); err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx)) // the lock is what failed; that is told
+	lanes, err := s.lockInstance(ctx, conn, instance, lease)
+	if err != nil {
+		s.remember(conn)
+		closeBriefly(conn)
 		return nil, err
 	}
-	return conn, nil
+	s.session, s.former = &stateSession{instance: instance, conn: conn}, nil
+	return lanes, nil
 }
 
-func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance string, formerPID uint32) error {
-	_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, false), set_config('application_name', 'outrider-lease', false)`,
-		instanceLockWait)
-	if err != nil {
-		return stateError(fmt.Sprintf("prepare the session of instance %q", instance), err)
+// remember notes a session whose end the server may not know of.
+func (s *Store) remember(conn *pgx.Conn) {
+	if pid := int32(conn.PgConn().PID()); !slices.Contains(s.former, pid) {
+		s.former = append(s.former, pid)
+		s.former = s.former[max(0, len(s.former)-formerSessions):]
 	}
-	if formerPID != 0 {
-		_, err := conn.Exec(ctx, s.pool.schema.in(endFormerSQL), instance, int32(formerPID))
-		if err != nil {
-			return stateError(fmt.Sprintf("end the former session of instance %q", instance), err)
-		}
+}
+
+func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance string, lease time.Duration) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
+	locked := false
+	var b pgx.Batch
+	// What others did while the lock was waited for is to be seen.
+	b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
+	b.Queue(`SELECT set_config('lock_timeout', $1, false), set_config('application_name', 'outrider-lease', false)`, instanceLockWait)
+	if len(s.former) > 0 {
+		b.Queue(s.pool.schema.in(endFormerSQL), instance, s.former)
 	}
-	_, err = conn.Exec(ctx, s.pool.schema.in(`SELECT pg_advisory_lock(`+instanceLock+`)`), instance)
-	if pg.FailedWith(err, pg.LockNotAvailable) {
-		return fmt.Errorf("state store: a living process has joined as instance %q; give every instance an id of its own", instance)
+	b.Queue(s.pool.schema.in(`SELECT pg_advisory_lock(`+instanceLock+`)`), instance).Exec(func(pgconn.CommandTag) error {
+		locked = true
+		return nil
+	})
+	b.Queue(s.pool.schema.in(renewSQL), instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		lanes, err = collectLanes(rows)
+		return err
+	})
+	b.Queue(`COMMIT`)
+	err = conn.SendBatch(ctx, &b).Close()
+	switch {
+	case err == nil:
+		return lanes, nil
+	case !locked && pg.FailedWith(err, pg.LockNotAvailable):
+		return nil, fmt.Errorf("state store: a living process has joined as instance %q; give every instance an id of its own", instance)
+	case !locked:
+		return nil, stateError(fmt.Sprintf("take the lock of instance %q", instance), err)
 	}
-	return stateError(fmt.Sprintf("take the lock of instance %q", instance), err)
+	return nil, stateError(fmt.Sprintf("join as %q", instance), err)
 }
 
 // closeSession ends the session and with it the lock.
@@ -206,9 +235,14 @@ func (s *Store) closeSession() {
 	if s.session == nil {
 		return
 	}
-	// Bounded: a server that does not answer must not delay our end.
+	closeBriefly(s.session.conn) // the server releases the lock either way
+	s.session = nil
+}
+
+// closeBriefly closes a connection. It is bounded: a server that does not answer must
+// not delay us.
+func closeBriefly(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.session.conn.Close(ctx) // the server releases the lock either way
-	s.session = nil
+	_ = conn.Close(ctx) // what depends on its end is the server's to notice
 }

@@ -74,8 +74,9 @@ type Store struct {
 	create bool // Migrate makes the schema when it is missing
 	log    *slog.Logger
 
-	mu      sync.Mutex // guards session
+	mu      sync.Mutex // guards the rest
 	session *stateSession
+	former  []int32 // processes of sessions that were given up, and may hold the lock
 }
 
 var _ adapters.StateStore = (*Store)(nil)

@@ -25,7 +25,8 @@ func (s *Session) pumpBatch(g *parkedGroup) int {
 // pump brings parked messages back when they are due.
 func (s *Session) pump() {
 	defer s.wg.Done()
-	timer := time.AfterFunc(time.Hour, func() { signal.Poke(s.parking.kicked) })
+	kicked := s.parking.kicked // not the session: the runtime keeps a stopped timer, with what it refers to, for as long as it likes
+	timer := time.AfterFunc(time.Hour, func() { signal.Poke(kicked) })
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
 		groups, wait, full := s.dueGroups(time.Now())

@@ -49,6 +49,7 @@ func (c *Connection) PoolConfig() (*pgxpool.Config, error) {
 		params["application_name"] = c.Application
 	}
 	pinConnections(pc)
+	restAfterRefusals(pc)
 	return pc, nil
 }
 
@@ -82,6 +83,29 @@ func (c *Connection) Open(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// ConnectBeside opens a connection like those of a pool, with its hooks, that is none of
+// them. It neither waits for a place in the pool, which calls to a server that has fallen
+// silent may all have taken, nor gets a connection that was broken before. adjust may
+// change the configuration.
+func ConnectBeside(ctx context.Context, pool *pgxpool.Pool, adjust func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	pc := pool.Config()
+	adjust(pc.ConnConfig)
+	if pc.BeforeConnect != nil {
+		if err := pc.BeforeConnect(ctx, pc.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, pc.ConnConfig)
+	if err != nil || pc.AfterConnect == nil {
+		return conn, err
+	}
+	if err := pc.AfterConnect(ctx, conn); err != nil {
+		Close(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // looksSplit reports whether a host contains what belongs to a password: one

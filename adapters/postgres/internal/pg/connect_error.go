@@ -118,8 +118,7 @@ func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
 	}
 	to := "cannot connect to PostgreSQL at " + where + ": "
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return 5, fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, cfg.Database, refused.Message),
-			admission(refused, cfg)
+		return 5, refusal(where, refused, cfg), admission(refused, cfg)
 	}
 	if fix := tlsFix(err); fix != "" {
 		return 4, to + what, fix
@@ -140,6 +139,11 @@ func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
 		return 1, "cannot connect to PostgreSQL: " + what, "check the url"
 	}
 	return 3, to + strings.TrimPrefix(what, "dial error: "), "check host, port and TLS of the url, and the server's log"
+}
+
+// refusal says that the server does not let us in.
+func refusal(where string, refused *pgconn.PgError, cfg *pgconn.Config) string {
+	return fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, cfg.Database, refused.Message)
 }
 
 // admission is what to do when the server does not let us in.

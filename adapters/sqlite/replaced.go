@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// A connection goes on with the file that it has opened, also when another one has been
+// put in its place by a rename: it would read what nobody writes any more, and write what
+// nobody reads. So a connection is given up for a new one when it is used the next time,
+// and a source says what has happened.
+
+// sameFile remembers which file is at a path.
+type sameFile struct {
+	name string // empty: the database is in memory
+	info os.FileInfo
+}
+
+// replaced reports whether there is another file now than when it was asked before. A
+// file that is away for the moment is not.
+func (f *sameFile) replaced() bool {
+	if f.name == "" {
+		return false
+	}
+	now, err := os.Stat(f.name)
+	if err != nil {
+		return false
+	}
+	before := f.info
+	f.info = now
+	return before != nil && !os.SameFile(before, now)
+}
+
+// connector opens connections that look whether their file is still there.
+type connector struct {
+	driver     driver.Driver
+	dataSource string
+	file       string // empty: the database is in memory
+}
+
+// newConnector returns what opens connections by a data source.
+func newConnector(l location, dataSource string) (*connector, error) {
+	db, err := sql.Open("sqlite", dataSource) // which connects to nothing, and has the driver
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }() // it has no connection
+	c := &connector{driver: db.Driver(), dataSource: dataSource, file: l.name}
+	if l.memory {
+		c.file = ""
+	}
+	return c, nil
+}
+
+// Connect implements [driver.Connector].
+func (c *connector) Connect(context.Context) (driver.Conn, error) {
+	file := sameFile{name: c.file}
+	file.replaced() // before it is opened: what comes in between is noticed later
+	opened, err := c.driver.Open(c.dataSource)
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := opened.(driverConn)
+	if !ok {
+		_ = opened.Close() // it is of no use
+		return nil, fmt.Errorf("the driver's connection is a %T, which lacks what is needed", opened)
+	}
+	return &watchedConn{driverConn: conn, file: file}, nil
+}
+
+// Driver implements [driver.Connector].
+func (c *connector) Driver() driver.Driver { return c.driver }
+
+// driverConn is what the driver's connections can do.
+type driverConn interface {
+	driver.Conn
+	driver.Pinger
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.ConnPrepareContext
+	driver.ConnBeginTx
+	driver.SessionResetter
+	driver.Validator
+}
+
+// watchedConn is a connection that is given up when its file was replaced.
+type watchedConn struct {
+	driverConn
+	file sameFile
+}
+
+// ResetSession is called before a connection is used again.
+func (c *watchedConn) ResetSession(ctx context.Context) error {
+	if c.file.replaced() {
+		return driver.ErrBadConn
+	}
+	return c.driverConn.ResetSession(ctx)
+}
+
+// watch is what a source knows of its file.
+type watch struct {
+	mu   sync.Mutex
+	file sameFile
+}
+
+// check returns an error, once, when another file has taken the place of the one that
+// was read.
+func (w *watch) check() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file.replaced() {
+		return fmt.Errorf("another file was put in the place of %s: %w; where the cursors mean nothing in it the routes stop, "+
+			"and `outrider rebase` places them anew", w.file.name, adapters.ErrWentBack)
+	}
+	return nil
+}
