@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // backlogSQL counts along the primary key, at most $4 rows of each slot, and
@@ -54,7 +53,7 @@ func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (
 	if b.More || b.Rows > most {
 		b.Rows, b.More = most, true
 	}
-	return b, pg.ExplainOutbox(s.base.Table, "count rows", err)
+	return b, explain(s.base.Table, "count rows", err)
 }
 
 func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []adapters.Span, most int) (pgx.Rows, error) {

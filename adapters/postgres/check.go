@@ -21,9 +21,9 @@ func (s *Source) Check(ctx context.Context) error {
 		err = s.base.Find(ctx)
 	}
 	if err != nil {
-		return pg.ExplainOutbox(s.base.Table, "check", err)
+		return explain(s.base.Table, "check", err)
 	}
-	return pg.ExplainOutbox(s.base.Table, "check", errors.Join(checkLayout(ctx, s.base.Pool, s.layout), s.checkAccess(ctx)))
+	return explain(s.base.Table, "check", errors.Join(checkLayout(ctx, s.base.Pool, s.layout), s.checkAccess(ctx)))
 }
 
 // checkLayout compares the table with the layout. A missing table is the

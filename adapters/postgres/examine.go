@@ -23,7 +23,7 @@ func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	if found == nil {
 		f = append(f, s.examineTable(ctx)...)
 	} else {
-		f = append(f, pg.Judge("table "+s.base.Table, "", fmt.Errorf("%w%s", found, pg.OutboxFix(s.base.Table, found)))...)
+		f = append(f, pg.Judge("table "+s.base.Table, "", fmt.Errorf("%w%s", found, fixOf(s.base.Table, found)))...)
 	}
 	f = append(f, pg.ExaminePooler(ctx, s.base.Pool, "reading"), pg.ExamineClock(ctx, s.base.Pool))
 	f = append(f, s.base.Listening.Examine(ctx)...)
@@ -38,7 +38,7 @@ func (s *Source) examineTable(ctx context.Context) []adapters.Finding {
 	subject := "table " + s.base.Table
 	columns, err := checkColumns(ctx, s.base.Pool, s.layout)
 	if err != nil {
-		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.OutboxFix(s.base.Table, err)))
+		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, fixOf(s.base.Table, err)))
 	}
 	f := pg.Judge(subject+": columns", "all there, with the types of the layout", columns)
 	indexes, err := checkIndexes(ctx, s.base.Pool, s.layout)

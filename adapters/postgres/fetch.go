@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -22,7 +21,7 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int
 	defer s.base.Mu.Unlock()
 	plans, err := s.planReads(reads)
 	if err != nil {
-		return nil, pg.ExplainOutbox(s.base.Table, "read", err)
+		return nil, explain(s.base.Table, "read", err)
 	}
 	r, err := s.base.Connected(ctx, reads)
 	if err != nil {
@@ -40,7 +39,7 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int
 		s.limits.names, err = true, errLongNames
 	}
 	if err != nil {
-		return nil, pg.ExplainOutbox(s.base.Table, "read", err)
+		return nil, explain(s.base.Table, "read", err)
 	}
 	if f.stopped {
 		return nil, nil

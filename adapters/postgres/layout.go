@@ -156,7 +156,7 @@ func initTable(ctx context.Context, pool *pgxpool.Pool, table string, partitionR
 		return checkLayout(ctx, tx, l)
 	})
 	if err != nil {
-		return nil, pg.ExplainOutbox(table, "init", err)
+		return nil, explain(table, "init", err)
 	}
 	return done, nil
 }

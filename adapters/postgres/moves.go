@@ -6,7 +6,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -97,5 +96,5 @@ func (s *Source) CountMoves(ctx context.Context, moves []adapters.CursorMove, mo
 		counts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[adapters.MoveCount])
 		return err
 	})
-	return counts, pg.ExplainOutbox(s.base.Table, "count the rows that are passed", err)
+	return counts, explain(s.base.Table, "count the rows that are passed", err)
 }

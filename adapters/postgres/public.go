@@ -72,5 +72,5 @@ func Locate(ctx context.Context, pool *pgxpool.Pool, table string) (pgx.Identifi
 	if err == nil {
 		name, err = pg.LocateTable(ctx, pool, name)
 	}
-	return name, pg.ExplainOutbox(table, "look for", err)
+	return name, explain(table, "look for", err)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // How a cursor is placed anew in a database that was restored.
@@ -50,21 +49,21 @@ var _ adapters.Rebaser = (*Source)(nil)
 // Rebase implements [adapters.Rebaser]. It reads all rows up to the cursors once.
 func (s *Source) Rebase(ctx context.Context, lanes []adapters.LaneStatus) (map[int]adapters.Cursor, error) {
 	if err := s.base.Find(ctx); err != nil {
-		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
+		return nil, explain(s.base.Table, "rebase", err)
 	}
 	last, err := s.awaitWriters(ctx)
 	if err != nil {
-		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
+		return nil, explain(s.base.Table, "rebase", err)
 	}
 	var snap string
 	if err := s.base.Pool.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&snap); err != nil {
-		return nil, pg.ExplainOutbox(s.base.Table, "rebase", err)
+		return nil, explain(s.base.Table, "rebase", err)
 	}
 	out := make(map[int]adapters.Cursor, len(lanes))
 	for _, l := range lanes {
 		position, err := s.rebased(ctx, l)
 		if err != nil {
-			return nil, pg.ExplainOutbox(s.base.Table, fmt.Sprintf("rebase slot %d", l.Slot), err)
+			return nil, explain(s.base.Table, fmt.Sprintf("rebase slot %d", l.Slot), err)
 		}
 		out[l.Slot] = adapters.Cursor{Position: min(position, last), Snapshot: snap, Base: last}
 	}

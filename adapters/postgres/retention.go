@@ -79,13 +79,13 @@ SELECT current_user, c.relkind = 'p', coalesce(pg_get_partkeydef(c.oid), ''),
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.oid = $1::text::regclass`
 	if err := s.base.Find(ctx); err != nil {
-		return pg.ExplainOutbox(s.base.Table, "check retention", err)
+		return explain(s.base.Table, "check retention", err)
 	}
 	var role, key, schema, owner string
 	var partitioned, owns, creates bool
 	err := s.base.Pool.QueryRow(ctx, q, s.layout.table).Scan(&role, &partitioned, &key, &owns, &creates, &schema, &owner)
 	if err != nil {
-		return pg.ExplainOutbox(s.base.Table, "check retention", err)
+		return explain(s.base.Table, "check retention", err)
 	}
 	role = pgx.Identifier{role}.Sanitize()
 	var problems []error
@@ -108,7 +108,7 @@ WHERE c.oid = $1::text::regclass`
 			add("role %s may not make its partitions: GRANT CREATE ON SCHEMA %s TO %s", role, pgx.Identifier{schema}.Sanitize(), role)
 		}
 	}
-	return pg.ExplainOutbox(s.base.Table, "check retention", errors.Join(problems...))
+	return explain(s.base.Table, "check retention", errors.Join(problems...))
 }
 
 // Retain implements [adapters.Retainer].
@@ -129,7 +129,7 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 		err = s.checkAhead(ctx, routes)
 	}
 	if err != nil {
-		return adapters.Retained{}, pg.ExplainOutbox(s.base.Table, "retention", err)
+		return adapters.Retained{}, explain(s.base.Table, "retention", err)
 	}
 	p := pass{s: s, Retention: r, routes: routes, covers: covers}
 	if r.Mode == adapters.RetainPartitions {
@@ -143,7 +143,7 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 	if gaveUp(err) {
 		p.result.Busy, err = true, nil
 	}
-	return p.result, pg.ExplainOutbox(s.base.Table, "retention", err)
+	return p.result, explain(s.base.Table, "retention", err)
 }
 
 // checkAhead refuses to remove anything while a cursor is ahead of the database,

@@ -93,7 +93,7 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	s.base = reader.New(pool, table, name, cfg.Wake, cfg.Logger, maxRow, reader.Layout{
 		Position: "position", Own: true, Prepare: s.prepare, RowAt: s.rowAt,
 		Located: func(full pgx.Identifier) { s.layout = layoutOf(full) },
-		Explain: func(what string, err error) error { return pg.ExplainOutbox(table, what, err) },
+		Explain: func(what string, err error) error { return explain(table, what, err) },
 		Dropped: func() { s.floor.Store(nil) }, // it belongs to the server that we were connected to
 	})
 	s.sourceMethods = s.base

@@ -69,7 +69,7 @@ func InitWake(ctx context.Context, pool *pgxpool.Pool, tables ...string) ([]stri
 			return err
 		})
 		if err != nil {
-			return done, pg.ExplainOutbox(table, "init --notify", err)
+			return done, explain(table, "init --notify", err)
 		}
 		done = append(done, did)
 	}
