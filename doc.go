@@ -15,5 +15,6 @@
 // What the configuration names, options can supply: a destination of type
 // publisher is given with [WithDestination], a source of type subscriber with
 // [WithSource]. A program that has a pgxpool.Pool gives it with [WithPool], for
-// connections with the same credentials, TLS and hooks. The command line tool uses nothing but this package.
+// connections with the same credentials, TLS and hooks. Package config makes a
+// configuration in Go; package admin creates tables and does what operators do.
 package outrider

@@ -12,11 +12,12 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // operator returns an operator on a database with n dead messages of 1 KiB each.
-func operator(t *testing.T, n int) (*outrider.Operator, *pgx.Conn) {
+func operator(t *testing.T, n int) (*admin.Operator, *pgx.Conn) {
 	t.Helper()
 	url := testenv.Postgres(t)
 	cfg, err := outrider.ParseConfig("test.yaml", fmt.Appendf(nil, `
@@ -25,9 +26,9 @@ destinations: {nowhere: {type: discard}}
 routes: {orders: {from: app, to: nowhere}}
 `, url))
 	must(t, err)
-	_, err = outrider.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
-	op, err := outrider.NewOperator(t.Context(), cfg)
+	op, err := admin.NewOperator(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, op.Close()) })
 	conn, err := pgx.Connect(t.Context(), url)
@@ -62,7 +63,7 @@ func TestG7_ManyMessagesAreRedrivenInSteps(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	told := 0
 	changed, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: adapters.ParkedRedrive,
-		Filter: adapters.ParkedFilter{Status: adapters.ParkedDead}, By: "me"}, outrider.Pace{Progress: func(n int) { told = n }})
+		Filter: adapters.ParkedFilter{Status: adapters.ParkedDead}, By: "me"}, admin.Pace{Progress: func(n int) { told = n }})
 	runtime.ReadMemStats(&after)
 	if err != nil || changed != n || told != n {
 		t.Fatalf("redrove %d, was told of %d, %v", changed, told, err)
@@ -85,12 +86,12 @@ func TestALimitAndAnEndBoundACommand(t *testing.T) {
 	t.Parallel()
 	op, conn := operator(t, 100)
 	purge := adapters.ParkedCommand{Action: adapters.ParkedPurge, All: true, Filter: adapters.ParkedFilter{Limit: 7}}
-	if n, err := op.ChangeParked(t.Context(), purge, outrider.Pace{Rate: 5000}); err != nil || n != 7 {
+	if n, err := op.ChangeParked(t.Context(), purge, admin.Pace{Rate: 5000}); err != nil || n != 7 {
 		t.Errorf("purged %d, %v; want 7", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	purge.Filter.Limit = 0
-	n, err := op.ChangeParked(ctx, purge, outrider.Pace{Rate: 10, Progress: func(int) { cancel() }})
+	n, err := op.ChangeParked(ctx, purge, admin.Pace{Rate: 10, Progress: func(int) { cancel() }})
 	if !errors.Is(err, context.Canceled) || n != 10 {
 		t.Errorf("purged %d, %v; want the first step of 10", n, err)
 	}

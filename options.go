@@ -10,23 +10,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/watermill"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/assembly"
 )
 
 // Option changes how a relay is built.
-type Option = option
+type Option = assembly.Option
 
 // WithMiddleware adds middleware to a route, outermost first, inside of what the
 // configuration lists for it: inside of retry, so that their failures are
 // retried, and inside of the timeout. Any Watermill middleware works. A route
 // that lists `middleware: []` has only what is given here.
 func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
-	return func(o *options) {
+	return func(o *assembly.Options) {
 		for i, m := range mw {
-			o.require(fmt.Sprintf("WithMiddleware(%q), middleware %d", route, i+1), m)
+			o.Require(fmt.Sprintf("WithMiddleware(%q), middleware %d", route, i+1), m)
 		}
-		o.middleware[route] = append(o.middleware[route], mw...)
+		o.Middleware[route] = append(o.Middleware[route], mw...)
 	}
 }
 
@@ -35,20 +35,18 @@ func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
 // per group, to the configured topic. The relay closes it. A publisher that
 // panics fails the attempt, like one that returns an error.
 func WithDestination(name string, p message.Publisher) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithDestination(%q)", name), p)
-		o.destinations[name] = func(d *config.Publisher) (adapters.Destination, error) {
-			return watermill.New(p, watermill.Config{Topic: string(d.Topic), Logger: o.logger})
-		}
+	return func(o *assembly.Options) {
+		o.Require(fmt.Sprintf("WithDestination(%q)", name), p)
+		o.Supply(name, p)
 	}
 }
 
 // WithBatchDestination is [WithDestination] for a destination of Outrider's own
 // kind, which takes batches and declares how they are ordered.
 func WithBatchDestination(name string, d adapters.Destination) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
-		o.destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
+	return func(o *assembly.Options) {
+		o.Require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
+		o.Destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
 	}
 }
 
@@ -56,31 +54,31 @@ func WithBatchDestination(name string, d adapters.Destination) Option {
 // `type: subscriber`. Progress is the subscriber's own: a message is acked when
 // it was delivered, skipped or durably parked.
 func WithSource(name string, s message.Subscriber) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithSource(%q)", name), s)
-		o.subscribers[name] = s
+	return func(o *assembly.Options) {
+		o.Require(fmt.Sprintf("WithSource(%q)", name), s)
+		o.Subscribers[name] = s
 	}
 }
 
 // WithLogger sets the logger. Default, also for nil: slog.Default().
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(o *assembly.Options) { o.Logger = l } }
 
 // WithInstance names this process among others on the same state store.
 // Default: the host's name and a unique id.
-func WithInstance(name string) Option { return func(o *options) { o.instance = name } }
+func WithInstance(name string) Option { return func(o *assembly.Options) { o.Instance = name } }
 
 // WithRegisterer sets where the metrics middleware, and the breaker's metrics,
 // are registered. Default: the admin server's /metrics. Several relays may share
 // one.
 func WithRegisterer(r prometheus.Registerer) Option {
-	return func(o *options) { o.registerer = r }
+	return func(o *assembly.Options) { o.Registerer = r }
 }
 
 // WithTracerProvider sets what makes the spans of the tracing middleware. The
 // relay does not shut it down. Default: an exporter to where OpenTelemetry's
 // environment variables say, or none.
 func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(o *options) { o.tracing = p }
+	return func(o *assembly.Options) { o.Tracing = p }
 }
 
 // WithPool has connections to the database of a PostgreSQL source made as those of a
@@ -97,20 +95,20 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 // (PrepareConn, BeforeAcquire, AfterRelease) have no effect. It must lead to a primary,
 // and not through a pooler in transaction mode.
 func WithPool(source string, pool *pgxpool.Pool) Option {
-	return func(o *options) {
-		o.require(fmt.Sprintf("WithPool(%q)", source), pool)
+	return func(o *assembly.Options) {
+		o.Require(fmt.Sprintf("WithPool(%q)", source), pool)
 		if pool != nil {
-			o.pools[source] = connectionsOf(pool)
+			o.Pools[source] = assembly.ConnectionsOf(pool)
 		}
 	}
 }
 
 // WithStatePool is [WithPool] for the database of `state: {url: ...}`.
 func WithStatePool(pool *pgxpool.Pool) Option {
-	return func(o *options) {
-		o.require("WithStatePool", pool)
+	return func(o *assembly.Options) {
+		o.Require("WithStatePool", pool)
 		if pool != nil {
-			o.statePool = connectionsOf(pool)
+			o.StatePool = assembly.ConnectionsOf(pool)
 		}
 	}
 }

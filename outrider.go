@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router"
 )
@@ -25,7 +26,7 @@ var ErrCutOff = router.ErrCutOff
 // Outrider is a relay. Make one with [New] and run it once.
 type Outrider struct {
 	cfg     *Config // what it began with
-	options options
+	options assembly.Options
 	log     *slog.Logger
 	admin   *admin.Server
 	shift   atomic.Pointer[shift] // the latest
@@ -54,11 +55,11 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	if cfg.Partial {
 		return nil, errors.New("the configuration was loaded for its state only, and its destinations have errors: load it with LoadConfig")
 	}
-	o := optionsOf(opts)
-	if err := o.check(cfg); err != nil {
+	o := assembly.OptionsOf(opts)
+	if err := o.Check(cfg); err != nil {
 		return nil, err
 	}
-	return &Outrider{cfg: cfg, options: o, log: o.logger, ready: make(chan struct{}),
+	return &Outrider{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}),
 		changes: make(chan *shift), ended: make(chan struct{})}, nil
 }
 
@@ -85,7 +86,7 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, o.admin.Close()) }()
 	}
-	next, err := prepare(ctx, newBuilder(o.cfg, o.options))
+	next, err := prepare(ctx, assembly.NewBuilder(o.cfg, o.options))
 	if err != nil && ctx.Err() != nil {
 		return nil // asked to stop before it began: nothing is under way
 	}
@@ -135,10 +136,10 @@ func (o *Outrider) Wake(source string) {
 	if work == nil {
 		return
 	}
-	if f := work.parts.feeds[source]; f.source != nil {
-		work.router.Wake(f.source)
-	} else if f.queue != nil {
-		work.router.Wake(f.queue)
+	if f := work.parts.Feeds[source]; f.Source != nil {
+		work.router.Wake(f.Source)
+	} else if f.Queue != nil {
+		work.router.Wake(f.Queue)
 	}
 }
 
@@ -162,7 +163,7 @@ func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()
 
 func (o *Outrider) adminConfig() admin.Config {
 	return admin.Config{
-		Listen: o.cfg.Admin.Listen, Tokens: reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
+		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
 		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/internal/assembly"
 )
 
 // errEnded is the error of a reload that the end of the relay came before.
@@ -29,7 +31,7 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 		return errors.New("another reload is in progress")
 	}
 	defer o.reloading.Unlock()
-	if len(o.options.destinations)+len(o.options.subscribers) > 0 {
+	if len(o.options.Destinations)+len(o.options.Subscribers) > 0 {
 		return errors.New("a relay with a destination or source that the program supplied cannot be reloaded: make a new one")
 	}
 	select {
@@ -39,22 +41,22 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 	default:
 		return errors.New("the relay has not started yet; try again when it is ready")
 	}
-	if err := o.options.check(cfg); err != nil {
+	if err := o.options.Check(cfg); err != nil {
 		return notUsed(err)
 	}
 	o.warn(cfg)
-	next, err := prepare(ctx, newBuilder(cfg, o.options))
+	next, err := prepare(ctx, assembly.NewBuilder(cfg, o.options))
 	if err != nil {
 		return notUsed(err)
 	}
 	next.told = make(chan error, 1)
-	o.nameRoutes(ctx, o.shift.Load().cfg, next)
+	o.nameRoutes(ctx, o.shift.Load().Config, next)
 	select {
 	case o.changes <- next:
 	case <-o.ended:
-		return errors.Join(errEnded, next.parts.close())
+		return errors.Join(errEnded, next.parts.Close())
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), next.parts.close())
+		return errors.Join(ctx.Err(), next.parts.Close())
 	}
 	if !reflect.DeepEqual(cfg.Admin, o.cfg.Admin) {
 		o.log.Warn("reloading: the section admin has changed, which takes effect at the next start of the process only")
@@ -83,6 +85,6 @@ func (shownMetrics) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (m shownMetrics) Collect(out chan<- prometheus.Metric) {
 	if s := m.o.shift.Load(); s != nil {
-		s.metrics.Collect(out)
+		s.Metrics.Collect(out)
 	}
 }

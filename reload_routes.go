@@ -9,6 +9,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/router"
 )
 
@@ -21,7 +22,7 @@ func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *shift) 
 		}
 		return out
 	}
-	old, fresh := names(before), names(next.cfg)
+	old, fresh := names(before), names(next.Config)
 	var gone []config.Route
 	for _, r := range before.Routes {
 		if !slices.Contains(fresh, r.Name) {
@@ -30,12 +31,12 @@ func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *shift) 
 				"route", r.Name)
 		}
 	}
-	for i, r := range next.cfg.Routes {
+	for i, r := range next.Config.Routes {
 		if slices.Contains(old, r.Name) {
 			continue
 		}
 		args := []any{"route", r.Name, "source", r.From, "destination", r.To}
-		args = append(args, whereItBegins(ctx, &next.parts.routes[i], r)...)
+		args = append(args, whereItBegins(ctx, &next.parts.Routes[i], r)...)
 		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == r.From && g.To == r.To }); j >= 0 {
 			args = append(args, "hint", fmt.Sprintf("if it is route %s renamed: it does not go on at that one's place", gone[j].Name))
 		}
@@ -62,7 +63,7 @@ func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any
 			return []any{"begins", "where a route of this name stopped"}
 		}
 	}
-	at := start(r.Start)
+	at := assembly.Start(r.Start)
 	begins := string(at.Kind)
 	if at.Kind == adapters.StartTime {
 		begins = at.Time.UTC().Format(time.RFC3339)

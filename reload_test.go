@@ -16,6 +16,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -75,7 +76,7 @@ func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
 	first, second := reloadable(t, db, url, "first", ""), reloadable(t, db, url, "second", "")
 	taken := reloadable(t, db, url, "taken", fmt.Sprintf("state: {url: %q}", "sqlite:"+other))
 	for _, cfg := range []*outrider.Config{first, taken} {
-		_, err := outrider.Init(t.Context(), cfg)
+		_, err := admin.Init(t.Context(), cfg)
 		must(t, err)
 	}
 	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.DiscardHandler)))
@@ -93,7 +94,7 @@ func TestG11_ReloadGoesOnWithTheOldConfigWhenTheNewOneFails(t *testing.T) {
 		before := box.at("/" + path)
 		m, err := outbox.New("t").Group("g").JSON(1).Build()
 		must(t, err)
-		must(t, outrider.Publish(t.Context(), first, "app", m))
+		must(t, admin.Publish(t.Context(), first, "app", m))
 		eventually(t, path+" is at work", func() bool { return box.at("/"+path) == before+1 })
 		if ready := get(t, o, "/readyz"); ready != "ok\n" {
 			t.Errorf("readyz says %q", ready)
@@ -176,12 +177,12 @@ routes: {all: {from: app, to: hook, middleware: [{dedupe: {store: memory}}]}}
 		return cfg
 	}
 	first := config("first")
-	_, err := outrider.Init(t.Context(), first)
+	_, err := admin.Init(t.Context(), first)
 	must(t, err)
 	publish := func(id string) {
 		m, err := outbox.New("t").ID(id).Group("g").JSON(id).Build()
 		must(t, err)
-		must(t, outrider.Publish(t.Context(), first, "app", m))
+		must(t, admin.Publish(t.Context(), first, "app", m))
 	}
 	o, err := outrider.New(first, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)

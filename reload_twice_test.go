@@ -13,6 +13,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -55,7 +56,7 @@ func TestG11_ReloadsWhileAnotherStillStarts(t *testing.T) {
 	first := reloadable(t, db, url, "first", "")
 	taken := reloadable(t, db, url, "taken", fmt.Sprintf("state: {url: %q}", "sqlite:"+other))
 	for _, cfg := range []*outrider.Config{first, taken} {
-		_, err := outrider.Init(t.Context(), cfg)
+		_, err := admin.Init(t.Context(), cfg)
 		must(t, err)
 	}
 	state, err := sqlite.NewState(t.Context(), sqlite.StateConfig{Path: other})
@@ -99,7 +100,7 @@ func TestG11_ReloadsWhileAnotherStillStarts(t *testing.T) {
 		must(t, o.Reload(ctx, reloadable(t, db, url, fmt.Sprint("last", round), "")))
 		m, err := outbox.New("t").Group("g").JSON(1).Build()
 		must(t, err)
-		must(t, outrider.Publish(ctx, first, "app", m))
+		must(t, admin.Publish(ctx, first, "app", m))
 		eventually(t, "the last one is at work", func() bool { return box.at(fmt.Sprint("/last", round)) == 1 })
 		cancel()
 		must(t, <-done)

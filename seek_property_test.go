@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -99,7 +99,7 @@ func (w *world) endOne(t *rapid.T, commit bool) {
 
 func (w *world) forget(route string) {
 	_, err := w.op.Forget(w.ctx, route, true, "test")
-	var unknown *outrider.UnknownRoute
+	var unknown *admin.UnknownRoute
 	if err != nil && !errors.As(err, &unknown) {
 		w.t.Fatalf("forget %s: %v", route, err)
 	}
@@ -123,7 +123,7 @@ func (w *world) lateRows(t *rapid.T, route string) {
 // seek moves a route somewhere; other things happen before it goes on.
 func (w *world) seek(t *rapid.T, route string) {
 	w.lateRows(t, route)
-	place := outrider.Place{Start: adapters.Start{Kind: rapid.SampledFrom([]adapters.StartKind{
+	place := admin.Place{Start: adapters.Start{Kind: rapid.SampledFrom([]adapters.StartKind{
 		adapters.StartBeginning, adapters.StartEnd, adapters.StartTime, "", ""}).Draw(t, "kind")}}
 	switch place.Start.Kind {
 	case adapters.StartTime:

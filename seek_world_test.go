@@ -20,6 +20,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/admin"
 )
 
 // failer is what a test and a case of a property test have in common.
@@ -40,7 +41,7 @@ type world struct {
 	db    *sql.DB
 	src   adapters.Source
 	state adapters.StateStore
-	op    *outrider.Operator
+	op    *admin.Operator
 
 	routes  map[string]*owing // by name: all that hold, or should hold, rows
 	present []string          // those that are configured
@@ -76,14 +77,14 @@ func newWorld(t *testing.T, kind, url string) *world {
 	quiet := slog.New(slog.DiscardHandler)
 	cfg := w.config("a")
 	if kind != "sqlite" { // its table is made for each case
-		_, err := outrider.Init(t.Context(), cfg, outrider.WithLogger(quiet))
+		_, err := admin.Init(t.Context(), cfg, outrider.WithLogger(quiet))
 		must(t, err)
 	}
 	var err error
 	if kind == "sqlite" {
 		w.db, err = sqlite.Open(url)
 		must(t, err)
-		_, err = outrider.Init(t.Context(), cfg, outrider.WithLogger(quiet))
+		_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(quiet))
 		must(t, err)
 		w.src, err = sqlite.NewSource(sqlite.SourceConfig{Path: url})
 		must(t, err)
@@ -119,7 +120,7 @@ func (w *world) begin(t failer) {
 		w.exec("DELETE FROM sqlite_sequence WHERE name = 'outrider_outbox'")
 	case "partitions":
 		w.exec("DROP TABLE outrider_outbox")
-		_, err := outrider.Init(w.ctx, w.config("a"), outrider.WithLogger(slog.New(slog.DiscardHandler)))
+		_, err := admin.Init(w.ctx, w.config("a"), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 		ok(t, err)
 	}
 	w.routes, w.present, w.open, w.last = map[string]*owing{}, nil, nil, 0
@@ -174,7 +175,7 @@ func (w *world) configure(routes ...string) {
 		ok(w.t, w.op.Close())
 	}
 	w.present = routes
-	w.op, err = outrider.NewOperator(w.ctx, w.config(routes...), outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	w.op, err = admin.NewOperator(w.ctx, w.config(routes...), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	ok(w.t, err)
 	maps.DeleteFunc(w.routes, func(name string, r *owing) bool { return !r.ran && !slices.Contains(routes, name) })
 	for _, r := range routes {
@@ -377,7 +378,7 @@ func (w *world) retain() {
 }
 
 // relocate carries a plan out and checks its numbers against what then happens.
-func (w *world) relocate(route string, plan *outrider.Relocation, meanwhile func()) {
+func (w *world) relocate(route string, plan *admin.Relocation, meanwhile func()) {
 	r := w.routes[route]
 	before, settled, arrived := w.visible(), maps.Clone(r.settled), len(r.arrived)
 	ok(w.t, w.op.Relocate(w.ctx, plan, "test"))

@@ -8,17 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/internal/retention"
+	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/router"
 )
 
 // shift is one configuration at work. A relay has one after the other.
 type shift struct {
-	*builder
-	parts  *parts
+	*assembly.Builder
+	parts  *assembly.Parts
 	router *router.Router
-	jobs   []*retention.Job
-	expiry *expiry // nil: dead messages are kept
+	jobs   []func(context.Context) // beside the routes
 
 	before  *Config    // of a reload, until this has started: what was at work, to go back to when this cannot start
 	told    chan error // of a reload: takes the outcome, once it is known
@@ -27,20 +26,17 @@ type shift struct {
 
 // prepare builds and checks everything that a shift needs; nothing is read,
 // sent or taken from others yet.
-func prepare(ctx context.Context, b *builder) (*shift, error) {
-	p, err := b.build(ctx)
+func prepare(ctx context.Context, b *assembly.Builder) (*shift, error) {
+	p, err := b.Build(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &shift{builder: b, parts: p}
-	if s.router, err = router.New(b.routerConfig(), p.routes); err == nil {
-		s.jobs, err = b.retentionJobs(ctx, p)
-	}
-	if err == nil {
-		s.expiry, err = b.expiry(p.routes)
+	s := &shift{Builder: b, parts: p}
+	if s.router, err = router.New(b.RouterConfig(), p.Routes); err == nil {
+		s.jobs, err = b.Jobs(ctx, p)
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(err, p.Close())
 	}
 	return s, nil
 }
@@ -51,7 +47,7 @@ func (s *shift) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { asked.Store(time.Now().UnixNano()) })()
 	cleaning, stop := context.WithCancel(ctx)
 	var jobs sync.WaitGroup
-	start := func(run func(context.Context)) {
+	for _, run := range s.jobs {
 		jobs.Go(func() {
 			select {
 			case <-s.router.Ready(): // the state tables are there
@@ -60,20 +56,14 @@ func (s *shift) run(ctx context.Context) error {
 			}
 		})
 	}
-	for _, job := range s.jobs {
-		start(job.Run)
-	}
-	if s.expiry != nil {
-		start(s.expiry.run)
-	}
 	err := s.router.Run(ctx)
 	stop()
 	jobs.Wait()
-	limit := s.cfg.DrainTimeout.Std()
+	limit := s.Config.DrainTimeout.Std()
 	if at := asked.Load(); at != 0 {
 		limit -= time.Since(time.Unix(0, at))
 	}
-	return errors.Join(err, s.parts.closeWithin(max(limit, leastClosing)))
+	return errors.Join(err, s.parts.CloseWithin(limit))
 }
 
 // serve runs a shift until ctx ends, it fails, or another one is to take over,
@@ -96,7 +86,7 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			return nil, o.atEnd(ctx, s, err)
 		case <-ctx.Done():
 			o.state.Store(int32(draining))
-			o.log.Info("stopping: finishing messages in flight", "at_most", s.cfg.DrainTimeout.String())
+			o.log.Info("stopping: finishing messages in flight", "at_most", s.Config.DrainTimeout.String())
 			err := <-done
 			err = o.atEnd(ctx, s, err)
 			if err == nil {
@@ -104,9 +94,9 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 			}
 			return nil, err
 		case next := <-o.changes:
-			next.before = cmp.Or(s.before, s.cfg) // what is at work: not s, while that still starts
+			next.before = cmp.Or(s.before, s.Config) // what is at work: not s, while that still starts
 			o.state.Store(int32(changing))
-			o.log.Info("reloading: finishing messages in flight", "at_most", s.cfg.DrainTimeout.String())
+			o.log.Info("reloading: finishing messages in flight", "at_most", s.Config.DrainTimeout.String())
 			stop()
 			if err := <-done; err != nil {
 				o.log.Warn("reloading: the drain was not clean, so messages may come again", "error", err)
@@ -146,7 +136,7 @@ func (o *Outrider) started(s *shift) {
 // start. When that cannot be used either, the relay ends.
 func (o *Outrider) goBack(ctx context.Context, failed *shift, cause error) (*shift, error) {
 	o.log.Warn("reloading: the new configuration could not start; going back to the old one", "error", cause)
-	s, err := prepare(ctx, newBuilder(failed.before, o.options))
+	s, err := prepare(ctx, assembly.NewBuilder(failed.before, o.options))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil //nolint:nilerr // asked to end: that it could not be prepared is no error

@@ -19,6 +19,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -123,48 +124,48 @@ admin: {listen: "off"}
 destinations: {bus: {type: publisher, topic: all}}
 `+format, args...))
 	must(t, err)
-	_, err = outrider.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	_, err = admin.Init(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	return cfg
 }
 
 // operate calls f with an operator.
-func operate(t *testing.T, cfg *outrider.Config, f func(op *outrider.Operator)) {
+func operate(t *testing.T, cfg *outrider.Config, f func(op *admin.Operator)) {
 	t.Helper()
-	op, err := outrider.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	op, err := admin.NewOperator(t.Context(), cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	f(op)
 	must(t, op.Close())
 }
 
 // relocate plans a move and carries it out.
-func relocate(t *testing.T, cfg *outrider.Config, plan func(op *outrider.Operator) (*outrider.Relocation, error)) {
+func relocate(t *testing.T, cfg *outrider.Config, plan func(op *admin.Operator) (*admin.Relocation, error)) {
 	t.Helper()
-	operate(t, cfg, func(op *outrider.Operator) {
+	operate(t, cfg, func(op *admin.Operator) {
 		r, err := plan(op)
 		must(t, err)
 		must(t, op.Relocate(t.Context(), r, "test"))
 	})
 }
 
-func seekTo(kind adapters.StartKind) func(*outrider.Operator) (*outrider.Relocation, error) {
-	return func(op *outrider.Operator) (*outrider.Relocation, error) {
-		return op.PlanSeek(context.Background(), "orders", outrider.Place{Start: adapters.Start{Kind: kind}})
+func seekTo(kind adapters.StartKind) func(*admin.Operator) (*admin.Relocation, error) {
+	return func(op *admin.Operator) (*admin.Relocation, error) {
+		return op.PlanSeek(context.Background(), "orders", admin.Place{Start: adapters.Start{Kind: kind}})
 	}
 }
 
-func adopt(op *outrider.Operator) (*outrider.Relocation, error) {
+func adopt(op *admin.Operator) (*admin.Relocation, error) {
 	return op.PlanAdopt(context.Background(), "orders")
 }
 
-func rebase(op *outrider.Operator) (*outrider.Relocation, error) {
+func rebase(op *admin.Operator) (*admin.Relocation, error) {
 	return op.PlanRebase(context.Background(), "orders", false)
 }
 
 // removed is how many rows retention removes now.
 func removed(t *testing.T, cfg *outrider.Config) (n int64) {
 	t.Helper()
-	operate(t, cfg, func(op *outrider.Operator) {
+	operate(t, cfg, func(op *admin.Operator) {
 		stats, err := op.Retain(t.Context(), false)
 		must(t, err)
 		for _, s := range stats {
@@ -209,7 +210,7 @@ func openSQLite(t *testing.T, path string) *sql.DB {
 // tableOf is what the route orders reads, in words.
 func tableOf(t *testing.T, cfg *outrider.Config) string {
 	t.Helper()
-	for _, d := range outrider.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
+	for _, d := range admin.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
 		if d.Part == "route orders" && d.Subject == "cursor" {
 			text := strings.TrimPrefix(d.Text, "belongs to ")
 			if _, after, ok := strings.Cut(text, "but it reads "); ok {
@@ -226,7 +227,7 @@ func tableOf(t *testing.T, cfg *outrider.Config) string {
 func diagnosis(t *testing.T, cfg *outrider.Config) string {
 	t.Helper()
 	var lines []string
-	for _, d := range outrider.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
+	for _, d := range admin.Doctor(t.Context(), cfg, outrider.WithDestination("bus", newCollector())) {
 		if d.Part == "route orders" {
 			lines = append(lines, fmt.Sprintf("%s %s: %s (%s)", d.Level, d.Subject, d.Text, d.Fix))
 		}
@@ -348,13 +349,13 @@ func TestG1_ARenamedTableIsAdopted(t *testing.T) {
 	written = write(t, db, "two", "after", 50)
 	two := table("two")
 	begin(t, two, bus).refuses(t, "public.one", "public.two")
-	operate(t, two, func(op *outrider.Operator) {
+	operate(t, two, func(op *admin.Operator) {
 		if _, err := rebase(op); err == nil || !strings.Contains(err.Error(), "--adopt") {
 			t.Errorf("a rebase that nobody asked for to adopt: %v", err)
 		}
 	})
 	relocate(t, two, adopt)
-	operate(t, two, func(op *outrider.Operator) {
+	operate(t, two, func(op *admin.Operator) {
 		if _, err := adopt(op); err == nil {
 			t.Error("adopted again")
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -43,7 +44,7 @@ destinations: {here: {type: publisher, topic: t}}
 routes: {all: {from: app, to: here}}
 `, path))
 	must(t, err)
-	_, err = outrider.Init(t.Context(), cfg)
+	_, err = admin.Init(t.Context(), cfg)
 	must(t, err)
 	got := make(arrivals, 10)
 	relay, err := outrider.New(cfg, outrider.WithBatchDestination("here", got))
@@ -96,7 +97,7 @@ routes:
   d: {from: queue, to: nowhere}
 `, testenv.Postgres(t)))
 	must(t, err)
-	statements := outrider.InitWakeSQL(cfg)
+	statements := admin.InitWakeSQL(cfg)
 	for name, table := range map[string]string{"own": "outrider_outbox", "topic": "watermill_orders", "queue": "outbox_dispatch_jobs"} {
 		if !strings.Contains(statements[name], `AFTER INSERT ON "`+table+`"`) {
 			t.Errorf("source %s: %s", name, statements[name])
@@ -105,15 +106,15 @@ routes:
 	if len(statements) != 3 {
 		t.Errorf("statements for %d sources, want 3", len(statements))
 	}
-	if _, err := outrider.InitWake(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), `source "own"`) {
+	if _, err := admin.InitWake(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), `source "own"`) {
 		t.Errorf("there are no tables, got %v", err)
 	}
 	delete(cfg.Sources, "topic") // its table is the application's to create
 	cfg.Routes = slices.DeleteFunc(cfg.Routes, func(r config.Route) bool { return r.From == "topic" })
-	_, err = outrider.Init(t.Context(), cfg)
+	_, err = admin.Init(t.Context(), cfg)
 	must(t, err)
 	for range 2 {
-		did, err := outrider.InitWake(t.Context(), cfg)
+		did, err := admin.InitWake(t.Context(), cfg)
 		must(t, err)
 		if len(did) != 3 {
 			t.Errorf("did %q, want a sentence for each of 3 tables", did)

@@ -1,11 +1,22 @@
-// Package admin is the HTTP server of a running relay: health for orchestrators
-// and Prometheus metrics.
+// Package admin is what operators have to do with a relay: the HTTP server of a running
+// one, and the commands that work on its tables and its state from any process.
+//
+// # Commands
+//
+// Each takes a configuration and returns what it did or found; the command line tool
+// prints it. [Init] and [InitSQL] create tables or print the statements. [Doctor]
+// examines everything that a configuration needs. [Tail] and [Publish] show and write
+// rows. An [Operator] works on the state: lanes, lag, pauses, parked messages, seek,
+// rebase and retention.
+//
+// # Server
 //
 //	GET /livez    200 while the process can answer
 //	GET /readyz   200 while it delivers or stands by, 503 with the reason otherwise
 //	GET /routes   what this process knows of its routes, as JSON; needs a token when tokens are configured
 //	GET /metrics  Prometheus text format; likewise
 //
+// [Listen] is for health of orchestrators and Prometheus metrics.
 // Every request passes the same guard, those of later handlers too: only names
 // that are the server's, no requests of other sites' pages, bounded headers,
 // bodies, times and connections, and a token on all paths but the first two.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"bufio"
-
 	"io"
 	"log/slog"
 	"net"
@@ -20,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func config(tokens ...string) Config {
+func settings(tokens ...string) Config {
 	return Config{
 		Listen: "127.0.0.1:0", Tokens: tokens, Hosts: []string{"Outrider.internal"}, Logger: slog.New(slog.DiscardHandler),
 		Stats: func() []adapters.RouteStats { return nil }, Ready: func() string { return "" },
@@ -70,7 +69,7 @@ func ask(t *testing.T, s *Server, method, path string, header map[string]string)
 // anything is answered.
 func TestG12_AnAddressForOthersNeedsAToken(t *testing.T) {
 	t.Parallel()
-	cfg := config()
+	cfg := settings()
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		cfg.Listen = listen
 		if s, err := Listen(cfg); err == nil || !strings.Contains(err.Error(), "tokens_file") {
@@ -96,7 +95,7 @@ func TestG12_AnAddressForOthersNeedsAToken(t *testing.T) {
 // Every path passes the guard, also one that no handler is registered for.
 func TestG12_EveryPathIsGuarded(t *testing.T) {
 	t.Parallel()
-	cfg := config("hunter2", "second")
+	cfg := settings("hunter2", "second")
 	s := start(t, cfg, defaultLimits, routes(cfg))
 	right := map[string]string{"Authorization": "Bearer second"}
 	with := func(name, value string) map[string]string {
@@ -138,7 +137,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	lim := defaultLimits
 	lim.header, lim.read, lim.idle = 50*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
-	cfg := config()
+	cfg := settings()
 	for name, sent := range map[string]string{
 		"nothing":    "",
 		"a header":   "GET /livez HTTP/1.1\r\nHost: localhost\r\n",
@@ -185,7 +184,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		lim.connections = 3
 		release, inside := make(chan struct{}), atomic.Int64{}
 		p := &pipes{make(chan net.Conn), make(chan struct{})}
-		s := serve(config(), p, lim, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		s := serve(settings(), p, lim, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			inside.Add(1)
 			<-release
 		}))
@@ -222,7 +221,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	lim := defaultLimits
 	lim.bodyBytes = 1000
-	s := start(t, config(), lim, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := start(t, settings(), lim, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			text(w, http.StatusRequestEntityTooLarge, err.Error())
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
 )
 
 // outriderName is the name of the peers that are Outrider; chainsName, that of
@@ -101,7 +102,7 @@ func (e embedded) create(ctx context.Context, db *pgx.Conn, j job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := outrider.Init(ctx, cfg); err != nil {
+	if _, err := admin.Init(ctx, cfg); err != nil {
 		return err
 	}
 	return e.table.fill(ctx, db)
@@ -113,7 +114,7 @@ func (e embedded) relay(ctx context.Context, j job) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	outrider.TuneMemory(cfg) // as `outrider run` does
+	admin.TuneMemory(cfg) // as `outrider run` does
 	o, err := outrider.New(cfg, append(e.options, outrider.WithLogger(log))...)
 	if err != nil {
 		return err

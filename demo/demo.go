@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
 )
 
 // Options says how the demo runs.
@@ -75,7 +76,7 @@ func (d *demo) build(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := outrider.Init(ctx, cfg); err != nil {
+	if _, err := admin.Init(ctx, cfg); err != nil {
 		return err
 	}
 	if d.shop, err = openShop(ctx, path); err != nil {

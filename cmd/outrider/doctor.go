@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -70,12 +71,12 @@ message. The exit status is 1 when something is broken; warnings leave it at 0.`
 }
 
 // examine makes findings of a configuration that is not valid.
-func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
+func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
 	cfg, err := a.load()
 	if invalid, ok := errors.AsType[*config.Errors](err); ok {
-		var found []outrider.Diagnosis
+		var found []admin.Diagnosis
 		for _, e := range invalid.List {
-			found = append(found, outrider.Diagnosis{Part: "config", Finding: adapters.Finding{
+			found = append(found, admin.Diagnosis{Part: "config", Finding: adapters.Finding{
 				Level: adapters.LevelBroken, Subject: "file", Text: e.Error(), Fix: e.Hint}})
 		}
 		return found, nil
@@ -85,24 +86,24 @@ func (a *app) examine(ctx context.Context) ([]outrider.Diagnosis, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	return append(outrider.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), troubles(ctx, cfg)...), nil
+	return append(admin.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), troubles(ctx, cfg)...), nil
 }
 
 // troubles asks the relay that runs here, if one does, what it cannot do.
-func troubles(ctx context.Context, cfg *config.Config) []outrider.Diagnosis {
-	var found []outrider.Diagnosis
+func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
+	var found []admin.Diagnosis
 	running := runningRoutes(ctx, cfg)
 	for _, r := range cfg.Routes {
 		part := "running route " + r.Name
 		if stopped := running[r.Name].Stopped; stopped != "" {
-			found = append(found, outrider.Diagnosis{Part: part, Finding: adapters.Finding{
+			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
 				Level: adapters.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "see what it says; it goes on by itself when that is mended"}})
 		}
 		for _, d := range running[r.Name].Down {
 			if d.Gone {
 				continue // a pause, which has been told
 			}
-			found = append(found, outrider.Diagnosis{Part: part, Finding: adapters.Finding{
+			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
 				Level: adapters.LevelWarning, Subject: "address " + d.Address,
 				Text: fmt.Sprintf("is not used since %s: %s", d.Since.UTC().Format(time.RFC3339), d.Cause),
 				Fix:  "none is needed in the relay: it probes the address, and goes on when that answers"}})
@@ -111,7 +112,7 @@ func troubles(ctx context.Context, cfg *config.Config) []outrider.Diagnosis {
 	return found
 }
 
-func (a *app) printDiagnosesJSON(found []outrider.Diagnosis, counts map[adapters.Level]int) error {
+func (a *app) printDiagnosesJSON(found []admin.Diagnosis, counts map[adapters.Level]int) error {
 	list := []diagnosis{}
 	for _, d := range found {
 		list = append(list, diagnosis{d.Part, d.Level.String(), d.Subject, d.Text, d.Fix})
@@ -124,7 +125,7 @@ var marks = map[adapters.Level]string{
 	adapters.LevelOK: "ok     ", adapters.LevelUnknown: "unknown", adapters.LevelWarning: "WARNING", adapters.LevelBroken: "BROKEN ",
 }
 
-func (a *app) printDiagnoses(found []outrider.Diagnosis, counts map[adapters.Level]int) {
+func (a *app) printDiagnoses(found []admin.Diagnosis, counts map[adapters.Level]int) {
 	for i, d := range found {
 		if i == 0 || found[i-1].Part != d.Part {
 			fmt.Fprintln(a.out, plain(d.Part))
@@ -134,7 +135,7 @@ func (a *app) printDiagnoses(found []outrider.Diagnosis, counts map[adapters.Lev
 			fmt.Fprintf(a.out, "           fix: %s\n", plain(d.Fix))
 		}
 	}
-	worst := slices.MaxFunc(append(found, outrider.Diagnosis{}), func(a, b outrider.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
+	worst := slices.MaxFunc(append(found, admin.Diagnosis{}), func(a, b admin.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
 	switch worst.Level {
 	case adapters.LevelOK, adapters.LevelUnknown:
 		fmt.Fprintln(a.out, "all is well")

@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
 func (a *app) initCommand() *cobra.Command {
 	var printOnly, notify, indexes bool
-	var to outrider.Grantees
+	var to admin.Grantees
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
@@ -50,21 +51,21 @@ Notify need none.`,
 		if printOnly {
 			return a.printInit(cfg, to, notify)
 		}
-		if to != (outrider.Grantees{}) {
+		if to != (admin.Grantees{}) {
 			return errors.New("--relay, --operator and --publisher go with --print")
 		}
 		var done []string
 		if indexes {
-			done, err = outrider.InitIndexes(c.Context(), cfg, func(text string) { fmt.Fprintln(a.err, text) })
+			done, err = admin.InitIndexes(c.Context(), cfg, func(text string) { fmt.Fprintln(a.err, text) })
 		}
 		if err == nil {
 			var did []string
-			did, err = outrider.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+			did, err = admin.Init(c.Context(), cfg, outrider.WithLogger(a.logger(cfg, "warn")))
 			done = append(done, did...)
 		}
 		if err == nil && notify {
 			var did []string
-			did, err = outrider.InitWake(c.Context(), cfg)
+			did, err = admin.InitWake(c.Context(), cfg)
 			done = append(done, did...)
 		}
 		if out.json() {
@@ -79,19 +80,19 @@ Notify need none.`,
 }
 
 // printInit prints statements by what they are for.
-func (a *app) printInit(cfg *config.Config, to outrider.Grantees, notify bool) error {
+func (a *app) printInit(cfg *config.Config, to admin.Grantees, notify bool) error {
 	for flag, role := range map[string]string{"--relay": to.Relay, "--operator": to.Operator, "--publisher": to.Publisher} {
 		if role != "" && role != plain(role) || len(role) > 63 {
 			return fmt.Errorf("%s: %q is no name of a role", flag, role)
 		}
 	}
-	state, err := outrider.InitStateSQL(cfg, to)
+	state, err := admin.InitStateSQL(cfg, to)
 	if err != nil {
 		return err
 	}
-	a.printStatements("source ", outrider.InitSQL(cfg, to))
+	a.printStatements("source ", admin.InitSQL(cfg, to))
 	if notify {
-		a.printStatements("source ", outrider.InitWakeSQL(cfg))
+		a.printStatements("source ", admin.InitWakeSQL(cfg))
 	}
 	a.printStatements("", state)
 	return nil
@@ -180,7 +181,7 @@ func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print what this program was built from", Args: noArgs}
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		b := outrider.Version()
+		b := admin.Version()
 		if out.json() {
 			return a.printJSON(b)
 		}

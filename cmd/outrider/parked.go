@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -83,7 +83,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 		if f.Limit < 1 {
 			return wrong("--limit must be at least 1")
 		}
-		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) listParked(ctx context.Context, op *outrider.Operator, f adapters.ParkedFilter, machine bool) error {
+func (a *app) listParked(ctx context.Context, op *admin.Operator, f adapters.ParkedFilter, machine bool) error {
 	f.Limit++ // one more tells that there are more
 	rows, err := op.Parked(ctx, f)
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 	c.Flags().StringVar(&route, "route", "", "only of this route")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
 			f := parkedFilter{ParkedFilter: adapters.ParkedFilter{ID: args[0], Route: route}}
 			if err := f.check(c.Context(), cfg, op); err != nil {
 				return err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -90,7 +90,7 @@ outrider_audit. A running relay notices within a quarter of its lease.`
 		if err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
 			if err := ch.filter.check(c.Context(), cfg, op); err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ outrider_audit. A running relay notices within a quarter of its lease.`
 }
 
 // check refuses what cannot be meant, and returns the pace.
-func (ch *change) check() (pace outrider.Pace, err error) {
+func (ch *change) check() (pace admin.Pace, err error) {
 	filtered := !ch.filter.IsZero() || ch.filter.olderThan != "" || len(ch.ids) > 0
 	switch {
 	case filtered && ch.all:
@@ -150,7 +150,7 @@ type matching struct {
 
 // count returns what the commands are about, how many messages they will change,
 // and the ids of the call that none of those has.
-func (ch *change) count(ctx context.Context, op *outrider.Operator) (rows []matching, total int, unknown []string, err error) {
+func (ch *change) count(ctx context.Context, op *admin.Operator) (rows []matching, total int, unknown []string, err error) {
 	index := map[matching]int{}
 	for _, c := range ch.commands() {
 		counts, err := op.CountParked(ctx, c)
@@ -176,7 +176,7 @@ func (ch *change) count(ctx context.Context, op *outrider.Operator) (rows []matc
 	return rows, total, unknown, nil
 }
 
-func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change, pace outrider.Pace) error {
+func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace) error {
 	rows, total, unknown, err := ch.count(ctx, op)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (a *app) change(ctx context.Context, op *outrider.Operator, ch *change, pac
 }
 
 // carryOut changes the messages until it is done or the process is asked to stop.
-func (a *app) carryOut(ctx context.Context, op *outrider.Operator, ch *change, pace outrider.Pace, total int) (int, error) {
+func (a *app) carryOut(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace, total int) (int, error) {
 	var done atomic.Int64 // also read when a second signal leaves the work behind
 	say := func(text string) { fmt.Fprintln(a.err, text) }
 	err := untilSignal(ctx, say, func(ctx context.Context) error {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -52,14 +52,14 @@ is paused: its messages wait, the others flow.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route, p.machine = args[0], out.json()
-		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
 			return a.pause(c.Context(), op, p)
 		})
 	}
 	return c
 }
 
-func (a *app) pause(ctx context.Context, op *outrider.Operator, p pausing) error {
+func (a *app) pause(ctx context.Context, op *admin.Operator, p pausing) error {
 	changed, err := op.Pause(ctx, adapters.Pause{Route: p.route, Address: p.address, Reason: p.reason, By: cmp.Or(p.by, currentUser())})
 	if err != nil {
 		return unknownRoute(err)
@@ -84,7 +84,7 @@ func (a *app) pause(ctx context.Context, op *outrider.Operator, p pausing) error
 }
 
 // untilAtRest waits until nobody works the route.
-func (a *app) untilAtRest(ctx context.Context, op *outrider.Operator, p pausing) (bool, error) {
+func (a *app) untilAtRest(ctx context.Context, op *admin.Operator, p pausing) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -136,7 +136,7 @@ the relay and waits for this command too.`,
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p.route = args[0]
-		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
 			changed, err := op.Resume(c.Context(), p.route, p.address, cmp.Or(p.by, currentUser()))
 			if err != nil {
 				return unknownRoute(err)
@@ -160,14 +160,14 @@ the relay and waits for this command too.`,
 }
 
 // tellPausedAddresses says how to resume what somebody probably meant.
-func (a *app) tellPausedAddresses(ctx context.Context, op *outrider.Operator, route string) error {
+func (a *app) tellPausedAddresses(ctx context.Context, op *admin.Operator, route string) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range pauses {
 		if p.Route == route && p.Address != "" {
-			fmt.Fprintf(a.out, "  one of its addresses is paused: outrider resume %s --address %s\n", route, strconv.Quote(outrider.ShownAddress(p.Address)))
+			fmt.Fprintf(a.out, "  one of its addresses is paused: outrider resume %s --address %s\n", route, strconv.Quote(admin.ShownAddress(p.Address)))
 		}
 	}
 	return nil
@@ -175,7 +175,7 @@ func (a *app) tellPausedAddresses(ctx context.Context, op *outrider.Operator, ro
 
 // unknownRoute makes a route that does not exist the caller's mistake.
 func unknownRoute(err error) error {
-	if _, ok := errors.AsType[*outrider.UnknownRoute](err); ok {
+	if _, ok := errors.AsType[*admin.UnknownRoute](err); ok {
 		return wrongError{err}
 	}
 	return err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -40,7 +40,7 @@ running instance does this by itself.`,
 	c.Flags().BoolVar(&once, "once", false, "remove what can go, now")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
 			all, err := op.Retain(c.Context(), !once)
 			if err != nil {
 				return err

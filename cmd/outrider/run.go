@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -62,10 +63,10 @@ func (a *app) run(ctx context.Context, cfg *config.Config, instance string) erro
 	if err != nil {
 		return wrongError{err}
 	}
-	outrider.TuneMemory(cfg)
+	admin.TuneMemory(cfg)
 	stop := a.onHangup(ctx, relay, log)
 	defer stop()
-	log.Info("outrider starts", "version", outrider.Version().Version, "instance", instance,
+	log.Info("outrider starts", "version", admin.Version().Version, "instance", instance,
 		"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
 	say := func(text string) { log.Info(text) }
 	return untilSignal(ctx, say, func(ctx context.Context) error {
@@ -123,7 +124,7 @@ func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Lo
 		}
 		return
 	}
-	outrider.TuneMemory(cfg)
+	admin.TuneMemory(cfg)
 	log.Info("SIGHUP: reloaded", "routes", len(cfg.Routes))
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -73,7 +73,7 @@ moment may arrive and then come again. To rule that out, run "outrider pause" fi
 		if err != nil {
 			return wrong("--to %w", err)
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
 			plan, err := op.PlanSeek(c.Context(), args[0], place)
 			if err != nil {
 				return unknownRoute(err)
@@ -109,10 +109,10 @@ it was renamed or moved. To begin anew in another table use "outrider seek".`,
 		if force && adopt {
 			return wrong("--force and --adopt exclude each other")
 		}
-		return a.operate(c.Context(), func(_ *config.Config, op *outrider.Operator) error {
-			place := func() (*outrider.Relocation, error) { return op.PlanRebase(c.Context(), args[0], force) }
+		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
+			place := func() (*admin.Relocation, error) { return op.PlanRebase(c.Context(), args[0], force) }
 			if adopt {
-				place = func() (*outrider.Relocation, error) { return op.PlanAdopt(c.Context(), args[0]) }
+				place = func() (*admin.Relocation, error) { return op.PlanAdopt(c.Context(), args[0]) }
 			}
 			plan, err := place()
 			if err != nil {
@@ -125,7 +125,7 @@ it was renamed or moved. To begin anew in another table use "outrider seek".`,
 }
 
 // move says what a plan does, asks, and carries it out.
-func (a *app) move(ctx context.Context, op *outrider.Operator, plan *outrider.Relocation, m moving) error {
+func (a *app) move(ctx context.Context, op *admin.Operator, plan *admin.Relocation, m moving) error {
 	result := describeMove(plan)
 	if !m.machine {
 		fmt.Fprintln(a.out, result.description)
@@ -150,7 +150,7 @@ func (a *app) move(ctx context.Context, op *outrider.Operator, plan *outrider.Re
 	return nil
 }
 
-func describeMove(plan *outrider.Relocation) moved {
+func describeMove(plan *admin.Relocation) moved {
 	r := moved{Route: plan.Route, Action: plan.Action, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows, SkippedLate: plan.Late.Rows,
 		AtLeast: plan.Again.More || plan.Skipped.More, RunningOn: append([]string{}, plan.Owners...)}
 	lines := []string{fmt.Sprintf("route %s: %s to %s", plan.Route, plan.Action, plan.To)}
@@ -198,16 +198,16 @@ func (a *app) agree(answered bool, question string) error {
 }
 
 // parsePlace reads a place in a table.
-func parsePlace(text string, now time.Time) (outrider.Place, error) {
-	at := func(t time.Time) (outrider.Place, error) {
-		return outrider.Place{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
+func parsePlace(text string, now time.Time) (admin.Place, error) {
+	at := func(t time.Time) (admin.Place, error) {
+		return admin.Place{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
 	}
 	switch text {
 	case string(adapters.StartBeginning), string(adapters.StartEnd):
-		return outrider.Place{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
+		return admin.Place{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
-		return outrider.Place{Position: n}, nil
+		return admin.Place{Position: n}, nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -217,5 +217,5 @@ func parsePlace(text string, now time.Time) (outrider.Place, error) {
 	if parsed, err := config.ParseDuration(text); err == nil && parsed > 0 {
 		return at(now.Add(-parsed.Std()))
 	}
-	return outrider.Place{}, fmt.Errorf("%q is none of beginning, end, a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
+	return admin.Place{}, fmt.Errorf("%q is none of beginning, end, a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -53,7 +54,7 @@ States, worst first:
 		if err := v.check(); err != nil {
 			return err
 		}
-		return a.operate(c.Context(), func(cfg *config.Config, op *outrider.Operator) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
 			if v.watch {
 				return a.watchStatus(c.Context(), cfg, op, v)
 			}
@@ -85,12 +86,12 @@ func (v *statusView) check() error {
 }
 
 // operate opens the state for f.
-func (a *app) operate(ctx context.Context, f func(*config.Config, *outrider.Operator) error) (err error) {
+func (a *app) operate(ctx context.Context, f func(*config.Config, *admin.Operator) error) (err error) {
 	cfg, err := a.loadState()
 	if err != nil {
 		return err
 	}
-	op, err := outrider.NewOperator(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
+	op, err := admin.NewOperator(ctx, cfg, outrider.WithLogger(a.logger(cfg, "warn")))
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func explainMissing(err error) error {
 }
 
 // watchStatus shows the status until Ctrl-C, each time on a cleared terminal.
-func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *outrider.Operator, v *statusView) error {
+func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *admin.Operator, v *statusView) error {
 	return untilSignal(ctx, func(string) {}, func(ctx context.Context) error {
 		tick := time.NewTicker(v.every)
 		defer tick.Stop()
@@ -133,7 +134,7 @@ func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *outrider.
 }
 
 // showStatus reads and prints the status once.
-func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *outrider.Operator, v *statusView) error {
+func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Operator, v *statusView) error {
 	found, err := op.Lanes(ctx)
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -36,7 +36,7 @@ type marked struct {
 
 // addDetails adds to routes what is paused, how far they are behind and, when a
 // relay answers on the admin address, what it knows.
-func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *outrider.Operator, rows []progress, lanes []adapters.LaneStatus) error {
+func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *admin.Operator, rows []progress, lanes []adapters.LaneStatus) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *outrider.O
 			if p.Route != r.Route {
 				continue
 			}
-			s := stop{Address: outrider.ShownAddress(p.Address), Since: p.At, By: p.By, Reason: p.Reason, Durable: true}
+			s := stop{Address: admin.ShownAddress(p.Address), Since: p.At, By: p.By, Reason: p.Reason, Durable: true}
 			if p.Address == "" {
 				r.Paused = &s
 			} else {
@@ -76,7 +76,7 @@ func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *outrider.O
 // askedSources asks sources about their routes. A source that does not answer is
 // asked once, and one that shares an answer between its routes likewise.
 type askedSources struct {
-	op         *outrider.Operator
+	op         *admin.Operator
 	from       map[string]string // source by route
 	processing map[string]*marked
 	silent     map[string]bool
@@ -124,7 +124,7 @@ func (s *askedSources) add(ctx context.Context, r *progress, lanes []adapters.La
 	r.Processing = s.processing[from]
 	lag, err := s.lag(ctx, r.Route, lanes)
 	if err != nil {
-		s.silent[from] = !errors.Is(err, outrider.ErrNeverRan)
+		s.silent[from] = !errors.Is(err, admin.ErrNeverRan)
 		return
 	}
 	r.Behind, r.BehindMore = &lag.Rows, lag.More

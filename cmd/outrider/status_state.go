@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 )
 
 // routeState is the one thing to know about a route.
@@ -115,7 +115,7 @@ const detailed = 50
 
 // addFailures finds, for the routes that need it most, the parked message to look
 // at first: one that holds its group, else one that is retried, else a dead one.
-func addFailures(ctx context.Context, op *outrider.Operator, rows []progress) error {
+func addFailures(ctx context.Context, op *admin.Operator, rows []progress) error {
 	looked := 0
 	for i := range rows {
 		p := &rows[i]

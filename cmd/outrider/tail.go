@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -72,14 +73,14 @@ kept nowhere; what is delivered does not change.
 			}
 		}
 		return untilSignal(c.Context(), func(string) {}, func(ctx context.Context) error {
-			return outrider.Tail(ctx, cfg, args[0], opts, show, outrider.WithLogger(a.logger(cfg, "warn")))
+			return admin.Tail(ctx, cfg, args[0], opts, show, outrider.WithLogger(a.logger(cfg, "warn")))
 		})
 	}
 	return c
 }
 
-func tailOptions(from, match string, limit int) (outrider.TailOptions, error) {
-	opts := outrider.TailOptions{Max: limit}
+func tailOptions(from, match string, limit int) (admin.TailOptions, error) {
+	opts := admin.TailOptions{Max: limit}
 	var err error
 	if opts.From, err = parsePlace(from, time.Now()); err != nil {
 		return opts, wrong("--from %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config/flowcatalyst"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -35,7 +36,7 @@ func TestTheExampleDelivers(t *testing.T) {
 	cfg, err := outrider.LoadConfig("outrider.yaml")
 	must(t, err)
 	cfg.Admin.Listen = "off"
-	_, err = outrider.Init(t.Context(), cfg)
+	_, err = admin.Init(t.Context(), cfg)
 	must(t, err)
 
 	conn, err := pgx.Connect(t.Context(), os.Getenv("DATABASE_URL"))

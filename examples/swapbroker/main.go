@@ -15,6 +15,7 @@ import (
 	"os/signal"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
 )
 
 func main() {
@@ -37,7 +38,7 @@ func run(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := outrider.Init(ctx, cfg); err != nil {
+	if _, err := admin.Init(ctx, cfg); err != nil {
 		return err
 	}
 	relay, err := outrider.New(cfg)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/wmsql"
 )
@@ -57,7 +58,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := outrider.Init(ctx, cfg); err != nil {
+	if _, err := admin.Init(ctx, cfg); err != nil {
 		return err
 	}
 	db, err := sqlite.Open(path)

@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// Init creates the outbox tables of all sources, and the state tables, where
+// they do not exist. It returns what it did, a sentence each.
+func Init(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, error) {
+	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
+	if err := errors.Join(b.Options.CheckPools(cfg)...); err != nil {
+		return nil, err
+	}
+	done, err := eachSource(b, func(name string) ([]string, error) {
+		if k := b.Source(name); k.Init != nil {
+			return k.Init(ctx)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return done, err
+	}
+	op, err := newOperator(ctx, b)
+	if err != nil {
+		return done, err
+	}
+	for _, s := range op.stores {
+		if err := s.Migrate(ctx); err != nil {
+			return done, errors.Join(fmt.Errorf("state tables: %w", err), op.Close())
+		}
+	}
+	return append(done, "state tables are up to date"), op.Close()
+}
+
+// InitIndexes creates the indexes that reading needs on the tables of other
+// systems (layouts watermill and custom) where they are missing, without stopping
+// writers. say is called before each, which may take minutes; nil: never. It returns
+// what it did, a sentence each.
+func InitIndexes(ctx context.Context, cfg *config.Config, say func(string), opts ...Option) ([]string, error) {
+	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
+	if say == nil {
+		say = func(string) {}
+	}
+	return eachSource(b, func(name string) ([]string, error) {
+		if k := b.Source(name); k.Indexes != nil {
+			return k.Indexes(ctx, func(text string) { say("source " + name + ": " + text) })
+		}
+		return nil, nil
+	})
+}
+
+// InitWake creates the triggers by which every INSERT wakes the relay, for sources
+// with `wake: notify`, where they are missing; the tables must exist. It returns what
+// it did, a sentence each.
+func InitWake(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, error) {
+	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
+	return eachSource(b, func(name string) ([]string, error) {
+		if k := b.Source(name); k.Wake != nil {
+			return k.Wake(ctx)
+		}
+		return nil, nil
+	})
+}
+
+// eachSource does something for each source, and returns what was done up to the
+// first error, a sentence each.
+func eachSource(b *assembly.Builder, do func(name string) ([]string, error)) (done []string, err error) {
+	for _, name := range assembly.SortedNames(b.Config.Sources) {
+		did, err := do(name)
+		for _, d := range did {
+			done = append(done, fmt.Sprintf("source %s: %s", name, d))
+		}
+		if err != nil {
+			return done, fmt.Errorf("source %q: %w", name, err)
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// Option is an option of a relay, such as outrider.WithPool or outrider.WithLogger. The
+// functions of this package heed those that concern connections, destinations and the log.
+type Option = assembly.Option
+
+// Operator is what people and scripts do with a relay's state, from any process
+// that reaches its state store: list, redrive and skip parked messages, and
+// look at the lanes. A running relay notices within a quarter of its lease.
+type Operator struct {
+	build  *assembly.Builder
+	parts  *assembly.Parts
+	stores []adapters.StateStore
+}
+
+// NewOperator opens the state stores that the configuration uses. The relay need
+// not run. Close it afterwards.
+func NewOperator(ctx context.Context, cfg *config.Config, opts ...Option) (*Operator, error) {
+	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
+	for _, r := range cfg.Routes {
+		if k, err := b.StateOf(r.From); err == nil {
+			if err := k.Exists(); err != nil {
+				return nil, fmt.Errorf("state store of route %q: %w", r.Name, err)
+			}
+		}
+	}
+	return newOperator(ctx, b)
+}
+
+// newOperator is [NewOperator] without the check that there is something to
+// operate on.
+func newOperator(ctx context.Context, b *assembly.Builder) (*Operator, error) {
+	if err := errors.Join(b.Options.CheckPools(b.Config)...); err != nil {
+		return nil, err
+	}
+	op := &Operator{build: b, parts: &assembly.Parts{}}
+	for _, r := range b.Config.Routes {
+		s, err := b.OpenState(ctx, op.parts, r.From)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("route %q: %w", r.Name, err), op.parts.Close())
+		}
+		if !slices.Contains(op.stores, s) {
+			op.stores = append(op.stores, s)
+		}
+	}
+	return op, nil
+}
+
+// Close frees the connections.
+func (op *Operator) Close() error { return op.parts.Close() }
+
+// Lanes returns who works which lane, how far it is and what is parked.
+func (op *Operator) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
+	var out []adapters.LaneStatus
+	for _, s := range op.stores {
+		lanes, err := s.Lanes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, lanes...)
+	}
+	return out, nil
+}
+
+// Instances returns the relays that have joined and not left: also dead ones,
+// for a while.
+func (op *Operator) Instances(ctx context.Context) ([]adapters.Instance, error) {
+	var out []adapters.Instance
+	for _, s := range op.stores {
+		instances, err := s.Instances(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, instances...)
+	}
+	return out, nil
+}

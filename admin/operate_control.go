@@ -1,0 +1,258 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// Pauses returns what is paused: routes and addresses.
+func (op *Operator) Pauses(ctx context.Context) ([]adapters.Pause, error) {
+	var out []adapters.Pause
+	for _, s := range op.stores {
+		pauses, err := s.Pauses(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, pauses...)
+	}
+	return out, nil
+}
+
+// Pause pauses a route or, with an address, that address of it. The instance
+// that works it notices within a quarter of its lease, finishes what is under
+// way, settles and releases the lanes; see [Operator.AtRest]. It tells false
+// when the same is paused already.
+func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
+	s, err := op.store(ctx, p.Route)
+	if err != nil {
+		return false, err
+	}
+	return s.Pause(ctx, p)
+}
+
+// Resume ends a pause; an address may be given as [Operator.Pauses] returns it
+// or with its secrets masked, as it is shown. It tells false when there was none.
+func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool, error) {
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return false, err
+	}
+	pauses, err := s.Pauses(ctx, route)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range pauses {
+		if p.Address == address || p.Address != "" && assembly.RedactURL(p.Address) == address {
+			return s.Resume(ctx, route, p.Address, by)
+		}
+	}
+	return false, nil
+}
+
+// AtRest tells whether no instance works the route.
+func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
+	lanes, err := op.lanesOf(ctx, route)
+	return !slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Owner != "" && l.Alive }), err
+}
+
+// Forget deletes everything that is kept for a route: cursors, parked messages
+// and pauses. A route that the configuration has, or that an instance works, is
+// refused unless forced.
+func (op *Operator) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
+	if err := op.CheckForget(ctx, route, force); err != nil {
+		return adapters.Forgotten{}, err
+	}
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return adapters.Forgotten{}, err
+	}
+	gone, err := s.Forget(ctx, route, force, by)
+	if errors.Is(err, adapters.ErrAlive) {
+		err = fmt.Errorf("%w: stop it, or force it", err)
+	}
+	return gone, err
+}
+
+// CheckForget returns the error that [Operator.Forget] would begin with: nothing is
+// known of the route, or it is in the configuration and not forced.
+func (op *Operator) CheckForget(ctx context.Context, route string, force bool) error {
+	if op.configured(route) && !force {
+		return fmt.Errorf("route %q is in the configuration: remove it there and restart the relay, or force it; it would then begin anew, as its `start` says", route)
+	}
+	_, err := op.store(ctx, route)
+	return err
+}
+
+func (op *Operator) configured(route string) bool {
+	return slices.ContainsFunc(op.build.Config.Routes, func(r config.Route) bool { return r.Name == route })
+}
+
+// store returns the state store of a route: that of its source or, of a route
+// that is no longer configured, the one that remembers it.
+func (op *Operator) store(ctx context.Context, route string) (adapters.StateStore, error) {
+	for _, r := range op.build.Config.Routes {
+		if r.Name != route {
+			continue
+		}
+		k, err := op.build.StateOf(r.From)
+		if err != nil {
+			return nil, err
+		}
+		return op.parts.States[k.Key], nil
+	}
+	for _, s := range op.stores {
+		lanes, err := s.Lanes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		pauses, err := s.Pauses(ctx, route)
+		if err != nil {
+			return nil, err
+		}
+		if len(pauses) > 0 || slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == route }) {
+			return s, nil
+		}
+	}
+	return nil, &UnknownRoute{Route: route, Known: op.routes()}
+}
+
+func (op *Operator) routes() []string {
+	var names []string
+	for _, r := range op.build.Config.Routes {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// UnknownRoute is the error for a route that neither the configuration nor the
+// state knows.
+type UnknownRoute struct {
+	Route string
+	Known []string // those of the configuration
+}
+
+// Error names the route and those that exist.
+func (e *UnknownRoute) Error() string {
+	return fmt.Sprintf("there is no route %q: the configuration has %s", e.Route, strings.Join(e.Known, ", "))
+}
+
+func (op *Operator) lanesOf(ctx context.Context, route string) ([]adapters.LaneStatus, error) {
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := s.Lanes(ctx)
+	return slices.DeleteFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route != route }), err
+}
+
+// source opens the source of a configured route, once.
+func (op *Operator) source(ctx context.Context, route string) (adapters.Source, error) {
+	f, from, err := op.reading(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	return cursored(f, route, from)
+}
+
+// cursored is what a route reads, if it is read by a cursor.
+func cursored(f assembly.Feed, route, from string) (adapters.Source, error) {
+	switch {
+	case f.Queue != nil:
+		return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, from)
+	case f.Source == nil:
+		return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, from)
+	}
+	return f.Source, nil
+}
+
+// reading opens what a configured route reads, once, and tells the source's name.
+func (op *Operator) reading(ctx context.Context, route string) (f assembly.Feed, from string, err error) {
+	for _, r := range op.build.Config.Routes {
+		if r.Name != route {
+			continue
+		}
+		if f, err = op.build.CheckedFeed(ctx, op.parts, r.From); err != nil {
+			err = fmt.Errorf("source %q: %w", r.From, err)
+		}
+		return f, r.From, err
+	}
+	return f, "", &UnknownRoute{Route: route, Known: op.routes()}
+}
+
+// Processing is what is marked as being processed in the queue that a route
+// reads, by this relay or others, or left so by a crash. Routes of one source
+// share it. Counting stops at 10,000 rows of a table. Of a route whose source is
+// no queue there is nothing to tell.
+func (op *Operator) Processing(ctx context.Context, route string) (adapters.Processing, error) {
+	f, from, err := op.reading(ctx, route)
+	if err != nil {
+		return adapters.Processing{}, err
+	}
+	counter, ok := f.Queue.(adapters.ProcessingCounter)
+	if !ok {
+		return adapters.Processing{}, fmt.Errorf("route %q: its source %q is no queue that can count", route, from)
+	}
+	return counter.Processing(ctx, lagMost)
+}
+
+// lagMost is where counting the rows behind a cursor stops.
+const lagMost = 10_000
+
+// Lag is what lies behind the cursors of a route: rows that were not settled,
+// whether the route matches them or not. Of a queue it is what is unfinished, which
+// its routes share. Counting stops at 10,000. Messages that are parked, and dead
+// ones, do not count.
+func (op *Operator) Lag(ctx context.Context, route string) (adapters.Backlog, error) {
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return adapters.Backlog{}, err
+	}
+	return op.LagBehind(ctx, route, lanes)
+}
+
+// LagBehind is [Operator.Lag] for those who have the route's lanes already, as
+// [Operator.Lanes] returns them: with hundreds of routes the lanes are then read once.
+func (op *Operator) LagBehind(ctx context.Context, route string, lanes []adapters.LaneStatus) (adapters.Backlog, error) {
+	f, from, err := op.reading(ctx, route)
+	if err != nil {
+		return adapters.Backlog{}, err
+	}
+	if f.Queue != nil {
+		counter, ok := f.Queue.(adapters.UnfinishedCounter)
+		if !ok {
+			return adapters.Backlog{}, fmt.Errorf("route %q: its source %q is a queue that cannot count", route, from)
+		}
+		return counter.Unfinished(ctx, lagMost)
+	}
+	src, err := cursored(f, route, from)
+	if err != nil {
+		return adapters.Backlog{}, err
+	}
+	counter, ok := src.(adapters.Backlogger)
+	if !ok {
+		return adapters.Backlog{}, fmt.Errorf("route %q: its source cannot count", route)
+	}
+	var spans []adapters.Span
+	for _, l := range lanes {
+		if !l.UpdatedAt.IsZero() {
+			spans = append(spans, adapters.Span{Slot: l.Slot, After: l.Cursor.Position})
+		}
+	}
+	if len(spans) == 0 {
+		return adapters.Backlog{}, ErrNeverRan
+	}
+	return counter.Backlog(ctx, spans, lagMost)
+}
+
+// ErrNeverRan is the error of [Operator.Lag] for a route without a settled cursor.
+var ErrNeverRan = errors.New("the route has never run")
+
+// ShownAddress is an address with what may be secret in it masked.
+func ShownAddress(address string) string { return assembly.RedactURL(address) }

@@ -1,0 +1,236 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// Place is where a route is to go on; exactly one field is set.
+type Place struct {
+	Start    adapters.Start
+	Position int64 // the first message to be delivered is the one at it, or the next
+}
+
+// String says the place in words.
+func (p Place) String() string {
+	switch {
+	case p.Position > 0:
+		return fmt.Sprintf("position %d", p.Position)
+	case p.Start.Kind == adapters.StartTime:
+		return p.Start.Time.UTC().Format(time.RFC3339)
+	}
+	return "the " + string(p.Start.Kind)
+}
+
+// Relocation is a planned move of a route's cursors, to be shown before it is
+// carried out.
+type Relocation struct {
+	Route  string
+	Action string   // "seek" or "rebase"
+	To     string   // in words
+	Owners []string // instances that work the route
+
+	// Again are rows that are settled and will be delivered a second time, Skipped
+	// rows that will not be delivered. Late are those of the skipped ones that are
+	// below where the route stands: they were committed late. Rows that are not
+	// committed yet do not count; they will be delivered when they are. Of a
+	// route that runs the numbers are those of the moment. A route's matches are
+	// not considered.
+	Again, Skipped, Late adapters.Backlog
+
+	Counted bool // the source can count; otherwise the numbers are 0
+
+	move adapters.Move
+}
+
+// movedMost is where counting the rows of a relocation stops.
+const movedMost = 1_000_000
+
+// rebasePatience bounds the wait for transactions that write to the table.
+const rebasePatience = time.Minute
+
+// PlanRebase plans to place a route's cursor anew in a database that was
+// restored, moved or recovered to an earlier point. A cursor that is still good
+// is refused unless forced. Plan and carry out close to each other.
+func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*Relocation, error) {
+	src, err := op.source(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	rebaser, ok := adapters.RebaserOf(src)
+	if !ok {
+		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
+			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
+	}
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	if len(lanes) == 0 {
+		return nil, fmt.Errorf("route %q has no cursor yet; there is nothing to rebase", route)
+	}
+	table, err := adapters.TableOf(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range lanes {
+		if other := otherTable(l, table); other != nil && !other.Moved() {
+			return nil, fmt.Errorf("route %q: %w. %s", route, other, other.Advice(route, true))
+		}
+	}
+	if good := stillGood(ctx, src, lanes, table); good && !force {
+		return nil, fmt.Errorf("route %q: its cursor is good in this database; there is nothing to rebase, unless it is forced", route)
+	}
+	waiting, cancel := context.WithTimeout(ctx, rebasePatience)
+	defer cancel()
+	cursors, err := rebaser.Rebase(waiting, lanes)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := op.relocation(lanes, Relocation{Action: "rebase", To: "the restored database",
+		move: adapters.Move{Route: route, Cursors: cursors, Table: table, Same: true}})
+	if err != nil {
+		return nil, err
+	}
+	var moves []adapters.CursorMove
+	for _, l := range lanes {
+		if to, ok := cursors[l.Slot]; ok && !l.UpdatedAt.IsZero() {
+			moves = append(moves, adapters.CursorMove{Slot: l.Slot, From: l.Cursor, Beyond: l.Beyond, To: to})
+		}
+	}
+	counts, counted, err := countMoves(ctx, src, moves)
+	if err == nil && counted {
+		plan.count(counts)
+	}
+	return plan, err
+}
+
+// PlanAdopt plans to have a route go on with the cursor that it has of another
+// table, because the one that it reads now holds the same rows: it was renamed, or
+// moved to another schema, database or file. Where the cursor means something there
+// it stays where it is; otherwise it is placed as [Operator.PlanRebase] does.
+func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, error) {
+	src, err := op.source(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := op.lanesOf(ctx, route)
+	if err != nil {
+		return nil, err
+	}
+	table, err := adapters.TableOf(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	from, err := adopted(route, lanes, table)
+	if err != nil {
+		return nil, err
+	}
+	cursors, beyond := map[int]adapters.Cursor{}, map[int][]int64{}
+	there := slices.Clone(lanes) // as if they were of the table
+	for i := range there {
+		if there[i].Table.Cluster == table.Cluster {
+			there[i].Table = table
+		}
+		cursors[there[i].Slot], beyond[there[i].Slot] = there[i].Cursor, there[i].Beyond
+	}
+	if !stillGood(ctx, src, there, table) {
+		rebaser, ok := adapters.RebaserOf(src)
+		if !ok {
+			return nil, fmt.Errorf("route %q: its cursor means nothing in %s: place it before the first message that was not delivered, with `outrider seek %s --to ...`",
+				route, table, route)
+		}
+		waiting, cancel := context.WithTimeout(ctx, rebasePatience)
+		defer cancel()
+		beyond = nil
+		if cursors, err = rebaser.Rebase(waiting, lanes); err != nil {
+			return nil, err
+		}
+	}
+	return op.relocation(there, Relocation{Action: "rebase", To: fmt.Sprintf("%s, which holds the rows of %s", table, from),
+		move: adapters.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
+}
+
+// adopted is the table whose cursors are to be those of another one.
+func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table) (from adapters.Table, err error) {
+	for _, l := range lanes {
+		other := otherTable(l, table)
+		switch {
+		case other == nil:
+		case other.Cursor.Name == adapters.NoTable || from.Name != "" && from != other.Cursor:
+			return from, fmt.Errorf("route %q: its cursors are not those of one table (%s, %s): say where it begins with `outrider seek %s --to ...`",
+				route, from, other.Cursor, route)
+		default:
+			from = other.Cursor
+		}
+	}
+	if from == (adapters.Table{}) {
+		return from, fmt.Errorf("route %q: its cursor belongs to the table that it reads; there is nothing to adopt", route)
+	}
+	return from, nil
+}
+
+// otherTable is what is wrong with a cursor of another table; nil: nothing.
+func otherTable(l adapters.LaneStatus, table adapters.Table) *adapters.OtherTable {
+	if l.Table.Is(table) || l.UpdatedAt.IsZero() && l.Table.Name == "" {
+		return nil
+	}
+	return &adapters.OtherTable{Cursor: l.Table, Source: table}
+}
+
+// stillGood reports whether all cursors of a route mean something in the source.
+func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) bool {
+	for _, l := range lanes {
+		if !l.UpdatedAt.IsZero() && (!l.Table.Is(table) || src.Validate(ctx, l.Cursor) != nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// relocation completes a plan with what it will do.
+func (op *Operator) relocation(lanes []adapters.LaneStatus, r Relocation) (*Relocation, error) {
+	r.Route = r.move.Route
+	r.move.Action, r.move.Detail = r.Action, r.To
+	for _, l := range lanes {
+		if l.Alive && l.Owner != "" && !slices.Contains(r.Owners, l.Owner) {
+			r.Owners = append(r.Owners, l.Owner)
+		}
+	}
+	return &r, nil
+}
+
+// count completes a plan with how many rows it concerns.
+func (r *Relocation) count(counts []adapters.MoveCount) {
+	add := func(b *adapters.Backlog, n int) {
+		b.Rows += n
+		if n > movedMost || b.Rows > movedMost {
+			b.Rows, b.More = movedMost, true
+		}
+	}
+	for _, c := range counts {
+		add(&r.Again, c.Again)
+		add(&r.Skipped, c.Passed)
+		add(&r.Skipped, c.Late)
+		add(&r.Late, c.Late)
+	}
+	r.Counted = true
+}
+
+// Relocate carries a plan out. A running instance loses the lanes at once, so
+// that nothing which it settles later counts, and takes them anew at the new
+// place; messages that were under way may have arrived and then come again.
+// Parked messages stay.
+func (op *Operator) Relocate(ctx context.Context, r *Relocation, by string) error {
+	s, err := op.store(ctx, r.Route)
+	if err != nil {
+		return err
+	}
+	r.move.By = cmp.Or(by, "unknown")
+	return s.Move(ctx, r.move)
+}

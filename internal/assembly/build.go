@@ -1,0 +1,214 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
+)
+
+// Builder turns a configuration into parts.
+type Builder struct {
+	Config  *config.Config
+	Options Options
+	log     *slog.Logger
+	Metrics *prometheus.Registry // of middleware and retention
+}
+
+// NewBuilder makes a builder; see [OptionsOf].
+func NewBuilder(cfg *config.Config, o Options) *Builder {
+	return &Builder{Config: cfg, Options: o, log: o.Logger, Metrics: prometheus.NewRegistry()}
+}
+
+// Parts is everything that a configuration is turned into.
+type Parts struct {
+	Feeds        map[string]Feed // by source
+	destinations map[string]adapters.Destination
+	States       map[string]adapters.StateStore // by location
+	away         map[string]error               // why a state store cannot be opened, by location: it is tried once
+	leaders      map[string]leaderLock          // by source
+	Routes       []router.Route
+
+	events map[adapters.StateStore]adapters.DedupeStore // shared by the dedupe middleware of the routes
+	tracer *tracer                                      // nil: no route has the tracing middleware
+
+	checks checks
+}
+
+// checks are made side by side while the rest is built: each is mostly waiting for a
+// server, and one that is away must not keep the others waiting.
+type checks struct {
+	running sync.WaitGroup
+	errs    []*error
+}
+
+func (c *checks) start(check func() error) {
+	err := new(error)
+	c.errs = append(c.errs, err)
+	c.running.Go(func() { *err = check() })
+}
+
+// wait returns what was found, in the order in which the checks were started.
+func (c *checks) wait() (errs []error) {
+	c.running.Wait()
+	for _, err := range c.errs {
+		if *err != nil {
+			errs = append(errs, *err)
+		}
+	}
+	return errs
+}
+
+// distinct keeps the first of the errors that have the same cause: a database that
+// is away is one problem, however many routes need it.
+func distinct(errs []error) (out []error) {
+	seen := map[string]bool{}
+	for _, err := range errs {
+		if text, _, ok := ConnectionProblem(err); ok {
+			if seen[text] {
+				continue
+			}
+			seen[text] = true
+		}
+		out = append(out, err)
+	}
+	return out
+}
+
+// Build connects and checks everything that the routes use. All problems are
+// reported at once.
+func (b *Builder) Build(ctx context.Context) (*Parts, error) {
+	p := &Parts{destinations: map[string]adapters.Destination{}, leaders: map[string]leaderLock{},
+		events: map[adapters.StateStore]adapters.DedupeStore{}}
+	var errs []error
+	for _, r := range b.Config.Routes {
+		route, err := b.buildRoute(ctx, p, r)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		p.Routes = append(p.Routes, route)
+	}
+	if errs = append(p.checks.wait(), errs...); len(errs) > 0 {
+		return nil, errors.Join(append(distinct(errs), p.Close())...)
+	}
+	return p, nil
+}
+
+func (b *Builder) buildRoute(ctx context.Context, p *Parts, r config.Route) (router.Route, error) {
+	out := router.Route{Name: r.Name, Match: Matcher(r.Match), Order: adapters.OrderMode(r.Order), Window: r.Window, Start: Start(r.Start)}
+	f, fresh, err := b.openFeed(ctx, p, r.From)
+	if err != nil {
+		return out, fmt.Errorf("source %q: %w", r.From, err)
+	}
+	f.give(&out)
+	if fresh {
+		p.checks.start(func() error {
+			if err := f.check(ctx); err != nil {
+				return fmt.Errorf("source %q: %w", r.From, err)
+			}
+			return nil
+		})
+	}
+	layers := b.layers(p, r, &out)
+	if out.Destination, err = b.buildDestination(ctx, p, r.To); err != nil {
+		return out, fmt.Errorf("destination %q: %w", r.To, err)
+	}
+	if out.PoisonName != "" {
+		if out.Poison, err = b.buildDestination(ctx, p, out.PoisonName); err != nil {
+			return out, fmt.Errorf("destination %q: %w", out.PoisonName, err)
+		}
+	}
+	if out.State, err = b.OpenState(ctx, p, r.From); err != nil {
+		return out, fmt.Errorf("route %q: %w", r.Name, err)
+	}
+	if err := b.buildLeader(ctx, p, r.From, &out); err != nil {
+		return out, fmt.Errorf("source %q: %w", r.From, err)
+	}
+	if err := b.stack(ctx, layers, &out); err != nil {
+		return out, fmt.Errorf("route %q: %w", r.Name, err)
+	}
+	return out, nil
+}
+
+// buildLeader tells a route that its source has one instance at a time. Routes
+// of one source share the lock.
+func (b *Builder) buildLeader(ctx context.Context, p *Parts, source string, out *router.Route) error {
+	k := b.Source(source)
+	if !k.Leader {
+		return nil
+	}
+	out.Leader = source
+	if k.Lock == nil {
+		return nil
+	}
+	if p.leaders[source] == nil {
+		lock, err := k.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		p.leaders[source] = lock
+	}
+	out.LeaderLock = p.leaders[source]
+	return nil
+}
+
+// Matcher is the rows that a section `match` selects.
+func Matcher(m config.Match) func(*adapters.Row) bool {
+	return func(r *adapters.Row) bool {
+		return m.Matches(config.Event{Type: r.Type, AggregateType: r.AggregateType, Tenant: r.Tenant, Tags: r.Tags})
+	}
+}
+
+// Start is where a route begins that has no cursor.
+func Start(s config.Start) adapters.Start {
+	return adapters.Start{Kind: adapters.StartKind(s.Kind), Time: s.Time}
+}
+
+// RouterConfig is what the configuration says of the router.
+func (b *Builder) RouterConfig() router.Config {
+	return router.Config{
+		Instance: b.Options.Instance, Memory: int64(b.Config.Memory), Lease: b.Config.Lease.Std(),
+		SettleInterval: b.Config.SettleInterval.Std(), DrainTimeout: b.Config.DrainTimeout.Std(),
+		Logger: b.log, Redact: RedactURL,
+	}
+}
+
+// RedactURL masks what may be secret in an address: user information and the
+// query of a URL. Other addresses are shown as they are.
+func RedactURL(address string) string {
+	if !strings.Contains(address, "://") {
+		return address
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "(an address that is no valid URL)"
+	}
+	if u.User != nil {
+		u.User = url.User("***")
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "***"
+	}
+	return u.String()
+}
+
+// SortedNames are the keys of a map, sorted.
+func SortedNames[T any](m map[string]T) []string {
+	out := make([]string, 0, len(m))
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,70 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/middleware"
+)
+
+// dedupeLayer drops duplicates of the producer. Routes with one state store ask it
+// together.
+func dedupeLayer(at layerSite, m *config.Dedupe) middlewareKind {
+	return middlewareKind{make: func(context.Context) (message.HandlerMiddleware, error) { return newDedupe(at, m) }}
+}
+
+func newDedupe(at layerSite, m *config.Dedupe) (message.HandlerMiddleware, error) {
+	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: at.route, Logger: at.log.With("route", at.route)}
+	if m.Store == config.DedupeMemory {
+		if at.Options.memories == nil {
+			dedupe.Max = m.Max
+		} else {
+			dedupe.Store = at.Options.memories.of(at.route, m.Max, dedupe.Logger)
+		}
+		return dedupe.Middleware, dedupe.Validate()
+	}
+	state := at.state()
+	store := at.parts.events[state]
+	if store == nil {
+		events, ok := state.(adapters.DedupeStore)
+		if !ok {
+			return nil, fmt.Errorf("dedupe: the state store %T keeps no event ids: use `dedupe: {store: memory}`", state)
+		}
+		store = middleware.Coalesce(events)
+		at.parts.events[state] = store
+	}
+	dedupe.Store = store
+	return dedupe.Middleware, dedupe.Validate()
+}
+
+// memories are what `dedupe: {store: memory}` remembers, by route. They are the
+// relay's and not its configuration's, so a reload forgets nothing, unless it changes
+// how much is remembered.
+type memories struct {
+	mu    sync.Mutex
+	known map[memoryOf]adapters.DedupeStore
+}
+
+type memoryOf struct {
+	route string
+	max   int
+}
+
+func (m *memories) of(route string, most int, log *slog.Logger) adapters.DedupeStore {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := memoryOf{route, most}
+	if m.known == nil {
+		m.known = map[memoryOf]adapters.DedupeStore{}
+	}
+	if m.known[key] == nil {
+		m.known[key] = middleware.DedupeMemory(most, log)
+	}
+	return m.known[key]
+}

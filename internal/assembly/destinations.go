@@ -1,0 +1,35 @@
+package assembly
+
+import (
+	"context"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// buildDestination makes a destination and begins to check it; routes to one name
+// share it.
+func (b *Builder) buildDestination(ctx context.Context, p *Parts, name string) (adapters.Destination, error) {
+	if d := p.destinations[name]; d != nil {
+		return d, nil
+	}
+	k := b.Destination(name)
+	if k.Open == nil {
+		return nil, NotBuiltIn(b.Config.Destinations[name])
+	}
+	d, err := k.Open()
+	if err != nil {
+		return nil, err
+	}
+	p.destinations[name] = d
+	if c, ok := d.(adapters.Checker); ok {
+		p.checks.start(func() error {
+			if err := c.Check(ctx); err != nil {
+				// Not an error of ours: what is down comes back, and what is missing
+				// is created. Until then its messages wait.
+				b.log.Warn("destination is not reachable yet; its messages wait", "destination", name, "error", err)
+			}
+			return nil
+		})
+	}
+	return d, nil
+}

@@ -1,0 +1,89 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
+)
+
+// Feed is what the routes of a source read, which they share: one of source, queue and
+// subscriber, and how it is read.
+type Feed struct {
+	Source     adapters.Source
+	Queue      adapters.Queue
+	subscriber message.Subscriber
+	topic      string // of the subscriber
+	maxRow     int64  // of the subscriber
+
+	poll   router.Poll
+	claims router.Claims // of the queue
+}
+
+// check checks what is read; a subscriber is its program's to check.
+func (f *Feed) check(ctx context.Context) error {
+	switch {
+	case f.Queue != nil:
+		return f.Queue.Check(ctx)
+	case f.Source != nil:
+		return f.Source.Check(ctx)
+	}
+	return nil
+}
+
+// give has a route read the feed.
+func (f *Feed) give(r *router.Route) {
+	r.Source, r.Queue, r.Subscriber, r.Topic, r.MaxRow = f.Source, f.Queue, f.subscriber, f.topic, f.maxRow
+	r.Poll, r.Claims = f.poll, f.claims
+}
+
+// openFeed returns what the routes of a source read; fresh tells that it was opened
+// now, so that it has to be checked.
+func (b *Builder) openFeed(ctx context.Context, p *Parts, name string) (f Feed, fresh bool, err error) {
+	if f, ok := p.Feeds[name]; ok {
+		return f, false, nil
+	}
+	k := b.Source(name)
+	if k.Open == nil {
+		return f, false, NotBuiltIn(b.Config.Sources[name])
+	}
+	if f, err = k.Open(ctx); err != nil {
+		return f, false, err
+	}
+	if p.Feeds == nil {
+		p.Feeds = map[string]Feed{}
+	}
+	p.Feeds[name] = f
+	return f, true, nil
+}
+
+// CheckedFeed is [builder.openFeed], and checks what it has opened. After an error of
+// the check the feed is among the parts all the same.
+func (b *Builder) CheckedFeed(ctx context.Context, p *Parts, name string) (Feed, error) {
+	f, fresh, err := b.openFeed(ctx, p, name)
+	if err == nil && fresh {
+		err = f.check(ctx)
+	}
+	return f, err
+}
+
+// NotBuiltIn is the error for a section whose type no registry has.
+func NotBuiltIn(section interface{ Kind() string }) error {
+	if section == nil {
+		return errors.New("it is not in the configuration")
+	}
+	return fmt.Errorf("type %q is not built into this program", section.Kind())
+}
+
+func pollOf(p config.Poll) router.Poll {
+	return router.Poll{Batch: p.Batch, Min: p.Min.Std(), After: p.After, Factor: p.Factor, Max: p.Max.Std()}
+}
+
+func claimsOf(c config.Claims) router.Claims {
+	return router.Claims{InMemory: c.InMemory, PerGroup: c.PerGroup, Timeout: c.Timeout.Std(), Recover: c.Recover.Std()}
+}

@@ -1,0 +1,39 @@
+package assembly
+
+import (
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/http"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// httpDestination is what can be done with an endpoint that takes batches.
+func httpDestination(_ site, d *config.HTTP) DestinationKind {
+	return DestinationKind{Open: func() (adapters.Destination, error) { return newHTTP(d) }}
+}
+
+func newHTTP(d *config.HTTP) (adapters.Destination, error) {
+	statuses, accept, err := statusTable(d.Status)
+	if err != nil {
+		return nil, err
+	}
+	networks, err := parseNetworks(d.AllowNetworks, d.DenyNetworks)
+	if err != nil {
+		return nil, err
+	}
+	cfg := http.Config{
+		URL: string(d.URL), Format: format.Format(d.Format), CloudEventsSource: d.Source,
+		Token: d.Token.Reveal(), Headers: revealMap(d.Headers),
+		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
+		MaxMessages: d.Batch.MaxMessages, MaxBytes: int(d.Batch.MaxBytes), MaxGroups: d.Batch.MaxGroups,
+		MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
+		PublicOnly: !d.AllowPrivate, AllowNetworks: networks[0], DenyNetworks: networks[1],
+	}
+	if cfg.TLS, err = newTLS(d.TLS, d.TLS.On()); err != nil {
+		return nil, err
+	}
+	if d.Preset == config.FlowCatalyst {
+		cfg = http.FlowCatalyst(cfg)
+	}
+	return http.New(cfg)
+}

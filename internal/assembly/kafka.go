@@ -1,0 +1,41 @@
+package assembly
+
+import (
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/kafka"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox/format"
+)
+
+// kafkaDestination is what can be done with topics of Kafka.
+func kafkaDestination(at site, d *config.Kafka) DestinationKind {
+	k := DestinationKind{Open: func() (adapters.Destination, error) { return newKafka(at, d) }}
+	if d.Client == "watermill" { // the stock client can only publish; brokers and topics are the same
+		own := *d
+		own.Client = ""
+		k.Examine = func() (adapters.Destination, error) { return newKafka(at, &own) }
+	}
+	return k
+}
+
+func newKafka(at site, d *config.Kafka) (adapters.Destination, error) {
+	cfg := kafka.Config{
+		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
+		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: at.log.With("destination", at.name),
+		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: d.TopicAllowed(),
+	}
+	if d.SASL != nil {
+		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,
+			Password: d.SASL.Password.Reveal()}
+	}
+	var err error
+	if cfg.TLS, err = newTLS(d.TLS, d.Encrypted()); err != nil {
+		return nil, err
+	}
+	if d.Client == "watermill" {
+		return kafka.NewStock(cfg)
+	}
+	return kafka.New(cfg)
+}

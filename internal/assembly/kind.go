@@ -1,0 +1,163 @@
+package assembly
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// The registries: what each technology makes of its section of the configuration, by
+// the section's type. A new technology is a line here and a file beside this one.
+var (
+	sourceKinds = map[string]func(site, any) SourceKind{
+		"postgres":   entry(postgresSource),
+		"sqlite":     entry(sqliteSource),
+		"subscriber": entry(subscriberSource),
+	}
+	destinationKinds = map[string]func(site, any) DestinationKind{
+		"kafka":     entry(kafkaDestination),
+		"http":      entry(httpDestination),
+		"webhook":   entry(webhookDestination),
+		"log":       entry(logDestination),
+		"discard":   entry(discardDestination),
+		"publisher": entry(publisherDestination),
+	}
+	middlewareKinds = map[string]func(layerSite, any) middlewareKind{
+		"poison":   entry(poisonLayer),
+		"retry":    entry(retryLayer),
+		"timeout":  entry(timeoutLayer),
+		"throttle": entry(throttleLayer),
+		"dedupe":   entry(dedupeLayer),
+		"breaker":  entry(breakerLayer),
+		"tracing":  entry(tracingLayer),
+		"metrics":  entry(metricsLayer),
+	}
+
+	// stateKinds are asked in this order whether a location of state is theirs.
+	stateKinds = []func(b *Builder, location string) (k StateKind, mine bool){postgresState, sqliteState}
+)
+
+// site is the place of a source or destination in the configuration.
+type site struct {
+	*Builder
+	name string
+}
+
+// SourceKind is what a technology can do with one source of the configuration. A
+// field that is nil or zero says that there is nothing of the kind: a subscriber has
+// no table that could be created.
+type SourceKind struct {
+	// Open connects and returns what routes read, once for all routes of the source.
+	// It is checked afterwards.
+	Open func(context.Context) (Feed, error)
+
+	// State is the URL or path at which the state stands beside the source. Empty: the
+	// configuration has to name a place.
+	State string
+
+	Log      bool // an append-only table, read by cursor
+	Supplied bool // the embedding program supplies it by an option
+	Pools    bool // its connections can be those of a pool that the program has
+
+	Leader bool                                      // one instance at a time works it
+	Lock   func(context.Context) (leaderLock, error) // what that instance has to hold as well
+
+	Init      func(context.Context) ([]string, error)                       // creates what is missing; a sentence for each thing done
+	InitSQL   func(to Grantees) string                                      // the same as statements, with grants
+	Indexes   func(ctx context.Context, say func(string)) ([]string, error) // creates missing indexes on a table of others
+	Wake      func(context.Context) ([]string, error)                       // creates the triggers by which writers wake the relay
+	WakeSQL   func() string                                                 // the same as statements
+	Publish   func(context.Context, []outbox.Envelope) error                // writes messages in a transaction of its own
+	Retention *RetentionSettings                                            // which rows are removed, and when
+}
+
+// leaderLock is a leader's lock with the connection that it has to itself.
+type leaderLock interface {
+	adapters.LeaderLock
+	Close()
+}
+
+// DestinationKind is what a technology can do with one destination.
+type DestinationKind struct {
+	Open     func() (adapters.Destination, error)
+	Examine  func() (adapters.Destination, error) // opens it for looking only; nil: like Open
+	Supplied bool                                 // the embedding program supplies it by an option; then Open is nil where it did not
+}
+
+// StateKind is what a technology can do with a state store at one location.
+type StateKind struct {
+	Key     string // the location in the one form that all of its names have
+	Pools   bool   // its connections can be those of a pool that the program has
+	Exists  func() error
+	Open    func(context.Context) (adapters.StateStore, error)
+	InitSQL func(to Grantees) (string, error)
+}
+
+// layerSite is the place of a middleware: in the stack of a route that is being made.
+type layerSite struct {
+	*Builder
+	parts *Parts
+	route string
+	state func() adapters.StateStore // known when layers are made
+}
+
+// middlewareKind is one layer of a route.
+type middlewareKind struct {
+	// make makes it; nil without an error: it would do nothing.
+	make func(context.Context) (message.HandlerMiddleware, error)
+
+	// after says that it only looks at what came of a delivery, so that it can run
+	// after that. Where all layers do, limit, if any, bounds the delivery itself
+	// in place of the layer.
+	after bool
+	limit time.Duration
+
+	attempts int    // how often a message may fail; 0: it says nothing of that
+	poison   string // the destination that dead messages go to; empty: none
+}
+
+// entry is the entry of a registry for sections of type S.
+func entry[At any, S comparable, Kind any](of func(At, S) Kind) func(At, any) Kind {
+	return func(at At, section any) (k Kind) {
+		var none S
+		if s, ok := section.(S); ok && s != none {
+			return of(at, s)
+		}
+		return k
+	}
+}
+
+// Source is what can be done with a source; nothing, if it is not configured or its
+// type is not built into this program.
+func (b *Builder) Source(name string) (k SourceKind) {
+	if s := b.Config.Sources[name]; s != nil {
+		if of := sourceKinds[s.Kind()]; of != nil {
+			return of(site{b, name}, s)
+		}
+	}
+	return k
+}
+
+// Destination is what can be done with a destination, like [builder.source].
+func (b *Builder) Destination(name string) (k DestinationKind) {
+	if d := b.Config.Destinations[name]; d != nil {
+		if of := destinationKinds[d.Kind()]; of != nil {
+			return of(site{b, name}, d)
+		}
+	}
+	return k
+}
+
+// stateAt is what can be done with the state store at a location.
+func (b *Builder) stateAt(location string) (k StateKind) {
+	for _, of := range stateKinds {
+		if k, mine := of(b, location); mine {
+			return k
+		}
+	}
+	return k
+}

@@ -1,0 +1,25 @@
+package assembly
+
+import (
+	"log/slog"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/log"
+	"github.com/outriderhq/outrider/config"
+)
+
+// logDestination is what can be done with the relay's own log.
+func logDestination(at site, d *config.LogTo) DestinationKind {
+	return DestinationKind{Open: func() (adapters.Destination, error) {
+		var level slog.Level
+		if err := level.UnmarshalText([]byte(d.Level)); err != nil {
+			return nil, err
+		}
+		return log.New(at.log, level), nil
+	}}
+}
+
+// discardDestination is what can be done with a destination that keeps nothing.
+func discardDestination(site, *config.Discard) DestinationKind {
+	return DestinationKind{Open: func() (adapters.Destination, error) { return log.Discard(), nil }}
+}

@@ -1,0 +1,116 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/middleware"
+	"github.com/outriderhq/outrider/router"
+)
+
+// layers are the layers that the configuration gives a route. It sets what the router
+// has to know of them; they are made later, by [builder.stack].
+func (b *Builder) layers(p *Parts, r config.Route, out *router.Route) (layers []middlewareKind) {
+	at := layerSite{b, p, r.Name, func() adapters.StateStore { return out.State }}
+	out.Hindsight = true
+	for _, m := range r.Middleware {
+		k := layer(at, m)
+		layers = append(layers, k)
+		out.Hindsight = out.Hindsight && k.after
+		if k.limit > 0 {
+			out.SendTimeout = k.limit
+		}
+		if out.Attempts == 0 {
+			out.Attempts = k.attempts
+		}
+		if out.PoisonName == "" {
+			out.PoisonName = k.poison
+		}
+	}
+	if !out.Hindsight { // the timeout is in the chain
+		out.SendTimeout = 0
+	}
+	if len(b.Options.Middleware[r.Name]) > 0 { // which may do anything
+		out.Hindsight = false
+	}
+	return layers
+}
+
+// layer is one layer of a route's stack.
+func layer(at layerSite, m config.Middleware) middlewareKind {
+	if of := middlewareKinds[m.Kind()]; of != nil {
+		return of(at, m)
+	}
+	return middlewareKind{make: func(context.Context) (message.HandlerMiddleware, error) {
+		return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
+	}}
+}
+
+// stack gives a route its middleware: what is configured, then the options'.
+func (b *Builder) stack(ctx context.Context, layers []middlewareKind, out *router.Route) error {
+	for _, k := range layers {
+		if out.Hindsight && k.limit > 0 {
+			continue // SendTimeout is the limit
+		}
+		mw, err := k.make(ctx)
+		if err != nil {
+			return err
+		}
+		if mw != nil {
+			out.Middleware = append(out.Middleware, mw)
+		}
+	}
+	out.Middleware = append(out.Middleware, b.Options.Middleware[out.Name]...)
+	return nil
+}
+
+// made is how a layer is made that needs nothing which could fail.
+func made(mw message.HandlerMiddleware, err error) func(context.Context) (message.HandlerMiddleware, error) {
+	return func(context.Context) (message.HandlerMiddleware, error) { return mw, err }
+}
+
+func poisonLayer(_ layerSite, m *config.Poison) middlewareKind {
+	return middlewareKind{after: true, poison: m.To, make: made(middleware.Poison{Hold: m.Then == "hold"}.Middleware, nil)}
+}
+
+func retryLayer(_ layerSite, m *config.Retry) middlewareKind {
+	jitter := m.Jitter
+	if jitter == 0 {
+		jitter = middleware.NoJitter
+	}
+	retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter}
+	return middlewareKind{after: true, attempts: m.Attempts, make: made(retry.Middleware, retry.Validate())}
+}
+
+func timeoutLayer(_ layerSite, m *config.Timeout) middlewareKind {
+	timeout := middleware.Timeout{Limit: m.After.Std()}
+	return middlewareKind{after: true, limit: timeout.Limit, make: made(timeout.Middleware, timeout.Validate())}
+}
+
+func throttleLayer(_ layerSite, m *config.Throttle) middlewareKind {
+	throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
+	return middlewareKind{make: made(throttle.Middleware, throttle.Validate())}
+}
+
+func breakerLayer(at layerSite, m *config.Breaker) middlewareKind {
+	breaker := &middleware.Breaker{Failures: m.Failures, Ratio: m.Ratio, Requests: m.Requests, Interval: m.Interval.Std(),
+		Open: m.Open.Std(), Probes: m.Probes, Name: at.route, Logger: at.log, Registerer: at.registerer()}
+	return middlewareKind{make: made(breaker.Middleware, breaker.Validate())}
+}
+
+func metricsLayer(at layerSite, _ *config.Metrics) middlewareKind {
+	return middlewareKind{make: made((&middleware.Metrics{Registerer: at.registerer()}).Middleware, nil)}
+}
+
+// registerer is where middleware registers its metrics.
+func (b *Builder) registerer() prometheus.Registerer {
+	if b.Options.Registerer != nil {
+		return b.Options.Registerer
+	}
+	return b.Metrics
+}

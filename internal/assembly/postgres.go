@@ -1,0 +1,194 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/logtable"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// postgresTable is a source in PostgreSQL: a table of Outrider's own, one of others or
+// a queue.
+type postgresTable struct {
+	site
+	*config.Postgres
+}
+
+// postgresSource is what can be done with a source in PostgreSQL.
+func postgresSource(at site, s *config.Postgres) SourceKind {
+	t := postgresTable{at, s}
+	k := SourceKind{State: s.URL.Reveal(), Pools: true, Log: !s.Queued(), Leader: s.Leader,
+		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
+	if s.Leader && s.LeaderLock != 0 {
+		k.Lock = t.lock
+	}
+	if !s.Queued() && s.Layout != "outrider" {
+		k.Indexes = t.indexes
+	}
+	if s.Notified() {
+		k.Wake, k.WakeSQL = t.wake, t.wakeSQL
+	}
+	return k
+}
+
+func (t postgresTable) open(ctx context.Context) (Feed, error) {
+	to, err := t.Options.toSource(t.name, t.Postgres)
+	if err != nil {
+		return Feed{}, err
+	}
+	f := Feed{poll: pollOf(t.Poll)}
+	switch {
+	case t.Queued():
+		f.claims = claimsOf(t.Claims)
+		f.Queue, err = t.openQueue(ctx, to)
+	case t.Layout == "outrider":
+		f.Source, err = postgres.NewSource(ctx, postgres.SourceConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Table),
+			Wake: postgres.Wake(t.Wake), Logger: t.log, MaxRow: int64(t.MaxRow)})
+	default:
+		cfg := t.logTable()
+		cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
+		cfg.Wake, cfg.Logger, cfg.MaxRow = postgres.Wake(t.Wake), t.log, int64(t.MaxRow)
+		f.Source, err = logtable.New(ctx, cfg)
+	}
+	if err != nil {
+		return Feed{}, err // a nil pointer in an interface is no source
+	}
+	return f, nil
+}
+
+func (t postgresTable) openQueue(ctx context.Context, to connection) (adapters.Queue, error) {
+	cfg := t.queue()
+	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
+	cfg.Wake, cfg.Logger = postgres.Wake(t.Wake), t.log
+	return queuetable.New(ctx, cfg)
+}
+
+func (t postgresTable) lock(ctx context.Context) (leaderLock, error) {
+	to, err := t.Options.toSource(t.name, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	return statestore.NewLeaderLock(ctx, statestore.LeaderConfig{URL: to.url, TLS: to.tls, Config: to.config, Key: int64(t.LeaderLock)})
+}
+
+func (t postgresTable) init(ctx context.Context) ([]string, error) {
+	pool, err := t.Options.openPostgres(ctx, t.name, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	if t.Queued() {
+		cfg := t.queue()
+		return queuetable.Init(ctx, pool, cfg.Layout, t.Layout == "flowcatalyst", cfg.Tables...)
+	}
+	if t.Layout != "outrider" {
+		return logtable.Init(ctx, pool, t.logTable())
+	}
+	if rows := t.partitionRows(); rows > 0 {
+		return postgres.InitPartitioned(ctx, pool, string(t.Table), rows)
+	}
+	return postgres.Init(ctx, pool, string(t.Table))
+}
+
+func (t postgresTable) initSQL(to Grantees) string {
+	if t.Queued() {
+		cfg := t.queue()
+		return queuetable.InitSQL(cfg.Layout, t.Layout == "flowcatalyst", cfg.Tables...) + "\n" +
+			queuetable.Grants(cfg.Layout, cfg.Tables...).SQL(to)
+	}
+	if t.Layout == "outrider" {
+		text, mode := postgres.InitSQL(string(t.Table)), adapters.RetentionMode("")
+		if t.Retention != nil {
+			mode = adapters.RetentionMode(t.Retention.Mode)
+		}
+		if rows := t.partitionRows(); rows > 0 {
+			text = postgres.InitPartitionedSQL(string(t.Table), rows)
+		}
+		return text + "\n" + postgres.OutboxGrants(string(t.Table), mode).SQL(to)
+	}
+	text, err := logtable.InitSQL(t.logTable())
+	var grants postgres.Grants
+	if err == nil {
+		grants, err = logtable.Grants(t.logTable())
+	}
+	if err != nil {
+		return asComment(err)
+	}
+	return text + "\n" + grants.SQL(to)
+}
+
+// asComment is the error of a table's name in place of its statements. It does not
+// come from a configuration that was checked.
+func asComment(err error) string {
+	return "-- " + strings.Join(strings.Fields(err.Error()), " ") + "\n"
+}
+
+func (t postgresTable) indexes(ctx context.Context, say func(string)) ([]string, error) {
+	pool, err := t.Options.openPostgres(ctx, t.name, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	return logtable.InitIndexes(ctx, pool, t.logTable(), say)
+}
+
+func (t postgresTable) wake(ctx context.Context) ([]string, error) {
+	tables, err := t.tables()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := t.Options.openPostgres(ctx, t.name, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	return postgres.InitWake(ctx, pool, tables...)
+}
+
+func (t postgresTable) wakeSQL() string {
+	tables, err := t.tables()
+	if err != nil {
+		return asComment(err)
+	}
+	return postgres.InitWakeSQL(tables...)
+}
+
+func (t postgresTable) publish(ctx context.Context, messages []outbox.Envelope) error {
+	if t.Layout != "outrider" {
+		return notOwnTable(t.Layout)
+	}
+	pool, err := t.Options.openPostgres(ctx, t.name, t.Postgres)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	table, err := postgres.Locate(ctx, pool, string(t.Table))
+	if err != nil {
+		return err
+	}
+	client, err := outbox.NewClient(outbox.ClientConfig{Table: strings.Join(table, "."), Dialect: outbox.PostgreSQL})
+	if err != nil {
+		return err
+	}
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin a transaction: %w", err)
+	}
+	if err := client.Publish(ctx, tx, messages...); err != nil {
+		return errors.Join(err, tx.Rollback(ctx))
+	}
+	return tx.Commit(ctx)
+}
+
+// notOwnTable refuses to write to a table of an application's layout.
+func notOwnTable(layout string) error {
+	return fmt.Errorf("its table has layout %s: write to it as the application does", layout)
+}

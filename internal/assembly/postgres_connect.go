@@ -1,0 +1,128 @@
+package assembly
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres"
+	"github.com/outriderhq/outrider/adapters/postgres/statestore"
+	"github.com/outriderhq/outrider/config"
+)
+
+// connection is how connections to a PostgreSQL database are made: by URL, or as
+// those of a pool.
+type connection struct {
+	url    string
+	tls    postgres.TLS
+	config *pgxpool.Config // not nil: url is empty
+}
+
+// toSource is how connections to a source's database are made.
+func (o *Options) toSource(name string, s *config.Postgres) (connection, error) {
+	if pool := o.Pools[name]; pool != nil {
+		return connection{config: pool}, nil
+	}
+	security, err := postgresTLS(s.TLS)
+	return connection{url: s.URL.Reveal(), tls: security}, err
+}
+
+// toState is how connections to the state store at a location are made.
+func (o *Options) toState(cfg *config.Config, location string) (connection, error) {
+	if !cfg.State.URL.IsZero() && o.StatePool != nil {
+		return connection{config: o.StatePool}, nil
+	}
+	for _, name := range SortedNames(o.Pools) {
+		if s, ok := cfg.Sources[name].(*config.Postgres); ok && s.URL.Reveal() == location {
+			return connection{config: o.Pools[name]}, nil
+		}
+	}
+	security, err := stateTLS(cfg, location)
+	return connection{url: location, tls: security}, err
+}
+
+// openPostgres opens a pool of connections to a source's database for work beside
+// the relay's.
+func (o *Options) openPostgres(ctx context.Context, name string, s *config.Postgres) (*pgxpool.Pool, error) {
+	to, err := o.toSource(name, s)
+	if err != nil {
+		return nil, err
+	}
+	if to.config != nil {
+		return postgres.OpenConfig(ctx, to.config)
+	}
+	return postgres.Open(ctx, to.url, to.tls)
+}
+
+// ConnectionsOf is what a pool's configuration says about connections.
+func ConnectionsOf(pool *pgxpool.Pool) *pgxpool.Config {
+	c := pool.Config()
+	// They are made for the application's queries: one that resets the session would
+	// take our search_path away, one that wants a tenant in the context refuses us.
+	c.PrepareConn, c.AfterRelease, c.ShouldPing = nil, nil, nil
+	c.BeforeAcquire = nil //nolint:staticcheck // deprecated, and still called where it is set
+	return c
+}
+
+// postgresTLS says how connections to a source's or a state store's database are
+// encrypted; where the section says nothing, the URL decides.
+func postgresTLS(t config.TLS) (postgres.TLS, error) {
+	c, err := newTLS(t, t.On())
+	return postgres.TLS{Config: c, Off: t.Off()}, err
+}
+
+// stateTLS is that of the state store at a location: its own, or that of the
+// source that it is beside.
+func stateTLS(cfg *config.Config, location string) (postgres.TLS, error) {
+	if !cfg.State.URL.IsZero() {
+		return postgresTLS(cfg.State.TLS)
+	}
+	for _, name := range SortedNames(cfg.Sources) {
+		if s, ok := cfg.Sources[name].(*config.Postgres); ok && s.URL.Reveal() == location {
+			return postgresTLS(s.TLS)
+		}
+	}
+	return postgres.TLS{}, nil
+}
+
+// postgresState is what can be done with a state store in PostgreSQL, where the
+// location is a URL of one.
+func postgresState(b *Builder, location string) (k StateKind, mine bool) {
+	if !strings.HasPrefix(location, "postgres://") && !strings.HasPrefix(location, "postgresql://") {
+		return k, false
+	}
+	schema := b.Config.State.Schema.Exact()
+	return StateKind{
+		Key: location, Pools: true,
+		Exists: func() error { return nil }, // opening creates no database
+		Open: func(ctx context.Context) (adapters.StateStore, error) {
+			to, err := b.Options.toState(b.Config, location)
+			if err != nil {
+				return nil, err
+			}
+			return statestore.New(ctx, statestore.Config{URL: to.url, TLS: to.tls, Config: to.config, Schema: schema, Logger: b.log})
+		},
+		InitSQL: func(to Grantees) (string, error) {
+			text, err := statestore.InitSQL(schema)
+			if err != nil {
+				return "", err
+			}
+			return "-- All of it for a new installation; to upgrade, what follows the version that it has:\n" +
+				"-- SELECT max(version_id) FROM outrider_migrations\n" + text + "\n" + statestore.Grants(schema).SQL(to), nil
+		},
+	}, true
+}
+
+// Grantees are the database roles that printed statements grant to.
+type Grantees = postgres.Grantees
+
+// ConnectionProblem is what the failure to reach a database comes down to, and what to
+// do about it; false: err is something else.
+func ConnectionProblem(err error) (text, fix string, ok bool) {
+	if text, ok = postgres.ConnectionProblem(err); ok {
+		fix = postgres.ConnectionFix(err)
+	}
+	return text, fix, ok
+}

@@ -1,0 +1,157 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// sqliteTable is a source in a SQLite file: a table of Outrider's own or of others.
+type sqliteTable struct {
+	site
+	*config.SQLite
+}
+
+// sqliteSource is what can be done with a source in a SQLite file.
+func sqliteSource(at site, s *config.SQLite) SourceKind {
+	t := sqliteTable{at, s}
+	k := SourceKind{State: s.Path, Log: true, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
+	if r := s.Retention; r != nil {
+		k.Retention = &RetentionSettings{adapters.Retention{Mode: adapters.RetainRows, Keep: r.Keep.Std(), Batch: r.Batch},
+			r.Every.Std(), r.WarnAfter.Std()}
+	}
+	return k
+}
+
+func (t sqliteTable) open(context.Context) (Feed, error) {
+	if err := sqliteExists(t.Path); err != nil {
+		return Feed{}, err
+	}
+	cfg := sqlite.SourceConfig{Path: t.Path, Table: string(t.Table), Logger: t.log, MaxRow: int64(t.MaxRow)}
+	if t.Layout == "custom" {
+		columns := t.columns()
+		cfg.Columns = &columns
+	}
+	src, err := sqlite.NewSource(cfg)
+	if err != nil {
+		return Feed{}, err
+	}
+	return Feed{Source: src, poll: pollOf(t.Poll)}, nil
+}
+
+// columns describes a table that is not of the own layout.
+func (t sqliteTable) columns() sqlite.Columns {
+	c := t.Columns
+	return sqlite.Columns{
+		Position: string(c.Position), ID: string(c.ID), Payload: string(c.Payload), Type: string(c.Type),
+		Group: string(c.Group), AggregateType: string(c.AggregateType), AggregateID: string(c.AggregateID), Tenant: string(c.Tenant),
+		Headers: string(c.Headers), Tags: string(c.Tags), OccurredAt: string(c.OccurredAt), CreatedAt: string(c.CreatedAt),
+	}
+}
+
+func (t sqliteTable) init(ctx context.Context) ([]string, error) {
+	if t.Layout == "custom" {
+		name, err := sqlite.File(t.Path)
+		if err == nil && name != "" {
+			_, err = os.Stat(name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the database cannot be opened: %w; its application creates it", err)
+		}
+	}
+	db, err := sqlite.Open(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	var did []string
+	if t.Layout == "custom" {
+		did, err = sqlite.InitMapped(ctx, db, string(t.Table), t.columns())
+	} else {
+		did, err = sqlite.Init(ctx, db, string(t.Table))
+	}
+	return did, errors.Join(err, db.Close())
+}
+
+func (t sqliteTable) initSQL(Grantees) string {
+	if t.Layout == "custom" {
+		return "-- Nothing: the table " + string(t.Table) + " is its application's, and needs no index.\n"
+	}
+	return sqlite.InitSQL(string(t.Table))
+}
+
+func (t sqliteTable) publish(ctx context.Context, messages []outbox.Envelope) error {
+	if t.Layout != "outrider" {
+		return notOwnTable(t.Layout)
+	}
+	client, err := outbox.NewClient(outbox.ClientConfig{Table: string(t.Table), Dialect: outbox.SQLite})
+	if err != nil {
+		return err
+	}
+	if err := sqliteExists(t.Path); err != nil {
+		return err
+	}
+	db, err := sqlite.Open(t.Path)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return errors.Join(fmt.Errorf("begin a transaction: %w", err), db.Close())
+	}
+	if err := client.Publish(ctx, tx, messages...); err != nil {
+		return errors.Join(err, tx.Rollback(), db.Close())
+	}
+	return errors.Join(tx.Commit(), db.Close())
+}
+
+// sqliteExists refuses the path of a SQLite file that is not there: opening it
+// would leave an empty database where somebody mistyped a name.
+func sqliteExists(path string) error {
+	name, err := sqlite.File(strings.TrimPrefix(path, "sqlite:"))
+	if err != nil || name == "" {
+		return err
+	}
+	if _, err := os.Stat(name); err != nil {
+		return fmt.Errorf("the database cannot be opened: %w; `outrider init` creates it", err)
+	}
+	return nil
+}
+
+// sqliteState is what can be done with a state store in a SQLite file, which any
+// location is that is no URL.
+func sqliteState(_ *Builder, location string) (k StateKind, mine bool) {
+	return StateKind{
+		Key:    sqliteKey(location),
+		Exists: func() error { return sqliteExists(location) },
+		Open: func(ctx context.Context) (adapters.StateStore, error) {
+			return sqlite.NewState(ctx, sqlite.StateConfig{Path: strings.TrimPrefix(location, "sqlite:")})
+		},
+		InitSQL: func(Grantees) (string, error) {
+			return "-- Nothing: `outrider init` or `outrider run` creates the tables in the SQLite file, which has no roles.\n", nil
+		},
+	}, true
+}
+
+// sqliteKey is the path of a file in one form: it has one store, however its path is
+// written.
+func sqliteKey(location string) string {
+	name, err := sqlite.File(strings.TrimPrefix(location, "sqlite:"))
+	if err != nil || name == "" {
+		return location
+	}
+	if resolved, err := filepath.EvalSymlinks(name); err == nil {
+		name = resolved
+	}
+	if absolute, err := filepath.Abs(name); err == nil {
+		name = absolute
+	}
+	return name
+}
