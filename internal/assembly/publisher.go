@@ -12,7 +12,7 @@ import (
 // supplies, as a Watermill publisher or as one of Outrider's own kind.
 func publisherDestination(at site, d *config.Publisher) DestinationKind {
 	k := DestinationKind{Supplied: true}
-	if supplied := at.Options.Destinations[at.name]; make != nil {
+	if supplied := at.Options.Destinations[at.name]; supplied != nil {
 		k.Open = func() (adapters.Destination, error) { return supplied(d) }
 	}
 	return k
