@@ -89,7 +89,7 @@ func TestEveryPeerDeliversAndIsMeasured(t *testing.T) {
 		{scenario: "river", want: []string{"river-insert 2000 inserted", "river 2000 worked, the work is nothing", "outrider 2000 delivered by HTTP in order"}},
 		{scenario: "sustained", want: []string{"outrider 500 500 msgs/s wanted"}, figures: []string{"largest size (MiB)", "worst p99 of a second (ms)"}},
 		{scenario: "spread", entries: []int{1}, want: []string{"outrider 200 3 instances"}, figures: []string{"instances with lanes"}},
-		{scenario: "neighbours", entries: []int{1, 5}, want: []string{"outrider 400 1000 msgs/s, 1 group poisoned",
+		{scenario: "peers", entries: []int{1, 5}, want: []string{"outrider 400 1000 msgs/s, 1 group poisoned",
 			"outrider 200 backlog, 1 of 2 destinations hangs"}},
 	} {
 		t.Run(tt.scenario, func(t *testing.T) {

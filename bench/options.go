@@ -39,7 +39,7 @@ func parseOptions(args []string, usage io.Writer) (*options, error) {
 	f.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the deep backlog, and of those that are retained, in the scenario flat")
 	f.IntVar(&o.items, "items", 200_000, "rows of the larger backlog in the scenario flowcatalyst; the smaller one has a tenth")
 	f.IntVar(&o.hooks, "hooks", 100_000, "rows of the backlog in the scenario webhooks")
-	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long each run of the scenarios latency, neighbours and publish writes; idle looks twice as long")
+	f.DurationVar(&o.duration, "duration", 5*time.Second, "how long each run of the scenarios latency, peers and publish writes; idle looks twice as long")
 	f.DurationVar(&o.hold, "hold", time.Minute, "how long the scenario snapshot holds a snapshot open")
 	f.DurationVar(&o.sustain, "sustain", time.Minute, "how long the scenario sustained writes")
 	f.IntVar(&o.rate, "rate", 20_000, "messages per second in the scenario sustained")

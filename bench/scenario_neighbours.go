@@ -57,7 +57,7 @@ func onOtherRoute(group int) bool { return group%10 == otherDigit }
 
 // neighbourScenario measures what is left to others (G6).
 var neighbourScenario = &scenario{
-	name:  "neighbours",
+	name:  "peers",
 	about: "What the others notice while one group is poisoned, or one of two destinations hangs.",
 	title: func(o *options) string {
 		return fmt.Sprintf("Others beside a poisoned group and a destination that hangs: %d groups, a tenth of them on a route of its own; "+

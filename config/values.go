@@ -206,7 +206,7 @@ func nearest(name string, candidates []string) string {
 }
 
 // distance counts the letters to insert, delete, replace or swap with their
-// neighbour in order to turn one word into the other.
+// peer in order to turn one word into the other.
 func distance(a, b string) int {
 	prev, row := []int(nil), make([]int, len(b)+1)
 	for j := range row {

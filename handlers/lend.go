@@ -2,10 +2,10 @@ package handlers
 
 import "context"
 
-// Lend marks a message as being sent by somebody else than the gate (the
+// Reserve marks a message as being sent by somebody else than the gate (the
 // poison destination gets it): it keeps its place until [Gate.Back], as if it
 // were in a batch. It tells false for one that is being sent, or is gone.
-func (g *Gate) Lend(t *Ticket) bool {
+func (g *Gate) Reserve(t *Ticket) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.state != away {
@@ -16,8 +16,8 @@ func (g *Gate) Lend(t *Ticket) bool {
 	return true
 }
 
-// Back ends what [Gate.Lend] began.
-func (g *Gate) Back(t *Ticket) {
+// Return ends what [Gate.Lend] began.
+func (g *Gate) Return(t *Ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.lent, t)

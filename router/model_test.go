@@ -62,10 +62,10 @@ func (w *world) next(script map[string][]error, id string) error {
 
 // equip gives a route its middleware: the default alone, whose chains run after
 // deliveries, or with one that fails messages before.
-func (w *world) equip(rt *Route, hindsight bool) {
+func (w *world) equip(rt *Route, deliverFirst bool) {
 	rt.Attempts, rt.Middleware = 10, stack(50*time.Millisecond, 10)
-	if hindsight {
-		lookBack(rt)
+	if deliverFirst {
+		withDeliverFirst(rt)
 	} else {
 		rt.Middleware = append(rt.Middleware, w.middleware)
 	}

@@ -25,32 +25,32 @@ type step struct {
 
 // scenario is all that is random about a run of the model.
 type scenario struct {
-	ordering  adapters.Ordering
-	order     adapters.OrderMode
-	window    int
-	groups    int
-	addresses int
-	slow      bool
-	hindsight bool          // chains run after deliveries, and do nothing of their own
-	grave     bool          // dead messages go to a poison destination
-	faults    int           // of ten messages, so many fail in some way
-	reading   time.Duration // that it takes to read parked messages
-	seed      uint64
-	steps     []step
+	ordering     adapters.Ordering
+	order        adapters.OrderMode
+	window       int
+	groups       int
+	addresses    int
+	slow         bool
+	deliverFirst bool          // chains run after deliveries, and do nothing of their own
+	grave        bool          // dead messages go to a poison destination
+	faults       int           // of ten messages, so many fail in some way
+	reading      time.Duration // that it takes to read parked messages
+	seed         uint64
+	steps        []step
 }
 
 func drawScenario(t *rapid.T) scenario {
 	sc := scenario{
-		order:     rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderGroup, adapters.OrderNone, adapters.OrderGlobal}).Draw(t, "order"),
-		window:    rapid.IntRange(4, 64).Draw(t, "window"),
-		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
-		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
-		slow:      rapid.Bool().Draw(t, "slow"),
-		hindsight: rapid.Bool().Draw(t, "hindsight"),
-		grave:     rapid.Bool().Draw(t, "grave"),
-		faults:    rapid.IntRange(0, 6).Draw(t, "faults"),
-		reading:   time.Duration(rapid.SampledFrom([]int{0, 10, 300}).Draw(t, "reading")) * time.Millisecond,
-		seed:      rapid.Uint64().Draw(t, "seed"),
+		order:        rapid.SampledFrom([]adapters.OrderMode{adapters.OrderGroup, adapters.OrderGroup, adapters.OrderNone, adapters.OrderGlobal}).Draw(t, "order"),
+		window:       rapid.IntRange(4, 64).Draw(t, "window"),
+		groups:       rapid.IntRange(1, 12).Draw(t, "groups"),
+		addresses:    rapid.IntRange(1, 3).Draw(t, "addresses"),
+		slow:         rapid.Bool().Draw(t, "slow"),
+		deliverFirst: rapid.Bool().Draw(t, "deliverFirst"),
+		grave:        rapid.Bool().Draw(t, "grave"),
+		faults:       rapid.IntRange(0, 6).Draw(t, "faults"),
+		reading:      time.Duration(rapid.SampledFrom([]int{0, 10, 300}).Draw(t, "reading")) * time.Millisecond,
+		seed:         rapid.Uint64().Draw(t, "seed"),
 	}
 	sc.ordering = rapid.SampledFrom([]adapters.Ordering{
 		{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4},
@@ -142,7 +142,7 @@ func (r *run) writeTo(group string) {
 	row.Headers = map[string]string{"address": fmt.Sprintf("a%d", numberOf(group)%r.addresses)}
 	r.world.mu.Lock()
 	r.world.outside[row.ID] = r.script()
-	if r.random.IntN(4) == 0 && !r.hindsight {
+	if r.random.IntN(4) == 0 && !r.deliverFirst {
 		r.world.inLane[row.ID] = r.script()
 	}
 	r.world.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *run) start() error {
 		Name: "orders", Source: r.source, State: r.store, Destination: r.link, Order: r.order, Window: r.window,
 		Poll: Poll{Max: 200 * time.Millisecond},
 	}
-	r.world.equip(&route, r.hindsight)
+	r.world.equip(&route, r.deliverFirst)
 	if r.grave {
 		route.Poison, route.PoisonName = tomb{r.link}, "tomb"
 	}

@@ -86,7 +86,7 @@ func (q *partQueue) write(id, group string, open time.Duration) {
 		q.open--
 	case q.asleep:
 		q.asleep = false
-		signal.Poke(q.woken)
+		signal.Send(q.woken)
 	}
 }
 

@@ -39,7 +39,7 @@ func (r *queueRun) observe() {
 // claimer's accounts.
 func (r *queueRun) room() (n int, problems []string) {
 	rt := r.router.routes[0]
-	if n, problems = rt.claimer.Inspect(); !rt.Hindsight {
+	if n, problems = rt.claimer.Inspect(); !rt.DeliverFirst {
 		for _, s := range rt.Sessions() { // chains of what was taken out of the lane
 			n += s.Inspect().Chains
 		}

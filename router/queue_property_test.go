@@ -19,19 +19,19 @@ import (
 
 // queueScenario is all that is random about a run of the queue model.
 type queueScenario struct {
-	ordering  adapters.Ordering
-	order     adapters.OrderMode
-	claims    Claims
-	batch     int
-	groups    int
-	addresses int
-	slow      bool // deliveries take seconds
-	hindsight bool // chains run after deliveries, and do nothing of their own
-	faults    int  // of ten messages, so many fail in some way
-	broken    bool // statements may fail after they were carried out
-	blind     bool
-	seed      uint64
-	steps     []step
+	ordering     adapters.Ordering
+	order        adapters.OrderMode
+	claims       Claims
+	batch        int
+	groups       int
+	addresses    int
+	slow         bool // deliveries take seconds
+	deliverFirst bool // chains run after deliveries, and do nothing of their own
+	faults       int  // of ten messages, so many fail in some way
+	broken       bool // statements may fail after they were carried out
+	blind        bool
+	seed         uint64
+	steps        []step
 }
 
 func drawQueueScenario(t *rapid.T) queueScenario {
@@ -41,15 +41,15 @@ func drawQueueScenario(t *rapid.T) queueScenario {
 			InMemory: rapid.IntRange(4, 100).Draw(t, "memory"),
 			PerGroup: rapid.IntRange(1, 30).Draw(t, "per group"),
 			Timeout:  time.Duration(rapid.SampledFrom([]int{4, 20}).Draw(t, "timeout")) * time.Second, Recover: 3 * time.Second},
-		batch:     rapid.IntRange(1, 60).Draw(t, "batch"),
-		groups:    rapid.IntRange(1, 12).Draw(t, "groups"),
-		addresses: rapid.IntRange(1, 3).Draw(t, "addresses"),
-		slow:      rapid.Bool().Draw(t, "slow"),
-		hindsight: rapid.Bool().Draw(t, "hindsight"),
-		faults:    rapid.IntRange(0, 6).Draw(t, "faults"),
-		broken:    rapid.Bool().Draw(t, "broken"),
-		blind:     rapid.Bool().Draw(t, "blind"),
-		seed:      rapid.Uint64().Draw(t, "seed"),
+		batch:        rapid.IntRange(1, 60).Draw(t, "batch"),
+		groups:       rapid.IntRange(1, 12).Draw(t, "groups"),
+		addresses:    rapid.IntRange(1, 3).Draw(t, "addresses"),
+		slow:         rapid.Bool().Draw(t, "slow"),
+		deliverFirst: rapid.Bool().Draw(t, "deliverFirst"),
+		faults:       rapid.IntRange(0, 6).Draw(t, "faults"),
+		broken:       rapid.Bool().Draw(t, "broken"),
+		blind:        rapid.Bool().Draw(t, "blind"),
+		seed:         rapid.Uint64().Draw(t, "seed"),
 	}
 	sc.ordering = rapid.SampledFrom([]adapters.Ordering{
 		{}, {Unit: adapters.UnitWave, MaxMessages: 50}, {Unit: adapters.UnitGroup, MaxMessages: 8, MaxRequests: 4},
@@ -139,7 +139,7 @@ func (r *queueRun) write(n int) {
 			row.Headers["address"] = row.ID
 			r.world.outside[row.ID] = slices.Repeat([]error{errors.New("injected")}, 1000)
 		}
-		if r.random.IntN(4) == 0 && !r.hindsight {
+		if r.random.IntN(4) == 0 && !r.deliverFirst {
 			r.world.inLane[row.ID] = script.script()
 		}
 		r.world.mu.Unlock()
@@ -153,7 +153,7 @@ func (r *queueRun) start() error {
 		Name: "jobs", Queue: r.queue, State: r.store, Destination: r.link, Order: r.order, Claims: r.claims,
 		Poll: Poll{Max: 200 * time.Millisecond, Batch: r.batch},
 	}
-	r.world.equip(&route, r.hindsight)
+	r.world.equip(&route, r.deliverFirst)
 	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), DrainTimeout: 10 * time.Second}, []Route{route})
 	if err != nil {
 		return err

@@ -38,15 +38,15 @@ func stack(base time.Duration, attempts int) []message.HandlerMiddleware {
 // it is another one.
 var stacks sync.Map
 
-// lookBack has a route with nothing but the default middleware run its chains
+// withDeliverFirst has a route with nothing but the default middleware run its chains
 // when deliveries are over; false when it is another one.
-func lookBack(rt *Route) bool {
+func withDeliverFirst(rt *Route) bool {
 	if len(rt.Middleware) == 0 {
 		return false
 	}
 	_, ours := stacks.Load(&rt.Middleware[0])
 	if ours {
-		rt.Hindsight, rt.Middleware = true, rt.Middleware[:2:2] // the limit of the third is the route's
+		rt.DeliverFirst, rt.Middleware = true, rt.Middleware[:2:2] // the limit of the third is the route's
 	}
 	return ours
 }
@@ -61,7 +61,7 @@ type rig struct {
 	config Config
 	router *Router
 
-	hindsight bool // of routes with the default middleware
+	deliverFirst bool // of routes with the default middleware
 
 	cancel context.CancelFunc
 	done   chan error
@@ -72,12 +72,12 @@ type rig struct {
 func inBubble(t *testing.T, o adapters.Ordering, f func(r *rig)) {
 	t.Helper()
 	t.Parallel()
-	for name, hindsight := range map[string]bool{"chains": false, "hindsight": true} {
+	for name, deliverFirst := range map[string]bool{"chains": false, "deliverFirst": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, o)
-				r.hindsight = hindsight
+				r.deliverFirst = deliverFirst
 				f(r)
 			})
 		})
@@ -100,10 +100,10 @@ func (r *rig) route(change func(*Route)) Route {
 
 func (r *rig) start(routes ...Route) {
 	r.t.Helper()
-	if r.hindsight {
+	if r.deliverFirst {
 		different := false
 		for i := range routes {
-			different = lookBack(&routes[i]) || different
+			different = withDeliverFirst(&routes[i]) || different
 		}
 		if !different {
 			r.t.Skip("no route of this test has just the default middleware: it was tested with chains")

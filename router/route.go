@@ -47,7 +47,7 @@ type Route struct {
 	// Middleware is the stack, outermost first. It is called for each lane.
 	Middleware []message.HandlerMiddleware
 
-	// Hindsight says that all middleware of the stack only looks at what its
+	// DeliverFirst says that all middleware of the stack only looks at what its
 	// handler returned: it does nothing before, blocks at no time, and is not
 	// interested in the message's context or Ack. Such are [middleware.Retry] and
 	// [middleware.Poison]. Then a message is delivered first, as the source has it,
@@ -55,7 +55,7 @@ type Route struct {
 	// That saves what waiting in a chain costs, about 40% of the processor time.
 	// SendTimeout takes the place of [middleware.Timeout]. Implied by a stack
 	// without middleware.
-	Hindsight bool
+	DeliverFirst bool
 
 	// Destination is closed by whoever made it, not by the router.
 	Destination adapters.Destination
@@ -168,7 +168,7 @@ func (r *Route) setDefaults() {
 		r.Match = func(*adapters.Row) bool { return true }
 	}
 	if len(r.Middleware) == 0 {
-		r.Hindsight = true
+		r.DeliverFirst = true
 	}
 	if r.Order == "" {
 		r.Order = adapters.OrderGroup
@@ -245,7 +245,7 @@ func (r *Route) unit() string {
 
 // lanes is what the route's lanes are to know of it.
 func (r *Route) lanes() lane.Config {
-	return lane.Config{Name: r.Name, Match: r.Match, Middleware: r.Middleware, Hindsight: r.Hindsight, Destination: r.Destination,
+	return lane.Config{Name: r.Name, Match: r.Match, Middleware: r.Middleware, DeliverFirst: r.DeliverFirst, Destination: r.Destination,
 		Poison: r.Poison, PoisonName: r.PoisonName, State: r.State, Order: r.Order, Window: r.Window, Attempts: r.Attempts,
 		SendTimeout: r.SendTimeout}
 }

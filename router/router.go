@@ -26,7 +26,7 @@ type Router struct {
 	readers   []*reading.Reader
 	listeners []*listening.Listener
 	claimers  []*claiming.Claimer
-	keepers   []*ownership.Manager
+	managers  []*ownership.Manager
 	budget    memory.Budget
 	shared    lane.Shared
 	ready     chan struct{}
@@ -39,7 +39,7 @@ func New(cfg Config, routes []Route) (*Router, error) {
 	r := &Router{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
 	r.budget = memory.Budget{Limit: cfg.Memory, Wake: r.roomFreed}
 	r.shared = lane.Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
-		Settlers: func(store adapters.StateStore) *settling.Settler { return r.keeperOf(store).Settler }}
+		Settlers: func(store adapters.StateStore) *settling.Settler { return r.managerOf(store).Settler }}
 	if len(routes) == 0 {
 		return nil, errors.New("there is no route: nothing would be delivered")
 	}
@@ -69,7 +69,7 @@ type wired struct {
 
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
-	w := &wired{Route: r.keeperOf(def.State).Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
+	w := &wired{Route: r.managerOf(def.State).Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:
@@ -87,15 +87,15 @@ func (r *Router) add(def Route) {
 	}
 }
 
-func (r *Router) keeperOf(store adapters.StateStore) *ownership.Manager {
-	for _, k := range r.keepers {
+func (r *Router) managerOf(store adapters.StateStore) *ownership.Manager {
+	for _, k := range r.managers {
 		if k.Store == store {
 			return k
 		}
 	}
 	k := ownership.New(ownership.Config{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
 		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllDown: r.hopeless})
-	r.keepers = append(r.keepers, k)
+	r.managers = append(r.managers, k)
 	return k
 }
 
@@ -130,12 +130,12 @@ func (r *Router) Ready() <-chan struct{} { return r.ready }
 func (r *Router) Wake(source any) {
 	for _, rd := range r.readers {
 		if any(rd.Source) == source {
-			signal.Poke(rd.Rest.Told)
+			signal.Send(rd.Rest.Told)
 		}
 	}
 	for _, c := range r.claimers {
 		if any(c.Queue) == source {
-			signal.Poke(c.Rest.Told)
+			signal.Send(c.Rest.Told)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (r *Router) roomFreed() {
 // hopeless returns why none of the routes can run; nil while some can.
 func (r *Router) hopeless() error {
 	var errs []error
-	for _, k := range r.keepers {
+	for _, k := range r.managers {
 		err := k.Hopeless()
 		if err == nil {
 			return nil

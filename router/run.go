@@ -21,11 +21,11 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 	joined := 0
 	defer func() {
-		for _, k := range r.keepers[:joined] {
+		for _, k := range r.managers[:joined] {
 			k.Leave()
 		}
 	}()
-	for _, k := range r.keepers {
+	for _, k := range r.managers {
 		if err := k.Join(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil // asked to stop before it began: that is no failure
@@ -64,13 +64,13 @@ func (r *Router) work(ctx context.Context) error {
 	listening, stopListening := context.WithCancel(context.Background())
 	defer stopListening()
 	var readers, settlers sync.WaitGroup
-	failed := make(chan error, 2*len(r.keepers)+len(r.listeners))
-	for _, k := range r.keepers {
+	failed := make(chan error, 2*len(r.managers)+len(r.listeners))
+	for _, k := range r.managers {
 		settlers.Go(func() { k.Settler.Run(settling) })
 		settlers.Go(func() { k.KeepLease(settling) })
 	}
 	ready := true
-	for _, k := range r.keepers {
+	for _, k := range r.managers {
 		pause, err := k.AcquireAll(reading)
 		if err != nil {
 			failed <- err
@@ -119,7 +119,7 @@ func (r *Router) drain() error {
 	defer cancel()
 	sessions := map[*ownership.Manager][]*lane.Session{}
 	var ending sync.WaitGroup
-	for _, k := range r.keepers {
+	for _, k := range r.managers {
 		sessions[k] = k.Drain()
 		for _, s := range sessions[k] {
 			ending.Go(func() { s.Stop(ctx) })
@@ -128,7 +128,7 @@ func (r *Router) drain() error {
 	ending.Wait()
 	var errs []error
 	var stopped []*lane.Session
-	for _, k := range r.keepers {
+	for _, k := range r.managers {
 		k.Wait()
 		stopped = append(stopped, k.Sessions()...)
 		if err := k.Settler.Finish(ctx, r.cfg.DrainTimeout); err != nil {

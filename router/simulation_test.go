@@ -190,7 +190,7 @@ func (s *siege) start() error {
 	}
 	s.starts++
 	if s.starts%2 == 0 { // chains run after deliveries in every second instance, around them in the others
-		route.Hindsight = true
+		route.DeliverFirst = true
 	} else {
 		route.Middleware = append(route.Middleware, middleware.Timeout{}.Middleware)
 	}

@@ -43,7 +43,7 @@ func (r *Router) Problems() []string {
 			out = append(out, "route "+l.Route.Name+" has no subscription to "+strconv.Quote(l.Cfg.Topic))
 		}
 	}
-	for _, k := range r.keepers {
+	for _, k := range r.managers {
 		if k.Settler.Outage.Lasts() {
 			out = append(out, "progress cannot be written to the state store")
 		}

@@ -16,7 +16,7 @@ func TestWhichRoutesLookBack(t *testing.T) {
 	t.Parallel()
 	passOn := func(h message.HandlerFunc) message.HandlerFunc { return h }
 	for stack, want := range map[string]struct {
-		hindsight bool
+		deliverFirst bool
 		limit     time.Duration
 	}{
 		"":                              {true, 30 * time.Second},
@@ -41,11 +41,11 @@ routes: {r: {from: app, to: out`+stack+`}}
 		b := NewBuilder(cfg, OptionsOf(nil))
 		var first, second router.Route
 		b.layers(&Parts{}, cfg.Routes[0], &first)
-		if first.Hindsight != want.hindsight || first.SendTimeout != want.limit {
-			t.Errorf("%q: %t with a limit of %v, want %t with %v", stack, first.Hindsight, first.SendTimeout, want.hindsight, want.limit)
+		if first.DeliverFirst != want.deliverFirst || first.SendTimeout != want.limit {
+			t.Errorf("%q: %t with a limit of %v, want %t with %v", stack, first.DeliverFirst, first.SendTimeout, want.deliverFirst, want.limit)
 		}
 		b.Options.Middleware["r"] = []message.HandlerMiddleware{passOn}
-		if b.layers(&Parts{}, cfg.Routes[0], &second); second.Hindsight {
+		if b.layers(&Parts{}, cfg.Routes[0], &second); second.DeliverFirst {
 			t.Errorf("%q with a middleware of the application's: it may do anything, but runs after deliveries", stack)
 		}
 	}

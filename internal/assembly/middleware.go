@@ -17,11 +17,11 @@ import (
 // has to know of them; they are made later, by [builder.stack].
 func (b *Builder) layers(p *Parts, r config.Route, out *router.Route) (layers []middlewareKind) {
 	at := layerSite{b, p, r.Name, func() adapters.StateStore { return out.State }}
-	out.Hindsight = true
+	out.DeliverFirst = true
 	for _, m := range r.Middleware {
 		k := layer(at, m)
 		layers = append(layers, k)
-		out.Hindsight = out.Hindsight && k.after
+		out.DeliverFirst = out.DeliverFirst && k.after
 		if k.limit > 0 {
 			out.SendTimeout = k.limit
 		}
@@ -32,11 +32,11 @@ func (b *Builder) layers(p *Parts, r config.Route, out *router.Route) (layers []
 			out.PoisonName = k.poison
 		}
 	}
-	if !out.Hindsight { // the timeout is in the chain
+	if !out.DeliverFirst { // the timeout is in the chain
 		out.SendTimeout = 0
 	}
 	if len(b.Options.Middleware[r.Name]) > 0 { // which may do anything
-		out.Hindsight = false
+		out.DeliverFirst = false
 	}
 	return layers
 }
@@ -54,7 +54,7 @@ func layer(at layerSite, m config.Middleware) middlewareKind {
 // stack gives a route its middleware: what is configured, then the options'.
 func (b *Builder) stack(ctx context.Context, layers []middlewareKind, out *router.Route) error {
 	for _, k := range layers {
-		if out.Hindsight && k.limit > 0 {
+		if out.DeliverFirst && k.limit > 0 {
 			continue // SendTimeout is the limit
 		}
 		mw, err := k.make(ctx)

@@ -39,7 +39,7 @@ func TestG1_G2_G3_KilledAtEveryStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := newDatabase(t)
-			to := receive(t, stumble())
+			to := receive(t, fail())
 			config := settings{database: db.url, top: quick, destination: toHTTP(to.url() + "/{{.Tenant}}"), window: killWindow,
 				middleware: "[poison, {retry: {attempts: 50, base: 1200ms, max: 1200ms, jitter: 0.1}}, timeout]"}.text()
 			w := write(t, db.pool, false)
@@ -84,9 +84,9 @@ func killAtEach(t *testing.T, points []failpoint.Point, to *receiver, run func(e
 	return kills
 }
 
-// stumble fails one message of thirty when it comes for the first time, so that
+// fail fails one message of thirty when it comes for the first time, so that
 // some are parked and come back.
-func stumble() func(*http.Request, []payload) int {
+func fail() func(*http.Request, []payload) int {
 	var mu sync.Mutex
 	stumbled := map[string]bool{}
 	return func(_ *http.Request, batch []payload) int {

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
-// others is how many messages of the neighbours must arrive.
+// others is how many messages of the peers must arrive.
 const others = 10_000
 
 // healthy commits them: their groups are in all lanes.

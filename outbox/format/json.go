@@ -12,7 +12,7 @@ import (
 
 // JSON returns the payload of msg, byte for byte, to be embedded as a value in a
 // larger JSON text. A payload that is not JSON is an error: it would break its
-// neighbours.
+// peers.
 func JSON(msg *message.Message) ([]byte, error) {
 	if isBinary(msg) {
 		return nil, outbox.Permanent(fmt.Errorf(

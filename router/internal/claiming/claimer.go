@@ -48,8 +48,8 @@ type Claimer struct {
 
 	extending, recovering logging.Outage
 
-	relief  relief
-	handing handing
+	eviction evictionState
+	handing  handing
 
 	whole   time.Time // what was committed before is to be looked at before a long pause
 	wanting wanting
@@ -192,7 +192,7 @@ const maxExcept = 1 << 16
 func (c *Claimer) limit(now time.Time, open bool) int {
 	held := c.ledger.size()
 	if held >= c.claims.InMemory/2 || !open {
-		c.relieve(now, !open)
+		c.evictBlocked(now, !open)
 		held = c.ledger.size()
 	}
 	if !open {

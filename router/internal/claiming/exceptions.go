@@ -66,16 +66,16 @@ func (l *ledger) release(s *lane.Session) {
 	l.note(true)
 }
 
-// relieve leaves a group out to make room, until then or until an address is
+// leaveOutEvicted leaves a group out to make room, until then or until an address is
 // back.
-func (l *ledger) relieve(key leaveKey, until time.Time) {
+func (l *ledger) leaveOutEvicted(key leaveKey, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leaving(key, time.Time{}).relief = until
 }
 
-// comeBack ends what was left out to make room.
-func (l *ledger) comeBack() {
+// readmit ends what was left out to make room.
+func (l *ledger) readmit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range l.left {

@@ -99,7 +99,7 @@ func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
 		for _, x := range out {
 			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.Put})
 		}
-		c.ledger.relieve(holdingOf(it).key, until)
+		c.ledger.leaveOutEvicted(holdingOf(it).key, until)
 		c.ledger.conclude(ends...)
 		n = len(ends)
 	})
@@ -126,18 +126,18 @@ func (c *Claimer) loseClaim(it *lane.Item) {
 // RoomFreed implements [Feeder].
 func (c *Claimer) RoomFreed() {
 	if c.starved.Load() {
-		signal.Poke(c.wake)
+		signal.Send(c.wake)
 	}
 }
 
 // Wake implements [Feeder].
-func (c *Claimer) Wake() { signal.Poke(c.wake) }
+func (c *Claimer) Wake() { signal.Send(c.wake) }
 
 // AddressBack implements [Feeder]: groups that were put back to make room may be
 // claimed again.
 func (c *Claimer) AddressBack() {
-	c.ledger.comeBack()
-	signal.Poke(c.wake)
+	c.ledger.readmit()
+	signal.Send(c.wake)
 }
 
 // GiveUp implements [Feeder].

@@ -8,46 +8,46 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// relief is when room was made and how often in a row.
-type relief struct {
+// evictionState is when room was made and how often in a row.
+type evictionState struct {
 	looked time.Time // when it was last looked for what does not move
 	since  time.Time // since when there has been too much of it; zero: there is not
 	last   time.Time // when room was made
 	rounds int
 }
 
-// relieve puts rows of groups that do not move back to the table when they fill
+// evictBlocked puts rows of groups that do not move back to the table when they fill
 // half of what may be in memory, or when memory is spent: the youngest, until
 // they fill a quarter. Their groups are left out for a while. While an address is
 // down that while gets longer each time, and ends when an address is back: so
 // what is behind them is reached however many they are, and nothing is claimed
 // and put back again and again. Where all there is goes to one address, nothing
 // is gained by it and everything stays where it is.
-func (c *Claimer) relieve(now time.Time, spent bool) {
-	if now.Sub(c.relief.looked) < lane.ReliefPause {
+func (c *Claimer) evictBlocked(now time.Time, spent bool) {
+	if now.Sub(c.eviction.looked) < lane.ReliefPause {
 		return
 	}
-	c.relief.looked = now
-	if now.Sub(c.relief.last) > 2*lane.LongestLeave {
-		c.relief.rounds = 0
+	c.eviction.looked = now
+	if now.Sub(c.eviction.last) > 2*lane.LongestLeave {
+		c.eviction.rounds = 0
 	}
 	blocked, total := c.blockages(now)
 	if len(blocked) == 0 || total < c.claims.InMemory/2 && !spent {
-		c.relief.since = time.Time{}
+		c.eviction.since = time.Time{}
 		return
 	}
-	if c.relief.since.IsZero() {
-		c.relief.since = now
+	if c.eviction.since.IsZero() {
+		c.eviction.since = now
 	}
-	if now.Sub(c.relief.since) < lane.ShortDelay { // it may pass: an address is probed soon
+	if now.Sub(c.eviction.since) < lane.ShortDelay { // it may pass: an address is probed soon
 		return
 	}
 	pause := lane.LongestProbe
 	if c.down() {
-		pause = min(lane.LongestProbe<<min(c.relief.rounds, 10), lane.LongestLeave)
-		c.relief.rounds++
+		pause = min(lane.LongestProbe<<min(c.eviction.rounds, 10), lane.LongestLeave)
+		c.eviction.rounds++
 	}
-	c.relief.last = now
+	c.eviction.last = now
 	slices.SortFunc(blocked, func(a, b lane.Blockage) int { return cmp.Compare(holdingOf(b.Item).serial, holdingOf(a.Item).serial) })
 	for i, b := range blocked {
 		if total <= c.claims.InMemory/4 {

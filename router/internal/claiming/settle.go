@@ -105,7 +105,7 @@ func (c *Claimer) recover(ctx context.Context) {
 	case n > 0:
 		c.recovered.Add(int64(n))
 		c.log.Warn("rows that were marked as being processed for too long were put back; some may be delivered again", "rows", n)
-		signal.Poke(c.wake)
+		signal.Send(c.wake)
 	}
 	if err == nil {
 		c.recovering.End(c.log, "stuck rows can be recovered again")

@@ -84,7 +84,7 @@ func (f followUp) run() {
 	}
 	if f.back != nil {
 		f.back.kick()
-		f.back.comeBack()
+		f.back.readmit()
 	}
 }
 
@@ -143,10 +143,10 @@ func (s *Session) apply(it *Item, v outbox.Verdict) (follow followUp) {
 		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
 		s.hold(it)
 	case outbox.Dead:
-		if s.die(it, v) {
+		if s.sendDead(it, v) {
 			follow.dying = it
 		} else {
-			s.bury(it, v)
+			s.deadLetter(it, v)
 		}
 	case outbox.Put:
 		if !s.stopping {
@@ -240,8 +240,8 @@ func (s *Session) noteProgress() {
 	s.settler.Note(unsettled >= s.route.Window/2)
 }
 
-// bury takes a dead message out: its group goes on, or is held with it.
-func (s *Session) bury(it *Item, v outbox.Verdict) {
+// deadLetter takes a dead message out: its group goes on, or is held with it.
+func (s *Session) deadLetter(it *Item, v outbox.Verdict) {
 	s.route.stats.dead.Add(1)
 	v.Hold = v.Hold && s.origin.Parks() // a queue's table has no status for it
 	text := "message is dead; its group goes on"

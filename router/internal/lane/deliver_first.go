@@ -5,11 +5,11 @@ import "github.com/outriderhq/outrider/handlers"
 // A chain waits for the delivery of its message only so that it can look at the
 // outcome, if its middleware does nothing before. Waiting is what costs: a
 // goroutine, and a stack that is in no cache when it goes on. So on a route with
-// [Route.Hindsight] messages are delivered first, and each runs through its chain
+// [Route.DeliverFirst] messages are delivered first, and each runs through its chain
 // when its outcome is known, one after the other on one stack.
 
-// offerMessages brings what is queued to the gate. It is what a session with
-// hindsight has instead of workers and their foreman.
+// offerMessages brings what is queued to the gate. It is what a session that
+// deliverFirst has instead of workers and their scheduler.
 func (s *Session) offerMessages() {
 	defer s.wg.Done()
 	select {
@@ -61,13 +61,13 @@ func (s *Session) offer(items []*Item) {
 	}
 	s.gate.Offer(offered)
 	if len(broken) > 0 {
-		s.lookBack(broken)
+		s.runAfterDelivery(broken)
 	}
 }
 
-// lookBack runs messages whose outcome is known through their chains and
+// runAfterDelivery runs messages whose outcome is known through their chains and
 // concludes them.
-func (s *Session) lookBack(ended []handlers.Ended) {
+func (s *Session) runAfterDelivery(ended []handlers.Ended) {
 	for i := range ended {
 		e := &ended[i]
 		owner(e.Ticket).outcome = e.Err

@@ -78,7 +78,7 @@ func (s *Session) unsettled() int {
 	for _, str := range s.streams {
 		n += int(str.tail-str.head) - str.beyond
 	}
-	if !s.route.Hindsight {
+	if !s.route.DeliverFirst {
 		n += s.chains // of what was taken out of the lane
 	}
 	return n

@@ -16,12 +16,12 @@ import (
 type phase uint8
 
 const (
-	running  phase = iota // queued for its chain, in it, or at the gate
-	backoff               // its next attempt has a timer
-	held                  // its address is down
-	finished              // settled in memory
-	parked                // taken out of the lane
-	dying                 // being sent to the poison destination
+	running       phase = iota // queued for its chain, in it, or at the gate
+	backoff                    // its next attempt has a timer
+	held                       // its address is down
+	finished                   // settled in memory
+	parked                     // taken out of the lane
+	deadLettering              // being sent to the poison destination
 )
 
 // What an item costs beside its row: the item itself, its message with metadata,
@@ -34,7 +34,7 @@ const (
 
 // Overhead is what each item of the route costs beside its row, in bytes.
 func (r *Config) Overhead() int64 {
-	if r.Hindsight {
+	if r.DeliverFirst {
 		return offeredOverhead
 	}
 	return WaitingOverhead
@@ -64,7 +64,7 @@ type Item struct {
 	Handle any             // by which its origin knows it; nil: it came by cursor, or from the parking
 	parent context.Context // for values; nil: the lane's
 
-	outcome   error  // with hindsight: of its delivery, for its chain
+	outcome   error  // when delivering first: of its delivery, for its chain
 	death     *death // what it died of, until the poison destination has it
 	saved     saved  // what its parked row says
 	lastError string // of the attempts so far
@@ -79,7 +79,7 @@ type Item struct {
 	phase     phase
 	stored    bool // its parked row exists, or is about to
 	injected  bool // it came out of the parking
-	lent      bool // its place at the gate is kept meanwhile
+	reserved  bool // its place at the gate is kept meanwhile
 	uncounted bool // being sent, stored meanwhile: takes no room
 	blocker   bool // its group was parked while it was being sent
 	unwanted  bool // an operator has taken its row away
@@ -101,12 +101,12 @@ func owner(t *handlers.Ticket) *Item {
 	return t.Owner.(*Item) //nolint:forcetypeassert // nothing else enters our gates
 }
 
-// newMessage makes a fresh message for the next run of the chain. With hindsight
+// newMessage makes a fresh message for the next run of the chain. When delivering first
 // nobody can wait for its ack, so it does without the channels for that.
 func (it *Item) newMessage() *message.Message {
 	var msg *message.Message
 	switch {
-	case it.row != nil && it.Session.route.Hindsight:
+	case it.row != nil && it.Session.route.DeliverFirst:
 		msg = &message.Message{UUID: it.row.ID, Payload: it.row.Payload, Metadata: it.row.Metadata(it.Session.lane.Name)}
 	case it.row != nil:
 		msg = adapters.NewMessage(it.row, it.Session.lane.Name)
@@ -147,8 +147,8 @@ func (it *Item) giveBack(n int) {
 // saved is what a parked row says that may change while its message is in the
 // lane: short retries and a death are in memory at first.
 type saved struct {
-	attempts int
-	dying    bool
+	attempts      int
+	deadLettering bool
 }
 
 // toSave is what the item's row would say now, if it is not dead for good.

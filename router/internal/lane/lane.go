@@ -21,13 +21,13 @@ type Lane struct {
 	Slots []int  // its cursor rows
 
 	out      chan *message.Message
-	chain    message.HandlerFunc // with hindsight; readable when composed is closed
+	chain    message.HandlerFunc // when delivering first; readable when composed is closed
 	composed chan struct{}
 	base     atomic.Pointer[context.Context] // what Watermill knows of the handler
 	session  atomic.Pointer[Session]
 }
 
-// callBuffer lets the foreman run ahead of Watermill's loop.
+// callBuffer lets the scheduler run ahead of Watermill's loop.
 const callBuffer = 64
 
 func newLane(r *Route, index int, slots []int) *Lane {
@@ -101,7 +101,7 @@ func (l *Lane) handle(msg *message.Message) error {
 		return outbox.Permanent(fmt.Errorf("lane %s: a middleware replaced the context of message %s by one that "+
 			"does not derive from it: use msg.SetContext(context.With...(msg.Context(), ...))", l.Name, msg.UUID))
 	}
-	if l.route.Hindsight {
+	if l.route.DeliverFirst {
 		return it.outcome
 	}
 	if err := undecodable(msg); err != nil {
@@ -123,9 +123,9 @@ func undecodable(msg *message.Message) error {
 // after the other, for as long as there are any: a goroutine, a stack and the
 // fields of a log entry for every message would cost a fifth of the throughput.
 //
-// With hindsight there are no workers; who offers messages runs their chains.
+// When delivering first there are no workers; who offers messages runs their chains.
 func (l *Lane) work(h message.HandlerFunc) message.HandlerFunc {
-	if l.route.Hindsight {
+	if l.route.DeliverFirst {
 		l.chain = h
 		close(l.composed)
 	}

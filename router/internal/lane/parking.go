@@ -21,16 +21,16 @@ type groupKey struct {
 // only writer of its parked rows (operators' commands are noticed by a counter
 // and make it read them anew), so the counts are exact.
 type parkedGroup struct {
-	key      groupKey
-	slot     int
-	count    int // rows that are not dead, stored or about to be
-	live     int // of those, in the lane now
-	blockers int // sent before the group was parked, not concluded yet
-	due      time.Time
-	since    time.Time // of its first message, about: created or parked
-	held     bool      // waits for an operator
-	relieved bool      // parked to make room: may come back when an address does
-	reliefs  int       // times in a row that it was
+	key       groupKey
+	slot      int
+	count     int // rows that are not dead, stored or about to be
+	live      int // of those, in the lane now
+	blockers  int // sent before the group was parked, not concluded yet
+	due       time.Time
+	since     time.Time // of its first message, about: created or parked
+	held      bool      // waits for an operator
+	evicted   bool      // parked to make room: may come back when an address does
+	evictions int       // times in a row that it was
 
 	// While its rows are read nothing is added to them: what they say is then all
 	// that there is. Fresh messages are kept aside until it is known.
@@ -258,7 +258,7 @@ func (s *Session) leaveParking(it *Item, remove bool) {
 		return
 	}
 	g := s.groupOf(it)
-	g.relieved, g.reliefs = false, 0 // it moves
+	g.evicted, g.evictions = false, 0 // it moves
 	delete(s.parking.here, opKey{it.slot, it.seq})
 	if it.blocker {
 		it.blocker = false

@@ -114,17 +114,17 @@ func (s *Session) early(p adapters.Parked) bool {
 	return s.route.poison != nil && p.Metadata[MetaDeath] != "" && s.route.poison.works()
 }
 
-// die begins the way of a dead message to the poison destination; false when
+// sendDead begins the way of a dead message to the poison destination; false when
 // the route has none. Call with the mutex held.
-func (s *Session) die(it *Item, v outbox.Verdict) bool {
+func (s *Session) sendDead(it *Item, v outbox.Verdict) bool {
 	if s.route.poison == nil {
 		return false
 	}
 	if it.death == nil {
 		it.death = &death{Death: outbox.DeathBy(v, it.Attempt.Number, s.route.Name), Hold: v.Hold, err: v.Err}
 	}
-	it.phase = dying
-	it.lent = s.gate.Lend(&it.Ticket)
+	it.phase = deadLettering
+	it.reserved = s.gate.Reserve(&it.Ticket)
 	return true
 }
 
@@ -138,28 +138,28 @@ func (s *Session) sendToPoison(it *Item) {
 		s.noteUnknown(outbox.VerdictOf(err).Outcome)
 	}
 	s.end()
-	if it.lent {
-		s.gate.Back(&it.Ticket)
+	if it.reserved {
+		s.gate.Return(&it.Ticket)
 	}
 	d := it.death
 	switch {
-	case it.phase != dying: // its row is no longer ours
+	case it.phase != deadLettering: // its row is no longer ours
 	case it.unwanted:
 		s.endSkipped(it)
 	case err == nil:
-		s.bury(it, d.verdict(d.cause()))
+		s.deadLetter(it, d.verdict(d.cause()))
 	case refused(err) && s.origin.Parks():
 		// Sending it again would change nothing, and dead it may not be: an
 		// operator has to look.
 		v := d.verdict(fmt.Errorf("%w; it is held because the %w", d.cause(), err))
 		v.Hold = true
-		s.bury(it, v)
+		s.deadLetter(it, v)
 	case s.stopping: // it is where it was: unsettled, or in the parking
 	case pause <= ShortDelay || !s.origin.Parks(): // a queue's table cannot remember the death
 		s.after(it, pause)
 	default:
 		s.park(it, adapters.ParkedRetrying, time.Now().Add(pause), fmt.Errorf("%w; the message is dead because: %w", err, d.cause()))
-		s.groupOf(it).relieved = true // it may come back when the destination does
+		s.groupOf(it).evicted = true // it may come back when the destination does
 	}
 }
 
@@ -193,7 +193,7 @@ func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err e
 	}
 	err = p.deliver(ctx, it)
 	if p.concluded(err, probe) {
-		p.route.comeBack()
+		p.route.readmit()
 	}
 	if err == nil {
 		return 0, nil

@@ -16,7 +16,7 @@ import (
 // more than the window has room for. Of one that was parked because it did not
 // move it is the first, to see whether it does.
 func (s *Session) pumpBatch(g *parkedGroup) int {
-	if g.relieved {
+	if g.evicted {
 		return 1
 	}
 	return max(min(64, s.route.Window/4), 1)
@@ -26,7 +26,7 @@ func (s *Session) pumpBatch(g *parkedGroup) int {
 func (s *Session) pump() {
 	defer s.wg.Done()
 	kicked := s.parking.kicked // not the session: the runtime keeps a stopped timer, with what it refers to, for as long as it likes
-	timer := time.AfterFunc(time.Hour, func() { signal.Poke(kicked) })
+	timer := time.AfterFunc(time.Hour, func() { signal.Send(kicked) })
 	defer timer.Stop()
 	for s.ctx.Err() == nil {
 		groups, wait, full := s.dueGroups(time.Now())
@@ -160,7 +160,7 @@ func (s *Session) inject(g *parkedGroup, rows []adapters.Parked) {
 	case rows[0].NextAttemptAt.After(now) && !s.early(rows[0]):
 		s.correct(g, rows)
 		g.due = rows[0].NextAttemptAt
-		g.relieved = s.route.poison != nil && rows[0].Metadata[MetaDeath] != "" // another address was back
+		g.evicted = s.route.poison != nil && rows[0].Metadata[MetaDeath] != "" // another address was back
 		s.parking.schedule(g)
 		return
 	}

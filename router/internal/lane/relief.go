@@ -29,7 +29,7 @@ func (s *Session) Relieve(now time.Time, spent bool) {
 	var blocked []*Item
 	for _, stall := range s.gate.Stalled(now.Add(-ShortDelay)) {
 		it := owner(stall.Front)
-		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != dying // for its address, like all that goes there
+		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != deadLettering // for its address, like all that goes there
 		if waits && static || it.phase == running && !waits && !stall.Sending {
 			continue
 		}
@@ -51,23 +51,23 @@ func (s *Session) Relieve(now time.Time, spent bool) {
 	for _, it := range blocked {
 		s.place(it)
 		g := s.groupOf(it)
-		pause := min(LongestProbe<<min(g.reliefs, 10), LongestLeave) // its address is down, or it is being sent
+		pause := min(LongestProbe<<min(g.evictions, 10), LongestLeave) // its address is down, or it is being sent
 		if it.phase == backoff {
 			pause = ShortDelay
 		}
 		s.park(it, adapters.ParkedWaiting, now.Add(pause), nil)
-		g.relieved, g.reliefs = true, g.reliefs+1
+		g.evicted, g.evictions = true, g.evictions+1
 	}
 }
 
-// comeBack makes groups due that were parked to make room, because an address
+// readmit makes groups due that were parked to make room, because an address
 // of the route is back; perhaps it was theirs.
-func (s *Session) comeBack() {
+func (s *Session) readmit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.parking.groups {
-		if g.relieved {
-			g.relieved, g.reliefs, g.due = false, 0, time.Time{}
+		if g.evicted {
+			g.evicted, g.evictions, g.due = false, 0, time.Time{}
 			s.parking.schedule(g)
 		}
 	}

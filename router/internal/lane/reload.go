@@ -153,7 +153,7 @@ func (s *Session) withRows() map[groupKey][]*Item {
 // way of it has its outcome, unless that is its delivery. Call with the mutex held.
 func (s *Session) skip(it *Item) {
 	it.unwanted = true
-	if it.phase == running || it.phase == dying {
+	if it.phase == running || it.phase == deadLettering {
 		s.gate.Leave(&it.Ticket)
 		return
 	}

@@ -18,18 +18,18 @@ import (
 // Config says what the lanes of a route do with messages; see [Route], whose
 // fields these are.
 type Config struct {
-	Name        string
-	Match       func(*adapters.Row) bool
-	Middleware  []message.HandlerMiddleware
-	Hindsight   bool
-	Destination adapters.Destination
-	Poison      adapters.Destination // nil: dead messages are only parked
-	PoisonName  string
-	State       adapters.StateStore
-	Order       adapters.OrderMode
-	Window      int
-	Attempts    int
-	SendTimeout time.Duration
+	Name         string
+	Match        func(*adapters.Row) bool
+	Middleware   []message.HandlerMiddleware
+	DeliverFirst bool
+	Destination  adapters.Destination
+	Poison       adapters.Destination // nil: dead messages are only parked
+	PoisonName   string
+	State        adapters.StateStore
+	Order        adapters.OrderMode
+	Window       int
+	Attempts     int
+	SendTimeout  time.Duration
 }
 
 // Shared is what the lanes of all routes of a process have in common.
@@ -40,8 +40,8 @@ type Shared struct {
 	Settlers func(adapters.StateStore) *settling.Settler
 	Patience time.Duration // for an answer of the state store
 
-	places atomic.Uint64 // given to messages that enter lanes
-	Pace   pace
+	places      atomic.Uint64 // given to messages that enter lanes
+	Concurrency concurrency
 }
 
 // Route is a route at work: its lanes, and what they have in common.
@@ -60,9 +60,9 @@ type Route struct {
 	panics  panics
 	stats   routeStats
 
-	leastPace int            // what each of its lanes may have of the pace in any case
-	unparking logging.Outage // of reading parked messages
-	failures  logging.FirstFailures
+	leastChains int            // what each of its lanes may have of the pace in any case
+	unparking   logging.Outage // of reading parked messages
+	failures    logging.FirstFailures
 }
 
 // NewRoute makes the lanes of a route. They do nothing before they have a feeder and a
@@ -72,7 +72,7 @@ func NewRoute(cfg Config, shared *Shared) *Route {
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = adapters.DefaultMaxRequests
 	}
-	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastPace: leastPace(o),
+	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
 		limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
 	rt.health = newHealth(rt)
 	rt.poison = newPoison(rt)
@@ -178,11 +178,11 @@ func (r *Route) kick() {
 	}
 }
 
-// comeBack lets parked groups of the route, and those that were put back to
+// readmit lets parked groups of the route, and those that were put back to
 // make room, try again.
-func (r *Route) comeBack() {
+func (r *Route) readmit() {
 	r.Feeder.AddressBack()
 	for _, s := range r.Sessions() {
-		s.comeBack()
+		s.readmit()
 	}
 }

@@ -25,29 +25,29 @@ type Session struct {
 	fenced adapters.Destination // made for this session alone; nil: the route's is used
 	ctx    context.Context      // ends when the session stops
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // foreman and pump
+	wg     sync.WaitGroup // scheduler and pump
 
-	mu       sync.Mutex
-	idle     *sync.Cond // chains == 0
-	chains   int        // that run; with hindsight: messages on their way to the end of theirs
-	workers  int        // that run chains, rest, or have been called
-	resting  []worker   // those that have no chain, by the time since when
-	spare    int        // of them: not needed since the foreman looked
-	stopping bool
-	lost     bool      // no longer ours: nothing may be settled
-	cutOff   bool      // a stop could wait no longer: deliveries were cancelled
-	unknown  int       // chains that ended after that without telling whether their message arrived
-	streams  []*Stream // aligned with lane.slots
-	arrivals uint64    // items that were given a place at the gate
-	extra    int       // items under way that did not come by cursor
-	live     int64     // memory of unfinished items
-	settler  *settling.Settler
+	mu          sync.Mutex
+	idle        *sync.Cond // chains == 0
+	chains      int        // that run; when delivering first: messages on their way to the end of theirs
+	workers     int        // that run chains, rest, or have been called
+	idleWorkers []worker   // those that have no chain, by the time since when
+	spare       int        // of them: not needed since the scheduler looked
+	stopping    bool
+	lost        bool      // no longer ours: nothing may be settled
+	cutOff      bool      // a stop could wait no longer: deliveries were cancelled
+	unknown     int       // chains that ended after that without telling whether their message arrived
+	streams     []*Stream // aligned with lane.slots
+	arrivals    uint64    // items that were given a place at the gate
+	extra       int       // items under way that did not come by cursor
+	live        int64     // memory of unfinished items
+	settler     *settling.Settler
 
-	queue   []*Item       // whose chains are to run; with hindsight: that are to be offered
-	paced   bool          // the foreman waits for chains to end
-	moved   bool          // one has ended since the foreman looked
+	queue   []*Item       // whose chains are to run; when delivering first: that are to be offered
+	atLimit bool          // the scheduler waits for chains to end
+	moved   bool          // one has ended since the scheduler looked
 	doubled int           // how often its share is doubled
-	called  chan struct{} // wakes the foreman, or who offers messages
+	called  chan struct{} // wakes the scheduler, or who offers messages
 
 	parking parking
 	loading settling.CallTimeout // of a look into the parking; only the pump uses it
@@ -70,7 +70,7 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 		Allow:       l.route.health.allow,
 		Permit:      l.route.Lease.MaySend,
 		SendTimeout: l.route.SendTimeout,
-		Ended:       s.lookBack,
+		Ended:       s.runAfterDelivery,
 	})
 	size := 1
 	for size < l.route.Window {
@@ -91,7 +91,7 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 	}
 	s.parking.init(groups)
 	for _, g := range s.parking.groups {
-		g.relieved = l.route.poison != nil // its first message may wait for the poison destination
+		g.evicted = l.route.poison != nil // its first message may wait for the poison destination
 	}
 	return s
 }
@@ -100,10 +100,10 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 func (s *Session) Start() {
 	s.wg.Add(2) // before anybody finds the session in its lane, who may stop it and wait
 	s.lane.session.Store(s)
-	if s.route.Hindsight {
+	if s.route.DeliverFirst {
 		go s.offerMessages()
 	} else {
-		go s.oversee()
+		go s.scheduleWorkers()
 	}
 	go s.pump()
 }
@@ -249,7 +249,7 @@ func (s *Session) Stop(ctx context.Context) {
 	s.mu.Lock()
 	s.stopping = true
 	s.queue = nil
-	s.dismiss(len(s.resting))
+	s.dismissWorkers(len(s.idleWorkers))
 	s.mu.Unlock()
 	abort := context.AfterFunc(ctx, s.cut)
 	s.gate.Stop()

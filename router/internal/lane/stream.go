@@ -37,7 +37,7 @@ type Stream struct {
 	stored  int64 // nextSeq as it was last written
 	storing int64 // as the settle under way writes it
 
-	Commands int64 // counter of operators' commands; only the keeper uses it
+	Commands int64 // counter of operators' commands; only the manager uses it
 
 	// Of settles: the last one's number, the one's that is under way, if there is
 	// one, and the last one's that is known to be durable.
@@ -60,7 +60,7 @@ type Stream struct {
 	Order   uint64  // number of the fetch that took fetched's snapshot
 	Drained bool    // the last read left nothing behind
 	Closing bool    // the last read came to where the others stood then
-	Pace    float64 // rows per position in the last read, if that left something behind; 0: not known
+	Density float64 // rows per position in the last read, if that left something behind; 0: not known
 }
 
 // pending is the number of rows that are not durably settled.

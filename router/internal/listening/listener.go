@@ -166,10 +166,10 @@ func refuse(listening context.Context, msgs <-chan *message.Message) {
 var _ lane.Feeder = (*Listener)(nil)
 
 // RoomFreed implements [Feeder].
-func (l *Listener) RoomFreed() { signal.Poke(l.wake) }
+func (l *Listener) RoomFreed() { signal.Send(l.wake) }
 
 // Wake implements [Feeder].
-func (l *Listener) Wake() { signal.Poke(l.wake) }
+func (l *Listener) Wake() { signal.Send(l.wake) }
 
 // AddressBack implements [Feeder]: what waits for an address is in the lanes.
 func (l *Listener) AddressBack() {}
@@ -211,7 +211,7 @@ func (o *messageOrigin) Settled(it *lane.Item, _ outbox.Outcome) bool {
 		msg.Ack()
 		delete(o.unacked, msg)
 		it.Handle = nil
-		signal.Poke(o.listener.wake)
+		signal.Send(o.listener.wake)
 	}
 	return false
 }

@@ -53,7 +53,7 @@ func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneSt
 			return nil, adapters.ErrPaused
 		}
 	}
-	k.mended(rt)
+	k.recovered(rt)
 	rt.ApplyPauses(pauses)
 	begun, err = k.startSessions(ctx, rt, states)
 	if len(begun) > 0 {
@@ -71,7 +71,7 @@ func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
 	defer k.mu.Unlock()
 	for _, l := range rt.Lanes {
 		switch {
-		case k.resting[l] != nil:
+		case k.quiescing[l] != nil:
 		case l.Session() != nil:
 			share -= len(l.Slots)
 		default:
@@ -133,7 +133,7 @@ func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapter
 // released now is released in a later round: nobody else could take it.
 func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	for _, st := range states {
-		k.neighbours.orphans = append(k.neighbours.orphans, st.LaneRef)
+		k.peers.orphans = append(k.peers.orphans, st.LaneRef)
 	}
 	k.releaseOrphans(ctx)
 }
@@ -149,7 +149,7 @@ func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
 // rest has. Call with the mutex held.
 func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
 	worked := map[adapters.LaneRef]bool{}
-	for _, s := range k.withResting(k.working()) {
+	for _, s := range k.withQuiescing(k.working()) {
 		for _, ref := range s.Lane().Rows() {
 			worked[ref] = true
 		}
@@ -162,20 +162,20 @@ func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
 // goroutine that acquires may do this: what it is about to work is no orphan.
 func (k *Manager) findOrphans(ctx context.Context) {
 	k.mu.Lock()
-	k.neighbours.orphans = append(k.neighbours.orphans, k.idle(k.unclaimed)...)
+	k.peers.orphans = append(k.peers.orphans, k.idle(k.unclaimed)...)
 	k.unclaimed = nil
 	k.mu.Unlock()
 	k.releaseOrphans(ctx)
 }
 
 func (k *Manager) releaseOrphans(ctx context.Context) {
-	if len(k.neighbours.orphans) == 0 || ctx.Err() != nil {
+	if len(k.peers.orphans) == 0 || ctx.Err() != nil {
 		return
 	}
-	limited, cancel := k.neighbours.release.Begin(ctx)
+	limited, cancel := k.peers.release.Begin(ctx)
 	defer cancel()
-	err := k.Store.Release(limited, k.instance, k.neighbours.orphans)
-	k.neighbours.release.End(limited, err)
+	err := k.Store.Release(limited, k.instance, k.peers.orphans)
+	k.peers.release.End(limited, err)
 	if err != nil {
 		if ctx.Err() == nil {
 			k.releasing.Fail(k.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
@@ -183,5 +183,5 @@ func (k *Manager) releaseOrphans(ctx context.Context) {
 		return
 	}
 	k.releasing.End(k.log, "")
-	k.neighbours.orphans = nil
+	k.peers.orphans = nil
 }

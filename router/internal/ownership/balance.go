@@ -37,8 +37,8 @@ const (
 	deadPause = 250 * time.Millisecond
 )
 
-// neighbours is what the goroutine that acquires knows of all instances.
-type neighbours struct {
+// peers is what the goroutine that acquires knows of all instances.
+type peers struct {
 	seen    []adapters.Instance  // at the last look
 	alive   map[string]bool      // at the last look
 	changed time.Time            // when somebody came or went
@@ -75,15 +75,15 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 		return lostPause, k.allDown()
 	}
 	k.releaseOrphans(ctx)
-	if len(k.neighbours.orphans) > 0 {
+	if len(k.peers.orphans) > 0 {
 		return AcquirePause, nil // what is taken anew must not be released then
 	}
 	for _, rt := range k.routes {
-		k.shed(rt, shares)
+		k.handOver(rt, shares)
 	}
 	missing, paused := false, false
 	for _, rt := range k.routes {
-		if k.unwell(rt) {
+		if k.backingOff(rt) {
 			missing = true
 			continue
 		}
@@ -100,14 +100,14 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 			paused = true
 			continue
 		case err != nil:
-			k.stumble(rt, err)
+			k.fail(rt, err)
 		}
 		missing = missing || !complete
 	}
 	k.findOrphans(ctx)
 	k.tell(shares, missing)
 	switch {
-	case missing && time.Since(k.neighbours.changed) < handoverTime:
+	case missing && time.Since(k.peers.changed) < handoverTime:
 		again = min(again, handoverPause)
 	case missing || paused:
 		again = min(again, AcquirePause)
@@ -117,7 +117,7 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 
 // look finds out who is there and what is our share, and says what we run; nil
 // when that is not to be known now. Again is when to look the next time.
-func (k *Manager) look(ctx context.Context) (shares *spreading, again time.Duration) {
+func (k *Manager) look(ctx context.Context) (shares *assignment, again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
 	defer cancel()
 	all, err := k.Store.Instances(ctx)
@@ -131,17 +131,17 @@ func (k *Manager) look(ctx context.Context) (shares *spreading, again time.Durat
 	}
 	if err != nil || self < 0 || !all[self].Alive {
 		// Others may take us for dead: what we took now they would take again.
-		signal.Poke(k.hurry)
+		signal.Send(k.hurry)
 		k.reportLook(err)
 		return nil, 0
 	}
 	k.reportLook(nil)
-	return spread(k.neighbours.note(all)), k.neighbours.again(all)
+	return assign(k.peers.note(all)), k.peers.again(all)
 }
 
 // note takes down who was seen. Who was alive and is not, but has not left and has
 // a lease, still counts as alive until the next look.
-func (c *neighbours) note(all []adapters.Instance) []adapters.Instance {
+func (c *peers) note(all []adapters.Instance) []adapters.Instance {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
 	for i, in := range all {
@@ -160,7 +160,7 @@ func (c *neighbours) note(all []adapters.Instance) []adapters.Instance {
 
 // again is when to look the next time: earlier when a lease ends before, or when
 // somebody counts as alive who is not.
-func (c *neighbours) again(all []adapters.Instance) time.Duration {
+func (c *peers) again(all []adapters.Instance) time.Duration {
 	pause := lookPause
 	for i, in := range all {
 		switch {
@@ -176,10 +176,10 @@ func (c *neighbours) again(all []adapters.Instance) time.Duration {
 // reportLook logs the beginning and the end of not knowing the others, once each.
 func (k *Manager) reportLook(err error) {
 	if err != nil {
-		k.neighbours.outage.Fail(k.log, slog.LevelWarn, "cannot see the other instances in the state store, trying again; lanes stay as they are", err)
+		k.peers.outage.Fail(k.log, slog.LevelWarn, "cannot see the other instances in the state store, trying again; lanes stay as they are", err)
 		return
 	}
-	k.neighbours.outage.End(k.log, "the other instances can be seen again")
+	k.peers.outage.End(k.log, "the other instances can be seen again")
 }
 
 // announcement is what we say that we run.
@@ -200,7 +200,7 @@ func (k *Manager) announcement() []adapters.RunningRoute {
 }
 
 // tell logs what the spreading came to, when that has changed.
-func (k *Manager) tell(shares *spreading, missing bool) {
+func (k *Manager) tell(shares *assignment, missing bool) {
 	lanes, share, others := 0, 0, 0
 	for _, rt := range k.routes {
 		for _, s := range rt.Sessions() {
@@ -224,8 +224,8 @@ func (k *Manager) tell(shares *spreading, missing bool) {
 	default:
 		text = "our share of the lanes is ours"
 	}
-	if now := fmt.Sprint(text, lanes, others); now != k.neighbours.told {
-		k.neighbours.told = now
+	if now := fmt.Sprint(text, lanes, others); now != k.peers.told {
+		k.peers.told = now
 		k.log.Info(text, "instance", k.instance, "lanes", lanes, "instances", others+1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // table that the route reads, and still mean something in it.
 func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error {
 	if err := r.locate(ctx); err != nil {
-		return &astray{err}
+		return &sourceError{err}
 	}
 	if err := r.bind(ctx, states); err != nil {
 		return err
@@ -28,16 +28,16 @@ func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error 
 			if first == nil {
 				c, err := r.Source.Start(ctx, r.Start)
 				if err != nil {
-					return &astray{err}
+					return &sourceError{err}
 				}
 				first = &c
 			}
 			st.Cursor = *first
 		} else if err := r.Source.Validate(ctx, st.Cursor); err != nil {
-			return &stopped{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
+			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		}
 		if err := r.anchor(ctx, st, rows); err != nil {
-			return &astray{err}
+			return &sourceError{err}
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (r *Route) bind(ctx context.Context, states []adapters.LaneState) error {
 // elsewhere is why a route whose cursor is another table's does not run.
 func (r *Route) elsewhere(other *adapters.OtherTable) error {
 	_, rebased := adapters.RebaserOf(r.Source)
-	return &stopped{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
+	return &stoppedError{fmt.Errorf("route %q: %w. %s", r.Name, other, other.Advice(r.Name, rebased))}
 }
 
 // placeAnew is the command for a route whose cursor means nothing any more.

@@ -15,8 +15,8 @@ import (
 // then its rows are released. Until then it is not taken again, not even by
 // ourselves: that would fence what is still to be settled.
 
-// shed hands over what we have of a route above our share.
-func (k *Manager) shed(rt *Route, shares *spreading) {
+// handOver hands over what we have of a route above our share.
+func (k *Manager) handOver(rt *Route, shares *assignment) {
 	if len(shares.runs[rt.Name]) == 0 {
 		return // it is in trouble everywhere: nobody would take it
 	}
@@ -27,7 +27,7 @@ func (k *Manager) shed(rt *Route, shares *spreading) {
 	began := time.Now()
 	rt.Log().Info("handing lanes over to other instances", "lanes", len(sessions))
 	k.background(func() {
-		if k.bringToRest(rt, sessions, k.drainFor) {
+		if k.quiesce(rt, sessions, k.drainFor) {
 			rt.Log().Info("lanes were handed over", "lanes", len(sessions), "took", time.Since(began).Round(time.Millisecond))
 		}
 	})
@@ -42,7 +42,7 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 	}
 	for _, s := range k.awake(rt) {
 		if share -= len(s.Lane().Slots); share < 0 {
-			k.resting[s.Lane()] = s
+			k.quiescing[s.Lane()] = s
 			out = append(out, s)
 		}
 	}
@@ -52,11 +52,11 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 // awake are the route's sessions that are in their lanes and do not come to rest.
 // Call with the mutex held.
 func (k *Manager) awake(rt *Route) []*lane.Session {
-	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.resting[s.Lane()] != nil })
+	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.quiescing[s.Lane()] != nil })
 }
 
-// beginRest takes all of the route's sessions into their rest that are not there.
-func (k *Manager) beginRest(rt *Route) []*lane.Session {
+// beginQuiescing takes all of the route's sessions into their rest that are not there.
+func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.draining {
@@ -64,16 +64,16 @@ func (k *Manager) beginRest(rt *Route) []*lane.Session {
 	}
 	sessions := k.awake(rt)
 	for _, s := range sessions {
-		k.resting[s.Lane()] = s
+		k.quiescing[s.Lane()] = s
 	}
 	return sessions
 }
 
-// bringToRest ends sessions of a route that have begun their rest. Each lane is
+// quiesce ends sessions of a route that have begun their rest. Each lane is
 // released as soon as it has come to an end, but those of a route that moves as a
 // whole together. What is being sent when limit is over is cancelled. It tells
 // whether all were released; if not, the drain does what is left.
-func (k *Manager) bringToRest(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
+func (k *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	stopped := make(chan *lane.Session, len(sessions))
@@ -106,19 +106,19 @@ func (k *Manager) bringToRest(rt *Route, sessions []*lane.Session, limit time.Du
 // release writes down what stopped sessions have concluded and gives up their
 // rows; false when the process stops before.
 func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
-	if !k.insist(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
+	if !k.retryUntilDone(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
 		return k.Settler.Flush(ctx, settling.Everything)
 	}) {
 		return false
 	}
-	if !k.insist(rt, "give back what was taken for lanes that come to rest", rt.Feeder.GiveUp) { // a subscription when the acks are out
+	if !k.retryUntilDone(rt, "give back what was taken for lanes that come to rest", rt.Feeder.GiveUp) { // a subscription when the acks are out
 		return false
 	}
 	var lanes []adapters.LaneRef
 	for _, s := range sessions {
 		lanes = append(lanes, s.Lane().Rows()...)
 	}
-	if !k.insist(rt, "release lanes", func(ctx context.Context) error {
+	if !k.retryUntilDone(rt, "release lanes", func(ctx context.Context) error {
 		return k.Store.Release(ctx, k.instance, lanes)
 	}) {
 		return false
@@ -126,7 +126,7 @@ func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range sessions {
-		delete(k.resting, s.Lane())
+		delete(k.quiescing, s.Lane())
 	}
 	return true
 }
@@ -141,7 +141,7 @@ func (k *Manager) Drain() []*lane.Session {
 		k.draining = true
 		close(k.quit)
 	}
-	k.ended.Store(&ended{k.withResting(slices.Clone(working))})
+	k.ended.Store(&ended{k.withQuiescing(slices.Clone(working))})
 	return working
 }
 
@@ -152,7 +152,7 @@ func (k *Manager) Sessions() []*lane.Session {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.withResting(k.working())
+	return k.withQuiescing(k.working())
 }
 
 // Wait returns when all that was begun in the background has ended.
@@ -168,16 +168,16 @@ func (k *Manager) batches() []settling.Batch {
 	return out
 }
 
-// withResting adds the sessions that come to rest. Call with the mutex held.
-func (k *Manager) withResting(sessions []*lane.Session) []*lane.Session {
-	if len(k.resting) == 0 {
+// withQuiescing adds the sessions that come to rest. Call with the mutex held.
+func (k *Manager) withQuiescing(sessions []*lane.Session) []*lane.Session {
+	if len(k.quiescing) == 0 {
 		return sessions
 	}
 	known := make(map[*lane.Session]bool, len(sessions))
 	for _, s := range sessions {
 		known[s] = true
 	}
-	for _, s := range k.resting {
+	for _, s := range k.quiescing {
 		if !known[s] {
 			sessions = append(sessions, s)
 		}

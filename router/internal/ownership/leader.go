@@ -14,9 +14,9 @@ import (
 // routes that ask for it. Without the lock the instance counts for none of them,
 // so whoever has it works them all; and when it is lost they stop at once.
 type leader struct {
-	keeper *Manager
-	lock   adapters.LeaderLock
-	routes []*Route
+	manager *Manager
+	lock    adapters.LeaderLock
+	routes  []*Route
 
 	held  atomic.Bool
 	tried bool // the goroutine that acquires uses these two
@@ -34,7 +34,7 @@ func (k *Manager) leaderOf(lock adapters.LeaderLock) *leader {
 			return l
 		}
 	}
-	l := &leader{keeper: k, lock: lock}
+	l := &leader{manager: k, lock: lock}
 	k.leaders = append(k.leaders, l)
 	return l
 }
@@ -54,7 +54,7 @@ func (l *leader) waits() string {
 // routes can be run here makes room for others.
 func (k *Manager) campaign(ctx context.Context) {
 	for _, l := range k.leaders {
-		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !k.unwell(rt) })
+		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !k.backingOff(rt) })
 		if l.held.Load() && !able {
 			l.resign()
 		}
@@ -101,12 +101,12 @@ func (l *leader) report(held bool, err error) {
 func (l *leader) depose() {
 	l.held.Store(false)
 	for _, rt := range l.routes {
-		sessions := l.keeper.beginRest(rt) // none at the end, when the lanes were released before
+		sessions := l.manager.beginQuiescing(rt) // none at the end, when the lanes were released before
 		if len(sessions) == 0 {
 			continue
 		}
 		rt.Log().Warn("the lock of the leader was lost: messages in flight are released", "lock", l.lock.String())
-		l.keeper.background(func() { l.keeper.bringToRest(rt, sessions, time.Nanosecond) })
+		l.manager.background(func() { l.manager.quiesce(rt, sessions, time.Nanosecond) })
 	}
 }
 

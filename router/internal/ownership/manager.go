@@ -38,7 +38,7 @@ type Manager struct {
 
 	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
 
-	neighbours neighbours // only the goroutine that acquires uses it
+	peers peers // only the goroutine that acquires uses it
 
 	mu sync.Mutex // guards quiet
 	quiet
@@ -46,7 +46,7 @@ type Manager struct {
 	ended atomic.Pointer[ended]
 }
 
-// Config is what a keeper needs.
+// Config is what a manager needs.
 type Config struct {
 	Store          adapters.StateStore
 	Log            *slog.Logger
@@ -61,14 +61,14 @@ type Config struct {
 func New(cfg Config) *Manager {
 	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), neighbours: neighbours{release: settling.CallTimeout{Usual: cfg.Lease}}}
-	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a keeper's batches are sessions
+		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
+	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	return k
 }
 
 // MaySend implements [Lease]. It takes the leader's lock as well, where there is one.
 func (r *Route) MaySend() bool {
-	return r.keeper.permit() && (r.leader == nil || r.leader.held.Load())
+	return r.manager.permit() && (r.leader == nil || r.leader.held.Load())
 }
 
 // permit reports whether enough of the lease is left to send.
@@ -80,7 +80,7 @@ func (k *Manager) permit() bool {
 // sent until when is for the heartbeat to say, which first ends the sessions of lanes
 // that are lost. Like there, the query is not cancelled on the way.
 func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
-	k := r.keeper
+	k := r.manager
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.lease/2)
 	defer cancel()
 	owned, err := k.Store.Renew(ctx, k.instance, k.lease)
@@ -164,7 +164,7 @@ func (k *Manager) renew(ctx context.Context) {
 		s.Kick() // it may have been refused while little of the lease was left
 	}
 	for rt := range commanded {
-		k.obey(rt)
+		k.applyPauses(rt)
 	}
 }
 
@@ -198,7 +198,7 @@ func (k *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool
 }
 
 // Lost implements [Lease].
-func (r *Route) Lost(s *lane.Session) { r.keeper.lose(s) }
+func (r *Route) Lost(s *lane.Session) { r.manager.lose(s) }
 
 // lose ends a session of which another instance took a cursor row, or a cursor row
 // of which is not as it was settled, because the state store was restored.

@@ -12,11 +12,11 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// quiet is what a keeper knows of lanes and routes that do not work.
+// quiet is what a manager knows of lanes and routes that do not work.
 type quiet struct {
 	// resting are sessions that come to rest: no longer in their lanes, perhaps,
 	// but what they concluded is still to be written.
-	resting map[*lane.Lane]*lane.Session
+	quiescing map[*lane.Lane]*lane.Session
 
 	unclaimed []adapters.LaneRef // ours in the state store, and had no session at the last renewal
 
@@ -26,17 +26,17 @@ type quiet struct {
 }
 
 func newQuiet() quiet {
-	return quiet{resting: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, quit: make(chan struct{})}
+	return quiet{quiescing: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, quit: make(chan struct{})}
 }
 
-// obey carries out what operators have asked of a route since its counter last
+// applyPauses carries out what operators have asked of a route since its counter last
 // moved: pauses of the route or of addresses, and their end. Every instance rests
 // its own lanes of a paused route.
-func (k *Manager) obey(rt *Route) {
+func (k *Manager) applyPauses(rt *Route) {
 	k.background(func() {
 		for {
 			var pauses []adapters.Pause
-			if !k.insist(rt, "read the pauses", func(ctx context.Context) (err error) {
+			if !k.retryUntilDone(rt, "read the pauses", func(ctx context.Context) (err error) {
 				pauses, err = k.Store.Pauses(ctx, rt.Name)
 				return err
 			}) {
@@ -44,7 +44,7 @@ func (k *Manager) obey(rt *Route) {
 			}
 			rt.ApplyPauses(pauses)
 			i := slices.IndexFunc(pauses, func(p adapters.Pause) bool { return p.Address == "" })
-			if i < 0 || !k.rest(rt, pauses[i]) {
+			if i < 0 || !k.pauseRoute(rt, pauses[i]) {
 				return
 			}
 			// Sessions that began meanwhile, with lanes that were just being
@@ -53,25 +53,25 @@ func (k *Manager) obey(rt *Route) {
 	})
 }
 
-// rest ends the route's sessions because it was paused; it tells whether there
+// pauseRoute ends the route's sessions because it was paused; it tells whether there
 // were any.
-func (k *Manager) rest(rt *Route, p adapters.Pause) bool {
+func (k *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
 	rt.Paused.Store(&p)
-	sessions := k.beginRest(rt)
+	sessions := k.beginQuiescing(rt)
 	if len(sessions) == 0 {
 		return false
 	}
 	rt.Log().Info("the route is paused: finishing messages in flight")
-	if !k.bringToRest(rt, sessions, k.drainFor) {
+	if !k.quiesce(rt, sessions, k.drainFor) {
 		return false
 	}
 	rt.Log().Info("the route stays paused; to resume it: outrider resume " + rt.Name)
 	return true
 }
 
-// insist does something with the state store until it succeeds; false when the
+// retryUntilDone does something with the state store until it succeeds; false when the
 // process stops before.
-func (k *Manager) insist(rt *Route, what string, do func(context.Context) error) bool {
+func (k *Manager) retryUntilDone(rt *Route, what string, do func(context.Context) error) bool {
 	var failing logging.Outage
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), k.lease)
@@ -104,10 +104,10 @@ func (k *Manager) noticePause(rt *Route) {
 
 // RememberGone implements [Lease].
 func (r *Route) RememberGone(address string, cause error) {
-	k := r.keeper
+	k := r.manager
 	k.background(func() { // during a drain it is not: it is learnt again after the next start
 		p := adapters.Pause{Route: r.Name, Address: address, Reason: fmt.Sprint(cause), By: k.instance}
-		if k.insist(r, "write down that an address is gone", func(ctx context.Context) error {
+		if k.retryUntilDone(r, "write down that an address is gone", func(ctx context.Context) error {
 			_, err := k.Store.Pause(ctx, p)
 			return err
 		}) {

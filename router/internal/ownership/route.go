@@ -25,7 +25,7 @@ type RouteConfig struct {
 type Route struct {
 	*lane.Route
 	RouteConfig
-	keeper    *Manager
+	manager   *Manager
 	leader    *leader                        // nil: no lock is needed to work it
 	table     adapters.Table                 // that it reads, as the acquired lanes found it; only the goroutine that acquires uses it
 	Paused    atomic.Pointer[adapters.Pause] // nil: it is not
@@ -35,9 +35,9 @@ type Route struct {
 
 var _ lane.Lease = (*Route)(nil)
 
-// Add has the keeper own the lanes of a route.
+// Add has the manager own the lanes of a route.
 func (k *Manager) Add(rt *lane.Route, cfg RouteConfig) *Route {
-	o := &Route{Route: rt, RouteConfig: cfg, keeper: k, acquiring: settling.CallTimeout{Usual: k.lease}}
+	o := &Route{Route: rt, RouteConfig: cfg, manager: k, acquiring: settling.CallTimeout{Usual: k.lease}}
 	k.routes = append(k.routes, o)
 	if cfg.Lock != nil {
 		o.leader = k.leaderOf(cfg.Lock)

@@ -10,15 +10,15 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// spread says how many lanes of each route every living instance is to own. It
+// assign says how many lanes of each route every living instance is to own. It
 // depends on nothing but who runs what, so that instances which see the same come
 // to the same end; who owns what now is left to history, so that few lanes move.
 //
 // The lanes of a route are dealt out evenly, to within one, among those who run
 // it. Who gets one more is chosen so that instances are even over all routes, too.
 // What moves as a whole (a unit) counts as one lane in that.
-func spread(instances []adapters.Instance) *spreading {
-	s := &spreading{runs: map[string][]string{}, load: map[string]int{}, shares: map[string]map[string]int{}}
+func assign(instances []adapters.Instance) *assignment {
+	s := &assignment{runs: map[string][]string{}, load: map[string]int{}, shares: map[string]map[string]int{}}
 	unit := map[string]string{} // by route
 	for _, i := range instances {
 		if !i.Alive {
@@ -42,15 +42,15 @@ func spread(instances []adapters.Instance) *spreading {
 	return s
 }
 
-// spreading is the result of spread.
-type spreading struct {
+// assignment is the result of spread.
+type assignment struct {
 	runs   map[string][]string       // who runs a route
 	load   map[string]int            // of an instance: lanes and units
 	shares map[string]map[string]int // lanes, by instance and route
 }
 
 // share is how many lanes of a route an instance is to own.
-func (s *spreading) share(instance, route string) int { return s.shares[instance][route] }
+func (s *assignment) share(instance, route string) int { return s.shares[instance][route] }
 
 // candidacy is a unit and those who could own it.
 type candidacy struct {
@@ -61,7 +61,7 @@ type candidacy struct {
 
 // candidacies lists the units. Where instances run different routes of one, it
 // is for those who run the most: the others could not work all of it.
-func (s *spreading) candidacies(unit map[string]string) []candidacy {
+func (s *assignment) candidacies(unit map[string]string) []candidacy {
 	byUnit := map[string]*candidacy{}
 	counts := map[string]map[string]int{}
 	for _, route := range slices.Sorted(maps.Keys(unit)) {
@@ -94,7 +94,7 @@ func (s *spreading) candidacies(unit map[string]string) []candidacy {
 // dealUnits gives each unit to the instance that it likes best among those that
 // have not got their part: so most of them stay where they are when an instance
 // comes or goes.
-func (s *spreading) dealUnits(unit map[string]string) {
+func (s *assignment) dealUnits(unit map[string]string) {
 	units := s.candidacies(unit)
 	who := map[string]bool{}
 	for _, c := range units {
@@ -113,7 +113,7 @@ func (s *spreading) dealUnits(unit map[string]string) {
 		if len(roomy) == 0 {
 			roomy = s.leastLoaded(c.who)
 		}
-		owner := slices.MaxFunc(roomy, func(a, b string) int { return cmp.Compare(liking(c.unit, a), liking(c.unit, b)) })
+		owner := slices.MaxFunc(roomy, func(a, b string) int { return cmp.Compare(rendezvousWeight(c.unit, a), rendezvousWeight(c.unit, b)) })
 		for _, route := range c.routes {
 			s.shares[owner][route] = adapters.Slots
 		}
@@ -124,7 +124,7 @@ func (s *spreading) dealUnits(unit map[string]string) {
 	}
 }
 
-func (s *spreading) leastLoaded(who []string) []string {
+func (s *assignment) leastLoaded(who []string) []string {
 	least := s.load[who[0]]
 	for _, id := range who {
 		least = min(least, s.load[id])
@@ -133,14 +133,14 @@ func (s *spreading) leastLoaded(who []string) []string {
 }
 
 // dealLanes deals out the lanes of the other routes.
-func (s *spreading) dealLanes(unit map[string]string) {
+func (s *assignment) dealLanes(unit map[string]string) {
 	for _, route := range slices.Sorted(maps.Keys(s.runs)) {
 		if unit[route] != "" {
 			continue
 		}
 		who := slices.Clone(s.runs[route])
 		slices.SortFunc(who, func(a, b string) int {
-			return cmp.Or(cmp.Compare(s.load[a], s.load[b]), cmp.Compare(liking(route, b), liking(route, a)))
+			return cmp.Or(cmp.Compare(s.load[a], s.load[b]), cmp.Compare(rendezvousWeight(route, b), rendezvousWeight(route, a)))
 		})
 		for i, id := range who {
 			n := adapters.Slots / len(who)
@@ -153,9 +153,9 @@ func (s *spreading) dealLanes(unit map[string]string) {
 	}
 }
 
-// liking is how much something prefers an instance: a number that is as good as
+// rendezvousWeight is how much something prefers an instance: a number that is as good as
 // drawn, and the same for everybody.
-func liking(what, instance string) uint64 {
+func rendezvousWeight(what, instance string) uint64 {
 	sum := sha256.Sum256([]byte(what + "\x00" + instance))
 	return binary.BigEndian.Uint64(sum[:])
 }

@@ -40,7 +40,7 @@ func routeNames(prefix string, n int) []string {
 }
 
 // portions are the shares of one route, in order of size.
-func (s *spreading) portions(route string) []int {
+func (s *assignment) portions(route string) []int {
 	var out []int
 	for _, shares := range s.shares {
 		out = append(out, shares[route])
@@ -51,7 +51,7 @@ func (s *spreading) portions(route string) []int {
 
 // moved is how many lanes have to change hands from one spreading to the next,
 // when each instance keeps what it may.
-func moved(before, after *spreading) (n int) {
+func moved(before, after *assignment) (n int) {
 	for id, shares := range after.shares {
 		for route, share := range shares {
 			n += max(share-before.share(id, route), 0)
@@ -66,7 +66,7 @@ func TestAHotRouteIsSpreadOverAll(t *testing.T) {
 		1: {16}, 2: {8, 8}, 3: {5, 5, 6}, 5: {3, 3, 3, 3, 4}, 16: slices.Repeat([]int{1}, 16),
 		18: append([]int{0, 0}, slices.Repeat([]int{1}, 16)...),
 	} {
-		if got := spread(instances(n, "orders")).portions("orders"); !slices.Equal(got, want) {
+		if got := assign(instances(n, "orders")).portions("orders"); !slices.Equal(got, want) {
 			t.Errorf("16 lanes over %d instances: %v, want %v", n, got, want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestInstancesAreEvenToWithinOneLane(t *testing.T) {
 			continue
 		}
 		n := 1 + random.IntN(20)
-		s := spread(instances(n, names...))
+		s := assign(instances(n, names...))
 		least, most := slices.Min(loads(s)), slices.Max(loads(s))
 		if most-least > 1 {
 			t.Errorf("seed %d: %d instances, %d routes: from %d to %d", seed, n, len(names), least, most)
@@ -101,7 +101,7 @@ func TestInstancesAreEvenToWithinOneLane(t *testing.T) {
 	}
 }
 
-func loads(s *spreading) (out []int) {
+func loads(s *assignment) (out []int) {
 	for id := range s.shares {
 		out = append(out, s.load[id])
 	}
@@ -113,7 +113,7 @@ func TestFewLanesMoveWhenAnInstanceJoins(t *testing.T) {
 	t.Parallel()
 	names := slices.Concat(routeNames("r", 20), routeNames("u", 30))
 	for n := 1; n < 12; n++ {
-		before, after := spread(instances(n, names...)), spread(instances(n+1, names...))
+		before, after := assign(instances(n, names...)), assign(instances(n+1, names...))
 		joined := after.shares[string(rune('a'+n))]
 		share := 0
 		for v := range maps.Values(joined) {
@@ -132,11 +132,11 @@ func TestAnInstanceCountsForWhatItRunsOnly(t *testing.T) {
 	in = append(in,
 		adapters.Instance{ID: "dead", Routes: []adapters.RunningRoute{{Route: "old"}}},
 		adapters.Instance{ID: "waits", Alive: true, Routes: []adapters.RunningRoute{{Route: "old", Waits: "its source cannot be reached"}}})
-	s := spread(in)
+	s := assign(in)
 	if s.share("x", "new") != 0 || s.share("a", "new") != 8 || s.share("x", "old") < 5 || s.share("waits", "old") != 0 || s.share("dead", "old") != 0 {
 		t.Errorf("shares are %v", s.shares)
 	}
-	if none := spread(nil); none.share("a", "old") != 0 {
+	if none := assign(nil); none.share("a", "old") != 0 {
 		t.Error("nobody has a share")
 	}
 }
@@ -147,7 +147,7 @@ func TestALeaderRunsTheMostRoutes(t *testing.T) {
 	t.Parallel()
 	in := instances(3, "l0", "l1")
 	in[2].Routes = append(in[2].Routes, adapters.RunningRoute{Route: "l2", Unit: "source app"})
-	s := spread(in)
+	s := assign(in)
 	for _, route := range []string{"l0", "l1", "l2"} {
 		if s.share("c", route) != adapters.Slots || s.share("a", route)+s.share("b", route) != 0 {
 			t.Errorf("route %s: %v", route, s.shares)
@@ -156,7 +156,7 @@ func TestALeaderRunsTheMostRoutes(t *testing.T) {
 	// Somebody whose configuration does not call it a unit is no second owner.
 	in = instances(2, "u0")
 	in[1].Routes[0].Unit = ""
-	if p := spread(in).portions("u0"); !slices.Equal(p, []int{0, adapters.Slots}) {
+	if p := assign(in).portions("u0"); !slices.Equal(p, []int{0, adapters.Slots}) {
 		t.Errorf("a route that is a unit for one of two is spread as %v", p)
 	}
 }

@@ -12,35 +12,35 @@ import (
 // trouble is why a route cannot run here. Until it can, others count us out, and
 // what we had of the route goes to those who can run it.
 type trouble struct {
-	err     error
-	stopped bool // trying again does not mend it: an operator has to act
-	retry   time.Time
-	tries   int
+	err          error
+	stoppedError bool // trying again does not mend it: an operator has to act
+	retry        time.Time
+	tries        int
 }
 
-// stopped is an error that trying again does not mend.
-type stopped struct{ error }
+// stoppedError is an error that trying again does not mend.
+type stoppedError struct{ error }
 
-func (e *stopped) Unwrap() error { return e.error }
+func (e *stoppedError) Unwrap() error { return e.error }
 
-// astray is an error of the route's source, which others may not have.
-type astray struct{ error }
+// sourceError is an error of the route's source, which others may not have.
+type sourceError struct{ error }
 
-func (e *astray) Unwrap() error { return e.error }
+func (e *sourceError) Unwrap() error { return e.error }
 
-// unwell reports whether the route is in trouble and not to be tried now.
-func (k *Manager) unwell(rt *Route) bool {
+// backingOff reports whether the route is in trouble and not to be tried now.
+func (k *Manager) backingOff(rt *Route) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.troubles[rt]
 	return t != nil && time.Now().Before(t.retry)
 }
 
-// stumble notes that lanes of the route could not be taken. What is wrong with
+// fail notes that lanes of the route could not be taken. What is wrong with
 // the state store concerns all routes alike and is only logged.
-func (k *Manager) stumble(rt *Route, err error) {
-	bad := errors.As(err, new(*stopped))
-	if !bad && !errors.As(err, new(*astray)) {
+func (k *Manager) fail(rt *Route, err error) {
+	bad := errors.As(err, new(*stoppedError))
+	if !bad && !errors.As(err, new(*sourceError)) {
 		k.taking.Fail(rt.Log(), slog.LevelWarn, "cannot acquire lanes, trying again", err)
 		return
 	}
@@ -58,7 +58,7 @@ func (k *Manager) stumble(rt *Route, err error) {
 			rt.Log().Warn("cannot acquire lanes, trying again", "error", err)
 		}
 	}
-	t.err, t.stopped = err, bad
+	t.err, t.stoppedError = err, bad
 	t.retry = time.Now().Add(min(AcquirePause<<min(t.tries, 10), max(k.lease/4, AcquirePause)))
 	t.tries++
 	if bad {
@@ -67,8 +67,8 @@ func (k *Manager) stumble(rt *Route, err error) {
 	}
 }
 
-// mended forgets that a route could not run, or was paused.
-func (k *Manager) mended(rt *Route) {
+// recovered forgets that a route could not run, or was paused.
+func (k *Manager) recovered(rt *Route) {
 	k.taking.End(k.log, "lanes can be acquired again")
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,7 +106,7 @@ func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
 	} else if err := rt.prepare(ctx, nil); err != nil {
 		return err
 	}
-	k.mended(rt)
+	k.recovered(rt)
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (k *Manager) Hopeless() error {
 	var errs []error
 	for _, rt := range k.routes {
 		t := k.troubles[rt]
-		if t == nil || !t.stopped {
+		if t == nil || !t.stoppedError {
 			return nil
 		}
 		errs = append(errs, t.err)

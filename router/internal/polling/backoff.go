@@ -42,7 +42,7 @@ func (p Config) pause(n int) time.Duration {
 func (p Config) Fixed() bool { return p.Min >= p.Max }
 
 // Backoff is how a reader or a claimer spends the time between two polls. It has
-// one owner; only told may be poked by others.
+// one owner; only told may be signalled by others.
 type Backoff struct {
 	poll   Config
 	waker  adapters.Waker // nil: the source wakes nobody

@@ -22,7 +22,7 @@ type read struct {
 	limit   int
 	reach   int64 // see keepInStep; 0: none
 	room    int
-	pace    float64 // see stream.pace
+	density float64 // see stream.pace
 	rows    int     // that came
 	order   uint64  // number of the fetch that took the snapshot it reads up to
 	members []*member
@@ -45,7 +45,7 @@ type cohort struct {
 	drained bool
 	closing bool
 	room    int     // of the roomiest member
-	pace    float64 // see stream.pace
+	density float64 // see stream.pace
 
 	overhead int64 // of a row, for the costliest of its routes
 }
@@ -103,7 +103,7 @@ func (r *Reader) plan() *plan {
 
 func (c *cohort) join(m *member) {
 	if len(c.members) == 0 {
-		c.order, c.drained, c.pace = m.stream.Order, m.stream.Drained, m.stream.Pace
+		c.order, c.drained, c.density = m.stream.Order, m.stream.Drained, m.stream.Density
 	}
 	c.members = append(c.members, m)
 	c.order = max(c.order, m.stream.Order)
@@ -151,7 +151,7 @@ func (p *plan) addSlot(cs []*cohort, most int) int {
 }
 
 func (c *cohort) read() *read {
-	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, room: c.room, pace: c.pace, overhead: c.overhead, members: c.members}
+	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, room: c.room, density: c.density, overhead: c.overhead, members: c.members}
 	if c.drained {
 		rd.limit = min(rd.limit, drainedLimit)
 	}
@@ -217,7 +217,7 @@ func (r *Reader) limit(p *plan) {
 			rd.limit = max(rd.limit*affordable/total, 1)
 		}
 	}
-	p.keepInStep()
+	p.align()
 }
 
 // leastRoom is the room with which a lane is read: half of its window, as long as

@@ -68,12 +68,12 @@ func (r *Reader) Origin(*lane.Session) lane.Origin { return lane.ByCursor{} }
 // RoomFreed implements [Feeder].
 func (r *Reader) RoomFreed() {
 	if r.starved.Load() {
-		signal.Poke(r.wake)
+		signal.Send(r.wake)
 	}
 }
 
 // Wake implements [Feeder].
-func (r *Reader) Wake() { signal.Poke(r.wake) }
+func (r *Reader) Wake() { signal.Send(r.wake) }
 
 // AddressBack implements [Feeder]: what waits for an address is in the lanes.
 func (r *Reader) AddressBack() {}
@@ -81,7 +81,7 @@ func (r *Reader) AddressBack() {}
 // GiveUp implements [Feeder]: what was read and not settled is read again by others.
 func (r *Reader) GiveUp(context.Context) error { return nil }
 
-// A read that found little is followed by a breather, in which more gathers.
+// A read that found little is followed by a linger, in which more gathers.
 // Otherwise reads, and with them the batches for a destination, become as small as
 // the processors allow, and take all of them: see docs/design.md.
 const (
@@ -250,9 +250,9 @@ func (f *fan) done(rd *read, res adapters.ReadResult) {
 		rd.global.results[rd.slot] = res
 		return
 	}
-	pace := rd.paceAfter(res)
+	pace := rd.densityAfter(res)
 	for _, m := range rd.members {
-		m.stream.Pace = pace
+		m.stream.Density = pace
 		if !m.detached {
 			m.session.MoveTo(m.stream, res.Next, rd.order, res.Drained)
 			m.stream.Closing = rd.until != nil && res.Drained

@@ -14,7 +14,7 @@ import (
 func stepPlan(positions []int64, paces []float64, limit int) *plan {
 	p := &plan{}
 	for i, position := range positions {
-		p.reads = append(p.reads, &read{slot: i, from: adapters.Cursor{Position: position}, limit: limit, room: 4 * limit, pace: paces[i]})
+		p.reads = append(p.reads, &read{slot: i, from: adapters.Cursor{Position: position}, limit: limit, room: 4 * limit, density: paces[i]})
 	}
 	return p
 }
@@ -38,15 +38,15 @@ func TestLanesThatDrainABacklogKeepInStep(t *testing.T) {
 				p.reads = append(p.reads[:out], p.reads[out+1:]...)
 			}
 			may := limit * len(p.reads)
-			p.keepInStep()
+			p.align()
 			rows, reached := 0, 0
 			for _, rd := range p.reads {
 				rows += rd.limit
 				if rd.reach == 0 { // far behind
-					positions[rd.slot] += int64(float64(rd.limit) / rd.pace)
+					positions[rd.slot] += int64(float64(rd.limit) / rd.density)
 					continue
 				}
-				found := int(rd.pace * float64(rd.reach-rd.from.Position))
+				found := int(rd.density * float64(rd.reach-rd.from.Position))
 				if found > rd.limit || rd.limit > rd.room {
 					t.Fatalf("a read from %d comes to %d with %d of %d rows, room for %d", rd.from.Position, rd.reach, found, rd.limit, rd.room)
 				}
@@ -76,7 +76,7 @@ func TestG6_LanesFarAheadWaitForNobody(t *testing.T) {
 	t.Parallel()
 	positions := append(slices.Repeat([]int64{0}, 8), slices.Repeat([]int64{1_000_000}, 8)...)
 	p := stepPlan(positions, slices.Repeat([]float64{1.0 / 16}, 16), 200)
-	p.keepInStep()
+	p.align()
 	if len(p.reads) != 16 || p.again {
 		t.Fatalf("%d of 16 reads are left", len(p.reads))
 	}
@@ -103,7 +103,7 @@ func TestLanesKeepInStepOnlyWhereItIsKnownWhatComes(t *testing.T) {
 		"few lanes":  stepPlan(slices.Repeat([]int64{5}, 3), slices.Repeat([]float64{0.3}, 3), 200),
 	} {
 		limit := p.reads[0].limit
-		p.keepInStep()
+		p.align()
 		for _, rd := range p.reads {
 			if rd.reach != 0 || rd.limit != limit {
 				t.Errorf("%s: a read comes to %d with limit %d; want no place, and %d", name, rd.reach, rd.limit, limit)
@@ -125,11 +125,11 @@ func TestPaces(t *testing.T) {
 		"drained":              {read{rows: 100}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}, Drained: true}, 0},
 		"late rows":            {read{rows: 100}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000, Window: "1:2:"}}, 0},
 		"too few":              {read{rows: 3}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0},
-		"as expected":          {read{rows: 100, reach: 1000, pace: 0.12}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0.1},
-		"a gap":                {read{rows: 100, reach: 1000, pace: 0.3}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0},
-		"nothing moved at all": {read{rows: 100, reach: 1000, pace: 0.3}, adapters.ReadResult{}, 0},
+		"as expected":          {read{rows: 100, reach: 1000, density: 0.12}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0.1},
+		"a gap":                {read{rows: 100, reach: 1000, density: 0.3}, adapters.ReadResult{Next: adapters.Cursor{Position: 1000}}, 0},
+		"nothing moved at all": {read{rows: 100, reach: 1000, density: 0.3}, adapters.ReadResult{}, 0},
 	} {
-		if got := c.read.paceAfter(c.res); got != c.want {
+		if got := c.read.densityAfter(c.res); got != c.want {
 			t.Errorf("%s: pace %v, want %v", name, got, c.want)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // worth a try. Each time in vain doubles the limit, so that what is only slow
 // gets its answer in the end.
 type CallTimeout struct {
-	Usual time.Duration
-	vain  int // times in a row
+	Usual    time.Duration
+	timeouts int // times in a row
 }
 
 // LongestCallTimeout is where doubling ends.
@@ -21,15 +21,15 @@ const LongestCallTimeout = 10 * time.Minute
 
 // Begin limits a call.
 func (b *CallTimeout) Begin(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(min(b.Usual<<min(b.vain, 10), LongestCallTimeout), b.Usual))
+	return context.WithTimeout(ctx, max(min(b.Usual<<min(b.timeouts, 10), LongestCallTimeout), b.Usual))
 }
 
 // End takes the outcome of a call with the context that begin returned.
 func (b *CallTimeout) End(ctx context.Context, err error) {
 	switch {
 	case err == nil:
-		b.vain = 0
+		b.timeouts = 0
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		b.vain++
+		b.timeouts++
 	}
 }

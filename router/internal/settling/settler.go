@@ -84,10 +84,10 @@ func New(store adapters.StateStore, log *slog.Logger, interval, patience time.Du
 // Note tells that there is something to settle.
 func (s *Settler) Note(urgent bool) {
 	if !s.dirty.Load() && s.dirty.CompareAndSwap(false, true) {
-		signal.Poke(s.signal)
+		signal.Send(s.signal)
 	}
 	if urgent {
-		signal.Poke(s.urgent)
+		signal.Send(s.urgent)
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *Settler) Flush(ctx context.Context, e Extent) error {
 	s.waiting = append(s.waiting, done)
 	s.extent = max(s.extent, e)
 	s.mu.Unlock()
-	signal.Poke(s.now)
+	signal.Send(s.now)
 	select {
 	case err := <-done:
 		return err

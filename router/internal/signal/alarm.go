@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Poke leaves a signal for whoever waits on c, unless one is there already.
-func Poke(c chan struct{}) {
+// Send leaves a signal for whoever waits on c, unless one is there already.
+func Send(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -16,7 +16,7 @@ func Poke(c chan struct{}) {
 // Alarm is a timer that signals on an ordinary channel. The channels of package
 // time's own timers crash Go 1.26's race detector when several goroutines of a
 // testing/synctest bubble wait on them, and those bubbles are how this package is
-// tested; besides, an alarm can be waited for together with other pokes.
+// tested; besides, an alarm can be waited for together with other signals.
 type Alarm struct {
 	C     chan struct{} // receives one value after the time
 	every time.Duration // 0: once
@@ -42,7 +42,7 @@ func newAlarm(d, again time.Duration) *Alarm {
 func (a *Alarm) ring() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	Poke(a.C)
+	Send(a.C)
 	if a.every > 0 {
 		a.timer.Reset(a.every)
 	}

@@ -12,7 +12,7 @@ func TestG7_RowsPinLittle(t *testing.T) {
 	first := payloads.Copy([]byte("abc"))
 	_ = payloads.Copy([]byte("def"))
 	if _ = append(first, 'x'); cap(first) != 3 {
-		t.Error("a payload's slice reaches into its neighbour")
+		t.Error("a payload's slice reaches into its peer")
 	}
 	big := payloads.Copy(make([]byte, 1<<20))
 	if cap(big) != 1<<20 || cap(payloads.chunk) != chunkSize {

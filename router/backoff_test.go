@@ -81,7 +81,7 @@ func (w *wakingSource) begin(r *rig, group, id string) (commit func()) {
 		w.calls++
 		if w.asleep {
 			w.asleep = false
-			signal.Poke(w.woken)
+			signal.Send(w.woken)
 		}
 	}
 }

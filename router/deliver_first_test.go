@@ -19,7 +19,7 @@ type ran struct {
 	err     error
 }
 
-// watch returns a middleware for [Route.Hindsight] that notes its runs.
+// watch returns a middleware for [Route.DeliverFirst] that notes its runs.
 func (r *rig) watch(runs *[]ran) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -33,9 +33,9 @@ func (r *rig) watch(runs *[]ran) message.HandlerMiddleware {
 	}
 }
 
-// With hindsight every attempt runs through the chain once, after it was made,
+// When delivering first every attempt runs through the chain once, after it was made,
 // and the chain sees what came of it; groups stand still behind a failure as ever.
-func TestG2_HindsightRunsChainsAfterDeliveries(t *testing.T) {
+func TestG2_DeliverFirstRunsChainsAfterDeliveries(t *testing.T) {
 	for name, ordering := range map[string]adapters.Ordering{"wave": wave, "group": group} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, ordering, func(r *rig) {
@@ -43,7 +43,7 @@ func TestG2_HindsightRunsChainsAfterDeliveries(t *testing.T) {
 				r.dest.setFail(once("g0-1", outbox.Transient(errInjected, 0)))
 				r.fill(2, 3)
 				r.start(r.route(func(rt *Route) {
-					rt.Hindsight, rt.Middleware = true, append(rt.Middleware[:2:2], r.watch(&runs))
+					rt.DeliverFirst, rt.Middleware = true, append(rt.Middleware[:2:2], r.watch(&runs))
 				}))
 				r.await(6)
 				r.stop()
@@ -73,12 +73,12 @@ func TestG2_HindsightRunsChainsAfterDeliveries(t *testing.T) {
 
 // A chain that panics changes nothing for a message that has arrived, and fails
 // the attempt of one that has not.
-func TestG3_APanicInHindsightDeliversNothingAgain(t *testing.T) {
+func TestG3_APanicAfterDeliveryDeliversNothingAgain(t *testing.T) {
 	inBubble(t, group, func(r *rig) {
 		r.dest.setFail(once("g1-0", outbox.Permanent(errInjected)))
 		r.fill(2, 2)
 		r.start(r.route(func(rt *Route) {
-			rt.Hindsight, rt.Middleware = true, append(rt.Middleware[:2:2], func(h message.HandlerFunc) message.HandlerFunc {
+			rt.DeliverFirst, rt.Middleware = true, append(rt.Middleware[:2:2], func(h message.HandlerFunc) message.HandlerFunc {
 				return func(msg *message.Message) ([]*message.Message, error) {
 					_, err := h(msg)
 					if msg.UUID == "g0-0" || err != nil {
@@ -101,7 +101,7 @@ func TestG3_APanicInHindsightDeliversNothingAgain(t *testing.T) {
 
 // A lane offers what is read, however many chains other lanes have, and never
 // more than its window.
-func TestG7_HindsightIsBoundedByTheWindow(t *testing.T) {
+func TestG7_DeliverFirstIsBoundedByTheWindow(t *testing.T) {
 	inBubble(t, wave, func(r *rig) {
 		slow := &stuck{receiver: receiver{ordering: wave}}
 		r.fill(100, 20)

@@ -36,7 +36,7 @@ func unhurried(string, *message.Message) error {
 
 func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 	inBubble(t, adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
-		const n = 3 * lane.PaceTotal
+		const n = 3 * lane.TotalChains
 		var c crowd
 		r.dest.setFail(unhurried)
 		r.config.Memory = 1 << 30
@@ -47,11 +47,11 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 			rt.Window, rt.Poll.Batch, rt.Middleware = n, n, []message.HandlerMiddleware{c.middleware}
 		}))
 		r.await(n)
-		if most := c.most.Load(); most > lane.PaceTotal || most < lane.PaceTotal/2 {
-			t.Errorf("%d chains ran at once, want at most %d and half of that", most, lane.PaceTotal)
+		if most := c.most.Load(); most > lane.TotalChains || most < lane.TotalChains/2 {
+			t.Errorf("%d chains ran at once, want at most %d and half of that", most, lane.TotalChains)
 		}
 		r.stop()
-		if lanes := r.router.shared.Pace.Lanes.Load(); lanes != 0 {
+		if lanes := r.router.shared.Concurrency.Lanes.Load(); lanes != 0 {
 			t.Errorf("%d lanes have chains after the end", lanes)
 		}
 	})
@@ -59,7 +59,7 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 
 func TestALaneThatDoesNotMoveGoesBeyondItsShare(t *testing.T) {
 	inBubble(t, adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: 100, Static: true}, func(r *rig) {
-		const n = 3 * lane.PaceTotal
+		const n = 3 * lane.TotalChains
 		var c crowd
 		h := newHanging(nil, sameLane(1)...)
 		r.dest.setFail(h.fault)
@@ -98,8 +98,8 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 		r.start(r.route(func(rt *Route) { rt.Window, rt.Poll.Batch = adapters.Slots*n, adapters.Slots*n }))
 		r.await(adapters.Slots * n)
 		r.stop()
-		if mean := adapters.Slots * n / r.dest.batches; mean <= lane.PaceLeast {
-			t.Errorf("%d messages in a batch on average, want more than %d", mean, lane.PaceLeast)
+		if mean := adapters.Slots * n / r.dest.batches; mean <= lane.LeastChains {
+			t.Errorf("%d messages in a batch on average, want more than %d", mean, lane.LeastChains)
 		}
 	})
 }
@@ -108,12 +108,12 @@ func TestLanesThatShareThePaceFillBatchesOfOneGroup(t *testing.T) {
 // get beyond it must not depend on somebody's patience each time.
 func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
 	inBubble(t, adapters.Ordering{MaxMessages: 100, MaxRequests: 100, Static: true}, func(r *rig) {
-		const n = 12 * lane.PaceTotal
+		const n = 12 * lane.TotalChains
 		names := sameLane(2)
 		h := newHanging(nil, names[0])
 		r.dest.setFail(h.fault)
 		r.config.Memory = 1 << 30
-		for i := range lane.PaceTotal - 1 {
+		for i := range lane.TotalChains - 1 {
 			r.add(names[0], fmt.Sprint("slow", i))
 		}
 		for i := range n {
@@ -121,14 +121,14 @@ func TestG6_AFullShareIsGotPastOnce(t *testing.T) {
 		}
 		began := time.Now()
 		r.start(r.route(func(rt *Route) {
-			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 32*lane.PaceTotal, 32*lane.PaceTotal, time.Hour, nil
+			rt.Window, rt.Poll.Batch, rt.SendTimeout, rt.Middleware = 32*lane.TotalChains, 32*lane.TotalChains, time.Hour, nil
 		}))
 		r.await(n)
-		if waited := time.Since(began); waited > 10*lane.PacePatience {
+		if waited := time.Since(began); waited > 10*lane.StallPatience {
 			t.Errorf("the others took %v", waited)
 		}
 		close(h.release)
-		r.await(n + lane.PaceTotal - 1)
+		r.await(n + lane.TotalChains - 1)
 		r.stop()
 	})
 }
@@ -143,7 +143,7 @@ func TestG6_ALaneThatDoesNotMoveIsNotHeldByWhatArrives(t *testing.T) {
 		route, f := r.fromFeed(func(rt *Route) { rt.Window, rt.SendTimeout, rt.Middleware = 1<<16, time.Hour, nil })
 		r.start(route)
 		r.until("all lanes", func() bool { return r.router.Stats()[0].Lanes == adapters.Slots })
-		for i := range lane.PaceTotal {
+		for i := range lane.TotalChains {
 			msg := message.NewMessage(fmt.Sprint("slow", i), []byte(`{}`))
 			msg.Metadata[outbox.MetaGroup], msg.Metadata["address"] = names[0], "slow"
 			f.out <- msg
@@ -158,7 +158,7 @@ func TestG6_ALaneThatDoesNotMoveIsNotHeldByWhatArrives(t *testing.T) {
 			}
 		}
 		close(h.release)
-		r.await(1000 + lane.PaceTotal)
+		r.await(1000 + lane.TotalChains)
 		r.stop()
 	})
 }
