@@ -17,7 +17,7 @@ func TestWhichRoutesLookBack(t *testing.T) {
 	passOn := func(h message.HandlerFunc) message.HandlerFunc { return h }
 	for stack, want := range map[string]struct {
 		deliverFirst bool
-		limit     time.Duration
+		limit        time.Duration
 	}{
 		"":                              {true, 30 * time.Second},
 		", middleware: []":              {true, 0},
