@@ -108,6 +108,8 @@ func (s *siege) observe() {
 		address := fmt.Sprint("a", i)
 		if _, paused := s.paused[address]; paused || now.Before(s.down[address]) || s.calm[address].IsZero() {
 			s.calm[address] = now
+		} else if until := s.down[address]; until.After(s.calm[address]) {
+			s.calm[address] = until
 		}
 	}
 	s.mu.Unlock()

@@ -107,16 +107,20 @@ func (h *health) delivered(name string) (again []*Item, back bool) {
 	if a.down {
 		h.route.Log().Info("address is back", "address", h.route.redact(name), "down_for", time.Since(a.since).Round(time.Millisecond))
 	}
-	h.remove(a)
-	return a.held, a.down
+	return h.remove(a), a.down
 }
 
-func (h *health) remove(a *address) {
+// remove forgets an address and returns the messages that waited for it. Its timer may
+// be kept by the runtime, though it is stopped, and must keep none of them.
+func (h *health) remove(a *address) (held []*Item) {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
 	delete(h.addresses, a.name)
 	h.trouble.Add(-1)
+	held = a.held
+	a.held, a.sent, a.probe, a.charged = nil, nil, nil, nil
+	return held
 }
 
 // failed notes that the destination failed a message. It tells whether the

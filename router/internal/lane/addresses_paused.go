@@ -38,8 +38,7 @@ func (h *health) apply(pauses []adapters.Pause) (again []*Item) {
 	for _, a := range h.addresses {
 		if a.durable && !paused[a.name] {
 			h.route.Log().Info("address was resumed", "address", h.route.redact(a.name))
-			h.remove(a)
-			again = append(append([]*Item{}, again...), a.held...)
+			again = append(append([]*Item{}, again...), h.remove(a)...)
 		}
 	}
 	return again
