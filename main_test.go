@@ -1,19 +1,16 @@
 package outrider_test
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-func TestMain(m *testing.M) {
-	if err := testenv.LimitChecks(20, 1000); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	goleak.VerifyTestMain(m)
 }

@@ -12,12 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/outriderhq/outrider/adapters"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func settings(tokens ...string) Config {
 	return Config{

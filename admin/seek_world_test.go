@@ -1,4 +1,4 @@
-package outrider_test
+package admin_test
 
 import (
 	"context"
