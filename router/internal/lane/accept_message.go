@@ -26,7 +26,7 @@ func (s *Session) AcceptMessage(msg *message.Message, row *adapters.Row, cost in
 	s.extra++
 	s.origin.Enter(it)
 	s.admit(it)
-	s.proceed()
+	s.runner.proceed()
 	return true
 }
 

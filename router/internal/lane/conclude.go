@@ -42,7 +42,7 @@ func (s *Session) judge(it *Item, err error) (follow followUp) {
 	}
 	if follow.dying == nil {
 		s.noteUnknown(v.Outcome)
-		s.end()
+		s.runner.end()
 	}
 	return follow
 }

@@ -25,7 +25,7 @@ const CutMoment = 100 * time.Millisecond
 func (s *Session) awaitCutOff() {
 	ctx, cancel := context.WithTimeout(context.Background(), CutMoment)
 	defer cancel()
-	s.awaitChains(ctx)
+	s.runner.await(ctx)
 }
 
 // noteUnknown counts a chain that ends after the cut without telling that its
@@ -45,7 +45,7 @@ func (s *Session) leftUnknown() int {
 	if !s.cutOff {
 		return 0
 	}
-	return s.unknown + s.chains
+	return s.unknown + s.runner.chains
 }
 
 // Unknown is what stopped sessions of one route do not know.

@@ -18,28 +18,13 @@ func (s *Session) offerMessages() {
 		return
 	}
 	for {
-		s.offer(s.queued())
+		s.offer(s.runner.takeAll())
 		select {
-		case <-s.called:
+		case <-s.runner.called:
 		case <-s.ctx.Done():
 			return
 		}
 	}
-}
-
-// queued takes what is queued and counts it as under way.
-func (s *Session) queued() []*Item {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := s.queue[:0] // it is ours from here on
-	for _, it := range s.queue {
-		if it.phase == running {
-			s.begin()
-			out = append(out, it)
-		}
-	}
-	s.queue = nil
-	return out
 }
 
 // offer brings messages to the gate, or, those that cannot be sent, to their

@@ -35,7 +35,7 @@ type GroupInspection struct {
 func (s *Session) Inspect() Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in := Inspection{Stopping: s.stopping, Chains: s.chains, Queued: len(s.queue), Unsettled: s.unsettled(), Live: s.parking.live,
+	in := Inspection{Stopping: s.stopping, Chains: s.runner.chains, Queued: len(s.runner.queue), Unsettled: s.unsettled(), Live: s.parking.live,
 		pending: map[opKey]bool{}, groups: map[groupKey]bool{}}
 	for _, g := range s.parking.groups {
 		in.groups[g.key] = true
@@ -79,7 +79,7 @@ func (s *Session) unsettled() int {
 		n += int(str.tail-str.head) - str.beyond
 	}
 	if !s.route.DeliverFirst {
-		n += s.chains // of what was taken out of the lane
+		n += s.runner.chains // of what was taken out of the lane
 	}
 	return n
 }

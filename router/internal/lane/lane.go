@@ -132,7 +132,7 @@ func (l *Lane) work(h message.HandlerFunc) message.HandlerFunc {
 	return func(call *message.Message) ([]*message.Message, error) {
 		s, _ := call.Context().Value(callKey).(*Session) // what calling puts there
 		w := make(worker, 1)
-		for it := s.next(w); it != nil; it = s.next(w) {
+		for it := s.runner.next(w); it != nil; it = s.runner.next(w) {
 			s.run(h, it)
 		}
 		return nil, nil

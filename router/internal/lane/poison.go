@@ -137,7 +137,7 @@ func (s *Session) sendToPoison(it *Item) {
 		s.route.notePanic(err)
 		s.noteUnknown(outbox.VerdictOf(err).Outcome)
 	}
-	s.end()
+	s.runner.end()
 	if it.reserved {
 		s.gate.Return(&it.Ticket)
 	}

@@ -138,7 +138,7 @@ func (s *Session) unpark(g *parkedGroup, rows []adapters.Parked, err error) {
 	for _, it := range aside {
 		s.admit(it)
 	}
-	s.proceed()
+	s.runner.proceed()
 }
 
 // inject puts parked messages into the lane, behind each other.

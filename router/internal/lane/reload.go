@@ -125,7 +125,7 @@ func (s *Session) takeAway(ctx context.Context) error {
 				it.saved.attempts, it.redriven = 0, it.death == nil
 			}
 		}
-		s.proceed()
+		s.runner.proceed()
 		s.mu.Unlock()
 	}
 	return nil

@@ -27,27 +27,17 @@ type Session struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // scheduler and pump
 
-	mu          sync.Mutex
-	idle        *sync.Cond // chains == 0
-	chains      int        // that run; when delivering first: messages on their way to the end of theirs
-	workers     int        // that run chains, rest, or have been called
-	idleWorkers []worker   // those that have no chain, by the time since when
-	spare       int        // of them: not needed since the scheduler looked
-	stopping    bool
-	lost        bool      // no longer ours: nothing may be settled
-	cutOff      bool      // a stop could wait no longer: deliveries were cancelled
-	unknown     int       // chains that ended after that without telling whether their message arrived
-	streams     []*Stream // aligned with lane.slots
-	arrivals    uint64    // items that were given a place at the gate
-	extra       int       // items under way that did not come by cursor
-	live        int64     // memory of unfinished items
-	settler     *settling.Settler
-
-	queue   []*Item       // whose chains are to run; when delivering first: that are to be offered
-	atLimit bool          // the scheduler waits for chains to end
-	moved   bool          // one has ended since the scheduler looked
-	doubled int           // how often its share is doubled
-	called  chan struct{} // wakes the scheduler, or who offers messages
+	mu       sync.Mutex
+	runner   runner
+	stopping bool
+	lost     bool      // no longer ours: nothing may be settled
+	cutOff   bool      // a stop could wait no longer: deliveries were cancelled
+	unknown  int       // chains that ended after that without telling whether their message arrived
+	streams  []*Stream // aligned with lane.slots
+	arrivals uint64    // items that were given a place at the gate
+	extra    int       // items under way that did not come by cursor
+	live     int64     // memory of unfinished items
+	settler  *settling.Settler
 
 	parking parking
 	loading settling.CallTimeout // of a look into the parking; only the pump uses it
@@ -59,11 +49,11 @@ type Session struct {
 // NewSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors
 // belong to table.
 func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, groups []adapters.ParkedGroup) *Session {
-	s := &Session{lane: l, route: l.route, table: table, called: make(chan struct{}, 1),
+	s := &Session{lane: l, route: l.route, table: table,
 		settler: l.route.settler, loading: settling.CallTimeout{Usual: l.route.shared.Patience}}
 	s.origin = l.route.Feeder.Origin(s)
-	s.idle = sync.NewCond(&s.mu)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), adapters.ShareKey, l.route.owned))
+	s.runner = newRunner(s)
 	s.gate = handlers.NewGate(handlers.GateConfig{
 		Destination: s.through(),
 		Limiter:     l.route.limiter,
@@ -103,7 +93,10 @@ func (s *Session) Start() {
 	if s.route.DeliverFirst {
 		go s.offerMessages()
 	} else {
-		go s.scheduleWorkers()
+		go func() {
+			defer s.wg.Done()
+			s.runner.scheduleWorkers()
+		}()
 	}
 	go s.pump()
 }
@@ -151,7 +144,7 @@ func (s *Session) Accept(rows []Arrival) {
 	for _, a := range rows {
 		s.acceptRow(a)
 	}
-	s.proceed()
+	s.runner.proceed()
 }
 
 func (s *Session) acceptRow(a Arrival) {
@@ -208,7 +201,7 @@ func (s *Session) enter(it *Item) {
 	it.arrival = s.arrivals
 	it.Attempt.Place = s.route.shared.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
-	s.queue = append(s.queue, it)
+	s.runner.push(it)
 }
 
 // MoveTo sets where a stream's next read begins, after a read that yielded no
@@ -234,8 +227,8 @@ func (s *Session) rerun(it *Item) bool {
 	it.phase, it.timer = running, nil
 	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
-	s.queue = append(s.queue, it)
-	s.proceed()
+	s.runner.push(it)
+	s.runner.proceed()
 	return true
 }
 
@@ -248,13 +241,12 @@ func (s *Session) Stop(ctx context.Context) {
 	s.cancel() // first: a query that does not return may hold the mutex
 	s.mu.Lock()
 	s.stopping = true
-	s.queue = nil
-	s.dismissWorkers(len(s.idleWorkers))
+	s.runner.stop()
 	s.mu.Unlock()
 	abort := context.AfterFunc(ctx, s.cut)
 	s.gate.Stop()
 	s.wg.Wait()
-	s.awaitChains(ctx)
+	s.runner.await(ctx)
 	if ctx.Err() != nil {
 		s.cut() // before it was, perhaps
 		s.awaitCutOff()
@@ -304,21 +296,6 @@ func (s *Session) Context() context.Context { return s.ctx }
 
 // Kick has what waits to be sent looked at again.
 func (s *Session) Kick() { s.gate.Kick() }
-
-// awaitChains returns when all chains have ended or ctx has.
-func (s *Session) awaitChains(ctx context.Context) {
-	wake := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.idle.Broadcast()
-	})
-	defer wake()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.chains > 0 && ctx.Err() == nil {
-		s.idle.Wait()
-	}
-}
 
 // message.Subscriber is what a lane is to Watermill.
 var _ message.Subscriber = (*Lane)(nil)

@@ -2,9 +2,8 @@ package lane
 
 import (
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
 )
-
-import "github.com/outriderhq/outrider/outbox"
 
 // AcceptClaim takes a claimed row into the lane, its memory being taken; false
 // when it has to go back. Handle is what the session's origin knows it by.
@@ -24,7 +23,7 @@ func (s *Session) AcceptClaim(row *adapters.Row, handle any, cost int64) bool {
 	s.live += cost
 	s.extra++
 	s.enter(it)
-	s.proceed()
+	s.runner.proceed()
 	return true
 }
 

@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,43 +53,111 @@ func leastChains(o adapters.Ordering) int {
 	return LeastChains
 }
 
+// runner has the chains of a session run: it knows what is queued, how many chains run
+// at once, and the workers that run them. It calls nothing of the session: workers ask
+// it for items. All but the channels is guarded by the session's mutex.
+type runner struct {
+	mu   *sync.Mutex // the session's
+	lane *Lane
+	done <-chan struct{} // closed when the session stops
+	call context.Context // of calls for workers; leads to the session
+
+	idle        *sync.Cond // chains == 0
+	chains      int        // that run; when delivering first: messages on their way to the end of theirs
+	workers     int        // that run chains, are idle, or have been called
+	idleWorkers []worker   // those that have no chain, by the time since when
+	spare       int        // of them: not needed since the scheduler looked
+	stopping    bool
+
+	queue   []*Item       // whose chains are to run; when delivering first: that are to be offered
+	atLimit bool          // the scheduler waits for chains to end
+	moved   bool          // one has ended since the scheduler looked
+	doubled int           // how often its share is doubled
+	called  chan struct{} // wakes the scheduler, or who offers messages
+}
+
+func newRunner(s *Session) runner {
+	return runner{mu: &s.mu, lane: s.lane, done: s.ctx.Done(), call: context.WithValue(context.Background(), callKey, s),
+		idle: sync.NewCond(&s.mu), called: make(chan struct{}, 1)}
+}
+
+// push queues an item. Call proceed after the last one, with the mutex held.
+func (r *runner) push(it *Item) { r.queue = append(r.queue, it) }
+
+// takeAll takes what is queued and counts it as in flight.
+func (r *runner) takeAll() []*Item {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.queue[:0] // it is ours from here on
+	for _, it := range r.queue {
+		if it.phase == running {
+			r.begin()
+			out = append(out, it)
+		}
+	}
+	r.queue = nil
+	return out
+}
+
+// stop has no chain begin any more. Call with the mutex held.
+func (r *runner) stop() {
+	r.stopping = true
+	r.queue = nil
+	r.dismissWorkers(len(r.idleWorkers))
+}
+
+// await returns when all chains have ended or ctx has.
+func (r *runner) await(ctx context.Context) {
+	wake := context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.idle.Broadcast()
+	})
+	defer wake()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.chains > 0 && ctx.Err() == nil {
+		r.idle.Wait()
+	}
+}
+
 // limit is what a lane that moves may have now.
-func (s *Session) limit() int {
-	return max(TotalChains/max(int(s.route.shared.Concurrency.Lanes.Load()), 1), s.route.leastChains)
+func (r *runner) limit() int {
+	return max(TotalChains/max(int(r.lane.route.shared.Concurrency.Lanes.Load()), 1), r.lane.route.leastChains)
 }
 
 // chainLimit is how many chains the lane may have now. Call with the mutex held.
-func (s *Session) chainLimit() int { return s.limit() << s.doubled }
+func (r *runner) chainLimit() int { return r.limit() << r.doubled }
 
 // worker is a goroutine of Watermill's that runs chains of a session.
 type worker chan *Item
 
 // next returns the item whose chain the worker runs now. It waits for one; nil:
 // there is nothing left for this worker.
-func (s *Session) next(w worker) *Item {
-	s.mu.Lock()
-	it := s.pick()
-	if it == nil && !s.stopping {
-		s.callScheduler()
-		s.idleWorkers = append(s.idleWorkers, w)
-		s.mu.Unlock()
+func (r *runner) next(w worker) *Item {
+	r.mu.Lock()
+	it := r.pick()
+	if it == nil && !r.stopping {
+		r.callScheduler()
+		r.idleWorkers = append(r.idleWorkers, w)
+		r.mu.Unlock()
 		return <-w
 	}
 	if it == nil {
-		s.workers--
+		r.workers--
 	}
-	s.mu.Unlock()
+	r.mu.Unlock()
 	return it
 }
 
 // pick takes the next item of which the chain may run now, and counts it. Call
 // with the mutex held.
-func (s *Session) pick() *Item {
-	for len(s.queue) > 0 && s.chains < s.chainLimit() {
-		it := s.queue[0]
-		s.queue[0], s.queue = nil, s.queue[1:] // append makes room anew, and leaves what has run behind
+func (r *runner) pick() *Item {
+	for len(r.queue) > 0 && r.chains < r.chainLimit() {
+		it := r.queue[0]
+		r.queue[0], r.queue = nil, r.queue[1:] // append makes room anew, and leaves what has run behind
 		if it.phase == running {
-			s.begin()
+			r.begin()
 			return it
 		}
 	}
@@ -97,97 +166,95 @@ func (s *Session) pick() *Item {
 
 // dismissWorkers ends the n workers that have rested for longest. Call with the mutex
 // held.
-func (s *Session) dismissWorkers(n int) {
-	for _, w := range s.idleWorkers[:n] {
+func (r *runner) dismissWorkers(n int) {
+	for _, w := range r.idleWorkers[:n] {
 		w <- nil
 	}
-	s.idleWorkers = slices.Delete(s.idleWorkers, 0, n)
-	s.workers -= n
-	s.spare = len(s.idleWorkers)
+	r.idleWorkers = slices.Delete(r.idleWorkers, 0, n)
+	r.workers -= n
+	r.spare = len(r.idleWorkers)
 }
 
 // begin counts a chain that is about to run. Call with the mutex held.
-func (s *Session) begin() {
-	if s.chains == 0 && !s.route.DeliverFirst {
-		s.route.shared.Concurrency.Lanes.Add(1)
+func (r *runner) begin() {
+	if r.chains == 0 && !r.lane.route.DeliverFirst {
+		r.lane.route.shared.Concurrency.Lanes.Add(1)
 	}
-	s.chains++
+	r.chains++
 }
 
 // end counts a chain that has ended. Call with the mutex held.
-func (s *Session) end() {
-	s.chains--
-	s.moved = true
-	if s.chains > 0 {
+func (r *runner) end() {
+	r.chains--
+	r.moved = true
+	if r.chains > 0 {
 		return
 	}
-	if !s.route.DeliverFirst {
-		s.route.shared.Concurrency.Lanes.Add(-1)
+	if !r.lane.route.DeliverFirst {
+		r.lane.route.shared.Concurrency.Lanes.Add(-1)
 	}
-	s.idle.Broadcast()
+	r.idle.Broadcast()
 }
 
 // missingWorkers is how many more workers have something to do now: one that has no chain
 // and does not rest is on its way. Call with the mutex held.
-func (s *Session) missingWorkers() int {
-	coming := s.workers - s.chains - len(s.idleWorkers)
-	return min(s.chainLimit()-s.chains, len(s.queue)) - coming
+func (r *runner) missingWorkers() int {
+	coming := r.workers - r.chains - len(r.idleWorkers)
+	return min(r.chainLimit()-r.chains, len(r.queue)) - coming
 }
 
 // proceed sets on its way what is queued. Call with the mutex held.
-func (s *Session) proceed() {
+func (r *runner) proceed() {
 	switch {
-	case !s.route.DeliverFirst:
-		s.callWorkers()
-	case len(s.queue) > 0:
-		signal.Send(s.called)
+	case !r.lane.route.DeliverFirst:
+		r.callWorkers()
+	case len(r.queue) > 0:
+		signal.Send(r.called)
 	}
 }
 
 // callWorkers gives what is queued to workers that rest, those that came last
 // first (their stacks are in the caches). If these are too few, the scheduler calls
 // more. Call with the mutex held.
-func (s *Session) callWorkers() {
-	for n, w := range slices.Backward(s.idleWorkers) {
-		it := s.pick()
+func (r *runner) callWorkers() {
+	for n, w := range slices.Backward(r.idleWorkers) {
+		it := r.pick()
 		if it == nil {
 			break
 		}
 		w <- it
-		s.idleWorkers = s.idleWorkers[:n]
+		r.idleWorkers = r.idleWorkers[:n]
 	}
-	s.spare = min(s.spare, len(s.idleWorkers))
-	s.callScheduler()
+	r.spare = min(r.spare, len(r.idleWorkers))
+	r.callScheduler()
 }
 
 // callScheduler wakes the scheduler if workers are lacking, or if something has to
 // wait for chains to end and nobody watches yet whether they do. Call with the
 // mutex held.
-func (s *Session) callScheduler() {
-	if s.missingWorkers() > 0 || s.waiting() && !s.atLimit {
-		signal.Send(s.called)
+func (r *runner) callScheduler() {
+	if r.missingWorkers() > 0 || r.waiting() && !r.atLimit {
+		signal.Send(r.called)
 	}
 }
 
 // waiting reports whether more is queued than may run. Call with the mutex held.
-func (s *Session) waiting() bool { return len(s.queue) > s.chainLimit()-s.chains }
+func (r *runner) waiting() bool { return len(r.queue) > r.chainLimit()-r.chains }
 
 // scheduleWorkers calls workers, which to Watermill are messages, as there is work.
-func (s *Session) scheduleWorkers() {
-	defer s.wg.Done()
-	ctx := context.WithValue(context.Background(), callKey, s)
+func (r *runner) scheduleWorkers() {
 	for waited := false; ; {
-		for range s.addWorkers(waited) {
+		for range r.addWorkers(waited) {
 			call := message.NewMessage("worker", nil)
-			call.SetContext(ctx)
+			call.SetContext(r.call)
 			select {
-			case s.lane.out <- call:
-			case <-s.ctx.Done():
+			case r.lane.out <- call:
+			case <-r.done:
 				return
 			}
 		}
 		var ok bool
-		if waited, ok = s.waitForWork(); !ok {
+		if waited, ok = r.waitForWork(); !ok {
 			return
 		}
 	}
@@ -196,52 +263,52 @@ func (s *Session) scheduleWorkers() {
 // addWorkers counts the workers that the lane lacks as its own. The share of a lane
 // that has not moved while it waited is doubled, for as long as what stands still
 // fills it; workers for which there was no use in all that time are dismissed.
-func (s *Session) addWorkers(waited bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if waited && s.atLimit && !s.moved {
-		s.doubled = min(s.doubled+1, mostDoubled)
-	} else if s.chains <= s.limit()/2 {
-		s.doubled = 0
+func (r *runner) addWorkers(waited bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waited && r.atLimit && !r.moved {
+		r.doubled = min(r.doubled+1, mostDoubled)
+	} else if r.chains <= r.limit()/2 {
+		r.doubled = 0
 	}
-	s.moved = false
-	if waited && !s.atLimit {
-		s.dismissWorkers(s.spare)
+	r.moved = false
+	if waited && !r.atLimit {
+		r.dismissWorkers(r.spare)
 	}
-	s.callWorkers()
-	s.atLimit = s.waiting()
-	n := max(s.missingWorkers(), 0)
-	s.workers += n
+	r.callWorkers()
+	r.atLimit = r.waiting()
+	n := max(r.missingWorkers(), 0)
+	r.workers += n
 	return n
 }
 
 // waitForWork returns when workers may be lacking, or too many; waited, when a
 // time has passed in which none were.
-func (s *Session) waitForWork() (waited, ok bool) {
+func (r *runner) waitForWork() (waited, ok bool) {
 	var timeout <-chan struct{}
-	if d := s.patience(); d > 0 {
+	if d := r.patience(); d > 0 {
 		timer := signal.After(d)
 		defer timer.Stop()
 		timeout = timer.C
 	}
 	select {
-	case <-s.called:
+	case <-r.called:
 		return false, true
 	case <-timeout:
 		return true, true
-	case <-s.ctx.Done():
+	case <-r.done:
 		return false, false
 	}
 }
 
 // patience is how long the scheduler waits; 0: until it is called.
-func (s *Session) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *runner) patience() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case s.atLimit:
+	case r.atLimit:
 		return StallPatience
-	case len(s.idleWorkers) > 0:
+	case len(r.idleWorkers) > 0:
 		return idlePatience
 	}
 	return 0
