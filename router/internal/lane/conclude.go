@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -203,7 +204,34 @@ var defaultRetry = middleware.Retry{}
 // after runs the chain again after a delay. The group waits behind the item.
 func (s *Session) after(it *Item, d time.Duration) {
 	it.phase = backoff
-	it.timer = time.AfterFunc(d, func() { s.rerun(it) })
+	w := &wait{}
+	w.item.Store(it)
+	w.timer = time.AfterFunc(d, w.over)
+	it.wait = w
+}
+
+// wait is the pause before an item's next attempt. It lets go of the item when it is
+// stopped: the runtime keeps a stopped timer, with what it refers to, for as long as it
+// likes.
+type wait struct {
+	timer *time.Timer
+	item  atomic.Pointer[Item]
+}
+
+func (w *wait) over() {
+	if it := w.item.Load(); it != nil {
+		it.Session.rerun(it)
+	}
+}
+
+// stopWaiting ends the pause before the item's next attempt, if it is in one. Call with
+// the session's mutex held.
+func (it *Item) stopWaiting() {
+	if w := it.wait; w != nil {
+		w.timer.Stop()
+		w.item.Store(nil)
+		it.wait = nil
+	}
 }
 
 // finish marks an item as settled, in memory. Its ticket has left the gate.

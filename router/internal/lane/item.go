@@ -71,7 +71,7 @@ type Item struct {
 
 	Attempt outbox.Attempt // Number: of the attempt under way, or the next
 	arrival uint64         // orders the items of a session
-	timer   *time.Timer
+	wait    *wait          // before the next attempt; nil: there is none
 
 	slot      int   // of the cursor row that it is parked under
 	owed      int   // attempts to be given back when the chain does not read them

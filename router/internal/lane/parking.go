@@ -122,10 +122,7 @@ func (s *Session) park(it *Item, status adapters.ParkedStatus, at time.Time, cau
 	}
 	for _, t := range out {
 		x := owner(t)
-		if x.timer != nil {
-			x.timer.Stop()
-			x.timer = nil
-		}
+		x.stopWaiting()
 		s.route.health.left(x)
 		switch {
 		case x == it:

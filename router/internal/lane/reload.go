@@ -162,10 +162,7 @@ func (s *Session) skip(it *Item) {
 
 // endSkipped is the end of skip.
 func (s *Session) endSkipped(it *Item) {
-	if it.timer != nil {
-		it.timer.Stop()
-		it.timer = nil
-	}
+	it.stopWaiting()
 	s.route.health.left(it)
 	s.route.stats.skip(skippedByOperator)
 	s.gate.Leave(&it.Ticket)

@@ -224,7 +224,7 @@ func (s *Session) rerun(it *Item) bool {
 	if s.stopping || it.phase == finished || it.phase == parked {
 		return false
 	}
-	it.phase, it.timer = running, nil
+	it.phase, it.wait = running, nil
 	it.giveBack(it.owed + s.parking.takeCredit(it))
 	it.owed = 0
 	s.runner.push(it)

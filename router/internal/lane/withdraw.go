@@ -51,10 +51,7 @@ func (s *Session) Evict(it *Item, self bool, give func(out []*Item)) {
 
 // takeBack ends an item's presence in the lane. Its ticket has left the gate.
 func (s *Session) takeBack(it *Item) {
-	if it.timer != nil {
-		it.timer.Stop()
-		it.timer = nil
-	}
+	it.stopWaiting()
 	s.route.health.left(it)
 	it.phase = finished
 	s.releaseItem(it)
