@@ -58,10 +58,10 @@ func (aloneFeeder) Wake()                        {}
 func (aloneFeeder) AddressBack()                 {}
 func (aloneFeeder) GiveUp(context.Context) error { return nil }
 
-func (aloneLease) MaySend() bool                                     { return true }
+func (aloneLease) MaySend() bool                                      { return true }
 func (aloneLease) StillOwned(context.Context, *Session) (bool, error) { return true, nil }
-func (aloneLease) Lost(*Session)                                     {}
-func (aloneLease) RememberGone(string, error)                        {}
+func (aloneLease) Lost(*Session)                                      {}
+func (aloneLease) RememberGone(string, error)                         {}
 
 // The message that is to be the next probe leaves its lane at that moment: another
 // one that is held takes its place.
