@@ -25,19 +25,19 @@ var ErrCutOff = router.ErrCutOff
 
 // Outrider is a relay. Make one with [New] and run it once.
 type Outrider struct {
-	cfg     *Config // what it began with
-	options assembly.Options
-	log     *slog.Logger
-	admin   *admin.Server
-	shift   atomic.Pointer[shift] // the latest
-	begun   atomic.Bool           // Run was called
-	state   atomic.Int32          // a phase
-	ready   chan struct{}
-	readyMu sync.Once
+	cfg        *Config // what it began with
+	options    assembly.Options
+	log        *slog.Logger
+	admin      *admin.Server
+	generation atomic.Pointer[generation] // the latest
+	begun      atomic.Bool                // Run was called
+	state      atomic.Int32               // a phase
+	ready      chan struct{}
+	readyMu    sync.Once
 
-	changes   chan *shift   // shifts that are to take over
-	ended     chan struct{} // closed when Run has returned
-	reloading sync.Mutex    // held by a Reload
+	changes   chan *generation // generations that are to take over
+	ended     chan struct{}    // closed when Run has returned
+	reloading sync.Mutex       // held by a Reload
 }
 
 // phase is where a relay is in its life, as /readyz tells it.
@@ -60,7 +60,7 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 		return nil, err
 	}
 	return &Outrider{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}),
-		changes: make(chan *shift), ended: make(chan struct{})}, nil
+		changes: make(chan *generation), ended: make(chan struct{})}, nil
 }
 
 // Run connects, checks sources and destinations, and delivers until ctx ends;
@@ -110,7 +110,7 @@ func (o *Outrider) Ready() <-chan struct{} { return o.ready }
 // Stats returns the counters of all routes since Run began or the latest
 // [Outrider.Reload], nil before.
 func (o *Outrider) Stats() []adapters.RouteStats {
-	if s := o.shift.Load(); s != nil {
+	if s := o.generation.Load(); s != nil {
 		return s.router.Stats()
 	}
 	return nil
@@ -132,7 +132,7 @@ func (o *Outrider) AdminAddress() string {
 // another instance owns the message's lane, when the relay does not run or when
 // there is no such source.
 func (o *Outrider) Wake(source string) {
-	work := o.shift.Load()
+	work := o.generation.Load()
 	if work == nil {
 		return
 	}
@@ -172,7 +172,7 @@ func (o *Outrider) adminConfig() admin.Config {
 func (o *Outrider) readiness() string {
 	switch phase(o.state.Load()) {
 	case running:
-		return strings.Join(o.shift.Load().router.Problems(), "\n")
+		return strings.Join(o.generation.Load().router.Problems(), "\n")
 	case draining:
 		return "draining: the process was asked to stop"
 	case changing:

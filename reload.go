@@ -50,7 +50,7 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 		return notUsed(err)
 	}
 	next.told = make(chan error, 1)
-	o.nameRoutes(ctx, o.shift.Load().Config, next)
+	o.nameRoutes(ctx, o.generation.Load().Config, next)
 	select {
 	case o.changes <- next:
 	case <-o.ended:
@@ -75,7 +75,7 @@ func notUsed(err error) error {
 	return fmt.Errorf("the new configuration cannot be used, the old one is at work: %w", err)
 }
 
-// shownMetrics are those of the shift that is at work.
+// shownMetrics are those of the generation that is at work.
 type shownMetrics struct{ o *Outrider }
 
 // Describe implements prometheus.Collector: which metrics there are depends on
@@ -84,7 +84,7 @@ func (shownMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m shownMetrics) Collect(out chan<- prometheus.Metric) {
-	if s := m.o.shift.Load(); s != nil {
+	if s := m.o.generation.Load(); s != nil {
 		s.Metrics.Collect(out)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // nameRoutes logs which routes a reload adds and removes, with where a new one
 // begins and how much it will send: a renamed route is a new one, and begins anew.
-func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *shift) {
+func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *generation) {
 	names := func(cfg *Config) (out []string) {
 		for _, r := range cfg.Routes {
 			out = append(out, r.Name)

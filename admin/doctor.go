@@ -116,7 +116,7 @@ func (d *doctor) unmatched(ctx context.Context, source string, queue adapters.Qu
 		Fix: "add a route that matches them, or one without `match` as the last of the source"}}
 }
 
-// states examines the state stores; it tells whether all could be reached and
+// states examines the state stores; it reports whether all could be reached and
 // are of use.
 func (d *doctor) states(ctx context.Context) bool {
 	seen := map[string]bool{}

@@ -56,7 +56,7 @@ func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool
 	return false, nil
 }
 
-// AtRest tells whether no instance works the route.
+// AtRest reports whether no instance works the route.
 func (op *Operator) AtRest(ctx context.Context, route string) (bool, error) {
 	lanes, err := op.lanesOf(ctx, route)
 	return !slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Owner != "" && l.Alive }), err

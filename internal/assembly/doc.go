@@ -4,8 +4,8 @@
 // Each technology is one file, which says in a [SourceKind], a [DestinationKind] or a
 // [StateKind] what can be done with a section of its type: open what it describes,
 // create its tables or print the statements, publish, wake. The registries in kind.go
-// have a line for each. Nothing outside of those files asks for the type of a section;
-// who wants something done takes the kind and looks whether the field is set:
+// have a line for each. Nothing outside of those files asks for the type of a section:
+// a caller gets the kind and tests the field.
 //
 //	if k := b.Source("app"); k.Init != nil {
 //		did, err := k.Init(ctx)

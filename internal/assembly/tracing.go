@@ -22,7 +22,7 @@ import (
 // flushLimit bounds how long the last spans are waited for.
 const flushLimit = 5 * time.Second
 
-// tracingConfigured tells whether OpenTelemetry's environment variables name a
+// tracingConfigured reports whether OpenTelemetry's environment variables name a
 // receiver for spans.
 func tracingConfigured() bool {
 	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
@@ -82,7 +82,7 @@ func (t *tracer) close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // told by the exporter's log
+	_ = t.provider.Shutdown(ctx) // the exporter has logged it
 	return nil
 }
 

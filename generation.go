@@ -12,8 +12,8 @@ import (
 	"github.com/outriderhq/outrider/router"
 )
 
-// shift is one configuration at work. A relay has one after the other.
-type shift struct {
+// generation is one configuration at work. A relay has one after the other.
+type generation struct {
 	*assembly.Builder
 	parts  *assembly.Parts
 	router *router.Router
@@ -24,14 +24,14 @@ type shift struct {
 	outcome error      // what is told once this has started
 }
 
-// prepare builds and checks everything that a shift needs; nothing is read,
+// prepare builds and checks everything that a generation needs; nothing is read,
 // sent or taken from others yet.
-func prepare(ctx context.Context, b *assembly.Builder) (*shift, error) {
+func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	p, err := b.Build(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &shift{Builder: b, parts: p}
+	s := &generation{Builder: b, parts: p}
 	if s.router, err = router.New(b.RouterConfig(), p.Routes); err == nil {
 		s.jobs, err = b.Jobs(ctx, p)
 	}
@@ -42,7 +42,7 @@ func prepare(ctx context.Context, b *assembly.Builder) (*shift, error) {
 }
 
 // run works until ctx ends, drains, and closes everything.
-func (s *shift) run(ctx context.Context) error {
+func (s *generation) run(ctx context.Context) error {
 	var asked atomic.Int64 // when the end was asked for, in nanoseconds; 0: it was not
 	defer context.AfterFunc(ctx, func() { asked.Store(time.Now().UnixNano()) })()
 	cleaning, stop := context.WithCancel(ctx)
@@ -66,14 +66,14 @@ func (s *shift) run(ctx context.Context) error {
 	return errors.Join(err, s.parts.CloseWithin(limit))
 }
 
-// serve runs a shift until ctx ends, it fails, or another one is to take over,
+// serve runs a generation until ctx ends, it fails, or another one is to take over,
 // which it returns.
-func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error) {
+func (o *Outrider) serve(ctx context.Context, s *generation) (next *generation, err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- s.run(running) }()
-	o.shift.Store(s)
+	o.generation.Store(s)
 	for ready := s.router.Ready(); ; {
 		select {
 		case <-ready:
@@ -106,10 +106,10 @@ func (o *Outrider) serve(ctx context.Context, s *shift) (next *shift, err error)
 	}
 }
 
-// atEnd is the error of a relay whose latest shift ended with err. Where the relay was
-// asked to end while that shift of a reload still started, nothing was under way: the
-// shift before it has drained.
-func (o *Outrider) atEnd(ctx context.Context, s *shift, err error) error {
+// atEnd is the error of a relay whose latest generation ended with err. Where the relay was
+// asked to end while that generation of a reload still started, nothing was under way: the
+// generation before it has drained.
+func (o *Outrider) atEnd(ctx context.Context, s *generation, err error) error {
 	if err == nil || ctx.Err() == nil || s.told == nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (o *Outrider) atEnd(ctx context.Context, s *shift, err error) error {
 	}
 }
 
-// started notes that a shift delivers, or stands by.
-func (o *Outrider) started(s *shift) {
+// started notes that a generation delivers, or stands by.
+func (o *Outrider) started(s *generation) {
 	o.state.Store(int32(running))
 	o.readyMu.Do(func() { close(o.ready) })
 	s.before = nil
@@ -134,7 +134,7 @@ func (o *Outrider) started(s *shift) {
 
 // goBack prepares the configuration that was at work before one that cannot
 // start. When that cannot be used either, the relay ends.
-func (o *Outrider) goBack(ctx context.Context, failed *shift, cause error) (*shift, error) {
+func (o *Outrider) goBack(ctx context.Context, failed *generation, cause error) (*generation, error) {
 	o.log.Warn("reloading: the new configuration could not start; going back to the old one", "error", cause)
 	s, err := prepare(ctx, assembly.NewBuilder(failed.before, o.options))
 	if err != nil {
