@@ -140,7 +140,7 @@ func (r *hangRun) play(s step) error {
 		r.write(20)
 	case "restart":
 		r.cancel()
-		<-r.done // with an error, where something hung
+		_ = <-r.done // with an error, where something hung
 		r.start(r.route)
 	case "evict":
 		r.state.evict()
