@@ -42,7 +42,7 @@ func restAfterRefusals(pc *pgxpool.Config) {
 	}
 	cfg := &pc.ConnConfig.Config
 	pc.ConnConfig.OnPgError = func(conn *pgconn.PgConn, refused *pgconn.PgError) bool {
-		r.note(cfg, refused)
+		r.note(whoRefused(conn, cfg), cfg, refused)
 		return failed == nil || failed(conn, refused)
 	}
 }
@@ -58,13 +58,23 @@ func (r *refusals) recent() error {
 }
 
 // note remembers a refusal after which pgx tries no other way in.
-func (r *refusals) note(cfg *pgconn.Config, refused *pgconn.PgError) {
+func (r *refusals) note(where string, cfg *pgconn.Config, refused *pgconn.PgError) {
 	fatal := strings.EqualFold(refused.Severity, "FATAL")
 	if !fatal || refused.Code != unknownDatabase && refused.Code != invalidPassword {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	where := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 	r.when, r.err = time.Now(), &ConnectFailure{refusal(where, refused, cfg), admission(refused, cfg), refused}
+}
+
+// whoRefused is the server that a connection was made to: as it is configured or, where
+// there are several, by its address.
+func whoRefused(conn *pgconn.PgConn, cfg *pgconn.Config) string {
+	for _, f := range cfg.Fallbacks {
+		if to := conn.Conn(); to != nil && (f.Host != cfg.Host || f.Port != cfg.Port) {
+			return to.RemoteAddr().String()
+		}
+	}
+	return net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 }
