@@ -32,7 +32,7 @@ func TestLogSourceConformanceWatermill(t *testing.T) {
 			for i := range rows {
 				messages = append(messages, stockMessage(&rows[i]))
 			}
-			if err := stockPublish(context.Background(), db, schema, "orders", messages...); err != nil {
+			if err := stockPublish(context.Background(), db, schema, messages...); err != nil {
 				t.Error(err)
 			}
 		}}
@@ -163,7 +163,7 @@ func TestG1_AStockMessageOfNilIsEmpty(t *testing.T) {
 	t.Parallel()
 	e := newLogEnv(t, "watermill")
 	msgs := []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", []byte("{}")), message.NewMessage("3", nil)}
-	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.URL), wmsql.DefaultPostgreSQLSchema{}, "orders", msgs...))
+	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.URL), wmsql.DefaultPostgreSQLSchema{}, msgs...))
 	start, err := e.log.Start(e.Ctx, adapters.Start{Kind: adapters.StartBeginning})
 	pgtest.Must(t, err)
 	reads := make([]adapters.Read, adapters.Slots)

@@ -30,7 +30,7 @@ func TestLogRowsOfAStockTable(t *testing.T) {
 	keys.Metadata = message.Metadata{"event": "order.created", "customer": "c1", "tenant": "t1", "kind": "order", "order": "o1", "trace": "x"}
 	ours := message.NewMessage("ours", []byte("3"))
 	ours.Metadata = message.Metadata{outbox.MetaType: "ours", outbox.MetaGroup: "c2", outbox.MetaLane: "r/01", "customer": "c3"}
-	pgtest.Must(t, stockPublish(e.Ctx, db, wmsql.DefaultPostgreSQLSchema{}, "orders", plain, keys, ours))
+	pgtest.Must(t, stockPublish(e.Ctx, db, wmsql.DefaultPostgreSQLSchema{}, plain, keys, ours))
 
 	rows := map[string]*adapters.Row{}
 	for _, row := range e.Lanes(l.open(), adapters.StartBeginning, 10).All(t) {
@@ -105,7 +105,7 @@ func TestG2_TooManyHeadersKeepTheGroup(t *testing.T) {
 	}
 	many.Metadata["customer"], many.Metadata["shop"] = "c1", "s1"
 	long.Metadata = message.Metadata{"customer": "c2", "note": strings.Repeat("x", adapters.MaxRowMetadataBytes)}
-	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.URL), wmsql.DefaultPostgreSQLSchema{}, "orders", many, long))
+	pgtest.Must(t, stockPublish(e.Ctx, openStdlib(t, e.URL), wmsql.DefaultPostgreSQLSchema{}, many, long))
 	rows := e.Lanes(l.open(), adapters.StartBeginning, 10).All(t)
 	if len(rows) != 2 {
 		t.Fatalf("%d rows, want 2", len(rows))

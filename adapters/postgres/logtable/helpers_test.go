@@ -109,9 +109,9 @@ func (e *logEnv) writeVersion(ctx context.Context, tx pgx.Tx, group int) error {
 	return err
 }
 
-// stockPublish publishes through an unchanged watermill-sql Publisher, in one
+// stockPublish publishes to the topic orders through an unchanged watermill-sql Publisher, in one
 // transaction of database/sql.
-func stockPublish(ctx context.Context, db *sql.DB, schema wmsql.DefaultPostgreSQLSchema, topic string, messages ...*message.Message) error {
+func stockPublish(ctx context.Context, db *sql.DB, schema wmsql.DefaultPostgreSQLSchema, messages ...*message.Message) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func stockPublish(ctx context.Context, db *sql.DB, schema wmsql.DefaultPostgreSQ
 	if err != nil {
 		return err
 	}
-	if err := publisher.Publish(topic, messages...); err != nil {
+	if err := publisher.Publish("orders", messages...); err != nil {
 		return err
 	}
 	return tx.Commit()

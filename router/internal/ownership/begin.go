@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -33,7 +35,9 @@ func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error 
 				first = &c
 			}
 			st.Cursor = *first
-		} else if err := r.Source.Validate(ctx, st.Cursor); err != nil {
+		} else if err := r.Source.Validate(ctx, st.Cursor); unanswered(ctx, err) {
+			return &sourceError{err}
+		} else if err != nil {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		}
 		if err := r.anchor(ctx, st, rows); err != nil {
@@ -41,6 +45,19 @@ func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error 
 		}
 	}
 	return nil
+}
+
+// unanswered reports whether an error only says that the source did not answer: then the
+// cursor may well be good, and is asked for again.
+func unanswered(ctx context.Context, err error) bool {
+	var network net.Error
+	switch {
+	case err == nil || errors.Is(err, adapters.ErrWentBack):
+		return false
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return true
+	}
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // anchor looks up the row at a cursor that no row was read for, once for each
