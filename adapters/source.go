@@ -22,7 +22,9 @@ type Source interface {
 	// Validate checks that a cursor taken in the cluster with the same identity
 	// still means something: the table has come to its position, and the row there
 	// is the one that its anchor is of, or was removed with all before it. The error
-	// says what to do; it is an [ErrWentBack] where the table was put back.
+	// says what to do; it is an [ErrWentBack] where the table was put back, and an
+	// [ErrForeignCursor] where no source of this kind has made the cursor. Any other error
+	// says nothing of the cursor: the source could not be asked ([MeansNothing]).
 	Validate(ctx context.Context, c Cursor) error
 
 	// Start returns the first cursor of a new route.
@@ -45,6 +47,15 @@ type Source interface {
 // restore, a failover that lost the last commits, a power loss. Cursors that were
 // taken before mean nothing, also when the table has caught up with them.
 var ErrWentBack = errors.New("the table was put back to an earlier state")
+
+// ErrForeignCursor is the error for a cursor that no source of this kind has made.
+var ErrForeignCursor = errors.New("the cursor was not made by a source of this kind")
+
+// MeansNothing reports whether an error of [Source].Validate is about the cursor. After
+// another one, such as that of a server which does not answer, the cursor may well be good.
+func MeansNothing(err error) bool {
+	return errors.Is(err, ErrWentBack) || errors.Is(err, ErrForeignCursor)
+}
 
 // Anchorer is implemented by sources that find the row at a cursor's position, for
 // cursors that no row was read for: those of a start, a seek, a rebase, and of older

@@ -229,8 +229,13 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adap
 			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: other.Error() + "; the route does not run",
 				Fix: other.Advice(r.Name, rebased)}}
 		}
-		if err := src.Validate(ctx, l.Cursor); err != nil && !l.UpdatedAt.IsZero() {
+		if l.UpdatedAt.IsZero() {
+			continue
+		}
+		if err := src.Validate(ctx, l.Cursor); adapters.MeansNothing(err) {
 			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: err.Error()}}
+		} else if err != nil {
+			return unknown(err)
 		}
 	}
 	return []adapters.Finding{{Subject: subject, Text: "belongs to " + table.String()}}

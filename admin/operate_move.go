@@ -83,7 +83,11 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 			return nil, fmt.Errorf("route %q: %w. %s", route, other, other.Advice(route, true))
 		}
 	}
-	if good := stillGood(ctx, src, lanes, table); good && !force {
+	good, err := stillGood(ctx, src, lanes, table)
+	if err != nil {
+		return nil, fmt.Errorf("route %q: %w", route, err)
+	}
+	if good && !force {
 		return nil, fmt.Errorf("route %q: its cursor is good in this database; there is nothing to rebase, unless it is forced", route)
 	}
 	waiting, cancel := context.WithTimeout(ctx, rebasePatience)
@@ -139,7 +143,11 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 		}
 		cursors[there[i].Slot], beyond[there[i].Slot] = there[i].Cursor, there[i].Beyond
 	}
-	if !stillGood(ctx, src, there, table) {
+	good, err := stillGood(ctx, src, there, table)
+	if err != nil {
+		return nil, fmt.Errorf("route %q: %w", route, err)
+	}
+	if !good {
 		rebaser, ok := adapters.RebaserOf(src)
 		if !ok {
 			return nil, fmt.Errorf("route %q: its cursor means nothing in %s: place it before the first message that was not delivered, with `outrider seek %s --to ...`",
@@ -183,14 +191,23 @@ func otherTable(l adapters.LaneStatus, table adapters.Table) *adapters.OtherTabl
 	return &adapters.OtherTable{Cursor: l.Table, Source: table}
 }
 
-// stillGood reports whether all cursors of a route mean something in the source.
-func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) bool {
+// stillGood reports whether all cursors of a route mean something in the source. It is an
+// error that the source cannot be asked: a cursor that is good must not be placed anew.
+func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) (bool, error) {
 	for _, l := range lanes {
-		if !l.UpdatedAt.IsZero() && (!l.Table.Is(table) || src.Validate(ctx, l.Cursor) != nil) {
-			return false
+		if l.UpdatedAt.IsZero() {
+			continue
+		}
+		if !l.Table.Is(table) {
+			return false, nil
+		}
+		if err := src.Validate(ctx, l.Cursor); adapters.MeansNothing(err) {
+			return false, nil
+		} else if err != nil {
+			return false, err
 		}
 	}
-	return true
+	return true, nil
 }
 
 // relocation completes a plan with what it will do.

@@ -50,8 +50,11 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 			known = append(known, l)
 		}
 	}
-	if s.good = stillGood(ctx, src, known, table); rebased && !s.good {
-		return nil, fmt.Errorf("route %q: its cursor is ahead of the database, or cannot be checked in it: run `outrider rebase %s` first", route, route)
+	if s.good, err = stillGood(ctx, src, known, table); err != nil {
+		return nil, fmt.Errorf("route %q: %w", route, err)
+	}
+	if rebased && !s.good {
+		return nil, fmt.Errorf("route %q: its cursor means nothing in the database: run `outrider rebase %s` first", route, route)
 	}
 	if err := reachable(ctx, src, lanes, to); err != nil {
 		return nil, fmt.Errorf("route %q: %w", route, err)

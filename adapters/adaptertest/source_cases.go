@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -312,7 +313,12 @@ func testCursorsAreValid(t *testing.T, h SourceHarness) {
 	}
 	ahead := p[0]
 	ahead.Position = 1 << 60
-	if err := h.Source.Validate(t.Context(), ahead); err == nil {
-		t.Error("a cursor ahead of the table is valid")
+	if err := h.Source.Validate(t.Context(), ahead); !errors.Is(err, adapters.ErrWentBack) {
+		t.Errorf("a cursor ahead of the table: %v, want an ErrWentBack", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Source.Validate(gone, p[0]); err == nil || adapters.MeansNothing(err) {
+		t.Errorf("a source that cannot be asked: %v, want an error that says nothing of the cursor", err)
 	}
 }

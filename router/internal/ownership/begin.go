@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -35,29 +33,16 @@ func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error 
 				first = &c
 			}
 			st.Cursor = *first
-		} else if err := r.Source.Validate(ctx, st.Cursor); unanswered(ctx, err) {
-			return &sourceError{err}
-		} else if err != nil {
+		} else if err := r.Source.Validate(ctx, st.Cursor); adapters.MeansNothing(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
+		} else if err != nil { // the source could not be asked
+			return &sourceError{err}
 		}
 		if err := r.anchor(ctx, st, rows); err != nil {
 			return &sourceError{err}
 		}
 	}
 	return nil
-}
-
-// unanswered reports whether an error only says that the source did not answer: then the
-// cursor may well be good, and is asked for again.
-func unanswered(ctx context.Context, err error) bool {
-	var network net.Error
-	switch {
-	case err == nil || errors.Is(err, adapters.ErrWentBack):
-		return false
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return true
-	}
-	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // anchor looks up the row at a cursor that no row was read for, once for each

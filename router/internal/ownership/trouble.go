@@ -12,10 +12,10 @@ import (
 // trouble is why a route cannot run here. Until it can, others count us out, and
 // what we had of the route goes to those who can run it.
 type trouble struct {
-	err          error
-	stoppedError bool // trying again does not mend it: an operator has to act
-	retry        time.Time
-	tries        int
+	err     error
+	stopped bool // trying again does not mend it: an operator has to act
+	retry   time.Time
+	tries   int
 }
 
 // stoppedError is an error that trying again does not mend.
@@ -58,7 +58,7 @@ func (k *Manager) fail(rt *Route, err error) {
 			rt.Log().Warn("cannot acquire lanes, trying again", "error", err)
 		}
 	}
-	t.err, t.stoppedError = err, bad
+	t.err, t.stopped = err, bad
 	t.retry = time.Now().Add(min(AcquirePause<<min(t.tries, 10), max(k.lease/4, AcquirePause)))
 	t.tries++
 	if bad {
@@ -117,7 +117,7 @@ func (k *Manager) Hopeless() error {
 	var errs []error
 	for _, rt := range k.routes {
 		t := k.troubles[rt]
-		if t == nil || !t.stoppedError {
+		if t == nil || !t.stopped {
 			return nil
 		}
 		errs = append(errs, t.err)

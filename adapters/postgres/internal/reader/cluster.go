@@ -36,9 +36,10 @@ func (t *Reader) Validate(ctx context.Context, c adapters.Cursor) error {
 		return nil
 	}
 	seen, err := NewestSnapshot(c)
-	if err == nil {
-		err = t.Find(ctx)
+	if err != nil {
+		return t.kind.Explain("validate the cursor", fmt.Errorf("%w: %w", adapters.ErrForeignCursor, err))
 	}
+	err = t.Find(ctx)
 	if err == nil {
 		err = t.validate(ctx, t.Pool, seen.Xmax, c.Position)
 	}
