@@ -208,20 +208,12 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adap
 	if !d.build.Source(r.From).Log {
 		return nil
 	}
-	unknown := func(err error) []adapters.Finding {
-		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: "its table cannot be determined: " + err.Error()}}
+	unknown := func(what string, err error) []adapters.Finding {
+		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: what + ": " + err.Error()}}
 	}
-	src, err := op.source(ctx, r.Name)
+	src, lanes, table, err := op.standing(ctx, r.Name)
 	if err != nil {
-		return unknown(err)
-	}
-	table, err := adapters.TableOf(ctx, src)
-	if err != nil {
-		return unknown(err)
-	}
-	lanes, err := op.lanesOf(ctx, r.Name)
-	if err != nil {
-		return unknown(err)
+		return unknown("its table cannot be determined", err)
 	}
 	_, rebased := adapters.RebaserOf(src)
 	for _, l := range lanes {
@@ -235,7 +227,7 @@ func (d *doctor) table(ctx context.Context, op *Operator, r config.Route) []adap
 		if err := src.Validate(ctx, l.Cursor); adapters.MeansNothing(err) {
 			return []adapters.Finding{{Level: adapters.LevelBroken, Subject: subject, Text: err.Error()}}
 		} else if err != nil {
-			return unknown(err)
+			return unknown("it cannot be checked", err)
 		}
 	}
 	return []adapters.Finding{{Subject: subject, Text: "belongs to " + table.String()}}

@@ -54,11 +54,23 @@ const movedMost = 1_000_000
 // rebasePatience bounds the wait for transactions that write to the table.
 const rebasePatience = time.Minute
 
+// standing returns what a route reads by cursor, its lanes, and the table that it reads.
+func (op *Operator) standing(ctx context.Context, route string) (src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table, err error) {
+	if src, err = op.source(ctx, route); err != nil {
+		return nil, nil, table, err
+	}
+	if lanes, err = op.lanesOf(ctx, route); err != nil {
+		return nil, nil, table, err
+	}
+	table, err = adapters.TableOf(ctx, src)
+	return src, lanes, table, err
+}
+
 // PlanRebase plans to place a route's cursor anew in a database that was
 // restored, moved or recovered to an earlier point. A cursor that is still good
 // is refused unless forced. Plan and carry out close to each other.
 func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*Relocation, error) {
-	src, err := op.source(ctx, route)
+	src, lanes, table, err := op.standing(ctx, route)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +79,8 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
 			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
 	}
-	lanes, err := op.lanesOf(ctx, route)
-	if err != nil {
-		return nil, err
-	}
 	if len(lanes) == 0 {
 		return nil, fmt.Errorf("route %q has no cursor yet; there is nothing to rebase", route)
-	}
-	table, err := adapters.TableOf(ctx, src)
-	if err != nil {
-		return nil, err
 	}
 	for _, l := range lanes {
 		if other := otherTable(l, table); other != nil && !other.Moved() {
@@ -119,15 +123,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 // moved to another schema, database or file. Where the cursor means something there
 // it stays where it is; otherwise it is placed as [Operator.PlanRebase] does.
 func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, error) {
-	src, err := op.source(ctx, route)
-	if err != nil {
-		return nil, err
-	}
-	lanes, err := op.lanesOf(ctx, route)
-	if err != nil {
-		return nil, err
-	}
-	table, err := adapters.TableOf(ctx, src)
+	src, lanes, table, err := op.standing(ctx, route)
 	if err != nil {
 		return nil, err
 	}

@@ -22,19 +22,7 @@ import (
 //   - A lane with nothing to be skipped stays where it is, and waits for what is
 //     committed late like one that goes back. A seek to the end skips that, too.
 func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relocation, error) {
-	f, from, err := op.reading(ctx, route)
-	if err != nil {
-		return nil, err
-	}
-	src, err := cursored(f, route, from)
-	if err != nil {
-		return nil, err
-	}
-	lanes, err := op.lanesOf(ctx, route)
-	if err != nil {
-		return nil, err
-	}
-	table, err := adapters.TableOf(ctx, src)
+	src, lanes, table, err := op.standing(ctx, route)
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ func TestG2_ARedriveBesideMessagesInTheLane(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // until it was noticed
 		r.addTo("a", groups[0], "4")
-		for i := range 12 { // so many that the lane is relieved of what waits in it
+		for i := range 12 { // so many that the lane evicts what waits in it
 			r.addTo("a", groups[1], fmt.Sprint("other", i))
 		}
 		time.Sleep(time.Minute)

@@ -104,7 +104,7 @@ type memQueue struct {
 	claiming, writing sync.Mutex // each held by one goroutine only
 	live              map[*adapters.Claim]*queueRow
 	written           map[*adapters.Claim]bool // settled by a statement whose answer was lost
-	astray            []*adapters.Claim        // taken by a claim whose answer was lost
+	misplaced         []*adapters.Claim        // taken by a claim whose answer was lost
 	bringing          int                      // rows of the claim that is under way
 	dead              bool                     // the process is: nothing works any more
 }
@@ -157,7 +157,7 @@ func (m *memQueue) Claim(_ context.Context, c adapters.ClaimRequest) (out []*ada
 	}()
 	if err != nil {
 		m.mu.Lock()
-		m.astray = append(m.astray, taken...) // the answer is lost: they go back with the next claim
+		m.misplaced = append(m.misplaced, taken...) // the answer is lost: they go back with the next claim
 		m.mu.Unlock()
 		return nil, err
 	}
@@ -169,13 +169,13 @@ func (m *memQueue) claim(c adapters.ClaimRequest) (out []*adapters.Row, taken []
 	if c.Limit < 1 || c.PerGroup < 1 || c.Bytes < 1 {
 		m.complain("claimed with limit %d, per group %d, bytes %d", c.Limit, c.PerGroup, c.Bytes)
 	}
-	for _, lost := range m.astray {
+	for _, lost := range m.misplaced {
 		if r := m.live[lost]; r.token == lost.Token {
 			r.status, r.token = "pending", ""
 		}
 		delete(m.live, lost)
 	}
-	m.astray = nil
+	m.misplaced = nil
 	held := map[*queueRow]bool{}
 	for c, r := range m.live {
 		held[r] = held[r] || r.token == c.Token

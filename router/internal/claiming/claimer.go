@@ -109,7 +109,7 @@ func (c *Claimer) Run(ctx context.Context) {
 			c.Rest.Found()
 			continue
 		case got.full:
-			pause = lane.ReliefPause
+			pause = lane.EvictionPause
 		default:
 			if pause = c.Rest.Pause(ctx); pause == 0 {
 				c.whole = time.Now()
@@ -205,7 +205,7 @@ func (c *Claimer) limit(now time.Time, open bool) int {
 	case c.short.IsZero():
 		c.short = now
 		return 0
-	case now.Sub(c.short) < lane.ReliefPause:
+	case now.Sub(c.short) < lane.EvictionPause:
 		return 0
 	}
 	affordable := max(int(float64(c.free())/c.rowCost), 1)

@@ -71,7 +71,7 @@ func (l *ledger) release(s *lane.Session) {
 func (l *ledger) leaveOutEvicted(key leaveKey, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaving(key, time.Time{}).relief = until
+	l.leaving(key, time.Time{}).evictedUntil = until
 }
 
 // readmit ends what was left out to make room.
@@ -79,7 +79,7 @@ func (l *ledger) readmit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range l.left {
-		v.relief = time.Time{}
+		v.evictedUntil = time.Time{}
 	}
 }
 

@@ -51,16 +51,16 @@ const (
 // for after its end and every claim that did not know of it has been handed out,
 // so that what such a claim brings is recognised.
 type leave struct {
-	until     time.Time // of the backoff
-	relief    time.Time // for so long to make room, or until an address is back
-	returning int       // rows that go back and are still marked as claimed
-	unknown   uint64    // number of the last claim that does not know of it
+	until        time.Time // of the backoff
+	evictedUntil time.Time // for so long to make room, or until an address is back
+	returning    int       // rows that go back and are still marked as claimed
+	unknown      uint64    // number of the last claim that does not know of it
 }
 
 // end is when it may be claimed again, as far as that is known.
 func (v *leave) end() time.Time {
-	if v.relief.After(v.until) {
-		return v.relief
+	if v.evictedUntil.After(v.until) {
+		return v.evictedUntil
 	}
 	return v.until
 }
@@ -192,7 +192,7 @@ func (l *ledger) end(e ending) {
 	if h.returns() {
 		l.leaving(h.key, e.at).returning++
 	} else if v := l.left[h.key]; v != nil {
-		v.relief = time.Time{} // the group moves
+		v.evictedUntil = time.Time{} // the group moves
 	}
 	l.ready = append(l.ready, h)
 }

@@ -103,6 +103,6 @@ func (c *Claimer) place(w *wanted, p placing) bool {
 	} else {
 		c.handing.largest = max(c.handing.largest, p.cost)
 	}
-	c.ledger.refuse(p.holding, time.Now().Add(lane.ReliefPause))
+	c.ledger.refuse(p.holding, time.Now().Add(lane.EvictionPause))
 	return false
 }

@@ -8,8 +8,8 @@ import "github.com/outriderhq/outrider/handlers"
 // [Route.DeliverFirst] messages are delivered first, and each runs through its chain
 // when its outcome is known, one after the other on one stack.
 
-// offerMessages brings what is queued to the gate. It is what a session that
-// deliverFirst has instead of workers and their scheduler.
+// offerMessages brings what is queued to the gate. A session that delivers first has it
+// instead of workers and their scheduler.
 func (s *Session) offerMessages() {
 	defer s.wg.Done()
 	select {

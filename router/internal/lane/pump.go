@@ -31,7 +31,7 @@ func (s *Session) pump() {
 	for s.ctx.Err() == nil {
 		groups, wait, full := s.dueGroups(time.Now())
 		if full { // of what came back before, and does not move perhaps
-			s.Relieve(time.Now(), true)
+			s.EvictBlocked(time.Now(), true)
 		}
 		if len(groups) > 0 {
 			if wait = s.bringBack(groups); wait == 0 {

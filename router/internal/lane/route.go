@@ -109,7 +109,7 @@ func (r *Route) owned() float64 {
 	return float64(max(ours, 1)) / float64(len(r.Lanes))
 }
 
-// slots of a lane: its own, or all of them for order global.
+// laneSlots returns the slots of each lane: one each, or all in one lane for order global.
 func (r *Route) laneSlots() [][]int {
 	if r.Order == adapters.OrderGlobal {
 		all := make([]int, adapters.Slots)

@@ -39,11 +39,11 @@ type Session struct {
 	live     int64     // memory of unfinished items
 	settler  *settling.Settler
 
-	parking parking
-	loading settling.CallTimeout // of a look into the parking; only the pump uses it
-	ops     ops                  // not yet settled
-	flight  *ops                 // being settled
-	relief  time.Time            // when blocked groups were last looked for
+	parking        parking
+	loading        settling.CallTimeout // of a look into the parking; only the pump uses it
+	ops            ops                  // not yet settled
+	flight         *ops                 // being settled
+	evictionLooked time.Time            // when blocked groups were last looked for
 }
 
 // NewSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors

@@ -278,7 +278,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 				l.Route.Share.Give(cost)
 				return false
 			}
-			s.Relieve(time.Now(), room) // with room it is memory that is spent
+			s.EvictBlocked(time.Now(), room) // with room it is memory that is spent
 		} else if len(l.Route.Sessions()) == 0 {
 			l.end() // the lanes were lost, and nobody had the time to end it
 			return false

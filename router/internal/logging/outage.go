@@ -57,7 +57,7 @@ func (o *Outage) End(log *slog.Logger, text string) {
 	o.began = time.Time{}
 }
 
-// FirstFailures logs the first failure of messages, at most [mostFirstFailures] a
+// FirstFailures logs the first failure of messages, at most [MostFirstFailures] a
 // minute: where everything fails, a few say it all.
 type FirstFailures struct {
 	mu     sync.Mutex

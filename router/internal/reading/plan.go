@@ -237,7 +237,7 @@ func leastRoom(r *lane.Route) int {
 func roomToRead(s *lane.Session, least int, low bool, now time.Time) (room int, full bool) {
 	room = s.Room()
 	if full = room < s.Route().Window/2 || room == 0 || low; full {
-		s.Relieve(now, low)
+		s.EvictBlocked(now, low)
 	}
 	if room < least || low {
 		return 0, full

@@ -101,7 +101,7 @@ func (r *Reader) Run(ctx context.Context) {
 		case err != nil:
 			pause = r.Rest.Failed()
 		case len(plan.reads) == 0:
-			pause = lane.ReliefPause // all lanes are full, or memory is
+			pause = lane.EvictionPause // all lanes are full, or memory is
 		case n > 0 || plan.again:
 			r.Rest.Found()
 			if n >= smallRead || plan.again {

@@ -24,7 +24,7 @@ type evictionState struct {
 // and put back again and again. Where all there is goes to one address, nothing
 // is gained by it and everything stays where it is.
 func (c *Claimer) evictBlocked(now time.Time, spent bool) {
-	if now.Sub(c.eviction.looked) < lane.ReliefPause {
+	if now.Sub(c.eviction.looked) < lane.EvictionPause {
 		return
 	}
 	c.eviction.looked = now

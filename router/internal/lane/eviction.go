@@ -9,20 +9,20 @@ import (
 // LongestLeave is the longest time for which groups are left out to make room.
 const LongestLeave = time.Minute
 
-// ReliefPause spaces the searches for blocked groups of a full lane.
-const ReliefPause = 100 * time.Millisecond
+// EvictionPause spaces the searches for blocked groups of a full lane.
+const EvictionPause = 100 * time.Millisecond
 
-// Relieve parks groups that do not move when they fill half the window, or when
+// EvictBlocked parks groups that do not move when they fill half the window, or when
 // the route's memory is spent, so that others flow. A route with one address
 // only leaves them where they are while that is down, or is slow to take a wave:
 // everything else waits for it too, so parking the backlog would help nobody.
-func (s *Session) Relieve(now time.Time, spent bool) {
+func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || now.Sub(s.relief) < ReliefPause {
+	if s.stopping || now.Sub(s.evictionLooked) < EvictionPause {
 		return
 	}
-	s.relief = now
+	s.evictionLooked = now
 	o := s.route.Destination.Ordering()
 	static, waves := o.Static, o.Unit == adapters.UnitWave
 	total := 0
