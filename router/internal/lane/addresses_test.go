@@ -3,7 +3,6 @@ package lane
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,9 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
-	"github.com/outriderhq/outrider/router/internal/memory"
-	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 var errInjected = errors.New("injected")
@@ -69,18 +67,9 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 	for name, first := range map[string]bool{"chains": false, "deliver first": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dest, log := &recorder{}, slog.New(slog.DiscardHandler)
-				shared := &Shared{Logger: log, Redact: func(a string) string { return a }, Budget: &memory.Budget{Limit: 1 << 20, Wake: func() {}},
-					Patience: time.Second, Settlers: func(s adapters.StateStore) *settling.Settler { return settling.New(s, log, time.Second, time.Second) }}
-				rt := NewRoute(Config{Name: "orders", DeliverFirst: first, Destination: dest, Order: adapters.OrderGroup, Window: 64, Attempts: 10,
-					SendTimeout: time.Minute}, shared)
-				rt.Connect(aloneFeeder{}, aloneLease{})
-				wm, done, err := StartWatermill([]*Route{rt})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := NewSession(rt.Lanes[3], adapters.Table{}, []adapters.LaneState{{LaneRef: adapters.LaneRef{Route: "orders", Slot: 3}, NextSeq: 1}}, nil)
-				s.Start()
+				dest := &recorder{}
+				s, stop := alone(t, Config{DeliverFirst: first, Destination: dest, Window: 64})
+				rt := s.route
 				gone := &Item{Session: s, key: "gone", phase: parked, record: &record{id: "gone"}}
 				stays := &Item{Session: s, key: "stays", phase: held, record: &record{id: "stays"}}
 				for _, it := range []*Item{gone, stays} {
@@ -96,13 +85,31 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 				if got := dest.received(); len(got) != 1 || got[0] != "stays" {
 					t.Errorf("delivered %q within a minute, want the message that stays", got)
 				}
-				s.Stop(context.Background())
-				rt.StopProbing()
-				rt.Close()
-				if err := errors.Join(wm.Close(), <-done); err != nil {
-					t.Error(err)
-				}
+				stop()
 			})
 		})
 	}
+}
+
+// The opening of an address that is down is for one message: the first that comes closes it.
+func TestG10_AnOpeningIsForOneMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := alone(t, Config{Destination: &recorder{}, Window: 64})
+		h := s.route.health
+		probe, next := &Item{Session: s, key: "probe"}, &Item{Session: s, key: "next"}
+		probe.Owner, next.Owner = probe, next
+		h.mu.Lock()
+		a := h.at("main")
+		a.down, a.cause, a.since, a.open = true, errInjected, time.Now(), true
+		h.mu.Unlock()
+		for i, c := range []struct {
+			it   *Item
+			want handlers.Allowance
+		}{{probe, handlers.AllowOne}, {next, handlers.AllowNone}, {probe, handlers.AllowOne}, {next, handlers.AllowNone}} {
+			if got := h.allow("main", &c.it.Ticket); got != c.want {
+				t.Errorf("question %d: the gate may send %v for %s, want %v", i, got, c.it.key, c.want)
+			}
+		}
+		stop()
+	})
 }
