@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -103,6 +105,6 @@ func limitName(what string, name *string) error {
 	if len(*name) <= MaxRowNameBytes {
 		return nil
 	}
-	*name = outbox.Cut(*name)
+	*name = shorten.Text(*name)
 	return fmt.Errorf("%s: %w: the limit is %d bytes", what, ErrTooLarge, MaxRowNameBytes)
 }

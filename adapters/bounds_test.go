@@ -7,23 +7,24 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 func TestCutKeepsCharactersWhole(t *testing.T) {
 	t.Parallel()
-	if short := strings.Repeat("é", 512); outbox.Cut(short) != short {
+	if short := strings.Repeat("é", 512); shorten.Text(short) != short {
 		t.Error("1 KiB was cut")
 	}
 	for pad := range 4 {
 		text := strings.Repeat("x", pad) + strings.Repeat("日", 1000)
-		got := outbox.Cut(text)
+		got := shorten.Text(text)
 		if len(got) > 1<<10 || len(got) < 1<<10-4 || !utf8.ValidString(got) || !strings.HasSuffix(got, "日... (cut)") {
 			t.Errorf("cut to %d bytes: ...%s", len(got), got[len(got)-20:])
 		}
 	}
-	if got := outbox.Cut(strings.Repeat("\x80", 5000)); got != "... (cut)" {
+	if got := shorten.Text(strings.Repeat("\x80", 5000)); got != "... (cut)" {
 		t.Errorf("nothing but bytes of no character: %d bytes", len(got))
 	}
 }

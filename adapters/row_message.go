@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -46,7 +48,7 @@ func (r *Row) Metadata(lane string) message.Metadata {
 	setNonEmpty(meta, outbox.MetaTenant, r.Tenant)
 	setNonEmpty(meta, outbox.MetaOccurredAt, texts[digits:])
 	if r.Err != nil {
-		meta[outbox.MetaBroken] = outbox.Cut(r.Err.Error())
+		meta[outbox.MetaBroken] = shorten.Text(r.Err.Error())
 	}
 	if r.Binary {
 		meta[outbox.MetaEncoding] = outbox.EncodingBytes
@@ -63,4 +65,13 @@ func setNonEmpty(meta message.Metadata, key, value string) {
 	if value != "" {
 		meta[key] = value
 	}
+}
+
+// PayloadOf returns a message's payload, for a destination to send: an empty one is
+// never nil, which some receivers take for none (to Kafka it deletes the key).
+func PayloadOf(msg *message.Message) []byte {
+	if msg.Payload == nil {
+		return []byte{}
+	}
+	return msg.Payload
 }

@@ -80,11 +80,11 @@ type Read struct {
 	Until *Cursor // nil: up to now; otherwise only what Until covers
 	Limit int     // rows at most, late and fresh together
 
-	// Reach, if not 0, is a position up to which the read is likely to find no
+	// AlignedTo, if not 0, is an aligned read limit: a position up to which the read is likely to find no
 	// more than Limit rows. A source may then read up to there instead of up to the
 	// limit: many reads that come to one place can be answered by reading the
 	// table once up to it. Such a read ends there, drained or not.
-	Reach int64
+	AlignedTo int64
 }
 
 // ReadResult says where a read ended.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -118,7 +120,7 @@ func TestAQuietContextIsNotListenedTo(t *testing.T) {
 }
 
 func limited(d time.Duration) context.Context {
-	return context.WithValue(context.Background(), outbox.LimitKey, d)
+	return context.WithValue(context.Background(), lanectx.Limit, d)
 }
 
 func TestTheLimitOfAMessageBoundsItsDelivery(t *testing.T) {

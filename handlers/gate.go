@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -39,7 +41,7 @@ type GateConfig struct {
 	Permit func() bool
 
 	// SendTimeout bounds a batch none of whose messages carries a limit of its
-	// own ([outbox.LimitOf]). Zero: 30 s.
+	// own ([lanectx.LimitOf]). Zero: 30 s.
 	SendTimeout time.Duration
 
 	// Ended takes what became of messages that were offered ([Gate.Offer]). It
@@ -146,7 +148,7 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 		return err
 	}
 	ctx := msg.Context()
-	limit, _ := outbox.LimitOf(ctx)
+	limit, _ := lanectx.LimitOf(ctx)
 
 	g.mu.Lock()
 	if refused, err := g.refuses(t); refused {
@@ -192,7 +194,7 @@ func (g *Gate) arrive(t *Ticket, msg *message.Message, address string) {
 // await waits for the outcome. Only a context that can really end is listened
 // to: arming a timer for every message would cost a quarter of the throughput.
 func (g *Gate) await(ctx context.Context, t *Ticket, wait chan error) error {
-	if outbox.IsQuiet(ctx) || ctx.Done() == nil {
+	if lanectx.IsQuiet(ctx) || ctx.Done() == nil {
 		return <-wait
 	}
 	select {

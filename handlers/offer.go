@@ -3,6 +3,8 @@ package handlers
 import (
 	"fmt"
 
+	"github.com/outriderhq/outrider/adapters"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/outbox"
@@ -52,7 +54,7 @@ func (g *Gate) Offer(batch []Offered) {
 func (g *Gate) Address(msg *message.Message) (address string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = outbox.Recovered("the destination", r)
+			err = adapters.Recovered("the destination", r)
 		}
 	}()
 	if address, err = g.cfg.Destination.Address(msg); err != nil {

@@ -249,7 +249,7 @@ func (g *Gate) deliver(address string, b *batch) (errs []error) {
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			errs = sameError(len(b.msgs), outbox.Recovered("the destination", r))
+			errs = sameError(len(b.msgs), adapters.Recovered("the destination", r))
 		}
 	}()
 	errs = g.cfg.Destination.Deliver(ctx, address, b.msgs)

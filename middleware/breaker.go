@@ -147,19 +147,19 @@ var (
 func judge(ctx context.Context, err error) error {
 	v := outbox.VerdictOf(err)
 	switch outcomeOf(ctx, err) {
-	case outbox.Delivered:
+	case outbox.OutcomeDelivered:
 		return nil
-	case outbox.Retry:
+	case outbox.OutcomeRetry:
 		return errFailure
-	case outbox.Dead:
+	case outbox.OutcomeDead:
 		if v.Exhausted {
 			return errFailure
 		}
-	case outbox.Unreachable:
+	case outbox.OutcomeUnavailable:
 		if !v.Gone {
 			return errFailure
 		}
-	case outbox.Skipped, outbox.Put:
+	case outbox.OutcomeSkipped, outbox.OutcomeReleased:
 	}
 	return errNothing
 }

@@ -58,7 +58,7 @@ func TestBreakerCountsWhatTheAddressFails(t *testing.T) {
 	t.Run("a success begins anew", func(t *testing.T) {
 		t.Parallel()
 		got := attempts(t, &middleware.Breaker{Failures: 2, Logger: quiet}, errBoom, nil, errBoom, nil)
-		wantVerdict(t, got[3], outbox.Delivered)
+		wantVerdict(t, got[3], outbox.OutcomeDelivered)
 	})
 	t.Run("panic", func(t *testing.T) {
 		t.Parallel()
@@ -67,7 +67,7 @@ func TestBreakerCountsWhatTheAddressFails(t *testing.T) {
 			defer func() { _ = recover() }()
 			_, _ = b.Middleware(explode)(newMessage(onLane(1)))
 		}()
-		wantVerdict(t, attempts(t, b, nil)[0], outbox.Delivered)
+		wantVerdict(t, attempts(t, b, nil)[0], outbox.OutcomeDelivered)
 	})
 }
 
@@ -89,23 +89,23 @@ func TestBreakerLife(t *testing.T) {
 			}
 		}
 		got := attempts(t, b, errBoom, errBoom, errBoom, nil)
-		wantVerdict(t, got[1], outbox.Retry)
+		wantVerdict(t, got[1], outbox.OutcomeRetry)
 		// The failure that opens it is the address's, and so are those before.
-		if v := wantVerdict(t, got[2], outbox.Unreachable); !v.Outage || !errors.Is(v.Err, errBoom) {
+		if v := wantVerdict(t, got[2], outbox.OutcomeUnavailable); !v.Outage || !errors.Is(v.Err, errBoom) {
 			t.Errorf("%+v", v)
 		}
-		if v := wantVerdict(t, got[3], outbox.Unreachable); !v.Outage || v.RetryAfter != 10*time.Second+time.Millisecond {
+		if v := wantVerdict(t, got[3], outbox.OutcomeUnavailable); !v.Outage || v.RetryAfter != 10*time.Second+time.Millisecond {
 			t.Errorf("%+v", v)
 		}
 		state("2")
 		time.Sleep(10*time.Second + time.Millisecond)
 		// A failure while it is half open is an attempt like any other.
-		wantVerdict(t, attempts(t, b, errBoom)[0], outbox.Retry)
-		wantVerdict(t, attempts(t, b, nil)[0], outbox.Unreachable)
+		wantVerdict(t, attempts(t, b, errBoom)[0], outbox.OutcomeRetry)
+		wantVerdict(t, attempts(t, b, nil)[0], outbox.OutcomeUnavailable)
 		time.Sleep(10*time.Second + time.Millisecond)
-		wantVerdict(t, attempts(t, b, nil)[0], outbox.Delivered)
+		wantVerdict(t, attempts(t, b, nil)[0], outbox.OutcomeDelivered)
 		state("1")
-		wantVerdict(t, attempts(t, b, nil)[0], outbox.Delivered)
+		wantVerdict(t, attempts(t, b, nil)[0], outbox.OutcomeDelivered)
 		state("0")
 		if n := strings.Count(log.String(), "breaker=orders"); n != 5 {
 			t.Errorf("%d changes logged, want 5:\n%s", n, log.String())
@@ -121,15 +121,15 @@ func TestBreakerRatio(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &middleware.Breaker{Ratio: 0.5, Requests: 10, Interval: time.Minute, Logger: quiet}
 		attempts(t, b, errBoom, errBoom, errBoom, errBoom, errBoom, errBoom, errBoom, errBoom, errBoom) // too few
-		wantVerdict(t, attempts(t, b, nil)[0], outbox.Delivered)
+		wantVerdict(t, attempts(t, b, nil)[0], outbox.OutcomeDelivered)
 		time.Sleep(2 * time.Minute) // forgotten
 		for range 6 {
 			attempts(t, b, nil)
 		}
 		attempts(t, b, errBoom, errBoom, errBoom, errBoom, errBoom)
-		wantVerdict(t, attempts(t, b, nil)[0], outbox.Delivered)
+		wantVerdict(t, attempts(t, b, nil)[0], outbox.OutcomeDelivered)
 		attempts(t, b, errBoom)
-		wantVerdict(t, attempts(t, b, errBoom, nil)[1], outbox.Unreachable)
+		wantVerdict(t, attempts(t, b, errBoom, nil)[1], outbox.OutcomeUnavailable)
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -91,7 +93,7 @@ type laneContext struct {
 }
 
 func (c laneContext) Value(key any) any {
-	if key == outbox.DeliveredKey {
+	if key == lanectx.Delivered {
 		return *c.delivered
 	}
 	return c.Context.Value(key)
@@ -100,7 +102,7 @@ func (c laneContext) Value(key any) any {
 // onLaneAt is a message of a lane, and whether it counts as delivered.
 func onLaneAt(ctx context.Context, id string, place uint64) (msg *message.Message, delivered *bool) {
 	delivered = new(bool)
-	ctx = context.WithValue(ctx, outbox.AttemptKey, &outbox.Attempt{Route: "orders", Lane: "orders/07", Number: 1, Place: place})
+	ctx = context.WithValue(ctx, lanectx.Attempt, &outbox.Attempt{Route: "orders", Lane: "orders/07", Number: 1, Place: place})
 	return message.NewMessageWithContext(laneContext{ctx, delivered}, id, nil), delivered
 }
 
@@ -120,12 +122,12 @@ func TestG1_DedupeRecordsAfterSuccessOnly(t *testing.T) {
 				want outbox.Outcome
 				next outbox.Outcome // of a twin
 			}{
-				{"fails", func(*message.Message) error { return errBoom }, outbox.Retry, outbox.Delivered},
-				{"is dead", func(*message.Message) error { return outbox.Permanent(errBoom) }, outbox.Dead, outbox.Delivered},
-				{"is kept", func(*message.Message) error { return nil }, outbox.Delivered, outbox.Delivered},
-				{"is skipped", func(*message.Message) error { return outbox.Skip("other") }, outbox.Skipped, outbox.Delivered},
-				{"is delivered", func(m *message.Message) error { delivers(m); return nil }, outbox.Delivered, outbox.Skipped},
-				{"fails afterwards", func(m *message.Message) error { delivers(m); return errBoom }, outbox.Retry, outbox.Skipped},
+				{"fails", func(*message.Message) error { return errBoom }, outbox.OutcomeRetry, outbox.OutcomeDelivered},
+				{"is dead", func(*message.Message) error { return outbox.Permanent(errBoom) }, outbox.OutcomeDead, outbox.OutcomeDelivered},
+				{"is kept", func(*message.Message) error { return nil }, outbox.OutcomeDelivered, outbox.OutcomeDelivered},
+				{"is skipped", func(*message.Message) error { return outbox.Skip("other") }, outbox.OutcomeSkipped, outbox.OutcomeDelivered},
+				{"is delivered", func(m *message.Message) error { delivers(m); return nil }, outbox.OutcomeDelivered, outbox.OutcomeSkipped},
+				{"fails afterwards", func(m *message.Message) error { delivers(m); return errBoom }, outbox.OutcomeRetry, outbox.OutcomeSkipped},
 			} {
 				dedupe := &middleware.Dedupe{Store: store, Logger: quiet}
 				handle := dedupe.Middleware(func(msg *message.Message) ([]*message.Message, error) { return nil, c.h(msg) })
@@ -246,11 +248,11 @@ func TestDedupeStoreFails(t *testing.T) {
 		h, calls := returning(nil)
 		msg, delivered := onLaneAt(t.Context(), "a", 1)
 		_, err := dedupe.Middleware(h)(msg)
-		if v := wantVerdict(t, err, outbox.Put); v.RetryAfter != time.Second || !errors.Is(err, errBoom) {
+		if v := wantVerdict(t, err, outbox.OutcomeReleased); v.RetryAfter != time.Second || !errors.Is(err, errBoom) {
 			t.Errorf("%+v", v)
 		}
 		_, err = dedupe.Middleware(h)(message.NewMessage("a", nil)) // elsewhere
-		wantVerdict(t, err, outbox.Unreachable)
+		wantVerdict(t, err, outbox.OutcomeUnavailable)
 		if calls.Load() != 0 {
 			t.Errorf("%d attempts", calls.Load())
 		}
@@ -261,10 +263,10 @@ func TestDedupeStoreFails(t *testing.T) {
 			*delivered = true
 			return nil, nil
 		})(msg)
-		wantVerdict(t, err, outbox.Delivered)
+		wantVerdict(t, err, outbox.OutcomeDelivered)
 		twin, _ := onLaneAt(t.Context(), "a", 2)
 		_, err = dedupe.Middleware(h)(twin)
-		wantVerdict(t, err, outbox.Skipped)
+		wantVerdict(t, err, outbox.OutcomeSkipped)
 		if fails, works := strings.Count(log.String(), "the store fails"), strings.Count(log.String(), "works again"); fails != 2 || works != 2 {
 			t.Errorf("logged %d failures and %d ends:\n%s", fails, works, log.String())
 		}
@@ -302,10 +304,10 @@ func TestDedupeCallsOffLaterTwins(t *testing.T) {
 		}
 		stop()
 		all.Wait()
-		wantVerdict(t, errs[1], outbox.Delivered)
-		wantVerdict(t, errs[2], outbox.Put)
-		wantVerdict(t, errs[3], outbox.Put)
-		wantVerdict(t, errs[4], outbox.Put)
+		wantVerdict(t, errs[1], outbox.OutcomeDelivered)
+		wantVerdict(t, errs[2], outbox.OutcomeReleased)
+		wantVerdict(t, errs[3], outbox.OutcomeReleased)
+		wantVerdict(t, errs[4], outbox.OutcomeReleased)
 	})
 }
 

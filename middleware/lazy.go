@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/internal/lanectx"
 )
 
 // lazyContext is a context with a deadline that costs one allocation until
@@ -21,7 +21,7 @@ import (
 type lazyContext struct {
 	parent   context.Context
 	deadline time.Time
-	limit    any // a time.Duration, answered for outbox.LimitKey
+	limit    any // a time.Duration, answered for lanectx.Limit
 
 	armed atomic.Pointer[context.Context] // nil until armed
 	ended atomic.Bool
@@ -53,12 +53,12 @@ func (c *lazyContext) Err() error {
 	return c.arm().Err()
 }
 
-// Value answers outbox.LimitKey with the shortest limit, its own or an outer
+// Value answers lanectx.Limit with the shortest limit, its own or an outer
 // timeout's, and everything else from the parent.
 func (c *lazyContext) Value(key any) any {
-	if key == outbox.LimitKey {
+	if key == lanectx.Limit {
 		own, _ := c.limit.(time.Duration)
-		if outer, ok := outbox.LimitOf(c.parent); ok && outer < own {
+		if outer, ok := lanectx.LimitOf(c.parent); ok && outer < own {
 			return outer
 		}
 		return c.limit
@@ -106,4 +106,4 @@ func (c *lazyContext) end() {
 
 // Quiet tells a lane that has a quiet parent that only the limit is added, which
 // does not run while a message waits for its turn.
-func (c *lazyContext) Quiet() bool { return outbox.IsQuiet(c.parent) }
+func (c *lazyContext) Quiet() bool { return lanectx.IsQuiet(c.parent) }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
@@ -28,7 +30,7 @@ func onLane(number int) context.Context {
 }
 
 func onLaneOf(parent context.Context, number int) context.Context {
-	return context.WithValue(parent, outbox.AttemptKey,
+	return context.WithValue(parent, lanectx.Attempt,
 		&outbox.Attempt{Route: "orders", Lane: "orders/07", Number: number})
 }
 

@@ -65,9 +65,9 @@ func outcomeOf(ctx context.Context, err error) outbox.Outcome {
 	delivered, known := outbox.DeliveredOf(ctx)
 	switch {
 	case delivered:
-		return outbox.Delivered
+		return outbox.OutcomeDelivered
 	case known && err == nil:
-		return outbox.Skipped // a middleware kept it
+		return outbox.OutcomeSkipped // a middleware kept it
 	}
 	return outbox.VerdictOf(err).Outcome
 }

@@ -64,11 +64,11 @@ func (p Poison) Middleware(h message.HandlerFunc) message.HandlerFunc {
 			return produced, p.hold(err)
 		}
 		outcome := outbox.VerdictOf(err).Outcome
-		if outcome == outbox.Skipped {
+		if outcome == outbox.OutcomeSkipped {
 			return nil, nil
 		}
 		// A handler may call every failure permanent, its cancellation among them.
-		if outcome != outbox.Dead || p.Publisher == nil || errors.Is(err, context.Canceled) {
+		if outcome != outbox.OutcomeDead || p.Publisher == nil || errors.Is(err, context.Canceled) {
 			return produced, err
 		}
 		return nil, p.publish(ctx, msg, err)
@@ -78,7 +78,7 @@ func (p Poison) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // hold adds to a dead message's verdict that its group waits, if it shall.
 func (p Poison) hold(err error) error {
 	v := outbox.VerdictOf(err)
-	if !p.Hold || v.Outcome != outbox.Dead {
+	if !p.Hold || v.Outcome != outbox.OutcomeDead {
 		return err
 	}
 	// Replace a decision instead of wrapping it: its text would come twice.

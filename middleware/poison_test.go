@@ -25,14 +25,14 @@ func TestPoisonOnLaneHolds(t *testing.T) {
 	}{
 		"permanent": {outbox.Permanent(errBoom), false, "boom (no further attempts)"},
 		"exhausted": {outbox.Exhaust(errBoom), true, "boom (no further attempts)"},
-		"buried":    {outbox.Bury(errBoom, false), false, "boom (no further attempts)"},
-		"held":      {outbox.Bury(errBoom, true), false, "boom (no further attempts)"},
+		"buried":    {outbox.DeadLetter(errBoom, false), false, "boom (no further attempts)"},
+		"held":      {outbox.DeadLetter(errBoom, true), false, "boom (no further attempts)"},
 		"wrapped":   {fmt.Errorf("route: %w", outbox.Exhaust(errBoom)), true, "route: boom (no further attempts) (no further attempts)"},
 	} {
 		publisher := &recorder{}
 		h, _ := returning(c.in)
 		_, err := middleware.Poison{Hold: true, Publisher: publisher, Topic: "poison"}.Middleware(h)(newMessage(onLane(1)))
-		v := wantVerdict(t, err, outbox.Dead)
+		v := wantVerdict(t, err, outbox.OutcomeDead)
 		if !v.Hold || v.Exhausted != c.exhausted || !errors.Is(err, errBoom) {
 			t.Errorf("%s: %+v, want held, exhausted %v, caused by boom", name, v, c.exhausted)
 		}

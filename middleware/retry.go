@@ -116,7 +116,7 @@ func (r Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 func (r Retry) decide(ctx context.Context, number int, err error) error {
 	v := outbox.VerdictOf(err)
 	switch {
-	case v.Outcome != outbox.Retry, !v.At.IsZero():
+	case v.Outcome != outbox.OutcomeRetry, !v.At.IsZero():
 		return err
 	case calledOff(ctx):
 		return r.release(ctx, number, err)
@@ -135,11 +135,11 @@ func (r Retry) inProcess(
 	for number := 1; err != nil; number++ {
 		v := outbox.VerdictOf(err)
 		switch {
-		case v.Outcome == outbox.Skipped:
+		case v.Outcome == outbox.OutcomeSkipped:
 			return nil, nil
-		case v.Outcome == outbox.Unreachable && !v.Gone:
+		case v.Outcome == outbox.OutcomeUnavailable && !v.Gone:
 			outage = true
-		case v.Outcome != outbox.Retry:
+		case v.Outcome != outbox.OutcomeRetry:
 			return produced, err
 		}
 		last := number >= r.Attempts
@@ -167,7 +167,7 @@ func (r Retry) release(ctx context.Context, number int, err error) error {
 }
 
 func (r Retry) exhaust(number int, err error) error {
-	return &outbox.Decision{Verdict: outbox.Verdict{Outcome: outbox.Dead, Exhausted: true, Attempts: number,
+	return &outbox.Decision{Verdict: outbox.Verdict{Outcome: outbox.OutcomeDead, Exhausted: true, Attempts: number,
 		Err: fmt.Errorf("attempt %d of %d: %w", number, r.Attempts, err)}}
 }
 

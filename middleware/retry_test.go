@@ -33,7 +33,7 @@ func TestRetryOnLaneDecidesWithoutSleeping(t *testing.T) {
 		} {
 			h, calls := returning(errBoom)
 			_, err := steady.Middleware(h)(newMessage(onLane(number)))
-			v := wantVerdict(t, err, outbox.Retry)
+			v := wantVerdict(t, err, outbox.OutcomeRetry)
 			if got := v.At.Sub(start); got != delay {
 				t.Errorf("attempt %d: next in %v, want %v", number, got, delay)
 			}
@@ -55,7 +55,7 @@ func TestRetryOnLaneExhausts(t *testing.T) {
 	for _, number := range []int{3, 4} {
 		h, _ := returning(outbox.Transient(errBoom, time.Hour))
 		_, err := steady.Middleware(h)(newMessage(onLane(number)))
-		v := wantVerdict(t, err, outbox.Dead)
+		v := wantVerdict(t, err, outbox.OutcomeDead)
 		if !v.Exhausted || v.Hold {
 			t.Errorf("attempt %d: %+v, want exhausted and not held", number, v)
 		}
@@ -79,7 +79,7 @@ func TestG10_RetryOnLaneLeavesOtherVerdictsAlone(t *testing.T) {
 		"cancelled":    fmt.Errorf("send: %w", context.Canceled),
 		"decided":      outbox.RetryAt(time.Now().Add(time.Hour), errBoom),
 		"exhausted":    outbox.Exhaust(errBoom),
-		"buried":       outbox.Bury(errBoom, true),
+		"buried":       outbox.DeadLetter(errBoom, true),
 	} {
 		for _, number := range []int{1, 3} {
 			h, _ := returning(in)
@@ -122,7 +122,7 @@ func TestRetryReleasesWhatWasCalledOff(t *testing.T) {
 				cancel()
 				return nil, errBoom
 			})(newMessage(ctx))
-			wantVerdict(t, err, outbox.Put)
+			wantVerdict(t, err, outbox.OutcomeReleased)
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, errBoom) {
 				t.Errorf("%v hides a cause", err)
 			}
@@ -143,7 +143,7 @@ func TestRetryInProcessSleepsBetweenAttempts(t *testing.T) {
 		if got, want := fmt.Sprint(at), "[0s 1s 3s]"; got != want {
 			t.Errorf("attempts at %s, want %s", got, want)
 		}
-		if v := wantVerdict(t, err, outbox.Dead); !v.Exhausted || !errors.Is(err, errBoom) {
+		if v := wantVerdict(t, err, outbox.OutcomeDead); !v.Exhausted || !errors.Is(err, errBoom) {
 			t.Errorf("error %v, want boom, exhausted", err)
 		}
 	})
@@ -157,20 +157,20 @@ func TestRetryInProcessClassifies(t *testing.T) {
 		slept time.Duration
 		want  outbox.Outcome
 	}{
-		"transient, then fine":       {[]error{errBoom, nil}, 2, time.Second, outbox.Delivered},
-		"Retry-After":                {[]error{outbox.Transient(errBoom, time.Minute), nil}, 2, time.Minute, outbox.Delivered},
-		"unavailable, then fine":     {[]error{outbox.Unavailable(errBoom, 0), nil}, 2, time.Second, outbox.Delivered},
-		"unavailable throughout":     {[]error{outbox.Unavailable(errBoom, 0)}, 3, 3 * time.Second, outbox.Unreachable},
-		"unavailable all but once":   {[]error{outbox.Unavailable(errBoom, 0), errBoom}, 3, 3 * time.Second, outbox.Retry},
-		"breaker open, then fine":    {[]error{gobreaker.ErrOpenState, nil}, 2, time.Second, outbox.Delivered},
-		"gone":                       {[]error{outbox.Gone(errBoom)}, 1, 0, outbox.Unreachable},
-		"permanent":                  {[]error{outbox.Permanent(errBoom)}, 1, 0, outbox.Dead},
-		"permanent at the second":    {[]error{errBoom, outbox.Permanent(errBoom)}, 2, time.Second, outbox.Dead},
-		"skip ends as handled":       {[]error{outbox.Skip("duplicate")}, 1, 0, outbox.Delivered},
-		"released":                   {[]error{outbox.Released(errBoom)}, 1, 0, outbox.Put},
-		"cancelled":                  {[]error{context.Canceled}, 1, 0, outbox.Put},
-		"an attempt timed out":       {[]error{context.DeadlineExceeded, nil}, 2, time.Second, outbox.Delivered},
-		"the end decided further in": {[]error{outbox.Exhaust(errBoom)}, 1, 0, outbox.Dead},
+		"transient, then fine":       {[]error{errBoom, nil}, 2, time.Second, outbox.OutcomeDelivered},
+		"Retry-After":                {[]error{outbox.Transient(errBoom, time.Minute), nil}, 2, time.Minute, outbox.OutcomeDelivered},
+		"unavailable, then fine":     {[]error{outbox.Unavailable(errBoom, 0), nil}, 2, time.Second, outbox.OutcomeDelivered},
+		"unavailable throughout":     {[]error{outbox.Unavailable(errBoom, 0)}, 3, 3 * time.Second, outbox.OutcomeUnavailable},
+		"unavailable all but once":   {[]error{outbox.Unavailable(errBoom, 0), errBoom}, 3, 3 * time.Second, outbox.OutcomeRetry},
+		"breaker open, then fine":    {[]error{gobreaker.ErrOpenState, nil}, 2, time.Second, outbox.OutcomeDelivered},
+		"gone":                       {[]error{outbox.Gone(errBoom)}, 1, 0, outbox.OutcomeUnavailable},
+		"permanent":                  {[]error{outbox.Permanent(errBoom)}, 1, 0, outbox.OutcomeDead},
+		"permanent at the second":    {[]error{errBoom, outbox.Permanent(errBoom)}, 2, time.Second, outbox.OutcomeDead},
+		"skip ends as handled":       {[]error{outbox.Skip("duplicate")}, 1, 0, outbox.OutcomeDelivered},
+		"released":                   {[]error{outbox.Released(errBoom)}, 1, 0, outbox.OutcomeReleased},
+		"cancelled":                  {[]error{context.Canceled}, 1, 0, outbox.OutcomeReleased},
+		"an attempt timed out":       {[]error{context.DeadlineExceeded, nil}, 2, time.Second, outbox.OutcomeDelivered},
+		"the end decided further in": {[]error{outbox.Exhaust(errBoom)}, 1, 0, outbox.OutcomeDead},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -209,12 +209,12 @@ func TestRetryInProcessStopsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
 		_, err := steady.Middleware(h)(newMessage(ctx))
-		wantVerdict(t, err, outbox.Put)
+		wantVerdict(t, err, outbox.OutcomeReleased)
 
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		_, err = steady.Middleware(h)(newMessage(ctx))
-		if v := wantVerdict(t, err, outbox.Dead); !v.Exhausted {
+		if v := wantVerdict(t, err, outbox.OutcomeDead); !v.Exhausted {
 			t.Errorf("%+v, want exhausted: the time for all attempts is over", v)
 		}
 		if calls.Load() != 2 || time.Since(start) != 200*time.Millisecond {
@@ -340,11 +340,11 @@ func TestRetryDefaultDelays(t *testing.T) {
 		}
 		h, _ := returning(errBoom)
 		_, err := middleware.Retry{}.Middleware(h)(newMessage(onLane(9)))
-		if delay := time.Until(wantVerdict(t, err, outbox.Retry).At); delay > 90*time.Second {
+		if delay := time.Until(wantVerdict(t, err, outbox.OutcomeRetry).At); delay > 90*time.Second {
 			t.Errorf("delay %v after attempt 9, want at most 1.5 times the max of 60s", delay)
 		}
 		_, err = middleware.Retry{}.Middleware(h)(newMessage(onLane(10)))
-		wantVerdict(t, err, outbox.Dead)
+		wantVerdict(t, err, outbox.OutcomeDead)
 	})
 }
 
@@ -382,8 +382,8 @@ func FuzzRetry(f *testing.F) {
 		h, _ := returning(outbox.Transient(errBoom, time.Duration(after)))
 		_, err := policy.Middleware(h)(newMessage(onLane(number)))
 		switch v := outbox.VerdictOf(err); {
-		case v.Outcome == outbox.Dead && v.Exhausted:
-		case v.Outcome == outbox.Retry && !v.At.Before(before.Add(time.Duration(after))) && !v.At.Before(before):
+		case v.Outcome == outbox.OutcomeDead && v.Exhausted:
+		case v.Outcome == outbox.OutcomeRetry && !v.At.Before(before.Add(time.Duration(after))) && !v.At.Before(before):
 		default:
 			t.Errorf("decided %+v", v)
 		}

@@ -38,9 +38,9 @@ func TestStockDeduplicatorLosesWhatFailed(t *testing.T) {
 	h, calls := returning(errBoom)
 	deduplicated := chain(h, steady.Middleware, (&stock.Deduplicator{Repository: memory{}}).Middleware)
 	_, err := deduplicated(newMessage(onLane(1)))
-	wantVerdict(t, err, outbox.Retry)
+	wantVerdict(t, err, outbox.OutcomeRetry)
 	_, err = deduplicated(newMessage(onLane(2)))
-	wantVerdict(t, err, outbox.Delivered)
+	wantVerdict(t, err, outbox.OutcomeDelivered)
 	if calls.Load() != 1 {
 		t.Errorf("%d attempts, want the first only", calls.Load())
 	}
@@ -53,7 +53,7 @@ func TestStockDeduplicatorDropsAsDelivered(t *testing.T) {
 	deduplicated := (&stock.Deduplicator{Repository: memory{}}).Middleware(h)
 	for range 2 {
 		_, err := deduplicated(newMessage(onLane(1)))
-		wantVerdict(t, err, outbox.Delivered)
+		wantVerdict(t, err, outbox.OutcomeDelivered)
 	}
 	if calls.Load() != 1 {
 		t.Errorf("%d deliveries, want 1", calls.Load())
@@ -69,10 +69,10 @@ func TestStockRetrySleepsOnTheLane(t *testing.T) {
 		in   error
 		want outbox.Outcome
 	}{
-		{errBoom, outbox.Retry},
-		{outbox.Permanent(errBoom), outbox.Dead},
-		{outbox.Skip("duplicate"), outbox.Skipped},
-		{outbox.Unavailable(errBoom, 0), outbox.Unreachable},
+		{errBoom, outbox.OutcomeRetry},
+		{outbox.Permanent(errBoom), outbox.OutcomeDead},
+		{outbox.Skip("duplicate"), outbox.OutcomeSkipped},
+		{outbox.Unavailable(errBoom, 0), outbox.OutcomeUnavailable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -94,10 +94,10 @@ func TestStockRetryCanHeedVerdicts(t *testing.T) {
 	t.Parallel()
 	h, calls := returning(outbox.Permanent(errBoom))
 	retry := stock.Retry{MaxRetries: 2, ShouldRetry: func(p stock.RetryParams) bool {
-		return outbox.VerdictOf(p.Err).Outcome == outbox.Retry
+		return outbox.VerdictOf(p.Err).Outcome == outbox.OutcomeRetry
 	}}
 	_, err := retry.Middleware(h)(newMessage(onLane(1)))
-	wantVerdict(t, err, outbox.Dead)
+	wantVerdict(t, err, outbox.OutcomeDead)
 	if calls.Load() != 1 {
 		t.Errorf("%d attempts, want 1", calls.Load())
 	}
@@ -117,7 +117,7 @@ func TestStockPoisonQueueTakesEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = chain(failing(in), poison)(newMessage(onLane(1)))
-		wantVerdict(t, err, outbox.Delivered)
+		wantVerdict(t, err, outbox.OutcomeDelivered)
 		if n := len(publisher.published()); n != 1 {
 			t.Errorf("%v: %d published, want 1", in, n)
 		}
@@ -130,7 +130,7 @@ func TestStockPoisonQueueCanHeedVerdicts(t *testing.T) {
 	t.Parallel()
 	publisher := &recorder{}
 	poison, err := stock.PoisonQueueWithFilter(publisher, "poison", func(err error) bool {
-		return outbox.VerdictOf(err).Outcome == outbox.Dead
+		return outbox.VerdictOf(err).Outcome == outbox.OutcomeDead
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,11 +141,11 @@ func TestStockPoisonQueueCanHeedVerdicts(t *testing.T) {
 		want    outbox.Outcome
 		poison  int
 	}{
-		{1, context.Canceled, outbox.Put, 0},
-		{3, outbox.Unavailable(errBoom, 0), outbox.Unreachable, 0},
-		{1, errBoom, outbox.Retry, 0},
-		{3, errBoom, outbox.Delivered, 1},
-		{1, outbox.Permanent(errBoom), outbox.Delivered, 2},
+		{1, context.Canceled, outbox.OutcomeReleased, 0},
+		{3, outbox.Unavailable(errBoom, 0), outbox.OutcomeUnavailable, 0},
+		{1, errBoom, outbox.OutcomeRetry, 0},
+		{3, errBoom, outbox.OutcomeDelivered, 1},
+		{1, outbox.Permanent(errBoom), outbox.OutcomeDelivered, 2},
 	} {
 		_, err := chain(failing(c.in), poison, steady.Middleware)(newMessage(onLane(c.attempt)))
 		wantVerdict(t, err, c.want)
@@ -163,9 +163,9 @@ func TestStockInstantAckDecidesNothing(t *testing.T) {
 		in   error
 		want outbox.Outcome
 	}{
-		{nil, outbox.Delivered},
-		{errBoom, outbox.Retry},
-		{outbox.Permanent(errBoom), outbox.Dead},
+		{nil, outbox.OutcomeDelivered},
+		{errBoom, outbox.OutcomeRetry},
+		{outbox.Permanent(errBoom), outbox.OutcomeDead},
 	} {
 		msg := newMessage(onLane(1))
 		_, err := chain(failing(c.in), stock.InstantAck)(msg)
@@ -186,7 +186,7 @@ func TestStockDelayOnErrorDelaysNothing(t *testing.T) {
 	delayed := &stock.DelayOnError{InitialInterval: time.Minute, MaxInterval: time.Hour, Multiplier: 2}
 	msg := newMessage(onLane(1))
 	_, err := chain(failing(errBoom), delayed.Middleware)(msg)
-	if v := wantVerdict(t, err, outbox.Retry); !v.At.IsZero() || v.RetryAfter != 0 {
+	if v := wantVerdict(t, err, outbox.OutcomeRetry); !v.At.IsZero() || v.RetryAfter != 0 {
 		t.Errorf("%+v, want no time", v)
 	}
 	if got := msg.Metadata.Get(delay.DelayedForKey); got != "1m0s" {
@@ -201,10 +201,10 @@ func TestStockIgnoreErrorsBelongsInsideRetry(t *testing.T) {
 	ignore := stock.NewIgnoreErrors([]error{errors.New("boom")}).Middleware
 	for _, in := range []error{errBoom, outbox.Permanent(errBoom), outbox.Unavailable(errBoom, 0)} {
 		_, err := chain(failing(in), steady.Middleware, ignore)(newMessage(onLane(1)))
-		wantVerdict(t, err, outbox.Delivered)
+		wantVerdict(t, err, outbox.OutcomeDelivered)
 	}
 	_, err := chain(failing(errBoom), ignore, steady.Middleware)(newMessage(onLane(1)))
-	wantVerdict(t, err, outbox.Retry)
+	wantVerdict(t, err, outbox.OutcomeRetry)
 }
 
 // Middleware that returns errors as they came changes no verdict.
@@ -228,7 +228,7 @@ func TestStockThatPassesErrorsOn(t *testing.T) {
 func TestStockRecovererMakesPanicsTransient(t *testing.T) {
 	t.Parallel()
 	_, err := chain(explode, middleware.Retry{}.Middleware, stock.Recoverer)(newMessage(onLane(1)))
-	if v := wantVerdict(t, err, outbox.Retry); v.At.IsZero() {
+	if v := wantVerdict(t, err, outbox.OutcomeRetry); v.At.IsZero() {
 		t.Error("no time for the next attempt")
 	}
 	if !strings.Contains(err.Error(), "main_test.go") {

@@ -9,9 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -63,7 +64,7 @@ func TestThrottleTakesItsShareOfTheRoute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		share := 0.25
-		ctx := context.WithValue(t.Context(), adapters.ShareKey, func() float64 { return share })
+		ctx := context.WithValue(t.Context(), lanectx.Share, func() float64 { return share })
 		throttle := &middleware.Throttle{Rate: 100, Burst: 8}
 		h := throttle.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })
 		took := func(n int) time.Duration {
@@ -113,7 +114,7 @@ func TestThrottleReleasesWhenTheContextIsCancelled(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		for range 2 { // cancelled while it waits, and before
 			_, err := throttled(newMessage(onLaneOf(ctx, 1)))
-			wantVerdict(t, err, outbox.Put)
+			wantVerdict(t, err, outbox.OutcomeReleased)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v, want that of the context", err)
 			}
@@ -139,7 +140,7 @@ func TestThrottleDoesNotWaitBeyondTheDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := throttled(newMessage(onLane(1)))
-		v := wantVerdict(t, err, outbox.Put)
+		v := wantVerdict(t, err, outbox.OutcomeReleased)
 		if v.RetryAfter != 10*time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v with Retry-After %v, want the deadline and 10s", err, v.RetryAfter)
 		}
@@ -158,7 +159,7 @@ func TestThrottleWithAnAbsurdRateDoesNotOverflow(t *testing.T) {
 	throttled := chain(h, middleware.Timeout{}.Middleware, (&middleware.Throttle{Rate: 1e-300}).Middleware)
 	_, _ = throttled(newMessage(t.Context()))
 	_, err := throttled(newMessage(t.Context()))
-	if v := wantVerdict(t, err, outbox.Put); v.RetryAfter != math.MaxInt64 {
+	if v := wantVerdict(t, err, outbox.OutcomeReleased); v.RetryAfter != math.MaxInt64 {
 		t.Errorf("Retry-After %v, want the longest there is", v.RetryAfter)
 	}
 }

@@ -21,7 +21,7 @@ const DefaultLimit = 30 * time.Second
 //
 // On a lane the context has the same deadline, for middleware further in. The
 // lane itself does not count the time that a message waits behind others: it
-// asks for the limit ([outbox.LimitOf]) and applies it to the delivery. Of
+// asks for the limit ([lanectx.LimitOf]) and applies it to the delivery. Of
 // several nested timeouts the shortest counts.
 type Timeout struct {
 	// Limit is the time for one attempt. 0: 30 s.

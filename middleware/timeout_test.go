@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	stock "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"pgregory.net/rapid"
@@ -40,7 +42,7 @@ func TestTimeoutEndsTheAttempt(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 				t.Errorf("error %v after %v, want the deadline after 1s", err, time.Since(start))
 			}
-			wantVerdict(t, err, outbox.Retry)
+			wantVerdict(t, err, outbox.OutcomeRetry)
 		})
 	}
 }
@@ -82,7 +84,7 @@ func TestTimeoutTellsLanesTheLimit(t *testing.T) {
 	t.Parallel()
 	limitOf := func(limits ...time.Duration) (got time.Duration, ok bool) {
 		h := func(msg *message.Message) ([]*message.Message, error) {
-			got, ok = outbox.LimitOf(context.WithoutCancel(msg.Context()))
+			got, ok = lanectx.LimitOf(context.WithoutCancel(msg.Context()))
 			return nil, nil
 		}
 		for _, limit := range limits {
@@ -130,7 +132,7 @@ func TestTimeoutIsQuietOnLanesOnly(t *testing.T) {
 	t.Parallel()
 	nested := func(parent context.Context) (quiet bool) {
 		within(parent, time.Second, func(ctx context.Context) {
-			within(ctx, time.Minute, func(ctx context.Context) { quiet = outbox.IsQuiet(ctx) })
+			within(ctx, time.Minute, func(ctx context.Context) { quiet = lanectx.IsQuiet(ctx) })
 		})
 		return quiet
 	}
@@ -148,7 +150,7 @@ func TestTimeoutIsLazy(t *testing.T) {
 	h := middleware.Timeout{Limit: time.Minute}.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		ctx := msg.Context()
 		_, _ = ctx.Deadline()
-		_, _ = outbox.LimitOf(ctx)
+		_, _ = lanectx.LimitOf(ctx)
 		return nil, ctx.Err()
 	})
 	msg := newMessage(onLane(1))

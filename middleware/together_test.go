@@ -154,23 +154,23 @@ func TestTogetherOnLane(t *testing.T) {
 			h       message.HandlerFunc
 			want    outbox.Outcome
 		}{
-			{"delivered", 1, failing(nil), outbox.Delivered},
-			{"transient", 1, failing(errBoom), outbox.Retry},
-			{"delivered", 1, failing(nil), outbox.Delivered},
-			{"exhausted", 3, failing(errBoom), outbox.Dead},
-			{"permanent", 1, failing(outbox.Permanent(errBoom)), outbox.Dead},
-			{"delivered", 1, failing(nil), outbox.Delivered},
-			{"skipped", 1, failing(outbox.Skip("filtered")), outbox.Skipped},
-			{"released", 1, failing(outbox.Released(errBoom)), outbox.Put},
-			{"delivered", 1, failing(nil), outbox.Delivered},
+			{"delivered", 1, failing(nil), outbox.OutcomeDelivered},
+			{"transient", 1, failing(errBoom), outbox.OutcomeRetry},
+			{"delivered", 1, failing(nil), outbox.OutcomeDelivered},
+			{"exhausted", 3, failing(errBoom), outbox.OutcomeDead},
+			{"permanent", 1, failing(outbox.Permanent(errBoom)), outbox.OutcomeDead},
+			{"delivered", 1, failing(nil), outbox.OutcomeDelivered},
+			{"skipped", 1, failing(outbox.Skip("filtered")), outbox.OutcomeSkipped},
+			{"released", 1, failing(outbox.Released(errBoom)), outbox.OutcomeReleased},
+			{"delivered", 1, failing(nil), outbox.OutcomeDelivered},
 			{"timed out", 1, func(msg *message.Message) ([]*message.Message, error) {
 				<-msg.Context().Done()
 				return nil, msg.Context().Err()
-			}, outbox.Retry},
-			{"panic", 1, explode, outbox.Retry},
+			}, outbox.OutcomeRetry},
+			{"panic", 1, explode, outbox.OutcomeRetry},
 			// The third failure in a row opens the breaker.
-			{"unavailable", 3, failing(outbox.Unavailable(errBoom, 0)), outbox.Unreachable},
-			{"breaker open", 3, failing(nil), outbox.Unreachable},
+			{"unavailable", 3, failing(outbox.Unavailable(errBoom, 0)), outbox.OutcomeUnavailable},
+			{"breaker open", 3, failing(nil), outbox.OutcomeUnavailable},
 		} {
 			_, err := chain(c.h, mws...)(newMessage(onLane(c.attempt)))
 			v := outbox.VerdictOf(err)
@@ -180,10 +180,10 @@ func TestTogetherOnLane(t *testing.T) {
 			// A panic that only Watermill's outermost Recoverer stops has
 			// passed Retry by; the router's own backoff applies.
 			decided := oursOutside || c.name != "panic"
-			if v.Outcome == outbox.Retry && v.At.IsZero() == decided {
+			if v.Outcome == outbox.OutcomeRetry && v.At.IsZero() == decided {
 				t.Errorf("%s: next attempt at %v", c.name, v.At)
 			}
-			if v.Outcome == outbox.Dead && (!v.Hold || v.Exhausted != (c.name == "exhausted")) {
+			if v.Outcome == outbox.OutcomeDead && (!v.Hold || v.Exhausted != (c.name == "exhausted")) {
 				t.Errorf("%s: %+v", c.name, v)
 			}
 		}

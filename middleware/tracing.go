@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -66,7 +68,7 @@ func (t Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		}
 		name, options := describe(remote, msg)
 		ctx, span := tracer.Start(remote, name, options...)
-		msg.SetContext(valueContext{ctx, outbox.IsQuiet(parent)})
+		msg.SetContext(valueContext{ctx, lanectx.IsQuiet(parent)})
 		if _, found := carrier(metadata).find(traceparent); !found {
 			// In a copy: a destination may still read the message when an
 			// attempt that did not wait for it has ended.
@@ -125,11 +127,11 @@ func end(ctx context.Context, span trace.Span, err error, returned bool) {
 	outcome := outcomeOf(ctx, err)
 	span.SetAttributes(attribute.String("outrider.verdict", outcome.String()))
 	switch outcome {
-	case outbox.Retry, outbox.Unreachable, outbox.Dead:
+	case outbox.OutcomeRetry, outbox.OutcomeUnavailable, outbox.OutcomeDead:
 		text := err.Error()
 		span.SetAttributes(semconv.ErrorTypeKey.String(outbox.KindOf(err).String()))
 		span.SetStatus(codes.Error, strings.ToValidUTF8(text[:min(len(text), longestStatus)], ""))
-	case outbox.Delivered, outbox.Skipped, outbox.Put:
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeReleased:
 	}
 }
 
@@ -173,11 +175,11 @@ func (c carrier) Keys() []string {
 }
 
 // valueContext is a context with more values than its parent: it is as quiet as
-// that ([outbox.Quiet]).
+// that ([lanectx.Quiet]).
 type valueContext struct {
 	context.Context
 	quiet bool
 }
 
-// Quiet implements outbox.Quiet.
+// Quiet implements lanectx.Quiet.
 func (c valueContext) Quiet() bool { return c.quiet }

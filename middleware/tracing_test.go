@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
@@ -175,7 +177,7 @@ func TestTracingCostsNoTimer(t *testing.T) {
 	tracing, _ := recording(t)
 	msg := newMessage(quietContext{onLane(1)})
 	_, _ = chain(func(msg *message.Message) ([]*message.Message, error) {
-		if !outbox.IsQuiet(msg.Context()) {
+		if !lanectx.IsQuiet(msg.Context()) {
 			t.Error("the lane would listen to Done")
 		}
 		return nil, nil

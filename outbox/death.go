@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -37,7 +39,7 @@ func DeathBy(v Verdict, attempts int, route string) Death {
 		d.Reason = DeathExhausted
 	}
 	if v.Err != nil {
-		d.Error = Cut(v.Err.Error())
+		d.Error = shorten.Text(v.Err.Error())
 	}
 	return d
 }

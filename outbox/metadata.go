@@ -1,9 +1,5 @@
 package outbox
 
-import (
-	"github.com/ThreeDotsLabs/watermill/message"
-)
-
 // Metadata keys of a message on a route. The message's UUID is the event id.
 // The application's own headers keep their names; [HeaderPrefix] is ours alone
 // and refused at publish, so the two cannot collide.
@@ -38,12 +34,3 @@ const MaxPairs = 1000
 
 // EncodingBytes is the value of [MetaEncoding] for payloads that are not JSON.
 const EncodingBytes = "bytes"
-
-// PayloadOf returns a message's payload, for a destination to send: an empty one is
-// never nil, which some receivers take for none (to Kafka it deletes the key).
-func PayloadOf(msg *message.Message) []byte {
-	if msg.Payload == nil {
-		return []byte{}
-	}
-	return msg.Payload
-}

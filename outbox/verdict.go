@@ -15,28 +15,28 @@ type Outcome int
 
 // The outcomes.
 const (
-	Delivered   Outcome = iota // taken by the destination
-	Skipped                    // not to be delivered
-	Retry                      // again at a time; the attempt counted
-	Unreachable                // keeps its place until the address is back; nothing counted
-	Dead                       // taken out of the stream for an operator
-	Put                        // released: back to its place; nothing counted
+	OutcomeDelivered   Outcome = iota // taken by the destination
+	OutcomeSkipped                    // not to be delivered
+	OutcomeRetry                      // again at a time; the attempt counted
+	OutcomeUnavailable                // keeps its place until the address is back; nothing counted
+	OutcomeDead                       // taken out of the stream for an operator
+	OutcomeReleased                   // back to its place; nothing counted
 )
 
 // String returns the outcome's name as logs and metrics use it.
 func (o Outcome) String() string {
 	switch o {
-	case Delivered:
+	case OutcomeDelivered:
 		return "delivered"
-	case Skipped:
+	case OutcomeSkipped:
 		return "skipped"
-	case Retry:
+	case OutcomeRetry:
 		return "retry"
-	case Unreachable:
+	case OutcomeUnavailable:
 		return "unavailable"
-	case Dead:
+	case OutcomeDead:
 		return "dead"
-	case Put:
+	case OutcomeReleased:
 		return "released"
 	}
 	return fmt.Sprintf("outcome(%d)", int(o))
@@ -68,10 +68,10 @@ type Verdict struct {
 	Attempts int
 
 	// Outage gives back the attempts that failed at the address since its last
-	// success (Unreachable only).
+	// success (OutcomeUnavailable only).
 	Outage bool
 
-	// Gone disables the address until an operator resumes it (Unreachable only).
+	// Gone disables the address until an operator resumes it (OutcomeUnavailable only).
 	Gone bool
 }
 
@@ -82,9 +82,9 @@ type Decision struct{ Verdict }
 // Error says what was decided and why.
 func (d *Decision) Error() string {
 	switch d.Outcome {
-	case Retry:
+	case OutcomeRetry:
 		return fmt.Sprintf("%v (next attempt at %s)", d.Err, d.At.UTC().Format(time.RFC3339Nano))
-	case Dead:
+	case OutcomeDead:
 		return fmt.Sprintf("%v (no further attempts)", d.Err)
 	default:
 		return fmt.Sprint(d.Err)
@@ -96,25 +96,25 @@ func (d *Decision) Unwrap() error { return d.Err }
 
 // RetryAt decides that the message is attempted again at t.
 func RetryAt(t time.Time, cause error) error {
-	return &Decision{Verdict{Outcome: Retry, Err: cause, At: t}}
+	return &Decision{Verdict{Outcome: OutcomeRetry, Err: cause, At: t}}
 }
 
 // Exhaust decides that the message is dead because its last attempt failed.
 func Exhaust(cause error) error {
-	return &Decision{Verdict{Outcome: Dead, Err: cause, Exhausted: true}}
+	return &Decision{Verdict{Outcome: OutcomeDead, Err: cause, Exhausted: true}}
 }
 
-// Bury decides that the message is dead; with hold, its group waits for an
+// DeadLetter decides that the message is dead; with hold, its group waits for an
 // operator, otherwise the group goes on.
-func Bury(cause error, hold bool) error {
-	return &Decision{Verdict{Outcome: Dead, Err: cause, Hold: hold}}
+func DeadLetter(cause error, hold bool) error {
+	return &Decision{Verdict{Outcome: OutcomeDead, Err: cause, Hold: hold}}
 }
 
 // VerdictOf is the one place where an error returned by a middleware chain
 // becomes a verdict. The outermost decision wins, then the error's kind.
 func VerdictOf(err error) Verdict {
 	if err == nil {
-		return Verdict{Outcome: Delivered}
+		return Verdict{Outcome: OutcomeDelivered}
 	}
 	if d, ok := errors.AsType[*Decision](err); ok {
 		v := d.Verdict
@@ -128,17 +128,17 @@ func VerdictOf(err error) Verdict {
 	v := Verdict{Err: err, RetryAfter: e.RetryAfter, Outage: e.Outage && e.Kind == KindUnavailable}
 	switch e.Kind {
 	case KindSkip:
-		v.Outcome, v.Reason = Skipped, e.Error()
+		v.Outcome, v.Reason = OutcomeSkipped, e.Error()
 	case KindReleased:
-		v.Outcome = Put
+		v.Outcome = OutcomeReleased
 	case KindUnavailable:
-		v.Outcome = Unreachable
+		v.Outcome = OutcomeUnavailable
 	case KindGone:
-		v.Outcome, v.Gone = Unreachable, true
+		v.Outcome, v.Gone = OutcomeUnavailable, true
 	case KindPermanent:
-		v.Outcome = Dead
+		v.Outcome = OutcomeDead
 	default:
-		v.Outcome = Retry
+		v.Outcome = OutcomeRetry
 	}
 	return v
 }

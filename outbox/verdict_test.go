@@ -27,31 +27,31 @@ func TestVerdictOf(t *testing.T) {
 		err  error
 		want outbox.Verdict
 	}{
-		"nil":                   {nil, outbox.Verdict{Outcome: outbox.Delivered}},
-		"plain":                 {errCause, outbox.Verdict{Outcome: outbox.Retry}},
-		"transient":             {outbox.Transient(errCause, time.Second), outbox.Verdict{Outcome: outbox.Retry, RetryAfter: time.Second}},
-		"unavailable":           {outbox.Unavailable(errCause, time.Minute), outbox.Verdict{Outcome: outbox.Unreachable, RetryAfter: time.Minute}},
-		"gone":                  {outbox.Gone(errCause), outbox.Verdict{Outcome: outbox.Unreachable, Gone: true}},
-		"permanent":             {outbox.Permanent(errCause), outbox.Verdict{Outcome: outbox.Dead}},
-		"released":              {outbox.Released(errCause), outbox.Verdict{Outcome: outbox.Put}},
-		"skip":                  {outbox.Skip("duplicate"), outbox.Verdict{Outcome: outbox.Skipped, Reason: "duplicate"}},
-		"wrapped skip":          {wrap(outbox.Skip("filtered")), outbox.Verdict{Outcome: outbox.Skipped, Reason: "filtered"}},
-		"wrapped permanent":     {wrap(outbox.Permanent(errCause)), outbox.Verdict{Outcome: outbox.Dead}},
-		"outer kind wins":       {outbox.Permanent(outbox.Transient(errCause, 0)), outbox.Verdict{Outcome: outbox.Dead}},
-		"unknown kind":          {&outbox.Error{Kind: 99, Err: errCause}, outbox.Verdict{Outcome: outbox.Retry}},
-		"retry at":              {outbox.RetryAt(at, errCause), outbox.Verdict{Outcome: outbox.Retry, At: at}},
-		"retry at of permanent": {wrap(outbox.RetryAt(at, outbox.Permanent(errCause))), outbox.Verdict{Outcome: outbox.Retry, At: at}},
-		"kind around decision":  {outbox.Transient(outbox.Bury(errCause, false), 0), outbox.Verdict{Outcome: outbox.Dead}},
-		"outer decision wins":   {outbox.Bury(outbox.RetryAt(at, errCause), true), outbox.Verdict{Outcome: outbox.Dead, Hold: true}},
-		"exhausted":             {outbox.Exhaust(errCause), outbox.Verdict{Outcome: outbox.Dead, Exhausted: true}},
-		"buried":                {outbox.Bury(errCause, false), outbox.Verdict{Outcome: outbox.Dead}},
-		"breaker open":          {wrap(gobreaker.ErrOpenState), outbox.Verdict{Outcome: outbox.Unreachable}},
-		"breaker half open":     {gobreaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.Unreachable}},
-		"breaker v2 open":       {wrap(breaker.ErrOpenState), outbox.Verdict{Outcome: outbox.Unreachable}},
-		"breaker v2 half open":  {breaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.Unreachable}},
-		"cancelled":             {wrap(context.Canceled), outbox.Verdict{Outcome: outbox.Put}},
-		"deadline":              {wrap(context.DeadlineExceeded), outbox.Verdict{Outcome: outbox.Retry}},
-		"cancelled, with kind":  {outbox.Transient(context.Canceled, 0), outbox.Verdict{Outcome: outbox.Retry}},
+		"nil":                   {nil, outbox.Verdict{Outcome: outbox.OutcomeDelivered}},
+		"plain":                 {errCause, outbox.Verdict{Outcome: outbox.OutcomeRetry}},
+		"transient":             {outbox.Transient(errCause, time.Second), outbox.Verdict{Outcome: outbox.OutcomeRetry, RetryAfter: time.Second}},
+		"unavailable":           {outbox.Unavailable(errCause, time.Minute), outbox.Verdict{Outcome: outbox.OutcomeUnavailable, RetryAfter: time.Minute}},
+		"gone":                  {outbox.Gone(errCause), outbox.Verdict{Outcome: outbox.OutcomeUnavailable, Gone: true}},
+		"permanent":             {outbox.Permanent(errCause), outbox.Verdict{Outcome: outbox.OutcomeDead}},
+		"released":              {outbox.Released(errCause), outbox.Verdict{Outcome: outbox.OutcomeReleased}},
+		"skip":                  {outbox.Skip("duplicate"), outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: "duplicate"}},
+		"wrapped skip":          {wrap(outbox.Skip("filtered")), outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: "filtered"}},
+		"wrapped permanent":     {wrap(outbox.Permanent(errCause)), outbox.Verdict{Outcome: outbox.OutcomeDead}},
+		"outer kind wins":       {outbox.Permanent(outbox.Transient(errCause, 0)), outbox.Verdict{Outcome: outbox.OutcomeDead}},
+		"unknown kind":          {&outbox.Error{Kind: 99, Err: errCause}, outbox.Verdict{Outcome: outbox.OutcomeRetry}},
+		"retry at":              {outbox.RetryAt(at, errCause), outbox.Verdict{Outcome: outbox.OutcomeRetry, At: at}},
+		"retry at of permanent": {wrap(outbox.RetryAt(at, outbox.Permanent(errCause))), outbox.Verdict{Outcome: outbox.OutcomeRetry, At: at}},
+		"kind around decision":  {outbox.Transient(outbox.DeadLetter(errCause, false), 0), outbox.Verdict{Outcome: outbox.OutcomeDead}},
+		"outer decision wins":   {outbox.DeadLetter(outbox.RetryAt(at, errCause), true), outbox.Verdict{Outcome: outbox.OutcomeDead, Hold: true}},
+		"exhausted":             {outbox.Exhaust(errCause), outbox.Verdict{Outcome: outbox.OutcomeDead, Exhausted: true}},
+		"buried":                {outbox.DeadLetter(errCause, false), outbox.Verdict{Outcome: outbox.OutcomeDead}},
+		"breaker open":          {wrap(gobreaker.ErrOpenState), outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},
+		"breaker half open":     {gobreaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},
+		"breaker v2 open":       {wrap(breaker.ErrOpenState), outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},
+		"breaker v2 half open":  {breaker.ErrTooManyRequests, outbox.Verdict{Outcome: outbox.OutcomeUnavailable}},
+		"cancelled":             {wrap(context.Canceled), outbox.Verdict{Outcome: outbox.OutcomeReleased}},
+		"deadline":              {wrap(context.DeadlineExceeded), outbox.Verdict{Outcome: outbox.OutcomeRetry}},
+		"cancelled, with kind":  {outbox.Transient(context.Canceled, 0), outbox.Verdict{Outcome: outbox.OutcomeRetry}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +69,7 @@ func TestDecisionsNameTheirCauseAndUnwrapToIt(t *testing.T) {
 	for want, err := range map[string]error{
 		"cause (next attempt at 2026-01-02T03:04:05Z)": outbox.RetryAt(at.In(time.FixedZone("", 3600)), errCause),
 		"cause (no further attempts)":                  outbox.Exhaust(errCause),
-		"cause":                                        &outbox.Decision{Verdict: outbox.Verdict{Outcome: outbox.Put, Err: errCause}},
+		"cause":                                        &outbox.Decision{Verdict: outbox.Verdict{Outcome: outbox.OutcomeReleased, Err: errCause}},
 	} {
 		if err.Error() != want || !errors.Is(err, errCause) {
 			t.Errorf("got %q, want %q", err, want)
@@ -80,8 +80,8 @@ func TestDecisionsNameTheirCauseAndUnwrapToIt(t *testing.T) {
 func TestOutcomesHaveNames(t *testing.T) {
 	t.Parallel()
 	for o, want := range map[outbox.Outcome]string{
-		outbox.Delivered: "delivered", outbox.Skipped: "skipped", outbox.Retry: "retry", outbox.Unreachable: "unavailable",
-		outbox.Dead: "dead", outbox.Put: "released", outbox.Outcome(42): "outcome(42)",
+		outbox.OutcomeDelivered: "delivered", outbox.OutcomeSkipped: "skipped", outbox.OutcomeRetry: "retry", outbox.OutcomeUnavailable: "unavailable",
+		outbox.OutcomeDead: "dead", outbox.OutcomeReleased: "released", outbox.Outcome(42): "outcome(42)",
 	} {
 		if got := o.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

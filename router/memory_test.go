@@ -72,8 +72,8 @@ func (m *memSource) Fetch(_ context.Context, reads []adapters.Read, take func(in
 		}
 		page := &adapters.Page{From: rd.From}
 		n, drained, cut := 0, true, false
-		if rd.Reach > rd.From.Position && rd.Until == nil {
-			end, drained = min(end, rd.Reach), false
+		if rd.AlignedTo > rd.From.Position && rd.Until == nil {
+			end, drained = min(end, rd.AlignedTo), false
 			m.reached++
 		}
 		next := adapters.Cursor{Position: max(end, rd.From.Position)}

@@ -256,21 +256,21 @@ func (m *memQueue) settle(r adapters.ClaimResult) bool {
 	m.written[r.Claim] = true
 	row.token, row.attempts = "", r.Attempts
 	switch r.Outcome {
-	case outbox.Delivered, outbox.Skipped:
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
 		row.status = "done"
-	case outbox.Retry, outbox.Dead:
+	case outbox.OutcomeRetry, outbox.OutcomeDead:
 		row.status, row.text = "pending", r.Error
-		if r.Outcome == outbox.Dead {
+		if r.Outcome == outbox.OutcomeDead {
 			row.status = "dead"
 		}
 		m.retried(row.ID, r.Attempts)
-		if r.Error == "" || r.Attempts < 0 || r.Outcome == outbox.Dead && r.Attempts == 0 {
+		if r.Error == "" || r.Attempts < 0 || r.Outcome == outbox.OutcomeDead && r.Attempts == 0 {
 			m.complain("%s: %v with %d attempts and the error %q", row.ID, r.Outcome, r.Attempts, r.Error)
 		}
-	case outbox.Put:
+	case outbox.OutcomeReleased:
 		row.status = "pending"
 		m.puts++
-	case outbox.Unreachable:
+	case outbox.OutcomeUnavailable:
 		m.complain("%s is settled as unreachable", row.ID)
 	}
 	return true

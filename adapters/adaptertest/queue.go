@@ -218,7 +218,7 @@ func (s *queueSuite) settle(t *testing.T, q adapters.Queue, outcome outbox.Outco
 	results := make([]adapters.ClaimResult, len(rows))
 	for i, row := range rows {
 		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts}
-		if outcome == outbox.Retry || outcome == outbox.Dead {
+		if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
 			results[i].Attempts, results[i].Error = row.Claim.Attempts+1, "it failed"
 		}
 	}

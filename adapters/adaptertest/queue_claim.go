@@ -58,7 +58,7 @@ func testQueueEmpty(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "b")
 	claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2)
 	s.want(t, claimed, rows...)
-	s.settle(t, s.Queue, outbox.Delivered, claimed...)
+	s.settle(t, s.Queue, outbox.OutcomeDelivered, claimed...)
 	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	if lost, err := s.Queue.Settle(t.Context(), nil); err != nil || len(lost) > 0 {
 		t.Errorf("settling nothing: %v %v", lost, err)
@@ -76,7 +76,7 @@ func testQueueOrder(t *testing.T, s *queueSuite) {
 		s.Insert(t, shuffled...)
 		claimed := s.claimSoon(t, s.Queue, adapters.ClaimRequest{Limit: limit}, len(rows))
 		s.want(t, claimed, rows...)
-		s.settle(t, s.Queue, outbox.Delivered, claimed...)
+		s.settle(t, s.Queue, outbox.OutcomeDelivered, claimed...)
 	}
 }
 
@@ -104,7 +104,7 @@ func testQueuePutBack(t *testing.T, s *queueSuite) {
 	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{Limit: 4, PerGroup: 2})
 	for _, row := range claimed {
 		if row.Group == s.gate(&rows[0]) {
-			s.settle(t, s.Queue, outbox.Put, row)
+			s.settle(t, s.Queue, outbox.OutcomeReleased, row)
 		}
 	}
 	s.wantStatus(t, QueueWaiting, rows[0].Key, rows[1].Key, rows[2].Key)
@@ -176,7 +176,7 @@ func (a *arrivals) take(t *testing.T, q adapters.Queue) (ok bool) {
 			t.Errorf("row %s of group %s was claimed after %s", row.ID, row.Group, a.last[row.Group])
 		}
 		a.last[row.Group] = row.ID
-		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
 	}
 	a.mu.Unlock()
 	lost, err := q.Settle(t.Context(), results)
@@ -244,7 +244,7 @@ func testQueueLateCommit(t *testing.T, s *queueSuite) {
 	early := s.insert(t, "a", "b")
 	claimed := s.claimAll(t, s.Queue, adapters.ClaimRequest{})
 	s.want(t, claimed, early...)
-	s.settle(t, s.Queue, outbox.Delivered, claimed...)
+	s.settle(t, s.Queue, outbox.OutcomeDelivered, claimed...)
 	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	commit()
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 2), late...)

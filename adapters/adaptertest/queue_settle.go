@@ -39,11 +39,11 @@ func testQueueOutcomes(t *testing.T, s *queueSuite) {
 	for _, row := range claimed {
 		byKey[row.ID] = row
 	}
-	outcomes := []outbox.Outcome{outbox.Delivered, outbox.Skipped, outbox.Retry, outbox.Dead, outbox.Put}
+	outcomes := []outbox.Outcome{outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeReleased}
 	var results []adapters.ClaimResult
 	for i, outcome := range outcomes {
 		r := adapters.ClaimResult{Claim: byKey[rows[i].Key].Claim, Outcome: outcome}
-		if outcome == outbox.Retry || outcome == outbox.Dead {
+		if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
 			r.Attempts, r.Error = 1, "it failed"
 		}
 		results = append(results, r)
@@ -79,9 +79,9 @@ func testQueueAttempts(t *testing.T, s *queueSuite) {
 		if got := claimed[0].Claim.Attempts; got != attempt {
 			t.Fatalf("claimed with %d attempts, want %d", got, attempt)
 		}
-		outcome := outbox.Retry
+		outcome := outbox.OutcomeRetry
 		if attempt == 3 {
-			outcome = outbox.Dead
+			outcome = outbox.OutcomeDead
 		}
 		s.settle(t, s.Queue, outcome, claimed...)
 	}
@@ -100,7 +100,7 @@ func testQueueErrors(t *testing.T, s *queueSuite) {
 	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
 	texts := []string{"a \x00 b \xff \"quoted\" {x,y} NULL \\ é", strings.Repeat("é", 10000)}
 	for i, row := range claimed {
-		result := adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Dead, Attempts: 1, Error: texts[i]}
+		result := adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDead, Attempts: 1, Error: texts[i]}
 		if lost, err := s.Queue.Settle(t.Context(), []adapters.ClaimResult{result}); err != nil || len(lost) > 0 {
 			t.Fatalf("settle: %d lost, %v", len(lost), err)
 		}
@@ -123,7 +123,7 @@ func testQueueLost(t *testing.T, s *queueSuite) {
 	s.want(t, theirs, rows[1])
 	var results []adapters.ClaimResult
 	for _, row := range claimed {
-		results = append(results, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered})
+		results = append(results, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered})
 	}
 	lost, err := s.Queue.Settle(t.Context(), results)
 	if err != nil {
@@ -140,7 +140,7 @@ func testQueueLost(t *testing.T, s *queueSuite) {
 	s.wantStatus(t, QueueWaiting, rows[0].Key)
 	s.wantStatus(t, QueueProcessing, rows[1].Key)
 	s.wantStatus(t, QueueDone, rows[2].Key)
-	s.settle(t, other, outbox.Delivered, theirs...)
+	s.settle(t, other, outbox.OutcomeDelivered, theirs...)
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[0])
 }
 
@@ -151,7 +151,7 @@ func testQueueUnknownClaims(t *testing.T, s *queueSuite) {
 		{Table: "elsewhere", Key: row.Key, Token: claimed.Token}, {Table: row.Table, Key: "none", Token: claimed.Token},
 		{Table: row.Table, Key: row.Key, Token: "other"},
 	} {
-		lost, err := s.Queue.Settle(t.Context(), []adapters.ClaimResult{{Claim: c, Outcome: outbox.Delivered}})
+		lost, err := s.Queue.Settle(t.Context(), []adapters.ClaimResult{{Claim: c, Outcome: outbox.OutcomeDelivered}})
 		if err != nil || len(lost) != 1 || lost[0] != c {
 			t.Errorf("settling %+v: lost %v, %v", c, lost, err)
 		}
@@ -178,7 +178,7 @@ func testQueueExtend(t *testing.T, s *queueSuite) {
 	}
 	for _, row := range claimed {
 		if row.ID == rows[0].Key {
-			s.settle(t, s.Queue, outbox.Delivered, row)
+			s.settle(t, s.Queue, outbox.OutcomeDelivered, row)
 		}
 	}
 	s.wantStatus(t, QueueDone, rows[0].Key)
@@ -219,9 +219,9 @@ func testQueueSettleBeside(t *testing.T, s *queueSuite) {
 		for rows := range settle {
 			results := make([]adapters.ClaimResult, len(rows))
 			for i, row := range rows {
-				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
 				if row.Claim.Attempts == 0 && i == len(rows)-1 { // the last one fails once
-					results[i].Outcome, results[i].Attempts = outbox.Retry, 1
+					results[i].Outcome, results[i].Attempts = outbox.OutcomeRetry, 1
 				} else {
 					delivered++
 				}
@@ -283,7 +283,7 @@ func testQueueOlderForeign(t *testing.T, s *queueSuite) {
 func testQueueForeignRetry(t *testing.T, s *queueSuite) {
 	rows := s.insert(t, "a", "b")
 	claimed := s.claimAll(t, s.Queue, adapters.ClaimRequest{})
-	s.settle(t, s.Queue, outbox.Dead, claimed...)
+	s.settle(t, s.Queue, outbox.OutcomeDead, claimed...)
 	s.want(t, s.claim(t, s.Queue, adapters.ClaimRequest{}))
 	s.Set(t, QueueWaiting, 0, rows[0].Key) // an operator wants it again
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{}, 1), rows[0])
@@ -296,6 +296,6 @@ func testQueueOtherProcess(t *testing.T, s *queueSuite) {
 	other := s.Open(t)
 	s.closeAfter(t, other)
 	s.want(t, s.claimAll(t, other, adapters.ClaimRequest{}))
-	s.settle(t, s.Queue, outbox.Delivered, theirs...)
+	s.settle(t, s.Queue, outbox.OutcomeDelivered, theirs...)
 	s.want(t, s.claimSoon(t, other, adapters.ClaimRequest{}, 1), rows[1])
 }

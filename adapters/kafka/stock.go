@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/outriderhq/outrider/adapters"
+
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -93,7 +95,7 @@ func (k keyed) Marshal(topic string, msg *message.Message) (*sarama.ProducerMess
 	if err != nil {
 		return nil, outbox.Permanent(err)
 	}
-	out.Value = sarama.ByteEncoder(outbox.PayloadOf(msg))
+	out.Value = sarama.ByteEncoder(adapters.PayloadOf(msg))
 	if group := msg.Metadata[outbox.MetaGroup]; group != "" {
 		out.Key = sarama.StringEncoder(group)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/outriderhq/outrider/adapters"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -104,7 +106,7 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 	*r = kgo.Record{
 		Topic:     w.topic,
 		Key:       bytesOf(group),
-		Value:     outbox.PayloadOf(msg),
+		Value:     adapters.PayloadOf(msg),
 		Headers:   w.headers[from:len(w.headers):len(w.headers)],
 		Timestamp: w.made,
 	}

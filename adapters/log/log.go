@@ -75,7 +75,7 @@ func (d *Destination) write(ctx context.Context, msg *message.Message) {
 	}
 	payload := slog.String(AttrPayload, string(msg.Payload))
 	if msg.Metadata[outbox.MetaEncoding] == outbox.EncodingBytes {
-		payload = slog.Any(AttrPayload, outbox.PayloadOf(msg))
+		payload = slog.Any(AttrPayload, adapters.PayloadOf(msg))
 	}
 	attrs := []slog.Attr{
 		slog.String(AttrID, msg.UUID),

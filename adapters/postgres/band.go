@@ -15,7 +15,7 @@ import (
 // A page of the table has rows of all slots, so reading a backlog slot by slot
 // visits each page once per slot, for two or three rows at a time. That was most of
 // what such a read cost. So the fresh rows of reads that come to the same place
-// (adapters.Read.Reach) are read as one band: what is above the furthest behind of
+// (adapters.Read.AlignedTo) are read as one band: what is above the furthest behind of
 // them and not above that place, in the order of the table's pages (see bandSQL). They
 // are sorted here. (Handing over what has come part by part, while it is in the
 // processor's caches, was tried: lanes then got so little at a time that it cost more.)
@@ -62,7 +62,7 @@ func (s *Source) planBand(reads []adapters.Read, plans []reader.Plan) *band {
 	n := 0
 	for i := range plans {
 		p := &plans[i]
-		reach := reads[i].Reach
+		reach := reads[i].AlignedTo
 		if reach <= p.Position || p.Limit == 0 || p.Target != "" || p.Position < p.Base || b.reads[p.Slot] >= 0 ||
 			n > 0 && reach != b.high {
 			continue

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -73,7 +74,7 @@ func (r *record) decode(slot int) *adapters.Row {
 	row.CreatedAt, errs[4] = instant("created_at", r.createdAt)
 	errs[5] = row.Limit()
 	if err := errors.Join(errs[:]...); err != nil {
-		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, outbox.CutTo(row.ID, 128), err)
+		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, shorten.To(row.ID, 128), err)
 	}
 	return row
 }
@@ -136,5 +137,5 @@ func instant(column string, text sql.NullString) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is %q, not a time as RFC 3339 writes it", column, outbox.Cut(text.String))
+	return time.Time{}, fmt.Errorf("%s is %q, not a time as RFC 3339 writes it", column, shorten.Text(text.String))
 }

@@ -87,7 +87,7 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 // Deliver implements [adapters.Destination]: messages are published one by one,
 // each as a copy whose context is ctx. When ctx is done Deliver returns, even
 // though a publisher that ignores contexts may go on with the one message. A
-// publisher that panics fails the message with an [outbox.PanicError].
+// publisher that panics fails the message with an [adapters.PanicError].
 func (d *Destination) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	var errs []error
 	var held map[string]struct{}
@@ -115,12 +115,12 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 		return interrupted(ctx, topic)
 	}
 	out := msg.Copy()
-	out.Payload = outbox.PayloadOf(msg)
+	out.Payload = adapters.PayloadOf(msg)
 	out.SetContext(ctx)
 	result := make(chan error, 1)
 	go func() {
 		err := d.call(topic, out)
-		if p, ok := errors.AsType[*outbox.PanicError](err); ok && ctx.Err() != nil {
+		if p, ok := errors.AsType[*adapters.PanicError](err); ok && ctx.Err() != nil {
 			d.cfg.Logger.Error("a publisher panicked that had gone on after its message was given up",
 				"topic", topic, "id", out.UUID, "error", p, "stack", p.Stack)
 		}
@@ -133,7 +133,7 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 		return interrupted(ctx, topic)
 	}
 	var known *outbox.Error
-	if err == nil || errors.As(err, &known) || errors.As(err, new(*outbox.PanicError)) {
+	if err == nil || errors.As(err, &known) || errors.As(err, new(*adapters.PanicError)) {
 		return err
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -149,7 +149,7 @@ func (d *Destination) publish(ctx context.Context, topic string, msg *message.Me
 func (d *Destination) call(topic string, msg *message.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = outbox.Recovered("the publisher", r)
+			err = adapters.Recovered("the publisher", r)
 		}
 	}()
 	return d.pub.Publish(topic, msg)

@@ -35,8 +35,8 @@ func TestG10_StatusTable(t *testing.T) {
 	}
 	cfg := Config{Statuses: map[int]outbox.Kind{400: outbox.KindPermanent, 418: outbox.KindSkip}, Accept: []int{409}}
 	for status, want := range map[int]outbox.Outcome{
-		200: outbox.Delivered, 201: outbox.Delivered, 202: outbox.Delivered, 204: outbox.Delivered,
-		409: outbox.Delivered, 400: outbox.Dead, 418: outbox.Skipped, 410: outbox.Unreachable,
+		200: outbox.OutcomeDelivered, 201: outbox.OutcomeDelivered, 202: outbox.OutcomeDelivered, 204: outbox.OutcomeDelivered,
+		409: outbox.OutcomeDelivered, 400: outbox.OutcomeDead, 418: outbox.OutcomeSkipped, 410: outbox.OutcomeUnavailable,
 	} {
 		d := answering(t, cfg, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 		if v := outbox.VerdictOf(one(t, d, newMessage("1", "g"))); v.Outcome != want || v.Gone != (status == 410) {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	"golang.org/x/net/http/httpguts"
 
@@ -115,7 +117,7 @@ func (d *Destination) attributes(h *headers, msg *message.Message) error {
 			}
 			if passed += len(it.Key) + len(it.Value); passed > maxPassed {
 				return outbox.Permanent(fmt.Errorf("webhook: the headers of message %s that are to be passed on have more than %d bytes: "+
-					"pass fewer of them (pass_headers), or move data into the payload", outbox.CutTo(msg.UUID, shownID), maxPassed))
+					"pass fewer of them (pass_headers), or move data into the payload", shorten.To(msg.UUID, shownID), maxPassed))
 			}
 		}
 		switch {

@@ -84,7 +84,7 @@ func TestATurnThatIsFarAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := outbox.VerdictOf(l.wait(t.Context(), "x", "x"))
-		if v.Outcome != outbox.Put || v.RetryAfter.Round(time.Millisecond) != 10*time.Second || time.Since(began) != 0 {
+		if v.Outcome != outbox.OutcomeReleased || v.RetryAfter.Round(time.Millisecond) != 10*time.Second || time.Since(began) != 0 {
 			t.Errorf("%v after %v with retry after %v, want released at once with 10s", v.Outcome, time.Since(began), v.RetryAfter)
 		}
 		time.Sleep(7 * time.Second)
@@ -95,7 +95,7 @@ func TestATurnThatIsFarAway(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		v = outbox.VerdictOf(l.wait(ctx, "x", "x"))
-		if v.Outcome != outbox.Put || v.RetryAfter.Round(time.Millisecond) != 3*time.Second {
+		if v.Outcome != outbox.OutcomeReleased || v.RetryAfter.Round(time.Millisecond) != 3*time.Second {
 			t.Errorf("a wait that would leave no time for the request: %v, retry after %v", v.Outcome, v.RetryAfter)
 		}
 	})

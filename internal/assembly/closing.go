@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 const (
@@ -62,7 +62,7 @@ func (c *closing) begin(what string, closeIt func() error) {
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
-				c.done <- closed{what, fmt.Errorf("close %s: %w", what, outbox.Recovered("its Close", r))}
+				c.done <- closed{what, fmt.Errorf("close %s: %w", what, adapters.Recovered("its Close", r))}
 			}
 		}()
 		c.done <- closed{what, closeIt()}

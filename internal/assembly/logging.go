@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/internal/shorten"
 )
 
-// cutTexts is a handler that cuts the values of a record at 1 KiB (see [outbox.Cut]):
+// cutTexts is a handler that cuts the values of a record at 1 KiB (see [shorten.Text]):
 // errors quote what receivers answer, and ids and tenants are as long as applications
 // make them. Where a panic began is whole.
 type cutTexts struct{ slog.Handler }
@@ -41,10 +41,10 @@ func cutAttr(a slog.Attr) slog.Attr {
 	}
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindString {
-		a.Value = slog.StringValue(outbox.Cut(v.String()))
+		a.Value = slog.StringValue(shorten.Text(v.String()))
 	} else if err, ok := v.Any().(error); ok {
-		if text := err.Error(); len(text) > len(outbox.Cut(text)) {
-			a.Value = slog.StringValue(outbox.Cut(text))
+		if text := err.Error(); len(text) > len(shorten.Text(text)) {
+			a.Value = slog.StringValue(shorten.Text(text))
 		}
 	}
 	return a

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -105,12 +106,12 @@ func escapePath(s string) (string, error) {
 	for plain, i := s, 0; i < 3; i++ {
 		for part := range strings.FieldsFuncSeq(plain, func(r rune) bool { return r == ';' }) {
 			if part == "." || part == ".." {
-				return "", fmt.Errorf("the value %q would change the path", outbox.CutTo(s, shownValue))
+				return "", fmt.Errorf("the value %q would change the path", shorten.To(s, shownValue))
 			}
 		}
 		if strings.ContainsAny(plain, `/\`) {
 			return "", fmt.Errorf(`the value %q has a slash or a backslash, which would change the path; replace it: {{replace "/" "-" .Type}}`,
-				outbox.CutTo(s, shownValue))
+				shorten.To(s, shownValue))
 		}
 		if err := noControls(plain); err != nil {
 			return "", err
@@ -132,7 +133,7 @@ const shownValue = 64
 // noControls refuses control characters.
 func noControls(s string) error {
 	if strings.ContainsFunc(s, unicode.IsControl) {
-		return fmt.Errorf("the value %q has a control character", outbox.CutTo(s, shownValue))
+		return fmt.Errorf("the value %q has a control character", shorten.To(s, shownValue))
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/internal/shorten"
 )
 
 // marker begins a packed text whose original the database could not hold.
@@ -39,13 +39,13 @@ func Unpack(s string) string {
 }
 
 // Clean makes a text that is only read by people, such as an error, storable, and
-// at most 1 KiB long (see [outbox.Cut]): what a receiver answered must never keep a
+// at most 1 KiB long (see [shorten.Text]): what a receiver answered must never keep a
 // settle from being written.
 func Clean(s string) string {
 	if !storable(s) {
 		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	}
-	return outbox.Cut(s)
+	return shorten.Text(s)
 }
 
 func storable(s string) bool {

@@ -52,7 +52,7 @@ func drainQueue(rows, batch int) func(*queueEnv) {
 			pgtest.Must(e.t, err)
 			results := make([]adapters.ClaimResult, len(claimed))
 			for i, row := range claimed {
-				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
 			}
 			lost, err := q.Settle(e.ctx, results)
 			if err != nil || len(lost) > 0 {

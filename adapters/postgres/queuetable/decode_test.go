@@ -24,7 +24,7 @@ func TestG1_APayloadOfBracketsIsOneBadRow(t *testing.T) {
 		t.Fatalf("claimed %d rows, the healthy one with %v", len(rows), rows[len(rows)-1].Err)
 	}
 	pgtest.WantError(t, rows[0].Err, "payload", "not valid JSON", "10000 deep")
-	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: rows[0].Err.Error()})
+	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.OutcomeDead, Attempts: 1, Error: rows[0].Err.Error()})
 }
 
 // A payload beyond the limit stays where it is, whatever its column's type; the row
@@ -52,7 +52,7 @@ func TestG7_APayloadThatIsTooLargeStaysInItsQueue(t *testing.T) {
 				t.Errorf("the large one holds %d bytes, with the error %v", rows[0].Size(), rows[0].Err)
 			}
 			pgtest.WantError(t, rows[0].Err, rows[0].ID, "payload", "max_row", "16777216", "set its status back")
-			settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: rows[0].Err.Error()})
+			settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.OutcomeDead, Attempts: 1, Error: rows[0].Err.Error()})
 		})
 	}
 }

@@ -184,9 +184,9 @@ func (s *foreignStress) ours(t *testing.T) {
 			r := adapters.ClaimResult{Claim: row.Claim, Attempts: row.Claim.Attempts}
 			switch {
 			case failed[row.Group]:
-				r.Outcome = outbox.Put
+				r.Outcome = outbox.OutcomeReleased
 			case random.IntN(10) == 0:
-				r.Outcome, r.Attempts, failed[row.Group] = outbox.Retry, r.Attempts+1, true
+				r.Outcome, r.Attempts, failed[row.Group] = outbox.OutcomeRetry, r.Attempts+1, true
 			default:
 				s.deliver(row.ID)
 			}

@@ -104,9 +104,9 @@ func TestFlowCatalystRowsAreAsTheOriginalWritesThem(t *testing.T) {
 	if claimed.Status != "PROCESSING" || claimed.Processed == nil {
 		t.Errorf("claimed %+v", claimed)
 	}
-	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Delivered})
-	settle(t, q, adapters.ClaimResult{Claim: rows[1].Claim, Outcome: outbox.Retry, Attempts: 1, Error: "500", At: time.Now().Add(time.Hour)})
-	settle(t, q, adapters.ClaimResult{Claim: rows[2].Claim, Outcome: outbox.Dead, Attempts: 4, Error: "status 500"})
+	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.OutcomeDelivered})
+	settle(t, q, adapters.ClaimResult{Claim: rows[1].Claim, Outcome: outbox.OutcomeRetry, Attempts: 1, Error: "500", At: time.Now().Add(time.Hour)})
+	settle(t, q, adapters.ClaimResult{Claim: rows[2].Claim, Outcome: outbox.OutcomeDead, Attempts: 4, Error: "status 500"})
 	if r := read(0, ids[0]); r.Status != "COMPLETED" || !r.Processed.After(*claimed.Processed) || r.Retries != 0 || r.Error != nil {
 		t.Errorf("delivered: %+v", r)
 	}
@@ -248,7 +248,7 @@ func TestExtendMovesTheTimeoutOn(t *testing.T) {
 	}
 	// An extension of which nobody knows whether it took place.
 	h.former, h.stamp = h.stamp, h.stamp+1
-	settle(t, q, adapters.ClaimResult{Claim: claim, Outcome: outbox.Delivered})
+	settle(t, q, adapters.ClaimResult{Claim: claim, Outcome: outbox.OutcomeDelivered})
 }
 
 // TestG3_FailedExtensionsLoseNoClaim: however many fail in a row, whichever of them
@@ -355,7 +355,7 @@ func TestGrantsThatInitPrintsAreEnough(t *testing.T) {
 	if len(rows) != 3 {
 		t.Fatalf("%d rows", len(rows))
 	}
-	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.Dead, Attempts: 1, Error: "x"})
+	settle(t, q, adapters.ClaimResult{Claim: rows[0].Claim, Outcome: outbox.OutcomeDead, Attempts: 1, Error: "x"})
 	e.exec("ALTER TABLE " + e.tables[0].Name + " ENABLE ROW LEVEL SECURITY")
 	pgtest.WantError(t, q.Check(e.ctx), "BYPASSRLS")
 }

@@ -32,7 +32,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 			lost = append(lost, r.Claim)
 			continue
 		}
-		back = back || r.Outcome != outbox.Delivered && r.Outcome != outbox.Skipped && r.Outcome != outbox.Dead
+		back = back || r.Outcome != outbox.OutcomeDelivered && r.Outcome != outbox.OutcomeSkipped && r.Outcome != outbox.OutcomeDead
 		s.add(r, h)
 	}
 	q.mu.Unlock()
@@ -81,14 +81,14 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	layout := t.sql.layout
 	text, moved, attempts, message, due, back := t.text.put, "", max(r.Attempts, 0), "", time.Time{}, true
 	switch r.Outcome {
-	case outbox.Delivered, outbox.Skipped:
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
 		text, moved, back = t.text.done, t.text.moved, false
-	case outbox.Dead:
+	case outbox.OutcomeDead:
 		text, message, back = t.text.dead, r.Error, false
 		if layout.DeadKeepsRetries {
 			attempts = max(attempts-1, 0)
 		}
-	case outbox.Retry:
+	case outbox.OutcomeRetry:
 		text, message, due = t.text.retry, r.Error, r.At
 	default: // released, or its address is away: as if it had not been claimed
 	}

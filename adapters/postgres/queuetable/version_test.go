@@ -22,7 +22,7 @@ func settleAll(t testing.TB, q *Queue, rows []*adapters.Row) string {
 	t.Helper()
 	results := make([]adapters.ClaimResult, len(rows))
 	for i, row := range rows {
-		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.Delivered}
+		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
 	}
 	lost, err := q.Settle(t.Context(), results)
 	pgtest.Must(t, err)

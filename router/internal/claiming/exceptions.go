@@ -59,7 +59,7 @@ func (l *ledger) release(s *lane.Session) {
 	l.mu.Lock()
 	for _, h := range l.held {
 		if h.item != nil && h.item.Session == s {
-			l.end(ending{h: h, outcome: outbox.Put})
+			l.end(ending{h: h, outcome: outbox.OutcomeReleased})
 		}
 	}
 	l.mu.Unlock()

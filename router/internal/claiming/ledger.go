@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -127,7 +129,7 @@ func (l *ledger) enter(h *holding, it *lane.Item) (failed int, ok bool) {
 func (l *ledger) refuse(h *holding, until time.Time) {
 	l.mu.Lock()
 	l.leaving(h.key, until)
-	l.end(ending{h: h, outcome: outbox.Put})
+	l.end(ending{h: h, outcome: outbox.OutcomeReleased})
 	l.mu.Unlock()
 	l.note(false)
 }
@@ -183,11 +185,11 @@ func (l *ledger) end(e ending) {
 	}
 	h.state, h.item = rowEnded, nil
 	h.result = adapters.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at}
-	if e.outcome == outbox.Retry || e.outcome == outbox.Dead {
+	if e.outcome == outbox.OutcomeRetry || e.outcome == outbox.OutcomeDead {
 		h.result.Attempts = e.attempts
 	}
 	if e.err != nil {
-		h.result.Error = outbox.Cut(e.err.Error())
+		h.result.Error = shorten.Text(e.err.Error())
 	}
 	if h.returns() {
 		l.leaving(h.key, e.at).returning++
@@ -199,7 +201,7 @@ func (l *ledger) end(e ending) {
 
 // returns reports whether the row goes back to the table, to be claimed again.
 func (h *holding) returns() bool {
-	return h.result.Outcome == outbox.Retry || h.result.Outcome == outbox.Put
+	return h.result.Outcome == outbox.OutcomeRetry || h.result.Outcome == outbox.OutcomeReleased
 }
 
 // leaving leaves something out of claims, at least until then. Call with the
@@ -273,7 +275,7 @@ func (l *ledger) drop(h *holding) {
 // giveBack takes attempts off a result that is not written yet. Who is dead stays
 // so, with what it died of.
 func (h *holding) giveBack(n int) {
-	if h.result.Outcome != outbox.Dead {
+	if h.result.Outcome != outbox.OutcomeDead {
 		h.result.Attempts = max(h.result.Attempts-n, 0)
 	}
 }

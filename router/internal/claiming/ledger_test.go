@@ -143,13 +143,13 @@ func (m *ledgerModel) finish(group string, fails bool, pause time.Duration) {
 	first := lane[0]
 	if !fails {
 		first.delivered = true
-		m.conclude(ending{h: first.placing.holding, outcome: outbox.Delivered})
+		m.conclude(ending{h: first.placing.holding, outcome: outbox.OutcomeDelivered})
 		m.lanes[group] = lane[1:]
 		return
 	}
-	ends := []ending{{h: first.placing.holding, outcome: outbox.Retry, attempts: 1, at: m.now.Add(pause)}}
+	ends := []ending{{h: first.placing.holding, outcome: outbox.OutcomeRetry, attempts: 1, at: m.now.Add(pause)}}
 	for _, r := range lane[1:] {
-		ends = append(ends, ending{h: r.placing.holding, outcome: outbox.Put})
+		ends = append(ends, ending{h: r.placing.holding, outcome: outbox.OutcomeReleased})
 	}
 	m.conclude(ends...)
 	delete(m.lanes, group)
@@ -162,7 +162,7 @@ func (m *ledgerModel) write() {
 		for _, rows := range m.table {
 			for _, row := range rows {
 				if row.claimed && row.placing.row.Claim == r.Claim {
-					row.claimed, row.done = false, r.Outcome == outbox.Delivered
+					row.claimed, row.done = false, r.Outcome == outbox.OutcomeDelivered
 				}
 			}
 		}

@@ -40,7 +40,7 @@ func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome) bool {
 
 // Dead implements [Origin].
 func (o claimOrigin) Dead(it *lane.Item, cause error) bool {
-	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outbox.Dead, attempts: it.Attempt.Number, err: cause})
+	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outbox.OutcomeDead, attempts: it.Attempt.Number, err: cause})
 	return true
 }
 
@@ -50,14 +50,14 @@ func (o claimOrigin) Dead(it *lane.Item, cause error) bool {
 // same request has failed as well, although its chain may not have returned yet;
 // a last attempt is left to the row's own chain.
 func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
-	ends := []ending{{h: holdingOf(it), outcome: outbox.Retry, attempts: it.Attempt.Number, at: at, err: cause}}
+	ends := []ending{{h: holdingOf(it), outcome: outbox.OutcomeRetry, attempts: it.Attempt.Number, at: at, err: cause}}
 	for _, x := range o.session.Withdraw(it, true) {
 		if x == it {
 			continue
 		}
-		end := ending{h: holdingOf(x), outcome: outbox.Put}
+		end := ending{h: holdingOf(x), outcome: outbox.OutcomeReleased}
 		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.Attempt.Number < o.session.Route().Attempts {
-			end = ending{h: holdingOf(x), outcome: outbox.Retry, attempts: x.Attempt.Number, at: at, err: cause}
+			end = ending{h: holdingOf(x), outcome: outbox.OutcomeRetry, attempts: x.Attempt.Number, at: at, err: cause}
 			o.session.Route().CountRetried()
 		}
 		ends = append(ends, end)
@@ -97,7 +97,7 @@ func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
 	it.Session.Evict(it, self, func(out []*lane.Item) {
 		var ends []ending
 		for _, x := range out {
-			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.Put})
+			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.OutcomeReleased})
 		}
 		c.ledger.leaveOutEvicted(holdingOf(it).key, until)
 		c.ledger.conclude(ends...)
@@ -117,7 +117,7 @@ func (c *Claimer) loseClaim(it *lane.Item) {
 				c.ledger.forget(holdingOf(x))
 				continue
 			}
-			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.Put})
+			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.OutcomeReleased})
 		}
 		c.ledger.conclude(ends...)
 	})

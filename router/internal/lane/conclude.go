@@ -31,7 +31,7 @@ func (s *Session) judge(it *Item, err error) (follow followUp) {
 	v := verdict(it, err)
 	if err != nil {
 		s.route.notePanic(err)
-		if v.Outcome == outbox.Delivered {
+		if v.Outcome == outbox.OutcomeDelivered {
 			s.route.Log().Warn("a middleware failed after the message was delivered: it counts as delivered",
 				"lane", s.lane.Name, "id", it.id(), "error", err)
 		}
@@ -53,10 +53,10 @@ func verdict(it *Item, err error) outbox.Verdict {
 	v := outbox.VerdictOf(err)
 	switch {
 	case it.Delivered():
-		return outbox.Verdict{Outcome: outbox.Delivered}
-	case v.Outcome == outbox.Delivered:
+		return outbox.Verdict{Outcome: outbox.OutcomeDelivered}
+	case v.Outcome == outbox.OutcomeDelivered:
 		// Nothing failed and nothing was delivered: a middleware kept it.
-		return outbox.Verdict{Outcome: outbox.Skipped, Reason: "filtered"}
+		return outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: "filtered"}
 	}
 	return v
 }
@@ -102,19 +102,19 @@ func (f *followUp) revive(rt *Route, address string) {
 func (s *Session) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	h := s.route.health
 	defer func() { h.concluded(it) }()
-	if it.unwanted && v.Outcome != outbox.Delivered {
-		v = outbox.Verdict{Outcome: outbox.Skipped, Reason: skippedByOperator}
+	if it.unwanted && v.Outcome != outbox.OutcomeDelivered {
+		v = outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: skippedByOperator}
 	}
 	if it.death == nil {
 		it.giveBack(it.owed + s.parking.takeCredit(it))
 	}
 	it.owed = 0
-	if it.redriven && v.Outcome == outbox.Dead && v.Exhausted {
-		v.Outcome, v.Exhausted = outbox.Retry, false
+	if it.redriven && v.Outcome == outbox.OutcomeDead && v.Exhausted {
+		v.Outcome, v.Exhausted = outbox.OutcomeRetry, false
 	}
 	address, failed := it.Failed()
 	switch {
-	case !failed || v.Outcome != outbox.Retry && !v.Exhausted:
+	case !failed || v.Outcome != outbox.OutcomeRetry && !v.Exhausted:
 	case outbox.AnsweredBy(v.Err):
 		follow.revive(s.route, address) // it refused the message, but it is there
 	default:
@@ -127,29 +127,29 @@ func (s *Session) apply(it *Item, v outbox.Verdict) (follow followUp) {
 		}
 	}
 	switch v.Outcome {
-	case outbox.Delivered:
+	case outbox.OutcomeDelivered:
 		follow.revive(s.route, address)
 		s.route.stats.delivered(it)
-		s.finish(it, outbox.Delivered)
-	case outbox.Skipped:
+		s.finish(it, outbox.OutcomeDelivered)
+	case outbox.OutcomeSkipped:
 		s.route.stats.skip(v.Reason)
 		s.gate.Leave(&it.Ticket)
-		s.finish(it, outbox.Skipped)
-	case outbox.Retry:
+		s.finish(it, outbox.OutcomeSkipped)
+	case outbox.OutcomeRetry:
 		s.retry(it, v)
-	case outbox.Unreachable:
+	case outbox.OutcomeUnavailable:
 		if !failed {
 			address = s.addressOf(it)
 		}
 		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
 		s.hold(it)
-	case outbox.Dead:
+	case outbox.OutcomeDead:
 		if s.sendDead(it, v) {
 			follow.dying = it
 		} else {
 			s.deadLetter(it, v)
 		}
-	case outbox.Put:
+	case outbox.OutcomeReleased:
 		if !s.stopping {
 			s.after(it, max(ReleaseDelay, v.RetryAfter))
 		}

@@ -31,7 +31,7 @@ func (s *Session) awaitCutOff() {
 // noteUnknown counts a chain that ends after the cut without telling that its
 // message arrived: what was called off may have. Call with the mutex held.
 func (s *Session) noteUnknown(o outbox.Outcome) {
-	if s.cutOff && o != outbox.Delivered && o != outbox.Skipped {
+	if s.cutOff && o != outbox.OutcomeDelivered && o != outbox.OutcomeSkipped {
 		s.unknown++
 	}
 }

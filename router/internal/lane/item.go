@@ -5,6 +5,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -191,13 +193,13 @@ func (it *Item) Quiet() bool { return true }
 // subscriber's message, the Watermill handler and the lane.
 func (it *Item) Value(key any) any {
 	switch key {
-	case outbox.AttemptKey:
+	case lanectx.Attempt:
 		return &it.Attempt
 	case itemKey:
 		return it
-	case outbox.DeliveredKey:
+	case lanectx.Delivered:
 		return it.Delivered()
-	case outbox.LimitKey: // every timeout asks; Watermill and the lane set none
+	case lanectx.Limit: // every timeout asks; Watermill and the lane set none
 		if it.parent == nil {
 			return nil
 		}

@@ -157,7 +157,7 @@ func (s *Session) run(h message.HandlerFunc, it *Item) {
 func protect(h message.HandlerFunc, msg *message.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = outbox.Recovered("the middleware", r)
+			err = adapters.Recovered("the middleware", r)
 		}
 	}()
 	_, err = h(msg)

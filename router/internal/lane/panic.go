@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // mostPlaces bounds the places of panics that a route remembers. There are as many
@@ -34,7 +34,7 @@ func (p *panics) first(place string) bool {
 // notePanic logs the stack of a panic, the first time that it happens at its place:
 // the message's error has the place, and every attempt may end the same way.
 func (r *Route) notePanic(err error) {
-	if p, ok := errors.AsType[*outbox.PanicError](err); ok && r.panics.first(p.Place) {
+	if p, ok := errors.AsType[*adapters.PanicError](err); ok && r.panics.first(p.Place) {
 		r.Log().Error("a panic counts as a failed attempt; its stack is logged this once", "error", p, "stack", p.Stack)
 	}
 }

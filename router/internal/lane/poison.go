@@ -72,7 +72,7 @@ func (d *death) cause() error {
 }
 
 func (d *death) verdict(err error) outbox.Verdict {
-	return outbox.Verdict{Outcome: outbox.Dead, Err: err, Hold: d.Hold}
+	return outbox.Verdict{Outcome: outbox.OutcomeDead, Err: err, Hold: d.Hold}
 }
 
 // MetaDeath keeps the death in the metadata of a parked row.
@@ -283,7 +283,7 @@ func (p *poison) works() bool {
 func (p *poison) deliver(ctx context.Context, it *Item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = outbox.Recovered("it", r)
+			err = adapters.Recovered("it", r)
 		}
 	}()
 	msg := it.newMessage()

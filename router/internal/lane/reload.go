@@ -166,5 +166,5 @@ func (s *Session) endSkipped(it *Item) {
 	s.route.health.left(it)
 	s.route.stats.skip(skippedByOperator)
 	s.gate.Leave(&it.Ticket)
-	s.finish(it, outbox.Skipped)
+	s.finish(it, outbox.OutcomeSkipped)
 }

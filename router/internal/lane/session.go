@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -52,7 +54,7 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 	s := &Session{lane: l, route: l.route, table: table,
 		settler: l.route.settler, loading: settling.CallTimeout{Usual: l.route.shared.Patience}}
 	s.origin = l.route.Feeder.Origin(s)
-	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), adapters.ShareKey, l.route.owned))
+	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), lanectx.Share, l.route.owned))
 	s.runner = newRunner(s)
 	s.gate = handlers.NewGate(handlers.GateConfig{
 		Destination: s.through(),

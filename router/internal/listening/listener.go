@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -314,7 +316,7 @@ func (l *Listener) rowOf(msg *message.Message) *adapters.Row {
 			adapters.ErrTooLarge, len(msg.Metadata), metadata, adapters.MaxRowPairs, adapters.MaxRowMetadataBytes))
 	}
 	if err != nil {
-		row.Err = fmt.Errorf("message %s: %w", outbox.CutTo(row.ID, 128), err)
+		row.Err = fmt.Errorf("message %s: %w", shorten.To(row.ID, 128), err)
 		row.Payload, row.Headers, row.Tags = nil, nil, nil
 	}
 	return row

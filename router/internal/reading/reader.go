@@ -138,7 +138,7 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	r.fetches++
 	reads := make([]adapters.Read, len(plan.reads))
 	for i, rd := range plan.reads {
-		reads[i] = adapters.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, Reach: rd.reach}
+		reads[i] = adapters.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, AlignedTo: rd.reach}
 		if rd.until == nil {
 			rd.order = r.fetches
 		}

@@ -12,7 +12,7 @@ import (
 // among those that stand close together so that they come to one position, instead of
 // in equal shares, with which lanes that have fewer rows run ahead. Sources can read
 // many lanes at once up to one place for half of what it costs to read each by itself
-// (adapters.Read.Reach), and pages of the table are read once.
+// (adapters.Read.AlignedTo), and pages of the table are read once.
 const (
 	// alignReads and stepRows are how many reads, and rows for all of them, make a
 	// step worth it.

@@ -40,7 +40,7 @@ func (l *Lanes) Reads(until *[adapters.Slots]adapters.Cursor) []adapters.Read {
 		}
 	}
 	for i := range reads {
-		reads[i] = adapters.Read{Slot: i, From: l.From[i], Limit: l.Limit, Reach: reach}
+		reads[i] = adapters.Read{Slot: i, From: l.From[i], Limit: l.Limit, AlignedTo: reach}
 		if until != nil {
 			reads[i].Until = &until[i]
 		}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Decoder turns rows from PostgreSQL's binary form into outbox rows. Its
@@ -32,13 +33,13 @@ func (d *Decoder) TooLarge(stored, position []byte) error {
 // Limit notes which names of the row were too long.
 func (d *Decoder) Limit(row *adapters.Row, err error) {
 	if err != nil {
-		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.Table, outbox.CutTo(row.ID, shownID), err))
+		row.Err = errors.Join(row.Err, fmt.Errorf("outbox table %s: row %s: %w", d.Table, shorten.To(row.ID, shownID), err))
 	}
 }
 
 // Fail notes what is wrong with a column of the row, besides what already is.
 func (d *Decoder) Fail(row *adapters.Row, column string, err error) {
-	err = fmt.Errorf("outbox table %s: row %s: column %s: %w", d.Table, outbox.CutTo(row.ID, shownID), column, err)
+	err = fmt.Errorf("outbox table %s: row %s: column %s: %w", d.Table, shorten.To(row.ID, shownID), column, err)
 	row.Err = errors.Join(row.Err, err)
 }
 

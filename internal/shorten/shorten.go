@@ -1,4 +1,5 @@
-package outbox
+// Package shorten bounds texts that others wrote: errors, and what applications name.
+package shorten
 
 import "unicode/utf8"
 
@@ -9,13 +10,13 @@ const cutMark = "... (cut)"
 // and what applications name.
 const maxTextBytes = 1 << 10
 
-// Cut returns the text, or as much of its beginning, with a mark at its end, as
+// Text returns the text, or as much of its beginning, with a mark at its end, as
 // keeps it within 1 KiB: what goes to a log or a state store for people to read must
 // not be as long as whoever wrote it likes. It cuts between characters.
-func Cut(text string) string { return CutTo(text, maxTextBytes) }
+func Text(text string) string { return To(text, maxTextBytes) }
 
-// CutTo is [Cut] for another number of bytes, more than a few.
-func CutTo(text string, most int) string {
+// To is [Text] for another number of bytes, more than a few.
+func To(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

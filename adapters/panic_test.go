@@ -1,10 +1,12 @@
-package outbox
+package adapters
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/outriderhq/outrider/outbox"
 )
 
 func explode(how string) (err error) {
@@ -37,8 +39,8 @@ func TestAPanicIsATransientErrorWithItsPlace(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s: got %v", how, err)
 		}
-		if KindOf(err) != KindTransient || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %s error %q", how, KindOf(err), err)
+		if outbox.KindOf(err) != outbox.KindTransient || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %s error %q", how, outbox.KindOf(err), err)
 		}
 		if !strings.HasPrefix(p.Place, "panic_test.go:") || !strings.Contains(p.Stack, "explode") {
 			t.Errorf("%s: at %s, with the stack\n%s", how, p.Place, p.Stack)
