@@ -47,7 +47,7 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 		f := field{name: name, index: i, typ: sf.Type, isKey: option == "key"}
-		f.doc = sf.Tag.Get("doc")
+		f.doc = presetWords.Replace(sf.Tag.Get("doc"))
 		f.def, f.hasDef = sf.Tag.Lookup("default")
 		f.min, f.max = sf.Tag.Get("min"), sf.Tag.Get("max")
 		f.required = sf.Tag.Get("required") == "true"
@@ -55,7 +55,7 @@ func fieldsOf(t reflect.Type) []field {
 		f.single = sf.Tag.Get("single") == "true"
 		f.lines = sf.Tag.Get("file") == "lines"
 		if enum := sf.Tag.Get("enum"); enum != "" {
-			f.enum = strings.Split(enum, "|")
+			f.enum = strings.Split(presetWords.Replace(enum), "|")
 		}
 		out = append(out, f)
 	}

@@ -1,44 +1,15 @@
 package config
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
-// FlowCatalyst is the layout of a source and the preset of a destination that
-// do what FlowCatalyst's outbox processor does. What its users rely on without
-// writing it down is in this file; what is written in the file goes before it.
+// FlowCatalyst is the preset of a destination for FlowCatalyst's API. Its layout of a source is in package layout.
 const FlowCatalyst = "flowcatalyst"
 
 // Defaults of FlowCatalyst's outbox processor where ours differ.
 const (
-	flowCatalystPoll     = Duration(time.Second)
-	flowCatalystAttempts = 4 // the first, and max-retries more
 	flowCatalystRequests = 10
 	flowCatalystGroups   = 1
 )
-
-// pollAsFlowCatalyst polls once a second.
-func (p *Postgres) pollAsFlowCatalyst(at place) {
-	if p.Layout == FlowCatalyst && !at.has("min") {
-		p.Poll.Min = min(flowCatalystPoll, p.Poll.Max)
-	}
-}
-
-// retryAsFlowCatalyst makes failed items wait for the next poll, or for about a
-// second when polls are more frequent than that.
-func (cfg *Config) retryAsFlowCatalyst(at place, r *Route) {
-	src, ok := cfg.Sources[r.From].(*Postgres)
-	if !ok || src == nil || src.Layout != FlowCatalyst || at.has("middleware") {
-		return
-	}
-	for _, m := range r.Middleware {
-		if retry, ok := m.(*Retry); ok {
-			pause := max(flowCatalystPoll-src.Poll.Min, Duration(time.Millisecond))
-			*retry = Retry{Attempts: flowCatalystAttempts, Base: pause, Max: pause}
-		}
-	}
-}
 
 // checkPreset gives the destination the preset's bounds and refuses what
 // contradicts it.

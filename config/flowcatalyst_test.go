@@ -23,7 +23,7 @@ func TestFlowCatalystDefaults(t *testing.T) {
 		t.Errorf("destination: %+v", d)
 	}
 	want := []Middleware{
-		&Poison{Then: "continue"}, &Retry{Attempts: 4, Base: Duration(time.Millisecond), Max: Duration(time.Millisecond)},
+		&Poison{Then: "continue"}, &Retry{Attempts: 4, Base: Duration(time.Millisecond), Max: Duration(time.Millisecond), Growth: "exponential"},
 		&Timeout{After: Duration(30 * time.Second)},
 	}
 	if got := cfg.Routes[0].Middleware; !reflect.DeepEqual(got, want) {
@@ -42,7 +42,7 @@ func TestFlowCatalystOverrides(t *testing.T) {
 	if d.MaxRequests != 3 || d.Batch.MaxGroups != 2 || d.Batch.MaxMessages != 7 || d.Timeout != Duration(time.Second) {
 		t.Errorf("destination: %+v", d)
 	}
-	want := &Retry{Attempts: 2, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5}
+	want := &Retry{Attempts: 2, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5, Growth: "exponential"}
 	if got := cfg.Routes[0].Middleware; !reflect.DeepEqual(got, []Middleware{want}) {
 		t.Errorf("middleware: %+v", got)
 	}

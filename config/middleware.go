@@ -39,13 +39,20 @@ type Poison struct {
 // Kind is "poison".
 func (*Poison) Kind() string { return "poison" }
 
-// Retry spaces attempts: Base, doubled each time up to Max, times a random
+// How the pause of a [Retry] grows.
+const (
+	exponential = "exponential"
+	linear      = "linear"
+)
+
+// Retry spaces attempts: Base, doubled each time (or, linear, longer by Base) up to Max, times a random
 // factor from 1-Jitter to 1+Jitter.
 type Retry struct {
 	Attempts int      `yaml:"attempts" default:"10" min:"1" max:"1000000" doc:"Attempts in all, the first included. For webhooks 20, unless a key of retry is given."`
-	Base     Duration `yaml:"base" default:"200ms" min:"1ms" max:"24h" doc:"Pause after the first attempt; doubled after each further one. For webhooks 5s, unless a key of retry is given."`
+	Base     Duration `yaml:"base" default:"200ms" min:"1ms" max:"24h" doc:"Pause after the first attempt; it grows after each further one. For webhooks 5s, unless a key of retry is given."`
 	Max      Duration `yaml:"max" default:"60s" min:"1ms" max:"30d" doc:"Longest pause. For webhooks 12h, unless a key of retry is given."`
 	Jitter   float64  `yaml:"jitter" default:"0.5" min:"0" max:"1" doc:"Share of the pause that is random: 0.5 means from half to one and a half times."`
+	Growth   string   `yaml:"growth" enum:"exponential|linear" default:"exponential" doc:"How the pause grows. exponential: it doubles with each attempt; linear: it is base times the number of attempts."`
 }
 
 // Kind is "retry".

@@ -36,7 +36,7 @@ func TestMinimalHasDefaults(t *testing.T) {
 	}
 	stack := []Middleware{
 		&Poison{Then: "continue"},
-		&Retry{Attempts: 10, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5},
+		&Retry{Attempts: 10, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5, Growth: "exponential"},
 		&Timeout{After: Duration(30 * time.Second)},
 	}
 	r := cfg.Routes[0]

@@ -1,6 +1,14 @@
 package config
 
-// Queues names FlowCatalyst's tables.
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+// Queues names the tables of layouts that have several. The keys are those of [layout.Table].
 type Queues struct {
 	Events       Table `yaml:"events" default:"outbox_events" doc:"Table of the events."`
 	DispatchJobs Table `yaml:"dispatch_jobs" default:"outbox_dispatch_jobs" doc:"Table of the dispatch jobs."`
@@ -49,51 +57,97 @@ type QueueStatuses struct {
 	Dead       string `yaml:"dead" default:"dead" doc:"Given up."`
 }
 
+// Of returns the name of a layout's table: that which is given for its key, or the usual one.
+func (q Queues) Of(t layout.Table) string {
+	v := reflect.ValueOf(q)
+	for _, f := range fieldsOf(v.Type()) {
+		if f.name == t.Key {
+			return v.Field(f.index).String()
+		}
+	}
+	return t.Name
+}
+
 // queueBatch is the default of poll.batch for queue tables.
 const queueBatch = 500
 
 // Queued tells whether the rows carry a status and are claimed, in contrast to
 // an append-only table, which is read by cursor.
 func (p *Postgres) Queued() bool {
-	return p.Layout == "flowcatalyst" || p.Layout == "custom" && p.Queue != nil
+	if preset := p.Preset(); preset != nil {
+		return preset.Queue != nil
+	}
+	return p.Layout == custom && p.Queue != nil
 }
 
 // checkQueue looks at what belongs to queue tables.
 func (p *Postgres) checkQueue(c *checker, at place) {
-	if p.Layout != "flowcatalyst" {
-		c.onlyIn(at, "layout: flowcatalyst", "tables")
+	preset := p.Preset()
+	if preset == nil || !severalTables(preset) {
+		c.onlyIn(at, layoutsWith(severalTables), "tables")
 	}
-	if p.Layout != "custom" {
+	if p.Layout != custom {
 		c.onlyIn(at, "layout: custom", "queue")
 	}
 	if !p.Queued() {
 		if at.has("claims") {
 			c.add(at.child("claims").key(), "nothing is claimed from an append-only table").hint("remove the key")
 		}
+		p.settingsOf(preset, at)
 		return
 	}
 	if !at.child("poll").has("batch") {
 		p.Poll.Batch = queueBatch
 	}
-	p.pollAsFlowCatalyst(at.child("poll"))
-	c.onlyIn(at, "layout: watermill", "topic")
+	p.settingsOf(preset, at)
+	c.onlyIn(at, layoutsWith(hasTopic), "topic")
 	if at.has("metadata") {
 		c.add(at.child("metadata").key(), "has no meaning for queue tables").hint("remove the key")
 	}
-	if p.Layout == "flowcatalyst" {
+	if preset != nil {
 		c.onlyIn(at, "layout: custom", "columns")
-		if at.has("table") {
-			c.add(at.child("table").key(), "FlowCatalyst has two tables").hint("name them in tables: {events: ..., dispatch_jobs: ...}")
-		}
-		if p.Tables.Events == p.Tables.DispatchJobs {
-			c.add(at.child("tables"), "both kinds of rows have the table %s", p.Tables.Events).hint("name two tables")
-		}
+		p.checkTables(c, at, preset)
 		return
 	}
 	if at.has("columns") {
 		c.add(at.child("columns").key(), "a table is described by columns or by a queue, not by both").
 			hint("columns is for append-only tables, queue for rows with a status")
 	}
+}
+
+// checkTables looks at the names of a preset's tables.
+func (p *Postgres) checkTables(c *checker, at place, preset *layout.Preset) {
+	tables := preset.Queue.Tables
+	if !severalTables(preset) {
+		if !at.has("table") {
+			p.Table = Table(tables[0].Name)
+		}
+		return
+	}
+	keys := make([]string, len(tables))
+	for i, t := range tables {
+		keys[i] = t.Key + ": ..."
+	}
+	if at.has("table") {
+		c.add(at.child("table").key(), "%s has %s tables", preset.Title, numberWord(len(tables))).
+			hint("name them in tables: {%s}", strings.Join(keys, ", "))
+	}
+	kinds := map[string]bool{}
+	for _, t := range tables {
+		name := p.Tables.Of(t)
+		if kinds[name] {
+			c.add(at.child("tables"), "both kinds of rows have the table %s", name).hint("name %s tables", numberWord(len(tables)))
+		}
+		kinds[name] = true
+	}
+}
+
+// numberWord is a small number in words.
+func numberWord(n int) string {
+	if words := []string{2: "two", 3: "three", 4: "four"}; n < len(words) {
+		return words[n]
+	}
+	return strconv.Itoa(n)
 }
 
 // check wants statuses that can be told apart.

@@ -22,7 +22,7 @@ func (cfg *Config) check(c *checker, at place) {
 			c.reference(route.child("to").item(j), "destination", to, at.child("destinations"))
 			usedDestinations[to] = true
 		}
-		cfg.retryAsFlowCatalyst(route, r)
+		cfg.retryAsPreset(route, r)
 		cfg.retryAsWebhook(route, r)
 		cfg.checkPoison(c, at, route, r, usedDestinations)
 		cfg.checkRoute(c, route, r)
@@ -123,8 +123,8 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 			checkHold(c, at.child("middleware"), r)
 		}
 	}
-	if p, ok := src.(*Postgres); ok && p.Layout == "watermill" && p.Metadata.Group == "" && r.Order == "group" {
-		c.warn(at.child("from"), "messages of a Watermill table have no group unless their metadata names one, and then no order").
+	if p, ok := src.(*Postgres); ok && p != nil && p.withoutGroup() && r.Order == "group" {
+		c.warn(at.child("from"), "messages of a %s table have no group unless their metadata names one, and then no order", p.Preset().Title).
 			hint("name the key in the source's metadata: {group: KEY}, or set order: global for the order of the whole topic")
 	}
 	if r.Order != "global" {
@@ -137,6 +137,12 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 				hint("give the destination a fixed address, or use order: group")
 		}
 	}
+}
+
+// withoutGroup reports whether the table has no column for groups, and nothing else is said to hold them.
+func (p *Postgres) withoutGroup() bool {
+	preset := p.Preset()
+	return preset != nil && preset.Log != nil && preset.Log.Columns.Group == "" && p.Metadata.Group == ""
 }
 
 // checkHold refuses to hold groups of a queue table: it has no status for that,

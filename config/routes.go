@@ -12,7 +12,7 @@ type Route struct {
 	Order      string       `yaml:"order" enum:"group|global|none" default:"group" doc:"What order is kept: that within a group, that of all messages, or none."`
 	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end or an RFC 3339 time. Means nothing once the route has a cursor."`
 	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes."`
-	Middleware []Middleware `yaml:"middleware" doc:"Layers around the delivery, outermost first. Default: poison, retry, timeout; from FlowCatalyst tables retry then has attempts: 4, each at the next poll."`
+	Middleware []Middleware `yaml:"middleware" doc:"Layers around the delivery, outermost first. Default: poison, retry, timeout; with a layout that has a name retry is then that of the original (docs/layouts.md)."`
 
 	// To is the destination: one of Targets.
 	To string `yaml:"-"`

@@ -25,19 +25,19 @@ var sources = newRegistry[Source]("source",
 type Postgres struct {
 	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
 	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: what the URL's sslmode says; without one TLS with a check of the server's certificate, unless the server is on this machine or reached by a Unix socket."`
-	Layout string    `yaml:"layout" enum:"outrider|watermill|flowcatalyst|custom" default:"outrider" doc:"Shape of the table: Outrider's own, a topic of watermill-sql's DefaultPostgreSQLSchema, the two tables of FlowCatalyst's outbox processor (docs/flowcatalyst.md), or one described here: append-only by columns (docs/tables.md), with a status by queue."`
-	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC; with layout custom it is required."`
+	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Shape of the table: Outrider's own, {what layouts are}, or one described here: append-only by columns (docs/tables.md), with a status by queue. Layouts that have a name have their own defaults (docs/layouts.md)."`
+	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC, with others that have a name it is that of the original; with layout custom it is required."`
 
-	Topic    string       `yaml:"topic" doc:"With layout watermill: the topic of the table, and the type of messages that name none. Default: the table's name without watermill_."`
+	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages that name none. Default: the table's name without watermill_."`
 	Columns  Columns      `yaml:"columns" doc:"With layout custom: in which column what is found."`
-	Metadata MetadataKeys `yaml:"metadata" doc:"With layout watermill or custom: keys of the metadata (headers) that hold what the table has no column for."`
+	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {log layouts} or custom: keys of the metadata (headers) that hold what the table has no column for."`
 
-	Tables Queues `yaml:"tables" doc:"With layout flowcatalyst: the names of its tables."`
+	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables."`
 	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
-	Claims Claims `yaml:"claims" doc:"With layout flowcatalyst, or with a queue: what is claimed."`
+	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: what is claimed."`
 
 	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are noticed: by polling alone, or also by NOTIFY, on a connection of its own, from publishers that send it. See docs/waking.md."`
-	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default; of FlowCatalyst's min is 1s, so that the pause never changes with wake: poll."`
+	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default. Layouts that have a name have the pause of the original, which never changes with wake: poll (docs/layouts.md)."`
 
 	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
 

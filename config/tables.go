@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/outriderhq/outrider/adapters/layout"
 )
 
 // Column says where a table keeps something: the name of a column, exactly as
@@ -58,22 +60,19 @@ type MetadataKeys struct {
 
 // checkLayout looks at what describes a table that is not of the own layout.
 func (p *Postgres) checkLayout(c *checker, at place) {
-	if p.Layout != "outrider" && !at.has("table") {
+	if p.Layout != own && !at.has("table") {
 		p.Table = "" // the default is the own table's
 	}
-	switch p.Layout {
-	case "outrider":
-		c.onlyIn(at, "layout: watermill", "topic")
+	switch preset := p.Preset(); {
+	case p.Layout == own:
+		c.onlyIn(at, layoutsWith(hasTopic), "topic")
 		c.onlyIn(at, "layout: custom", "columns")
-		c.onlyIn(at, "layout: watermill or custom", "metadata")
-	case "watermill":
+		c.onlyIn(at, layoutsWith(isLog)+" or custom", "metadata")
+	case preset != nil && preset.Log != nil:
 		c.onlyIn(at, "layout: custom", "columns")
-		if !at.has("topic") && !at.has("table") {
-			c.add(at.child("topic"), "a Watermill table belongs to a topic").
-				hint("give topic: orders for the table watermill_orders, or table: NAME")
-		}
-	case "custom":
-		c.onlyIn(at, "layout: watermill", "topic")
+		p.checkLog(c, at, preset)
+	case p.Layout == custom:
+		c.onlyIn(at, layoutsWith(hasTopic), "topic")
 		if !at.has("table") {
 			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
 		}
@@ -81,6 +80,20 @@ func (p *Postgres) checkLayout(c *checker, at place) {
 			return // checkQueue looks at it
 		}
 		p.checkColumns(c, at)
+	}
+}
+
+// checkLog looks at what names the table of a preset that is append-only.
+func (p *Postgres) checkLog(c *checker, at place, preset *layout.Preset) {
+	switch {
+	case !hasTopic(preset):
+		c.onlyIn(at, layoutsWith(hasTopic), "topic")
+		if !at.has("table") {
+			p.Table = Table(preset.Log.Table)
+		}
+	case !at.has("topic") && !at.has("table"):
+		c.add(at.child("topic"), "a %s table belongs to a topic", preset.Title).
+			hint("give topic: orders for the table %sorders, or table: NAME", preset.Log.TopicPrefix)
 	}
 }
 

@@ -141,7 +141,7 @@ func signingProblem(text string) string {
 // webhookRetry is the retry of a route to webhooks: a receiver may be down over a
 // weekend. Its pauses grow from 5 s to 12 h and add up to three days and a half,
 // about as long as the schedule that Standard Webhooks recommends.
-var webhookRetry = Retry{Attempts: 20, Base: Duration(5 * time.Second), Max: Duration(12 * time.Hour), Jitter: 0.5}
+var webhookRetry = Retry{Attempts: 20, Base: Duration(5 * time.Second), Max: Duration(12 * time.Hour), Jitter: 0.5, Growth: exponential}
 
 // retryAsWebhook gives a route whose destinations are all webhooks the retry that
 // suits them, unless the file says anything of its retry.

@@ -41,7 +41,7 @@ func TestWebhooksAreRetriedForDays(t *testing.T) {
 		"":                                     webhookRetry,
 		"middleware: [retry]":                  webhookRetry,
 		"middleware: [retry: {}]":              webhookRetry,
-		"middleware: [retry: {attempts: 3}]":   {Attempts: 3, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5},
+		"middleware: [retry: {attempts: 3}]":   {Attempts: 3, Base: Duration(200 * time.Millisecond), Max: Duration(time.Minute), Jitter: 0.5, Growth: "exponential"},
 		"middleware: [poison, retry, metrics]": webhookRetry,
 	} {
 		text := "sources: {app: {type: sqlite, path: app.db}}\ndestinations:\n  hook: {type: webhook, url: 'https://example.com/', secrets: [whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=]}\n" +

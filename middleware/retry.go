@@ -63,6 +63,10 @@ type Retry struct {
 	// next, 1 or more. 0: 2.
 	Factor float64
 
+	// Linear makes the delay Base times the number of attempts so far, in place
+	// of Factor.
+	Linear bool
+
 	// Jitter spreads delays: each is multiplied by a random number between
 	// 1-Jitter and 1+Jitter. At most 1. 0: 0.5; [NoJitter]: none.
 	Jitter float64
@@ -190,7 +194,13 @@ func (r Retry) Delay(number int) time.Duration { return r.withDefaults().backoff
 // interval inside, while a lane knows no more than the attempt's number,
 // perhaps after a restart.
 func (r Retry) backoff(number int) time.Duration {
-	delay := float64(r.Base) * math.Pow(r.Factor, float64(max(number, 1)-1))
+	number = max(number, 1)
+	delay := float64(r.Base)
+	if r.Linear {
+		delay *= float64(number)
+	} else {
+		delay *= math.Pow(r.Factor, float64(number-1))
+	}
 	delay = min(delay, float64(r.Max))
 	if r.Jitter > 0 {
 		delay *= 1 - r.Jitter + 2*r.Jitter*rand.Float64() //nolint:gosec // spreads load, guards nothing

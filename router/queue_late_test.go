@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -25,7 +26,7 @@ func (f *flowcatalyst) notified(indexes bool) (tables []string) {
 	defer pool.Close()
 	tables = []string{"outbox_events", "outbox_dispatch_jobs"}
 	if _, err = postgres.InitWake(f.t.Context(), pool, tables...); err == nil && indexes {
-		_, err = queuetable.Init(f.t.Context(), pool, queuetable.FlowCatalystLayout(), false, queuetable.FlowCatalystTables()...)
+		_, err = queuetable.Init(f.t.Context(), pool, *layout.FlowCatalyst().Queue, false, layout.FlowCatalyst().Queue.Tables...)
 	}
 	if err != nil {
 		f.t.Fatal(err)

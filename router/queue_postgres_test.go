@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
@@ -89,7 +90,7 @@ func (f *flowcatalyst) startWith(wake postgres.Wake, poll Poll) (stop func()) {
 	if f.log != nil {
 		config.Logger = slog.New(f.log)
 	}
-	queue, err := queuetable.New(ctx, queuetable.Config{Logger: config.Logger, URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: queuetable.FlowCatalystTables(), Layout: queuetable.FlowCatalystLayout(), Wake: wake})
+	queue, err := queuetable.New(ctx, queuetable.Config{Logger: config.Logger, URL: cmp.Or(f.through, f.url), Timeout: f.timeout, Tables: layout.FlowCatalyst().Queue.Tables, Layout: *layout.FlowCatalyst().Queue, Wake: wake})
 	if err == nil {
 		err = queue.Check(ctx)
 	}

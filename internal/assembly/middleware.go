@@ -83,7 +83,7 @@ func retryLayer(_ layerSite, m *config.Retry) middlewareKind {
 	if jitter == 0 {
 		jitter = middleware.NoJitter
 	}
-	retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter}
+	retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter, Linear: m.Growth == "linear"}
 	return middlewareKind{after: true, attempts: m.Attempts, make: made(retry.Middleware, retry.Validate())}
 }
 

@@ -87,7 +87,7 @@ func (t postgresTable) init(ctx context.Context) ([]string, error) {
 	defer pool.Close()
 	if t.Queued() {
 		cfg := t.queue()
-		return queuetable.Init(ctx, pool, cfg.Layout, t.Layout == "flowcatalyst", cfg.Tables...)
+		return queuetable.Init(ctx, pool, cfg.Layout, t.Preset() != nil, cfg.Tables...)
 	}
 	if t.Layout != "outrider" {
 		return logtable.Init(ctx, pool, t.logTable())
@@ -101,7 +101,7 @@ func (t postgresTable) init(ctx context.Context) ([]string, error) {
 func (t postgresTable) initSQL(to Grantees) string {
 	if t.Queued() {
 		cfg := t.queue()
-		return queuetable.InitSQL(cfg.Layout, t.Layout == "flowcatalyst", cfg.Tables...) + "\n" +
+		return queuetable.InitSQL(cfg.Layout, t.Preset() != nil, cfg.Tables...) + "\n" +
 			queuetable.Grants(cfg.Layout, cfg.Tables...).SQL(to)
 	}
 	if t.Layout == "outrider" {

@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"slices"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -25,9 +27,15 @@ func (t postgresTable) logTable() logtable.Config {
 // queue describes the tables of a queue, without how to connect to them.
 func (t postgresTable) queue() queuetable.Config {
 	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
-	if t.Layout == "flowcatalyst" {
-		cfg.Layout, cfg.Tables = queuetable.FlowCatalystLayout(), queuetable.FlowCatalystTables()
-		cfg.Tables[0].Name, cfg.Tables[1].Name = string(t.Tables.Events), string(t.Tables.DispatchJobs)
+	if preset := t.Preset(); preset != nil {
+		cfg.Layout, cfg.Tables = *preset.Queue, slices.Clone(preset.Queue.Tables)
+		for i := range cfg.Tables {
+			if len(cfg.Tables) == 1 {
+				cfg.Tables[i].Name = string(t.Table)
+			} else {
+				cfg.Tables[i].Name = t.Tables.Of(cfg.Tables[i])
+			}
+		}
 		return cfg
 	}
 	q := t.Queue

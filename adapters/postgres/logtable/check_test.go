@@ -109,7 +109,7 @@ func TestInitLogSQL(t *testing.T) {
 	e := pgtest.New(t)
 	for _, topic := range []string{"orders", "Orders.v1-$x", strings.Repeat("long_", 10)} {
 		makeTopic(e, topic, wmsql.DefaultPostgreSQLSchema{})
-		cfg := Config{Layout: LayoutWatermill, Topic: topic}
+		cfg := Config{Layout: "watermill", Topic: topic}
 		printed, err := InitSQL(cfg)
 		pgtest.Must(t, err)
 		if strings.Count(printed, "CREATE ") != 1 || !strings.Contains(printed, "creates nothing") {
@@ -149,9 +149,9 @@ func TestNewLogSourceRefuses(t *testing.T) {
 		want string
 	}{
 		"layout":          {Config{Layout: "flat", Table: "t"}, `layout "flat"`},
-		"no topic":        {Config{Layout: LayoutWatermill}, "neither a topic nor a table"},
-		"long topic":      {Config{Layout: LayoutWatermill, Topic: strings.Repeat("x", 54)}, "longer than the 63 bytes"},
-		"columns":         {Config{Layout: LayoutWatermill, Topic: "t", Columns: columns}, "layout custom"},
+		"no topic":        {Config{Layout: "watermill"}, "neither a topic nor a table"},
+		"long topic":      {Config{Layout: "watermill", Topic: strings.Repeat("x", 54)}, "longer than the 63 bytes"},
+		"columns":         {Config{Layout: "watermill", Topic: "t", Columns: columns}, "layout custom"},
 		"no table":        {Config{Layout: LayoutCustom, Columns: columns}, "no table"},
 		"name":            {Config{Layout: LayoutCustom, Columns: columns, Table: `a b`}, "double quotes"},
 		"no xid":          {Config{Layout: LayoutCustom, Table: "t", Columns: without(func(c *Columns) { c.XID = "" })}, `ALTER TABLE "t" ADD COLUMN xid xid8`},

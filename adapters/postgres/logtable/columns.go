@@ -9,42 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // Layout is the shape of a table that a [Source] reads.
 type Layout string
 
-const (
-	// LayoutWatermill is what watermill-sql's DefaultPostgreSQLSchema makes of a
-	// topic: offset, uuid, created_at, payload, metadata, transaction_id.
-	LayoutWatermill Layout = "watermill"
+// LayoutCustom is an append-only table of any shape, described by [Columns]. Other layouts are
+// presets of package layout.
+const LayoutCustom Layout = "custom"
 
-	// LayoutCustom is an append-only table of any shape, described by [Columns].
-	LayoutCustom Layout = "custom"
-)
-
-// Columns says in which column of a table what is found. A value is the name of
-// a column, exactly as the catalogue has it. Those marked so can be "=text"
-// instead: that text for every row. Empty: the table has none.
-type Columns struct {
-	Position string // required: unique, ascending; smallint, integer or bigint
-	XID      string // required: transaction that wrote the row; xid8, or bigint that holds one
-
-	ID      string // required: event id; any type
-	Payload string // required: json, jsonb, text or bytea
-
-	Type          string // event type; any type, or =text
-	Group         string // ordering key; any type
-	AggregateType string // any type, or =text
-	AggregateID   string // any type
-	Tenant        string // any type, or =text
-
-	Headers    string // a JSON object: json, jsonb or text
-	Tags       string // a JSON object: json, jsonb or text
-	OccurredAt string // timestamptz or timestamp
-	CreatedAt  string // timestamptz or timestamp; needed to start a route at a time
-}
+// Columns says in which column of a table what is found.
+type Columns = layout.LogColumns
 
 // Metadata names the keys of a row's headers (Watermill's metadata) that hold
 // what the table has no column for. Outrider's own keys (outrider_type and so
@@ -56,14 +33,6 @@ type Metadata struct {
 	AggregateID   string
 	Tenant        string
 }
-
-// watermillColumns are those of DefaultPostgreSQLSchema.
-var watermillColumns = Columns{
-	Position: "offset", XID: "transaction_id", ID: "uuid", Payload: "payload", Headers: "metadata", CreatedAt: "created_at",
-}
-
-// watermillPrefix begins the names of Watermill's tables.
-const watermillPrefix = "watermill_"
 
 // role is what a column is for. The first ones are columns of the statement's
 // result, in the order of the constants fetchPosition and so on.
@@ -96,6 +65,7 @@ var roleKeys = [roles]string{
 // mapping says how the rows of a table become outbox rows.
 type mapping struct {
 	layout    Layout
+	preset    *layout.Log // nil: LayoutCustom
 	table     pgx.Identifier
 	columns   [roles]string // names; "" where there is none
 	constants [roles]string // what "=text" says
@@ -108,14 +78,17 @@ type mapping struct {
 // newMapping checks what can be checked without the table.
 func newMapping(cfg *Config) (*mapping, error) {
 	m := &mapping{layout: cfg.Layout, maxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}
+	if p := layout.Find(string(cfg.Layout)); p != nil {
+		m.preset = p.Log
+	}
 	columns := cfg.Columns
 	switch {
-	case cfg.Layout != LayoutWatermill && cfg.Layout != LayoutCustom:
-		return nil, fmt.Errorf("layout %q is none of watermill, custom", cfg.Layout)
-	case cfg.Layout == LayoutWatermill && columns != Columns{}:
-		return nil, errors.New("layout watermill has columns of its own; use layout custom for a table with others")
-	case cfg.Layout == LayoutWatermill:
-		columns = watermillColumns
+	case m.preset == nil && cfg.Layout != LayoutCustom:
+		return nil, fmt.Errorf("layout %q is no append-only table: use layout custom, or the name of a preset of one", cfg.Layout)
+	case m.preset != nil && columns != Columns{}:
+		return nil, fmt.Errorf("layout %s has columns of its own; use layout custom for a table with others", cfg.Layout)
+	case m.preset != nil:
+		columns = m.preset.Columns
 	case cfg.Table == "":
 		return nil, errors.New("no table is given")
 	}
@@ -123,12 +96,12 @@ func newMapping(cfg *Config) (*mapping, error) {
 		return nil, fmt.Errorf("topic %q has a control character, or is not valid text", cfg.Topic)
 	}
 	var err error
-	if m.table, err = mappedTable(cfg); err != nil {
+	if m.table, err = m.mappedTable(cfg); err != nil {
 		return nil, err
 	}
 	m.typ = cfg.Topic
-	if cfg.Layout == LayoutWatermill {
-		m.typ = cmp.Or(cfg.Topic, strings.TrimPrefix(m.table[len(m.table)-1], watermillPrefix))
+	if m.preset != nil && m.preset.TopicPrefix != "" {
+		m.typ = cmp.Or(cfg.Topic, strings.TrimPrefix(m.table[len(m.table)-1], m.preset.TopicPrefix))
 	}
 	m.columns = [roles]string{
 		columns.Position, columns.ID, columns.Type, columns.Group, columns.AggregateType, columns.AggregateID, columns.Tenant,
@@ -141,18 +114,18 @@ func newMapping(cfg *Config) (*mapping, error) {
 }
 
 // mappedTable names the table: as it is given, or after the topic.
-func mappedTable(cfg *Config) (pgx.Identifier, error) {
+func (m *mapping) mappedTable(cfg *Config) (pgx.Identifier, error) {
 	switch {
 	case cfg.Table != "":
 		return pg.ParseTable(cfg.Table)
 	case cfg.Topic == "":
 		return nil, errors.New("neither a topic nor a table is given")
-	case len(watermillPrefix+cfg.Topic) > pg.LongestName:
+	case len(m.preset.TopicPrefix+cfg.Topic) > pg.LongestName:
 		// PostgreSQL cuts such a name; so two topics may share a table.
 		return nil, fmt.Errorf("topic %q: the name of its table is longer than the %d bytes that PostgreSQL keeps of it; give the table's name",
 			cfg.Topic, pg.LongestName)
 	}
-	return pgx.Identifier{watermillPrefix + cfg.Topic}, nil
+	return pgx.Identifier{m.preset.TopicPrefix + cfg.Topic}, nil
 }
 
 // checkColumns takes constants apart and reports what is missing.

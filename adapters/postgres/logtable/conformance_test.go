@@ -24,7 +24,7 @@ func TestLogSourceConformanceWatermill(t *testing.T) {
 	adaptertest.Source(t, func(t *testing.T) adaptertest.SourceHarness {
 		e := pgtest.New(t)
 		makeTopic(e, "orders", schema)
-		l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders"}}
+		l := &logEnv{Env: e, cfg: Config{Layout: "watermill", Topic: "orders"}}
 		l.makeIndexes()
 		db := openStdlib(t, e.URL)
 		return adaptertest.SourceHarness{Source: l.open(), Insert: func(t *testing.T, rows ...adapters.Row) {

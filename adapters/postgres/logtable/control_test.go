@@ -11,7 +11,7 @@ func TestNamesOfLogTablesHaveNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{"\n", "\r", "\x00", "\t", "\x7f", "\u0085", "\x1b"} {
 		hostile := `a` + c + `DROP TABLE orders; --`
-		if _, err := InitSQL(Config{Layout: LayoutWatermill, Topic: hostile}); err == nil {
+		if _, err := InitSQL(Config{Layout: "watermill", Topic: hostile}); err == nil {
 			t.Errorf("topic %q is accepted", hostile)
 		}
 		columns := Columns{Position: "p", XID: "x", ID: hostile, Payload: "b", Type: "=t"}

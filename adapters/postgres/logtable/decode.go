@@ -105,12 +105,10 @@ func (m *mapping) content(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 		d.Fail(row, m.columns[rolePayload], d.TooLarge(stored, values[reader.FetchPosition]))
 		return
 	}
-	if payload == nil && m.layout != LayoutWatermill {
+	if payload == nil && (m.preset == nil || !m.preset.NullPayload) {
 		d.Fail(row, m.columns[rolePayload], errors.New("is null"))
 		return
 	}
-	// Watermill's publisher writes NULL for a payload of nil, and its subscriber
-	// delivers an empty one.
 	row.Payload = d.Payloads.Copy(payload)
 	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes ||
 		(!m.json || payload == nil) && !format.ValidJSON(row.Payload)

@@ -20,7 +20,7 @@ func TestLogRowsOfAStockTable(t *testing.T) {
 	t.Parallel()
 	e := pgtest.New(t)
 	makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
-	l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders",
+	l := &logEnv{Env: e, cfg: Config{Layout: "watermill", Topic: "orders",
 		Metadata: Metadata{Type: "event", Group: "customer", Tenant: "tenant", AggregateType: "kind", AggregateID: "order"}}}
 	l.makeIndexes()
 	db := openStdlib(t, e.URL)
@@ -97,7 +97,7 @@ func TestG2_TooManyHeadersKeepTheGroup(t *testing.T) {
 	t.Parallel()
 	e := pgtest.New(t)
 	makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
-	l := &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders", Metadata: Metadata{Group: "customer", Tenant: "shop"}}}
+	l := &logEnv{Env: e, cfg: Config{Layout: "watermill", Topic: "orders", Metadata: Metadata{Group: "customer", Tenant: "shop"}}}
 	l.makeIndexes()
 	many, long := message.NewMessage("many", []byte("1")), message.NewMessage("long", []byte("1"))
 	for i := range adapters.MaxRowPairs {

@@ -25,7 +25,7 @@ func FuzzLogRow(f *testing.F) {
 			v[reader.FetchStored] = v[reader.FetchOccurredAt]
 		}
 		d := &wire.Decoder{Table: "t", MaxRow: adapters.DefaultMaxRow}
-		m, err := newMapping(&Config{Layout: LayoutWatermill, Topic: "t"})
+		m, err := newMapping(&Config{Layout: "watermill", Topic: "t"})
 		if err != nil {
 			t.Fatal(err)
 		}

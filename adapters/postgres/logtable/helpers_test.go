@@ -28,7 +28,7 @@ type logEnv struct {
 var logTables = map[string]func(*pgtest.Env) *logEnv{
 	"watermill": func(e *pgtest.Env) *logEnv {
 		makeTopic(e, "orders", wmsql.DefaultPostgreSQLSchema{})
-		return &logEnv{Env: e, cfg: Config{Layout: LayoutWatermill, Topic: "orders", Metadata: Metadata{Group: "customer"}},
+		return &logEnv{Env: e, cfg: Config{Layout: "watermill", Topic: "orders", Metadata: Metadata{Group: "customer"}},
 			insert: `INSERT INTO watermill_orders (uuid, payload, metadata, transaction_id)
 				VALUES (gen_random_uuid(), $2::json, json_build_object('customer', $1::text), pg_current_xact_id())`,
 			last: `SELECT payload FROM watermill_orders WHERE metadata->>'customer' = $1 ORDER BY "offset" DESC LIMIT 1`}

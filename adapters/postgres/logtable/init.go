@@ -49,7 +49,7 @@ func InitSQL(cfg Config) (string, error) {
 		"-- some on the same columns already. CONCURRENTLY does not stop writers, and cannot\n"+
 		"-- run inside a transaction.\n", table, m.layout)
 	for _, i := range m.indexes() {
-		if m.layout == LayoutWatermill && !i.unique {
+		if m.preset != nil && m.preset.PositionKey && !i.unique {
 			fmt.Fprintf(&b, "-- The primary key serves %s.\n", i.why)
 			continue
 		}

@@ -38,10 +38,10 @@ type Config struct {
 	Layout Layout
 
 	// Table, as in SQL: table, schema.table, "Quoted"."Table". In
-	// [LayoutWatermill] it may be left out: then it is watermill_TOPIC.
+	// layout watermill it may be left out: then it is watermill_TOPIC.
 	Table string
 
-	// Topic is, in [LayoutWatermill], the topic that the table belongs to: the
+	// Topic is, in layout watermill, the topic that the table belongs to: the
 	// type of messages that name none. Empty: the table's name without watermill_.
 	Topic string
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -69,15 +70,15 @@ func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
 	c := &t.sql.layout.Columns
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, want := range c.all() {
-		got, ok := columns[want.name]
+	for _, want := range t.sql.layout.All() {
+		got, ok := columns[want.Name]
 		if !ok {
-			add("column %s (%s) is missing%s", want.name, want.what, t.columnFix(want))
+			add("column %s (%s) is missing%s", want.Name, want.What, t.columnFix(want))
 			continue
 		}
-		needed, allowed := wantedTypes(want.what)
+		needed, allowed := wantedTypes(want.What)
 		if allowed != nil && !slices.Contains(allowed, got.OID) {
-			add("column %s (%s) is %s; it must be %s", want.name, want.what, got.Plain, needed)
+			add("column %s (%s) is %s; it must be %s", want.Name, want.What, got.Plain, needed)
 		}
 	}
 	if key, ok := columns[c.Key]; ok && !key.Unique {
@@ -93,23 +94,25 @@ func checkQueueColumns(columns map[string]pg.TableColumn, t *queueTable) error {
 }
 
 // columnFix says what to do about a missing column.
-func (t *queueTable) columnFix(want named) string {
-	if *t.sql.layout != FlowCatalystLayout() {
-		return "; correct its name in the mapping, or leave an optional one out"
+func (t *queueTable) columnFix(want layout.Named) string {
+	for _, c := range t.sql.layout.Definitions[layout.PostgreSQL].Columns {
+		if c.Name == want.Name {
+			return fmt.Sprintf("; add it as: %s %s", c.Name, c.Type)
+		}
 	}
-	return fmt.Sprintf("; add it as: %s %s", want.name, flowCatalystTypes[want.name])
+	return "; correct its name in the mapping, or leave an optional one out"
 }
 
 // wantedTypes are the types that a column may have; nil: any.
 func wantedTypes(what string) (words string, oids []uint32) {
 	switch what {
-	case "created", "claimed", "next_attempt", "done":
+	case "created", "claimed", "next_attempt", "done", "updated":
 		return "timestamp or timestamptz", timeTypes
 	case "attempts":
 		return "smallint, integer or bigint", []uint32{pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID}
 	case "payload":
 		return "json, jsonb, text, varchar or bytea", []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID}
-	case "error":
+	case "error", "owner":
 		return "text or varchar", []uint32{pgtype.TextOID, pgtype.VarcharOID}
 	case "headers":
 		return "json, jsonb, text or varchar", []uint32{pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID}

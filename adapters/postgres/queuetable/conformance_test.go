@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -45,10 +46,10 @@ func newQueueEnv(t testing.TB) *queueEnv {
 
 // in is the environment for another test in the same database, with tables of
 // its own in a new schema.
-func (e *queueEnv) in(t testing.TB, layout Layout, tables ...Table) *queueEnv {
+func (e *queueEnv) in(t testing.TB, of Layout, tables ...Table) *queueEnv {
 	t.Helper()
 	inner := *e
-	inner.t, inner.layout = t, layout
+	inner.t, inner.layout = t, of
 	schema := fmt.Sprintf("s%d", e.schemas.Add(1))
 	inner.exec("CREATE SCHEMA " + schema)
 	for _, table := range tables {
@@ -61,17 +62,24 @@ func (e *queueEnv) in(t testing.TB, layout Layout, tables ...Table) *queueEnv {
 // with ours as well.
 func (e *queueEnv) flowCatalyst(t testing.TB, ours bool) *queueEnv {
 	t.Helper()
-	e = e.in(t, FlowCatalystLayout(), FlowCatalystTables()...)
-	for _, table := range e.tables {
-		name, err := pg.ParseTable(table.Name)
-		pgtest.Must(t, err)
-		for _, s := range flowCatalystTable(name) {
-			e.exec(s.Create)
-		}
-	}
+	e = e.preset(t, layout.FlowCatalyst())
 	if ours {
 		_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
 		pgtest.Must(t, err)
+	}
+	return e
+}
+
+// preset makes the tables of a preset, with the original's indexes only.
+func (e *queueEnv) preset(t testing.TB, p *layout.Preset) *queueEnv {
+	t.Helper()
+	e = e.in(t, *p.Queue, p.Queue.Tables...)
+	for _, table := range e.tables {
+		name, err := pg.ParseTable(table.Name)
+		pgtest.Must(t, err)
+		for _, s := range (&queueSQL{layout: &e.layout}).create(name) {
+			e.exec(s.Create)
+		}
 	}
 	return e
 }
@@ -142,7 +150,7 @@ func (e *queueEnv) each(template string, args ...any) {
 func (e *queueEnv) statuses() map[adaptertest.QueueStatus][]string {
 	s := &e.layout.Statuses
 	return map[adaptertest.QueueStatus][]string{
-		adaptertest.QueueWaiting: s.waiting(), adaptertest.QueueProcessing: {s.Processing},
+		adaptertest.QueueWaiting: s.Waiting(), adaptertest.QueueProcessing: {s.Processing},
 		adaptertest.QueueDone: {s.Done}, adaptertest.QueueDead: {s.Dead},
 	}
 }

@@ -19,11 +19,11 @@ func TestNamesOfQueueTablesHaveNoControlCharacters(t *testing.T) {
 				Columns:  Columns{Key: "id", Type: "type", Payload: "payload", Status: "status", Created: "created", Claimed: "claimed"},
 				Statuses: Statuses{Pending: "p", Processing: "w", Done: "d", Dead: "x"},
 			}
-			if err := l.validate(); err != nil {
+			if err := validate(&l); err != nil {
 				t.Fatal(err)
 			}
 			change(&l)
-			if err := l.validate(); err == nil {
+			if err := validate(&l); err == nil {
 				t.Errorf("%+v is accepted", l)
 			}
 		}

@@ -35,6 +35,14 @@ func (t *queueTable) decode(d *wire.Decoder, g *queueGroup, v [][]byte) *adapter
 	if row.Headers, err = wire.StringMap(v[lookHeaders]); err != nil {
 		d.Fail(row, columns.Headers, err)
 	}
+	for i, h := range t.sql.layout.Headers {
+		if value := v[lookExtra+i]; value != nil {
+			if row.Headers == nil {
+				row.Headers = make(map[string]string, len(t.sql.layout.Headers))
+			}
+			row.Headers[h.Name] = d.Texts.Copy(value)
+		}
+	}
 	if row.CreatedAt, err = wire.TimeFromBinary(v[lookCreated]); err != nil {
 		d.Fail(row, columns.Created, err)
 	}

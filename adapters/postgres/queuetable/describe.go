@@ -107,7 +107,7 @@ func (f *queueIndexes) add(layout *Layout, index queueIndex) {
 	if c.Group != "" {
 		group = []string{c.Group}
 	}
-	waiting, held := index.covers(layout, statuses.waiting()...), index.covers(layout, statuses.Processing)
+	waiting, held := index.covers(layout, statuses.Waiting()...), index.covers(layout, statuses.Processing)
 	byAge := index.serves(nil, c.Created, c.Key)
 	f.waitingAged = f.waitingAged || waiting && byAge
 	f.heldAged = f.heldAged || waiting && held && byAge

@@ -263,7 +263,7 @@ func (d *discovery) byAge(ctx context.Context, limit int, text string, args ...a
 func (d *discovery) byName(ctx context.Context) (fresh, full bool, err error) {
 	t := d.table
 	s := &t.sweep
-	waiting := t.sql.layout.Statuses.waiting()
+	waiting := t.sql.layout.Statuses.Waiting()
 	text, args := t.sql.groups(waiting[s.status], true), []any{wire.RawResults, groupsPage}
 	if s.midway && s.name != "" {
 		text, args = t.sql.groups(waiting[s.status], false), append(args, s.name)

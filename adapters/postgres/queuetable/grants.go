@@ -17,13 +17,13 @@ func Grants(layout Layout, tables ...Table) (g pg.Grants) {
 
 func queueGrants(layout *Layout, table pgx.Identifier) (g pg.Grants) {
 	var names []string
-	for _, c := range layout.Columns.all() {
-		names = append(names, c.name)
+	for _, c := range layout.All() {
+		names = append(names, c.Name)
 	}
 	for _, task := range []pg.Task{pg.TaskRelay, pg.TaskOperator} {
 		reads := pg.Reading(task, table, names)
 		if task == pg.TaskRelay {
-			reads.Rights = append(reads.Rights, pg.Right{Name: "UPDATE", Columns: layout.Columns.written()})
+			reads.Rights = append(reads.Rights, pg.Right{Name: "UPDATE", Columns: layout.Columns.Written()})
 		}
 		g = append(g, pg.Usage(task, table), reads)
 	}

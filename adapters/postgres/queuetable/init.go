@@ -8,60 +8,59 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// flowCatalystColumns are the columns of FlowCatalyst's tables, as its document
-// has them.
-var flowCatalystColumns = [][2]string{
-	{"id", "VARCHAR(13) PRIMARY KEY"},
-	{"type", "VARCHAR(20) NOT NULL"},
-	{"message_group", "VARCHAR(255)"},
-	{"payload", "TEXT NOT NULL"},
-	{"status", "VARCHAR(20) NOT NULL"},
-	{"retry_count", "INT NOT NULL DEFAULT 0"},
-	{"created_at", "TIMESTAMP NOT NULL"},
-	{"processed_at", "TIMESTAMP"},
-	{"error_message", "TEXT"},
-}
-
-// flowCatalystTypes has the same by name.
-var flowCatalystTypes = func() map[string]string {
-	types := map[string]string{}
-	for _, c := range flowCatalystColumns {
-		types[c[0]] = c[1]
+// create returns the statements that create a table of a layout, and its indexes; none
+// where the application creates it.
+func (q *queueSQL) create(name pgx.Identifier) []pg.Step {
+	definition, ok := q.layout.Definitions[layout.PostgreSQL]
+	if !ok {
+		return nil
 	}
-	return types
-}()
-
-// flowCatalystTable returns the statements of FlowCatalyst's document for a
-// table: the table and its index.
-func flowCatalystTable(name pgx.Identifier) []pg.Step {
-	lines := make([]string, len(flowCatalystColumns))
-	for i, c := range flowCatalystColumns {
-		lines[i] = "    " + c[0] + " " + c[1]
-	}
-	index := "idx_" + pg.DerivedName(name, "_status")
-	if len(index) > pg.LongestName {
-		index = pg.DerivedName(name, "_status")
+	lines := make([]string, len(definition.Columns))
+	for i, c := range definition.Columns {
+		lines[i] = "    " + c.Name + " " + c.Type
 	}
 	table := name.Sanitize()
-	return []pg.Step{
-		{What: "table", Name: table, Create: "CREATE TABLE IF NOT EXISTS " + table + " (\n" + strings.Join(lines, ",\n") + "\n)"},
-		{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (status, message_group, created_at)",
-			pgx.Identifier{index}.Sanitize(), table)},
+	steps := []pg.Step{{What: "table", Name: table, Create: "CREATE TABLE IF NOT EXISTS " + table + " (\n" + strings.Join(lines, ",\n") + "\n)"}}
+	for _, index := range definition.Indexes {
+		create := "CREATE INDEX IF NOT EXISTS "
+		if index.Unique {
+			create = "CREATE UNIQUE INDEX IF NOT EXISTS "
+		}
+		own := q.indexName(name, index.Name)
+		steps = append(steps, pg.Step{What: "index", Name: pg.Beside(name, own).Sanitize(),
+			Create: create + pgx.Identifier{own}.Sanitize() + " ON " + table + " " + index.On})
 	}
+	return steps
+}
+
+// indexName is the name of a layout's index: that of the original for a table with the
+// original's name, and one with the name of the table for others. What is too long loses its beginning.
+func (q *queueSQL) indexName(table pgx.Identifier, index string) string {
+	prefix, suffix, named := strings.Cut(index, "{table}")
+	if !named {
+		if table[len(table)-1] == q.layout.Tables[0].Name {
+			return index
+		}
+		suffix = "_" + index
+	}
+	if name := prefix + pg.DerivedName(table, suffix); named && len(name) <= pg.LongestName {
+		return name
+	}
+	return pg.DerivedName(table, suffix)
 }
 
 // wanted returns the indexes that keep claims cheap whatever is retained, and
 // under an old snapshot: the unfinished rows by group, and by age. An index of
 // all that is unfinished gets a new entry with each claim. So where there is another
-// one that finds what is being processed, as in FlowCatalyst's tables, ours have just
-// the rows that wait.
+// one that finds what is being processed ([layout.Definition]), ours have just the rows that wait.
 func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
 	group := [3]string{"_outrider_group_idx", "{set:group}, {set:created}, {set:key}", "{unfinished}"}
 	age := [3]string{"_outrider_age_idx", "{set:created}, {set:key}", "{unfinished}"}
-	if *q.layout == FlowCatalystLayout() {
+	if q.layout.Definitions[layout.PostgreSQL].FindsHeld {
 		group[0], group[2] = "_outrider_waiting_idx", "{waiting}"
 		age[2] = "{waiting}"
 	}
@@ -79,30 +78,29 @@ func (q *queueSQL) wanted(name pgx.Identifier) []pg.Step {
 }
 
 // wantedIndexes are the statements to create the indexes in a table that is
-// in use, FlowCatalyst's own before ours.
+// in use, the layout's own before ours.
 func (t *queueTable) wantedIndexes() []string {
 	steps := t.sql.wanted(t.full)
-	if *t.sql.layout == FlowCatalystLayout() {
-		steps = append(flowCatalystTable(t.full)[1:], steps...)
+	if own := t.sql.create(t.full); len(own) > 0 {
+		steps = append(own[1:], steps...)
 	}
 	var statements []string
 	for _, s := range steps {
-		statements = append(statements, strings.Replace(s.Create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1))
+		statements = append(statements, strings.Replace(s.Create, "INDEX IF NOT EXISTS", "INDEX CONCURRENTLY IF NOT EXISTS", 1))
 	}
 	return statements
 }
 
 // InitSQL returns the statements that prepare queue tables: with
-// createTables FlowCatalyst's tables and their index, exactly as its document
-// has them; then, for every layout, the partial indexes that Outrider wants. For
+// createTables the tables and their indexes, as the layout defines them, if it does; then, for every layout, the partial indexes that Outrider wants. For
 // the grants see [Grants]. A name that cannot be read as SQL is quoted as a whole.
-func InitSQL(layout Layout, createTables bool, tables ...Table) string {
+func InitSQL(of Layout, createTables bool, tables ...Table) string {
 	var b strings.Builder
 	for _, table := range tables {
 		name := pg.NameOf(table.Name)
-		sql := queueSQL{table: name.Sanitize(), layout: &layout}
+		sql := queueSQL{table: name.Sanitize(), layout: &of}
 		if createTables {
-			for _, s := range flowCatalystTable(name) {
+			for _, s := range sql.create(name) {
 				b.WriteString(s.Create + ";\n\n")
 			}
 		}
@@ -120,8 +118,8 @@ func InitSQL(layout Layout, createTables bool, tables ...Table) string {
 // sentence for each thing that it created or found. The indexes are built
 // under a lock that keeps writers waiting: for a large table that is in use
 // create them CONCURRENTLY before. Instances that start together take turns.
-func Init(ctx context.Context, pool *pgxpool.Pool, layout Layout, createTables bool, tables ...Table) ([]string, error) {
-	if err := layout.validate(); err != nil {
+func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool, tables ...Table) ([]string, error) {
+	if err := validate(&of); err != nil {
 		return nil, fmt.Errorf("postgres queue: layout: %w", err)
 	}
 	var done []string
@@ -132,10 +130,10 @@ func Init(ctx context.Context, pool *pgxpool.Pool, layout Layout, createTables b
 		}
 		var said []string
 		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) (err error) {
-			sql := queueSQL{table: full.Sanitize(), layout: &layout}
+			sql := queueSQL{table: full.Sanitize(), layout: &of}
 			steps := sql.wanted(full)
 			if createTables {
-				steps = append(flowCatalystTable(full), steps...)
+				steps = append(sql.create(full), steps...)
 			}
 			said, err = pg.RunSteps(ctx, tx, steps)
 			return err

@@ -47,11 +47,11 @@ type Config struct {
 	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's sizes are ours.
 	Config *pgxpool.Config
 
-	// Tables share one layout; at least one. FlowCatalyst's are
-	// [FlowCatalystTables].
+	// Tables share one layout; at least one. Those of a preset have their usual names in
+	// its [Layout].
 	Tables []Table
 
-	// Layout of the tables. FlowCatalyst's is [FlowCatalystLayout].
+	// Layout of the tables: that of a preset of package layout, or another one.
 	Layout Layout
 
 	// Batch is the most rows that one claim takes from one table. 0:
@@ -133,14 +133,14 @@ var (
 // New returns a queue. It checks the configuration and does not connect:
 // [Queue.Check] does.
 func New(ctx context.Context, cfg Config) (*Queue, error) {
-	if err := cfg.Layout.validate(); err != nil {
+	if err := validate(&cfg.Layout); err != nil {
 		return nil, fmt.Errorf("postgres queue: layout: %w", err)
 	}
 	if err := cfg.Wake.Check(); err != nil {
 		return nil, fmt.Errorf("postgres queue: %w", err)
 	}
 	if len(cfg.Tables) == 0 {
-		return nil, errors.New("postgres queue: no table is named; FlowCatalyst's are queuetable.FlowCatalystTables()")
+		return nil, errors.New("postgres queue: no table is named")
 	}
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("postgres queue: Batch and Timeout must not be negative; 0 is the default")

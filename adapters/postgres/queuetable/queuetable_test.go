@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/outbox"
@@ -378,18 +379,18 @@ func TestInitMakesTheTablesOfTheDocument(t *testing.T) {
 	plain := func(s string) string {
 		return strings.NewReplacer(" ", "", "\n", "", `"`, "", "IFNOTEXISTS", "").Replace(strings.ReplaceAll(s, " IF NOT EXISTS", ""))
 	}
-	printed := InitSQL(FlowCatalystLayout(), true, FlowCatalystTables()...)
+	printed := InitSQL(*layout.FlowCatalyst().Queue, true, layout.FlowCatalyst().Queue.Tables...)
 	for _, want := range []string{document, strings.ReplaceAll(document, "outbox_events", "outbox_dispatch_jobs")} {
 		if !strings.Contains(plain(printed), plain(want)) {
 			t.Errorf("init prints\n%s\nwithout\n%s", printed, want)
 		}
 	}
-	if s := InitSQL(FlowCatalystLayout(), false, FlowCatalystTables()...); strings.Contains(s, "CREATE TABLE") || strings.Contains(s, "message_group, created_at)") {
+	if s := InitSQL(*layout.FlowCatalyst().Queue, false, layout.FlowCatalyst().Queue.Tables...); strings.Contains(s, "CREATE TABLE") || strings.Contains(s, "message_group, created_at)") {
 		t.Errorf("tables are made though nobody asked:\n%s", s)
 	}
 	e := newQueueEnv(t)
 	e.exec(printed)
-	said, err := Init(e.ctx, e.pool, FlowCatalystLayout(), true, FlowCatalystTables()...)
+	said, err := Init(e.ctx, e.pool, *layout.FlowCatalyst().Queue, true, layout.FlowCatalyst().Queue.Tables...)
 	if err != nil || len(said) != 8 || strings.Contains(strings.Join(said, " "), "created ") {
 		t.Errorf("init after what it printed: %v, %q", err, said)
 	}
@@ -397,22 +398,22 @@ func TestInitMakesTheTablesOfTheDocument(t *testing.T) {
 
 func TestNewQueueNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	layout := FlowCatalystLayout()
-	layout.Columns.Key, layout.Statuses.Done = "", "PENDING"
-	_, err := New(t.Context(), Config{URL: "postgres://127.0.0.1/x", Layout: layout, Tables: FlowCatalystTables()})
+	wrong := *layout.FlowCatalyst().Queue
+	wrong.Columns.Key, wrong.Statuses.Done = "", "PENDING"
+	_, err := New(t.Context(), Config{URL: "postgres://127.0.0.1/x", Layout: wrong, Tables: layout.FlowCatalyst().Queue.Tables})
 	pgtest.WantError(t, err, "no column is named for key", "statuses pending and done are both")
 	for want, tables := range map[string][]Table{
 		"no table": nil, "twice": {{Name: "a"}, {Name: "A"}}, "colon": {{Name: "a", Kind: "x:y"}}, "parts": {{Name: "a.b.c"}},
 	} {
-		_, err := New(t.Context(), Config{URL: "postgres://127.0.0.1/x", Layout: FlowCatalystLayout(), Tables: tables})
+		_, err := New(t.Context(), Config{URL: "postgres://127.0.0.1/x", Layout: *layout.FlowCatalyst().Queue, Tables: tables})
 		pgtest.WantError(t, err, want)
 	}
-	_, err = New(t.Context(), Config{URL: "postgres://u:p@canary@h/x", Layout: FlowCatalystLayout(), Tables: FlowCatalystTables()})
+	_, err = New(t.Context(), Config{URL: "postgres://u:p@canary@h/x", Layout: *layout.FlowCatalyst().Queue, Tables: layout.FlowCatalyst().Queue.Tables})
 	if err == nil || strings.Contains(err.Error(), "canary") {
 		t.Errorf("the error is %v", err)
 	}
 	u := url.URL{Scheme: "postgres", User: url.UserPassword("u", "canary"), Host: "127.0.0.1:1", Path: "x"}
-	q, err := New(t.Context(), Config{URL: u.String(), Layout: FlowCatalystLayout(), Tables: FlowCatalystTables()})
+	q, err := New(t.Context(), Config{URL: u.String(), Layout: *layout.FlowCatalyst().Queue, Tables: layout.FlowCatalyst().Queue.Tables})
 	pgtest.Must(t, err)
 	if err := q.Check(t.Context()); err == nil || strings.Contains(err.Error(), "canary") {
 		t.Errorf("the error is %v", err)
@@ -423,9 +424,9 @@ func TestNewQueueNamesWhatIsWrong(t *testing.T) {
 // TestQueueSQLQuotes: names and values are taken literally.
 func TestQueueSQLQuotes(t *testing.T) {
 	t.Parallel()
-	layout := FlowCatalystLayout()
-	layout.Columns.Status, layout.Statuses.Dead = `sta"tus`, `de'ad\`
-	q := queueSQL{table: `"t"`, layout: &layout, types: queueTypes{key: "uuid", created: "timestamp", claimed: "timestamptz"}}
+	odd := *layout.FlowCatalyst().Queue
+	odd.Columns.Status, odd.Statuses.Dead = `sta"tus`, `de'ad\`
+	q := queueSQL{table: `"t"`, layout: &odd, types: queueTypes{key: "uuid", created: "timestamp", claimed: "timestamptz"}}
 	text := q.text(queueIndexes{whole: true})
 	for _, want := range []string{`SET "sta""tus" =  E'de''ad\\'`, "$1::uuid[]", "$2::timestamptz[]", `t."id" = s.key`, "s.error"} {
 		if !strings.Contains(text.dead, want) {

@@ -58,10 +58,10 @@ func (q *queueSQL) fill(template string, more ...string) string {
 	c, s := &q.layout.Columns, &q.layout.Statuses
 	pairs := slices.Concat(more, []string{
 		"{t}", q.table,
-		"{waiting}", pg.Literals(s.waiting()...),
-		"{unfinished}", pg.Literals(append(s.waiting(), s.Processing)...),
+		"{waiting}", pg.Literals(s.Waiting()...),
+		"{unfinished}", pg.Literals(append(s.Waiting(), s.Processing)...),
 		"{processing}", pg.Literal(s.Processing),
-		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.retrying()),
+		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.Again()),
 		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead),
 		"{status type}", cmp.Or(q.types.status, "text"),
 		"{key[]}", q.types.key + "[]",
@@ -69,10 +69,10 @@ func (q *queueSQL) fill(template string, more ...string) string {
 		"{created[]}", q.types.created + "[]",
 		"{claimed[]}", q.types.claimed + "[]",
 	})
-	for _, column := range append(c.required(), c.optional()...) {
-		if column.name != "" {
-			name := pg.QuoteName(column.name)
-			pairs = append(pairs, "{"+column.what+"}", "t."+name, "{set:"+column.what+"}", name)
+	for _, column := range append(c.Required(), c.Optional()...) {
+		if column.Name != "" {
+			name := pg.QuoteName(column.Name)
+			pairs = append(pairs, "{"+column.What+"}", "t."+name, "{set:"+column.What+"}", name)
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace(template)
@@ -246,7 +246,7 @@ var (
 
 // waitingOnes are placeholders of the statuses that wait.
 func (q *queueSQL) waitingOnes() []string {
-	return []string{"{is:pending}", "{is:retrying}"}[:len(q.layout.Statuses.waiting())]
+	return []string{"{is:pending}", "{is:retrying}"}[:len(q.layout.Statuses.Waiting())]
 }
 
 // branch is one range of a look, a template.
@@ -281,6 +281,7 @@ const (
 	lookTenant
 	lookHeaders
 	lookStored // bytes that are stored of a payload that was left out
+	lookExtra  // the first of the columns that are headers
 )
 
 // lookColumns are the columns of a look, but the first, a template. Payloads are
@@ -321,6 +322,9 @@ func (q *queueSQL) lookColumns() string {
 		text(c.AggregateType, "aggregate_type") + " AS aggregate_type", text(c.AggregateID, "aggregate_id") + " AS aggregate_id",
 		text(c.Tenant, "tenant") + " AS tenant", headers + " AS headers",
 		"CASE WHEN {status} = {processing} THEN NULL ELSE " + wire.Beyond("{payload}", oid, limit) + " END AS stored",
+	}
+	for i, h := range q.layout.Headers {
+		columns = append(columns, fmt.Sprintf("%s AS header%d", wire.CutName("t."+pg.QuoteName(h.Column), 0), i+1))
 	}
 	return strings.Join(columns, ", ")
 }

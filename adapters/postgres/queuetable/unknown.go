@@ -181,7 +181,7 @@ func (q *queueSQL) unclaim() string {
     WHERE ({status} = {processing}) IS TRUE AND extract(microseconds FROM {claimed})::int % 1000 = 1000 - $2
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
-UPDATE {t} t SET {set:status} = `+q.waitingAgain()+`
+UPDATE {t} t SET {set:status} = `+q.putBack()+`
 FROM ours o
 WHERE t.ctid = o.tid
 RETURNING {created}, {group?}`, "{group?}", q.groupText())
@@ -191,12 +191,16 @@ RETURNING {created}, {group?}`, "{group?}", q.groupText())
 // it before anybody could take their claims for stuck. Parameters as of settle: keys, the
 // two times of claims, which of the times; and the timeout in seconds.
 func (q *queueSQL) is(status string) string {
+	since := "{claimed}"
+	if q.layout.ClaimEnds {
+		since = "{updated}"
+	}
 	return q.fill(`SELECT s.n::int
 FROM (
     SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
     FROM unnest($1::{key[]}, $4::int[]) WITH ORDINALITY AS r(key, at, n)
 ) s
 LEFT JOIN {t} t ON {key} = s.key
-WHERE {key} IS NULL OR ({status} = ` + status + ` AND {claimed} >= least(s.stamp, s.former)
-    AND {claimed} < greatest(s.stamp, s.former) + make_interval(secs => $5)) IS TRUE`)
+WHERE {key} IS NULL OR ({status} = ` + status + ` AND ` + since + ` >= least(s.stamp, s.former)
+    AND ` + since + ` < greatest(s.stamp, s.former) + make_interval(secs => $5)) IS TRUE`)
 }

@@ -28,7 +28,7 @@ func (q *queueSQL) take() string {
     FROM (SELECT l.*, row_number() OVER (PARTITION BY l.grp ORDER BY l.place) AS rank FROM locked l WHERE l.tid = l.seen) l
     WHERE l.rank = l.place
 )
-UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$5") + `
+UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$5") + q.taken() + `
 FROM prefix p
 WHERE t.ctid = p.tid
 RETURNING p.n::int, ` + q.marked())
@@ -39,7 +39,7 @@ RETURNING p.n::int, ` + q.marked())
 // it gets all of them: see [service.takeAll]. Parameters, arrays with one entry per
 // row: the version's place in the table, key; and the claim's mark.
 func (q *queueSQL) takeAll() string {
-	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$3") + `
+	return q.fill(`UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = ` + stampOf("$3") + q.taken() + `
 FROM unnest($1::tid[], $2::{key[]}) WITH ORDINALITY AS w(tid, key, n)
 WHERE t.ctid = w.tid AND ` + q.seen() + `
 RETURNING w.n::int, ` + q.marked())
@@ -96,6 +96,9 @@ func (q *queueSQL) settle(o settlement) string {
 	if c.NextAttempt != "" && !o.done {
 		set = append(set, "{set:next_attempt} = coalesce(s.due, {next_attempt})")
 	}
+	if ends := q.ended(); ends != "" {
+		set = append(set, ends)
+	}
 	arrays, columns, row := "", "", "{key} = s.key"
 	switch {
 	case o.versions:
@@ -130,17 +133,51 @@ func (q *queueSQL) recover() string {
     WHERE {status} = {processing} AND {claimed} < now() - make_interval(secs => $1) AND {key} <> ALL ($2::{key[]})
     FOR NO KEY UPDATE OF t SKIP LOCKED
 )
-UPDATE {t} t SET {set:status} = `+q.waitingAgain()+`
+UPDATE {t} t SET {set:status} = `+q.putBack()+`
 FROM stuck s
 WHERE {key} = s.key
 RETURNING {created}, {group?}`, "{group?}", q.groupText())
+}
+
+// taken is what a claim writes beside status and time, a template.
+func (q *queueSQL) taken() (set string) {
+	if q.layout.Columns.Owner != "" {
+		set += ", {set:owner} = 'outrider'"
+	}
+	if q.layout.Columns.Updated != "" {
+		set += ", {set:updated} = now()"
+	}
+	return set
+}
+
+// ended is what the end of a claim writes, whatever came of it, a template.
+func (q *queueSQL) ended() string {
+	var set []string
+	if q.layout.Columns.Updated != "" {
+		set = append(set, "{set:updated} = now()")
+	}
+	if q.layout.ClaimEnds {
+		set = append(set, "{set:claimed} = NULL")
+		if q.layout.Columns.Owner != "" {
+			set = append(set, "{set:owner} = NULL")
+		}
+	}
+	return strings.Join(set, ", ")
+}
+
+// putBack is what a row gets that is put back, from its status on, a template.
+func (q *queueSQL) putBack() string {
+	if ended := q.ended(); ended != "" {
+		return q.waitingAgain() + ", " + ended
+	}
+	return q.waitingAgain()
 }
 
 // waitingAgain is the status of a row that is put back: as if it had never been
 // claimed. It is a template.
 func (q *queueSQL) waitingAgain() string {
 	s := &q.layout.Statuses
-	if s.retrying() == s.Pending || q.layout.Columns.Attempts == "" {
+	if s.Again() == s.Pending || q.layout.Columns.Attempts == "" {
 		return "{is:pending}"
 	}
 	return "(CASE WHEN {attempts} > 0 THEN {is:retrying} ELSE {is:pending} END)::{status type}"

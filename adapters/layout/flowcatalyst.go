@@ -1,0 +1,40 @@
+package layout
+
+import "time"
+
+// FlowCatalyst is what FlowCatalyst's outbox processor works on, and the settings that its users rely on
+// without writing them down.
+func FlowCatalyst() *Preset {
+	return &Preset{
+		Name: "flowcatalyst", Title: "FlowCatalyst", Doc: "the two tables of FlowCatalyst's outbox processor", Page: "flowcatalyst.md",
+		Queue: &Queue{
+			Tables: []Table{{Key: "events", Name: "outbox_events", Kind: "EVENT"}, {Key: "dispatch_jobs", Name: "outbox_dispatch_jobs", Kind: "DISPATCH_JOB"}},
+			Columns: Columns{
+				Key: "id", Type: "type", Group: "message_group", Payload: "payload", Status: "status",
+				Attempts: "retry_count", Created: "created_at", Claimed: "processed_at", Done: "processed_at", Error: "error_message",
+			},
+			Statuses: Statuses{Pending: "PENDING", Processing: "PROCESSING", Done: "COMPLETED", Dead: "FAILED"},
+
+			DefaultGroup: "default", TypeInPayload: true, DeadKeepsRetries: true, ErrorWhenDead: true,
+
+			Definitions: map[Database]Definition{PostgreSQL: {
+				Columns: []Column{
+					{"id", "VARCHAR(13) PRIMARY KEY"},
+					{"type", "VARCHAR(20) NOT NULL"},
+					{"message_group", "VARCHAR(255)"},
+					{"payload", "TEXT NOT NULL"},
+					{"status", "VARCHAR(20) NOT NULL"},
+					{"retry_count", "INT NOT NULL DEFAULT 0"},
+					{"created_at", "TIMESTAMP NOT NULL"},
+					{"processed_at", "TIMESTAMP"},
+					{"error_message", "TEXT"},
+				},
+				Indexes:   []Index{{Name: "idx_{table}_status", On: "(status, message_group, created_at)"}},
+				FindsHeld: true,
+			}},
+		},
+		Defaults: Defaults{
+			Poll: time.Second, Retry: &Retry{Attempts: 4, Base: time.Second, NextPoll: true}, // the first, and max-retries more
+		},
+	}
+}

@@ -1,0 +1,41 @@
+package layout
+
+// Log is the layout of an append-only table.
+type Log struct {
+	// Table is the usual name of the table. Empty: it has none.
+	Table string
+
+	Columns LogColumns
+
+	// TopicPrefix begins the name of a table that belongs to a topic, which is the type of
+	// rows that name none. Empty: the table has no topic.
+	TopicPrefix string
+
+	// PositionKey: the position is the primary key, so no index is wanted for it alone.
+	PositionKey bool
+
+	// NullPayload: NULL is an empty payload. Otherwise such a row is dead.
+	NullPayload bool
+}
+
+// LogColumns says in which column of an append-only table what is found. A value is the name of
+// a column, exactly as the catalogue has it. Those marked so can be "=text"
+// instead: that text for every row. Empty: the table has none.
+type LogColumns struct {
+	Position string // required: unique, ascending; smallint, integer or bigint
+	XID      string // required: transaction that wrote the row; xid8, or bigint that holds one
+
+	ID      string // required: event id; any type
+	Payload string // required: json, jsonb, text or bytea
+
+	Type          string // event type; any type, or =text
+	Group         string // ordering key; any type
+	AggregateType string // any type, or =text
+	AggregateID   string // any type
+	Tenant        string // any type, or =text
+
+	Headers    string // a JSON object: json, jsonb or text
+	Tags       string // a JSON object: json, jsonb or text
+	OccurredAt string // timestamptz or timestamp
+	CreatedAt  string // timestamptz or timestamp; needed to start a route at a time
+}

@@ -1,0 +1,62 @@
+package layout
+
+import (
+	"slices"
+	"time"
+)
+
+// Preset is a layout that has a name.
+type Preset struct {
+	Name  string // value of the key layout
+	Title string // what people call the system that the tables belong to
+	Doc   string // what the tables are, as part of a sentence
+	Page  string // the page about it, below docs
+
+	// Log describes an append-only table, which is read by a cursor; Queue tables whose
+	// rows carry a status. One of them is given.
+	Log   *Log
+	Queue *Queue
+
+	Defaults Defaults
+}
+
+// Defaults are the values that settings have with a preset, where users write none. Zero
+// values leave Outrider's own.
+type Defaults struct {
+	Poll  time.Duration // pause between polls, which never changes
+	Batch int           // rows of a poll
+
+	InMemory int           // rows that are claimed at most
+	Timeout  time.Duration // after which a claimed row counts as stuck
+	Recover  time.Duration // between two searches for stuck rows
+
+	Retry *Retry // of routes that list no middleware
+}
+
+// Retry says when a failed message is attempted again.
+type Retry struct {
+	Attempts int           // in all, the first included
+	Base     time.Duration // pause after the first attempt
+	Max      time.Duration // longest pause
+	Jitter   float64       // share of the pause that is random, from 0 to 1
+	Linear   bool          // the pause grows by Base with each attempt; otherwise it doubles
+
+	// NextPoll attempts at the next poll, Base after the failure at the earliest, in place of
+	// Max, Jitter and Linear.
+	NextPoll bool
+}
+
+// All returns the presets, in the order in which people read them. A new one is a file of
+// this package and a line here.
+func All() []*Preset {
+	return []*Preset{Watermill(), FlowCatalyst()}
+}
+
+// Find returns the preset of a name; nil: there is none.
+func Find(name string) *Preset {
+	all := All()
+	if i := slices.IndexFunc(all, func(p *Preset) bool { return p.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package layout
+
+import "slices"
+
+// Queue is the layout of tables whose rows carry a status. The zero value of an optional field
+// says that the tables have no such thing.
+type Queue struct {
+	// Tables of the layout with their usual names, at least one.
+	Tables []Table
+
+	Columns  Columns
+	Statuses Statuses
+
+	// DefaultGroup is the group of rows whose group is NULL. Empty: such rows
+	// want no order.
+	DefaultGroup string
+
+	// TypeInPayload takes the event type from the field "type" of the payload,
+	// a JSON object; the column is used where the payload has none.
+	TypeInPayload bool
+
+	// DeadKeepsRetries: the attempts column counts retries, as those systems do
+	// that leave it alone when they give up. Otherwise it counts failed attempts.
+	DeadKeepsRetries bool
+
+	// ErrorWhenDead: the error is written for dead rows only, not for retries.
+	ErrorWhenDead bool
+
+	// ClaimEnds: the time of a claim (and its owner, if there is a column for it) is removed with the claim.
+	// It takes a column Updated.
+	ClaimEnds bool
+
+	// Headers are columns whose values travel as headers of the message, where they are not NULL.
+	Headers []Header
+
+	// Definitions are how `outrider init` creates the tables, by database. Without one for a database the
+	// application creates them.
+	Definitions map[Database]Definition
+}
+
+// Table is one table of a [Queue].
+type Table struct {
+	// Name, as in SQL: table, schema.table, quoted where needed.
+	Name string
+
+	// Kind of the table's rows, for example EVENT. It begins their groups
+	// (EVENT:order-1), so that groups of two tables never meet, and travels
+	// with their messages. Empty: none.
+	Kind string
+
+	// Key below `tables` of a source that names the table, where the layout has several.
+	Key string
+}
+
+// Columns are the names of a queue table's columns, taken literally. The
+// first six are required.
+type Columns struct {
+	Key     string // primary key; the event id
+	Payload string // json, jsonb or text that is JSON; or bytea
+	Status  string // text, varchar, an enum or a number
+	Created string // timestamp or timestamptz, NOT NULL: the order within a group
+	Claimed string // timestamp or timestamptz: when the row was marked as being processed
+	Type    string // event type
+
+	Group       string // message group; "": no row wants order
+	Attempts    string // failed attempts, a number
+	NextAttempt string // timestamp or timestamptz before which the row is not due; NULL: it is
+	Done        string // when the row was delivered; may be the same as Claimed
+	Error       string // last error, text
+	Owner       string // who has claimed the row, text; of ours it is "outrider"
+	Updated     string // timestamp or timestamptz: when the row was last changed
+
+	AggregateType string
+	AggregateID   string
+	Tenant        string
+	Headers       string // a JSON object of strings
+}
+
+// Statuses are the values of the status column, as text. Retrying may be
+// empty or equal to Pending; all others are required and different.
+type Statuses struct {
+	Pending    string // waits for its first attempt
+	Retrying   string // waits for its next attempt; "": as Pending
+	Processing string // claimed
+	Done       string // delivered
+	Dead       string // given up
+}
+
+// Header is a column whose value travels as a header.
+type Header struct{ Name, Column string }
+
+// Database is a kind of database.
+type Database string
+
+// PostgreSQL is the database of package adapters/postgres.
+const PostgreSQL Database = "postgres"
+
+// Definition is how a database creates a table of the layout.
+type Definition struct {
+	Columns []Column // in their order
+	Indexes []Index
+
+	// FindsHeld: one of the indexes finds the rows of a group that are being processed. Then Outrider's own
+	// indexes have just the rows that wait, and a claim makes no new entry in them.
+	FindsHeld bool
+}
+
+// Column is a column with its type and what else stands in its definition.
+type Column struct{ Name, Type string }
+
+// Index is an index of a table. {table} in its Name is the table's.
+type Index struct {
+	Name   string
+	On     string // what follows the table's name: (a, b) WHERE c
+	Unique bool
+}
+
+// Named is a column with what it is for: the name of its role, as a configuration has it.
+type Named struct{ What, Name string }
+
+// Required returns the columns that no table can do without, in a fixed order.
+func (c *Columns) Required() []Named {
+	return []Named{{"key", c.Key}, {"payload", c.Payload}, {"status", c.Status}, {"created", c.Created},
+		{"claimed", c.Claimed}, {"type", c.Type}}
+}
+
+// Optional returns the others, with an empty name where there is none.
+func (c *Columns) Optional() []Named {
+	return []Named{{"group", c.Group}, {"attempts", c.Attempts}, {"next_attempt", c.NextAttempt}, {"done", c.Done},
+		{"error", c.Error}, {"owner", c.Owner}, {"updated", c.Updated}, {"aggregate_type", c.AggregateType},
+		{"aggregate_id", c.AggregateID}, {"tenant", c.Tenant}, {"headers", c.Headers}}
+}
+
+// All returns the columns that the layout has, each once, by the first thing that it is for.
+func (q *Queue) All() []Named {
+	var out []Named
+	add := func(n Named) {
+		if n.Name != "" && !slices.ContainsFunc(out, func(o Named) bool { return o.Name == n.Name }) {
+			out = append(out, n)
+		}
+	}
+	for _, n := range slices.Concat(q.Columns.Required(), q.Columns.Optional()) {
+		add(n)
+	}
+	for _, h := range q.Headers {
+		add(Named{"header " + h.Name, h.Column})
+	}
+	return out
+}
+
+// Written returns the columns that claiming and settling change.
+func (c *Columns) Written() []string {
+	var out []string
+	for _, name := range []string{c.Status, c.Claimed, c.Done, c.Attempts, c.NextAttempt, c.Error, c.Owner, c.Updated} {
+		if name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Waiting are the statuses of rows that can be claimed.
+func (s *Statuses) Waiting() []string {
+	if s.Retrying == "" || s.Retrying == s.Pending {
+		return []string{s.Pending}
+	}
+	return []string{s.Pending, s.Retrying}
+}
+
+// Again is the status of a row that is to be attempted again.
+func (s *Statuses) Again() string {
+	if s.Retrying == "" {
+		return s.Pending
+	}
+	return s.Retrying
+}

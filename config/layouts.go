@@ -1,0 +1,111 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+// The layouts that are no presets: Outrider's own table, and one that the file describes.
+const (
+	own    = "outrider"
+	custom = "custom"
+)
+
+// Preset is the layout's preset; nil: the table is Outrider's own, or described in the file.
+func (p *Postgres) Preset() *layout.Preset { return layout.Find(p.Layout) }
+
+// Conditions on presets.
+func severalTables(p *layout.Preset) bool { return p.Queue != nil && len(p.Queue.Tables) > 1 }
+func hasTopic(p *layout.Preset) bool      { return p.Log != nil && p.Log.TopicPrefix != "" }
+func isLog(p *layout.Preset) bool         { return p.Log != nil }
+func isQueue(p *layout.Preset) bool       { return p.Queue != nil }
+
+// namesWith are the names of the presets that meet a condition.
+func namesWith(meets func(*layout.Preset) bool) (names []string) {
+	for _, p := range layout.All() {
+		if meets(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// layoutsWith names them for messages.
+func layoutsWith(meets func(*layout.Preset) bool) string {
+	return "layout: " + strings.Join(namesWith(meets), " or ")
+}
+
+// presetWords are the words of tags that follow from the presets.
+var presetWords = func() *strings.Replacer {
+	var names, docs []string
+	for _, p := range layout.All() {
+		names, docs = append(names, p.Name), append(docs, p.Doc+" (docs/"+p.Page+")")
+	}
+	list := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), " or ") }
+	return strings.NewReplacer(
+		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
+		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
+		"{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
+	)
+}()
+
+// settingsOf gives a source what its preset sets and the file does not.
+func (p *Postgres) settingsOf(preset *layout.Preset, at place) {
+	if preset == nil {
+		return
+	}
+	d, poll, claims := preset.Defaults, at.child("poll"), at.child("claims")
+	if every := Duration(d.Poll); every > 0 {
+		if !poll.has("min") {
+			p.Poll.Min = every
+			if poll.has("max") {
+				p.Poll.Min = min(every, p.Poll.Max)
+			}
+		}
+		if !poll.has("max") && p.Poll.Min <= every {
+			p.Poll.Max = every
+		}
+	}
+	if d.Batch > 0 && !poll.has("batch") {
+		p.Poll.Batch = d.Batch
+	}
+	if d.InMemory > 0 && !claims.has("in_memory") {
+		p.Claims.InMemory = d.InMemory
+	}
+	for key, of := range map[string]struct {
+		target *Duration
+		def    time.Duration
+	}{"timeout": {&p.Claims.Timeout, d.Timeout}, "recover": {&p.Claims.Recover, d.Recover}} {
+		if of.def > 0 && !claims.has(key) {
+			*of.target = Duration(of.def)
+		}
+	}
+}
+
+// retryAsPreset gives a route that lists no middleware the retry of its source's preset.
+func (cfg *Config) retryAsPreset(at place, r *Route) {
+	src, ok := cfg.Sources[r.From].(*Postgres)
+	if !ok || src == nil || at.has("middleware") {
+		return
+	}
+	preset := src.Preset()
+	if preset == nil || preset.Defaults.Retry == nil {
+		return
+	}
+	d := preset.Defaults.Retry
+	retry := Retry{Attempts: d.Attempts, Base: Duration(d.Base), Max: Duration(d.Max), Jitter: d.Jitter, Growth: exponential}
+	if d.Linear {
+		retry.Growth = linear
+	}
+	if d.NextPoll { // a poll that is more frequent than the original's must not hurry
+		pause := max(Duration(d.Base)-src.Poll.Min, Duration(time.Millisecond))
+		retry.Base, retry.Max = pause, pause
+	}
+	for _, m := range r.Middleware {
+		if of, ok := m.(*Retry); ok {
+			*of = retry
+		}
+	}
+}

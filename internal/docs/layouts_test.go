@@ -1,0 +1,175 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+const layoutsPage = "docs/layouts.md"
+
+// TestLayoutsPageFollowsFromThePresets: `go test ./internal/docs -update` writes the page anew.
+func TestLayoutsPageFollowsFromThePresets(t *testing.T) {
+	t.Parallel()
+	want := layoutsText()
+	file := filepath.Join(root, layoutsPage)
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != want {
+		t.Errorf("%s is not what the presets say (%v); write it with: go test ./internal/docs -update", layoutsPage, err)
+	}
+}
+
+// layoutsText is the page.
+func layoutsText() string {
+	var b strings.Builder
+	b.WriteString(`# Layouts
+
+The table layouts that Outrider knows by name: for each the columns, the statuses, and the settings that the original has. Set
+` + "`layout: NAME`" + ` on a PostgreSQL source; the settings are defaults, and what the file says goes before them.
+
+<!-- Written by go test ./internal/docs -update from the presets in adapters/layout. -->
+
+| layout | what it is | kind | page |
+|---|---|---|---|
+| ` + "`outrider`" + ` | Outrider's own table | append-only | [concepts](concepts.md) |
+`)
+	for _, p := range layout.All() {
+		kind := "append-only"
+		if p.Queue != nil {
+			kind = "rows with a status"
+		}
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | [%s](%s) |\n", p.Name, p.Name, p.Doc, kind, strings.TrimSuffix(filepath.Base(p.Page), ".md"), p.Page)
+	}
+	b.WriteString("| `custom` | a table that the configuration describes | either | [tables](tables.md) |\n\n" +
+		"A new preset is one file: see [CONTRIBUTING.md](../CONTRIBUTING.md#add-a-layout).\n")
+	for _, p := range layout.All() {
+		fmt.Fprintf(&b, "\n## %s\n\nThis is %s.\n", p.Name, p.Doc)
+		if p.Queue != nil {
+			queueText(&b, p.Queue)
+		} else {
+			logText(&b, p.Log)
+		}
+		settingsText(&b, p)
+	}
+	return b.String()
+}
+
+func logText(b *strings.Builder, l *layout.Log) {
+	switch {
+	case l.TopicPrefix != "":
+		fmt.Fprintf(b, "\nTable: `%sTOPIC`; the application creates it.\n", l.TopicPrefix)
+	default:
+		fmt.Fprintf(b, "\nTable: `%s`; the application creates it.\n", l.Table)
+	}
+	c := l.Columns
+	rows(b, "of the message", "column", [][2]string{{"position", c.Position}, {"transaction", c.XID}, {"id", c.ID}, {"type", c.Type},
+		{"group", c.Group}, {"payload", c.Payload}, {"headers", c.Headers}, {"tags", c.Tags}, {"tenant", c.Tenant},
+		{"aggregate type", c.AggregateType}, {"aggregate id", c.AggregateID}, {"occurred at", c.OccurredAt}, {"created at", c.CreatedAt}})
+}
+
+func queueText(b *strings.Builder, q *layout.Queue) {
+	tables := make([]string, len(q.Tables))
+	for i, t := range q.Tables {
+		tables[i] = "`" + t.Name + "`"
+		if t.Kind != "" {
+			tables[i] += " (kind `" + t.Kind + "`)"
+		}
+	}
+	fmt.Fprintf(b, "\nTables: %s.\n", strings.Join(tables, ", "))
+	var columns [][2]string
+	for _, c := range append(q.Columns.Required(), q.Columns.Optional()...) {
+		columns = append(columns, [2]string{strings.ReplaceAll(c.What, "_", " "), c.Name})
+	}
+	for _, h := range q.Headers {
+		columns = append(columns, [2]string{"header `" + h.Name + "`", h.Column})
+	}
+	rows(b, "what", "column", columns)
+	s := q.Statuses
+	rows(b, "a row that", "has the status", [][2]string{{"waits", s.Pending}, {"waits for another attempt", s.Again()}, {"is being processed", s.Processing},
+		{"is delivered", s.Done}, {"is given up", s.Dead}})
+	var notes []string
+	for note, holds := range map[string]bool{
+		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                       q.DefaultGroup != "",
+		"Rows without a group are in no order.":                                                 q.DefaultGroup == "" && q.Columns.Group != "",
+		"The type is the payload's field `type`, where it has one.":                             q.TypeInPayload,
+		"The attempts of a row that is given up do not count the last one.":                     q.DeadKeepsRetries,
+		"The error is written when a row is given up, and not before.":                          q.ErrorWhenDead,
+		"The time of a claim and its owner are removed when the claim ends.":                    q.ClaimEnds,
+		"`outrider init` creates the tables with their indexes, and the indexes of Outrider's.": len(q.Definitions) > 0,
+	} {
+		if holds {
+			notes = append(notes, "- "+note)
+		}
+	}
+	slices.Sort(notes)
+	fmt.Fprintf(b, "\n%s\n", strings.Join(notes, "\n"))
+}
+
+// rows writes a table of what is there.
+func rows(b *strings.Builder, left, right string, rows [][2]string) {
+	fmt.Fprintf(b, "\n| %s | %s |\n|---|---|\n", left, right)
+	for _, r := range rows {
+		if r[1] != "" {
+			fmt.Fprintf(b, "| %s | `%s` |\n", r[0], r[1])
+		}
+	}
+}
+
+// settingsText writes the settings that differ from Outrider's own.
+func settingsText(b *strings.Builder, p *layout.Preset) {
+	d := p.Defaults
+	every := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return short(d)
+	}
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
+	}
+	settings := [][2]string{{"`poll: {min, max}`", every(d.Poll)}, {"`poll: {batch}`", number(d.Batch)}, {"`claims: {in_memory}`", number(d.InMemory)},
+		{"`claims: {timeout}`", every(d.Timeout)}, {"`claims: {recover}`", every(d.Recover)}}
+	if r := d.Retry; r != nil {
+		text := fmt.Sprintf("attempts: %d, ", r.Attempts)
+		switch {
+		case r.NextPoll:
+			text += "at the next poll, " + short(r.Base) + " after the failure at the earliest"
+		case r.Linear:
+			text += fmt.Sprintf("growth: linear, base: %s, max: %s, jitter: %v", short(r.Base), short(r.Max), r.Jitter)
+		default:
+			text += fmt.Sprintf("base: %s, max: %s, jitter: %v", short(r.Base), short(r.Max), r.Jitter)
+		}
+		settings = append(settings, [2]string{"`retry` of routes without `middleware`", text})
+	}
+	for _, s := range settings {
+		if s[1] != "" {
+			rows(b, "setting", "default with this layout", settings)
+			return
+		}
+	}
+}
+
+// short is a duration without what is zero in it: 24h, not 24h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
