@@ -12,6 +12,14 @@ import (
 // settled in batches; the table itself remembers what became of them. What a
 // foreign processor on the same table has claimed or locked is left to it.
 //
+// Several instances share a table by lanes: each claims in those that it owns
+// ([ClaimRequest.Slots]). Lanes move at any time, with or without a word of their former
+// owner, who may still hold rows of them. A queue tells an instance's claims from those of
+// others by what it remembers itself; there is no column for an owner. So a row that
+// another instance holds is like a foreign processor's: nothing of its group behind it is claimed
+// until it is settled, put back or recovered. That alone keeps the order while lanes move; that
+// a lane has one owner at a time keeps instances out of each other's way.
+//
 // One goroutine calls Claim, another one calls Settle and Extend, and both go on
 // at the same time; the other methods may be called concurrently. So Extend may
 // renew the tokens in the claims that it is given.
@@ -42,7 +50,8 @@ type Queue interface {
 	Extend(ctx context.Context, claims []*Claim) (lost []*Claim, err error)
 
 	// Recover puts rows back that have been marked as being processed for longer
-	// than the layout's timeout, after a crash. It returns how many.
+	// than the layout's timeout, after a crash. It returns how many. It looks at all lanes, so any
+	// instance may call it, and several at once; rows that the caller holds stay as they are.
 	Recover(ctx context.Context) (int, error)
 
 	// Close releases the connections.
@@ -51,7 +60,7 @@ type Queue interface {
 
 // ClaimRequest bounds a claim.
 type ClaimRequest struct {
-	Slots    []int    // of the lanes that are ours; see [SlotOf] of the row's Group
+	Slots    []int    // of the lanes that are ours; see [SlotOf] of the row's Group and, without one, its ID. Of other lanes nothing is claimed
 	Limit    int      // rows at most
 	PerGroup int      // rows of one group at most, those held already not counted; 0: no bound. Rows without a group are not bounded
 	Except   []string // groups that take nothing now (in backoff, or put back to make room)
@@ -74,7 +83,8 @@ type ClaimRequest struct {
 
 	// Wants is another number whenever Slots and Match may want rows that they did
 	// not want before, or that Later said no of. With the same number the queue may pass over what it
-	// has seen refused. 0: nothing is remembered.
+	// has seen refused. 0: nothing is remembered. Of a lane that opens nothing may be taken for known
+	// from when it was open before: another instance has worked it since.
 	Wants uint64
 
 	// Bytes bounds the payloads of the rows together; the first row fits

@@ -12,7 +12,7 @@ func TestFlowCatalystDefaults(t *testing.T) {
 	t.Parallel()
 	cfg := parseFlowCatalyst(t, "", "", "")
 	src, ok := cfg.Sources["app"].(*Postgres)
-	if !ok || src.Poll.Min != Duration(time.Second) || src.Poll.Max != Duration(time.Second) || src.Poll.Batch != 500 ||
+	if !ok || !src.Leader || src.Poll.Min != Duration(time.Second) || src.Poll.Max != Duration(time.Second) || src.Poll.Batch != 500 ||
 		src.Claims.InMemory != 1000 || src.Claims.Timeout != Duration(300*time.Second) || src.Claims.Recover != Duration(time.Minute) ||
 		src.Tables != (Queues{"outbox_events", "outbox_dispatch_jobs"}) {
 		t.Errorf("source: %+v", src)
@@ -33,11 +33,11 @@ func TestFlowCatalystDefaults(t *testing.T) {
 
 func TestFlowCatalystOverrides(t *testing.T) {
 	t.Parallel()
-	cfg := parseFlowCatalyst(t, "poll: {min: 5ms, batch: 9}", "max_requests: 3, batch: {max_groups: 2, max_messages: 7}, timeout: 1s",
+	cfg := parseFlowCatalyst(t, "poll: {min: 5ms, batch: 9}\n    leader: false", "max_requests: 3, batch: {max_groups: 2, max_messages: 7}, timeout: 1s",
 		"middleware: [retry: {attempts: 2}]")
 	src, d := cfg.Sources["app"].(*Postgres), cfg.Destinations["platform"].(*HTTP)
-	if src.Poll.Min != Duration(5*time.Millisecond) || src.Poll.Max != Duration(time.Second) || src.Poll.Batch != 9 {
-		t.Errorf("poll: %+v", src.Poll)
+	if src.Leader || src.Poll.Min != Duration(5*time.Millisecond) || src.Poll.Max != Duration(time.Second) || src.Poll.Batch != 9 {
+		t.Errorf("source: %+v", src)
 	}
 	if d.MaxRequests != 3 || d.Batch.MaxGroups != 2 || d.Batch.MaxMessages != 7 || d.Timeout != Duration(time.Second) {
 		t.Errorf("destination: %+v", d)

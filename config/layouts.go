@@ -68,6 +68,9 @@ func (p *Postgres) settingsOf(preset *layout.Preset, at place) {
 			p.Poll.Max = every
 		}
 	}
+	if d.Leader && !at.has("leader") {
+		p.Leader = true
+	}
 	if d.Batch > 0 && !poll.has("batch") {
 		p.Poll.Batch = d.Batch
 	}

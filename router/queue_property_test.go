@@ -225,7 +225,6 @@ func (r *queueRun) play(s step) error {
 		r.state.evict()
 	}
 	time.Sleep(s.wait)
-	r.observe()
 	return nil
 }
 
@@ -264,6 +263,9 @@ func (r *queueRun) all() error {
 	for _, s := range r.steps {
 		if err := r.play(s); err != nil {
 			return fmt.Errorf("%s: %w", s.kind, err)
+		}
+		if s.kind != "restart" && s.kind != "crash" {
+			r.observe()
 		}
 	}
 	for end := time.Now().Add(patience); !r.settledAll() && time.Now().Before(end); {

@@ -72,7 +72,7 @@ type Route struct {
 
 	// Leader names the source of a route whose source has one instance at a time:
 	// all routes with the same Leader are owned by the same one. Empty: the lanes
-	// are spread over all instances.
+	// are spread over all instances, those of a Queue too.
 	Leader string
 
 	// LeaderLock is a lock that has to be held to work the routes of the Leader.
@@ -237,7 +237,7 @@ func (r *Route) unit() string {
 		return "source " + r.Leader
 	}
 	_, undivided := r.Source.(adapters.Undivided)
-	if undivided || r.Order == adapters.OrderGlobal || r.Queue != nil || r.Subscriber != nil {
+	if undivided || r.Order == adapters.OrderGlobal || r.Subscriber != nil {
 		return "route " + r.Name
 	}
 	return ""

@@ -84,7 +84,7 @@ const (
 // subtests of t and run in parallel, each on tables of its own.
 func Queue(t *testing.T, setup func(t *testing.T) QueueHarness) {
 	tests := map[string]func(*testing.T, *queueSuite){}
-	for _, part := range []map[string]func(*testing.T, *queueSuite){queueClaimTests, queueRequestTests, queueSettleTests, queueForeignTests} {
+	for _, part := range []map[string]func(*testing.T, *queueSuite){queueClaimTests, queueRequestTests, queueLaneTests, queueSettleTests, queueForeignTests} {
 		maps.Copy(tests, part)
 	}
 	for name, test := range tests {

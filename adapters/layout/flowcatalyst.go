@@ -35,6 +35,7 @@ func FlowCatalyst() *Preset {
 		},
 		Defaults: Defaults{
 			Poll: time.Second, Retry: &Retry{Attempts: 4, Base: time.Second, NextPoll: true}, // the first, and max-retries more
+			Leader: true, // only the primary polls
 		},
 	}
 }

@@ -31,6 +31,8 @@ type Defaults struct {
 	Recover  time.Duration // between two searches for stuck rows
 
 	Retry *Retry // of routes that list no middleware
+
+	Leader bool // one instance at a time works all tables: the original's limits are those of all its instances
 }
 
 // Retry says when a failed message is attempted again.

@@ -117,7 +117,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if err := c.q.describe(ctx, t); err != nil {
 		return err
 	}
-	t.want(c.req.Wants)
+	t.want(c.req.Wants, c.slots)
 	found := &discovery{q: c.q, table: t, began: time.Now()}
 	if err := found.upkeep(ctx); err != nil {
 		return err

@@ -96,6 +96,12 @@ type queueTable struct {
 	ring  []*queueGroup
 	known map[string]*queueGroup // of the ring, by id
 
+	// open are the lanes that are ours. Groups of others are not in the ring: those of
+	// several instances would fill it. unswept are those that have opened since everything
+	// was last read; what is known of a group of theirs is from before, and may not be
+	// all.
+	open, unswept [adapters.Slots]bool
+
 	newest place // up to here rows have been read by age
 	latest place // of the newest row that was read; behind newest there may be others
 	sweep  sweep // the reading of everything
@@ -153,11 +159,13 @@ func newQueueTable(table Table, layout *Layout) (*queueTable, error) {
 	if strings.ContainsAny(table.Kind, ":\n") {
 		return nil, fmt.Errorf("table %s: the kind %q must not contain a colon", table.Name, table.Kind)
 	}
-	return &queueTable{
+	t := &queueTable{
 		name: table.Name, kind: table.Kind, location: pg.Location{Name: name}, full: name, sql: queueSQL{table: name.Sanitize(), layout: layout},
 		holds: map[string]*hold{}, held: map[string]int{},
 		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
-	}, nil
+	}
+	t.want(0, t.open)
+	return t, nil
 }
 
 // find looks the table up, once; what uses its statements calls it first.
@@ -194,16 +202,23 @@ func (t *queueTable) found(value *string, created int64) bool {
 	return t.enter(g)
 }
 
-// enter puts a group into the ring, or lowers the since of the one there.
+// enter puts a group into the ring, or lowers the since of the one there. Groups of
+// lanes that are not ours stay out.
 func (t *queueTable) enter(g *queueGroup) bool {
 	if there := t.known[g.id]; there != nil {
 		there.since = min(there.since, g.since)
 		return false
 	}
+	if g.ordered() && !t.open[g.slot] {
+		return false // it is found when its lane opens
+	}
 	fresh := *g // a held row's group must not change with the ring's
 	fresh.ringing, fresh.looked, fresh.due = true, time.Time{}, time.Time{}
 	if t.aged {
 		seen := t.swept
+		if t.unswept[g.slot] {
+			seen = unknownSince
+		}
 		if left, ok := t.left[g.id]; ok {
 			seen = max(seen, left)
 			delete(t.left, g.id)
@@ -238,7 +253,7 @@ func (t *queueTable) leave(g *queueGroup, seen int64) {
 
 // sweptUpTo notes that everything was read.
 func (t *queueTable) sweptUpTo(seen int64) {
-	t.swept = seen
+	t.swept, t.unswept = seen, [adapters.Slots]bool{}
 	maps.DeleteFunc(t.left, func(_ string, left int64) bool { return left <= seen })
 }
 

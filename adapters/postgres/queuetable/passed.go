@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"maps"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -84,9 +85,15 @@ func (p *passed) gone(row passedRow, gone bool) bool {
 	return gone
 }
 
-// want takes note of what claims want from now on. When that is more than before,
-// the groups with rows that waited for it are in the ring again.
-func (t *queueTable) want(wants uint64) {
+// want takes note of what claims want from now on, and of the lanes that are ours. When
+// that is more than before, the groups with rows that waited for it are in the ring again.
+func (t *queueTable) want(wants uint64, open [adapters.Slots]bool) {
+	if wants == 0 { // nobody says when a lane opens
+		for slot := range open {
+			open[slot] = true
+		}
+	}
+	t.own(open)
 	p := &t.passed
 	if wants == p.wants && wants != 0 {
 		return
@@ -101,6 +108,33 @@ func (t *queueTable) want(wants uint64) {
 	}
 	p.more = false
 	maps.DeleteFunc(p.rows, func(_ uint64, row passedRow) bool { return p.gone(row, row.later || wants == 0) })
+}
+
+// own takes note of the lanes that are ours from now on. What another instance left
+// behind in a lane that opens may be older than anything that is known here: everything is
+// read again, and until then groups of the lane are read from their beginning. Otherwise a
+// claim could go on behind a row that the former owner still holds, or has put back.
+func (t *queueTable) own(open [adapters.Slots]bool) {
+	if open == t.open {
+		return
+	}
+	wider := false
+	for slot := range open {
+		if open[slot] && !t.open[slot] {
+			t.unswept[slot], wider = true, true
+		}
+	}
+	if t.open = open; wider {
+		clear(t.left)
+		t.sweep.restart()
+	}
+	for _, g := range t.ring {
+		if g.ordered() && !open[g.slot] {
+			g.ringing = false
+			delete(t.known, g.id)
+		}
+	}
+	t.rotate(nil)
 }
 
 // pass takes note that nobody wants a row of the group, now or ever.

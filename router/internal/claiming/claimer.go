@@ -50,6 +50,7 @@ type Claimer struct {
 
 	eviction evictionState
 	handing  handing
+	underWay underWay
 
 	whole   time.Time // what was committed before is to be looked at before a long pause
 	wanting wanting
@@ -157,9 +158,11 @@ type outcome struct {
 // is not cancelled on the way: what it claimed would be stuck.
 func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	c.starved.Store(true) // before looking: room that appears meanwhile wakes
+	c.underWay.begin()    // before looking, too: a lane that is given up waits for claims that may know it
 	w := c.wanted()
-	limit := c.limit(time.Now(), len(w.slots) > 0)
+	limit := c.limit(time.Now(), w.any)
 	if limit == 0 {
+		c.underWay.asked(false)
 		return outcome{full: true}, nil
 	}
 	except := c.ledger.except(time.Now(), c.claims.PerGroup)
@@ -253,26 +256,27 @@ func (c *Claimer) report(err error) {
 type wanted struct {
 	routes    []*lane.Route
 	open      [][adapters.Slots]bool // by route
-	slots     []int                  // open for any route
+	any       bool                   // there is an open one
+	slots     []int                  // of lanes that are ours, of any route
 	spent     bool                   // a route is closed for want of memory
 	unmatched int64
 }
 
 func (c *Claimer) wanted() *wanted {
 	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes))}
-	var open [adapters.Slots]bool
+	var own [adapters.Slots]bool
 	for i, rt := range c.routes {
-		if rt.Share.Spent(int64(c.rowCost)) {
-			w.spent = true
-			continue
-		}
+		spent := rt.Share.Spent(int64(c.rowCost))
+		w.spent = w.spent || spent
 		for slot, l := range rt.Lanes {
-			if l.Session() != nil {
-				w.open[i][slot], open[slot] = true, true
+			// What is claimed for a lane that is stopping would only go back.
+			if s := l.Session(); s != nil && s.Context().Err() == nil {
+				own[slot], w.open[i][slot] = true, !spent
+				w.any = w.any || !spent
 			}
 		}
 	}
-	for slot, ours := range open {
+	for slot, ours := range own {
 		if ours {
 			w.slots = append(w.slots, slot)
 		}

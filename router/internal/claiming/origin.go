@@ -140,5 +140,12 @@ func (c *Claimer) AddressBack() {
 	signal.Send(c.wake)
 }
 
-// GiveUp implements [Feeder].
-func (c *Claimer) GiveUp(ctx context.Context) error { return c.Settler.Flush(ctx, settling.Concluded) }
+// GiveUp implements [Feeder]. Claims that began while the lane was ours may bring rows
+// of it, which go back: when it returns, none of the lane's rows is marked as being processed
+// by this instance, unless its claim is lost.
+func (c *Claimer) GiveUp(ctx context.Context) error {
+	if err := c.underWay.await(ctx); err != nil {
+		return err
+	}
+	return c.Settler.Flush(ctx, settling.Concluded)
+}
