@@ -16,6 +16,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -116,6 +117,38 @@ func ExampleWithMiddleware() {
 	// Output:
 	// order.placed "milk"
 	// <nil> dead: 1
+}
+
+// Middleware that only looks at what came of a delivery says so by a marker. The route
+// goes on to deliver in batches first, and runs the chains afterwards.
+func ExampleWithLayers() {
+	cfg, cleanup, err := program("milk")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cleanup()
+	audit := func(next message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			produced, err := next(msg) // what came of the delivery, at once
+			fmt.Println("delivered:", string(msg.Payload), "error:", err)
+			return produced, err
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	relay, err := outrider.New(cfg,
+		outrider.WithLayers("orders", middleware.AfterDelivery(audit)),
+		outrider.WithBatchDestination("bus", printer{stop}),
+		outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	if err == nil {
+		err = relay.Run(ctx)
+	}
+	fmt.Println(err)
+	// Output:
+	// order.placed "milk"
+	// delivered: "milk" error: <nil>
+	// <nil>
 }
 
 // A Watermill publisher is the destination, and an operator looks at the lanes.

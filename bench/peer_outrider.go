@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // outriderName is the name of the peers that are Outrider; chainsName, that of
@@ -68,10 +71,18 @@ routes: {orders: {from: app, to: bus, start: beginning}}
 // because a middleware might do something before.
 func chained() embedded {
 	e := toKafka.as("chains")
-	e.settings = "outrider with a middleware of the application's, here one that only passes messages on: each message waits " +
-		"for its delivery in its chain, instead of running through it afterwards"
-	passOn := func(h message.HandlerFunc) message.HandlerFunc { return h }
-	e.options = []outrider.Option{outrider.WithMiddleware("orders", passOn)}
+	e.settings = "outrider with a middleware of the application's that works before the delivery, here one that checks the payload and sets " +
+		"a header: each message waits for its delivery in its chain, instead of running through it afterwards"
+	check := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			if !json.Valid(msg.Payload) {
+				return nil, outbox.Permanent(errors.New("the payload is not JSON"))
+			}
+			msg.Metadata.Set("checked", "json")
+			return h(msg)
+		}
+	}
+	e.options = []outrider.Option{outrider.WithMiddleware("orders", check)}
 	return e
 }
 

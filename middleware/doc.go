@@ -15,6 +15,9 @@
 // Timeout, or the wait for a turn uses up the attempt's time; Breaker belongs
 // innermost, because it counts deliveries. docs/middleware.md has more.
 //
+// All are also a [Layer], which says whether it works before a delivery or only looks
+// at what came of it.
+//
 // # On a lane and elsewhere
 //
 // On one of Outrider's routes a middleware finds an [outbox.Attempt] in the

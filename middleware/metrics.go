@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outriderhq/outrider/internal/lanectx"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -45,7 +46,7 @@ const kindPanic = "panic"
 func (m *Metrics) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	m.once.Do(m.start)
 	return func(msg *message.Message) (produced []*message.Message, err error) {
-		ctx, begun, kind := msg.Context(), time.Now(), kindPanic
+		ctx, begun, kind := msg.Context(), m.begun(msg.Context()), kindPanic
 		defer func() {
 			route := message.HandlerNameFromCtx(ctx)
 			if attempt, ok := outbox.AttemptOf(ctx); ok {
@@ -58,6 +59,43 @@ func (m *Metrics) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		kind = outcomeOf(ctx, err).String()
 		return produced, err
 	}
+}
+
+// AfterDelivery is the marker of a [Layer].
+func (*Metrics) AfterDelivery() {}
+
+// BeforeDelivery notes when an attempt begins whose chain runs afterwards.
+func (m *Metrics) BeforeDelivery(msg *message.Message) {
+	msg.SetContext(&begunContext{Context: msg.Context(), by: m, at: time.Now()})
+}
+
+// begunContext says when an attempt began.
+type begunContext struct {
+	context.Context
+	by *Metrics
+	at time.Time
+}
+
+// begunKey asks for what a Metrics has noted.
+type begunKey struct{ by *Metrics }
+
+// Value answers the Metrics that made the context.
+func (c *begunContext) Value(key any) any {
+	if k, ok := key.(begunKey); ok && k.by == c.by {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// Quiet implements lanectx.Quiet.
+func (c *begunContext) Quiet() bool { return lanectx.IsQuiet(c.Context) }
+
+// begun is when the attempt began: now, unless its delivery came first.
+func (m *Metrics) begun(ctx context.Context) time.Time {
+	if c, ok := ctx.Value(begunKey{m}).(*begunContext); ok {
+		return c.at
+	}
+	return time.Now()
 }
 
 // outcomeOf is the outcome of an attempt with what a lane knows of the delivery.

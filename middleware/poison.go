@@ -75,6 +75,9 @@ func (p Poison) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
+// AfterDelivery is the marker of a [Layer]: poison looks at what is dead only.
+func (Poison) AfterDelivery() {}
+
 // hold adds to a dead message's verdict that its group waits, if it shall.
 func (p Poison) hold(err error) error {
 	v := outbox.VerdictOf(err)

@@ -115,6 +115,9 @@ func (r Retry) Middleware(h message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
+// AfterDelivery is the marker of a [Layer]: retry looks at failures only.
+func (Retry) AfterDelivery() {}
+
 // decide turns the failure of a lane's attempt into the time of the next one
 // or into the end, and leaves alone what others decide.
 func (r Retry) decide(ctx context.Context, number int, err error) error {

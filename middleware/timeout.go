@@ -38,10 +38,7 @@ func (t Timeout) Validate() error {
 
 // Middleware returns the handler with the limit around it.
 func (t Timeout) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	limit := t.Limit
-	if limit <= 0 {
-		limit = DefaultLimit
-	}
+	limit := t.DeliveryLimit()
 	boxed := any(limit) // once, not for every lane that asks
 	return func(msg *message.Message) ([]*message.Message, error) {
 		parent := msg.Context()
@@ -53,4 +50,16 @@ func (t Timeout) Middleware(h message.HandlerFunc) message.HandlerFunc {
 		}()
 		return h(msg)
 	}
+}
+
+// AfterDelivery is the marker of a [Layer]: where messages are delivered first, the
+// lane limits the delivery itself.
+func (Timeout) AfterDelivery() {}
+
+// DeliveryLimit returns the limit, which the lane applies where it delivers first.
+func (t Timeout) DeliveryLimit() time.Duration {
+	if t.Limit <= 0 {
+		return DefaultLimit
+	}
+	return t.Limit
 }

@@ -53,41 +53,98 @@ const (
 
 // Middleware returns the handler with the span around it.
 func (t Tracing) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	t = t.withDefaults()
+	tracer := t.Provider.Tracer(tracerName)
+	return func(msg *message.Message) (produced []*message.Message, err error) {
+		a := t.begun(msg.Context())
+		if a == nil {
+			a = t.begin(tracer, msg)
+		}
+		a.taken = true
+		returned := false
+		defer func() { // also when the handler panics
+			msg.SetContext(a.parent)
+			msg.Metadata = a.metadata
+			end(a.parent, a.span, err, returned)
+		}()
+		produced, err = h(msg)
+		returned = true
+		return produced, err
+	}
+}
+
+// AfterDelivery is the marker of a [Layer].
+func (Tracing) AfterDelivery() {}
+
+// BeforeDelivery begins the span of an attempt whose chain runs afterwards.
+func (t Tracing) BeforeDelivery(msg *message.Message) {
+	t = t.withDefaults()
+	t.begin(t.Provider.Tracer(tracerName), msg)
+}
+
+func (t Tracing) withDefaults() Tracing {
 	if t.Provider == nil {
 		t.Provider = otel.GetTracerProvider()
 	}
 	if t.Propagator == nil {
 		t.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	}
-	tracer := t.Provider.Tracer(tracerName)
-	return func(msg *message.Message) (produced []*message.Message, err error) {
-		parent, metadata := msg.Context(), msg.Metadata
-		remote := t.Propagator.Extract(parent, carrier(metadata))
-		if own := trace.SpanContextFromContext(parent); own.IsValid() {
-			remote = trace.ContextWithSpan(remote, trace.SpanFromContext(parent))
-		}
-		name, options := describe(remote, msg)
-		ctx, span := tracer.Start(remote, name, options...)
-		msg.SetContext(valueContext{ctx, lanectx.IsQuiet(parent)})
-		if _, found := carrier(metadata).find(traceparent); !found {
-			// In a copy: a destination may still read the message when an
-			// attempt that did not wait for it has ended.
-			msg.Metadata = maps.Clone(metadata)
-			if msg.Metadata == nil {
-				msg.Metadata = message.Metadata{}
-			}
-			t.Propagator.Inject(ctx, carrier(msg.Metadata))
-		}
-		returned := false
-		defer func() { // also when the handler panics
-			msg.SetContext(parent)
-			msg.Metadata = metadata
-			end(parent, span, err, returned)
-		}()
-		produced, err = h(msg)
-		returned = true
-		return produced, err
+	return t
+}
+
+// traced is the context of an attempt that has a span. It is as quiet as its parent
+// ([lanectx.Quiet]).
+type traced struct {
+	context.Context
+	by       trace.TracerProvider
+	span     trace.Span
+	parent   context.Context  // the message's before
+	metadata message.Metadata // the message's before
+	quiet    bool
+	taken    bool // a handler has it, and ends the span
+}
+
+// tracedKey asks for the attempt that a provider's span was begun for.
+type tracedKey struct{ by trace.TracerProvider }
+
+// Value answers the next handler that ends a span.
+func (c *traced) Value(key any) any {
+	if k, ok := key.(tracedKey); ok && k.by == c.by && !c.taken {
+		return c
 	}
+	return c.Context.Value(key)
+}
+
+// Quiet implements lanectx.Quiet.
+func (c *traced) Quiet() bool { return c.quiet }
+
+// begun is the attempt that BeforeDelivery began; nil: it did not.
+func (t Tracing) begun(ctx context.Context) *traced {
+	a, _ := ctx.Value(tracedKey{t.Provider}).(*traced)
+	return a
+}
+
+// begin begins the span of an attempt.
+func (t Tracing) begin(tracer trace.Tracer, msg *message.Message) *traced {
+	parent, metadata := msg.Context(), msg.Metadata
+	remote := t.Propagator.Extract(parent, carrier(metadata))
+	if own := trace.SpanContextFromContext(parent); own.IsValid() {
+		remote = trace.ContextWithSpan(remote, trace.SpanFromContext(parent))
+	}
+	name, options := describe(remote, msg)
+	ctx, span := tracer.Start(remote, name, options...)
+	a := &traced{Context: ctx, by: t.Provider, span: span, parent: parent, metadata: metadata, quiet: lanectx.IsQuiet(parent)}
+	msg.SetContext(a)
+	if _, found := carrier(metadata).find(traceparent); !found {
+		// In a copy: a destination may still read the message when an
+		// attempt that did not wait for it has ended.
+		msg.Metadata = maps.Clone(metadata)
+		if msg.Metadata == nil {
+			msg.Metadata = message.Metadata{}
+		}
+		t.Propagator.Inject(ctx, carrier(msg.Metadata))
+	}
+	return a
 }
 
 // describe returns the name of an attempt's span and what is known at its start.
@@ -173,13 +230,3 @@ func (c carrier) Keys() []string {
 	}
 	return keys
 }
-
-// valueContext is a context with more values than its parent: it is as quiet as
-// that ([lanectx.Quiet]).
-type valueContext struct {
-	context.Context
-	quiet bool
-}
-
-// Quiet implements lanectx.Quiet.
-func (c valueContext) Quiet() bool { return c.quiet }

@@ -3,12 +3,14 @@ package router
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -95,6 +97,63 @@ func TestG3_APanicAfterDeliveryDeliversNothingAgain(t *testing.T) {
 		r.wantParked() // the permanent failure was never seen
 		if got := r.attempts("g1-0"); got != 2 {
 			t.Errorf("delivered at attempt %d, want 2", got)
+		}
+	})
+}
+
+// A layer that is marked and filters is wrong: what it keeps has been delivered, and
+// what failed is attempted again instead of being lost.
+func TestG1_AWrongMarkerLosesNothing(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		r.dest.setFail(once("g1-0", outbox.Transient(errInjected, 0)))
+		r.fill(2, 2)
+		r.start(r.route(func(rt *Route) {
+			rt.Use(middleware.Retry{Base: time.Millisecond}, middleware.AfterDelivery(func(message.HandlerFunc) message.HandlerFunc {
+				return func(*message.Message) ([]*message.Message, error) { return nil, nil }
+			}))
+		}))
+		r.await(4)
+		r.stop()
+		r.checkOrdered(2, 2)
+		if got := r.attempts("g1-0"); got != 2 {
+			t.Errorf("delivered at attempt %d, want 2", got)
+		}
+	})
+}
+
+// stamp is a layer that only looks, and needs a header before.
+type stamp struct{ looked *atomic.Int32 }
+
+func (stamp) AfterDelivery() {}
+func (stamp) BeforeDelivery(msg *message.Message) {
+	if msg.UUID == "g1-0" {
+		panic("as the test wants it")
+	}
+	msg.Metadata.Set("stamp", msg.UUID)
+}
+
+func (s stamp) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		if msg.Metadata.Get("stamp") == msg.UUID {
+			s.looked.Add(1)
+		}
+		return h(msg)
+	}
+}
+
+// What a layer sets before the delivery is part of it; a panic there fails the attempt.
+func TestALayerPreparesItsDeliveries(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		var looked atomic.Int32
+		r.fill(2, 2)
+		r.start(r.route(func(rt *Route) { rt.Use(middleware.Retry{Attempts: 1}, stamp{&looked}) }))
+		r.await(3)
+		r.stop()
+		if got := looked.Load(); got != 3 {
+			t.Errorf("%d messages had their header, want 3", got)
+		}
+		if r.dest.has("g1-0") {
+			t.Error("delivered without having been prepared")
 		}
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/middleware"
@@ -16,10 +14,10 @@ import (
 // dedupeLayer drops duplicates of the producer. Routes with one state store ask it
 // together.
 func dedupeLayer(at layerSite, m *config.Dedupe) middlewareKind {
-	return middlewareKind{make: func(context.Context) (message.HandlerMiddleware, error) { return newDedupe(at, m) }}
+	return middlewareKind{make: func(context.Context) (middleware.Layer, error) { return newDedupe(at, m) }}
 }
 
-func newDedupe(at layerSite, m *config.Dedupe) (message.HandlerMiddleware, error) {
+func newDedupe(at layerSite, m *config.Dedupe) (middleware.Layer, error) {
 	dedupe := &middleware.Dedupe{Window: m.Window.Std(), Scope: at.route, Logger: at.log.With("route", at.route)}
 	if m.Store == config.DedupeMemory {
 		if at.Options.memories == nil {
@@ -27,7 +25,7 @@ func newDedupe(at layerSite, m *config.Dedupe) (message.HandlerMiddleware, error
 		} else {
 			dedupe.Store = at.Options.memories.of(at.route, m.Max, dedupe.Logger)
 		}
-		return dedupe.Middleware, dedupe.Validate()
+		return dedupe, dedupe.Validate()
 	}
 	state := at.state()
 	store := at.parts.events[state]
@@ -40,7 +38,7 @@ func newDedupe(at layerSite, m *config.Dedupe) (message.HandlerMiddleware, error
 		at.parts.events[state] = store
 	}
 	dedupe.Store = store
-	return dedupe.Middleware, dedupe.Validate()
+	return dedupe, dedupe.Validate()
 }
 
 // memories are what `dedupe: {store: memory}` remembers, by route. They are the

@@ -2,11 +2,9 @@ package assembly
 
 import (
 	"context"
-	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -108,13 +106,7 @@ type layerSite struct {
 // middlewareKind is one layer of a route.
 type middlewareKind struct {
 	// make makes it; nil without an error: it would do nothing.
-	make func(context.Context) (message.HandlerMiddleware, error)
-
-	// after says that it only looks at what came of a delivery, so that it can run
-	// after that. Where all layers do, limit, if any, bounds the delivery itself
-	// in place of the layer.
-	after bool
-	limit time.Duration
+	make func(context.Context) (middleware.Layer, error)
 
 	attempts int    // how often a message may fail; 0: it says nothing of that
 	poison   string // the destination that dead messages go to; empty: none

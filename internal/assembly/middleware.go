@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -17,26 +16,15 @@ import (
 // has to know of them; they are made later, by [builder.stack].
 func (b *Builder) layers(p *Parts, r config.Route, out *router.Route) (layers []middlewareKind) {
 	at := layerSite{b, p, r.Name, func() adapters.StateStore { return out.State }}
-	out.DeliverFirst = true
 	for _, m := range r.Middleware {
 		k := layer(at, m)
 		layers = append(layers, k)
-		out.DeliverFirst = out.DeliverFirst && k.after
-		if k.limit > 0 {
-			out.SendTimeout = k.limit
-		}
 		if out.Attempts == 0 {
 			out.Attempts = k.attempts
 		}
 		if out.PoisonName == "" {
 			out.PoisonName = k.poison
 		}
-	}
-	if !out.DeliverFirst { // the timeout is in the chain
-		out.SendTimeout = 0
-	}
-	if len(b.Options.Middleware[r.Name]) > 0 { // which may do anything
-		out.DeliverFirst = false
 	}
 	return layers
 }
@@ -46,36 +34,34 @@ func layer(at layerSite, m config.Middleware) middlewareKind {
 	if of := middlewareKinds[m.Kind()]; of != nil {
 		return of(at, m)
 	}
-	return middlewareKind{make: func(context.Context) (message.HandlerMiddleware, error) {
+	return middlewareKind{make: func(context.Context) (middleware.Layer, error) {
 		return nil, fmt.Errorf("middleware %q is not built into this program", m.Kind())
 	}}
 }
 
 // stack gives a route its middleware: what is configured, then the options'.
-func (b *Builder) stack(ctx context.Context, layers []middlewareKind, out *router.Route) error {
-	for _, k := range layers {
-		if out.DeliverFirst && k.limit > 0 {
-			continue // SendTimeout is the limit
-		}
-		mw, err := k.make(ctx)
+func (b *Builder) stack(ctx context.Context, kinds []middlewareKind, out *router.Route) error {
+	var layers []middleware.Layer
+	for _, k := range kinds {
+		l, err := k.make(ctx)
 		if err != nil {
 			return err
 		}
-		if mw != nil {
-			out.Middleware = append(out.Middleware, mw)
+		if l != nil {
+			layers = append(layers, l)
 		}
 	}
-	out.Middleware = append(out.Middleware, b.Options.Middleware[out.Name]...)
+	out.Use(append(layers, b.Options.Middleware[out.Name]...)...)
 	return nil
 }
 
 // made is how a layer is made that needs nothing which could fail.
-func made(mw message.HandlerMiddleware, err error) func(context.Context) (message.HandlerMiddleware, error) {
-	return func(context.Context) (message.HandlerMiddleware, error) { return mw, err }
+func made(l middleware.Layer, err error) func(context.Context) (middleware.Layer, error) {
+	return func(context.Context) (middleware.Layer, error) { return l, err }
 }
 
 func poisonLayer(_ layerSite, m *config.Poison) middlewareKind {
-	return middlewareKind{after: true, poison: m.To, make: made(middleware.Poison{Hold: m.Then == "hold"}.Middleware, nil)}
+	return middlewareKind{poison: m.To, make: made(middleware.Poison{Hold: m.Then == "hold"}, nil)}
 }
 
 func retryLayer(_ layerSite, m *config.Retry) middlewareKind {
@@ -84,27 +70,27 @@ func retryLayer(_ layerSite, m *config.Retry) middlewareKind {
 		jitter = middleware.NoJitter
 	}
 	retry := middleware.Retry{Attempts: m.Attempts, Base: m.Base.Std(), Max: m.Max.Std(), Jitter: jitter, Linear: m.Growth == "linear"}
-	return middlewareKind{after: true, attempts: m.Attempts, make: made(retry.Middleware, retry.Validate())}
+	return middlewareKind{attempts: m.Attempts, make: made(retry, retry.Validate())}
 }
 
 func timeoutLayer(_ layerSite, m *config.Timeout) middlewareKind {
 	timeout := middleware.Timeout{Limit: m.After.Std()}
-	return middlewareKind{after: true, limit: timeout.Limit, make: made(timeout.Middleware, timeout.Validate())}
+	return middlewareKind{make: made(timeout, timeout.Validate())}
 }
 
 func throttleLayer(_ layerSite, m *config.Throttle) middlewareKind {
 	throttle := &middleware.Throttle{Rate: m.Rate.PerSecond(), Burst: m.Burst}
-	return middlewareKind{make: made(throttle.Middleware, throttle.Validate())}
+	return middlewareKind{make: made(throttle, throttle.Validate())}
 }
 
 func breakerLayer(at layerSite, m *config.Breaker) middlewareKind {
 	breaker := &middleware.Breaker{Failures: m.Failures, Ratio: m.Ratio, Requests: m.Requests, Interval: m.Interval.Std(),
 		Open: m.Open.Std(), Probes: m.Probes, Name: at.route, Logger: at.log, Registerer: at.registerer()}
-	return middlewareKind{make: made(breaker.Middleware, breaker.Validate())}
+	return middlewareKind{make: made(breaker, breaker.Validate())}
 }
 
 func metricsLayer(at layerSite, _ *config.Metrics) middlewareKind {
-	return middlewareKind{make: made((&middleware.Metrics{Registerer: at.registerer()}).Middleware, nil)}
+	return middlewareKind{make: made((&middleware.Metrics{Registerer: at.registerer()}), nil)}
 }
 
 // registerer is where middleware registers its metrics.

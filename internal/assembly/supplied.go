@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/middleware"
 )
 
 // Option changes how parts are built.
@@ -21,7 +22,7 @@ type Option func(*Options)
 
 // Options are what the embedding program supplies beside the configuration.
 type Options struct {
-	Middleware   map[string][]message.HandlerMiddleware
+	Middleware   map[string][]middleware.Layer
 	Destinations map[string]makeDestination
 	Subscribers  map[string]message.Subscriber
 	Pools        map[string]*pgxpool.Config // by source
@@ -47,7 +48,7 @@ type makeDestination func(*config.Publisher) (adapters.Destination, error)
 // OptionsOf are the options with their defaults.
 func OptionsOf(opts []Option) Options {
 	o := Options{
-		Middleware:   map[string][]message.HandlerMiddleware{},
+		Middleware:   map[string][]middleware.Layer{},
 		Destinations: map[string]makeDestination{},
 		Subscribers:  map[string]message.Subscriber{},
 		Pools:        map[string]*pgxpool.Config{},

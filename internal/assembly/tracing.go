@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -35,12 +34,12 @@ func tracingConfigured() bool {
 
 // tracingLayer makes spans of attempts, or nothing when nobody takes spans.
 func tracingLayer(at layerSite, _ *config.Tracing) middlewareKind {
-	return middlewareKind{make: func(ctx context.Context) (message.HandlerMiddleware, error) { return newTracing(ctx, at) }}
+	return middlewareKind{make: func(ctx context.Context) (middleware.Layer, error) { return newTracing(ctx, at) }}
 }
 
-func newTracing(ctx context.Context, at layerSite) (message.HandlerMiddleware, error) {
+func newTracing(ctx context.Context, at layerSite) (middleware.Layer, error) {
 	if at.Options.Tracing != nil {
-		return middleware.Tracing{Provider: at.Options.Tracing}.Middleware, nil
+		return middleware.Tracing{Provider: at.Options.Tracing}, nil
 	}
 	if !tracingConfigured() {
 		return nil, nil
@@ -52,7 +51,7 @@ func newTracing(ctx context.Context, at layerSite) (message.HandlerMiddleware, e
 		}
 		at.parts.tracer = t
 	}
-	return middleware.Tracing{Provider: at.parts.tracer.provider}.Middleware, nil
+	return middleware.Tracing{Provider: at.parts.tracer.provider}, nil
 }
 
 // tracer makes spans and sends them by OTLP over HTTP.

@@ -1,6 +1,13 @@
 package lane
 
-import "github.com/outriderhq/outrider/handlers"
+import (
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
+)
 
 // A chain waits for the delivery of its message only so that it can look at the
 // outcome, if its middleware does nothing before. Waiting is what costs: a
@@ -38,7 +45,11 @@ func (s *Session) offer(items []*Item) {
 			continue
 		}
 		msg := it.newMessage()
-		if err := undecodable(msg); err != nil {
+		err := undecodable(msg)
+		if err == nil && len(s.route.Before) > 0 {
+			err = prepare(s.route.Before, msg)
+		}
+		if err != nil {
 			broken = append(broken, handlers.Ended{Ticket: &it.Ticket, Message: msg, Err: err})
 			continue
 		}
@@ -55,8 +66,11 @@ func (s *Session) offer(items []*Item) {
 func (s *Session) runAfterDelivery(ended []handlers.Ended) {
 	for i := range ended {
 		e := &ended[i]
-		owner(e.Ticket).outcome = e.Err
-		e.Err = protect(s.lane.chain, e.Message)
+		it := owner(e.Ticket)
+		it.outcome, it.asked = e.Err, false
+		if e.Err = protect(s.lane.chain, e.Message); !it.asked {
+			e.Err = s.unasked(it, e.Err)
+		}
 	}
 	var follow []followUp
 	s.mu.Lock()
@@ -72,4 +86,30 @@ func (s *Session) runAfterDelivery(ended []handlers.Ended) {
 			go s.sendToPoison(f.dying)
 		}
 	}
+}
+
+// prepare lets middleware that only looks at results do what comes before a delivery.
+func prepare(before []func(*message.Message), msg *message.Message) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = adapters.Recovered("the middleware", r)
+		}
+	}()
+	for _, f := range before {
+		f(msg)
+	}
+	return nil
+}
+
+// unasked is what a chain came to that did not call its handler although it was said
+// to only look at results: the outcome counts, or a message that failed would be lost.
+func (s *Session) unasked(it *Item, err error) error {
+	if _, panicked := errors.AsType[*adapters.PanicError](err); panicked {
+		return err
+	}
+	s.route.unasked.Do(func() {
+		s.route.Log().Warn("a middleware with the marker AfterDelivery did not call its handler: the outcome of the delivery counts; "+
+			"remove the marker from middleware that filters messages (logged once)", "lane", s.lane.Name, "id", it.id(), "error", err)
+	})
+	return it.outcome
 }

@@ -86,6 +86,7 @@ type Item struct {
 	blocker   bool // its group was parked while it was being sent
 	unwanted  bool // an operator has taken its row away
 	probed    bool // it was a probe, or run again for one; guarded by health's mutex
+	asked     bool // its chain has asked for the outcome
 	redriven  bool // an operator wants it attempted anew, after the attempt under way
 }
 

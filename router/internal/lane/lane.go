@@ -102,6 +102,7 @@ func (l *Lane) handle(msg *message.Message) error {
 			"does not derive from it: use msg.SetContext(context.With...(msg.Context(), ...))", l.Name, msg.UUID))
 	}
 	if l.route.DeliverFirst {
+		it.asked = true
 		return it.outcome
 	}
 	if err := undecodable(msg); err != nil {

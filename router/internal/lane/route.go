@@ -2,6 +2,7 @@ package lane
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ type Config struct {
 	Match        func(*adapters.Row) bool
 	Middleware   []message.HandlerMiddleware
 	DeliverFirst bool
+	Before       []func(*message.Message) // called for each attempt when delivering first
 	Destination  adapters.Destination
 	Poison       adapters.Destination // nil: dead messages are only parked
 	PoisonName   string
@@ -58,6 +60,7 @@ type Route struct {
 	limiter *handlers.Limiter
 	Share   memory.Share // of the memory
 	panics  panics
+	unasked sync.Once // a chain that ran after a delivery did not ask for its outcome
 	stats   routeStats
 
 	leastChains int            // what each of its lanes may have of the pace in any case
