@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := testenv.LimitChecks(20, 1000); err != nil {
+	if err := testenv.LimitChecks(8, 1000); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
