@@ -389,3 +389,13 @@ func FuzzRetry(f *testing.F) {
 		}
 	})
 }
+
+func TestLinearDelaysGrowByTheBase(t *testing.T) {
+	t.Parallel()
+	r := middleware.Retry{Base: 30 * time.Second, Max: 100 * time.Second, Linear: true, Jitter: middleware.NoJitter}
+	for number, want := range []time.Duration{30 * time.Second, 30 * time.Second, 60 * time.Second, 90 * time.Second, 100 * time.Second} {
+		if got := r.Delay(number); got != want {
+			t.Errorf("after attempt %d: %v, want %v", number, got, want)
+		}
+	}
+}

@@ -19,6 +19,9 @@ type Queue struct {
 	// a JSON object; the column is used where the payload has none.
 	TypeInPayload bool
 
+	// JSONBytes: of a payload in a column of bytes, what is valid JSON counts as JSON. Otherwise it is bytes in any case.
+	JSONBytes bool
+
 	// DeadKeepsRetries: the attempts column counts retries, as those systems do
 	// that leave it alone when they give up. Otherwise it counts failed attempts.
 	DeadKeepsRetries bool

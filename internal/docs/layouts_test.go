@@ -103,6 +103,7 @@ func queueText(b *strings.Builder, q *layout.Queue) {
 		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                       q.DefaultGroup != "",
 		"Rows without a group are in no order.":                                                 q.DefaultGroup == "" && q.Columns.Group != "",
 		"The type is the payload's field `type`, where it has one.":                             q.TypeInPayload,
+		"A payload that is valid JSON is JSON for destinations, another one is bytes.":          q.JSONBytes,
 		"The attempts of a row that is given up do not count the last one.":                     q.DeadKeepsRetries,
 		"The error is written when a row is given up, and not before.":                          q.ErrorWhenDead,
 		"The time of a claim and its owner are removed when the claim ends.":                    q.ClaimEnds,
@@ -143,6 +144,9 @@ func settingsText(b *strings.Builder, p *layout.Preset) {
 	}
 	settings := [][2]string{{"`poll: {min, max}`", every(d.Poll)}, {"`poll: {batch}`", number(d.Batch)}, {"`claims: {in_memory}`", number(d.InMemory)},
 		{"`claims: {timeout}`", every(d.Timeout)}, {"`claims: {recover}`", every(d.Recover)}}
+	if d.Leader {
+		settings = append(settings, [2]string{"`leader`", "true"})
+	}
 	if r := d.Retry; r != nil {
 		text := fmt.Sprintf("attempts: %d, ", r.Attempts)
 		switch {

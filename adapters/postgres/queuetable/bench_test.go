@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,7 +69,8 @@ func drainFloor(e *queueEnv, rows, batch int) {
 	pgtest.Must(e.t, err)
 	defer func() { pgtest.Must(e.t, conn.Close(e.ctx)) }()
 	table := e.tables[0].Name
-	claim := strings.ReplaceAll(foreignStatement(foreignClaim, table, batch), "RETURNING t.id,", "RETURNING t.id, t.payload,")
+	claim := strings.NewReplacer("LIMIT 7", fmt.Sprint("LIMIT ", batch), "RETURNING t.id", "RETURNING t.id, t.payload, coalesce(t.message_group, 'default')").
+		Replace(flowCatalystSystem.in(table, flowCatalystSystem.claim))
 	for done := 0; done < rows; {
 		found, err := conn.Query(e.ctx, claim)
 		pgtest.Must(e.t, err)
@@ -79,7 +81,7 @@ func drainFloor(e *queueEnv, rows, batch int) {
 			return nil
 		})
 		pgtest.Must(e.t, err)
-		_, err = conn.Exec(e.ctx, foreignStatement(foreignDone, table, batch), ids)
+		_, err = conn.Exec(e.ctx, flowCatalystSystem.in(table, flowCatalystSystem.done), ids)
 		pgtest.Must(e.t, err)
 		done += len(ids)
 	}

@@ -65,7 +65,7 @@ func (t *queueTable) decodePayload(d *wire.Decoder, row *adapters.Row, payload [
 	}
 	row.Payload = d.Payloads.Copy(payload)
 	if t.sql.types.payload == "bytea" {
-		row.Binary = true
+		row.Binary = !t.sql.layout.JSONBytes || !format.ValidJSON(row.Payload)
 		return
 	}
 	if !format.ValidJSON(row.Payload) {

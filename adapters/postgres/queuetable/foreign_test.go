@@ -2,9 +2,7 @@ package queuetable
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,27 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// The statements of FlowCatalyst's document, for another processor on the same
-// tables.
-const (
-	foreignClaim = `WITH selected AS (
-    SELECT id FROM {table} WHERE status = 'PENDING' ORDER BY message_group, created_at LIMIT {limit} FOR UPDATE SKIP LOCKED
-)
-UPDATE {table} t SET status = 'PROCESSING', processed_at = NOW() FROM selected s WHERE t.id = s.id
-RETURNING t.id, coalesce(t.message_group, 'default')`
-	foreignDone  = `UPDATE {table} SET status = 'COMPLETED', processed_at = NOW() WHERE id = ANY ($1)`
-	foreignRetry = `UPDATE {table} SET status = 'PENDING', retry_count = retry_count + 1 WHERE id = ANY ($1)`
-)
-
-// foreignStatement names the table, and how many rows are wanted.
-func foreignStatement(sql, table string, limit int) string {
-	return strings.NewReplacer("{table}", table, "{limit}", strconv.Itoa(limit)).Replace(sql)
-}
 
 // TestG2_BesideAForeignProcessor: both work the same tables; rows are delivered
 // once, and none of ours is claimed while the foreign processor holds an earlier
@@ -41,14 +23,26 @@ func foreignStatement(sql, table string, limit int) string {
 // back and retry.
 func TestG2_BesideAForeignProcessor(t *testing.T) {
 	t.Parallel()
-	for name, tables := range map[string]func(e *queueEnv, t testing.TB) *queueEnv{
-		"original index": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, false) },
-		"own indexes":    func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
-		"taking all":     func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
+	for name, c := range map[string]struct {
+		system  system
+		indexes bool // ours, too
+		all     bool // claims are tried without locking first
+	}{
+		"original index": {flowCatalystSystem, false, false},
+		"own indexes":    {flowCatalystSystem, true, false},
+		"taking all":     {flowCatalystSystem, true, true},
+		"Talkie":         {talkieSystem, true, false},
+		"Open Outbox":    {openOutboxSystem, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &foreignStress{queueEnv: tables(newQueueEnv(t), t), committed: map[string]bool{}, count: map[string]int{}}
+			e := newQueueEnv(t).preset(t, c.system.preset())
+			if c.indexes {
+				_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+				pgtest.Must(t, err)
+			}
+			e.takeAll = c.all
+			s := &foreignStress{queueEnv: e, system: c.system, committed: map[string]bool{}, count: map[string]int{}}
 			s.audit()
 			s.run(t)
 		})
@@ -57,6 +51,7 @@ func TestG2_BesideAForeignProcessor(t *testing.T) {
 
 type foreignStress struct {
 	*queueEnv
+	system    system
 	mu        sync.Mutex
 	committed map[string]bool
 	count     map[string]int // deliveries by row
@@ -66,24 +61,25 @@ type foreignStress struct {
 // audit makes the database itself note each claim of ours that is behind a row
 // which somebody else holds: whoever claims names himself by application_name.
 func (s *foreignStress) audit() {
-	s.exec(strings.ReplaceAll(`
-CREATE TABLE {t}_owner (id text PRIMARY KEY, owner text NOT NULL);
-CREATE TABLE {t}_broken (id text, behind text);
-CREATE FUNCTION {t}_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+	schema, _, _ := strings.Cut(s.tables[0].Name, ".")
+	s.exec(strings.ReplaceAll(s.sql(s.tables[0].Name, `
+CREATE TABLE {schema}.owner (id text PRIMARY KEY, owner text NOT NULL);
+CREATE TABLE {schema}.broken (id text, behind text);
+CREATE FUNCTION {schema}.audit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.status = 'PROCESSING' AND OLD.status = 'PENDING' THEN
-        INSERT INTO {t}_owner VALUES (NEW.id, current_setting('application_name'))
+    IF NEW.{set:status} = {processing} AND OLD.{set:status} IN ({waiting}) THEN
+        INSERT INTO {schema}.owner VALUES (NEW.{set:key}::text, current_setting('application_name'))
         ON CONFLICT (id) DO UPDATE SET owner = EXCLUDED.owner;
         IF current_setting('application_name') = 'outrider-queue' THEN
-            INSERT INTO {t}_broken
-            SELECT NEW.id, o.id FROM {t} o JOIN {t}_owner w ON w.id = o.id
-            WHERE o.status = 'PROCESSING' AND w.owner <> 'outrider-queue'
-              AND o.message_group IS NOT DISTINCT FROM NEW.message_group AND (o.created_at, o.id) < (NEW.created_at, NEW.id);
+            INSERT INTO {schema}.broken
+            SELECT NEW.{set:key}, {key} FROM {t} t JOIN {schema}.owner w ON w.id = {key}::text
+            WHERE {status} = {processing} AND w.owner <> 'outrider-queue' AND (NEW.{set:group} IS NOT NULL OR `+pg.Literal(s.layout.DefaultGroup)+` <> '')
+              AND {group} IS NOT DISTINCT FROM NEW.{set:group} AND ({created}, {key}) < (NEW.{set:created}, NEW.{set:key});
         END IF;
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER audit AFTER UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION {t}_audit();`, "{t}", s.tables[0].Name))
+CREATE TRIGGER audit AFTER UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION {schema}.audit();`), "{schema}", schema))
 }
 
 func (s *foreignStress) run(t *testing.T) {
@@ -106,7 +102,7 @@ func (s *foreignStress) run(t *testing.T) {
 		t.Errorf("%d rows were delivered, %d were committed", len(s.count), len(s.committed))
 	}
 	var broken int
-	pgtest.Must(t, s.pool.QueryRow(s.ctx, "SELECT count(*) FROM "+s.tables[0].Name+"_broken").Scan(&broken))
+	pgtest.Must(t, s.pool.QueryRow(s.ctx, "SELECT count(*) FROM "+strings.Split(s.tables[0].Name, ".")[0]+".broken").Scan(&broken))
 	if broken > 0 {
 		t.Errorf("%d times a row was claimed behind one that the foreign processor held", broken)
 	}
@@ -125,10 +121,9 @@ func (s *foreignStress) write(t *testing.T, writer, n int) {
 		groups := []string{"a", "b", "c", "default"}[random.IntN(4):]
 		pgtest.Must(t, outbox.Lock(s.ctx, tx, groups...)) // writers of a group take turns
 		for j := range 1 + random.IntN(3) {
-			id := fmt.Sprintf("%02d%06d%05d", writer, i, j)
+			id := s.system.id((writer+1)*1e11 + i*1e5 + j)
 			ids = append(ids, id)
-			_, err = tx.Exec(s.ctx, s.sql(s.tables[0].Name, `INSERT INTO {t} (id, type, message_group, payload, status, created_at)
-VALUES ($1, 'EVENT', nullif($2, 'default'), '{}', 'PENDING', clock_timestamp())`), id, groups[random.IntN(len(groups))])
+			_, err = tx.Exec(s.ctx, s.system.in(s.tables[0].Name, s.system.stress), id, groups[random.IntN(len(groups))])
 			if err != nil {
 				t.Error(err)
 			}
@@ -204,17 +199,17 @@ func (s *foreignStress) foreign(t *testing.T) {
 	conn, err := pgx.Connect(s.ctx, s.url)
 	pgtest.Must(t, err)
 	defer func() { pgtest.Must(t, conn.Close(context.Background())) }()
-	statement := func(sql string) string { return foreignStatement(sql, s.tables[0].Name, 7) }
+	statement := func(sql string) string { return s.system.in(s.tables[0].Name, sql) }
 	random := rand.New(rand.NewPCG(2, 2))
 	for !s.finished() {
-		rows, err := conn.Query(s.ctx, statement(foreignClaim))
+		rows, err := conn.Query(s.ctx, statement(s.system.claim))
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		var id, group string
+		var id string
 		var done, retry []string
-		_, err = pgx.ForEachRow(rows, []any{&id, &group}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
 			if random.IntN(10) == 0 {
 				retry = append(retry, id)
 			} else {
@@ -228,7 +223,7 @@ func (s *foreignStress) foreign(t *testing.T) {
 		}
 		<-time.After(time.Duration(random.IntN(5)) * time.Millisecond) // its request
 		s.deliver(done...)
-		for sql, ids := range map[string][]string{foreignDone: done, foreignRetry: retry} {
+		for sql, ids := range map[string][]string{s.system.done: done, s.system.retry: retry} {
 			if _, err := conn.Exec(s.ctx, statement(sql), ids); err != nil {
 				t.Error(err)
 				return
