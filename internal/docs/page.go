@@ -13,14 +13,18 @@ type Page struct {
 	Text string
 }
 
-// Pages reads README.md and docs/*.md below the root of the module.
+// Pages reads README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/*.md below the root of
+// the module.
 func Pages(root string) ([]Page, error) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
 		return nil, err
 	}
 	var pages []Page
-	for _, file := range append([]string{filepath.Join(root, "README.md")}, files...) {
+	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		files = append(files, filepath.Join(root, name))
+	}
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err

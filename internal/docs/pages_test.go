@@ -112,6 +112,9 @@ func slug(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
+// toBeMade are the names that CONTRIBUTING.md's recipes use for files yet to be written.
+var toBeMade = regexp.MustCompile(`amqp|mysql|talkie|presets_test`)
+
 // Files that prose names as `folder/file.go` exist.
 func TestFilesThatAreNamedExist(t *testing.T) {
 	t.Parallel()
@@ -119,11 +122,41 @@ func TestFilesThatAreNamedExist(t *testing.T) {
 	for _, p := range pages(t) {
 		for i, line := range p.Prose() {
 			for _, span := range Spans(line) {
-				if !file.MatchString(span) {
+				if !file.MatchString(span) || p.Path == "CONTRIBUTING.md" && toBeMade.MatchString(span) {
 					continue
 				}
 				if _, err := os.Stat(filepath.Join(root, span)); errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s:%d: there is no %s", p.Path, i+1, span)
+				}
+			}
+		}
+	}
+}
+
+// Tests that prose names exist, so that nobody looks for one that was renamed.
+func TestTestsThatAreNamedExist(t *testing.T) {
+	t.Parallel()
+	declared := map[string]bool{}
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declaration.FindAllStringSubmatch(string(text), -1) {
+			declared[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`^Test\w+$`)
+	for _, p := range pages(t) {
+		for i, line := range p.Prose() {
+			for _, span := range Spans(line) {
+				if name.MatchString(span) && !declared[span] {
+					t.Errorf("%s:%d: there is no test %s", p.Path, i+1, span)
 				}
 			}
 		}
