@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -9,21 +10,28 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Parked lists parked messages, by route, slot and sequence.
-func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]adapters.Parked, error) {
-	var out []adapters.Parked
+// Parked lists what was taken out of the stream: first the parked messages of the state
+// stores, by route, slot and sequence, then the dead rows in the tables of queues, by
+// source, table, creation and key. The limit is that of the whole list; the filter's
+// After concerns the state stores.
+func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]ParkedMessage, error) {
+	var out []ParkedMessage
+	most := cmp.Or(f.Limit, adapters.DefaultParkedList)
 	for _, s := range op.stores {
 		rows, err := s.ListParked(ctx, f)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, rows...)
+		for _, row := range rows[:min(len(rows), most-len(out))] {
+			out = append(out, ParkedMessage{Parked: row})
+		}
 	}
-	return out, nil
+	dead, err := op.deadIn(ctx, f, most-len(out), f.ID != "")
+	return append(out, dead...), err
 }
 
 // CountParked says how many messages a command would change, by route and
-// status. It changes nothing and reads no message.
+// status, parked ones and dead rows of queues. It changes nothing.
 func (op *Operator) CountParked(ctx context.Context, c adapters.ParkedCommand) ([]adapters.ParkedCount, error) {
 	var out []adapters.ParkedCount
 	for _, s := range op.stores {
@@ -33,7 +41,8 @@ func (op *Operator) CountParked(ctx context.Context, c adapters.ParkedCommand) (
 		}
 		out = append(out, counts...)
 	}
-	return out, nil
+	dead, err := op.countDead(ctx, c)
+	return append(out, dead...), err
 }
 
 // Pace says how a command that changes many messages goes.
@@ -81,5 +90,21 @@ func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, 
 		}
 		c.Filter.After = adapters.ParkedKey{}
 	}
-	return changed, nil
+	if left <= 0 {
+		return changed, nil
+	}
+	c.Filter.Limit = 0
+	err = op.changeDead(ctx, c, size, func(n int) (int, error) {
+		n = min(n, left)
+		if n == 0 {
+			return 0, nil
+		}
+		return n, limiter.WaitN(ctx, n)
+	}, func(n int) {
+		changed, left = changed+n, left-n
+		if p.Progress != nil && n > 0 {
+			p.Progress(changed)
+		}
+	})
+	return changed, err
 }

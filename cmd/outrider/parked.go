@@ -31,16 +31,19 @@ type parkedMessage struct {
 	ParkedAt      time.Time         `json:"parked_at"`
 	Position      int64             `json:"position,omitempty"`
 	LastError     string            `json:"last_error,omitempty"`
+	Source        string            `json:"source,omitempty"` // of a dead row in a queue's table
+	Table         string            `json:"table,omitempty"`  // that table; absent: in the state store
 	Metadata      map[string]string `json:"metadata,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`        // when it is JSON
 	PayloadBytes  []byte            `json:"payload_base64,omitempty"` // otherwise
 }
 
 // newParked takes metadata and payload along only for show.
-func newParked(p adapters.Parked, whole bool) parkedMessage {
+func newParked(p admin.ParkedMessage, whole bool) parkedMessage {
 	m := parkedMessage{
 		ID: p.ID, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type, Status: string(p.Status),
 		Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, LastError: p.LastError,
+		Source: p.Source, Table: p.Table,
 	}
 	if p.Status == adapters.ParkedRetrying && !p.NextAttemptAt.IsZero() {
 		m.NextAttemptAt = &p.NextAttemptAt
@@ -112,16 +115,25 @@ func (a *app) listParked(ctx context.Context, op *admin.Operator, f adapters.Par
 		fmt.Fprintln(a.out, "no parked message matches")
 		return nil
 	}
+	headings := []string{"ID", "ROUTE", "GROUP", "TYPE", "STATUS", "ATTEMPTS", "NEXT", "PARKED", "ERROR"}
+	inTables := slices.ContainsFunc(rows, func(p admin.ParkedMessage) bool { return p.Table != "" })
+	if inTables {
+		headings = slices.Insert(headings, 5, "TABLE")
+	}
 	var cells [][]string
 	for _, p := range rows {
 		next := ""
 		if p.Status == adapters.ParkedRetrying {
 			next = ago(p.NextAttemptAt)
 		}
-		cells = append(cells, []string{p.ID, p.Route, p.Group, p.Type, string(p.Status), strconv.Itoa(p.Attempts),
-			next, ago(p.ParkedAt), a.cut(p.LastError, 60)})
+		line := []string{p.ID, p.Route, p.Group, p.Type, string(p.Status), strconv.Itoa(p.Attempts),
+			next, ago(p.ParkedAt), a.cut(p.LastError, 60)}
+		if inTables {
+			line = slices.Insert(line, 5, p.Table)
+		}
+		cells = append(cells, line)
 	}
-	err = a.printTable([]string{"ID", "ROUTE", "GROUP", "TYPE", "STATUS", "ATTEMPTS", "NEXT", "PARKED", "ERROR"}, cells)
+	err = a.printTable(headings, cells)
 	if more {
 		fmt.Fprintln(a.err, "there are more: narrow the filter or raise --limit")
 	}
@@ -157,7 +169,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 }
 
 // showParked shows the messages of one id: several when several routes parked it.
-func (a *app) showParked(rows []adapters.Parked, machine bool) error {
+func (a *app) showParked(rows []admin.ParkedMessage, machine bool) error {
 	if machine {
 		list := []parkedMessage{}
 		for _, p := range rows {
@@ -179,11 +191,14 @@ func (a *app) showParked(rows []adapters.Parked, machine bool) error {
 func (a *app) showOne(m parkedMessage) error {
 	cells := [][]string{
 		{"id", m.ID}, {"route", m.Route}, {"lane", fmt.Sprintf("%s/%02d", m.Route, m.Slot)}, {"group", m.Group},
-		{"type", m.Type}, {"status", m.Status}, {"attempts", strconv.Itoa(m.Attempts)},
+		{"type", m.Type}, {"status", m.Status}, {"in", m.place()}, {"attempts", strconv.Itoa(m.Attempts)},
 		{"parked", m.ParkedAt.Format(time.RFC3339) + ", " + ago(m.ParkedAt)},
 	}
 	if m.NextAttemptAt != nil {
 		cells = append(cells, []string{"next attempt", m.NextAttemptAt.Format(time.RFC3339) + ", " + ago(*m.NextAttemptAt)})
+	}
+	if m.Table == "" { // with the place in a log
+		cells = slices.DeleteFunc(cells, func(c []string) bool { return c[0] == "in" })
 	}
 	cells = append(cells, []string{"position", strconv.FormatInt(m.Position, 10)}, []string{"last error", m.LastError})
 	for _, key := range slices.Sorted(maps.Keys(m.Metadata)) {
@@ -202,4 +217,9 @@ func (a *app) showOne(m parkedMessage) error {
 	}
 	fmt.Fprintf(a.out, "payload:\n%s\n", pretty.Bytes())
 	return nil
+}
+
+// place is where the message is, of a dead row in a queue's table.
+func (m *parkedMessage) place() string {
+	return fmt.Sprintf("table %s of source %s", m.Table, m.Source)
 }

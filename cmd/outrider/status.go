@@ -199,7 +199,7 @@ func (a *app) printStatus(rows []progress, v *statusView) error {
 	var cells [][]string
 	for _, r := range rows {
 		cells = append(cells, []string{r.Route, string(r.State), strconv.Itoa(r.Lanes), r.owner(), strconv.FormatInt(r.Position, 10), r.behind(),
-			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), since(r.UpdatedAt)})
+			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), r.dead(), since(r.UpdatedAt)})
 	}
 	if len(cells) > 0 {
 		headings := []string{"ROUTE", "STATE", "LANES", "OWNER", "POSITION", "BEHIND", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}

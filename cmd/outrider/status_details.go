@@ -52,8 +52,13 @@ func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *admin.Oper
 	for _, r := range cfg.Routes {
 		asked.from[r.Name] = r.From
 	}
+	// A source that is down is no reason to show nothing: its numbers are left out. Asked
+	// first, without the checks of a relay, which an operator's role would not pass.
+	dead, deadMore, _ := op.DeadRows(ctx)
 	for i := range rows {
 		r := &rows[i]
+		r.DeadRows, r.DeadMore = dead[r.Route], deadMore[r.Route]
+		r.Dead += r.DeadRows
 		for _, p := range pauses {
 			if p.Route != r.Route {
 				continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -28,6 +29,8 @@ type progress struct {
 	Since *time.Time `json:"since,omitempty"` // when the owner took it
 
 	// Of routes only.
+	DeadRows   int        `json:"dead_rows,omitempty"`      // those of Dead that are in a queue's table
+	DeadMore   bool       `json:"dead_rows_more,omitempty"` // there are more
 	Owned      []owned    `json:"owned,omitempty"`
 	Behind     *int       `json:"behind,omitempty"` // rows not settled; absent when not known
 	BehindMore bool       `json:"behind_more,omitempty"`
@@ -98,6 +101,14 @@ func (p *progress) add(l adapters.LaneStatus) {
 	if !l.UpdatedAt.IsZero() && (p.UpdatedAt == nil || l.UpdatedAt.After(*p.UpdatedAt)) {
 		p.UpdatedAt = &l.UpdatedAt
 	}
+}
+
+// dead is how many messages are dead, with a sign where not all rows were counted.
+func (p *progress) dead() string {
+	if p.DeadMore {
+		return strconv.Itoa(p.Dead) + "+"
+	}
+	return strconv.Itoa(p.Dead)
 }
 
 // owner is the instance that works the row.

@@ -58,6 +58,7 @@ type SourceKind struct {
 	State string
 
 	Log      bool // an append-only table, read by cursor
+	Queue    bool // tables whose rows carry a status of their own
 	Supplied bool // the embedding program supplies it by an option
 	Pools    bool // its connections can be those of a pool that the program has
 

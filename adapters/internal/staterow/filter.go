@@ -53,6 +53,15 @@ func FilterJSON(f adapters.ParkedFilter) string {
 		"error", f.Error, "before", before, "limit", limit, "after", after)
 }
 
+// TableFilterJSON is [FilterJSON] for a change in a queue's table.
+func TableFilterJSON(f adapters.ParkedFilter, table string) string {
+	fields := map[string]string{}
+	_ = json.Unmarshal([]byte(FilterJSON(f)), &fields) // it was made of strings
+	fields["table"] = Clean(table)
+	b, _ := json.Marshal(fields) // strings cannot fail to encode
+	return string(b)
+}
+
 // FieldsJSON returns names and values, alternating, as audit records keep them:
 // only values that are not empty.
 func FieldsJSON(fields ...string) string {

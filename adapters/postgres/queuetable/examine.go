@@ -56,6 +56,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 		sound = sound && found.Level == adapters.LevelOK
 	}
 	f = append(f, q.examineIndexes(ctx, t))
+	f = append(f, q.examineDeadIndex(ctx, t)...)
 	f = append(f, pg.ExamineOwner(ctx, q.pool, t.sql.table)...)
 	if sound { // or the statements would not run
 		f = append(f, q.examineStuck(ctx, t))

@@ -24,6 +24,8 @@ func queueGrants(layout *Layout, table pgx.Identifier) (g pg.Grants) {
 		reads := pg.Reading(task, table, names)
 		if task == pg.TaskRelay {
 			reads.Rights = append(reads.Rights, pg.Right{Name: "UPDATE", Columns: layout.Columns.Written()})
+		} else {
+			reads.Rights = append(reads.Rights, operatorRights(&layout.Columns)...)
 		}
 		g = append(g, pg.Usage(task, table), reads)
 	}

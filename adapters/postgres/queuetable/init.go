@@ -106,7 +106,7 @@ func InitSQL(of Layout, createTables bool, tables ...Table) string {
 		}
 		b.WriteString("-- Keep claims cheap whatever is retained, and under an old snapshot. In a table that is in use:\n" +
 			"-- CREATE INDEX CONCURRENTLY.\n")
-		for _, s := range sql.wanted(name) {
+		for _, s := range append(sql.wanted(name), sql.deadIndex(name)) {
 			b.WriteString(s.Create + ";\n")
 		}
 		b.WriteString("\n")
@@ -131,7 +131,7 @@ func Init(ctx context.Context, pool *pgxpool.Pool, of Layout, createTables bool,
 		var said []string
 		err = pg.InTurn(ctx, pool, name, func(tx pgx.Tx, full pgx.Identifier) (err error) {
 			sql := queueSQL{table: full.Sanitize(), layout: &of}
-			steps := sql.wanted(full)
+			steps := append(sql.wanted(full), sql.deadIndex(full))
 			if createTables {
 				steps = append(sql.create(full), steps...)
 			}

@@ -391,7 +391,7 @@ func TestInitMakesTheTablesOfTheDocument(t *testing.T) {
 	e := newQueueEnv(t)
 	e.exec(printed)
 	said, err := Init(e.ctx, e.pool, *layout.FlowCatalyst().Queue, true, layout.FlowCatalyst().Queue.Tables...)
-	if err != nil || len(said) != 8 || strings.Contains(strings.Join(said, " "), "created ") {
+	if err != nil || len(said) != 10 || strings.Contains(strings.Join(said, " "), "created ") {
 		t.Errorf("init after what it printed: %v, %q", err, said)
 	}
 }

@@ -1,0 +1,60 @@
+package adapters
+
+import (
+	"context"
+	"time"
+)
+
+// DeadRows is implemented by queues whose dead rows operators can look at and change.
+// Such a row is in the queue's table, with the status that the layout has for it; nothing
+// of it is in a state store. The methods need less than [Queue.Check] asks for: what an
+// operator's role is granted. They may be called while claims of any process are
+// under way, which do not see dead rows.
+type DeadRows interface {
+	// Dead returns a page of dead rows, of one table, in the order of table, creation
+	// and key, beginning after a place. It may be shorter than the limit; only an empty page
+	// is the last.
+	Dead(ctx context.Context, f DeadFilter) ([]DeadRow, error)
+
+	// ChangeDead makes rows wait again, as if they had never been attempted
+	// ([ParkedRedrive]), or deletes them ([ParkedPurge]), in one transaction. Rows
+	// that are no longer dead are left as they are. It calls record with the
+	// number of those that it changes before it commits, unless that is 0; when record
+	// returns an error nothing is changed.
+	ChangeDead(ctx context.Context, action ParkedAction, rows []DeadKey, record func(changed int) error) (int, error)
+}
+
+// DeadFilter selects dead rows. Empty fields match everything.
+type DeadFilter struct {
+	Group  string    // as [Row.Group] has it, or as the column does
+	ID     string    // event id
+	Error  string    // part of the last error, in any case
+	Before time.Time // died before, as [DeadRow.Died]
+
+	Payload bool    // payloads are wanted; otherwise only what selecting by route and type needs is read
+	Limit   int     // rows at most; 0: [DefaultParkedStep]
+	After   DeadKey // the page begins after it; zero: at the beginning
+}
+
+// DeadKey names one dead row.
+type DeadKey struct {
+	Table   string // which of the queue's tables, as configured
+	Created string // as the database writes it
+	Key     string // primary key, as text
+}
+
+// DeadRow is a row of a queue table that was given up.
+type DeadRow struct {
+	At       DeadKey
+	Row      Row // as a claim would return it, as far as the filter asked; a payload beyond the queue's limit is nil
+	Attempts int // as the table counts them
+	Error    string
+	Died     time.Time // when it was last changed, where the table has a column for that; else last claimed, or created
+}
+
+// Auditor is implemented by state stores that keep a record of what operators do
+// outside of them.
+type Auditor interface {
+	// Audit writes one record: who did what, to how many messages, selected how.
+	Audit(ctx context.Context, by string, action ParkedAction, f ParkedFilter, table string, changed int) error
+}

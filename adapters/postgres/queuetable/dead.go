@@ -1,0 +1,305 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/tidwall/gjson"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+var _ adapters.DeadRows = (*Queue)(nil)
+
+// Dead implements [adapters.DeadRows].
+func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
+	from := 0
+	if f.After.Table != "" {
+		from = slices.IndexFunc(q.tables, func(t *queueTable) bool { return t.name == f.After.Table })
+		if from < 0 {
+			return nil, fmt.Errorf("postgres queue: %q is none of its tables", f.After.Table)
+		}
+	}
+	for _, t := range q.tables[from:] {
+		rows, err := q.deadIn(ctx, t, f)
+		if err != nil || len(rows) > 0 {
+			return rows, queueError(t.name, "look for dead rows", err)
+		}
+		f.After = adapters.DeadKey{}
+	}
+	return nil, nil
+}
+
+func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
+	sql, err := q.described(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	text, args, possible := sql.dead(t.kind, f)
+	if !possible {
+		return nil, nil
+	}
+	rows, err := q.pool.Query(ctx, text, args...)
+	if err != nil {
+		return nil, noSuchKey(f, err)
+	}
+	var group *string
+	var aggregateType, aggregateID, tenant, typ string
+	var died pgtype.Timestamptz
+	var r adapters.DeadRow
+	_, err = pgx.ForEachRow(rows, []any{&r.At.Created, &r.At.Key, &group, &typ, &aggregateType, &aggregateID, &tenant,
+		&r.Row.Payload, &r.Attempts, &r.Error, &died}, func() error {
+		d := r
+		d.At.Table, d.Died = t.name, died.Time
+		g := t.group(group)
+		d.Row = adapters.Row{ID: d.At.Key, Kind: t.kind, Type: typ, Group: g.key, Slot: g.slot, AggregateType: aggregateType, AggregateID: aggregateID,
+			Tenant: tenant, Payload: slices.Clone(r.Row.Payload), Binary: sql.types.payload == "bytea"}
+		if !g.ordered() {
+			d.Row.Slot = adapters.SlotOf("", d.Row.ID)
+		}
+		if sql.layout.TypeInPayload && gjson.ValidBytes(d.Row.Payload) {
+			if in := gjson.GetBytes(d.Row.Payload, "type"); in.Type == gjson.String && in.Str != "" {
+				d.Row.Type = in.Str
+			}
+		}
+		page = append(page, d)
+		return nil
+	})
+	return page, noSuchKey(f, err)
+}
+
+// noSuchKey drops the error for an id that cannot be one of this table: then no row has it.
+func noSuchKey(f adapters.DeadFilter, err error) error {
+	var refused *pgconn.PgError
+	if f.ID != "" && errors.As(err, &refused) && (refused.Code == "22P02" || refused.Code == "22003") {
+		return nil
+	}
+	return err
+}
+
+// described returns what a table's statements are made of.
+func (q *Queue) described(ctx context.Context, t *queueTable) (queueSQL, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	err := q.describe(ctx, t)
+	return t.sql, err
+}
+
+// ChangeDead implements [adapters.DeadRows].
+func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(int) error) (changed int, err error) {
+	keys := map[string][]string{}
+	for _, r := range rows {
+		keys[r.Table] = append(keys[r.Table], r.Key)
+	}
+	texts := map[string]string{} // before the transaction: describe takes a connection of its own
+	for name := range keys {
+		t := q.table(name)
+		if t == nil {
+			return 0, fmt.Errorf("postgres queue: %q is none of its tables", name)
+		}
+		sql, err := q.described(ctx, t)
+		if err != nil {
+			return 0, queueError(name, string(action), err)
+		}
+		switch action {
+		case adapters.ParkedRedrive:
+			texts[name] = sql.redrive()
+		case adapters.ParkedPurge:
+			texts[name] = sql.purge()
+		default:
+			return 0, fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
+		}
+	}
+	err = pg.RetryDeadlock(func() error {
+		changed = 0
+		return pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
+			for _, t := range q.tables { // in one order, so that two commands do not deadlock
+				if len(keys[t.name]) == 0 {
+					continue
+				}
+				slices.Sort(keys[t.name])
+				tag, err := tx.Exec(ctx, texts[t.name], keys[t.name])
+				if err != nil {
+					return queueError(t.name, string(action), err)
+				}
+				changed += int(tag.RowsAffected())
+			}
+			if changed == 0 {
+				return nil
+			}
+			return record(changed)
+		})
+	})
+	if err != nil {
+		changed = 0
+	}
+	return changed, err
+}
+
+// deadPageBytes bounds the payloads of a page.
+const deadPageBytes = 4 << 20
+
+// dead reads a page of dead rows. It takes a partial index on (created, key) of these
+// rows, which has no entry for any other. The window function adds up what payloads
+// measure before any is read. It reports whether the table can have such rows at all.
+func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args []any, possible bool) {
+	arg := func(v any) string { args = append(args, v); return fmt.Sprintf("$%d", len(args)) }
+	limit := arg(cmp.Or(f.Limit, adapters.DefaultParkedStep))
+	where := ""
+	if f.After.Key != "" {
+		where += " AND ({created}, {key}) > (" + arg(f.After.Created) + "::text::" + q.types.created + ", " + arg(f.After.Key) + "::text::" + q.types.key + ")"
+	}
+	if f.ID != "" {
+		where += " AND {key} = " + arg(f.ID) + "::text::" + q.types.key
+	}
+	if f.Group != "" {
+		condition, ok := q.inGroup(kind, f.Group, arg)
+		if !ok {
+			return "", nil, false
+		}
+		where += condition
+	}
+	if f.Error != "" {
+		if q.layout.Columns.Error == "" {
+			return "", nil, false
+		}
+		where += " AND strpos(lower({error}), lower(" + arg(f.Error) + ")) > 0"
+	}
+	died := "coalesce({claimed}, {created})"
+	if q.layout.Columns.Updated != "" {
+		died = "coalesce({updated}, {claimed}, {created})"
+	}
+	if !f.Before.IsZero() {
+		where += " AND " + died + " < " + arg(f.Before) + "::timestamptz"
+	}
+	payload, size := "NULL::bytea", "0"
+	if f.Payload || q.layout.TypeInPayload {
+		payload, size = q.deadPayload()
+	}
+	return q.fill(`SELECT s.created, s.key, s.grp, s.type, s.aggregate_type, s.aggregate_id, s.tenant, s.payload, s.attempts, s.error, s.died
+FROM (
+    SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
+    FROM (
+        SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
+            ` + payload + ` AS payload, least(` + size + `, ` + fmt.Sprint(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died
+        FROM {t} t
+        WHERE {status} = {is:dead}` + where + `
+        ORDER BY {created}, {key}
+        LIMIT ` + limit + `
+    ) r
+) s
+WHERE s.total - s.size < ` + fmt.Sprint(deadPageBytes)), args, true
+}
+
+// inGroup is the condition that a row is of a group, named as messages have it (with the
+// table's kind) or as the column does.
+func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bool) {
+	if q.layout.Columns.Group == "" {
+		return "", false
+	}
+	names := []string{group}
+	if kind != "" && len(group) > len(kind) && group[:len(kind)+1] == kind+":" {
+		names = append(names, group[len(kind)+1:])
+	}
+	null := ""
+	if q.layout.DefaultGroup != "" && slices.Contains(names, q.layout.DefaultGroup) {
+		null = " OR {group} IS NULL"
+	}
+	return " AND ({group}::text = ANY (" + arg(names) + "::text[])" + null + ")", true
+}
+
+// deadText are the columns that are short, a template.
+func (q *queueSQL) deadText() string {
+	c := &q.layout.Columns
+	text := func(column, what, as string) string {
+		if column == "" {
+			return "'' AS " + as
+		}
+		return "left(coalesce({" + what + "}::text, ''), " + fmt.Sprint(longestError) + ") AS " + as
+	}
+	attempts := "0 AS attempts"
+	if c.Attempts != "" {
+		attempts = "coalesce({attempts}, 0)::int AS attempts"
+	}
+	return text(c.Type, "type", "type") + ", " + text(c.AggregateType, "aggregate_type", "aggregate_type") + ", " +
+		text(c.AggregateID, "aggregate_id", "aggregate_id") + ", " + text(c.Tenant, "tenant", "tenant") + ", " + attempts + ", " + text(c.Error, "error", "error")
+}
+
+// deadPayload are the payload as bytes, NULL when it is too large, and its size.
+func (q *queueSQL) deadPayload() (payload, size string) {
+	measured, bytes := "octet_length({payload})", "convert_to({payload}::text, 'UTF8')"
+	switch q.types.payload {
+	case "bytea":
+		bytes = "{payload}"
+	case "text", "character varying":
+	default:
+		measured = "pg_column_size({payload})"
+	}
+	return fmt.Sprintf("CASE WHEN %s <= %d THEN %s END", measured, cmp.Or(q.maxRow, adapters.DefaultMaxRow), bytes), "coalesce(" + measured + ", 0)"
+}
+
+// theDead is the condition that a row of the given keys is dead still. IS TRUE keeps the
+// status from being looked up in an index.
+const theDead = "{key} = ANY ($1::text[]::{key[]}) AND ({status} = {is:dead}) IS TRUE"
+
+// redrive makes dead rows wait as for their first attempt. The error, and when the row was
+// last claimed, stay, as the systems that write such tables leave them when a row waits
+// again. Parameter: keys.
+func (q *queueSQL) redrive() string {
+	set := "{set:status} = {is:pending}"
+	if q.layout.Columns.Attempts != "" {
+		set += ", {set:attempts} = 0"
+	}
+	if q.layout.Columns.NextAttempt != "" {
+		set += ", {set:next_attempt} = now()"
+	}
+	if q.layout.Columns.Updated != "" {
+		set += ", {set:updated} = now()"
+	}
+	return q.fill("UPDATE {t} t SET " + set + " WHERE " + theDead)
+}
+
+// purge deletes dead rows. Parameter: keys.
+func (q *queueSQL) purge() string { return q.fill("DELETE FROM {t} t WHERE " + theDead) }
+
+// deadIndex is the index that finds dead rows, and only these, so that it costs nothing
+// while nothing dies.
+func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
+	index := pg.DerivedName(name, "_outrider_dead_idx")
+	return pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
+		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} IN ({is:dead})", "{index}", pgx.Identifier{index}.Sanitize())}
+}
+
+// examineDeadIndex reports that looking for dead rows reads the whole table.
+func (q *Queue) examineDeadIndex(ctx context.Context, t *queueTable) []adapters.Finding {
+	all, err := pg.TableIndexes(ctx, q.pool, t.sql.table)
+	c := &t.sql.layout.Columns
+	if err != nil || slices.ContainsFunc(all, func(i pg.TableIndex) bool {
+		index := queueIndex{i}
+		return index.covers(t.sql.layout, t.sql.layout.Statuses.Dead) && index.serves(nil, c.Created, c.Key)
+	}) {
+		return nil // examineIndexes reports an error
+	}
+	return []adapters.Finding{{Level: adapters.LevelWarning, Subject: "table " + t.name + ": dead rows",
+		Text: "no index finds them: `outrider status` and `outrider parked` read the whole table",
+		Fix:  strings.Replace(t.sql.deadIndex(t.full).Create, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY IF NOT EXISTS", 1)}}
+}
+
+// operatorRights are what [adapters.DeadRows] needs beside reading.
+func operatorRights(c *Columns) []pg.Right {
+	written := []string{c.Status}
+	for _, name := range []string{c.Attempts, c.NextAttempt, c.Updated} {
+		if name != "" {
+			written = append(written, name)
+		}
+	}
+	return []pg.Right{{Name: "UPDATE", Columns: written}, {Name: "DELETE"}}
+}

@@ -1,0 +1,221 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// ParkedMessage is a message that was taken out of the stream, and where it is.
+type ParkedMessage struct {
+	adapters.Parked // of a dead row in a queue's table: Route is the first that matches it, or empty; no Seq, no metadata
+
+	Source string // the queue whose table has the row; empty: it is in the state store
+	Table  string // that table, as configured
+}
+
+// deadSource is a source whose table keeps its dead rows.
+type deadSource struct {
+	name   string
+	rows   adapters.DeadRows
+	store  adapters.StateStore
+	routes []config.Route // that read it, in the order of the configuration
+}
+
+// deadSources are the queues that may have dead rows which the filter selects, in the
+// order of the first route of each.
+func (op *Operator) deadSources(ctx context.Context, f adapters.ParkedFilter) (all []*deadSource, err error) {
+	if f.Status != "" && f.Status != adapters.ParkedDead {
+		return nil, nil
+	}
+	index := map[string]*deadSource{}
+	for _, r := range op.build.Config.Routes {
+		s := index[r.From]
+		if s == nil {
+			s = &deadSource{name: r.From}
+			index[r.From] = s
+			all = append(all, s)
+		}
+		s.routes = append(s.routes, r)
+	}
+	all = slices.DeleteFunc(all, func(s *deadSource) bool {
+		return f.Route != "" && !slices.ContainsFunc(s.routes, func(r config.Route) bool { return r.Name == f.Route })
+	})
+	for _, s := range all {
+		if s.rows, err = op.build.DeadRows(ctx, op.parts, s.name); err != nil {
+			return nil, fmt.Errorf("source %q: %w", s.name, err)
+		}
+		if s.rows != nil {
+			s.store, err = op.build.OpenState(ctx, op.parts, s.name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %w", s.name, err)
+		}
+	}
+	return slices.DeleteFunc(all, func(s *deadSource) bool { return s.rows == nil }), nil
+}
+
+// route is the route that a row belongs to; empty: none.
+func (s *deadSource) route(row *adapters.Row) string {
+	for _, r := range s.routes {
+		if assembly.Matcher(r.Match)(row) {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+// walk calls visit with those rows of each page that the filter selects, until visit
+// says that it is enough. A page has at most so many rows.
+func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, page int, payload bool, visit func([]ParkedMessage, []adapters.DeadKey) (more bool, err error)) error {
+	dead := adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: page, Payload: payload}
+	for {
+		rows, err := s.rows.Dead(ctx, dead)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		dead.After = rows[len(rows)-1].At
+		var messages []ParkedMessage
+		var keys []adapters.DeadKey
+		for i := range rows {
+			r := &rows[i]
+			route := s.route(&r.Row)
+			if f.Route != "" && f.Route != route || f.Type != "" && f.Type != r.Row.Type {
+				continue
+			}
+			keys = append(keys, r.At)
+			messages = append(messages, ParkedMessage{Source: s.name, Table: r.At.Table, Parked: adapters.Parked{
+				LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
+				LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Payload: r.Row.Payload}})
+		}
+		if more, err := visit(messages, keys); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// deadIn lists dead rows of queues' tables, by source, table, creation and key.
+func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, most int, payload bool) (out []ParkedMessage, err error) {
+	if most <= 0 {
+		return nil, nil
+	}
+	sources, err := op.deadSources(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sources {
+		err := s.walk(ctx, f, min(max(most, adapters.DefaultParkedList), adapters.DefaultParkedStep), payload, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+			out = append(out, rows[:min(len(rows), most-len(out))]...)
+			return len(out) < most, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %w", s.name, err)
+		}
+	}
+	return out, nil
+}
+
+// DeadMost is where [Operator.DeadRows] stops counting the dead rows of a source.
+const DeadMost = 10_000
+
+// DeadRows counts the dead rows in the tables of queues, by route; those that no
+// route matches under the empty name. Of a source with more than [DeadMost] it counts
+// the first ones, and names its routes in more. What it can count it returns also with
+// an error.
+func (op *Operator) DeadRows(ctx context.Context) (counts map[string]int, more map[string]bool, err error) {
+	counts, more = map[string]int{}, map[string]bool{}
+	sources, err := op.deadSources(ctx, adapters.ParkedFilter{})
+	if err != nil {
+		return nil, nil, err
+	}
+	var failed []error
+	for _, s := range sources {
+		seen := 0
+		err := s.walk(ctx, adapters.ParkedFilter{}, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+			for _, m := range rows {
+				counts[m.Route]++
+			}
+			seen += len(rows)
+			return seen < DeadMost, nil
+		})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("source %q: %w", s.name, err))
+		}
+		for _, r := range s.routes {
+			more[r.Name] = seen >= DeadMost
+		}
+	}
+	return counts, more, errors.Join(failed...)
+}
+
+// countDead counts what a command would change in the tables of queues.
+func (op *Operator) countDead(ctx context.Context, c adapters.ParkedCommand) (out []adapters.ParkedCount, err error) {
+	if !slices.Contains(c.Action.Statuses(c.Filter), adapters.ParkedDead) {
+		return nil, nil
+	}
+	sources, err := op.deadSources(ctx, c.Filter)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sources {
+		counts := map[string]int{}
+		err := s.walk(ctx, c.Filter, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+			for _, m := range rows {
+				counts[m.Route]++
+			}
+			return true, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %w", s.name, err)
+		}
+		for _, route := range assembly.SortedNames(counts) {
+			out = append(out, adapters.ParkedCount{Route: route, Status: adapters.ParkedDead, Count: counts[route]})
+		}
+	}
+	return out, nil
+}
+
+// changeDead carries a command out in the tables of queues, a step for each page. take
+// waits for the rate and returns how many rows may be changed, done counts.
+func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, size int, take func(int) (int, error), done func(int)) error {
+	if !slices.Contains(c.Action.Statuses(c.Filter), adapters.ParkedDead) {
+		return nil
+	}
+	sources, err := op.deadSources(ctx, c.Filter)
+	if err != nil {
+		return err
+	}
+	for _, s := range sources {
+		auditor, ok := s.store.(adapters.Auditor)
+		if !ok {
+			return fmt.Errorf("source %q: %w", s.name, errNoAudit)
+		}
+		err := s.walk(ctx, c.Filter, size, false, func(_ []ParkedMessage, keys []adapters.DeadKey) (bool, error) {
+			if len(keys) == 0 {
+				return true, nil
+			}
+			n, err := take(len(keys))
+			if err != nil || n == 0 {
+				return false, err
+			}
+			// Never cut off: whether the step counts must be known.
+			whole := context.WithoutCancel(ctx)
+			changed, err := s.rows.ChangeDead(whole, c.Action, keys[:n], func(changed int) error {
+				return auditor.Audit(whole, c.By, c.Action, c.Filter, keys[0].Table, changed)
+			})
+			done(changed)
+			return err == nil, err
+		})
+		if err != nil {
+			return fmt.Errorf("source %q: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+var errNoAudit = errors.New("its state store keeps no record of what operators do, so its dead rows cannot be changed")
