@@ -35,10 +35,7 @@ type fleet struct {
 func newFleet(t *testing.T, lease time.Duration, destination string) *fleet {
 	t.Helper()
 	db := newDatabase(t)
-	state, err := statestore.New(t.Context(), statestore.Config{URL: db.url})
-	must(t, err)
-	must(t, state.Migrate(t.Context()))
-	must(t, state.Close())
+	db.migrate()
 	db.exec(`CREATE TABLE moved_back AS SELECT now() AS at, c.* FROM outrider_cursor c`)
 	db.exec(`CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN INSERT INTO moved_back SELECT now(), (OLD).*; RETURN NULL; END$$`)
@@ -48,6 +45,15 @@ func newFleet(t *testing.T, lease time.Duration, destination string) *fleet {
 		database: db.url, top: []string{"settle_interval: 20ms", "lease: " + lease.String()},
 		destination: destination, window: killWindow,
 	}.text()}
+}
+
+// migrate makes the state tables, before there is an instance.
+func (d *database) migrate() {
+	d.t.Helper()
+	state, err := statestore.New(d.t.Context(), statestore.Config{URL: d.url})
+	must(d.t, err)
+	must(d.t, state.Migrate(d.t.Context()))
+	must(d.t, state.Close())
 }
 
 // join starts another instance and waits until it has its share.
