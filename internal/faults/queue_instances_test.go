@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,9 +30,9 @@ func TestG1_G2_InstancesOfAQueueAreKilled(t *testing.T) {
 	for range 3 {
 		f.join()
 	}
-	stop := c.writeEvery(20 * time.Millisecond)
+	stop, longest := c.writeEvery(20*time.Millisecond), c.longestClaim()
 	kills, recovery := 0, stopwatch{}
-	for round := range rounds(t, 3, 50) {
+	for round := range rounds(t, 3, 63) { // 51 kills in a soak
 		before := to.arrived()
 		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+150 })
 		r := f.any()
@@ -57,10 +58,31 @@ func TestG1_G2_InstancesOfAQueueAreKilled(t *testing.T) {
 		t.Errorf("%d rows are not as if nothing had been: %s", n, c.statuses())
 	}
 	report := c.compare(to)
-	tell(t, fmt.Sprintf("%d kills of one of 3 instances that share a queue, worst even spread %v", kills, f.worst.Round(time.Millisecond)), report, recovery)
+	tell(t, fmt.Sprintf("%d kills of one of 3 instances that share a queue, worst even spread %v, longest claim %v (timeout 2s, looked for each 1s)",
+		kills, f.worst.Round(time.Millisecond), longest().Round(time.Millisecond)), report, recovery)
 	if report.Committed != total {
 		t.Errorf("want %d items: %v", total, report)
 	}
+}
+
+// longestClaim watches for how long rows stay marked as being processed, until it is asked.
+func (c *catalyst) longestClaim() (stop func() time.Duration) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan time.Duration)
+	go func() {
+		longest := 0.0
+		for ctx.Err() == nil {
+			var age float64
+			err := c.pool.QueryRow(ctx, `SELECT coalesce(extract(epoch FROM localtimestamp - min(processed_at)), 0)::float8 FROM `+both+
+				` WHERE status = 'PROCESSING'`).Scan(&age)
+			if err == nil {
+				longest = max(longest, age)
+			}
+			pause(ctx, 100*time.Millisecond)
+		}
+		done <- time.Duration(longest * float64(time.Second))
+	}()
+	return func() time.Duration { cancel(); return <-done }
 }
 
 // Instances that share a queue join and leave under load: nothing is delivered twice, no

@@ -31,36 +31,35 @@ func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, erro
 		k.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
 		return false, nil
 	}
-	begun, err := k.begin(ctx, rt, states)
-	k.giveUp(ctx, slices.DeleteFunc(states, func(st adapters.LaneState) bool { return begun[st.Slot] }))
-	if err != nil {
+	if err := k.begin(ctx, rt, states); err != nil {
+		k.giveUp(ctx, states)
 		return false, err
 	}
-	return len(begun) == most, nil
+	return len(states) == most, nil
 }
 
-// begin starts sessions with what was acquired; it tells which rows they have.
-func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneState) (begun map[int]bool, err error) {
+// begin starts sessions with what was acquired: with all of it, or with an error none.
+func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneState) error {
 	if err := rt.prepare(ctx, states); err != nil {
-		return nil, err
+		return err
 	}
 	pauses, err := k.Store.Pauses(ctx, rt.Name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, p := range pauses {
 		if p.Address == "" { // it was written after we had acquired
-			return nil, adapters.ErrPaused
+			return adapters.ErrPaused
 		}
 	}
 	k.recovered(rt)
 	rt.ApplyPauses(pauses)
-	begun, err = k.startSessions(ctx, rt, states)
-	if len(begun) > 0 {
-		rt.Feeder.Wake()
-		k.Settler.Note(false) // first cursors are written at once
+	if err := k.startSessions(ctx, rt, states); err != nil {
+		return err
 	}
-	return begun, err
+	rt.Feeder.Wake()
+	k.Settler.Note(false) // first cursors are written at once
+	return nil
 }
 
 // missing are the cursor rows of the route that have no session, and of how many
@@ -81,52 +80,33 @@ func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
 	return want, min(share, len(want))
 }
 
-// startSessions starts a session in every lane of which all cursor rows were
-// acquired; it tells which rows those are. Rows of lanes that are not complete
-// are of no use: two instances that each kept some of them would wait for each
-// other.
-func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) (begun map[int]bool, err error) {
-	bySlot := map[int]adapters.LaneState{}
-	for _, st := range states {
-		bySlot[st.Slot] = st
-	}
-	mine := map[*lane.Lane][]adapters.LaneState{}
-	var slots []int
-	for _, l := range rt.Lanes {
-		var states []adapters.LaneState
-		for _, slot := range l.Slots {
-			if st, ok := bySlot[slot]; ok {
-				states = append(states, st)
-			}
-		}
-		if len(states) == len(l.Slots) {
-			mine[l], slots = states, append(slots, l.Slots...)
-		}
-	}
-	begun = map[int]bool{}
-	if len(mine) == 0 {
-		return begun, nil
+// startSessions starts a session in every lane of which the cursor rows were acquired. A
+// lane with several rows is that of a route that moves as a whole, of which there are all.
+func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapters.LaneState) error {
+	bySlot := map[int][]adapters.LaneState{}
+	slots := make([]int, len(states))
+	for i, st := range states {
+		bySlot[st.Slot], slots[i] = []adapters.LaneState{st}, st.Slot
 	}
 	groups, err := rt.State.ParkedGroups(ctx, rt.Name, slots)
 	if err != nil {
-		return begun, err
+		return err
 	}
 	parked := map[int][]adapters.ParkedGroup{}
 	for _, g := range groups {
 		parked[g.Slot] = append(parked[g.Slot], g)
 	}
 	for _, l := range rt.Lanes {
-		if mine[l] == nil {
-			continue
-		}
+		var mine []adapters.LaneState
 		var of []adapters.ParkedGroup
 		for _, slot := range l.Slots {
-			of = append(of, parked[slot]...)
-			begun[slot] = true
+			mine, of = append(mine, bySlot[slot]...), append(of, parked[slot]...)
 		}
-		lane.NewSession(l, rt.table, mine[l], of).Start()
+		if len(mine) > 0 {
+			lane.NewSession(l, rt.table, mine, of).Start()
+		}
 	}
-	return begun, nil
+	return nil
 }
 
 // giveUp releases rows that were acquired and have no session. What cannot be
