@@ -174,7 +174,7 @@ func (o *Outrider) readiness() string {
 	case running:
 		return strings.Join(o.generation.Load().router.Problems(), "\n")
 	case draining:
-		return "draining: the process was asked to stop"
+		return "draining: the process is stopping"
 	case changing:
 		return "reloading: one configuration drains, then the next one takes over"
 	default:

@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -36,12 +37,21 @@ var ErrTooLarge = errors.New("too large")
 // how many bytes the database keeps of it, which may be compressed; again says how
 // the row can be delivered once the limit is higher.
 func PayloadTooLarge(stored, limit int64, again string) error {
-	how := "bytes"
+	size := fmt.Sprintf("%d bytes", stored)
 	if stored <= limit {
-		how = "bytes as stored, compressed, and more when read"
+		size = fmt.Sprintf("%d bytes compressed, more when read", stored)
 	}
-	return fmt.Errorf("%w: it has %d %s, and max_row of the source is %d; it was not read. To deliver it, raise max_row and %s",
-		ErrTooLarge, stored, how, limit, again)
+	return fmt.Errorf("%w: it has %s; max_row of the source is %d bytes; to deliver it, raise max_row and %s",
+		ErrTooLarge, size, limit, again)
+}
+
+// NotStrings describes why encoding/json could not decode a text into a map of
+// strings. It names the JSON type that was found, not the Go type that was expected.
+func NotStrings(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("not a JSON object of strings: found %s at byte %d", wrong.Value, wrong.Offset)
+	}
+	return fmt.Errorf("not a JSON object of strings: %w", err)
 }
 
 // CheckPairs returns an error for a JSON object with more members, or of more bytes,

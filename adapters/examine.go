@@ -180,7 +180,7 @@ func ExamineLanes(lanes []LaneStatus) []Finding {
 	if held+dead > 0 {
 		parked.Level = LevelWarning
 		parked.Text = fmt.Sprintf("%d dead, and %d held with their groups behind them", dead, held)
-		parked.Fix = "look at them with `outrider parked list`, then `outrider parked redrive` or `skip`"
+		parked.Fix = "list them with `outrider parked list`, then `outrider parked redrive` or `skip`"
 	}
 	return []Finding{f, parked}
 }

@@ -108,10 +108,10 @@ func (d *doctor) unmatched(ctx context.Context, source string, queue adapters.Qu
 		}
 	}
 	if none == 0 {
-		return []adapters.Finding{{Subject: subject, Text: fmt.Sprintf("none among %d waiting rows that were looked at", len(rows))}}
+		return []adapters.Finding{{Subject: subject, Text: fmt.Sprintf("none among %d waiting rows examined", len(rows))}}
 	}
 	return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject,
-		Text: fmt.Sprintf("%d of %d waiting rows that were looked at are matched by no route and stay; their types: %s",
+		Text: fmt.Sprintf("%d of %d waiting rows examined match no route and stay; their types: %s",
 			none, len(rows), strings.Join(assembly.SortedNames(types)[:min(len(types), 5)], ", ")),
 		Fix: "add a route that matches them, or one without `match` as the last of the source"}}
 }
@@ -319,7 +319,7 @@ func (d *doctor) process(ctx context.Context) {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(dialing, "tcp", d.cfg.Admin.Listen)
 	if err != nil {
-		d.add("process", adapters.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "nothing listens there: no relay runs on this host, or the address is another's"})
+		d.add("process", adapters.Finding{Subject: "admin address " + d.cfg.Admin.Listen, Text: "nothing listens there: no relay runs on this host, or its config has another address"})
 		return
 	}
 	_ = conn.Close() // nothing was sent

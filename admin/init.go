@@ -34,7 +34,7 @@ func Init(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, er
 			return done, errors.Join(fmt.Errorf("state tables: %w", err), op.Close())
 		}
 	}
-	return append(done, "state tables are up to date"), op.Close()
+	return append(done, "state tables exist and are up to date"), op.Close()
 }
 
 // InitIndexes creates the indexes that reading needs on the tables of other
@@ -54,7 +54,7 @@ func InitIndexes(ctx context.Context, cfg *config.Config, say func(string), opts
 	})
 }
 
-// InitWake creates the triggers by which every INSERT wakes the relay, for sources
+// InitWake creates the also create triggers, so that every INSERT wakes the relay, for sources
 // with `wake: notify`, where they are missing; the tables must exist. It returns what
 // it did, a sentence each.
 func InitWake(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, error) {

@@ -22,7 +22,7 @@ func InitSQL(cfg *config.Config, to Grantees) map[string]string {
 }
 
 // InitWakeSQL returns, per source with `wake: notify`, the statements for
-// triggers by which every INSERT wakes the relay.
+// also create triggers, so that every INSERT wakes the relay.
 func InitWakeSQL(cfg *config.Config) map[string]string {
 	out, b := map[string]string{}, assembly.NewBuilder(cfg, assembly.OptionsOf(nil))
 	for name := range cfg.Sources {

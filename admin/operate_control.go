@@ -84,7 +84,7 @@ func (op *Operator) Forget(ctx context.Context, route string, force bool, by str
 // known of the route, or it is in the configuration and not forced.
 func (op *Operator) CheckForget(ctx context.Context, route string, force bool) error {
 	if op.configured(route) && !force {
-		return fmt.Errorf("route %q is in the configuration: remove it there and restart the relay, or force it; it would then begin anew, as its `start` says", route)
+		return fmt.Errorf("route %q is in the configuration: remove it there and restart the relay, or pass --force: the route then starts again as its `start` says", route)
 	}
 	_, err := op.store(ctx, route)
 	return err
@@ -165,7 +165,7 @@ func (op *Operator) source(ctx context.Context, route string) (adapters.Source, 
 func cursored(f assembly.Feed, route, from string) (adapters.Source, error) {
 	switch {
 	case f.Queue != nil:
-		return nil, fmt.Errorf("route %q: its source %q is a queue: how far it is stands in the status of each row, and there is no cursor", route, from)
+		return nil, fmt.Errorf("route %q: its source %q is a queue: progress is kept in the status of each row, so the route has no cursor", route, from)
 	case f.Source == nil:
 		return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, from)
 	}

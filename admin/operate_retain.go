@@ -33,7 +33,7 @@ func examineRetention(ctx context.Context, settings *assembly.RetentionSettings,
 		found = append(found, adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: fmt.Sprintf("the oldest row of slot %d, at position %d, is dated %s in the future: it stays until a row behind it is old enough",
 				d.Slot, d.Position, d.By.Round(time.Second)),
-			Fix: "correct the clock of what writes such rows; `" + d.Fix + "` dates this one anew"})
+			Fix: "correct the clock of the application that writes such rows; `" + d.Fix + "` corrects the date of this row"})
 	}
 	return found
 }

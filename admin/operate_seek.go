@@ -66,7 +66,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 }
 
 // errFuture is the error of a seek to a place that the table has not reached.
-var errFuture = errors.New("a route cannot wait for a place that does not exist yet; to skip what is there now, seek to the end")
+var errFuture = errors.New("to skip all present rows, seek to the end")
 
 // reachable refuses a place that the table has not reached: a cursor there would be
 // ahead of the database, which is how a restored one looks.

@@ -38,7 +38,7 @@ type Server struct {
 }
 
 // ErrNoToken is why [Listen] refuses an address that other machines can reach.
-var ErrNoToken = errors.New("other machines can reach it, and there is no token: set admin: {tokens_file: ...}, or listen on 127.0.0.1")
+var ErrNoToken = errors.New("other machines can reach it, and no token is set: add admin: {tokens_file: ...}, or listen on 127.0.0.1")
 
 // Listen starts the server. The error names the address. An address that is not a
 // loopback one is refused without a token ([ErrNoToken]).

@@ -85,7 +85,7 @@ func (a *Admin) check(c *checker, at place) {
 	if err := hostPort(a.Listen, true); err != nil {
 		c.add(at.child("listen"), "%v", err).hint("for example 127.0.0.1:8080, or off for no server")
 	} else if !loopback(hostOf(a.Listen)) && !at.has("tokens_file") {
-		c.add(at.child("listen"), "other machines can reach this address, and there is no token").
+		c.add(at.child("listen"), "other machines can reach this address, and no token is set").
 			hint("set tokens_file: /etc/outrider/tokens, or listen on 127.0.0.1")
 	}
 	for i, name := range a.Hosts {

@@ -64,7 +64,7 @@ func (c *checker) unknownKeys(at place, keys []string) {
 		} else {
 			place.path = at.path // it may be a secret in the wrong place
 		}
-		err := c.add(place, "there is no key %s here", name)
+		err := c.add(place, "unknown key %s", name)
 		if near != "" {
 			err.hint("did you mean %s?", near)
 		} else {

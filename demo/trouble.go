@@ -32,7 +32,7 @@ func newTrouble(length time.Duration, receivers []*receiver) *trouble {
 	for _, r := range receivers {
 		t.receivers[r.region] = r
 	}
-	t.say("all receivers are well")
+	t.say("all receivers are healthy")
 	return t
 }
 
@@ -48,7 +48,7 @@ func (t *trouble) scenes() []scene {
 			return t.receivers[failingRegion].close()
 		}},
 		{0.75, "region " + failingRegion + " is back", t.receivers[failingRegion].open},
-		{1, "all receivers are well", func(context.Context) error { return nil }},
+		{1, "all receivers are healthy", func(context.Context) error { return nil }},
 	}
 }
 
@@ -74,7 +74,7 @@ func (t *trouble) run(ctx context.Context) error {
 
 // heal ends all trouble. It is called after run.
 func (t *trouble) heal(ctx context.Context) error {
-	t.say("the shop is closed; parked groups come back within seconds")
+	t.say("the shop is closed; parked groups are retried within seconds")
 	_ = t.failCustomer(false) // never fails
 	if r := t.receivers[failingRegion]; !r.isOpen() {
 		return r.open(ctx)

@@ -41,7 +41,7 @@ func New(cfg Config, routes []Route) (*Router, error) {
 	r.shared = lane.Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
 		Settlers: func(store adapters.StateStore) *settling.Settler { return r.managerOf(store).Settler }}
 	if len(routes) == 0 {
-		return nil, errors.New("there is no route: nothing would be delivered")
+		return nil, errors.New("no route is configured: nothing would be delivered")
 	}
 	names := map[string]bool{}
 	var errs []error

@@ -25,7 +25,7 @@ const examineTimeout = 10 * time.Second
 func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	base := d.target.Base()
 	ask := base.Scheme + "://" + base.Host + "/"
-	note := "the URL depends on the message: its host is what was looked at"
+	note := "the URL depends on the message: only its host was checked"
 	if d.target.Static() {
 		if address, err := d.target.Address(message.NewMessage("", nil)); err == nil {
 			ask, note = address, ""
@@ -38,7 +38,7 @@ func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	var f []adapters.Finding
 	if proxy, err := http.ProxyFromEnvironment(req); !d.cfg.PublicOnly && (err != nil || proxy != nil) {
 		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "connection to " + base.Host,
-			Text: "a proxy of the environment is in between; only its answer can be looked at"})
+			Text: "a proxy from the environment is in between; only its answer can be checked"})
 	} else if f = d.dial(ctx, base); f[len(f)-1].Level == adapters.LevelBroken {
 		return f
 	}

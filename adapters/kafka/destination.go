@@ -91,7 +91,7 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 		return "", err
 	}
 	if err := d.cfg.checkRendered(topic); err != nil {
-		return "", outbox.Permanent(fmt.Errorf("message %s: %w", msg.UUID, err))
+		return "", outbox.Permanent(err)
 	}
 	return topic, nil
 }
@@ -117,7 +117,7 @@ func checkTopic(name string) error {
 		ok = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 	}
 	if !ok {
-		return fmt.Errorf("%q is no name for a topic: use up to 249 letters, digits, dots, dashes and underscores", name)
+		return fmt.Errorf("%q is not a valid topic name: use up to 249 letters, digits, dots, dashes and underscores", name)
 	}
 	return nil
 }

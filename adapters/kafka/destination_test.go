@@ -197,7 +197,7 @@ func TestConfigErrors(t *testing.T) {
 		"brokers: none given":             {Topic: "t"},
 		"topic: none given":               {Brokers: []string{"a:1"}},
 		`template "{{.Typ}}"`:             {Brokers: []string{"a:1"}, Topic: "{{.Typ}}"},
-		`"a b" is no name for a topic`:    {Brokers: []string{"a:1"}, Topic: "a b"},
+		`"a b" is not a valid topic name`: {Brokers: []string{"a:1"}, Topic: "a b"},
 		`format "xml" is unknown`:         {Brokers: []string{"a:1"}, Topic: "t", Format: "xml"},
 		`compression: "rar" is unknown`:   {Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"},
 		"timeout: 1ms is too short":       {Brokers: []string{"a:1"}, Topic: "t", Timeout: time.Millisecond},

@@ -95,9 +95,10 @@ func (d *Destination) noClient(ctx context.Context, err error) error {
 // blame for any of it.
 func unavailable(topic string, err error) error {
 	var hint string
+	known := true
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
-		hint = fmt.Sprintf("topic %q does not exist: create it (kafka-topics.sh --create --topic %s --bootstrap-server ...)", topic, topic)
+		hint = fmt.Sprintf("topic %q does not exist: create it with kafka-topics.sh --create --topic %s --bootstrap-server ...", topic, topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		hint = fmt.Sprintf("no permission to write to topic %q: grant WRITE and DESCRIBE on it", topic)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
@@ -109,10 +110,29 @@ func unavailable(topic string, err error) error {
 	case errors.Is(err, kerr.UnsupportedForMessageFormat), errors.Is(err, kerr.UnsupportedCompressionType):
 		hint = fmt.Sprintf("topic %q cannot take records with headers or of this compression: check its message format and the compression", topic)
 	default:
-		hint = fmt.Sprintf("topic %q cannot be written to", topic)
+		hint, known = fmt.Sprintf("topic %q cannot be written to", topic), false
 	}
-	return outbox.Unavailable(fmt.Errorf("kafka: %s: %w", hint, err), 0)
+	if errors.Is(err, kerr.SaslAuthenticationFailed) || !known {
+		return outbox.Unavailable(fmt.Errorf("kafka: %s: %w", hint, err), 0)
+	}
+	return outbox.Unavailable(&refusal{hint, err}, 0)
 }
+
+// refusal says why a topic cannot be written to. It shows only Kafka's name of the
+// error that it wraps: Kafka's description says less than the hint.
+type refusal struct {
+	hint string
+	err  error
+}
+
+func (r *refusal) Error() string {
+	if named, ok := errors.AsType[*kerr.Error](r.err); ok {
+		return "kafka: " + r.hint + " (" + named.Message + ")"
+	}
+	return "kafka: " + r.hint + ": " + r.err.Error()
+}
+
+func (r *refusal) Unwrap() error { return r.err }
 
 func isDenied(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) ||

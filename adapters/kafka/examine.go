@@ -21,7 +21,7 @@ func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	}
 	err := d.Check(ctx)
 	if errors.As(err, new(*away)) { // said above, of each broker
-		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "not looked at: no broker answers"})
+		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "not checked: no broker answers"})
 	}
 	if err != nil {
 		return append(f, adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: err.Error(),

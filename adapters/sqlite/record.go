@@ -111,7 +111,7 @@ func object(column string, text sql.NullString) (map[string]string, error) {
 	}
 	var m map[string]string
 	if err := json.Unmarshal([]byte(text.String), &m); err != nil {
-		return nil, fmt.Errorf("%s is not a JSON object of strings: %w", column, err)
+		return nil, fmt.Errorf("%s: %w", column, adapters.NotStrings(err))
 	}
 	return m, nil
 }

@@ -79,7 +79,7 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 		return topic, err
 	}
 	if err := d.cfg.CheckTopic(topic); err != nil {
-		return "", outbox.Permanent(fmt.Errorf("message %s: %w", msg.UUID, err))
+		return "", outbox.Permanent(err)
 	}
 	return topic, nil
 }

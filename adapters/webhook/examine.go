@@ -47,7 +47,7 @@ func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	}
 	f = append(f, endpoint.Ask(ctx, d.transport, ask, d.outcome.Secrets.Err, d.cfg.Timeout))
 	if d.fixed == nil {
-		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "url", Text: "the URL depends on the message: its host is what was looked at"})
+		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "url", Text: "the URL depends on the message: only its host was checked"})
 	}
 	return f
 }

@@ -81,11 +81,11 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outrider",
 		Short: "Deliver messages from outbox tables, in order and without loss",
-		Long: `Outrider reads messages that applications wrote into an outbox table in their
-own transactions, and delivers them to Kafka, HTTP and others.
+		Long: `Outrider reads messages that applications have written to an outbox table in their own
+transactions, and delivers them to Kafka, HTTP endpoints, webhooks and others.
 
-To see it work:  outrider demo
-To use it:       write outrider.yaml, then: outrider validate, outrider init, outrider run`,
+To try it:  outrider demo
+To use it:  write outrider.yaml, then: outrider validate, outrider init, outrider run`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		// Errors before this are about the arguments, later ones about the work.
@@ -100,7 +100,7 @@ To use it:       write outrider.yaml, then: outrider validate, outrider init, ou
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.config, "config", "c", cmp.Or(os.Getenv("OUTRIDER_CONFIG"), "outrider.yaml"),
 		"configuration `file`; OUTRIDER_CONFIG sets the default")
-	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: the configuration's")
+	flags.StringVar(&a.logLevel, "log-level", "", "`level` of the log on standard error: debug, info, warn or error; default: log.level of the configuration")
 	root.Version = admin.Version().Version
 	root.SetVersionTemplate("outrider {{.Version}}\n")
 	root.InitDefaultVersionFlag() // now, or "--version --config FILE" takes the file for a command
@@ -127,7 +127,7 @@ func (a *app) loadBy(read func(path string, env func(string) (string, bool)) (*c
 	case err == nil || errors.As(err, &findings):
 		return cfg, err
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, wrong("there is no configuration file %s: name one with --config or OUTRIDER_CONFIG; "+
+		return nil, wrong("configuration file %s does not exist: name one with --config or OUTRIDER_CONFIG; "+
 			"`outrider schema --example` prints one to start from", a.config)
 	}
 	return nil, wrongError{err}

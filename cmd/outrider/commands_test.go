@@ -99,7 +99,7 @@ func TestTheLifeOfASite(t *testing.T) {
 		{args: "status", code: 1, err: []string{"app.db", "no such file", "`outrider init` creates it"}},
 		{args: "publish --type a --payload 1", code: 1, err: []string{"app.db", "no such file"}},
 		{args: "run", code: 1, err: []string{"app.db", "no such file", "`outrider init` creates it"}},
-		{args: "init", out: []string{"source app: created table outrider_outbox", "state tables are up to date"}},
+		{args: "init", out: []string{"source app: created table outrider_outbox", "state tables exist and are up to date"}},
 		{args: "init", out: []string{"source app: table outrider_outbox exists"}},
 		{args: "status", out: []string{"orders", "(has never run)"}},
 		{args: "status -o json", out: []string{`"route": "orders"`, `"alive": false`}},

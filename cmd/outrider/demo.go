@@ -16,19 +16,18 @@ func (a *app) demoCommand() *cobra.Command {
 	var show bool
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a whole system in this process: no server, no configuration",
-		Long: `A small shop commits orders together with outbox rows into an SQLite file in a
-temporary folder; Outrider delivers them by HTTP to receivers in this process,
-of which some fail for a while. The receivers compare what arrived with what the
-shop committed: exit status 0 means that nothing was lost, delivered twice or out
-of order.`,
+		Short: "Run a complete system in this process, without a server or a configuration",
+		Long: `A small shop commits orders and outbox rows to an SQLite file in a temporary folder.
+Outrider delivers them by HTTP to receivers in this process; some of them fail for a
+while. At the end the demo compares what arrived with what the shop committed. Exit
+status 0 means that nothing was lost, delivered twice or out of order.`,
 		Args: noArgs,
 	}
 	out := outputFlag(c)
 	flags := c.Flags()
-	flags.DurationVar(&options.For, "for", 0, "close the shop after this time, for example 10s; default: Ctrl-C closes it")
+	flags.DurationVar(&options.For, "for", 0, "stop after this time, for example 10s; default: run until Ctrl-C")
 	flags.Float64Var(&options.Rate, "rate", demo.DefaultRate, "orders per second")
-	flags.BoolVar(&show, "show-config", false, "print the configuration that the demo runs with, and end")
+	flags.BoolVar(&show, "show-config", false, "print the configuration of the demo and exit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if show {
 			fmt.Fprint(a.out, demo.Config())
@@ -61,7 +60,7 @@ func (a *app) demo(ctx context.Context, options demo.Options, machine bool) erro
 			}
 		}
 		if !tally.Clean() {
-			return errors.New("the tally is not clean, after " + time.Since(begin).Round(time.Second).String())
+			return errors.New("messages were lost, duplicated or out of order, after " + time.Since(begin).Round(time.Second).String())
 		}
 		return nil
 	})

@@ -38,10 +38,10 @@ const doctorPatience = 2 * time.Minute
 func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [CONFIG]",
-		Short: "Check everything that a relay needs, each problem with its fix",
-		Long: `Checks the configuration, the databases, tables, privileges, poolers, clocks, brokers
-and receivers, whether a relay runs or not. It changes nothing and sends no
-message. The exit status is 1 when something is broken; warnings leave it at 0.`,
+		Short: "Check everything that a relay needs and suggest a fix for each problem",
+		Long: `Checks the configuration, databases, tables, privileges, poolers, clocks, brokers and
+receivers. It changes nothing and sends no message, and no relay needs to run. The exit
+status is 1 when something is broken; warnings leave it at 0.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	out := outputFlag(c)
@@ -97,7 +97,7 @@ func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
 		part := "running route " + r.Name
 		if stopped := running[r.Name].Stopped; stopped != "" {
 			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
-				Level: adapters.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "see what it says; it goes on by itself when that is mended"}})
+				Level: adapters.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "correct the cause above; the relay then resumes by itself"}})
 		}
 		for _, d := range running[r.Name].Down {
 			if d.Gone {
@@ -106,7 +106,7 @@ func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
 			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
 				Level: adapters.LevelWarning, Subject: "address " + d.Address,
 				Text: fmt.Sprintf("is not used since %s: %s", d.Since.UTC().Format(time.RFC3339), d.Cause),
-				Fix:  "none is needed in the relay: it probes the address, and goes on when that answers"}})
+				Fix:  "none needed in the relay: it probes the address and resumes when it answers"}})
 		}
 	}
 	return found
@@ -138,7 +138,7 @@ func (a *app) printDiagnoses(found []admin.Diagnosis, counts map[adapters.Level]
 	worst := slices.MaxFunc(append(found, admin.Diagnosis{}), func(a, b admin.Diagnosis) int { return cmp.Compare(a.Level, b.Level) })
 	switch worst.Level {
 	case adapters.LevelOK, adapters.LevelUnknown:
-		fmt.Fprintln(a.out, "all is well")
+		fmt.Fprintln(a.out, "no problems found")
 	case adapters.LevelWarning, adapters.LevelBroken:
 		fmt.Fprintf(a.out, "%d broken, %s\n", counts[adapters.LevelBroken], counted(counts[adapters.LevelWarning], "warning"))
 	}

@@ -19,21 +19,19 @@ func (a *app) initCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create the outbox tables and the tables of Outrider's state",
-		Long: `Creates what does not exist yet: the outbox table of each source, and the state
-tables. With --print it only prints the SQL of both, for a migration of your own,
-and the grants that roles need, and connects to nothing.
+		Long: `Creates missing tables: the outbox table of each source, and the state tables.
 
-A relay needs no rights to create anything once its tables are there. The grants are
-comments for roles of the usual names; with --relay, --operator and --publisher they are
-statements for roles that exist.
+With --print it connects to nothing and prints the SQL and the grants, for your own
+migrations. The grants are comments with example role names; with --relay, --operator
+and --publisher they are statements for existing roles. Once the tables exist, a relay
+needs no CREATE privilege.
 
-With --indexes it first creates the indexes that reading needs on tables of other
-systems (layouts watermill and custom) where they are missing, without stopping
-writers. On a large table that takes minutes.
+With --indexes it first creates missing indexes on the tables of other systems (layouts
+watermill and custom), without blocking writers. On a large table this takes minutes.
 
-With --notify also a trigger on the tables of each source with wake: notify, by
-which every INSERT wakes the relay. Publishers that use Outrider's Go client with
-Notify need none.`,
+With --notify it also creates a trigger on the tables of each source with wake: notify,
+so that every INSERT wakes the relay. Publishers that use Outrider's Go client with
+Notify do not need the trigger.`,
 		Args: noArgs,
 	}
 	c.Flags().BoolVar(&printOnly, "print", false, "print the SQL and connect to nothing")
@@ -42,7 +40,7 @@ Notify need none.`,
 	c.Flags().StringVar(&to.Publisher, "publisher", "", "with --print: grant what publishers need to this database `role`")
 	out := outputFlag(c)
 	c.Flags().BoolVar(&indexes, "indexes", false, "create missing indexes on tables of other systems, without stopping writers")
-	c.Flags().BoolVar(&notify, "notify", false, "triggers by which every INSERT wakes the relay")
+	c.Flags().BoolVar(&notify, "notify", false, "also create triggers, so that every INSERT wakes the relay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := a.loadState()
 		if err != nil {
@@ -83,7 +81,7 @@ Notify need none.`,
 func (a *app) printInit(cfg *config.Config, to admin.Grantees, notify bool) error {
 	for flag, role := range map[string]string{"--relay": to.Relay, "--operator": to.Operator, "--publisher": to.Publisher} {
 		if role != "" && role != plain(role) || len(role) > 63 {
-			return fmt.Errorf("%s: %q is no name of a role", flag, role)
+			return fmt.Errorf("%s: %q is not a role name", flag, role)
 		}
 	}
 	state, err := admin.InitStateSQL(cfg, to)
@@ -107,7 +105,7 @@ func (a *app) printStatements(what string, statements map[string]string) {
 func (a *app) validateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate",
-		Short: "Check the configuration file without connecting to anything",
+		Short: "Check the configuration file, without connecting to anything",
 		Args:  noArgs,
 	}
 	out := outputFlag(c)
@@ -178,7 +176,7 @@ func (a *app) schemaCommand() *cobra.Command {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "Print what this program was built from", Args: noArgs}
+	c := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: noArgs}
 	out := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		b := admin.Version()

@@ -14,7 +14,7 @@ import (
 func (a *app) importCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "import",
-		Short: "Turn the configuration of another system into Outrider's",
+		Short: "Convert the configuration of another system",
 	}, a.importFlowCatalystCommand())
 }
 
@@ -23,10 +23,9 @@ func (a *app) importFlowCatalystCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flowcatalyst FILE",
 		Short: "Turn the outbox-processor.* keys of a .properties or YAML file into a configuration",
-		Long: `Reads the configuration of FlowCatalyst's outbox processor and writes one of
-Outrider's that does the same, with every key and default. Secrets are not
-copied: the result names environment variables in their place. What could not
-be taken over is reported on standard error.`,
+		Long: `Reads the configuration of FlowCatalyst's outbox processor and writes an equivalent one
+for Outrider, with all keys and defaults. Secrets are not copied: the result refers to
+environment variables. Settings that cannot be converted are reported on standard error.`,
 		Example: "  outrider import flowcatalyst application.properties --output outrider.yaml\n  outrider validate",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -71,8 +71,8 @@ routes:
 		st.run(t, as(""))
 	}
 	for _, st := range []step{
-		{args: "init", out: []string{"table \"shop\".\"events\" exists", "state tables are up to date"}},
-		{args: "doctor", out: []string{"has what a relay needs; resume, route forget and other operators' commands need more: GRANT DELETE ON \"relay_state\".\"outrider_cursor\"", "all is well"}},
+		{args: "init", out: []string{"table \"shop\".\"events\" exists", "state tables exist and are up to date"}},
+		{args: "doctor", out: []string{"has what a relay needs; resume, route forget and other operators' commands need more: GRANT DELETE ON \"relay_state\".\"outrider_cursor\"", "no problems found"}},
 	} {
 		st.run(t, as(relay))
 	}

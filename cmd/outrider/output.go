@@ -32,7 +32,7 @@ func (o *output) Set(text string) error {
 // outputFlag adds --output to a command.
 func outputFlag(c *cobra.Command) *output {
 	o := output("table")
-	c.Flags().VarP(&o, "output", "o", "table for people, json for machines")
+	c.Flags().VarP(&o, "output", "o", "output format")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return &o
 }

@@ -63,14 +63,16 @@ func newParked(p admin.ParkedMessage, whole bool) parkedMessage {
 func (a *app) parkedCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "parked",
-		Short: "Look after messages that were taken out of the stream",
-		Long: `A message is parked when it is retried later (retrying), when it waits behind an
-earlier message of its group or for its address (waiting), or when its attempts
-are used up: dead, with its group going on, or held, with its group waiting for
-you.
+		Short: "List, retry, skip and delete parked messages",
+		Long: `A parked message has one of these statuses:
 
-redrive delivers again, skip gives up on messages that hold their group back,
-purge deletes dead ones. docs/parked.md has more.`,
+  retrying  it has failed and is tried again later
+  waiting   it waits for an earlier message of its group, or for its address
+  held      its attempts are used up, and its group waits for an operator
+  dead      its attempts are used up, and its group continues without it
+
+redrive retries messages, skip deletes messages that block their groups, and purge
+deletes dead messages. See docs/parked.md.`,
 	}, a.parkedListCommand(), a.parkedShowCommand(), a.redriveCommand(), a.skipCommand(), a.purgeCommand())
 }
 
@@ -80,7 +82,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 	f.flags(a, c)
 	f.statusFlag(c, "retrying", "waiting", "held", "dead")
 	c.Flags().StringVar(&f.ID, "id", "", "only with this event id")
-	c.Flags().IntVarP(&f.Limit, "limit", "n", 100, "most messages that are listed")
+	c.Flags().IntVarP(&f.Limit, "limit", "n", 100, "maximum number of messages to list")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if f.Limit < 1 {
@@ -135,7 +137,7 @@ func (a *app) listParked(ctx context.Context, op *admin.Operator, f adapters.Par
 	}
 	err = a.printTable(headings, cells)
 	if more {
-		fmt.Fprintln(a.err, "there are more: narrow the filter or raise --limit")
+		fmt.Fprintln(a.err, "more messages match: narrow the filter or raise --limit")
 	}
 	return err
 }
@@ -160,7 +162,7 @@ func (a *app) parkedShowCommand() *cobra.Command {
 				return err
 			}
 			if len(rows) == 0 {
-				return fmt.Errorf("no parked message has the id %q: it was delivered or skipped, or never parked", args[0])
+				return fmt.Errorf("no parked message has the id %q: it was delivered, skipped or purged, or was never parked", args[0])
 			}
 			return a.showParked(rows, out.json())
 		})

@@ -37,21 +37,21 @@ type change struct {
 func (a *app) redriveCommand() *cobra.Command {
 	return a.changeCommand(&cobra.Command{
 		Use:   "redrive [ID...]",
-		Short: "Deliver dead, held or retrying messages again, now, their attempts forgotten",
-		Long: `A held or retrying message goes on where it was, with its group behind it. A dead
-one comes after whatever its group has delivered since it died: redriving it is
-the one exception from the order of a group. Waiting messages follow the head of
-their group and cannot be redriven.`,
+		Short: "Retry dead, held or retrying messages now; attempts start again at 0",
+		Long: `A held or retrying message keeps its place in its group. A dead message arrives after
+the messages of its group that were delivered meanwhile: redriving it is the only
+exception to the order of a group. Waiting messages follow the first message of their
+group and cannot be redriven.`,
 	}, &change{action: adapters.ParkedRedrive, did: "redriven"}, "retrying", "held", "dead")
 }
 
 func (a *app) skipCommand() *cobra.Command {
 	return a.changeCommand(&cobra.Command{
 		Use:   "skip [ID...]",
-		Short: "Give up on messages that hold their group back: they are deleted, their groups go on",
-		Long: `Deletes held and retrying messages. Waiting messages have failed nothing, so they
-go only when you name them, by id or with --status waiting. Dead messages hold
-nothing back: purge deletes those.`,
+		Short: "Delete messages that block their groups, without delivering them",
+		Long: `Deletes held and retrying messages; their groups then resume. Waiting messages have not
+failed: they are deleted only if you name them by id or with --status waiting. Dead
+messages block nothing: delete them with purge.`,
 	}, &change{action: adapters.ParkedSkip, did: "skipped"}, "retrying", "held", "waiting")
 }
 
@@ -59,8 +59,8 @@ func (a *app) purgeCommand() *cobra.Command {
 	return a.changeCommand(&cobra.Command{
 		Use:   "purge [ID...]",
 		Short: "Delete dead messages",
-		Long: `Deletes dead messages and no others. They keep nothing from flowing, but they are
-kept until you delete or redrive them.`,
+		Long: `Deletes dead messages only. Dead messages block nothing; they are kept until you
+delete or redrive them, or for the time set with parked: {keep: ...}.`,
 	}, &change{action: adapters.ParkedPurge, did: "purged"})
 }
 
@@ -68,20 +68,20 @@ kept until you delete or redrive them.`,
 func (a *app) changeCommand(c *cobra.Command, ch *change, statuses ...string) *cobra.Command {
 	c.Long = c.Short + ".\n\n" + c.Long + `
 
-Name messages by id, or select them by filter, or take --all. More than one
-message is changed only after you have confirmed it, on the terminal or with
---yes. Many are changed in steps, each a transaction and an entry in the table
-outrider_audit. A running relay notices within a quarter of its lease.`
+Select messages by id, by filter, or with --all. Changing more than one message needs
+confirmation, on the terminal or with --yes. Many messages are changed in steps; each
+step is a transaction and an entry in the table outrider_audit. A running relay
+notices the change within a quarter of its lease.`
 	ch.filter.flags(a, c)
 	if len(statuses) > 0 {
 		ch.filter.statusFlag(c, statuses...)
 	}
 	flags := c.Flags()
-	flags.IntVarP(&ch.filter.Limit, "limit", "n", 0, "most messages that are changed; default: all that match")
-	flags.BoolVar(&ch.all, "all", false, "all that the command can change; needed where there is no id and no filter")
-	flags.BoolVar(&ch.dryRun, "dry-run", false, "only say how many there are, by route and status")
-	flags.BoolVarP(&ch.yes, "yes", "y", false, "do not ask")
-	flags.StringVar(&ch.rate, "rate", "", "go no faster than this `rate`, such as 100/s; default: as fast as the database goes")
+	flags.IntVarP(&ch.filter.Limit, "limit", "n", 0, "maximum number of messages to change; default: all that match")
+	flags.BoolVar(&ch.all, "all", false, "all messages that the command can change; required without an id or a filter")
+	flags.BoolVar(&ch.dryRun, "dry-run", false, "print the numbers by route and status, change nothing")
+	flags.BoolVarP(&ch.yes, "yes", "y", false, "do not ask for confirmation")
+	flags.StringVar(&ch.rate, "rate", "", "maximum `rate`, such as 100/s; default: unlimited")
 	flags.StringVar(&ch.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	ch.output = outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -107,7 +107,7 @@ func (ch *change) check() (pace admin.Pace, err error) {
 	case filtered && ch.all:
 		return pace, wrong("--all takes neither ids nor a filter")
 	case !filtered && !ch.all:
-		return pace, wrong("say which messages: ids, a filter such as --route or --error, or --all")
+		return pace, wrong("name the messages: ids, a filter such as --route or --error, or --all")
 	case slices.Contains(ch.ids, ""):
 		return pace, wrong("an id is empty")
 	case ch.filter.Limit < 0:
@@ -115,7 +115,7 @@ func (ch *change) check() (pace admin.Pace, err error) {
 	case ch.action == adapters.ParkedRedrive && ch.filter.Status == adapters.ParkedWaiting:
 		return pace, wrong("waiting messages cannot be redriven: they follow the head of their group, or their address")
 	case ch.action == adapters.ParkedSkip && ch.filter.Status == adapters.ParkedDead:
-		return pace, wrong("dead messages hold nothing back: outrider parked purge deletes them")
+		return pace, wrong("dead messages block nothing: delete them with `outrider parked purge`")
 	case ch.rate != "":
 		parsed, err := config.ParseRate(ch.rate)
 		if err != nil {
@@ -191,8 +191,8 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 	}
 	switch {
 	case total == 0 && len(ch.ids) > 0:
-		return fmt.Errorf("no message was %s: no parked message that can be has the id %s; outrider parked show ID shows a message's status",
-			ch.did, strings.Join(ch.ids, " or "))
+		return fmt.Errorf("no parked message with the id %s can be %s; `outrider parked show ID` shows a message's status",
+			strings.Join(ch.ids, " or "), ch.did)
 	case total <= 1 || ch.yes:
 	case !terminal(a.in):
 		return wrong("cannot ask whether to %s %s, because stdin is not a terminal: pass --yes, or preview with --dry-run", ch.action, counted(total, "message"))
@@ -202,7 +202,7 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 	done, err := a.carryOut(ctx, op, ch, pace, total)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("stopped: %d of %s %s; the same command goes on with the rest", done, counted(total, "message"), ch.did)
+		return fmt.Errorf("stopped: %d of %s %s; run the same command again for the rest", done, counted(total, "message"), ch.did)
 	case err != nil:
 		return fmt.Errorf("%s %s, then: %w", counted(done, "message"), ch.did, err)
 	case ch.output.json():
@@ -212,7 +212,7 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 	if slices.ContainsFunc(rows, func(m matching) bool {
 		return ch.action == adapters.ParkedRedrive && m.Status == string(adapters.ParkedDead)
 	}) {
-		fmt.Fprintln(a.err, "note: a dead message comes after whatever its group has delivered since it died")
+		fmt.Fprintln(a.err, "note: a redriven dead message arrives after the messages of its group that were delivered meanwhile")
 	}
 	return nil
 }

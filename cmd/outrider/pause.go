@@ -35,13 +35,13 @@ func (a *app) pauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause ROUTE",
 		Short: "Stop a route, or an address of it, until it is resumed",
-		Long: `Pauses a route: its instances stop reading, finish and settle what is in flight
-and release the lanes, so that nothing is lost and nothing comes twice. They notice
-within a quarter of the lease. The command returns when nothing is in flight. A
-pause outlives restarts.
+		Long: `Pauses a route: its instances stop reading, settle the messages in flight and
+release their lanes, so that nothing is lost or delivered twice. They notice the pause
+within a quarter of the lease. The command returns when nothing is in flight. The pause
+stays in effect across restarts.
 
-With --address only that address (a topic or URL, as "outrider status" shows it)
-is paused: its messages wait, the others flow.`,
+With --address it pauses only that address (a topic or URL, as "outrider status" shows
+it): its messages wait, all others are delivered.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()
@@ -78,7 +78,7 @@ func (a *app) pause(ctx context.Context, op *admin.Operator, p pausing) error {
 		fmt.Fprintln(a.out, result.pausedText())
 	}
 	if result.AtRest != nil && !*result.AtRest && p.wait > 0 {
-		err = errors.Join(err, fmt.Errorf("messages are still in flight after %v; the route is paused all the same: see `outrider status --lanes`", p.wait))
+		err = errors.Join(err, fmt.Errorf("messages are still in flight after %v; the route stays paused: see `outrider status --lanes`", p.wait))
 	}
 	return err
 }
@@ -117,7 +117,7 @@ func (r pauseResult) pausedText() string {
 	case *r.AtRest:
 		return text + "; nothing in flight"
 	}
-	return text + "; what is in flight is being finished"
+	return text + "; messages in flight are being finished"
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -127,7 +127,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Short: "Resume a paused route, or an address of it",
 		Long: `Ends a pause. A running instance resumes a route within a second, and an address
 within a quarter of the lease. An address that answered 410 (Gone) was paused by
-the relay and waits for this command too.`,
+the relay; this command resumes it too.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()

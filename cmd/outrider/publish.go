@@ -31,10 +31,10 @@ func (a *app) publishCommand() *cobra.Command {
 	p := &publication{}
 	c := &cobra.Command{
 		Use:   "publish --type TYPE (--payload JSON | --payload-file FILE | -)",
-		Short: "Write one message to an outbox table, to try things out",
-		Long: `Writes one message to the outbox table of a source, in a transaction of its own,
-and prints the event id. Applications publish in their own transactions, with
-package outbox or an INSERT.`,
+		Short: "Write one message to an outbox table",
+		Long: `Writes one message to the outbox table of a source and prints its event id. Use it for
+tests: applications publish in their own transactions, with the Go package outbox or an
+INSERT.`,
 		Example: `  outrider publish --type order.created --group customer-7 --payload '{"order": 42}'
   jq .order order.json | outrider publish --type order.created -`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -47,11 +47,11 @@ package outbox or an INSERT.`,
 	flags := c.Flags()
 	flags.StringVar(&p.source, "source", "", "source whose table it is; default: the only one")
 	flags.StringVar(&p.typ, "type", "", "event type, for example order.created")
-	flags.StringVar(&p.group, "group", "", "key whose order is kept")
+	flags.StringVar(&p.group, "group", "", "message group; messages of a group are delivered in order")
 	flags.StringVar(&p.id, "id", "", "event id; default: a new one")
 	flags.StringVar(&p.tenant, "tenant", "", "tenant id")
-	flags.StringVar(&p.aggregateType, "aggregate-type", "", "kind of thing that the event is about")
-	flags.StringVar(&p.aggregateID, "aggregate-id", "", "which one of its kind")
+	flags.StringVar(&p.aggregateType, "aggregate-type", "", "type of the aggregate, for example order")
+	flags.StringVar(&p.aggregateID, "aggregate-id", "", "id of the aggregate")
 	flags.StringArrayVar(&p.headers, "header", nil, "header as `name=value`; may be given several times")
 	flags.StringArrayVar(&p.tags, "tag", nil, "tag as `key=value`; may be given several times")
 	flags.StringVar(&p.payload, "payload", "", "payload, JSON")
@@ -89,7 +89,7 @@ func (a *app) publish(c *cobra.Command, p *publication, out *output) error {
 	}
 	routes := admin.RoutesFor(cfg, source, &envelope)
 	if len(routes) == 0 {
-		fmt.Fprintf(a.err, "warning: no route of source %s matches type %q: the message is in the table and nothing delivers it\n", source, envelope.Type())
+		fmt.Fprintf(a.err, "warning: no route of source %s matches type %q: the message was written, but nothing will deliver it\n", source, envelope.Type())
 	}
 	if out.json() {
 		return a.printJSON(map[string]any{"id": envelope.ID(), "source": source, "routes": routes})
@@ -114,7 +114,7 @@ func chooseSource(cfg *config.Config, name string) (string, error) {
 	case name == "" && len(names) == 1:
 		return names[0], nil
 	case name == "":
-		return "", wrong("say which source with --source: %s", strings.Join(names, ", "))
+		return "", wrong("several sources are configured: choose one with --source: %s", strings.Join(names, ", "))
 	case !slices.Contains(names, name):
 		return "", wrong("--source %q: the configuration has %s", name, strings.Join(names, ", "))
 	}

@@ -25,7 +25,7 @@ routes:
 	for _, st := range []step{
 		{args: "doctor", code: 1, out: []string{"outbox_events", "does not exist", "outrider init"}},
 		{args: "init", out: []string{`created table "public"."outbox_events"`, `created table "public"."outbox_dispatch_jobs"`}},
-		{args: "doctor", out: []string{"outbox_events: privileges: its rows may be read and settled", "rows without a route: none", "lag: nothing is waiting to be read", "all is well"}},
+		{args: "doctor", out: []string{"outbox_events: privileges: its rows may be read and settled", "rows without a route: none", "lag: nothing is waiting to be read", "no problems found"}},
 		{args: "status", out: []string{"platform", "(has never run)"}},
 		{args: "pause platform", out: []string{"is paused"}},
 		{args: "resume platform", out: []string{"resumed"}},

@@ -31,13 +31,13 @@ func (a *app) retentionCommand() *cobra.Command {
 	var once bool
 	c := &cobra.Command{
 		Use:   "retention",
-		Short: "Show which rows of the outbox tables could be removed, or remove them now",
-		Long: `Counts the rows, or partitions, that the retention of each source would remove
-now, and shows which routes hold back others. With --once it removes them. A
-running instance does this by itself.`,
+		Short: "Show which rows of the outbox tables retention would remove, or remove them now",
+		Long: `Counts the rows or partitions that retention would remove now from each source, and
+shows which routes still need others. With --once it removes them. A running instance
+removes them by itself.`,
 		Args: noArgs,
 	}
-	c.Flags().BoolVar(&once, "once", false, "remove what can go, now")
+	c.Flags().BoolVar(&once, "once", false, "remove them now")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {

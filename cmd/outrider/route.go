@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) routeCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "route", Short: "Look after what is kept for routes"}, a.forgetCommand())
+	return group(&cobra.Command{Use: "route", Short: "Manage the state that is stored for routes"}, a.forgetCommand())
 }
 
 func (a *app) forgetCommand() *cobra.Command {
@@ -20,16 +20,16 @@ func (a *app) forgetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget ROUTE",
 		Short: "Delete the cursors, parked messages and pauses of a route that is gone",
-		Long: `Deletes what the state store keeps for a route, for good: its place in the table, its
-parked messages, dead ones included, and its pauses. Rows of the table that only
-this route still needed may then be removed by retention. A route that the
-configuration has, or that a running instance works, is refused unless --force;
-forced, it begins anew as its "start" says.`,
+		Long: `Deletes everything that the state store keeps for a route, permanently: its cursors, its
+parked messages (also dead ones) and its pauses. Retention may then remove rows that
+only this route needed. The command refuses a route that is configured or that an
+instance runs. With --force it deletes its state all the same; the route then starts
+again as its "start" says.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()
-	flags.BoolVar(&force, "force", false, "also a route that is configured or being worked")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&force, "force", false, "also if the route is configured or an instance runs it")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -27,17 +27,16 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Deliver messages until SIGTERM or Ctrl-C",
 		Long: `Delivers the messages of all routes.
 
-SIGTERM and SIGINT drain: reading stops, messages in flight are delivered and written
-down, the lanes are released, and the exit status is 0. It is 1 when drain_timeout
-was over before that was finished: then the error says on which routes and lanes how
-many messages were in flight. They may be delivered again; everything else is written
-down. A second signal ends at once, with status 1.
+SIGTERM and SIGINT drain the process: it stops reading, delivers and settles the
+messages in flight, releases its lanes, and exits with status 0. If that takes longer
+than drain_timeout, the exit status is 1, and the error names the routes and lanes with
+messages in flight; these messages may be delivered again. A second signal ends the
+process at once, with status 1.
 
-SIGHUP reads the configuration file again. When it has an error, or something that it
-needs cannot be used, the log says so and the process goes on as it was. Otherwise the
-process drains and goes on with the new configuration; nothing is delivered twice for
-it unless drain_timeout was too short. The sections admin and log take effect at the
-next start only.`,
+SIGHUP reloads the configuration file. If it has an error, or if something that it needs
+is not available, the process logs that and keeps its configuration. Otherwise it drains
+and continues with the new one; messages are delivered twice only if drain_timeout was
+too short. Changes to the sections admin and log need a restart.`,
 		Args: noArgs,
 	}
 	c.Flags().StringVar(&instance, "instance", "", "name of this process, unique; default: the host's name and an id")
@@ -114,7 +113,7 @@ func (a *app) onHangup(ctx context.Context, relay *outrider.Outrider, log *slog.
 func (a *app) reload(ctx context.Context, relay *outrider.Outrider, log *slog.Logger) {
 	cfg, err := a.load()
 	if err != nil {
-		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process goes on with what it has:\n%v", a.config, err))
+		log.Error(fmt.Sprintf("SIGHUP: %s has errors; this process keeps its configuration:\n%v", a.config, err))
 		return
 	}
 	log.Info("SIGHUP: the configuration file is valid; reloading", "file", a.config, "routes", len(cfg.Routes))

@@ -38,8 +38,8 @@ type moved struct {
 
 func movingFlags(c *cobra.Command, m *moving) *output {
 	flags := c.Flags()
-	flags.BoolVar(&m.dryRun, "dry-run", false, "only say what would happen")
-	flags.BoolVarP(&m.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&m.dryRun, "dry-run", false, "print what would happen, change nothing")
+	flags.BoolVarP(&m.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVar(&m.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
 	return outputFlag(c)
 }
@@ -49,20 +49,20 @@ func (a *app) seekCommand() *cobra.Command {
 	var to string
 	c := &cobra.Command{
 		Use:   "seek ROUTE --to PLACE",
-		Short: "Move a route to another place in its table: deliver again, or skip",
+		Short: "Move a route to another position: deliver again, or skip",
 		Long: `Moves the cursors of a route. PLACE is one of
 
-  beginning              all rows that the table still has are delivered (again)
-  end                    what is there now is skipped
-  2026-01-31T08:00:00Z   rows created at that time or later; also 90m or 2d: so long ago
-  123456                 the row at that position, and what is behind it
+  beginning              deliver all rows in the table (again)
+  end                    skip all rows that are in the table now
+  2026-01-31T08:00:00Z   deliver rows created at or after that time; also 90m or 2d ago
+  123456                 deliver the row at that position and all later ones
 
-Parked messages stay as they are. You need not stop a running instance: it loses
-the lanes at once and takes them again at the new place; what was in flight at that
-moment may arrive and then come again. To rule that out, run "outrider pause" first.`,
+Parked messages do not change. You need not stop the relay: a running instance resumes
+at the new position at once. Messages in flight at that moment may be delivered again;
+to prevent that, run "outrider pause" first.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
-	c.Flags().StringVar(&to, "to", "", "`place`: beginning, end, a time, a span of time, or a position")
+	c.Flags().StringVar(&to, "to", "", "`place` to move to: beginning, end, a time, a span such as 90m, or a position")
 	out := movingFlags(c, &m)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		m.machine = out.json()
@@ -89,20 +89,20 @@ func (a *app) rebaseCommand() *cobra.Command {
 	var force, adopt bool
 	c := &cobra.Command{
 		Use:   "rebase ROUTE",
-		Short: "Place a route's cursor anew after its database was restored",
-		Long: `A cursor belongs to a database cluster. After a dump was restored elsewhere, or the
-database was recovered to an earlier point, the route stops and says so. Rebase
-places the cursor where it stood as far as can be told, otherwise before that:
-rows may come again, none is left out. It waits for transactions that write to the
-table at this moment. A running instance then resumes by itself.
+		Short: "Reposition a route's cursor after its database was restored",
+		Long: `Use it when a route has stopped because its database was restored elsewhere or recovered
+to an earlier point. A cursor is valid only in the database cluster that it was written
+for. Rebase moves it to the same row in the present database or, if that is uncertain,
+to an earlier one: rows may be delivered again, but none is skipped. The command waits
+for transactions that are writing to the table. A running instance then resumes by itself.
 
-A cursor also belongs to one table. With --adopt the route resumes with the cursor of
-another one: pass it only when the table that it reads now holds the same rows, because
-it was renamed or moved. To begin anew in another table use "outrider seek".`,
+A cursor is also valid for one table only. With --adopt the route resumes from the cursor
+of its former table. Use --adopt only if the present table has the same rows because it
+was renamed or moved. To start in a different table, use "outrider seek".`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
-	c.Flags().BoolVar(&force, "force", false, "also when the cursor is good in this database")
-	c.Flags().BoolVar(&adopt, "adopt", false, "the table was renamed or moved: go on with the cursor that the route has of it under its former name")
+	c.Flags().BoolVar(&force, "force", false, "also if the cursor is valid in this database")
+	c.Flags().BoolVar(&adopt, "adopt", false, "the table was renamed or moved: resume from the cursor stored under its former name")
 	out := movingFlags(c, &m)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		m.machine = out.json()
@@ -161,16 +161,16 @@ func describeMove(plan *admin.Relocation) moved {
 		lines = append(lines, fmt.Sprintf("  %s not settled yet will be skipped", atLeast(plan.Skipped)))
 	}
 	if plan.Late.Rows > 0 {
-		lines = append(lines, fmt.Sprintf("  of those %s committed late, below where the route stands", atLeast(plan.Late)))
+		lines = append(lines, fmt.Sprintf("  of those %s committed late, below the current position", atLeast(plan.Late)))
 	}
 	switch {
 	case !plan.Counted:
-		lines = append(lines, "  how many rows that concerns cannot be counted for this source")
+		lines = append(lines, "  the number of rows cannot be counted for this source")
 	case plan.Again.Rows+plan.Skipped.Rows == 0:
-		lines = append(lines, "  no row lies between its present place and the new one")
+		lines = append(lines, "  no row lies between the current position and the new one")
 	}
 	if len(plan.Owners) > 0 {
-		lines = append(lines, fmt.Sprintf("  %s runs it and goes on at the new place; what is in flight may come again", strings.Join(plan.Owners, ", ")))
+		lines = append(lines, fmt.Sprintf("  %s runs the route and resumes at the new position; messages in flight may be delivered again", strings.Join(plan.Owners, ", ")))
 	}
 	r.description = strings.Join(lines, "\n")
 	return r

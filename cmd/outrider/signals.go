@@ -10,7 +10,7 @@ import (
 )
 
 // errForced is what becomes of a command that did not end after one signal.
-var errForced = errors.New("a second signal: ended at once, messages in flight are delivered again at the next start")
+var errForced = errors.New("ended by a second signal: messages in flight are delivered again at the next start")
 
 // sameRequest is how close together two signals are one request to stop: some
 // supervisors (timeout of GNU coreutils for one) signal the process and then its
@@ -31,7 +31,7 @@ func untilSignal(ctx context.Context, say func(string), f func(context.Context) 
 	case err := <-done:
 		return err
 	case <-signals:
-		say("asked to stop; a second signal ends at once")
+		say("stopping; a second signal ends the process at once")
 		cancel()
 	}
 	first := time.Now()

@@ -34,8 +34,8 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [ROUTE...]",
 		Short: "Show the state of each route, how far it is behind and what is parked",
-		Long: `Shows one line per route, the ones that need attention first, and below the
-table why they do and what to do about it. A ROUTE may be a pattern such as "eu-*".
+		Long: `Shows one line per route, the worst state first. Below the table it explains each
+problem and suggests what to do. A ROUTE may be a pattern such as "eu-*".
 
 States, worst first:
 ` + stateHelp(),
@@ -45,9 +45,9 @@ States, worst first:
 	flags := c.Flags()
 	flags.BoolVar(&v.lanes, "lanes", false, "one line per lane instead of per route")
 	flags.StringSliceVar(&v.states, "state", nil, "only routes in these `states`, separated by commas")
-	flags.BoolVar(&v.all, "all", false, "list every route; without it, routes that are ok are only counted in a long table")
-	flags.BoolVarP(&v.watch, "watch", "w", false, "show it again and again until Ctrl-C")
-	flags.DurationVar(&v.every, "every", 2*time.Second, "pause between two rounds of --watch")
+	flags.BoolVar(&v.all, "all", false, "list every route; by default a long table only counts routes that are ok")
+	flags.BoolVarP(&v.watch, "watch", "w", false, "refresh until Ctrl-C")
+	flags.DurationVar(&v.every, "every", 2*time.Second, "refresh interval of --watch")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(c *cobra.Command, args []string) error {
 		v.routes = args
@@ -104,7 +104,7 @@ func explainMissing(err error) error {
 	if errors.As(err, &state) && state.SQLState() == "42P01" ||
 		err != nil && strings.Contains(err.Error(), "no such table: outrider_") {
 		what, _, _ := strings.Cut(err.Error(), "; ") // behind it stands what a program would do
-		return fmt.Errorf("%s: there is no state yet, `outrider init` or `outrider run` creates its tables", what)
+		return fmt.Errorf("%s: the state tables do not exist yet: `outrider init` or `outrider run` creates them", what)
 	}
 	return err
 }

@@ -34,15 +34,15 @@ var routeStates = []struct {
 	meaning string
 }{
 	{stateStopped, "the relay cannot run the route until an operator acts"},
-	{stateNoRelay, "no live instance works it, although it is not paused"},
-	{stateUnavailable, "a destination's address does not answer, or was paused"},
-	{stateHeld, "groups wait behind a dead message for an operator"},
+	{stateNoRelay, "no live instance runs it, although it is not paused"},
+	{stateUnavailable, "an address does not answer, or is paused"},
+	{stateHeld, "groups wait for an operator because a message failed for good"},
 	{stateRetrying, "messages have failed and are tried again"},
 	{stateBehind, fmt.Sprintf("the oldest row not delivered is over %s old", rough(behindAfter))},
 	{statePaused, "an operator paused the route"},
-	{stateDead, "it delivers; dead messages wait for an operator"},
-	{stateStandby, "instances stand by: another process has the lead"},
-	{stateOK, "it delivers what there is"},
+	{stateDead, "the route works; dead messages wait for an operator"},
+	{stateStandby, "instances stand by: another process is the leader"},
+	{stateOK, "the route works"},
 }
 
 // behindAfter is the age of the oldest row that makes a route count as behind.

@@ -41,18 +41,17 @@ func (a *app) tailCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tail SOURCE|ROUTE",
 		Short: "Follow the rows of an outbox table as they are committed",
-		Long: `Prints the rows that become visible in the table of a source, or those of them
-that a route matches, until Ctrl-C. It only reads, with a cursor of its own that is
-kept nowhere; what is delivered does not change.
+		Long: `Prints rows as they are committed to the table of a source, or only those that a route
+matches, until Ctrl-C. It only reads and stores no cursor; deliveries do not change.
 
---match selects by type and group: a pattern of types such as order.*, with
-/GROUP behind it for one group only; */42 is everything of group 42.`,
+--match selects by type and group: a pattern of types such as order.*, followed by
+/GROUP for a single group. */42 matches all messages of group 42.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := c.Flags()
-	flags.StringVar(&from, "from", "end", "`place` to begin at: beginning, end, a time, a span such as 15m, or a position")
+	flags.StringVar(&from, "from", "end", "`place` to start from: beginning, end, a time, a span such as 15m, or a position")
 	flags.StringVar(&match, "match", "", "only these: `TYPE[/GROUP]`")
-	flags.IntVarP(&limit, "limit", "n", 0, "end after so many rows; 0: go on until Ctrl-C")
+	flags.IntVarP(&limit, "limit", "n", 0, "end after this many rows; 0: run until Ctrl-C")
 	out := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		opts, err := tailOptions(from, match, limit)

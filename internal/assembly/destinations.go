@@ -26,7 +26,7 @@ func (b *Builder) buildDestination(ctx context.Context, p *Parts, name string) (
 			if err := c.Check(ctx); err != nil {
 				// Not an error of ours: what is down comes back, and what is missing
 				// is created. Until then its messages wait.
-				b.log.Warn("destination is not reachable yet; its messages wait", "destination", name, "error", err)
+				b.log.Warn("destination is not ready; its messages wait", "destination", name, "error", err)
 			}
 			return nil
 		})

@@ -62,12 +62,12 @@ type tracer struct{ provider *sdktrace.TracerProvider }
 func newTracer(ctx context.Context, log *slog.Logger) (*tracer, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("tracing: %w; look at the variables OTEL_EXPORTER_OTLP_*", err)
+		return nil, fmt.Errorf("tracing: %w; check the variables OTEL_EXPORTER_OTLP_*", err)
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("outrider")),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		return nil, fmt.Errorf("tracing: %w; look at the variables OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME", err)
+		return nil, fmt.Errorf("tracing: %w; check the variables OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME", err)
 	}
 	return &tracer{sdktrace.NewTracerProvider(sdktrace.WithResource(about),
 		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log}))}, nil

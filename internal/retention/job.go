@@ -247,7 +247,7 @@ func (j *Job) report(err error) {
 	}
 	if d := j.stats.DatedAhead; d.By > 0 {
 		j.warn("dated ahead", "the oldest row of the outbox that is left is dated in the future, and stays until a row behind it is old enough: "+
-			"correct the clock of what writes such rows; `"+d.Fix+"` dates this one anew",
+			"correct the clock of the application that writes such rows; `"+d.Fix+"` corrects the date of this row",
 			"slot", d.Slot, "position", d.Position, "ahead", d.By.Round(time.Second).String())
 	}
 	if !j.blocked.IsZero() && time.Since(j.blocked) > j.WarnAfter {

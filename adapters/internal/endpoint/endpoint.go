@@ -72,7 +72,7 @@ func Ask(ctx context.Context, via http.RoundTripper, url string, hide func(error
 	resp, err := via.RoundTrip(req)
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
-			Text: "does not answer OPTIONS: " + hide(err), Fix: "look at the receiver's log; some answer nothing but POST"}
+			Text: "does not answer OPTIONS: " + hide(err), Fix: "check the receiver's log; some receivers answer only POST"}
 	}
 	_ = resp.Body.Close() // only the status matters
 	text := fmt.Sprintf("OPTIONS is answered with %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))

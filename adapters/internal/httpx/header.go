@@ -69,7 +69,7 @@ func CheckHeaders(headers map[string]string, ours func(name string) bool) []erro
 	for name, value := range headers {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			errs = append(errs, fmt.Errorf("headers: %q is no name for a header", name))
+			errs = append(errs, fmt.Errorf("headers: %q is not a valid header name", name))
 		case !httpguts.ValidHeaderFieldValue(value):
 			errs = append(errs, fmt.Errorf("headers: the value of %s has a character that no header can hold", name))
 		case ours(name):

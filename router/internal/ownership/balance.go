@@ -222,7 +222,7 @@ func (k *Manager) tell(shares *assignment, missing bool) {
 	case others == 0:
 		text = "acquired all lanes"
 	default:
-		text = "our share of the lanes is ours"
+		text = "acquired a share of the lanes"
 	}
 	if now := fmt.Sprint(text, lanes, others); now != k.peers.told {
 		k.peers.told = now

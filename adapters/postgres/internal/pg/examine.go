@@ -53,7 +53,7 @@ func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]adapters.Finding,
 	if standby {
 		return append(f, Judge("primary server", "", ErrStandby)...), true
 	}
-	return append(f, Fine("primary server", "it is no standby")), true
+	return append(f, Fine("primary server", "not a standby")), true
 }
 
 // ExamineClock compares the server's clock with ours.

@@ -75,7 +75,7 @@ func ExamineOpen(ctx context.Context, pool *pgxpool.Pool) []adapters.Finding {
 	var hidden int
 	if err := pool.QueryRow(ctx, hiddenSQL).Scan(&hidden); err == nil && hidden > 0 {
 		f = append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: subject,
-			Text: fmt.Sprintf("%d sessions of other roles cannot be looked at", hidden), Fix: "GRANT pg_read_all_stats to the role, to have them checked too"})
+			Text: fmt.Sprintf("%d sessions of other roles cannot be inspected", hidden), Fix: "GRANT pg_read_all_stats to the role, to have them checked too"})
 	}
 	if len(f) == 0 {
 		return []adapters.Finding{Fine(subject, fmt.Sprintf("none older than %v, no prepared transaction, no replication slot that holds rows", longOpen))}

@@ -73,7 +73,7 @@ func StringMap(text []byte) (map[string]string, error) {
 	}
 	var raw map[string]*string
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, fmt.Errorf("not a JSON object of strings: %w", err)
+		return nil, adapters.NotStrings(err)
 	}
 	if len(raw) == 0 {
 		return nil, nil
