@@ -21,7 +21,7 @@ type generation struct {
 
 	before  *Config    // of a reload, until this has started: what was at work, to go back to when this cannot start
 	told    chan error // of a reload: takes the outcome, once it is known
-	outcome error      // what is told once this has started
+	outcome error      // reported once this has started
 }
 
 // prepare builds and checks everything that a generation needs; nothing is read,
@@ -107,7 +107,7 @@ func (o *Outrider) serve(ctx context.Context, s *generation) (next *generation, 
 }
 
 // atEnd is the error of a relay whose latest generation ended with err. Where the relay was
-// asked to end while that generation of a reload still started, nothing was under way: the
+// asked to end while that generation of a reload still started, nothing was in flight: the
 // generation before it has drained.
 func (o *Outrider) atEnd(ctx context.Context, s *generation, err error) error {
 	if err == nil || ctx.Err() == nil || s.told == nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // ErrCutOff is what [Outrider.Run] returns, by errors.Is, when `drain_timeout` was
-// over before everything under way had ended. The error names routes and lanes,
-// and how many messages were under way: whether those arrived is not known, and
+// over before everything in flight had ended. The error names routes and lanes,
+// and how many messages were in flight: whether those arrived is not known, and
 // they may be delivered again. Everything else is finished and written down,
 // unless the error says otherwise as well.
 var ErrCutOff = router.ErrCutOff
@@ -64,7 +64,7 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 }
 
 // Run connects, checks sources and destinations, and delivers until ctx ends;
-// then it drains: reading stops, what is under way is finished and settled, and
+// then it drains: reading stops, what is in flight is finished and settled, and
 // the lanes are released. It returns nil after a clean drain, and [ErrCutOff] after
 // one that did not end in time. What is closed at the end has what is left of the
 // drain timeout, or a second; an error says what was not closed in that time. A
@@ -88,7 +88,7 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 	}
 	next, err := prepare(ctx, assembly.NewBuilder(o.cfg, o.options))
 	if err != nil && ctx.Err() != nil {
-		return nil // asked to stop before it began: nothing is under way
+		return nil // asked to stop before it began: nothing is in flight
 	}
 	for next != nil && err == nil {
 		next, err = o.serve(ctx, next)
@@ -128,7 +128,7 @@ func (o *Outrider) AdminAddress() string {
 // Wake lets the relay look for new rows of a source at once, instead of after
 // its next pause. Call it after the commit when the relay is embedded in the
 // process that publishes; before, there is nothing to see. It waits for nothing,
-// calls of a moment count as one, and it is of no use, and does no harm, when
+// calls in quick succession count as one, and it has no effect when
 // another instance owns the message's lane, when the relay does not run or when
 // there is no such source.
 func (o *Outrider) Wake(source string) {

@@ -15,13 +15,13 @@ import (
 var errEnded = errors.New("the relay has ended")
 
 // Reload puts another configuration to work, in this process. Everything that
-// it needs is connected and checked first, while the relay goes on; then the
+// it needs is connected and checked first, while the relay continues; then the
 // relay drains as at its end, nothing is delivered twice for it, and the new
-// configuration goes on where the old one stopped. Reload returns when it
+// configuration continues where the old one stopped. Reload returns when it
 // delivers. After an error the old one is at work, in the rare case that the new
 // one could not start after all: again.
 //
-// The admin server goes on meanwhile; /readyz says not ready during the change,
+// The admin server continues meanwhile; /readyz says not ready during the change,
 // and counters begin at 0 again. A change of the section admin has an effect at
 // the next start only. What was supplied with [WithDestination],
 // [WithBatchDestination] or [WithSource] is closed with the configuration that

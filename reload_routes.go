@@ -14,7 +14,7 @@ import (
 )
 
 // nameRoutes logs which routes a reload adds and removes, with where a new one
-// begins and how much it will send: a renamed route is a new one, and begins anew.
+// begins and how much it will send: a renamed route is a new one, and starts again.
 func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *generation) {
 	names := func(cfg *Config) (out []string) {
 		for _, r := range cfg.Routes {
@@ -44,7 +44,7 @@ func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *generat
 	}
 }
 
-// nameRoutesLimit bounds what is asked of each source for the log.
+// nameRoutesLimit bounds the queries to each source for the log.
 const nameRoutesLimit = 5 * time.Second
 
 // nameRoutesMost is where counting the rows before a new route stops.

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// A reload that renames a route says that the new name begins anew, where, and
+// A reload that renames a route says that the new name starts again, where, and
 // with how many rows; and that what is kept for the old name stays.
 func TestAReloadNamesNewAndRemovedRoutes(t *testing.T) {
 	t.Parallel()

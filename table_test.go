@@ -329,7 +329,7 @@ func TestG1_TwoServicesWithOneRouteName(t *testing.T) {
 	r.stop(t)
 }
 
-// A table that was renamed goes on where it was, once somebody has said that it is the
+// A table that was renamed continues where it was, once somebody has said that it is the
 // same.
 func TestG1_ARenamedTableIsAdopted(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func dataOf(t *testing.T, db *sql.DB) (dir string) {
 }
 
 // A database that was put back to an earlier state and has caught up with the cursors is
-// noticed: by a relay that runs, with its state in the same database, which begins anew
+// noticed: by a relay that runs, with its state in the same database, which starts again
 // with the durable cursors; and by one whose state is elsewhere, which stops and says
 // rebase. Either way everything arrives.
 func TestG1_ADatabaseThatWentBackAndCaughtUp(t *testing.T) {
@@ -92,7 +92,7 @@ func TestG1_ADatabaseThatWentBackAndCaughtUp(t *testing.T) {
 			}
 			if tt.elsewhere {
 				r.refuses(t, "outrider rebase orders")
-				if !tt.running { // as if something had been under way when the database went back, and was settled late
+				if !tt.running { // as if something had been in flight when the database went back, and was settled late
 					_, err := openPostgres(t, elsewhere).ExecContext(t.Context(), "UPDATE outrider_cursor SET updated_at = clock_timestamp() + interval '1 hour'")
 					must(t, err)
 				}

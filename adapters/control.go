@@ -32,7 +32,7 @@ type Controls interface {
 
 	// Move sets the cursors of a route, creating rows that do not exist. Epochs
 	// rise and owners lose the lanes, so that nothing which they settle
-	// later counts; they take them anew at the new place. Parked messages stay.
+	// later counts; they take them again at the new place. Parked messages stay.
 	Move(ctx context.Context, m Move) error
 
 	// Forget deletes everything that is kept for a route: cursors, parked

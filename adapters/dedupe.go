@@ -14,7 +14,7 @@ type DedupeStore interface {
 	Seen(ctx context.Context, events []EventRef) ([]bool, error)
 
 	// Record notes that events were delivered. One that is known already
-	// begins its time anew. All are recorded or, with an error, perhaps none.
+	// restarts its time. All are recorded or, with an error, perhaps none.
 	Record(ctx context.Context, events []Sighting) error
 
 	// Expire deletes at most limit events whose time is over and returns how

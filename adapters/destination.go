@@ -32,7 +32,7 @@ type Destination interface {
 // AddressReporter is implemented by destinations that know before a delivery ends that
 // its address does not answer.
 type AddressReporter interface {
-	// Unanswered returns the addresses with deliveries under way that do not
+	// Unanswered returns the addresses with deliveries in flight that do not
 	// answer: since when, and why.
 	Unanswered() []AddressStatus
 }

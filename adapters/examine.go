@@ -34,7 +34,7 @@ type Level int
 // The levels of findings, ascending.
 const (
 	LevelOK      Level = iota // as it should be
-	LevelUnknown              // could not be told
+	LevelUnknown              // could not be checked
 	LevelWarning              // works, and will hurt one day
 	LevelBroken               // does not work
 )
@@ -88,13 +88,13 @@ type Backlog struct {
 // database is restored.
 type Rebaser interface {
 	// Rebase returns, by slot, cursors of the database as it is now that stand
-	// where the given lanes stood as far as can be told, and otherwise before
+	// where the given lanes stood if that is known, and otherwise before
 	// that: rows may come again, none is left out. It waits for transactions
 	// that write to the table now, until ctx ends.
 	Rebase(ctx context.Context, lanes []LaneStatus) (map[int]Cursor, error)
 }
 
-// RebaserOf returns what places a source's cursors anew after a restore. ok is false for
+// RebaserOf returns what repositions a source's cursors after a restore. ok is false for
 // a source that cannot tell which rows a cursor had not covered, because it is no
 // [Rebaser] or has a method CanRebase that says so: a seek is the only way.
 func RebaserOf(s Source) (r Rebaser, ok bool) {
@@ -125,11 +125,11 @@ func FindingsOf(subject string, err error) []Finding {
 	return []Finding{{Level: LevelBroken, Subject: subject, Text: text, Fix: fix}}
 }
 
-// The differences between clocks that are told of. Leases run by the state
+// The differences between clocks that are reported. Leases run by the state
 // store's clock and ages by the database's, so that a skew breaks nothing.
 const clockTolerance = time.Second
 
-// ExamineClock judges how far another clock is ahead of ours, give or take an
+// ExamineClock judges how far another clock is ahead of this host's, give or take an
 // uncertainty.
 func ExamineClock(subject string, ahead, uncertain time.Duration) Finding {
 	off := max(ahead, -ahead)

@@ -21,5 +21,5 @@ type Fencer interface {
 }
 
 // Owned asks the state store whether the lane is still its owner's, now and not
-// by what is remembered. An error: it cannot be told.
+// by what is remembered. An error: it is not known.
 type Owned func(ctx context.Context) (bool, error)

@@ -6,7 +6,7 @@ import "context"
 // holds: who has it leads. With it relays stand by for a system that knows
 // nothing of our state, and that system for them.
 type LeaderLock interface {
-	// TryLock takes the lock unless somebody else has it, without waiting. When
+	// TryLock takes the lock unless another session has it, without waiting. When
 	// it was taken, lost is closed as soon as it is known that it is held no
 	// longer, by Unlock or because its connection dropped; nil: somebody else
 	// has it. It is not called while the lock is held.

@@ -18,7 +18,7 @@ type ParkedFilter struct {
 	Limit int
 
 	// After takes only what comes after this message by route, slot and seq;
-	// the zero key comes before all. Lists are paged and commands go on by it.
+	// the zero key comes before all. Lists and commands continue after it, page by page.
 	After ParkedKey
 }
 
@@ -28,7 +28,7 @@ const (
 	DefaultParkedStep = 1000
 )
 
-// IsZero tells whether the filter selects everything.
+// IsZero reports whether the filter selects everything.
 func (f ParkedFilter) IsZero() bool {
 	f.Limit, f.After = 0, ParkedKey{}
 	return f == ParkedFilter{}
@@ -92,7 +92,7 @@ type ParkedCommand struct {
 // ParkedStep says what one step of a command did.
 type ParkedStep struct {
 	Changed int
-	Last    ParkedKey // where the next step goes on, as the filter's After
+	Last    ParkedKey // where the next step continues, as the filter's After
 	More    bool      // there may be more to do after Last
 }
 

@@ -20,7 +20,7 @@ import (
 // until it is settled, put back or recovered. That alone keeps the order while lanes move; that
 // a lane has one owner at a time keeps instances out of each other's way.
 //
-// One goroutine calls Claim, another one calls Settle and Extend, and both go on
+// One goroutine calls Claim, another one calls Settle and Extend, and both continue
 // at the same time; the other methods may be called concurrently. So Extend may
 // renew the tokens in the claims that it is given.
 type Queue interface {
@@ -40,7 +40,7 @@ type Queue interface {
 	Claim(ctx context.Context, c ClaimRequest) ([]*Row, error)
 
 	// Settle writes results in one transaction. A row that is no longer claimed
-	// as its Claim says (somebody recovered it meanwhile) is left as it is and
+	// as its Claim says (another process recovered it) is left as it is and
 	// returned as lost, by the pointer that was given. After an error results may have been
 	// written or not; given again, those that were written are not lost.
 	Settle(ctx context.Context, results []ClaimResult) (lost []*Claim, err error)
@@ -70,15 +70,15 @@ type ClaimRequest struct {
 	// claim they are not there: they end no prefix.
 	ExceptRows []*Claim
 
-	// Match tells whether any route wants a row; nil: all are wanted. What
-	// nobody wants is not there for the claim either: it stays untouched, counts
+	// Match reports whether any route wants a row; nil: all are wanted. A row that
+	// no route wants does not exist for the claim: it stays untouched, counts
 	// for no limit and ends no prefix. It is called by the goroutine that calls
 	// Claim, with the row as it would be returned, Claim aside.
 	Match func(*Row) bool
 
-	// Later tells of a row that Match refused whether a later claim may want it:
+	// Later reports for a row that Match refused whether a later claim may want it:
 	// a route matches it, whose lane is closed now. Of others it is remembered, for as long
-	// as Wants stays, that nobody wants them. nil: all may be wanted later.
+	// as Wants stays, that no route wants them. nil: all may be wanted later.
 	Later func(*Row) bool
 
 	// Wants is another number whenever Slots and Match may want rows that they did
@@ -118,7 +118,7 @@ type ClaimResult struct {
 // looked at everything that it should: a table with much in it that is not to be claimed is read
 // in parts, at a bounded share of the time.
 type LookReporter interface {
-	// Looked tells how much has been looked at. It is called by the goroutine that
+	// Looked receives how many rows have been examined. It is called by the goroutine that
 	// calls Claim.
 	Looked() Look
 }
@@ -133,10 +133,10 @@ type Look struct {
 	Next time.Time
 
 	// Due is when something that was seen and could not be claimed may be claimed: a
-	// row whose time comes then, or one behind a row that somebody else holds. Zero: nothing is known to be.
+	// row that is due then, or one behind a row that another process holds. Zero: none is known.
 	Due time.Time
 
-	// Unwanted is how many rows are passed over because nobody wants them.
+	// Unwanted is how many rows are passed over because no route wants them.
 	Unwanted int
 }
 

@@ -125,7 +125,7 @@ type DatedAhead struct {
 	Slot     int // 0 where the table has none
 	Position int64
 	By       time.Duration // how far, at most 100 years; 0: there is no such row
-	Fix      string        // statement that dates it anew
+	Fix      string        // statement that corrects its date
 }
 
 // RetentionStats is what retention has done to a source's table since the

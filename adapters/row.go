@@ -94,12 +94,12 @@ type Cursor struct {
 	Anchor   Anchor // the row at Position, as far as it is known
 }
 
-// IsZero tells whether the cursor has never been set.
+// IsZero reports whether the cursor has never been set.
 func (c Cursor) IsZero() bool { return c == Cursor{} }
 
 // SlotOf returns the slot of a row for databases that do not compute it
 // themselves: FNV-1a of the group or, without one, of the id, so that rows
-// that want no order spread.
+// without order spread.
 func SlotOf(group, id string) int {
 	h := fnv.New32a()
 	if group == "" {

@@ -35,7 +35,7 @@ type Source interface {
 	// fresh ones by position; those of other reads may come in between. When take
 	// returns false the rest is dropped; Fetch then returns no results.
 	// Results are aligned with reads. Before it reads from a server to which it has
-	// connected anew it checks the cursors as Validate does; an [ErrWentBack] says
+	// reconnected it checks the cursors as Validate does; an [ErrWentBack] says
 	// that they are to be taken from the state store again.
 	Fetch(ctx context.Context, reads []Read, take func(read int, row *Row) bool) ([]ReadResult, error)
 

@@ -23,7 +23,7 @@ type StateStore interface {
 	Renew(ctx context.Context, instance string, lease time.Duration) (map[LaneRef]LaneMark, error)
 
 	// Leave releases everything that the instance owns, so that another can
-	// go on at once. It is the end of the instance.
+	// continue at once. It is the end of the instance.
 	Leave(ctx context.Context, instance string) error
 
 	// Announce says which routes the instance runs, in place of what it said
@@ -37,7 +37,7 @@ type StateStore interface {
 	// Acquire makes the instance the owner of those cursor rows of the
 	// route that have no living owner, of at most so many, creating rows that do
 	// not exist, and raises their epoch. It returns only the rows acquired; those
-	// that were its own are acquired anew, and first.
+	// that were its own are acquired again, and first.
 	Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]LaneState, error)
 
 	// Bind says which table the route's cursors are of: it is written into those
@@ -164,7 +164,7 @@ const (
 	ParkedRetrying ParkedStatus = "retrying" // attempted again at NextAttemptAt
 	ParkedWaiting  ParkedStatus = "waiting"  // behind an earlier message of its group, or for its address
 	ParkedHeld     ParkedStatus = "held"     // dead, and its group waits for an operator
-	ParkedDead     ParkedStatus = "dead"     // dead, its group went on
+	ParkedDead     ParkedStatus = "dead"     // dead, its group continued
 )
 
 // Parked is a message taken out of the stream and kept durably. Within a
@@ -188,7 +188,7 @@ type Parked struct {
 	// Was is, for a settle, the Attempts of the row when its owner last read or wrote it; 0:
 	// there was no row, or it does not matter. A row that an operator has redriven since then (it
 	// is retrying with no attempts) is left as it is: the redrive follows the attempt that was
-	// under way. Stores return 0.
+	// in flight. Stores return 0.
 	Was int
 }
 
@@ -210,9 +210,9 @@ type ParkedGroup struct {
 // LaneStatus is one cursor row as status shows it.
 type LaneStatus struct {
 	LaneRef
-	Owner     string    // empty: nobody
+	Owner     string    // empty: no instance
 	Alive     bool      // the owner is, as [Instance] tells it
-	Since     time.Time // when the owner took it; zero: nobody owns it, or not known
+	Since     time.Time // when the owner took it; zero: it has no owner, or not known
 	Epoch     int64
 	Cursor    Cursor
 	Beyond    []int64   // positions settled behind the cursor

@@ -27,7 +27,7 @@ type RouteStats struct {
 type QueueStats struct {
 	Claimed   int   // rows that are claimed and not settled
 	Unmatched int64 // rows that no route matches and that the latest claim passed over, as far as it looked
-	Lost      int64 // rows that somebody took for stuck while they were claimed here
+	Lost      int64 // rows that another process recovered as stuck while they were claimed here
 	Recovered int64 // rows that were put back after having been processed for too long
 }
 

@@ -12,8 +12,8 @@ import (
 // and asked for it. One goroutine calls Sleep and Awake.
 type Waker interface {
 	// Wake returns a channel that receives a value, coalesced, when a writer
-	// has called, and when nobody would any more. After that the reader is awake.
-	// The first call begins to listen; Close ends that. nil: there is nobody
+	// has called, and when no publisher would any more. After that the reader is awake.
+	// The first call begins to listen; Close ends that. nil: there is no connection
 	// to listen to.
 	Wake() <-chan struct{}
 
@@ -31,13 +31,13 @@ type Sleep int
 
 // The answers to a reader that wants to sleep.
 const (
-	// Sleepless: nobody would wake the reader. It polls.
+	// Sleepless: no publisher would wake the reader. It polls.
 	Unsupported Sleep = iota
 
-	// Restless: somebody who took the reader to be awake may still commit. It
+	// Restless: a publisher that took the reader to be awake may still commit. It
 	// polls for a little longer and asks again.
 	Draining
 
-	// Asleep: whoever commits from now on wakes the reader.
+	// Asleep: every publisher that commits from now on wakes the reader.
 	Armed
 )

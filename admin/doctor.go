@@ -178,7 +178,7 @@ func (d *doctor) notReached(part string, err error) {
 	d.add(part, adapters.FindingsOf("connection", err)...)
 }
 
-// routes tells how far each route is behind, and what is paused.
+// routes reports how far each route is behind, and what is paused.
 func (d *doctor) routes(ctx context.Context, opts []Option) {
 	op, err := NewOperator(ctx, d.cfg, opts...)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Place is where a route is to go on; exactly one field is set.
+// Place is where a route is to continue; exactly one field is set.
 type Place struct {
 	Start    adapters.Start
 	Position int64 // the first message to be delivered is the one at it, or the next
@@ -66,7 +66,7 @@ func (op *Operator) standing(ctx context.Context, route string) (src adapters.So
 	return src, lanes, table, err
 }
 
-// PlanRebase plans to place a route's cursor anew in a database that was
+// PlanRebase plans to reposition a route's cursor in a database that was
 // restored, moved or recovered to an earlier point. A cursor that is still good
 // is refused unless forced. Plan and carry out close to each other.
 func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*Relocation, error) {
@@ -118,7 +118,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	return plan, err
 }
 
-// PlanAdopt plans to have a route go on with the cursor that it has of another
+// PlanAdopt plans to have a route continue with the cursor that it has of another
 // table, because the one that it reads now holds the same rows: it was renamed, or
 // moved to another schema, database or file. Where the cursor means something there
 // it stays where it is; otherwise it is placed as [Operator.PlanRebase] does.
@@ -188,7 +188,7 @@ func otherTable(l adapters.LaneStatus, table adapters.Table) *adapters.OtherTabl
 }
 
 // stillGood reports whether all cursors of a route mean something in the source. It is an
-// error that the source cannot be asked: a cursor that is good must not be placed anew.
+// error that the source cannot be asked: a cursor that is good must not be repositioned.
 func stillGood(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, table adapters.Table) (bool, error) {
 	for _, l := range lanes {
 		if l.UpdatedAt.IsZero() {
@@ -236,8 +236,8 @@ func (r *Relocation) count(counts []adapters.MoveCount) {
 }
 
 // Relocate carries a plan out. A running instance loses the lanes at once, so
-// that nothing which it settles later counts, and takes them anew at the new
-// place; messages that were under way may have arrived and then come again.
+// that nothing which it settles later counts, and takes them again at the new
+// place; messages that were in flight may have arrived and then come again.
 // Parked messages stay.
 func (op *Operator) Relocate(ctx context.Context, r *Relocation, by string) error {
 	s, err := op.store(ctx, r.Route)

@@ -19,7 +19,7 @@ type answering struct {
 func (a answering) Validate(context.Context, adapters.Cursor) error { return a.err }
 
 // A cursor is bad only when its source says so. One whose source cannot be asked is
-// neither placed anew by rebase nor passed over by seek.
+// neither repositioned by rebase nor passed over by seek.
 func TestACursorIsBadOnlyWhenItsSourceSaysSo(t *testing.T) {
 	t.Parallel()
 	table := adapters.Table{Name: "outrider_outbox"}

@@ -50,7 +50,7 @@ type Pace struct {
 	// Rate bounds the messages per second. 0: as fast as the database goes.
 	Rate float64
 
-	// Progress is told after each step how many were changed so far; optional.
+	// Progress receives after each step how many were changed so far; optional.
 	Progress func(changed int)
 }
 
@@ -60,7 +60,7 @@ type Pace struct {
 // second, so neither memory nor transactions grow with their number; each step
 // is audited. The filter's limit bounds the whole command; 0: all.
 //
-// When ctx ends, the step under way is finished, and the error is that of ctx:
+// When ctx ends, the current step is finished, and the error is that of ctx:
 // what was changed stays changed.
 func (op *Operator) ChangeParked(ctx context.Context, c adapters.ParkedCommand, p Pace) (changed int, err error) {
 	left := math.MaxInt

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
-// PlanSeek plans to have a route go on elsewhere in its table.
+// PlanSeek plans to have a route continue elsewhere in its table.
 //
 // A row is only ever passed over when it is counted among the skipped:
 //

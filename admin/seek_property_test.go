@@ -120,7 +120,7 @@ func (w *world) lateRows(t *rapid.T, route string) {
 	w.commit(late)
 }
 
-// seek moves a route somewhere; other things happen before it goes on.
+// seek moves a route somewhere; other things happen before it continues.
 func (w *world) seek(t *rapid.T, route string) {
 	w.lateRows(t, route)
 	place := admin.Place{Start: adapters.Start{Kind: rapid.SampledFrom([]adapters.StartKind{

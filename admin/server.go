@@ -95,7 +95,7 @@ func routes(cfg Config) http.Handler {
 // Addr is where the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close ends the server; requests under way get a second.
+// Close ends the server; requests in flight get a second.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

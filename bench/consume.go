@@ -23,7 +23,7 @@ func (s *servers) consumer(ctx context.Context, topic string) (*kgo.Client, erro
 		from[p] = kgo.NewOffset().AtStart()
 	}
 	return kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.DisableClientMetrics(),
-		kgo.FetchMaxWait(100*time.Millisecond), // closing waits for the fetch that is under way
+		kgo.FetchMaxWait(100*time.Millisecond), // closing waits for the fetch that is in flight
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
 }
 

@@ -106,7 +106,7 @@ func fillFrom(ctx context.Context, db *pgx.Conn, table, insert string) error {
 }
 
 // keepEvents makes a copy of [eventTable] with the name [itemBacklog], for peers
-// whose rows are written anew for every run.
+// whose rows are written again for every run.
 func keepEvents(ctx context.Context, db *pgx.Conn) error {
 	_, err := db.Exec(ctx, "CREATE TABLE "+itemBacklog+" AS SELECT * FROM "+eventTable+" ORDER BY position; "+
 		"ALTER TABLE "+itemBacklog+" ADD PRIMARY KEY (position)")

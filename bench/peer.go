@@ -50,14 +50,14 @@ type verifier interface {
 // demanding is a peer that needs more than PostgreSQL and Kafka as they are.
 type demanding interface {
 	// provide gets what the peer needs, which may take minutes the first time. An
-	// error says why the peer cannot run here: the run goes on without it.
+	// error says why the peer cannot run here: the run continues without it.
 	provide(ctx context.Context, s *servers, say func(format string, args ...any)) error
 }
 
 // warming is a peer whose work is done by another program, which is slow to start
 // and slow until it has run for a while, as programs on a JVM are.
 type warming interface {
-	// warms tells whether the peer's clock starts when the program is warm. If not,
+	// warms reports whether the peer's clock starts when the program is warm. If not,
 	// it starts with the process, like everybody's.
 	warms() bool
 
@@ -68,7 +68,7 @@ type warming interface {
 	warmRelay(ctx context.Context, j job, warm func(pid int) error) (peak int64, err error)
 }
 
-// warms tells whether a peer's clock starts when it is warm.
+// warms reports whether a peer's clock starts when it is warm.
 func warms(p peer) bool {
 	w, ok := p.(warming)
 	return ok && w.warms()

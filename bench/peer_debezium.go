@@ -109,7 +109,7 @@ func (debezium) insert() string {
 		debeziumType + "', $2, 'order.created', $3)"
 }
 
-// rewind writes the log anew: whatever stands before the slot is never read.
+// rewind writes the log again: whatever stands before the slot is never read.
 func (d debezium) rewind(ctx context.Context, db *pgx.Conn) error {
 	if err := dropSlots(ctx, db); err != nil {
 		return err

@@ -31,7 +31,7 @@ const (
 	floorTable    = "bench_floor"
 	floorPage     = 10_000 // rows of a read; 2,000 to 20,000 were tried, and this was fastest
 	floorHeaders  = 6
-	floorBuffered = 50_000 // records under way; more did not make it faster
+	floorBuffered = 50_000 // records in flight; more did not make it faster
 )
 
 func (floor) name() string { return "floor" }

@@ -77,7 +77,7 @@ func riverTables(ctx context.Context, db *pgx.Conn, j job) (*pgxpool.Pool, error
 	return pool, nil
 }
 
-// rewind writes the jobs anew, as they were when River had inserted them.
+// rewind writes the jobs again, as they were when River had inserted them.
 func (riverQueue) rewind(ctx context.Context, db *pgx.Conn) error {
 	if _, err := db.Exec(ctx, "TRUNCATE river_job; INSERT INTO river_job SELECT * FROM "+riverJobs+" ORDER BY id"); err != nil {
 		return err

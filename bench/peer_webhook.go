@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// hookRequests is how many requests are under way at once.
+	// hookRequests is how many requests are in flight at once.
 	hookRequests = 64
 
 	// hookPath is where webhooks go.

@@ -85,7 +85,7 @@ func (b *bench) measurePublish(ctx context.Context, st *stage) (s sample, err er
 	return newSample(n, elapsed, usage{cpu: cpuTime(os.Getpid()) - used, peak: peakMemory(os.Getpid())}), nil
 }
 
-// emptyOutbox makes the tables anew.
+// emptyOutbox recreates the tables.
 func emptyOutbox(ctx context.Context, pool *pgxpool.Pool, cfg *outrider.Config, trigger bool) error {
 	if _, err := pool.Exec(ctx, "DROP SCHEMA public CASCADE; CREATE SCHEMA public"); err != nil {
 		return err

@@ -17,7 +17,7 @@ const (
 	// is the error of a run's time, and little enough work for the broker.
 	watchInterval = 25 * time.Millisecond
 
-	// progressInterval is how often a run that goes on says so.
+	// progressInterval is how often a run that continues says so.
 	progressInterval = 5 * time.Second
 
 	// stallLimit ends a run of which nothing arrives any more.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// spreadRequests is what one instance has under way. With a receiver that
+	// spreadRequests is what one instance has in flight. With a receiver that
 	// takes 5 ms it delivers 1,600 messages per second at most, which is far from
 	// what the processors allow to three.
 	spreadRequests = 8
@@ -24,7 +24,7 @@ const (
 	spreadPart = 3. / 4
 	spreadPer  = 1000 // messages of a transaction
 
-	// spreadLimit is how long lanes may take to be spread; then it goes on
+	// spreadLimit is how long lanes may take to be spread; then it continues
 	// with what there is.
 	spreadLimit = 10 * time.Second
 )

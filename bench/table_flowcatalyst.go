@@ -8,7 +8,7 @@ import (
 )
 
 // itemTable is FlowCatalyst's table of events. Its rows carry a status, so the
-// backlog is written anew for every run.
+// backlog is written again for every run.
 type itemTable struct{}
 
 // itemBacklog keeps what the table is filled with.

@@ -56,7 +56,7 @@ routes:
 }
 
 // Every configuration of the test data that can be read comes back the same when it
-// is built anew from what was read.
+// is built again from what was read.
 func TestEveryConfigurationCanBeMadeInGo(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/good/*.yaml")

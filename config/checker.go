@@ -135,7 +135,7 @@ func (c *checker) finish(list []*Error) []*Error {
 	return arrange(list)
 }
 
-// suspicious tells whether a text has what separates a login or parameters in a
+// suspicious reports whether a text has what separates a login or parameters in a
 // URL, even a misspelt one, or has swallowed the key after it, as values do
 // when a comma or a colon is missing.
 func suspicious(n *node) bool {

@@ -49,7 +49,7 @@ func (c *checker) selfCheck(v reflect.Value, at place) {
 	}
 }
 
-// unknownKeys reports keys that nobody reads.
+// unknownKeys reports keys that no field reads.
 func (c *checker) unknownKeys(at place, keys []string) {
 	for _, e := range at.node.entries {
 		if slices.Contains(keys, e.key.text) {
@@ -116,7 +116,7 @@ func firstSentence(doc string) string {
 	return strings.TrimSuffix(first, ".")
 }
 
-// isAbsent tells whether a key without a value stands for "not given": so it
+// isAbsent reports whether a key without a value stands for "not given": so it
 // does for a section whose content is commented out.
 func isAbsent(n *node, t reflect.Type) bool {
 	if n.kind != nullNode || n.bad {
@@ -128,7 +128,7 @@ func isAbsent(n *node, t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map || t.Kind() == reflect.Pointer || keyed(t)
 }
 
-// keyed tells whether a list is written as a mapping.
+// keyed reports whether a list is written as a mapping.
 func keyed(t reflect.Type) bool {
 	if t.Kind() != reflect.Slice {
 		return false

@@ -12,7 +12,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // in [a, ${B}] the braces, commas and colons of a variable would end the value.
 // One character stays one character, so columns stay right.
 const (
-	shield     = 0xF0000 // a private-use plane: nobody's text
+	shield     = 0xF0000 // a private-use plane, which no text uses
 	shieldLast = shield + 0x7F
 )
 

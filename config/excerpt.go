@@ -77,7 +77,7 @@ func (m *masker) copy(part []rune, show bool, offset int, mask string) {
 	m.length += runes(text)
 }
 
-// isMark tells whether a token is punctuation.
+// isMark reports whether a token is punctuation.
 func isMark(t token.Type) bool {
 	switch t {
 	case token.MappingStartType, token.MappingEndType, token.SequenceStartType, token.SequenceEndType,
@@ -93,7 +93,7 @@ func isMark(t token.Type) bool {
 var word = regexp.MustCompile(`[^\s\[\]{},:"'#-]+(?:-[^\s\[\]{},:"'#-]+)*`)
 
 // maskWords shows punctuation and words of our own vocabulary only: in a line
-// that is not YAML nobody knows which words are secrets.
+// that is not YAML any word may be a secret.
 func maskWords(source []rune, col int) (string, int) {
 	text := plain(source)
 	if i := strings.Index(text, " #"); i >= 0 {

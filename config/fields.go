@@ -23,7 +23,7 @@ type field struct {
 	isKey    bool // holds the mapping's key
 }
 
-// secret tells whether the field can be given as KEY_file, too.
+// secret reports whether the field can be given as KEY_file, too.
 func (f field) secret() bool {
 	if f.typ.Kind() == reflect.Map {
 		return isSecret(f.typ.Elem())

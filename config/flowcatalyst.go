@@ -32,7 +32,7 @@ func (h *HTTP) checkPreset(c *checker, at place) {
 	}
 }
 
-// isBase tells whether a path can be appended to the URL. One that ends with a
+// isBase reports whether a path can be appended to the URL. One that ends with a
 // path of the API was probably meant to be the base.
 func (t Template) isBase() bool {
 	text := strings.TrimRight(string(t), "/")

@@ -84,7 +84,7 @@ func (k *Kafka) checkLogin(c *checker, at place) {
 	}
 }
 
-// TopicAllowed tells which topics a template may lead to, nil: topics are not limited.
+// TopicAllowed returns which topics a template may render; nil: topics are not limited.
 func (k *Kafka) TopicAllowed() func(topic string) bool {
 	if len(k.Topics) == 0 {
 		return nil

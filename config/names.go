@@ -37,7 +37,7 @@ func (*Glob) form() form {
 	return form{name: "pattern", pattern: globText.String(), example: "order.*"}
 }
 
-// Match tells whether the pattern covers the whole text.
+// Match reports whether the pattern covers the whole text.
 func (g Glob) Match(text string) bool {
 	parts := strings.Split(string(g), "*")
 	if len(parts) == 1 {
@@ -82,7 +82,7 @@ func (*Tag) form() form {
 	return form{name: "tag", pattern: tagText.String(), example: "region=eu"}
 }
 
-// Match tells whether the tags meet the condition.
+// Match reports whether the tags meet the condition.
 func (t Tag) Match(tags map[string]string) bool {
 	v, ok := tags[t.Key]
 	return ok && (!t.HasValue || v == t.Value)

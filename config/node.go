@@ -129,7 +129,7 @@ func (p place) entries() []entry {
 	return p.node.entries
 }
 
-// sound tells whether the values of the keys, as far as they are there, have
+// sound reports whether the values of the keys, as far as they are there, have
 // been decoded: only then can they be compared.
 func (p place) sound(keys ...string) bool {
 	for _, key := range keys {
@@ -149,5 +149,5 @@ func (p place) said(value fmt.Stringer) string {
 	return value.String()
 }
 
-// has tells whether the mapping has the key.
+// has reports whether the mapping has the key.
 func (p place) has(key string) bool { return p.node.get(key) != nil }

@@ -71,7 +71,7 @@ func (q Queues) Of(t layout.Table) string {
 // queueBatch is the default of poll.batch for queue tables.
 const queueBatch = 500
 
-// Queued tells whether the rows carry a status and are claimed, in contrast to
+// Queued reports whether the rows carry a status and are claimed, in contrast to
 // an append-only table, which is read by cursor.
 func (p *Postgres) Queued() bool {
 	if preset := p.Preset(); preset != nil {
@@ -150,7 +150,7 @@ func numberWord(n int) string {
 	return strconv.Itoa(n)
 }
 
-// check wants statuses that can be told apart.
+// check requires distinct statuses.
 func (q *Queue) check(c *checker, at place) {
 	s := &q.Statuses
 	known := map[string]string{}

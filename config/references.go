@@ -146,7 +146,7 @@ func (p *Postgres) withoutGroup() bool {
 }
 
 // checkHold refuses to hold groups of a queue table: it has no status for that,
-// and whoever else works on the table would not know.
+// and other programs that use the table would not know.
 func checkHold(c *checker, at place, r *Route) {
 	for i, m := range r.Middleware {
 		if p, ok := m.(*Poison); ok && p != nil && p.Then == "hold" {
@@ -155,14 +155,14 @@ func checkHold(c *checker, at place, r *Route) {
 	}
 }
 
-// queued tells whether a source is a queue table in a database, which keeps the
+// queued reports whether a source is a queue table in a database, which keeps the
 // state as well.
 func queued(src Source) bool {
 	p, ok := src.(*Postgres)
 	return ok && p.Queued()
 }
 
-// static tells whether all messages go to the same address.
+// static reports whether all messages go to the same address.
 func static(d Destination) bool {
 	switch d := d.(type) {
 	case *Kafka:

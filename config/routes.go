@@ -38,7 +38,7 @@ type Event struct {
 	Tags                        map[string]string
 }
 
-// Matches tells whether the route takes the message.
+// Matches reports whether the route takes the message.
 func (m Match) Matches(e Event) bool {
 	return anyGlob(m.Types, e.Type) && anyGlob(m.AggregateTypes, e.AggregateType) &&
 		anyGlob(m.Tenants, e.Tenant) && m.Tags.matches(e.Tags)

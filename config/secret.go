@@ -35,7 +35,7 @@ func (s Secret) Reveal() string {
 	return *s.value
 }
 
-// IsZero tells whether the secret is not set.
+// IsZero reports whether the secret is not set.
 func (s Secret) IsZero() bool { return s.value == nil }
 
 // String masks the text.
@@ -72,7 +72,7 @@ func NewSecretURL(text string) SecretURL { return SecretURL{NewSecret(text)} }
 // Reveal returns the whole URL.
 func (u SecretURL) Reveal() string { return u.secret.Reveal() }
 
-// IsZero tells whether the URL is not set.
+// IsZero reports whether the URL is not set.
 func (u SecretURL) IsZero() bool { return u.secret.IsZero() }
 
 // Scheme is what stands before ://, in lower case; empty for a path.

@@ -7,7 +7,7 @@ import "strings"
 type Source interface {
 	// Kind is the value of the key type.
 	Kind() string
-	// log tells whether the source is an append-only table, which any number
+	// log reports whether the source is an append-only table, which any number
 	// of routes may read, each from its own place.
 	log() bool
 	// database names the database, to tell whether two sources share one.
@@ -64,7 +64,7 @@ func (p *Postgres) check(c *checker, at place) {
 	}
 }
 
-// Notified tells whether publishers wake the source.
+// Notified reports whether publishers wake the source.
 func (p *Postgres) Notified() bool { return p.Wake == "notify" }
 
 // SQLite is an outbox table in an SQLite file.

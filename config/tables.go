@@ -151,7 +151,7 @@ func (c *checker) columns(at place, example string, required map[string]string) 
 	}
 }
 
-// mapping tells whether the place holds one that could be read.
+// mapping reports whether the place holds one that could be read.
 func (p place) mapping() bool {
 	return p.found && !p.node.bad && p.node.kind == mappingNode
 }

@@ -71,7 +71,7 @@ func (t Template) sample() string {
 	return b.String()
 }
 
-// Static tells whether the address is the same for all messages.
+// Static reports whether the address is the same for all messages.
 func (t Template) Static() bool { return !strings.Contains(string(t), "{{") }
 
 // chosenByRows reports whether the address depends on more of a message than its

@@ -112,7 +112,7 @@ func (c *checker) postgresTLS(at place, u SecretURL, t *TLS) {
 	}
 }
 
-// httpTLS looks at how requests to a URL are secured; secret tells whether they
+// httpTLS looks at how requests to a URL are secured; secret reports whether they
 // carry a token or headers.
 func (c *checker) httpTLS(at place, u *url.URL, t *TLS, secret bool) {
 	switch {

@@ -94,7 +94,7 @@ func (d *demo) build(ctx context.Context, path string) error {
 func (d *demo) run(ctx context.Context) (Tally, error) {
 	background := context.WithoutCancel(ctx)
 	relay := start(background, d.relay.Run)
-	defer func() { _ = relay.stop() }() // its error has been told by then
+	defer func() { _ = relay.stop() }() // its error has been reported by then
 	select {
 	case <-d.relay.Ready():
 	case <-relay.done:

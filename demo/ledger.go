@@ -11,7 +11,7 @@ type Tally struct {
 	Lost       int `json:"lost"`         // committed orders that did not arrive
 }
 
-// Clean tells whether each committed order arrived once and in order, and
+// Clean reports whether each committed order arrived once and in order, and
 // nothing else arrived.
 func (t Tally) Clean() bool {
 	return t.Duplicates == 0 && t.OutOfOrder == 0 && t.Lost == 0 && t.Delivered == t.Committed

@@ -60,10 +60,10 @@ func (r *receiver) open(ctx context.Context) error {
 	return nil
 }
 
-// isOpen tells whether the receiver listens.
+// isOpen reports whether the receiver listens.
 func (r *receiver) isOpen() bool { return r.server != nil }
 
-// close stops listening and lets requests under way end: a receiver that took
+// close stops listening and lets requests in flight end: a receiver that took
 // an order but did not say so would rightly get it again.
 func (r *receiver) close() error {
 	if !r.isOpen() {

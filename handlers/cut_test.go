@@ -46,7 +46,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// What is being sent stays, and its group goes on behind it.
+// What is being sent stays, and its group continues behind it.
 func TestCutKeepsWhatIsBeingSent(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)

@@ -6,10 +6,10 @@
 // while destinations want batches and groups want their order. The gate reconciles the three. A message takes its place in its
 // group when it enters the lane, before its chain runs ([Gate.Enter]); its chain
 // ends in [Gate.Handle], which waits; a batch is made of what waits at the
-// front of its group, and everybody is told the outcome of their own message.
+// front of its group, and each caller gets the outcome of its own message.
 //
 // Where no chain has anything to do before a delivery, messages are offered
-// instead ([Gate.Offer]): nobody waits, and what became of them is told.
+// instead ([Gate.Offer]): no goroutine waits, and their outcomes are reported.
 //
 // A failed message keeps its place, and so the group stands still behind it
 // while other groups flow. What becomes of it is decided elsewhere (package

@@ -36,7 +36,7 @@ type GateConfig struct {
 	// called with the gate locked: it must not call the gate. nil: AllowAll.
 	Allow func(address string, t *Ticket) Allowance
 
-	// Permit tells whether anything may be sent at all (the lane is still
+	// Permit reports whether anything may be sent at all (the lane is still
 	// ours). Called like Allow. nil: always.
 	Permit func() bool
 
@@ -67,13 +67,13 @@ type Gate struct {
 	stopped bool
 	workers int
 	idle    *sync.Cond // workers == 0
-	ended   []Ended    // to be told when the mutex is free
+	ended   []Ended    // to be reported when the mutex is free
 
 	// waits recycles the channels on which chains wait for their outcome. A
 	// channel goes back only after its one value was received.
 	waits sync.Pool
 
-	// epoch is when the gate's clock began: it goes on evenly, and a reading
+	// epoch is when the gate's clock began: it continues evenly, and a reading
 	// takes a third of the room of a time.Time.
 	epoch time.Time
 
@@ -122,7 +122,7 @@ func NewGate(cfg GateConfig) *Gate {
 func (g *Gate) clock() int64 { return int64(time.Since(g.epoch)) }
 
 // Enter gives t the place behind all messages of its group that have entered.
-// An empty key wants no order. Call it in the order of the log.
+// A message with an empty key has no order. Call it in the order of the log.
 func (g *Gate) Enter(t *Ticket, key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,7 +165,7 @@ func (g *Gate) Handle(t *Ticket, msg *message.Message) error {
 	return err
 }
 
-// refuses tells whether a message has no use for waiting, and what its outcome
+// refuses reports whether a message has no use for waiting, and what its outcome
 // is instead. Call with the mutex held.
 func (g *Gate) refuses(t *Ticket) (refused bool, err error) {
 	switch {
@@ -240,11 +240,11 @@ func (g *Gate) Leave(t *Ticket) {
 	g.advance(t.group)
 }
 
-// Delivered tells whether the destination took the message. It may be called
+// Delivered reports whether the destination took the message. It may be called
 // at any time.
 func (t *Ticket) Delivered() bool { return t.delivered.Load() }
 
-// Failed tells whether it was the destination that failed the message, and
+// Failed reports whether it was the destination that failed the message, and
 // which address that was. It tells so once: the next attempt may fail before it
 // comes to the destination. Call it, and AmongDelivered, only after the
 // message's chain has returned, or Cut has.
@@ -253,7 +253,7 @@ func (t *Ticket) Failed() (address string, failed bool) {
 	return t.address, failed
 }
 
-// AmongDelivered tells whether others of the batch in which the destination
+// AmongDelivered reports whether others of the batch in which the destination
 // failed the message were delivered: then the address works.
 func (t *Ticket) AmongDelivered() bool { return t.among }
 
@@ -311,7 +311,7 @@ func (g *Gate) Stop() {
 	for _, q := range g.groups {
 		g.releaseWaiting(q)
 	}
-	g.unlock() // who was released is told before anything is waited for
+	g.unlock() // released messages are reported before anything is waited for
 	g.mu.Lock()
 	for g.workers > 0 {
 		g.idle.Wait()

@@ -17,7 +17,7 @@ import (
 //
 // No pipe in line could have a place: each place that becomes free is given,
 // in the same critical section, to the first in line that may have it. So there is
-// nobody to be woken later, and nobody who could be forgotten.
+// no caller to wake later, and none that could be forgotten.
 type Limiter struct {
 	shared bool
 
@@ -64,7 +64,7 @@ func (l *Limiter) take(address string) {
 	l.taken[address]++
 }
 
-// contended reports whether somebody else in line could use the place that the
+// contended reports whether another caller in line could use the place that the
 // pipe has: then its worker hands it over after each batch.
 func (l *Limiter) contended(p *pipe) bool {
 	l.mu.Lock()

@@ -29,7 +29,7 @@ type Ended struct {
 }
 
 // Offer has messages wait for their turn, as [Gate.Handle] does, and returns at
-// once. What becomes of them is told to [GateConfig].Ended.
+// once. Their outcomes are reported to [GateConfig].Ended.
 func (g *Gate) Offer(batch []Offered) {
 	for i := range batch {
 		o := &batch[i]

@@ -27,7 +27,7 @@ type pipe struct {
 	moved    time.Time // when something was taken or completed, or got in line first
 }
 
-// batch is one delivery under way.
+// batch is one delivery in flight.
 type batch struct {
 	tickets []*Ticket
 	msgs    []*message.Message
@@ -99,7 +99,7 @@ func (g *Gate) serve(p *pipe) (used bool) {
 	return used
 }
 
-// startable tells whether the pipe has use for one more worker.
+// startable reports whether the pipe has use for one more worker.
 func (g *Gate) startable(p *pipe) bool {
 	if len(p.ready) == 0 || p.starting || p.refused || g.stopped {
 		return false
@@ -167,7 +167,7 @@ func (g *Gate) take(p *pipe, b *batch) bool {
 	}
 	if len(b.tickets) > 0 {
 		g.batches[b] = struct{}{}
-		// UnitGroup: others may be served while this batch is under way.
+		// UnitGroup: others may be served while this batch is in flight.
 		g.start(p)
 		return true
 	}
@@ -268,7 +268,7 @@ func sameError(n int, err error) []error {
 	return errs
 }
 
-// complete tells every message its outcome and lets the groups go on.
+// complete gives every message its outcome and lets the groups continue.
 // Delivered messages are out of the way at once: the next batch does not wait
 // for their chains to return. Released ones were collateral damage: they stay
 // where they are, unless nothing at all was attempted. It returns what is to be
@@ -305,7 +305,7 @@ func (g *Gate) complete(p *pipe, b *batch, errs []error) (ended []Ended) {
 	return ended
 }
 
-// attempted tells whether any message of the batch was attempted.
+// attempted reports whether any message of the batch was attempted.
 func attempted(errs []error) bool {
 	for _, err := range errs {
 		if err == nil || outbox.KindOf(err) != outbox.KindReleased {

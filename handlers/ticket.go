@@ -29,7 +29,7 @@ type Ticket struct {
 	group     *group
 	state     state
 	delivered atomic.Bool // written with the mutex held
-	failed    bool        // by the destination, and not yet told
+	failed    bool        // by the destination, and not reported yet
 	among     bool        // others of that batch were delivered
 	unwanted  bool        // left or withdrawn: nothing waits for its delivery any more
 	expired   bool        // its context ended while it was being sent

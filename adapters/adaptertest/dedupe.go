@@ -85,7 +85,7 @@ func testRecordTwins(t *testing.T, open func() adapters.DedupeStore) {
 		got, err := store.Seen(ctx, []adapters.EventRef{{Route: "r", ID: "b"}})
 		return err == nil && !got[0]
 	})
-	record(t, store, sightings(time.Hour, "b")) // anew
+	record(t, store, sightings(time.Hour, "b")) // again
 	wantSeen(t, store, []bool{true}, "b")
 }
 

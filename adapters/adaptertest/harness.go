@@ -34,7 +34,7 @@ type Harness struct {
 	// JSONOnly says that payloads that are not JSON are refused.
 	JSONOnly bool
 
-	// Missing is an address that nobody serves, and Create makes it exist.
+	// Missing is an address without a server, and Create makes it exist.
 	Missing string
 	Create  func(t *testing.T)
 

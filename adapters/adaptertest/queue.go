@@ -49,7 +49,7 @@ type QueueHarness struct {
 	// marked since so long.
 	Set func(t *testing.T, status QueueStatus, since time.Duration, keys ...string)
 
-	// Lock locks rows in a transaction of somebody else's.
+	// Lock locks rows in another transaction.
 	Lock func(t *testing.T, keys ...string) (release func())
 
 	// Timeout is after how long rows are stuck.
@@ -142,7 +142,7 @@ func (s *queueSuite) gate(r *QueueRow) string {
 	return s.Prefixes[slices.Index(s.Tables, r.Table)] + group
 }
 
-// allSlots are the lanes of somebody who has them all.
+// allSlots are all lanes.
 func allSlots() []int {
 	slots := make([]int, adapters.Slots)
 	for i := range slots {

@@ -114,7 +114,7 @@ func (p *position) reads(limit int) []adapters.Read {
 }
 
 // fetch fetches all slots once, moves the position and checks what holds for
-// every fetch. drained tells whether nothing was left.
+// every fetch. drained reports whether nothing was left.
 func (p *position) fetch(t *testing.T, s adapters.Source, limit int) (rows []*adapters.Row, drained bool) {
 	t.Helper()
 	rows, results := fetch(t, s, p.reads(limit))

@@ -85,7 +85,7 @@ func testReleaseSomeLanes(t *testing.T, db *stateDB) {
 	}
 }
 
-// A move fences the owner, takes the lanes from it and starts it anew at the
+// A move fences the owner, takes the lanes from it and restarts it at the
 // given place; parked messages and their numbers stay.
 func testG3MoveFencesTheOwner(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1)

@@ -62,7 +62,7 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 }
 
 // What an operator took away does not come back with the settle of an attempt that
-// was under way; what was never written is written, whatever its seq.
+// was in flight; what was never written is written, whatever its seq.
 func testSkippedStaysSkipped(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(4, 5)
 	settle(t, store, parking(lanes[0], parked(1, "g", adapters.ParkedRetrying), parked(2, "g", adapters.ParkedRetrying)),

@@ -61,7 +61,7 @@ type Config struct {
 	// Defaults: 100, 1 MiB and any number.
 	MaxMessages, MaxBytes, MaxGroups int
 
-	// MaxRequests bounds the requests that are under way at once.
+	// MaxRequests bounds the requests that are in flight at once.
 	// Default: adapters.DefaultMaxRequests.
 	MaxRequests int
 
@@ -149,7 +149,7 @@ func (c Config) checkHeaders() []error {
 	return errs
 }
 
-// ours tells whether a header is set for each request.
+// ours reports whether a header is set for each request.
 func ours(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Type", "Content-Length", "Transfer-Encoding",
@@ -177,7 +177,7 @@ func (c Config) dialer() *net.Dialer {
 const writeBuffer = 64 << 10
 
 // transport returns a transport that keeps a connection for every request that
-// can be under way.
+// can be in flight.
 func (c Config) transport(dialer *net.Dialer) *http.Transport {
 	proxy := http.ProxyFromEnvironment
 	if c.PublicOnly {

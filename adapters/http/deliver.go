@@ -70,7 +70,7 @@ func (d *Destination) Deliver(ctx context.Context, address string, batch []*mess
 	return v.errs
 }
 
-// splits tells whether an error is about one of several messages.
+// splits reports whether an error is about one of several messages.
 func (d *Destination) splits(err error, part []item) bool {
 	return outbox.KindOf(err) == outbox.KindPermanent && len(part) > 1 && !d.cfg.Whole
 }
@@ -133,7 +133,7 @@ func (v *delivery) failPart(part []item, err error) {
 	}
 }
 
-// whole tells whether an error is an answer that counts for all messages.
+// whole reports whether an error is an answer that counts for all messages.
 func (v *delivery) whole(err error) bool {
 	return v.d.cfg.Whole && (outbox.KindOf(err) == outbox.KindPermanent || outbox.AnsweredBy(err))
 }

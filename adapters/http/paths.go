@@ -29,7 +29,7 @@ func (c Config) addresses() (map[string]string, error) {
 		}
 		target, err := httpx.NewTarget(strings.TrimRight(c.URL, "/") + path)
 		if err != nil {
-			return nil, nil //nolint:nilerr // the URL is at fault, which has been told
+			return nil, nil //nolint:nilerr // the error of the URL has been reported
 		}
 		if out[kind], err = target.Address(message.NewMessage("", nil)); err != nil {
 			return nil, fmt.Errorf("paths: kind %q: %w", kind, err)

@@ -65,7 +65,7 @@ type reach struct {
 	since  time.Time        // of failing
 	failed map[string]error // by address
 	last   error
-	lost   func(error) // is called once when it is away; nil: nobody waits
+	lost   func(error) // is called once when it is away; nil: no wave waits
 	timer  *time.Timer
 }
 
@@ -124,7 +124,7 @@ func (r *reach) judge() {
 	r.judgeLocked()
 }
 
-// judgeLocked tells whoever waits that no broker answers.
+// judgeLocked fails the waves that wait when no broker answers.
 func (r *reach) judgeLocked() {
 	if !r.failing.Load() || r.lost == nil || time.Since(r.since) < awayAfter || len(r.failed) < len(r.seeds) {
 		return
@@ -176,7 +176,7 @@ func (r *reach) unreached() error {
 }
 
 // waiting are the topics with records that were sent and that no broker answers.
-// Such a wave goes on, because the broker knows its records by their numbers: given up
+// Such a wave continues, because the broker knows its records by their numbers: given up
 // and sent again by another client, those that it had would be there twice.
 type waiting struct {
 	mu     sync.Mutex

@@ -93,7 +93,7 @@ func TestKafkaAwayIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// A broker that is killed while a wave waits for it is reported, and the wave goes on:
+// A broker that is killed while a wave waits for it is reported, and the wave continues:
 // the broker that is back has its records once.
 func TestAWaveThatWaitsForAKilledBrokerIsReported(t *testing.T) {
 	t.Parallel()

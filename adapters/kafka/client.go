@@ -30,8 +30,8 @@ type client struct {
 	transactional string // id of a lane's seat, whose waves are transactions; empty: none
 }
 
-// forget makes the client ask for a topic anew when it is next used. Without it
-// a topic that does not exist is asked for four times a second for ever, and one
+// forget makes the client ask for a topic again when it is next used. Without it
+// a topic that does not exist is looked up four times a second for ever, and one
 // that access was denied to stays denied.
 func (c *client) forget(topic string) {
 	delete(c.known, topic)
@@ -117,7 +117,7 @@ func (p *pool) close() {
 	}
 }
 
-// watch is told by franz-go what happens inside of a client.
+// watch receives franz-go's events of a client.
 type watch struct {
 	reach
 	wave *wave // the one that has the client
@@ -160,7 +160,7 @@ type logger struct{ to *slog.Logger }
 func (logger) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 
 // Log implements kgo.Logger. What franz-go calls an error comes back from
-// Deliver as well, and is logged by whoever decides what becomes of it.
+// Deliver as well, and is logged where its verdict is decided.
 func (l logger) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
 	l.to.Debug("kafka client: "+msg, keyvals...)
 }

@@ -15,7 +15,7 @@ var (
 )
 
 // Deliver implements [adapters.Destination]. It returns within
-// [Config.Timeout], and at once when ctx is done: what was under way has then
+// [Config.Timeout], and at once when ctx is done: what was in flight has then
 // an unknown outcome.
 func (d *Destination) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	if len(batch) == 0 {

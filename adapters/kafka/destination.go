@@ -109,7 +109,7 @@ func (c *Config) checkRendered(topic string) error {
 	return nil
 }
 
-// checkTopic tells whether Kafka allows the name.
+// checkTopic reports whether Kafka allows the name.
 func checkTopic(name string) error {
 	ok := name != "" && len(name) <= 249 && name != "." && name != ".."
 	for i := 0; ok && i < len(name); i++ {

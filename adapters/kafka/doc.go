@@ -14,14 +14,14 @@
 // client to itself no wave is failed by the record of another. Clients are kept
 // and reused; [Config.Clients] bounds them.
 //
-// A broker does not tell which record of a rejected batch it dislikes. Deliver
+// A broker does not say which record of a batch it rejects. Deliver
 // finds it by sending halves again, within the same call: the culprit gets its
 // error, the records before and beside it are delivered, and what follows it in
 // its group comes back released.
 //
 // A wave that is cancelled or not answered in time costs its client: closing
 // it is the one way to be sure that nothing is sent any more. The outcome of
-// what was under way is then unknown.
+// what was in flight is then unknown.
 //
 // # Exclusive
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// isRejection tells whether the broker refused a batch because of what is in
+// isRejection reports whether the broker refused a batch because of what is in
 // it, so that one of the records is to blame and the others are not. None of
 // the batch was written.
 func isRejection(err error) bool {
@@ -68,8 +68,8 @@ func (d *Destination) interrupted(s *search) error {
 	return errBehind // the wave was called off before any of it was sent
 }
 
-// ended is the error of records whose delivery's context has ended: nobody knows
-// whether they arrived.
+// ended is the error of records whose delivery's context has ended: whether they
+// arrived is not known.
 func ended(ctx context.Context, topic string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return outbox.Released(fmt.Errorf("kafka: the delivery to topic %q was called off: %w", topic, ctx.Err()))
@@ -139,7 +139,7 @@ func isDenied(err error) bool {
 		errors.Is(err, kerr.SaslAuthenticationFailed)
 }
 
-// isLasting tells whether the brokers would give the same answer again, as far as
+// isLasting reports whether the brokers would give the same answer again, as far as
 // Kafka's protocol goes; but permissions are granted, and brokers upgraded. What is of
 // one topic says nothing about the client.
 func isLasting(err error) bool {

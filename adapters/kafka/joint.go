@@ -15,7 +15,7 @@ import (
 
 // Lanes deliver at the same time, each its own batch. Sent one by one those
 // would be many small requests, which cost a broker more than the records in
-// them. So a topic has one wave under way, and the batches that come meanwhile go
+// them. So a topic has one wave in flight, and the batches that come meanwhile go
 // together in the next one, without waiting for anything else. Batches of different
 // lanes have no group in common: order is not touched.
 const (
@@ -24,10 +24,10 @@ const (
 )
 
 //
-// A lane that is called off leaves, and the wave goes on for the others: they were
+// A lane that is called off leaves, and the wave continues for the others: they were
 // not called off, and what is in the topic already would be sent again. What the lane
 // had in the wave may still arrive, as it may after any end of a delivery; it is sent
-// again by nobody before that, since the topic's next wave waits for this one.
+// not sent again before that, since the topic's next wave waits for this one.
 
 // delivery is one call of Deliver.
 type delivery struct {
@@ -57,7 +57,7 @@ type joints struct {
 	topics map[string]*joint
 }
 
-// joint is a topic to which a wave is under way.
+// joint is a topic to which a wave is in flight.
 type joint struct{ waiting []*delivery }
 
 // join has the delivery sent with others and returns when it was.
@@ -83,7 +83,7 @@ func (d *Destination) join(topic string, x *delivery) []error {
 }
 
 // leave ends a delivery whose context has ended. The last one that leaves ends the
-// wave, which then tells what arrived.
+// wave, which then reports what arrived.
 func (d *Destination) leave(topic string, x *delivery) []error {
 	d.joints.mu.Lock()
 	if j := d.joints.topics[topic]; j != nil {

@@ -91,7 +91,7 @@ func (b *broker) records(tb testing.TB, topic string) []*kgo.Record {
 }
 
 // read reads a topic to its end, over the marks of transactions. A client that
-// met a topic while it was being deleted and made anew may stay with the old one,
+// met a topic while it was being deleted and created again may stay with the old one,
 // so after a while another client tries.
 func (b *broker) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*kgo.Record {
 	tb.Helper()
@@ -104,7 +104,7 @@ func (b *broker) read(tb testing.TB, topic string, level kgo.IsolationLevel) []*
 	return nil
 }
 
-// readOnce reads until nothing comes for 15 s; all tells whether that was enough.
+// readOnce reads until nothing comes for 15 s; all reports whether that was enough.
 func (b *broker) readOnce(tb testing.TB, topic string, level kgo.IsolationLevel) (got []*kgo.Record, all bool) {
 	tb.Helper()
 	const patience = 15 * time.Second

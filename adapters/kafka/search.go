@@ -57,7 +57,7 @@ func (s *search) introduce() bool {
 }
 
 // spread ends a wave of which only the first record was tried. What keeps the
-// topic from being written to is told of all; anything else is for the first.
+// topic from being written to is the error of all; anything else is the first one's.
 func (s *search) spread(err error) {
 	if outbox.KindOf(err) != outbox.KindUnavailable {
 		err = errBehind

@@ -19,7 +19,7 @@ import (
 // exclusive: a client with the lane's transactional id, and each wave a
 // transaction of its own.
 //
-// Whoever initialises the id last is the one producer that the broker obeys.
+// The broker accepts only the producer that initialised the id last.
 // An owner that freezes right before it initialises would, when it wakes up, put
 // itself above the next owner. So a seat asks after every initialisation
 // whether the lane is still its own, and never initialises again once it is
@@ -63,7 +63,7 @@ func (d *Destination) transactionalID(lane string) string {
 }
 
 // olderID is what transactionalID was before it was unambiguous. An owner of a former
-// version may still be under way with it.
+// version may still be in flight with it.
 func (d *Destination) olderID(lane string) string {
 	return d.cfg.TransactionalID + "-" + strings.ReplaceAll(lane, "/", "-")
 }
@@ -99,7 +99,7 @@ func (s *seat) get(ctx context.Context) (*client, error) {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, outbox.Released(errSeatTaken) // called off, or in vain
+		return nil, outbox.Released(errSeatTaken) // cancelled, or too late
 	}
 	err := s.sit(ctx)
 	if err == nil {
@@ -208,7 +208,7 @@ func (s *seat) confirm(ctx context.Context) error {
 	return nil
 }
 
-// drop closes the client. What it had under way is aborted by whoever
+// drop closes the client. What it had in flight is aborted by whoever
 // initialises the id next or, when nobody does, by the broker after a while.
 func (s *seat) drop() {
 	if s.client != nil {

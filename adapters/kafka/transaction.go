@@ -89,7 +89,7 @@ func (w *wave) allFailed(indices []int, err error) {
 	}
 }
 
-// isFenced tells whether the broker no longer obeys the producer, or has ended
+// isFenced reports whether the broker no longer obeys the producer, or has ended
 // its transaction: another producer has initialised the id, or the transaction
 // took too long. (A commit whose answer was lost may end like this, too.)
 func isFenced(err error) bool {

@@ -118,7 +118,7 @@ func (w *wave) record(r *kgo.Record, msg *message.Message, group string) error {
 	return nil
 }
 
-// bytesOf returns the bytes of a string without copying them; nobody writes to
+// bytesOf returns the bytes of a string without copying them; no code writes to
 // the keys and headers of a record that is being produced. Empty: nil.
 func bytesOf(s string) []byte {
 	return unsafe.Slice(unsafe.StringData(s), len(s)) //nolint:gosec // G103: read only, and the string lives as long as the message

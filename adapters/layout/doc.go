@@ -3,7 +3,7 @@
 // claiming and retrying its users expect. A preset knows nothing of a database: each adapter makes its own statements
 // of it.
 //
-// The package imports nothing of ours, so both the configuration and the adapters may use it. Nothing else
+// The package imports no other package of Outrider, so both the configuration and the adapters may use it. Nothing else
 // asks for the name of a preset: the names that a configuration may have, their keys, the reference page and
 // docs/layouts.md follow from [All].
 package layout

@@ -2,7 +2,7 @@
 // line per message to a structured logger, and [Discard] delivers to nowhere.
 // They serve for trying out a route and for measuring one.
 //
-// The line holds the payload. Whoever may read the log may read the messages.
+// The line holds the payload. Everyone who can read the log can read the messages.
 package log
 
 import (

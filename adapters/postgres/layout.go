@@ -23,7 +23,7 @@ type column struct {
 
 // slotExpression is the slot of a row: of its group or, where order does not
 // matter, of its id, so that such rows spread. It is fixed for the life of a table.
-// Whoever runs the printed statements may have any search path, so what it calls is
+// The printed statements may run with any search path, so what they call is
 // named with its schema.
 const slotExpression = "((pg_catalog.hashtextextended(coalesce(message_group, id), 0) OPERATOR(pg_catalog.&) 15)::smallint)"
 

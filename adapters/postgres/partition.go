@@ -96,16 +96,16 @@ const marginAhead = 1
 
 // next is where the next partition is to begin, given the last position drawn; 0
 // and false when none is missing. Where it would be too close to that position,
-// quiet is true: it may only be made while nobody writes.
+// quiet is true: it may only be made while no transaction writes.
 func (p partitions) next(last, size int64) (low int64, quiet, missing bool) {
 	low = p.end()
 	if low == math.MaxInt64 || low >= last+partitionsAhead*size {
-		return 0, false, false // somebody made one without an end, or there are enough
+		return 0, false, false // there is one without an end, or there are enough
 	}
 	return low, last > 0 && low < last+marginAhead*size, true
 }
 
-// clearOf is where a partition may begin though somebody writes and positions have
+// clearOf is where a partition may begin although transactions write and positions have
 // come close to the end of the last one, or run past it: rows up to there are for
 // the default one.
 func clearOf(last, size int64) int64 { return (last/size + 3) * size }

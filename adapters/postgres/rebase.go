@@ -12,7 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// How a cursor is placed anew in a database that was restored.
+// How a cursor is repositioned in a database that was restored.
 //
 // A dump keeps positions and transaction ids as they were, so the old snapshot
 // still tells which rows at or below the old position it did not cover: those
@@ -98,7 +98,7 @@ func (s *Source) rebased(ctx context.Context, l adapters.LaneStatus) (int64, err
 // does not cover, and whether the row at its position is the one that was there.
 //
 // Of a table that was put back all rows behind the last common one are new. When the
-// cursor was settled last says nothing of that: what was under way is settled after
+// cursor was settled last says nothing of that: what was in flight is settled after
 // the table was put back, too. The row at the cursor was created before that.
 func (s *Source) since(ctx context.Context, l *adapters.LaneStatus) (same bool, at time.Time, err error) {
 	at = l.UpdatedAt.Add(-rebaseSkew)

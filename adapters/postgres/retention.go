@@ -21,7 +21,7 @@ var _ adapters.Retainer = (*Source)(nil)
 
 const (
 	// retentionLock lets one process at a time remove rows of a table. It ends
-	// with the transaction, so nobody has to give it back.
+	// with the transaction, so it need not be released.
 	retentionLock = `SELECT pg_try_advisory_xact_lock(hashtextextended('outrider retention ' || $1, 0))`
 
 	// retentionSettings bound a transaction. Row security would hide rows, and
@@ -147,7 +147,7 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 }
 
 // checkAhead refuses to remove anything while a cursor is ahead of the database,
-// or was, and has not been placed anew.
+// or was, and has not been repositioned.
 func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors) error {
 	var xmax uint64
 	var last int64
@@ -277,7 +277,7 @@ func (p *pass) hold(rows pgx.Rows) error {
 		for i := range p.routes {
 			c, err := reader.CoverOf(p.routes[i].Cursors[slot])
 			if err != nil || c.Has(position, xid) {
-				continue // an error was told when the covers were made
+				continue // the error was reported when the covers were made
 			}
 			if p.result.Held == nil {
 				p.result.Held = map[string]time.Duration{}

@@ -13,7 +13,7 @@ import (
 
 // Whoever waits for a lock on the outbox that conflicts with that of an INSERT has
 // all publishers wait behind it. (DETACH PARTITION CONCURRENTLY, which does not,
-// exists only for tables without a default partition.) So nobody is waited for in
+// exists only for tables without a default partition.) So no session is waited for in
 // the lock's queue who might take long:
 //
 //   - First those who hold a lock on the table are watched, from outside, until all

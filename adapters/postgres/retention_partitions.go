@@ -133,7 +133,7 @@ func (p *pass) catalogue(ctx context.Context) (all partitions, last int64, err e
 }
 
 // prepare makes the partitions that will be needed, in a transaction each. The first
-// one is made while nobody writes, if it would be close ahead of the last position.
+// one is made while no transaction writes, if it would be close ahead of the last position.
 func (p *pass) prepare(ctx context.Context, all partitions, last int64) (partitions, error) {
 	_, quiet, missing := all.next(last, p.PartitionRows)
 	if !missing {
@@ -166,7 +166,7 @@ func (p *pass) prepare(ctx context.Context, all partitions, last int64) (partiti
 			return err
 		})
 		switch {
-		case pg.FailedWith(err, pg.LockNotAvailable, pg.DeadlockDetected): // somebody writes to the default partition
+		case pg.FailedWith(err, pg.LockNotAvailable, pg.DeadlockDetected): // a transaction writes to the default partition
 			return all, nil
 		case err != nil:
 			return all, err

@@ -388,7 +388,7 @@ func TestG1_AttachingFailsNoInsert(t *testing.T) {
 	}
 }
 
-// While transactions of 300 ms go on without a gap, partitions are dropped, within a
+// While transactions of 300 ms continue without a gap, partitions are dropped, within a
 // number of tries in which it would not happen by chance. Publishers are then left alone
 // for a while.
 func TestG1_PartitionsGoUnderOrdinaryLoad(t *testing.T) {

@@ -153,7 +153,7 @@ func TestG1_RestoredDatabaseIsRefused(t *testing.T) {
 	}
 	pgtest.WantError(t, e.src.Validate(e.Ctx, adapters.Cursor{Snapshot: "yesterday"}), "yesterday")
 
-	// The same when the connection is made anew on the way, as in a failover.
+	// The same when the connection is created again on the way, as in a failover.
 	l.From[3] = ahead
 	_, _, err := l.Next(e.Ctx, nil)
 	pgtest.WantError(t, err, "restored", "outrider rebase")

@@ -169,7 +169,7 @@ func TestG7_LateTransactionOf100000RowsIsPaged(t *testing.T) {
 }
 
 // TestG3_SourceSurvivesItsConnection: the read during which the connection is
-// lost fails, the next one goes on from the same cursor.
+// lost fails, the next one continues from the same cursor.
 func TestG3_SourceSurvivesItsConnection(t *testing.T) {
 	t.Parallel()
 	e := newSourceEnv(t)

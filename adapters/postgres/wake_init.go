@@ -32,7 +32,7 @@ const (
 )
 
 // InitWakeSQL returns the statements that make every INSERT into the tables wake
-// a relay that sleeps, whoever inserts. [outbox.Client] can do without, see
+// a relay that sleeps, for every INSERT. [outbox.Client] can do without, see
 // Notify of [outbox.ClientConfig]. Names are as in SQL.
 func InitWakeSQL(tables ...string) string {
 	var b strings.Builder

@@ -279,7 +279,7 @@ func TestG13_AListenerIsBackWithTheServer(t *testing.T) {
 	pgtest.Must(t, err)
 	e.src, err = NewSource(e.Ctx, SourceConfig{URL: e.URL, Wake: WakeNotify, Logger: slog.New(slog.DiscardHandler)})
 	pgtest.Must(t, err)
-	attempts := make(chan time.Duration) // each goes on when its pause was read
+	attempts := make(chan time.Duration) // each continues when its pause was read
 	e.src.base.Listening.Rest = func(ctx context.Context, pause time.Duration) {
 		select {
 		case attempts <- pause:

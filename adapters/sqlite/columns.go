@@ -81,7 +81,7 @@ func (c *Columns) all() []mapped {
 	}
 }
 
-// dated tells whether it is known when rows were created.
+// dated reports whether it is known when rows were created.
 func (s *shape) dated() bool { return s.columns == nil || s.columns.CreatedAt != "" }
 
 // check verifies that the table is one that [Source] can read.
@@ -105,7 +105,7 @@ func (s *shape) check(ctx context.Context, db *sql.DB) error {
 	return errors.Join(append(errs, s.checkPosition(ctx, db))...)
 }
 
-// checkPosition wants positions that are never used twice.
+// checkPosition requires positions that are never used twice.
 func (s *shape) checkPosition(ctx context.Context, db *sql.DB) error {
 	var ddl, key string
 	err := db.QueryRowContext(ctx, `SELECT m.sql, coalesce((SELECT group_concat(name) FROM pragma_table_info(m.name) WHERE pk > 0), '')

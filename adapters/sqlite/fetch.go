@@ -22,7 +22,7 @@ type pending struct {
 	drained bool
 }
 
-// until is the last position that the read may yield; ok tells whether it is
+// until is the last position that the read may yield; ok reports whether it is
 // bounded at all.
 func (p *pending) until() (position int64, ok bool) {
 	if p.read.Until == nil {
@@ -33,7 +33,7 @@ func (p *pending) until() (position int64, ok bool) {
 
 func (p *pending) full() bool { return len(p.rows) >= p.read.Limit }
 
-// wants tells whether a row belongs to the read.
+// wants reports whether a row belongs to the read.
 func (p *pending) wants(slot int, position int64) bool {
 	until, bounded := p.until()
 	return !p.done && p.read.Slot == slot && position > p.read.From.Position && (!bounded || position <= until)
@@ -45,7 +45,7 @@ func (p *pending) wants(slot int, position int64) bool {
 // another scan begins at the next cursor, so that the others get on too.
 //
 // A read that is neither full nor drained when its scan ends has been shown
-// everything of its slot up to the last row of the scan, whoever that row was
+// everything of its slot up to the last row of the scan, whichever read that row was
 // for; its next cursor stands there. So every read gets on, and none passes a
 // row that was its own.
 func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(read int, row *adapters.Row) bool) ([]adapters.ReadResult, error) {
@@ -176,8 +176,8 @@ func offer(open []*pending, r *record) int {
 	return decoded.Size()
 }
 
-// anyBehind tells whether an open read still needs the rows that follow
-// directly: one that is further on gets a scan of its own when nobody is.
+// anyBehind reports whether an open read still needs the rows that follow
+// directly: one that is further on gets a scan of its own when none is.
 func anyBehind(open []*pending, last int64) bool {
 	for _, p := range open {
 		until, bounded := p.until()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockShowsLife: whoever gets the lock knows that all others are dead, because
+// lockShowsLife: a process that gets the lock knows that all others are dead, because
 // the kernel frees it when its process ends.
 const lockShowsLife = true
 

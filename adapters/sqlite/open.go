@@ -104,7 +104,7 @@ func retryBusy(ctx context.Context, f func() error) error {
 	return fmt.Errorf("%w; another program holds the database for long: look for a transaction left open", err)
 }
 
-// isBusy tells whether an error says that the database is locked.
+// isBusy reports whether an error says that the database is locked.
 func isBusy(err error) bool {
 	return code(err) == lib.SQLITE_BUSY || code(err) == lib.SQLITE_LOCKED
 }

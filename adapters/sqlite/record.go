@@ -58,7 +58,7 @@ func (r *record) scan(rows *sql.Rows) error {
 
 func (r *record) slot() int { return adapters.SlotOf(r.group.String, r.id.String) }
 
-// decode makes the row. What cannot be decoded is told in its Err; the rest of
+// decode makes the row. Errors of decoding are in its Err; the rest of
 // the row is there all the same.
 func (r *record) decode(slot int) *adapters.Row {
 	row := &adapters.Row{

@@ -11,9 +11,9 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// A connection goes on with the file that it has opened, also when another one has been
-// put in its place by a rename: it would read what nobody writes any more, and write what
-// nobody reads. So a connection is given up for a new one when it is used the next time,
+// A connection continues with the file that it has opened, also when another one has been
+// put in its place by a rename: it would read and write a file that no other process
+// uses. So a connection is given up for a new one when it is used the next time,
 // and a source says what has happened.
 
 // sameFile remembers which file is at a path.
@@ -68,7 +68,7 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) {
 	}
 	conn, ok := opened.(driverConn)
 	if !ok {
-		_ = opened.Close() // it is of no use
+		_ = opened.Close() // it cannot be used
 		return nil, fmt.Errorf("the driver's connection is a %T, which lacks what is needed", opened)
 	}
 	return &watchedConn{driverConn: conn, file: file}, nil

@@ -49,7 +49,7 @@ func TestG1_AReplacedFileIsNoticed(t *testing.T) {
 	if !errors.Is(err, adapters.ErrWentBack) || !strings.Contains(fmt.Sprint(err), "outrider rebase") {
 		t.Errorf("the file was replaced: %v", err)
 	}
-	// The cursors mean the same in a copy that went on.
+	// The cursors mean the same in a copy that continued.
 	more, _ := readAll(t, source, cursors)
 	slices.Sort(more)
 	if ids := slices.Concat(got, more); !slices.Equal(ids, []string{"a", "b", "c"}) {

@@ -116,7 +116,7 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 }
 
 // checkAhead refuses to remove anything while a cursor is ahead of the table, or
-// was, and has not been placed anew.
+// was, and has not been repositioned.
 func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors) error {
 	var last int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&last)

@@ -55,7 +55,7 @@ func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
 		return nil, err
 	}
 	if err := db.PingContext(ctx); err != nil {
-		_ = db.Close() // it never opened; that is told
+		_ = db.Close() // it never opened; that error is returned
 		return nil, fmt.Errorf("sqlite state: open %s (the directory must exist and be writable): %w", cfg.Path, err)
 	}
 	return &State{db: db, path: cfg.Path}, nil
@@ -214,7 +214,7 @@ func (s *State) unlock() {
 	s.instance, s.lock = "", nil
 }
 
-// joined tells whether the instance is the one that this store serves.
+// joined reports whether the instance is the one that this store serves.
 func (s *State) joined(instance string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

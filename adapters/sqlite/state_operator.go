@@ -30,7 +30,7 @@ LEFT JOIN (
 ORDER BY c.route, c.slot`
 )
 
-// parkedDialect is how SQLite is asked about parked messages.
+// parkedDialect is SQLite's SQL for parked messages.
 var parkedDialect = staterow.Dialect{
 	Parameter: "?", Now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 	Instant: func(t time.Time) any { return t.UnixMicro() }, AuditTime: true,

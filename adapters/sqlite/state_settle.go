@@ -19,8 +19,8 @@ const (
 	// forgotten and comes back must not meet those of its former life.
 	createLaneSQL = `INSERT INTO outrider_cursor (route, slot, epoch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 
-	// acquireSQL asks nobody who owns the row: the lock is ours, so whoever
-	// owned it is dead. Epochs follow the clock, so that none comes twice in a file
+	// acquireSQL does not check the owner of the row: this process has the lock, so any
+	// former owner is dead. Epochs follow the clock, so that none comes twice in a file
 	// that was replaced by an older copy.
 	acquireSQL = `UPDATE outrider_cursor SET owner = ?1, epoch = max(epoch + 1, ?2), acquired_at = ?2 WHERE route = ?3 AND slot = ?4
 RETURNING updated_at IS NULL, position, snapshot, window_snapshot, paged, base, beyond, next_seq, epoch, revision, cluster, source, anchor, commands`

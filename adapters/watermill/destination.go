@@ -30,7 +30,7 @@ type Config struct {
 	// CheckTopic refuses topics that a template leads to. nil: none is refused.
 	CheckTopic func(topic string) error
 
-	// MaxRequests bounds the calls of Publish that are under way at once.
+	// MaxRequests bounds the calls of Publish that are in flight at once.
 	// Default: adapters.DefaultMaxRequests.
 	MaxRequests int
 
@@ -86,7 +86,7 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 
 // Deliver implements [adapters.Destination]: messages are published one by one,
 // each as a copy whose context is ctx. When ctx is done Deliver returns, even
-// though a publisher that ignores contexts may go on with the one message. A
+// though a publisher that ignores contexts may continue with the one message. A
 // publisher that panics fails the message with an [adapters.PanicError].
 func (d *Destination) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	var errs []error
@@ -155,7 +155,7 @@ func (d *Destination) call(topic string, msg *message.Message) (err error) {
 	return d.pub.Publish(topic, msg)
 }
 
-// interrupted is the error of a message whose outcome nobody waited for.
+// interrupted is the error of a message whose delivery was abandoned.
 func interrupted(ctx context.Context, topic string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return outbox.Released(fmt.Errorf("watermill: publishing to %q was called off: %w", topic, ctx.Err()))

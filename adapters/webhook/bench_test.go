@@ -18,7 +18,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// connections is how many requests the benchmarks have under way.
+// connections is how many requests the benchmarks have in flight.
 const connections = 64
 
 // spread runs f from as many goroutines until b has had enough.

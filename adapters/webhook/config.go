@@ -61,7 +61,7 @@ type Config struct {
 	// Timeout bounds a request until its answer is read. Default: 30 s.
 	Timeout time.Duration
 
-	// MaxRequests bounds the requests of a route that are under way at once.
+	// MaxRequests bounds the requests of a route that are in flight at once.
 	// A group has at most one. Default: adapters.DefaultMaxRequests.
 	MaxRequests int
 
@@ -163,7 +163,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// ours tells whether a header is set for each request.
+// ours reports whether a header is set for each request.
 func ours(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Type", "Content-Length", "Transfer-Encoding",

@@ -19,7 +19,7 @@ func (c Config) dialer(guard httpx.Guard) *net.Dialer {
 }
 
 // transport returns a transport whose connections are bounded by the requests
-// under way and by nothing else: with a bound of its own, routes that share the
+// in flight and by nothing else: with a bound of its own, routes that share the
 // destination would wait for each other's. It knows no proxy, which would
 // resolve names itself and dial what it likes.
 func (c Config) transport(dialer *net.Dialer) *http.Transport {

@@ -52,7 +52,7 @@ func (d *Destination) Examine(ctx context.Context) []adapters.Finding {
 	return f
 }
 
-// examineName resolves a host and tells which of its addresses are refused.
+// examineName resolves a host and reports which of its addresses are refused.
 func (d *Destination) examineName(ctx context.Context, host string) adapters.Finding {
 	f := adapters.Finding{Subject: "DNS of " + host}
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.ConnectTimeout)

@@ -158,7 +158,7 @@ func attributeName(s string) bool {
 	return s != ""
 }
 
-// framing tells whether a header is about the request and not about the
+// framing reports whether a header is about the request and not about the
 // message: an application's header of that name stays behind.
 func framing(name string) bool {
 	switch name = http.CanonicalHeaderKey(name); name {

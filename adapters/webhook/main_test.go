@@ -34,7 +34,7 @@ type receiver struct {
 	requests []request
 	taken    map[string][]adaptertest.Received
 	rejected map[string]bool
-	// answer decides about a request: 0 goes on to take it.
+	// answer decides about a request: 0 continues to take it.
 	answer func(w http.ResponseWriter, r *http.Request, item adaptertest.Received) (status int)
 }
 

@@ -99,8 +99,8 @@ func (d *Destination) post(ctx context.Context, address string, to *url.URL, h h
 	return d.outcome.Refused(resp, address, answer)
 }
 
-// drain reads the rest of an answer, within bounds. What it meets is nobody's
-// problem: the status has come.
+// drain reads the rest of an answer, within bounds. It ignores errors: the status has
+// been read.
 func drain(resp *http.Response) {
 	if resp.ContentLength != 0 {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)

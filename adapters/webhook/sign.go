@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Prefixes of secrets, by which a reader can tell what they are.
+// Prefixes that say which kind of secret it is.
 const (
 	prefixSymmetric = "whsec_"
 	prefixPrivate   = "whsk_"

@@ -101,7 +101,7 @@ func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
 		}
 		for _, d := range running[r.Name].Down {
 			if d.Gone {
-				continue // a pause, which has been told
+				continue // a pause, which has been reported
 			}
 			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
 				Level: adapters.LevelWarning, Subject: "address " + d.Address,

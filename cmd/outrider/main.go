@@ -2,7 +2,7 @@
 // thin layer over package outrider, which does the work: what a command can do,
 // a Go program can do as well.
 //
-// Exit codes: 0 done; 1 failed, or stopped without finishing what was under way; 2
+// Exit codes: 0 done; 1 failed, or stopped without finishing what was in flight; 2
 // called wrongly, or a configuration with errors.
 package main
 

@@ -59,7 +59,7 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 }
 
 // A route that is worked is forgotten by force only; one that is paused while a
-// relay runs rests within a heartbeat and goes on when it is resumed.
+// relay runs rests within a heartbeat and continues when it is resumed.
 func TestOperatorsCommandsBesideARelay(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "lease: 1s\n"+toLog)

@@ -217,7 +217,7 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 	return nil
 }
 
-// carryOut changes the messages until it is done or the process is asked to stop.
+// carryOut changes the messages until it is done or the process is stopped.
 func (a *app) carryOut(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace, total int) (int, error) {
 	var done atomic.Int64 // also read when a second signal leaves the work behind
 	say := func(text string) { fmt.Fprintln(a.err, text) }
@@ -237,7 +237,7 @@ func (a *app) carryOut(ctx context.Context, op *admin.Operator, ch *change, pace
 	return int(done.Load()), err
 }
 
-// progress shows how far a command is, where somebody watches and it takes steps.
+// progress shows how far a command is, on a terminal, for a command with several steps.
 func (a *app) progress(ch *change, done, total int) {
 	if !terminal(a.err) || total <= adapters.DefaultParkedStep && ch.rate == "" {
 		return

@@ -83,7 +83,7 @@ func (a *app) pause(ctx context.Context, op *admin.Operator, p pausing) error {
 	return err
 }
 
-// untilAtRest waits until nobody works the route.
+// untilAtRest waits until no instance runs the route.
 func (a *app) untilAtRest(ctx context.Context, op *admin.Operator, p pausing) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
@@ -159,7 +159,7 @@ the relay; this command resumes it too.`,
 	return c
 }
 
-// tellPausedAddresses says how to resume what somebody probably meant.
+// tellPausedAddresses says how to resume what the user probably meant.
 func (a *app) tellPausedAddresses(ctx context.Context, op *admin.Operator, route string) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {

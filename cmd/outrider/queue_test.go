@@ -94,7 +94,7 @@ routes:
 }
 
 // A table of others cannot be rebased after a restore: a seek is what places its
-// route anew, and everybody says so.
+// route again, and everybody says so.
 func TestATableOfOthersAfterARestore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")

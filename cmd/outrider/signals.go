@@ -14,7 +14,7 @@ var errForced = errors.New("ended by a second signal: messages in flight are del
 
 // sameRequest is how close together two signals are one request to stop: some
 // supervisors (timeout of GNU coreutils for one) signal the process and then its
-// whole group, and nobody presses Ctrl-C twice that fast.
+// whole group, and no person presses Ctrl-C twice that fast.
 const sameRequest = 250 * time.Millisecond
 
 // untilSignal runs f with a context that ends with the first SIGINT or SIGTERM,

@@ -23,7 +23,7 @@ type statusView struct {
 	routes []string // names or patterns; empty: all
 	states []string
 	lanes  bool
-	all    bool // also in a long table those that need nobody's attention
+	all    bool // also list routes that are ok in a long table
 	watch  bool
 	every  time.Duration
 	output *output
@@ -176,7 +176,7 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 	return nil
 }
 
-// wants reports whether the row's route was asked for.
+// wants reports whether the row's route was selected.
 func (v *statusView) wants(p *progress) bool {
 	return len(v.routes) == 0 || slices.ContainsFunc(v.routes, func(pattern string) bool {
 		ok, _ := path.Match(pattern, p.Route) // has been checked

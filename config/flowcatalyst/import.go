@@ -92,7 +92,7 @@ func (im *importer) choose(all []setting, profile string) {
 	}
 }
 
-// any tells whether something applies that is the processor's.
+// any reports whether something applies that is the processor's.
 func (im *importer) any() bool {
 	for key := range im.settings {
 		if strings.HasPrefix(key, prefix) {

@@ -80,7 +80,7 @@ func cutProfile(key string) (rest string, profiles []string) {
 }
 
 func readYAML(name string, text []byte) ([]setting, error) {
-	// The lines of a parser's excerpt may hold a secret: only the place is told.
+	// The lines of a parser's excerpt may hold a secret: only the location is reported.
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		place := ""

@@ -105,7 +105,7 @@ func (im *importer) follow(s setting, value string, depth int) []piece {
 }
 
 // typed renders a value whose text has to be converted; def is theirs. It also
-// tells whether the default was used.
+// reports whether the default was used.
 func (im *importer) typed(key, def, sample string, convert func(string) (string, error)) (text string, isDefault bool) {
 	s, ok := im.own(key)
 	if !ok {

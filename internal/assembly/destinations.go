@@ -24,7 +24,7 @@ func (b *Builder) buildDestination(ctx context.Context, p *Parts, name string) (
 	if c, ok := d.(adapters.Checker); ok {
 		p.checks.start(func() error {
 			if err := c.Check(ctx); err != nil {
-				// Not an error of ours: what is down comes back, and what is missing
+				// Not a failed start: what is down comes back, and what is missing
 				// is created. Until then its messages wait.
 				b.log.Warn("destination is not ready; its messages wait", "destination", name, "error", err)
 			}

@@ -35,7 +35,7 @@ var (
 		"metrics":  entry(metricsLayer),
 	}
 
-	// stateKinds are asked in this order whether a location of state is theirs.
+	// stateKinds are tried in this order for a location of state.
 	stateKinds = []func(b *Builder, location string) (k StateKind, mine bool){postgresState, sqliteState}
 )
 

@@ -60,7 +60,7 @@ func (o *Options) openPostgres(ctx context.Context, name string, s *config.Postg
 func ConnectionsOf(pool *pgxpool.Pool) *pgxpool.Config {
 	c := pool.Config()
 	// They are made for the application's queries: one that resets the session would
-	// take our search_path away, one that wants a tenant in the context refuses us.
+	// reset the search_path, and one that requires a tenant in the context refuses.
 	c.PrepareConn, c.AfterRelease, c.ShouldPing = nil, nil, nil
 	c.BeforeAcquire = nil //nolint:staticcheck // deprecated, and still called where it is set
 	return c

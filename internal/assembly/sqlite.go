@@ -113,7 +113,7 @@ func (t sqliteTable) publish(ctx context.Context, messages []outbox.Envelope) er
 }
 
 // sqliteExists refuses the path of a SQLite file that is not there: opening it
-// would leave an empty database where somebody mistyped a name.
+// would leave an empty database where a name was mistyped.
 func sqliteExists(path string) error {
 	name, err := sqlite.File(strings.TrimPrefix(path, "sqlite:"))
 	if err != nil || name == "" {

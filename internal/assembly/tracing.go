@@ -32,7 +32,7 @@ func tracingConfigured() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// tracingLayer makes spans of attempts, or nothing when nobody takes spans.
+// tracingLayer makes spans of attempts, or nothing when no exporter is configured.
 func tracingLayer(at layerSite, _ *config.Tracing) middlewareKind {
 	return middlewareKind{make: func(ctx context.Context) (middleware.Layer, error) { return newTracing(ctx, at) }}
 }

@@ -31,7 +31,7 @@ const listHead = "\n| in | tests |\n|---|---|\n"
 
 // TestGuaranteesNameTheirTests fails when the page names a test that does not
 // exist, or when the tree has a test of a guarantee that the page does not list.
-// `go test ./internal/docs -update` writes the lists anew; look at the difference.
+// `go test ./internal/docs -update` writes the lists again; look at the difference.
 func TestGuaranteesNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOfTree(t)

@@ -14,7 +14,7 @@ import (
 
 const layoutsPage = "docs/layouts.md"
 
-// TestLayoutsPageFollowsFromThePresets: `go test ./internal/docs -update` writes the page anew.
+// TestLayoutsPageFollowsFromThePresets: `go test ./internal/docs -update` writes the page again.
 func TestLayoutsPageFollowsFromThePresets(t *testing.T) {
 	t.Parallel()
 	want := layoutsText()

@@ -28,7 +28,7 @@ const (
 	Acquired     Point = "acquired"      // lanes are taken, nothing of them is worked yet
 	Fetched      Point = "fetched"       // rows are read, or claimed from a queue, and in their lanes
 	BeforeSend   Point = "before-send"   // a batch is about to be given to the destination
-	AfterSend    Point = "after-send"    // its outcome is known, to nobody else yet
+	AfterSend    Point = "after-send"    // its outcome is known, and not reported yet
 	Parking      Point = "parking"       // a message is taken out of its lane, in memory
 	BeforeSettle Point = "before-settle" // verdicts are gathered and about to be written
 	InSettle     Point = "in-settle"     // cursors are written with parked rows, and not committed
@@ -101,7 +101,7 @@ func (f *failpoint) hit() {
 		err = self.Kill()
 	}
 	if err != nil {
-		os.Exit(137) //nolint:revive // what cannot be killed must not go on either
+		os.Exit(137) //nolint:revive // what cannot be killed must not continue either
 	}
 	select {} // the signal is on its way: nothing may be done until it comes
 }

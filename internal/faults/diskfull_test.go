@@ -33,7 +33,7 @@ func (r *relay) diskFull(full bool) {
 }
 
 // newSQLite makes a database file with n messages of so many groups, of which
-// the log cannot begin anew.
+// the log cannot start again.
 func newSQLite(t *testing.T, n, groups int) (path string, db *sql.DB) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "app.db")
@@ -74,7 +74,7 @@ func sqliteRows(t *testing.T, db *sql.DB) (out []check.Row) {
 }
 
 // TestG1_G2_G3_SQLiteDiskIsFull takes the room from the relay's database: it
-// delivers what its windows hold and says what is the matter, and goes on when
+// delivers what its windows hold and says what is the matter, and continues when
 // there is room again. Then it is killed in that state.
 func TestG1_G2_G3_SQLiteDiskIsFull(t *testing.T) {
 	if testing.Short() {

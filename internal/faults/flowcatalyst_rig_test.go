@@ -143,9 +143,9 @@ type api struct {
 	killed bool             // the program is: its last requests may be answered beside the next one's
 
 	amid   sync.Mutex
-	now    int            // requests under way
+	now    int            // requests in flight
 	most   int            // that were at once
-	groups map[string]int // requests under way by group
+	groups map[string]int // requests in flight by group
 	sends  map[string]int // requests that an item was in
 	batch  int            // items of the largest request
 }

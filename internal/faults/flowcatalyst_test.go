@@ -42,7 +42,7 @@ func TestG1_G2_FlowCatalystDefaults(t *testing.T) {
 func (c *catalyst) one0(query string) int { return one[int](c.database, query) }
 
 // TestG2_FlowCatalystRetriesOneGroup refuses one group among good ones: four
-// sends of every item of its batches, FAILED at three retries, and the rest goes on.
+// sends of every item of its batches, FAILED at three retries, and the rest continues.
 func TestG2_FlowCatalystRetriesOneGroup(t *testing.T) {
 	t.Parallel()
 	c := newCatalyst(t)

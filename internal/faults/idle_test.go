@@ -21,7 +21,7 @@ const (
 	idleInterval = 8 * time.Second
 )
 
-// settledEverything tells whether all $1 lanes exist and stand behind the last
+// settledEverything reports whether all $1 lanes exist and stand behind the last
 // row of their slot.
 const settledEverything = `
 SELECT count(*) = $1 AND bool_and(c.beyond = '{}' AND c.position >= last)

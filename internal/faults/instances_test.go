@@ -194,7 +194,7 @@ func TestG1_G2_G3_TakeoverWithoutWaitingForTheLease(t *testing.T) {
 	}
 }
 
-// One of three instances is frozen for longer than its lease, and then goes on.
+// One of three instances is frozen for longer than its lease, and then continues.
 // What it was sending may arrive once more; it settles nothing of lanes that
 // others have, and gets its share again.
 func TestG1_G2_G3_AFrozenInstanceWakesUp(t *testing.T) {

@@ -169,7 +169,7 @@ func TestG1_G2_NetworkToPostgres(t *testing.T) {
 }
 
 // Each round trip to the server takes a twentieth of the lease, and all connections
-// break: the relay opens new ones, takes its lock again and goes on within the lease, as
+// break: the relay opens new ones, takes its lock again and continues within the lease, as
 // often as it happens.
 func TestG13_ReconnectsOverASlowNetwork(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ func TestG4_NoTransactionIsOpenDuringDelivery(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, observer.Close(t.Context())) }()
 
-	// Reading and renewing go on meanwhile, so that some looks meet a statement;
+	// Reading and renewing continue meanwhile, so that some looks meet a statement;
 	// a transaction that lasted as long as a delivery would be met by all.
 	r := start(t, settings{database: url, destination: toHTTP(to.url()), poll: "{min: 100ms, max: 1s}"}.text())
 	r.until("delivers", to.asked.Load)

@@ -149,7 +149,7 @@ func TestG1_SeekWhileTheRelayRuns(t *testing.T) {
 }
 
 // A table whose rows carry the transaction ids of another cluster, and a cursor
-// from there: the route stops, other routes go on, a rebase mends it while the
+// from there: the route stops, other routes continue, a rebase mends it while the
 // relay runs. Nothing is lost; what the old cursor covered does not come again,
 // not even when this cluster comes to the transaction ids of the old one.
 func TestG1_RebaseAfterARestore(t *testing.T) {

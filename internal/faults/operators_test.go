@@ -153,7 +153,7 @@ func (o *operators) seekBack() {
 	}
 }
 
-// rename has the third route go on under another name, which begins at the oldest row.
+// rename has the third route continue under another name, which begins at the oldest row.
 // The new name is paused before it first runs: it holds all rows all the same.
 func (o *operators) rename() {
 	former := o.route()

@@ -13,7 +13,7 @@ import (
 )
 
 // Each reload is a change of the file under load: of a setting, then of a name
-// that is no valid key, after which the relay must go on as it was.
+// that is no valid key, after which the relay must continue as it was.
 func TestG3_ReloadUnderLoadRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	testenv.Postgres(t) // skips without a server

@@ -67,7 +67,7 @@ func TestG3_CancelUnderLoadRepeatsNothingInProcess(t *testing.T) {
 
 // stopLoop stops the relay properly again and again under load, in a soak at
 // least 100 times. It runs into a backlog each time, so that the stop meets
-// deliveries under way.
+// deliveries in flight.
 func stopLoop(t *testing.T, stops int, to destination, described string) {
 	t.Helper()
 	db := newDatabase(t)

@@ -14,7 +14,7 @@ import (
 // writers commit messages until they are stopped, as applications do: in
 // transactions of one to four messages of a group, whose writers take turns;
 // one in ten is rolled back, and one writer in turn keeps its transaction open
-// for a second or two while the others go on.
+// for a second or two while the others continue.
 type writers struct {
 	t       *testing.T
 	cancel  context.CancelFunc

@@ -46,7 +46,7 @@ type Job struct {
 	live    map[string]string // by route that is not configured: the instance that works it
 	stats   adapters.RetentionStats
 	failing bool
-	warned  map[string]time.Time // by what the log was told
+	warned  map[string]time.Time // when the log last warned, by subject
 	blocked time.Time            // since when partitions could not be dropped; zero: they can
 }
 
@@ -93,7 +93,7 @@ func (j *Job) Pass(ctx context.Context) (adapters.Retained, error) {
 	}
 }
 
-// step asks anew how far the routes are, so that one that was placed elsewhere
+// step asks again how far the routes are, so that one that was placed elsewhere
 // meanwhile is heeded.
 func (j *Job) step(ctx context.Context) (adapters.Retained, error) {
 	routes, err := j.settled(ctx)
@@ -106,11 +106,11 @@ func (j *Job) step(ctx context.Context) (adapters.Retained, error) {
 // settled returns the cursors of all routes that may still need rows of the table:
 //   - the routes that are configured for it, through whichever source, also when they
 //     have never run;
-//   - those that the state store remembers with this table, though nobody has them
+//   - those that the state store remembers with this table, though no configuration has them
 //     configured: they hold it back until they are forgotten;
 //   - those whose cursors are of a cluster from which another one was rebased to this
 //     table: they are to be rebased, too;
-//   - those of which nobody knows what they read.
+//   - those of which it is not known what they read.
 //
 // A cursor that was never settled, or belongs to another table, covers nothing.
 func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {

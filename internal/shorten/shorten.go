@@ -12,7 +12,7 @@ const maxTextBytes = 1 << 10
 
 // Text returns the text, or as much of its beginning, with a mark at its end, as
 // keeps it within 1 KiB: what goes to a log or a state store for people to read must
-// not be as long as whoever wrote it likes. It cuts between characters.
+// not be as long as its writer likes. It cuts between characters.
 func Text(text string) string { return To(text, maxTextBytes) }
 
 // To is [Text] for another number of bytes, more than a few.

@@ -82,6 +82,6 @@ func missing(tb testing.TB, format string, args ...any) {
 	tb.Skipf("testenv: "+format, args...)
 }
 
-// InCI tells whether this is a run of continuous integration (CI=true), where
+// InCI reports whether this is a run of continuous integration (CI=true), where
 // every test must run.
 func InCI() bool { return os.Getenv("CI") == "true" }

@@ -10,7 +10,7 @@ import (
 // of, and in `make test` as much as it takes to find what they look for.
 const EnvSoak = "OUTRIDER_SOAK"
 
-// Soaking tells whether this is a run of `make soak`.
+// Soaking reports whether this is a run of `make soak`.
 func Soaking() bool { return os.Getenv(EnvSoak) != "" }
 
 // Size is how large a test is: usually, and in a soak.

@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// expiring is from how many days before its end on a certificate is told of.
+// expiring is how many days before its end a certificate is reported.
 const expiring = 21 * 24 * time.Hour
 
 // Dial opens a connection to host:port and closes it; with a configuration it

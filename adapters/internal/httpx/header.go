@@ -56,7 +56,7 @@ func Reserved(name string) bool {
 // UserAgent is how requests introduce themselves.
 const UserAgent = "Outrider"
 
-// Safe tells whether a value is there and can be a header: an id with a line
+// Safe reports whether a value is there and can be a header: an id with a line
 // break must not fail its request.
 func Safe(value string) bool {
 	return value != "" && httpguts.ValidHeaderFieldValue(value)

@@ -74,7 +74,7 @@ func CheckStatuses(override map[int]outbox.Kind, accept []int) []error {
 	return errs
 }
 
-// Success tells whether a status means that everything was delivered.
+// Success reports whether a status means that everything was delivered.
 func (s Statuses) Success(status int) bool {
 	return status >= 200 && status < 300 || s.accepted[status]
 }

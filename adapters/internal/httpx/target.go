@@ -138,7 +138,7 @@ func noControls(s string) error {
 	return nil
 }
 
-// Static tells whether the address is the same for all messages.
+// Static reports whether the address is the same for all messages.
 func (t *Target) Static() bool { return t.path.Static() && t.query == nil }
 
 // Base returns scheme and host of the URL, which all messages share.

@@ -50,14 +50,14 @@ func ChangeParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedComman
 		return step, err
 	}
 	if len(lanes) > 0 {
-		// Nobody who is at work minds dead messages that go.
+		// Running instances do not use dead messages.
 		if c.Action != adapters.ParkedPurge {
 			if err := raise(ctx, d, tx, lanes); err != nil {
 				return step, err
 			}
 		}
 		// Rows of those lanes only: others may have parked more meanwhile, and
-		// their owners would not be told.
+		// their owners would not notice.
 		s := &Statement{dialect: d}
 		if err := s.change(c.Action); err != nil {
 			return step, err

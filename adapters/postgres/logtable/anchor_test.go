@@ -55,7 +55,7 @@ var logConfigs = map[string]func(*Config){
 
 // A table without slots that was put back and has caught up is noticed: by another row at
 // the cursor's position, and by younger ones before it when the position's new
-// transaction was rolled back. Only a seek places the cursor anew.
+// transaction was rolled back. Only a seek repositions the cursor.
 func TestG1_LogTableThatWentBackAndCaughtUp(t *testing.T) {
 	t.Parallel()
 	for name := range logTables {

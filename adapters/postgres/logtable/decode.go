@@ -39,7 +39,7 @@ func resultOf(r role) int { return int(r) + reader.FetchPosition }
 func (m *mapping) head(d *wire.Decoder, values [][]byte) head {
 	var h head
 	h.headers, h.broken = looseMap(values[reader.FetchHeaders])
-	if errors.Is(h.broken, adapters.ErrTooLarge) { // the row will be dead, in its group where that can be told
+	if errors.Is(h.broken, adapters.ErrTooLarge) { // the row will be dead, in its group if that is known
 		h.headers = m.named(values[reader.FetchHeaders])
 	}
 	h.group = m.attribute(d, roleGroup, values, h.headers)
@@ -67,7 +67,7 @@ func (m *mapping) attribute(d *wire.Decoder, r role, values [][]byte, headers ma
 	return headers[metaKeys[r]]
 }
 
-// row decodes the rest. What cannot be decoded is told in the row's Err.
+// row decodes the rest. Errors of decoding are in the row's Err.
 func (m *mapping) row(d *wire.Decoder, h head, values [][]byte) *adapters.Row {
 	row := d.Rows.Next(wire.Size(values))
 	row.ID, row.Group, row.Slot, row.Headers = d.Texts.Copy(values[reader.FetchID]), h.group, h.slot, h.headers

@@ -219,7 +219,7 @@ func (l *logPlan) params() [][]byte {
 	return params
 }
 
-// reach tells how far a cohort's fresh rows were read, and whether that is all
+// reach returns how far a cohort's fresh rows were read, and whether that is all
 // there was for it.
 func (l *logPlan) reach(c *cohort) (position int64, done bool) {
 	if c.segment < 0 {

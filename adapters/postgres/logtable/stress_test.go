@@ -89,7 +89,7 @@ func TestG1_G7_LogPagesALargeLateTransaction(t *testing.T) {
 }
 
 // TestG7_LogKeepsABoundedAmount reads rows that are larger than the source
-// expected: it ends early and goes on behind what it kept.
+// expected: it ends early and continues behind what it kept.
 func TestG7_LogKeepsABoundedAmount(t *testing.T) {
 	t.Parallel()
 	e := newLogEnv(t, "custom")

@@ -23,12 +23,12 @@ INSERT INTO outrider_cursor (route, slot, epoch)
 SELECT $1, unnest($2::smallint[]), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 ON CONFLICT (route, slot) DO NOTHING`
 
-	// acquireSQL takes what has no living owner: nobody, ourselves, an owner
+	// acquireSQL takes lanes without a living owner: no owner, this instance, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is
 	// free. The look at the lock is shared, so that two who look at once do not
 	// take each other for the owner. Epochs follow the clock, so that none comes
 	// twice in a store that was put back to an earlier state. Of more than $4 our own go first, then
-	// those that nobody owns.
+	// those without an owner.
 	acquireSQL = `
 WITH other AS MATERIALIZED (
     SELECT DISTINCT owner FROM outrider_cursor
@@ -60,7 +60,7 @@ ORDER BY c.slot LIMIT 1`
 
 // Acquire makes the instance the owner of the route's rows that have no living
 // owner, of at most so many, and raises their epoch. Rows that it owns already
-// are acquired anew.
+// are acquired again.
 func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	s.mu.Lock()
 	err := s.joined(instance)

@@ -4,7 +4,7 @@
 // source that one instance reads at a time.
 //
 // Each settle is one transaction (settle.go). An instance shows that it lives by a lease and
-// by a session advisory lock (session.go); whoever acquires a lane raises its epoch
+// by a session advisory lock (session.go); acquiring a lane raises its epoch
 // (acquire.go), and a settle with a lower one writes nothing.
 package statestore
 

@@ -106,7 +106,7 @@ func (s *Store) examinePrivileges(ctx context.Context) (found []adapters.Finding
 	return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay and operators' commands need", role))}, false
 }
 
-// examineWork tells who works and what waits for an operator.
+// examineWork reports which instances run and what waits for an operator.
 func (s *Store) examineWork(ctx context.Context) []adapters.Finding {
 	lanes, err := s.Lanes(ctx)
 	if err != nil {

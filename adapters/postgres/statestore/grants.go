@@ -7,7 +7,7 @@ import (
 import "github.com/jackc/pgx/v5"
 
 // auditColumns are those that a record's author fills. The others have defaults that
-// nobody else chooses: number, time and database role.
+// only the database chooses: number, time and database role.
 var auditColumns = []string{"by", "action", "filter", "changed"}
 
 // stateRights are all privileges on the state tables.

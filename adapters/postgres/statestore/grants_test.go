@@ -262,7 +262,7 @@ FROM {s}.outrider_audit a, {s}.outrider_cursor c`, "{s}", schema)).Scan(&kept))
 	pgtest.Must(t, g.actAsRelay(s))
 }
 
-// Tables that were moved to a schema go on; new ones beside others come with a warning.
+// Tables that were moved to a schema still work; new ones beside others come with a warning.
 func TestStateTablesMoveToASchema(t *testing.T) {
 	t.Parallel()
 	e := pgtest.New(t)

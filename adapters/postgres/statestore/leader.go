@@ -32,7 +32,7 @@ type LeaderConfig struct {
 }
 
 // LeaderLock is a session advisory lock in PostgreSQL, on a connection of its own.
-// It implements [adapters.LeaderLock]. Whoever takes the same key in the same
+// It implements [adapters.LeaderLock]. A process that takes the same key in the same
 // database by pg_advisory_lock or pg_try_advisory_lock stands by for us, and we for
 // them.
 type LeaderLock struct {
@@ -66,7 +66,7 @@ func NewLeaderLock(ctx context.Context, cfg LeaderConfig) (*LeaderLock, error) {
 // String names the lock for people.
 func (l *LeaderLock) String() string { return fmt.Sprintf("advisory lock %d", l.key) }
 
-// TryLock implements [adapters.LeaderLock]. While somebody else holds the lock its
+// TryLock implements [adapters.LeaderLock]. While another session holds the lock its
 // connection stays open for the next try.
 func (l *LeaderLock) TryLock(ctx context.Context) (<-chan struct{}, error) {
 	l.mu.Lock()

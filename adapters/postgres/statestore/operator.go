@@ -33,7 +33,7 @@ LEFT JOIN (
 ORDER BY c.route, c.slot`
 )
 
-// parkedDialect is how PostgreSQL is asked about parked messages.
+// parkedDialect is PostgreSQL's SQL for parked messages.
 var parkedDialect = staterow.Dialect{
 	Parameter: "$", Now: "clock_timestamp()", Instant: func(t time.Time) any { return t }, ForUpdate: " FOR UPDATE",
 }

@@ -13,7 +13,7 @@ import (
 
 const (
 	// parkedGroupsSQL summarises by group; a message without one is a group of
-	// its own. The first message of each says when it goes on.
+	// its own. The first message of each says when it continues.
 	parkedGroupsSQL = `
 SELECT p.slot, coalesce(p.message_group, ''), g.messages, p.seq, p.status,
     CASE WHEN p.status = 'retrying' THEN p.next_attempt_at END, p.parked_at

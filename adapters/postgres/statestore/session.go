@@ -140,7 +140,7 @@ func collectLanes(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark, error)
 }
 
 // Leave releases the instance's lanes, deletes its row and drops the lock, in
-// this order: whoever sees the lock free finds the lanes released.
+// this order: an instance that sees the lock free finds the lanes released.
 func (s *Store) Leave(ctx context.Context, instance string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,8 +49,8 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// warnOfOthers says that the tables are made anew although another schema has some:
-// who meant to move them would have all routes begin anew.
+// warnOfOthers says that the tables are created again although another schema has some:
+// who meant to move them would have all routes start again.
 func (s *Store) warnOfOthers(ctx context.Context) {
 	const q = `SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = 'outrider_cursor' AND n.nspname <> $1 ORDER BY 1`

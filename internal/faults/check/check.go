@@ -42,7 +42,7 @@ type Report struct {
 // maxExamples bounds [Report.Examples].
 const maxExamples = 10
 
-// Clean tells whether nothing was lost, out of order or made up.
+// Clean reports whether nothing was lost, out of order or made up.
 func (r Report) Clean() bool { return r.Lost == 0 && r.OutOfOrder == 0 && r.Unknown == 0 }
 
 // String returns the tally in one line.

@@ -76,7 +76,7 @@ func (c *askedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// together has two deliveries under way in one wave.
+// together has two deliveries in flight in one wave.
 func (s *slow) together(t *testing.T, one, other context.Context) (first, second <-chan map[string]string) {
 	t.Helper()
 	s.answers <- struct{}{} // of the record that introduces the topic
@@ -122,7 +122,7 @@ func TestG3_ALaneThatIsCalledOffLeavesItsWave(t *testing.T) {
 			ctx, end := how.end(t.Context())
 			called, other := s.together(t, ctx, t.Context())
 			end()
-			wantResults(t, called, how.want) // while the wave is under way
+			wantResults(t, called, how.want) // while the wave is in flight
 			s.answers <- struct{}{}
 			wantResults(t, other, map[string]string{"b1": "ok", "b2": "ok"})
 			if n := len(ids(t, s.cluster, "b")); n != 2 || len(s.came) != 0 {

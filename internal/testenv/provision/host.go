@@ -28,7 +28,7 @@ func (h Host) say(format string, args ...any) {
 	}
 }
 
-// run runs an installer, says that it goes on, and returns an error that ends
+// run runs an installer, says that it continues, and returns an error that ends
 // with its output.
 func (h Host) run(ctx context.Context, what string, cmd *exec.Cmd) error {
 	h.say("%s ...", what)
@@ -69,14 +69,14 @@ func (h Host) apt(ctx context.Context, packages ...string) (bool, error) {
 	}
 	args := append([]string{
 		"install", "-y", "-q", "--no-install-recommends",
-		"-o", "DPkg::Lock::Timeout=300", // another installation may be under way
+		"-o", "DPkg::Lock::Timeout=300", // another installation may be running
 	}, packages...)
 	install := exec.CommandContext(ctx, "apt-get", args...)
 	install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	return true, h.run(ctx, "installing "+strings.Join(packages, ", "), install)
 }
 
-// hasApt tells whether we may install Debian's packages here.
+// hasApt reports whether we may install Debian's packages here.
 func hasApt() bool {
 	_, err := exec.LookPath("apt-get")
 	return err == nil && os.Geteuid() == 0

@@ -297,7 +297,7 @@ log_timezone = 'UTC'
 	return text
 }
 
-// hasStatStatements tells whether the extension that counts statements is
+// hasStatStatements reports whether the extension that counts statements is
 // installed. Where its library is depends on who packaged the server.
 func hasStatStatements(bin string) bool {
 	for _, folder := range []string{"lib", "lib/postgresql", "lib/pgsql", "lib64/pgsql"} {

@@ -21,7 +21,7 @@ const (
 	ReadOnlyTransaction   = "25006"
 )
 
-// SQLSTATEs that say that somebody else was at the rows.
+// SQLSTATEs of conflicts with another transaction.
 const (
 	LockNotAvailable     = "55P03"
 	DeadlockDetected     = "40P01"

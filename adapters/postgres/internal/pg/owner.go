@@ -12,7 +12,7 @@ import (
 )
 
 // ExamineOwner warns of a superuser who uses the table of a role that is none: a
-// trigger runs with the rights of whoever writes, and its owner makes triggers.
+// trigger runs with the rights of the role that writes, and the owner makes triggers.
 func ExamineOwner(ctx context.Context, pool *pgxpool.Pool, table string) []adapters.Finding {
 	const q = `
 SELECT r.rolname, current_user FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner

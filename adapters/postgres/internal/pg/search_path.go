@@ -14,7 +14,7 @@ import (
 )
 
 // Every role that may CREATE in a schema of the search path can have its own
-// functions and operators called by whoever has that path: one for (text,
+// functions and operators called by sessions with that path: one for (text,
 // integer) fits hashtextextended('x', 0) better than PostgreSQL's own for (text,
 // bigint). So on our connections nothing is looked for outside of pg_catalog.
 // Tables are looked up once, in the path that the connection was opened with,
@@ -47,7 +47,7 @@ FROM opened o`
 //
 // A connection that leads to another process than it was opened to has a pooler in
 // between. If that lends us another session of the server for each transaction,
-// what is set stays with a session that is next given to somebody else, whose
+// what is set stays with a session that is next given to another client, whose
 // tables would not be found any more. So there only our transactions set the path
 // (see beginPinned); nothing but `outrider init`, `publish` and `doctor` works
 // there anyway.
@@ -113,10 +113,10 @@ func readPath(ctx context.Context, conn *pgx.Conn, sql string) (path []string, m
 
 // pathOf returns the schemas that exist and are searched, in their order, as they
 // were when the connection was opened. Those of the catalogue and of temporary
-// tables are left out: no table of ours is there.
+// tables are left out: Outrider has no table there.
 func pathOf(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	path, ok := conn.PgConn().CustomData()[openedPath].([]string)
-	if !ok { // a connection that somebody else has opened
+	if !ok { // a connection that the application has opened
 		var err error
 		if path, _, err = readPath(ctx, conn, "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"); err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ import (
 // TLS says how connections by URL are encrypted. The zero value does what the
 // URL's parameters sslmode, sslrootcert, sslcert and sslkey say. A URL without
 // sslmode means verify-full for every host that is not this machine: pgx's own
-// default, prefer, gives the password to whoever answers. The environment
+// default, prefer, gives the password to any server that answers. The environment
 // variable PGSSLMODE does not change that.
 //
 // Passwords in cleartext and as MD5 are given to a server off this machine over

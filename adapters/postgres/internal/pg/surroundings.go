@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// longOpen is from when on an open transaction is told of.
+	// longOpen is the age from which an open transaction is reported.
 	longOpen = 5 * time.Minute
 
 	// openSQL lists what keeps old row versions and snapshots from going away.

@@ -48,7 +48,7 @@ func StartPoolerThat(t *testing.T, server string, keeps bool) string {
 		_ = l.Close() // ends the accepting goroutine
 		p.mu.Lock()
 		for _, c := range p.all {
-			_ = c.Close() // ends whoever serves it
+			_ = c.Close() // ends the goroutine that serves it
 		}
 		p.mu.Unlock()
 		clients.Wait()
@@ -132,7 +132,7 @@ func (p *transactionPooler) answer(client *pgproto3.Backend, server *pgconn.Hija
 			return 0, err
 		}
 		client.Send(msg)
-		var status byte // copied: the message is the server's, and may be somebody else's next
+		var status byte // copied: the message is the server's, and may be reused
 		ready, ended := msg.(*pgproto3.ReadyForQuery)
 		if ended {
 			status = ready.TxStatus

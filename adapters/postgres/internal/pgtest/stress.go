@@ -23,7 +23,7 @@ import (
 type StressWriters struct {
 	E         *Env
 	Write     func(ctx context.Context, tx pgx.Tx, group int) error
-	Enough    func() bool // they go on until it holds, for a minute at most. Default: it does
+	Enough    func() bool // they continue until it holds, for a minute at most. Default: it does
 	Committed atomic.Int64
 }
 

@@ -10,7 +10,7 @@ import (
 
 // CheckAnchor verifies that the row at the cursor's position is the one that was read
 // there. A row that is gone was removed by retention, unless younger rows of its slot
-// are below it: then the position was given out anew, to a transaction that was rolled
+// are below it: then the position was given out again, to a transaction that was rolled
 // back. (Rows below that were committed late can outlast it, but are older.)
 func (t *Reader) CheckAnchor(ctx context.Context, q pg.Querier, c *adapters.Cursor) error {
 	if c.Anchor.IsZero() {

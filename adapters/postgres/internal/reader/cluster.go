@@ -10,13 +10,13 @@ import (
 )
 
 // Identity returns the system identifier of the database cluster: snapshots are
-// made of transaction ids, and those belong to the cluster. The database does
-// not take part, because one that was renamed, or cloned within its
-// cluster, goes on. A clone of the cluster has the same identifier;
-// [adapters.Source].Validate tells what can be told.
+// made of transaction ids, and those belong to the cluster. The identity
+// does not include the database: one that was renamed, or cloned within its cluster, keeps
+// its transaction ids. A clone of the cluster has the same identifier, which
+// [adapters.Source].Validate detects where it can.
 //
-// Any user may ask for it, unless the right to was revoked; the error then says
-// what to grant.
+// Any user may read it, unless that privilege was revoked; the error then names the
+// grant.
 func (t *Reader) Identity(ctx context.Context) (string, error) {
 	id, err := identity(ctx, t.Pool)
 	return id, t.kind.Explain("ask for the cluster's system identifier", err)
@@ -100,11 +100,11 @@ func (t *Reader) wentBack(reason string) error {
 		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, adapters.ErrWentBack, command)
 }
 
-// ErrNoSequence is what is wrong with a position that nobody hands out.
+// ErrNoSequence is the error of a position column without a sequence.
 var ErrNoSequence = errors.New(`column position is not an identity column; "outrider init --print" shows the layout`)
 
 // verify refuses to read on from a server that is not where the cursors were.
-// Routes were checked when they started; a connection that is made anew can lead
+// Routes were checked when they started; a new connection can lead
 // to a standby, to another cluster behind the same name, or to a primary that
 // lost the last transactions in a failover.
 func (t *Reader) verify(ctx context.Context, q pg.Querier, reads []adapters.Read) error {

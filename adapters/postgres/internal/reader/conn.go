@@ -71,14 +71,14 @@ SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 `
 
-// abandonAfter is how much of a result that nobody wants any more is read away,
+// abandonAfter is how much of an abandoned result is read and discarded,
 // in bytes; with more than that to come the connection is given up.
 const abandonAfter = 1 << 20
 
 // ErrNoSnapshot is a result without its first row.
 var ErrNoSnapshot = errors.New("the server returned no snapshot")
 
-// Stream executes a statement and gives row what it returns until row wants no
+// Stream executes a statement and passes its rows to row until row wants no
 // more. It is complete when the connection can be used for the next statement.
 func (r *Conn) Stream(ctx context.Context, st *Statement, params [][]byte, row func(values [][]byte) (more bool, err error)) (complete bool, err error) {
 	if tracer := r.Conn.Config().Tracer; tracer != nil {

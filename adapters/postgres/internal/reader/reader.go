@@ -58,7 +58,7 @@ type Layout struct {
 	Position string
 
 	// own reports that the layout is Outrider's: its positions come from a sequence, and
-	// `outrider rebase` can place its cursors anew.
+	// `outrider rebase` can reposition its cursors.
 	Own bool
 
 	// located is called once with the table's full name.

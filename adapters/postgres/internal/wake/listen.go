@@ -153,7 +153,7 @@ func (l *listener) lock(ctx context.Context) (adapters.Sleep, error) {
 	return adapters.Armed, nil
 }
 
-// rise gives the locks back. Those who rely on them are told, unless they know.
+// rise releases the locks. Readers that rely on them are notified, unless they know.
 func (l *listener) rise(ctx context.Context, tell bool) error {
 	l.asleep = false
 	if !l.own {
@@ -173,7 +173,7 @@ func (l *listener) rise(ctx context.Context, tell bool) error {
 }
 
 // renew looks whether the lock of another reader is still there. If it is not,
-// nobody has called since it went: the reader looks.
+// no call has come since it went: the reader looks.
 func (l *listener) renew(ctx context.Context) error {
 	alone := !l.own
 	if err := l.rise(ctx, true); err != nil {

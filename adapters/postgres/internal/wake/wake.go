@@ -57,7 +57,7 @@ const (
 // reader asks of it interrupts that.
 type Waker struct {
 	pool   *pgxpool.Pool
-	tables []string // their names without schema; nil: nobody listens
+	tables []string // their names without schema; nil: not listening
 	names  []pgx.Identifier
 	log    *slog.Logger
 	Relied time.Duration                                  // wakeRelied
@@ -72,7 +72,7 @@ type Waker struct {
 	ended  sync.WaitGroup
 }
 
-// ask is what the reader wants of the listening connection. A nil answer: to
+// ask is a request of the reader to the listening connection. A nil answer: to
 // be awake.
 type ask struct{ answer chan<- adapters.Sleep }
 
