@@ -99,7 +99,7 @@ func (o *Outrider) serve(ctx context.Context, s *generation) (next *generation, 
 			o.log.Info("reloading: finishing messages in flight", "at_most", s.Config.DrainTimeout.String())
 			stop()
 			if err := <-done; err != nil {
-				o.log.Warn("reloading: the drain was not clean, so messages may come again", "error", err)
+				o.log.Warn("reloading: the drain was not clean, so messages may be delivered again", "error", err)
 			}
 			return next, nil
 		}

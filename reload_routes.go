@@ -27,7 +27,7 @@ func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *generat
 	for _, r := range before.Routes {
 		if !slices.Contains(fresh, r.Name) {
 			gone = append(gone, r)
-			o.log.Warn("reloading: a route is no longer configured; its place and its parked messages stay until `outrider route forget` deletes them",
+			o.log.Warn("reloading: a route is no longer configured; its cursors and its parked messages stay until `outrider route forget` deletes them",
 				"route", r.Name)
 		}
 	}
@@ -38,7 +38,7 @@ func (o *Outrider) nameRoutes(ctx context.Context, before *Config, next *generat
 		args := []any{"route", r.Name, "source", r.From, "destination", r.To}
 		args = append(args, whereItBegins(ctx, &next.parts.Routes[i], r)...)
 		if j := slices.IndexFunc(gone, func(g config.Route) bool { return g.From == r.From && g.To == r.To }); j >= 0 {
-			args = append(args, "hint", fmt.Sprintf("if it is route %s renamed: it does not go on at that one's place", gone[j].Name))
+			args = append(args, "hint", fmt.Sprintf("if it is the renamed route %s: it does not continue from that route's cursor", gone[j].Name))
 		}
 		o.log.Warn("reloading: a route is new", args...)
 	}

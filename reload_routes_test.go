@@ -46,7 +46,7 @@ routes: {every: {from: app, to: hook}}
 	eventually(t, "the messages arrive", delivered)
 	must(t, o.Reload(t.Context(), renamed))
 	for _, want := range []string{
-		`msg="reloading: a route is no longer configured; its place and its parked messages stay until ` + "`outrider route forget`" + ` deletes them" route=all`,
+		`msg="reloading: a route is no longer configured; its cursors and its parked messages stay until ` + "`outrider route forget`" + ` deletes them" route=all`,
 		`msg="reloading: a route is new" route=every source=app destination=hook begins=beginning rows=3`,
 		"if it is route all renamed: it does not go on at that one's place",
 	} {

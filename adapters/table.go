@@ -79,9 +79,9 @@ func (e *OtherTable) Advice(route string, rebased bool) string {
 	seek := fmt.Sprintf("`outrider seek %s --to beginning` (or another place)", route)
 	switch {
 	case e.Source.Name == NoTable:
-		return fmt.Sprintf("To begin anew, and delete what is kept of the former: `outrider route forget %s --force`", route) + rename
+		return fmt.Sprintf("To start again and delete the former state: `outrider route forget %s --force`", route) + rename
 	case e.Moved() && rebased:
-		return "The table was restored or moved, and the cursor's snapshot means nothing there. Place it anew with: outrider rebase " + route + rename
+		return "The table was restored or moved, and the cursor's snapshot is not valid there. Reposition it with: outrider rebase " + route + rename
 	case e.Moved():
 		return "The table was restored or moved, and the cursor's snapshot means nothing there. Place it before the first message " +
 			"that was not delivered: " + seek + rename
@@ -89,5 +89,5 @@ func (e *OtherTable) Advice(route string, rebased bool) string {
 		return "Say where it begins: " + seek + rename
 	}
 	return fmt.Sprintf("If it holds the same rows, because it was renamed or moved: `outrider rebase %s --adopt`. "+
-		"To begin anew in it: %s", route, seek) + rename
+		"To start in it: %s", route, seek) + rename
 }

@@ -77,7 +77,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	rebaser, ok := adapters.RebaserOf(src)
 	if !ok {
 		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
-			"`outrider seek %s` places it anew, before the first message that was not delivered", route, route)
+			"`outrider seek %s` moves it to the first message that was not delivered", route, route)
 	}
 	if len(lanes) == 0 {
 		return nil, fmt.Errorf("route %q has no cursor yet; there is nothing to rebase", route)
@@ -146,7 +146,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 	if !good {
 		rebaser, ok := adapters.RebaserOf(src)
 		if !ok {
-			return nil, fmt.Errorf("route %q: its cursor means nothing in %s: place it before the first message that was not delivered, with `outrider seek %s --to ...`",
+			return nil, fmt.Errorf("route %q: its cursor is not valid in %s: move it to the first message that was not delivered, with `outrider seek %s --to ...`",
 				route, table, route)
 		}
 		waiting, cancel := context.WithTimeout(ctx, rebasePatience)

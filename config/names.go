@@ -190,7 +190,7 @@ func (c *checker) postgresURL(at place, u SecretURL, otherwise string) {
 		return
 	}
 	if strings.Contains(u.Reveal(), "#") {
-		c.add(at, "has a #, which ends a URL").hint("write %%23 in place of a # in a password")
+		c.add(at, "has a #, which ends a URL").hint("write %%23 instead of # in a password")
 		return
 	}
 	parsed, err := url.Parse(u.Reveal())

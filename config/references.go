@@ -49,7 +49,7 @@ func (c *checker) reference(at place, what, name string, section place) {
 	if name == "" || !section.found || slices.Contains(names, name) {
 		return // an empty name and a missing section have been reported
 	}
-	e := c.add(at, "there is no %s named %s", what, at.node.quote())
+	e := c.add(at, "no %s is named %s", what, at.node.quote())
 	if near := nearest(name, names); near != "" {
 		e.hint("did you mean %q?", near)
 	} else {
@@ -90,7 +90,7 @@ func (cfg *Config) checkTopics(c *checker, at place, r *Route, to string) {
 	if !ok || k == nil || !k.Topic.chosenByRows() || len(k.Topics) > 0 || len(r.Match.Types) > 0 {
 		return
 	}
-	c.add(at, "the topic of %s is a template, so whoever writes a row chooses its topic, among all of the cluster", at.node.quote()).
+	c.add(at, "the topic of %s is a template, so the writer of a row can choose any topic of the cluster", at.node.quote()).
 		hint("give the route match: {types: [...]}, or the destination topics: [...]")
 }
 
@@ -114,7 +114,7 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 				hint("keep one destination, or read from an append-only outbox table")
 		}
 		if r.Start.Kind != "beginning" {
-			c.add(at.child("start"), "a %s has no place to start from", what).hint("remove the key")
+			c.add(at.child("start"), "a %s has no start position", what).hint("remove the key")
 		}
 		if queued(src) && r.Order == "global" {
 			c.add(at.child("order"), "rows of a queue table are claimed, not read by position").hint("use order: group")

@@ -106,7 +106,7 @@ func (r *Route) checkStack(c *checker, at place) {
 		}
 		kind := m.Kind()
 		if before, twice := first[kind]; twice {
-			c.add(at.item(i), "%s is already in the list, at place %d", kind, before+1).hint("remove one of them")
+			c.add(at.item(i), "%s is already in the list, as item %d", kind, before+1).hint("remove one of them")
 			continue
 		}
 		first[kind] = i

@@ -126,7 +126,7 @@ func (p *Postgres) checkColumns(c *checker, at place) {
 			hint(`add type: NAME, type: "=order.changed" for a fixed one, or metadata: {type: KEY of the headers}`)
 	}
 	if at.has("metadata") && columns.mapping() && !columns.has("headers") {
-		c.add(at.child("metadata").key(), "names keys of the headers, and there is no column for headers").hint("add headers: NAME to columns")
+		c.add(at.child("metadata").key(), "names keys of the headers, but columns has no headers").hint("add headers: NAME to columns")
 	}
 }
 

@@ -68,9 +68,9 @@ func (t *TLS) check(c *checker, at place) {
 // modes are the values of sslmode, and what less than verify-full leaves open.
 var modes = map[string]string{
 	"disable":     "leaves the connection unencrypted: messages can be read and changed on their way",
-	"allow":       "encrypts only if the server insists, and accepts whoever answers",
-	"prefer":      "encrypts only if the server can, and accepts whoever answers",
-	"require":     "encrypts, but accepts whoever answers",
+	"allow":       "encrypts only if the server insists, and accepts any server that answers",
+	"prefer":      "encrypts only if the server can, and accepts any server that answers",
+	"require":     "encrypts, but accepts any server that answers",
 	"verify-ca":   "accepts every certificate of the authority, whatever name is in it",
 	"verify-full": "",
 }

@@ -45,7 +45,7 @@ func newScreen(out io.Writer, live bool) *screen {
 func (s *screen) introduce(length time.Duration) {
 	end := "Ctrl-C ends the demo with a tally."
 	if length > 0 {
-		end = fmt.Sprintf("The shop closes after %v; then comes the tally.", length)
+		end = fmt.Sprintf("The shop closes after %v; then the demo prints the tally.", length)
 	}
 	fmt.Fprintf(s.out, `A shop commits orders into SQLite, each in one transaction with its outbox row;
 one transaction in %d is rolled back. Outrider delivers the orders by HTTP to

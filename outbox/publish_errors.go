@@ -36,7 +36,7 @@ func (c *Client) postgresFix(state string) string {
 	case "25006": // read-only transaction
 		return "publish in a read-write transaction on the primary server"
 	case "25P02": // failed transaction
-		return "an earlier statement of the transaction failed; roll it back and look at that error"
+		return "an earlier statement of the transaction failed; roll it back and check that error"
 	case "22P05": // a character that the database's encoding lacks
 		return "the database's encoding cannot hold the text; use a database with encoding UTF8"
 	}

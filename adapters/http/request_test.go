@@ -163,7 +163,7 @@ func TestConfigErrors(t *testing.T) {
 		"timeout: must not be negative":    {URL: "http://h", Timeout: -1},
 		"headers: content-type is set by":  {URL: "http://h", Headers: map[string]string{"content-type": "x"}},
 		"Authorization is given beside":    {URL: "http://h", Token: "t", Headers: map[string]string{"authorization": "x"}},
-		`"a b" is no name for a header`:    {URL: "http://h", Headers: map[string]string{"a b": "x"}},
+		`"a b" is not a valid header name`: {URL: "http://h", Headers: map[string]string{"a b": "x"}},
 		"statuses: 200 cannot be given":    {URL: "http://h", Statuses: map[int]outbox.Kind{200: outbox.KindGone}},
 		"statuses: 409 cannot be released": {URL: "http://h", Statuses: map[int]outbox.Kind{409: outbox.KindReleased}},
 	} {

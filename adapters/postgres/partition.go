@@ -52,7 +52,7 @@ ORDER BY (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''?(-?\d+)'))
 		}
 		m := partitionBound.FindStringSubmatch(*bound)
 		if m == nil {
-			return fmt.Errorf("partition %s has a bound that is no range of positions: %s", p.name.Sanitize(), *bound)
+			return fmt.Errorf("partition %s has a bound that is not a range of positions: %s", p.name.Sanitize(), *bound)
 		}
 		p.low, p.high = boundNumber(m[1]), boundNumber(m[2])
 		all.ranges = append(all.ranges, p)

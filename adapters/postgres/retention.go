@@ -182,7 +182,7 @@ func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors)
 	}
 	s.retention.ahead = found
 	for key := range found {
-		return fmt.Errorf("the database is behind the cursor of route %q, because it was restored: nothing is removed until `outrider rebase %s` has placed it anew",
+		return fmt.Errorf("the database is behind the cursor of route %q, because it was restored: nothing is removed until `outrider rebase %s` has repositioned it",
 			key.route, key.route)
 	}
 	return nil

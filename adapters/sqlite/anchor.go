@@ -9,9 +9,9 @@ import (
 
 // wentBack is the error for a file that was put back to an earlier state.
 func (s *Source) wentBack(reason string) error {
-	fix := "`outrider rebase` places it anew"
+	fix := "`outrider rebase` repositions it"
 	if !s.shape.dated() {
-		fix = "`outrider seek` places it anew, since no column says which rows are new"
+		fix = "`outrider seek` repositions it, since no column says which rows are new"
 	}
 	return fmt.Errorf("%s: %w; it was replaced by an older copy, emptied with its counter, or lost its last commits with the power; %s",
 		reason, adapters.ErrWentBack, fix)

@@ -115,8 +115,8 @@ func (w *watch) check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.file.replaced() {
-		return fmt.Errorf("another file was put in the place of %s: %w; where the cursors mean nothing in it the routes stop, "+
-			"and `outrider rebase` places them anew", w.file.name, adapters.ErrWentBack)
+		return fmt.Errorf("the file %s was replaced by another one: %w; routes whose cursors are not valid in it stop, "+
+			"and `outrider rebase` repositions them", w.file.name, adapters.ErrWentBack)
 	}
 	return nil
 }

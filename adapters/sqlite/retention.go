@@ -146,7 +146,7 @@ func (s *Source) checkAhead(ctx context.Context, routes []adapters.RouteCursors)
 	s.retention.ahead = found
 	for key := range found {
 		return fmt.Errorf("the file is behind the cursor of route %q, because it was replaced by an older copy: "+
-			"nothing is removed until `outrider rebase %s` has placed it anew", key.route, key.route)
+			"nothing is removed until `outrider rebase %s` has repositioned it", key.route, key.route)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (s *Source) Identity(context.Context) (string, error) { return "", nil }
 // new rows would count as delivered until the table has caught up.
 func (s *Source) Validate(ctx context.Context, c adapters.Cursor) error {
 	if c.Snapshot != "" || c.Window != "" {
-		return s.wrap("validate", fmt.Errorf("%w, which is SQLite; `outrider rebase` places it anew", adapters.ErrForeignCursor))
+		return s.wrap("validate", fmt.Errorf("%w, which is SQLite; `outrider rebase` repositions it", adapters.ErrForeignCursor))
 	}
 	var newest int64
 	err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?`, s.table).Scan(&newest)

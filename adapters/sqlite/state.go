@@ -243,7 +243,7 @@ func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 // wrap says what failed and where.
 func (s *State) wrap(what string, err error) error {
 	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_IOERR {
-		return fmt.Errorf("sqlite state %s: %s: %w; look for room on the disk: the next try goes on when there is", s.path, what, err)
+		return fmt.Errorf("sqlite state %s: %s: %w; free space on the disk; the next attempt then succeeds", s.path, what, err)
 	}
 	return fmt.Errorf("sqlite state %s: %s: %w", s.path, what, err)
 }

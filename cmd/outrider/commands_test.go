@@ -63,7 +63,7 @@ func TestWrongUsageIsToldWithExitCode2(t *testing.T) {
 		{args: "version --output xml", code: 2, err: []string{"must be table or json"}},
 		{args: "version --log-level loud", code: 2, err: []string{"none of debug, info, warn, error"}},
 		{args: "publish one two", code: 2, err: []string{`unknown argument "two"`}},
-		{args: "run --config /no/such/file", code: 2, err: []string{"there is no configuration file /no/such/file", "--config", "schema --example"}},
+		{args: "run --config /no/such/file", code: 2, err: []string{"configuration file /no/such/file does not exist", "--config", "schema --example"}},
 		{args: "validate --config .", code: 2, err: []string{"is a directory"}},
 	} {
 		t.Run(st.args, func(t *testing.T) { t.Parallel(); st.run(t, nil) })
@@ -122,11 +122,11 @@ func TestTheLifeOfASite(t *testing.T) {
 		{args: "parked list --status ill", code: 2, err: []string{"none of retrying, waiting, held, dead"}},
 		{args: "parked list --limit 0", code: 2, err: []string{"--limit must be at least 1"}},
 		{args: "parked show x", code: 1, err: []string{`no parked message has the id "x"`}},
-		{args: "parked redrive", code: 2, err: []string{"say which messages"}},
+		{args: "parked redrive", code: 2, err: []string{"name the messages"}},
 		{args: "parked redrive --all --route orders", code: 2, err: []string{"--all takes neither ids nor a filter"}},
 		{args: "parked redrive --status waiting", code: 2, err: []string{"waiting messages cannot be redriven"}},
 		{args: "parked skip --all", out: []string{"0 messages skipped"}},
-		{args: "parked skip x", code: 1, err: []string{"no message was skipped"}},
+		{args: "parked skip x", code: 1, err: []string{"can be skipped"}},
 	} {
 		st.run(t, s)
 	}
@@ -138,7 +138,7 @@ func TestAStatusWithoutStateTablesSaysWhatToDo(t *testing.T) {
 	if err := os.WriteFile(s.db, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	step{args: "status", code: 1, err: []string{"no such table", "`outrider init` or `outrider run` creates its tables"}}.run(t, s)
+	step{args: "status", code: 1, err: []string{"no such table", "`outrider init` or `outrider run` creates them"}}.run(t, s)
 	step{args: "run", code: 1, err: []string{"outbox table outrider_outbox does not exist", "create it with `outrider init`"}}.run(t, s)
 }
 

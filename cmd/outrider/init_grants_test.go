@@ -61,7 +61,7 @@ routes:
 		t.Fatal(printed)
 	}
 	runSQL(t, address, "CREATE SCHEMA shop; "+printed.out)
-	if got := as("").call("init", "--print", "--relay", "a\nb"); got.code != 1 || !strings.Contains(got.err, "is no name of a role") {
+	if got := as("").call("init", "--print", "--relay", "a\nb"); got.code != 1 || !strings.Contains(got.err, "is not a role name") {
 		t.Error(got)
 	}
 	for _, st := range []step{

@@ -74,7 +74,7 @@ func TestParkedMessagesAreShown(t *testing.T) {
 	for _, st := range []step{
 		{args: "parked list", out: []string{"ID", "STATUS", "a   orders  g-a", "dead", "422"}},
 		{args: "parked list --group g-b", out: []string{"b   orders  g-b"}},
-		{args: "parked list --limit 2", out: []string{"dead"}, err: []string{"there are more"}},
+		{args: "parked list --limit 2", out: []string{"dead"}, err: []string{"more messages match"}},
 		{args: "parked list --limit 2 -o json", out: []string{`"more": true`}},
 		{args: "parked show a", out: []string{"status      dead", "metadata    h: 1", "payload:\n{\n  \"id\": \"a\"\n}"}},
 		{args: "parked show a -o json", out: []string{`"h": "1"`, `"payload": {`, `"last_error"`}},
@@ -101,11 +101,11 @@ func TestParkedMessagesAreRedrivenSkippedAndPurged(t *testing.T) {
 		{args: "parked skip --all --dry-run -o json", out: []string{`"would_change": 0`, `"matching": []`}},
 		{args: "parked purge --all", code: 2, err: []string{"cannot ask whether to purge 3 messages"}},
 		{args: "parked redrive a b", code: 2, err: []string{"redrive 2 messages", "--yes"}},
-		{args: "parked skip a", code: 1, err: []string{"no message was skipped"}},
+		{args: "parked skip a", code: 1, err: []string{"can be skipped"}},
 		{args: "parked skip --status dead", code: 2, err: []string{"outrider parked purge"}},
 		{args: "parked purge a --by me", out: []string{"1 message purged"}},
 		{args: "parked show a", code: 1, err: []string{"no parked message"}},
-		{args: "parked redrive b", out: []string{"1 message redriven"}, err: []string{"after whatever its group has delivered"}},
+		{args: "parked redrive b", out: []string{"1 message redriven"}, err: []string{"after the messages of its group"}},
 		{args: "parked list --id b", out: []string{"retrying"}},
 		{args: "parked list --error nothing-like-it", out: []string{"no parked message matches"}},
 		{args: "parked redrive --all --yes --rate 1000/s -o json", out: []string{`"changed": 2`}, err: nil},
@@ -122,8 +122,8 @@ func TestParkedFlagsThatCannotBeMeant(t *testing.T) {
 	s := newSite(t, toDiscard)
 	s.must("init")
 	for args, want := range map[string]string{
-		"redrive":                       "say which messages",
-		"purge --limit 3":               "say which messages",
+		"redrive":                       "name the messages",
+		"purge --limit 3":               "name the messages",
 		"redrive --all --error x":       "--all takes neither ids nor a filter",
 		"redrive --all --older-than 1h": "--all takes neither ids nor a filter",
 		"redrive --status waiting":      "waiting messages cannot be redriven",

@@ -176,7 +176,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := startHanging(t, "1h")
 	p.signal(syscall.SIGINT)
-	p.await("a second signal ends at once")
+	p.await("a second signal ends the process at once")
 	p.signalUntilEnd(syscall.SIGTERM)
 	if code := p.exit(); code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
@@ -227,7 +227,7 @@ func TestG11_SIGHUPReloadsAValidFileOnly(t *testing.T) {
 	p.await("SIGHUP: reloaded")
 	s.write("sources: {}\n")
 	p.signal(syscall.SIGHUP)
-	p.await("has errors; this process goes on with what it has")
+	p.await("has errors; this process keeps its configuration")
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitOK {
 		t.Errorf("exit %d:\n%s", code, p.all())
@@ -294,7 +294,7 @@ func TestRunNamesAMissingTableColumnOrPrivilege(t *testing.T) {
 	exec := func(query string) { t.Helper(); runSQL(t, url, query) }
 
 	step{args: "run", code: 1, err: []string{"outrider_outbox", "does not exist", "outrider init"}}.run(t, s)
-	step{args: "status", code: 1, err: []string{"there is no state yet", "`outrider init`"}}.run(t, s)
+	step{args: "status", code: 1, err: []string{"the state tables do not exist yet", "`outrider init`"}}.run(t, s)
 	if got := s.call("status").err; strings.Contains(got, "call Migrate") {
 		t.Errorf("the advice is for programs, or given twice: %s", got)
 	}

@@ -146,7 +146,7 @@ func TestUnknownIdsAreNamed(t *testing.T) {
 	s := parkedSite(t, new(atomic.Bool))
 	step{args: "parked purge a nobody --yes", out: []string{"1 message purged"},
 		err: []string{"warning: no parked message with the id nobody can be purged"}}.run(t, s)
-	step{args: "parked purge x y", code: 1, err: []string{"no parked message that can be has the id x or y"}}.run(t, s)
+	step{args: "parked purge x y", code: 1, err: []string{"no parked message with the id x or y can be purged"}}.run(t, s)
 }
 
 func TestMachinesGetJSON(t *testing.T) {

@@ -2,7 +2,7 @@
 // orders with a correlation id and without the customer's e-mail address, the
 // archive gets them as they are. Both routes read one outbox table; what the
 // configuration lists for a route (here the default: poison, retry, timeout)
-// stands around what the program adds.
+// wraps the middleware that the program adds.
 //
 // It needs no server:
 //
@@ -30,7 +30,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// config has DB and API in place of what is known when the program runs.
+// config has the placeholders DB and API, which are filled in at run time.
 const config = `
 admin: {listen: off}
 sources:

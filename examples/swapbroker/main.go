@@ -1,11 +1,11 @@
-// Command swapbroker delivers orders to wherever its configuration file says:
+// Command swapbroker delivers orders to the destination of its configuration file:
 // to Kafka with orders-kafka.yaml, to an HTTP API with orders-http.yaml, as signed
-// webhooks with orders-webhook.yaml. The files differ in the destination and in
-// nothing else, and the program knows none of them.
+// webhooks with orders-webhook.yaml. Only the destination differs between the files;
+// the program is the same.
 //
 //	go run ./examples/swapbroker orders-kafka.yaml
 //
-// With no code around it, `outrider run -c orders-kafka.yaml` does the same.
+// Without any Go code, `outrider run -c orders-kafka.yaml` does the same.
 package main
 
 import (

@@ -95,7 +95,7 @@ func TestG1_G2_G3_SQLiteDiskIsFull(t *testing.T) {
 		before := to.arrived()
 		r.until("delivers", func() bool { return to.arrived() > before })
 		r.diskFull(true)
-		r.says("progress cannot be written.*look for room on the disk")
+		r.says("progress cannot be written.*free space on the disk")
 		faults++
 	}
 	r := start(t, config)

@@ -31,7 +31,7 @@ func TestLogCheckNamesWhatIsWrongAndTheFix(t *testing.T) {
 		"payload type": {"watermill", `ALTER TABLE watermill_orders ALTER COLUMN payload TYPE text[] USING NULL`, []string{`"payload" is text[]`, "bytea"}},
 		"cache":        {"watermill", `ALTER SEQUENCE watermill_orders_offset_seq CACHE 20`, []string{"20 positions", "CACHE 1"}},
 		"a view": {"watermill", `ALTER TABLE watermill_orders RENAME TO real; CREATE VIEW watermill_orders AS SELECT * FROM real`,
-			[]string{"it is no table"}},
+			[]string{"it is not a table"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -84,7 +84,7 @@ func newMapping(cfg *Config) (*mapping, error) {
 	columns := cfg.Columns
 	switch {
 	case m.preset == nil && cfg.Layout != LayoutCustom:
-		return nil, fmt.Errorf("layout %q is no append-only table: use layout custom, or the name of a preset of one", cfg.Layout)
+		return nil, fmt.Errorf("layout %q is not an append-only table: use layout custom, or the name of a preset of one", cfg.Layout)
 	case m.preset != nil && columns != Columns{}:
 		return nil, fmt.Errorf("layout %s has columns of its own; use layout custom for a table with others", cfg.Layout)
 	case m.preset != nil:

@@ -34,7 +34,7 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, cfg Config, say func(s
 		})
 		for _, i := range missing {
 			name := pg.Beside(m.table, m.indexName(i)).Sanitize()
-			say(fmt.Sprintf("creating index %s; on a large table this takes minutes, and writers go on meanwhile", name))
+			say(fmt.Sprintf("creating index %s; on a large table this takes minutes; writers are not blocked", name))
 			if err := m.createConcurrently(ctx, pool, i); err != nil {
 				return fmt.Errorf("index %s: %w", name, err)
 			}

@@ -97,7 +97,7 @@ func (t *Reader) wentBack(reason string) error {
 		command = "seek" // only the own layout can be rebased
 	}
 	return fmt.Errorf("%s: %w; it was restored or recovered to an earlier point, or failed over without the last commits, "+
-		"so that the cursor means nothing in it; `outrider %s` places it anew", reason, adapters.ErrWentBack, command)
+		"so that the cursor is not valid in it; `outrider %s` repositions it", reason, adapters.ErrWentBack, command)
 }
 
 // ErrNoSequence is the error of a position column without a sequence.

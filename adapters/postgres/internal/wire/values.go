@@ -21,7 +21,7 @@ func TimeFromBinary(v []byte) (time.Time, error) {
 	}
 	micros := Int64FromBinary(v)
 	if micros == math.MaxInt64 || micros == math.MinInt64 {
-		return time.Time{}, errors.New("infinity is no time that a message can carry")
+		return time.Time{}, errors.New("a message cannot carry the time infinity")
 	}
 	return time.UnixMicro(micros + PostgresEpoch).UTC(), nil
 }
