@@ -1,7 +1,6 @@
-// Package outrider is the public face of Outrider, a transactional-outbox relay:
-// it reads messages that applications wrote in their own transactions and
-// delivers them, in order per group, losing nothing, through Watermill
-// middleware to Kafka, HTTP and others.
+// Package outrider runs a transactional-outbox relay: it reads messages that
+// applications wrote in their own transactions and delivers them, in order per
+// group and without loss, through Watermill middleware to Kafka, HTTP and others.
 //
 // Publishing is package outbox; this package runs the relay:
 //
@@ -12,9 +11,9 @@
 //	...
 //	err = relay.Run(ctx) // until ctx ends, then drains
 //
-// What the configuration names, options can supply: a destination of type
-// publisher is given with [WithDestination], a source of type subscriber with
-// [WithSource]. A program that has a pgxpool.Pool gives it with [WithPool], for
-// connections with the same credentials, TLS and hooks. Package config makes a
-// configuration in Go; package admin creates tables and does what operators do.
+// Options supply parts that the configuration only names: [WithDestination] a
+// destination of type publisher, [WithSource] a source of type subscriber, and
+// [WithPool] a pgxpool.Pool whose credentials, TLS and hooks connections then use.
+// To make a configuration in Go, see package config; to create tables and run the
+// operator's commands, package admin.
 package outrider

@@ -1,5 +1,5 @@
-// Package admin is what operators have to do with a relay: the HTTP server of a running
-// one, and the commands that work on its tables and its state from any process.
+// Package admin is for operating relays: the HTTP server of a running relay, and the
+// operator's commands, which work on tables and state from any process.
 //
 // # Commands
 //
@@ -16,11 +16,11 @@
 //	GET /routes   what this process knows of its routes, as JSON; needs a token when tokens are configured
 //	GET /metrics  Prometheus text format; likewise
 //
-// [Listen] is for health of orchestrators and Prometheus metrics.
-// Every request passes the same guard, those of later handlers too: only names
-// that are the server's, no requests of other sites' pages, bounded headers,
-// bodies, times and connections, and a token on all paths but the first two.
+// [Listen] serves health checks and Prometheus metrics.
+// Every request passes the same guard, also those of added handlers: it accepts only the
+// server's own names, refuses requests of other sites' pages, bounds headers,
+// bodies, times and connections, and requires a token on all paths but the first two.
 //
 // It shows counters and addresses with their secrets masked, never payloads.
-// Groups, event ids and URLs are no metric labels: they would be unbounded.
+// Groups, event ids and URLs are not metric labels: they would be unbounded.
 package admin

@@ -1,6 +1,5 @@
-// Package config turns one YAML file into a typed configuration that is known
-// to make sense, or into a list of everything that is wrong with it: each with
-// its line, its column and what to do about it.
+// Package config turns one YAML file into a checked, typed configuration, or
+// reports all mistakes in it, each with its location and a fix.
 //
 // The structs of this package are the only declaration of the configuration.
 // Their tags drive the decoder, the defaults, the checks, the JSON Schema
@@ -21,7 +20,7 @@
 // A new kind of source, destination or middleware is one struct and one line
 // in its registry.
 //
-// What it is not: it opens no connection, runs nothing and imports none of our
-// packages. It reads the file that it is given, and the files that *_file keys
+// It opens no connection, runs nothing and imports no package of the
+// relay. It reads the file that it is given, and the files that *_file keys
 // name; relative paths start at the working directory.
 package config

@@ -1,5 +1,5 @@
-// Package router moves rows from sources to destinations: it reads, keeps
-// order, delivers, settles, and owns what it works on.
+// Package router moves rows from sources to destinations: it acquires lanes, reads,
+// keeps order, delivers and settles.
 //
 // # The parts
 //
@@ -11,18 +11,16 @@
 //	reading    fetches for all lanes of a source in one query, matches, hands out
 //	claiming   claims rows of a queue for all its lanes, and writes what became of them
 //	listening  takes the messages of a Watermill Subscriber
-//	ownership  which lanes are ours, and for how long
+//	ownership  acquires lanes, renews their leases and hands them over
 //	settling   writes the progress of all lanes of a state store in one transaction
 //	polling    how long a reader waits between polls
-//	memory     what messages may take, per process and per route
+//	memory     bounds the memory of messages, per process and per route
 //	logging    failures that last, logged once a minute
 //	signal     signals and timers
 //
-// reading, claiming, listening and ownership know lane and not each other; lane knows
-// none of them, but for what its interfaces ask.
+// reading, claiming, listening and ownership import lane and not each other; lane imports
+// none of them and has interfaces for what it needs.
 //
-// # What it is not
-//
-// It knows no database, broker or file format: those are adapters behind the
-// interfaces of package outbox.
+// The package knows no database, broker or file format: those are adapters behind the
+// interfaces of package adapters.
 package router

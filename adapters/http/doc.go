@@ -24,6 +24,5 @@
 // Neither credentials nor the user information and the query of the URL appear
 // in addresses, errors or logs.
 //
-// The package signs nothing and sends no message of its own form; that is what
-// a webhook is.
+// The package signs nothing and sends no single messages; package webhook does.
 package http

@@ -30,8 +30,8 @@
 // shuts the former owner out, and each wave a transaction. Nothing is sent
 // together with other lanes. When one record of a transaction fails all of them
 // do, so the search for a culprit is over the whole wave. What a client cannot
-// recover from costs it, too; the next one asks whose the lane is.
-// docs/exclusive.md says what this is worth and what it costs.
+// recover from costs it, too; the next one checks that the lane is still its own.
+// docs/exclusive.md describes when to use this and what it costs.
 //
 // # Formats
 //
@@ -40,6 +40,6 @@
 // (raw), "ce_" attributes and "content-type" (cloudevents), or what
 // watermill-kafka writes and reads (watermill). Topics are never created.
 //
-// The package is no consumer, and it keeps no order between two calls of
-// Deliver that run at once; package router never lets that matter.
+// The package has no consumer. It keeps no order between concurrent calls of
+// Deliver; package router makes no two for one group.
 package kafka

@@ -6,7 +6,7 @@
 // # Settings
 //
 // Every connection waits up to five seconds for a lock (busy_timeout), so that
-// the application's writes and ours take turns. [Init] and [State.Migrate] put
+// the application's writes and Outrider's take turns. [Init] and [State.Migrate] put
 // the file into WAL mode, which it keeps: then readers and the writer do not
 // wait for each other. Outrider's own transactions are short and take the
 // write lock when they begin (BEGIN IMMEDIATE). The state's connections use
@@ -14,9 +14,9 @@
 // what they settled is delivered again. The application's own settings are its
 // own; [Open] gives it a handle with sensible ones.
 //
-// # What it is not
+// # Limits
 //
-// There is no network access to a SQLite file and one writer at a time. One
+// A SQLite file has one writer at a time and no network access. One
 // instance of Outrider serves a file; a second one is refused. Files on network
 // file systems are not supported: their locks cannot be relied on.
 package sqlite

@@ -9,7 +9,7 @@
 // with the event's attributes in ce- headers. Beside them travel Idempotency-Key
 // (the event id, like webhook-id), Outrider-Type, Outrider-Position and
 // Outrider-Lane, and with format raw the application's traceparent and
-// tracestate. Every attempt has a new signature, once with each of the secrets.
+// tracestate. Every attempt is signed with the current time and each of the secrets.
 //
 // # What an answer means
 //

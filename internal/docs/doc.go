@@ -2,7 +2,6 @@
 // what they say against the program: configurations, commands, links, and the
 // tests that enforce the guarantees.
 //
-// It knows just enough Markdown for that, and nothing of what the pages are about.
-// The test of the commands stands in cmd/outrider, because only that has them;
-// all others stand here.
+// It parses just enough Markdown for that. The test of the commands is in
+// cmd/outrider, because only that package has them.
 package docs

@@ -1,7 +1,7 @@
 // Package retention runs the removal of rows that every route has settled: it
-// asks the state store how far all routes are, has the source take steps until
+// reads from the state store how far all routes are, has the source take steps until
 // nothing more can go, and reports which routes hold rows back.
 //
-// What it is not: it decides about no row and knows no SQL; sources do
-// ([adapters.Retainer]). It keeps nothing: what it tells is since the process began.
+// Sources decide which rows to remove, and have the SQL ([adapters.Retainer]). The
+// package stores nothing: its metrics count since the process started.
 package retention

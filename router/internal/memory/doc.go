@@ -1,2 +1,2 @@
-// Package memory bounds what messages on their way take in the whole process.
+// Package memory bounds the memory of all messages in flight in the process.
 package memory

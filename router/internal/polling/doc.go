@@ -1,2 +1,2 @@
-// Package polling says how long whoever reads a table waits between two reads.
+// Package polling decides how long a reader waits between two reads.
 package polling

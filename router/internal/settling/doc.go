@@ -1,2 +1,2 @@
-// Package settling writes progress: all that is due, in one transaction, not too often.
+// Package settling writes the progress of all lanes in one transaction, at a bounded rate.
 package settling

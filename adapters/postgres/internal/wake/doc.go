@@ -1,3 +1,3 @@
-// Package wake listens for writers on a connection of its own, and lets them know whether
-// anybody sleeps: see [Waker] and docs/waking.md.
+// Package wake listens for publishers' notifications on a connection of its own, and shows
+// publishers whether a reader sleeps: see [Waker] and docs/waking.md.
 package wake
