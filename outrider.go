@@ -40,7 +40,7 @@ type Outrider struct {
 	reloading sync.Mutex       // held by a Reload
 }
 
-// phase is where a relay is in its life, as /readyz tells it.
+// phase is the state of a relay that /readyz reports.
 type phase int32
 
 const (

@@ -51,7 +51,7 @@ const nameRoutesLimit = 5 * time.Second
 const nameRoutesMost = 10_000
 
 // whereItBegins is what is known of a new route's first read, for the log. What a
-// source or a state store does not tell is left out.
+// source or a state store does not know is left out.
 func whereItBegins(ctx context.Context, def *router.Route, r config.Route) []any {
 	ctx, cancel := context.WithTimeout(ctx, nameRoutesLimit)
 	defer cancel()

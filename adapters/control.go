@@ -18,11 +18,11 @@ type Controls interface {
 	// Pause writes p down, its time set by the store, and raises the counter of
 	// the route's lanes. From then on Acquire returns [ErrPaused] for a paused
 	// route; lanes that have an owner keep it until it releases them. It
-	// tells false, and changes nothing, when the same is paused already.
+	// returns false, and changes nothing, when the same is paused already.
 	Pause(ctx context.Context, p Pause) (bool, error)
 
 	// Resume removes the pause of a route (empty address) or of an address of
-	// it and raises the counter of the route's lanes. It tells false when
+	// it and raises the counter of the route's lanes. It returns false when
 	// there was none.
 	Resume(ctx context.Context, route, address, by string) (bool, error)
 

@@ -9,7 +9,7 @@ import (
 // stores that keep their tables in an SQL database are one. Methods may be
 // called concurrently. conformance: adapters/adaptertest.
 type DedupeStore interface {
-	// Seen tells of each event whether it was recorded and has not expired.
+	// Seen reports for each event whether it was recorded and has not expired.
 	// The result is aligned with events.
 	Seen(ctx context.Context, events []EventRef) ([]bool, error)
 

@@ -71,11 +71,11 @@ type Ordering struct {
 	// Zero: 64. For UnitWave it is always one per lane and address.
 	MaxRequests int
 
-	// Static tells that Address is the same for all messages. A route whose
+	// Static reports that Address is the same for all messages. A route whose
 	// only address is down waits in place instead of parking its backlog.
 	Static bool
 
-	// Pooled tells of a destination with several addresses that they are one
+	// Pooled reports of a destination with several addresses that they are one
 	// server's: any of them may take all of MaxRequests. Otherwise no address
 	// takes the last places, so that one that hangs leaves others alone.
 	Pooled bool

@@ -54,7 +54,7 @@ func (l Level) String() string {
 	return "level"
 }
 
-// Backlogger is implemented by sources that can tell cheaply how much lies
+// Backlogger is implemented by sources that can count cheaply how much lies
 // between cursors.
 type Backlogger interface {
 	// Backlog counts the rows of the spans, at most so many in all, and finds
@@ -146,7 +146,7 @@ func ExamineClock(subject string, ahead, uncertain time.Duration) Finding {
 }
 
 // ExamineLanes judges who works and what waits for an operator, as Lanes of a
-// [StateStore] tells it.
+// [StateStore] reports it.
 func ExamineLanes(lanes []LaneStatus) []Finding {
 	owners := map[string]bool{}
 	held, dead := 0, 0

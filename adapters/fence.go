@@ -13,13 +13,13 @@ type Fencer interface {
 	// session has ended. Two of its calls for different addresses may run at
 	// once.
 	//
-	// Before the first message the receiver is told to refuse former owners, and
-	// then owned is asked: whoever takes the lane after owned has answered does
+	// Before the first message it makes the receiver refuse former owners, and
+	// then calls owned: an instance that takes the lane after owned has answered does
 	// the same later, and is the one that the receiver obeys. When owned says
 	// false, the session delivers nothing any more: everything is [outbox.Released].
 	Fence(lane string, owned Owned) Destination
 }
 
-// Owned asks the state store whether the lane is still its owner's, now and not
+// Owned reads from the state store whether the lane is still its owner's, now and not
 // by what is remembered. An error: it is not known.
 type Owned func(ctx context.Context) (bool, error)

@@ -81,12 +81,12 @@ func (a ParkedAction) Statuses(f ParkedFilter) []ParkedStatus {
 	return out
 }
 
-// ParkedCommand is what an operator asks for.
+// ParkedCommand is an operator's change of parked messages.
 type ParkedCommand struct {
 	Action ParkedAction
 	Filter ParkedFilter
 	All    bool   // required when the filter selects everything: it may be a slip of the hand
-	By     string // who asks, for the audit
+	By     string // author, for the audit log
 }
 
 // ParkedStep says what one step of a command did.

@@ -60,7 +60,7 @@ type Queue interface {
 
 // ClaimRequest bounds a claim.
 type ClaimRequest struct {
-	Slots    []int    // of the lanes that are ours; see [SlotOf] of the row's Group and, without one, its ID. Of other lanes nothing is claimed
+	Slots    []int    // of the claimer's lanes; see [SlotOf] of the row's Group and, without one, its ID. Of other lanes nothing is claimed
 	Limit    int      // rows at most
 	PerGroup int      // rows of one group at most, those held already not counted; 0: no bound. Rows without a group are not bounded
 	Except   []string // groups that take nothing now (in backoff, or put back to make room)
@@ -82,9 +82,9 @@ type ClaimRequest struct {
 	Later func(*Row) bool
 
 	// Wants is another number whenever Slots and Match may want rows that they did
-	// not want before, or that Later said no of. With the same number the queue may pass over what it
-	// has seen refused. 0: nothing is remembered. Of a lane that opens nothing may be taken for known
-	// from when it was open before: another instance has worked it since.
+	// not want before, or that Later refused. With the same number the queue may pass over what it
+	// has seen refused. 0: nothing is remembered. What was remembered of a lane is not valid when it
+	// opens again: another instance has run it since.
 	Wants uint64
 
 	// Bytes bounds the payloads of the rows together; the first row fits
@@ -96,7 +96,7 @@ type ClaimRequest struct {
 type Claim struct {
 	Table    string // which of the queue's tables
 	Key      string // primary key, as text
-	Token    string // tells this claim from a later one of the same row
+	Token    string // differs from that of a later claim of the same row
 	Attempts int    // failed attempts that the table counts for the row
 }
 
@@ -140,7 +140,7 @@ type Look struct {
 	Unwanted int
 }
 
-// UnfinishedCounter is implemented by queues that can tell cheaply how much there
+// UnfinishedCounter is implemented by queues that can count cheaply how much there
 // is left to do.
 type UnfinishedCounter interface {
 	// Unfinished counts the rows that wait, for a first attempt or for another
@@ -149,7 +149,7 @@ type UnfinishedCounter interface {
 	Unfinished(ctx context.Context, most int) (Backlog, error)
 }
 
-// ProcessingCounter is implemented by queues that can tell cheaply what is marked
+// ProcessingCounter is implemented by queues that can count cheaply what is marked
 // as being processed, by whomever.
 type ProcessingCounter interface {
 	// Processing counts the rows, at most so many in each table.

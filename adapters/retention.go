@@ -85,10 +85,10 @@ type Retained struct {
 	Rows       int64 // removed one by one
 	Partitions int   // removed as a whole
 
-	// More tells that another step would remove more.
+	// More reports that another step would remove more.
 	More bool
 
-	// Busy tells that the step gave up, without any harm, because another
+	// Busy reports that the step gave up, without any harm, because another
 	// process removes rows or a transaction is in the way.
 	Busy bool
 

@@ -64,7 +64,7 @@ type StateStore interface {
 	// process. ListParked returns what the filter selects, by route, slot and
 	// seq; CountParked what a command would change, by route and status.
 	// ChangeParked carries out one step of a command in one transaction: it
-	// raises the counter of the lanes that it touches, which tells their owner to
+	// raises the counter of the lanes that it touches, which makes their owner
 	// load again, and writes an audit record.
 	ListParked(ctx context.Context, f ParkedFilter) ([]Parked, error)
 	CountParked(ctx context.Context, c ParkedCommand) ([]ParkedCount, error)
@@ -201,9 +201,9 @@ type ParkedGroup struct {
 	FirstSeq int64
 	// Due is when the first message may be attempted; zero: at once.
 	Due time.Time
-	// Since is when the first message was parked; zero: the store cannot tell cheaply.
+	// Since is when the first message was parked; zero: the store cannot find out cheaply.
 	Since time.Time
-	// Held tells that the first message waits for an operator.
+	// Held reports that the first message waits for an operator.
 	Held bool
 }
 
@@ -211,7 +211,7 @@ type ParkedGroup struct {
 type LaneStatus struct {
 	LaneRef
 	Owner     string    // empty: no instance
-	Alive     bool      // the owner is, as [Instance] tells it
+	Alive     bool      // the owner is, as in [Instance]
 	Since     time.Time // when the owner took it; zero: it has no owner, or not known
 	Epoch     int64
 	Cursor    Cursor

@@ -4,11 +4,11 @@ import (
 	"context"
 )
 
-// Waker is implemented by sources and queues of which writers can tell the
+// Waker is implemented by sources and queues of which writers can notify the
 // reader that there are new rows, before its next poll.
 //
 // Telling costs a writer more than polling costs a reader that is busy anyway. So
-// writers tell only a reader that sleeps: one that has found nothing for a while
+// writers notify only a reader that sleeps: one that has found nothing for a while
 // and asked for it. One goroutine calls Sleep and Awake.
 type Waker interface {
 	// Wake returns a channel that receives a value, coalesced, when a writer
@@ -17,7 +17,7 @@ type Waker interface {
 	// to listen to.
 	Wake() <-chan struct{}
 
-	// Sleep asks the writers to call from now on. Once it has returned [Asleep]
+	// Sleep makes the writers notify from now on. Once it has returned [Asleep]
 	// the reader reads again before it pauses: rows of those who were not asked
 	// are visible by then.
 	Sleep(ctx context.Context) Sleep
@@ -35,7 +35,7 @@ const (
 	Unsupported Sleep = iota
 
 	// Restless: a publisher that took the reader to be awake may still commit. It
-	// polls for a little longer and asks again.
+	// polls for a little longer and calls Sleep again.
 	Draining
 
 	// Asleep: every publisher that commits from now on wakes the reader.

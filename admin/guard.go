@@ -59,7 +59,7 @@ func withHeaders(h http.Handler) http.Handler {
 	})
 }
 
-// authorised asks for one of the tokens, if there are any, except on open paths.
+// authorised requires one of the tokens, if there are any, except on open paths.
 func authorised(tokens []string, h http.Handler) http.Handler {
 	if len(tokens) == 0 {
 		return h

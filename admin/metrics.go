@@ -6,7 +6,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// collector reads the router's counters when Prometheus asks.
+// collector reads the router's counters when Prometheus scrapes.
 type collector struct {
 	stats func() []adapters.RouteStats
 

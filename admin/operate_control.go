@@ -27,7 +27,7 @@ func (op *Operator) Pauses(ctx context.Context) ([]adapters.Pause, error) {
 
 // Pause pauses a route or, with an address, that address of it. The instance
 // that works it notices within a quarter of its lease, finishes what is under
-// way, settles and releases the lanes; see [Operator.AtRest]. It tells false
+// way, settles and releases the lanes; see [Operator.AtRest]. It returns false
 // when the same is paused already.
 func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	s, err := op.store(ctx, p.Route)
@@ -38,7 +38,7 @@ func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 }
 
 // Resume ends a pause; an address may be given as [Operator.Pauses] returns it
-// or with its secrets masked, as it is shown. It tells false when there was none.
+// or with its secrets masked, as it is shown. It returns false when there was none.
 func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool, error) {
 	s, err := op.store(ctx, route)
 	if err != nil {
@@ -172,7 +172,7 @@ func cursored(f assembly.Feed, route, from string) (adapters.Source, error) {
 	return f.Source, nil
 }
 
-// reading opens what a configured route reads, once, and tells the source's name.
+// reading opens the source of a configured route, once, and returns its name.
 func (op *Operator) reading(ctx context.Context, route string) (f assembly.Feed, from string, err error) {
 	for _, r := range op.build.Config.Routes {
 		if r.Name != route {
@@ -189,7 +189,7 @@ func (op *Operator) reading(ctx context.Context, route string) (f assembly.Feed,
 // Processing is what is marked as being processed in the queue that a route
 // reads, by this relay or others, or left so by a crash. Routes of one source
 // share it. Counting stops at 10,000 rows of a table. Of a route whose source is
-// no queue there is nothing to tell.
+// no queue the result is empty.
 func (op *Operator) Processing(ctx context.Context, route string) (adapters.Processing, error) {
 	f, from, err := op.reading(ctx, route)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/internal/retention"
 )
 
-// examineRetention tells the doctor whether a source's table can be cleaned.
+// examineRetention checks for the doctor whether a source's table can be cleaned.
 func examineRetention(ctx context.Context, settings *assembly.RetentionSettings, table adapters.Source) []adapters.Finding {
 	const subject = "retention"
 	retainer, ok := table.(adapters.Retainer)

@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Route is what GET /routes tells of a route: what this process knows, since it
+// Route is the state of a route in GET /routes: what this process knows, since it
 // began.
 type Route struct {
 	Route         string    `json:"route"`

@@ -189,7 +189,7 @@ func (w *world) configure(routes ...string) {
 func (w *world) visible() map[string]bool {
 	rows, err := w.db.QueryContext(w.ctx, "SELECT id FROM outrider_outbox")
 	ok(w.t, err)
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	out := map[string]bool{}
 	for rows.Next() {
 		var id string

@@ -17,7 +17,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// Config says where the server listens and what it tells.
+// Config says where the server listens and what it serves.
 type Config struct {
 	Listen string   // host:port; port 0 takes a free one
 	Tokens []string // bearer tokens for everything but health; empty: open, on loopback addresses only

@@ -68,7 +68,7 @@ type Admin struct {
 // adminHost is a name without a port.
 var adminHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
-// DefaultAdminListen is where the outrider command listens, and asks, unless the file
+// DefaultAdminListen is the admin address of the outrider command, unless the file
 // says otherwise.
 const DefaultAdminListen = "127.0.0.1:8080"
 

@@ -5,7 +5,7 @@ import "strings"
 // FlowCatalyst is the preset of a destination for FlowCatalyst's API. Its layout of a source is in package layout.
 const FlowCatalyst = "flowcatalyst"
 
-// Defaults of FlowCatalyst's outbox processor where ours differ.
+// Defaults of FlowCatalyst's outbox processor that differ from Outrider's.
 const (
 	flowCatalystRequests = 10
 	flowCatalystGroups   = 1

@@ -5,7 +5,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// reader turns the YAML library's tree into ours.
+// reader converts the YAML library's tree into [node]s.
 type reader struct {
 	*checker
 	anchors map[string]*node

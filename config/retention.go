@@ -16,7 +16,7 @@ func (r *Retention) check(c *checker, at place) {
 	}
 }
 
-// checkRetention refuses the retention of tables that are not ours to clean.
+// checkRetention refuses the retention of tables that Outrider does not clean.
 func (p *Postgres) checkRetention(c *checker, at place) {
 	if p.Layout != "outrider" {
 		c.onlyIn(at, "layout: outrider", "retention")

@@ -1,7 +1,7 @@
 package config
 
 // SQLiteColumns describes an append-only table of any shape in SQLite. There is
-// one writer at a time, so that no column has to tell transactions apart.
+// one writer at a time, so that no column has to name the transaction.
 type SQLiteColumns struct {
 	Position Column `yaml:"position" doc:"INTEGER PRIMARY KEY AUTOINCREMENT. Required."`
 	ID       Column `yaml:"id" doc:"Event id; any type. Required."`

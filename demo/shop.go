@@ -137,7 +137,7 @@ func (s *shop) committed(ctx context.Context) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shop: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	var ids []int64
 	for rows.Next() {
 		var id int64

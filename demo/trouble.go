@@ -82,7 +82,7 @@ func (t *trouble) heal(ctx context.Context) error {
 	return nil
 }
 
-// failCustomer tells all receivers; the one that serves the customer obeys.
+// failCustomer is set on all receivers; only the one that serves the customer fails.
 func (t *trouble) failCustomer(yes bool) error {
 	for _, r := range t.receivers {
 		r.failing.Store(yes)

@@ -32,7 +32,7 @@ type GateConfig struct {
 	// Limiter is shared by the lanes of the route; unused for UnitWave.
 	Limiter *Limiter
 
-	// Allow is asked before t, the next message for an address, is sent. It is
+	// Allow is called before t, the next message for an address, is sent. It is
 	// called with the gate locked: it must not call the gate. nil: AllowAll.
 	Allow func(address string, t *Ticket) Allowance
 
@@ -245,7 +245,7 @@ func (g *Gate) Leave(t *Ticket) {
 func (t *Ticket) Delivered() bool { return t.delivered.Load() }
 
 // Failed reports whether it was the destination that failed the message, and
-// which address that was. It tells so once: the next attempt may fail before it
+// which address that was. It reports this once: the next attempt may fail before it
 // comes to the destination. Call it, and AmongDelivered, only after the
 // message's chain has returned, or Cut has.
 func (t *Ticket) Failed() (address string, failed bool) {

@@ -2,9 +2,9 @@ package handlers
 
 import "context"
 
-// Reserve marks a message as being sent by somebody else than the gate (the
+// Reserve marks a message as being sent outside of the gate (the
 // poison destination gets it): it keeps its place until [Gate.Back], as if it
-// were in a batch. It tells false for one that is being sent, or is gone.
+// were in a batch. It returns false for one that is being sent, or is gone.
 func (g *Gate) Reserve(t *Ticket) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

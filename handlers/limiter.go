@@ -8,7 +8,7 @@ import (
 )
 
 // Limiter bounds the outstanding batches of a route over all of its lanes.
-// Whoever finds no place stands in line for one: an address of a lane, served
+// A caller that finds no place waits in line for one: an address of a lane, served
 // in the order in which they asked.
 //
 // On a route with several addresses no address gets more places than it leaves

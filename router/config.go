@@ -24,7 +24,7 @@ type Config struct {
 	// Memory bounds the messages on their way, in bytes. Default 64 MiB.
 	Memory int64
 
-	// Lease is how long lanes stay ours without a sign of life. Default 10 s.
+	// Lease is how long an instance owns its lanes without a heartbeat. Default 10 s.
 	Lease time.Duration
 
 	// SettleInterval is how long progress gathers before it is written.

@@ -11,7 +11,7 @@ import (
 
 // ErrCutOff is what [Router.Run] returns, by errors.Is, when
 // [Config.DrainTimeout] was over before everything under way had ended: what was
-// left was cancelled, and nobody knows whether it arrived. Nothing is lost: it
+// left was cancelled, and whether it arrived is not known. Nothing is lost: it
 // stays unsettled and may be delivered again. All that was concluded is written
 // down, unless the error says otherwise as well.
 var ErrCutOff = errors.New("the drain was cut off")

@@ -56,13 +56,13 @@ type Route struct {
 	// without middleware.
 	DeliverFirst bool
 
-	// Destination is closed by whoever made it, not by the router.
+	// Destination is closed by its creator, not by the router.
 	Destination adapters.Destination
 
 	// Poison takes a copy of every dead message, with the reason, before the
 	// message counts as dead: only when it has confirmed is the message parked
 	// as such. nil: dead messages are parked alone. Like Destination it is
-	// closed by whoever made it. PoisonName is what logs and errors call it.
+	// closed by its creator. PoisonName is what logs and errors call it.
 	Poison     adapters.Destination
 	PoisonName string
 
@@ -75,7 +75,7 @@ type Route struct {
 	Leader string
 
 	// LeaderLock is a lock that has to be held to work the routes of the Leader.
-	// It is given up at the end, and closed by whoever made it. nil: none.
+	// It is released at the end, and closed by its creator. nil: none.
 	LeaderLock adapters.LeaderLock
 
 	// Order defaults to adapters.OrderGroup.

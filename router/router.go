@@ -122,10 +122,10 @@ func (r *Router) claimerOf(def Route) *claiming.Claimer {
 	return c
 }
 
-// Ready is closed when the lanes are ours or another instance works them.
+// Ready is closed when this instance has the lanes or another one runs them.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
 
-// Wake lets whoever reads the source, an [adapters.Source] or an [adapters.Queue],
+// Wake lets the reader of the source, an [adapters.Source] or an [adapters.Queue],
 // look for rows at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {
 	for _, rd := range r.readers {
@@ -140,7 +140,7 @@ func (r *Router) Wake(source any) {
 	}
 }
 
-// roomFreed tells all that read that there may be room again.
+// roomFreed signals all readers that there may be room again.
 func (r *Router) roomFreed() {
 	for _, rd := range r.readers {
 		rd.RoomFreed()

@@ -48,7 +48,7 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 	closing := wm.Close()
 	if errors.Is(err, ErrCutOff) {
-		closing = nil // chains that have not ended are all that it complains of, and err has told of them
+		closing = nil // chains that have not ended are all that it complains of, and err names them
 	}
 	return errors.Join(err, closing, <-wmDone)
 }

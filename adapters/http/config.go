@@ -167,7 +167,7 @@ func (c Config) guard() httpx.Guard {
 	return httpx.Guard{Any: !c.PublicOnly, Allowed: c.AllowNetworks, Denied: c.DenyNetworks, NoMetadata: true}
 }
 
-// dialer returns a dialer that asks the guard about every address.
+// dialer returns a dialer that checks every address with the guard.
 func (c Config) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second, Control: c.guard().Control}
 }

@@ -147,7 +147,7 @@ func isLasting(err error) bool {
 	return ok && !code.Retriable && !errors.Is(err, kerr.TopicAuthorizationFailed)
 }
 
-// warnTooLarge tells once that batches are split over and over.
+// warnTooLarge warns once that batches are split over and over.
 func (d *Destination) warnTooLarge(topic string) {
 	d.warnBatchSize.Do(func() {
 		d.cfg.Logger.Warn("kafka: batches are larger than the topic takes and are sent in parts: set the destination's maximum to the topic's max.message.bytes",

@@ -21,7 +21,7 @@ import (
 //
 // The broker accepts only the producer that initialised the id last.
 // An owner that freezes right before it initialises would, when it wakes up, put
-// itself above the next owner. So a seat asks after every initialisation
+// itself above the next owner. So a seat checks after every initialisation
 // whether the lane is still its own, and never initialises again once it is
 // not: the next owner took the lane after that answer, and so initialises later.
 //
@@ -192,7 +192,7 @@ func (d *Destination) openFor(id string) (*client, error) {
 	return c, err
 }
 
-// confirm asks whether the lane is still ours.
+// confirm checks that the lane still belongs to this session.
 func (s *seat) confirm(ctx context.Context) error {
 	if s.lost {
 		return errLaneLost
@@ -208,8 +208,8 @@ func (s *seat) confirm(ctx context.Context) error {
 	return nil
 }
 
-// drop closes the client. What it had in flight is aborted by whoever
-// initialises the id next or, when nobody does, by the broker after a while.
+// drop closes the client. What it had in flight is aborted by the next initialisation
+// of the id or, without one, by the broker after a while.
 func (s *seat) drop() {
 	if s.client != nil {
 		s.client.Close()

@@ -204,7 +204,7 @@ func (w *wave) onAnswer(r *kgo.Record, err error) {
 	}
 }
 
-// checkReady tells a waiting flush that every record is buffered or failed.
+// checkReady signals a waiting flush that every record is buffered or failed.
 func (w *wave) checkReady(n int64) {
 	if n < w.sent {
 		return

@@ -12,7 +12,7 @@ type Queue struct {
 	Statuses Statuses
 
 	// DefaultGroup is the group of rows whose group is NULL. Empty: such rows
-	// want no order.
+	// have no order.
 	DefaultGroup string
 
 	// TypeInPayload takes the event type from the field "type" of the payload,
@@ -65,12 +65,12 @@ type Columns struct {
 	Claimed string // timestamp or timestamptz: when the row was marked as being processed
 	Type    string // event type
 
-	Group       string // message group; "": no row wants order
+	Group       string // message group; "": rows have no order
 	Attempts    string // failed attempts, a number
 	NextAttempt string // timestamp or timestamptz before which the row is not due; NULL: it is
 	Done        string // when the row was delivered; may be the same as Claimed
 	Error       string // last error, text
-	Owner       string // who has claimed the row, text; of ours it is "outrider"
+	Owner       string // who has claimed the row, text; Outrider writes "outrider"
 	Updated     string // timestamp or timestamptz: when the row was last changed
 
 	AggregateType string

@@ -101,7 +101,7 @@ func checkIndexes(ctx context.Context, q pg.Querier, l layout) (problems, err er
 	return problems, nil
 }
 
-// checkAccess asks whether the connected role may read what it must, and
+// checkAccess checks whether the connected role may read what it must, and
 // whether positions come in the order that they are handed out. It says
 // nothing of a table that is missing: checkLayout does.
 func (s *Source) checkAccess(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// examinePartitions tells the doctor about the partitions of a table that has some.
+// examinePartitions checks the partitions of a table that has some, for the doctor.
 func (s *Source) examinePartitions(ctx context.Context) []adapters.Finding {
 	subject := "table " + s.base.Table + ": partitions"
 	all, err := listPartitions(ctx, s.base.Pool, s.layout.table)

@@ -15,7 +15,7 @@ import (
 // How a cursor is repositioned in a database that was restored.
 //
 // A dump keeps positions and transaction ids as they were, so the old snapshot
-// still tells which rows at or below the old position it did not cover: those
+// still shows which rows at or below the old position it did not cover: those
 // were not delivered. After a recovery to an earlier point positions are given
 // out a second time, and rows written since look delivered; they were created
 // after the cursor was last settled. The new cursor stands before the first of
@@ -88,7 +88,7 @@ func (s *Source) rebased(ctx context.Context, l adapters.LaneStatus) (int64, err
 		return 0, err
 	case first > 0:
 		return first - 1, nil
-	case !same: // no row is known to be new, but the one at the cursor is: times of creation tell nothing here
+	case !same: // no row is known to be new, but the one at the cursor is: times of creation show nothing here
 		return 0, nil
 	}
 	return c.Position, nil

@@ -39,7 +39,7 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL max_parallel_workers_per_gather = 0;
 SET LOCAL lock_timeout = `
 
-	// lockWait is how long a step waits for a lock. Whoever publishes waits
+	// lockWait is how long a step waits for a lock. Publishers wait
 	// behind it, so it is short: what does not succeed is tried at the next pass.
 	lockWait = "'100ms'"
 

@@ -15,7 +15,7 @@ type floor struct {
 	snap     reader.Snapshot
 }
 
-// raise tells a plan what need not be looked at.
+// raise gives a plan the floors below which it need not read.
 func (f *floor) raise(p *reader.Plan) {
 	if f == nil || f.position <= p.Above {
 		return

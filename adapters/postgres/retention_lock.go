@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-// Whoever waits for a lock on the outbox that conflicts with that of an INSERT has
+// A session that waits for a lock on the outbox that conflicts with that of an INSERT has
 // all publishers wait behind it. (DETACH PARTITION CONCURRENTLY, which does not,
 // exists only for tables without a default partition.) So no session is waited for in
 // the lock's queue who might take long:
@@ -19,7 +19,7 @@ import (
 //   - First those who hold a lock on the table are watched, from outside, until all
 //     of them have ended. Under ordinary load they do, however many others come
 //     meanwhile; how long it took is about how long the lock will be waited for.
-//   - Only then the lock is asked for, for about that long. Publishers wait for as
+//   - Only then the lock is requested, for about that long. Publishers wait for as
 //     long as the transactions that run at that moment still take.
 //   - Publishers wait like that for at most a hundredth of the time.
 

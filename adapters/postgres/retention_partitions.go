@@ -21,7 +21,7 @@ import (
 //     are committed between the look before the lock and the lock are
 //     newer than the cursors' snapshots, so they are uncovered.
 //
-// How the lock is got is told in retention_lock.go. It is held for a few index
+// retention_lock.go explains how the lock is acquired. It is held for a few index
 // probes, and taken only when a look without it said that the partition can go.
 
 const (

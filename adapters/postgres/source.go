@@ -28,7 +28,7 @@ type SourceConfig struct {
 	TLS TLS
 
 	// Config replaces URL where more is to be set, such as a dial function. It is
-	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's sizes are ours.
+	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; Outrider sets the pool's sizes.
 	Config *pgxpool.Config
 
 	// Table, as in SQL: table, schema.table, quoted where needed.

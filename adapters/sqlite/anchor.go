@@ -111,7 +111,7 @@ func (s *Source) rowAt(ctx context.Context, position int64) (a adapters.Anchor, 
 	if err != nil {
 		return a, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	r := record{mapped: s.shape.columns != nil, maxRow: s.maxRow}
 	if rows.Next() {
 		if err := r.scan(rows); err != nil {
@@ -133,7 +133,7 @@ WHERE position <= ? AND round(unixepoch(created_at, 'subsec') * 1000) > ?`, c.Po
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var group, id string
 		if err := rows.Scan(&group, &id); err != nil {

@@ -41,7 +41,7 @@ FROM %s WHERE position > ? ORDER BY position`, s.shape.from)
 	if err != nil {
 		return b, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var position, created int64
 		var group, id string
@@ -108,7 +108,7 @@ WHERE position <= ? AND unixepoch(created_at, 'subsec') * 1000 > ?`,
 		if first.Valid {
 			position = min(position, first.Int64-1)
 		}
-		if l.UpdatedAt.IsZero() || !same && !first.Valid { // times of creation tell nothing here
+		if l.UpdatedAt.IsZero() || !same && !first.Valid { // times of creation show nothing here
 			position = beginning
 		}
 		out[l.Slot] = adapters.Cursor{Position: position}

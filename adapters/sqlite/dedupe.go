@@ -43,7 +43,7 @@ func (s *State) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 		if err != nil {
 			return err
 		}
-		defer func() { _ = rows.Close() }() // Err tells
+		defer func() { _ = rows.Close() }() // Err returns the error
 		for rows.Next() {
 			var known bool
 			if err := rows.Scan(&known); err != nil {

@@ -125,7 +125,7 @@ func (s *Source) scan(ctx context.Context, open []*pending, room int) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	last, count, used := low, 0, 0
 	r := record{mapped: s.shape.columns != nil, maxRow: s.maxRow}
 	for rows.Next() {

@@ -148,7 +148,7 @@ func columnsOf(ctx context.Context, db *sql.DB, table string) (map[string]bool, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	there := map[string]bool{}
 	for rows.Next() {
 		var name string

@@ -40,7 +40,7 @@ func (s *Source) countMoves(ctx context.Context, moves []adapters.CursorMove, mo
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var position int64
 		var group, id string

@@ -76,7 +76,7 @@ func useWAL(ctx context.Context, db *sql.DB) error {
 const busyRetries = 6
 
 // A table of a database in memory that other connections of this process use is
-// locked without waiting for the busy timeout: then the waiting is ours.
+// locked without waiting for the busy timeout: then this function waits.
 const (
 	lockedRetries = 1000
 	lockedPause   = 5 * time.Millisecond

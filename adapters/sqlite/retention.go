@@ -175,7 +175,7 @@ WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	count := 0
 	for rows.Next() {
 		var position int64

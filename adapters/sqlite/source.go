@@ -38,7 +38,7 @@ type SourceConfig struct {
 // to its commit or rollback. A position is therefore assigned only after the
 // transaction with the position before it has ended, and rows become visible
 // in the order of their positions. A reader sees whole commits only. So
-// whoever has read up to position L will never see a new row at or below L:
+// a reader that has read up to position L will never see a new row at or below L:
 //   - A rolled back transaction gives its positions back (AUTOINCREMENT keeps
 //     its counter in a table, which is rolled back too). The next transaction
 //     uses them again; but nobody had seen them, so no cursor stands there.

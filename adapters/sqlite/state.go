@@ -20,7 +20,7 @@ import (
 var stateMigrations embed.FS
 
 // stateVersionTable is where goose keeps what it has applied; a name of our
-// own, so that an application's goose and ours never meet.
+// own, so that it does not meet an application's goose.
 const stateVersionTable = "outrider_migrations"
 
 // StateConfig says where a [State] keeps its tables.
@@ -74,7 +74,7 @@ func (s *State) Migrate(ctx context.Context) error {
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db, files,
 		goose.WithTableName(stateVersionTable),
-		goose.WithDisableGlobalRegistry(true)) // an application's own migrations are not ours
+		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
 	if err != nil {
 		return s.wrap("migrate", err)
 	}
@@ -122,8 +122,8 @@ func (s *State) Join(ctx context.Context, instance string, lease time.Duration) 
 	return nil
 }
 
-// announce writes the instance's row. The lock is ours, so the other rows are
-// of the dead, unless the lock cannot tell.
+// announce writes the instance's row. This process has the lock, so the other rows are
+// of dead instances, unless the lock does not show that.
 func announce(ctx context.Context, tx *sql.Tx, instance string, lease time.Duration) error {
 	now := time.Now()
 	if !lockShowsLife {
@@ -160,7 +160,7 @@ func (s *State) Renew(ctx context.Context, instance string, lease time.Duration)
 	if err != nil {
 		return nil, s.wrap(what, err)
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
 	for rows.Next() {
 		var ref adapters.LaneRef
@@ -233,7 +233,7 @@ func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 			return err
 		}
 		if err := f(tx); err != nil {
-			_ = tx.Rollback() // the first error tells more
+			_ = tx.Rollback() // the first error says more
 			return err
 		}
 		return tx.Commit()

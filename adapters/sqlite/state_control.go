@@ -47,7 +47,7 @@ func (s *State) pauses(ctx context.Context, route string) ([]adapters.Pause, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	var pauses []adapters.Pause
 	for rows.Next() {
 		var p adapters.Pause
@@ -82,7 +82,7 @@ func (s *State) Resume(ctx context.Context, route, address, by string) (bool, er
 	return changed, nil
 }
 
-// control changes a pause and, if that changed anything, tells the owner and
+// control changes a pause and, if that changed anything, notifies the owner and
 // writes it down.
 func (s *State) control(ctx context.Context, route, query string, args []any, by, action string, fields ...string) (changed bool, err error) {
 	err = s.transact(ctx, func(tx *sql.Tx) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 )
 
-// Announce writes down which routes the instance runs. Nobody shares them with
+// Announce records which routes the instance runs. No instance shares them with
 // it here; status shows them.
 func (s *State) Announce(ctx context.Context, instance string, routes []adapters.RunningRoute) error {
 	if err := s.joined(instance); err != nil {
@@ -40,7 +40,7 @@ func (s *State) instances(ctx context.Context) ([]adapters.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	var instances []adapters.Instance
 	for rows.Next() {
 		var i adapters.Instance

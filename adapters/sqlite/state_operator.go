@@ -50,7 +50,7 @@ func (t parkedTx) Each(ctx context.Context, s *staterow.Statement, row func(scan
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		if err := row(rows.Scan); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *State) lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	var lanes []adapters.LaneStatus
 	for rows.Next() {
 		var l adapters.LaneStatus

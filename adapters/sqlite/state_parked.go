@@ -47,7 +47,7 @@ func (s *State) parkedGroups(ctx context.Context, route string, slot int) ([]ada
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	var groups []adapters.ParkedGroup
 	for rows.Next() {
 		g := adapters.ParkedGroup{Slot: slot}
@@ -84,7 +84,7 @@ func (s *State) queryParked(ctx context.Context, query string, args ...any) ([]a
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	parked := []adapters.Parked{}
 	for rows.Next() {
 		p, err := scanParked(rows)

@@ -96,7 +96,7 @@ func ownFirst(ctx context.Context, tx *sql.Tx, instance, route string, slots []i
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // Err returns the error
 	own := map[int]int{}
 	for rows.Next() {
 		var slot int

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 )
 
-// dialer returns a dialer that asks the guard about every address.
+// dialer returns a dialer that checks every address with the guard.
 func (c Config) dialer(guard httpx.Guard) *net.Dialer {
 	return &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second, Control: guard.Control}
 }

@@ -44,7 +44,7 @@ func prepare(cfg Config, target *httpx.Target) http.Header {
 	return h
 }
 
-// hostHeader is what the configuration wants as the host of requests; empty: the
+// hostHeader is the configured host of requests; empty: the
 // URL's.
 func hostHeader(configured map[string]string) string {
 	for k, v := range configured {

@@ -89,7 +89,7 @@ func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
 	return append(admin.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), troubles(ctx, cfg)...), nil
 }
 
-// troubles asks the relay that runs here, if one does, what it cannot do.
+// troubles queries the relay that runs here, if there is one, for its problems.
 func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
 	var found []admin.Diagnosis
 	running := runningRoutes(ctx, cfg)

@@ -99,7 +99,7 @@ func (a *app) parkedListCommand() *cobra.Command {
 }
 
 func (a *app) listParked(ctx context.Context, op *admin.Operator, f adapters.ParkedFilter, machine bool) error {
-	f.Limit++ // one more tells that there are more
+	f.Limit++ // one more shows that there are more
 	rows, err := op.Parked(ctx, f)
 	if err != nil {
 		return err

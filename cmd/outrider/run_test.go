@@ -181,7 +181,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	if code := p.exit(); code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
-	if !strings.Contains(p.all(), "outrider: a second signal: ended at once") {
+	if !strings.Contains(p.all(), "outrider: ended by a second signal") {
 		t.Errorf("the reason is missing:\n%s", p.all())
 	}
 }

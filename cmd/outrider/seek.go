@@ -124,7 +124,7 @@ was renamed or moved. To start in a different table, use "outrider seek".`,
 	return c
 }
 
-// move says what a plan does, asks, and carries it out.
+// move prints what a plan does, asks for confirmation, and carries it out.
 func (a *app) move(ctx context.Context, op *admin.Operator, plan *admin.Relocation, m moving) error {
 	result := describeMove(plan)
 	if !m.machine {
@@ -183,7 +183,7 @@ func atLeast(b adapters.Backlog) string {
 	return counted(b.Rows, "row")
 }
 
-// agree asks unless that was answered already. Without a terminal to ask on, the
+// agree asks for confirmation unless --yes was given. Without a terminal, the
 // answer has to be given.
 func (a *app) agree(answered bool, question string) error {
 	switch {

@@ -78,7 +78,7 @@ func (a *app) addDetails(ctx context.Context, cfg *config.Config, op *admin.Oper
 	return nil
 }
 
-// askedSources asks sources about their routes. A source that does not answer is
+// askedSources queries sources about their routes. A source that does not answer is
 // asked once, and one that shares an answer between its routes likewise.
 type askedSources struct {
 	op         *admin.Operator
@@ -138,7 +138,7 @@ func (s *askedSources) add(ctx context.Context, r *progress, lanes []adapters.La
 	}
 }
 
-// runningRoute is what a running relay tells of a route.
+// runningRoute is what a running relay reports of a route.
 type runningRoute struct {
 	Route   string `json:"route"`
 	Stopped string `json:"stopped"`
@@ -168,7 +168,7 @@ func (p *progress) addRunning(r runningRoute) {
 	}
 }
 
-// runningRoutes asks the relay on the configured admin address, by route; it
+// runningRoutes queries the relay on the configured admin address, by route; it
 // knows nothing when none answers.
 func runningRoutes(ctx context.Context, cfg *config.Config) map[string]runningRoute {
 	if !cfg.Admin.Enabled() {

@@ -71,7 +71,7 @@ func membersOf(instances []adapters.Instance, lanes []adapters.LaneStatus) []mem
 	return out
 }
 
-// printOwners tells below the table who is there and who has which lanes. Of an
+// printOwners lists below the table the instances and their lanes. Of an
 // instance that is alone the table has said it all.
 func (a *app) printOwners(rows []progress, members []member) error {
 	if len(members) > 1 {

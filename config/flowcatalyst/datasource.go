@@ -76,7 +76,7 @@ func (im *importer) login(user, password setting) string {
 }
 
 // secret is the variable that a secret comes from: the one that the file names,
-// or one of ours. A default in the file is not taken over.
+// or one of Outrider's. A default in the file is not taken over.
 func (im *importer) secret(s setting, ours string) string {
 	parts, _ := pieces(s.value)
 	name := ours

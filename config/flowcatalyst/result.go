@@ -69,7 +69,7 @@ func between(poll string) string {
 	return short(max(time.Second-d, time.Millisecond))
 }
 
-// enabled tells of a processor that is switched off.
+// enabled reports a processor that is switched off.
 func (im *importer) enabled(w *writer) {
 	s, ok := im.own("enabled")
 	if !ok || strings.EqualFold(s.value, "true") {

@@ -141,7 +141,7 @@ func (b *Builder) buildRoute(ctx context.Context, p *Parts, r config.Route) (rou
 	return out, nil
 }
 
-// buildLeader tells a route that its source has one instance at a time. Routes
+// buildLeader configures a route for a source with one instance at a time. Routes
 // of one source share the lock.
 func (b *Builder) buildLeader(ctx context.Context, p *Parts, source string, out *router.Route) error {
 	k := b.Source(source)

@@ -42,7 +42,7 @@ func (f *Feed) give(r *router.Route) {
 	r.Poll, r.Claims = f.poll, f.claims
 }
 
-// openFeed returns what the routes of a source read; fresh tells that it was opened
+// openFeed returns what the routes of a source read; fresh reports that it was opened
 // now, so that it has to be checked.
 func (b *Builder) openFeed(ctx context.Context, p *Parts, name string) (f Feed, fresh bool, err error) {
 	if f, ok := p.Feeds[name]; ok {

@@ -34,7 +34,7 @@ const (
 	InSettle     Point = "in-settle"     // cursors are written with parked rows, and not committed
 	AfterSettle  Point = "after-settle"  // verdicts are durable, in memory nothing knows of it
 	Unparking    Point = "unparking"     // parked rows are read back, and not yet in their lane
-	Release      Point = "release"       // everything is settled at the end, the lanes are still ours
+	Release      Point = "release"       // everything is settled at the end, the lanes are not released yet
 	Released     Point = "released"      // the lanes are given up, the process has not ended
 )
 

@@ -29,7 +29,7 @@ type Config struct {
 	Retention adapters.Retention
 
 	// Every is the pause between two passes, WarnAfter for how long a route may
-	// keep what is old enough to go before the log tells. Both are required.
+	// keep what is old enough to go before the log warns. Both are required.
 	Every, WarnAfter time.Duration
 
 	Logger *slog.Logger // required
@@ -93,7 +93,7 @@ func (j *Job) Pass(ctx context.Context) (adapters.Retained, error) {
 	}
 }
 
-// step asks again how far the routes are, so that one that was placed elsewhere
+// step reads again how far the routes are, so that one that was placed elsewhere
 // meanwhile is heeded.
 func (j *Job) step(ctx context.Context) (adapters.Retained, error) {
 	routes, err := j.settled(ctx)

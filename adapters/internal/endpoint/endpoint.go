@@ -55,7 +55,7 @@ func DialBy(ctx context.Context, dialer *net.Dialer, address string, config *tls
 	return append(f, Certificate(address, secured.ConnectionState(), time.Now()))
 }
 
-// patience bounds a request that asks for nothing.
+// patience bounds a request that has no effect.
 const patience = 10 * time.Second
 
 // Ask sends OPTIONS to a URL, without credentials and without a body. The answer

@@ -16,7 +16,7 @@ import (
 // in its errors are shown without their query.
 type Outcome struct {
 	Name     string        // begins every error: "http"
-	Timeout  time.Duration // of a request, for the errors that tell of it
+	Timeout  time.Duration // of a request, for error texts
 	Quote    int           // most bytes of an answer that an error quotes
 	Statuses Statuses
 	Secrets  Redactor
@@ -53,7 +53,7 @@ func (o Outcome) Refused(resp *http.Response, address string, answer []byte) err
 
 // NoAnswer is the error of a request without an answer: ctx is the caller's,
 // limited the request's own. Without a connection nothing was sent; with one,
-// nobody knows.
+// whether it was sent is not known.
 func (o Outcome) NoAnswer(ctx, limited context.Context, address string, connected bool, err error) error {
 	at := Shown(address)
 	switch {

@@ -116,7 +116,7 @@ func hint(status int, location string) string {
 const maxRetryAfter = 24 * time.Hour
 
 // clockOf is the receiver's time as it answered, by the header Date: a date that it
-// gives is one of its own clock. Ours where it says none.
+// gives is one of its own clock. This host's time where it gives none.
 func clockOf(header http.Header, ours time.Time) time.Time {
 	if at, err := http.ParseTime(header.Get("Date")); err == nil {
 		return at

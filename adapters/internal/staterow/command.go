@@ -99,7 +99,7 @@ func chosen(ctx context.Context, d Dialect, tx Tx, f adapters.ParkedFilter, stat
 }
 
 // raise locks the cursor rows of lanes, in the order of their keys, and raises
-// their counters, which tells their owners to load again.
+// their counters, which makes their owners load again.
 func raise(ctx context.Context, d Dialect, tx Tx, lanes []adapters.LaneRef) error {
 	s := &Statement{dialect: d}
 	s.add("UPDATE outrider_cursor SET commands = commands + 1 WHERE (route, slot) IN (" +

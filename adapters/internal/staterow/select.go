@@ -74,7 +74,7 @@ func (s *Statement) where(f adapters.ParkedFilter, statuses []adapters.ParkedSta
 	if len(statuses) > 0 {
 		texts := make([]string, len(statuses))
 		for i, status := range statuses {
-			texts[i] = "'" + string(status) + "'" // ours, never a user's text
+			texts[i] = "'" + string(status) + "'" // a constant, never a user's text
 		}
 		s.add(" AND status IN (" + strings.Join(texts, ", ") + ")")
 	}

@@ -115,7 +115,7 @@ func (m *mapping) checkIndexes(ctx context.Context, q pg.Querier) (problems, err
 // errNoTable is what is wrong with a view.
 var errNoTable = errors.New("it is not a table (but a view or a foreign table), so it cannot have the indexes that reading needs; name the table")
 
-// checkAccess asks whether the connected role may read what it must, and, where
+// checkAccess checks whether the connected role may read what it must, and, where
 // positions come from a sequence, whether they come in order.
 func (m *mapping) checkAccess(ctx context.Context, q pg.Querier, t *logTable) error {
 	const sql = `

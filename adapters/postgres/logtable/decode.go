@@ -26,7 +26,7 @@ type head struct {
 }
 
 // metaKeys are the headers of Outrider's own that a role is looked for in: a
-// client or a middleware of ours may have written them.
+// client or a middleware of Outrider may have written them.
 var metaKeys = [roles]string{
 	roleType: outbox.MetaType, roleGroup: outbox.MetaGroup, roleAggregateType: outbox.MetaAggregateType,
 	roleAggregateID: outbox.MetaAggregateID, roleTenant: outbox.MetaTenant,

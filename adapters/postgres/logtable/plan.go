@@ -67,7 +67,7 @@ type segment struct {
 	low, high int64
 }
 
-// logPlan is what one fetch asks for.
+// logPlan is what one fetch reads.
 type logPlan struct {
 	reads    []adapters.Read
 	plans    []reader.Plan

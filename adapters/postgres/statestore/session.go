@@ -169,7 +169,7 @@ func (s *Store) joined(instance string) error {
 }
 
 // openSession connects, takes the instance's lock and renews its lease. Each former
-// session of ours that the server has not missed yet (a broken network) would hold the
+// former session whose loss the server has not noticed yet (a broken network) would hold the
 // lock for hours, also one that we gave up before it had answered; it is ended, by the
 // process id that it had, if it holds the lock.
 //

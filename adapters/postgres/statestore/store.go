@@ -24,7 +24,7 @@ var stateMigrations embed.FS
 
 const (
 	// stateVersionTable is where goose keeps what it has applied; a name of
-	// our own, so that an application's goose and ours never meet.
+	// its own, so that it does not meet an application's goose.
 	stateVersionTable = "outrider_migrations"
 
 	// stateMigrationLock is the advisory lock of a running migration.
@@ -47,7 +47,7 @@ type Config struct {
 	TLS TLS
 
 	// Config replaces URL where more is to be set, such as a dial function. It is
-	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; the pool's size is ours.
+	// the caller's: [TLS] does not change it. It is made by pgxpool.ParseConfig; Outrider sets the pool's size.
 	Config *pgxpool.Config
 
 	// Schema that holds the tables; created by Migrate when it is missing.
@@ -192,7 +192,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	defer func() { _ = db.Close() }() // a view of the pool; the pool stays
 	provider, err := goose.NewProvider(goose.DialectCustom, db, files,
 		goose.WithStore(versions), goose.WithSessionLocker(locker),
-		goose.WithDisableGlobalRegistry(true)) // an application's own migrations are not ours
+		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
 	if err != nil {
 		return err
 	}

@@ -282,7 +282,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 			}
 			s.EvictBlocked(time.Now(), room) // with room it is memory that is spent
 		} else if len(l.Route.Sessions()) == 0 {
-			l.end() // the lanes were lost, and nobody had the time to end it
+			l.end() // the lanes were lost before it could be ended
 			return false
 		}
 		timer := signal.After(lane.ReleaseDelay)

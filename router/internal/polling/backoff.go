@@ -45,14 +45,14 @@ func (p Config) Fixed() bool { return p.Min >= p.Max }
 // one owner; only told may be signalled by others.
 type Backoff struct {
 	poll   Config
-	waker  adapters.Waker // nil: the source wakes nobody
-	Told   chan struct{}  // somebody in this process has committed
+	waker  adapters.Waker // nil: the source has no wake-ups
+	Told   chan struct{}  // this process has committed rows
 	since  time.Time      // when something was found, or might have been
 	empty  int            // polls in a row that found nothing
 	Asleep bool           // the source wakes us
 }
 
-// NewBackoff returns the rest of whoever reads the source, or the queue.
+// NewBackoff returns the backoff of the reader of a source or a queue.
 func NewBackoff(poll Config, source any) Backoff {
 	r := Backoff{poll: poll, Told: make(chan struct{}, 1)}
 	r.waker, _ = source.(adapters.Waker)

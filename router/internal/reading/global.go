@@ -46,7 +46,7 @@ func (p *plan) addGlobal(s *lane.Session, room int) {
 	}
 }
 
-// finish gives the merged rows to the lane; it tells whether rows were left.
+// finish gives the merged rows to the lane; it reports whether rows were left.
 // Late rows come before fresh ones, as in a single slot.
 func (g *globalRead) finish(r *Reader) (again bool) {
 	merged, complete := g.merge()

@@ -20,7 +20,7 @@ const (
 	alignRows  = 512
 
 	// alignSlack is how much of its limit a read is expected to use. Rows are not
-	// spread evenly, and what comes beyond a limit is read in vain.
+	// spread evenly, and rows beyond a limit are read without use.
 	alignSlack = 7.0 / 8
 
 	// alignSpread is how far apart lanes may be that wait for each other, in steps.

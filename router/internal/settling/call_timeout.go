@@ -7,9 +7,9 @@ import (
 )
 
 // CallTimeout limits how long a database's answer is waited for. When nothing comes
-// through a connection any more, a network that drops packets tells nobody for a
+// through a connection any more, a network that drops packets reports no error for a
 // quarter of an hour, and a proxy between may never do; then a new connection is
-// worth a try. Each time in vain doubles the limit, so that what is only slow
+// worth a try. Each failure doubles the limit, so that what is only slow
 // gets its answer in the end.
 type CallTimeout struct {
 	Usual    time.Duration

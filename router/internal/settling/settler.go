@@ -81,7 +81,7 @@ func New(store adapters.StateStore, log *slog.Logger, interval, patience time.Du
 	return s
 }
 
-// Note tells that there is something to settle.
+// Note signals that there is something to settle.
 func (s *Settler) Note(urgent bool) {
 	if !s.dirty.Load() && s.dirty.CompareAndSwap(false, true) {
 		signal.Send(s.signal)

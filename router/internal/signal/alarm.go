@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Send leaves a signal for whoever waits on c, unless one is there already.
+// Send leaves a signal for the receiver of c, unless one is there already.
 func Send(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -13,7 +13,7 @@ import (
 )
 
 // connectLimit is how long a connection may take to open, where the URL does
-// not say (connect_timeout). Whoever takes connections and never answers, as a
+// not say (connect_timeout). A server that accepts connections and never answers, as a
 // proxy of a server that is gone, would otherwise be waited for without end,
 // and without a word.
 const connectLimit = 10 * time.Second

@@ -56,7 +56,7 @@ func ExamineServer(ctx context.Context, pool *pgxpool.Pool) ([]adapters.Finding,
 	return append(f, Fine("primary server", "not a standby")), true
 }
 
-// ExamineClock compares the server's clock with ours.
+// ExamineClock compares the server's clock with this host's.
 func ExamineClock(ctx context.Context, pool *pgxpool.Pool) adapters.Finding {
 	const subject = "clocks"
 	var theirs time.Time

@@ -92,7 +92,7 @@ func forHost(c *tls.Config, a *pgconn.FallbackConfig) *tls.Config {
 		c.ServerName = a.Host
 	}
 	if a.TLSConfig != nil {
-		c.NextProtos = a.TLSConfig.NextProtos // as the URL's sslnegotiation wants them
+		c.NextProtos = a.TLSConfig.NextProtos // as the URL's sslnegotiation requires them
 	}
 	return c
 }

@@ -91,7 +91,7 @@ func ExamineUpkeep(ctx context.Context, pool *pgxpool.Pool, table string) []adap
 	var dead, live int64
 	err := pool.QueryRow(ctx, upkeepSQL, table).Scan(&on, &analysed, &dead, &live)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // there is no such table, which others tell
+	case errors.Is(err, pgx.ErrNoRows): // there is no such table, which another finding reports
 		return nil
 	case err != nil:
 		return []adapters.Finding{Unknown(subject, err)}

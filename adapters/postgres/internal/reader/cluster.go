@@ -57,7 +57,7 @@ func NewestSnapshot(c adapters.Cursor) (Snapshot, error) {
 	return ParseSnapshot(c.Snapshot)
 }
 
-// validate asks whether transaction ids below xmax and the position have been
+// validate checks whether transaction ids below xmax and the position have been
 // handed out.
 func (t *Reader) validate(ctx context.Context, q pg.Querier, xmax uint64, position int64) error {
 	const sql = `

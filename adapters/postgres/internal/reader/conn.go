@@ -38,7 +38,7 @@ func (r *Conn) Prepare(ctx context.Context, name, sql string) (*Statement, error
 	return st, nil
 }
 
-// formatOf is the format in which a column is asked for: binary, except for types
+// formatOf is the format in which a column is requested: binary, except for types
 // that are the same bytes as text, which costs the server less.
 func formatOf(oid uint32) int16 {
 	switch oid {

@@ -20,7 +20,7 @@ const (
 	// without a word, and end the session: its locks make writers call.
 	listenSettings = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; LISTEN " + outbox.WakeChannel
 
-	// sleepSQL takes the locks of the tables $1, and says of each: 0, it is ours;
+	// sleepSQL takes the locks of the tables $1, and returns for each: 0, acquired;
 	// 1, the session of another reader has it, so that writers call already; 2,
 	// writers who did not call are still at work.
 	sleepSQL = `SELECT CASE WHEN pg_try_advisory_lock(k.key) THEN 0
@@ -63,7 +63,7 @@ func (w *Waker) connect(ctx context.Context) (*listener, error) {
 // run listens until ctx ends or the connection breaks.
 func (l *listener) run(ctx context.Context) error {
 	defer pg.Close(l.conn)
-	defer l.call() // nobody does any more
+	defer l.call() // no more notifications come
 	l.ready.Store(true)
 	defer l.ready.Store(false)
 	l.call() // it may have gone to sleep for long when there was no connection

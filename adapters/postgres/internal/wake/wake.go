@@ -45,7 +45,7 @@ const (
 	wakeWarned = 10 * time.Second
 
 	// wakeRelied is how long a reader relies on the lock of another one, of whose
-	// end nobody tells it.
+	// end it gets no notification of it.
 	wakeRelied = 10 * time.Second
 )
 

@@ -12,7 +12,7 @@ import (
 // A row may be as large as 1 GB. So a statement that reads rows asks for the size of
 // what can be large before it returns it, and leaves out what is beyond the limit:
 //
-//   - A text or bytea tells its size without being read (octet_length).
+//   - The size of a text or bytea is known without reading it (octet_length).
 //   - json and jsonb have to be read for that, but not to know how much is stored of
 //     them. What is stored of a value is at least a 256th of it, so one that is
 //     stored in a 256th of the limit fits. Only what lies between is read to be measured.

@@ -143,7 +143,7 @@ func Size(values [][]byte) (n int) {
 	return n
 }
 
-// RawResults asks pgx for all columns in binary, which is what is decoded here.
+// RawResults makes pgx request all columns in binary, which is decoded here.
 var RawResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // Texts returns texts as the text of an array.
