@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func settingsText(b *strings.Builder, p *layout.Preset) {
 		if n == 0 {
 			return ""
 		}
-		return fmt.Sprint(n)
+		return strconv.Itoa(n)
 	}
 	settings := [][2]string{{"`poll: {min, max}`", every(d.Poll)}, {"`poll: {batch}`", number(d.Batch)}, {"`claims: {in_memory}`", number(d.InMemory)},
 		{"`claims: {timeout}`", every(d.Timeout)}, {"`claims: {recover}`", every(d.Recover)}}

@@ -294,3 +294,39 @@ func TestPresetRecoversWhatTheOriginalLeft(t *testing.T) {
 		})
 	}
 }
+
+// TestG3_PresetsFindASettleWhoseAnswerWasLost: what was written counts when it is given again, also where the end of a claim
+// leaves no time behind; what somebody else has taken meanwhile is lost.
+func TestG3_PresetsFindASettleWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	for name, s := range presetTables {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newQueueEnv(t)
+			for outcome := range s.ends {
+				e := db.preset(t, s.preset())
+				_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+				pgtest.Must(t, err)
+				e.exec(s.in(e.tables[0].Name, s.insert))
+				q := e.queue()
+				claim := claimAll(t, q)[0].Claim
+				table := q.table(claim.Table)
+				h := table.holds[claim.Key]
+				r := adapters.ClaimResult{Claim: claim, Outcome: outcome, At: time.Now().Add(time.Hour)}
+				settle(t, q, r)
+				table.hold(claim.Key, h) // as if the answer had not come
+				h.tried = true
+				settle(t, q, r) // which is not lost
+
+				table.hold(claim.Key, h)
+				e.each("UPDATE {t} t SET {set:status} = {processing}, {set:claimed} = now() + interval '1 s'")
+				lost, err := q.Settle(e.ctx, []adapters.ClaimResult{r})
+				back := outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeReleased // whose row may be anybody's by now
+				if err != nil || (len(lost) == 0) != back {
+					t.Errorf("%v: with another claim %d lost, %v", outcome, len(lost), err)
+				}
+				pgtest.Must(t, q.Close())
+			}
+		})
+	}
+}
