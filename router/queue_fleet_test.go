@@ -76,9 +76,13 @@ func (f *queueFleet) take() (*queueMember, error) {
 	return m, nil
 }
 
-func (f *queueFleet) leave(m *queueMember) error {
+func (m *queueMember) stop() error {
 	m.cancel()
-	if err := <-m.done; err != nil && !f.broken && !f.cut {
+	return <-m.done
+}
+
+func (f *queueFleet) leave(m *queueMember) error {
+	if err := m.stop(); err != nil && !f.broken && !f.cut {
 		return err
 	}
 	if n := m.queue.holds(); n > 0 && !f.faulty.Load() && !f.cut {
@@ -96,8 +100,7 @@ func (f *queueFleet) crash(m *queueMember) {
 	f.table.mu.Unlock()
 	f.dupes += m.queue.holds()
 	f.state.expire(m.name)
-	m.cancel()
-	<-m.done
+	_ = m.stop() // the dead say what they like
 }
 
 // cutOff takes the state store away from a member until its lease is over, while it

@@ -57,7 +57,7 @@ func TestG1_G2_G3_LanesOfAQueueMoveBetweenInstances(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inQueueBubble(t, o, func(r *queueRig) {
 				var mu sync.Mutex
-				random := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // a test
+				random := rand.New(rand.NewPCG(7, 7))
 				r.table.delay = func() time.Duration {
 					mu.Lock()
 					defer mu.Unlock()

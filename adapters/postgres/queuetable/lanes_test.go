@@ -28,11 +28,11 @@ func newLaneEnv(t *testing.T) *laneEnv {
 	return e
 }
 
-// add adds a waiting row of a group that was created at a minute.
-func (e *laneEnv) add(id, group string, minute int) {
+// add adds a waiting row of group g that was created at a minute.
+func (e *laneEnv) add(id string, minute int) {
 	e.t.Helper()
 	e.exec(`INSERT INTO `+e.tables[0].Name+` (id, type, message_group, payload, status, created_at)
-		VALUES ($1, 'EVENT', $2, '{}', 'PENDING', localtimestamp - interval '1 hour' + $3 * interval '1 minute')`, id, group, minute)
+		VALUES ($1, 'EVENT', 'g', '{}', 'PENDING', localtimestamp - interval '1 hour' + $2 * interval '1 minute')`, id, minute)
 }
 
 // mark marks a row as another process or an operator would.
@@ -61,12 +61,9 @@ func idsOf(rows []*adapters.Row) (ids []string) {
 	return ids
 }
 
-// laneOf is the lane of a group of events.
-func laneOf(group string) int { return adapters.SlotOf("EVENT:"+group, "") }
-
-// others are the lanes but for that of a group.
-func others(group string) []int {
-	return slices.DeleteFunc(slots(), func(slot int) bool { return slot == laneOf(group) })
+// others are the lanes but for that of group g.
+func others() []int {
+	return slices.DeleteFunc(slots(), func(slot int) bool { return slot == adapters.SlotOf("EVENT:g", "") })
 }
 
 // TestG2_WhatIsKnownOfAClosedLaneIsForgotten: a group had been read to its end when its
@@ -77,8 +74,8 @@ func TestG2_WhatIsKnownOfAClosedLaneIsForgotten(t *testing.T) {
 	t.Parallel()
 	e := newLaneEnv(t)
 	e.wants = 1
-	e.add("a1", "g", 1)
-	e.add("a2", "g", 2)
+	e.add("a1", 1)
+	e.add("a2", 2)
 	held := e.claim(slots())
 	for e.table.known["=g"] != nil { // read to its end
 		held = append(held, e.claim(slots())...)
@@ -87,7 +84,7 @@ func TestG2_WhatIsKnownOfAClosedLaneIsForgotten(t *testing.T) {
 		t.Fatalf("claimed %v", got)
 	}
 	e.ration()
-	e.claim(others("g"))
+	e.claim(others())
 	var back []adapters.ClaimResult
 	for _, row := range held {
 		back = append(back, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeReleased})
@@ -98,8 +95,8 @@ func TestG2_WhatIsKnownOfAClosedLaneIsForgotten(t *testing.T) {
 	}
 	e.mark("a1", "PROCESSING")
 	e.ration()
-	e.claim(others("g"))
-	e.add("a3", "g", 3)
+	e.claim(others())
+	e.add("a3", 3)
 	e.wants = 2
 	for range 5 {
 		e.ration()
@@ -120,9 +117,9 @@ func TestG13_ALaneThatOpensIsReadFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	e := newLaneEnv(t)
 	e.wants = 1
-	e.add("a1", "g", 1)
+	e.add("a1", 1)
 	for called := time.Now(); e.q.Looked().Since.Before(called); {
-		if got := e.claim(others("g")); len(got) > 0 {
+		if got := e.claim(others()); len(got) > 0 {
 			t.Fatalf("claimed %v of a lane that is not ours", idsOf(got))
 		}
 	}
