@@ -48,7 +48,7 @@ routes: {every: {from: app, to: hook}}
 	for _, want := range []string{
 		`msg="reloading: a route is no longer configured; its cursors and its parked messages stay until ` + "`outrider route forget`" + ` deletes them" route=all`,
 		`msg="reloading: a route is new" route=every source=app destination=hook begins=beginning rows=3`,
-		"if it is route all renamed: it does not go on at that one's place",
+		"if it is the renamed route all: it does not continue from that route's cursor",
 	} {
 		if !strings.Contains(log.all(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log.all())
