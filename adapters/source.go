@@ -109,4 +109,8 @@ const (
 	StartBeginning StartKind = "beginning" // with the oldest retained row
 	StartEnd       StartKind = "end"       // with rows that are not visible yet
 	StartTime      StartKind = "time"      // with rows created at or after a time
+
+	// StartOffsets begins behind what a consumer group of watermill-sql's Subscriber has
+	// acknowledged; only a table of watermill-sql has it.
+	StartOffsets StartKind = "offsets"
 )

@@ -12,7 +12,7 @@ import (
 type HTTP struct {
 	Preset         string                      `yaml:"preset" enum:"flowcatalyst" doc:"Completes the destination for a known API. flowcatalyst: url is the base URL of its API, events and dispatch jobs go to /api/events/batch and /api/dispatch/jobs/batch, max_requests is 10 and batch.max_groups 1 by default, and a status of 400 or more that does not say that the platform is unavailable is a failed attempt of all items of the request (docs/flowcatalyst.md)."`
 	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template, unless there is a preset."`
-	Format         string                      `yaml:"format" enum:"raw|cloudevents" default:"raw" doc:"Body of a request: a JSON array of the payloads, or a batch of CloudEvents (application/cloudevents-batch+json). An array of payloads has no event ids: a receiver that is to tell duplicates by them needs cloudevents, or batch: {max_messages: 1}, with which the id is in the header Idempotency-Key."`
+	Format         string                      `yaml:"format" enum:"raw|cloudevents|watermill" default:"raw" doc:"What a request looks like: a JSON array of the payloads, a batch of CloudEvents (application/cloudevents-batch+json), or with watermill one message as watermill-http sends it: the payload with the headers Message-Uuid and Message-Metadata. An array of payloads has no event ids: a receiver that is to tell duplicates by them needs cloudevents, or batch: {max_messages: 1}, with which the id is in the header Idempotency-Key."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
 	Token          Secret                      `yaml:"token" doc:"Bearer token for the Authorization header."`
 	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url; on for these, off for http ones. A token or headers go over http to another machine only with enabled: false."`
@@ -32,7 +32,7 @@ func (*HTTP) Kind() string { return "http" }
 
 // HTTPBatch bounds one request.
 type HTTPBatch struct {
-	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages."`
+	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages. With format watermill always 1."`
 	MaxBytes    Size `yaml:"max_bytes" default:"1MiB" min:"1KiB" max:"1GiB" doc:"Most payload. A larger message goes alone."`
 	MaxGroups   int  `yaml:"max_groups" default:"0" min:"0" max:"10000" doc:"Most groups; 0: any number."`
 }
@@ -54,8 +54,19 @@ func (h *HTTP) check(c *checker, at place) {
 			c.add(headers.child(name).key(), "the header Authorization and token exclude each other").hint("remove one of them")
 		}
 	}
+	if h.Format == "watermill" {
+		h.checkWatermill(c, at)
+	}
 	uri(c, at.child("source"), h.Source)
 	cloudEventsSource(c, at, h.Format)
+}
+
+// checkWatermill makes a request one message.
+func (h *HTTP) checkWatermill(c *checker, at place) {
+	if at.child("batch").has("max_messages") && h.Batch.MaxMessages != 1 {
+		c.add(at.child("batch").child("max_messages"), "a request of format watermill is one message").hint("remove the key")
+	}
+	h.Batch.MaxMessages = 1
 }
 
 // checkHeaderNames refuses what is no name for a header.

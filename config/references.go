@@ -17,6 +17,7 @@ func (cfg *Config) check(c *checker, at place) {
 		r := &cfg.Routes[i]
 		route := at.child("routes").child(r.Name)
 		c.reference(route.child("from"), "source", r.From, at.child("sources"))
+		cfg.checkFedOnce(c, route.child("from"), r, usedSources[r.From])
 		usedSources[r.From] = true
 		for j, to := range r.Targets {
 			c.reference(route.child("to").item(j), "destination", to, at.child("destinations"))
@@ -105,10 +106,7 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 	}
 	src := cfg.Sources[r.From]
 	if src != nil && !src.log() {
-		what := src.Kind()
-		if queued(src) {
-			what = "queue table"
-		}
+		what := kindOf(src)
 		if len(r.Targets) > 1 {
 			c.add(at.child("to"), "a message of a %s can go to one destination only: it is acknowledged once", what).
 				hint("keep one destination, or read from an append-only outbox table")
@@ -123,6 +121,7 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 			checkHold(c, at.child("middleware"), r)
 		}
 	}
+	checkOffsets(c, at.child("start"), r, src)
 	if p, ok := src.(*Postgres); ok && p != nil && p.withoutGroup() && r.Order == "group" {
 		c.warn(at.child("from"), "messages of a %s table have no group unless their metadata names one, and then no order", p.Preset().Title).
 			hint("name the key in the source's metadata: {group: KEY}, or set order: global for the order of the whole topic")
@@ -196,6 +195,46 @@ func expandedNames(c *checker, at place, r *Route, names map[string]place) {
 	}
 }
 
+// checkFedOnce refuses a second route of a source whose messages have one verdict.
+func (cfg *Config) checkFedOnce(c *checker, at place, r *Route, fed bool) {
+	switch s := cfg.Sources[r.From].(type) {
+	case *HTTPSource:
+		fed = fed && s != nil
+	case *Postgres:
+		fed = fed && s != nil && s.Stock()
+	default:
+		fed = false
+	}
+	if fed {
+		c.add(at, "source %s has a route already, and each of its messages has one verdict", at.node.quote()).
+			hint("declare another source for this route")
+	}
+}
+
+// checkOffsets refuses to start at the offsets of a table that has none.
+func checkOffsets(c *checker, at place, r *Route, src Source) {
+	if p, ok := src.(*Postgres); r.Start.Kind == "offsets" && src != nil && src.log() && (!ok || p.Layout != "watermill") {
+		c.add(at, "only a table of watermill-sql has offsets").hint("use beginning, end or a time")
+	}
+}
+
+// kindOf is what a source without a cursor is called.
+func kindOf(src Source) string {
+	switch p, ok := src.(*Postgres); {
+	case !ok:
+		return src.Kind()
+	case p.Stock():
+		return "source with client watermill"
+	}
+	return "queue table"
+}
+
+// stateful reports whether the state can stand beside the source.
+func stateful(src Source) bool {
+	_, ok := src.(*Postgres)
+	return ok
+}
+
 // checkStore makes sure that every route has a place for its state: a source
 // with a database of its own keeps it there.
 func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
@@ -204,7 +243,7 @@ func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		src := cfg.Sources[name] // nil: reported where it was read or named
-		if src != nil && !src.log() && !queued(src) {
+		if src != nil && !src.log() && !stateful(src) {
 			where := at.child("sources").child(name).key()
 			c.add(where, "a %s needs a state store", src.Kind()).hint("set state: {url: ...}")
 		}

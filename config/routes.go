@@ -10,7 +10,7 @@ type Route struct {
 	Match      Match        `yaml:"match" doc:"Which messages; all conditions must hold. Default: all messages."`
 	Targets    []string     `yaml:"to" required:"true" min:"1" single:"true" doc:"Name of a destination. A list is short for one route per destination, named ROUTE-DESTINATION."`
 	Order      string       `yaml:"order" enum:"group|global|none" default:"group" doc:"What order is kept: that within a group, that of all messages, or none."`
-	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end or an RFC 3339 time. Means nothing once the route has a cursor."`
+	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end, an RFC 3339 time or, with layout watermill, offsets: behind what the source's consumer_group has acknowledged (docs/migrate/watermill.md). Means nothing once the route has a cursor."`
 	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes."`
 	Middleware []Middleware `yaml:"middleware" doc:"Layers around the delivery, outermost first. Default: poison, retry, timeout; with a layout that has a name retry is then that of the original (docs/layouts.md)."`
 

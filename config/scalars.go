@@ -175,18 +175,18 @@ func (r Rate) String() string {
 
 // Start is where a new route begins.
 type Start struct {
-	Kind string    // "beginning", "end" or "time"
+	Kind string    // "beginning", "end", "offsets" or "time"
 	Time time.Time // for "time"
 }
 
 func (s *Start) parse(text string) error {
-	if text == "beginning" || text == "end" {
+	if text == "beginning" || text == "end" || text == "offsets" {
 		*s = Start{Kind: text}
 		return nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return expected("beginning, end or a time such as 2026-01-31T08:00:00Z")
+		return expected("beginning, end, offsets or a time such as 2026-01-31T08:00:00Z")
 	}
 	*s = Start{Kind: "time", Time: t}
 	return nil
@@ -195,7 +195,7 @@ func (s *Start) parse(text string) error {
 func (*Start) form() form {
 	return form{
 		name: "place", example: "end",
-		pattern: `^(beginning|end|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))$`,
+		pattern: `^(beginning|end|offsets|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))$`,
 	}
 }
 

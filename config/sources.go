@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// Source is where messages are read from: one of [*Postgres], [*SQLite] and
-// [*Subscriber].
+// Source is where messages are read from: one of [*Postgres], [*SQLite],
+// [*HTTPSource] and [*Subscriber].
 type Source interface {
 	// Kind is the value of the key type.
 	Kind() string
@@ -17,6 +17,7 @@ type Source interface {
 var sources = newRegistry[Source]("source",
 	kind{"postgres", "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status.", &Postgres{}},
 	kind{"sqlite", "An append-only outbox table in SQLite.", &SQLite{}},
+	kind{"http", "Messages that are posted to Outrider, as watermill-http's Publisher sends them. The answer waits for the verdict: 200 when the message is delivered, skipped or durably parked, 503 otherwise.", &HTTPSource{}},
 	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
 )
 
@@ -29,6 +30,9 @@ type Postgres struct {
 	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC, with others that have a name it is that of the original; with layout custom it is required."`
 
 	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages that name none. Default: the table's name without watermill_."`
+	Client   string       `yaml:"client" enum:"outrider|watermill" default:"outrider" doc:"With layout watermill: who reads the table. watermill is the stock Subscriber of watermill-sql, with its consumer group and its table of offsets: one message at a time, and none while an older transaction runs (docs/migrate/watermill.md)."`
+	Group    string       `yaml:"consumer_group" doc:"With layout watermill: consumer group of watermill-sql's Subscriber, which client: watermill belongs to and start: offsets goes by. Default: its default, the empty one."`
+	Offsets  Table        `yaml:"offsets_table" doc:"With layout watermill: table of watermill-sql's offsets. Default: watermill_offsets_TOPIC, beside the table."`
 	Columns  Columns      `yaml:"columns" doc:"With layout custom: in which column what is found."`
 	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {log layouts} or custom: keys of the metadata (headers) that hold what the table has no column for."`
 
@@ -49,7 +53,10 @@ type Postgres struct {
 
 // Kind is "postgres".
 func (*Postgres) Kind() string { return "postgres" }
-func (p *Postgres) log() bool  { return !p.Queued() }
+func (p *Postgres) log() bool  { return !p.Queued() && !p.Stock() }
+
+// Stock reports whether watermill-sql's Subscriber reads the table.
+func (p *Postgres) Stock() bool { return p.Client == "watermill" }
 
 func (p *Postgres) check(c *checker, at place) {
 	c.postgresURL(at.child("url"), p.URL, "")

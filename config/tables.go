@@ -63,6 +63,13 @@ func (p *Postgres) checkLayout(c *checker, at place) {
 	if p.Layout != own && !at.has("table") {
 		p.Table = "" // the default is the own table's
 	}
+	if p.Layout == "watermill" {
+		p.checkStock(c, at)
+	} else {
+		for _, key := range []string{"client", "consumer_group", "offsets_table"} {
+			c.onlyIn(at, "layout: watermill", key)
+		}
+	}
 	switch preset := p.Preset(); {
 	case p.Layout == own:
 		c.onlyIn(at, layoutsWith(hasTopic), "topic")
@@ -80,6 +87,22 @@ func (p *Postgres) checkLayout(c *checker, at place) {
 			return // checkQueue looks at it
 		}
 		p.checkColumns(c, at)
+	}
+}
+
+// stockBatch is how many messages watermill-sql's Subscriber reads in a transaction.
+const stockBatch = 100
+
+// checkStock refuses what the stock Subscriber does not have.
+func (p *Postgres) checkStock(c *checker, at place) {
+	if !p.Stock() {
+		return
+	}
+	if p.Notified() {
+		c.add(at.child("wake"), "watermill-sql's Subscriber only polls").hint("remove the key, or client: watermill")
+	}
+	if !at.child("poll").has("batch") {
+		p.Poll.Batch = stockBatch
 	}
 }
 

@@ -121,6 +121,12 @@ type Poll struct {
 	Max    time.Duration // default 1 s
 }
 
+// WithDefaults returns what zero and wrong values stand for.
+func (p Poll) WithDefaults() Poll {
+	p.setDefaults()
+	return p
+}
+
 func (p *Poll) setDefaults() {
 	if p.Batch <= 0 {
 		p.Batch = 5000

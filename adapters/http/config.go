@@ -25,7 +25,9 @@ type Config struct {
 	// sent as basic authentication.
 	URL string
 
-	// Format is [format.Raw] (the default) or [format.CloudEvents].
+	// Format is [format.Raw] (the default), [format.CloudEvents], or
+	// [format.Watermill]: one message per request, as watermill-http's Publisher
+	// sends it and its Subscriber reads it.
 	Format format.Format
 
 	// CloudEventsSource is the source attribute of format cloudevents.
@@ -58,7 +60,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// MaxMessages, MaxBytes (of payload) and MaxGroups bound one request.
-	// Defaults: 100, 1 MiB and any number.
+	// Defaults: 100 (1 with format watermill), 1 MiB and any number.
 	MaxMessages, MaxBytes, MaxGroups int
 
 	// MaxRequests bounds the requests that are in flight at once.
@@ -94,11 +96,14 @@ const (
 	DefaultSource         = "outrider"
 )
 
-// withDefaults returns the config completed, or all that is wrong with it.
-func (c Config) withDefaults() (Config, error) {
+// WithDefaults returns the configuration completed, or all that is wrong with it.
+func (c Config) WithDefaults() (Config, error) {
 	f, formatErr := format.Parse(string(c.Format))
 	if f == format.Watermill {
-		formatErr = errors.New("format: watermill is not a format of batches: use raw or cloudevents")
+		if c.MaxMessages > 1 {
+			formatErr = errors.New("max messages: a request of format watermill is one message: leave it out")
+		}
+		c.MaxMessages = 1
 	}
 	c.Format = f
 	setDefault(&c.CloudEventsSource, DefaultSource)
@@ -153,7 +158,7 @@ func (c Config) checkHeaders() []error {
 func ours(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Type", "Content-Length", "Transfer-Encoding",
-		httpx.HeaderKey, httpx.HeaderType, httpx.HeaderPosition, httpx.HeaderLane:
+		HeaderWatermillUUID, HeaderWatermillMetadata, httpx.HeaderKey, httpx.HeaderType, httpx.HeaderPosition, httpx.HeaderLane:
 		return true
 	}
 	return httpx.Reserved(name)

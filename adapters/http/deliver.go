@@ -6,6 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
 )
@@ -94,12 +95,16 @@ func (v *delivery) encode() []item {
 	return items
 }
 
-// encode returns a message as an element of an array.
+// encode returns a message as an element of an array, or as the body of its request.
 func (d *Destination) encode(msg *message.Message) ([]byte, error) {
-	if d.cfg.Format == format.CloudEvents {
+	switch d.cfg.Format {
+	case format.CloudEvents:
 		return format.AppendCloudEvent(nil, d.cfg.CloudEventsSource, msg)
+	case format.Watermill:
+		return adapters.PayloadOf(msg), nil
+	default:
+		return format.JSON(msg)
 	}
-	return format.JSON(msg)
 }
 
 // sendable leaves out what stands behind a message that failed.

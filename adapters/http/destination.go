@@ -11,6 +11,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/httpx"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
 )
 
 // Destination posts batches. It is an [adapters.Destination]; its methods may be
@@ -22,6 +23,7 @@ type Destination struct {
 	outcome httpx.Outcome
 	client  *http.Client
 	dialer  *net.Dialer
+	single  bool // a request is one message: its body is the payload
 }
 
 var _ adapters.Destination = (*Destination)(nil)
@@ -37,7 +39,7 @@ const maxQuote = 200
 // New returns a destination, or an error that lists what is wrong with the
 // configuration. It does not connect.
 func New(cfg Config) (*Destination, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	target, urlErr := httpx.NewTarget(cfg.URL)
 	paths, pathsErr := cfg.addresses()
 	if urlErr == nil {
@@ -52,6 +54,7 @@ func New(cfg Config) (*Destination, error) {
 	return &Destination{
 		cfg:    cfg,
 		dialer: dialer,
+		single: cfg.Format == format.Watermill,
 		target: target,
 		paths:  paths,
 		outcome: httpx.Outcome{

@@ -28,12 +28,13 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 	traced := httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), newArray(batch))
+	open, size := d.body(batch)
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), open())
 	if err != nil {
 		return d.outcome.NoRequest(address)
 	}
-	req.ContentLength = arraySize(batch)
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(newArray(batch)), nil }
+	req.ContentLength = size
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(open()), nil }
 	d.setHeaders(req, batch)
 	resp, err := d.client.Do(req)
 	if err != nil {
@@ -66,9 +67,13 @@ func (d *Destination) setHeaders(req *http.Request, batch []item) {
 		password, _ := u.Password()
 		req.SetBasicAuth(u.Username(), password)
 	}
-	h.Set("Content-Type", "application/json")
-	if d.cfg.Format == format.CloudEvents {
+	switch d.cfg.Format {
+	case format.CloudEvents:
 		h.Set("Content-Type", "application/cloudevents-batch+json")
+	case format.Watermill: // watermill-http's Publisher says nothing of the type
+		setWatermill(h, batch[0].msg)
+	default:
+		h.Set("Content-Type", "application/json")
 	}
 	if len(batch) > 1 {
 		return

@@ -159,7 +159,7 @@ func TestConfigErrors(t *testing.T) {
 		"url: has no valid host":           {URL: "http:///x"},
 		"url: must not have a fragment":    {URL: "http://h/#x"},
 		"Typ":                              {URL: "http://h/{{.Typ}}"},
-		"watermill is not a format":        {URL: "http://h", Format: format.Watermill},
+		"watermill is one message":         {URL: "http://h", Format: format.Watermill, MaxMessages: 2},
 		"timeout: must not be negative":    {URL: "http://h", Timeout: -1},
 		"headers: content-type is set by":  {URL: "http://h", Headers: map[string]string{"content-type": "x"}},
 		"Authorization is given beside":    {URL: "http://h", Token: "t", Headers: map[string]string{"authorization": "x"}},

@@ -25,7 +25,8 @@ type Config struct {
 	// that begin with an underscore are Kafka's own, and no template leads there.
 	Allowed func(topic string) bool
 
-	// Format is the wire format. Default: [format.Raw].
+	// Format is the wire format. Default: [format.Watermill], which loses nothing
+	// of a message; [format.Raw] has no id and no metadata.
 	Format format.Format
 
 	// CloudEventsSource is the source attribute of format cloudevents.
@@ -42,7 +43,7 @@ type Config struct {
 	Compression string
 
 	// Timeout bounds a whole delivery, from waiting for a client to the last
-	// acknowledgement. Default: 10 s; at least 2 s.
+	// acknowledgement. Default: 30 s; at least 2 s.
 	Timeout time.Duration
 
 	// MaxMessageBytes is the largest record batch that the topics take, as
@@ -72,7 +73,7 @@ type Config struct {
 
 // Defaults of [Config].
 const (
-	DefaultTimeout         = 10 * time.Second
+	DefaultTimeout         = 30 * time.Second
 	DefaultMaxMessageBytes = 1048588
 	DefaultClients         = 16
 	DefaultSource          = "outrider"
@@ -85,12 +86,14 @@ const (
 	maxMaxMessageBytes = 1 << 30 // franz-go's own bound
 )
 
-// withDefaults returns the config completed, or what is wrong with it.
-func (c Config) withDefaults() (Config, error) {
+// WithDefaults returns the configuration completed, or all that is wrong with it.
+func (c Config) WithDefaults() (Config, error) {
+	setDefault(&c.Format, format.Watermill)
 	f, formatErr := format.Parse(string(c.Format))
 	c.Format = f
 	setDefault(&c.CloudEventsSource, DefaultSource)
 	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.Compression, "none")
 	setDefault(&c.MaxMessageBytes, DefaultMaxMessageBytes)
 	setDefault(&c.Clients, DefaultClients)
 	setDefault(&c.TransactionalID, DefaultTransactionalID)

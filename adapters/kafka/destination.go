@@ -46,7 +46,7 @@ var (
 // New returns a destination, or an error that lists what is wrong with the
 // configuration. It does not connect; Check does.
 func New(cfg Config) (*Destination, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	opts, optErr := cfg.options()
 	address, topicErr := format.NewAddress(cfg.Topic, nil)
 	if topicErr == nil && cfg.Topic != "" && address.Static() {

@@ -27,10 +27,7 @@ import (
 //
 // It connects when the first message is delivered.
 func NewStock(cfg Config) (*watermill.Destination, error) {
-	if cfg.Format == "" {
-		cfg.Format = format.Watermill
-	}
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	if cfg.Format != format.Watermill {
 		err = errors.Join(err, fmt.Errorf("format: the stock client writes watermill only, not %s", cfg.Format))
 	}

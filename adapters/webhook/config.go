@@ -118,8 +118,8 @@ func DefaultStatuses() map[int]outbox.Kind {
 	return table
 }
 
-// withDefaults returns the config completed, or all that is wrong with it.
-func (c Config) withDefaults() (Config, error) {
+// WithDefaults returns the configuration completed, or all that is wrong with it.
+func (c Config) WithDefaults() (Config, error) {
 	var errs []error
 	switch c.Format {
 	case "":

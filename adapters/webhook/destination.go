@@ -45,7 +45,7 @@ var (
 // New returns a destination, or an error that lists what is wrong with the
 // configuration. It does not connect.
 func New(cfg Config) (*Destination, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	signer, keyErr := newSigner(cfg.Secrets)
 	guard := httpx.Guard{Any: cfg.AllowPrivate, Allowed: cfg.AllowNetworks, Denied: cfg.DenyNetworks}
 	target, fixed, urlErr := parseURL(cfg.URL, guard)

@@ -31,7 +31,7 @@ func TestOperatorsCommandsWithoutARelay(t *testing.T) {
 		{args: "resume orders", out: []string{"was not paused", `outrider resume orders --address "x"`}},
 		{args: "resume orders --address x", out: []string{"resumed"}},
 		{args: "seek orders", code: 2, err: []string{"--to is needed"}},
-		{args: "seek orders --to never", code: 2, err: []string{`--to "never" is none of beginning, end, a time`}},
+		{args: "seek orders --to never", code: 2, err: []string{`--to "never" is none of beginning, end, offsets (of watermill-sql), a time`}},
 		{args: "seek none --to end", code: 2, err: []string{`there is no route "none"`}},
 		{args: "seek orders --to end", code: 2, out: []string{"no row lies between"}, err: []string{"stdin is not a terminal: pass --yes"}},
 		{args: "rebase orders --yes", code: 1, err: []string{"has no cursor yet"}},

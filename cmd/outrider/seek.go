@@ -203,7 +203,7 @@ func parsePlace(text string, now time.Time) (admin.Place, error) {
 		return admin.Place{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
 	}
 	switch text {
-	case string(adapters.StartBeginning), string(adapters.StartEnd):
+	case string(adapters.StartBeginning), string(adapters.StartEnd), string(adapters.StartOffsets):
 		return admin.Place{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
@@ -217,5 +217,5 @@ func parsePlace(text string, now time.Time) (admin.Place, error) {
 	if parsed, err := config.ParseDuration(text); err == nil && parsed > 0 {
 		return at(now.Add(-parsed.Std()))
 	}
-	return admin.Place{}, fmt.Errorf("%q is none of beginning, end, a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
+	return admin.Place{}, fmt.Errorf("%q is none of beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
 }

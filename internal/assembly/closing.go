@@ -31,6 +31,8 @@ func (p *Parts) CloseWithin(limit time.Duration) error {
 			c.begin("source "+name, f.Source.Close)
 		case f.Queue != nil:
 			c.begin("source "+name, f.Queue.Close)
+		case f.close != nil:
+			c.begin("source "+name, f.close)
 		}
 	}
 	for name, d := range p.destinations {

@@ -18,8 +18,10 @@ type Feed struct {
 	Source     adapters.Source
 	Queue      adapters.Queue
 	subscriber message.Subscriber
-	topic      string // of the subscriber
-	maxRow     int64  // of the subscriber
+	topic      string                      // of the subscriber
+	maxRow     int64                       // of the subscriber
+	examine    func(context.Context) error // checks such a subscriber; nil: there is nothing to check
+	close      func() error                // of a subscriber that is not the program's; nil: it has none
 
 	poll   router.Poll
 	claims router.Claims // of the queue
@@ -32,6 +34,8 @@ func (f *Feed) check(ctx context.Context) error {
 		return f.Queue.Check(ctx)
 	case f.Source != nil:
 		return f.Source.Check(ctx)
+	case f.examine != nil:
+		return f.examine(ctx)
 	}
 	return nil
 }

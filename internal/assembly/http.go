@@ -13,15 +13,23 @@ func httpDestination(_ site, d *config.HTTP) DestinationKind {
 }
 
 func newHTTP(d *config.HTTP) (adapters.Destination, error) {
-	statuses, accept, err := statusTable(d.Status)
+	cfg, err := httpConfig(d)
 	if err != nil {
 		return nil, err
+	}
+	return http.New(cfg)
+}
+
+func httpConfig(d *config.HTTP) (cfg http.Config, err error) {
+	statuses, accept, err := statusTable(d.Status)
+	if err != nil {
+		return cfg, err
 	}
 	networks, err := parseNetworks(d.AllowNetworks, d.DenyNetworks)
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
-	cfg := http.Config{
+	cfg = http.Config{
 		URL: string(d.URL), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Token: d.Token.Reveal(), Headers: revealMap(d.Headers),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
@@ -30,10 +38,10 @@ func newHTTP(d *config.HTTP) (adapters.Destination, error) {
 		PublicOnly: !d.AllowPrivate, AllowNetworks: networks[0], DenyNetworks: networks[1],
 	}
 	if cfg.TLS, err = newTLS(d.TLS, d.TLS.On()); err != nil {
-		return nil, err
+		return cfg, err
 	}
 	if d.Preset == config.FlowCatalyst {
 		cfg = http.FlowCatalyst(cfg)
 	}
-	return http.New(cfg)
+	return cfg, nil
 }

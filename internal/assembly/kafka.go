@@ -21,7 +21,18 @@ func kafkaDestination(at site, d *config.Kafka) DestinationKind {
 }
 
 func newKafka(at site, d *config.Kafka) (adapters.Destination, error) {
-	cfg := kafka.Config{
+	cfg, err := kafkaConfig(at, d)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Client == "watermill":
+		return kafka.NewStock(cfg)
+	}
+	return kafka.New(cfg)
+}
+
+func kafkaConfig(at site, d *config.Kafka) (cfg kafka.Config, err error) {
+	cfg = kafka.Config{
 		Brokers: d.Brokers, Topic: string(d.Topic), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Compression: d.Compression, Timeout: d.Timeout.Std(), Logger: at.log.With("destination", at.name),
 		Exclusive: d.Exclusive, TransactionalID: d.TransactionalID, Allowed: d.TopicAllowed(),
@@ -30,12 +41,6 @@ func newKafka(at site, d *config.Kafka) (adapters.Destination, error) {
 		cfg.SASL = &kafka.SASL{Mechanism: strings.ToUpper(d.SASL.Mechanism), Username: d.SASL.Username,
 			Password: d.SASL.Password.Reveal()}
 	}
-	var err error
-	if cfg.TLS, err = newTLS(d.TLS, d.Encrypted()); err != nil {
-		return nil, err
-	}
-	if d.Client == "watermill" {
-		return kafka.NewStock(cfg)
-	}
-	return kafka.New(cfg)
+	cfg.TLS, err = newTLS(d.TLS, d.Encrypted())
+	return cfg, err
 }

@@ -14,6 +14,7 @@ var (
 	sourceKinds = map[string]func(site, any) SourceKind{
 		"postgres":   entry(postgresSource),
 		"sqlite":     entry(sqliteSource),
+		"http":       entry(httpSource),
 		"subscriber": entry(subscriberSource),
 	}
 	destinationKinds = map[string]func(site, any) DestinationKind{

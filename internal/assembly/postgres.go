@@ -25,6 +25,9 @@ type postgresTable struct {
 // postgresSource is what can be done with a source in PostgreSQL.
 func postgresSource(at site, s *config.Postgres) SourceKind {
 	t := postgresTable{at, s}
+	if s.Stock() {
+		return SourceKind{State: s.URL.Reveal(), Pools: true, Leader: s.Leader, Open: t.openStock}
+	}
 	k := SourceKind{State: s.URL.Reveal(), Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
 		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
 	if s.Leader && s.LeaderLock != 0 {

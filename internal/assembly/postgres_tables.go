@@ -14,6 +14,7 @@ func (t postgresTable) logTable() logtable.Config {
 	c := t.Columns
 	return logtable.Config{
 		Layout: logtable.Layout(t.Layout), Table: string(t.Table), Topic: t.Topic,
+		Offsets: string(t.Offsets), Group: t.Group,
 		Metadata: logtable.Metadata(t.Metadata),
 		Columns: logtable.Columns{
 			Position: string(c.Position), XID: string(c.XID), ID: string(c.ID), Payload: string(c.Payload),

@@ -15,11 +15,19 @@ func webhookDestination(_ site, d *config.Webhook) DestinationKind {
 }
 
 func newWebhook(d *config.Webhook) (adapters.Destination, error) {
-	statuses, accept, err := statusTable(d.Status)
+	cfg, err := webhookConfig(d)
 	if err != nil {
 		return nil, err
 	}
-	cfg := webhook.Config{
+	return webhook.New(cfg)
+}
+
+func webhookConfig(d *config.Webhook) (cfg webhook.Config, err error) {
+	statuses, accept, err := statusTable(d.Status)
+	if err != nil {
+		return cfg, err
+	}
+	cfg = webhook.Config{
 		URL: string(d.URL), Secrets: Reveal(d.AllSecrets()), Format: format.Format(d.Format), CloudEventsSource: d.Source,
 		Headers: revealMap(d.Headers), PassHeaders: lower(d.PassHeaders),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(), MaxRequests: d.MaxRequests,
@@ -31,7 +39,7 @@ func newWebhook(d *config.Webhook) (adapters.Destination, error) {
 	}
 	networks, err := parseNetworks(d.AllowNetworks, d.DenyNetworks)
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
 	cfg.AllowNetworks, cfg.DenyNetworks = networks[0], networks[1]
 	security := d.TLS
@@ -39,9 +47,9 @@ func newWebhook(d *config.Webhook) (adapters.Destination, error) {
 		security.CAFile = d.CAFile
 	}
 	if cfg.TLS, err = newTLS(security, security.On()); err != nil {
-		return nil, err
+		return cfg, err
 	}
-	return webhook.New(cfg)
+	return cfg, nil
 }
 
 // lower returns the names in lower case; nil for none.

@@ -67,12 +67,14 @@ type mapping struct {
 	layout    Layout
 	preset    *layout.Log // nil: LayoutCustom
 	table     pgx.Identifier
-	columns   [roles]string // names; "" where there is none
-	constants [roles]string // what "=text" says
-	keys      [roles]string // of the headers, beside Outrider's own
-	typ       string        // of rows that say none
-	json      bool          // the payload's column is json or jsonb; found out when connecting
-	maxRow    int64         // bytes of payload that are read
+	columns   [roles]string  // names; "" where there is none
+	constants [roles]string  // what "=text" says
+	keys      [roles]string  // of the headers, beside Outrider's own
+	typ       string         // of rows that say none
+	offsets   pgx.Identifier // watermill-sql's table of offsets; nil: the one beside the table
+	group     string         // consumer group in it
+	json      bool           // the payload's column is json or jsonb; found out when connecting
+	maxRow    int64          // bytes of payload that are read
 }
 
 // newMapping checks what can be checked without the table.
@@ -99,6 +101,12 @@ func newMapping(cfg *Config) (*mapping, error) {
 	if m.table, err = m.mappedTable(cfg); err != nil {
 		return nil, err
 	}
+	if cfg.Offsets != "" {
+		if m.offsets, err = pg.ParseTable(cfg.Offsets); err != nil {
+			return nil, fmt.Errorf("offsets: %w", err)
+		}
+	}
+	m.group = cfg.Group
 	m.typ = cfg.Topic
 	if m.preset != nil && m.preset.TopicPrefix != "" {
 		m.typ = cmp.Or(cfg.Topic, strings.TrimPrefix(m.table[len(m.table)-1], m.preset.TopicPrefix))

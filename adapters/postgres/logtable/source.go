@@ -48,6 +48,11 @@ type Config struct {
 	// Columns describes a table of [LayoutCustom]; required there.
 	Columns Columns
 
+	// Offsets and Group are, in layout watermill, the table and the consumer group in
+	// which watermill-sql's Subscriber keeps how far it is, for [adapters.StartOffsets].
+	// Defaults: watermill_offsets_TOPIC, beside the table; and "".
+	Offsets, Group string
+
 	// Metadata names keys of the headers that hold what has no column.
 	Metadata Metadata
 }
@@ -124,6 +129,10 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) error {
 // Start implements [adapters.Source]. [adapters.StartTime] begins at the lowest
 // position of a row created at or after the time, and needs to know the column.
 func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor, error) {
+	if at.Kind == adapters.StartOffsets {
+		c, err := s.startAtOffsets(ctx)
+		return c, s.explain("start at offsets", err)
+	}
 	places := reader.Starts{
 		Beginning: "least(coalesce((SELECT min(o.{position}) FROM {table} o) - 1, 0), 0)",
 		End:       "coalesce((SELECT max(o.{position}) FROM {table} o), 0)",

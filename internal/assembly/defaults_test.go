@@ -1,0 +1,94 @@
+package assembly
+
+import (
+	"log/slog"
+	"reflect"
+	"testing"
+
+	"github.com/outriderhq/outrider/adapters/http"
+	"github.com/outriderhq/outrider/adapters/kafka"
+	"github.com/outriderhq/outrider/adapters/webhook"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/router"
+)
+
+// TestDefaultsOfEveryAdapterAreThoseOfTheConfiguration compares, for each technology,
+// what comes of a section with only its required keys with what comes of a Go
+// configuration with only its required fields. A new technology has a line here.
+func TestDefaultsOfEveryAdapterAreThoseOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse("t", []byte(`
+state: {url: /tmp/state.db}
+sources:
+  own: {type: postgres, url: postgres://app@127.0.0.1/db}
+  in: {type: http, listen: "127.0.0.1:1"}
+destinations:
+  kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
+  http: {type: http, url: "http://127.0.0.1:1/"}
+  webhook: {type: webhook, url: "https://example.com/", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
+routes:
+  a: {from: own, to: kafka}
+  b: {from: own, to: http}
+  c: {from: own, to: webhook}
+  d: {from: in, to: http}
+`), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := site{&Builder{Config: cfg, log: slog.Default()}, "x"}
+	// The registries say what there is; those not compared have no defaults of their own.
+	none := map[string]bool{"log": true, "discard": true, "publisher": true}
+	compared := map[string]bool{}
+	same := func(kind string, got any, gotErr error, want any, wantErr error) {
+		t.Helper()
+		compared[kind] = true
+		if gotErr != nil || wantErr != nil {
+			t.Fatal(kind, gotErr, wantErr)
+		}
+		g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+		for i := range g.NumField() {
+			a, b := g.Field(i), w.Field(i)
+			if a.Kind() == reflect.Func || a.Type() == reflect.TypeFor[*slog.Logger]() || a.IsZero() && b.IsZero() ||
+				(a.Kind() == reflect.Map || a.Kind() == reflect.Slice) && a.Len() == 0 && b.Len() == 0 {
+				continue
+			}
+			if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+				t.Errorf("%s: %s is %v by the file, and %v in Go", kind, g.Type().Field(i).Name, a, b)
+			}
+		}
+	}
+	fromFile, err := kafkaConfig(at, cfg.Destinations["kafka"].(*config.Kafka))
+	k, kErr := fromFile.WithDefaults()
+	k2, k2Err := kafka.Config{Brokers: fromFile.Brokers, Topic: "t"}.WithDefaults()
+	same("kafka", k, first(err, kErr), k2, k2Err)
+
+	posted, err := httpConfig(cfg.Destinations["http"].(*config.HTTP))
+	h, hErr := posted.WithDefaults()
+	h2, h2Err := http.Config{URL: posted.URL}.WithDefaults()
+	same("http", h, first(err, hErr), h2, h2Err)
+
+	signed, err := webhookConfig(cfg.Destinations["webhook"].(*config.Webhook))
+	w, wErr := signed.WithDefaults()
+	w2, w2Err := webhook.Config{URL: signed.URL, Secrets: signed.Secrets}.WithDefaults()
+	same("webhook", w, first(err, wErr), w2, w2Err)
+
+	s, sErr := httpSubscriber(at, cfg.Sources["in"].(*config.HTTPSource)).WithDefaults()
+	s2, s2Err := http.SubscriberConfig{Listen: "127.0.0.1:1"}.WithDefaults()
+	same("http source", s, sErr, s2, s2Err)
+
+	same("poll", pollOf(cfg.Sources["own"].(*config.Postgres).Poll), nil, router.Poll{}.WithDefaults(), nil)
+	for kind := range destinationKinds {
+		if !compared[kind] && !none[kind] {
+			t.Errorf("the defaults of destination %s are not compared: add them to this test", kind)
+		}
+	}
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
