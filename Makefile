@@ -33,7 +33,7 @@ LONGEST_TEST_FILE := 700
 
 .PHONY: help
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Run the whole system in one process: no server, no configuration
@@ -55,6 +55,10 @@ flaky: ## Run every test N=20 times beside four busy loops, and list which faile
 .PHONY: soak
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
 	$(TESTENV) env OUTRIDER_SOAK=$(SOAK) go test -v -timeout 24h -p 1 $(TESTFLAGS) ./internal/faults ./router ./adapters/kafka ./adapters/postgres/... ./config
+
+.PHONY: test-upgrade
+test-upgrade: ## Kill a relay of a former build, and have one of this build go on with its tables
+	$(TESTENV) env OUTRIDER_TEST_UPGRADE=1 go test -v -count=1 -timeout 15m -run Upgrade $(TESTFLAGS) ./internal/faults
 
 .PHONY: short
 short: ## Run the tests that need no server

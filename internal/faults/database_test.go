@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -48,6 +49,21 @@ func (d *database) rows() []check.Row {
 	must(d.t, err)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[check.Row])
 	must(d.t, err)
+	return out
+}
+
+// sqliteRows returns what was committed.
+func sqliteRows(t *testing.T, db *sql.DB) (out []check.Row) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT id, message_group, position FROM outrider_outbox")
+	must(t, err)
+	defer func() { must(t, rows.Close()) }()
+	for rows.Next() {
+		var r check.Row
+		must(t, rows.Scan(&r.ID, &r.Group, &r.Position))
+		out = append(out, r)
+	}
+	must(t, rows.Err())
 	return out
 }
 

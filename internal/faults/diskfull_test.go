@@ -58,21 +58,6 @@ func newSQLite(t *testing.T, n, groups int) (path string, db *sql.DB) {
 	return path, db
 }
 
-// sqliteRows returns what was committed.
-func sqliteRows(t *testing.T, db *sql.DB) (out []check.Row) {
-	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT id, message_group, position FROM outrider_outbox")
-	must(t, err)
-	defer func() { must(t, rows.Close()) }()
-	for rows.Next() {
-		var r check.Row
-		must(t, rows.Scan(&r.ID, &r.Group, &r.Position))
-		out = append(out, r)
-	}
-	must(t, rows.Err())
-	return out
-}
-
 // TestG1_G2_G3_SQLiteDiskIsFull takes the room from the relay's database: it
 // delivers what its windows hold and says what is the matter, and continues when
 // there is room again. Then it is killed in that state.

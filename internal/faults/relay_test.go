@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -22,37 +21,45 @@ import (
 // measurement: a machine that is busy with other things may use it up.
 const patience = 60 * time.Second
 
-// built is the program under test, built once per run and without -race: it is
-// killed by the dozen, and what a race detector adds is tested in-process.
-var built struct {
+// build is a program that tests share. It is built once per run.
+type build struct {
 	once sync.Once
 	dir  string
 	err  error
 }
 
+// built is the program under test. It is built without -race: it is
+// killed by the dozen, and what a race detector adds is tested in-process.
+var built build
+
 // program returns the path of the built program.
 func program(t *testing.T) string {
 	t.Helper()
-	built.once.Do(func() {
-		built.dir, built.err = os.MkdirTemp("", "outrider-faults-") //nolint:usetesting // it outlives the test that is first
-		if built.err != nil {
-			return
-		}
-		out, err := exec.Command("go", "build", "-o", filepath.Join(built.dir, "outrider"),
-			"github.com/outriderhq/outrider/cmd/outrider").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("build the program: %w\n%s", err, out)
-		}
+	return built.path(t, func(_, binary string) error {
+		return run(".", nil, "go", "build", "-o", binary, "github.com/outriderhq/outrider/cmd/outrider")
 	})
-	must(t, built.err)
-	return filepath.Join(built.dir, "outrider")
 }
 
-func removeBinary() error {
-	if built.dir == "" {
+// path returns the path of the program, which construct has written to binary. Besides
+// binary, construct may use what is below dir, which is empty at first.
+func (b *build) path(t *testing.T, construct func(dir, binary string) error) string {
+	t.Helper()
+	b.once.Do(func() {
+		b.dir, b.err = os.MkdirTemp("", "outrider-faults-") //nolint:usetesting // it outlives the test that is first
+		if b.err == nil {
+			b.err = construct(b.dir, filepath.Join(b.dir, "outrider"))
+		}
+	})
+	must(t, b.err)
+	return filepath.Join(b.dir, "outrider")
+}
+
+// remove deletes the program.
+func (b *build) remove() error {
+	if b.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(built.dir)
+	return os.RemoveAll(b.dir)
 }
 
 // relay is one process of the program.
@@ -75,12 +82,16 @@ func start(t *testing.T, config string) *relay {
 // startWith starts the program with further variables in its environment.
 func startWith(t *testing.T, config string, env ...string) *relay {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "outrider.yaml")
-	must(t, os.WriteFile(file, []byte(config), 0o600))
-	out, err := os.Create(filepath.Join(dir, "log"))
+	return startBinary(t, program(t), config, env...)
+}
+
+// startBinary is [startWith] for another build of the program.
+func startBinary(t *testing.T, binary, config string, env ...string) *relay {
+	t.Helper()
+	file := writeConfig(t, config)
+	out, err := os.Create(filepath.Join(filepath.Dir(file), "log"))
 	must(t, err)
-	cmd := exec.Command(program(t), "run", "-c", file)
+	cmd := exec.Command(binary, "run", "-c", file)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), env...)
 	must(t, cmd.Start())
@@ -99,6 +110,14 @@ func startWith(t *testing.T, config string, env ...string) *relay {
 		}
 	})
 	return r
+}
+
+// writeConfig writes a configuration to a file in a directory of its own.
+func writeConfig(t *testing.T, config string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "outrider.yaml")
+	must(t, os.WriteFile(file, []byte(config), 0o600))
+	return file
 }
 
 // dump keeps what a process was doing when its test failed: all its output, with

@@ -1,0 +1,64 @@
+package faults_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// formerCommit is the build that upgrades are tested from: the last one before the
+// packages were cut anew. It made its tables with fewer migrations.
+const formerCommit = "f6105767e16090ba1bb8005257d730f92789a744"
+
+// upgradeEnv is the environment variable that has upgrades tested: `make test-upgrade`
+// sets it.
+const upgradeEnv = "OUTRIDER_TEST_UPGRADE"
+
+// former is the program of [formerCommit].
+var former build
+
+// formerProgram returns the path of the former build. It skips the test unless
+// upgrades are tested: the former build has other versions of its dependencies, which
+// take a minute to compile.
+func formerProgram(t *testing.T) string {
+	t.Helper()
+	if os.Getenv(upgradeEnv) == "" && !testenv.Soaking() {
+		t.Skip("builds the former program, which takes a minute: run make test-upgrade")
+	}
+	if err := exec.Command("git", "cat-file", "-e", formerCommit+"^{commit}").Run(); err != nil {
+		t.Skipf("commit %.10s is not in this checkout (%v): run git fetch --unshallow", formerCommit, err)
+	}
+	return former.path(t, func(dir, binary string) error {
+		sources, archive := filepath.Join(dir, "sources"), filepath.Join(dir, "sources.tar")
+		if err := os.Mkdir(sources, 0o700); err != nil {
+			return err
+		}
+		top, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+		if err != nil {
+			return fmt.Errorf("find the root of the repository: %w", err)
+		}
+		root := string(top[:len(top)-1]) // without the newline
+		if err := run(root, nil, "git", "archive", "-o", archive, formerCommit); err != nil {
+			return err
+		}
+		if err := run(sources, nil, "tar", "-xf", archive); err != nil {
+			return err
+		}
+		// It is a module alone, and not one of ours.
+		return run(sources, []string{"GOWORK=off"}, "go", "build", "-o", binary, "./cmd/outrider")
+	})
+}
+
+// run runs a command in a directory; an error has its output.
+func run(dir string, env []string, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+	}
+	return nil
+}
