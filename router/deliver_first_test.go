@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // ran is one run of a chain, as a middleware saw it.
@@ -169,7 +170,7 @@ func TestG7_DeliverFirstIsBoundedByTheWindow(t *testing.T) {
 		}))
 		time.Sleep(time.Minute)
 		for _, s := range r.router.routes[0].Sessions() {
-			if in := s.Inspect(); in.Chains > 32 || in.Queued > 0 {
+			if in := lane.Inspect(s); in.Chains > 32 || in.Queued > 0 {
 				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane().Name, in.Chains, in.Queued)
 			}
 		}

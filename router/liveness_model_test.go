@@ -93,7 +93,7 @@ func (r *run) room() (n int) {
 		if s == nil {
 			continue
 		}
-		in := s.Inspect()
+		in := lane.Inspect(s)
 		n += in.Unsettled
 		if time.Since(r.commanded) > known && !in.Stopping {
 			r.parking.check(l, &in)

@@ -360,11 +360,11 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 		s := r.router.routes[0].Lanes[3].Session()
 		str := s.Streams()[0]
 		s.Stop(context.Background())
-		before := s.Inspect().Settled[0]
+		before := lane.Inspect(s).Settled[0]
 		row := &adapters.Row{ID: "x", Slot: 3, Position: 7, Page: &adapters.Page{From: str.Fetched}}
 		s.Accept([]lane.Arrival{{Stream: str, Row: row, Matched: true}})
-		s.MoveTo(str, adapters.Cursor{Position: 9}, 1, true)
-		if settled := s.Inspect().Settled[0]; settled != before || str.Fetched != before {
+		str.MoveTo(adapters.Cursor{Position: 9}, 1, true)
+		if settled := lane.Inspect(s).Settled[0]; settled != before || str.Fetched != before {
 			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.Fetched, settled)
 		}
 		r.stop()

@@ -41,7 +41,7 @@ func (r *queueRun) room() (n int, problems []string) {
 	rt := r.router.routes[0]
 	if n, problems = rt.claimer.Inspect(); !rt.DeliverFirst {
 		for _, s := range rt.Sessions() { // chains of what was taken out of the lane
-			n += s.Inspect().Chains
+			n += lane.Inspect(s).Chains
 		}
 	}
 	r.table.mu.Lock()

@@ -145,7 +145,7 @@ func (s *siege) look() (room int, full map[int]bool) {
 			s.parking.complain("lane %s has no session", l.Name)
 			continue
 		}
-		in := session.Inspect()
+		in := lane.Inspect(session)
 		room += in.Unsettled
 		full[l.Slots[0]] = in.Unsettled >= siegeWindow/2
 		s.parking.check(l, &in)

@@ -51,7 +51,7 @@ func (o claimOrigin) Dead(it *lane.Item, cause error) bool {
 // a last attempt is left to the row's own chain.
 func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
 	ends := []ending{{h: holdingOf(it), outcome: outbox.OutcomeRetry, attempts: it.Attempt.Number, at: at, err: cause}}
-	for _, x := range o.session.Withdraw(it, true) {
+	for _, x := range o.session.WithdrawLocked(it, true) {
 		if x == it {
 			continue
 		}

@@ -98,7 +98,7 @@ func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
 func (c *Claimer) place(w *wanted, p placing) bool {
 	rt, slot := c.routes[p.route], adapters.SlotOf(p.row.Group, p.row.ID)
 	if s := rt.Lanes[slot].Session(); s != nil && w.open[p.route][slot] && rt.Share.Take(p.cost) {
-		if s.AcceptClaim(p.row, p.holding, p.cost) {
+		if s.AcceptOne(p.row, p.holding, p.cost) {
 			return true
 		}
 		rt.Share.Give(p.cost)

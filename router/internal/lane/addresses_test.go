@@ -77,7 +77,7 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 				}
 				s.mu.Lock()
 				s.gate.Enter(&stays.Ticket, stays.key)
-				s.extra++
+				s.progress.extra++
 				rt.health.unavailable("main", gone, outbox.Verdict{Err: errInjected}, false)
 				rt.health.unavailable("main", stays, outbox.Verdict{Err: errInjected}, false)
 				s.mu.Unlock()

@@ -2,50 +2,39 @@ package lane
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// cut makes an end of what a stop waits for no longer: deliveries are cancelled.
-func (s *Session) cut() {
-	s.mu.Lock()
-	s.cutOff = true
-	s.mu.Unlock()
-	s.gate.Abort()
-}
-
 // CutMoment is how long chains may take to end whose deliveries were cancelled:
 // some of them turn out to have arrived.
 const CutMoment = 100 * time.Millisecond
 
-// awaitCutOff gives chains a moment to end after the cut.
-func (s *Session) awaitCutOff() {
-	ctx, cancel := context.WithTimeout(context.Background(), CutMoment)
-	defer cancel()
-	s.runner.await(ctx)
+// cutoff is the end of what a stop waits for no longer: deliveries are cancelled. It is
+// guarded by the session's mutex.
+type cutoff struct {
+	done    bool
+	unknown int // chains that ended after that without telling whether their message arrived
 }
 
-// noteUnknown counts a chain that ends after the cut without telling that its
-// message arrived: what was called off may have. Call with the mutex held.
-func (s *Session) noteUnknown(o outbox.Outcome) {
-	if s.cutOff && o != outbox.OutcomeDelivered && o != outbox.OutcomeSkipped {
-		s.unknown++
+// note counts a chain that ends after the cut without telling that its
+// message arrived: what was called off may have.
+func (c *cutoff) note(o outbox.Outcome) {
+	if c.done && o != outbox.OutcomeDelivered && o != outbox.OutcomeSkipped {
+		c.unknown++
 	}
 }
 
-// leftUnknown is of how many messages a stopped session does not know whether
-// they arrived. A chain that has not ended by now is of one of them: what it ends
-// with is not settled any more.
-func (s *Session) leftUnknown() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.cutOff {
+// left is of how many messages a stopped session does not know whether they arrived. A
+// chain that has not ended by now is of one of them: what it ends with is not settled
+// any more.
+func (c *cutoff) left(chains int) int {
+	if !c.done {
 		return 0
 	}
-	return s.unknown + s.runner.chains
+	return c.unknown + chains
 }
 
 // Unknown is what stopped sessions of one route do not know.
@@ -60,7 +49,9 @@ type Unknown struct {
 func UnknownBy(sessions []*Session) (out []Unknown) {
 	byRoute := map[string]*Unknown{}
 	for _, s := range sessions {
-		unknown := s.leftUnknown()
+		s.mu.Lock()
+		unknown := s.cutoff.left(s.runner.chains)
+		s.mu.Unlock()
 		if unknown == 0 {
 			continue
 		}

@@ -25,7 +25,14 @@ func (s *Session) offerMessages() {
 		return
 	}
 	for {
-		s.offer(s.runner.takeAll())
+		offered, broken, dying := toOffer(s.route, s.runner.takeAll())
+		s.gate.Offer(offered)
+		if len(broken) > 0 {
+			s.ended(broken)
+		}
+		for _, it := range dying {
+			go s.conclude([]handlers.Ended{{Ticket: &it.Ticket, Err: it.death}}, true)
+		}
 		select {
 		case <-s.runner.called:
 		case <-s.ctx.Done():
@@ -34,20 +41,20 @@ func (s *Session) offerMessages() {
 	}
 }
 
-// offer brings messages to the gate, or, those that cannot be sent, to their
-// chains.
-func (s *Session) offer(items []*Item) {
-	offered := make([]handlers.Offered, 0, len(items))
-	var broken []handlers.Ended
+// toOffer makes the messages of items, for the gate. Broken are those that cannot be sent, for
+// their chains; of dying ones nothing is left to attempt: they are on their way to the poison
+// destination.
+func toOffer(r *Route, items []*Item) (offered []handlers.Offered, broken []handlers.Ended, dying []*Item) {
+	offered = make([]handlers.Offered, 0, len(items))
 	for _, it := range items {
-		if it.death != nil { // nothing is left to attempt: it is on its way to the poison destination
-			go s.conclude(it, it.death)
+		if it.death != nil {
+			dying = append(dying, it)
 			continue
 		}
 		msg := it.newMessage()
 		err := undecodable(msg)
-		if err == nil && len(s.route.Before) > 0 {
-			err = prepare(s.route.Before, msg)
+		if err == nil && len(r.Before) > 0 {
+			err = prepare(r.Before, msg)
 		}
 		if err != nil {
 			broken = append(broken, handlers.Ended{Ticket: &it.Ticket, Message: msg, Err: err})
@@ -55,37 +62,20 @@ func (s *Session) offer(items []*Item) {
 		}
 		offered = append(offered, handlers.Offered{Ticket: &it.Ticket, Message: msg})
 	}
-	s.gate.Offer(offered)
-	if len(broken) > 0 {
-		s.runAfterDelivery(broken)
-	}
+	return offered, broken, dying
 }
 
-// runAfterDelivery runs messages whose outcome is known through their chains and
-// concludes them.
-func (s *Session) runAfterDelivery(ended []handlers.Ended) {
+// ended runs messages whose outcome is known through their chains and concludes them.
+func (s *Session) ended(ended []handlers.Ended) {
 	for i := range ended {
 		e := &ended[i]
 		it := owner(e.Ticket)
 		it.outcome, it.asked = e.Err, false
 		if e.Err = protect(s.lane.chain, e.Message); !it.asked {
-			e.Err = s.unasked(it, e.Err)
+			e.Err = s.route.notAsked(it, s.lane.Name, e.Err)
 		}
 	}
-	var follow []followUp
-	s.mu.Lock()
-	for _, e := range ended {
-		if f := s.judge(owner(e.Ticket), e.Err); !f.empty() {
-			follow = append(follow, f)
-		}
-	}
-	s.mu.Unlock()
-	for _, f := range follow {
-		f.run()
-		if f.dying != nil {
-			go s.sendToPoison(f.dying)
-		}
-	}
+	s.conclude(ended, false)
 }
 
 // prepare lets middleware that only looks at results do what comes before a delivery.
@@ -101,15 +91,15 @@ func prepare(before []func(*message.Message), msg *message.Message) (err error) 
 	return nil
 }
 
-// unasked is what a chain came to that did not call its handler although it was said
+// notAsked is what a chain came to that did not call its handler although it was said
 // to only look at results: the outcome counts, or a message that failed would be lost.
-func (s *Session) unasked(it *Item, err error) error {
+func (r *Route) notAsked(it *Item, lane string, err error) error {
 	if _, panicked := errors.AsType[*adapters.PanicError](err); panicked {
 		return err
 	}
-	s.route.unasked.Do(func() {
-		s.route.Log().Warn("a middleware with the marker AfterDelivery did not call its handler: the outcome of the delivery counts; "+
-			"remove the marker from middleware that filters messages (logged once)", "lane", s.lane.Name, "id", it.id(), "error", err)
+	r.unasked.Do(func() {
+		r.Log().Warn("a middleware with the marker AfterDelivery did not call its handler: the outcome of the delivery counts; "+
+			"remove the marker from middleware that filters messages (logged once)", "lane", lane, "id", it.id(), "error", err)
 	})
 	return it.outcome
 }

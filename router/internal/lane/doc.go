@@ -10,11 +10,33 @@
 // became of messages, a [Feeder] that there is room, and a [Lease] answers whether the
 // lane may still send. Package settling writes for it.
 //
+// # Parts of a session
+//
+// A session consists of parts. Each has its state and its file; a part uses those below it in
+// this list, calls nothing above it, and returns what is left to be done. The session takes
+// the mutex, passes what one part returns to the next, and runs the goroutines.
+//
+//	outcomes   outcomes.go      what becomes of an item: verdict to settled, parked, held, tried again
+//	pump       pump.go          reads parked messages back when their groups are due
+//	parking    parking.go       messages that wait in the state store; parked_group.go has a group's states
+//	charges    charges.go       attempts that are given back, because their address was at fault
+//	runner     workers.go       which chains run, and on which goroutines
+//	progress   progress.go      what is under way, settled and written; stream.go a cursor, writes.go parked rows
+//	cutoff     cutoff.go        what is unknown after a stop that could wait no longer
+//	tenure     session.go       lane, route, gate, origin: what does not change
+//
+// An [Item] changes its phase in item_phase.go only. The addresses of a route are shared by its
+// sessions: addresses.go is the list, address.go the states of one. What they want of other
+// sessions is returned as a followUp, which conclude.go runs without any mutex.
+//
 // # Locks
 //
 // They are taken in this order, never the other way: session, gate, addresses; then
 // one of the ledger of claims, poison, limiter and the manager of leases, under which
 // nothing is locked. The settler, readers, claimers and managers hold none of their own while
-// they call a session. Middleware runs without any of them. Methods of a session
-// that others call take its mutex themselves.
+// they call a session. Middleware runs without any of them.
+//
+// Methods of a session, its runner and its pump take the session's mutex themselves, unless
+// their names end in Locked: those are called with it. The other parts are guarded by it as a
+// whole, and all of their methods are called with it.
 package lane

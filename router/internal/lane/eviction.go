@@ -19,7 +19,7 @@ const EvictionPause = 100 * time.Millisecond
 func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping || now.Sub(s.evictionLooked) < EvictionPause {
+	if s.runner.stopping || now.Sub(s.evictionLooked) < EvictionPause {
 		return
 	}
 	s.evictionLooked = now
@@ -42,33 +42,16 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 		blocked = append(blocked, alone...)
 	}
 	// What is finished behind them takes room as well, for the cursor stands.
-	for _, str := range s.streams {
-		total += str.beyond
-	}
+	total += s.progress.finishedBeyond()
 	if total < s.route.Window/2 && !spent {
 		return
 	}
 	for _, it := range blocked {
-		s.place(it)
-		g := s.groupOf(it)
-		pause := min(LongestProbe<<min(g.evictions, 10), LongestLeave) // its address is down, or it is being sent
+		s.progress.number(it)
+		pause := min(LongestProbe<<min(s.parking.groupOf(it).evictions, 10), LongestLeave) // its address is down, or it is being sent
 		if it.phase == backoff {
 			pause = ShortDelay
 		}
-		s.park(it, adapters.ParkedWaiting, now.Add(pause), nil)
-		g.evicted, g.evictions = true, g.evictions+1
-	}
-}
-
-// readmit makes groups due that were parked to make room, because an address
-// of the route is back; perhaps it was theirs.
-func (s *Session) readmit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range s.parking.groups {
-		if g.evicted {
-			g.evicted, g.evictions, g.due = false, 0, time.Time{}
-			s.parking.schedule(g)
-		}
+		s.parking.park(it, adapters.ParkedWaiting, now.Add(pause), nil).evict()
 	}
 }

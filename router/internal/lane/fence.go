@@ -6,26 +6,17 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// through is what the session delivers through: the route's destination or, if
-// that fences former owners, what it gives this session.
-func (s *Session) through() adapters.Destination {
-	d := s.route.Destination
-	if f, ok := d.(adapters.Fencer); ok {
-		if own := f.Fence(s.lane.Name, s.owned); own != nil {
-			s.fenced = own
-			d = own
-		}
+// fence returns what the session delivers through instead of the route's destination, if that
+// fences former owners; otherwise nil.
+func fence(s *Session) adapters.Destination {
+	if f, ok := s.route.Destination.(adapters.Fencer); ok {
+		return f.Fence(s.lane.Name, func(ctx context.Context) (bool, error) { return s.route.Lease.StillOwned(ctx, s) })
 	}
-	return s.route.gateDestination(d)
+	return nil
 }
 
-// owned asks the state store whether all of the lane is still this session's.
-func (s *Session) owned(ctx context.Context) (bool, error) {
-	return s.route.Lease.StillOwned(ctx, s)
-}
-
-// closeFenced ends what the session delivered through. Nothing is under way.
-func (s *Session) closeFenced() {
+// closeFenced ends what a session delivered through. Nothing is under way.
+func closeFenced(s *Session) {
 	if s.fenced == nil {
 		return
 	}

@@ -31,28 +31,28 @@ type GroupInspection struct {
 	Since   time.Time // of its first message, about
 }
 
-// Inspect looks into the session.
-func (s *Session) Inspect() Inspection {
+// Inspect looks into a session.
+func Inspect(s *Session) Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in := Inspection{Stopping: s.stopping, Chains: s.runner.chains, Queued: len(s.runner.queue), Unsettled: s.unsettled(), Live: s.parking.live,
+	in := Inspection{Stopping: s.runner.stopping, Chains: s.runner.chains, Queued: len(s.runner.queue), Unsettled: unsettledLocked(s), Live: s.parking.live,
 		pending: map[opKey]bool{}, groups: map[groupKey]bool{}}
 	for _, g := range s.parking.groups {
 		in.groups[g.key] = true
 		in.Groups = append(in.Groups, GroupInspection{Group: g.key.group, Seq: g.key.alone.seq, Loading: g.loading, Movable: g.movable(), Due: g.due, Since: g.since})
 	}
-	for k := range s.ops.unpark {
+	for k := range s.progress.ops.unpark {
 		in.pending[k] = true
 	}
-	for k := range s.ops.park {
+	for k := range s.progress.ops.park {
 		in.pending[k] = true // as dead, perhaps
 	}
-	if s.flight != nil {
-		for k := range s.flight.unpark {
+	if s.progress.flight != nil {
+		for k := range s.progress.flight.unpark {
 			in.pending[k] = true
 		}
 	}
-	for _, str := range s.streams {
+	for _, str := range s.progress.streams {
 		in.Settled = append(in.Settled, str.settled)
 	}
 	return in
@@ -64,19 +64,13 @@ func (in *Inspection) Knows(p adapters.Parked) bool {
 	return in.groups[keyOf(p.Slot, p.Group, p.Seq)] || in.pending[opKey{p.Slot, p.Seq}]
 }
 
-// unsettled is how many messages the session may refer to. Call with the mutex held.
-func (s *Session) unsettled() int {
-	n := s.extra + len(s.parking.here) + len(s.ops.park)
-	if s.flight != nil {
-		n += len(s.flight.park)
-	}
+// unsettledLocked is how many messages the session may refer to.
+func unsettledLocked(s *Session) int {
+	n := s.progress.unsettled() + len(s.parking.here)
 	for _, g := range s.parking.groups {
 		if g.loading {
 			n += g.limit
 		}
-	}
-	for _, str := range s.streams {
-		n += int(str.tail-str.head) - str.beyond
 	}
 	if !s.route.DeliverFirst {
 		n += s.runner.chains // of what was taken out of the lane

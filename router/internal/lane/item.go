@@ -14,18 +14,6 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// phase is where an item is between its chains, guarded by the session's mutex.
-type phase uint8
-
-const (
-	running       phase = iota // queued for its chain, in it, or at the gate
-	backoff                    // its next attempt has a timer
-	held                       // its address is down
-	finished                   // settled in memory
-	parked                     // taken out of the lane
-	deadLettering              // being sent to the poison destination
-)
-
 // What an item costs beside its row: the item itself, its message with metadata,
 // what a destination makes of it and, where its chain waits, the stack of that.
 // Measured with the benchmark's messages; see docs/benchmarks.md.
@@ -76,7 +64,6 @@ type Item struct {
 	wait    *wait          // before the next attempt; nil: there is none
 
 	slot      int   // of the cursor row that it is parked under
-	owed      int   // attempts to be given back when the chain does not read them
 	probes    int32 // failures charged to the address instead
 	phase     phase
 	stored    bool // its parked row exists, or is about to
@@ -88,6 +75,13 @@ type Item struct {
 	probed    bool // it was a probe, or run again for one; guarded by health's mutex
 	asked     bool // its chain has asked for the outcome
 	redriven  bool // an operator wants it attempted anew, after the attempt under way
+}
+
+// newItem makes an item of a session, whose first attempt is next.
+func newItem(s *Session, key string) *Item {
+	it := &Item{Session: s, key: key, slot: s.lane.Slots[0], Attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.Name, Number: 1}}
+	it.Owner = it
+	return it
 }
 
 // record is the content of a message that has no row.
@@ -137,14 +131,6 @@ func (it *Item) id() string {
 		return it.row.ID
 	}
 	return it.record.id
-}
-
-// giveBack takes attempts off that were not the message's fault. Call it with
-// the session's mutex held, while no chain runs.
-func (it *Item) giveBack(n int) {
-	if n > 0 {
-		it.Attempt.Number = max(it.Attempt.Number-n, 1)
-	}
 }
 
 // saved is what a parked row says that may change while its message is in the

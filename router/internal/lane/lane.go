@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -134,24 +135,22 @@ func (l *Lane) work(h message.HandlerFunc) message.HandlerFunc {
 		s, _ := call.Context().Value(callKey).(*Session) // what calling puts there
 		w := make(worker, 1)
 		for it := s.runner.next(w); it != nil; it = s.runner.next(w) {
-			s.run(h, it)
+			s.conclude([]handlers.Ended{{Ticket: &it.Ticket, Err: runChain(h, it)}}, true)
 		}
 		return nil, nil
 	}
 }
 
-// run runs an item's chain. Whatever that returns, or if it panics, the message
-// is concluded here and nowhere else. To middleware every message is acked in
-// the end: what becomes of it is the lane's business.
-func (s *Session) run(h message.HandlerFunc, it *Item) {
+// runChain runs an item's chain and returns what that returns, or its panic. To middleware
+// every message is acked in the end: what becomes of it is the lane's business.
+func runChain(h message.HandlerFunc, it *Item) error {
 	if it.death != nil { // nothing is left to attempt: it is on its way to the poison destination
-		s.conclude(it, it.death)
-		return
+		return it.death
 	}
 	msg := it.newMessage()
 	err := protect(h, msg)
 	msg.Ack()
-	s.conclude(it, err)
+	return err
 }
 
 // protect turns a panic of the chain into an error.

@@ -1,63 +1,28 @@
 package lane
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// groupKey names a parked group; a message without a group parks alone, under
-// its sequence number.
-type groupKey struct {
-	group string
-	alone opKey // zero for groups
-}
-
-// parkedGroup is what a session knows of a group in the parking. While it
-// exists, fresh messages of the group join it at its end. The session is the
-// only writer of its parked rows (operators' commands are noticed by a counter
-// and make it read them anew), so the counts are exact.
-type parkedGroup struct {
-	key       groupKey
-	slot      int
-	count     int // rows that are not dead, stored or about to be
-	live      int // of those, in the lane now
-	blockers  int // sent before the group was parked, not concluded yet
-	due       time.Time
-	since     time.Time // of its first message, about: created or parked
-	held      bool      // waits for an operator
-	evicted   bool      // parked to make room: may come back when an address does
-	evictions int       // times in a row that it was
-
-	// While its rows are read nothing is added to them: what they say is then all
-	// that there is. Fresh messages are kept aside until it is known.
-	loading bool
-	limit   int  // of the read
-	again   bool // something was added all the same
-	aside   []*Item
-
-	// credits are attempts to be given back to messages, by their seq, when their
-	// rows are read next.
-	credits map[int64]int
-}
-
-// movable reports whether the first rows may be brought back when they are due.
-func (g *parkedGroup) movable() bool {
-	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held && !g.loading
-}
-
-// allHere reports whether all rows of the group are in the lane, at the gate:
-// then fresh messages may get in line behind them, and a busy group leaves the
-// parking.
-func (g *parkedGroup) allHere() bool {
-	return g.live > 0 && g.live == g.count && g.blockers == 0 && !g.loading
-}
-
-// parking is the part of a session that concerns parked messages.
+// parking is what a session knows of its messages in the parking. It puts messages
+// there and takes them out; what brings them back is the pump. All but the channel is
+// guarded by the session's mutex.
 type parking struct {
+	session  *Session // of items that come back
+	route    *Route
+	origin   Origin
+	gate     *handlers.Gate
+	progress *progress
+	charges  *charges
+
 	groups map[groupKey]*parkedGroup
 	due    dueHeap
 	live   int
@@ -65,26 +30,23 @@ type parking struct {
 	kicked chan struct{}
 }
 
-func (p *parking) init(groups []adapters.ParkedGroup) {
-	p.groups = make(map[groupKey]*parkedGroup, len(groups))
-	p.here = map[opKey]*Item{}
-	p.kicked = make(chan struct{}, 1)
-	for _, g := range groups {
-		p.add(g)
+func newParking(s *Session, groups []adapters.ParkedGroup) parking {
+	p := parking{session: s, route: s.route, origin: s.origin, gate: s.gate, progress: &s.progress, charges: &s.charges,
+		groups: make(map[groupKey]*parkedGroup, len(groups)), here: map[opKey]*Item{}, kicked: make(chan struct{}, 1)}
+	for _, l := range groups {
+		if g := p.add(l); p.route.poison != nil { // its first message may wait for it
+			g.awaitPoison()
+		}
 	}
+	return p
 }
 
-func (p *parking) add(l adapters.ParkedGroup) {
+// add takes over a group that was read.
+func (p *parking) add(l adapters.ParkedGroup) *parkedGroup {
 	g := &parkedGroup{key: keyOf(l.Slot, l.Group, l.FirstSeq), slot: l.Slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
 	p.groups[g.key] = g
 	p.schedule(g)
-}
-
-func keyOf(slot int, group string, seq int64) groupKey {
-	if group == "" {
-		return groupKey{alone: opKey{slot, seq}}
-	}
-	return groupKey{group: group}
+	return g
 }
 
 // of returns the parked group that a message has to join, or nil.
@@ -95,224 +57,240 @@ func (p *parking) of(it *Item) *parkedGroup {
 	return p.groups[groupKey{group: it.key}]
 }
 
+// groupOf returns the item's parked group, creating it.
+func (p *parking) groupOf(it *Item) *parkedGroup {
+	k := keyOf(it.slot, it.key, it.seq)
+	g := p.groups[k]
+	if g == nil {
+		g = &parkedGroup{key: k, slot: it.slot, since: it.Born()}
+		p.groups[k] = g
+	}
+	return g
+}
+
 // schedule plans the group's way back, if it can move.
 func (p *parking) schedule(g *parkedGroup) {
-	if !g.movable() {
-		return
+	if g.movable() {
+		heap.Push(&p.due, dueEntry{g, g.due})
+		signal.Send(p.kicked)
 	}
-	heap.Push(&p.due, dueEntry{g, g.due})
-	select {
-	case p.kicked <- struct{}{}:
-	default:
-	}
+}
+
+// again has the first rows of a group read when they are due.
+func (p *parking) again(g *parkedGroup, due time.Time) {
+	g.wait(due)
+	p.schedule(g)
 }
 
 // park takes the item's group out of the lane: the item with the given status,
 // the others as waiting, all in their order. (Some may be before the item, when
 // it was a middleware that failed it.) What is being sent at this moment keeps
 // its place before them and blocks the way back until it is concluded.
-func (s *Session) park(it *Item, status adapters.ParkedStatus, at time.Time, cause error) {
-	out, kept := s.gate.Withdraw(&it.Ticket)
+func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cause error) *parkedGroup {
+	out, kept := p.gate.Withdraw(&it.Ticket)
 	for _, t := range slices.Concat(kept, out) {
-		s.place(owner(t))
+		p.progress.number(owner(t))
 	}
-	g := s.groupOf(it)
+	g := p.groupOf(it)
 	for _, t := range kept {
-		s.block(owner(t), g)
+		p.block(owner(t), g)
 	}
 	for _, t := range out {
 		x := owner(t)
-		x.stopWaiting()
-		s.route.health.left(x)
+		p.route.health.left(x)
 		switch {
 		case x == it:
-			s.store(x, g, status, at, cause)
+			p.store(x, g, status, at, cause)
 		case x.stored && x.saved == x.toSave():
-			s.takeOut(x, g)
+			p.takeOut(x, g)
 		default:
-			s.store(x, g, adapters.ParkedWaiting, time.Time{}, nil)
+			p.store(x, g, adapters.ParkedWaiting, time.Time{}, nil)
 		}
 	}
 	if len(out) > 0 && owner(out[0]) == it {
-		g.due, g.held = at, status == adapters.ParkedHeld
+		g.lead(status, at)
 	} else {
-		g.due, g.held = time.Time{}, false // the first of them says when it is loaded
+		g.lead(adapters.ParkedWaiting, time.Time{}) // the first of them says when it is loaded
 	}
-	s.parking.schedule(g)
-	s.noteProgress()
+	p.schedule(g)
+	p.progress.note()
+	return g
 }
 
 // block notes that an item which is being sent keeps its parked group where it
 // is. It is stored too, so that the cursor can move over it while it hangs.
-func (s *Session) block(it *Item, g *parkedGroup) {
-	if !it.blocker {
-		it.blocker = true
-		g.blockers++
+func (p *parking) block(it *Item, g *parkedGroup) {
+	g.block(it)
+	if !it.stored {
+		p.here[opKey{it.slot, it.seq}] = it
+		p.put(it, adapters.ParkedWaiting, time.Time{}, nil)
+		g.store(it)
 	}
-	if it.stream == nil && !it.uncounted {
-		s.extra--
-	}
-	it.uncounted = true // it takes no room in the lane: what hangs could fill it
-	if it.stored {
+	p.progress.detach(it)
+}
+
+// join puts a fresh message behind its group, or aside while the group's rows are read.
+func (p *parking) join(it *Item, g *parkedGroup) {
+	if g.loading {
+		g.waitAside(it)
 		return
 	}
-	it.stored = true
-	g.count++
-	g.again = g.loading
-	s.parking.here[opKey{it.slot, it.seq}] = it
-	s.ops.put(s.parkedRow(it, adapters.ParkedWaiting, time.Time{}, nil))
-	s.ackLater(it)
-	if it.stream != nil {
-		it.stream.finish(it.index)
-		it.stream = nil
-	}
-}
-
-// place gives the item its sequence number.
-func (s *Session) place(it *Item) {
-	if it.seq == 0 {
-		it.seq = s.streams[0].nextSeq
-		s.streams[0].nextSeq++
-	}
-}
-
-// groupOf returns the item's parked group, creating it.
-func (s *Session) groupOf(it *Item) *parkedGroup {
-	k := keyOf(it.slot, it.key, it.seq)
-	g := s.parking.groups[k]
-	if g == nil {
-		g = &parkedGroup{key: k, slot: it.slot, since: it.Born()}
-		s.parking.groups[k] = g
-	}
-	return g
+	p.store(it, g, adapters.ParkedWaiting, time.Time{}, nil)
 }
 
 // store writes the item to the parking.
-func (s *Session) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, at time.Time, cause error) {
-	g.again = g.loading
-	s.ops.put(s.parkedRow(it, status, at, cause))
+func (p *parking) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, at time.Time, cause error) {
+	p.put(it, status, at, cause)
 	failpoint.Hit(failpoint.Parking)
-	if !it.stored {
-		it.stored = true
-		g.count++
-		s.route.stats.parked.Add(1)
+	if g.store(it) {
+		p.route.stats.parked.Add(1)
 	}
-	s.ackLater(it)
-	s.takeOut(it, g)
+	p.takeOut(it, g)
 }
 
 // takeOut ends the item's presence in the lane; its parked row goes on.
-func (s *Session) takeOut(it *Item, g *parkedGroup) {
-	it.phase = parked
-	s.releaseItem(it)
-	delete(s.parking.here, opKey{it.slot, it.seq})
-	if it.blocker {
-		it.blocker = false
-		g.blockers--
-	}
-	if it.injected {
-		it.injected = false
-		g.live--
-		s.parking.live--
+func (p *parking) takeOut(it *Item, g *parkedGroup) {
+	it.leave(parked)
+	p.progress.end(it)
+	p.charges.left(it)
+	p.leave(it, g)
+}
+
+// leave notes that the item is not in the lane any more.
+func (p *parking) leave(it *Item, g *parkedGroup) {
+	delete(p.here, opKey{it.slot, it.seq})
+	if g.leave(it) {
+		p.live--
 	}
 }
 
-// parkedRow is the durable form of an item.
-func (s *Session) parkedRow(it *Item, status adapters.ParkedStatus, at time.Time, cause error) adapters.Parked {
-	s.place(it)
-	p := it.content()
-	p.LaneRef = adapters.LaneRef{Route: s.route.Name, Slot: it.slot}
-	p.Seq, p.Group, p.Status, p.NextAttemptAt = it.seq, it.key, status, at
+// put has the item's row written, and its message acknowledged once that is durable.
+func (p *parking) put(it *Item, status adapters.ParkedStatus, at time.Time, cause error) {
+	p.progress.ops.put(p.row(it, status, at, cause))
+	if ack := p.origin.Parked(it); ack != nil {
+		p.progress.ops.acks = append(p.progress.ops.acks, ack)
+	}
+}
+
+// row is the durable form of an item.
+func (p *parking) row(it *Item, status adapters.ParkedStatus, at time.Time, cause error) adapters.Parked {
+	p.progress.number(it)
+	row := it.content()
+	row.LaneRef = adapters.LaneRef{Route: p.route.Name, Slot: it.slot}
+	row.Seq, row.Group, row.Status, row.NextAttemptAt = it.seq, it.key, status, at
 	if it.stored {
-		p.Was = it.saved.attempts
+		row.Was = it.saved.attempts
 	}
 	it.saved = it.toSave()
-	p.Attempts = it.saved.attempts
+	row.Attempts = it.saved.attempts
 	if status == adapters.ParkedDead || status == adapters.ParkedHeld {
-		p.Attempts = it.Attempt.Number
+		row.Attempts = it.Attempt.Number
 	} else {
-		p.Metadata = it.death.mark(p.Metadata)
+		row.Metadata = it.death.mark(row.Metadata)
 	}
-	p.LastError = it.lastError
+	row.LastError = it.lastError
 	if cause != nil {
-		p.LastError = cause.Error()
+		row.LastError = cause.Error()
 	}
-	return p
+	return row
 }
 
-// ackLater has the origin acknowledge a message once its parked row is durable.
-func (s *Session) ackLater(it *Item) {
-	if ack := s.origin.Parked(it); ack != nil {
-		s.ops.acks = append(s.ops.acks, ack)
-	}
-}
-
-// leaveParking notes that the item is settled; with remove its row goes too,
-// otherwise (dead) it stays. When it was the last of its group the group flows
-// again.
-func (s *Session) leaveParking(it *Item, remove bool) {
+// settled notes that the item is settled; with remove its row goes too, otherwise
+// (dead) it stays. When it was the last of its group the group flows again.
+func (p *parking) settled(it *Item, remove bool) {
 	if it.seq == 0 || !it.stored && !it.blocker {
 		return
 	}
-	g := s.groupOf(it)
-	g.evicted, g.evictions = false, 0 // it moves
-	delete(s.parking.here, opKey{it.slot, it.seq})
-	if it.blocker {
-		it.blocker = false
-		g.blockers--
+	g := p.groupOf(it)
+	p.leave(it, g)
+	if g.settle(it) && remove {
+		p.progress.ops.remove(it.slot, it.seq)
 	}
-	if it.stored {
-		it.stored = false
-		g.count--
-		if remove {
-			s.ops.remove(it.slot, it.seq)
-		}
-	}
-	if it.injected {
-		it.injected = false
-		g.live--
-		s.parking.live--
-	}
-	s.changed(g)
+	p.changed(g)
 }
 
 // changed forgets a group that has nothing left, or plans its next step.
-func (s *Session) changed(g *parkedGroup) {
-	if g.count == 0 && g.live == 0 && g.blockers == 0 {
-		delete(s.parking.groups, g.key)
-		s.route.Feeder.Wake() // a lane of order global may read again
+func (p *parking) changed(g *parkedGroup) {
+	if g.empty() {
+		delete(p.groups, g.key)
+		p.charges.dropGroup(g.key)
+		p.route.Feeder.Wake() // a lane of order global may read again
 		return
 	}
 	if g.live == 0 {
-		g.due = time.Time{}
-		s.parking.schedule(g)
+		p.again(g, time.Time{})
 	}
 }
 
-// dueEntry is a group's planned way back; stale when the group changed since.
-type dueEntry struct {
-	group *parkedGroup
-	at    time.Time
+// giveBack returns attempts to a message in the parking. Its row is corrected when it is
+// read, which is at once unless its group is on its way back.
+func (p *parking) giveBack(c *charge) {
+	g := p.groups[c.group]
+	if g == nil {
+		return
+	}
+	p.charges.credit(c)
+	if g.movable() {
+		p.again(g, time.Time{})
+	}
 }
 
-// dueHeap orders groups by when they are due (container/heap).
-type dueHeap []dueEntry
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *dueHeap) Push(x any) {
-	*h = append(*h, x.(dueEntry)) //nolint:forcetypeassert // container/heap hands over what it was given
+// readmit makes groups due that were parked to make room, because an address
+// of the route is back; perhaps it was theirs.
+func (p *parking) readmit() {
+	for _, g := range p.groups {
+		if g.readmit() {
+			p.schedule(g)
+		}
+	}
 }
 
-// Pop implements heap.Interface.
-func (h *dueHeap) Pop() any {
-	old := *h
-	n := len(old) - 1
-	x := old[n]
-	old[n] = dueEntry{}
-	*h = old[:n]
-	return x
+// reconcile takes over what was read after an operator's command. It returns the names of
+// groups that were not in the parking.
+func (p *parking) reconcile(groups []adapters.ParkedGroup) (added []string) {
+	seen := map[groupKey]bool{}
+	for _, l := range groups {
+		k := keyOf(l.Slot, l.Group, l.FirstSeq)
+		seen[k] = true
+		if g := p.groups[k]; g != nil {
+			g.found(l)
+			p.schedule(g)
+			continue
+		}
+		p.add(l)
+		added = append(added, l.Group)
+	}
+	for k, g := range p.groups {
+		if !seen[k] && !g.loading {
+			g.missed()
+			p.changed(g)
+		}
+	}
+	return added
+}
+
+// withRows returns the messages in the lane whose rows have been written, by group
+// and in order.
+func (p *parking) withRows() map[groupKey][]*Item {
+	out := map[groupKey][]*Item{}
+	for k, it := range p.here {
+		if it.injected || k.seq < p.progress.streams[0].stored {
+			key := keyOf(k.slot, it.key, k.seq)
+			out[key] = append(out[key], it)
+		}
+	}
+	for _, items := range out {
+		slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	return out
+}
+
+// oldest is when the first message of the groups that are not held was created or parked.
+func (p *parking) oldest() (oldest time.Time) {
+	for _, g := range p.groups {
+		if !g.held {
+			oldest = earlier(oldest, g.since)
+		}
+	}
+	return oldest
 }

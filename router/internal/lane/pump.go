@@ -2,207 +2,205 @@ package lane
 
 import (
 	"container/heap"
+	"context"
+	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/settling"
-	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// pumpBatch is how many parked messages of a group come back at a time: no
-// more than the window has room for. Of one that was parked because it did not
-// move it is the first, to see whether it does.
-func (s *Session) pumpBatch(g *parkedGroup) int {
-	if g.evicted {
-		return 1
-	}
-	return max(min(64, s.route.Window/4), 1)
-}
-
-// pump brings parked messages back when they are due.
-func (s *Session) pump() {
-	defer s.wg.Done()
-	kicked := s.parking.kicked // not the session: the runtime keeps a stopped timer, with what it refers to, for as long as it likes
-	timer := time.AfterFunc(time.Hour, func() { signal.Send(kicked) })
-	defer timer.Stop()
-	for s.ctx.Err() == nil {
-		groups, wait, full := s.dueGroups(time.Now())
-		if full { // of what came back before, and does not move perhaps
-			s.EvictBlocked(time.Now(), true)
-		}
-		if len(groups) > 0 {
-			if wait = s.bringBack(groups); wait == 0 {
-				continue
-			}
-		}
-		if wait >= 0 {
-			timer.Reset(wait)
-		}
-		select {
-		case <-s.ctx.Done():
-		case <-s.parking.kicked:
-		}
-	}
+// pump reads parked messages back when their groups are due. The session runs it, and lets
+// into the lane what it returns.
+type pump struct {
+	ctx     context.Context // of the session
+	route   *Route
+	parking *parking
+	mu      *sync.Mutex          // the session's
+	loading settling.CallTimeout // of a look into the parking
 }
 
 // dueGroups takes the groups that are due off the heap, as many as the lane has
 // room for, and tells how long to wait for the next (-1: until kicked); full, when
 // there was no room.
-func (s *Session) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := &s.parking
-	room := max(s.route.Window/4, 1) - p.live
-	for len(p.due) > 0 && len(due) < 32 {
-		e := p.due[0]
-		if p.groups[e.group.key] != e.group || !e.group.movable() || !e.at.Equal(e.group.due) {
-			heap.Pop(&p.due)
-			continue
-		}
-		if e.at.After(now) {
+func (u *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.parking
+	room := max(u.route.Window/4, 1) - p.live
+	for len(due) < 32 {
+		e, ok := p.due.first(func(e dueEntry) bool {
+			return p.groups[e.group.key] == e.group && e.group.movable() && e.at.Equal(e.group.due)
+		})
+		switch {
+		case !ok && len(due) == 0:
+			return nil, -1, false
+		case !ok:
+			return due, 0, false
+		case e.at.After(now):
 			return due, e.at.Sub(now), false
-		}
-		if room <= 0 || s.route.Share.Spent(s.route.Overhead()) {
+		case room <= 0 || u.route.Share.Spent(u.route.Overhead()):
 			return due, ReleaseDelay, true
 		}
 		heap.Pop(&p.due)
-		e.group.loading, e.group.limit = true, s.pumpBatch(e.group)
+		e.group.load(u.batch(e.group))
 		room -= min(e.group.count, e.group.limit)
 		due = append(due, e.group)
 	}
-	if len(due) > 0 {
-		return due, 0, false
-	}
-	return nil, -1, false
+	return due, 0, false
 }
 
-// bringBack loads the first messages of each group and lets them into the lane.
-// What the rows say must be durable before it is read back.
-func (s *Session) bringBack(groups []*parkedGroup) time.Duration {
-	err := s.settler.Flush(s.ctx, settling.Concluded)
-	for _, g := range groups {
-		var rows []adapters.Parked
-		if err == nil {
-			rows, err = s.loadQueue(g)
-			failpoint.Hit(failpoint.Unparking)
-		}
-		s.unpark(g, rows, err)
+// batch is how many parked messages of a group come back at a time: no
+// more than the window has room for. Of one that was parked because it did not
+// move it is the first, to see whether it does.
+func (u *pump) batch(g *parkedGroup) int {
+	if g.evicted {
+		return 1
 	}
+	return max(min(64, u.route.Window/4), 1)
+}
+
+// flush makes durable what rows say, before they are read back.
+func (u *pump) flush() error { return u.route.settler.Flush(u.ctx, settling.Concluded) }
+
+// report logs an outage of reading, and returns how long to wait after it.
+func (u *pump) report(err error, lane string) time.Duration {
 	if err != nil {
-		if s.ctx.Err() == nil {
-			s.route.unparking.Fail(s.route.Log(), slog.LevelWarn, "cannot read parked messages, trying again", err, "lane", s.lane.Name)
+		if u.ctx.Err() == nil {
+			u.route.unparking.Fail(u.route.Log(), slog.LevelWarn, "cannot read parked messages, trying again", err, "lane", lane)
 		}
 		return ShortDelay
 	}
-	s.route.unparking.End(s.route.Log(), "parked messages can be read again")
+	u.route.unparking.End(u.route.Log(), "parked messages can be read again")
 	return 0
 }
 
-// loadQueue reads the first messages of a group. A connection that has fallen
+// read reads the first messages of a group. A connection that has fallen
 // silent must not keep the lane's other groups in the parking.
-func (s *Session) loadQueue(g *parkedGroup) (rows []adapters.Parked, err error) {
-	ctx, cancel := s.loading.Begin(s.ctx)
+func (u *pump) read(g *parkedGroup) (rows []adapters.Parked, err error) {
+	ctx, cancel := u.loading.Begin(u.ctx)
 	defer cancel()
-	ref := adapters.LaneRef{Route: s.route.Name, Slot: g.slot}
+	ref := adapters.LaneRef{Route: u.route.Name, Slot: g.slot}
 	if g.key.group == "" {
-		rows, err = s.route.State.ParkedQueue(ctx, ref, "", g.key.alone.seq-1, 1)
+		rows, err = u.route.State.ParkedQueue(ctx, ref, "", g.key.alone.seq-1, 1)
 	} else {
-		rows, err = s.route.State.ParkedQueue(ctx, ref, g.key.group, 0, g.limit)
+		rows, err = u.route.State.ParkedQueue(ctx, ref, g.key.group, 0, g.limit)
 	}
-	s.loading.End(ctx, err)
+	u.loading.End(ctx, err)
+	failpoint.Hit(failpoint.Unparking)
 	return rows, err
 }
 
-// unpark takes what was read of a group, and what came for it meanwhile.
-func (s *Session) unpark(g *parkedGroup, rows []adapters.Parked, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping {
-		return
-	}
-	again, aside := g.again, g.aside
-	g.loading, g.again, g.aside = false, false, nil
+// loaded takes what was read of a group. It returns the messages that are to enter the lane,
+// and those that came for the group meanwhile.
+func (p *parking) loaded(g *parkedGroup, rows []adapters.Parked, err error) (items, aside []*Item) {
+	again, aside := g.loaded()
 	switch {
 	case err != nil:
-		g.due = time.Now().Add(ShortDelay)
-		s.parking.schedule(g)
+		p.again(g, time.Now().Add(ShortDelay))
 	case again:
-		g.due = time.Time{}
-		s.parking.schedule(g)
+		p.again(g, time.Time{})
 	default:
-		s.inject(g, rows)
+		items = p.inject(g, rows)
 	}
-	for _, it := range aside {
-		s.admit(it)
-	}
-	s.runner.proceed()
+	return items, aside
 }
 
-// inject puts parked messages into the lane, behind each other.
-func (s *Session) inject(g *parkedGroup, rows []adapters.Parked) {
+// inject takes the messages whose rows were read into account as being in the lane, and
+// returns them, to enter it behind each other.
+func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item) {
 	if g.key.group == "" && len(rows) > 0 && rows[0].Seq != g.key.alone.seq {
 		rows = nil
 	}
 	if g.key.group == "" || len(rows) < g.limit {
-		g.count = len(rows) // an operator may have taken some away
+		g.recount(len(rows)) // an operator may have taken some away
 	}
 	now := time.Now()
 	switch {
 	case len(rows) == 0:
-		s.changed(g)
-		return
+		p.changed(g)
+		return nil
 	case rows[0].Status == adapters.ParkedHeld:
-		g.held = true
-		return
-	case rows[0].NextAttemptAt.After(now) && !s.early(rows[0]):
-		s.correct(g, rows)
-		g.due = rows[0].NextAttemptAt
-		g.evicted = s.route.poison != nil && rows[0].Metadata[MetaDeath] != "" // another address was back
-		s.parking.schedule(g)
-		return
+		g.lead(adapters.ParkedHeld, g.due)
+		return nil
+	case rows[0].NextAttemptAt.After(now) && !p.early(rows[0]):
+		p.correct(g, rows)
+		if g.moved(); p.route.poison != nil && rows[0].Metadata[MetaDeath] != "" { // another address was back
+			g.awaitPoison()
+		}
+		p.again(g, rows[0].NextAttemptAt)
+		return nil
 	}
-	for _, p := range rows {
-		if p.Status == adapters.ParkedHeld {
+	for _, row := range rows {
+		if row.Status == adapters.ParkedHeld {
 			break // whatever is behind a held message waits with it
 		}
-		if !s.injectRow(g, p) {
+		it := p.itemOf(row)
+		if it == nil {
 			break
 		}
+		g.enter(it)
+		p.live++
+		p.here[opKey{it.slot, it.seq}] = it
+		items = append(items, it)
 	}
 	if g.live == 0 {
-		g.due = now.Add(ReleaseDelay)
-		s.parking.schedule(g)
+		p.again(g, now.Add(ReleaseDelay))
+	}
+	return items
+}
+
+// early reports whether a row may go before it is due: it waits for the poison
+// destination, which works.
+func (p *parking) early(row adapters.Parked) bool {
+	return p.route.poison != nil && row.Metadata[MetaDeath] != "" && p.route.poison.works()
+}
+
+// correct writes rows anew of which attempts were given back, when they stay in
+// the parking.
+func (p *parking) correct(g *parkedGroup, rows []adapters.Parked) {
+	for _, row := range rows {
+		n := min(p.charges.take(g.key, row.Seq), row.Attempts)
+		if n > 0 && row.Metadata[MetaDeath] == "" { // otherwise it is too late
+			row.Was = row.Attempts
+			row.Attempts -= n
+			p.progress.ops.put(row)
+			p.progress.note()
+		}
 	}
 }
 
-// injectRow puts one message into the lane; false: there is no memory for it.
-func (s *Session) injectRow(g *parkedGroup, p adapters.Parked) bool {
-	it := &Item{
-		Session: s, key: p.Group, slot: p.Slot, seq: p.Seq,
-		stored: true, injected: true,
-		record: &record{id: p.ID, kind: p.Type, position: p.Position, metadata: p.Metadata,
-			payload: p.Payload, created: p.ParkedAt},
-		Attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.Name, Number: p.Attempts + 1},
-		cost:    int64(len(p.Payload)) + s.route.Overhead(),
-	}
-	it.Owner = it
-	it.lastError = p.LastError
-	it.revive(p)
+// itemOf makes an item of a row; nil: there is no memory for it.
+func (p *parking) itemOf(row adapters.Parked) *Item {
+	it := newItem(p.session, row.Group)
+	it.slot, it.seq, it.lastError = row.Slot, row.Seq, row.LastError
+	it.record = &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
+	it.Attempt.Number = row.Attempts + 1
+	it.cost = int64(len(row.Payload)) + p.route.Overhead()
+	p.revive(it, row)
 	it.saved = it.toSave()
-	if !s.route.Share.Take(it.cost) {
-		return false
+	if !p.route.Share.Take(it.cost) {
+		return nil
 	}
-	if it.death == nil {
-		it.giveBack(s.parking.takeCredit(it))
+	p.charges.repay(it)
+	p.progress.begin(it)
+	return it
+}
+
+// revive gives an item that comes out of the parking the death that its row
+// remembers. An operator who redrove the message wants it attempted instead:
+// then no attempts are on record.
+func (p *parking) revive(it *Item, row adapters.Parked) {
+	text := row.Metadata[MetaDeath]
+	delete(it.record.metadata, MetaDeath)
+	if text == "" || row.Attempts == 0 || p.route.poison == nil {
+		return
 	}
-	s.live += it.cost
-	s.extra++
-	g.live++
-	s.parking.live++
-	s.parking.here[opKey{it.slot, it.seq}] = it
-	s.enter(it)
-	return true
+	var d death
+	if json.Unmarshal([]byte(text), &d) == nil {
+		it.death, it.Attempt.Number = &d, row.Attempts
+	}
 }

@@ -186,6 +186,8 @@ func (r *Route) kick() {
 func (r *Route) readmit() {
 	r.Feeder.AddressBack()
 	for _, s := range r.Sessions() {
-		s.readmit()
+		s.mu.Lock()
+		s.parking.readmit()
+		s.mu.Unlock()
 	}
 }

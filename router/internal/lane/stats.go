@@ -66,37 +66,14 @@ func (r *Route) Stats() adapters.RouteStats {
 	for _, x := range r.Sessions() {
 		x.mu.Lock()
 		s.Lanes++
-		s.InFlight += x.pending()
+		s.InFlight += x.progress.pending()
 		s.ParkedNow += len(x.parking.groups)
-		if born := x.oldest(); !born.IsZero() {
+		if born := earlier(x.progress.oldest(), x.parking.oldest()); !born.IsZero() {
 			s.Oldest = max(s.Oldest, now.Sub(born))
 		}
 		x.mu.Unlock()
 	}
 	return s
-}
-
-// oldest is when the oldest message was created that is under way or parked and
-// not given up; zero: there is none. Claimed rows are in no stream: see
-// [ledger.oldest]. Call with the mutex held.
-func (s *Session) oldest() time.Time {
-	var oldest time.Time
-	note := func(t time.Time) {
-		if !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
-			oldest = t
-		}
-	}
-	for _, str := range s.streams {
-		if str.head < str.tail {
-			note(str.at(str.head).born)
-		}
-	}
-	for _, g := range s.parking.groups {
-		if !g.held {
-			note(g.since)
-		}
-	}
-	return oldest
 }
 
 // down lists the addresses that are down, and those whose deliveries wait for an

@@ -124,3 +124,16 @@ func (s *Stream) settledBeyond() []int64 {
 	}
 	return out
 }
+
+// MoveTo sets where the next read begins, after a read that yielded no
+// more for it. A session that stops has not taken what the read yielded, and must
+// not pass it.
+func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained bool) {
+	s.session.mu.Lock()
+	defer s.session.mu.Unlock()
+	if s.session.runner.stopping {
+		return
+	}
+	s.Fetched, s.Order, s.Drained = c, order, drained
+	s.catchUp()
+}

@@ -81,8 +81,8 @@ func newRunner(s *Session) runner {
 		idle: sync.NewCond(&s.mu), called: make(chan struct{}, 1)}
 }
 
-// push queues an item. Call proceed after the last one, with the mutex held.
-func (r *runner) push(it *Item) { r.queue = append(r.queue, it) }
+// pushLocked queues an item. Call proceedLocked after the last one.
+func (r *runner) pushLocked(it *Item) { r.queue = append(r.queue, it) }
 
 // takeAll takes what is queued and counts it as in flight.
 func (r *runner) takeAll() []*Item {
@@ -91,7 +91,7 @@ func (r *runner) takeAll() []*Item {
 	out := r.queue[:0] // it is ours from here on
 	for _, it := range r.queue {
 		if it.phase == running {
-			r.begin()
+			r.beginLocked()
 			out = append(out, it)
 		}
 	}
@@ -99,11 +99,11 @@ func (r *runner) takeAll() []*Item {
 	return out
 }
 
-// stop has no chain begin any more. Call with the mutex held.
-func (r *runner) stop() {
+// stopLocked has no chain begin any more.
+func (r *runner) stopLocked() {
 	r.stopping = true
 	r.queue = nil
-	r.dismissWorkers(len(r.idleWorkers))
+	r.dismissWorkersLocked(len(r.idleWorkers))
 }
 
 // await returns when all chains have ended or ctx has.
@@ -126,8 +126,8 @@ func (r *runner) limit() int {
 	return max(TotalChains/max(int(r.lane.route.shared.Concurrency.Lanes.Load()), 1), r.lane.route.leastChains)
 }
 
-// chainLimit is how many chains the lane may have now. Call with the mutex held.
-func (r *runner) chainLimit() int { return r.limit() << r.doubled }
+// chainLimitLocked is how many chains the lane may have now.
+func (r *runner) chainLimitLocked() int { return r.limit() << r.doubled }
 
 // worker is a goroutine of Watermill's that runs chains of a session.
 type worker chan *Item
@@ -136,9 +136,9 @@ type worker chan *Item
 // there is nothing left for this worker.
 func (r *runner) next(w worker) *Item {
 	r.mu.Lock()
-	it := r.pick()
+	it := r.pickLocked()
 	if it == nil && !r.stopping {
-		r.callScheduler()
+		r.callSchedulerLocked()
 		r.idleWorkers = append(r.idleWorkers, w)
 		r.mu.Unlock()
 		return <-w
@@ -150,23 +150,21 @@ func (r *runner) next(w worker) *Item {
 	return it
 }
 
-// pick takes the next item of which the chain may run now, and counts it. Call
-// with the mutex held.
-func (r *runner) pick() *Item {
-	for len(r.queue) > 0 && r.chains < r.chainLimit() {
+// pickLocked takes the next item of which the chain may run now, and counts it.
+func (r *runner) pickLocked() *Item {
+	for len(r.queue) > 0 && r.chains < r.chainLimitLocked() {
 		it := r.queue[0]
 		r.queue[0], r.queue = nil, r.queue[1:] // append makes room anew, and leaves what has run behind
 		if it.phase == running {
-			r.begin()
+			r.beginLocked()
 			return it
 		}
 	}
 	return nil
 }
 
-// dismissWorkers ends the n workers that have rested for longest. Call with the mutex
-// held.
-func (r *runner) dismissWorkers(n int) {
+// dismissWorkersLocked ends the n workers that have rested for longest.
+func (r *runner) dismissWorkersLocked(n int) {
 	for _, w := range r.idleWorkers[:n] {
 		w <- nil
 	}
@@ -175,16 +173,16 @@ func (r *runner) dismissWorkers(n int) {
 	r.spare = len(r.idleWorkers)
 }
 
-// begin counts a chain that is about to run. Call with the mutex held.
-func (r *runner) begin() {
+// beginLocked counts a chain that is about to run.
+func (r *runner) beginLocked() {
 	if r.chains == 0 && !r.lane.route.DeliverFirst {
 		r.lane.route.shared.Concurrency.Lanes.Add(1)
 	}
 	r.chains++
 }
 
-// end counts a chain that has ended. Call with the mutex held.
-func (r *runner) end() {
+// endLocked counts a chain that has ended.
+func (r *runner) endLocked() {
 	r.chains--
 	r.moved = true
 	if r.chains > 0 {
@@ -196,29 +194,29 @@ func (r *runner) end() {
 	r.idle.Broadcast()
 }
 
-// missingWorkers is how many more workers have something to do now: one that has no chain
-// and does not rest is on its way. Call with the mutex held.
-func (r *runner) missingWorkers() int {
+// missingWorkersLocked is how many more workers have something to do now: one that has no chain
+// and does not rest is on its way.
+func (r *runner) missingWorkersLocked() int {
 	coming := r.workers - r.chains - len(r.idleWorkers)
-	return min(r.chainLimit()-r.chains, len(r.queue)) - coming
+	return min(r.chainLimitLocked()-r.chains, len(r.queue)) - coming
 }
 
-// proceed sets on its way what is queued. Call with the mutex held.
-func (r *runner) proceed() {
+// proceedLocked sets on its way what is queued.
+func (r *runner) proceedLocked() {
 	switch {
 	case !r.lane.route.DeliverFirst:
-		r.callWorkers()
+		r.callWorkersLocked()
 	case len(r.queue) > 0:
 		signal.Send(r.called)
 	}
 }
 
-// callWorkers gives what is queued to workers that rest, those that came last
+// callWorkersLocked gives what is queued to workers that rest, those that came last
 // first (their stacks are in the caches). If these are too few, the scheduler calls
-// more. Call with the mutex held.
-func (r *runner) callWorkers() {
+// more.
+func (r *runner) callWorkersLocked() {
 	for n, w := range slices.Backward(r.idleWorkers) {
-		it := r.pick()
+		it := r.pickLocked()
 		if it == nil {
 			break
 		}
@@ -226,20 +224,19 @@ func (r *runner) callWorkers() {
 		r.idleWorkers = r.idleWorkers[:n]
 	}
 	r.spare = min(r.spare, len(r.idleWorkers))
-	r.callScheduler()
+	r.callSchedulerLocked()
 }
 
-// callScheduler wakes the scheduler if workers are lacking, or if something has to
-// wait for chains to end and nobody watches yet whether they do. Call with the
-// mutex held.
-func (r *runner) callScheduler() {
-	if r.missingWorkers() > 0 || r.waiting() && !r.atLimit {
+// callSchedulerLocked wakes the scheduler if workers are lacking, or if something has to
+// wait for chains to end and nobody watches yet whether they do.
+func (r *runner) callSchedulerLocked() {
+	if r.missingWorkersLocked() > 0 || r.waitingLocked() && !r.atLimit {
 		signal.Send(r.called)
 	}
 }
 
-// waiting reports whether more is queued than may run. Call with the mutex held.
-func (r *runner) waiting() bool { return len(r.queue) > r.chainLimit()-r.chains }
+// waitingLocked reports whether more is queued than may run.
+func (r *runner) waitingLocked() bool { return len(r.queue) > r.chainLimitLocked()-r.chains }
 
 // scheduleWorkers calls workers, which to Watermill are messages, as there is work.
 func (r *runner) scheduleWorkers() {
@@ -273,11 +270,11 @@ func (r *runner) addWorkers(waited bool) int {
 	}
 	r.moved = false
 	if waited && !r.atLimit {
-		r.dismissWorkers(r.spare)
+		r.dismissWorkersLocked(r.spare)
 	}
-	r.callWorkers()
-	r.atLimit = r.waiting()
-	n := max(r.missingWorkers(), 0)
+	r.callWorkersLocked()
+	r.atLimit = r.waitingLocked()
+	n := max(r.missingWorkersLocked(), 0)
 	r.workers += n
 	return n
 }

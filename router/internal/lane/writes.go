@@ -2,7 +2,6 @@ package lane
 
 import (
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
 // opKey names a parked row of a lane.
@@ -66,46 +65,6 @@ func (o *ops) restore(failed *ops) {
 	o.acks = append(failed.acks, o.acks...)
 }
 
-// Settlements implements Batch: it returns what is to be written about the lane, or nothing.
-func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost || s.flight != nil {
-		return nil
-	}
-	var out []adapters.Settlement
-	for i, str := range s.streams {
-		hasOps := i == 0 && !s.ops.empty() || s.ops.touches(str.Slot)
-		if !hasOps && e < str.unwritten {
-			continue
-		}
-		str.revision++
-		str.flying = str.revision
-		st := adapters.Settlement{
-			LaneRef: adapters.LaneRef{Route: s.route.Name, Slot: str.Slot},
-			Epoch:   str.Epoch, Revision: str.revision, Confirmed: str.confirmed,
-			Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: s.table,
-		}
-		for k, p := range s.ops.park {
-			if k.slot == str.Slot {
-				st.Park = append(st.Park, p)
-			}
-		}
-		for k := range s.ops.unpark {
-			if k.slot == str.Slot {
-				st.Unpark = append(st.Unpark, k.seq)
-			}
-		}
-		out = append(out, st)
-		str.writing, str.storing, str.unwritten = str.head, str.nextSeq, settling.Written
-	}
-	if len(out) > 0 {
-		s.flight = &ops{park: s.ops.park, unpark: s.ops.unpark, acks: s.ops.acks}
-		s.ops = ops{changes: s.ops.changes}
-	}
-	return out
-}
-
 func (o *ops) touches(slot int) bool {
 	for k := range o.park {
 		if k.slot == slot {
@@ -118,39 +77,4 @@ func (o *ops) touches(slot int) bool {
 		}
 	}
 	return false
-}
-
-// Settled implements Batch.
-func (s *Session) Settled(ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	flight := s.flight
-	s.flight = nil
-	if flight == nil {
-		return
-	}
-	if !ok {
-		s.ops.restore(flight)
-		for _, str := range s.streams {
-			str.unwritten = settling.Concluded
-		}
-		return
-	}
-	for _, str := range s.streams {
-		str.confirmed = max(str.confirmed, str.flying)
-		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
-	}
-	s.origin.Durable(flight.acks, s.lost)
-	s.route.Feeder.RoomFreed()
-}
-
-// Confirmed returns, for each stream, the last settle that is known to be durable.
-func (s *Session) Confirmed() []int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]int64, len(s.streams))
-	for i, str := range s.streams {
-		out[i] = str.confirmed
-	}
-	return out
 }

@@ -274,7 +274,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 		if s := target.Session(); s != nil {
 			room := s.Room() > 0
 			if room && l.Route.Share.Take(cost) {
-				if s.AcceptMessage(msg, row, cost) {
+				if s.AcceptOne(row, msg, cost) {
 					return true
 				}
 				l.Route.Share.Give(cost)

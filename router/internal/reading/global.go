@@ -79,7 +79,7 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 	for i, str := range g.session.Streams() {
 		str.Order = r.fetches
 		if complete[i] && !left[i] {
-			g.session.MoveTo(str, g.results[i].Next, r.fetches, g.results[i].Drained)
+			str.MoveTo(g.results[i].Next, r.fetches, g.results[i].Drained)
 			again = again || !g.results[i].Drained
 			continue
 		}

@@ -254,7 +254,7 @@ func (f *fan) done(rd *read, res adapters.ReadResult) {
 	for _, m := range rd.members {
 		m.stream.Density = pace
 		if !m.detached {
-			m.session.MoveTo(m.stream, res.Next, rd.order, res.Drained)
+			m.stream.MoveTo(res.Next, rd.order, res.Drained)
 			m.stream.Closing = rd.until != nil && res.Drained
 		}
 	}

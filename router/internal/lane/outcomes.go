@@ -1,0 +1,233 @@
+package lane
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
+	"github.com/outriderhq/outrider/middleware"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// ShortDelay is how long a message may wait for its next attempt in memory;
+// longer waits are parked.
+const ShortDelay = time.Second
+
+// ReleaseDelay keeps a chain that releases its message at once, again and
+// again, from spinning.
+const ReleaseDelay = 100 * time.Millisecond
+
+// defaultRetry is the backoff of routes without retry middleware.
+var defaultRetry = middleware.Retry{}
+
+// skippedByOperator is the reason with which messages are counted whose rows were
+// taken away while they were in the lane.
+const skippedByOperator = "operator"
+
+// outcomes carries out what becomes of a session's messages: it tells the address, the gate,
+// the origin, the parking and the cursor. What concerns other sessions it returns. All
+// of it is guarded by the session's mutex.
+type outcomes struct {
+	route    *Route
+	lane     *Lane
+	origin   Origin
+	gate     *handlers.Gate
+	runner   *runner
+	charges  *charges
+	parking  *parking
+	progress *progress
+}
+
+func newOutcomes(s *Session) outcomes {
+	return outcomes{route: s.route, lane: s.lane, origin: s.origin, gate: s.gate,
+		runner: &s.runner, charges: &s.charges, parking: &s.parking, progress: &s.progress}
+}
+
+// revive notes that an address works.
+func (f *followUp) revive(rt *Route, address string) {
+	again, back := rt.health.delivered(address)
+	f.rerun = again
+	if back {
+		f.back = rt
+	}
+}
+
+// apply carries out a verdict.
+func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
+	h := o.route.health
+	defer func() { h.concluded(it) }()
+	if it.unwanted && v.Outcome != outbox.OutcomeDelivered {
+		v = outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: skippedByOperator}
+	}
+	o.charges.repay(it)
+	if it.redriven && v.Outcome == outbox.OutcomeDead && v.Exhausted {
+		v.Outcome, v.Exhausted = outbox.OutcomeRetry, false
+	}
+	address, failed := it.Failed()
+	switch {
+	case !failed || v.Outcome != outbox.OutcomeRetry && !v.Exhausted:
+	case outbox.AnsweredBy(v.Err):
+		follow.revive(o.route, address) // it refused the message, but it is there
+	default:
+		// It was the destination: perhaps the whole address is failing.
+		charged, blamed := h.failed(address, it, v.RetryAfter, v.Err)
+		follow.giveBack = blamed
+		if !charged {
+			it.hold()
+			return follow
+		}
+	}
+	switch v.Outcome {
+	case outbox.OutcomeDelivered:
+		follow.revive(o.route, address)
+		o.route.stats.delivered(it)
+		o.finish(it, outbox.OutcomeDelivered)
+	case outbox.OutcomeSkipped:
+		o.route.stats.skip(v.Reason)
+		o.gate.Leave(&it.Ticket)
+		o.finish(it, outbox.OutcomeSkipped)
+	case outbox.OutcomeRetry:
+		o.retry(it, v)
+	case outbox.OutcomeUnavailable:
+		if !failed { // it did not get to the gate, which says what is wrong with an address
+			address, _ = o.gate.Address(it.newMessage())
+		}
+		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
+		it.hold()
+	case outbox.OutcomeDead:
+		if o.route.poison != nil {
+			it.die(&death{Death: outbox.DeathBy(v, it.Attempt.Number, o.route.Name), Hold: v.Hold, err: v.Err})
+			it.reserved = o.gate.Reserve(&it.Ticket)
+			follow.dying = it
+		} else {
+			o.deadLetter(it, v)
+		}
+	case outbox.OutcomeReleased:
+		if !o.runner.stopping {
+			it.after(max(ReleaseDelay, v.RetryAfter))
+		}
+	}
+	return follow
+}
+
+// retry counts the attempt and plans the next: in memory when it is soon,
+// otherwise in the parking, with the group behind it.
+func (o *outcomes) retry(it *Item, v outbox.Verdict) {
+	o.route.stats.retried.Add(1)
+	now := time.Now()
+	at := v.At
+	if at.IsZero() {
+		at = now.Add(max(defaultRetry.Delay(it.Attempt.Number), v.RetryAfter))
+	}
+	if it.redriven { // while this attempt was under way: the next one is the first, and comes at once
+		it.redriven, it.Attempt.Number, at = false, 0, now
+	}
+	if it.Attempt.Number == 1 {
+		o.route.failures.Log(o.route.Log(), "lane", o.lane.Name, "id", it.id(), "group", it.key, "next_attempt_in", at.Sub(now).Round(time.Millisecond), "error", v.Err)
+	}
+	if o.origin.Retry(it, at, v.Err) {
+		return
+	}
+	it.Attempt.Number++
+	it.lastError = v.Err.Error()
+	if at.Sub(now) <= ShortDelay {
+		it.after(at.Sub(now))
+		return
+	}
+	o.parking.park(it, adapters.ParkedRetrying, at, v.Err)
+}
+
+// finish settles an item in memory. Its ticket has left the gate.
+func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
+	o.takeOut(it)
+	if o.origin.Settled(it, outcome) {
+		return
+	}
+	o.parking.settled(it, true)
+	o.progress.note()
+}
+
+// takeOut ends an item's presence in the lane.
+func (o *outcomes) takeOut(it *Item) {
+	it.leave(finished)
+	o.progress.end(it)
+	o.charges.left(it)
+}
+
+// takeBack is takeOut for an item that its origin takes back.
+func (o *outcomes) takeBack(it *Item) {
+	o.route.health.left(it)
+	o.takeOut(it)
+}
+
+// skip ends a message that an operator has taken away: now, or when what is under
+// way of it has its outcome, unless that is its delivery.
+func (o *outcomes) skip(it *Item) {
+	it.unwanted = true
+	if it.phase == running || it.phase == deadLettering {
+		o.gate.Leave(&it.Ticket)
+		return
+	}
+	o.endSkipped(it)
+}
+
+// endSkipped is the end of skip.
+func (o *outcomes) endSkipped(it *Item) {
+	o.route.health.left(it)
+	o.route.stats.skip(skippedByOperator)
+	o.gate.Leave(&it.Ticket)
+	o.finish(it, outbox.OutcomeSkipped)
+}
+
+// deadLetter takes a dead message out: its group goes on, or is held with it.
+func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
+	o.route.stats.dead.Add(1)
+	v.Hold = v.Hold && o.origin.Parks() // a queue's table has no status for it
+	text := "message is dead; its group goes on"
+	if v.Hold {
+		text = "message is dead; its group is held for an operator"
+	}
+	o.route.Log().Error(text, "lane", o.lane.Name, "id", it.id(), "group", it.key,
+		"attempts", it.Attempt.Number, "error", v.Err)
+	if v.Hold {
+		o.parking.park(it, adapters.ParkedHeld, time.Time{}, v.Err)
+		return
+	}
+	o.gate.Leave(&it.Ticket)
+	o.takeOut(it)
+	if o.origin.Dead(it, v.Err) {
+		return
+	}
+	o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)
+	o.parking.settled(it, false)
+	o.progress.note()
+}
+
+// sent carries out what became of a message on its way to the poison destination: how long
+// to wait before the next try, if there was an error.
+func (o *outcomes) sent(it *Item, pause time.Duration, err error) {
+	if it.reserved {
+		o.gate.Return(&it.Ticket)
+	}
+	d := it.death
+	switch {
+	case it.phase != deadLettering: // its row is no longer ours
+	case it.unwanted:
+		o.endSkipped(it)
+	case err == nil:
+		o.deadLetter(it, d.verdict(d.cause()))
+	case refused(err) && o.origin.Parks():
+		// Sending it again would change nothing, and dead it may not be: an
+		// operator has to look.
+		v := d.verdict(fmt.Errorf("%w; it is held because the %w", d.cause(), err))
+		v.Hold = true
+		o.deadLetter(it, v)
+	case o.runner.stopping: // it is where it was: unsettled, or in the parking
+	case pause <= ShortDelay || !o.origin.Parks(): // a queue's table cannot remember the death
+		it.after(pause)
+	default:
+		cause := fmt.Errorf("%w; the message is dead because: %w", err, d.cause())
+		o.parking.park(it, adapters.ParkedRetrying, time.Now().Add(pause), cause).awaitPoison()
+	}
+}

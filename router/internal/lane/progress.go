@@ -1,0 +1,233 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/settling"
+)
+
+// progress is how far a session has come: what it has under way, what is settled in
+// memory, and what of that is written. It has one stream for each slot of the lane, and
+// the changes of parked rows, which are written in one transaction with the cursors.
+// All of it is guarded by the session's mutex.
+type progress struct {
+	route   *Route
+	table   adapters.Table // that the cursors belong to
+	streams []*Stream      // aligned with lane.slots
+	extra   int            // items under way that did not come by cursor
+	live    int64          // memory of unfinished items
+	ops     ops            // not yet settled
+	flight  *ops           // being settled
+}
+
+func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, session *Session) progress {
+	p := progress{route: r, table: table}
+	size := 1
+	for size < r.Window {
+		size *= 2
+	}
+	for _, st := range states {
+		str := &Stream{session: session, Slot: st.Slot, Epoch: st.Epoch, Commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq, ring: make([]entry, size),
+			settled: st.Cursor, Fetched: st.Cursor, revision: st.Revision, confirmed: st.Revision}
+		str.skip = make(map[int64]struct{}, len(st.Beyond))
+		for _, position := range st.Beyond {
+			str.skip[position] = struct{}{}
+		}
+		str.unwritten = settling.Written
+		if st.New || st.Placed { // where it starts is written at once: later it would start elsewhere
+			str.unwritten = settling.Concluded
+		}
+		p.streams = append(p.streams, str)
+	}
+	return p
+}
+
+// pending counts what is not durably settled.
+func (p *progress) pending() int {
+	n := p.extra
+	for _, str := range p.streams {
+		n += str.pending()
+	}
+	return n
+}
+
+// arrive moves a stream over a row and gives the row its index. Wanted reports whether it is
+// to be delivered: a former owner may have settled it.
+func (p *progress) arrive(a Arrival) (index uint64, wanted bool) {
+	str, row := a.Stream, a.Row
+	if !a.Matched {
+		str.Fetched = row.After()
+		str.catchUp()
+		return 0, false
+	}
+	index = str.append(row)
+	if _, done := str.skip[row.Position]; !done {
+		return index, true
+	}
+	delete(str.skip, row.Position)
+	p.route.Share.Give(a.Cost)
+	str.finish(index)
+	p.note()
+	return index, false
+}
+
+// begin counts an item that enters the lane. Its memory is taken.
+func (p *progress) begin(it *Item) {
+	p.live += it.cost
+	if it.stream == nil {
+		p.extra++
+	}
+}
+
+// end frees what the item holds and settles its place in the stream.
+func (p *progress) end(it *Item) {
+	freed := min(it.cost, p.live) // nothing is left when giveUp was first
+	p.route.Share.Give(freed)
+	p.live -= freed
+	it.cost = 0
+	if it.stream != nil {
+		it.stream.finish(it.index)
+	} else if !it.uncounted {
+		p.extra--
+	}
+}
+
+// detach lets the cursor move over an item whose row in the parking stands for it. It takes
+// no more room: one that hangs would fill the lane.
+func (p *progress) detach(it *Item) {
+	if it.stream != nil {
+		it.stream.finish(it.index)
+		it.stream = nil
+	} else if !it.uncounted {
+		p.extra--
+	}
+	it.uncounted = true
+}
+
+// giveUp gives back the memory of what stays unfinished.
+func (p *progress) giveUp() {
+	p.route.Share.Give(p.live)
+	p.live = 0
+}
+
+// number gives the item its sequence number in the parking.
+func (p *progress) number(it *Item) {
+	if it.seq == 0 {
+		it.seq = p.streams[0].nextSeq
+		p.streams[0].nextSeq++
+	}
+}
+
+// finishedBeyond counts the finished rows behind those that are not: the cursor stands, and
+// they take room.
+func (p *progress) finishedBeyond() (n int) {
+	for _, str := range p.streams {
+		n += str.beyond
+	}
+	return n
+}
+
+// note asks for a settle, urgently when half the window waits for it.
+func (p *progress) note() {
+	unsettled := 0
+	for _, str := range p.streams {
+		unsettled += int(str.head-str.durable) + str.beyond
+	}
+	p.route.settler.Note(unsettled >= p.route.Window/2)
+}
+
+// written reports whether everything that was concluded of parked rows is written.
+func (p *progress) written() bool { return p.ops.empty() && p.flight == nil }
+
+// unsettled is how many messages are under way or about to be written.
+func (p *progress) unsettled() int {
+	n := p.extra + len(p.ops.park)
+	if p.flight != nil {
+		n += len(p.flight.park)
+	}
+	for _, str := range p.streams {
+		n += int(str.tail-str.head) - str.beyond
+	}
+	return n
+}
+
+// oldest is when the first message under way was created; zero: there is none.
+func (p *progress) oldest() (oldest time.Time) {
+	for _, str := range p.streams {
+		if str.head < str.tail {
+			oldest = earlier(oldest, str.at(str.head).born)
+		}
+	}
+	return oldest
+}
+
+// earlier is the first of two times; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// settlements is [Session.Settlements], of a lane that is still the session's.
+func (p *progress) settlements(e settling.Extent) (out []adapters.Settlement) {
+	if p.flight != nil {
+		return nil
+	}
+	for i, str := range p.streams {
+		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || e >= str.unwritten {
+			out = append(out, p.settlement(str))
+		}
+	}
+	if len(out) > 0 {
+		p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks}
+		p.ops = ops{changes: p.ops.changes}
+	}
+	return out
+}
+
+// settlement is what is to be written of one stream.
+func (p *progress) settlement(str *Stream) adapters.Settlement {
+	str.revision++
+	str.flying = str.revision
+	st := adapters.Settlement{
+		LaneRef: adapters.LaneRef{Route: p.route.Name, Slot: str.Slot},
+		Epoch:   str.Epoch, Revision: str.revision, Confirmed: str.confirmed,
+		Cursor: str.settled, Beyond: str.settledBeyond(), NextSeq: str.nextSeq, Stored: str.stored, Table: p.table,
+	}
+	for k, row := range p.ops.park {
+		if k.slot == str.Slot {
+			st.Park = append(st.Park, row)
+		}
+	}
+	for k := range p.ops.unpark {
+		if k.slot == str.Slot {
+			st.Unpark = append(st.Unpark, k.seq)
+		}
+	}
+	str.writing, str.storing, str.unwritten = str.head, str.nextSeq, settling.Written
+	return st
+}
+
+// settled takes the outcome of what settlements returned. Durable reports whether something
+// is written now, and acks is what the origin is told for it.
+func (p *progress) settled(ok bool) (acks []any, durable bool) {
+	flight := p.flight
+	p.flight = nil
+	switch {
+	case flight == nil:
+		return nil, false
+	case !ok:
+		p.ops.restore(flight)
+		for _, str := range p.streams {
+			str.unwritten = settling.Concluded
+		}
+		return nil, false
+	}
+	for _, str := range p.streams {
+		str.confirmed = max(str.confirmed, str.flying)
+		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
+	}
+	return flight.acks, true
+}
