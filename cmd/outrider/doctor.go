@@ -92,7 +92,7 @@ func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
 // troubles queries the relay that runs here, if there is one, for its problems.
 func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
 	var found []admin.Diagnosis
-	running := runningRoutes(ctx, cfg)
+	running := admin.RunningRoutes(ctx, cfg)
 	for _, r := range cfg.Routes {
 		part := "running route " + r.Name
 		if stopped := running[r.Name].Stopped; stopped != "" {

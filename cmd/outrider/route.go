@@ -68,11 +68,11 @@ func kept(c *cobra.Command, op *admin.Operator, route string) (string, error) {
 		return "", err
 	}
 	n := 0
-	var sum progress
+	var sum admin.RouteStatus
 	for _, l := range lanes {
 		if l.Route == route {
 			n++
-			sum.add(l)
+			sum.Add(l)
 		}
 	}
 	pauses, err := op.Pauses(c.Context())

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outriderhq/outrider"
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
 )
@@ -135,34 +134,31 @@ func (a *app) watchStatus(ctx context.Context, cfg *config.Config, op *admin.Ope
 
 // showStatus reads and prints the status once.
 func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Operator, v *statusView) error {
-	found, err := op.Lanes(ctx)
-	if err != nil {
-		return err
-	}
-	instances, err := op.Instances(ctx)
-	if err != nil {
-		return err
-	}
-	members := membersOf(instances, found)
 	if v.lanes {
-		rows := slices.DeleteFunc(each(found), func(p progress) bool { return !v.wants(&p) })
+		found, err := op.Lanes(ctx)
+		if err != nil {
+			return err
+		}
+		instances, err := op.Instances(ctx)
+		if err != nil {
+			return err
+		}
+		rows := slices.DeleteFunc(admin.EachLane(found), func(p admin.RouteStatus) bool { return !v.wants(p.Route) })
 		if v.output.json() {
-			return a.printJSON(map[string]any{"status": rows, "instances": members})
+			return a.printJSON(map[string]any{"status": rows, "instances": admin.MembersOf(instances, found)})
 		}
 		return a.printLanes(rows)
 	}
-	rows := slices.DeleteFunc(summarise(cfg, found), func(p progress) bool { return !v.wants(&p) })
+	rows, members, err := op.Status(ctx, admin.RunningRoutes(ctx, cfg), v.wants)
+	if err != nil {
+		return err
+	}
 	if len(rows) == 0 && len(v.routes) > 0 {
 		return wrong("no route matches %s: the configuration has %s", strings.Join(v.routes, ", "), routeNames(cfg))
 	}
-	if err := a.addDetails(ctx, cfg, op, rows, found); err != nil {
-		return err
-	}
-	judge(rows, members)
-	if err := addFailures(ctx, op, rows); err != nil {
-		return err
-	}
-	rows = slices.DeleteFunc(rows, func(p progress) bool { return len(v.states) > 0 && !slices.Contains(v.states, string(p.State)) })
+	rows = slices.DeleteFunc(rows, func(p admin.RouteStatus) bool {
+		return len(v.states) > 0 && !slices.Contains(v.states, string(p.State))
+	})
 	if v.output.json() {
 		return a.printJSON(map[string]any{"status": rows, "instances": members})
 	}
@@ -176,10 +172,10 @@ func (a *app) showStatus(ctx context.Context, cfg *config.Config, op *admin.Oper
 	return nil
 }
 
-// wants reports whether the row's route was selected.
-func (v *statusView) wants(p *progress) bool {
+// wants reports whether a route was asked for.
+func (v *statusView) wants(route string) bool {
 	return len(v.routes) == 0 || slices.ContainsFunc(v.routes, func(pattern string) bool {
-		ok, _ := path.Match(pattern, p.Route) // has been checked
+		ok, _ := path.Match(pattern, route) // has been checked
 		return ok
 	})
 }
@@ -189,17 +185,17 @@ const longTable = 40
 
 // printStatus writes a line per route. Where there are many, those that are ok
 // are only counted unless they were asked for.
-func (a *app) printStatus(rows []progress, v *statusView) error {
+func (a *app) printStatus(rows []admin.RouteStatus, v *statusView) error {
 	hidden := 0
 	if len(rows) > longTable && !v.all && len(v.routes) == 0 && len(v.states) == 0 {
 		all := len(rows)
-		rows = slices.DeleteFunc(slices.Clone(rows), func(p progress) bool { return p.State == stateOK })
+		rows = slices.DeleteFunc(slices.Clone(rows), func(p admin.RouteStatus) bool { return p.State == admin.StateOK })
 		hidden = all - len(rows)
 	}
 	var cells [][]string
 	for _, r := range rows {
-		cells = append(cells, []string{r.Route, string(r.State), strconv.Itoa(r.Lanes), r.owner(), strconv.FormatInt(r.Position, 10), r.behind(),
-			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), r.dead(), since(r.UpdatedAt)})
+		cells = append(cells, []string{r.Route, string(r.State), strconv.Itoa(r.Lanes), ownerOf(&r), strconv.FormatInt(r.Position, 10), behind(&r),
+			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), deadOf(&r), since(r.UpdatedAt)})
 	}
 	if len(cells) > 0 {
 		headings := []string{"ROUTE", "STATE", "LANES", "OWNER", "POSITION", "BEHIND", "RETRYING", "WAITING", "HELD", "DEAD", "UPDATED"}
@@ -214,10 +210,10 @@ func (a *app) printStatus(rows []progress, v *statusView) error {
 }
 
 // printLanes writes a line per lane.
-func (a *app) printLanes(rows []progress) error {
+func (a *app) printLanes(rows []admin.RouteStatus) error {
 	var cells [][]string
 	for _, r := range rows {
-		cells = append(cells, []string{r.Route, fmt.Sprintf("%02d", *r.Slot), r.owner(), strconv.FormatInt(r.Position, 10),
+		cells = append(cells, []string{r.Route, fmt.Sprintf("%02d", *r.Slot), ownerOf(&r), strconv.FormatInt(r.Position, 10),
 			strconv.Itoa(r.Retrying), strconv.Itoa(r.Waiting), strconv.Itoa(r.Held), strconv.Itoa(r.Dead), since(r.UpdatedAt),
 			since(r.Since), strconv.FormatInt(r.Epoch, 10)})
 	}
@@ -245,13 +241,18 @@ func (a *app) completeRoutes(*cobra.Command, []string, string) ([]string, cobra.
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// failing is the parked message of a route that most deserves a look.
-type failing struct {
-	ID       string                `json:"id"`
-	Group    string                `json:"group,omitempty"`
-	Status   adapters.ParkedStatus `json:"status"`
-	Attempts int                   `json:"attempts"`
-	Since    time.Time             `json:"since"`
-	Next     *time.Time            `json:"next_attempt_at,omitempty"`
-	Error    string                `json:"error"`
+func stateNames() []string {
+	var names []string
+	for _, s := range admin.RouteStates {
+		names = append(names, string(s.State))
+	}
+	return names
+}
+
+func stateHelp() string {
+	var b strings.Builder
+	for _, s := range admin.RouteStates {
+		fmt.Fprintf(&b, "  %-12s %s\n", s.State, s.Meaning)
+	}
+	return strings.TrimRight(b.String(), "\n")
 }

@@ -2,78 +2,16 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 )
 
-// owned is what one instance owns of a route.
-type owned struct {
-	Owner string     `json:"owner"`
-	Alive bool       `json:"alive"`
-	Slots []int      `json:"slots"`
-	Since *time.Time `json:"since,omitempty"` // when it took the latest of them
-}
-
-// own adds a lane to what its owner has.
-func (p *progress) own(l adapters.LaneStatus) {
-	if l.Owner == "" {
-		return
-	}
-	i := slices.IndexFunc(p.Owned, func(o owned) bool { return o.Owner == l.Owner })
-	if i < 0 {
-		i = len(p.Owned)
-		p.Owned = append(p.Owned, owned{Owner: l.Owner, Alive: l.Alive})
-	}
-	o := &p.Owned[i]
-	o.Slots = append(o.Slots, l.Slot)
-	if !l.Since.IsZero() && (o.Since == nil || l.Since.After(*o.Since)) {
-		o.Since = &l.Since
-	}
-}
-
-// member is an instance as status shows it.
-type member struct {
-	ID        string    `json:"id"`
-	Alive     bool      `json:"alive"`
-	JoinedAt  time.Time `json:"joined_at"`
-	Heartbeat time.Time `json:"heartbeat_at"`
-	Lanes     int       `json:"lanes"`
-	Routes    int       `json:"routes"`
-	Waits     []waits   `json:"waits,omitempty"`
-}
-
-// waits is a route that an instance runs and takes nothing of.
-type waits struct {
-	Route string `json:"route"`
-	Why   string `json:"why"`
-}
-
-func membersOf(instances []adapters.Instance, lanes []adapters.LaneStatus) []member {
-	out := []member{}
-	for _, i := range instances {
-		m := member{ID: i.ID, Alive: i.Alive, JoinedAt: i.JoinedAt, Heartbeat: i.RenewedAt, Routes: len(i.Routes)}
-		for _, r := range i.Routes {
-			if r.Waits != "" {
-				m.Waits = append(m.Waits, waits{r.Route, r.Waits})
-			}
-		}
-		for _, l := range lanes {
-			if l.Owner == i.ID {
-				m.Lanes++
-			}
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
-// printOwners lists below the table the instances and their lanes. Of an
+// printOwners tells below the table who is there and who has which lanes. Of an
 // instance that is alone the table has said it all.
-func (a *app) printOwners(rows []progress, members []member) error {
+func (a *app) printOwners(rows []admin.RouteStatus, members []admin.Member) error {
 	if len(members) > 1 {
 		var cells [][]string
 		for _, r := range rows {

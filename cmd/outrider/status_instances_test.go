@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 )
 
 func TestStatusTellsWhoOwnsWhat(t *testing.T) {
@@ -30,15 +31,15 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	}
 	var out bytes.Buffer
 	a := &app{out: &out}
-	rows := each(lanes)
+	rows := admin.EachLane(lanes)
 	if rows[3].Epoch != 7 || rows[3].Since == nil || rows[3].Owners[0] != "b" {
 		t.Errorf("a lane is shown as %+v", rows[3])
 	}
-	sum := progress{Route: "orders"}
+	sum := admin.RouteStatus{Route: "orders"}
 	for _, l := range lanes {
-		sum.add(l)
+		sum.Add(l)
 	}
-	if err := a.printOwners([]progress{sum}, membersOf(instances, lanes)); err != nil {
+	if err := a.printOwners([]admin.RouteStatus{sum}, admin.MembersOf(instances, lanes)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -10,55 +10,20 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
 )
-
-// alive is an instance that runs.
-var alive = []member{{ID: "a", Alive: true, Waits: []waits{{Route: "waits", Why: "another process holds the lock"}}}}
-
-func TestRoutesAreJudgedWorstFirst(t *testing.T) {
-	t.Parallel()
-	behind, old, fresh := 5, time.Now().Add(-time.Hour), time.Now()
-	owned := func(p progress) progress {
-		p.Owners, p.Alive, p.Lanes = []string{"a"}, true, 16
-		return p
-	}
-	rows := []progress{
-		owned(progress{Route: "ok"}),
-		owned(progress{Route: "dead", Dead: 1}),
-		owned(progress{Route: "busy", Behind: &behind, Oldest: &fresh}),
-		owned(progress{Route: "behind", Behind: &behind, Oldest: &old, Dead: 2}),
-		owned(progress{Route: "retrying", Retrying: 1, Behind: &behind, Oldest: &old}),
-		{Route: "paused", Paused: &stop{}, Lanes: 16},
-		owned(progress{Route: "held", Held: 1, Retrying: 1}),
-		owned(progress{Route: "down", Down: []stop{{Address: "x"}}, Retrying: 3}),
-		{Route: "lost", Lanes: 16, Owners: []string{"b"}},
-		{Route: "waits", Lanes: 16},
-		owned(progress{Route: "stopped", Stopped: "its cursor is another table's"}),
-	}
-	judge(rows, alive)
-	var got []string
-	for _, r := range rows {
-		got = append(got, r.Route+" "+string(r.State))
-	}
-	want := "stopped stopped, lost no-relay, down unavailable, held held, retrying retrying, behind behind, paused paused, " +
-		"dead dead, waits standby, ok ok, busy ok"
-	if text := strings.Join(got, ", "); text != want {
-		t.Errorf("got  %s\nwant %s", text, want)
-	}
-}
 
 // Of 500 routes a table lists those that need attention and counts the others.
 func TestAStatusOfManyRoutesIsShort(t *testing.T) {
 	t.Parallel()
-	var rows []progress
+	var rows []admin.RouteStatus
 	for i := range 500 {
-		p := progress{Route: fmt.Sprintf("route-%03d", i), Lanes: 16, Owners: []string{"a"}, Alive: true}
+		p := admin.RouteStatus{State: admin.StateOK, Route: fmt.Sprintf("route-%03d", i), Lanes: 16, Owners: []string{"a"}, Alive: true}
 		if i%50 == 0 {
-			p.Dead = 1
+			p.Dead, p.State = 1, admin.StateDead
 		}
 		rows = append(rows, p)
 	}
-	judge(rows, alive)
 	for _, c := range []struct {
 		view  statusView
 		lines int
@@ -103,8 +68,8 @@ func TestAStatusShowsWhatFails(t *testing.T) {
 func TestAFailureSaysWhenItIsTriedNext(t *testing.T) {
 	t.Parallel()
 	next := time.Now().Add(time.Minute + time.Second/2)
-	f := &failing{ID: "7", Status: adapters.ParkedRetrying, Attempts: 2, Since: time.Now(), Next: &next, Error: "no"}
-	if text := f.text(&progress{Retrying: 1}); !strings.Contains(text, "1 message retrying; message 7, parked 0s ago after 2 attempts, next attempt in 1m0s: no") {
+	f := &admin.Failing{ID: "7", Status: adapters.ParkedRetrying, Attempts: 2, Since: time.Now(), Next: &next, Error: "no"}
+	if text := failureText(f, &admin.RouteStatus{Retrying: 1}); !strings.Contains(text, "1 message retrying; message 7, parked 0s ago after 2 attempts, next attempt in 1m0s: no") {
 		t.Errorf("got %q", text)
 	}
 }

@@ -1,18 +1,18 @@
-package main
+package admin
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 )
 
-// progress is a row of status: a lane, or a route with the sum of its lanes.
-type progress struct {
+// RouteStatus is a row of status: a lane, or a route with the sum of its lanes. Its
+// form as JSON is that of `outrider status -o json`.
+type RouteStatus struct {
 	Route     string     `json:"route"`
-	State     routeState `json:"state,omitempty"` // of routes
+	State     RouteState `json:"state,omitempty"` // of routes
 	Slot      *int       `json:"slot,omitempty"`
 	Lanes     int        `json:"lanes,omitempty"`
 	Owners    []string   `json:"owners"`
@@ -31,26 +31,27 @@ type progress struct {
 	// Of routes only.
 	DeadRows   int        `json:"dead_rows,omitempty"`      // those of Dead that are in a queue's table
 	DeadMore   bool       `json:"dead_rows_more,omitempty"` // there are more
-	Owned      []owned    `json:"owned,omitempty"`
+	Owned      []Owned    `json:"owned,omitempty"`
 	Behind     *int       `json:"behind,omitempty"` // rows not settled; absent when not known
 	BehindMore bool       `json:"behind_more,omitempty"`
 	Oldest     *time.Time `json:"oldest,omitempty"` // creation of the first of them
-	Paused     *stop      `json:"paused,omitempty"`
-	Down       []stop     `json:"addresses_down,omitempty"`
-	Processing *marked    `json:"processing,omitempty"` // of queues: rows that are marked so in the source
+	Paused     *Stop      `json:"paused,omitempty"`
+	Down       []Stop     `json:"addresses_down,omitempty"`
+	Processing *Marked    `json:"processing,omitempty"` // of queues: rows that are Marked so in the source
 	Stopped    string     `json:"stopped,omitempty"`    // why the running instance cannot run it
-	Failing    *failing   `json:"failing,omitempty"`    // the parked message to look at first
+	Failing    *Failing   `json:"failing,omitempty"`    // the parked message to look at first
 
-	noRelay bool // no instance is alive
+	NoRelay     bool   `json:"-"` // no instance is alive
+	SourceError string `json:"-"` // why the source could not be asked how far the route is behind
 }
 
-// each makes a row of each lane.
-func each(lanes []adapters.LaneStatus) []progress {
-	rows := []progress{}
+// EachLane makes a row of each lane.
+func EachLane(lanes []adapters.LaneStatus) []RouteStatus {
+	rows := []RouteStatus{}
 	for _, l := range lanes {
-		row := progress{Route: l.Route, Slot: &l.Slot, Owners: []string{}}
+		row := RouteStatus{Route: l.Route, Slot: &l.Slot, Owners: []string{}}
 		row.Alive = true
-		row.add(l)
+		row.Add(l)
 		row.Lanes, row.Owned, row.Epoch = 0, nil, l.Epoch
 		if !l.Since.IsZero() {
 			row.Since = &l.Since
@@ -62,15 +63,15 @@ func each(lanes []adapters.LaneStatus) []progress {
 
 // summarise makes a row of each route: those of the configuration, then others
 // that the state remembers.
-func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []progress {
-	rows := []progress{}
+func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []RouteStatus {
+	rows := []RouteStatus{}
 	index := map[string]int{}
-	row := func(route string) *progress {
+	row := func(route string) *RouteStatus {
 		i, ok := index[route]
 		if !ok {
 			i = len(rows)
 			index[route] = i
-			rows = append(rows, progress{Route: route, Owners: []string{}, Alive: true})
+			rows = append(rows, RouteStatus{Route: route, Owners: []string{}, Alive: true})
 		}
 		return &rows[i]
 	}
@@ -78,7 +79,7 @@ func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []progress {
 		row(r.Name)
 	}
 	for _, l := range lanes {
-		row(l.Route).add(l)
+		row(l.Route).Add(l)
 	}
 	for i := range rows {
 		rows[i].Alive = rows[i].Alive && len(rows[i].Owners) > 0
@@ -86,7 +87,8 @@ func summarise(cfg *config.Config, lanes []adapters.LaneStatus) []progress {
 	return rows
 }
 
-func (p *progress) add(l adapters.LaneStatus) {
+// Add adds a lane to the sum.
+func (p *RouteStatus) Add(l adapters.LaneStatus) {
 	p.Lanes++
 	if l.Owner != "" && !slices.Contains(p.Owners, l.Owner) {
 		p.Owners = append(p.Owners, l.Owner)
@@ -101,30 +103,4 @@ func (p *progress) add(l adapters.LaneStatus) {
 	if !l.UpdatedAt.IsZero() && (p.UpdatedAt == nil || l.UpdatedAt.After(*p.UpdatedAt)) {
 		p.UpdatedAt = &l.UpdatedAt
 	}
-}
-
-// dead is how many messages are dead, with a sign where not all rows were counted.
-func (p *progress) dead() string {
-	if p.DeadMore {
-		return strconv.Itoa(p.Dead) + "+"
-	}
-	return strconv.Itoa(p.Dead)
-}
-
-// owner is the instance that works the row.
-func (p *progress) owner() string {
-	switch {
-	case p.Lanes == 0 && p.Slot == nil:
-		return "(has never run)"
-	case len(p.Owners) == 0:
-		return "(none)"
-	}
-	who := p.Owners[0]
-	if len(p.Owners) > 1 {
-		who = counted(len(p.Owners), "instance")
-	}
-	if !p.Alive {
-		who += " (not alive)"
-	}
-	return who
 }

@@ -1,0 +1,201 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+)
+
+// Stop is a route or an address that does nothing, and why.
+type Stop struct {
+	Address string    `json:"address,omitempty"`
+	Since   time.Time `json:"since"`
+	By      string    `json:"by,omitempty"`     // who paused it
+	Reason  string    `json:"reason,omitempty"` // or what failed
+	Waiting int       `json:"waiting,omitempty"`
+	Durable bool      `json:"until_resumed"` // otherwise it is probed
+
+	Probe *time.Time `json:"next_probe_at,omitempty"`
+}
+
+// Marked is how many rows of a queue are Marked as being processed, by whomever.
+type Marked struct {
+	Rows    int     `json:"rows"`
+	More    bool    `json:"more,omitempty"`
+	Longest float64 `json:"longest_seconds"`
+}
+
+// addDetails adds to routes what is paused, how far they are behind and what the
+// running relay knows of them.
+func (op *Operator) addDetails(ctx context.Context, running map[string]Route, rows []RouteStatus, lanes []adapters.LaneStatus) error {
+	pauses, err := op.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	byRoute := map[string][]adapters.LaneStatus{}
+	for _, l := range lanes {
+		byRoute[l.Route] = append(byRoute[l.Route], l)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagPatience)
+	defer cancel()
+	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*Marked{}, silent: map[string]bool{}, failed: map[string]string{}, lags: map[string]adapters.Backlog{}}
+	for _, r := range op.build.Config.Routes {
+		asked.from[r.Name] = r.From
+	}
+	// A source that is down is no reason to show nothing: its numbers are left out. Asked
+	// first, without the checks of a relay, which an operator's role would not pass.
+	dead, deadMore, _ := op.DeadRows(ctx)
+	for i := range rows {
+		r := &rows[i]
+		r.DeadRows, r.DeadMore = dead[r.Route], deadMore[r.Route]
+		r.Dead += r.DeadRows
+		for _, p := range pauses {
+			if p.Route != r.Route {
+				continue
+			}
+			s := Stop{Address: ShownAddress(p.Address), Since: p.At, By: p.By, Reason: p.Reason, Durable: true}
+			if p.Address == "" {
+				r.Paused = &s
+			} else {
+				r.Down = append(r.Down, s)
+			}
+		}
+		r.addRunning(running[r.Route])
+		if r.Lanes > 0 {
+			asked.add(ctx, r, byRoute[r.Route])
+		}
+	}
+	return nil
+}
+
+// askedSources asks sources about their routes. A source that does not answer is
+// asked once, and one that shares an answer between its routes likewise.
+type askedSources struct {
+	op         *Operator
+	from       map[string]string // source by route
+	processing map[string]*Marked
+	silent     map[string]bool
+	failed     map[string]string           // why a source does not answer
+	lags       map[string]adapters.Backlog // by source and the places of the lanes
+}
+
+// lagPatience bounds the time for counting what routes are behind, in all: of those
+// that are left the numbers are left out.
+const lagPatience = 10 * time.Second
+
+// lag counts what a route is behind, once for all routes at one place: idle routes
+// of one table are.
+func (s *askedSources) lag(ctx context.Context, route string, lanes []adapters.LaneStatus) (adapters.Backlog, error) {
+	var b strings.Builder
+	b.WriteString(s.from[route])
+	for _, l := range lanes {
+		if !l.UpdatedAt.IsZero() {
+			fmt.Fprintf(&b, " %d:%d", l.Slot, l.Cursor.Position)
+		}
+	}
+	place := b.String()
+	if known, ok := s.lags[place]; ok {
+		return known, nil
+	}
+	lag, err := s.op.LagBehind(ctx, route, lanes)
+	if err == nil {
+		s.lags[place] = lag
+	}
+	return lag, err
+}
+
+// add adds how far a route is behind. A source that is down, or that cannot
+// count, is no reason to show nothing: the numbers are left out.
+func (s *askedSources) add(ctx context.Context, r *RouteStatus, lanes []adapters.LaneStatus) {
+	from := s.from[r.Route]
+	if s.silent[from] {
+		r.SourceError = s.failed[from]
+		return
+	}
+	if _, asked := s.processing[from]; !asked {
+		s.processing[from] = nil
+		if n, err := s.op.Processing(ctx, r.Route); err == nil {
+			s.processing[from] = &Marked{Rows: n.Rows, More: n.More, Longest: n.Longest.Seconds()}
+		}
+	}
+	r.Processing = s.processing[from]
+	lag, err := s.lag(ctx, r.Route, lanes)
+	if err != nil {
+		s.silent[from] = !errors.Is(err, ErrNeverRan)
+		if s.silent[from] && ctx.Err() == nil && !s.op.build.Source(from).Supplied {
+			r.SourceError = err.Error()
+			s.failed[from] = r.SourceError
+		}
+		return
+	}
+	r.Behind, r.BehindMore = &lag.Rows, lag.More
+	if !lag.Oldest.IsZero() {
+		r.Oldest = &lag.Oldest
+	}
+}
+
+func (p *RouteStatus) addRunning(r Route) {
+	p.Stopped = r.Stopped
+	for _, d := range r.Down {
+		known := false
+		for i := range p.Down {
+			if p.Down[i].Address == d.Address {
+				known, p.Down[i].Waiting = true, d.Waiting
+			}
+		}
+		if !known {
+			p.Down = append(p.Down, Stop{Address: d.Address, Since: d.Since, Reason: d.Cause, Waiting: d.Waiting, Durable: d.Gone, Probe: d.NextProbe})
+		}
+	}
+}
+
+// Routes asks the relay on the configured admin address, by route; it
+// knows nothing when none answers.
+func RunningRoutes(ctx context.Context, cfg *config.Config) map[string]Route {
+	if !cfg.Admin.Enabled() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	out, err := askRoutes(ctx, cfg)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func askRoutes(ctx context.Context, cfg *config.Config) (map[string]Route, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cfg.Admin.Listen+"/routes", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Admin.Tokens) > 0 {
+		req.Header.Set("Authorization", "Bearer "+cfg.Admin.Tokens[0].Reveal())
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Routes []Route `json:"routes"`
+	}
+	if resp.StatusCode == http.StatusOK {
+		err = json.NewDecoder(resp.Body).Decode(&answer)
+	}
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	out := map[string]Route{}
+	for _, r := range answer.Routes {
+		out[r.Route] = r
+	}
+	return out, nil
+}

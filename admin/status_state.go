@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// RouteState is the one thing to know about a route.
+type RouteState string
+
+const (
+	StateStopped     RouteState = "stopped"
+	StateNoRelay     RouteState = "no-relay"
+	StateUnavailable RouteState = "unavailable"
+	StateHeld        RouteState = "held"
+	StateRetrying    RouteState = "retrying"
+	StateBehind      RouteState = "behind"
+	StatePaused      RouteState = "paused"
+	StateDead        RouteState = "dead"
+	StateStandby     RouteState = "standby"
+	StateOK          RouteState = "ok"
+)
+
+// RouteStates are all states, worst first, with their meaning.
+var RouteStates = []struct {
+	State   RouteState
+	Meaning string
+}{
+	{StateStopped, "the relay cannot run the route until an operator acts"},
+	{StateNoRelay, "no live instance works it, although it is not paused"},
+	{StateUnavailable, "a destination's address does not answer, or was paused"},
+	{StateHeld, "groups wait behind a dead message for an operator"},
+	{StateRetrying, "messages have failed and are tried again"},
+	{StateBehind, "the oldest row not delivered is over 1m0s old"},
+	{StatePaused, "an operator paused the route"},
+	{StateDead, "it delivers; dead messages wait for an operator"},
+	{StateStandby, "instances stand by: another process has the lead"},
+	{StateOK, "it delivers what there is"},
+}
+
+// behindAfter is the age of the oldest row that makes a route count as behind.
+const behindAfter = time.Minute
+
+// judge gives each route its state and sorts them, worst first; routes in one
+// state keep the configuration's order.
+func judge(rows []RouteStatus, members []Member) {
+	alive := slices.ContainsFunc(members, func(m Member) bool { return m.Alive })
+	rank := map[RouteState]int{}
+	for i, s := range RouteStates {
+		rank[s.State] = i
+	}
+	for i := range rows {
+		rows[i].NoRelay = !alive
+		rows[i].State = rows[i].judged(members)
+	}
+	slices.SortStableFunc(rows, func(a, b RouteStatus) int { return cmp.Compare(rank[a.State], rank[b.State]) })
+}
+
+func (p *RouteStatus) judged(members []Member) RouteState {
+	switch {
+	case p.Stopped != "":
+		return StateStopped
+	case p.Paused == nil && !p.Alive && p.standsBy(members):
+		return StateStandby
+	case p.Paused == nil && !p.Alive:
+		return StateNoRelay
+	case p.Paused == nil && len(p.Down) > 0:
+		return StateUnavailable
+	case p.Held > 0:
+		return StateHeld
+	case p.Paused != nil:
+		return StatePaused
+	case p.Retrying > 0:
+		return StateRetrying
+	case p.Oldest != nil && *p.Behind > 0 && time.Since(*p.Oldest) > behindAfter:
+		return StateBehind
+	case p.Dead > 0:
+		return StateDead
+	}
+	return StateOK
+}
+
+// standsBy reports whether a live instance says why it takes nothing of the route.
+func (p *RouteStatus) standsBy(members []Member) bool {
+	return slices.ContainsFunc(members, func(m Member) bool {
+		return m.Alive && slices.ContainsFunc(m.Waits, func(w Waits) bool { return w.Route == p.Route })
+	})
+}
+
+// detailed is of how many routes the failures are looked up.
+const detailed = 50
+
+// addFailures finds, for the routes that need it most, the parked message to look
+// at first: one that holds its group, else one that is retried, else a dead one.
+func (op *Operator) addFailures(ctx context.Context, rows []RouteStatus) error {
+	looked := 0
+	for i := range rows {
+		p := &rows[i]
+		var status adapters.ParkedStatus
+		switch {
+		case p.Held > 0:
+			status = adapters.ParkedHeld
+		case p.Retrying > 0:
+			status = adapters.ParkedRetrying
+		case p.Dead > 0:
+			status = adapters.ParkedDead
+		default:
+			continue
+		}
+		if looked++; looked > detailed {
+			return nil
+		}
+		found, err := op.Parked(ctx, adapters.ParkedFilter{Route: p.Route, Status: status, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			continue // it was settled meanwhile
+		}
+		m := found[0]
+		p.Failing = &Failing{ID: m.ID, Group: m.Group, Status: m.Status, Attempts: m.Attempts, Since: m.ParkedAt, Error: m.LastError}
+		if m.Status == adapters.ParkedRetrying {
+			p.Failing.Next = &m.NextAttemptAt
+		}
+	}
+	return nil
+}
