@@ -97,6 +97,15 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(o *assembly.Options) { o.Tracing = p }
 }
 
+// WithReload says how the configuration is read again when the admin API asks for a
+// reload; see [Outrider.Reload]. Default: the API offers none.
+func WithReload(read func() (*Config, error)) Option {
+	return func(o *assembly.Options) {
+		o.Require("WithReload", read)
+		o.Reread = read
+	}
+}
+
 // WithPool has connections to the database of a PostgreSQL source made as those of a
 // pool that the program has: to the address of its configuration, with its TLS,
 // credentials, dial function, run-time parameters and tracer, and with its hooks

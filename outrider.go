@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/api"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router"
@@ -29,6 +30,7 @@ type Outrider struct {
 	options    assembly.Options
 	log        *slog.Logger
 	admin      *admin.Server
+	console    *admin.Console             // what the admin API works on
 	generation atomic.Pointer[generation] // the latest
 	begun      atomic.Bool                // Run was called
 	state      atomic.Int32               // a phase
@@ -59,8 +61,10 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	if err := o.Check(cfg); err != nil {
 		return nil, err
 	}
-	return &Outrider{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}),
-		changes: make(chan *generation), ended: make(chan struct{})}, nil
+	relay := &Outrider{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}),
+		changes: make(chan *generation), ended: make(chan struct{})}
+	relay.console = relay.newConsole()
+	return relay, nil
 }
 
 // Run connects, checks sources and destinations, and delivers until ctx ends;
@@ -80,6 +84,7 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		o.log.Warn("this process will kill itself: "+failpoint.Env+" is set, which is for tests", "at", string(at))
 	}
 	o.warn(o.cfg)
+	defer func() { err = errors.Join(err, o.console.Close()) }()
 	if o.cfg.Admin.Enabled() {
 		if err := o.startAdmin(); err != nil {
 			return err
@@ -154,9 +159,29 @@ func (o *Outrider) startAdmin() error {
 	return nil
 }
 
+// newConsole makes what the admin API works on.
+func (o *Outrider) newConsole() *admin.Console {
+	r := admin.Relay{Stats: o.Stats, Options: o.options, Config: func() *Config {
+		if s := o.generation.Load(); s != nil {
+			return s.Config
+		}
+		return o.cfg
+	}}
+	if read := o.options.Reread; read != nil {
+		r.Reload = func(ctx context.Context) error {
+			cfg, err := read()
+			if err != nil {
+				return err
+			}
+			return o.Reload(ctx, cfg)
+		}
+	}
+	return admin.NewConsole(r)
+}
+
 // Handler returns the admin server's handler, to be mounted in a server of the
 // program's own, for example under /outrider/ with [http.StripPrefix]: health
-// (/livez, /readyz), /routes and /metrics. It asks for the configured tokens; without
+// (/livez, /readyz), /routes, /metrics and the API below /api/v1/. It asks for the configured tokens; without
 // any, put the program's own authentication before it. It may be served before Run
 // begins.
 func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()) }
@@ -164,6 +189,8 @@ func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()
 func (o *Outrider) adminConfig() admin.Config {
 	return admin.Config{
 		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
+		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
+		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), API: api.New(o.console),
 		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
 	}
 }

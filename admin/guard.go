@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
@@ -42,10 +45,14 @@ func guardMounted(cfg Config, lim limits, h http.Handler) http.Handler {
 
 func guarded(cfg Config, lim limits, h http.Handler) http.Handler {
 	h = http.MaxBytesHandler(h, lim.bodyBytes)
-	h = authorised(cfg.Tokens, h)
+	h = authorised(cfg, h)
 	// A page of another site may send requests here, which a firewall does not
 	// see; it cannot read answers, and now cannot change anything either.
-	return http.NewCrossOriginProtection().Handler(h)
+	sites := http.NewCrossOriginProtection()
+	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusForbidden, "a page of another site sent this request")
+	}))
+	return sites.Handler(h)
 }
 
 // withHeaders sets what every answer has.
@@ -59,27 +66,37 @@ func withHeaders(h http.Handler) http.Handler {
 	})
 }
 
-// authorised requires one of the tokens, if there are any, except on open paths.
-func authorised(tokens []string, h http.Handler) http.Handler {
-	if len(tokens) == 0 {
-		return h
+// authorised asks for one of the tokens, if there are any, except on open paths, and
+// notes for handlers what the caller may do.
+func authorised(cfg Config, h http.Handler) http.Handler {
+	type token struct {
+		sum  [sha256.Size]byte // of one length, so that comparing takes one time
+		role Role
 	}
-	known := make([][sha256.Size]byte, len(tokens))
-	for i, t := range tokens {
-		known[i] = sha256.Sum256([]byte(t)) // of one length, so that comparing takes one time
+	var known []token
+	for role, tokens := range map[Role][]string{RoleRead: cfg.Tokens, RoleOperate: cfg.OperateTokens, RoleAdmin: cfg.AdminTokens} {
+		for _, t := range tokens {
+			known = append(known, token{sha256.Sum256([]byte(t)), role})
+		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		sum, match := sha256.Sum256([]byte(given)), 0
-		for i := range known {
-			match |= subtle.ConstantTimeCompare(sum[:], known[i][:])
+		who := Caller{Role: max(cfg.Anonymous, RoleRead)}
+		if len(known) > 0 {
+			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			sum := sha256.Sum256([]byte(given))
+			who = Caller{}
+			for i := range known { // all of them, whichever matches
+				if subtle.ConstantTimeCompare(sum[:], known[i].sum[:]) == 1 && ok {
+					who = Caller{Role: max(who.Role, known[i].role), Token: hex.EncodeToString(sum[:4])}
+				}
+			}
+			if who.Role == RoleNone && !slices.Contains(open, r.URL.Path) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				refuse(w, r, http.StatusUnauthorized, "a bearer token of admin.tokens_file, operate_tokens_file or admin_tokens_file is needed")
+				return
+			}
 		}
-		if ok && match == 1 || slices.Contains(open, r.URL.Path) {
-			h.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "a bearer token of admin.tokens_file is needed")
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	})
 }
 
@@ -101,7 +118,7 @@ func addressed(cfg Config, h http.Handler) http.Handler {
 		}
 		host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 		if _, err := netip.ParseAddr(host); err != nil && !slices.Contains(names, host) {
-			refuse(w, http.StatusMisdirectedRequest, "requests to this name are refused; add it to admin: {hosts: [...]} if it is this server's")
+			refuse(w, r, http.StatusMisdirectedRequest, "requests to this name are refused; add it to admin: {hosts: [...]} if it is this server's")
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -109,9 +126,15 @@ func addressed(cfg Config, h http.Handler) http.Handler {
 }
 
 // refuse answers and ends the connection, which then is free for others.
-func refuse(w http.ResponseWriter, status int, reason string) {
+func refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	w.Header().Set("Connection", "close")
-	text(w, status, reason)
+	if !strings.HasPrefix(r.URL.Path, apiPath) {
+		text(w, status, reason)
+		return
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": http.StatusText(status), "detail": reason}) // the client may have gone
 }
 
 func loopback(a net.Addr) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
@@ -22,6 +23,8 @@ type Operator struct {
 	build  *assembly.Builder
 	parts  *assembly.Parts
 	stores []adapters.StateStore
+
+	opening sync.Mutex // held while a source is opened, once
 }
 
 // NewOperator opens the state stores that the configuration uses. The relay need

@@ -32,23 +32,28 @@ type Address struct {
 	NextProbe *time.Time `json:"next_probe_at,omitempty"` // absent while one is under way
 }
 
+// routesOf is what this process knows of its routes.
+func routesOf(stats []adapters.RouteStats) []Route {
+	out := []Route{}
+	for _, s := range stats {
+		r := Route{Route: s.Route, Lanes: s.Lanes, Delivered: s.Delivered, InFlight: s.InFlight,
+			OldestSeconds: s.Oldest.Seconds(), Paused: s.Paused != nil, Stopped: s.Stopped}
+		for _, a := range s.Down {
+			down := Address{Address: a.Address, Gone: a.Gone, Since: a.Since, Cause: a.Cause, Waiting: a.Held}
+			if !a.NextProbe.IsZero() {
+				down.NextProbe = &a.NextProbe
+			}
+			r.Down = append(r.Down, down)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
 // serveRoutes answers GET /routes.
 func serveRoutes(stats func() []adapters.RouteStats) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		out := []Route{}
-		for _, s := range stats() {
-			r := Route{Route: s.Route, Lanes: s.Lanes, Delivered: s.Delivered, InFlight: s.InFlight,
-				OldestSeconds: s.Oldest.Seconds(), Paused: s.Paused != nil, Stopped: s.Stopped}
-			for _, a := range s.Down {
-				down := Address{Address: a.Address, Gone: a.Gone, Since: a.Since, Cause: a.Cause, Waiting: a.Held}
-				if !a.NextProbe.IsZero() {
-					down.NextProbe = &a.NextProbe
-				}
-				r.Down = append(r.Down, down)
-			}
-			out = append(out, r)
-		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"routes": out}) // the client may have gone
+		_ = json.NewEncoder(w).Encode(map[string]any{"routes": routesOf(stats())}) // the client may have gone
 	})
 }

@@ -20,14 +20,21 @@ import (
 // Config says where the server listens and what it serves.
 type Config struct {
 	Listen string   // host:port; port 0 takes a free one
-	Tokens []string // bearer tokens for everything but health; empty: open, on loopback addresses only
-	Hosts  []string // names that requests may be addressed to, beside addresses, localhost and the host of Listen
+	Tokens []string // bearer tokens for everything but health, with [RoleRead]
+
+	// OperateTokens and AdminTokens are those with more rights. Without any token the
+	// server is open, on loopback addresses only, to callers with the role Anonymous.
+	OperateTokens, AdminTokens []string
+	Anonymous                  Role // at least [RoleRead]
+
+	Hosts []string // names that requests may be addressed to, beside addresses, localhost and the host of Listen
 
 	Stats  func() []adapters.RouteStats
 	Ready  func() string // why the relay is not ready; empty when it is
 	Logger *slog.Logger
 
 	Metrics prometheus.Collector // shown beside the server's own; optional
+	API     http.Handler         // answers below /api/v1/; optional
 }
 
 // Server is a listening admin server.
@@ -47,7 +54,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin address %s: %w: choose another with admin: {listen: ...}, or `listen: off`", cfg.Listen, err)
 	}
-	if len(cfg.Tokens) == 0 && !loopback(l.Addr()) {
+	if len(cfg.Tokens)+len(cfg.OperateTokens)+len(cfg.AdminTokens) == 0 && !loopback(l.Addr()) {
 		return nil, errors.Join(fmt.Errorf("admin address %s: %w", cfg.Listen, ErrNoToken), l.Close())
 	}
 	return serve(cfg, l, defaultLimits, routes(cfg)), nil
@@ -87,6 +94,9 @@ func routes(cfg Config) http.Handler {
 		}
 		text(w, http.StatusOK, "ok")
 	})
+	if cfg.API != nil {
+		mux.Handle(apiPath, cfg.API)
+	}
 	mux.Handle("GET /routes", serveRoutes(cfg.Stats))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,8 +177,8 @@ func askRoutes(ctx context.Context, cfg *config.Config) (map[string]Route, error
 	if err != nil {
 		return nil, err
 	}
-	if len(cfg.Admin.Tokens) > 0 {
-		req.Header.Set("Authorization", "Bearer "+cfg.Admin.Tokens[0].Reveal())
+	if tokens := slices.Concat(cfg.Admin.Tokens, cfg.Admin.OperateTokens, cfg.Admin.AdminTokens); len(tokens) > 0 {
+		req.Header.Set("Authorization", "Bearer "+tokens[0].Reveal())
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)

@@ -43,6 +43,9 @@ type RouteStatus struct {
 
 	NoRelay     bool   `json:"-"` // no instance is alive
 	SourceError string `json:"-"` // why the source could not be asked how far the route is behind
+
+	LongTransaction    string `json:"-"` // a transaction of the source that has been open for long
+	LongTransactionFix string `json:"-"`
 }
 
 // EachLane makes a row of each lane.

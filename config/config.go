@@ -61,8 +61,13 @@ type Parked struct {
 // Admin is the HTTP server for health, metrics and operators.
 type Admin struct {
 	Listen string   `yaml:"listen" doc:"Address as host:port, or off for no server. One that other machines can reach needs tokens_file. Default: 127.0.0.1:8080 with outrider run; a Go program that embeds Outrider has no server unless it asks for one here."`
-	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that may use the admin API, one per line; blank lines and lines that begin with # are passed over."`
-	Hosts  []string `yaml:"hosts" doc:"Names that requests may be addressed to, such as outrider.internal. IP addresses, localhost and the host of listen are always taken; requests to other names are refused, since a page of another site could have sent them."`
+	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that may look at everything but payloads, one per line; blank lines and lines that begin with # are passed over."`
+
+	OperateTokens []Secret `yaml:"operate_tokens_file" file:"lines" doc:"Likewise, for callers that may also see payloads, pause, resume, redrive and skip. Tokens have 32 bytes at least; openssl rand -hex 32 makes one."`
+	AdminTokens   []Secret `yaml:"admin_tokens_file" file:"lines" doc:"Likewise, for callers that may do everything: also purge, seek and reload."`
+	Anonymous     string   `yaml:"anonymous" enum:"read|operate|admin" default:"read" doc:"What callers may do while no file with tokens is set, which works on a loopback address only."`
+
+	Hosts []string `yaml:"hosts" doc:"Names that requests may be addressed to, such as outrider.internal. IP addresses, localhost and the host of listen are always taken; requests to other names are refused, since a page of another site could have sent them."`
 }
 
 // adminHost is a name without a port.
@@ -82,15 +87,36 @@ func (a *Admin) check(c *checker, at place) {
 	if !a.Enabled() {
 		return
 	}
+	tokens := at.has("tokens_file") || at.has("operate_tokens_file") || at.has("admin_tokens_file")
+	a.checkTokens(c, at, tokens)
 	if err := hostPort(a.Listen, true); err != nil {
 		c.add(at.child("listen"), "%v", err).hint("for example 127.0.0.1:8080, or off for no server")
-	} else if !loopback(hostOf(a.Listen)) && !at.has("tokens_file") {
+	} else if !loopback(hostOf(a.Listen)) && !tokens {
 		c.add(at.child("listen"), "other machines can reach this address, and no token is set").
 			hint("set tokens_file: /etc/outrider/tokens, or listen on 127.0.0.1")
 	}
 	for i, name := range a.Hosts {
 		if !adminHost.MatchString(name) {
 			c.add(at.child("hosts").item(i), "is not the name of a host").hint("for example outrider.internal, without a port")
+		}
+	}
+}
+
+// leastToken is the length of tokens that can change something.
+const leastToken = 32
+
+func (a *Admin) checkTokens(c *checker, at place, tokens bool) {
+	if tokens && at.has("anonymous") {
+		c.add(at.child("anonymous"), "has no effect beside tokens").hint("leave it out; each token has the role of its file")
+	}
+	for _, f := range []struct {
+		key    string
+		tokens []Secret
+	}{{"operate_tokens_file", a.OperateTokens}, {"admin_tokens_file", a.AdminTokens}} {
+		for i, t := range f.tokens {
+			if n := len(t.Reveal()); n < leastToken {
+				c.add(at.child(f.key), "token %d of the file has %d bytes; it needs %d", i+1, n, leastToken).hint("openssl rand -hex 32 makes one")
+			}
 		}
 	}
 }

@@ -11,6 +11,11 @@ import (
 
 var _ adapters.Examiner = (*Source)(nil)
 
+// ExamineOpen implements [adapters.OpenExaminer].
+func (s *Source) ExamineOpen(ctx context.Context) []adapters.Finding {
+	return pg.ExamineOpen(ctx, s.base.Pool)
+}
+
 // Examine implements [adapters.Examiner].
 func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

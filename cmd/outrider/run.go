@@ -58,7 +58,8 @@ func (a *app) run(ctx context.Context, cfg *config.Config, instance string) erro
 		return err
 	}
 	log := a.logger(cfg, cfg.Log.Level)
-	relay, err := outrider.New(cfg, outrider.WithLogger(log), outrider.WithInstance(instance))
+	relay, err := outrider.New(cfg, outrider.WithLogger(log), outrider.WithInstance(instance),
+		outrider.WithReload(a.load))
 	if err != nil {
 		return wrongError{err}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,7 +68,7 @@ to prevent that, run "outrider pause" first.`,
 		if to == "" {
 			return wrong("--to is needed: beginning, end, a time, a span of time, or a position")
 		}
-		place, err := parsePlace(to, time.Now())
+		place, err := admin.ParsePlace(to, time.Now())
 		if err != nil {
 			return wrong("--to %w", err)
 		}
@@ -195,27 +194,4 @@ func (a *app) agree(answered bool, question string) error {
 		return errors.New("nothing was changed")
 	}
 	return nil
-}
-
-// parsePlace reads a place in a table.
-func parsePlace(text string, now time.Time) (admin.Place, error) {
-	at := func(t time.Time) (admin.Place, error) {
-		return admin.Place{Start: adapters.Start{Kind: adapters.StartTime, Time: t}}, nil
-	}
-	switch text {
-	case string(adapters.StartBeginning), string(adapters.StartEnd), string(adapters.StartOffsets):
-		return admin.Place{Start: adapters.Start{Kind: adapters.StartKind(text)}}, nil
-	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
-		return admin.Place{Position: n}, nil
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return at(t)
-		}
-	}
-	if parsed, err := config.ParseDuration(text); err == nil && parsed > 0 {
-		return at(now.Add(-parsed.Std()))
-	}
-	return admin.Place{}, fmt.Errorf("%q is none of beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span such as 90m, a position", text)
 }

@@ -81,7 +81,7 @@ matches, until Ctrl-C. It only reads and stores no cursor; deliveries do not cha
 func tailOptions(from, match string, limit int) (admin.TailOptions, error) {
 	opts := admin.TailOptions{Max: limit}
 	var err error
-	if opts.From, err = parsePlace(from, time.Now()); err != nil {
+	if opts.From, err = admin.ParsePlace(from, time.Now()); err != nil {
 		return opts, wrong("--from %w", err)
 	}
 	if limit < 0 {

@@ -29,10 +29,11 @@ type Options struct {
 	StatePool    *pgxpool.Config            // nil: none was given
 	Logger       *slog.Logger
 	Instance     string
-	Registerer   prometheus.Registerer // nil: that of the admin server
-	Tracing      trace.TracerProvider  // nil: what the environment says
-	memories     *memories             // of dedupe middleware
-	unusable     []error               // why options cannot be used
+	Registerer   prometheus.Registerer          // nil: that of the admin server
+	Reread       func() (*config.Config, error) // reads the configuration for a reload; nil: nobody can ask for one
+	Tracing      trace.TracerProvider           // nil: what the environment says
+	memories     *memories                      // of dedupe middleware
+	unusable     []error                        // why options cannot be used
 }
 
 // Require notes an option that was given nothing where it needs something.

@@ -17,6 +17,7 @@ type Dialect struct {
 	Instant   func(time.Time) any // a time as a parameter
 	ForUpdate string              // locks the rows of a subquery; empty: one writer anyway
 	AuditTime bool                // an audit record is given its time; otherwise the table has it by default
+	Micros    string              // a column of times, for which % stands, as microseconds since 1970; empty: it is that
 }
 
 // Statement is a statement under construction.

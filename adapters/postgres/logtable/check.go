@@ -146,6 +146,11 @@ LEFT JOIN pg_sequence q ON q.seqrelid = t.sequence::regclass`
 	return errors.Join(problems...)
 }
 
+// ExamineOpen implements [adapters.OpenExaminer].
+func (s *Source) ExamineOpen(ctx context.Context) []adapters.Finding {
+	return pg.ExamineOpen(ctx, s.base.Pool)
+}
+
 // Examine implements [adapters.Examiner].
 func (s *Source) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

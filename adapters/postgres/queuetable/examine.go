@@ -18,6 +18,11 @@ var (
 	_ adapters.Sampler  = (*Queue)(nil)
 )
 
+// ExamineOpen implements [adapters.OpenExaminer].
+func (q *Queue) ExamineOpen(ctx context.Context) []adapters.Finding {
+	return pg.ExamineOpen(ctx, q.pool)
+}
+
 // Examine implements [adapters.Examiner].
 func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 	ctx, cancel := context.WithTimeout(ctx, pg.ExaminePatience)

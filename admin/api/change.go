@@ -1,0 +1,255 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// Author is who asks for a change.
+type Author struct {
+	By string `json:"by,omitempty" maxLength:"200" doc:"Name for the audit log; the token is recorded beside it."`
+}
+
+// PauseOrder pauses or resumes.
+type PauseOrder struct {
+	Author
+	Address string `json:"address,omitempty" maxLength:"4000" doc:"Only this address of the route. To resume it may be given as it is shown."`
+	Reason  string `json:"reason,omitempty" maxLength:"2000" doc:"Why; shown with the pause."`
+}
+
+type pauseIn struct {
+	RouteIn
+	Body PauseOrder
+}
+
+// PauseResult is what a pause or its end did.
+type PauseResult struct {
+	Route   string `json:"route"`
+	Address string `json:"address,omitempty"`
+	Changed bool   `json:"changed" doc:"false: it was so already."`
+	AtRest  bool   `json:"at_rest" doc:"No instance works the route: nothing is in flight. Instances notice a pause within a quarter of the lease."`
+}
+
+// ParkedOrder changes parked messages.
+type ParkedOrder struct {
+	Author
+	ParkedQuery
+	Status string `json:"status,omitempty" enum:"retrying,waiting,held,dead"`
+	All    bool   `json:"all,omitempty" doc:"All that the action can change; needed where nothing else selects."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Only count."`
+	Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" default:"10000" doc:"Most messages that one request changes."`
+}
+
+type parkedOrderIn struct{ Body ParkedOrder }
+
+// ParkedResult is what a change of parked messages did, or would do.
+type ParkedResult struct {
+	DryRun   bool        `json:"dry_run"`
+	Matching []CountView `json:"matching" nullable:"false" doc:"Messages that could be changed, counted before the change."`
+	Total    int         `json:"total" doc:"Sum of them."`
+	Changed  int         `json:"changed"`
+	More     bool        `json:"more" doc:"Not all were changed: the limit, or the time of a request, was reached. Send it again."`
+}
+
+// CountView is how many messages of a route have a status.
+type CountView struct {
+	Route    string `json:"route"`
+	Status   string `json:"status"`
+	Messages int    `json:"messages"`
+}
+
+// SeekOrder moves the cursors of a route.
+type SeekOrder struct {
+	Author
+	To     string `json:"to" minLength:"1" maxLength:"100" doc:"beginning, end, a time such as 2026-01-31T08:00:00Z, a span before now such as 90m, or a position."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Only say what it would do."`
+}
+
+type seekIn struct {
+	RouteIn
+	Body SeekOrder
+}
+
+// SeekResult is what a seek did, or would do.
+type SeekResult struct {
+	Route       string   `json:"route"`
+	To          string   `json:"to"`
+	Again       int      `json:"again" doc:"Rows that are settled and will be delivered again."`
+	Skipped     int      `json:"skipped" doc:"Rows that will not be delivered."`
+	SkippedLate int      `json:"skipped_late" doc:"Those of the skipped ones that were committed late."`
+	AtLeast     bool     `json:"at_least" doc:"Counting stopped: there are more."`
+	Counted     bool     `json:"counted" doc:"false: the source cannot count; the numbers are 0."`
+	Owners      []string `json:"running_on" nullable:"false" doc:"Instances that work the route, and go on at the new place."`
+	Applied     bool     `json:"applied"`
+}
+
+type reloadOut struct {
+	Body struct {
+		Reloaded bool `json:"reloaded"`
+		Routes   int  `json:"routes" doc:"Routes of the configuration now at work."`
+	}
+}
+
+func (s *service) registerChanges() {
+	post := func(role admin.Role, path, id, summary string) huma.Operation {
+		return operation(role, http.MethodPost, path, id, summary)
+	}
+	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address of it"), s.pause)
+	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address of it"), s.resume)
+	add(s, post(admin.RoleAdmin, "/routes/{route}/seek", "seek", "Have a route go on elsewhere in its table"), s.seek)
+	add(s, post(admin.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
+	add(s, post(admin.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
+	add(s, post(admin.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
+	reload := post(admin.RoleAdmin, "/reload", "reload", "Read the configuration file again and put it to work")
+	reload.Errors = append(reload.Errors, http.StatusNotImplemented)
+	// It waits for deliveries in flight, longer than others may take.
+	reload.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
+		_, w := humago.Unwrap(ctx)
+		patience := s.console.Config().DrainTimeout.Std() + time.Minute
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // a mounted handler may have none
+		next(ctx)
+	}}
+	add(s, reload, s.reload)
+}
+
+func author(ctx context.Context, a Author) string { return admin.CallerOf(ctx).Author(a.By) }
+
+func (s *service) pause(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
+	return s.pausing(ctx, in, func(op *admin.Operator) (bool, error) {
+		return op.Pause(ctx, adapters.Pause{Route: in.Route, Address: in.Body.Address, Reason: in.Body.Reason, By: author(ctx, in.Body.Author)})
+	})
+}
+
+func (s *service) resume(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
+	return s.pausing(ctx, in, func(op *admin.Operator) (bool, error) {
+		return op.Resume(ctx, in.Route, in.Body.Address, author(ctx, in.Body.Author))
+	})
+}
+
+func (s *service) pausing(ctx context.Context, in *pauseIn, f func(*admin.Operator) (bool, error)) (*one[PauseResult], error) {
+	if err := checkText("address", in.Body.Address, "reason", in.Body.Reason, "by", in.Body.By); err != nil {
+		return nil, err
+	}
+	out := &one[PauseResult]{PauseResult{Route: in.Route, Address: admin.ShownAddress(in.Body.Address)}}
+	return out, s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		if err := known(ctx, op, in.Route); err != nil {
+			return err
+		}
+		if out.Body.Changed, err = f(op); err != nil {
+			return err
+		}
+		out.Body.AtRest, err = op.AtRest(ctx, in.Route)
+		return err
+	})
+}
+
+func (s *service) seek(ctx context.Context, in *seekIn) (*one[SeekResult], error) {
+	if err := checkText("by", in.Body.By, "to", in.Body.To); err != nil {
+		return nil, err
+	}
+	to, err := admin.ParsePlace(in.Body.To, time.Now())
+	if err != nil {
+		return nil, invalid("to: %v", err)
+	}
+	out := &one[SeekResult]{}
+	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		if err := known(ctx, op, in.Route); err != nil {
+			return err
+		}
+		plan, err := op.PlanSeek(ctx, in.Route, to)
+		if err != nil {
+			if status := admin.StatusOf(err); status != http.StatusInternalServerError {
+				return err
+			}
+			return huma.NewError(http.StatusConflict, err.Error()) // the source or the place is not one for it
+		}
+		out.Body = SeekResult{Route: plan.Route, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows,
+			SkippedLate: plan.Late.Rows, AtLeast: plan.Again.More || plan.Skipped.More, Counted: plan.Counted, Owners: append([]string{}, plan.Owners...)}
+		if in.Body.DryRun {
+			return nil
+		}
+		err = op.Relocate(ctx, plan, author(ctx, in.Body.Author))
+		out.Body.Applied = err == nil
+		return err
+	})
+}
+
+// requestTime is how long a request may go on with changing messages; the server's own
+// limit for an answer is longer.
+const requestTime = 20 * time.Second
+
+func (s *service) change(action adapters.ParkedAction) func(context.Context, *parkedOrderIn) (*one[ParkedResult], error) {
+	return func(ctx context.Context, in *parkedOrderIn) (*one[ParkedResult], error) {
+		c, err := in.Body.command(action, author(ctx, in.Body.Author))
+		if err != nil {
+			return nil, err
+		}
+		out := &one[ParkedResult]{ParkedResult{DryRun: in.Body.DryRun, Matching: []CountView{}}}
+		return out, s.console.Use(ctx, func(op *admin.Operator) error {
+			if c.Filter.Route != "" {
+				if err := known(ctx, op, c.Filter.Route); err != nil {
+					return err
+				}
+			}
+			counts, err := op.CountParked(ctx, c)
+			if err != nil {
+				return err
+			}
+			for _, n := range counts {
+				out.Body.Matching = append(out.Body.Matching, CountView{n.Route, string(n.Status), n.Count})
+				out.Body.Total += n.Count
+			}
+			if in.Body.DryRun || out.Body.Total == 0 {
+				return nil
+			}
+			limited, cancel := context.WithTimeout(ctx, requestTime)
+			defer cancel()
+			c.Filter.Limit = cmp.Or(in.Body.Limit, 10_000)
+			out.Body.Changed, err = op.ChangeParked(limited, c, admin.Pace{})
+			out.Body.More = out.Body.Changed < out.Body.Total
+			if limited.Err() != nil && out.Body.Changed > 0 {
+				return nil // what is left is for the next request
+			}
+			return err
+		})
+	}
+}
+
+// command checks an order, by the rules of the command line.
+func (o *ParkedOrder) command(action adapters.ParkedAction, by string) (adapters.ParkedCommand, error) {
+	f, err := o.filter(o.Status)
+	if err == nil {
+		err = checkText("by", o.By)
+	}
+	c := adapters.ParkedCommand{Action: action, Filter: f, All: o.All, By: by}
+	switch {
+	case err != nil:
+	case !f.IsZero() && o.All:
+		err = invalid("all goes with no filter")
+	case f.IsZero() && !o.All:
+		err = invalid("say which messages: by id, route, group, type, status, error or before, or all")
+	case f.Status != "" && len(action.Statuses(f)) == 0:
+		err = invalid("%s changes no messages with the status %s", action, f.Status)
+	}
+	return c, err
+}
+
+func (s *service) reload(ctx context.Context, _ *struct{}) (*reloadOut, error) {
+	if err := s.console.Reload(ctx); err != nil {
+		if status := admin.StatusOf(err); status != http.StatusInternalServerError {
+			return nil, err
+		}
+		return nil, huma.NewError(http.StatusConflict, err.Error())
+	}
+	out := &reloadOut{}
+	out.Body.Reloaded, out.Body.Routes = true, len(s.console.Config().Routes)
+	return out, nil
+}

@@ -1,0 +1,255 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// ParkedView is a parked message.
+type ParkedView struct {
+	Key           string     `json:"key" doc:"route/slot/seq, which names the message."`
+	ID            string     `json:"id" doc:"Event id."`
+	Route         string     `json:"route"`
+	Slot          int        `json:"slot"`
+	Seq           int64      `json:"seq"`
+	Group         string     `json:"group,omitempty"`
+	Type          string     `json:"type" doc:"Event type."`
+	Status        string     `json:"status" enum:"retrying,waiting,held,dead"`
+	Attempts      int        `json:"attempts"`
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+	ParkedAt      time.Time  `json:"parked_at"`
+	Position      int64      `json:"position,omitempty" doc:"In the source."`
+	Error         string     `json:"last_error,omitempty"`
+	PayloadBytes  int        `json:"payload_bytes" doc:"Size of the payload."`
+
+	Metadata map[string]string `json:"metadata,omitempty" doc:"Of one message: each value is *** unless payload=true."`
+	Payload  any               `json:"payload,omitempty" doc:"Of one message, when it is JSON: each value is *** unless payload=true."`
+	Base64   []byte            `json:"payload_base64,omitempty" doc:"Of one message that is not JSON, with payload=true."`
+}
+
+// ParkedQuery selects parked messages, as the flags of outrider parked do.
+type ParkedQuery struct {
+	Route  string    `query:"route" json:"route,omitempty" maxLength:"200"`
+	Group  string    `query:"group" json:"group,omitempty" maxLength:"2000"`
+	ID     string    `query:"id" json:"id,omitempty" maxLength:"2000" doc:"Event id."`
+	Type   string    `query:"type" json:"type,omitempty" maxLength:"2000" doc:"Event type."`
+	Error  string    `query:"error" json:"error,omitempty" maxLength:"2000" doc:"Part of the last error, in any case."`
+	Before time.Time `query:"before" json:"before,omitzero" doc:"Parked before this time."`
+}
+
+func (q *ParkedQuery) filter(status string) (adapters.ParkedFilter, error) {
+	if !q.Before.IsZero() && (q.Before.Year() < 1970 || q.Before.Year() > 9999) {
+		return adapters.ParkedFilter{}, invalid("before %s is no time of parked messages", q.Before)
+	}
+	return adapters.ParkedFilter{Route: q.Route, Group: q.Group, ID: q.ID, Type: q.Type, Error: q.Error, Before: q.Before,
+		Status: adapters.ParkedStatus(status)}, checkText("route", q.Route, "group", q.Group, "id", q.ID, "type", q.Type, "error", q.Error)
+}
+
+type parkedIn struct {
+	ParkedQuery
+	Page
+	Status string `query:"status" enum:"retrying,waiting,held,dead"`
+}
+
+type messageIn struct {
+	RouteIn
+	Slot    int   `path:"slot" minimum:"0" maximum:"15"`
+	Seq     int64 `path:"seq" minimum:"1"`
+	Payload bool  `query:"payload" doc:"Show the values of payload and metadata; needs the role operate."`
+}
+
+type failuresIn struct {
+	Route string `query:"route" maxLength:"200"`
+}
+
+type failuresOut struct {
+	Body struct {
+		Items []admin.Failure `json:"items" nullable:"false"`
+		More  bool            `json:"more,omitempty" doc:"There are more messages than were looked at: counts are too low."`
+	}
+}
+
+type eventIn struct {
+	ID string `path:"id" maxLength:"2000" doc:"Event id."`
+}
+
+// EventView is where an event is.
+type EventView struct {
+	ID     string       `json:"id"`
+	Where  string       `json:"where" enum:"parked,not_parked" doc:"not_parked: it was delivered or skipped, is on its way, or was never seen; the source tells."`
+	Parked []ParkedView `json:"parked" nullable:"false" doc:"Where it is parked: by several routes perhaps."`
+}
+
+func (s *service) registerParked() {
+	get := func(path, id, summary string) huma.Operation {
+		return operation(admin.RoleRead, http.MethodGet, path, id, summary)
+	}
+	add(s, get("/parked", "list-parked", "Parked messages by route, slot and seq, without payloads"), s.parked)
+	add(s, get("/parked/{route}/{slot}/{seq}", "get-parked", "One parked message"), s.message)
+	add(s, get("/failures", "list-failures", "Parked messages grouped by error, address and type, the most frequent first"), s.failures)
+	add(s, get("/events/{id}", "get-event", "Where an event is"), s.event)
+}
+
+func (s *service) parked(ctx context.Context, in *parkedIn) (*list[ParkedView], error) {
+	f, err := in.filter(in.Status)
+	if err != nil {
+		return nil, err
+	}
+	f.Limit = in.Limit + 1
+	if in.After != "" {
+		if f.After, err = parseKey(in.After); err != nil {
+			return nil, err
+		}
+	}
+	out := &list[ParkedView]{}
+	out.Body.Items = []ParkedView{}
+	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		if f.Route != "" {
+			if err := known(ctx, op, f.Route); err != nil {
+				return err
+			}
+		}
+		rows, err := op.Parked(ctx, f)
+		for _, p := range rows[:min(len(rows), in.Limit)] {
+			out.Body.Items = append(out.Body.Items, viewParked(&p))
+		}
+		if len(rows) > in.Limit {
+			out.Body.Next = out.Body.Items[in.Limit-1].Key
+		}
+		return err
+	})
+}
+
+func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView], error) {
+	if in.Payload && admin.CallerOf(ctx).Role < admin.RoleOperate {
+		return nil, huma.NewError(http.StatusForbidden, "payloads need the role operate")
+	}
+	out := &one[ParkedView]{}
+	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		if err := known(ctx, op, in.Route); err != nil {
+			return err
+		}
+		lane := adapters.LaneRef{Route: in.Route, Slot: in.Slot}
+		rows, err := op.Parked(ctx, adapters.ParkedFilter{Route: in.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: in.Seq - 1}})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 || rows[0].LaneRef != lane || rows[0].Seq != in.Seq {
+			return huma.NewError(http.StatusNotFound, "no such message is parked: it was delivered or skipped")
+		}
+		out.Body = viewParked(&rows[0])
+		out.Body.content(&rows[0], in.Payload)
+		return nil
+	})
+}
+
+func (s *service) failures(ctx context.Context, in *failuresIn) (*failuresOut, error) {
+	out := &failuresOut{}
+	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		if in.Route != "" {
+			if err := known(ctx, op, in.Route); err != nil {
+				return err
+			}
+		}
+		found, more, err := op.Failures(ctx, in.Route)
+		out.Body.Items, out.Body.More = append([]admin.Failure{}, found...), more
+		return err
+	})
+}
+
+func (s *service) event(ctx context.Context, in *eventIn) (*one[EventView], error) {
+	if err := checkText("id", in.ID); err != nil {
+		return nil, err
+	}
+	out := &one[EventView]{EventView{ID: in.ID, Where: "not_parked", Parked: []ParkedView{}}}
+	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		rows, err := op.Parked(ctx, adapters.ParkedFilter{ID: in.ID})
+		for _, p := range rows {
+			out.Body.Where = "parked"
+			out.Body.Parked = append(out.Body.Parked, viewParked(&p))
+		}
+		return err
+	})
+}
+
+func viewParked(p *adapters.Parked) ParkedView {
+	v := ParkedView{
+		Key: fmt.Sprintf("%s/%d/%d", p.Route, p.Slot, p.Seq), ID: p.ID, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type,
+		Status: string(p.Status), Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, Error: p.LastError, PayloadBytes: len(p.Payload),
+	}
+	if p.Status == adapters.ParkedRetrying && !p.NextAttemptAt.IsZero() {
+		v.NextAttemptAt = &p.NextAttemptAt
+	}
+	return v
+}
+
+// masked stands for a value that is not shown.
+const masked = "***"
+
+// content adds payload and metadata, masked unless they are to be shown.
+func (v *ParkedView) content(p *adapters.Parked, shown bool) {
+	v.Metadata = map[string]string{}
+	for key, value := range p.Metadata {
+		v.Metadata[key] = masked
+		if shown {
+			v.Metadata[key] = value
+		}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(p.Payload))
+	decoder.UseNumber()
+	var payload any
+	if !json.Valid(p.Payload) || decoder.Decode(&payload) != nil {
+		if shown {
+			v.Base64 = p.Payload
+		}
+		return
+	}
+	v.Payload = payload
+	if shown {
+		v.Payload = json.RawMessage(p.Payload)
+		return
+	}
+	v.Payload = mask(payload)
+}
+
+// mask replaces every value and keeps names and shape.
+func mask(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for name := range value {
+			value[name] = mask(value[name])
+		}
+		return value
+	case []any:
+		for i := range value {
+			value[i] = mask(value[i])
+		}
+		return value
+	}
+	return masked
+}
+
+// parseKey reads a [ParkedView.Key]; names of routes may hold slashes.
+func parseKey(text string) (key adapters.ParkedKey, err error) {
+	parts := strings.Split(text, "/")
+	if n := len(parts); n >= 3 {
+		slot, err1 := strconv.Atoi(parts[n-2])
+		seq, err2 := strconv.ParseInt(parts[n-1], 10, 64)
+		if err1 == nil && err2 == nil && slot >= 0 && slot < adapters.Slots {
+			key = adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: strings.Join(parts[:n-2], "/"), Slot: slot}, Seq: seq}
+			return key, checkText("after", text)
+		}
+	}
+	return key, invalid("after %q is no key of a message: take next of a page", text)
+}

@@ -1,0 +1,271 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// RouteView is a route with its cause.
+type RouteView struct {
+	admin.RouteStatus
+	Cause      admin.Cause `json:"cause"`
+	LagSeconds *float64    `json:"lag_seconds,omitempty" doc:"Age of the oldest row that is not settled. Absent: nothing waits, or not known."`
+	InFlight   int         `json:"in_flight" doc:"Messages that this instance has read and not settled."`
+	Delivered  int64       `json:"delivered" doc:"Messages that this instance has delivered since it began."`
+	Rate       *float64    `json:"rate,omitempty" doc:"Messages a second that this instance delivers. Absent: not known yet."`
+}
+
+// Page is what lists ask for.
+type Page struct {
+	After string `query:"after" doc:"next of the page before." maxLength:"2000"`
+	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+}
+
+// list is a page.
+type list[T any] struct {
+	Body struct {
+		Items []T    `json:"items" nullable:"false"`
+		Next  string `json:"next,omitempty" doc:"after of the next page; absent on the last one."`
+	}
+}
+
+// cut makes a page of sorted items, beginning behind a key.
+func cut[T any](items []T, p Page, key func(T) string, compare func(a, b string) int) *list[T] {
+	if p.After != "" {
+		items = slices.DeleteFunc(items, func(i T) bool { return compare(key(i), p.After) <= 0 })
+	}
+	out := &list[T]{}
+	out.Body.Items = append([]T{}, items[:min(len(items), p.Limit)]...)
+	if len(items) > p.Limit {
+		out.Body.Next = key(items[p.Limit-1])
+	}
+	return out
+}
+
+type routesIn struct {
+	Page
+	State string `query:"state" enum:"stopped,no-relay,unavailable,held,retrying,behind,paused,dead,standby,ok" doc:"Only routes in this state."`
+}
+
+type one[T any] struct{ Body T }
+
+// RouteIn names a route.
+type RouteIn struct {
+	Route string `path:"route" maxLength:"200"`
+}
+
+func (s *service) registerState() {
+	get := func(path, id, summary string) huma.Operation {
+		return operation(admin.RoleRead, http.MethodGet, path, id, summary)
+	}
+	add(s, get("/routes", "list-routes", "Routes by name, each with the one cause that keeps it from delivering"), s.routes)
+	add(s, get("/routes/{route}", "get-route", "One route"), s.route)
+	add(s, get("/sources", "list-sources", "Sources"), s.sources)
+	add(s, get("/destinations", "list-destinations", "Destinations with their addresses that are not used now"), s.destinations)
+	add(s, get("/lanes", "list-lanes", "Lanes with their owners, by route and slot"), s.lanes)
+	add(s, get("/instances", "list-instances", "Instances"), s.instances)
+	add(s, get("/config", "get-config", "The configuration at work, its secrets masked"), s.config)
+	add(s, get("/audit", "list-audit", "Audit records, the newest first"), s.audit)
+}
+
+func view(snap *admin.Snapshot, r *admin.RouteStatus) RouteView {
+	v := RouteView{RouteStatus: *r, Cause: r.Cause()}
+	if snap.Problem != nil && v.Cause.Kind != admin.CauseStopped {
+		v.Cause = admin.Cause{Kind: admin.CauseState, Text: "the state store cannot be read: " + snap.Problem.Error(), Why: snap.Problem.Error(),
+			Action: "make its database reachable; `outrider doctor` examines it"}
+	}
+	if r.Oldest != nil && r.Behind != nil && *r.Behind > 0 {
+		lag := time.Since(*r.Oldest).Seconds()
+		v.LagSeconds = &lag
+	}
+	if rate, ok := snap.Rates[r.Route]; ok {
+		v.Rate = &rate
+	}
+	stats := snap.Stats[r.Route]
+	v.InFlight, v.Delivered = stats.InFlight, stats.Delivered
+	return v
+}
+
+func (s *service) routes(ctx context.Context, in *routesIn) (*list[RouteView], error) {
+	snap := s.console.Status(ctx)
+	views := []RouteView{}
+	for i := range snap.Routes {
+		if in.State == "" || string(snap.Routes[i].State) == in.State {
+			views = append(views, view(snap, &snap.Routes[i]))
+		}
+	}
+	slices.SortFunc(views, func(a, b RouteView) int { return cmp.Compare(a.Route, b.Route) })
+	return cut(views, in.Page, func(v RouteView) string { return v.Route }, strings.Compare), nil
+}
+
+func (s *service) route(ctx context.Context, in *RouteIn) (*one[RouteView], error) {
+	snap := s.console.Status(ctx)
+	for i := range snap.Routes {
+		if snap.Routes[i].Route == in.Route {
+			return &one[RouteView]{view(snap, &snap.Routes[i])}, nil
+		}
+	}
+	return nil, huma.NewError(http.StatusNotFound, "there is no route "+strconv.Quote(in.Route))
+}
+
+// SourceView is a source.
+type SourceView struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	Routes []string `json:"routes" nullable:"false"`
+	Error  string   `json:"error,omitempty" doc:"Why it cannot be read."`
+}
+
+func (s *service) sources(ctx context.Context, in *Page) (*list[SourceView], error) {
+	cfg, snap := s.console.Config(), s.console.Status(ctx)
+	failed := map[string]string{}
+	for i := range snap.Routes {
+		failed[snap.Routes[i].Route] = snap.Routes[i].SourceError
+	}
+	views := []SourceView{}
+	for name, source := range cfg.Sources {
+		v := SourceView{Name: name, Type: source.Kind(), Routes: []string{}}
+		for _, r := range cfg.Routes {
+			if r.From == name {
+				v.Routes = append(v.Routes, r.Name)
+				v.Error = cmp.Or(v.Error, failed[r.Name])
+			}
+		}
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b SourceView) int { return cmp.Compare(a.Name, b.Name) })
+	return cut(views, *in, func(v SourceView) string { return v.Name }, strings.Compare), nil
+}
+
+// DestinationView is a destination.
+type DestinationView struct {
+	Name      string        `json:"name"`
+	Type      string        `json:"type"`
+	Routes    []string      `json:"routes" nullable:"false"`
+	Addresses []AddressView `json:"addresses" nullable:"false" doc:"Addresses of its routes that are not used now. A route with several destinations has them at each."`
+}
+
+// AddressView is an address that is not used now.
+type AddressView struct {
+	Route string `json:"route"`
+	admin.Stop
+}
+
+func (s *service) destinations(ctx context.Context, in *Page) (*list[DestinationView], error) {
+	cfg, snap := s.console.Config(), s.console.Status(ctx)
+	down := map[string][]admin.Stop{}
+	for i := range snap.Routes {
+		down[snap.Routes[i].Route] = snap.Routes[i].Down
+	}
+	views := []DestinationView{}
+	for name, d := range cfg.Destinations {
+		v := DestinationView{Name: name, Type: d.Kind(), Routes: []string{}, Addresses: []AddressView{}}
+		for _, r := range cfg.Routes {
+			if !slices.Contains(r.Targets, name) {
+				continue
+			}
+			v.Routes = append(v.Routes, r.Name)
+			for _, stop := range down[r.Name] {
+				v.Addresses = append(v.Addresses, AddressView{r.Name, stop})
+			}
+		}
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b DestinationView) int { return cmp.Compare(a.Name, b.Name) })
+	return cut(views, *in, func(v DestinationView) string { return v.Name }, strings.Compare), nil
+}
+
+type lanesIn struct {
+	Page
+	Route string `query:"route" maxLength:"200" doc:"Only lanes of this route."`
+}
+
+func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[admin.RouteStatus], error) {
+	var lanes []adapters.LaneStatus
+	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		lanes, err = op.Lanes(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.DeleteFunc(admin.EachLane(lanes), func(l admin.RouteStatus) bool { return in.Route != "" && l.Route != in.Route })
+	// The key has the slot with two digits, so that keys sort as the lanes do.
+	key := func(l admin.RouteStatus) string {
+		return l.Route + "/" + string([]byte{byte('0' + *l.Slot/10), byte('0' + *l.Slot%10)})
+	}
+	slices.SortFunc(rows, func(a, b admin.RouteStatus) int { return cmp.Compare(key(a), key(b)) })
+	return cut(rows, in.Page, key, strings.Compare), nil
+}
+
+func (s *service) instances(ctx context.Context, in *Page) (*list[admin.Member], error) {
+	snap := s.console.Status(ctx)
+	if snap.Problem != nil {
+		return nil, snap.Problem
+	}
+	members := slices.Clone(snap.Instances)
+	slices.SortFunc(members, func(a, b admin.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return cut(members, *in, func(m admin.Member) string { return m.ID }, strings.Compare), nil
+}
+
+// ConfigView is the configuration at work.
+type ConfigView struct {
+	YAML string `json:"yaml" doc:"In the form of the file, with defaults; secrets are ***."`
+}
+
+func (s *service) config(context.Context, *struct{}) (*one[ConfigView], error) {
+	return &one[ConfigView]{ConfigView{s.console.Config().Redacted()}}, nil
+}
+
+// AuditView is an audit record.
+type AuditView struct {
+	ID      int64             `json:"id"`
+	At      time.Time         `json:"at"`
+	By      string            `json:"by" doc:"What the caller said of itself, and the token that it had."`
+	Role    string            `json:"role,omitempty" doc:"Database role."`
+	Action  string            `json:"action"`
+	Filter  map[string]string `json:"filter" nullable:"false" doc:"What it was about."`
+	Changed int               `json:"changed"`
+}
+
+type auditIn struct {
+	Before int64 `query:"before" minimum:"0" doc:"Only records with a lower id; next of the page before."`
+	Limit  int   `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+}
+
+type auditOut struct {
+	Body struct {
+		Items []AuditView `json:"items" nullable:"false"`
+		Next  int64       `json:"next,omitempty" doc:"before of the next page; absent on the last one."`
+	}
+}
+
+func (s *service) audit(ctx context.Context, in *auditIn) (*auditOut, error) {
+	out := &auditOut{}
+	out.Body.Items = []AuditView{}
+	return out, s.console.Use(ctx, func(op *admin.Operator) error {
+		records, err := op.Audit(ctx, in.Before, in.Limit)
+		for _, r := range records {
+			v := AuditView{ID: r.ID, At: r.At, By: r.By, Role: r.Role, Action: r.Action, Filter: map[string]string{}, Changed: r.Changed}
+			if err := json.Unmarshal([]byte(r.Filter), &v.Filter); err != nil {
+				v.Filter["unreadable"] = r.Filter // somebody else wrote it
+			}
+			out.Body.Items = append(out.Body.Items, v)
+		}
+		if len(records) >= in.Limit {
+			out.Body.Next = records[len(records)-1].ID
+		}
+		return err
+	})
+}

@@ -1,0 +1,71 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+)
+
+// Role is what a caller of the server may do; each includes those below it.
+type Role int
+
+// The roles.
+const (
+	RoleNone    Role = iota
+	RoleRead         // look at everything but payloads
+	RoleOperate      // see payloads; pause, resume, redrive, skip
+	RoleAdmin        // purge, seek, reload
+)
+
+// String returns the role's name.
+func (r Role) String() string {
+	switch r {
+	case RoleNone:
+		return "none"
+	case RoleRead:
+		return "read"
+	case RoleOperate:
+		return "operate"
+	case RoleAdmin:
+		return "admin"
+	}
+	return fmt.Sprintf("role %d", int(r))
+}
+
+// ParseRole is the inverse of [Role.String]; an unknown name is [RoleNone].
+func ParseRole(name string) Role {
+	for _, r := range []Role{RoleRead, RoleOperate, RoleAdmin} {
+		if r.String() == name {
+			return r
+		}
+	}
+	return RoleNone
+}
+
+// Caller is who sent a request.
+type Caller struct {
+	Role  Role
+	Token string // which token it had: the begin of its hash; empty: none was asked for
+}
+
+// Author is what the audit log says of a change: the name that the caller gave, and the token
+// that it really had.
+func (c Caller) Author(name string) string {
+	if name == "" {
+		name = "unnamed"
+	}
+	if c.Token == "" {
+		return name + " by API"
+	}
+	return name + " by API, token " + c.Token
+}
+
+type callerKey struct{}
+
+// CallerOf is who sent the request with this context; [RoleNone] outside of a server.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}
+
+// apiPath is where the API answers.
+const apiPath = "/api/v1/"

@@ -1,0 +1,145 @@
+package admin
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// CauseKind is what keeps a route from delivering, or that nothing does.
+type CauseKind string
+
+// The kinds of causes, in the order in which one is looked for.
+const (
+	CauseStopped     CauseKind = "stopped"             // the relay cannot run the route
+	CauseState       CauseKind = "state_error"         // the state store cannot be read
+	CauseSource      CauseKind = "source_error"        // its source cannot be read
+	CauseNoOwner     CauseKind = "no_owner"            // no live instance works it
+	CauseAddress     CauseKind = "address_unavailable" // an address does not answer, or was paused
+	CauseGroupHeld   CauseKind = "group_held"          // groups wait behind a dead message
+	CausePaused      CauseKind = "paused"              // an operator paused the route
+	CauseRetrying    CauseKind = "retrying"            // messages failed and are tried again
+	CauseTransaction CauseKind = "long_transaction"    // a transaction keeps rows from being seen
+	CauseBehind      CauseKind = "behind"              // the oldest row not delivered is too old
+	CauseDead        CauseKind = "dead"                // it delivers; dead messages wait for an operator
+	CauseStandby     CauseKind = "standby"             // another process has the lead
+	CauseFine        CauseKind = "fine"                // it delivers what there is
+)
+
+// Cause is the one thing to know about a route, and what mends it.
+type Cause struct {
+	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,retrying,long_transaction,behind,dead,standby,fine"`
+	Text   string    `json:"text" doc:"The cause in one line."`
+	Action string    `json:"action,omitempty" doc:"What to do; absent when there is nothing to do."`
+
+	Address   string     `json:"address,omitempty" doc:"Address that is unavailable or paused."`
+	Since     *time.Time `json:"since,omitempty"`
+	Why       string     `json:"why,omitempty" doc:"The error, or the reason of a pause."`
+	NextProbe *time.Time `json:"next_probe_at,omitempty" doc:"When an unavailable address is tried again."`
+}
+
+// causes is the cause that goes with a state.
+var causes = map[RouteState]CauseKind{
+	StateStopped: CauseStopped, StateNoRelay: CauseNoOwner, StateUnavailable: CauseAddress, StateHeld: CauseGroupHeld, StateRetrying: CauseRetrying,
+	StateBehind: CauseBehind, StatePaused: CausePaused, StateDead: CauseDead, StateStandby: CauseStandby, StateOK: CauseFine,
+}
+
+// Cause is why the route is in its state.
+func (p *RouteStatus) Cause() Cause {
+	c := Cause{Kind: causes[p.State]}
+	switch {
+	case p.State == StateStopped:
+	case p.SourceError != "":
+		c.Kind = CauseSource
+	case p.LongTransaction != "" && (p.State == StateBehind || p.State == StateDead || p.State == StateOK):
+		c.Kind = CauseTransaction
+	}
+	c.explain(p)
+	return c
+}
+
+// explain writes text and action.
+func (c *Cause) explain(p *RouteStatus) {
+	switch c.Kind {
+	case CauseStopped:
+		c.Text, c.Why, c.Action = "the relay cannot run the route: "+p.Stopped, p.Stopped, "do what the error says; the relay goes on by itself"
+	case CauseSource:
+		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "make the database reachable; `outrider doctor` examines it"
+	case CauseNoOwner:
+		c.Text, c.Action = "no live instance works the route", "start a relay: outrider run"
+	case CauseAddress:
+		c.address(p.Down)
+	case CauseGroupHeld:
+		c.Text = fmt.Sprintf("%d messages are held, %d wait behind others", p.Held, p.Waiting)
+		c.failing(p.Failing, "redrive or skip the first message of the group")
+	case CausePaused:
+		c.Text, c.Action = "paused"+by(p.Paused), "resume it: outrider resume "+p.Route
+		c.Since, c.Why = &p.Paused.Since, p.Paused.Reason
+	case CauseRetrying:
+		c.Text = fmt.Sprintf("%d messages have failed and are tried again, %d wait", p.Retrying, p.Waiting)
+		c.failing(p.Failing, "")
+	case CauseTransaction:
+		c.Text, c.Why, c.Action = p.LongTransaction, p.LongTransaction, p.LongTransactionFix
+	case CauseBehind:
+		more := ""
+		if p.BehindMore {
+			more = "more than "
+		}
+		c.Text, c.Since = fmt.Sprintf("%s%d rows behind", more, *p.Behind), p.Oldest
+		c.Action = "see whether the destination is slow, or add instances"
+	case CauseDead:
+		c.Text = fmt.Sprintf("it delivers; %d dead messages wait", p.Dead)
+		c.failing(p.Failing, "redrive or purge them")
+	case CauseStandby:
+		c.Text = "instances stand by: another process has the lead"
+	case CauseFine, CauseState:
+		c.Text = "it delivers what there is"
+	}
+}
+
+// address takes the address that is worst off: one that only an operator can bring back.
+func (c *Cause) address(down []Stop) {
+	worst := &down[0]
+	for i := range down {
+		if down[i].Durable {
+			worst = &down[i]
+			break
+		}
+	}
+	c.Address, c.Since, c.Why, c.NextProbe = worst.Address, &worst.Since, worst.Reason, worst.Probe
+	if worst.Durable {
+		c.Text, c.Action = "address "+worst.Address+" is paused"+by(worst), "resume it when the receiver is back"
+		return
+	}
+	c.Text, c.Action = "address "+worst.Address+" is unavailable: "+worst.Reason, "mend the receiver; Outrider probes it and goes on when it answers"
+}
+
+func (c *Cause) failing(f *Failing, action string) {
+	c.Action = action
+	if f == nil {
+		return
+	}
+	c.Since, c.Why = &f.Since, f.Error
+	if f.Error != "" {
+		c.Text += ": " + f.Error
+	}
+	if f.Next != nil && f.Status == adapters.ParkedRetrying {
+		c.NextProbe = f.Next
+	}
+	if f.Attempts > 0 {
+		c.Text += " (" + strconv.Itoa(f.Attempts) + " attempts)"
+	}
+}
+
+func by(s *Stop) string {
+	text := ""
+	if s.By != "" {
+		text = " by " + s.By
+	}
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	return text
+}
