@@ -2,16 +2,15 @@ package api
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/outriderhq/outrider/admin"
 )
@@ -19,105 +18,147 @@ import (
 // Prefix begins the paths of this version.
 const Prefix = "/api/v1"
 
+// document is the OpenAPI document; a test makes it from the operations and their types.
+//
+//go:embed openapi.json
+var document []byte
+
 // New returns the handler of everything below [Prefix]. The server in front of it says who
 // calls ([admin.CallerOf]).
 func New(c *admin.Console) http.Handler {
+	s := newService(c)
 	mux := http.NewServeMux()
-	s := &service{console: c, huma: humago.New(mux, settings())}
-	s.register()
-	document, err := json.MarshalIndent(s.huma.OpenAPI(), "", "  ")
+	for _, op := range s.operations {
+		mux.Handle(op.method+" "+Prefix+op.path, op)
+	}
 	mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		if err != nil { // the types cannot fail to encode
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(document) // the client may have gone
 	})
 	return problems(mux)
 }
 
-// Document is the OpenAPI document of the API.
-func Document() ([]byte, error) {
-	s := &service{huma: humago.New(http.NewServeMux(), settings())}
-	s.register()
-	return json.MarshalIndent(s.huma.OpenAPI(), "", "  ")
-}
-
-// settings are huma's, without its pages and without links to schemas in answers.
-func settings() huma.Config {
-	cfg := huma.DefaultConfig("Outrider admin API", "1")
-	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
-	cfg.Info.Description = "What the command line tool shows and does, of a running relay. Errors are RFC 9457 problems. " +
-		"Lists are paged: pass `next` of one page as `after` of the next."
-	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
-		Description: "A token of admin.tokens_file (read), operate_tokens_file (operate) or admin_tokens_file (admin)."}}
-	cfg.Security = []map[string][]string{{"token": {}}, {}}
-	return cfg
-}
-
-// service has the handlers.
+// service has the operations.
 type service struct {
-	console *admin.Console
-	huma    huma.API
+	console    *admin.Console
+	operations []*operation
 }
 
-// operation describes an operation of a role.
-func operation(role admin.Role, method, path, id, summary string) huma.Operation {
-	op := huma.Operation{
-		OperationID: id, Method: method, Path: Prefix + path, Summary: summary, Description: "Role: " + role.String() + ".",
-		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
-			http.StatusInternalServerError, http.StatusServiceUnavailable},
-		Metadata: map[string]any{"role": role},
-	}
-	if method == http.MethodPost {
-		op.Errors = append(op.Errors, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	}
-	if strings.Contains(path, "{") || strings.HasPrefix(path, "/parked") || path == "/failures" {
-		op.Errors = append(op.Errors, http.StatusNotFound)
-	}
-	return op
+func newService(c *admin.Console) *service {
+	s := &service{console: c}
+	s.addState()
+	s.addParked()
+	s.addChanges()
+	return s
 }
 
-// add registers an operation, for callers of its role.
-func add[I, O any](s *service, op huma.Operation, f func(context.Context, *I) (*O, error)) {
-	need, _ := op.Metadata["role"].(admin.Role)
-	allowed := func(ctx huma.Context, next func(huma.Context)) {
-		if who := admin.CallerOf(ctx.Context()); who.Role < need {
-			_ = huma.WriteErr(s.huma, ctx, http.StatusForbidden, fmt.Sprintf("this needs the role %s, and the caller has %s", need, who.Role))
-			return
+// operation is one operation of the API.
+type operation struct {
+	role                      admin.Role // that callers need
+	method, path, id, summary string
+	in, out                   reflect.Type // what describes parameters and body, and the answer
+
+	before func(http.ResponseWriter) // called for callers that may; optional
+	call   func(r *http.Request) (any, error)
+}
+
+// add adds an operation. The fields of I with the tags path and query are its parameters, and
+// its field Body is the body; so is that of O.
+func add[I, O any](s *service, op operation, f func(context.Context, *I) (*O, error)) {
+	op.in, op.out = reflect.TypeFor[I](), reflect.TypeFor[O]()
+	op.call = func(r *http.Request) (any, error) {
+		in := new(I)
+		if err := decode(r, reflect.ValueOf(in).Elem()); err != nil {
+			return nil, err
 		}
-		next(ctx)
-	}
-	op.Middlewares = append(huma.Middlewares{allowed}, op.Middlewares...)
-	huma.Register(s.huma, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := f(ctx, in)
-		if op.Method == http.MethodPost {
+		out, err := f(r.Context(), in)
+		if r.Method != http.MethodGet {
 			s.console.Changed()
 		}
-		return out, problem(err)
-	})
-}
-
-func (s *service) register() {
-	s.registerState()
-	s.registerParked()
-	s.registerChanges()
-}
-
-// problem makes a problem of an error, once.
-func problem(err error) error {
-	var known huma.StatusError
-	if err == nil || errors.As(err, &known) {
-		return err
+		if err != nil {
+			return nil, err
+		}
+		return reflect.ValueOf(out).Elem().FieldByName("Body").Interface(), nil
 	}
-	return huma.NewError(admin.StatusOf(err), err.Error())
+	s.operations = append(s.operations, &op)
+}
+
+// ServeHTTP implements [http.Handler].
+func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if who := admin.CallerOf(r.Context()); who.Role < op.role {
+		refuse(w, failed(http.StatusForbidden, "this needs the role %s, and the caller has %s", op.role, who.Role))
+		return
+	}
+	if op.before != nil {
+		op.before(w)
+	}
+	out, err := op.call(r)
+	if err == nil {
+		var body []byte
+		if body, err = json.Marshal(out); err == nil {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(body) // the client may have gone
+			return
+		}
+	}
+	refuse(w, err)
+}
+
+// Problem is an error as RFC 9457 has it.
+type Problem struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+}
+
+// Error is the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// failed makes a problem.
+func failed(status int, format string, args ...any) error {
+	return &Problem{status, http.StatusText(status), fmt.Sprintf(format, args...)}
 }
 
 // invalid is a problem with what the caller sent.
 func invalid(format string, args ...any) error {
-	return huma.NewError(http.StatusUnprocessableEntity, fmt.Sprintf(format, args...))
+	return failed(http.StatusUnprocessableEntity, format, args...)
 }
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, err error) {
+	p, ok := errors.AsType[*Problem](err)
+	if !ok {
+		status := admin.StatusOf(err)
+		p = &Problem{status, http.StatusText(status), err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client may have gone
+}
+
+// problems answers paths and methods that no operation has with problems, too.
+func problems(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		refusal := &refusal{header: w.Header(), status: http.StatusOK}
+		h.ServeHTTP(refusal, r)
+		refuse(w, failed(refusal.status, "see %s/openapi.json for what there is", Prefix))
+	})
+}
+
+// refusal keeps the status of an answer and drops its text.
+type refusal struct {
+	header http.Header
+	status int
+}
+
+func (r *refusal) Header() http.Header         { return r.header }
+func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
+func (r *refusal) WriteHeader(status int)      { r.status = status }
 
 // checkText refuses what no database keeps; pairs are names and values.
 func checkText(pairs ...string) error {
@@ -135,32 +176,5 @@ func known(ctx context.Context, op *admin.Operator, route string) error {
 	if err != nil || ok {
 		return err
 	}
-	return huma.NewError(http.StatusNotFound, fmt.Sprintf("there is no route %q", route))
+	return failed(http.StatusNotFound, "there is no route %q", route)
 }
-
-// problems answers paths and methods that no operation has with problems, too.
-func problems(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
-		}
-		refusal := &refusal{header: w.Header(), status: http.StatusOK}
-		h.ServeHTTP(refusal, r)
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(refusal.status)
-		_ = json.NewEncoder(w).Encode(huma.ErrorModel{Status: refusal.status, Title: http.StatusText(refusal.status), // the client may have gone
-			Detail: "see " + Prefix + "/openapi.json for what there is"})
-	})
-}
-
-// refusal keeps the status of an answer and drops its text.
-type refusal struct {
-	header http.Header
-	status int
-}
-
-func (r *refusal) Header() http.Header         { return r.header }
-func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
-func (r *refusal) WriteHeader(status int)      { r.status = status }

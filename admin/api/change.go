@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 )
@@ -98,9 +95,9 @@ type reloadOut struct {
 	}
 }
 
-func (s *service) registerChanges() {
-	post := func(role admin.Role, path, id, summary string) huma.Operation {
-		return operation(role, http.MethodPost, path, id, summary)
+func (s *service) addChanges() {
+	post := func(role admin.Role, path, id, summary string) operation {
+		return operation{role: role, method: http.MethodPost, path: path, id: id, summary: summary}
 	}
 	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address of it"), s.pause)
 	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address of it"), s.resume)
@@ -109,14 +106,10 @@ func (s *service) registerChanges() {
 	add(s, post(admin.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
 	add(s, post(admin.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
 	reload := post(admin.RoleAdmin, "/reload", "reload", "Read the configuration file again and put it to work")
-	reload.Errors = append(reload.Errors, http.StatusNotImplemented)
-	// It waits for deliveries in flight, longer than others may take.
-	reload.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
-		_, w := humago.Unwrap(ctx)
+	reload.before = func(w http.ResponseWriter) { // it waits for deliveries in flight, longer than others may take
 		patience := s.console.Config().DrainTimeout.Std() + time.Minute
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)) // a mounted handler may have none
-		next(ctx)
-	}}
+	}
 	add(s, reload, s.reload)
 }
 
@@ -169,7 +162,7 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[SeekResult], error
 			if status := admin.StatusOf(err); status != http.StatusInternalServerError {
 				return err
 			}
-			return huma.NewError(http.StatusConflict, err.Error()) // the source or the place is not one for it
+			return failed(http.StatusConflict, "%v", err) // the source or the place is not one for it
 		}
 		out.Body = SeekResult{Route: plan.Route, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows,
 			SkippedLate: plan.Late.Rows, AtLeast: plan.Again.More || plan.Skipped.More, Counted: plan.Counted, Owners: append([]string{}, plan.Owners...)}
@@ -247,7 +240,7 @@ func (s *service) reload(ctx context.Context, _ *struct{}) (*reloadOut, error) {
 		if status := admin.StatusOf(err); status != http.StatusInternalServerError {
 			return nil, err
 		}
-		return nil, huma.NewError(http.StatusConflict, err.Error())
+		return nil, failed(http.StatusConflict, "%v", err)
 	}
 	out := &reloadOut{}
 	out.Body.Reloaded, out.Body.Routes = true, len(s.console.Config().Routes)

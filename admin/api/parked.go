@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 )
@@ -91,9 +89,9 @@ type EventView struct {
 	Parked []ParkedView `json:"parked" nullable:"false" doc:"Where it is parked: by several routes perhaps."`
 }
 
-func (s *service) registerParked() {
-	get := func(path, id, summary string) huma.Operation {
-		return operation(admin.RoleRead, http.MethodGet, path, id, summary)
+func (s *service) addParked() {
+	get := func(path, id, summary string) operation {
+		return operation{role: admin.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
 	}
 	add(s, get("/parked", "list-parked", "Parked messages by route, slot and seq, without payloads"), s.parked)
 	add(s, get("/parked/{route}/{slot}/{seq}", "get-parked", "One parked message"), s.message)
@@ -133,7 +131,7 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*list[ParkedView], 
 
 func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView], error) {
 	if in.Payload && admin.CallerOf(ctx).Role < admin.RoleOperate {
-		return nil, huma.NewError(http.StatusForbidden, "payloads need the role operate")
+		return nil, failed(http.StatusForbidden, "payloads need the role operate")
 	}
 	out := &one[ParkedView]{}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
@@ -146,7 +144,7 @@ func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView],
 			return err
 		}
 		if len(rows) == 0 || rows[0].LaneRef != lane || rows[0].Seq != in.Seq {
-			return huma.NewError(http.StatusNotFound, "no such message is parked: it was delivered or skipped")
+			return failed(http.StatusNotFound, "no such message is parked: it was delivered or skipped")
 		}
 		out.Body = viewParked(&rows[0])
 		out.Body.content(&rows[0], in.Payload)

@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -65,9 +62,9 @@ type RouteIn struct {
 	Route string `path:"route" maxLength:"200"`
 }
 
-func (s *service) registerState() {
-	get := func(path, id, summary string) huma.Operation {
-		return operation(admin.RoleRead, http.MethodGet, path, id, summary)
+func (s *service) addState() {
+	get := func(path, id, summary string) operation {
+		return operation{role: admin.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
 	}
 	add(s, get("/routes", "list-routes", "Routes by name, each with the one cause that keeps it from delivering"), s.routes)
 	add(s, get("/routes/{route}", "get-route", "One route"), s.route)
@@ -116,7 +113,7 @@ func (s *service) route(ctx context.Context, in *RouteIn) (*one[RouteView], erro
 			return &one[RouteView]{view(snap, &snap.Routes[i])}, nil
 		}
 	}
-	return nil, huma.NewError(http.StatusNotFound, "there is no route "+strconv.Quote(in.Route))
+	return nil, failed(http.StatusNotFound, "there is no route %q", in.Route)
 }
 
 // SourceView is a source.
