@@ -7,9 +7,9 @@ import (
 
 // AuditReader is implemented by state stores that can show their audit records.
 type AuditReader interface {
-	// Audit returns records, the newest first: at most limit of those with an id below
+	// ReadAudit returns records, the newest first: at most limit of those with an id below
 	// before; 0: of all.
-	Audit(ctx context.Context, before int64, limit int) ([]AuditRecord, error)
+	ReadAudit(ctx context.Context, before int64, limit int) ([]AuditRecord, error)
 }
 
 // AuditRecord says what an operator did.

@@ -46,6 +46,8 @@ func (op *Operator) deadSources(ctx context.Context, f adapters.ParkedFilter) (a
 	all = slices.DeleteFunc(all, func(s *deadSource) bool {
 		return f.Route != "" && !slices.ContainsFunc(s.routes, func(r config.Route) bool { return r.Name == f.Route })
 	})
+	op.opening.Lock()
+	defer op.opening.Unlock()
 	for _, s := range all {
 		if s.rows, err = op.build.DeadRows(ctx, op.parts, s.name); err != nil {
 			return nil, fmt.Errorf("source %q: %w", s.name, err)

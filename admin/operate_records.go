@@ -90,7 +90,7 @@ func (op *Operator) Audit(ctx context.Context, before int64, limit int) ([]adapt
 		if !ok {
 			return nil, fmt.Errorf("a state store of type %T shows no audit records", s)
 		}
-		records, err := reader.Audit(ctx, before, limit)
+		records, err := reader.ReadAudit(ctx, before, limit)
 		if err != nil {
 			return nil, err
 		}

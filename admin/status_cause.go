@@ -68,7 +68,7 @@ func (c *Cause) explain(p *RouteStatus) {
 	case CauseSource:
 		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "make the database reachable; `outrider doctor` examines it"
 	case CauseNoOwner:
-		c.Text, c.Action = "no live instance works the route", "start a relay: outrider run"
+		c.Text, c.Action = "no live instance runs the route", "start a relay: outrider run"
 	case CauseAddress:
 		c.address(p.Down)
 	case CauseGroupHeld:
@@ -90,12 +90,12 @@ func (c *Cause) explain(p *RouteStatus) {
 		c.Text, c.Since = fmt.Sprintf("%s%d rows behind", more, *p.Behind), p.Oldest
 		c.Action = "see whether the destination is slow, or add instances"
 	case CauseDead:
-		c.Text = fmt.Sprintf("it delivers; %d dead messages wait", p.Dead)
+		c.Text = fmt.Sprintf("the route works; %d dead messages wait", p.Dead)
 		c.failing(p.Failing, "redrive or purge them")
 	case CauseStandby:
-		c.Text = "instances stand by: another process has the lead"
+		c.Text = "instances stand by: another process is the leader"
 	case CauseFine, CauseState:
-		c.Text = "it delivers what there is"
+		c.Text = "the route works"
 	}
 }
 

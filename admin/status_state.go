@@ -31,15 +31,15 @@ var RouteStates = []struct {
 	Meaning string
 }{
 	{StateStopped, "the relay cannot run the route until an operator acts"},
-	{StateNoRelay, "no live instance works it, although it is not paused"},
-	{StateUnavailable, "a destination's address does not answer, or was paused"},
-	{StateHeld, "groups wait behind a dead message for an operator"},
+	{StateNoRelay, "no live instance runs it, although it is not paused"},
+	{StateUnavailable, "an address does not answer, or is paused"},
+	{StateHeld, "groups wait for an operator because a message failed for good"},
 	{StateRetrying, "messages have failed and are tried again"},
 	{StateBehind, "the oldest row not delivered is over 1m0s old"},
 	{StatePaused, "an operator paused the route"},
-	{StateDead, "it delivers; dead messages wait for an operator"},
-	{StateStandby, "instances stand by: another process has the lead"},
-	{StateOK, "it delivers what there is"},
+	{StateDead, "the route works; dead messages wait for an operator"},
+	{StateStandby, "instances stand by: another process is the leader"},
+	{StateOK, "the route works"},
 }
 
 // behindAfter is the age of the oldest row that makes a route count as behind.

@@ -12,8 +12,8 @@ var (
 	_ adapters.FailureCounter = (*State)(nil)
 )
 
-// Audit implements [adapters.AuditReader].
-func (s *State) Audit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
+// ReadAudit implements [adapters.AuditReader].
+func (s *State) ReadAudit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
 	records, err := staterow.Audit(ctx, parkedDialect, parkedTx{s.db}, "''", before, limit)
 	if err != nil {
 		return nil, s.wrap("read the audit records", err)

@@ -34,7 +34,7 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	describe[Page, list[admin.Member]](&d, "list-instances")
 	describe[struct{}, one[ConfigView]](&d, "get-config")
 	describe[auditIn, auditOut](&d, "list-audit")
-	describe[parkedIn, list[ParkedView]](&d, "list-parked")
+	describe[parkedIn, parkedOut](&d, "list-parked")
 	describe[messageIn, one[ParkedView]](&d, "get-parked")
 	describe[failuresIn, failuresOut](&d, "list-failures")
 	describe[eventIn, one[EventView]](&d, "get-event")

@@ -16,7 +16,9 @@ import (
 
 // ParkedView is a parked message.
 type ParkedView struct {
-	Key           string     `json:"key" doc:"route/slot/seq, which names the message."`
+	Key           string     `json:"key,omitempty" doc:"route/slot/seq, which names the message; absent of a row in a queue's table."`
+	Source        string     `json:"source,omitempty" doc:"Queue whose table has the dead row; absent: it is in the state store."`
+	Table         string     `json:"table,omitempty" doc:"That table."`
 	ID            string     `json:"id" doc:"Event id."`
 	Route         string     `json:"route"`
 	Slot          int        `json:"slot"`
@@ -60,6 +62,16 @@ type parkedIn struct {
 	Status string `query:"status" enum:"retrying,waiting,held,dead"`
 }
 
+// parkedOut is a page. Dead rows of queues come after all that the state stores have, and
+// have no key to go on from.
+type parkedOut struct {
+	Body struct {
+		Items []ParkedView `json:"items" nullable:"false"`
+		Next  string       `json:"next,omitempty" doc:"after of the next page; absent on the last one, and behind rows of a queue's table: narrow the filter."`
+		More  bool         `json:"more" doc:"There are more."`
+	}
+}
+
 type messageIn struct {
 	RouteIn
 	Slot    int   `path:"slot" minimum:"0" maximum:"15"`
@@ -99,7 +111,7 @@ func (s *service) addParked() {
 	add(s, get("/events/{id}", "get-event", "Where an event is"), s.event)
 }
 
-func (s *service) parked(ctx context.Context, in *parkedIn) (*list[ParkedView], error) {
+func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) {
 	f, err := in.filter(in.Status)
 	if err != nil {
 		return nil, err
@@ -110,7 +122,7 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*list[ParkedView], 
 			return nil, err
 		}
 	}
-	out := &list[ParkedView]{}
+	out := &parkedOut{}
 	out.Body.Items = []ParkedView{}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
 		if f.Route != "" {
@@ -122,7 +134,7 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*list[ParkedView], 
 		for _, p := range rows[:min(len(rows), in.Limit)] {
 			out.Body.Items = append(out.Body.Items, viewParked(&p))
 		}
-		if len(rows) > in.Limit {
+		if out.Body.More = len(rows) > in.Limit; out.Body.More {
 			out.Body.Next = out.Body.Items[in.Limit-1].Key
 		}
 		return err
@@ -143,11 +155,11 @@ func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView],
 		if err != nil {
 			return err
 		}
-		if len(rows) == 0 || rows[0].LaneRef != lane || rows[0].Seq != in.Seq {
+		if len(rows) == 0 || rows[0].Table != "" || rows[0].LaneRef != lane || rows[0].Seq != in.Seq {
 			return failed(http.StatusNotFound, "no such message is parked: it was delivered or skipped")
 		}
 		out.Body = viewParked(&rows[0])
-		out.Body.content(&rows[0], in.Payload)
+		out.Body.content(&rows[0].Parked, in.Payload)
 		return nil
 	})
 }
@@ -181,10 +193,13 @@ func (s *service) event(ctx context.Context, in *eventIn) (*one[EventView], erro
 	})
 }
 
-func viewParked(p *adapters.Parked) ParkedView {
+func viewParked(p *admin.ParkedMessage) ParkedView {
 	v := ParkedView{
-		Key: fmt.Sprintf("%s/%d/%d", p.Route, p.Slot, p.Seq), ID: p.ID, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type,
+		ID: p.ID, Source: p.Source, Table: p.Table, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type,
 		Status: string(p.Status), Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, Error: p.LastError, PayloadBytes: len(p.Payload),
+	}
+	if p.Table == "" {
+		v.Key = fmt.Sprintf("%s/%d/%d", p.Route, p.Slot, p.Seq)
 	}
 	if p.Status == adapters.ParkedRetrying && !p.NextAttemptAt.IsZero() {
 		v.NextAttemptAt = &p.NextAttemptAt

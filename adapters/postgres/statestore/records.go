@@ -12,8 +12,8 @@ var (
 	_ adapters.FailureCounter = (*Store)(nil)
 )
 
-// Audit implements [adapters.AuditReader].
-func (s *Store) Audit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
+// ReadAudit implements [adapters.AuditReader].
+func (s *Store) ReadAudit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
 	records, err := staterow.Audit(ctx, parkedDialect, parkedTx{s.pool}, "role", before, limit)
 	return records, stateError("read the audit records", err)
 }
