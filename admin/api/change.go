@@ -66,7 +66,7 @@ type CountView struct {
 // SeekOrder moves the cursors of a route.
 type SeekOrder struct {
 	Author
-	To     string `json:"to" minLength:"1" maxLength:"100" doc:"beginning, end, a time such as 2026-01-31T08:00:00Z, a span before now such as 90m, or a position."`
+	To     string `json:"to" minLength:"1" maxLength:"100" doc:"beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span before now such as 90m, or a position."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Only say what it would do."`
 }
 
