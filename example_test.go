@@ -223,3 +223,73 @@ routes: {all: {from: orders, to: out}}
 	// order.placed "milk"
 	// <nil>
 }
+
+// mailbox is a subscriber of the program's own: it hands out one message at a time, until
+// each is acknowledged.
+type mailbox struct {
+	texts []string
+	done  func()
+}
+
+func (mailbox) Close() error { return nil }
+
+func (i mailbox) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		for n, text := range i.texts {
+			msg := message.NewMessage(fmt.Sprint(topic, "-", n+1), []byte(text))
+			msg.Metadata.Set(outbox.MetaType, "order.placed")
+			select {
+			case out <- msg:
+			case <-ctx.Done():
+				return
+			}
+			select { // one that is not acknowledged would be sent again
+			case <-msg.Acked():
+				fmt.Println(msg.UUID, "is acknowledged")
+			case <-ctx.Done():
+				return
+			}
+		}
+		i.done()
+	}()
+	return out, nil
+}
+
+// A subscriber of the program's own, for a system that has no Watermill adapter. A message
+// is acknowledged when it has been delivered, and that is written down.
+func ExampleWithSource_ownSubscriber() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	cfg, err := outrider.ParseConfig("example", fmt.Appendf(nil, `
+state: {url: %q}
+sources: {orders: {type: subscriber, topic: order}}
+destinations: {out: {type: publisher, topic: out}}
+routes: {all: {from: orders, to: out}}
+`, filepath.Join(dir, "state.db")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	relay, err := outrider.New(cfg,
+		outrider.WithSource("orders", mailbox{texts: []string{"milk", "bread"}, done: stop}),
+		outrider.WithBatchDestination("out", printer{func() {}}),
+		outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	if err == nil {
+		err = relay.Run(ctx)
+	}
+	fmt.Println(err)
+	// Output:
+	// order.placed milk
+	// order-1 is acknowledged
+	// order.placed bread
+	// order-2 is acknowledged
+	// <nil>
+}

@@ -23,11 +23,11 @@ var former build
 
 // formerProgram returns the path of the former build. It skips the test unless
 // upgrades are tested: the former build has other versions of its dependencies, which
-// take a minute to compile.
+// may take a minute to compile.
 func formerProgram(t *testing.T) string {
 	t.Helper()
 	if os.Getenv(upgradeEnv) == "" && !testenv.Soaking() {
-		t.Skip("builds the former program, which takes a minute: run make test-upgrade")
+		t.Skip("builds the former program, which may take a minute: run make test-upgrade")
 	}
 	if err := exec.Command("git", "cat-file", "-e", formerCommit+"^{commit}").Run(); err != nil {
 		t.Skipf("commit %.10s is not in this checkout (%v): run git fetch --unshallow", formerCommit, err)
