@@ -42,22 +42,25 @@ func BenchmarkRoute(b *testing.B) {
 	}
 }
 
-// spring yields rows that are made as they are read.
+// spring yields rows that are made as they are read: at a position of a slot there is
+// the same one again, because a row that found no room is read once more.
 type spring struct {
 	memSource
-	left    int
-	next    [16]int64
-	groups  [16][]string
+	last    [adapters.Slots]int64 // position of the last row
+	groups  [adapters.Slots][]string
 	open    chan struct{}
 	payload []byte
 }
 
 func newSpring(n int) *spring {
-	s := &spring{left: n, open: make(chan struct{}), payload: make([]byte, 300)}
+	s := &spring{open: make(chan struct{}), payload: make([]byte, 300)}
 	for i := range 1000 {
 		group := "customer-" + strconv.Itoa(i)
 		slot := adapters.SlotOf(group, "")
 		s.groups[slot] = append(s.groups[slot], group)
+	}
+	for i := range n {
+		s.last[i%adapters.Slots]++
 	}
 	return s
 }
@@ -72,16 +75,17 @@ func (s *spring) Fetch(_ context.Context, reads []adapters.Read, take func(int, 
 	}
 	const id = "01JCXW5Z3M8Q4T6V7Y9B2D1F0G"
 	for i, rd := range reads {
-		next := rd.From
-		slab := make([]adapters.Row, max(rd.Limit, 0))
+		next, last := rd.From, rd.From.Position
+		if flows {
+			last = s.last[rd.Slot]
+		}
+		if rd.Until != nil {
+			last = min(last, rd.Until.Position)
+		}
+		slab := make([]adapters.Row, max(min(int64(rd.Limit), last-rd.From.Position), 0))
 		page := &adapters.Page{From: rd.From}
 		for j := range slab {
-			if !flows || s.left == 0 {
-				break
-			}
-			s.left--
-			s.next[rd.Slot]++
-			p := s.next[rd.Slot]
+			p := rd.From.Position + int64(j) + 1
 			slab[j] = adapters.Row{ID: id, Type: "order.placed", Slot: rd.Slot, Position: p, Page: page,
 				Group: s.groups[rd.Slot][int(p)%len(s.groups[rd.Slot])], Payload: append([]byte(nil), s.payload...)}
 			next = slab[j].After()
@@ -89,7 +93,7 @@ func (s *spring) Fetch(_ context.Context, reads []adapters.Read, take func(int, 
 				return nil, nil
 			}
 		}
-		out[i] = adapters.ReadResult{Next: next, Drained: !flows || s.left == 0}
+		out[i] = adapters.ReadResult{Next: next, Drained: next.Position >= last}
 	}
 	return out, nil
 }
