@@ -19,6 +19,8 @@ type generation struct {
 	router *router.Router
 	jobs   []func(context.Context) // beside the routes
 
+	repolled atomic.Pointer[Config] // at work in place of Builder's; nil: that one is, see current
+
 	before  *Config    // of a reload, until this has started: what was at work, to go back to when this cannot start
 	told    chan error // of a reload: takes the outcome, once it is known
 	outcome error      // reported once this has started
@@ -93,8 +95,10 @@ func (o *Outrider) serve(ctx context.Context, s *generation) (next *generation, 
 				o.log.Info("stopped: all results are written down")
 			}
 			return nil, err
+		case ask := <-o.repolls:
+			ask.done <- ready == nil && s.repoll(ask.cfg)
 		case next := <-o.changes:
-			next.before = cmp.Or(s.before, s.Config) // what is at work: not s, while that still starts
+			next.before = cmp.Or(s.before, s.current()) // what is at work: not s, while that still starts
 			o.state.Store(int32(changing))
 			o.log.Info("reloading: finishing messages in flight", "at_most", s.Config.DrainTimeout.String())
 			stop()

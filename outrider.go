@@ -38,6 +38,7 @@ type Outrider struct {
 	readyMu    sync.Once
 
 	changes   chan *generation // generations that are to take over
+	repolls   chan repolling   // see repoll
 	ended     chan struct{}    // closed when Run has returned
 	reloading sync.Mutex       // held by a Reload
 }
@@ -62,7 +63,7 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 		return nil, err
 	}
 	relay := &Outrider{cfg: cfg, options: o, log: o.Logger, ready: make(chan struct{}),
-		changes: make(chan *generation), ended: make(chan struct{})}
+		changes: make(chan *generation), repolls: make(chan repolling), ended: make(chan struct{})}
 	relay.console = relay.newConsole()
 	return relay, nil
 }

@@ -18,7 +18,9 @@ var errEnded = errors.New("the relay has ended")
 // it needs is connected and checked first, while the relay continues; then the
 // relay drains as at its end, nothing is delivered twice for it, and the new
 // configuration continues where the old one stopped. Reload returns when it
-// delivers. After an error the old one is at work, in the rare case that the new
+// delivers. Where only the section poll of sources has changed, nothing is drained or
+// connected anew: the sources are polled by the new settings from their next poll on.
+// After an error the old one is at work, in the rare case that the new
 // one could not start after all: again.
 //
 // The admin server continues meanwhile; /readyz says not ready during the change,
@@ -45,12 +47,15 @@ func (o *Outrider) Reload(ctx context.Context, cfg *Config) error {
 		return notUsed(err)
 	}
 	o.warn(cfg)
+	if done, err := o.repoll(ctx, cfg); done || err != nil {
+		return err
+	}
 	next, err := prepare(ctx, assembly.NewBuilder(cfg, o.options))
 	if err != nil {
 		return notUsed(err)
 	}
 	next.told = make(chan error, 1)
-	o.nameRoutes(ctx, o.generation.Load().Config, next)
+	o.nameRoutes(ctx, o.generation.Load().current(), next)
 	select {
 	case o.changes <- next:
 	case <-o.ended:

@@ -140,6 +140,23 @@ func (r *Router) Wake(source any) {
 	}
 }
 
+// SetPoll has whoever reads the source, an [adapters.Source] or an [adapters.Queue],
+// poll in another way from the next poll on, which comes at once. What is under way,
+// and who owns which lane, stays as it is.
+func (r *Router) SetPoll(source any, p Poll) {
+	p.setDefaults()
+	for _, rd := range r.readers {
+		if any(rd.Source) == source {
+			rd.Rest.Set(polling.Config(p))
+		}
+	}
+	for _, c := range r.claimers {
+		if any(c.Queue) == source {
+			c.Rest.Set(polling.Config(p))
+		}
+	}
+}
+
 // roomFreed signals all readers that there may be room again.
 func (r *Router) roomFreed() {
 	for _, rd := range r.readers {

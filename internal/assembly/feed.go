@@ -24,7 +24,8 @@ type Feed struct {
 	close      func() error                // of a subscriber that is not the program's; nil: it has none
 
 	poll   router.Poll
-	claims router.Claims // of the queue
+	claims router.Claims  // of the queue
+	batch  func(rows int) // changes how many rows the queue claims of a table; nil: there is no such bound
 }
 
 // check checks what is read; a subscriber is its program's to check.
@@ -44,6 +45,23 @@ func (f *Feed) check(ctx context.Context) error {
 func (f *Feed) give(r *router.Route) {
 	r.Source, r.Queue, r.Subscriber, r.Topic, r.MaxRow = f.Source, f.Queue, f.subscriber, f.topic, f.maxRow
 	r.Poll, r.Claims = f.poll, f.claims
+}
+
+// Repollable reports whether [Feed.Repoll] is enough for other settings. A client that
+// polls by itself has to be made anew; a source that no route reads needs nothing.
+func (f *Feed) Repollable() bool { return f.subscriber == nil }
+
+// Repoll has the routes of a router that read the feed poll it in another way.
+func (f *Feed) Repoll(r *router.Router, p config.Poll) {
+	if f.batch != nil {
+		f.batch(p.Batch)
+	}
+	switch {
+	case f.Queue != nil:
+		r.SetPoll(f.Queue, pollOf(p))
+	case f.Source != nil:
+		r.SetPoll(f.Source, pollOf(p))
+	}
 }
 
 // openFeed returns what the routes of a source read; fresh reports that it was opened

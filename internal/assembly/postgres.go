@@ -51,7 +51,7 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 	switch {
 	case t.Queued():
 		f.claims = claimsOf(t.Claims)
-		f.Queue, err = t.openQueue(ctx, to)
+		f.Queue, f.batch, err = t.openQueue(ctx, to)
 	case t.Layout == "outrider":
 		f.Source, err = postgres.NewSource(ctx, postgres.SourceConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Table),
 			Wake: postgres.Wake(t.Wake), Logger: t.log, MaxRow: int64(t.MaxRow)})
@@ -67,11 +67,15 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 	return f, nil
 }
 
-func (t postgresTable) openQueue(ctx context.Context, to connection) (adapters.Queue, error) {
+func (t postgresTable) openQueue(ctx context.Context, to connection) (q adapters.Queue, batch func(int), err error) {
 	cfg := t.queue()
 	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 	cfg.Wake, cfg.Logger = postgres.Wake(t.Wake), t.log
-	return queuetable.New(ctx, cfg)
+	table, err := queuetable.New(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return table, table.SetBatch, nil
 }
 
 func (t postgresTable) lock(ctx context.Context) (leaderLock, error) {

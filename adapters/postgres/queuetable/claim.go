@@ -92,12 +92,13 @@ func (q *Queue) newClaim(req adapters.ClaimRequest) *claim {
 // room in the end, those tables get it whose share was not enough.
 func (c *claim) serveAll(ctx context.Context, tables []*queueTable) error {
 	var more []*queueTable
+	batch := int(c.q.batch.Load())
 	taken := map[*queueTable]int{}
 	for _, pass := range []*[]*queueTable{&tables, &more} {
 		for i, t := range *pass {
 			remaining, before := len(*pass)-i, len(c.rows)
 			share := (c.req.Limit - before + remaining - 1) / remaining
-			if err := c.serve(ctx, t, min(share, c.q.batch-taken[t])); err != nil {
+			if err := c.serve(ctx, t, min(share, batch-taken[t])); err != nil {
 				return queueError(t.name, "claim", err)
 			}
 			taken[t] += len(c.rows) - before

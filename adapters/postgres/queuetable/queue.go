@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -87,7 +88,7 @@ type Queue struct {
 	waker   *wake.Waker
 	pool    *pgxpool.Pool
 	tables  []*queueTable
-	batch   int
+	batch   atomic.Int64 // see SetBatch
 	timeout time.Duration
 	log     *slog.Logger
 
@@ -146,10 +147,11 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 		return nil, errors.New("postgres queue: Batch and Timeout must not be negative; 0 is the default")
 	}
 	q := &Queue{
-		batch: cmp.Or(cfg.Batch, DefaultBatch), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
-		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
+		timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+		log:     cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
 		decoder: wire.Decoder{MaxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}, mark: rand.IntN(claimMarks), //nolint:gosec // it keeps the marks of processes apart, and is no secret
 	}
+	q.SetBatch(cfg.Batch)
 	for _, table := range cfg.Tables {
 		t, err := newQueueTable(table, &cfg.Layout)
 		if err != nil {
@@ -171,6 +173,9 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 	q.Waker = q.waker
 	return q, nil
 }
+
+// SetBatch changes [Config.Batch] of a queue, from the next claim on. 0: [DefaultBatch].
+func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
 
 // newQueuePool returns the pool. It does not connect.
 func newQueuePool(ctx context.Context, cfg *Config) (*pgxpool.Pool, error) {

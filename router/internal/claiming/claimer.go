@@ -31,9 +31,9 @@ type Claimer struct {
 	looker  adapters.LookReporter // nil: a claim looks at everything
 	log     *slog.Logger
 	budget  *memory.Budget
-	drain   time.Duration // for a claim, and for the last results
-	poll    polling.Config
-	Rest    polling.Backoff
+	drain   time.Duration  // for a claim, and for the last results
+	poll    polling.Config // of the poll under way
+	Rest    *polling.Backoff
 	claims  Limits
 	routes  []*lane.Route
 	ledger  *ledger
@@ -91,13 +91,10 @@ func (c *Claimer) Add(rt *lane.Route) { c.routes = append(c.routes, rt) }
 // Run polls until ctx ends.
 func (c *Claimer) Run(ctx context.Context) {
 	defer c.handing.rows.Wait()
-	wake, wakes := c.wake, c.Rest.Begin()
-	fixed := c.poll.Fixed() && wakes == nil
-	if fixed {
-		wake = nil
-	}
+	wakes := c.Rest.Begin()
 	c.whole = time.Now()
 	for ctx.Err() == nil {
+		wake, fixed := c.begin(wakes)
 		began := time.Now()
 		got, err := c.claim(ctx)
 		var pause time.Duration
@@ -128,6 +125,19 @@ func (c *Claimer) Run(ctx context.Context) {
 			c.whole = time.Now()
 		}
 	}
+}
+
+// begin takes over the settings of the poll that begins. Polls at a fixed interval are
+// not hurried by room.
+func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool) {
+	poll, fresh := c.Rest.Poll()
+	if c.poll = poll; fresh {
+		c.grow(false)
+	}
+	if poll.Fixed() && wakes == nil {
+		return nil, true
+	}
+	return c.wake, false
 }
 
 // wait waits, and reports whether it did so until the pause was over.

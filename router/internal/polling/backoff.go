@@ -2,9 +2,11 @@ package polling
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
 const (
@@ -42,21 +44,39 @@ func (p Config) pause(n int) time.Duration {
 func (p Config) Fixed() bool { return p.Min >= p.Max }
 
 // Backoff is how a reader or a claimer spends the time between two polls. It has
-// one owner; only told may be signalled by others.
+// one owner; others may only signal Told and call [Backoff.Set].
 type Backoff struct {
 	poll   Config
-	waker  adapters.Waker // nil: the source has no wake-ups
-	Told   chan struct{}  // this process has committed rows
-	since  time.Time      // when something was found, or might have been
-	empty  int            // polls in a row that found nothing
-	Asleep bool           // the source wakes us
+	next   atomic.Pointer[Config] // what Set wants of the next poll; nil: as before
+	waker  adapters.Waker         // nil: the source has no wake-ups
+	Told   chan struct{}          // this process has committed rows
+	since  time.Time              // when something was found, or might have been
+	empty  int                    // polls in a row that found nothing
+	Asleep bool                   // the source wakes us
 }
 
 // NewBackoff returns the backoff of the reader of a source or a queue.
-func NewBackoff(poll Config, source any) Backoff {
-	r := Backoff{poll: poll, Told: make(chan struct{}, 1)}
+func NewBackoff(poll Config, source any) *Backoff {
+	r := &Backoff{poll: poll, Told: make(chan struct{}, 1)}
 	r.waker, _ = source.(adapters.Waker)
 	return r
+}
+
+// Set gives the next poll, and those after it, other settings. It ends the rest, which
+// may be much longer than the new settings have it.
+func (r *Backoff) Set(poll Config) {
+	r.next.Store(&poll)
+	signal.Send(r.Told)
+}
+
+// Poll returns the settings of the poll that begins, for all of it and the rest after
+// it; fresh reports whether they are others than the poll before had.
+func (r *Backoff) Poll() (poll Config, fresh bool) {
+	if r.next.Load() == nil {
+		return r.poll, false
+	}
+	r.poll = *r.next.Swap(nil)
+	return r.poll, true
 }
 
 // Begin returns the channel on which the source wakes us; nil where it does not.

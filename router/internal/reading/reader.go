@@ -30,8 +30,8 @@ type Reader struct {
 	Source adapters.Source
 	log    *slog.Logger
 	budget *memory.Budget
-	poll   polling.Config
-	Rest   polling.Backoff
+	poll   polling.Config // of the poll under way
+	Rest   *polling.Backoff
 	Routes []*lane.Route
 
 	wake    chan struct{}
@@ -93,6 +93,7 @@ const (
 func (r *Reader) Run(ctx context.Context) {
 	wakes := r.Rest.Begin()
 	for ctx.Err() == nil {
+		r.poll, _ = r.Rest.Poll()
 		plan := r.plan()
 		var pause time.Duration
 		switch n, err := r.fetch(ctx, plan); {

@@ -1,0 +1,92 @@
+package router
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+// otherPolls are settings of all kinds: fixed and growing, small and large, rare and often.
+func otherPolls(i int) Poll {
+	return []Poll{
+		{Batch: 1 + i, Min: time.Millisecond, Max: time.Millisecond},
+		{Batch: 7, Max: time.Hour},
+		{Batch: 100 * (i + 1)},
+		{Min: time.Hour, Max: time.Hour},
+	}[i%4]
+}
+
+// repolled changes how a source is polled 100 times, every 10 ms. The last settings
+// are fixed, rare ones: with them nothing arrives but by the next change.
+func repolled(t *testing.T, r *Router, source any) {
+	t.Helper()
+	var before []*lane.Session
+	for i := range 100 {
+		if i == 10 { // the lanes are ours by now
+			before = r.routes[0].Sessions()
+		}
+		r.SetPoll(source, otherPolls(i))
+		time.Sleep(10 * time.Millisecond)
+	}
+	if after := r.routes[0].Sessions(); len(before) == 0 || !slices.Equal(before, after) {
+		t.Errorf("of %d sessions %d are left or new", len(before), len(after))
+	}
+}
+
+// A source that is read is polled in another way from its next poll on, and keeps its lanes.
+func TestG3_ASourceIsPolledAnewWithoutADrain(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.fill(20, 30)
+		r.start(r.route(func(rt *Route) { rt.Poll = Poll{Batch: 1, Min: time.Hour, Max: time.Hour} }))
+		repolled(t, r.router, r.source)
+		r.await(600)
+		time.Sleep(time.Second)
+		r.fill(20, 30)
+		time.Sleep(time.Minute)
+		if n := r.dest.count(); n != 600 {
+			t.Errorf("%d arrived with polls an hour apart, want 600", n)
+		}
+		r.router.SetPoll(r.source, Poll{})
+		r.await(1200)
+		time.Sleep(time.Second)
+		if n := r.dest.count(); n != 1200 {
+			t.Errorf("%d arrived, want 1200 once each", n)
+		}
+		r.stop()
+	})
+}
+
+// So is a queue, and what is claimed stays claimed.
+func TestG3_AQueueIsPolledAnewWithoutADrain(t *testing.T) {
+	inQueueBubble(t, group, func(r *queueRig) {
+		r.fill(20, 30)
+		q := r.begin(func(rt *Route) { rt.Poll = Poll{Batch: 1, Min: time.Hour, Max: time.Hour} })
+		repolled(t, r.router, q)
+		r.await(600)
+		r.router.SetPoll(q, Poll{Min: time.Hour, Max: time.Hour})
+		time.Sleep(time.Second)
+		for i := range 30 {
+			r.put("", "late", "late-"+string(rune('a'+i)))
+		}
+		time.Sleep(time.Minute)
+		if n := r.dest.count(); n != 600 {
+			t.Errorf("%d arrived with polls an hour apart, want 600", n)
+		}
+		r.router.SetPoll(q, Poll{Batch: 5})
+		r.await(630)
+		r.table.mu.Lock()
+		last := r.table.limits[len(r.table.limits)-1]
+		r.table.mu.Unlock()
+		if last != 5 {
+			t.Errorf("the last claim was of %d rows, want 5", last)
+		}
+		time.Sleep(time.Second)
+		if n := r.dest.count(); n != 630 {
+			t.Errorf("%d arrived, want 630 once each", n)
+		}
+		r.stop()
+		r.wantStatuses(map[string]int{"done": 630})
+	})
+}
