@@ -164,7 +164,7 @@ func (o *Outrider) startAdmin() error {
 func (o *Outrider) newConsole() *admin.Console {
 	r := admin.Relay{Stats: o.Stats, Options: o.options, Config: func() *Config {
 		if s := o.generation.Load(); s != nil {
-			return s.Config
+			return s.current()
 		}
 		return o.cfg
 	}}
