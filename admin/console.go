@@ -88,14 +88,19 @@ func (c *Console) Use(ctx context.Context, f func(*Operator) error) error {
 		cfg := c.relay.Config()
 		c.mu.RLock()
 		if c.op != nil && c.cfg == cfg && !c.shut {
-			defer c.mu.RUnlock()
-			return f(c.op)
+			return c.held(f)
 		}
 		c.mu.RUnlock()
 		if err := c.renew(ctx, cfg); err != nil {
 			return err
 		}
 	}
+}
+
+// held calls f with the operator and gives the lock back.
+func (c *Console) held(f func(*Operator) error) error {
+	defer c.mu.RUnlock()
+	return f(c.op)
 }
 
 // renew opens the operator of a configuration in place of the former one.

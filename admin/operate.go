@@ -89,3 +89,10 @@ func (op *Operator) Instances(ctx context.Context) ([]adapters.Instance, error) 
 	}
 	return out, nil
 }
+
+// open opens and checks what routes of a source read, once.
+func (op *Operator) open(ctx context.Context, source string) (assembly.Feed, error) {
+	op.opening.Lock()
+	defer op.opening.Unlock()
+	return op.build.CheckedFeed(ctx, op.parts, source)
+}

@@ -178,9 +178,7 @@ func (op *Operator) reading(ctx context.Context, route string) (f assembly.Feed,
 		if r.Name != route {
 			continue
 		}
-		op.opening.Lock()
-		defer op.opening.Unlock()
-		if f, err = op.build.CheckedFeed(ctx, op.parts, r.From); err != nil {
+		if f, err = op.open(ctx, r.From); err != nil {
 			err = fmt.Errorf("source %q: %w", r.From, err)
 		}
 		return f, r.From, err

@@ -157,7 +157,7 @@ func (p *RouteStatus) addRunning(r Route) {
 	}
 }
 
-// Routes asks the relay on the configured admin address, by route; it
+// RunningRoutes asks the relay on the configured admin address, by route; it
 // knows nothing when none answers.
 func RunningRoutes(ctx context.Context, cfg *config.Config) map[string]Route {
 	if !cfg.Admin.Enabled() {

@@ -12,6 +12,7 @@ import (
 // RouteState is the one thing to know about a route.
 type RouteState string
 
+// The states; [RouteStates] has their meaning.
 const (
 	StateStopped     RouteState = "stopped"
 	StateNoRelay     RouteState = "no-relay"
