@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -14,6 +15,10 @@ type TableNamer interface {
 	// restored, moved or upgraded.
 	TableName(ctx context.Context) (string, error)
 }
+
+// ErrOperatorsLogin is part of what [Retainer.CheckRetention] returns for a login that
+// has what operators' commands need, and not all that a relay needs.
+var ErrOperatorsLogin = errors.New("this is an operator's login: connect the relay with its own")
 
 // Retainer is implemented by sources that can remove rows which no route needs
 // any more. Methods may be called concurrently, also by several processes:

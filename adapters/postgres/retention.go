@@ -92,8 +92,12 @@ WHERE c.oid = $1::text::regclass`
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	switch {
 	case r.Mode == adapters.RetainRows:
-		problems, err = s.layout.grants(r.Mode).Permitted(ctx, s.base.Pool)
+		grants := s.layout.grants(r.Mode)
+		problems, err = grants.Permitted(ctx, s.base.Pool)
 		problems = append(problems, err)
+		if _, operator, operatorErr := grants.OperatorOnly(ctx, s.base.Pool); operatorErr == nil && operator {
+			problems = append(problems, adapters.ErrOperatorsLogin)
+		}
 	case r.Mode != adapters.RetainPartitions:
 		add("retention mode %q is neither delete nor partitions", r.Mode)
 	case !partitioned:

@@ -43,6 +43,18 @@ func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 	return append(f, pg.ExamineOpen(ctx, q.pool)...)
 }
 
+// examineRole judges the role's privileges as a relay's, or as an operator's if it has
+// just those.
+func (q *Queue) examineRole(ctx context.Context, t *queueTable) []adapters.Finding {
+	subject := "table " + t.name + ": privileges"
+	role, operator, err := queueGrants(t.sql.layout, t.full).OperatorOnly(ctx, q.pool)
+	if err == nil && operator {
+		return []adapters.Finding{pg.Fine(subject, "checked as an operator: role "+role+
+			" has what operators' commands need, and not all that a relay needs; check the relay's role with its own login")}
+	}
+	return pg.Judge(subject, "its rows may be read and settled", q.checkRole(ctx, t))
+}
+
 // examineTable looks at one table and at what is stuck in it.
 func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Finding {
 	subject := "table " + t.name
@@ -55,7 +67,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 		return pg.Judge(subject, "", fmt.Errorf("%w%s", err, pg.FixBy(err, queueFix)))
 	}
 	f := pg.Judge(subject+": columns", "all there, with types that can be read and written", checkQueueColumns(columns, t))
-	f = append(f, pg.Judge(subject+": privileges", "its rows may be read and settled", q.checkRole(ctx, t))...)
+	f = append(f, q.examineRole(ctx, t)...)
 	sound := true
 	for _, found := range f {
 		sound = sound && found.Level == adapters.LevelOK

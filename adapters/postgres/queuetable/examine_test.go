@@ -47,6 +47,8 @@ func TestExamineTellsWhatAQueueLacks(t *testing.T) {
 			[]string{"warning table", "1 are marked so for longer than claims.timeout, 5m0s; the longest for 2h0m", "outrider run"}},
 		"no right to settle": {"GRANT USAGE ON SCHEMA {schema} TO " + role + "; GRANT SELECT ON {t} TO " + role, role,
 			[]string{"broken table", "may not settle its rows", "-> GRANT UPDATE ("}},
+		"an operator's login": {"GRANT USAGE ON SCHEMA {schema} TO " + role + "; GRANT SELECT, DELETE, UPDATE (status, retry_count) ON {t} TO " + role, role,
+			[]string{"ok table", "privileges: checked as an operator"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := base.flowCatalyst(t, true)

@@ -191,6 +191,18 @@ func (gs Grants) Fix(role string) string {
 	return strings.Join(statements, "; ")
 }
 
+// OperatorOnly reports whether the connected role has what operators' commands need, and
+// not all that a relay needs. Then it is an operator's login, and what it lacks is no
+// fault. role is quoted.
+func (gs Grants) OperatorOnly(ctx context.Context, q Querier) (role string, only bool, err error) {
+	relay, role, err := gs.Missing(ctx, q, TaskRelay)
+	if err != nil || len(relay) == 0 {
+		return role, false, err
+	}
+	operator, _, err := gs.Missing(ctx, q, TaskOperator)
+	return role, err == nil && len(operator) == 0, err
+}
+
 // Permitted returns an error for each right of a relay that the connected role lacks.
 func (gs Grants) Permitted(ctx context.Context, q Querier) (problems []error, err error) {
 	doing := map[string]string{"SELECT": "read it", "UPDATE": "settle its rows", "DELETE": "delete from it", "USAGE": "use its schema"}
