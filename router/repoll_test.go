@@ -54,6 +54,11 @@ func TestG3_ASourceIsPolledAnewWithoutADrain(t *testing.T) {
 		if n := r.dest.count(); n != 1200 {
 			t.Errorf("%d arrived, want 1200 once each", n)
 		}
+		r.fill(20, 30) // with nothing to wake the reader
+		time.Sleep(10 * time.Second)
+		if n := r.dest.count(); n != 1800 {
+			t.Errorf("%d arrived by polls a second apart, want 1800", n)
+		}
 		r.stop()
 	})
 }
