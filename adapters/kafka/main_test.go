@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
 )
 
 func TestMain(m *testing.M) {
@@ -174,6 +175,9 @@ func header(r *kgo.Record, key string) string {
 // destination returns a destination that is closed when the test ends.
 func destination(tb testing.TB, cfg Config) *Destination {
 	tb.Helper()
+	if cfg.Format == "" {
+		cfg.Format = format.Raw // what arrives is told apart by the headers that only raw has
+	}
 	d, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)

@@ -52,7 +52,7 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 		},
 		// Nobody knows whether these were written; franz-go asks until the end.
 		"were not acknowledged within":  {kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
-		"create it (kafka-topics.sh":    {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
+		"create it with kafka-topics.sh":    {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
 		"grant WRITE":                   {kerr.TopicAuthorizationFailed},
 		"grant IDEMPOTENT_WRITE":        {kerr.ClusterAuthorizationFailed},
 		"check it":                      {kerr.InvalidTimestamp},

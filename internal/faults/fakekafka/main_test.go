@@ -16,6 +16,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/kafka"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/outbox/format"
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +41,9 @@ func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 // destination returns a destination that is closed when the test ends.
 func destination(t *testing.T, cfg kafka.Config) *kafka.Destination {
 	t.Helper()
+	if cfg.Format == "" {
+		cfg.Format = format.Raw // what arrives is told apart by the headers that only raw has
+	}
 	d, err := kafka.New(cfg)
 	if err != nil {
 		t.Fatal(err)
