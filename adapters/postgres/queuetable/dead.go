@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -189,14 +190,14 @@ FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
-            ` + payload + ` AS payload, least(` + size + `, ` + fmt.Sprint(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died
+            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died
         FROM {t} t
         WHERE {status} = {is:dead}` + where + `
         ORDER BY {created}, {key}
         LIMIT ` + limit + `
     ) r
 ) s
-WHERE s.total - s.size < ` + fmt.Sprint(deadPageBytes)), args, true
+WHERE s.total - s.size < ` + strconv.Itoa(deadPageBytes)), args, true
 }
 
 // inGroup is the condition that a row is of a group, named as messages have it (with the
@@ -223,7 +224,7 @@ func (q *queueSQL) deadText() string {
 		if column == "" {
 			return "'' AS " + as
 		}
-		return "left(coalesce({" + what + "}::text, ''), " + fmt.Sprint(longestError) + ") AS " + as
+		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(longestError) + ") AS " + as
 	}
 	attempts := "0 AS attempts"
 	if c.Attempts != "" {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func TestRedrivenRowsAreAsTheOriginalHasThem(t *testing.T) {
 	e.exec("INSERT INTO " + table + ` (id, type, message_group, payload, status, retry_count, created_at, processed_at, error_message)
 		SELECT i::text, 'EVENT', 'g', '{}', CASE WHEN i < 4 THEN 'FAILED' ELSE 'COMPLETED' END, 3, '2026-01-01', '2026-01-02', 'why' FROM generate_series(1, 5) i`)
 	q := opened(t, e)
-	key := func(i int) adapters.DeadKey { return adapters.DeadKey{Table: table, Key: fmt.Sprint(i)} }
+	key := func(i int) adapters.DeadKey { return adapters.DeadKey{Table: table, Key: strconv.Itoa(i)} }
 	refused := errors.New("no record")
 	if n, err := q.ChangeDead(e.ctx, adapters.ParkedPurge, []adapters.DeadKey{key(1)}, func(int) error { return refused }); n != 0 || !errors.Is(err, refused) {
 		t.Errorf("changed %d without a record, %v", n, err)
