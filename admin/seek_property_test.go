@@ -128,7 +128,7 @@ func (w *world) seek(t *rapid.T, route string) {
 	switch place.Start.Kind {
 	case adapters.StartTime:
 		place.Start.Time = time.Now().Add(-time.Duration(rapid.IntRange(0, 200).Draw(t, "ago")) * time.Millisecond)
-	case adapters.StartBeginning, adapters.StartEnd:
+	case adapters.StartBeginning, adapters.StartEnd, adapters.StartOffsets:
 	case "":
 		last := w.lastPosition()
 		place.Position = 1 + max(last-rapid.Int64Range(0, 60).Draw(t, "before the end"), 0)

@@ -48,7 +48,7 @@ func stockSubscriber(t *testing.T, verdict func(*message.Message)) (url string) 
 	}()
 	t.Cleanup(func() {
 		_ = sub.Close()
-		_ = <-ended
+		<-ended
 	})
 	for sub.Addr() == nil {
 		if t.Context().Err() != nil {

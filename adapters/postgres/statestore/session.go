@@ -168,7 +168,7 @@ func (s *Store) joined(instance string) error {
 	return nil
 }
 
-// openSession connects, takes the instance's lock and renews its lease. Each former
+// openSession connects, takes the instance's lock and renews its lease. Each
 // former session whose loss the server has not noticed yet (a broken network) would hold the
 // lock for hours, also one that we gave up before it had answered; it is ended, by the
 // process id that it had, if it holds the lock.

@@ -51,13 +51,13 @@ func TestG10_BrokerErrorsAreUnavailable(t *testing.T) {
 			kerr.InvalidRequiredAcks, kerr.UnsupportedVersion, kerr.PolicyViolation,
 		},
 		// Nobody knows whether these were written; franz-go asks until the end.
-		"were not acknowledged within":  {kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
-		"create it with kafka-topics.sh":    {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
-		"grant WRITE":                   {kerr.TopicAuthorizationFailed},
-		"grant IDEMPOTENT_WRITE":        {kerr.ClusterAuthorizationFailed},
-		"check it":                      {kerr.InvalidTimestamp},
-		"check its message format":      {kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType},
-		"refuse the credentials: check": {kerr.SaslAuthenticationFailed},
+		"were not acknowledged within":   {kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
+		"create it with kafka-topics.sh": {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID},
+		"grant WRITE":                    {kerr.TopicAuthorizationFailed},
+		"grant IDEMPOTENT_WRITE":         {kerr.ClusterAuthorizationFailed},
+		"check it":                       {kerr.InvalidTimestamp},
+		"check its message format":       {kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType},
+		"refuse the credentials: check":  {kerr.SaslAuthenticationFailed},
 	} {
 		for i, code := range append(codes, codes[0]) {
 			name, exclusive := code.Message, i >= len(codes)
