@@ -29,7 +29,7 @@ func TestG3_ReloadUnderLoadRepeatsNothing(t *testing.T) {
 	reloads := 0
 	for i := range rounds(t, 4, 100) {
 		r.configure("bad: true\n" + config(killWindow))
-		r.hangUp(`has errors; this process goes on`, i+1)
+		r.hangUp(`has errors; this process keeps its configuration`, i+1)
 		want := to.arrived() + 1 + rand.IntN(200)
 		r.until("delivered more", func() bool { return to.arrived() >= want })
 
