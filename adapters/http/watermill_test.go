@@ -39,8 +39,11 @@ func stockSubscriber(t *testing.T, verdict func(*message.Message)) (url string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- sub.StartHTTPServer() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = sub.StartHTTPServer() // says that it was closed
+	}()
 	go func() {
 		for msg := range msgs {
 			verdict(msg)
