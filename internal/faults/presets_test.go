@@ -79,6 +79,7 @@ routes:
 
 // publish commits n rows of a group, in one transaction.
 func (p *presetTable) publish(ctx context.Context, group, ref string, n int) error {
+	ctx = context.WithoutCancel(ctx) // a commit that is not waited for could come after the rows have been compared
 	return pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
 		if err := outbox.Lock(ctx, tx, group); err != nil {
 			return err

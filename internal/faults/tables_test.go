@@ -46,7 +46,8 @@ func newStock(t *testing.T) *stock {
 // publish commits messages of a customer in one transaction, which it may hold
 // open or roll back. Writers of a customer take turns.
 func (s *stock) publish(ctx context.Context, customer string, n int, open time.Duration, undo bool) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	// A commit that is not waited for could come after the rows have been compared.
+	tx, err := s.db.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return err
 	}
