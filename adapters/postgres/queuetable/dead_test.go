@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -168,6 +169,67 @@ func TestG3_RedriveBesideClaims(t *testing.T) {
 				t.Fatalf("%d lost, %v", len(lost), err)
 			}
 		}
+		for id, n := range claims {
+			if n != rounds || redriven[id] != rounds-1 {
+				t.Errorf("%s was claimed %d times and redriven %d times", id, n, redriven[id])
+			}
+		}
+		if len(claims) != rows {
+			t.Errorf("%d rows of %d were claimed", len(claims), rows)
+		}
+	}
+}
+
+// An operator redrives dead rows while a claimer, which remembers what it has looked at,
+// claims and settles. Every redriven row is claimed again, and none twice.
+func TestG3_G13_RedrivenRowsAreClaimedAgain(t *testing.T) {
+	t.Parallel()
+	for _, of := range []func(*queueEnv, testing.TB) *queueEnv{
+		func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
+		(*queueEnv).custom,
+	} {
+		e := of(newQueueEnv(t), t)
+		const rounds, rows = 3, 40
+		e.fill(e.tables[0].Name, rows, 5, e.layout.Statuses.Pending)
+		op, q := opened(t, e), opened(t, e)
+		redriven, claims := map[string]int{}, map[string]int{}
+		ctx, cancel := context.WithCancel(e.ctx)
+		var operator sync.WaitGroup
+		operator.Go(func() {
+			var former []adapters.DeadKey // most of these wait or are claimed by now
+			for ctx.Err() == nil && !t.Failed() {
+				_, keys := deadIDs(t, op, adapters.DeadFilter{})
+				both := slices.Concat(former, keys)
+				former = keys
+				for _, k := range both {
+					if redriven[k.Key] == rounds-1 {
+						continue
+					}
+					n, err := op.ChangeDead(e.ctx, adapters.ParkedRedrive, []adapters.DeadKey{k}, unrecorded)
+					if err != nil {
+						t.Error(err)
+					}
+					redriven[k.Key] += n
+				}
+			}
+		})
+		for claimed := 0; claimed < rows*rounds && !t.Failed(); {
+			taken, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Limit: 7, Wants: 1})
+			if err != nil {
+				t.Error(err)
+			}
+			var results []adapters.ClaimResult
+			for _, r := range taken {
+				claims[r.ID]++
+				claimed++
+				results = append(results, adapters.ClaimResult{Claim: r.Claim, Outcome: outbox.OutcomeDead, Attempts: 4, Error: "refused"})
+			}
+			if lost, err := q.Settle(e.ctx, results); err != nil || len(lost) > 0 {
+				t.Errorf("%d lost, %v", len(lost), err)
+			}
+		}
+		cancel()
+		operator.Wait()
 		for id, n := range claims {
 			if n != rounds || redriven[id] != rounds-1 {
 				t.Errorf("%s was claimed %d times and redriven %d times", id, n, redriven[id])
