@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -20,25 +19,8 @@ func TestParkedSeesDeadRowsOfQueues(t *testing.T) {
 	t.Parallel()
 	address := testenv.Postgres(t)
 	role := "operator_" + strings.ToLower(rand.Text())
-	runSQL(t, address, "CREATE ROLE "+role+" LOGIN")
-	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		if err := errors.Join(err, conn.Close(context.Background())); err != nil {
-			t.Error(err)
-		}
-	})
+	createRole(t, address, role)
 	as := func(role string) *site {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if role != "" {
-			u.User = url.User(role)
-		}
 		s := newSite(t, "")
 		s.write(fmt.Sprintf(`
 admin: {listen: off}
@@ -49,7 +31,7 @@ destinations:
 routes:
   orders: {from: shop, to: nowhere, match: {types: ["order.*"]}}
   rest: {from: shop, to: nowhere, match: {types: ["user.*"]}}
-`, u.String()))
+`, asRole(t, address, role)))
 		return s
 	}
 	printed := as("").call("init", "--print", "--operator", role)

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/internal/testenv"
 )
@@ -23,26 +18,9 @@ func TestG12_RolesByWhatInitPrints(t *testing.T) {
 	relay, operator, publisher := "relay_"+suffix, `Operator "`+suffix, "shop_"+suffix
 	quoted := map[string]string{relay: relay, operator: `"` + strings.ReplaceAll(operator, `"`, `""`) + `"`, publisher: publisher}
 	for _, name := range quoted {
-		runSQL(t, address, "CREATE ROLE "+name+" LOGIN")
-		t.Cleanup(func() {
-			conn, err := pgx.Connect(context.Background(), address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = conn.Exec(context.Background(), "DROP OWNED BY "+name+"; DROP ROLE "+name)
-			if err := errors.Join(err, conn.Close(context.Background())); err != nil {
-				t.Error(err)
-			}
-		})
+		createRole(t, address, name)
 	}
 	as := func(role string) *site {
-		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if role != "" {
-			u.User = url.User(role)
-		}
 		s := newSite(t, "")
 		s.write(fmt.Sprintf(`
 admin: {listen: off}
@@ -53,7 +31,7 @@ destinations:
   nowhere: {type: discard}
 routes:
   orders: {from: app, to: nowhere}
-`, u.String()))
+`, asRole(t, address, role)))
 		return s
 	}
 	printed := as("").call("init", "--print", "--relay", relay, "--operator", operator, "--publisher", publisher)

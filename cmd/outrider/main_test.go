@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +71,36 @@ func runSQL(t *testing.T, url, query string) {
 	if _, err := conn.Exec(t.Context(), query); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// createRole makes a login for the length of the test. The name is as SQL has it, quoted
+// where that is needed.
+func createRole(t *testing.T, address, name string) {
+	t.Helper()
+	runSQL(t, address, "CREATE ROLE "+name+" LOGIN")
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Exec(context.Background(), "DROP OWNED BY "+name+"; DROP ROLE "+name)
+		if err := errors.Join(err, conn.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// asRole is the address with another user; empty: the same one.
+func asRole(t *testing.T, address, role string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if role != "" {
+		u.User = url.User(role)
+	}
+	return u.String()
 }
 
 const toDiscard = `destinations:

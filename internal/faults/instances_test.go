@@ -110,6 +110,21 @@ func (f *fleet) spread() {
 	f.worst = max(f.worst, time.Since(began))
 }
 
+// joinAndLeave has two instances join, and two of all leave under load, one by one.
+func (f *fleet) joinAndLeave(to destination) {
+	f.t.Helper()
+	f.join()
+	f.join()
+	for range 2 {
+		before := to.arrived()
+		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+100 })
+		r := f.any()
+		f.remove(r)
+		r.stop()
+		f.spread()
+	}
+}
+
 // any is some member.
 func (f *fleet) any() *relay { return f.members[rand.IntN(len(f.members))] }
 
@@ -139,16 +154,7 @@ func TestG1_G2_G3_InstancesJoinAndLeave(t *testing.T) {
 	w := write(t, f.pool, false)
 	faults := 0
 	for range rounds(t, 2, 100) {
-		f.join()
-		f.join()
-		for range 2 {
-			before := to.arrived()
-			f.members[0].until("delivers under load", func() bool { return to.arrived() > before+100 })
-			r := f.any()
-			f.remove(r)
-			r.stop()
-			f.spread()
-		}
+		f.joinAndLeave(to)
 		faults += 4
 	}
 	report := f.end(w, to)

@@ -96,16 +96,7 @@ func TestG1_G2_G3_InstancesOfAQueueJoinAndLeave(t *testing.T) {
 	f.join()
 	stop := c.writeEvery(20 * time.Millisecond)
 	for range rounds(t, 2, 30) {
-		f.join()
-		f.join()
-		for range 2 {
-			before := to.arrived()
-			f.members[0].until("delivers under load", func() bool { return to.arrived() > before+100 })
-			r := f.any()
-			f.remove(r)
-			r.stop()
-			f.spread()
-		}
+		f.joinAndLeave(to)
 	}
 	stop()
 	total := c.count("true")
