@@ -6,7 +6,7 @@ import (
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
-// repolling asks the generation at work to go on with a configuration that differs in
+// repolling asks the running generation to continue with a configuration that differs in
 // nothing but how sources are polled.
 type repolling struct {
 	cfg  *Config
@@ -31,7 +31,7 @@ func (o *Outrider) repoll(ctx context.Context, cfg *Config) (done bool, err erro
 	}
 }
 
-// repoll goes on with a configuration that only polls in another way than the one at
+// repoll continues with a configuration that only polls in another way than the one at
 // work; otherwise it changes nothing and returns false. Sessions, claims and
 // connections stay as they are. It is called by who serves the generation.
 func (s *generation) repoll(cfg *Config) bool {
@@ -46,7 +46,7 @@ func (s *generation) repoll(cfg *Config) bool {
 	for _, name := range assembly.SortedNames(polls) {
 		feed := s.parts.Feeds[name]
 		feed.Repoll(s.router, polls[name])
-		s.Options.Logger.Info("reloading: only poll of the source has changed: it holds from its next poll on, nothing is drained or connected anew",
+		s.Options.Logger.Info("reloading: only poll of the source has changed; the new settings apply from the next poll, without a drain or a new connection",
 			"source", name, "batch", polls[name].Batch, "min", polls[name].Min.String(), "max", polls[name].Max.String())
 	}
 	s.repolled.Store(cfg)

@@ -126,7 +126,7 @@ func (c *Console) renew(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// Close frees the connections when what is under way has ended.
+// Close frees the connections when the requests in progress have ended.
 func (c *Console) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +186,7 @@ func (c *Console) Status(ctx context.Context) *Snapshot {
 		}
 		c.samples[st.Route] = sample{st.Delivered, now}
 	}
-	if ctx.Err() == nil { // what a client that has gone left unfinished is nobody else's answer
+	if ctx.Err() == nil { // a client that has gone may have left it unfinished
 		s.At = now
 		c.status = s
 	}

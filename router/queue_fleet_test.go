@@ -100,7 +100,7 @@ func (f *queueFleet) crash(m *queueMember) {
 	f.table.mu.Unlock()
 	f.dupes += m.queue.holds()
 	f.state.expire(m.name)
-	_ = m.stop() // the dead say what they like
+	_ = m.stop() // its errors follow from the crash
 }
 
 // cutOff takes the state store away from a member until its lease is over, while it

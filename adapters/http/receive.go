@@ -62,7 +62,7 @@ func (s *Subscriber) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		again(w, "the message was not delivered")
 	case <-s.closing:
 		again(w, "the relay ended before the message was delivered")
-	case <-r.Context().Done(): // whoever asked does not listen any more
+	case <-r.Context().Done(): // the caller has gone
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *Subscriber) stop(server *http.Server) {
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		s.cfg.Logger.Warn("requests to the http source had no answer when it stopped listening", "listen", s.cfg.Listen, "error", err)
-		_ = server.Close() // it was asked nicely
+		_ = server.Close() // what is left is cut off
 	}
 }
 

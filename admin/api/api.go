@@ -62,6 +62,11 @@ type operation struct {
 	call   func(r *http.Request) (any, error)
 }
 
+// get describes an operation that only reads.
+func get(path, id, summary string) operation {
+	return operation{role: admin.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
+}
+
 // add adds an operation. The fields of I with the tags path and query are its parameters, and
 // its field Body is the body; so is that of O.
 func add[I, O any](s *service, op operation, f func(context.Context, *I) (*O, error)) {

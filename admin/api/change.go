@@ -84,7 +84,7 @@ type SeekResult struct {
 	SkippedLate int      `json:"skipped_late" doc:"Those of the skipped ones that were committed late."`
 	AtLeast     bool     `json:"at_least" doc:"Counting stopped: there are more."`
 	Counted     bool     `json:"counted" doc:"false: the source cannot count; the numbers are 0."`
-	Owners      []string `json:"running_on" nullable:"false" doc:"Instances that work the route, and go on at the new place."`
+	Owners      []string `json:"running_on" nullable:"false" doc:"Instances that work the route, and continue at the new place."`
 	Applied     bool     `json:"applied"`
 }
 
@@ -101,7 +101,7 @@ func (s *service) addChanges() {
 	}
 	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address of it"), s.pause)
 	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address of it"), s.resume)
-	add(s, post(admin.RoleAdmin, "/routes/{route}/seek", "seek", "Have a route go on elsewhere in its table"), s.seek)
+	add(s, post(admin.RoleAdmin, "/routes/{route}/seek", "seek", "Move a route to another place in its table"), s.seek)
 	add(s, post(admin.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
 	add(s, post(admin.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
 	add(s, post(admin.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
@@ -175,7 +175,7 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[SeekResult], error
 	})
 }
 
-// requestTime is how long a request may go on with changing messages; the server's own
+// requestTime is how long a request may change messages; the server's own
 // limit for an answer is longer.
 const requestTime = 20 * time.Second
 

@@ -97,14 +97,11 @@ type eventIn struct {
 // EventView is where an event is.
 type EventView struct {
 	ID     string       `json:"id"`
-	Where  string       `json:"where" enum:"parked,not_parked" doc:"not_parked: it was delivered or skipped, is on its way, or was never seen; the source tells."`
+	Where  string       `json:"where" enum:"parked,not_parked" doc:"not_parked: it was delivered or skipped, is on its way, or was never seen; the table of the source shows which."`
 	Parked []ParkedView `json:"parked" nullable:"false" doc:"Where it is parked: by several routes perhaps."`
 }
 
 func (s *service) addParked() {
-	get := func(path, id, summary string) operation {
-		return operation{role: admin.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
-	}
 	add(s, get("/parked", "list-parked", "Parked messages by route, slot and seq, without payloads"), s.parked)
 	add(s, get("/parked/{route}/{slot}/{seq}", "get-parked", "One parked message"), s.message)
 	add(s, get("/failures", "list-failures", "Parked messages grouped by error, address and type, the most frequent first"), s.failures)

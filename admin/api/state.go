@@ -63,9 +63,6 @@ type RouteIn struct {
 }
 
 func (s *service) addState() {
-	get := func(path, id, summary string) operation {
-		return operation{role: admin.RoleRead, method: http.MethodGet, path: path, id: id, summary: summary}
-	}
 	add(s, get("/routes", "list-routes", "Routes by name, each with the one cause that keeps it from delivering"), s.routes)
 	add(s, get("/routes/{route}", "get-route", "One route"), s.route)
 	add(s, get("/sources", "list-sources", "Sources"), s.sources)

@@ -4,7 +4,7 @@ import "slices"
 
 // charge is a message whose attempts were charged although its address may have
 // been at fault. It knows the message itself only while that is in its lane: what
-// is parked, dead or delivered is kept in memory by nobody. All but n is guarded
+// is parked, dead or delivered is not kept in memory. All but n is guarded
 // by the session's mutex, n by that of health.
 type charge struct {
 	session *Session

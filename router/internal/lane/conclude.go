@@ -6,8 +6,8 @@ import (
 )
 
 // conclude decides what becomes of messages whose chains have returned: the error of each
-// says how. It sends those to the poison destination whose way that is; with wait it
-// returns when they are sent.
+// says how. It sends the dying ones to the poison destination; with wait it returns
+// when they are sent.
 func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	var follow []followUp
 	s.mu.Lock()

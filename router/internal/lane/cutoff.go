@@ -16,11 +16,11 @@ const CutMoment = 100 * time.Millisecond
 // guarded by the session's mutex.
 type cutoff struct {
 	done    bool
-	unknown int // chains that ended after that without telling whether their message arrived
+	unknown int // chains that ended after that without showing whether their message arrived
 }
 
-// note counts a chain that ends after the cut without telling that its
-// message arrived: what was called off may have.
+// note counts a chain that ends after the cut without showing that its
+// message arrived: a cancelled delivery may have.
 func (c *cutoff) note(o outbox.Outcome) {
 	if c.done && o != outbox.OutcomeDelivered && o != outbox.OutcomeSkipped {
 		c.unknown++

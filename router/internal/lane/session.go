@@ -113,8 +113,8 @@ func (s *Session) Room() int {
 
 // Stop ends the session's work: no chain begins any more, what waits is released,
 // what is being sent gets its outcome. It returns when all chains have ended or
-// ctx does; then deliveries are cancelled and their outcome is unknown, of as many
-// messages as UnknownBy tells.
+// ctx does; then deliveries are cancelled and their outcome is unknown; UnknownBy
+// counts these messages.
 // Settling what was concluded is left to the caller.
 func (s *Session) Stop(ctx context.Context) {
 	s.cancel() // first: a query that does not return may hold the mutex
@@ -158,7 +158,7 @@ func (s *Session) Lost() bool {
 // Lose marks the session as one whose lane is no longer its own: nothing more of it is
 // settled. It reports whether the session is to be stopped now, having called off what
 // it sends. One that is no longer in its lane must only not take for written what it
-// tried to write: the lane may have a next session, which is none of its business.
+// tried to write: the lane may already have its next session.
 func (s *Session) Lose() (stop bool) {
 	s.mu.Lock()
 	already := s.lost
