@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -118,6 +119,55 @@ func ExampleClient_Publish() {
 	// Output:
 	// order.created <nil>
 	// order.paid {"order":42}
+}
+
+// A transaction with a hook. What fn calls publishes with a nil tx: the context carries the transaction.
+func ExampleInTx() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	if _, err := db.ExecContext(ctx, fmt.Sprintf(sqliteTable, outbox.DefaultTable)); err != nil {
+		panic(err)
+	}
+	client, err := outbox.NewClient(outbox.ClientConfig{Dialect: outbox.SQLite})
+	if err != nil {
+		panic(err)
+	}
+	event, err := outbox.New("order.created").Group("customer-7").JSON(map[string]int{"order": 42}).Build()
+	if err != nil {
+		panic(err)
+	}
+
+	err = outbox.InTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error {
+		// ... the application's own statements, with the tx
+		if err := outbox.AfterCommit(ctx, func(context.Context) { fmt.Println("committed: wake the relay") }); err != nil {
+			return err
+		}
+		return client.Publish(ctx, nil, event)
+	})
+	fmt.Println(err)
+
+	err = outbox.InTx(ctx, db, func(ctx context.Context, tx *sql.Tx) error {
+		if err := client.Publish(ctx, tx, event); err != nil {
+			return err
+		}
+		return errors.New("out of stock") // rolls back
+	})
+	var n int
+	fmt.Println(err, db.QueryRowContext(ctx, "SELECT count(*) FROM outrider_outbox").Scan(&n))
+	fmt.Println(n, "message")
+
+	fmt.Println(errors.Is(client.Publish(ctx, nil, event), outbox.ErrNoTransaction))
+	// Output:
+	// committed: wake the relay
+	// <nil>
+	// out of stock <nil>
+	// 1 message
+	// true
 }
 
 // Everything that is wrong is told at once.

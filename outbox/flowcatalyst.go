@@ -83,7 +83,7 @@ func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 }
 
 // Publish writes the items in their order, all or none, in tx, which is a
-// pgx.Tx or a *sql.Tx on PostgreSQL, and returns their ids. They are sent
+// pgx.Tx or a *sql.Tx on PostgreSQL or nil as in [Client.Publish], and returns their ids. They are sent
 // when the application commits and never were when it rolls back.
 //
 // Anything but a running transaction is refused with [ErrNoTransaction]. After
@@ -93,7 +93,7 @@ func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 // kept when the group's writers take turns, see [Lock]. created_at has no time
 // zone; it is the session's, which must be that of the other writers.
 func (c *FlowCatalyst) Publish(ctx context.Context, tx any, items ...FlowCatalystItem) (ids []string, err error) {
-	exec, err := transaction(tx, PostgreSQL)
+	exec, err := transaction(current(ctx, tx), PostgreSQL)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: publish: %w", err)
 	}

@@ -20,7 +20,7 @@ var lockQuery = fmt.Sprintf(`SELECT pg_catalog.pg_advisory_xact_lock(key)
 FROM (SELECT DISTINCT pg_catalog.hashtextextended(name, %d) AS key FROM pg_catalog.unnest($1::text[]) AS name ORDER BY key) AS keys`, LockNamespace)
 
 // Lock makes writers of the same group wait for each other until tx, a pgx.Tx
-// or *sql.Tx on PostgreSQL, commits or rolls back. The order of a group is
+// or *sql.Tx on PostgreSQL or nil as in [Client.Publish], commits or rolls back. The order of a group is
 // kept only when its writers take turns. Most do already, by locking the row of
 // the aggregate that they change; Lock is for those who have no such row.
 //
@@ -33,7 +33,7 @@ FROM (SELECT DISTINCT pg_catalog.hashtextextended(name, %d) AS key FROM pg_catal
 // An empty group is refused: it wants no order. SQLite needs no lock, since it
 // has one writer at a time; code for both databases calls [Client.Lock].
 func Lock(ctx context.Context, tx any, groups ...string) error {
-	exec, err := transaction(tx, PostgreSQL)
+	exec, err := transaction(current(ctx, tx), PostgreSQL)
 	if err != nil {
 		return fmt.Errorf("outbox: lock: %w", err)
 	}
@@ -56,7 +56,7 @@ func (c *Client) Lock(ctx context.Context, tx any, groups ...string) error {
 	if c.dialect == PostgreSQL {
 		return Lock(ctx, tx, groups...)
 	}
-	if _, err := transaction(tx, c.dialect); err != nil {
+	if _, err := transaction(current(ctx, tx), c.dialect); err != nil {
 		return fmt.Errorf("outbox: lock: %w", err)
 	}
 	return checkGroups(groups)

@@ -81,14 +81,15 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 }
 
 // Publish writes the envelopes in their order, all or none, with one statement
-// in tx, which is a pgx.Tx or a *sql.Tx (or anything that embeds one). They are
+// in tx, which is a pgx.Tx or a *sql.Tx (or anything that embeds one), or nil
+// for the transaction of [InTx] that ctx carries. They are
 // published when the application commits and never were when it rolls back.
 //
 // Anything but a running transaction is refused with [ErrNoTransaction]. After
 // any other error the transaction must be rolled back. The errors of the
 // database stay reachable by errors.As.
 func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) error {
-	exec, err := transaction(tx, c.dialect)
+	exec, err := transaction(current(ctx, tx), c.dialect)
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // ErrNoTransaction is what Publish and Lock return when they are not given a
 // running transaction.
-var ErrNoTransaction = errors.New("publish inside your transaction: pass the pgx.Tx or *sql.Tx that changes your data, before it ends, " +
+var ErrNoTransaction = errors.New("publish inside your transaction: pass the pgx.Tx or *sql.Tx that changes your data, before it ends, or nil inside of outbox.InTx, " +
 	"so that message and data are committed or rolled back together; outside of it a crash between the two loses the message or announces what never happened")
 
 // pgxTx and sqlTx are what is needed of a transaction. Commit and Rollback are
@@ -33,6 +33,16 @@ type (
 
 // execFunc runs one statement in a transaction.
 type execFunc func(ctx context.Context, query string, args ...any) error
+
+// current returns tx, or if it is nil the transaction that ctx carries, see [InTx].
+func current(ctx context.Context, tx any) any {
+	if tx == nil {
+		if s, _ := ctx.Value(scopeKey{}).(*scope); s != nil {
+			return s.tx
+		}
+	}
+	return tx
+}
 
 // transaction returns how to run a statement in tx, or [ErrNoTransaction].
 func transaction(tx any, dialect Dialect) (execFunc, error) {

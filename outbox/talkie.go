@@ -58,7 +58,7 @@ func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 		"RETURNING id"}, nil
 }
 
-// Publish writes one message in tx, which is a pgx.Tx or a *sql.Tx on PostgreSQL, and returns the row's id, or
+// Publish writes one message in tx, which is a pgx.Tx or a *sql.Tx on PostgreSQL or nil as in [Client.Publish], and returns the row's id, or
 // [Duplicate]: that is no error, and the transaction goes on. A transaction that writes the same key at the same time
 // is waited for. The message is sent when the application commits and never was when it rolls back.
 //
@@ -68,6 +68,7 @@ func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 // The order of a key is that of created_at, the server's clock: it is kept when the writers of a key take turns,
 // see [Lock].
 func (c *Talkie) Publish(ctx context.Context, tx any, m TalkieMessage) (id int64, err error) {
+	tx = current(ctx, tx)
 	if _, err := transaction(tx, PostgreSQL); err != nil {
 		return 0, fmt.Errorf("outbox: publish: %w", err)
 	}
