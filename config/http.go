@@ -22,7 +22,7 @@ type HTTP struct {
 	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
 	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
 	Batch          HTTPBatch                   `yaml:"batch" doc:"Bounds of one request."`
-	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time. A group is in one of them at most."`
+	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time; of all routes together whose source has layout: {layouts with one limit}. A group is in one of them at most."`
 	Status         map[StatusCode]StatusAction `yaml:"status" doc:"What an answer means, by status code, where it differs from the usual."`
 	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }

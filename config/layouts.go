@@ -21,6 +21,7 @@ func severalTables(p *layout.Preset) bool { return p.Queue != nil && len(p.Queue
 func hasTopic(p *layout.Preset) bool      { return p.Log != nil && p.Log.TopicPrefix != "" }
 func isLog(p *layout.Preset) bool         { return p.Log != nil }
 func isQueue(p *layout.Preset) bool       { return p.Queue != nil }
+func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
 
 // namesWith are the names of the presets that meet a condition.
 func namesWith(meets func(*layout.Preset) bool) (names []string) {
@@ -47,7 +48,7 @@ var presetWords = func() *strings.Replacer {
 	return strings.NewReplacer(
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
-		"{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
+		"{layouts with one limit}", list(oneLimit), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
 	)
 }()
 

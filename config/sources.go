@@ -127,7 +127,7 @@ func (*Subscriber) log() bool    { return false }
 // Poll adapts reading to the load: rows seen, read again at once; none seen,
 // wait Min for After reads, then longer by Factor each time, up to Max.
 type Poll struct {
-	Batch  int      `yaml:"batch" default:"5000" min:"1" max:"100000" doc:"Most rows of one read."`
+	Batch  int      `yaml:"batch" default:"5000" min:"1" max:"100000" doc:"Most rows of one read; of each table, where there are several."`
 	Min    Duration `yaml:"min" default:"1ms" min:"100us" max:"1h" doc:"Pause after a read that found nothing."`
 	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Empty reads before the pause grows."`
 	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further empty read."`

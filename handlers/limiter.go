@@ -18,38 +18,55 @@ import (
 // No pipe in line could have a place: each place that becomes free is given,
 // in the same critical section, to the first in line that may have it. So there is
 // no caller to wake later, and none that could be forgotten.
+//
+// Limiters of several routes may share their [Places]: then a batch takes one of its
+// limiter and one of those.
 type Limiter struct {
 	shared bool
+	places *Places
 
-	mu    sync.Mutex
+	// Guarded by the mutex of places.
 	free  int
 	taken map[string]int // by address
-	line  []*pipe
+}
+
+// Places bound the outstanding batches of several limiters together: to as many as the one
+// with the most has.
+type Places struct {
+	mu   sync.Mutex
+	free int
+	line []*pipe
 }
 
 // NewLimiter returns a limiter with n places; n <= 0:
 // [adapters.DefaultMaxRequests]. A limiter is shared when there is more than one
 // address.
-func NewLimiter(n int, shared bool) *Limiter {
+func NewLimiter(n int, shared bool) *Limiter { return new(Places).Limiter(n, shared) }
+
+// Limiter returns a limiter with n places, as [NewLimiter] does, that shares these. Call it
+// before any limiter of theirs is used.
+func (s *Places) Limiter(n int, shared bool) *Limiter {
 	if n <= 0 {
 		n = adapters.DefaultMaxRequests
 	}
-	return &Limiter{shared: shared, free: n, taken: map[string]int{}}
+	s.free = max(s.free, n)
+	return &Limiter{shared: shared, places: s, free: n, taken: map[string]int{}}
 }
 
 // acquire takes a place for a batch of the pipe, or has it stand in line.
 func (l *Limiter) acquire(p *pipe) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	s := l.places
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case p.inLine:
+	case p.inLine != nil:
 		return false
-	case l.allows(l.taken[p.address], l.free):
+	case s.free > 0 && l.allows(l.taken[p.address], l.free):
 		l.take(p.address)
 		return true
 	}
-	p.inLine = true
-	l.line = append(l.line, p)
+	p.inLine = l
+	s.line = append(s.line, p)
 	return false
 }
 
@@ -60,6 +77,7 @@ func (l *Limiter) allows(taken, free int) bool {
 }
 
 func (l *Limiter) take(address string) {
+	l.places.free--
 	l.free--
 	l.taken[address]++
 }
@@ -67,14 +85,18 @@ func (l *Limiter) take(address string) {
 // contended reports whether another caller in line could use the place that the
 // pipe has: then its worker hands it over after each batch.
 func (l *Limiter) contended(p *pipe) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, w := range l.line {
-		taken := l.taken[w.address]
-		if w.address == p.address {
-			taken--
+	l.places.mu.Lock()
+	defer l.places.mu.Unlock()
+	for _, w := range l.places.line {
+		of := w.inLine
+		taken, free := of.taken[w.address], of.free
+		if of == l {
+			free++
+			if w.address == p.address {
+				taken--
+			}
 		}
-		if w != p && l.allows(taken, l.free+1) {
+		if w != p && of.allows(taken, free) {
 			return true
 		}
 	}
@@ -85,38 +107,51 @@ func (l *Limiter) contended(p *pipe) bool {
 // may have no use for it any more: a lane that was stopped, or whose messages
 // were withdrawn. It must not be called with a gate's mutex held.
 func (l *Limiter) release(address string) {
-	for unused := []string{address}; len(unused) > 0; {
-		l.mu.Lock()
-		for _, a := range unused {
-			l.free++
-			if l.taken[a]--; l.taken[a] == 0 {
-				delete(l.taken, a)
-			}
+	for unused := []place{{l, address}}; len(unused) > 0; {
+		l.places.mu.Lock()
+		for _, u := range unused {
+			u.limiter.give(u.address)
 		}
-		granted := l.grant()
-		l.mu.Unlock()
+		granted := l.places.grant()
+		l.places.mu.Unlock()
 		unused = unused[:0]
 		for _, p := range granted {
 			if !p.gate.serve(p) {
-				unused = append(unused, p.address)
+				unused = append(unused, place{p.gate.cfg.Limiter, p.address})
 			}
 		}
+	}
+}
+
+// place is a place that was taken for an address.
+type place struct {
+	limiter *Limiter
+	address string
+}
+
+// give gives a place back. Call with the mutex held.
+func (l *Limiter) give(address string) {
+	l.places.free++
+	l.free++
+	if l.taken[address]--; l.taken[address] == 0 {
+		delete(l.taken, address)
 	}
 }
 
 // grant takes places for those in line who may have one now, and takes them out
 // of it. Once is enough: each place that is taken leaves less to the others. Call
 // with the mutex held.
-func (l *Limiter) grant() (granted []*pipe) {
-	for i := 0; i < len(l.line) && l.free > 0; {
-		p := l.line[i]
+func (s *Places) grant() (granted []*pipe) {
+	for i := 0; i < len(s.line) && s.free > 0; {
+		p := s.line[i]
+		l := p.inLine
 		if !l.allows(l.taken[p.address], l.free) {
 			i++
 			continue
 		}
 		l.take(p.address)
-		p.inLine = false
-		l.line = slices.Delete(l.line, i, i+1)
+		p.inLine = nil
+		s.line = slices.Delete(s.line, i, i+1)
 		granted = append(granted, p)
 	}
 	return granted
@@ -124,10 +159,11 @@ func (l *Limiter) grant() (granted []*pipe) {
 
 // leave takes a pipe that has nothing left to send out of the line.
 func (l *Limiter) leave(p *pipe) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p.inLine {
-		p.inLine = false
-		l.line = slices.DeleteFunc(l.line, func(w *pipe) bool { return w == p })
+	s := l.places
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.inLine != nil {
+		p.inLine = nil
+		s.line = slices.DeleteFunc(s.line, func(w *pipe) bool { return w == p })
 	}
 }

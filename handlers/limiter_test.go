@@ -34,9 +34,9 @@ func (l *Limiter) fill(addresses ...string) {
 }
 
 func (l *Limiter) state() (free, waiting int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.free, len(l.line)
+	l.places.mu.Lock()
+	defer l.places.mu.Unlock()
+	return l.free, len(l.places.line)
 }
 
 func TestLanesShareAPlaceFairly(t *testing.T) {
@@ -144,6 +144,37 @@ func TestNobodyIsAContenderOfThemselves(t *testing.T) {
 	if !limiter.contended(first) || !limiter.contended(second) {
 		t.Error("contended does not count the other pipe")
 	}
+}
+
+// Limiters that share their places have together as many as the largest, and each no more
+// than its own; a place that becomes free goes to whoever is in line, of any of them.
+func TestLimitersSharePlaces(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		places := new(Places)
+		limiters := []*Limiter{places.Limiter(1, false), places.Limiter(3, false)}
+		all := make([]*bench, len(limiters))
+		for i, limiter := range limiters {
+			all[i] = newBench(t, setup{Ordering: oneByOne}, func(cfg *GateConfig) { cfg.Limiter = limiter })
+			all[i].requests = all[0].requests
+			for n := range 6 {
+				all[i].enter(fmt.Sprint(i, n), "", "x").handle()
+			}
+		}
+		for sent := range 12 {
+			synctest.Wait()
+			free := []int{limiters[0].free, limiters[1].free}
+			if held := 4 - free[0] - free[1]; held > min(3, 12-sent) || free[0] < 0 || free[1] < 0 || places.free != 3-held {
+				t.Fatalf("after %d: %d places are taken, %v and of all %d are free", sent, held, free, places.free)
+			}
+			all[0].next().answer <- nil
+		}
+		for i, b := range all {
+			b.empty()
+			if free, waiting := limiters[i].state(); free != []int{1, 3}[i] || waiting != 0 || places.free != 3 {
+				t.Errorf("%d places are free, of all %d, and %d wait", free, places.free, waiting)
+			}
+		}
+	})
 }
 
 func TestALimiterHasADefault(t *testing.T) {

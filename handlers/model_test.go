@@ -38,7 +38,7 @@ type tracked struct {
 type model struct {
 	scenario *scenario
 	gates    []*Gate
-	limiter  *Limiter
+	limiters []*Limiter // of the gates
 	wg       sync.WaitGroup
 
 	mu          sync.Mutex
@@ -62,10 +62,16 @@ type outage struct {
 }
 
 func newModel(s *scenario) *model {
-	m := &model{scenario: s, limiter: NewLimiter(s.ordering.MaxRequests, s.shared), outstanding: map[string]int{},
+	m := &model{scenario: s, outstanding: map[string]int{},
 		stopping: map[int]bool{}, stopped: map[int]bool{}, down: s.outages}
+	places := new(Places)
 	for i := range s.gates {
-		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: m.limiter, Ended: m.tell}
+		limiter := places.Limiter(s.ordering.MaxRequests, s.shared)
+		if i > 0 && !s.apart { // all gates are lanes of one route
+			limiter = m.limiters[0]
+		}
+		m.limiters = append(m.limiters, limiter)
+		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: limiter, Ended: m.tell}
 		cfg.Allow = func(address string, _ *Ticket) Allowance { return m.allowance(address) }
 		cfg.Permit = func() bool { return m.allowance("") == AllowAll }
 		m.gates = append(m.gates, NewGate(cfg))
@@ -318,15 +324,15 @@ func (m *model) checkLiveness() {
 }
 
 func (m *model) checkPipe(i int, g *Gate, p *pipe) {
-	l := m.limiter
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l := m.limiters[i]
+	l.places.mu.Lock()
+	defer l.places.mu.Unlock()
 	switch {
 	case len(p.ready) == 0 || g.stopped:
 	case p.refused && m.allowance("") == AllowAll && m.allowance(p.address) == AllowAll:
 		m.failf("%d groups wait at gate %d for %q, which takes everything", len(p.ready), i, p.address)
 	case !g.startable(p):
-	case g.ordering.Unit == adapters.UnitWave || l.allows(l.taken[p.address], l.free):
+	case g.ordering.Unit == adapters.UnitWave || l.places.free > 0 && l.allows(l.taken[p.address], l.free):
 		m.failf("%d groups wait at gate %d for %q with %d places free", len(p.ready), i, p.address, l.free)
 	}
 }

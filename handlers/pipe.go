@@ -18,7 +18,7 @@ import (
 type pipe struct {
 	gate     *Gate
 	address  string
-	inLine   bool // for a place; guarded by the limiter's mutex
+	inLine   *Limiter // for a place of it; guarded by the mutex of its places
 	ready    []*group
 	workers  int
 	starting bool      // a worker was started and has not taken its batch yet

@@ -92,6 +92,7 @@ func (x *tracked) next() outcome {
 type scenario struct {
 	ordering adapters.Ordering
 	shared   bool // the places, by addresses
+	apart    bool // each gate has a limiter of its own, of shared places
 	gates    int
 	messages []*script
 	delays   []time.Duration // of deliveries, in turn
@@ -113,6 +114,7 @@ func drawScenario(t *rapid.T, unit adapters.Unit) *scenario {
 		MaxRequests: rapid.IntRange(1, 4).Draw(t, "max requests"),
 	}
 	s.shared = rapid.Bool().Draw(t, "shared")
+	s.apart = rapid.Bool().Draw(t, "apart")
 	for range rapid.IntRange(1, 5).Draw(t, "number of delays") {
 		s.delays = append(s.delays, ms(t, "delay", 8))
 	}
@@ -359,8 +361,10 @@ func (m *model) checkEnd() {
 			m.failf("gate %d: %s", i, problem)
 		}
 	}
-	if free, waiting := m.limiter.state(); free != m.scenario.ordering.MaxRequests || waiting != 0 {
-		m.failf("%d places of %d are free, %d lanes wait", free, m.scenario.ordering.MaxRequests, waiting)
+	for _, l := range m.limiters {
+		if free, waiting := l.state(); free != m.scenario.ordering.MaxRequests || l.places.free != free || waiting != 0 {
+			m.failf("%d places of %d are free, %d of all, %d lanes wait", free, m.scenario.ordering.MaxRequests, l.places.free, waiting)
+		}
 	}
 }
 

@@ -41,6 +41,10 @@ type Route struct {
 	// Claims bounds what is claimed from Queue. Shared like Poll.
 	Claims Claims
 
+	// Together counts the requests of all routes of the Queue that say so together: as many at
+	// a time as the destination with the most allows (adapters.Ordering.MaxRequests).
+	Together bool
+
 	// Match selects rows; others are passed over. nil: all. It must be pure.
 	Match func(*adapters.Row) bool
 
@@ -263,7 +267,11 @@ func (r *Route) unit() string {
 
 // lanes is what the route's lanes are to know of it.
 func (r *Route) lanes() lane.Config {
-	return lane.Config{Name: r.Name, Match: r.Match, Middleware: r.Middleware, DeliverFirst: r.DeliverFirst, Before: r.before, Destination: r.Destination,
+	var together any
+	if r.Together && r.Queue != nil {
+		together = r.Queue
+	}
+	return lane.Config{Together: together, Name: r.Name, Match: r.Match, Middleware: r.Middleware, DeliverFirst: r.DeliverFirst, Before: r.before, Destination: r.Destination,
 		Poison: r.Poison, PoisonName: r.PoisonName, State: r.State, Order: r.Order, Window: r.Window, Attempts: r.Attempts,
 		SendTimeout: r.SendTimeout}
 }

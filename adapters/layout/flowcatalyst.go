@@ -35,7 +35,8 @@ func FlowCatalyst() *Preset {
 		},
 		Defaults: Defaults{
 			Poll: time.Second, Retry: &Retry{Attempts: 4, Base: time.Second, NextPoll: true}, // the first, and max-retries more
-			Leader: true, // only the primary polls
+			Leader:   true, // only the primary polls
+			Together: true, // one semaphore for both types
 		},
 	}
 }

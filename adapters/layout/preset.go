@@ -24,7 +24,7 @@ type Preset struct {
 // values leave Outrider's own.
 type Defaults struct {
 	Poll  time.Duration // pause between polls, which never changes
-	Batch int           // rows of a poll
+	Batch int           // rows of a poll, of each table
 
 	InMemory int           // rows that are claimed at most
 	Timeout  time.Duration // after which a claimed row counts as stuck
@@ -33,6 +33,9 @@ type Defaults struct {
 	Retry *Retry // of routes that list no middleware
 
 	Leader bool // one instance at a time works all tables: the original's limits are those of all its instances
+
+	// Together: the limit of requests of a destination is one of all routes of the source together.
+	Together bool
 }
 
 // Retry says when a failed message is attempted again.

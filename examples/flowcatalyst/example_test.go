@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/config/flowcatalyst"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -73,6 +76,78 @@ func TestTheExampleDelivers(t *testing.T) {
 	}
 	cancel()
 	must(t, <-done)
+}
+
+// The limits are those of the original: a poll takes 500 rows of each table, and ten groups at most are
+// being sent, of both types and of all routes together.
+func TestTheLimitsAreThoseOfTheOriginal(t *testing.T) {
+	t.Setenv("DATABASE_URL", testenv.Postgres(t))
+	var mu sync.Mutex
+	now, most, all := 0, 0, make(chan struct{}, 10_000)
+	open := make(chan struct{})
+	platform := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		all <- struct{}{}
+		<-open
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}))
+	defer platform.Close()
+	t.Setenv("FLOWCATALYST_URL", platform.URL)
+	text, err := os.ReadFile("outrider.yaml")
+	must(t, err)
+	parts := strings.Replace(string(text), "outbox: {from: app, to: platform}",
+		"orders: {from: app, to: platform, match: {types: [order.*]}}\n  rest: {from: app, to: platform}", 1)
+	cfg, err := config.Parse("outrider.yaml", []byte(parts), os.LookupEnv)
+	must(t, err)
+	cfg.Admin.Listen = "off"
+	_, err = admin.Init(t.Context(), cfg)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), os.Getenv("DATABASE_URL"))
+	must(t, err)
+	defer func() { must(t, conn.Close(context.Background())) }()
+	for _, table := range []string{"outbox_events", "outbox_dispatch_jobs"} {
+		_, err = conn.Exec(t.Context(), `INSERT INTO `+table+` (id, type, message_group, payload, status, created_at)
+			SELECT to_char(i, 'FM0000000000000'), 'EVENT', 'g' || i, CASE i % 2 WHEN 0 THEN '{"type":"order.created"}' ELSE '{}' END, 'PENDING', now()
+			FROM generate_series(1, 700) AS i`)
+		must(t, err)
+	}
+	relay, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	for range 10 { // nothing is settled while these are being sent
+		select {
+		case <-all:
+		case err := <-done:
+			t.Fatalf("the relay ended early: %v", err)
+		}
+	}
+	var events, jobs int
+	must(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM outbox_events WHERE status = 'PROCESSING'),
+		(SELECT count(*) FROM outbox_dispatch_jobs WHERE status = 'PROCESSING')`).Scan(&events, &jobs))
+	if events != 500 || jobs != 500 {
+		t.Errorf("the first poll took %d events and %d jobs, want 500 of each", events, jobs)
+	}
+	close(open)
+	for range 2*700 - 10 {
+		select {
+		case <-all:
+		case err := <-done:
+			t.Fatalf("the relay ended early: %v", err)
+		}
+	}
+	cancel()
+	must(t, <-done)
+	if most != 10 {
+		t.Errorf("up to %d groups were being sent at once, want 10", most)
+	}
 }
 
 // The imported configuration means the same as the one that is written by hand.

@@ -76,7 +76,7 @@ routes:
 	s2, s2Err := http.SubscriberConfig{Listen: "127.0.0.1:1"}.WithDefaults()
 	same("http source", s, sErr, s2, s2Err)
 
-	same("poll", pollOf(cfg.Sources["own"].(*config.Postgres).Poll), nil, router.Poll{}.WithDefaults(), nil)
+	same("poll", new(Feed).pollOf(cfg.Sources["own"].(*config.Postgres).Poll), nil, router.Poll{}.WithDefaults(), nil)
 	for kind := range destinationKinds {
 		if !compared[kind] && !none[kind] {
 			t.Errorf("the defaults of destination %s are not compared: add them to this test", kind)

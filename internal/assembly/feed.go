@@ -23,9 +23,13 @@ type Feed struct {
 	examine    func(context.Context) error // checks such a subscriber; nil: there is nothing to check
 	close      func() error                // of a subscriber that is not the program's; nil: it has none
 
-	poll   router.Poll
-	claims router.Claims  // of the queue
-	batch  func(rows int) // changes how many rows the queue claims of a table; nil: there is no such bound
+	poll   config.Poll
+	claims router.Claims // of the queue
+
+	// Of a queue whose poll takes so many rows of each of its tables.
+	tables   int            // 0: batch is that of the poll
+	batch    func(rows int) // changes how many rows are claimed of a table
+	together bool           // requests of all routes count together
 }
 
 // check checks what is read; a subscriber is its program's to check.
@@ -44,7 +48,13 @@ func (f *Feed) check(ctx context.Context) error {
 // give has a route read the feed.
 func (f *Feed) give(r *router.Route) {
 	r.Source, r.Queue, r.Subscriber, r.Topic, r.MaxRow = f.Source, f.Queue, f.subscriber, f.topic, f.maxRow
-	r.Poll, r.Claims = f.poll, f.claims
+	r.Poll, r.Claims, r.Together = f.pollOf(f.poll), f.claims, f.together
+}
+
+// pollOf is a poll of all tables, where p is that of one.
+func (f *Feed) pollOf(p config.Poll) router.Poll {
+	batch := p.Batch * max(f.tables, 1)
+	return router.Poll{Batch: batch, Min: p.Min.Std(), After: p.After, Factor: p.Factor, Max: p.Max.Std()}
 }
 
 // Repollable reports whether [Feed.Repoll] is enough for other settings. A client that
@@ -58,9 +68,9 @@ func (f *Feed) Repoll(r *router.Router, p config.Poll) {
 	}
 	switch {
 	case f.Queue != nil:
-		r.SetPoll(f.Queue, pollOf(p))
+		r.SetPoll(f.Queue, f.pollOf(p))
 	case f.Source != nil:
-		r.SetPoll(f.Source, pollOf(p))
+		r.SetPoll(f.Source, f.pollOf(p))
 	}
 }
 
@@ -100,10 +110,6 @@ func NotBuiltIn(section interface{ Kind() string }) error {
 		return errors.New("it is not in the configuration")
 	}
 	return fmt.Errorf("type %q is not built into this program", section.Kind())
-}
-
-func pollOf(p config.Poll) router.Poll {
-	return router.Poll{Batch: p.Batch, Min: p.Min.Std(), After: p.After, Factor: p.Factor, Max: p.Max.Std()}
 }
 
 func claimsOf(c config.Claims) router.Claims {

@@ -47,11 +47,14 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 	if err != nil {
 		return Feed{}, err
 	}
-	f := Feed{poll: pollOf(t.Poll)}
+	f := Feed{poll: t.Poll}
 	switch {
 	case t.Queued():
 		f.claims = claimsOf(t.Claims)
-		f.Queue, f.batch, err = t.openQueue(ctx, to)
+		if preset := t.Preset(); preset != nil {
+			f.together = preset.Defaults.Together
+		}
+		f.Queue, f.tables, f.batch, err = t.openQueue(ctx, to)
 	case t.Layout == "outrider":
 		f.Source, err = postgres.NewSource(ctx, postgres.SourceConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Table),
 			Wake: postgres.Wake(t.Wake), Logger: t.log, MaxRow: int64(t.MaxRow)})
@@ -67,15 +70,15 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 	return f, nil
 }
 
-func (t postgresTable) openQueue(ctx context.Context, to connection) (q adapters.Queue, batch func(int), err error) {
+func (t postgresTable) openQueue(ctx context.Context, to connection) (q adapters.Queue, tables int, batch func(int), err error) {
 	cfg := t.queue()
 	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 	cfg.Wake, cfg.Logger = postgres.Wake(t.Wake), t.log
 	table, err := queuetable.New(ctx, cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
-	return table, table.SetBatch, nil
+	return table, len(cfg.Tables), table.SetBatch, nil
 }
 
 func (t postgresTable) lock(ctx context.Context) (leaderLock, error) {

@@ -44,7 +44,7 @@ func (t sqliteTable) open(context.Context) (Feed, error) {
 	if err != nil {
 		return Feed{}, err
 	}
-	return Feed{Source: src, poll: pollOf(t.Poll)}, nil
+	return Feed{Source: src, poll: t.Poll}, nil
 }
 
 // columns describes a table that is not of the own layout.

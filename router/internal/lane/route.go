@@ -32,6 +32,7 @@ type Config struct {
 	Window       int
 	Attempts     int
 	SendTimeout  time.Duration
+	Together     any // routes with the same one share the places for their requests; nil: the route has its own
 }
 
 // Shared is what the lanes of all routes of a process have in common.
@@ -43,7 +44,23 @@ type Shared struct {
 	Patience time.Duration // for an answer of the state store
 
 	places      atomic.Uint64 // given to messages that enter lanes
+	together    map[any]*handlers.Places
 	Concurrency concurrency
+}
+
+// limiter bounds the requests of a route, and with Together those of several.
+func (s *Shared) limiter(together any, o adapters.Ordering) *handlers.Limiter {
+	shared := !o.Static && !o.Pooled
+	if together == nil || o.Unit != adapters.UnitGroup {
+		return handlers.NewLimiter(o.MaxRequests, shared)
+	}
+	if s.together == nil {
+		s.together = map[any]*handlers.Places{}
+	}
+	if s.together[together] == nil {
+		s.together[together] = new(handlers.Places)
+	}
+	return s.together[together].Limiter(o.MaxRequests, shared)
 }
 
 // Route is a route at work: its lanes, and what they have in common.
@@ -76,7 +93,7 @@ func NewRoute(cfg Config, shared *Shared) *Route {
 		o.MaxRequests = adapters.DefaultMaxRequests
 	}
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
-		limiter: handlers.NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)}
+		limiter: shared.limiter(cfg.Together, o)}
 	rt.health = newHealth(rt)
 	rt.poison = newPoison(rt)
 	rt.Share.Budget = shared.Budget
