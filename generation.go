@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/router"
 )
@@ -40,6 +41,7 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
+	s.jobs = append(s.jobs, admin.NewOperationsJob(b, p, s.router.Instance()).Run)
 	return s, nil
 }
 

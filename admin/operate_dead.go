@@ -72,30 +72,46 @@ func (s *deadSource) route(row *adapters.Row) string {
 	return ""
 }
 
+// deadPage is what was found among the dead rows of a page.
+type deadPage struct {
+	messages []ParkedMessage    // that the filter selects
+	keys     []adapters.DeadKey // of those
+	last     adapters.DeadKey   // of the page, whether it is selected or not; zero: there are no more rows
+}
+
+// page returns those rows of the page after a place that the filter selects. A page has at most so
+// many rows.
+func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after adapters.DeadKey, size int, payload bool) (p deadPage, err error) {
+	rows, err := s.rows.Dead(ctx, adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: size, Payload: payload, After: after})
+	if err != nil || len(rows) == 0 {
+		return p, err
+	}
+	p.last = rows[len(rows)-1].At
+	for i := range rows {
+		r := &rows[i]
+		route := s.route(&r.Row)
+		if f.Route != "" && f.Route != route || f.Type != "" && f.Type != r.Row.Type {
+			continue
+		}
+		p.keys = append(p.keys, r.At)
+		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, Parked: adapters.Parked{
+			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
+			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Payload: r.Row.Payload}})
+	}
+	return p, nil
+}
+
 // walk calls visit with those rows of each page that the filter selects, until visit
 // says that it is enough. A page has at most so many rows.
-func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, page int, payload bool, visit func([]ParkedMessage, []adapters.DeadKey) (more bool, err error)) error {
-	dead := adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: page, Payload: payload}
+func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, size int, payload bool, visit func([]ParkedMessage, []adapters.DeadKey) (more bool, err error)) error {
+	var after adapters.DeadKey
 	for {
-		rows, err := s.rows.Dead(ctx, dead)
-		if err != nil || len(rows) == 0 {
+		p, err := s.page(ctx, f, after, size, payload)
+		if err != nil || p.last == (adapters.DeadKey{}) {
 			return err
 		}
-		dead.After = rows[len(rows)-1].At
-		var messages []ParkedMessage
-		var keys []adapters.DeadKey
-		for i := range rows {
-			r := &rows[i]
-			route := s.route(&r.Row)
-			if f.Route != "" && f.Route != route || f.Type != "" && f.Type != r.Row.Type {
-				continue
-			}
-			keys = append(keys, r.At)
-			messages = append(messages, ParkedMessage{Source: s.name, Table: r.At.Table, Parked: adapters.Parked{
-				LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
-				LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Payload: r.Row.Payload}})
-		}
-		if more, err := visit(messages, keys); err != nil || !more {
+		after = p.last
+		if more, err := visit(p.messages, p.keys); err != nil || !more {
 			return err
 		}
 	}
@@ -164,9 +180,14 @@ func (op *Operator) countDead(ctx context.Context, c adapters.ParkedCommand) (ou
 	if err != nil {
 		return nil, err
 	}
+	return countDeadIn(ctx, sources, c.Filter)
+}
+
+// countDeadIn counts the dead rows of sources that a filter selects.
+func countDeadIn(ctx context.Context, sources []*deadSource, f adapters.ParkedFilter) (out []adapters.ParkedCount, err error) {
 	for _, s := range sources {
 		counts := map[string]int{}
-		err := s.walk(ctx, c.Filter, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+		err := s.walk(ctx, f, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
 			for _, m := range rows {
 				counts[m.Route]++
 			}

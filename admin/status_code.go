@@ -16,7 +16,7 @@ func StatusOf(err error) int {
 	_, unknown := errors.AsType[*UnknownRoute](err)
 	_, _, away := assembly.ConnectionProblem(err)
 	switch {
-	case unknown:
+	case unknown, errors.Is(err, adapters.ErrNoOperation):
 		return http.StatusNotFound
 	case errors.Is(err, ErrNoReload):
 		return http.StatusNotImplemented

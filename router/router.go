@@ -125,6 +125,9 @@ func (r *Router) claimerOf(def Route) *claiming.Claimer {
 // Ready is closed when this instance has the lanes or another one runs them.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
 
+// Instance is the name of this process among others.
+func (r *Router) Instance() string { return r.cfg.Instance }
+
 // Wake lets the reader of the source, an [adapters.Source] or an [adapters.Queue],
 // look for rows at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {

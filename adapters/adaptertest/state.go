@@ -63,6 +63,11 @@ func StateStore(t *testing.T, h StateHarness) {
 		"G1_OneTableForARoute":      testOneTableForARoute,
 		"G1_ARowPutBackIsFenced":    testARowPutBackIsFenced,
 		"Forget":                    testForget,
+		"OperationRoundTrip":        testOperationRoundTrip,
+		"OperationHasOneWorker":     testOperationHasOneWorker,
+		"OperationStopAndResume":    testOperationStopAndResume,
+		"OperationInSteps":          testOperationInSteps,
+		"OperationMoves":            testOperationMoves,
 	}
 	if h.SingleInstance {
 		tests["SecondInstanceRefused"] = testSecondInstanceRefused
@@ -71,6 +76,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		tests["LivingOwnerKeepsLanes"] = testLivingOwnerKeepsLanes
 		tests["LeaseExpires"] = testLeaseExpires
 		tests["RenewTellsLostLanes"] = testRenewTellsLostLanes
+		tests["OperationOfADeadInstance"] = testOperationOfADeadInstance
 		tests["AcquireRace"] = testAcquireRace
 		tests["InstancesSeeEachOther"] = testInstancesSeeEachOther
 		tests["AnInstanceWithoutLeaseIsDead"] = testInstanceWithoutLease

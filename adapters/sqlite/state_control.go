@@ -132,23 +132,25 @@ func (s *State) Release(ctx context.Context, instance string, lanes []adapters.L
 
 // Move implements [adapters.Controls].
 func (s *State) Move(ctx context.Context, m adapters.Move) error {
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		now := time.Now().UnixMicro()
-		for slot, c := range m.Cursors {
-			if _, err := tx.ExecContext(ctx, createLaneSQL, m.Route, slot, now); err != nil {
-				return err
-			}
-			if _, err := tx.ExecContext(ctx, moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, c.Anchor.String(),
-				m.Table.Cluster, m.Table.Name, m.Same, now, m.Route, slot, beyondText(m.Beyond[slot])); err != nil {
-				return err
-			}
-		}
-		return audit(ctx, tx, m.By, m.Action, len(m.Cursors), "route", m.Route, "to", m.Detail)
-	})
-	if err != nil {
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return moveIn(ctx, tx, m) }); err != nil {
 		return s.wrap(fmt.Sprintf("move the cursors of route %q", m.Route), err)
 	}
 	return nil
+}
+
+// moveIn is [State.Move] in a transaction.
+func moveIn(ctx context.Context, tx *sql.Tx, m adapters.Move) error {
+	now := time.Now().UnixMicro()
+	for slot, c := range m.Cursors {
+		if _, err := tx.ExecContext(ctx, createLaneSQL, m.Route, slot, now); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, c.Anchor.String(),
+			m.Table.Cluster, m.Table.Name, m.Same, now, m.Route, slot, beyondText(m.Beyond[slot])); err != nil {
+			return err
+		}
+	}
+	return audit(ctx, tx, m.By, m.Action, len(m.Cursors), "route", m.Route, "to", m.Detail)
 }
 
 // Forget implements [adapters.Controls].

@@ -34,6 +34,7 @@ ORDER BY c.route, c.slot`
 var parkedDialect = staterow.Dialect{
 	Parameter: "?", Now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 	Instant: func(t time.Time) any { return t.UnixMicro() }, AuditTime: true,
+	Later: "CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?", AliveInstance: "i.lease_until > CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 }
 
 // parkedTx is the database or a transaction, as [staterow.Tx].

@@ -49,6 +49,7 @@ func newService(c *admin.Console) *service {
 	s.addState()
 	s.addParked()
 	s.addChanges()
+	s.addOperations()
 	return s
 }
 

@@ -214,6 +214,7 @@ func TestTheAPIShowsAndMends(t *testing.T) {
 			t.Run("read", func(t *testing.T) { testReading(t, s) })
 			t.Run("parked", func(t *testing.T) { testParked(t, s) })
 			t.Run("control", func(t *testing.T) { testControl(t, s) })
+			t.Run("operations", func(t *testing.T) { testOperations(t, s) })
 		})
 	}
 }

@@ -101,6 +101,9 @@ func check(f reflect.StructField, v reflect.Value, name string) error {
 			return invalid("%s: %q is none of %s", name, v.String(), strings.ReplaceAll(enum, ",", ", "))
 		}
 	}
+	if most, ok := limit("maxItems"); ok && v.Kind() == reflect.Slice && int64(v.Len()) > most {
+		return invalid("%s has more than %d items", name, most)
+	}
 	if v.CanInt() {
 		if least, ok := limit("minimum"); ok && v.Int() < least {
 			return invalid("%s: %d is less than %d", name, v.Int(), least)

@@ -46,6 +46,12 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 		describe[parkedOrderIn, one[ParkedResult]](&d, id)
 	}
 	describe[struct{}, reloadOut](&d, "reload")
+	describe[operationsIn, list[OperationView]](&d, "list-operations")
+	describe[OperationIn, one[OperationView]](&d, "get-operation")
+	describe[operationOrderIn, one[OperationsOrdered]](&d, "create-operation")
+	for _, id := range []string{"stop-operation", "resume-operation"} {
+		describe[operationChangeIn, one[OperationChanged]](&d, id)
+	}
 	for id := range d.left {
 		t.Errorf("operation %s is not described", id)
 	}

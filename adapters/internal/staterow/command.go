@@ -41,9 +41,17 @@ func CountParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand
 	return out, err
 }
 
-// ChangeParked carries out one step of a command. Rows are locked as a settle
-// locks them: the cursors of the lanes first.
+// ChangeParked carries out one step of a command, with its audit record.
 func ChangeParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand) (step adapters.ParkedStep, err error) {
+	if step, err = changeParked(ctx, d, tx, c); err != nil {
+		return step, err
+	}
+	return step, audit(ctx, d, tx, c.By, string(c.Action), FilterJSON(c.Filter), step.Changed)
+}
+
+// changeParked is [ChangeParked] without the audit record. Rows are locked as a settle
+// locks them: the cursors of the lanes first.
+func changeParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand) (step adapters.ParkedStep, err error) {
 	statuses := c.Action.Statuses(c.Filter)
 	lanes, err := chosen(ctx, d, tx, c.Filter, statuses, &step)
 	if err != nil {
@@ -72,7 +80,7 @@ func ChangeParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedComman
 		}
 		step.Changed = int(changed)
 	}
-	return step, audit(ctx, d, tx, c, step.Changed)
+	return step, nil
 }
 
 // chosen finds the lanes of the next rows to change, and where the step ends.
@@ -110,15 +118,15 @@ func raise(ctx context.Context, d Dialect, tx Tx, lanes []adapters.LaneRef) erro
 	return err
 }
 
-// audit writes down who did what.
-func audit(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedCommand, changed int) error {
+// audit writes down who did what; filter is a JSON object.
+func audit(ctx context.Context, d Dialect, tx Tx, by, action, filter string, changed int) error {
 	s := &Statement{dialect: d}
 	into, values := "by, action, filter, changed", "%, %, %, %"
 	if d.AuditTime {
 		into, values = "at, "+into, d.Now+", "+values
 	}
 	s.add("INSERT INTO outrider_audit ("+into+") VALUES ("+values+")",
-		Clean(c.By), string(c.Action), FilterJSON(c.Filter), changed)
+		Clean(by), action, filter, changed)
 	if _, err := tx.Exec(ctx, s); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}

@@ -55,10 +55,17 @@ func FilterJSON(f adapters.ParkedFilter) string {
 
 // TableFilterJSON is [FilterJSON] for a change in a queue's table.
 func TableFilterJSON(f adapters.ParkedFilter, table string) string {
-	fields := map[string]string{}
-	_ = json.Unmarshal([]byte(FilterJSON(f)), &fields) // it was made of strings
-	fields["table"] = Clean(table)
-	b, _ := json.Marshal(fields) // strings cannot fail to encode
+	return withFields(FilterJSON(f), "table", table)
+}
+
+// withFields adds names and values, alternating, to an object of strings.
+func withFields(object string, fields ...string) string {
+	all := map[string]string{}
+	_ = json.Unmarshal([]byte(object), &all) // it was made of strings
+	for i := 0; i+1 < len(fields); i += 2 {
+		all[fields[i]] = Clean(fields[i+1])
+	}
+	b, _ := json.Marshal(all) // strings cannot fail to encode
 	return string(b)
 }
 

@@ -18,6 +18,9 @@ type Dialect struct {
 	ForUpdate string              // locks the rows of a subquery; empty: one writer anyway
 	AuditTime bool                // an audit record is given its time; otherwise the table has it by default
 	Micros    string              // a column of times, for which % stands, as microseconds since 1970; empty: it is that
+
+	Later         string // the clock, and as many microseconds as ? says
+	AliveInstance string // condition that an instance i lives, as [adapters.Instance] has it
 }
 
 // Statement is a statement under construction.

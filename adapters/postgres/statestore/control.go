@@ -102,15 +102,22 @@ func (s *Store) Resume(ctx context.Context, route, address, by string) (changed 
 func (s *Store) control(ctx context.Context, route string, f func(pgx.Tx) error) error {
 	return pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, routeLock, route); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, lockLanesSQL, route); err != nil {
+			if err := lockRoute(ctx, tx, route); err != nil {
 				return err
 			}
 			return f(tx)
 		})
 	})
+}
+
+// lockRoute keeps acquirers of a route and settles of its lanes away until the
+// transaction ends.
+func lockRoute(ctx context.Context, tx pgx.Tx, route string) error {
+	if _, err := tx.Exec(ctx, routeLock, route); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, lockLanesSQL, route)
+	return err
 }
 
 // audit writes an audit record; fields are names and values.
@@ -134,6 +141,14 @@ func (s *Store) Release(ctx context.Context, instance string, lanes []adapters.L
 
 // Move implements [adapters.Controls].
 func (s *Store) Move(ctx context.Context, m adapters.Move) error {
+	err := pg.RetryDeadlock(func() error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return moveIn(ctx, tx, m) })
+	})
+	return stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
+}
+
+// moveIn is [Store.Move] in a transaction.
+func moveIn(ctx context.Context, tx pgx.Tx, m adapters.Move) error {
 	n := len(m.Cursors)
 	slots, positions, paged, bases := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	snapshots, windows, anchors, beyond := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -143,17 +158,17 @@ func (s *Store) Move(ctx context.Context, m adapters.Move) error {
 		windows[i], paged[i], bases[i] = c.Window, c.Paged, c.Base
 		anchors[i], beyond[i] = c.Anchor.String(), wire.Numbers(m.Beyond[slot])
 	}
-	err := s.control(ctx, m.Route, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, createLanesSQL, m.Route, slots); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
-			m.Table.Cluster, m.Table.Name, m.Same); err != nil {
-			return err
-		}
-		return audit(ctx, tx, m.By, m.Action, n, "route", m.Route, "to", m.Detail)
-	})
-	return stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
+	if err := lockRoute(ctx, tx, m.Route); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, createLanesSQL, m.Route, slots); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, moveSQL, m.Route, slots, positions, snapshots, windows, paged, bases, anchors, beyond,
+		m.Table.Cluster, m.Table.Name, m.Same); err != nil {
+		return err
+	}
+	return audit(ctx, tx, m.By, m.Action, n, "route", m.Route, "to", m.Detail)
 }
 
 // Forget implements [adapters.Controls].

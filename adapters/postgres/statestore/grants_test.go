@@ -80,6 +80,18 @@ func (b byTask) Resume(ctx context.Context, route, address, by string) (bool, er
 	return b.operator.Resume(ctx, route, address, by)
 }
 
+func (b byTask) ReadAudit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
+	return b.operator.ReadAudit(ctx, before, limit)
+}
+
+func (b byTask) CreateOperation(ctx context.Context, o adapters.Operation) (adapters.Operation, error) {
+	return b.operator.CreateOperation(ctx, o)
+}
+
+func (b byTask) StopOperation(ctx context.Context, id, by string) (bool, error) {
+	return b.operator.StopOperation(ctx, id, by)
+}
+
 func (b byTask) Move(ctx context.Context, m adapters.Move) error { return b.operator.Move(ctx, m) }
 
 func (b byTask) Forget(ctx context.Context, route string, force bool, by string) (adapters.Forgotten, error) {
@@ -126,7 +138,7 @@ func (g *grantedState) actAsRelay(s *Store) error {
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
 		failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: adapters.ParkedFilter{Route: "r"}, By: "keep"})),
 		s.Record(g.Ctx, []adapters.Sighting{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []adapters.EventRef{event})),
-		failed(s.Expire(g.Ctx, 10)), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
+		failed(s.Expire(g.Ctx, 10)), g.operate(s, "relay"), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
 }
 
 func (g *grantedState) actAsOperator(s *Store) error {
@@ -134,10 +146,25 @@ func (g *grantedState) actAsOperator(s *Store) error {
 		return failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: a, Filter: adapters.ParkedFilter{Route: "r"}, By: "alice"}))
 	}
 	_, err := s.pool.Exec(g.Ctx, `SELECT * FROM outrider_audit ORDER BY id DESC LIMIT 10`)
-	return errors.Join(err, failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
+	return errors.Join(err, g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
 		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{})), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
 		s.Move(g.Ctx, adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 1}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, "r", "", "alice")), failed(s.Forget(g.Ctx, "r", true, "alice")))
+}
+
+// operate orders an operation and works it, as a relay does by its API, and a command.
+func (g *grantedState) operate(s *Store, worker string) error {
+	id := worker + time.Now().String()
+	_, err := s.CreateOperation(g.Ctx, adapters.Operation{ID: id, Kind: adapters.OperationPurge, Filter: adapters.ParkedFilter{Route: "none"}, By: "alice"})
+	if err != nil {
+		return err
+	}
+	o, err := s.TakeOperation(g.Ctx, id, worker, time.Hour)
+	if err != nil {
+		return err
+	}
+	_, err = s.StepOperation(g.Ctx, adapters.OperationStep{ID: id, Epoch: o.Epoch, Parked: 1, End: adapters.OperationDone})
+	return err
 }
 
 func failed[T any](_ T, err error) error { return err }
