@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/admin/web"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/router"
@@ -86,6 +87,7 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 	}
 	o.warn(o.cfg)
 	defer func() { err = errors.Join(err, o.console.Close()) }()
+	defer o.record(ctx)()
 	if o.cfg.Admin.Enabled() {
 		if err := o.startAdmin(); err != nil {
 			return err
@@ -100,6 +102,20 @@ func (o *Outrider) Run(ctx context.Context) (err error) {
 		next, err = o.serve(ctx, next)
 	}
 	return err
+}
+
+// record has the console keep its history until the returned function is called.
+func (o *Outrider) record(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.console.Record(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // warn logs what the configuration's author should know, such as a connection
@@ -182,7 +198,7 @@ func (o *Outrider) newConsole() *admin.Console {
 
 // Handler returns the admin server's handler, to be mounted in a server of the
 // program's own, for example under /outrider/ with [http.StripPrefix]: health
-// (/livez, /readyz), /routes, /metrics and the API below /api/v1/. It asks for the configured tokens; without
+// (/livez, /readyz), /routes, /metrics, the API below /api/v1/ and the dashboard at /. It asks for the configured tokens; without
 // any, put the program's own authentication before it. It may be served before Run
 // begins.
 func (o *Outrider) Handler() http.Handler { return admin.Handler(o.adminConfig()) }
@@ -191,7 +207,8 @@ func (o *Outrider) adminConfig() admin.Config {
 	return admin.Config{
 		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
 		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
-		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), API: api.New(o.console),
+		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), Identity: admin.IdentityOf(o.cfg.Admin),
+		API: api.New(o.console), Pages: web.New(o.console),
 		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
 	}
 }

@@ -12,6 +12,7 @@ type RouteStats struct {
 	Skipped   map[string]int64 // by reason
 
 	Age       time.Duration // from creation to delivery, of a recent message
+	Ages      AgeCounts     // the same of a sample of all messages: each of a quiet route, every 64th of a busy one
 	Oldest    time.Duration // since the oldest message that was read and is neither delivered nor given up was created; 0: none
 	InFlight  int           // messages that are not durably settled
 	ParkedNow int           // groups in the parking, as the lanes here know
@@ -22,6 +23,17 @@ type RouteStats struct {
 
 	Queue *QueueStats // of a route that claims from a queue; routes of one queue share it
 }
+
+// AgeBounds are the upper bounds of [AgeCounts], each included.
+var AgeBounds = [...]time.Duration{
+	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second,
+	20 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour,
+}
+
+// AgeCounts counts ages up to each of [AgeBounds] and above the one before; the last
+// count is of those above all.
+type AgeCounts [len(AgeBounds) + 1]int64
 
 // QueueStats are the counters of a queue, over all routes that claim from it.
 type QueueStats struct {

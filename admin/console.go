@@ -26,7 +26,8 @@ type Relay struct {
 // its own, opened when they are first needed, so that a query of an operator never waits
 // for the relay's, nor the relay for it.
 type Console struct {
-	relay Relay
+	relay   Relay
+	history *History
 
 	mu   sync.RWMutex // held for reading while op is used
 	op   *Operator
@@ -52,6 +53,16 @@ type Snapshot struct {
 	Problem error
 }
 
+// CauseOf is why a route of the snapshot is in its state.
+func (s *Snapshot) CauseOf(r *RouteStatus) Cause {
+	c := r.Cause()
+	if s.Problem != nil && c.Kind != CauseStopped {
+		c = Cause{Kind: CauseState, Text: "the state store cannot be read: " + s.Problem.Error(), Why: s.Problem.Error(),
+			Action: "make its database reachable; `outrider doctor` examines it"}
+	}
+	return c
+}
+
 // sample is a counter of deliveries at a time.
 type sample struct {
 	delivered int64
@@ -72,7 +83,7 @@ const (
 // NewConsole makes a console. Nothing is connected yet; close it afterwards.
 func NewConsole(r Relay) *Console {
 	r.Options.Subscribers = nil // the relay's own
-	return &Console{relay: r, samples: map[string]sample{}, open: map[string]openTransactions{}}
+	return &Console{relay: r, history: newHistory(r.Stats), samples: map[string]sample{}, open: map[string]openTransactions{}}
 }
 
 // errShut is the error of a console after Close.

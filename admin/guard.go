@@ -2,13 +2,11 @@ package admin
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -66,38 +64,57 @@ func withHeaders(h http.Handler) http.Handler {
 	})
 }
 
-// authorised asks for one of the tokens, if there are any, except on open paths, and
-// notes for handlers what the caller may do.
+// authorised refuses who may do nothing, except on open paths, and notes for handlers
+// who the caller is. A browser that asks for a page is led to the form for its token.
 func authorised(cfg Config, h http.Handler) http.Handler {
-	type token struct {
-		sum  [sha256.Size]byte // of one length, so that comparing takes one time
-		role Role
-	}
-	var known []token
-	for role, tokens := range map[Role][]string{RoleRead: cfg.Tokens, RoleOperate: cfg.OperateTokens, RoleAdmin: cfg.AdminTokens} {
-		for _, t := range tokens {
-			known = append(known, token{sha256.Sum256([]byte(t)), role})
-		}
-	}
+	a := newAuth(cfg)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := Caller{Role: max(cfg.Anonymous, RoleRead)}
-		if len(known) > 0 {
-			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			sum := sha256.Sum256([]byte(given))
-			who = Caller{}
-			for i := range known { // all of them, whichever matches
-				if subtle.ConstantTimeCompare(sum[:], known[i].sum[:]) == 1 && ok {
-					who = Caller{Role: max(who.Role, known[i].role), Token: hex.EncodeToString(sum[:4])}
-				}
-			}
-			if who.Role == RoleNone && !slices.Contains(open, r.URL.Path) {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				refuse(w, r, http.StatusUnauthorized, "a bearer token of admin.tokens_file, operate_tokens_file or admin_tokens_file is needed")
+		found, refusal := a.examine(r)
+		if found.caller.Role == RoleNone && !isOpen(cfg, r.URL.Path) {
+			if cfg.Pages != nil && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apiPath) {
+				toLogin(w, r)
 				return
 			}
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, r, http.StatusUnauthorized, refusal)
+			return
 		}
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, found)))
 	})
+}
+
+// isOpen reports whether a path needs no token.
+func isOpen(cfg Config, path string) bool {
+	return slices.Contains(open, path) || cfg.Pages != nil && (path == LoginPath || strings.HasPrefix(path, StaticPath))
+}
+
+// Paths of pages that need no token.
+const (
+	LoginPath  = "/login"
+	StaticPath = "/static/" // what is the same for everybody
+)
+
+// toLogin leads a browser to the form for its token, and back afterwards.
+func toLogin(w http.ResponseWriter, r *http.Request) {
+	to := Base(r) + LoginPath
+	if r.Method == http.MethodGet && r.URL.Path != "/" {
+		to += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// Base is the path that the server is mounted at in one of the program's own, such as
+// /outrider; empty: at the root.
+func Base(r *http.Request) string {
+	asked, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil {
+		return ""
+	}
+	base, ok := strings.CutSuffix(asked.EscapedPath(), r.URL.EscapedPath())
+	if !ok || strings.HasPrefix(base, "//") {
+		return ""
+	}
+	return base
 }
 
 // addressed refuses requests to names that are not the server's. A site whose

@@ -24,7 +24,8 @@ type Operator struct {
 	parts  *assembly.Parts
 	stores []adapters.StateStore
 
-	opening sync.Mutex // held while a source is opened, once
+	opening  sync.Mutex // held while a source is opened, once
+	fetching sync.Mutex // held while rows of a source are read
 }
 
 // NewOperator opens the state stores that the configuration uses. The relay need

@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // Role is what a caller of the server may do; each includes those below it.
 type Role int
@@ -45,11 +42,17 @@ func ParseRole(name string) Role {
 type Caller struct {
 	Role  Role
 	Token string // which token it had: the begin of its hash; empty: none was asked for
+
+	Name    string // as a trusted proxy or the caller itself gives it; may be empty
+	Session string // [SessionBrowser], [SessionProxy], or empty: each request says who it is
 }
 
 // Author is what the audit log says of a change: the name that the caller gave, and the token
 // that it really had.
 func (c Caller) Author(name string) string {
+	if c.Name != "" {
+		name = c.Name // the proxy knows better
+	}
 	if name == "" {
 		name = "unnamed"
 	}
@@ -57,14 +60,6 @@ func (c Caller) Author(name string) string {
 		return name + " by API"
 	}
 	return name + " by API, token " + c.Token
-}
-
-type callerKey struct{}
-
-// CallerOf is who sent the request with this context; [RoleNone] outside of a server.
-func CallerOf(ctx context.Context) Caller {
-	c, _ := ctx.Value(callerKey{}).(Caller)
-	return c
 }
 
 // apiPath is where the API answers.

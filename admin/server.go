@@ -27,6 +27,8 @@ type Config struct {
 	OperateTokens, AdminTokens []string
 	Anonymous                  Role // at least [RoleRead]
 
+	Identity Identity // of a trusted proxy; counts as a token
+
 	Hosts []string // names that requests may be addressed to, beside addresses, localhost and the host of Listen
 
 	Stats  func() []adapters.RouteStats
@@ -35,6 +37,7 @@ type Config struct {
 
 	Metrics prometheus.Collector // shown beside the server's own; optional
 	API     http.Handler         // answers below /api/v1/; optional
+	Pages   http.Handler         // answers what no other has; optional
 }
 
 // Server is a listening admin server.
@@ -54,7 +57,7 @@ func Listen(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin address %s: %w: choose another with admin: {listen: ...}, or `listen: off`", cfg.Listen, err)
 	}
-	if len(cfg.Tokens)+len(cfg.OperateTokens)+len(cfg.AdminTokens) == 0 && !loopback(l.Addr()) {
+	if len(cfg.Tokens)+len(cfg.OperateTokens)+len(cfg.AdminTokens) == 0 && cfg.Identity.Header == "" && !loopback(l.Addr()) {
 		return nil, errors.Join(fmt.Errorf("admin address %s: %w", cfg.Listen, ErrNoToken), l.Close())
 	}
 	return serve(cfg, l, defaultLimits, routes(cfg)), nil
@@ -96,6 +99,9 @@ func routes(cfg Config) http.Handler {
 	})
 	if cfg.API != nil {
 		mux.Handle(apiPath, cfg.API)
+	}
+	if cfg.Pages != nil {
+		mux.Handle("/", cfg.Pages)
 	}
 	mux.Handle("GET /routes", serveRoutes(cfg.Stats))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

@@ -3,6 +3,7 @@ package config
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -67,6 +68,10 @@ type Admin struct {
 	AdminTokens   []Secret `yaml:"admin_tokens_file" file:"lines" doc:"Likewise, for callers that may do everything: also purge, seek and reload."`
 	Anonymous     string   `yaml:"anonymous" enum:"read|operate|admin" default:"read" doc:"What callers may do while no file with tokens is set, which works on a loopback address only."`
 
+	IdentityHeader  string            `yaml:"identity_header" doc:"Header in which a proxy in front of the server names the caller, such as X-Forwarded-User. It counts on requests from identity_proxies only."`
+	IdentityProxies []string          `yaml:"identity_proxies" doc:"Networks of these proxies, such as 10.1.2.3/32. They must remove the header from what clients send."`
+	IdentityRoles   map[string]string `yaml:"identity_roles" doc:"Role of each name: read, operate or admin. The name * stands for everyone whom the proxy names. Others may do nothing."`
+
 	Hosts []string `yaml:"hosts" doc:"Names that requests may be addressed to, such as outrider.internal. IP addresses, localhost and the host of listen are always taken; requests to other names are refused, since a page of another site could have sent them."`
 }
 
@@ -88,10 +93,11 @@ func (a *Admin) check(c *checker, at place) {
 		return
 	}
 	tokens := at.has("tokens_file") || at.has("operate_tokens_file") || at.has("admin_tokens_file")
-	a.checkTokens(c, at, tokens)
+	a.checkTokens(c, at, tokens || a.IdentityHeader != "")
+	a.checkIdentity(c, at)
 	if err := hostPort(a.Listen, true); err != nil {
 		c.add(at.child("listen"), "%v", err).hint("for example 127.0.0.1:8080, or off for no server")
-	} else if !loopback(hostOf(a.Listen)) && !tokens {
+	} else if !loopback(hostOf(a.Listen)) && !tokens && a.IdentityHeader == "" {
 		c.add(at.child("listen"), "other machines can reach this address, and no token is set").
 			hint("set tokens_file: /etc/outrider/tokens, or listen on 127.0.0.1")
 	}
@@ -107,7 +113,7 @@ const leastToken = 32
 
 func (a *Admin) checkTokens(c *checker, at place, tokens bool) {
 	if tokens && at.has("anonymous") {
-		c.add(at.child("anonymous"), "has no effect beside tokens").hint("leave it out; each token has the role of its file")
+		c.add(at.child("anonymous"), "has no effect beside tokens").hint("leave it out; each token has the role of its file, each name that of identity_roles")
 	}
 	for _, f := range []struct {
 		key    string
@@ -117,6 +123,32 @@ func (a *Admin) checkTokens(c *checker, at place, tokens bool) {
 			if n := len(t.Reveal()); n < leastToken {
 				c.add(at.child(f.key), "token %d of the file has %d bytes; it needs %d", i+1, n, leastToken).hint("openssl rand -hex 32 makes one")
 			}
+		}
+	}
+}
+
+// checkIdentity checks what is said of a proxy that names callers.
+func (a *Admin) checkIdentity(c *checker, at place) {
+	if a.IdentityHeader == "" {
+		for _, key := range []string{"identity_proxies", "identity_roles"} {
+			if at.has(key) {
+				c.add(at.child(key), "has no effect without identity_header").hint("set identity_header: X-Forwarded-User, or leave it out")
+			}
+		}
+		return
+	}
+	if !headerName.MatchString(a.IdentityHeader) {
+		c.add(at.child("identity_header"), "is not the name of a header").hint("for example X-Forwarded-User")
+	}
+	for _, key := range []string{"identity_proxies", "identity_roles"} {
+		if !at.has(key) {
+			c.add(at.child("identity_header"), "needs %s beside it", key).hint("identity_proxies: [10.1.2.3/32] and identity_roles: {\"*\": read}")
+		}
+	}
+	c.networks(at.child("identity_proxies"), a.IdentityProxies)
+	for _, name := range slices.Sorted(maps.Keys(a.IdentityRoles)) {
+		if !slices.Contains([]string{"read", "operate", "admin"}, a.IdentityRoles[name]) {
+			c.add(at.child("identity_roles").child(name), "is not a role").hint("one of read, operate, admin")
 		}
 	}
 }

@@ -35,23 +35,23 @@ func Config() string {
 	for i, g := range regions {
 		addresses[g.name] = fmt.Sprintf("127.0.0.1:%d", 9001+i)
 	}
-	return configText("shop.db", addresses, DefaultRate)
+	return configText("shop.db", "127.0.0.1:8080", addresses, DefaultRate)
 }
 
-// configText writes the configuration for a database and the addresses of the
-// receivers by region, and for the shop's rate.
-func configText(path string, addresses map[string]string, rate float64) string {
+// configText writes the configuration for a database, the address of the dashboard and
+// those of the receivers by region, and for the shop's rate.
+func configText(path, dashboard string, addresses map[string]string, rate float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Orders of a shop, to a receiver in each region: one address per customer,
 # in order per account (the group).
-admin: {listen: off}
+admin: {listen: %q, anonymous: admin} # nothing here can be harmed
 sources:
   shop:
     type: sqlite
     path: %q
     poll: {max: 100ms}
 destinations:
-`, path)
+`, dashboard, path)
 	for _, g := range regions {
 		fmt.Fprintf(&b, `  %s:
     type: http

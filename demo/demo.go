@@ -72,7 +72,7 @@ func (d *demo) build(ctx context.Context, path string) error {
 		d.receivers = append(d.receivers, r)
 		ports[g.name] = r.address
 	}
-	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, ports, d.options.Rate)))
+	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, "127.0.0.1:0", ports, d.options.Rate)))
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (d *demo) run(ctx context.Context) (Tally, error) {
 	case <-ctx.Done():
 		return Tally{}, ctx.Err()
 	}
-	d.screen.introduce(d.options.For)
+	d.screen.introduce(d.options.For, d.relay.AdminAddress())
 	display := start(background, d.display)
 	defer func() { _ = display.stop() }() // it cannot fail
 

@@ -35,6 +35,9 @@ func TestADemoEndsCleanWithAllItsTrouble(t *testing.T) {
 	if !strings.Contains(out.String(), "Every committed order arrived once and in order.") {
 		t.Errorf("the verdict is missing:\n%s", out.String())
 	}
+	if !strings.Contains(out.String(), "Dashboard: http://127.0.0.1:") {
+		t.Errorf("the address of the dashboard is missing:\n%s", out.String())
+	}
 }
 
 func TestADemoThatIsInterruptedFinishesAndTallies(t *testing.T) {
@@ -78,7 +81,7 @@ func TestTheConfigurationThatIsShownIsValid(t *testing.T) {
 func TestARolledBackSaleLeavesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "shop.db")
-	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, map[string]string{
+	cfg, err := outrider.ParseConfig("demo.yaml", []byte(configText(path, "127.0.0.1:8080", map[string]string{
 		"north": "127.0.0.1:1", "south": "127.0.0.1:1", "west": "127.0.0.1:1"}, DefaultRate)))
 	if err != nil {
 		t.Fatal(err)
@@ -185,8 +188,8 @@ func TestTheTableFitsATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := newScreen(&out, true)
-	s.introduce(0)
-	s.introduce(10 * time.Minute)
+	s.introduce(0, "127.0.0.1:65535")
+	s.introduce(10*time.Minute, "127.0.0.1:65535")
 	everyLine := line{region: "north", rate: 99999, committed: 99_999_999, delivered: 99_999_999, inFlight: 16384, parked: 9999, down: 99}
 	for _, scene := range (&trouble{}).scenes() {
 		s.draw([]line{everyLine}, scene.text)

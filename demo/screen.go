@@ -42,7 +42,7 @@ func newScreen(out io.Writer, live bool) *screen {
 }
 
 // introduce says what is going to happen.
-func (s *screen) introduce(length time.Duration) {
+func (s *screen) introduce(length time.Duration, dashboard string) {
 	end := "Ctrl-C ends the demo with a tally."
 	if length > 0 {
 		end = fmt.Sprintf("The shop closes after %v; then the demo prints the tally.", length)
@@ -51,9 +51,10 @@ func (s *screen) introduce(length time.Duration) {
 one transaction in %d is rolled back. Outrider delivers the orders by HTTP to
 receivers in %d regions, in order per account (the group). One customer's
 endpoint fails for a while, and later the receiver of a whole region.
+Dashboard: http://%s/
 %s
 
-`, rollbackOneIn, len(regions), end)
+`, rollbackOneIn, len(regions), dashboard, end)
 }
 
 // display draws until ctx ends, and once more.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -204,50 +203,24 @@ func viewParked(p *admin.ParkedMessage) ParkedView {
 	return v
 }
 
-// masked stands for a value that is not shown.
-const masked = "***"
-
 // content adds payload and metadata, masked unless they are to be shown.
 func (v *ParkedView) content(p *adapters.Parked, shown bool) {
 	v.Metadata = map[string]string{}
 	for key, value := range p.Metadata {
-		v.Metadata[key] = masked
+		v.Metadata[key] = admin.Masked
 		if shown {
 			v.Metadata[key] = value
 		}
 	}
-	decoder := json.NewDecoder(bytes.NewReader(p.Payload))
-	decoder.UseNumber()
-	var payload any
-	if !json.Valid(p.Payload) || decoder.Decode(&payload) != nil {
-		if shown {
-			v.Base64 = p.Payload
-		}
-		return
-	}
-	v.Payload = payload
-	if shown {
+	masked, ok := admin.MaskedJSON(p.Payload)
+	switch {
+	case ok && shown:
 		v.Payload = json.RawMessage(p.Payload)
-		return
+	case ok:
+		v.Payload = masked
+	case shown:
+		v.Base64 = p.Payload
 	}
-	v.Payload = mask(payload)
-}
-
-// mask replaces every value and keeps names and shape.
-func mask(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for name := range value {
-			value[name] = mask(value[name])
-		}
-		return value
-	case []any:
-		for i := range value {
-			value[i] = mask(value[i])
-		}
-		return value
-	}
-	return masked
 }
 
 // parseKey reads a [ParkedView.Key]; names of routes may hold slashes.

@@ -74,11 +74,7 @@ func (s *service) addState() {
 }
 
 func view(snap *admin.Snapshot, r *admin.RouteStatus) RouteView {
-	v := RouteView{RouteStatus: *r, Cause: r.Cause()}
-	if snap.Problem != nil && v.Cause.Kind != admin.CauseStopped {
-		v.Cause = admin.Cause{Kind: admin.CauseState, Text: "the state store cannot be read: " + snap.Problem.Error(), Why: snap.Problem.Error(),
-			Action: "make its database reachable; `outrider doctor` examines it"}
-	}
+	v := RouteView{RouteStatus: *r, Cause: snap.CauseOf(r)}
 	if r.Oldest != nil && r.Behind != nil && *r.Behind > 0 {
 		lag := time.Since(*r.Oldest).Seconds()
 		v.LagSeconds = &lag

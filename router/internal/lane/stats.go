@@ -18,20 +18,30 @@ type routeStats struct {
 	dead       atomic.Int64
 	parked     atomic.Int64
 	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
+	ages       [len(adapters.AgeBounds) + 1]atomic.Int64
+	exact      atomic.Int64 // how many more deliveries have their age measured, whatever their number
 
 	mu      sync.Mutex
 	skipped map[string]int64
 }
 
 func (s *routeStats) delivered(it *Item) {
-	// The age of every 64th is enough: neither time.Now nor a look at the row is free.
-	if s.deliveredN.Add(1)%64 != 1 {
+	// The age of every 64th is enough on a busy route: neither time.Now nor a look at
+	// the row is free. On a quiet one all count.
+	if n := s.deliveredN.Add(1); n%64 != 1 && s.exact.Load() <= 0 {
 		return
 	}
 	if born := it.Born(); !born.IsZero() {
-		s.lastAge.Store(int64(time.Since(born)))
+		age := time.Since(born)
+		s.exact.Add(-1)
+		s.lastAge.Store(int64(age))
+		bucket, _ := slices.BinarySearch(adapters.AgeBounds[:], age)
+		s.ages[bucket].Add(1)
 	}
 }
+
+// exactAges is how many deliveries between two looks at the counters are all measured.
+const exactAges = 64
 
 func (s *routeStats) skip(reason string) {
 	s.mu.Lock()
@@ -59,6 +69,10 @@ func (r *Route) Stats() adapters.RouteStats {
 		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
 		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.down(),
 	}
+	for i := range s.Ages {
+		s.Ages[i] = r.stats.ages[i].Load()
+	}
+	r.stats.exact.Store(exactAges)
 	now := time.Now()
 	r.stats.mu.Lock()
 	maps.Copy(s.Skipped, r.stats.skipped)

@@ -1,0 +1,326 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// confirmData is what an action will touch.
+type confirmData struct {
+	Action  string
+	Verb    string // of the button
+	Grave   bool   // it cannot be undone
+	Count   int
+	More    bool // the count is too low
+	Counts  []adapters.ParkedCount
+	Chips   []chip
+	Undone  []string // what cannot be undone, and what follows
+	Fields  [][2]string
+	Back    link
+	Nothing string // why there is nothing to do
+	Samples []admin.ParkedMessage
+}
+
+// roles are those that actions need.
+var roles = map[string]admin.Role{
+	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
+	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "reload": admin.RoleAdmin,
+}
+
+// confirm shows what an action will touch, and what of it cannot be undone.
+func (s *server) confirm(r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	action := q.Get("action")
+	role, ok := roles[action]
+	if !ok {
+		return nil, failed(http.StatusUnprocessableEntity, "there is no action %q", action)
+	}
+	if err := need(r, role); err != nil {
+		return nil, err
+	}
+	d := confirmData{Action: action, Back: link(localPath(q.Get("back")))}
+	var err error
+	switch action {
+	case "redrive", "skip", "purge":
+		err = s.confirmParked(r.Context(), q, &d)
+	case "seek":
+		err = s.confirmSeek(r.Context(), q, &d)
+	case "pause":
+		d.Fields, d.Verb = [][2]string{{"route", q.Get("route")}, {"address", q.Get("address")}, {"reason", q.Get("reason")}}, "Pause"
+		d.Undone = []string{"Deliveries in flight are finished first. Nothing is lost: rows stay in the table until the route is resumed."}
+	case "reload":
+		d.Verb = "Reload"
+		d.Undone = []string{"Routes that changed finish what is in flight and begin again. If the file is wrong nothing changes, and the error is shown here."}
+	default:
+		return nil, failed(http.StatusUnprocessableEntity, "%s needs no confirmation", action)
+	}
+	return &page{Name: "confirm", Title: titles[action], Data: d}, err
+}
+
+// titles are those of the pages that confirm.
+var titles = map[string]string{
+	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "pause": "Pause", "reload": "Reload the configuration",
+}
+
+// samplesMost is how many messages a confirmation shows.
+const samplesMost = 5
+
+func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData) error {
+	f, set, err := filterOf(q)
+	if err != nil {
+		return err
+	}
+	c := adapters.ParkedCommand{Action: adapters.ParkedAction(d.Action), Filter: f, All: f.IsZero()}
+	for _, name := range filterNames {
+		if v := set.Get(name); v != "" {
+			d.Chips = append(d.Chips, chip{Name: name, Value: v})
+			d.Fields = append(d.Fields, [2]string{name, v})
+		}
+	}
+	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		if d.Counts, err = op.CountParked(ctx, c); err != nil {
+			return err
+		}
+		for _, status := range c.Action.Statuses(f) {
+			f.Status, f.Limit = status, samplesMost-len(d.Samples)
+			if f.Limit <= 0 {
+				break
+			}
+			found, err := op.Parked(ctx, f)
+			if err != nil {
+				return err
+			}
+			d.Samples = append(d.Samples, found...)
+		}
+		return nil
+	})
+	for _, n := range d.Counts {
+		d.Count += n.Count
+	}
+	d.Fields = append(d.Fields, [2]string{"count", strconv.Itoa(d.Count)})
+	messages := plural(d.Count, "message", "messages")
+	switch c.Action {
+	case adapters.ParkedRedrive:
+		d.Verb = "Redrive " + messages
+		d.Undone = []string{"They are tried again now, with fresh attempts. A receiver that took one before without answering gets it again."}
+	case adapters.ParkedSkip:
+		d.Verb, d.Grave = "Skip "+messages, true
+		d.Undone = []string{"They are never delivered, and their groups go on behind them.", "This cannot be undone. The rows stay in the outbox table until its retention removes them: a seek back delivers them again, with everything behind them."}
+	case adapters.ParkedPurge:
+		d.Verb, d.Grave = "Purge "+messages, true
+		d.Undone = []string{"They are deleted from the state store, and dead rows from the tables of queues.", "This cannot be undone."}
+	}
+	if d.Count == 0 {
+		d.Nothing = "Nothing to " + d.Action + ": no message matches, or they have been delivered meanwhile."
+	}
+	return err
+}
+
+func (s *server) confirmSeek(ctx context.Context, q url.Values, d *confirmData) error {
+	route, to := q.Get("route"), strings.TrimSpace(q.Get("to"))
+	plan, err := s.planSeek(ctx, route, to)
+	if err != nil {
+		return err
+	}
+	d.Fields = [][2]string{{"route", route}, {"to", to}, {"count", strconv.Itoa(plan.Again.Rows + plan.Skipped.Rows)}}
+	d.Back = "/route/" + pathOf(route)
+	d.Verb, d.Grave = "Seek to "+plan.To, true
+	if plan.Counted {
+		d.Count, d.More = plan.Again.Rows+plan.Skipped.Rows, plan.Again.More || plan.Skipped.More
+		d.Undone = append(d.Undone, plus(plan.Again.Rows, plan.Again.More)+" settled rows will be delivered again.",
+			plus(plan.Skipped.Rows, plan.Skipped.More)+" rows will not be delivered, "+number(plan.Late.Rows)+" of them committed late.")
+	} else {
+		d.Undone = append(d.Undone, "The source cannot count the rows that this concerns.")
+	}
+	d.Undone = append(d.Undone, "What is delivered again cannot be taken back. What is skipped stays in the table: a seek back delivers it.")
+	return nil
+}
+
+// planSeek plans a seek; a place that the route cannot go to is the caller's mistake.
+func (s *server) planSeek(ctx context.Context, route, to string) (plan *admin.Relocation, err error) {
+	place, err := admin.ParsePlace(to, time.Now())
+	if err != nil {
+		return nil, failed(http.StatusUnprocessableEntity, "%v", err)
+	}
+	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		plan, err = op.PlanSeek(ctx, route, place)
+		return err
+	})
+	if err != nil && admin.StatusOf(err) == http.StatusInternalServerError {
+		err = failed(http.StatusConflict, "%v", err)
+	}
+	return plan, err
+}
+
+// do carries an action out and leads back.
+func (s *server) do(r *http.Request) (*page, error) {
+	form := r.PostForm
+	action := form.Get("action")
+	role, ok := roles[action]
+	if !ok {
+		return nil, failed(http.StatusUnprocessableEntity, "there is no action %q", action)
+	}
+	if err := need(r, role); err != nil {
+		return nil, err
+	}
+	defer s.console.Changed()
+	var said string
+	var err error
+	switch ctx := r.Context(); action {
+	case "pause", "resume":
+		said, err = s.pausing(ctx, action, form)
+	case "redrive", "skip", "purge":
+		said, err = s.change(ctx, adapters.ParkedAction(action), form)
+	case "seek":
+		said, err = s.seek(ctx, form)
+	case "reload":
+		said, err = s.reload(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	back := localPath(form.Get("back"))
+	sign := "?"
+	if strings.Contains(back, "?") {
+		sign = "&"
+	}
+	return redirect(back + sign + "notice=" + s.notices.add(said, false)), nil
+}
+
+func (s *server) pausing(ctx context.Context, action string, form url.Values) (said string, err error) {
+	route, address := form.Get("route"), form.Get("address")
+	what := "route " + route
+	if address != "" {
+		what = "address " + admin.ShownAddress(address) + " of route " + route
+	}
+	err = s.console.Use(ctx, func(op *admin.Operator) error {
+		if ok, err := op.Knows(ctx, route); err != nil || !ok {
+			return errors.Join(err, unknownRoute(ok, route))
+		}
+		var changed bool
+		var err error
+		if action == "pause" {
+			changed, err = op.Pause(ctx, adapters.Pause{Route: route, Address: address, Reason: form.Get("reason"), By: admin.PageAuthor(ctx)})
+			said = "Paused " + what + ". Instances finish what is in flight."
+		} else {
+			changed, err = op.Resume(ctx, route, address, admin.PageAuthor(ctx))
+			said = "Resumed " + what + "."
+		}
+		if !changed {
+			said = "Nothing changed: " + what + " was so already."
+		}
+		return err
+	})
+	return said, err
+}
+
+func unknownRoute(ok bool, route string) error {
+	if ok {
+		return nil
+	}
+	return failed(http.StatusNotFound, "there is no route %q", route)
+}
+
+// requestTime is how long a request may change messages.
+const requestTime = 20 * time.Second
+
+// change changes at most as many messages as the caller confirmed.
+func (s *server) change(ctx context.Context, action adapters.ParkedAction, form url.Values) (said string, err error) {
+	f, _, err := filterOf(form)
+	if err != nil {
+		return "", err
+	}
+	count, err := strconv.Atoi(form.Get("count"))
+	if err != nil || count <= 0 {
+		return "", failed(http.StatusUnprocessableEntity, "the form does not say how many messages were confirmed: open the page again")
+	}
+	c := adapters.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: admin.PageAuthor(ctx)}
+	c.Filter.Limit = count
+	limited, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	changed := 0
+	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		changed, err = op.ChangeParked(limited, c, admin.Pace{})
+		return err
+	})
+	if limited.Err() != nil && changed > 0 {
+		err = nil
+	}
+	done := map[adapters.ParkedAction]string{adapters.ParkedRedrive: "Redrove", adapters.ParkedSkip: "Skipped", adapters.ParkedPurge: "Purged"}[action]
+	said = fmt.Sprintf("%s %s.", done, plural(changed, "message", "messages"))
+	if changed < count {
+		said += fmt.Sprintf(" %s of the %s confirmed ones remain, or were delivered meanwhile.", number(count-changed), number(count))
+	}
+	return said, err
+}
+
+func (s *server) seek(ctx context.Context, form url.Values) (said string, err error) {
+	route := form.Get("route")
+	plan, err := s.planSeek(ctx, route, strings.TrimSpace(form.Get("to")))
+	if err != nil {
+		return "", err
+	}
+	err = s.console.Use(ctx, func(op *admin.Operator) error { return op.Relocate(ctx, plan, admin.PageAuthor(ctx)) })
+	return "Route " + route + " continues at " + plan.To + ".", err
+}
+
+func (s *server) reload(ctx context.Context) (said string, err error) {
+	if err := s.console.Reload(ctx); err != nil {
+		if admin.StatusOf(err) != http.StatusInternalServerError {
+			return "", err
+		}
+		return "", failed(http.StatusConflict, "the configuration was not changed: %v", err)
+	}
+	return "Reloaded: " + plural(len(s.console.Config().Routes), "route", "routes") + " at work.", nil
+}
+
+// localPath is a path of ours that a form names, without the notice that it may carry.
+func localPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.Contains(text, "\\") {
+		return "/"
+	}
+	q := u.Query()
+	q.Del("notice")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// loginData is what the form for a token shows.
+type loginData struct {
+	Next  string
+	Wrong bool
+}
+
+func (s *server) login(r *http.Request) (*page, error) {
+	if admin.Open(r.Context()) {
+		return redirect("/"), nil
+	}
+	return &page{Name: "login", Title: "Sign in", Data: loginData{Next: localPath(r.URL.Query().Get("next"))}}, nil
+}
+
+func (s *server) signIn(r *http.Request) (*page, error) {
+	next := localPath(r.PostFormValue("next"))
+	p := redirect(next)
+	p.with = func(w http.ResponseWriter, r *http.Request) {
+		if !admin.SignIn(w, r, admin.Base(r), strings.TrimSpace(r.PostFormValue("token")), strings.TrimSpace(r.PostFormValue("name"))) {
+			*p = page{Name: "login", Title: "Sign in", Data: loginData{Next: next, Wrong: true}, status: http.StatusForbidden}
+		}
+	}
+	return p, nil
+}
+
+func (s *server) signOut(*http.Request) (*page, error) {
+	p := redirect(admin.LoginPath)
+	p.with = func(w http.ResponseWriter, r *http.Request) { admin.SignOut(w, r, admin.Base(r)) }
+	return p, nil
+}

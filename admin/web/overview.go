@@ -1,0 +1,214 @@
+package web
+
+import (
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/admin"
+)
+
+// summary is what the head of every page says.
+type summary struct {
+	Routes, Attention  int // routes, and those that need somebody
+	Held, Dead, Parked int
+	Instances          int // that live
+	Problem            string
+}
+
+// summaryOf counts.
+func summaryOf(snap *admin.Snapshot) (s summary) {
+	s.Routes = len(snap.Routes)
+	if snap.Problem != nil {
+		s.Problem, s.Attention = snap.Problem.Error(), s.Routes
+	}
+	for i := range snap.Routes {
+		r := &snap.Routes[i]
+		if t := tone(r.State); snap.Problem == nil && (t == "bad" || t == "warn" || r.LongTransaction != "") {
+			s.Attention++
+		}
+		s.Held, s.Dead, s.Parked = s.Held+r.Held, s.Dead+r.Dead, s.Parked+r.Held+r.Dead+r.Retrying+r.Waiting
+	}
+	for _, m := range snap.Instances {
+		if m.Alive {
+			s.Instances++
+		}
+	}
+	return s
+}
+
+// routeLine is a route on the overview.
+type routeLine struct {
+	*admin.RouteStatus
+	From, To string
+	State    string
+	Cause    admin.Cause
+	Acts     []act
+	Lag      *time.Duration
+	Rate     *float64
+	InFlight int
+	Spark    template.HTML
+}
+
+// act is a way out: a link, or a form with one button.
+type act struct {
+	Label  string
+	Href   link        // of a link, below the base
+	Action string      // of a form
+	Fields [][2]string // of a form
+	Role   admin.Role  // that it needs
+}
+
+// overviewData is all routes, worst first.
+type overviewData struct {
+	Lines      []routeLine
+	Query      string
+	State      string
+	States     []stateCount
+	Total      int
+	Before     int // index of the first line
+	Prev, Next link
+	Rate       float64
+	Slowest    *routeLine // whose oldest row waits longest; nil: none waits
+	Spark      template.HTML
+	Span       time.Duration // of the sparklines
+}
+
+// stateCount is how many routes are in a state.
+type stateCount struct {
+	State string
+	Count int
+}
+
+// linesMost is how many routes a page shows.
+const linesMost = 100
+
+func (s *server) overview(r *http.Request) (*page, error) {
+	snap := s.console.Status(r.Context())
+	q := r.URL.Query()
+	d := overviewData{Query: q.Get("q"), State: q.Get("state")}
+	var sum []admin.Point
+	var wanted []*admin.RouteStatus
+	var slowest *admin.RouteStatus
+	counts := map[string]int{}
+	for i := range snap.Routes {
+		status := &snap.Routes[i]
+		points, _ := s.console.History().Route(status.Route)
+		sum = add(sum, points)
+		state := shownState(snap, status)
+		counts[state]++
+		rate, _ := rateOf(snap, status.Route, points)
+		d.Rate += rate
+		if status.Oldest != nil && deref(status.Behind) > 0 && (slowest == nil || status.Oldest.Before(*slowest.Oldest)) {
+			slowest = status
+		}
+		if (d.Query == "" || strings.Contains(status.Route, d.Query)) && (d.State == "" || d.State == state) {
+			wanted = append(wanted, status)
+		}
+	}
+	d.Spark = spark(sum)
+	_, d.Span = span(len(sum))
+	for _, known := range admin.RouteStates {
+		if n := counts[string(known.State)]; n > 0 {
+			d.States = append(d.States, stateCount{string(known.State), n})
+		}
+	}
+	d.Total = len(wanted)
+	d.Before, _ = strconv.Atoi(q.Get("from")) // anything else is the begin
+	d.Before = min(max(d.Before, 0), len(wanted))
+	if d.Before > 0 {
+		d.Prev = query("q", d.Query, "state", d.State, "from", strconv.Itoa(max(0, d.Before-linesMost)))
+	}
+	if end := d.Before + linesMost; end < len(wanted) {
+		d.Next = query("q", d.Query, "state", d.State, "from", strconv.Itoa(end))
+		wanted = wanted[:end]
+	}
+	ways := s.ways()
+	if slowest != nil {
+		line := s.line(snap, slowest, ways)
+		d.Slowest = &line
+	}
+	for _, status := range wanted[d.Before:] {
+		d.Lines = append(d.Lines, s.line(snap, status, ways))
+	}
+	return &page{Name: "overview", Title: "Overview", Data: d}, nil
+}
+
+// ways are where routes lead, by name.
+func (s *server) ways() map[string][2]string {
+	out := map[string][2]string{}
+	for _, r := range s.console.Config().Routes {
+		out[r.Name] = [2]string{r.From, strings.Join(r.Targets, ", ")}
+	}
+	return out
+}
+
+// shownState is a route's state, or that it is not known.
+func shownState(snap *admin.Snapshot, r *admin.RouteStatus) string {
+	if snap.Problem != nil && r.State != admin.StateStopped {
+		return stateError
+	}
+	return string(r.State)
+}
+
+// line describes a route.
+func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[string][2]string) routeLine {
+	points, _ := s.console.History().Route(r.Route)
+	l := routeLine{RouteStatus: r, From: ways[r.Route][0], To: ways[r.Route][1], State: shownState(snap, r), Cause: snap.CauseOf(r),
+		InFlight: snap.Stats[r.Route].InFlight, Spark: spark(points)}
+	if r.Oldest != nil && r.Behind != nil && *r.Behind > 0 {
+		lag := time.Since(*r.Oldest)
+		l.Lag = &lag
+	}
+	if rate, ok := rateOf(snap, r.Route, points); ok {
+		l.Rate = &rate
+	}
+	l.Acts = actsFor(r.Route, &l.Cause, r)
+	return l
+}
+
+// rateOf is what a route delivers a second: between the last two looks, or else in the
+// last step of its history.
+func rateOf(snap *admin.Snapshot, route string, points []admin.Point) (float64, bool) {
+	if rate, ok := snap.Rates[route]; ok {
+		return rate, true
+	}
+	if len(points) < 2 {
+		return 0, false
+	}
+	return float64(points[len(points)-1].Delivered) / admin.HistoryStep.Seconds(), true
+}
+
+// actsFor are the ways out of a cause.
+func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
+	parked := func(status string) link { return "/parked?" + query("route", route, "status", status) }
+	confirm := func(action, status string) link {
+		return "/confirm?" + query("action", action, "route", route, "status", status)
+	}
+	switch c.Kind {
+	case admin.CausePaused:
+		return []act{{Label: "Resume", Action: "resume", Fields: [][2]string{{"route", route}}, Role: admin.RoleOperate}}
+	case admin.CauseAddress:
+		acts := []act{{Label: "Addresses", Href: "/destinations?" + query("route", route)}}
+		if i := slices.IndexFunc(r.Down, func(s admin.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {
+			resume := act{Label: "Resume address", Action: "resume", Fields: [][2]string{{"route", route}, {"address", c.Address}}, Role: admin.RoleOperate}
+			acts = slices.Insert(acts, 0, resume)
+		}
+		return acts
+	case admin.CauseGroupHeld:
+		return []act{{Label: "Blocked groups", Href: "/groups?" + query("route", route)}, {Label: "Redrive", Href: confirm("redrive", "held"), Role: admin.RoleOperate}}
+	case admin.CauseRetrying:
+		return []act{{Label: "See them", Href: parked("retrying")}, {Label: "Retry now", Href: confirm("redrive", "retrying"), Role: admin.RoleOperate}}
+	case admin.CauseDead:
+		return []act{{Label: "See them", Href: parked("dead")}, {Label: "Redrive", Href: confirm("redrive", "dead"), Role: admin.RoleOperate}}
+	case admin.CauseNoOwner, admin.CauseStandby:
+		return []act{{Label: "Instances", Href: "/instances"}}
+	case admin.CauseBehind, admin.CauseTransaction, admin.CauseSource, admin.CauseState, admin.CauseStopped:
+		return []act{{Label: "Details", Href: "/route/" + pathOf(route)}}
+	case admin.CauseFine:
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// parkedMost is how many messages a page shows.
+const parkedMost = 50
+
+// filterNames are the parameters that select parked messages, in the order of the chips.
+var filterNames = []string{"route", "status", "type", "group", "id", "error", "before"}
+
+// chip is a part of the filter that is set.
+type chip struct {
+	Name, Value string
+	Without     link // query of the page without it
+}
+
+// parkedData is a page of parked messages.
+type parkedData struct {
+	Items    []admin.ParkedMessage
+	Filter   url.Values // what is set
+	Chips    []chip
+	Statuses []stateCount
+	Routes   []string
+	Next     link
+	First    bool
+	More     bool // behind rows of a queue's table, where no page begins
+}
+
+// Set is the value of a part of the filter.
+func (d parkedData) Set(name string) string { return d.Filter.Get(name) }
+
+// With is the query with another value of one part.
+func (d parkedData) With(name, value string) link {
+	q := url.Values{}
+	for n := range d.Filter {
+		q.Set(n, d.Filter.Get(n))
+	}
+	q.Del(name)
+	if value != "" {
+		q.Set(name, value)
+	}
+	return link(q.Encode()) //nolint:gosec // encoded
+}
+
+// Confirm is the query of the page that confirms an action for what the filter selects.
+func (d parkedData) Confirm(action string) link { return d.With("action", action) }
+
+// Can reports whether an action could change messages of the status that is set.
+func (d parkedData) Can(action string) bool {
+	f := adapters.ParkedFilter{Status: adapters.ParkedStatus(d.Filter.Get("status"))}
+	return len(adapters.ParkedAction(action).Statuses(f)) > 0
+}
+
+// filterOf reads the filter of a request, and what of it is set.
+func filterOf(q url.Values) (f adapters.ParkedFilter, set url.Values, err error) {
+	set = url.Values{}
+	for _, name := range filterNames {
+		if v := strings.TrimSpace(q.Get(name)); v != "" {
+			set.Set(name, v)
+		}
+	}
+	f = adapters.ParkedFilter{Route: set.Get("route"), Group: set.Get("group"), ID: set.Get("id"), Type: set.Get("type"),
+		Error: set.Get("error"), Status: adapters.ParkedStatus(set.Get("status"))}
+	if f.Status != "" && !slices.Contains(statuses, f.Status) {
+		return f, set, failed(http.StatusUnprocessableEntity, "there is no status %q", f.Status)
+	}
+	if text := set.Get("before"); text != "" {
+		if f.Before, err = parseTime(text); err != nil {
+			return f, set, err
+		}
+	}
+	return f, set, nil
+}
+
+// statuses are those of parked messages, what needs somebody first.
+var statuses = []adapters.ParkedStatus{adapters.ParkedHeld, adapters.ParkedDead, adapters.ParkedRetrying, adapters.ParkedWaiting}
+
+// parseTime reads a time as links write it, and as a browser's field does, in UTC.
+func parseTime(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil && t.Year() >= 1970 && t.Year() <= 9999 {
+			return t, nil
+		}
+	}
+	return time.Time{}, failed(http.StatusUnprocessableEntity, "%q is not a time such as 2026-01-31T08:00", text)
+}
+
+func (s *server) parked(r *http.Request) (*page, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	f, set, err := filterOf(q)
+	if err != nil {
+		return nil, err
+	}
+	f.Limit = parkedMost + 1
+	if after := q.Get("after"); after != "" {
+		if f.After, err = parseKey(after); err != nil {
+			return nil, err
+		}
+	}
+	d := parkedData{Filter: set, First: q.Get("after") == ""}
+	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		d.Items, err = op.Parked(ctx, f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Items) > parkedMost {
+		d.Items = d.Items[:parkedMost]
+		if last := d.Items[parkedMost-1]; last.Table == "" {
+			d.Next = d.With("after", keyOf(&last))
+		} else {
+			d.More = true
+		}
+	}
+	for _, name := range filterNames {
+		if v := set.Get(name); v != "" {
+			d.Chips = append(d.Chips, chip{name, v, d.With(name, "")})
+		}
+	}
+	d.Statuses, d.Routes = s.parkedCounts(r, f.Route)
+	return &page{Name: "parked", Title: "Parked messages", Data: d}, nil
+}
+
+// parkedCounts are the counts that the state keeps of a route (empty: of all), by status,
+// and the names of routes.
+func (s *server) parkedCounts(r *http.Request, route string) (out []stateCount, routes []string) {
+	counts := map[adapters.ParkedStatus]int{}
+	snap := s.console.Status(r.Context())
+	for i := range snap.Routes {
+		p := &snap.Routes[i]
+		routes = append(routes, p.Route)
+		if route == "" || route == p.Route {
+			counts[adapters.ParkedHeld] += p.Held
+			counts[adapters.ParkedDead] += p.Dead
+			counts[adapters.ParkedRetrying] += p.Retrying
+			counts[adapters.ParkedWaiting] += p.Waiting
+		}
+	}
+	for _, status := range statuses {
+		out = append(out, stateCount{string(status), counts[status]})
+	}
+	slices.Sort(routes)
+	return out, routes
+}
+
+// keyOf names a parked message in links.
+func keyOf(p *admin.ParkedMessage) string {
+	return p.Route + "/" + strconv.Itoa(p.Slot) + "/" + strconv.FormatInt(p.Seq, 10)
+}
+
+// parseKey is the inverse of [keyOf]; names of routes may hold slashes.
+func parseKey(text string) (key adapters.ParkedKey, err error) {
+	parts := strings.Split(text, "/")
+	if n := len(parts); n >= 3 {
+		slot, err1 := strconv.Atoi(parts[n-2])
+		seq, err2 := strconv.ParseInt(parts[n-1], 10, 64)
+		if err1 == nil && err2 == nil && slot >= 0 && slot < adapters.Slots {
+			return adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: strings.Join(parts[:n-2], "/"), Slot: slot}, Seq: seq}, nil
+		}
+	}
+	return key, failed(http.StatusUnprocessableEntity, "after %q is not the key of a message: follow the link to the next page", text)
+}
+
+// messageData is one parked message.
+type messageData struct {
+	*admin.ParkedMessage
+	Key       string
+	Shown     bool // the values of payload and metadata are
+	Text      string
+	Binary    bool
+	Meta      [][2]string
+	Size      int
+	Confirms  map[string]link // query of the page that confirms an action, by action
+	Followers link            // query of the list of its group
+}
+
+func (s *server) message(r *http.Request) (*page, error) {
+	ctx := r.Context()
+	lane := adapters.LaneRef{Route: r.PathValue("route")}
+	var err1, err2 error
+	lane.Slot, err1 = strconv.Atoi(r.PathValue("slot"))
+	seq, err2 := strconv.ParseInt(r.PathValue("seq"), 10, 64)
+	gone := failed(http.StatusNotFound, "this message is not parked any more: it was delivered, skipped or purged")
+	if err1 != nil || err2 != nil {
+		return nil, gone
+	}
+	shown := r.URL.Query().Get("payload") == "show"
+	if shown {
+		if err := need(r, admin.RoleOperate); err != nil {
+			return nil, err
+		}
+	}
+	var found []admin.ParkedMessage
+	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		found, err = op.Parked(ctx, adapters.ParkedFilter{Route: lane.Route, Limit: 1, After: adapters.ParkedKey{LaneRef: lane, Seq: seq - 1}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 || found[0].Table != "" || found[0].LaneRef != lane || found[0].Seq != seq {
+		return nil, gone
+	}
+	return &page{Name: "message", Title: "Message " + found[0].ID, Data: describe(&found[0], shown)}, nil
+}
+
+// describe prepares a message for its page.
+func describe(p *admin.ParkedMessage, shown bool) messageData {
+	d := messageData{ParkedMessage: p, Key: keyOf(p), Shown: shown, Size: len(p.Payload), Confirms: map[string]link{}}
+	for _, name := range sortedNames(p.Metadata) {
+		value := admin.Masked
+		if shown {
+			value = p.Metadata[name]
+		}
+		d.Meta = append(d.Meta, [2]string{name, value})
+	}
+	var indented bytes.Buffer
+	switch payload, ok := admin.MaskedJSON(p.Payload); {
+	case !ok && shown && utf8.Valid(p.Payload):
+		d.Text = string(p.Payload)
+	case !ok:
+		d.Binary = true
+	case shown && json.Indent(&indented, p.Payload, "", "  ") == nil:
+		d.Text = indented.String()
+	default:
+		if text, err := json.MarshalIndent(payload, "", "  "); err == nil {
+			d.Text = string(text)
+		}
+	}
+	for _, action := range []adapters.ParkedAction{adapters.ParkedRedrive, adapters.ParkedSkip, adapters.ParkedPurge} {
+		if slices.Contains(action.Statuses(adapters.ParkedFilter{ID: p.ID}), p.Status) {
+			d.Confirms[string(action)] = query("action", string(action), "route", p.Route, "id", p.ID, "back", string("/parked?"+query("route", p.Route)))
+		}
+	}
+	if p.Group != "" {
+		d.Followers = query("route", p.Route, "group", p.Group)
+	}
+	return d
+}
+
+func sortedNames[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,136 @@
+package web
+
+import (
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// failureLine is a group of failures and the query that finds its messages.
+type failureLine struct {
+	admin.Failure
+	Find link
+}
+
+type failuresData struct {
+	Route  string
+	Routes []string
+	Lines  []failureLine
+	Most   int
+	More   bool // some messages were not looked at
+	Total  int  // lines that there are
+}
+
+// failuresMost is how many groups of failures a page shows.
+const failuresMost = 100
+
+func (s *server) failures(r *http.Request) (*page, error) {
+	ctx := r.Context()
+	d := failuresData{Route: r.URL.Query().Get("route")}
+	_, d.Routes = s.parkedCounts(r, "")
+	err := s.console.Use(ctx, func(op *admin.Operator) error {
+		found, more, err := op.Failures(ctx, d.Route)
+		d.More, d.Total = more, len(found)
+		for _, f := range found[:min(len(found), failuresMost)] {
+			d.Most = max(d.Most, f.Count)
+			d.Lines = append(d.Lines, failureLine{f, query("route", f.Route, "type", f.Type, "error", commonPart(f.Error))})
+		}
+		return err
+	})
+	return &page{Name: "failures", Title: "Failures", Data: d}, err
+}
+
+// varying is what differs between the errors of one group of failures.
+var varying = regexp.MustCompile(`"[^"]*"|'[^']*'|\S*[0-9]\S*|\n`)
+
+// commonPart is the longest part of an error that others of its group have, too.
+func commonPart(text string) (longest string) {
+	for _, part := range varying.Split(text, -1) {
+		if len(part) > len(longest) {
+			longest = part
+		}
+	}
+	return longest
+}
+
+// blockedGroup is a message that its group waits behind.
+type blockedGroup struct {
+	admin.ParkedMessage
+	Key           string
+	Followers     int
+	MoreFollowers bool
+	Confirms      map[string]link
+	Group         string
+}
+
+type groupsData struct {
+	Route          string
+	Routes         []string
+	Held, Retrying []blockedGroup
+	More           bool
+}
+
+const (
+	groupsMost    = 25  // heads of each status that a page shows
+	followersMost = 200 // where counting the followers of one stops
+)
+
+func (s *server) groups(r *http.Request) (*page, error) {
+	ctx := r.Context()
+	d := groupsData{Route: r.URL.Query().Get("route")}
+	_, d.Routes = s.parkedCounts(r, "")
+	err := s.console.Use(ctx, func(op *admin.Operator) error {
+		for _, of := range []struct {
+			status adapters.ParkedStatus
+			into   *[]blockedGroup
+		}{{adapters.ParkedHeld, &d.Held}, {adapters.ParkedRetrying, &d.Retrying}} {
+			heads, err := op.Parked(ctx, adapters.ParkedFilter{Route: d.Route, Status: of.status, Limit: groupsMost + 1})
+			if err != nil {
+				return err
+			}
+			if len(heads) > groupsMost {
+				heads, d.More = heads[:groupsMost], true
+			}
+			for i := range heads {
+				g := blockedGroup{ParkedMessage: heads[i], Key: keyOf(&heads[i]), Group: heads[i].Group, Confirms: describe(&heads[i], false).Confirms}
+				if g.Group != "" {
+					waiting, err := op.Parked(ctx, adapters.ParkedFilter{Route: g.Route, Group: g.Group, Status: adapters.ParkedWaiting, Limit: followersMost + 1})
+					if err != nil {
+						return err
+					}
+					g.Followers, g.MoreFollowers = min(len(waiting), followersMost), len(waiting) > followersMost
+				}
+				*of.into = append(*of.into, g)
+			}
+		}
+		return nil
+	})
+	return &page{Name: "groups", Title: "Blocked groups", Data: d}, err
+}
+
+type eventData struct {
+	ID     string
+	Parked []admin.ParkedMessage
+	At     time.Time
+}
+
+// Key names a message in links.
+func (d eventData) Key(p admin.ParkedMessage) string { return keyOf(&p) }
+
+func (s *server) event(r *http.Request) (*page, error) {
+	ctx := r.Context()
+	d := eventData{ID: r.URL.Query().Get("id"), At: time.Now()}
+	p := &page{Name: "event", Title: "Find an event", Data: d}
+	if d.ID == "" {
+		return p, nil
+	}
+	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
+		d.Parked, err = op.Parked(ctx, adapters.ParkedFilter{ID: d.ID, Limit: parkedMost})
+		return err
+	})
+	p.Data = d
+	return p, err
+}

@@ -1,0 +1,133 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// pathOf is a name as a part of a path.
+func pathOf(name string) link { return link(url.PathEscape(name)) } //nolint:gosec // encoded
+
+// routeData is a route with its lanes.
+type routeData struct {
+	routeLine
+	Delivered int64
+	Lanes     []admin.RouteStatus
+	Owned     []admin.Owned
+	Minutes   []minute
+	Match     string
+}
+
+// minute is what a route did in a minute, as numbers for those who do not see the charts.
+type minute struct {
+	At                                        time.Time
+	Delivered, Retried, Dead, Parked, Skipped int
+	P50, P95, P99                             time.Duration
+}
+
+func (s *server) route(r *http.Request) (*page, error) {
+	ctx, name := r.Context(), r.PathValue("route")
+	snap := s.console.Status(ctx)
+	i := slices.IndexFunc(snap.Routes, func(p admin.RouteStatus) bool { return p.Route == name })
+	if i < 0 {
+		return nil, failed(http.StatusNotFound, "there is no route %q", name)
+	}
+	d := routeData{routeLine: s.line(snap, &snap.Routes[i], s.ways()), Delivered: snap.Stats[name].Delivered, Owned: snap.Routes[i].Owned}
+	if snap.Problem == nil {
+		err := s.console.Use(ctx, func(op *admin.Operator) error {
+			lanes, err := op.Lanes(ctx)
+			for _, l := range lanes {
+				if l.Route == name {
+					d.Lanes = append(d.Lanes, admin.EachLane([]adapters.LaneStatus{l})...)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(d.Lanes, func(a, b admin.RouteStatus) int { return deref(a.Slot) - deref(b.Slot) })
+	d.Minutes = s.minutes(name)
+	return &page{Name: "route", Title: "Route " + name, Data: d}, nil
+}
+
+// minutesMost is how many minutes are shown as numbers.
+const minutesMost = 15
+
+// minutes sums the latest points of a route.
+func (s *server) minutes(route string) (out []minute) {
+	points, latest := s.console.History().Route(route)
+	for len(points) > 0 && len(out) < minutesMost {
+		from := max(0, len(points)-perMinute)
+		m := minute{At: latest}
+		for _, p := range points[from:] {
+			m.Delivered += int(p.Delivered)
+			m.Retried += int(p.Retried)
+			m.Dead += int(p.Dead)
+			m.Parked += int(p.Parked)
+			m.Skipped += int(p.Skipped)
+			m.P50, m.P95, m.P99 = max(m.P50, seconds(p.P50)), max(m.P95, seconds(p.P95)), max(m.P99, seconds(p.P99))
+		}
+		out = append(out, m)
+		points, latest = points[:from], latest.Add(-time.Duration(len(points)-from)*admin.HistoryStep)
+	}
+	return out
+}
+
+func seconds(f float32) time.Duration { return time.Duration(float64(f) * float64(time.Second)) }
+
+// chart is the history of a route, for the script.
+type chart struct {
+	At        []int64    `json:"at"` // Unix seconds
+	Rate      []*float64 `json:"rate"`
+	InFlight  []*float64 `json:"in_flight"`
+	P50       []*float64 `json:"p50"`
+	P95       []*float64 `json:"p95"`
+	P99       []*float64 `json:"p99"`
+	Retried   []*float64 `json:"retried"`
+	Dead      []*float64 `json:"dead"`
+	Parked    []*float64 `json:"parked"`
+	Skipped   []*float64 `json:"skipped"`
+	StepInSec float64    `json:"step"`
+}
+
+// data answers with the points of a route's charts. Before the process began there are
+// nulls: a chart spans 10 minutes at least.
+func (s *server) data(w http.ResponseWriter, r *http.Request) {
+	points, latest := s.console.History().Route(r.PathValue("route"))
+	if latest.IsZero() {
+		latest = time.Now()
+	}
+	c := chart{StepInSec: admin.HistoryStep.Seconds()}
+	perBar, _ := span(len(points))
+	count := perBar * sparkBars
+	for back := count - 1; back >= 0; back-- {
+		c.At = append(c.At, latest.Add(-time.Duration(back)*admin.HistoryStep).Unix())
+		var p admin.Point
+		if at := len(points) - 1 - back; at >= 0 {
+			p = points[at]
+		}
+		value := func(f float64, known bool) *float64 {
+			if !known {
+				return nil
+			}
+			return &f
+		}
+		number := func(n uint32) *float64 { return value(float64(n), p.Known) }
+		age := func(f float32) *float64 { return value(float64(f), f > 0) }
+		c.Rate = append(c.Rate, value(float64(p.Delivered)/c.StepInSec, p.Known))
+		c.InFlight = append(c.InFlight, number(p.InFlight))
+		c.P50, c.P95, c.P99 = append(c.P50, age(p.P50)), append(c.P95, age(p.P95)), append(c.P99, age(p.P99))
+		c.Retried, c.Dead = append(c.Retried, number(p.Retried)), append(c.Dead, number(p.Dead))
+		c.Parked, c.Skipped = append(c.Parked, number(p.Parked)), append(c.Skipped, number(p.Skipped))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(c) // the browser may have gone
+}

@@ -1,0 +1,215 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/admin"
+)
+
+// functions are those of the templates.
+var functions = template.FuncMap{
+	"num": number, "numf": rate, "ago": ago, "exact": exact, "iso": iso, "dur": duration, "esc": url.PathEscape,
+	"tone": tone, "label": label, "plural": plural, "query": query, "bytes": size, "join": strings.Join, "deref": deref[int], "derefd": deref[time.Duration], "dereff": deref[float64],
+	"capital": capital, "args": func(values ...any) []any { return values }, "plus": plus, "when": when,
+}
+
+// number writes a number with its thousands apart.
+func number(n any) string {
+	text := fmt.Sprint(n)
+	digits, sign := strings.TrimPrefix(text, "-"), ""
+	if digits != text {
+		sign = "-"
+	}
+	var b strings.Builder
+	for i, c := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return sign + b.String()
+}
+
+// rate writes messages a second.
+func rate(f float64) string {
+	switch {
+	case f == 0:
+		return "0"
+	case f < 0.05:
+		return "<0.1"
+	case f < 10:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	return number(int64(math.Round(f)))
+}
+
+// plus writes a count that may be too low.
+func plus(n int, more bool) string {
+	if more {
+		return "over " + number(n)
+	}
+	return number(n)
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// duration writes a time span in its two largest units.
+func duration(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d == 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return "<1 ms"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return units(d, time.Minute, "min", time.Second, "s")
+	case d < 48*time.Hour:
+		return units(d, time.Hour, "h", time.Minute, "min")
+	}
+	return units(d, 24*time.Hour, "d", time.Hour, "h")
+}
+
+func units(d, large time.Duration, l string, small time.Duration, s string) string {
+	if rest := d % large / small; rest > 0 {
+		return fmt.Sprintf("%d %s %d %s", d/large, l, rest, s)
+	}
+	return fmt.Sprintf("%d %s", d/large, l)
+}
+
+// ago writes a time relative to now.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case d > -time.Second && d < time.Second:
+		return "now"
+	case d < 0:
+		return "in " + coarse(-d)
+	}
+	return coarse(d) + " ago"
+}
+
+// coarse writes a span in its largest unit.
+func coarse(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + " d"
+}
+
+// exact writes a time in UTC, with its date unless it is today's.
+func exact(t time.Time) string {
+	t = t.UTC()
+	if now := time.Now().UTC(); t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04:05 UTC")
+	}
+	return t.Format("2006-01-02 15:04:05 UTC")
+}
+
+func iso(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// when takes a time or a pointer to one; the zero time is unknown.
+func when(t any) time.Time {
+	switch t := t.(type) {
+	case time.Time:
+		return t
+	case *time.Time:
+		return deref(t)
+	}
+	return time.Time{}
+}
+
+func size(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// capital begins a sentence, unless with a name such as http or a command.
+func capital(text string) string {
+	first, rest, _ := strings.Cut(text, " ")
+	if first == "" || strings.ContainsAny(first, ":/.`_") {
+		return text
+	}
+	r, n := utf8.DecodeRuneInString(first)
+	return strings.TrimSpace(string(unicode.ToUpper(r)) + first[n:] + " " + rest)
+}
+
+// plural counts things.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + many
+}
+
+// link is a path of ours, or a query, that is encoded already.
+type link = template.URL
+
+// query makes the query of a link from names and values; empty values are left out.
+func query(pairs ...string) link {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return link(q.Encode()) //nolint:gosec // encoded
+}
+
+// tone is how bad a state is, as the stylesheet names it.
+func tone(state any) string {
+	switch fmt.Sprint(state) {
+	case string(admin.StateStopped), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError:
+		return "bad"
+	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead):
+		return "warn"
+	case string(admin.StatePaused):
+		return "hold"
+	case string(admin.StateOK), "alive":
+		return "good"
+	}
+	return "calm"
+}
+
+// stateError is the state of all routes while the state store does not answer.
+const stateError = "unknown"
+
+// labels are states in words, where the name of the state is not.
+var labels = map[string]string{
+	string(admin.StateNoRelay): "no owner", string(admin.StateOK): "works", string(admin.StateDead): "dead messages", string(admin.StateUnavailable): "address down",
+}
+
+func label(state any) string {
+	text := fmt.Sprint(state)
+	if l, ok := labels[text]; ok {
+		return l
+	}
+	return text
+}

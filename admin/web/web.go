@@ -1,0 +1,245 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/admin"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+//go:embed static
+var static embed.FS
+
+// policy allows what the pages consist of, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// server answers the requests of browsers.
+type server struct {
+	console *admin.Console
+	pages   map[string]*template.Template // by name
+	version string                        // of the static files, for caches
+	notices notices
+}
+
+// New returns the handler of the dashboard. The server in front of it says who calls
+// ([admin.CallerOf]); it may be mounted at any path ([admin.Base]).
+func New(c *admin.Console) http.Handler {
+	s := &server{console: c, pages: map[string]*template.Template{}}
+	s.parse()
+	mux := http.NewServeMux()
+	for pattern, f := range map[string]func(*http.Request) (*page, error){
+		"GET /{$}":                         s.overview,
+		"GET /route/{route}":               s.route,
+		"GET /parked":                      s.parked,
+		"GET /parked/{route}/{slot}/{seq}": s.message,
+		"GET /failures":                    s.failures,
+		"GET /groups":                      s.groups,
+		"GET /event":                       s.event,
+		"GET /destinations":                s.destinations,
+		"GET /instances":                   s.instances,
+		"GET /tail":                        s.tail,
+		"GET /audit":                       s.audit,
+		"GET /config":                      s.config,
+		"GET /confirm":                     s.confirm,
+		"GET " + admin.LoginPath:           s.login,
+		"POST " + admin.LoginPath:          s.signIn,
+		"POST /logout":                     s.signOut,
+		"POST /do":                         s.do,
+		"GET /":                            s.unknown,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) })
+	}
+	mux.HandleFunc("GET /data/{route}", s.data)
+	mux.HandleFunc("GET "+admin.StaticPath, s.static)
+	return mux
+}
+
+// parse parses the templates, each page with the layout. They are part of the program, so
+// an error is a mistake in it.
+func (s *server) parse() {
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
+	names, err := fs.Glob(templates, "templates/*.html")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range names {
+		s.pages[strings.TrimSuffix(path.Base(name), ".html")] = template.Must(template.Must(layout.Clone()).ParseFS(templates, name))
+	}
+	sum := sha256.New()
+	files, err := fs.Glob(static, "static/*")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range files {
+		text, err := static.ReadFile(name)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = sum.Write(text) // never fails
+	}
+	s.version = hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// page is what a template shows.
+type page struct {
+	Name  string // of the template
+	Title string
+	Data  any
+
+	Base    string // what links begin with
+	Version string
+	Path    string // that was asked for, with its query
+	Now     time.Time
+	Who     admin.Caller
+	Open    bool   // nobody is asked who they are
+	Form    string // what forms carry
+	Notice  *notice
+	Summary summary
+
+	status int // 0: 200
+	to     string
+	with   func(http.ResponseWriter, *http.Request) // before the answer; optional
+}
+
+// CanOperate reports whether the caller may pause, resume, redrive and skip.
+func (p *page) CanOperate() bool { return p.Who.Role >= admin.RoleOperate }
+
+// CanAdmin reports whether the caller may purge, seek and reload.
+func (p *page) CanAdmin() bool { return p.Who.Role >= admin.RoleAdmin }
+
+// Current reports whether the page belongs to an entry of the navigation.
+func (p *page) Current(names ...string) bool {
+	for _, n := range names {
+		if n == p.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// redirect leads the browser to a path of ours.
+func redirect(to string) *page { return &page{to: to} }
+
+// answer calls a page's function and renders what it returns, or its error.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (*page, error)) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Referrer-Policy", "same-origin")
+	if err := checked(r); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	p, err := f(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if p.with != nil {
+		p.with(w, r)
+	}
+	if p.to != "" {
+		header.Set("Location", admin.Base(r)+p.to)
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	s.render(w, r, p)
+}
+
+// checked refuses what no database keeps, and forms that another page made.
+func checked(r *http.Request) error {
+	if r.Method == http.MethodPost {
+		if err := r.ParseForm(); err != nil {
+			return failed(http.StatusBadRequest, "the form cannot be read: %v", err)
+		}
+		if !admin.ValidForm(r.Context(), r.PostFormValue("form")) {
+			return failed(http.StatusForbidden, "this form is not valid any more: open the page again")
+		}
+	} else {
+		r.Form = r.URL.Query()
+	}
+	for name, values := range r.Form {
+		for _, v := range values {
+			if !utf8.ValidString(v) || len(v) > 4000 || strings.ContainsFunc(v, func(c rune) bool { return c != '\n' && c != '\r' && c != '\t' && unicode.IsControl(c) }) {
+				return failed(http.StatusUnprocessableEntity, "%s has control characters, is too long, or is not UTF-8", name)
+			}
+		}
+	}
+	return nil
+}
+
+// render writes a page.
+func (s *server) render(w http.ResponseWriter, r *http.Request, p *page) {
+	ctx := r.Context()
+	p.Base, p.Version, p.Path, p.Now = admin.Base(r), s.version, r.URL.RequestURI(), time.Now()
+	p.Who, p.Open, p.Form = admin.CallerOf(ctx), admin.Open(ctx), admin.FormToken(ctx)
+	p.Notice = s.notices.find(r.URL.Query().Get("notice"))
+	if p.Who.Role != admin.RoleNone {
+		p.Summary = summaryOf(s.console.Status(ctx))
+	}
+	var out bytes.Buffer
+	if err := s.pages[p.Name].ExecuteTemplate(&out, "layout.html", p); err != nil {
+		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(cmp.Or(p.status, http.StatusOK))
+	_, _ = w.Write(out.Bytes()) // the browser may have gone
+}
+
+// problem is an error with its status.
+type problem struct {
+	status int
+	text   string
+}
+
+func (p *problem) Error() string { return p.text }
+
+func failed(status int, format string, args ...any) error {
+	return &problem{status, fmt.Sprintf(format, args...)}
+}
+
+// fail shows an error as a page.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p = &problem{admin.StatusOf(err), err.Error()}
+	}
+	s.render(w, r, &page{Name: "problem", Title: http.StatusText(p.status), Data: p.text, status: p.status})
+}
+
+// unknown answers paths that there are not.
+func (s *server) unknown(*http.Request) (*page, error) {
+	return nil, failed(http.StatusNotFound, "there is no such page")
+}
+
+// need refuses callers without a role.
+func need(r *http.Request, role admin.Role) error {
+	if who := admin.CallerOf(r.Context()); who.Role < role {
+		return failed(http.StatusForbidden, "this needs the role %s, and you have %s", role, who.Role)
+	}
+	return nil
+}
+
+// static serves our own files, which caches keep by their version.
+func (s *server) static(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("v") == s.version {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	http.ServeFileFS(w, r, static, path.Clean(r.URL.Path))
+}
