@@ -171,7 +171,7 @@ func TestG7_DeliverFirstIsBoundedByTheWindow(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, s := range r.router.routes[0].Sessions() {
 			if in := lane.Inspect(s); in.Chains > 32 || in.Queued > 0 {
-				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane().Name, in.Chains, in.Queued)
+				t.Errorf("%s: %d messages under way, %d not yet offered; the window is 32", s.Lane.Name, in.Chains, in.Queued)
 			}
 		}
 		r.cancel()

@@ -38,19 +38,10 @@ func (r *Router) Run(ctx context.Context) error {
 	for i, rt := range r.routes {
 		lanes[i] = rt.Route.Route
 	}
-	wm, wmDone, err := lane.StartWatermill(lanes)
-	if err != nil {
+	if err := lane.Compose(lanes); err != nil {
 		return err
 	}
-	err = r.work(ctx)
-	for _, rt := range r.routes {
-		rt.Close()
-	}
-	closing := wm.Close()
-	if errors.Is(err, ErrCutOff) {
-		closing = nil // chains that have not ended are all that it complains of, and err names them
-	}
-	return errors.Join(err, closing, <-wmDone)
+	return r.work(ctx)
 }
 
 // work runs the parts until ctx ends or one fails, and drains.

@@ -140,7 +140,7 @@ func (l *ledger) oldest(r *lane.Route) (born time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.held {
-		if h.item == nil || h.item.Session.Route() != r {
+		if h.item == nil || h.item.Session.Route != r {
 			continue
 		}
 		if t := h.item.Born(); !t.IsZero() && (born.IsZero() || t.Before(born)) {

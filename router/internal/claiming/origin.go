@@ -56,9 +56,9 @@ func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
 			continue
 		}
 		end := ending{h: holdingOf(x), outcome: outbox.OutcomeReleased}
-		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.Attempt.Number < o.session.Route().Attempts {
+		if _, failed := x.Failed(); failed && outbox.AnsweredBy(cause) && x.Attempt.Number < o.session.Route.Attempts {
 			end = ending{h: holdingOf(x), outcome: outbox.OutcomeRetry, attempts: x.Attempt.Number, at: at, err: cause}
-			o.session.Route().CountRetried()
+			o.session.Route.CountRetried()
 		}
 		ends = append(ends, end)
 	}

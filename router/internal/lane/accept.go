@@ -22,7 +22,7 @@ func (s *Session) Accept(rows []Arrival) {
 	defer s.mu.Unlock()
 	if s.runner.stopping {
 		for _, a := range rows {
-			s.route.Share.Give(a.Cost)
+			s.Route.Share.Give(a.Cost)
 		}
 		return
 	}
@@ -31,7 +31,7 @@ func (s *Session) Accept(rows []Arrival) {
 		if !wanted {
 			continue
 		}
-		it := newItem(s, s.route.Key(a.Row.Group))
+		it := newItem(s, s.Route.Key(a.Row.Group))
 		it.row, it.stream, it.index, it.cost = a.Row, a.Stream, index, a.Cost
 		s.progress.begin(it)
 		s.admitLocked(it)
@@ -48,10 +48,10 @@ func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 	if s.runner.stopping {
 		return false
 	}
-	it := newItem(s, s.route.Key(row.Group))
+	it := newItem(s, s.Route.Key(row.Group))
 	it.Handle, it.cost = handle, cost
 	if msg, ok := handle.(*message.Message); ok {
-		it.parent, it.record = msg.Context(), s.lane.recordOf(msg, row)
+		it.parent, it.record = msg.Context(), s.Lane.recordOf(msg, row)
 	} else {
 		it.row = row
 	}
@@ -102,7 +102,7 @@ func (s *Session) admitLocked(it *Item) {
 func (s *Session) enterLocked(it *Item) {
 	s.arrivals++
 	it.arrival = s.arrivals
-	it.Attempt.Place = s.route.shared.places.Add(1)
+	it.Attempt.Place = s.Route.shared.places.Add(1)
 	s.gate.Enter(&it.Ticket, it.key)
 	s.runner.pushLocked(it)
 }

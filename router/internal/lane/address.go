@@ -20,8 +20,8 @@ type address struct {
 	cause   error
 	since   time.Time
 
-	suspect string  // the group that failed last
-	charged charged // its attempts that were charged since the last success
+	suspect string    // the group that failed last
+	charges []*charge // of its attempts since the last success
 
 	held  []*Item          // wait until it is back, in order of failure
 	open  bool             // the next message that comes may go, as the probe
@@ -88,7 +88,7 @@ func (h *health) remove(a *address) (held []*Item) {
 	delete(h.addresses, a.name)
 	h.trouble.Add(-1)
 	held = a.held
-	a.held, a.sent, a.probe, a.charged = nil, nil, nil, nil
+	a.held, a.sent, a.probe, a.charges = nil, nil, nil, nil
 	return held
 }
 
@@ -105,10 +105,10 @@ func (h *health) failed(name string, it *Item, retryAfter time.Duration, cause e
 	if !a.down {
 		if a.suspect == "" || a.suspect == it.identity() {
 			a.suspect = it.identity()
-			a.charged.addLocked(it)
+			a.charge(it)
 			return true, nil
 		}
-		blamed, a.charged = a.charged, nil
+		blamed, a.charges = a.charges, nil
 		h.takeDown(a, cause, false)
 	} else if a.probe == &it.Ticket {
 		a.cause = cause
@@ -136,7 +136,7 @@ func (h *health) unavailable(name string, it *Item, v outbox.Verdict, outage boo
 	defer h.mu.Unlock()
 	a := h.at(name)
 	if outage {
-		blamed, a.charged = a.charged, nil
+		blamed, a.charges = a.charges, nil
 	}
 	if !a.down {
 		h.takeDown(a, v.Err, v.Gone)
@@ -215,7 +215,7 @@ func (h *health) tryAgain(a *address) {
 			break
 		}
 	}
-	h.route.kick()
+	h.route.Kick()
 }
 
 // takeHeld takes the first message of the group that has been held longest; nil

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -61,7 +62,7 @@ func (h *health) forget(s *Session) {
 			}
 		}
 		a.held = kept
-		a.charged.forget(s)
+		a.charges = slices.DeleteFunc(a.charges, func(c *charge) bool { return c.session == s })
 		if a.sent != nil && a.sent.Session == s {
 			a.sent = nil
 		}
@@ -110,3 +111,6 @@ func (r *Route) ApplyPauses(pauses []adapters.Pause) {
 
 // GoneRemembered says that what [Lease].RememberGone was asked for is done.
 func (r *Route) GoneRemembered(address string) { r.health.written(address) }
+
+// StopProbing ends the timers of addresses that are down.
+func (r *Route) StopProbing() { r.health.close() }

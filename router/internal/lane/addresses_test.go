@@ -69,7 +69,7 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dest := &recorder{}
 				s, stop := alone(t, Config{DeliverFirst: first, Destination: dest, Window: 64})
-				rt := s.route
+				rt := s.Route
 				gone := &Item{Session: s, key: "gone", phase: parked, record: &record{id: "gone"}}
 				stays := &Item{Session: s, key: "stays", phase: held, record: &record{id: "stays"}}
 				for _, it := range []*Item{gone, stays} {
@@ -95,7 +95,7 @@ func TestG13_AnAddressIsProbedThoughTheProbeLeaves(t *testing.T) {
 func TestG10_AnOpeningIsForOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := alone(t, Config{Destination: &recorder{}, Window: 64})
-		h := s.route.health
+		h := s.Route.health
 		probe, next := &Item{Session: s, key: "probe"}, &Item{Session: s, key: "next"}
 		probe.Owner, next.Owner = probe, next
 		h.mu.Lock()

@@ -2,7 +2,6 @@ package lane
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -22,8 +21,7 @@ func alone(t *testing.T, cfg Config) (s *Session, stop func()) {
 	cfg.Name, cfg.Order, cfg.Attempts, cfg.SendTimeout = "orders", adapters.OrderGroup, 10, time.Minute
 	rt := NewRoute(cfg, shared)
 	rt.Connect(aloneFeeder{}, aloneLease{})
-	wm, done, err := StartWatermill([]*Route{rt})
-	if err != nil {
+	if err := Compose([]*Route{rt}); err != nil {
 		t.Fatal(err)
 	}
 	s = NewSession(rt.Lanes[3], adapters.Table{}, []adapters.LaneState{{LaneRef: adapters.LaneRef{Route: "orders", Slot: 3}, NextSeq: 1}}, nil)
@@ -31,10 +29,6 @@ func alone(t *testing.T, cfg Config) (s *Session, stop func()) {
 	return s, func() {
 		s.Stop(context.Background())
 		rt.StopProbing()
-		rt.Close()
-		if err := errors.Join(wm.Close(), <-done); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (s *Session) Blockages(now time.Time, patient bool) (out []Blockage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stalls := s.gate.Stalled(now.Add(-slowDelivery))
-	for _, it := range s.route.health.heldAlone(s) {
+	for _, it := range s.Route.health.heldAlone(s) {
 		stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
 	}
 	for _, stall := range stalls {

@@ -12,7 +12,7 @@ func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	var follow []followUp
 	s.mu.Lock()
 	for _, e := range ended {
-		if f := s.judgeLocked(owner(e.Ticket), e.Err); !f.empty() {
+		if f := s.outcomes.judge(owner(e.Ticket), e.Err); !f.empty() {
 			follow = append(follow, f)
 		}
 	}
@@ -29,49 +29,13 @@ func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	}
 }
 
-// judgeLocked is conclude for one message, without what is left to do outside of the
-// session's mutex.
-func (s *Session) judgeLocked(it *Item, err error) (follow followUp) {
-	v := verdict(it, err)
-	if err != nil {
-		s.route.notePanic(err)
-		if v.Outcome == outbox.OutcomeDelivered {
-			s.route.Log().Warn("a middleware failed after the message was delivered: it counts as delivered",
-				"lane", s.lane.Name, "id", it.id(), "error", err)
-		}
-	}
-	if it.phase == running {
-		follow = s.outcomes.apply(it, v)
-	} else {
-		s.route.health.concluded(it) // parked meanwhile; it may have been a probe
-	}
-	if follow.dying == nil {
-		s.cutoff.note(v.Outcome)
-		s.runner.endLocked()
-	}
-	return follow
-}
-
-// verdict is outbox.VerdictOf with what the lane knows beside the error.
-func verdict(it *Item, err error) outbox.Verdict {
-	v := outbox.VerdictOf(err)
-	switch {
-	case it.Delivered():
-		return outbox.Verdict{Outcome: outbox.OutcomeDelivered}
-	case v.Outcome == outbox.OutcomeDelivered:
-		// Nothing failed and nothing was delivered: a middleware kept it.
-		return outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: "filtered"}
-	}
-	return v
-}
-
 // sendToPoison sends a dying message and carries out what comes of it.
 func (s *Session) sendToPoison(it *Item) {
-	pause, err := s.route.poison.send(s.gate.Context(), it)
+	pause, err := s.Route.poison.send(s.gate.Context(), it)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.route.notePanic(err)
+		s.Route.notePanic(err)
 		s.cutoff.note(outbox.VerdictOf(err).Outcome)
 	}
 	s.runner.endLocked()
@@ -101,7 +65,7 @@ func (f followUp) run() {
 		it.rerun()
 	}
 	if f.back != nil {
-		f.back.kick()
+		f.back.Kick()
 		f.back.readmit()
 	}
 }

@@ -55,12 +55,12 @@ func UnknownBy(sessions []*Session) (out []Unknown) {
 		if unknown == 0 {
 			continue
 		}
-		l := byRoute[s.route.Name]
+		l := byRoute[s.Route.Name]
 		if l == nil {
-			l = &Unknown{Route: s.route.Name}
-			byRoute[s.route.Name] = l
+			l = &Unknown{Route: s.Route.Name}
+			byRoute[s.Route.Name] = l
 		}
-		l.Lanes = append(l.Lanes, s.lane.Name)
+		l.Lanes = append(l.Lanes, s.Lane.Name)
 		l.Messages += unknown
 	}
 	for _, l := range byRoute {

@@ -18,14 +18,8 @@ import (
 // offerMessages brings what is queued to the gate. A session that delivers first has it
 // instead of workers and their scheduler.
 func (s *Session) offerMessages() {
-	defer s.wg.Done()
-	select {
-	case <-s.lane.composed: // what failed at once runs through its chain
-	case <-s.ctx.Done():
-		return
-	}
 	for {
-		offered, broken, dying := toOffer(s.route, s.runner.takeAll())
+		offered, broken, dying := toOffer(s.Route, s.runner.takeAll())
 		s.gate.Offer(offered)
 		if len(broken) > 0 {
 			s.ended(broken)
@@ -71,8 +65,8 @@ func (s *Session) ended(ended []handlers.Ended) {
 		e := &ended[i]
 		it := owner(e.Ticket)
 		it.outcome, it.asked = e.Err, false
-		if e.Err = protect(s.lane.chain, e.Message); !it.asked {
-			e.Err = s.route.notAsked(it, s.lane.Name, e.Err)
+		if e.Err = protect(s.Lane.chain, e.Message); !it.asked {
+			e.Err = s.Route.notAsked(it, s.Lane.Name, e.Err)
 		}
 	}
 	s.conclude(ended, false)

@@ -18,12 +18,11 @@
 //
 //	outcomes   outcomes.go      what becomes of an item: verdict to settled, parked, held, tried again
 //	pump       pump.go          reads parked messages back when their groups are due
-//	parking    parking.go       messages that wait in the state store; parked_group.go has a group's states
-//	charges    charges.go       attempts that are given back, because their address was at fault
-//	runner     workers.go       which chains run, and on which goroutines
+//	parking    parking.go       messages that wait in the state store; parked_group.go has a group's states,
+//	                            charge.go attempts that are given back because their address was at fault
+//	runner     workers.go       which chains run
 //	progress   progress.go      what is under way, settled and written; stream.go a cursor, writes.go parked rows
 //	cutoff     cutoff.go        what is unknown after a stop that could wait no longer
-//	tenure     session.go       lane, route, gate, origin: what does not change
 //
 // An [Item] changes its phase in item_phase.go only. The addresses of a route are shared by its
 // sessions: addresses.go is the list, address.go the states of one. What they want of other

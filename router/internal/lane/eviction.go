@@ -23,7 +23,7 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 		return
 	}
 	s.evictionLooked = now
-	o := s.route.Destination.Ordering()
+	o := s.Route.Destination.Ordering()
 	static, waves := o.Static, o.Unit == adapters.UnitWave
 	total := 0
 	var blocked []*Item
@@ -37,13 +37,13 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 		blocked = append(blocked, it)
 	}
 	if !static {
-		alone := s.route.health.heldAlone(s)
+		alone := s.Route.health.heldAlone(s)
 		total += len(alone)
 		blocked = append(blocked, alone...)
 	}
 	// What is finished behind them takes room as well, for the cursor stands.
 	total += s.progress.finishedBeyond()
-	if total < s.route.Window/2 && !spent {
+	if total < s.Route.Window/2 && !spent {
 		return
 	}
 	for _, it := range blocked {

@@ -9,8 +9,8 @@ import (
 // fence returns what the session delivers through instead of the route's destination, if that
 // fences former owners; otherwise nil.
 func fence(s *Session) adapters.Destination {
-	if f, ok := s.route.Destination.(adapters.Fencer); ok {
-		return f.Fence(s.lane.Name, func(ctx context.Context) (bool, error) { return s.route.Lease.StillOwned(ctx, s) })
+	if f, ok := s.Route.Destination.(adapters.Fencer); ok {
+		return f.Fence(s.Lane.Name, func(ctx context.Context) (bool, error) { return s.Route.Lease.StillOwned(ctx, s) })
 	}
 	return nil
 }
@@ -21,6 +21,6 @@ func closeFenced(s *Session) {
 		return
 	}
 	if err := s.fenced.Close(); err != nil {
-		s.route.Log().Debug("closing what a lane delivered through", "lane", s.lane.Name, "error", err)
+		s.Route.Log().Debug("closing what a lane delivered through", "lane", s.Lane.Name, "error", err)
 	}
 }

@@ -72,7 +72,7 @@ func unsettledLocked(s *Session) int {
 			n += g.limit
 		}
 	}
-	if !s.route.DeliverFirst {
+	if !s.Route.DeliverFirst {
 		n += s.runner.chains // of what was taken out of the lane
 	}
 	return n

@@ -64,6 +64,7 @@ type Item struct {
 	wait    *wait          // before the next attempt; nil: there is none
 
 	slot      int   // of the cursor row that it is parked under
+	credits   int   // attempts to be given back when the chain has returned
 	probes    int32 // failures charged to the address instead
 	phase     phase
 	stored    bool // its parked row exists, or is about to
@@ -79,7 +80,7 @@ type Item struct {
 
 // newItem makes an item of a session, whose first attempt is next.
 func newItem(s *Session, key string) *Item {
-	it := &Item{Session: s, key: key, slot: s.lane.Slots[0], Attempt: outbox.Attempt{Route: s.route.Name, Lane: s.lane.Name, Number: 1}}
+	it := &Item{Session: s, key: key, slot: s.Lane.Slots[0], Attempt: outbox.Attempt{Route: s.Route.Name, Lane: s.Lane.Name, Number: 1}}
 	it.Owner = it
 	return it
 }
@@ -103,14 +104,14 @@ func owner(t *handlers.Ticket) *Item {
 func (it *Item) newMessage() *message.Message {
 	var msg *message.Message
 	switch {
-	case it.row != nil && it.Session.route.DeliverFirst:
-		msg = &message.Message{UUID: it.row.ID, Payload: it.row.Payload, Metadata: it.row.Metadata(it.Session.lane.Name)}
+	case it.row != nil && it.Session.Route.DeliverFirst:
+		msg = &message.Message{UUID: it.row.ID, Payload: it.row.Payload, Metadata: it.row.Metadata(it.Session.Lane.Name)}
 	case it.row != nil:
-		msg = adapters.NewMessage(it.row, it.Session.lane.Name)
+		msg = adapters.NewMessage(it.row, it.Session.Lane.Name)
 	default:
 		msg = message.NewMessage(it.record.id, it.record.payload)
 		maps.Copy(msg.Metadata, it.record.metadata)
-		msg.Metadata[outbox.MetaLane] = it.Session.lane.Name
+		msg.Metadata[outbox.MetaLane] = it.Session.Lane.Name
 	}
 	msg.SetContext(it)
 	return msg
@@ -120,7 +121,7 @@ func (it *Item) newMessage() *message.Message {
 func (it *Item) content() adapters.Parked {
 	if it.row != nil {
 		return adapters.Parked{ID: it.row.ID, Type: it.row.Type, Position: it.row.Position,
-			Metadata: it.row.Metadata(it.Session.lane.Name), Payload: it.row.Payload}
+			Metadata: it.row.Metadata(it.Session.Lane.Name), Payload: it.row.Payload}
 	}
 	r := it.record
 	return adapters.Parked{ID: r.id, Type: r.kind, Position: r.position, Metadata: r.metadata, Payload: r.payload}
@@ -199,7 +200,7 @@ func (it *Item) Value(key any) any {
 	if v := it.Session.ctx.Value(key); v != nil {
 		return v
 	}
-	return it.Session.lane.handlerValue(key)
+	return it.Session.Lane.base.Value(key)
 }
 
 type itemKeyType struct{}

@@ -77,7 +77,7 @@ func (it *Item) rerun() bool {
 		return false
 	}
 	it.resume()
-	s.charges.repay(it)
+	s.parking.repay(it)
 	s.runner.pushLocked(it)
 	s.runner.proceedLocked()
 	return true

@@ -34,14 +34,14 @@ type outcomes struct {
 	origin   Origin
 	gate     *handlers.Gate
 	runner   *runner
-	charges  *charges
+	cutoff   *cutoff
 	parking  *parking
 	progress *progress
 }
 
 func newOutcomes(s *Session) outcomes {
-	return outcomes{route: s.route, lane: s.lane, origin: s.origin, gate: s.gate,
-		runner: &s.runner, charges: &s.charges, parking: &s.parking, progress: &s.progress}
+	return outcomes{route: s.Route, lane: s.Lane, origin: s.origin, gate: s.gate,
+		runner: &s.runner, cutoff: &s.cutoff, parking: &s.parking, progress: &s.progress}
 }
 
 // revive notes that an address works.
@@ -53,6 +53,41 @@ func (f *followUp) revive(rt *Route, address string) {
 	}
 }
 
+// judge carries out what the error of a chain that has returned means for its item.
+func (o *outcomes) judge(it *Item, err error) (follow followUp) {
+	v := verdict(it, err)
+	if err != nil {
+		o.route.notePanic(err)
+		if v.Outcome == outbox.OutcomeDelivered {
+			o.route.Log().Warn("a middleware failed after the message was delivered: it counts as delivered",
+				"lane", o.lane.Name, "id", it.id(), "error", err)
+		}
+	}
+	if it.phase == running {
+		follow = o.apply(it, v)
+	} else {
+		o.route.health.concluded(it) // parked meanwhile; it may have been a probe
+	}
+	if follow.dying == nil {
+		o.cutoff.note(v.Outcome)
+		o.runner.endLocked()
+	}
+	return follow
+}
+
+// verdict is outbox.VerdictOf with what the lane knows beside the error.
+func verdict(it *Item, err error) outbox.Verdict {
+	v := outbox.VerdictOf(err)
+	switch {
+	case it.Delivered():
+		return outbox.Verdict{Outcome: outbox.OutcomeDelivered}
+	case v.Outcome == outbox.OutcomeDelivered:
+		// Nothing failed and nothing was delivered: a middleware kept it.
+		return outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: "filtered"}
+	}
+	return v
+}
+
 // apply carries out a verdict.
 func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	h := o.route.health
@@ -60,7 +95,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	if it.unwanted && v.Outcome != outbox.OutcomeDelivered {
 		v = outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: skippedByOperator}
 	}
-	o.charges.repay(it)
+	o.parking.repay(it)
 	if it.redriven && v.Outcome == outbox.OutcomeDead && v.Exhausted {
 		v.Outcome, v.Exhausted = outbox.OutcomeRetry, false
 	}
@@ -152,7 +187,7 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 func (o *outcomes) takeOut(it *Item) {
 	it.leave(finished)
 	o.progress.end(it)
-	o.charges.left(it)
+	it.uncharge()
 }
 
 // takeBack is takeOut for an item that its origin takes back.

@@ -21,7 +21,6 @@ type parking struct {
 	origin   Origin
 	gate     *handlers.Gate
 	progress *progress
-	charges  *charges
 
 	groups map[groupKey]*parkedGroup
 	due    dueHeap
@@ -31,7 +30,7 @@ type parking struct {
 }
 
 func newParking(s *Session, groups []adapters.ParkedGroup) parking {
-	p := parking{session: s, route: s.route, origin: s.origin, gate: s.gate, progress: &s.progress, charges: &s.charges,
+	p := parking{session: s, route: s.Route, origin: s.origin, gate: s.gate, progress: &s.progress,
 		groups: make(map[groupKey]*parkedGroup, len(groups)), here: map[opKey]*Item{}, kicked: make(chan struct{}, 1)}
 	for _, l := range groups {
 		if g := p.add(l); p.route.poison != nil { // its first message may wait for it
@@ -152,7 +151,7 @@ func (p *parking) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, 
 func (p *parking) takeOut(it *Item, g *parkedGroup) {
 	it.leave(parked)
 	p.progress.end(it)
-	p.charges.left(it)
+	it.uncharge()
 	p.leave(it, g)
 }
 
@@ -213,24 +212,10 @@ func (p *parking) settled(it *Item, remove bool) {
 func (p *parking) changed(g *parkedGroup) {
 	if g.empty() {
 		delete(p.groups, g.key)
-		p.charges.dropGroup(g.key)
 		p.route.Feeder.Wake() // a lane of order global may read again
 		return
 	}
 	if g.live == 0 {
-		p.again(g, time.Time{})
-	}
-}
-
-// giveBack returns attempts to a message in the parking. Its row is corrected when it is
-// read, which is at once unless its group is on its way back.
-func (p *parking) giveBack(c *charge) {
-	g := p.groups[c.group]
-	if g == nil {
-		return
-	}
-	p.charges.credit(c)
-	if g.movable() {
 		p.again(g, time.Time{})
 	}
 }

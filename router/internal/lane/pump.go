@@ -163,7 +163,7 @@ func (p *parking) early(row adapters.Parked) bool {
 // the parking.
 func (p *parking) correct(g *parkedGroup, rows []adapters.Parked) {
 	for _, row := range rows {
-		n := min(p.charges.take(g.key, row.Seq), row.Attempts)
+		n := min(g.takeCredit(row.Seq), row.Attempts)
 		if n > 0 && row.Metadata[MetaDeath] == "" { // otherwise it is too late
 			row.Was = row.Attempts
 			row.Attempts -= n
@@ -185,7 +185,7 @@ func (p *parking) itemOf(row adapters.Parked) *Item {
 	if !p.route.Share.Take(it.cost) {
 		return nil
 	}
-	p.charges.repay(it)
+	p.repay(it)
 	p.progress.begin(it)
 	return it
 }

@@ -25,7 +25,7 @@ func (s *Session) Reload(ctx context.Context) error {
 		if try < patientReloads {
 			s.mu.Unlock()
 		}
-		groups, err := s.route.State.ParkedGroups(ctx, s.route.Name, s.lane.Slots)
+		groups, err := s.Route.State.ParkedGroups(ctx, s.Route.Name, s.Lane.Slots)
 		if try < patientReloads {
 			s.mu.Lock()
 		}
@@ -49,7 +49,7 @@ func (s *Session) Reload(ctx context.Context) error {
 // written, and how many changes that were.
 func writeAll(ctx context.Context, s *Session) (changes uint64, err error) {
 	for {
-		if err := s.route.settler.Flush(ctx, settling.Concluded); err != nil {
+		if err := s.Route.settler.Flush(ctx, settling.Concluded); err != nil {
 			return 0, err
 		}
 		s.mu.Lock()
@@ -79,9 +79,9 @@ func takeAway(ctx context.Context, s *Session) error {
 	withRows := s.parking.withRows()
 	s.mu.Unlock()
 	for key, items := range withRows {
-		ref := adapters.LaneRef{Route: s.route.Name, Slot: items[0].slot}
+		ref := adapters.LaneRef{Route: s.Route.Name, Slot: items[0].slot}
 		limit := len(items) + patientReloads // rows of a redrive may be among them
-		rows, err := s.route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit)
+		rows, err := s.Route.State.ParkedQueue(ctx, ref, key.group, items[0].seq-1, limit)
 		if err != nil {
 			return err
 		}

@@ -191,8 +191,8 @@ func (r *Route) Sessions() []*Session {
 	return out
 }
 
-// kick makes all gates of the route look again.
-func (r *Route) kick() {
+// Kick makes all gates of the route look again at what waits to be sent.
+func (r *Route) Kick() {
 	for _, s := range r.Sessions() {
 		s.gate.Kick()
 	}

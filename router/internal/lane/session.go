@@ -7,44 +7,25 @@ import (
 
 	"github.com/outriderhq/outrider/internal/lanectx"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/router/internal/settling"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// tenure is what does not change while a session works its lane. It needs no lock.
-type tenure struct {
-	lane   *Lane
-	route  *Route
-	origin Origin
-	gate   *handlers.Gate
-	fenced adapters.Destination // made for this session alone; nil: the route's is used
-	ctx    context.Context      // ends when the session stops
-	cancel context.CancelFunc
-}
-
-// Lane returns the lane that the session works.
-func (t *tenure) Lane() *Lane { return t.lane }
-
-// Route returns the route of the lane.
-func (t *tenure) Route() *Route { return t.route }
-
-// Context ends when the session stops.
-func (t *tenure) Context() context.Context { return t.ctx }
-
-// Kick has what waits to be sent looked at again.
-func (t *tenure) Kick() { t.gate.Kick() }
-
 // Session is one period of owning a lane. It begins with the state that the
 // store handed over and ends drained or lost; nothing outlives it but what was
 // settled. Its parts are described in the package comment.
 type Session struct {
-	tenure
-	wg   sync.WaitGroup // scheduler and pump
-	pump pump
+	Lane   *Lane
+	Route  *Route
+	origin Origin
+	gate   *handlers.Gate
+	fenced adapters.Destination // made for this session alone; nil: the route's is used
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // pump, and the goroutine that offers messages
+	pump   pump
 
 	mu       sync.Mutex
 	lost     bool   // no longer ours: nothing may be settled
@@ -52,7 +33,6 @@ type Session struct {
 	runner   runner
 	outcomes outcomes
 	parking  parking
-	charges  charges
 	progress progress
 	cutoff   cutoff
 
@@ -62,7 +42,7 @@ type Session struct {
 // NewSession prepares the lane with what Acquire and ParkedGroups returned. Its cursors
 // belong to table.
 func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, groups []adapters.ParkedGroup) *Session {
-	s := &Session{tenure: tenure{lane: l, route: l.route}}
+	s := &Session{Lane: l, Route: l.route}
 	s.origin = l.route.Feeder.Origin(s)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), lanectx.Share, l.route.owned))
 	s.runner = newRunner(s)
@@ -87,17 +67,13 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 
 // Start begins the goroutines of the session.
 func (s *Session) Start() {
-	s.wg.Add(2) // before anybody finds the session in its lane, who may stop it and wait
-	s.lane.session.Store(s)
-	if s.route.DeliverFirst {
-		go s.offerMessages()
-	} else {
-		go func() {
-			defer s.wg.Done()
-			s.runner.scheduleWorkers()
-		}()
+	s.wg.Add(1) // before the lane has the session: from then on it may be stopped, and waited for
+	defer s.wg.Done()
+	s.Lane.session.Store(s)
+	if s.Route.DeliverFirst {
+		s.wg.Go(s.offerMessages)
 	}
-	go s.bringBack()
+	s.wg.Go(s.bringBack)
 }
 
 // Room is how many more rows the lane takes. A lane of order global takes none
@@ -105,10 +81,10 @@ func (s *Session) Start() {
 func (s *Session) Room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runner.stopping || s.route.Order == adapters.OrderGlobal && len(s.parking.groups) > 0 {
+	if s.runner.stopping || s.Route.Order == adapters.OrderGlobal && len(s.parking.groups) > 0 {
 		return 0
 	}
-	return s.route.Window - s.progress.pending()
+	return s.Route.Window - s.progress.pending()
 }
 
 // Stop ends the session's work: no chain begins any more, what waits is released,
@@ -140,12 +116,12 @@ func (s *Session) Stop(ctx context.Context) {
 	abort()
 	s.gate.Abort() // frees the context
 	closeFenced(s)
-	s.route.health.forget(s)
+	s.Route.health.forget(s)
 	s.mu.Lock()
 	s.progress.giveUp()
 	s.origin.Release()
 	s.mu.Unlock()
-	s.lane.session.CompareAndSwap(s, nil)
+	s.Lane.session.CompareAndSwap(s, nil)
 }
 
 // Lost reports whether the lane is no longer the session's.
@@ -164,19 +140,21 @@ func (s *Session) Lose() (stop bool) {
 	already := s.lost
 	s.lost = true
 	s.mu.Unlock()
-	if already || s.lane.session.Load() != s {
+	if already || s.Lane.session.Load() != s {
 		return false
 	}
 	s.gate.Abort()
 	return true
 }
 
+// Context ends when the session stops.
+func (s *Session) Context() context.Context { return s.ctx }
+
 // Streams returns the streams of the lane's slots, in the order of those.
 func (s *Session) Streams() []*Stream { return s.progress.streams }
 
 // bringBack lets parked messages into the lane when they are due.
 func (s *Session) bringBack() {
-	defer s.wg.Done()
 	kicked := s.parking.kicked // not the session: the runtime keeps a stopped timer, with what it refers to, for as long as it likes
 	timer := time.AfterFunc(time.Hour, func() { signal.Send(kicked) })
 	defer timer.Stop()
@@ -224,7 +202,7 @@ func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
 		s.runner.proceedLocked()
 		s.mu.Unlock()
 	}
-	return s.pump.report(err, s.lane.Name)
+	return s.pump.report(err, s.Lane.Name)
 }
 
 // Settlements implements Batch: it returns what is to be written about the lane, or nothing.
@@ -243,7 +221,7 @@ func (s *Session) Settled(ok bool) {
 	defer s.mu.Unlock()
 	if acks, durable := s.progress.settled(ok); durable {
 		s.origin.Durable(acks, s.lost)
-		s.route.Feeder.RoomFreed()
+		s.Route.Feeder.RoomFreed()
 	}
 }
 
@@ -257,6 +235,3 @@ func (s *Session) Confirmed() []int64 {
 	}
 	return out
 }
-
-// message.Subscriber is what a lane is to Watermill.
-var _ message.Subscriber = (*Lane)(nil)

@@ -3,48 +3,52 @@ package lane
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// StartWatermill runs Watermill's router with a handler for each lane of the routes. The
-// channel has the outcome of its Run.
-func StartWatermill(routes []*Route) (*message.Router, <-chan error, error) {
-	wm, err := message.NewRouter(message.RouterConfig{CloseTimeout: 5 * time.Second}, watermill.NopLogger{})
+// Compose has Watermill's router compose the handler of each lane: the route's middleware
+// around [Lane.handle]. Sessions then run that handler themselves. Watermill would start a
+// goroutine with a map of log fields for each message, which was a fifth of what a message
+// cost, and a quarter of its allocations.
+//
+// Each lane subscribes to one message, a probe. The outermost middleware keeps the handler
+// and, from the probe, what Watermill tells handlers through their context.
+func Compose(routes []*Route) error {
+	wm, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	lanes := map[string]*Lane{}
-	wm.AddSubscriberDecorators(func(s message.Subscriber) (message.Subscriber, error) {
-		return primed{s, lanes}, nil
-	})
 	for _, rt := range routes {
 		for _, l := range rt.Lanes {
-			lanes[l.Name] = l
 			h := wm.AddConsumerHandler(l.Name, l.Name, l, l.handle)
-			h.AddMiddleware(l.work)
+			h.AddMiddleware(l.compose)
 			h.AddMiddleware(rt.Middleware...)
 		}
 	}
-	done := make(chan error, 1)
-	go func() { done <- wm.Run(context.Background()) }()
-	select {
-	case <-wm.Running():
-		return wm, done, nil
-	case err := <-done:
-		return nil, nil, fmt.Errorf("start the Watermill router: %w", err)
+	if err := wm.Run(context.Background()); err != nil { // it ends when all probes were handled
+		return fmt.Errorf("compose the handlers of lanes: %w", err)
+	}
+	return nil
+}
+
+// compose is the outermost middleware of a lane.
+func (l *Lane) compose(h message.HandlerFunc) message.HandlerFunc {
+	l.chain = h
+	return func(probe *message.Message) ([]*message.Message, error) {
+		l.base = probe.Context()
+		return nil, nil
 	}
 }
 
-// Close ends the calls for workers, and with them the lanes' handlers. All sessions have
-// stopped.
-func (r *Route) Close() {
-	for _, l := range r.Lanes {
-		close(l.out)
-	}
+// Subscribe implements message.Subscriber.
+func (l *Lane) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	probe := make(chan *message.Message, 1)
+	probe <- message.NewMessage("probe", nil)
+	close(probe)
+	return probe, nil
 }
 
-// StopProbing ends the timers of addresses that are down.
-func (r *Route) StopProbing() { r.health.close() }
+// Close implements message.Subscriber.
+func (l *Lane) Close() error { return nil }

@@ -2,14 +2,12 @@ package lane
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
@@ -38,9 +36,6 @@ const (
 	// again, until few are left; the window is the bound.
 	StallPatience = 50 * time.Millisecond
 
-	// idlePatience is how long a worker without work is kept.
-	idlePatience = time.Second
-
 	// mostDoubled is more than any window needs.
 	mostDoubled = 20
 )
@@ -53,32 +48,27 @@ func leastChains(o adapters.Ordering) int {
 	return LeastChains
 }
 
-// runner has the chains of a session run: it knows what is queued, how many chains run
-// at once, and the workers that run them. It calls nothing of the session: workers ask
-// it for items. All but the channels is guarded by the session's mutex.
+// runner has the chains of a session run: it knows what is queued and how many chains run at
+// once. All but the channel is guarded by the session's mutex.
 type runner struct {
-	mu   *sync.Mutex // the session's
-	lane *Lane
-	done <-chan struct{} // closed when the session stops
-	call context.Context // of calls for workers; leads to the session
+	mu    *sync.Mutex // the session's
+	route *Route
+	run   func(*Item) // runs a chain and concludes it
 
-	idle        *sync.Cond // chains == 0
-	chains      int        // that run; when delivering first: messages on their way to the end of theirs
-	workers     int        // that run chains, are idle, or have been called
-	idleWorkers []worker   // those that have no chain, by the time since when
-	spare       int        // of them: not needed since the scheduler looked
-	stopping    bool
+	idle     *sync.Cond // chains == 0
+	chains   int        // that run; when delivering first: messages on their way to the end of theirs
+	stopping bool
+	queue    []*Item       // whose chains are to run; when delivering first: that are to be offered
+	called   chan struct{} // wakes who offers messages
 
-	queue   []*Item       // whose chains are to run; when delivering first: that are to be offered
-	atLimit bool          // the scheduler waits for chains to end
-	moved   bool          // one has ended since the scheduler looked
-	doubled int           // how often its share is doubled
-	called  chan struct{} // wakes the scheduler, or who offers messages
+	watched bool // a timer looks whether chains end
+	moved   bool // one has, since that began
+	doubled int  // how often the share is doubled
 }
 
 func newRunner(s *Session) runner {
-	return runner{mu: &s.mu, lane: s.lane, done: s.ctx.Done(), call: context.WithValue(context.Background(), callKey, s),
-		idle: sync.NewCond(&s.mu), called: make(chan struct{}, 1)}
+	run := func(it *Item) { s.conclude([]handlers.Ended{{Ticket: &it.Ticket, Err: s.Lane.run(it)}}, true) }
+	return runner{mu: &s.mu, route: s.Route, run: run, idle: sync.NewCond(&s.mu), called: make(chan struct{}, 1)}
 }
 
 // pushLocked queues an item. Call proceedLocked after the last one.
@@ -100,11 +90,7 @@ func (r *runner) takeAll() []*Item {
 }
 
 // stopLocked has no chain begin any more.
-func (r *runner) stopLocked() {
-	r.stopping = true
-	r.queue = nil
-	r.dismissWorkersLocked(len(r.idleWorkers))
-}
+func (r *runner) stopLocked() { r.stopping, r.queue = true, nil }
 
 // await returns when all chains have ended or ctx has.
 func (r *runner) await(ctx context.Context) {
@@ -123,36 +109,12 @@ func (r *runner) await(ctx context.Context) {
 
 // limit is what a lane that moves may have now.
 func (r *runner) limit() int {
-	return max(TotalChains/max(int(r.lane.route.shared.Concurrency.Lanes.Load()), 1), r.lane.route.leastChains)
-}
-
-// chainLimitLocked is how many chains the lane may have now.
-func (r *runner) chainLimitLocked() int { return r.limit() << r.doubled }
-
-// worker is a goroutine of Watermill's that runs chains of a session.
-type worker chan *Item
-
-// next returns the item whose chain the worker runs now. It waits for one; nil:
-// there is nothing left for this worker.
-func (r *runner) next(w worker) *Item {
-	r.mu.Lock()
-	it := r.pickLocked()
-	if it == nil && !r.stopping {
-		r.callSchedulerLocked()
-		r.idleWorkers = append(r.idleWorkers, w)
-		r.mu.Unlock()
-		return <-w
-	}
-	if it == nil {
-		r.workers--
-	}
-	r.mu.Unlock()
-	return it
+	return max(TotalChains/max(int(r.route.shared.Concurrency.Lanes.Load()), 1), r.route.leastChains)
 }
 
 // pickLocked takes the next item of which the chain may run now, and counts it.
 func (r *runner) pickLocked() *Item {
-	for len(r.queue) > 0 && r.chains < r.chainLimitLocked() {
+	for len(r.queue) > 0 && r.chains < r.limit()<<r.doubled {
 		it := r.queue[0]
 		r.queue[0], r.queue = nil, r.queue[1:] // append makes room anew, and leaves what has run behind
 		if it.phase == running {
@@ -163,20 +125,10 @@ func (r *runner) pickLocked() *Item {
 	return nil
 }
 
-// dismissWorkersLocked ends the n workers that have rested for longest.
-func (r *runner) dismissWorkersLocked(n int) {
-	for _, w := range r.idleWorkers[:n] {
-		w <- nil
-	}
-	r.idleWorkers = slices.Delete(r.idleWorkers, 0, n)
-	r.workers -= n
-	r.spare = len(r.idleWorkers)
-}
-
 // beginLocked counts a chain that is about to run.
 func (r *runner) beginLocked() {
-	if r.chains == 0 && !r.lane.route.DeliverFirst {
-		r.lane.route.shared.Concurrency.Lanes.Add(1)
+	if r.chains == 0 && !r.route.DeliverFirst {
+		r.route.shared.Concurrency.Lanes.Add(1)
 	}
 	r.chains++
 }
@@ -188,130 +140,56 @@ func (r *runner) endLocked() {
 	if r.chains > 0 {
 		return
 	}
-	if !r.lane.route.DeliverFirst {
-		r.lane.route.shared.Concurrency.Lanes.Add(-1)
+	if !r.route.DeliverFirst {
+		r.route.shared.Concurrency.Lanes.Add(-1)
 	}
 	r.idle.Broadcast()
 }
 
-// missingWorkersLocked is how many more workers have something to do now: one that has no chain
-// and does not rest is on its way.
-func (r *runner) missingWorkersLocked() int {
-	coming := r.workers - r.chains - len(r.idleWorkers)
-	return min(r.chainLimitLocked()-r.chains, len(r.queue)) - coming
-}
-
-// proceedLocked sets on its way what is queued.
+// proceedLocked has what is queued run, as far as the lane's share allows. Each goroutine
+// runs chains until none is left for it, so that a busy lane keeps its stacks.
 func (r *runner) proceedLocked() {
-	switch {
-	case !r.lane.route.DeliverFirst:
-		r.callWorkersLocked()
-	case len(r.queue) > 0:
-		signal.Send(r.called)
-	}
-}
-
-// callWorkersLocked gives what is queued to workers that rest, those that came last
-// first (their stacks are in the caches). If these are too few, the scheduler calls
-// more.
-func (r *runner) callWorkersLocked() {
-	for n, w := range slices.Backward(r.idleWorkers) {
-		it := r.pickLocked()
-		if it == nil {
-			break
+	if r.route.DeliverFirst {
+		if len(r.queue) > 0 {
+			signal.Send(r.called)
 		}
-		w <- it
-		r.idleWorkers = r.idleWorkers[:n]
+		return
 	}
-	r.spare = min(r.spare, len(r.idleWorkers))
-	r.callSchedulerLocked()
-}
-
-// callSchedulerLocked wakes the scheduler if workers are lacking, or if something has to
-// wait for chains to end and nobody watches yet whether they do.
-func (r *runner) callSchedulerLocked() {
-	if r.missingWorkersLocked() > 0 || r.waitingLocked() && !r.atLimit {
-		signal.Send(r.called)
-	}
-}
-
-// waitingLocked reports whether more is queued than may run.
-func (r *runner) waitingLocked() bool { return len(r.queue) > r.chainLimitLocked()-r.chains }
-
-// scheduleWorkers calls workers, which to Watermill are messages, as there is work.
-func (r *runner) scheduleWorkers() {
-	for waited := false; ; {
-		for range r.addWorkers(waited) {
-			call := message.NewMessage("worker", nil)
-			call.SetContext(r.call)
-			select {
-			case r.lane.out <- call:
-			case <-r.done:
-				return
-			}
-		}
-		var ok bool
-		if waited, ok = r.waitForWork(); !ok {
-			return
-		}
-	}
-}
-
-// addWorkers counts the workers that the lane lacks as its own. The share of a lane
-// that has not moved while it waited is doubled, for as long as what stands still
-// fills it; workers for which there was no use in all that time are dismissed.
-func (r *runner) addWorkers(waited bool) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if waited && r.atLimit && !r.moved {
-		r.doubled = min(r.doubled+1, mostDoubled)
-	} else if r.chains <= r.limit()/2 {
+	if r.chains <= r.limit()/2 {
 		r.doubled = 0
 	}
-	r.moved = false
-	if waited && !r.atLimit {
-		r.dismissWorkersLocked(r.spare)
+	for it := r.pickLocked(); it != nil; it = r.pickLocked() {
+		go func() {
+			for it := it; it != nil; it = r.next() {
+				r.run(it)
+			}
+		}()
 	}
-	r.callWorkersLocked()
-	r.atLimit = r.waitingLocked()
-	n := max(r.missingWorkersLocked(), 0)
-	r.workers += n
-	return n
-}
-
-// waitForWork returns when workers may be lacking, or too many; waited, when a
-// time has passed in which none were.
-func (r *runner) waitForWork() (waited, ok bool) {
-	var timeout <-chan struct{}
-	if d := r.patience(); d > 0 {
-		timer := signal.After(d)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	select {
-	case <-r.called:
-		return false, true
-	case <-timeout:
-		return true, true
-	case <-r.done:
-		return false, false
+	if len(r.queue) > 0 && !r.watched {
+		r.watched, r.moved = true, false
+		time.AfterFunc(StallPatience, r.watch)
 	}
 }
 
-// patience is how long the scheduler waits; 0: until it is called.
-func (r *runner) patience() time.Duration {
+// next returns the item whose chain a goroutine runs after another one; nil: there is none
+// for it.
+func (r *runner) next() *Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.atLimit:
-		return StallPatience
-	case len(r.idleWorkers) > 0:
-		return idlePatience
+	it := r.pickLocked()
+	if len(r.queue) > 0 { // the share may have grown by more than one
+		r.proceedLocked()
 	}
-	return 0
+	return it
 }
 
-type callKeyType struct{}
-
-// callKey leads from the context of a call to the session that needs workers.
-var callKey any = callKeyType{}
+// watch doubles the share of a lane of which no chain has ended since the timer was set.
+func (r *runner) watch() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched = false
+	if len(r.queue) > 0 && !r.moved {
+		r.doubled = min(r.doubled+1, mostDoubled)
+	}
+	r.proceedLocked()
+}

@@ -130,7 +130,7 @@ func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
 func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
 	worked := map[adapters.LaneRef]bool{}
 	for _, s := range k.withQuiescing(k.working()) {
-		for _, ref := range s.Lane().Rows() {
+		for _, ref := range s.Lane.Rows() {
 			worked[ref] = true
 		}
 	}

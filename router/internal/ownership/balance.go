@@ -204,7 +204,7 @@ func (k *Manager) tell(shares *assignment, missing bool) {
 	lanes, share, others := 0, 0, 0
 	for _, rt := range k.routes {
 		for _, s := range rt.Sessions() {
-			lanes += len(s.Lane().Slots)
+			lanes += len(s.Lane.Slots)
 		}
 		share += shares.share(k.instance, rt.Name)
 	}

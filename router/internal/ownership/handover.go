@@ -41,8 +41,8 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 		return nil
 	}
 	for _, s := range k.awake(rt) {
-		if share -= len(s.Lane().Slots); share < 0 {
-			k.quiescing[s.Lane()] = s
+		if share -= len(s.Lane.Slots); share < 0 {
+			k.quiescing[s.Lane] = s
 			out = append(out, s)
 		}
 	}
@@ -52,7 +52,7 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 // awake are the route's sessions that are in their lanes and do not come to rest.
 // Call with the mutex held.
 func (k *Manager) awake(rt *Route) []*lane.Session {
-	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.quiescing[s.Lane()] != nil })
+	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.quiescing[s.Lane] != nil })
 }
 
 // beginQuiescing takes all of the route's sessions into their rest that are not there.
@@ -64,7 +64,7 @@ func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 	}
 	sessions := k.awake(rt)
 	for _, s := range sessions {
-		k.quiescing[s.Lane()] = s
+		k.quiescing[s.Lane] = s
 	}
 	return sessions
 }
@@ -116,7 +116,7 @@ func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	}
 	var lanes []adapters.LaneRef
 	for _, s := range sessions {
-		lanes = append(lanes, s.Lane().Rows()...)
+		lanes = append(lanes, s.Lane.Rows()...)
 	}
 	if !k.retryUntilDone(rt, "release lanes", func(ctx context.Context) error {
 		return k.Store.Release(ctx, k.instance, lanes)
@@ -126,7 +126,7 @@ func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range sessions {
-		delete(k.quiescing, s.Lane())
+		delete(k.quiescing, s.Lane)
 	}
 	return true
 }

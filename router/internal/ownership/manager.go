@@ -87,7 +87,7 @@ func (r *Route) StillOwned(ctx context.Context, s *lane.Session) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, ref := range s.Lane().Rows() {
+	for _, ref := range s.Lane.Rows() {
 		if _, ours := owned[ref]; !ours {
 			return false, nil
 		}
@@ -149,19 +149,19 @@ func (k *Manager) renew(ctx context.Context) {
 	commanded := map[*Route]bool{}
 	for i, s := range before {
 		for j, str := range s.Streams() {
-			mark, ours := owned[adapters.LaneRef{Route: s.Route().Name, Slot: str.Slot}]
+			mark, ours := owned[adapters.LaneRef{Route: s.Route.Name, Slot: str.Slot}]
 			if !ours || mark.Epoch != str.Epoch || mark.Revision < durable[i][j] {
 				k.lose(s)
 				break
 			}
 			if k.notice(s, str, mark.Commands) {
-				commanded[k.of(s.Route())] = true
+				commanded[k.of(s.Route)] = true
 			}
 		}
 	}
 	k.until.Store(int64(began + k.lease))
-	for _, s := range before {
-		s.Kick() // it may have been refused while little of the lease was left
+	for _, rt := range k.routes {
+		rt.Kick() // messages may have been refused while little of the lease was left
 	}
 	for rt := range commanded {
 		k.applyPauses(rt)
@@ -185,7 +185,7 @@ func (k *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool
 				k.rereading.End(k.log, "")
 				return
 			}
-			k.rereading.Fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane().Name)
+			k.rereading.Fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane.Name)
 			pause := signal.After(lane.ShortDelay)
 			select {
 			case <-pause.C:
@@ -207,7 +207,7 @@ func (k *Manager) lose(s *lane.Session) {
 		return
 	}
 	k.log.Warn("the lane is no longer ours: another instance took it, an operator moved its cursor, or the state store was restored; "+
-		"messages in flight are released", "lane", s.Lane().Name)
+		"messages in flight are released", "lane", s.Lane.Name)
 	k.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), k.drainFor)
 		defer cancel()

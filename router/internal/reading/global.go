@@ -42,7 +42,7 @@ func (p *plan) addGlobal(s *lane.Session, room int) {
 		if str.Drained {
 			limit = min(limit, drainedLimit)
 		}
-		p.reads = append(p.reads, &read{slot: str.Slot, from: str.Fetched, limit: limit, global: g, overhead: s.Route().Overhead()})
+		p.reads = append(p.reads, &read{slot: str.Slot, from: str.Fetched, limit: limit, global: g, overhead: s.Route.Overhead()})
 	}
 }
 
@@ -54,16 +54,16 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 	var batch []lane.Arrival
 	for _, row := range merged {
 		str := g.session.Streams()[row.Slot]
-		if !g.session.Route().Match(row) {
+		if !g.session.Route.Match(row) {
 			batch = append(batch, lane.Arrival{Stream: str, Row: row})
 			taken++
 			continue
 		}
-		cost := int64(row.Size()) + g.session.Route().Overhead()
+		cost := int64(row.Size()) + g.session.Route.Overhead()
 		if g.room == 0 {
 			break
 		}
-		if !g.session.Route().Share.Take(cost) {
+		if !g.session.Route.Share.Take(cost) {
 			r.starved.Store(true)
 			break
 		}

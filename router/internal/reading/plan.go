@@ -110,7 +110,7 @@ func (c *cohort) join(m *member) {
 	c.closing = c.closing || m.stream.Closing
 	c.drained = c.drained && m.stream.Drained
 	c.room = max(c.room, m.room)
-	c.overhead = max(c.overhead, m.session.Route().Overhead())
+	c.overhead = max(c.overhead, m.session.Route.Overhead())
 }
 
 // addSlot plans the reads of one slot and returns how many are catch-ups.
@@ -236,7 +236,7 @@ func leastRoom(r *lane.Route) int {
 // more than half full is looked after.
 func roomToRead(s *lane.Session, least int, low bool, now time.Time) (room int, full bool) {
 	room = s.Room()
-	if full = room < s.Route().Window/2 || room == 0 || low; full {
+	if full = room < s.Route.Window/2 || room == 0 || low; full {
 		s.EvictBlocked(now, low)
 	}
 	if room < least || low {

@@ -216,7 +216,7 @@ func (f *fan) take(i int, row *adapters.Row) bool {
 		if m.detached {
 			continue
 		}
-		if !m.session.Route().Match(row) {
+		if !m.session.Route.Match(row) {
 			m.pass(row)
 			continue
 		}
@@ -224,7 +224,7 @@ func (f *fan) take(i int, row *adapters.Row) bool {
 			m.detached = true
 			continue
 		}
-		if !m.session.Route().Share.Take(cost) {
+		if !m.session.Route.Share.Take(cost) {
 			f.reader.starved.Store(true)
 			f.reader.rowCost = max(f.reader.rowCost, float64(cost)) // not at once again
 			m.detached = true

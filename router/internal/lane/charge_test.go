@@ -14,15 +14,15 @@ func TestG10_AttemptsAreGivenBackWhereverTheMessageIs(t *testing.T) {
 		charge := func(as phase) (*Item, *charge) {
 			it := newItem(s, "g")
 			it.phase, it.seq, it.Attempt.Number, it.record = running, 7, 4, &record{id: "m"}
-			var l charged
+			var a address
 			for range 3 {
-				l.addLocked(it)
+				a.charge(it)
 			}
-			if len(l) != 1 || l[0].n != 3 {
-				t.Fatalf("%d charges, want one of three attempts", len(l))
+			if len(a.charges) != 1 || a.charges[0].n != 3 {
+				t.Fatalf("%d charges, want one of three attempts", len(a.charges))
 			}
 			it.phase = as
-			return it, l[0]
+			return it, a.charges[0]
 		}
 
 		it, c := charge(backoff)
@@ -34,21 +34,22 @@ func TestG10_AttemptsAreGivenBackWhereverTheMessageIs(t *testing.T) {
 		if c.giveBack(); it.Attempt.Number != 4 {
 			t.Errorf("the attempt under way became number %d", it.Attempt.Number)
 		}
-		if s.charges.repay(it); it.Attempt.Number != 1 || len(s.charges.owed) != 0 {
-			t.Errorf("after its chain the message is at attempt %d, want 1; %d are owed something", it.Attempt.Number, len(s.charges.owed))
+		if s.parking.repay(it); it.Attempt.Number != 1 || it.credits != 0 {
+			t.Errorf("after its chain the message is at attempt %d, want 1; %d are left", it.Attempt.Number, it.credits)
 		}
 
 		it, c = charge(parked)
-		s.parking.groups[keyOf(it.slot, "g", 7)] = &parkedGroup{key: keyOf(it.slot, "g", 7)}
-		s.charges.left(it)
+		g := &parkedGroup{key: keyOf(it.slot, "g", 7)}
+		s.parking.groups[g.key] = g
+		it.uncharge()
 		c.giveBack()
-		if n := s.charges.take(c.group, 7); n != 3 || len(s.charges.credits) != 0 {
-			t.Errorf("%d attempts are credited in the parking, want 3; %d groups are left", n, len(s.charges.credits))
+		if n := g.takeCredit(7); n != 3 || len(g.credits) != 0 {
+			t.Errorf("%d attempts are credited in the parking, want 3; %d rows are left", n, len(g.credits))
 		}
 
 		it, c = charge(finished)
-		s.charges.left(it)
-		if c.giveBack(); it.Attempt.Number != 4 || !c.settled() || len(s.charges.owed)+len(s.charges.credits) != 0 {
+		it.uncharge()
+		if c.giveBack(); it.Attempt.Number != 4 || it.credits != 0 {
 			t.Error("a settled message got something back")
 		}
 	})
