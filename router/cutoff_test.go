@@ -130,32 +130,31 @@ func TestG3_ADrainThatKnowsTheOutcomesIsClean(t *testing.T) {
 	})
 }
 
-// Middleware that does not end is cut off as well. There is no bubble: in one,
-// time would stand still where Watermill's router waits with a locked mutex.
+// Middleware that does not end is cut off as well.
 func TestG3_ADrainTellsOfMiddlewareThatDoesNotEnd(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, group)
-	r.config.DrainTimeout = 2 * time.Second // the last settle is real, and has as long
-	begun, release := make(chan struct{}, 3), make(chan struct{})
-	defer close(release)
-	r.fill(3, 1)
-	r.start(r.route(func(rt *Route) {
-		rt.Middleware = []message.HandlerMiddleware{func(h message.HandlerFunc) message.HandlerFunc {
-			return func(msg *message.Message) ([]*message.Message, error) {
-				begun <- struct{}{}
-				<-release
-				return h(msg)
-			}
-		}}
-	}))
-	for range cap(begun) {
-		<-begun
-	}
-	err := r.end()
-	wantCutOff(t, err, "with 3 messages in flight")
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("what was cut off is told twice: %v", err)
-	}
+	inBubble(t, group, func(r *rig) {
+		r.config.DrainTimeout = time.Second
+		begun, release := make(chan struct{}, 3), make(chan struct{})
+		defer close(release)
+		r.fill(3, 1)
+		r.start(r.route(func(rt *Route) {
+			rt.Middleware = []message.HandlerMiddleware{func(h message.HandlerFunc) message.HandlerFunc {
+				return func(msg *message.Message) ([]*message.Message, error) {
+					begun <- struct{}{}
+					<-release
+					return h(msg)
+				}
+			}}
+		}))
+		for range cap(begun) {
+			<-begun
+		}
+		err := r.end()
+		wantCutOff(t, err, "with 3 messages in flight")
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("what was cut off is told twice: %v", err)
+		}
+	})
 }
 
 // A dead message whose way to the poison destination is cut off comes there again.
