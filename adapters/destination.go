@@ -67,6 +67,10 @@ type Ordering struct {
 	// MaxGroups bounds the groups of one batch. Zero: any number.
 	MaxGroups int
 
+	// PerGroup bounds the messages of each group in a batch, for receivers that may refuse one
+	// message and take the next. Zero: any number.
+	PerGroup int
+
 	// MaxRequests bounds the outstanding batches of a route for UnitGroup.
 	// Zero: 64. For UnitWave it is always one per lane and address.
 	MaxRequests int

@@ -112,6 +112,7 @@ type ClaimResult struct {
 
 	At    time.Time // when the row is due again, for Retry, where the layout has a column for it
 	Error string    // for Retry and Dead
+	Cause string    // of Error, its outbox.Error.Code or, without one, the name of its outbox.Kind
 }
 
 // LookReporter is implemented by queues of which a claim may end before it has

@@ -2,8 +2,12 @@ package config
 
 import "strings"
 
-// FlowCatalyst is the preset of a destination for FlowCatalyst's API. Its layout of a source is in package layout.
-const FlowCatalyst = "flowcatalyst"
+// Presets of a destination for FlowCatalyst's API: that of the document that names two tables, and that of its current SDKs.
+// The layouts of a source with these names are in package layout.
+const (
+	FlowCatalyst   = "flowcatalyst"
+	FlowCatalystV2 = "flowcatalyst-v2"
+)
 
 // Defaults of FlowCatalyst's outbox processor that differ from Outrider's.
 const (
@@ -14,13 +18,13 @@ const (
 // checkPreset gives the destination the preset's bounds and refuses what
 // contradicts it.
 func (h *HTTP) checkPreset(c *checker, at place) {
-	if h.Preset != FlowCatalyst {
+	if h.Preset == "" {
 		return
 	}
 	if !at.has("max_requests") {
 		h.MaxRequests = flowCatalystRequests
 	}
-	if !at.child("batch").has("max_groups") {
+	if h.Preset == FlowCatalyst && !at.child("batch").has("max_groups") {
 		h.Batch.MaxGroups = flowCatalystGroups
 	}
 	if h.Format != "raw" {

@@ -21,6 +21,8 @@ func severalTables(p *layout.Preset) bool { return p.Queue != nil && len(p.Queue
 func hasTopic(p *layout.Preset) bool      { return p.Log != nil && p.Log.TopicPrefix != "" }
 func isLog(p *layout.Preset) bool         { return p.Log != nil }
 func isQueue(p *layout.Preset) bool       { return p.Queue != nil }
+func deletes(p *layout.Preset) bool       { return p.Queue != nil && p.Queue.DoneIsDeleted }
+func hasLeader(p *layout.Preset) bool     { return p.Defaults.Leader }
 func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
 
 // namesWith are the names of the presets that meet a condition.
@@ -48,7 +50,7 @@ var presetWords = func() *strings.Replacer {
 	return strings.NewReplacer(
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
-		"{layouts with one limit}", list(oneLimit), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
+		"{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a leader}", list(hasLeader), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
 	)
 }()
 
@@ -68,6 +70,9 @@ func (p *Postgres) settingsOf(preset *layout.Preset, at place) {
 		if !poll.has("max") && p.Poll.Min <= every {
 			p.Poll.Max = every
 		}
+	}
+	if deletes(preset) && !at.has("delivered") {
+		p.Delivered = deleted
 	}
 	if d.Leader && !at.has("leader") {
 		p.Leader = true

@@ -22,6 +22,9 @@ func TestLayoutsHaveTheSettingsOfTheOriginal(t *testing.T) {
 		"open-outbox": {"layout: open-outbox", "openoutbox_events", Poll{100, Duration(500 * time.Millisecond), 3, 2, Duration(500 * time.Millisecond)},
 			Claims{1000, 0, Duration(3 * time.Minute), Duration(3 * time.Minute)},
 			Retry{25, Duration(time.Second), Duration(24 * time.Hour), 0.15, "exponential"}},
+		"flowcatalyst-v2": {"layout: flowcatalyst-v2", "outbox_messages", Poll{100, Duration(time.Second), 3, 2, Duration(time.Second)},
+			Claims{1000, 0, Duration(5 * time.Minute), Duration(time.Minute)},
+			Retry{3, Duration(time.Millisecond), Duration(time.Millisecond), 0, "exponential"}},
 		"overridden": {"layout: open-outbox, table: mine, poll: {min: 5ms, batch: 7}, claims: {timeout: 1m, in_memory: 9}", "mine",
 			Poll{7, Duration(5 * time.Millisecond), 3, 2, Duration(500 * time.Millisecond)},
 			Claims{9, 0, Duration(time.Minute), Duration(3 * time.Minute)},
@@ -37,7 +40,7 @@ func TestLayoutsHaveTheSettingsOfTheOriginal(t *testing.T) {
 			continue
 		}
 		src, _ := cfg.Sources["app"].(*Postgres)
-		if src.Table != Table(want.table) || src.Poll != want.poll || src.Claims != want.claims || !src.Queued() {
+		if src.Table != Table(want.table) || src.Poll != want.poll || src.Claims != want.claims || !src.Queued() || src.Deletes() != (name == "flowcatalyst-v2") {
 			t.Errorf("%s: %+v", name, src)
 		}
 		if got := cfg.Routes[0].Middleware[1]; !reflect.DeepEqual(got, &want.retry) {

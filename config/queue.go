@@ -71,6 +71,12 @@ func (q Queues) Of(t layout.Table) string {
 // queueBatch is the default of poll.batch for queue tables.
 const queueBatch = 500
 
+// deleted is the value of the key delivered by which rows are deleted.
+const deleted = "delete"
+
+// Deletes reports whether rows that were delivered are deleted.
+func (p *Postgres) Deletes() bool { return p.Delivered == deleted }
+
 // Queued reports whether the rows carry a status and are claimed, in contrast to
 // an append-only table, which is read by cursor.
 func (p *Postgres) Queued() bool {
@@ -92,6 +98,9 @@ func (p *Postgres) checkQueue(c *checker, at place) {
 	if !p.Queued() {
 		if at.has("claims") {
 			c.add(at.child("claims").key(), "nothing is claimed from an append-only table").hint("remove the key")
+		}
+		if at.has("delivered") {
+			c.add(at.child("delivered").key(), "rows of an append-only table stay until retention removes them").hint("remove the key, or see retention")
 		}
 		p.settingsOf(preset, at)
 		return

@@ -40,12 +40,14 @@ type Postgres struct {
 	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
 	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: what is claimed."`
 
+	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {queue layouts}, or with a queue: whether a row that was delivered is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
+
 	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are noticed: by polling alone, or also by NOTIFY, on a connection of its own, from publishers that send it. See docs/waking.md."`
 	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default. Layouts that have a name have the pause of the original, which never changes with wake: poll (docs/layouts.md)."`
 
 	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
 
-	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout flowcatalyst the default is true. See docs/instances.md."`
+	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
 	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it works. Whoever else takes the same key stands by for Outrider, and Outrider for them; Crablet's is 4856221667890123456. Default: none."`
 
 	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`

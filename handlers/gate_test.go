@@ -148,6 +148,7 @@ func TestBatchesStayInTheirBounds(t *testing.T) {
 	}{
 		"messages": {adapters.Ordering{MaxMessages: 2}, [][]string{{"a1", "a2"}, {big, "b2"}, {"c1"}}},
 		"default":  {adapters.Ordering{}, [][]string{{"a1"}, {big}, {"c1"}, {"a2"}, {"b2"}}},
+		"of each":  {adapters.Ordering{MaxMessages: 9, PerGroup: 1}, [][]string{{"a1", big, "c1"}, {"a2", "b2"}}},
 		"groups":   {adapters.Ordering{MaxMessages: 9, MaxGroups: 2}, [][]string{{"a1", "a2", big, "b2"}, {"c1"}}},
 		"bytes":    {adapters.Ordering{MaxMessages: 9, MaxBytes: 5}, [][]string{{"a1", "a2"}, {big}, {"c1", "b2"}}},
 	} {

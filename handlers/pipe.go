@@ -223,6 +223,8 @@ func (g *Gate) add(b *batch, q *group, one bool) int {
 		case len(b.msgs) == 0:
 		case one, len(b.msgs) >= g.ordering.MaxMessages:
 			return false
+		case g.ordering.PerGroup > 0 && before+g.ordering.PerGroup <= len(b.msgs):
+			return false
 		case g.ordering.MaxBytes > 0 && b.bytes+n > g.ordering.MaxBytes:
 			return false
 		}

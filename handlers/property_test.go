@@ -111,6 +111,7 @@ func drawScenario(t *rapid.T, unit adapters.Unit) *scenario {
 		MaxMessages: rapid.IntRange(0, 6).Draw(t, "max messages"),
 		MaxBytes:    rapid.SampledFrom([]int{0, 15, 40}).Draw(t, "max bytes"),
 		MaxGroups:   rapid.IntRange(0, 3).Draw(t, "max groups"),
+		PerGroup:    rapid.IntRange(0, 2).Draw(t, "per group"),
 		MaxRequests: rapid.IntRange(1, 4).Draw(t, "max requests"),
 	}
 	s.shared = rapid.Bool().Draw(t, "shared")

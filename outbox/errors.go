@@ -68,6 +68,9 @@ type Error struct {
 	// what it was sent: the attempt counts for every message of the batch, and
 	// however many groups it happens to, it is no sign that the address is down.
 	Answered bool
+
+	// Code is what the receiver calls the failure, a word of a small set. Empty: it has none.
+	Code string
 }
 
 // Error returns the text of the wrapped error: the kind is for machines.

@@ -7,15 +7,19 @@ import "io"
 // connection's buffer, and an answer may come while it is still being read.
 type array struct {
 	items []item // at least one
+	begin []byte
+	end   []byte
 	part  int    // the next one: 2k is what is before item k, 2k+1 the item
 	rest  []byte // of the part before it
 }
 
-func newArray(items []item) *array { return &array{items: items} }
+func newArray(items []item, begin, end []byte) *array {
+	return &array{items: items, begin: begin, end: end}
+}
 
 // arraySize is how many bytes the array has.
-func arraySize(items []item) int64 {
-	size := int64(len("[]") + len(items) - 1)
+func arraySize(items []item, begin, end []byte) int64 {
+	size := int64(len(begin) + len(end) + len(items) - 1)
 	for _, it := range items {
 		size += int64(len(it.body))
 	}
@@ -38,7 +42,10 @@ func (a *array) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-var arrayBegin, arrayNext, arrayEnd = []byte("["), []byte(","), []byte("]")
+var (
+	arrayBegin, arrayNext, arrayEnd = []byte("["), []byte(","), []byte("]")
+	itemsBegin, itemsEnd            = []byte(`{"items":[`), []byte("]}")
+)
 
 // advance goes to the next part.
 func (a *array) advance() bool {
@@ -49,11 +56,11 @@ func (a *array) advance() bool {
 	case a.part%2 == 1:
 		a.rest = a.items[k].body
 	case k == 0:
-		a.rest = arrayBegin
+		a.rest = a.begin
 	case k < len(a.items):
 		a.rest = arrayNext
 	default:
-		a.rest = arrayEnd
+		a.rest = a.end
 	}
 	a.part++
 	return true

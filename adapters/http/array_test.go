@@ -19,13 +19,13 @@ func TestArrayReadsTheItems(t *testing.T) {
 			items[i].body, _ = json.Marshal(b)
 		}
 		want, _ := json.Marshal(bodies)
-		if err := iotest.TestReader(newArray(items), want); err != nil {
+		if err := iotest.TestReader(newArray(items, arrayBegin, arrayEnd), want); err != nil {
 			t.Fatal(err)
 		}
-		if got := arraySize(items); got != int64(len(want)) {
+		if got := arraySize(items, arrayBegin, arrayEnd); got != int64(len(want)) {
 			t.Fatalf("%d bytes are announced, %d read", got, len(want))
 		}
-		if got, err := io.ReadAll(iotest.OneByteReader(newArray(items))); err != nil || !bytes.Equal(got, want) {
+		if got, err := io.ReadAll(iotest.OneByteReader(newArray(items, arrayBegin, arrayEnd))); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("byte by byte: %v, %s", err, got)
 		}
 	})

@@ -80,6 +80,11 @@ type Config struct {
 	// first of each group (transient).
 	Whole bool
 
+	// Items makes the body of a request {"items": [...]}, and has the answer say what became of each:
+	// {"results": [{"status": "SUCCESS"}]}, in their order. A request then has one message of each group at most,
+	// because the receiver may refuse one and take the next. It takes format raw.
+	Items bool
+
 	// Paths are appended to the URL, by the kind of the messages
 	// (outbox.MetaKind); "" is for those that have none. A message of a kind that
 	// is not in it has no address, which is permanent. The URL must then have no
@@ -104,6 +109,9 @@ func (c Config) WithDefaults() (Config, error) {
 			formatErr = errors.New("max messages: a request of format watermill is one message: leave it out")
 		}
 		c.MaxMessages = 1
+	}
+	if c.Items && f != format.Raw {
+		formatErr = errors.Join(formatErr, errors.New("items: they are payloads: leave the format out"))
 	}
 	c.Format = f
 	setDefault(&c.CloudEventsSource, DefaultSource)

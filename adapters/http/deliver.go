@@ -55,9 +55,10 @@ func (d *Destination) Deliver(ctx context.Context, address string, batch []*mess
 		if len(part) == 0 {
 			continue
 		}
-		err := d.post(ctx, address, part)
+		results, err := d.post(ctx, address, part)
 		switch {
 		case err == nil:
+			v.fails(part, results)
 		case !d.splits(err, part):
 			v.failPart(part, err)
 			if outbox.KindOf(err) != outbox.KindPermanent { // others would meet the same
@@ -69,6 +70,16 @@ func (d *Destination) Deliver(ctx context.Context, address string, batch []*mess
 		}
 	}
 	return v.errs
+}
+
+// fails gives messages the errors that the receiver has for each; nil: it took all.
+func (v *delivery) fails(part []item, results []error) {
+	for i, err := range results {
+		if err != nil {
+			v.fail(part[i].index, err)
+			v.hold(part[i].msg)
+		}
+	}
 }
 
 // splits reports whether an error is about one of several messages.

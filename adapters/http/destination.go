@@ -83,12 +83,17 @@ func (d *Destination) Address(msg *message.Message) (string, error) {
 
 // Ordering declares one request per group at a time, and the configured bounds.
 func (d *Destination) Ordering() adapters.Ordering {
+	perGroup := 0
+	if d.cfg.Items {
+		perGroup = 1
+	}
 	return adapters.Ordering{
 		Unit:        adapters.UnitGroup,
 		MaxMessages: d.cfg.MaxMessages,
 		MaxBytes:    d.cfg.MaxBytes,
 		MaxGroups:   d.cfg.MaxGroups,
 		MaxRequests: d.cfg.MaxRequests,
+		PerGroup:    perGroup,
 		Static:      d.target.Static() && d.paths == nil,
 		Pooled:      d.paths != nil,
 	}

@@ -11,6 +11,9 @@ import (
 const (
 	FlowCatalystEvents       = "/api/events/batch"
 	FlowCatalystDispatchJobs = "/api/dispatch/jobs/batch"
+
+	FlowCatalystDispatchJobsV2 = "/api/dispatch-jobs/batch" // as the current API has it
+	FlowCatalystAuditLogs      = "/api/audit-logs/batch"
 )
 
 // FlowCatalystRequests is how many requests are sent to FlowCatalyst at once:
@@ -42,6 +45,29 @@ func FlowCatalyst(cfg Config) Config {
 	setDefault(&cfg.MaxGroups, 1)
 	setDefault(&cfg.MaxRequests, FlowCatalystRequests)
 	statuses := FlowCatalystStatuses()
+	maps.Copy(statuses, cfg.Statuses)
+	cfg.Statuses = statuses
+	return cfg
+}
+
+// FlowCatalystV2 completes a configuration for the API that FlowCatalyst's current SDKs write rows for: {"items": [...]}, at
+// most 100 in a request and of each group one, to /api/events/batch, /api/dispatch-jobs/batch and /api/audit-logs/batch by the
+// kind of the rows. The answer says of each item what became of it. What cfg says already stays, except for paths and format.
+//
+// BAD_REQUEST and FORBIDDEN of an item are permanent, SKIPPED is success, everything else is a failed attempt. Of
+// answers without results 400 is permanent, for the item that it turns out to be about; the others are as [FlowCatalyst] has them.
+func FlowCatalystV2(cfg Config) Config {
+	cfg.Format, cfg.Items = format.Raw, true
+	cfg.Paths = map[string]string{
+		string(outbox.FlowCatalystEvent): FlowCatalystEvents, string(outbox.FlowCatalystDispatchJob): FlowCatalystDispatchJobsV2,
+		"AUDIT_LOG": FlowCatalystAuditLogs,
+	}
+	setDefault(&cfg.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&cfg.Timeout, DefaultTimeout)
+	setDefault(&cfg.MaxMessages, DefaultMaxMessages)
+	setDefault(&cfg.MaxRequests, FlowCatalystRequests)
+	statuses := FlowCatalystStatuses()
+	statuses[400] = outbox.KindPermanent
 	maps.Copy(statuses, cfg.Statuses)
 	cfg.Statuses = statuses
 	return cfg

@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -17,10 +16,11 @@ import (
 // used again.
 const maxAnswer = 4096
 
-// post sends one request and returns what its answer means for all messages.
-func (d *Destination) post(ctx context.Context, address string, batch []item) error {
+// post sends one request and returns what its answer means for all messages or, without an error,
+// for each of them; nil: all were delivered.
+func (d *Destination) post(ctx context.Context, address string, batch []item) ([]error, error) {
 	if ctx.Err() != nil {
-		return d.outcome.Interrupted(ctx, address, false)
+		return nil, d.outcome.Interrupted(ctx, address, false)
 	}
 	limited, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
@@ -31,25 +31,40 @@ func (d *Destination) post(ctx context.Context, address string, batch []item) er
 	open, size := d.body(batch)
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, d.target.Full(address), open())
 	if err != nil {
-		return d.outcome.NoRequest(address)
+		return nil, d.outcome.NoRequest(address)
 	}
 	req.ContentLength = size
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(open()), nil }
 	d.setHeaders(req, batch)
 	resp, err := d.client.Do(req)
 	if err != nil {
-		return d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)
+		err = d.outcome.NoAnswer(ctx, limited, address, connected.Load(), err)
+		if d.cfg.Items {
+			return nil, coded(err, codeGateway, false)
+		}
+		return nil, err
 	}
-	answer := d.outcome.Read(resp.Body, maxAnswer)
+	most := maxAnswer
+	if d.cfg.Items {
+		most = maxResults
+	}
+	answer := d.outcome.Read(resp.Body, most)
 	_ = resp.Body.Close()
-	if d.outcome.Statuses.Success(resp.StatusCode) {
-		return nil
+	switch {
+	case !d.outcome.Statuses.Success(resp.StatusCode):
+	case d.cfg.Items && resp.StatusCode < 300: // one that is accepted besides has no results
+		return d.results(address, answer, len(batch))
+	default:
+		return nil, nil
 	}
 	err = d.outcome.Refused(resp, address, answer)
-	if e, ok := errors.AsType[*outbox.Error](err); ok && d.cfg.Whole {
-		e.Answered = e.Kind == outbox.KindTransient
+	switch {
+	case d.cfg.Items:
+		return nil, coded(err, codeOf(resp.StatusCode), true)
+	case d.cfg.Whole:
+		return nil, coded(err, "", true)
 	}
-	return err
+	return nil, err
 }
 
 func (d *Destination) setHeaders(req *http.Request, batch []item) {

@@ -31,5 +31,8 @@ func (d *Destination) body(batch []item) (open func() io.Reader, size int64) {
 		payload := batch[0].body
 		return func() io.Reader { return bytes.NewReader(payload) }, int64(len(payload))
 	}
-	return func() io.Reader { return newArray(batch) }, arraySize(batch)
+	if d.cfg.Items {
+		return func() io.Reader { return newArray(batch, itemsBegin, itemsEnd) }, arraySize(batch, itemsBegin, itemsEnd)
+	}
+	return func() io.Reader { return newArray(batch, arrayBegin, arrayEnd) }, arraySize(batch, arrayBegin, arrayEnd)
 }

@@ -1,6 +1,9 @@
 package layout
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Queue is the layout of tables whose rows carry a status. The zero value of an optional field
 // says that the tables have no such thing.
@@ -14,6 +17,18 @@ type Queue struct {
 	// DefaultGroup is the group of rows whose group is NULL. Empty: such rows
 	// have no order.
 	DefaultGroup string
+
+	// DeadBy are statuses of dead rows beside Statuses.Dead, by what a row died of: the code of the
+	// receiver's answer (outbox.Error.Code) or, without one, the kind of the error ("permanent"). What is not
+	// in it gets Statuses.Dead.
+	DeadBy map[string]string
+
+	// DoneIsDeleted: a row that was delivered is deleted, and has no status Done.
+	DoneIsDeleted bool
+
+	// KindInType: the column Type holds the kind of the row, in place of the table's. It is no part of the
+	// group: rows of all kinds are in one order.
+	KindInType bool
 
 	// TypeInPayload takes the event type from the field "type" of the payload,
 	// a JSON object; the column is used where the payload has none.
@@ -168,6 +183,17 @@ func (s *Statuses) Waiting() []string {
 		return []string{s.Pending}
 	}
 	return []string{s.Pending, s.Retrying}
+}
+
+// Dead are the statuses of rows that were given up, that of Statuses first.
+func (q *Queue) Dead() []string {
+	out := []string{q.Statuses.Dead}
+	for _, status := range slices.Sorted(maps.Values(q.DeadBy)) {
+		if !slices.Contains(out, status) {
+			out = append(out, status)
+		}
+	}
+	return out
 }
 
 // Again is the status of a row that is to be attempted again.

@@ -43,5 +43,8 @@ func httpConfig(d *config.HTTP) (cfg http.Config, err error) {
 	if d.Preset == config.FlowCatalyst {
 		cfg = http.FlowCatalyst(cfg)
 	}
+	if d.Preset == config.FlowCatalystV2 {
+		cfg = http.FlowCatalystV2(cfg)
+	}
 	return cfg, nil
 }

@@ -37,6 +37,7 @@ func (t postgresTable) queue() queuetable.Config {
 				cfg.Tables[i].Name = t.Tables.Of(cfg.Tables[i])
 			}
 		}
+		cfg.Layout.DoneIsDeleted = t.Deletes()
 		return cfg
 	}
 	q := t.Queue
@@ -48,7 +49,7 @@ func (t postgresTable) queue() queuetable.Config {
 			AggregateType: q.AggregateType, AggregateID: q.AggregateID, Tenant: q.Tenant, Headers: q.Headers,
 		},
 		Statuses:     queuetable.Statuses(q.Statuses),
-		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload,
+		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload, DoneIsDeleted: t.Deletes(),
 	}
 	return cfg
 }

@@ -98,7 +98,7 @@ func queueText(b *strings.Builder, q *layout.Queue) {
 	rows(b, "what", "column", columns)
 	s := q.Statuses
 	rows(b, "a row that", "has the status", [][2]string{{"waits", s.Pending}, {"waits for another attempt", s.Again()}, {"is being processed", s.Processing},
-		{"is delivered", s.Done}, {"is given up", s.Dead}})
+		{"is delivered", s.Done}, {"is given up", strings.Join(q.Dead(), "`, `")}})
 	var notes []string
 	for note, holds := range map[string]bool{
 		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                       q.DefaultGroup != "",
@@ -106,6 +106,9 @@ func queueText(b *strings.Builder, q *layout.Queue) {
 		"The type is the payload's field `type`, where it has one.":                             q.TypeInPayload,
 		"A payload that is valid JSON is JSON for destinations, another one is bytes.":          q.JSONBytes,
 		"The attempts of a row that is given up do not count the last one.":                     q.DeadKeepsRetries,
+		"A row that is delivered is deleted; with `delivered: keep` it gets its status.":        q.DoneIsDeleted,
+		"The column of the type holds the kind of the row, which is no part of its group.":      q.KindInType,
+		"Which status a row gets that is given up depends on what the receiver said of it.":     len(q.DeadBy) > 0,
 		"The error is written when a row is given up, and not before.":                          q.ErrorWhenDead,
 		"The time of a claim and its owner are removed when the claim ends.":                    q.ClaimEnds,
 		"`outrider init` creates the tables with their indexes, and the indexes of Outrider's.": len(q.Definitions) > 0,

@@ -1,7 +1,9 @@
 package faults_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -30,6 +32,9 @@ type original struct {
 	rows          string // id, group and place of each row; the id is the payload's
 	done          string // the status
 	finished      string // condition that a delivered row meets
+	beside        string // statement that makes what insert needs besides; empty: nothing
+	to            func(*testing.T) *receiver
+	destination   string // %q is its URL
 }
 
 var originals = map[string]original{
@@ -46,6 +51,35 @@ VALUES (gen_random_uuid(), $1, $2, convert_to($3::text, 'UTF8'), clock_timestamp
 		rows:     `SELECT convert_from(payload, 'UTF8')::json->>'id', partition_key, row_number() OVER (ORDER BY created_at, event_id) FROM openoutbox_events`,
 		finished: `delivered_at IS NOT NULL AND locked_at IS NULL AND locked_by IS NULL AND last_error IS NULL AND attempts = 0`,
 	},
+	"flowcatalyst-v2": { // which deletes what it has delivered
+		layout: "flowcatalyst-v2", table: "outbox_messages", done: "1", beside: `CREATE TABLE written (id text, grp text, created timestamptz)`,
+		insert: `WITH m AS (INSERT INTO outbox_messages (id, type, message_group, payload, created_at)
+    VALUES (left(md5($1 || $3::text), 26), (ARRAY['EVENT', 'DISPATCH_JOB', 'AUDIT_LOG'])[1 + abs(hashtext($3::text)) % 3], $2, $3, clock_timestamp()) RETURNING *)
+INSERT INTO written SELECT payload::json->>'id', message_group, created_at FROM m`,
+		rows: `SELECT id, grp, row_number() OVER (ORDER BY created, id) FROM written`, finished: `false`,
+		to: itemsPlatform, destination: "type: http, preset: flowcatalyst-v2, url: %q",
+	},
+}
+
+// itemsPlatform takes requests of FlowCatalyst's current API, and says so of each item.
+func itemsPlatform(t *testing.T) *receiver {
+	t.Helper()
+	return receiveWith(t, func(r *receiver, w http.ResponseWriter, req *http.Request) {
+		var body struct{ Items []payload }
+		if err := json.NewDecoder(req.Body).Decode(&body); err != nil || len(body.Items) == 0 {
+			w.WriteHeader(http.StatusBadRequest) // cut off by a kill, or doctor's
+			return
+		}
+		groups, results := map[string]bool{}, make([]map[string]string, len(body.Items))
+		for i, it := range body.Items {
+			if groups[it.Group] {
+				r.t.Errorf("a request has two items of group %s", it.Group)
+			}
+			groups[it.Group], results[i] = true, map[string]string{"id": "theirs", "status": "SUCCESS"}
+		}
+		r.take(body.Items)
+		must(r.t, json.NewEncoder(w).Encode(map[string]any{"results": results}))
+	})
 }
 
 // presetTable is a database with the table of a preset.
@@ -116,9 +150,16 @@ func TestG1_G2_PresetsKilledAtEveryStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPreset(t, o)
-			to := receive(t, nil)
-			config := p.config(busy+", claims: {timeout: 1s, recover: 1s}", fmt.Sprintf("type: http, url: %q", to.url()), "")
+			destination := cmp.Or(o.destination, "type: http, url: %q")
+			if o.to == nil {
+				o.to = func(t *testing.T) *receiver { t.Helper(); return receive(t, nil) }
+			}
+			to := o.to(t)
+			config := p.config(busy+", claims: {timeout: 1s, recover: 1s}", fmt.Sprintf(destination, to.url()), "")
 			initialise(t, config)
+			if o.beside != "" {
+				p.exec(o.beside)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var writers sync.WaitGroup
 			for w := range 2 {

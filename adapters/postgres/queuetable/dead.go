@@ -63,6 +63,9 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 		g := t.group(group)
 		d.Row = adapters.Row{ID: d.At.Key, Kind: t.kind, Type: typ, Group: g.key, Slot: g.slot, AggregateType: aggregateType, AggregateID: aggregateID,
 			Tenant: tenant, Payload: slices.Clone(r.Row.Payload), Binary: sql.types.payload == "bytea"}
+		if sql.layout.KindInType {
+			d.Row.Kind = typ
+		}
 		if !g.ordered() {
 			d.Row.Slot = adapters.SlotOf("", d.Row.ID)
 		}
@@ -192,7 +195,7 @@ FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
             ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died
         FROM {t} t
-        WHERE {status} = {is:dead}` + where + `
+        WHERE {status} IN ({dead})` + where + `
         ORDER BY {created}, {key}
         LIMIT ` + limit + `
     ) r
@@ -249,7 +252,7 @@ func (q *queueSQL) deadPayload() (payload, size string) {
 
 // theDead is the condition that a row of the given keys is dead still. IS TRUE keeps the
 // status from being looked up in an index.
-const theDead = "{key} = ANY ($1::text[]::{key[]}) AND ({status} = {is:dead}) IS TRUE"
+const theDead = "{key} = ANY ($1::text[]::{key[]}) AND ({status} IN ({dead})) IS TRUE"
 
 // redrive makes dead rows wait as for their first attempt. The error, and when the row was
 // last claimed, stay, as the systems that write such tables leave them when a row waits
@@ -276,7 +279,7 @@ func (q *queueSQL) purge() string { return q.fill("DELETE FROM {t} t WHERE " + t
 func (q *queueSQL) deadIndex(name pgx.Identifier) pg.Step {
 	index := pg.DerivedName(name, "_outrider_dead_idx")
 	return pg.Step{What: "index", Name: pg.Beside(name, index).Sanitize(), Create: q.fill(
-		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} IN ({is:dead})", "{index}", pgx.Identifier{index}.Sanitize())}
+		"CREATE INDEX IF NOT EXISTS {index} ON {t} ({set:created}, {set:key}) WHERE {set:status} IN ({dead})", "{index}", pgx.Identifier{index}.Sanitize())}
 }
 
 // examineDeadIndex reports that looking for dead rows reads the whole table.
@@ -285,7 +288,7 @@ func (q *Queue) examineDeadIndex(ctx context.Context, t *queueTable) []adapters.
 	c := &t.sql.layout.Columns
 	if err != nil || slices.ContainsFunc(all, func(i pg.TableIndex) bool {
 		index := queueIndex{i}
-		return index.covers(t.sql.layout, t.sql.layout.Statuses.Dead) && index.serves(nil, c.Created, c.Key)
+		return index.covers(t.sql.layout, t.sql.layout.Dead()...) && index.serves(nil, c.Created, c.Key)
 	}) {
 		return nil // examineIndexes reports an error
 	}

@@ -20,8 +20,10 @@ func (t *queueTable) decode(d *wire.Decoder, g *queueGroup, v [][]byte) *adapter
 	d.Table = t.name
 
 	row.ID = d.Texts.Copy(v[lookID])
-	row.Kind = t.kind
-	row.Type = d.Intern(v[lookType])
+	row.Kind, row.Type = t.kind, d.Intern(v[lookType])
+	if t.sql.layout.KindInType {
+		row.Kind = row.Type
+	}
 	row.Group, row.Slot = g.key, g.slot
 	if !g.ordered() {
 		row.Slot = adapters.SlotOf("", row.ID)

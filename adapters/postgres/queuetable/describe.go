@@ -61,13 +61,13 @@ func (q *queueSQL) text(indexes queueIndexes) queueText {
 		latest: q.byAge(pageLatest, indexes.heldAged), later: q.byAge(pageLater, indexes.heldAged),
 		look: q.look(indexes), lookWithin: q.lookWithin(indexes),
 		take: q.take(), takeAll: q.takeAll(),
-		done:   q.settle(settlement{status: "{is:done}", done: true, versions: true}),
-		moved:  q.settle(settlement{status: "{is:done}", done: true}),
-		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
-		dead:   q.settle(settlement{status: "{is:dead}", withError: true}),
+		done:  q.settle(settlement{status: "{is:done}", done: true, versions: true}),
+		moved: q.settle(settlement{status: "{is:done}", done: true}),
+		retry: q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
+		dead:  q.settle(settlement{status: "{is:dead}", withError: true}), deadBy: q.deadBy(),
 		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.extend(), recover: q.recover(), unclaim: q.unclaim(),
-		isDone: q.is("{is:done}"), isDead: q.is("{is:dead}"),
+		isDone: q.is("{is:done}"), isDead: q.is("{dead}"),
 	}
 }
 

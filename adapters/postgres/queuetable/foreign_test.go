@@ -33,6 +33,7 @@ func TestG2_BesideAForeignProcessor(t *testing.T) {
 		"taking all":     {flowCatalystSystem, true, true},
 		"Talkie":         {talkieSystem, true, false},
 		"Open Outbox":    {openOutboxSystem, true, true},
+		"FlowCatalyst 2": {flowCatalystV2System, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,9 @@ func queueGrants(layout *Layout, table pgx.Identifier) (g pg.Grants) {
 		reads := pg.Reading(task, table, names)
 		if task == pg.TaskRelay {
 			reads.Rights = append(reads.Rights, pg.Right{Name: "UPDATE", Columns: layout.Columns.Written()})
+			if layout.DoneIsDeleted {
+				reads.Rights = append(reads.Rights, pg.Right{Name: "DELETE"})
+			}
 		} else {
 			reads.Rights = append(reads.Rights, operatorRights(&layout.Columns)...)
 		}

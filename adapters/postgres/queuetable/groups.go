@@ -131,6 +131,7 @@ type queueText struct {
 	take, takeAll    string // takeAll: without locking first
 	done, moved      string // done finds rows by their place, moved by key
 	retry, dead, put string
+	deadBy           map[string]string // by what a row died of; others are dead
 	extend, recover  string
 	unclaim          string // puts back what a claim with a mark took
 	isDone, isDead   string // look for what a settle wrote

@@ -3,6 +3,8 @@ package queuetable
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
@@ -40,6 +42,14 @@ func validate(l *Layout) error {
 	values := []layout.Named{{What: "pending", Name: s.Pending}, {What: "processing", Name: s.Processing}, {What: "done", Name: s.Done}, {What: "dead", Name: s.Dead}}
 	if s.Retrying != "" && s.Retrying != s.Pending {
 		values = append(values, layout.Named{What: "retrying", Name: s.Retrying})
+	}
+	for _, cause := range slices.Sorted(maps.Keys(l.DeadBy)) {
+		switch status := l.DeadBy[cause]; {
+		case status == "" || !pg.PlainText(status):
+			errs = append(errs, fmt.Errorf("the status of rows that died of %q, %q, has no value, or a control character", cause, status))
+		case slices.Contains([]string{s.Pending, s.Retrying, s.Processing, s.Done}, status):
+			errs = append(errs, fmt.Errorf("the status %q of rows that died of %q is that of others, too", status, cause))
+		}
 	}
 	for i, v := range values {
 		if v.Name == "" {

@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
 		text, moved, back = t.text.done, t.text.moved, false
 	case outbox.OutcomeDead:
-		text, message, back = t.text.dead, r.Error, false
+		text, message, back = cmp.Or(t.text.deadBy[r.Cause], t.text.dead), r.Error, false
 		if layout.DeadKeepsRetries {
 			attempts = max(attempts-1, 0)
 		}

@@ -62,7 +62,7 @@ func (q *queueSQL) fill(template string, more ...string) string {
 		"{unfinished}", pg.Literals(append(s.Waiting(), s.Processing)...),
 		"{processing}", pg.Literal(s.Processing),
 		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.Again()),
-		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead),
+		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead), "{dead}", pg.Literals(q.layout.Dead()...),
 		"{status type}", cmp.Or(q.types.status, "text"),
 		"{key[]}", q.types.key + "[]",
 		"{group[]}", cmp.Or(q.types.group, "text") + "[]",

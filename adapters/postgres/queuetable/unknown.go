@@ -187,10 +187,10 @@ WHERE t.ctid = o.tid
 RETURNING {created}, {group?}`, "{group?}", q.groupText())
 }
 
-// is finds the rows that have a status which a settle wrote, or are gone. They got
+// is finds the rows that have one of the statuses which a settle wrote, or are gone. They got
 // it before anybody could take their claims for stuck. Parameters as of settle: keys, the
 // two times of claims, which of the times; and the timeout in seconds.
-func (q *queueSQL) is(status string) string {
+func (q *queueSQL) is(statuses string) string {
 	since := "{claimed}"
 	if q.layout.ClaimEnds {
 		since = "{updated}"
@@ -201,6 +201,6 @@ FROM (
     FROM unnest($1::{key[]}, $4::int[]) WITH ORDINALITY AS r(key, at, n)
 ) s
 LEFT JOIN {t} t ON {key} = s.key
-WHERE {key} IS NULL OR ({status} = ` + status + ` AND ` + since + ` >= least(s.stamp, s.former)
+WHERE {key} IS NULL OR ({status} IN (` + statuses + `) AND ` + since + ` >= least(s.stamp, s.former)
     AND ` + since + ` < greatest(s.stamp, s.former) + make_interval(secs => $5)) IS TRUE`)
 }

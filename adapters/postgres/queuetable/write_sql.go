@@ -3,6 +3,8 @@ package queuetable
 import (
 	"fmt"
 	"strings"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
 // take claims rows in the version that was looked at. Parameters, arrays with
@@ -70,7 +72,8 @@ const claimed = `({status} = {processing}) IS TRUE AND {claimed} IN (s.stamp, s.
 
 // settlement is what a statement writes.
 type settlement struct {
-	status    string // a template
+	status    string // a template; {this} in it is filled with this
+	this      string
 	done      bool
 	withError bool
 	versions  bool // rows are found by their place, see take; those that moved are left out
@@ -106,13 +109,26 @@ func (q *queueSQL) settle(o settlement) string {
 	case !o.done:
 		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
 	}
-	return q.fill(fmt.Sprintf(`UPDATE {t} t SET %s
-FROM (
+	write, from := "UPDATE {t} t SET "+strings.Join(set, ", "), "FROM"
+	if o.done && q.layout.DoneIsDeleted {
+		write, from = "DELETE FROM {t} t", "USING"
+	}
+	return q.fill(fmt.Sprintf(`%s
+%s (
     SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
     FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
 ) s
 WHERE %s AND `+claimed+`
-RETURNING s.n::int`, strings.Join(set, ", "), arrays, columns, row))
+RETURNING s.n::int`, write, from, arrays, columns, row), "{this}", o.this)
+}
+
+// deadBy are the statements that settle dead rows, by what they died of.
+func (q *queueSQL) deadBy() map[string]string {
+	texts := make(map[string]string, len(q.layout.DeadBy))
+	for cause, status := range q.layout.DeadBy {
+		texts[cause] = q.settle(settlement{status: "{this}", this: pg.Literal(status), withError: true})
+	}
+	return texts
 }
 
 // extend renews the times of claims. Parameters: key, the two times of which
@@ -144,7 +160,7 @@ func (q *queueSQL) taken() (set string) {
 	if q.layout.Columns.Owner != "" {
 		set += ", {set:owner} = 'outrider'"
 	}
-	if q.layout.Columns.Updated != "" {
+	if updated := q.layout.Columns.Updated; updated != "" && updated != q.layout.Columns.Claimed {
 		set += ", {set:updated} = now()"
 	}
 	return set

@@ -1,6 +1,7 @@
 package claiming
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -189,7 +190,7 @@ func (l *ledger) end(e ending) {
 		h.result.Attempts = e.attempts
 	}
 	if e.err != nil {
-		h.result.Error = shorten.Text(e.err.Error())
+		h.result.Error, h.result.Cause = shorten.Text(e.err.Error()), causeOf(e.err)
 	}
 	if h.returns() {
 		l.leaving(h.key, e.at).returning++
@@ -197,6 +198,14 @@ func (l *ledger) end(e ending) {
 		v.evictedUntil = time.Time{} // the group moves
 	}
 	l.ready = append(l.ready, h)
+}
+
+// causeOf is what [adapters.ClaimResult.Cause] says of an error.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[*outbox.Error](err); ok && e.Code != "" {
+		return e.Code
+	}
+	return outbox.KindOf(err).String()
 }
 
 // returns reports whether the row goes back to the table, to be claimed again.
