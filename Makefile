@@ -8,8 +8,9 @@ TEST_PACKAGES_AT_ONCE ?= 3
 # first: at the end nothing is left to wait for alone.
 TEST ?= ./internal/faults ./router ./admin ./adapters/sqlite . ./adapters/postgres/... ./bench ./adapters/kafka work
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
-TESTFLAGS ?=
-# All packages are built with the race detector: one built without it, such as SQLite to
+# Tests run without the race detector, which makes their processor time two to four times as
+# long; CI runs `make race` too. It builds all packages with it: one built without it, such as SQLite to
+# With it all packages are built with it: one built without it, such as SQLite to
 # save time, makes it report races that are none, because code of generic functions is shared. The check of pointers
 # is left out in SQLite, which is C translated to Go: it was half of the time of its tests.
 RACE := -race -ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0
@@ -25,6 +26,7 @@ BENCHFLAGS ?=
 # The modules of go.work. In it `work` is the pattern of all their packages.
 MODULES := . bench internal/faults
 TESTENV := go run ./internal/testenv/cmd/testenv --
+BRIEFLY := go run ./internal/testenv/cmd/testenv -brief --
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 # Test files may be longer than others (.golangci.yml), but not endless.
 LONGEST_TEST_FILE := 700
@@ -45,12 +47,16 @@ build: ## Build the binary bin/outrider, as it is released
 
 .PHONY: test
 test: ## Install and start PostgreSQL and Kafka where needed, run every test
-	@echo "make test takes about 5 minutes on two cores, and the first time as long again to compile everything"
-	go run ./internal/testenv/cmd/testenv -brief -- go test $(RACE) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	@echo "make test takes about 4 minutes on two cores, and the first time 3 more to compile everything"
+	$(BRIEFLY) go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+
+.PHONY: race
+race: ## Run every test with the race detector
+	$(BRIEFLY) go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: flaky
 flaky: ## Run every test N=20 times beside four busy loops, and list which failed how often
-	go run ./internal/testenv/cmd/testenv -brief -- go run ./internal/testenv/cmd/flaky -n $(N) -- go test -json -count=1 $(RACE) -timeout 60m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	$(BRIEFLY) go run ./internal/testenv/cmd/flaky -n $(N) -- go test -json -count=1 $(RACE) -timeout 60m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: soak
 soak: ## Repeat every fault for SOAK=10m, with millions of rows: an hour or two
