@@ -24,7 +24,7 @@ FUZZTIME ?= 500x
 BENCHFLAGS ?=
 
 # The modules of go.work. In it `work` is the pattern of all their packages.
-MODULES := . bench internal/faults
+MODULES := . bench examples/orm internal/faults
 TESTENV := go run ./internal/testenv/cmd/testenv --
 BRIEFLY := go run ./internal/testenv/cmd/testenv -brief --
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint

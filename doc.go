@@ -12,7 +12,7 @@
 //	err = relay.Run(ctx) // until ctx ends, then drains
 //
 // Options supply parts that the configuration only names: [WithDestination] a
-// destination of type publisher, [WithSource] a source of type subscriber, and
+// destination of type publisher, [WithListeners] functions for one of type listeners, [WithSource] a source of type subscriber, and
 // [WithPool] a pgxpool.Pool whose credentials, TLS and hooks connections then use.
 // To make a configuration in Go, see package config; to create tables and run the
 // operator's commands, package admin.

@@ -19,6 +19,7 @@ import (
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -163,6 +164,8 @@ func TestOptionsThatAreNilAreRefused(t *testing.T) {
 		`WithMiddleware("all"), middleware 2`:  outrider.WithMiddleware("all", func(h message.HandlerFunc) message.HandlerFunc { return h }, nil),
 		`WithSource("queue")`:                  outrider.WithSource("queue", nil),
 		`WithDestination("nowhere"): the conf`: outrider.WithDestination("nowhere", &supplied{}),
+		`WithListeners("here")`:                outrider.WithListeners("here", nil),
+		`WithListeners("here"): the conf`:      outrider.WithListeners("here", listeners.New()),
 	} {
 		if _, err := outrider.New(cfg, outrider.WithDestination("here", &supplied{}), opt); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

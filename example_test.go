@@ -16,6 +16,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/middleware"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -148,6 +149,61 @@ func ExampleWithLayers() {
 	// Output:
 	// order.placed "milk"
 	// delivered: "milk" error: <nil>
+	// <nil>
+}
+
+// Functions of the program are the destination, each registered for an event type.
+func ExampleWithListeners() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	cfg, err := outrider.NewConfig(outrider.Config{
+		Sources:      map[string]config.Source{"app": &config.SQLite{Path: filepath.Join(dir, "app.db")}},
+		Destinations: map[string]config.Destination{"functions": &config.Listeners{Workers: 4}},
+		Routes:       []config.Route{{Name: "events", From: "app", Targets: []string{"functions"}}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	type order struct{ Number int }
+	const placed outbox.Type[order] = "order.placed"
+
+	registry := listeners.New()
+	listeners.Listen(registry, placed, func(ctx context.Context, o order) error {
+		event, _ := listeners.EnvelopeOf(ctx)
+		fmt.Println("order", o.Number, "of", event.Group())
+		return nil
+	})
+	listeners.Listen(registry, listeners.Any, func(_ context.Context, e outbox.Envelope) error {
+		fmt.Println("audit:", e.Type())
+		stop()
+		return nil
+	})
+	relay, err := outrider.New(cfg, outrider.WithListeners("functions", registry), outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	event, err := placed.New(order{Number: 1}).Group("customer-7").Build()
+	if err == nil {
+		_, err = admin.Init(ctx, cfg)
+	}
+	if err == nil {
+		err = admin.Publish(ctx, cfg, "app", event)
+	}
+	if err == nil {
+		err = relay.Run(ctx)
+	}
+	fmt.Println(err)
+	// Output:
+	// order 1 of customer-7
+	// audit: order.placed
 	// <nil>
 }
 

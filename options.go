@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/middleware"
 )
@@ -63,6 +64,17 @@ func WithBatchDestination(name string, d adapters.Destination) Option {
 	return func(o *assembly.Options) {
 		o.Require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
 		o.Destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
+	}
+}
+
+// WithListeners supplies a destination that the configuration declares as `type:
+// listeners`: functions of the program, see package listeners.
+func WithListeners(name string, r *listeners.Registry) Option {
+	return func(o *assembly.Options) {
+		o.Require(fmt.Sprintf("WithListeners(%q)", name), r)
+		if r != nil {
+			o.Listeners[name] = r.Destination
+		}
 	}
 }
 

@@ -275,8 +275,8 @@ func (d *doctor) destination(ctx context.Context, name string) {
 	part := "destination " + name
 	k := d.build.Destination(name)
 	switch {
-	case k.Supplied && k.Open == nil:
-		d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "publisher", Text: "only the program that supplies it can tell"})
+	case k.Supplied != "" && k.Open == nil:
+		d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: d.cfg.Destinations[name].Kind(), Text: "only the program that supplies it can tell"})
 	case k.Examine != nil:
 		d.examine(ctx, part, k.Examine)
 	case k.Open != nil:

@@ -1,7 +1,7 @@
 package config
 
 // Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook],
-// [*LogTo], [*Discard] and [*Publisher].
+// [*LogTo], [*Discard], [*Listeners] and [*Publisher].
 type Destination interface {
 	// Kind is the value of the key type.
 	Kind() string
@@ -14,6 +14,7 @@ var destinations = newRegistry[Destination]("destination",
 	kind{"webhook", "Signed requests to HTTP endpoints, one per message (Standard Webhooks).", &Webhook{}},
 	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
 	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
+	kind{"listeners", "Functions of the embedding Go program, registered by event type. The outrider binary has none.", &Listeners{}},
 	kind{"publisher", "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none.", &Publisher{}},
 )
 
@@ -30,6 +31,14 @@ type Discard struct{}
 
 // Kind is "discard".
 func (*Discard) Kind() string { return "discard" }
+
+// Listeners are functions given in Go.
+type Listeners struct {
+	Workers int `yaml:"workers" default:"4" min:"1" max:"10000" doc:"Most events that are with listeners at a time, over all lanes of a route. A worker is busy until the listener returns."`
+}
+
+// Kind is "listeners".
+func (*Listeners) Kind() string { return "listeners" }
 
 // Publisher is a Watermill Publisher given in Go.
 type Publisher struct {

@@ -63,7 +63,7 @@ func TestFull(t *testing.T) {
 	for _, r := range cfg.Routes {
 		names = append(names, r.Name+">"+r.To)
 	}
-	if got := strings.Join(names, " "); got != "orders-bus>bus orders-api>api local>trace feed>nowhere rest>code" {
+	if got := strings.Join(names, " "); got != "orders-bus>bus orders-api>api local>trace feed>nowhere rest>code here>functions" {
 		t.Errorf("routes: %s", got)
 	}
 	if pg, ok := cfg.Sources["app"].(*Postgres); !ok || pg.URL.Reveal() != "postgres://app:hunter2@127.0.0.1/app" {

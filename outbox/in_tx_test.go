@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func (d inTxOf) count(t *testing.T) (n int) {
 }
 
 // hooks registers hooks that note their order.
-func hooks(t *testing.T, ctx context.Context, ran *[]string) { //nolint:revive // the context is of the transaction, t comes first as in all of these
+func hooks(t *testing.T, ctx context.Context, ran *[]string) {
 	t.Helper()
 	for _, name := range []string{"1", "2"} {
 		must(t, outbox.AfterCommit(ctx, func(context.Context) { *ran = append(*ran, "commit "+name) }))
@@ -360,9 +361,8 @@ func TestInTxTakesOptionsAndRefusesMisuse(t *testing.T) {
 	pool, db := postgresPool(t), postgresDB(t)
 	level := func(ctx context.Context, tx pgx.Tx) error {
 		var got string
-		must(t, tx.QueryRow(ctx, "SHOW transaction_isolation").Scan(&got))
-		if got != "serializable" {
-			t.Errorf("isolation %q", got)
+		if err := tx.QueryRow(ctx, "SHOW transaction_isolation").Scan(&got); err != nil || got != "serializable" {
+			return fmt.Errorf("isolation %q: %w", got, err)
 		}
 		return nil
 	}

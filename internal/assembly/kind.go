@@ -23,6 +23,7 @@ var (
 		"webhook":   entry(webhookDestination),
 		"log":       entry(logDestination),
 		"discard":   entry(discardDestination),
+		"listeners": entry(listenersDestination),
 		"publisher": entry(publisherDestination),
 	}
 	middlewareKinds = map[string]func(layerSite, any) middlewareKind{
@@ -85,7 +86,7 @@ type leaderLock interface {
 type DestinationKind struct {
 	Open     func() (adapters.Destination, error)
 	Examine  func() (adapters.Destination, error) // opens it for looking only; nil: like Open
-	Supplied bool                                 // the embedding program supplies it by an option; then Open is nil where it did not
+	Supplied string                               // the option by which the embedding program supplies it, if it does; then Open is nil where it did not
 }
 
 // StateKind is what a technology can do with a state store at one location.

@@ -11,7 +11,7 @@ import (
 // publisherDestination is what can be done with a destination that the program
 // supplies, as a Watermill publisher or as one of Outrider's own kind.
 func publisherDestination(at site, d *config.Publisher) DestinationKind {
-	k := DestinationKind{Supplied: true}
+	k := DestinationKind{Supplied: "WithDestination"}
 	if supplied := at.Options.Destinations[at.name]; supplied != nil {
 		k.Open = func() (adapters.Destination, error) { return supplied(d) }
 	}

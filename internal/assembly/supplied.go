@@ -24,6 +24,7 @@ type Option func(*Options)
 type Options struct {
 	Middleware   map[string][]middleware.Layer
 	Destinations map[string]makeDestination
+	Listeners    map[string]func(workers int) (adapters.Destination, error)
 	Subscribers  map[string]message.Subscriber
 	Pools        map[string]*pgxpool.Config // by source
 	StatePool    *pgxpool.Config            // nil: none was given
@@ -51,6 +52,7 @@ func OptionsOf(opts []Option) Options {
 	o := Options{
 		Middleware:   map[string][]middleware.Layer{},
 		Destinations: map[string]makeDestination{},
+		Listeners:    map[string]func(workers int) (adapters.Destination, error){},
 		Subscribers:  map[string]message.Subscriber{},
 		Pools:        map[string]*pgxpool.Config{},
 		Logger:       slog.Default(),
@@ -79,8 +81,13 @@ func (o *Options) Check(cfg *config.Config) error {
 		}
 	}
 	for name := range o.Destinations {
-		if !b.Destination(name).Supplied {
+		if b.Destination(name).Supplied != "WithDestination" {
 			errs = append(errs, fmt.Errorf("WithDestination(%q): the configuration has no destination of this name with type: publisher", name))
+		}
+	}
+	for name := range o.Listeners {
+		if b.Destination(name).Supplied != "WithListeners" {
+			errs = append(errs, fmt.Errorf("WithListeners(%q): the configuration has no destination of this name with type: listeners", name))
 		}
 	}
 	for name := range o.Subscribers {
@@ -90,8 +97,8 @@ func (o *Options) Check(cfg *config.Config) error {
 	}
 	errs = append(errs, o.CheckPools(cfg)...)
 	for name := range cfg.Destinations {
-		if b.Destination(name).Supplied && o.Destinations[name] == nil {
-			errs = append(errs, fmt.Errorf("destination %q has type publisher: give it with outrider.WithDestination(%q, ...)", name, name))
+		if k := b.Destination(name); k.Supplied != "" && k.Open == nil {
+			errs = append(errs, fmt.Errorf("destination %q has type %s: give it with outrider.%s(%q, ...)", name, cfg.Destinations[name].Kind(), k.Supplied, name))
 		}
 	}
 	for name := range cfg.Sources {

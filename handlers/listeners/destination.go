@@ -1,0 +1,106 @@
+package listeners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// DefaultWorkers is how many events are with listeners at once where nothing else is configured.
+const DefaultWorkers = 4
+
+// destination hands messages to listeners.
+type destination struct {
+	registry *Registry
+	workers  int
+}
+
+// Address is the same for all events, so that a route with `order: global` keeps it.
+func (d *destination) Address(*message.Message) (string, error) { return "listeners", nil }
+
+// Deliver implements [adapters.Destination].
+func (d *destination) Deliver(ctx context.Context, _ string, batch []*message.Message) []error {
+	var errs []error
+	var held map[string]bool
+	for i, msg := range batch {
+		group := msg.Metadata[outbox.MetaGroup]
+		err := errBehind
+		if group == "" || !held[group] {
+			err = d.deliver(ctx, msg)
+		}
+		if err == nil {
+			continue
+		}
+		if errs == nil {
+			errs, held = make([]error, len(batch)), make(map[string]bool)
+		}
+		errs[i], held[group] = err, true
+	}
+	return errs
+}
+
+var errBehind = outbox.Released(errors.New("held back: an earlier event of its group was not delivered"))
+
+// deliver calls the listeners of one message until one fails.
+func (d *destination) deliver(ctx context.Context, msg *message.Message) error {
+	for _, l := range d.registry.listeners() {
+		if !l.matches(msg) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return classify(ctx, fmt.Errorf("before listener %q: %w", l.name, ctx.Err()))
+		}
+		if err := l.call(&delivery{ctx, msg}); err != nil {
+			return classify(ctx, fmt.Errorf("listener %q: %w", l.name, err))
+		}
+	}
+	return nil
+}
+
+// call runs one listener with a message of its own.
+func (l *listener) call(d *delivery) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = adapters.Recovered("it", r)
+		}
+	}()
+	msg := d.msg.Copy()
+	msg.Payload = adapters.PayloadOf(d.msg)
+	msg.SetContext(d)
+	_, err = l.handler(msg)
+	return err
+}
+
+// classify gives the error of a listener its kind. A failure without one is the event's own: it counts as an attempt, however
+// many events fail, because there is no address behind a function that could be down.
+func classify(ctx context.Context, err error) error {
+	if errors.As(err, new(*outbox.Decision)) {
+		return err
+	}
+	if known, ok := errors.AsType[*outbox.Error](err); ok {
+		if known.Kind != outbox.KindTransient {
+			return err
+		}
+		return &outbox.Error{Kind: outbox.KindTransient, Err: err, RetryAfter: known.RetryAfter, Answered: true}
+	}
+	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) {
+		return outbox.Released(err)
+	}
+	if outbox.KindOf(err) == outbox.KindUnavailable { // a breaker is open
+		return err
+	}
+	return &outbox.Error{Kind: outbox.KindTransient, Err: err, Answered: true}
+}
+
+// Ordering declares one event per worker and one at a time per group.
+func (d *destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: 1, MaxRequests: d.workers, Static: true}
+}
+
+// Close does nothing: the listeners are the program's.
+func (d *destination) Close() error { return nil }
