@@ -184,6 +184,12 @@ func (o *Outrider) newConsole() *admin.Console {
 		}
 		return o.cfg
 	}}
+	r.Trace = func(id string, at []adapters.RowPlace) (string, []adapters.Trace) {
+		if s := o.generation.Load(); s != nil {
+			return s.router.Trace(id, at)
+		}
+		return "", nil
+	}
 	if read := o.options.Reread; read != nil {
 		r.Reload = func(ctx context.Context) error {
 			cfg, err := read()

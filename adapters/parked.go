@@ -102,3 +102,13 @@ type ParkedCount struct {
 	Status ParkedStatus
 	Count  int
 }
+
+// TriesMost is how many failed attempts of a parked message are remembered.
+const TriesMost = 10
+
+// Try is a failed attempt to deliver a message.
+type Try struct {
+	Number int       `json:"attempt" doc:"Counted from the message's first, or from its latest redrive."`
+	At     time.Time `json:"at"`
+	Error  string    `json:"error"`
+}

@@ -76,6 +76,7 @@ func After(page *Page, position int64, late bool, anchor Anchor) Cursor {
 type Page struct {
 	From     Cursor
 	Snapshot string
+	At       time.Time // when the read was made; zero: not known
 }
 
 // Cursor is a place in a log table: everything visible in Snapshot at or below

@@ -178,6 +178,7 @@ type Parked struct {
 	NextAttemptAt time.Time // for retrying
 	LastError     string
 	ParkedAt      time.Time // set by the store on insert
+	Tries         []Try     // the latest failed attempts, at most [TriesMost], the latest last
 
 	ID       string            // event id
 	Type     string            // event type

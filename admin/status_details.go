@@ -173,25 +173,10 @@ func RunningRoutes(ctx context.Context, cfg *config.Config) map[string]Route {
 }
 
 func askRoutes(ctx context.Context, cfg *config.Config) (map[string]Route, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cfg.Admin.Listen+"/routes", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	if tokens := slices.Concat(cfg.Admin.Tokens, cfg.Admin.OperateTokens, cfg.Admin.AdminTokens); len(tokens) > 0 {
-		req.Header.Set("Authorization", "Bearer "+tokens[0].Reveal())
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
 	var answer struct {
 		Routes []Route `json:"routes"`
 	}
-	if resp.StatusCode == http.StatusOK {
-		err = json.NewDecoder(resp.Body).Decode(&answer)
-	}
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
+	if err := Ask(ctx, cfg, http.MethodGet, "/routes", &answer); err != nil {
 		return nil, err
 	}
 	out := map[string]Route{}
@@ -199,4 +184,30 @@ func askRoutes(ctx context.Context, cfg *config.Config) (map[string]Route, error
 		out[r.Route] = r
 	}
 	return out, nil
+}
+
+// Ask sends a request to the relay on the configured admin address, with one of the
+// configured tokens, and decodes the answer.
+func Ask(ctx context.Context, cfg *config.Config, method, path string, answer any) error {
+	if !cfg.Admin.Enabled() {
+		return errors.New("the configuration has no admin server")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+cfg.Admin.Listen+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	if tokens := slices.Concat(cfg.Admin.Tokens, cfg.Admin.OperateTokens, cfg.Admin.AdminTokens); len(tokens) > 0 {
+		req.Header.Set("Authorization", "Bearer "+tokens[0].Reveal())
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode == http.StatusOK {
+		err = json.NewDecoder(resp.Body).Decode(answer)
+	} else {
+		err = fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return errors.Join(err, resp.Body.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
@@ -112,7 +113,7 @@ func (f *fetch) give(read int, late bool, position int64, row *adapters.Row) (mo
 		return false, err
 	}
 	if p.Page == nil {
-		p.Page = &adapters.Page{From: f.reads[read].From, Snapshot: f.plans[read].SeenBy(f.own)}
+		p.Page = &adapters.Page{From: f.reads[read].From, Snapshot: f.plans[read].SeenBy(f.own), At: time.Now()}
 	}
 	p.Rows++
 	p.Late, p.Last = late, position

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -52,9 +53,10 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(rea
 	if err := s.file.check(); err != nil {
 		return nil, s.wrap("fetch", err)
 	}
+	now := time.Now()
 	all := make([]*pending, len(reads))
 	for i, r := range reads {
-		all[i] = &pending{read: r, page: adapters.Page{From: r.From}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}
+		all[i] = &pending{read: r, page: adapters.Page{From: r.From, At: now}, scanned: r.From.Position, anchor: r.From.Anchor, done: r.Limit <= 0}
 	}
 	room := fetchBytes
 	for {

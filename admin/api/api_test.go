@@ -39,6 +39,8 @@ type site struct {
 	count func(sql string) int // asks the database
 	wrong atomic.Bool          // the receiver refuses events whose payload says bad
 	took  atomic.Int64
+	hold  atomic.Bool // the receiver does not answer meanwhile
+	held  atomic.Int64
 }
 
 func must(t *testing.T, err error) {
@@ -58,6 +60,12 @@ func newSite(t *testing.T, source string, count func(string) int) *site {
 		if s.wrong.Load() && bytes.Contains(body, []byte("bad")) {
 			http.Error(w, "unknown customer", http.StatusUnprocessableEntity)
 			return
+		}
+		if s.hold.Load() {
+			s.held.Add(1)
+			for s.hold.Load() && r.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
 		}
 		s.took.Add(1)
 	}))
@@ -239,8 +247,13 @@ func testReading(t *testing.T, s *site) {
 		t.Errorf("the configuration shows a secret: %s", text)
 	}
 	s.want("read", "GET", "/failures", "", `"count":1`, `"address":"http://127.0.0.1:`, `"type":"order.created"`, `"by_status":{"dead":1}`)
-	s.want("read", "GET", "/events/bad-1", "", `"where":"parked"`, `"status":"dead"`)
-	s.want("read", "GET", "/events/good", "", `"where":"not_parked"`)
+	s.want("read", "GET", "/events/bad-1", "", `"where":"dead"`, `"route":"orders"`, `"position":`)
+	s.until("it is known when good was settled", func() bool {
+		_, good := s.ask("read", "GET", "/events/good", "")
+		text, _ := json.Marshal(good)
+		return strings.Contains(string(text), `"where":"settled"`)
+	})
+	s.want("read", "GET", "/events/none", "", `"places":[]`, `"notes":["source app: no index finds ids`)
 	list := s.want("read", "GET", "/parked?route=orders&status=dead", "", `"id":"bad-1"`, `"payload_bytes":33`)
 	if text, _ := json.Marshal(list); bytes.Contains(text, []byte("lines")) {
 		t.Errorf("a list shows payloads: %s", text)
@@ -317,6 +330,8 @@ func testControl(t *testing.T, s *site) {
 	}
 	s.until("the cause is the pause", cause("paused"))
 	s.until("the lanes are released", func() bool { return s.count(`SELECT count(*) FROM outrider_cursor WHERE owner IS NOT NULL`) == 0 })
+	s.publish("late", `{"customer": "kind"}`)
+	s.want("read", "GET", "/events/late", "", `"where":"unread"`, `no instance owns its lane`)
 	s.want("operate", "POST", "/routes/orders/resume", `{"by": "alice"}`, `"changed":true`)
 	s.want("operate", "POST", "/routes/orders/pause", `{"address": "http://127.0.0.1:1/x"}`, `"changed":true`)
 	s.until("the cause is the address", cause("address_unavailable"))
@@ -328,11 +343,11 @@ func testControl(t *testing.T, s *site) {
 	s.refused(http.StatusNotFound, "operate", "POST", "/routes/none/pause", `{}`)
 	s.until("all is well", cause("fine"))
 
-	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "dry_run": true}`, `"again":4`, `"applied":false`)
+	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "dry_run": true}`, `"again":5`, `"applied":false`)
 	s.wrong.Store(false)
 	took := s.took.Load()
-	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "by": "alice"}`, `"again":4`, `"applied":true`)
-	s.until("all came again", func() bool { return s.took.Load() >= took+4 })
+	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "by": "alice"}`, `"again":5`, `"applied":true`)
+	s.until("all came again", func() bool { return s.took.Load() >= took+5 })
 	if n := s.count(fmt.Sprintf(auditSQL, "seek")); n != 1 {
 		t.Errorf("%d audit records of the seek", n)
 	}

@@ -37,7 +37,7 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	describe[parkedIn, parkedOut](&d, "list-parked")
 	describe[messageIn, one[ParkedView]](&d, "get-parked")
 	describe[failuresIn, failuresOut](&d, "list-failures")
-	describe[eventIn, one[EventView]](&d, "get-event")
+	describe[eventIn, one[admin.Journey]](&d, "get-event")
 	for _, id := range []string{"pause", "resume"} {
 		describe[pauseIn, one[PauseResult]](&d, id)
 	}

@@ -30,7 +30,10 @@ type ParkedView struct {
 	ParkedAt      time.Time  `json:"parked_at"`
 	Position      int64      `json:"position,omitempty" doc:"In the source."`
 	Error         string     `json:"last_error,omitempty"`
-	PayloadBytes  int        `json:"payload_bytes" doc:"Size of the payload."`
+
+	Tries []adapters.Try `json:"tries,omitempty" doc:"The latest failed attempts, at most 10, the latest last."`
+
+	PayloadBytes int `json:"payload_bytes" doc:"Size of the payload."`
 
 	Metadata map[string]string `json:"metadata,omitempty" doc:"Of one message: each value is *** unless payload=true."`
 	Payload  any               `json:"payload,omitempty" doc:"Of one message, when it is JSON: each value is *** unless payload=true."`
@@ -91,13 +94,6 @@ type failuresOut struct {
 
 type eventIn struct {
 	ID string `path:"id" maxLength:"2000" doc:"Event id."`
-}
-
-// EventView is where an event is.
-type EventView struct {
-	ID     string       `json:"id"`
-	Where  string       `json:"where" enum:"parked,not_parked" doc:"not_parked: it was delivered or skipped, is on its way, or was never seen; the table of the source shows which."`
-	Parked []ParkedView `json:"parked" nullable:"false" doc:"Where it is parked: by several routes perhaps."`
 }
 
 func (s *service) addParked() {
@@ -174,19 +170,15 @@ func (s *service) failures(ctx context.Context, in *failuresIn) (*failuresOut, e
 	})
 }
 
-func (s *service) event(ctx context.Context, in *eventIn) (*one[EventView], error) {
+func (s *service) event(ctx context.Context, in *eventIn) (*one[admin.Journey], error) {
 	if err := checkText("id", in.ID); err != nil {
 		return nil, err
 	}
-	out := &one[EventView]{EventView{ID: in.ID, Where: "not_parked", Parked: []ParkedView{}}}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
-		rows, err := op.Parked(ctx, adapters.ParkedFilter{ID: in.ID})
-		for _, p := range rows {
-			out.Body.Where = "parked"
-			out.Body.Parked = append(out.Body.Parked, viewParked(&p))
-		}
-		return err
-	})
+	j, err := s.console.Journey(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &one[admin.Journey]{*j}, nil
 }
 
 func viewParked(p *admin.ParkedMessage) ParkedView {
@@ -194,6 +186,7 @@ func viewParked(p *admin.ParkedMessage) ParkedView {
 		ID: p.ID, Source: p.Source, Table: p.Table, Route: p.Route, Slot: p.Slot, Seq: p.Seq, Group: p.Group, Type: p.Type,
 		Status: string(p.Status), Attempts: p.Attempts, ParkedAt: p.ParkedAt, Position: p.Position, Error: p.LastError, PayloadBytes: len(p.Payload),
 	}
+	v.Tries = p.Tries
 	if p.Table == "" {
 		v.Key = fmt.Sprintf("%s/%d/%d", p.Route, p.Slot, p.Seq)
 	}

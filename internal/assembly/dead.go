@@ -12,10 +12,16 @@ func (b *Builder) DeadRows(ctx context.Context, p *Parts, source string) (adapte
 	if !b.Source(source).Queue {
 		return nil, nil
 	}
-	f, _, err := b.openFeed(ctx, p, source)
+	f, err := b.Feed(ctx, p, source)
 	if err != nil {
 		return nil, err
 	}
 	dead, _ := f.Queue.(adapters.DeadRows)
 	return dead, nil
+}
+
+// Feed opens what the routes of a source read, without the checks of a relay.
+func (b *Builder) Feed(ctx context.Context, p *Parts, source string) (Feed, error) {
+	f, _, err := b.openFeed(ctx, p, source)
+	return f, err
 }

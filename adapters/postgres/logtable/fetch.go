@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/reader"
@@ -185,7 +186,7 @@ func (f *logFetch) wants(i, part int, late bool, position int64, xid []byte) boo
 // give keeps a row for a read.
 func (f *logFetch) give(i int, row *adapters.Row, late bool, position int64) {
 	if f.pages[i] == nil {
-		f.pages[i] = &adapters.Page{From: f.reads[i].From, Snapshot: f.plans[i].SeenBy(f.own)}
+		f.pages[i] = &adapters.Page{From: f.reads[i].From, Snapshot: f.plans[i].SeenBy(f.own), At: time.Now()}
 	}
 	row.Position, row.Late, row.Page = position, late, f.pages[i]
 	f.rows[i] = append(f.rows[i], row)

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
@@ -60,19 +59,14 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 		&r.Row.Payload, &r.Attempts, &r.Error, &died}, func() error {
 		d := r
 		d.At.Table, d.Died = t.name, died.Time
-		g := t.group(group)
-		d.Row = adapters.Row{ID: d.At.Key, Kind: t.kind, Type: typ, Group: g.key, Slot: g.slot, AggregateType: aggregateType, AggregateID: aggregateID,
+		d.Row = adapters.Row{ID: d.At.Key, Type: typ, AggregateType: aggregateType, AggregateID: aggregateID,
 			Tenant: tenant, Payload: slices.Clone(r.Row.Payload), Binary: sql.types.payload == "bytea"}
+		t.place(&d.Row, group)
 		if sql.layout.KindInType {
 			d.Row.Kind = typ
 		}
-		if !g.ordered() {
-			d.Row.Slot = adapters.SlotOf("", d.Row.ID)
-		}
-		if sql.layout.TypeInPayload && gjson.ValidBytes(d.Row.Payload) {
-			if in := gjson.GetBytes(d.Row.Payload, "type"); in.Type == gjson.String && in.Str != "" {
-				d.Row.Type = in.Str
-			}
+		if sql.layout.TypeInPayload {
+			d.Row.Type = typeIn(d.Row.Payload, typ)
 		}
 		page = append(page, d)
 		return nil

@@ -54,10 +54,10 @@ type Item struct {
 	Handle any             // by which its origin knows it; nil: it came by cursor, or from the parking
 	parent context.Context // for values; nil: the lane's
 
-	outcome   error  // when delivering first: of its delivery, for its chain
-	death     *death // what it died of, until the poison destination has it
-	saved     saved  // what its parked row says
-	lastError string // of the attempts so far
+	outcome error  // when delivering first: of its delivery, for its chain
+	death   *death // what it died of, until the poison destination has it
+	saved   saved  // what its parked row says
+	tries   *tries // that failed; nil: none did
 
 	Attempt outbox.Attempt // Number: of the attempt under way, or the next
 	arrival uint64         // orders the items of a session

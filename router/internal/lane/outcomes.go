@@ -119,7 +119,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 		o.route.stats.delivered(it)
 		o.finish(it, outbox.OutcomeDelivered)
 	case outbox.OutcomeSkipped:
-		o.route.stats.skip(v.Reason)
+		o.route.stats.skipItem(it, v.Reason)
 		o.gate.Leave(&it.Ticket)
 		o.finish(it, outbox.OutcomeSkipped)
 	case outbox.OutcomeRetry:
@@ -131,6 +131,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 		follow.giveBack = h.unavailable(address, it, v, !failed || v.Outage)
 		it.hold()
 	case outbox.OutcomeDead:
+		it.failed(v.Err)
 		if o.route.poison != nil {
 			it.die(&death{Death: outbox.DeathBy(v, it.Attempt.Number, o.route.Name), Hold: v.Hold, err: v.Err})
 			it.reserved = o.gate.Reserve(&it.Ticket)
@@ -164,8 +165,8 @@ func (o *outcomes) retry(it *Item, v outbox.Verdict) {
 	if o.origin.Retry(it, at, v.Err) {
 		return
 	}
+	it.failed(v.Err)
 	it.Attempt.Number++
-	it.lastError = v.Err.Error()
 	if at.Sub(now) <= ShortDelay {
 		it.after(at.Sub(now))
 		return
@@ -210,7 +211,7 @@ func (o *outcomes) skip(it *Item) {
 // endSkipped is the end of skip.
 func (o *outcomes) endSkipped(it *Item) {
 	o.route.health.left(it)
-	o.route.stats.skip(skippedByOperator)
+	o.route.stats.skipItem(it, skippedByOperator)
 	o.gate.Leave(&it.Ticket)
 	o.finish(it, outbox.OutcomeSkipped)
 }

@@ -187,7 +187,7 @@ func (p *parking) row(it *Item, status adapters.ParkedStatus, at time.Time, caus
 	} else {
 		row.Metadata = it.death.mark(row.Metadata)
 	}
-	row.LastError = it.lastError
+	row.LastError, row.Tries = it.lastError(), it.remembered()
 	if cause != nil {
 		row.LastError = cause.Error()
 	}

@@ -206,6 +206,7 @@ func (p *progress) settlement(str *Stream) adapters.Settlement {
 			st.Unpark = append(st.Unpark, k.seq)
 		}
 	}
+	str.moving = str.settled.Position
 	str.writing, str.storing, str.unwritten = str.head, str.nextSeq, settling.Written
 	return st
 }
@@ -225,7 +226,11 @@ func (p *progress) settled(ok bool) (acks []any, durable bool) {
 		}
 		return nil, false
 	}
+	now := time.Now()
 	for _, str := range p.streams {
+		if str.flying > str.confirmed {
+			str.timeline.add(str.moving, now)
+		}
 		str.confirmed = max(str.confirmed, str.flying)
 		str.durable, str.stored = max(str.durable, str.writing), max(str.stored, str.storing)
 	}

@@ -176,7 +176,8 @@ func (p *parking) correct(g *parkedGroup, rows []adapters.Parked) {
 // itemOf makes an item of a row; nil: there is no memory for it.
 func (p *parking) itemOf(row adapters.Parked) *Item {
 	it := newItem(p.session, row.Group)
-	it.slot, it.seq, it.lastError = row.Slot, row.Seq, row.LastError
+	it.slot, it.seq = row.Slot, row.Seq
+	it.restore(&row)
 	it.record = &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
 	it.Attempt.Number = row.Attempts + 1
 	it.cost = int64(len(row.Payload)) + p.route.Overhead()

@@ -23,6 +23,7 @@ type routeStats struct {
 
 	mu      sync.Mutex
 	skipped map[string]int64
+	skips   skips
 }
 
 func (s *routeStats) delivered(it *Item) {
@@ -50,6 +51,18 @@ func (s *routeStats) skip(reason string) {
 		s.skipped = map[string]int64{}
 	}
 	s.skipped[reason]++
+}
+
+// skipItem counts a skipped message, and remembers it for a while.
+func (s *routeStats) skipItem(it *Item, reason string) {
+	s.skip(reason)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := it.slot
+	if it.stream != nil {
+		slot = it.stream.Slot
+	}
+	s.skips.add(it.id(), slot, reason)
 }
 
 // CountRetried counts an attempt that failed and is followed by another.

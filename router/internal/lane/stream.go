@@ -52,7 +52,9 @@ type Stream struct {
 	settled   adapters.Cursor    // behind head
 	skip      map[int64]struct{} // positions settled by a former owner beyond its cursor
 	unwritten settling.Extent    // the least settle that has to write the cursor
-	writing   uint64             // head as the settle under way writes it
+	moving    int64              // position of the settle under way
+	timeline  timeline
+	writing   uint64 // head as the settle under way writes it
 
 	// fetched is where the next read begins; caught up with settled when all
 	// rows are finished. Written by the reader under the session's mutex.

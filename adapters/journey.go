@@ -1,0 +1,92 @@
+package adapters
+
+import (
+	"context"
+	"time"
+)
+
+// Finder is implemented by sources and queues that can look for an event in their tables.
+type Finder interface {
+	// Find looks for rows by their event id and returns at most so many, the newest first.
+	// Where no index finds ids it looks at a bounded number of the newest rows.
+	Find(ctx context.Context, id string, most int) (Found, error)
+}
+
+// Found is what a [Finder] found.
+type Found struct {
+	Rows []FoundRow
+
+	// Looked says in words what was looked at where that was not the whole table; empty:
+	// it was. Fix is the statement that creates the missing index.
+	Looked, Fix string
+}
+
+// FoundRow is a row of a table.
+type FoundRow struct {
+	Row   Row    // what routes match by, slot, position and times; no payload
+	Table string // of a queue: which of its tables, as configured
+
+	// Settled reports whether a cursor covers the row, or it is among the positions settled
+	// beyond the cursor; nil for rows of queues, which carry a status.
+	Settled func(c Cursor, beyond []int64) bool
+
+	// Of queues.
+	Status   RowStatus
+	Attempts int
+	Error    string
+	Due      time.Time // before it the row is not attempted; zero: it is due, or not known
+	Claimed  time.Time // when it was last marked as being processed; zero: never, or not known
+	Done     time.Time // when it was delivered or skipped; zero: it was not, or not known
+	Changed  time.Time // when it was last changed; zero: not known
+}
+
+// RowStatus is the status of a row of a [Queue], whatever the layout calls it.
+type RowStatus string
+
+// The statuses of rows.
+const (
+	RowWaiting    RowStatus = "waiting"    // for its first attempt, or for another
+	RowProcessing RowStatus = "processing" // claimed, by this relay or another processor
+	RowDone       RowStatus = "done"       // delivered or skipped
+	RowDead       RowStatus = "dead"       // given up
+	RowOther      RowStatus = "other"      // a status that the layout does not know: no relay touches the row
+)
+
+// RowPlace names a row that a route reads.
+type RowPlace struct {
+	LaneRef
+	Position int64  // of log tables
+	Table    string // of queues, with the Key
+	Key      string
+}
+
+// Trace is what the memory of one relay knows of an event on one route.
+type Trace struct {
+	LaneRef
+	Instance string
+	Stage    TraceStage
+	Since    time.Time // when the message was read, claimed or received; zero: not known
+	Attempt  int       // the one under way, or the next; 0: not known
+	Error    string    // of its latest failure
+	Group    string
+	ID       string
+
+	// Of a settled row: the settle that moved the cursor over it came after After, and not
+	// later than By. After is zero when nothing earlier is remembered.
+	After, By time.Time
+
+	// Reason of a message that was skipped.
+	Reason string
+}
+
+// TraceStage is how far a message is.
+type TraceStage string
+
+// The stages.
+const (
+	TraceWaiting TraceStage = "waiting" // in its lane: behind its group, for its turn, or for its next attempt
+	TraceSending TraceStage = "sending" // at its destination now
+	TraceEnded   TraceStage = "ended"   // finished, and about to be settled
+	TraceSettled TraceStage = "settled" // finished and settled
+	TraceSkipped TraceStage = "skipped" // a middleware decided that it is not delivered
+)

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/config"
+)
+
+func (a *app) eventCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "event ID",
+		Short: "Show where an event is: waiting, in flight, delivered, parked or dead",
+		Long: `Look for an event in the tables of all sources and in the state stores. A relay that
+answers on the configured admin address also says what it has in flight, and when the
+event was settled. See docs/operations.md.`,
+		Args: cobra.ExactArgs(1),
+	}
+	out := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.operate(c.Context(), func(cfg *config.Config, op *admin.Operator) error {
+			j, err := askEvent(c.Context(), cfg, args[0])
+			if err != nil {
+				if j, err = op.Journey(c.Context(), args[0]); err != nil {
+					return err
+				}
+				j.Notes = append(j.Notes, "no relay answers on the admin address: what is in flight is not known")
+			}
+			if out.json() {
+				return a.printJSON(j)
+			}
+			return a.printJourney(j)
+		})
+	}
+	return c
+}
+
+// askEvent asks the relay on the configured admin address.
+func askEvent(ctx context.Context, cfg *config.Config, id string) (*admin.Journey, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	j := &admin.Journey{}
+	return j, admin.Ask(ctx, cfg, http.MethodGet, "/api/v1/events/"+url.PathEscape(id), j)
+}
+
+func (a *app) printJourney(j *admin.Journey) error {
+	if len(j.Places) == 0 {
+		fmt.Fprintf(a.out, "no event with the id %q was found\n", j.ID)
+	}
+	for i := range j.Places {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		if err := a.printPairs(eventPairs(&j.Places[i])); err != nil {
+			return err
+		}
+	}
+	for _, n := range j.Notes {
+		fmt.Fprintln(a.err, plain(n))
+	}
+	return nil
+}
+
+// eventPairs are what there is to say of a place.
+func eventPairs(p *admin.EventPlace) (cells [][]string) {
+	add := func(name, value string) {
+		if value != "" {
+			cells = append(cells, []string{name, value})
+		}
+	}
+	at := func(name string, t *time.Time) {
+		if t != nil {
+			add(name, t.Format(time.RFC3339)+", "+ago(*t))
+		}
+	}
+	number := func(name string, n int64) {
+		if n != 0 {
+			add(name, strconv.FormatInt(n, 10))
+		}
+	}
+	add("route", p.Route)
+	add("is", p.Text)
+	add("do", p.Action)
+	add("source", p.Source)
+	add("table", p.Table)
+	if p.Slot != nil && p.Route != "" {
+		add("lane", fmt.Sprintf("%s/%02d", p.Route, *p.Slot))
+	}
+	add("owner", p.Owner)
+	add("group", p.Group)
+	add("type", p.Type)
+	number("position", p.Position)
+	if p.Cursor != nil {
+		add("settled up to", strconv.FormatInt(*p.Cursor, 10))
+	}
+	at("created", p.Created)
+	at("in flight since", p.Since)
+	number("attempt", int64(p.Attempt))
+	at("settled after", p.After)
+	at("settled by", p.By)
+	at("parked", p.Parked)
+	number("failed attempts", int64(p.Attempts))
+	at("next attempt", p.Next)
+	add("last error", p.Error)
+	for _, t := range p.Tries {
+		add("attempt "+strconv.Itoa(t.Number), t.At.Format(time.RFC3339)+": "+t.Error)
+	}
+	return cells
+}

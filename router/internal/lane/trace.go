@@ -1,0 +1,208 @@
+package lane
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
+)
+
+// What follows answers questions of people about a single event. It is asked rarely, and
+// costs the path of messages nothing but a note for each settle and each skip.
+
+// timelineMost is how many settles of a stream are remembered. When there are more, every
+// other one is forgotten, and from then on as many more are left out: they reach further back, in larger steps.
+const timelineMost = 32
+
+// timeline remembers when the cursor of a stream came to which position.
+type timeline struct {
+	marks []passedAt
+	every int // so many settles are one mark
+	since int // settles since the latest mark
+}
+
+// passedAt is when the cursor of a stream was written with a position.
+type passedAt struct {
+	position int64
+	at       int64 // nanoseconds since 1970
+}
+
+// add notes that a settle with a position is durable. The last mark is always the latest settle.
+func (t *timeline) add(position int64, at time.Time) {
+	n := len(t.marks)
+	if n > 0 && position < t.marks[n-1].position { // a seek
+		*t = timeline{}
+		n = 0
+	}
+	m := passedAt{position, at.UnixNano()}
+	if n > 0 && position == t.marks[n-1].position {
+		return
+	}
+	if t.since++; n > 1 && t.since < t.every {
+		t.marks[n-1] = m
+		return
+	}
+	t.since = 0
+	if n == timelineMost {
+		kept := t.marks[:0]
+		for i := 1; i < n; i += 2 {
+			kept = append(kept, t.marks[i])
+		}
+		t.marks, t.every = kept, max(t.every, 1)*2
+	}
+	t.marks = append(t.marks, m)
+}
+
+// passed is between which times the cursor came to a position; by is zero when that was
+// before everything that is remembered.
+func (t *timeline) passed(position int64) (after, by time.Time) {
+	for i, m := range t.marks {
+		if m.position < position {
+			continue
+		}
+		if i == 0 {
+			return after, by
+		}
+		return time.Unix(0, t.marks[i-1].at), time.Unix(0, m.at)
+	}
+	return after, by
+}
+
+// skipsMost is how many skipped messages of a route are remembered.
+const skipsMost = 256
+
+// skips remembers the latest messages of a route that were skipped.
+type skips struct {
+	seed maphash.Seed
+	ring []skipped
+	next int
+}
+
+// skipped is one of them; of its id there is the hash, which keeps nothing of the message in memory.
+type skipped struct {
+	id     uint64
+	at     int64
+	slot   int
+	reason string
+}
+
+func (s *skips) add(id string, slot int, reason string) {
+	if s.ring == nil {
+		s.seed, s.ring = maphash.MakeSeed(), make([]skipped, 0, skipsMost)
+	}
+	e := skipped{maphash.String(s.seed, id), time.Now().UnixNano(), slot, reason}
+	if len(s.ring) < skipsMost {
+		s.ring = append(s.ring, e)
+		return
+	}
+	s.ring[s.next] = e
+	s.next = (s.next + 1) % skipsMost
+}
+
+// find returns the latest of an id.
+func (s *skips) find(id string) (found skipped, ok bool) {
+	if s.ring == nil {
+		return found, false
+	}
+	hash := maphash.String(s.seed, id)
+	for _, e := range s.ring {
+		if e.id == hash && e.at >= found.at {
+			found, ok = e, true
+		}
+	}
+	return found, ok
+}
+
+// Trace is what the route knows of an event: by its id, and of rows that it has in tables.
+func (r *Route) Trace(id string, at []adapters.RowPlace) (out []adapters.Trace) {
+	for _, s := range r.Sessions() {
+		out = append(out, s.trace(id, at)...)
+	}
+	r.stats.mu.Lock()
+	defer r.stats.mu.Unlock()
+	if e, ok := r.stats.skips.find(id); ok && len(out) == 0 || ok && out[0].Stage == adapters.TraceSettled {
+		skip := adapters.Trace{LaneRef: adapters.LaneRef{Route: r.Name, Slot: e.slot}, ID: id, Stage: adapters.TraceSkipped, By: time.Unix(0, e.at), Reason: e.reason}
+		out = append([]adapters.Trace{skip}, out...)
+	}
+	return out
+}
+
+func (s *Session) trace(id string, at []adapters.RowPlace) (out []adapters.Trace) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[*Item]adapters.TraceStage{}
+	s.gate.Each(func(t *handlers.Ticket, sending bool) {
+		if it := owner(t); it.id() == id {
+			stage := adapters.TraceWaiting
+			if sending {
+				stage = adapters.TraceSending
+			}
+			found[it] = stage
+		}
+	})
+	for _, it := range s.runner.queue {
+		if _, known := found[it]; !known && it.id() == id {
+			found[it] = adapters.TraceWaiting
+		}
+	}
+	known := map[int64]bool{}
+	for it, stage := range found {
+		if it.phase == finished || it.phase == parked && stage != adapters.TraceSending {
+			continue
+		}
+		t := it.traced(stage)
+		if it.row != nil {
+			known[it.row.Position] = true
+		}
+		out = append(out, t)
+	}
+	for _, p := range at {
+		if p.Route == s.Route.Name && p.Table == "" && !known[p.Position] {
+			out = append(out, s.traceRow(p)...)
+		}
+	}
+	return out
+}
+
+// traced is what is known of an item.
+func (it *Item) traced(stage adapters.TraceStage) adapters.Trace {
+	t := adapters.Trace{LaneRef: adapters.LaneRef{Route: it.Session.Route.Name, Slot: it.slot}, ID: it.id(), Group: it.key,
+		Stage: stage, Attempt: it.Attempt.Number, Error: it.lastError()}
+	if it.stream != nil {
+		t.Slot = it.stream.Slot
+	}
+	if it.row != nil && it.row.Page != nil {
+		t.Since = it.row.Page.At
+	}
+	return t
+}
+
+// traceRow is what the streams say of a row that came by cursor and is no item that could be found.
+func (s *Session) traceRow(p adapters.RowPlace) []adapters.Trace {
+	for _, str := range s.progress.streams {
+		if str.Slot != p.Slot {
+			continue
+		}
+		t := adapters.Trace{LaneRef: p.LaneRef}
+		for i := str.durable; i < str.tail; i++ {
+			e := str.at(i)
+			if e.position != p.Position {
+				continue
+			}
+			t.Stage = adapters.TraceWaiting
+			if e.finished {
+				t.Stage = adapters.TraceEnded
+			}
+			if e.page != nil {
+				t.Since = e.page.At
+			}
+			return []adapters.Trace{t}
+		}
+		if after, by := str.timeline.passed(p.Position); !by.IsZero() {
+			t.Stage, t.After, t.By = adapters.TraceSettled, after, by
+			return []adapters.Trace{t}
+		}
+	}
+	return nil
+}
