@@ -8,9 +8,9 @@ TEST_PACKAGES_AT_ONCE ?= 3
 # first: at the end nothing is left to wait for alone.
 TEST ?= ./internal/faults ./router ./admin ./adapters/sqlite . ./adapters/postgres/... ./bench ./adapters/kafka work
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
+TESTFLAGS ?=
 # Tests run without the race detector, which makes their processor time two to four times as
 # long; CI runs `make race` too. It builds all packages with it: one built without it, such as SQLite to
-# With it all packages are built with it: one built without it, such as SQLite to
 # save time, makes it report races that are none, because code of generic functions is shared. The check of pointers
 # is left out in SQLite, which is C translated to Go: it was half of the time of its tests.
 RACE := -race -ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0
