@@ -80,10 +80,10 @@ type Read struct {
 	Until *Cursor // nil: up to now; otherwise only what Until covers
 	Limit int     // rows at most, late and fresh together
 
-	// AlignedTo, if not 0, is an aligned read limit: a position up to which the read is likely to find no
-	// more than Limit rows. A source may then read up to there instead of up to the
-	// limit: many reads that come to one place can be answered by reading the
-	// table once up to it. Such a read ends there, drained or not.
+	// AlignedTo, if not 0, is an aligned read limit: a position up to which the read is
+	// likely to find no more than Limit rows. A source may then read up to there instead of
+	// up to Limit, and so answer many reads that end at one position by one range scan.
+	// Such a read ends there, drained or not.
 	AlignedTo int64
 }
 

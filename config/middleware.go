@@ -32,7 +32,7 @@ func DefaultMiddleware() []Middleware {
 
 // Poison decides about messages whose attempts are used up.
 type Poison struct {
-	Then string `yaml:"then" enum:"continue|hold" default:"continue" doc:"continue: the message is dead and its group goes on; hold: its group waits for an operator."`
+	Then string `yaml:"then" enum:"continue|hold" default:"continue" doc:"continue: the message is dead and its group continues; hold: its group waits for an operator."`
 	To   string `yaml:"to" doc:"Name of a destination that gets a copy of each dead message, with the reason, before the message counts as dead. While it takes none, the message keeps its place and its group waits. Default: none; dead messages are parked in any case."`
 }
 

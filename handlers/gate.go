@@ -58,16 +58,16 @@ type Gate struct {
 	ctx      context.Context // ends deliveries, by Abort
 	abort    context.CancelFunc
 
-	mu      sync.Mutex
-	groups  map[string]*group
-	pipes   map[string]*pipe
-	batches map[*batch]struct{}  // of the workers that have one
-	spare   []*batch             // of workers that have ended
-	lent    map[*Ticket]struct{} // see Lend
-	stopped bool
-	workers int
-	idle    *sync.Cond // workers == 0
-	ended   []Ended    // to be reported when the mutex is free
+	mu       sync.Mutex
+	groups   map[string]*group
+	pipes    map[string]*pipe
+	batches  map[*batch]struct{}  // of the workers that have one
+	spare    []*batch             // of workers that have ended
+	reserved map[*Ticket]struct{} // see Reserve
+	stopped  bool
+	workers  int
+	idle     *sync.Cond // workers == 0
+	ended    []Ended    // to be reported when the mutex is free
 
 	// waits recycles the channels on which chains wait for their outcome. A
 	// channel goes back only after its one value was received.
@@ -111,7 +111,7 @@ func NewGate(cfg GateConfig) *Gate {
 		cfg.Ended = func([]Ended) {}
 	}
 	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{},
-		batches: map[*batch]struct{}{}, lent: map[*Ticket]struct{}{}, epoch: time.Now()}
+		batches: map[*batch]struct{}{}, reserved: map[*Ticket]struct{}{}, epoch: time.Now()}
 	g.idle = sync.NewCond(&g.mu)
 	g.waits.New = func() any { return make(chan error, 1) }
 	g.ctx, g.abort = context.WithCancel(context.Background())

@@ -3,7 +3,7 @@ package handlers
 import "context"
 
 // Reserve marks a message as being sent outside of the gate (the
-// poison destination gets it): it keeps its place until [Gate.Back], as if it
+// poison destination gets it): it keeps its place until [Gate.Return], as if it
 // were in a batch. It returns false for one that is being sent, or is gone.
 func (g *Gate) Reserve(t *Ticket) bool {
 	g.mu.Lock()
@@ -12,15 +12,15 @@ func (g *Gate) Reserve(t *Ticket) bool {
 		return false
 	}
 	t.state, t.since = sending, g.clock()
-	g.lent[t] = struct{}{}
+	g.reserved[t] = struct{}{}
 	return true
 }
 
-// Return ends what [Gate.Lend] began.
+// Return ends what [Gate.Reserve] began.
 func (g *Gate) Return(t *Ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.lent, t)
+	delete(g.reserved, t)
 	if t.state == sending {
 		t.state = away
 	}

@@ -103,7 +103,7 @@ func (l *Limiter) contended(p *pipe) bool {
 	return false
 }
 
-// release returns the place of a batch. It goes to who is in line for it, who
+// release returns the place of a batch. It goes to the first pipe in line, which
 // may have no use for it any more: a lane that was stopped, or whose messages
 // were withdrawn. It must not be called with a gate's mutex held.
 func (l *Limiter) release(address string) {
@@ -138,7 +138,7 @@ func (l *Limiter) give(address string) {
 	}
 }
 
-// grant takes places for those in line who may have one now, and takes them out
+// grant takes places for those in line that may have one now, and takes them out
 // of it. Once is enough: each place that is taken leaves less to the others. Call
 // with the mutex held.
 func (s *Places) grant() (granted []*pipe) {

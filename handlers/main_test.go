@@ -205,9 +205,9 @@ func (b *bench) empty() {
 func leftover(g *Gate) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.groups) > 0 || len(g.pipes) > 0 || g.workers > 0 || len(g.batches) > 0 || len(g.lent) > 0 {
+	if len(g.groups) > 0 || len(g.pipes) > 0 || g.workers > 0 || len(g.batches) > 0 || len(g.reserved) > 0 {
 		return fmt.Sprintf("the gate still holds %d groups, %d pipes, %d workers, %d batches and %d messages that were lent",
-			len(g.groups), len(g.pipes), g.workers, len(g.batches), len(g.lent))
+			len(g.groups), len(g.pipes), g.workers, len(g.batches), len(g.reserved))
 	}
 	return ""
 }

@@ -75,7 +75,7 @@ func (g *Gate) wake(t *Ticket, err error) {
 	g.ended = append(g.ended, Ended{t, msg, err})
 }
 
-// unlock frees the mutex and has told, by somebody else, what was put down: the
+// unlock frees the mutex and reports on another goroutine what was put down: the
 // caller may hold locks of its own.
 func (g *Gate) unlock() {
 	ended := g.ended

@@ -175,7 +175,7 @@ func (g *Gate) take(p *pipe, b *batch) bool {
 	g.spare = append(g.spare, b)
 	p.workers--
 	if contended {
-		// The place goes to who waits for it; this one gets in line.
+		// The place goes to the pipe that waits for it; this one gets in line.
 		g.start(p)
 	} else {
 		p.refused = true

@@ -17,7 +17,7 @@ type Stall struct {
 // Stalled returns the groups whose front is away, being sent since before slow,
 // or waiting for an address that Allow refuses, or that has completed nothing
 // since before slow. Whether a front that is away is stalled, or just on its way through
-// its chain, is for the caller to tell. A message without a group is one by
+// its chain, is for the caller to decide. A message without a group is one by
 // itself, but is not returned while it is away.
 func (g *Gate) Stalled(slow time.Time) []Stall {
 	g.mu.Lock()
@@ -29,7 +29,7 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		}
 	}
 	since := int64(slow.Sub(g.epoch))
-	for t := range g.underWay() {
+	for t := range g.inFlight() {
 		if t.state == sending && t.since <= since && t.group.front() == t {
 			out = append(out, Stall{Front: t, Waiting: t.group.len(), Sending: true})
 		}
@@ -47,9 +47,9 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 	return out
 }
 
-// underWay yields what is being sent, and what was before the batch that it is in
+// inFlight yields what is being sent, and what was before the batch that it is in
 // was completed. Call with the mutex held.
-func (g *Gate) underWay() iter.Seq[*Ticket] {
+func (g *Gate) inFlight() iter.Seq[*Ticket] {
 	return func(yield func(*Ticket) bool) {
 		for b := range g.batches {
 			for _, t := range b.tickets {
@@ -58,7 +58,7 @@ func (g *Gate) underWay() iter.Seq[*Ticket] {
 				}
 			}
 		}
-		for t := range g.lent {
+		for t := range g.reserved {
 			if !yield(t) {
 				return
 			}

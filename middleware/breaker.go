@@ -38,7 +38,7 @@ const (
 // While it is open, attempts fail with [outbox.Unavailable] at once. On a lane
 // these cost nothing, and the attempts of the failures that opened it are given
 // back. The lane probes the address with one message at a time, so a half-open
-// breaker refuses nobody there: a message that it let in might be waiting
+// breaker refuses no message there: a message that it let in might be waiting
 // behind one that it refused. Elsewhere it lets Probes messages in.
 //
 // A Breaker must not be copied after its first use.
@@ -63,7 +63,7 @@ type Breaker struct {
 	// Name is what logs and metrics call it: on a route, the route's name.
 	Name string
 
-	// Logger is told of its changes. Nil: slog.Default().
+	// Logger logs its changes. Nil: slog.Default().
 	Logger *slog.Logger
 
 	// Registerer takes the metrics outrider_breaker_state (0: closed, 1: half
@@ -199,7 +199,7 @@ func (b *Breaker) start() {
 	b.metrics.register(b.Registerer, b.Name)
 }
 
-// trips tells whether a closed breaker opens.
+// trips reports whether a closed breaker opens.
 func (b *Breaker) trips(c gobreaker.Counts) bool {
 	if b.Failures > 0 && int64(c.ConsecutiveFailures) >= int64(b.Failures) {
 		return true

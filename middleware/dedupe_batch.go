@@ -23,7 +23,7 @@ const (
 )
 
 // Coalesce returns a store that gathers concurrent calls of Seen, and of Record,
-// into one call of the given store each: what comes while a call is under way
+// into one call of the given store each: what comes during a call
 // goes together in the next. It also has expired events deleted, as new ones
 // are recorded. [Dedupe] does this to its store; several that share a store
 // may share the result, which is returned as it is.
@@ -42,7 +42,7 @@ type coalesced struct {
 	seen     batcher[adapters.EventRef, bool]
 	recorded batcher[adapters.Sighting, struct{}]
 
-	// Used by the one call of record that is under way.
+	// Used by the one call of record at a time.
 	owed    int // expired events that may be deleted
 	expired time.Time
 }
@@ -65,7 +65,7 @@ func (c *coalesced) record(ctx context.Context, events []adapters.Sighting) ([]s
 	c.owed += 2 * len(events)
 	if c.owed >= expireStep || time.Since(c.expired) >= expirePause {
 		// What is not deleted now is deleted later; a store that fails will
-		// tell so when something is asked of it.
+		// say so when something is asked of it.
 		_, _ = c.Expire(ctx, max(c.owed, expireStep))
 		c.owed, c.expired = 0, time.Now()
 	}
@@ -107,7 +107,7 @@ func (b *batcher[K, V]) do(ctx context.Context, items []K) ([]V, error) {
 	}
 }
 
-// run makes calls until nobody waits. Its context is nobody's: a call answers many.
+// run makes calls until no request waits. Its context is of no request: a call answers many.
 func (b *batcher[K, V]) run() {
 	for {
 		requests, items := b.take()

@@ -34,8 +34,8 @@ type flight struct {
 var errPatience = errors.New("it is not done yet")
 
 // enter returns when the message may fly, or with duplicate when another of its
-// event was delivered meanwhile. An error says why it waits no longer; only who
-// flies calls leave.
+// event was delivered meanwhile. An error says why it waits no longer; only the
+// message that flies calls leave.
 func (f *flights) enter(ctx context.Context, event adapters.EventRef, me *flight) (duplicate bool, err error) {
 	f.mu.Lock()
 	t := f.events[event]
@@ -77,12 +77,12 @@ func (f *flights) wait(ctx context.Context, event adapters.EventRef, me *flight)
 		return duplicate, nil
 	default:
 	}
-	t := f.events[event] // there, because somebody flies
+	t := f.events[event] // there, because one of its messages flies
 	t.waiting = slices.DeleteFunc(t.waiting, func(x *flight) bool { return x == me })
 	return false, err
 }
 
-// leave ends the flight of who flies. If it was delivered, those that wait are
+// leave ends the flight of the message that flies. If it was delivered, those that wait are
 // duplicates; otherwise the one with the lowest place is next.
 func (f *flights) leave(event adapters.EventRef, delivered bool) {
 	f.mu.Lock()

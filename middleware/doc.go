@@ -23,7 +23,7 @@
 // On one of Outrider's routes a middleware finds an [outbox.Attempt] in the
 // message's context. There it only decides, by the error that it returns
 // ([outbox.VerdictOf] reads it); waiting, storing and acknowledging are the
-// lane's, durably. In any other Watermill router nobody reads verdicts, so
+// lane's, durably. In any other Watermill router verdicts have no reader, so
 // the same middleware does the work itself: Retry sleeps, Poison publishes.
 //
 // Zero fields mean the documented defaults. Validate reports the values that

@@ -10,7 +10,7 @@ import (
 )
 
 // lazyContext is a context with a deadline that costs one allocation until
-// somebody needs more. Deadline, Err and Value are answered from its fields
+// more is needed. Deadline, Err and Value are answered from its fields
 // while it lasts; the first call of Done, or of Err after it ended, arms it:
 // it creates an ordinary context.WithDeadline and from then on only passes
 // calls on.
@@ -104,6 +104,6 @@ func (c *lazyContext) end() {
 	}
 }
 
-// Quiet tells a lane that has a quiet parent that only the limit is added, which
+// Quiet reports to a lane with a quiet parent that only the limit is added, which
 // does not run while a message waits for its turn.
 func (c *lazyContext) Quiet() bool { return lanectx.IsQuiet(c.parent) }

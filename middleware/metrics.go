@@ -126,7 +126,7 @@ func (m *Metrics) start() {
 
 // register registers a collector, or returns the one that was registered under
 // its name before. One that cannot be registered, because another program part
-// uses the name differently, is used all the same and nobody reads it.
+// uses the name differently, is used all the same, and not scraped.
 func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Register(c)); ok {
 		if known, ok := taken.ExistingCollector.(C); ok {

@@ -17,7 +17,7 @@ import (
 // a shutdown poisons nothing.
 //
 // On a lane the message is parked as dead and, unless Hold is set, its group
-// goes on. Publisher is not used there: the lane gives exhausted attempts back
+// continues. Publisher is not used there: the lane gives exhausted attempts back
 // when it was the address that failed, and a message that was already
 // published as poison could not be taken back. A route has a poison destination
 // instead (`poison: {to: ...}`), which gets the message once the lane is certain.
@@ -31,7 +31,7 @@ import (
 // skipped ends as handled, as [Retry] does it.
 type Poison struct {
 	// Hold makes the group of a dead message wait for an operator. False:
-	// the group goes on. It has a meaning on a lane only.
+	// the group continues. It has a meaning on a lane only.
 	Hold bool
 
 	// Publisher takes dead messages outside of a lane. Nil: none does.
@@ -41,7 +41,7 @@ type Poison struct {
 	Topic string
 }
 
-// Validate tells of a publisher without a topic and a topic without a publisher.
+// Validate reports a publisher without a topic and a topic without a publisher.
 func (p Poison) Validate() error {
 	switch {
 	case p.Publisher != nil && p.Topic == "":

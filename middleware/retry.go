@@ -35,7 +35,7 @@ const NoJitter = -1.0
 // attempt.
 //
 // Elsewhere it sleeps between the attempts. There it also repeats what failed
-// because an address was unavailable, as nobody else would. Permanent failures,
+// because an address was unavailable, as nothing else would. Permanent failures,
 // addresses that are gone and releases are returned at once. A message that is
 // to be skipped ends as handled (nil): an error would bring it back forever.
 // After the last attempt, or when the deadline of the message's context ends
@@ -179,7 +179,7 @@ func (r Retry) exhaust(number int, err error) error {
 }
 
 // wait returns how long to wait after the attempt with the given number: until
-// the time that somebody further in decided, else the backoff or, if longer,
+// the time that a layer further in decided, else the backoff or, if longer,
 // what the receiver asked for.
 func (r Retry) wait(number int, v outbox.Verdict) time.Duration {
 	if !v.At.IsZero() {
@@ -232,7 +232,7 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// calledOff tells whether the context was cancelled, other than by its deadline.
+// calledOff reports whether the context was cancelled, other than by its deadline.
 func calledOff(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // sleep waits for the duration or until the context ends.
@@ -254,5 +254,5 @@ func nanoseconds(ns float64) time.Duration {
 	return time.Duration(ns)
 }
 
-// between tells whether low <= x <= high; NaN never is.
+// between reports whether low <= x <= high; NaN never is.
 func between(x, low, high float64) bool { return x >= low && x <= high }

@@ -79,8 +79,8 @@ func (t *Throttle) start() {
 	t.share.Store(math.Float64bits(1))
 }
 
-// adapt sets the limiter to our share of the route. Those who wait already keep
-// the turns that they have.
+// adapt sets the limiter to our share of the route. Messages that wait already
+// keep their turns.
 func (t *Throttle) adapt(ctx context.Context) {
 	share, _ := adapters.ShareOf(ctx)
 	bits := math.Float64bits(share)
@@ -101,7 +101,7 @@ func (t *Throttle) wait(ctx context.Context) error {
 	}
 	t.adapt(ctx)
 	// Taking a free turn asks for no Done channel: a lazy timeout stays lazy.
-	// Those who wait have reserved theirs, so nobody is overtaken by this.
+	// Messages that wait have reserved theirs, so none is overtaken by this.
 	if t.limiter.Allow() {
 		return nil
 	}

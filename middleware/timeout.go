@@ -16,7 +16,7 @@ const DefaultLimit = 30 * time.Second
 // gets back the one that it came with.
 //
 // It is Watermill's own Timeout without a timer per message: one is armed only
-// when somebody asks for the context's Done channel, which a message that is
+// when the context's Done channel is asked for, which a message that is
 // delivered at once never needs.
 //
 // On a lane the context has the same deadline, for middleware further in. The

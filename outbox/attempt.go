@@ -19,7 +19,7 @@ type Attempt struct {
 }
 
 // AttemptOf returns the attempt of a message on a route, from the message's
-// context. Outside of a lane (a middleware used alone in somebody's Watermill
+// context. Outside of a lane (a middleware used alone in an application's Watermill
 // router) ok is false.
 func AttemptOf(ctx context.Context) (a Attempt, ok bool) {
 	p, ok := ctx.Value(lanectx.Attempt).(*Attempt)

@@ -21,14 +21,14 @@ const (
 // receivers refuse requests whose headers are longer than a few KiB.
 const maxDeathError = 1024
 
-// Death says why and when a message died. It travels with the copy that goes
+// Death says why and since when a message is dead. It travels with the copy that goes
 // to a poison destination, under the keys MetaPoison...; the id, group,
 // position and lane of the message are where they always are.
 type Death struct {
 	Reason   string    `json:"reason"`   // DeathExhausted or DeathPermanent
 	Error    string    `json:"error"`    // the last error
-	Attempts int       `json:"attempts"` // the last one included; 0: nobody counted
-	Route    string    `json:"route"`    // that the message died on; outside of one, the Watermill handler
+	Attempts int       `json:"attempts"` // the last one included; 0: not counted
+	Route    string    `json:"route"`    // that gave it up; outside of one, the Watermill handler
 	At       time.Time `json:"at"`
 }
 
@@ -56,11 +56,11 @@ func (d Death) Mark(m message.Metadata) {
 	}
 }
 
-// DeathOf reads what [Death.Mark] wrote, for those who consume dead messages;
+// DeathOf reads what [Death.Mark] wrote, for consumers of dead messages;
 // ok is false when the message carries no death.
 func DeathOf(m message.Metadata) (d Death, ok bool) {
 	d = Death{Reason: m[MetaPoisonReason], Error: m[MetaPoisonError], Route: m[MetaPoisonRoute]}
-	// What others wrote wrongly is left empty: the reason tells that it is one.
+	// What others wrote wrongly is left empty: the reason marks a dead message.
 	d.Attempts, _ = strconv.Atoi(m[MetaPoisonAttempts])
 	d.At, _ = time.Parse(time.RFC3339Nano, m[MetaPoisonAt])
 	return d, d.Reason != ""

@@ -42,7 +42,7 @@ const insertColumns = "id, type, message_group, aggregate_type, aggregate_id, te
 // is never merged into its parent.
 //
 // It runs with the application's search path. unnest of several arrays is grammar, not
-// a function that somebody could put another one in front of.
+// a function that another one could be put in front of.
 func postgresInsert(table string) string {
 	return "INSERT INTO " + table + " (" + insertColumns + ")\n" +
 		"SELECT " + insertColumns + "\n" +

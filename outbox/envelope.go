@@ -72,5 +72,5 @@ func (e Envelope) OccurredAt() time.Time { return e.occurredAt }
 // Payload returns a copy of the payload.
 func (e Envelope) Payload() []byte { return bytes.Clone(e.payload) }
 
-// Binary tells whether the payload is bytes; otherwise it is JSON.
+// Binary reports whether the payload is bytes; otherwise it is JSON.
 func (e Envelope) Binary() bool { return e.binary }

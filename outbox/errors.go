@@ -111,7 +111,7 @@ func Skip(reason string) error {
 	return &Error{Kind: KindSkip, Err: errors.New(reason)}
 }
 
-// AnsweredBy tells whether an error is a transient one that the receiver
+// AnsweredBy reports whether an error is a transient one that the receiver
 // answered with, see [Error.Answered].
 func AnsweredBy(err error) bool {
 	e, ok := errors.AsType[*Error](err)

@@ -170,7 +170,7 @@ func (r *running) join(ctx context.Context, fn func(context.Context) error) erro
 func (r *running) run(ctx context.Context, fn func(context.Context) error) error {
 	returned := false
 	defer func() {
-		if !returned { // a panic goes on after this, with its stack
+		if !returned { // a panic continues after this, with its stack
 			hooks, _ := r.rollback(ctx, nil)
 			call(ctx, hooks)
 		}

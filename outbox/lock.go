@@ -22,7 +22,7 @@ FROM (SELECT DISTINCT pg_catalog.hashtextextended(name, %d) AS key FROM pg_catal
 // Lock makes writers of the same group wait for each other until tx, a pgx.Tx
 // or *sql.Tx on PostgreSQL or nil as in [Client.Publish], commits or rolls back. The order of a group is
 // kept only when its writers take turns. Most do already, by locking the row of
-// the aggregate that they change; Lock is for those who have no such row.
+// the aggregate that they change; Lock is for transactions without such a row.
 //
 // Take it before the INSERT: before Publish, and before any other statement
 // that can wait for another writer. Several groups are locked by one call, in

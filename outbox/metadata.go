@@ -24,7 +24,7 @@ const (
 	// everything else; see [Death].
 	MetaPoisonReason   = HeaderPrefix + "poison_reason"   // DeathExhausted or DeathPermanent
 	MetaPoisonError    = HeaderPrefix + "poison_error"    // the last error, in one line
-	MetaPoisonAttempts = HeaderPrefix + "poison_attempts" // decimal; absent when nobody counted
+	MetaPoisonAttempts = HeaderPrefix + "poison_attempts" // decimal; absent when not counted
 	MetaPoisonRoute    = HeaderPrefix + "poison_route"    // name of the route; outside of one, of the Watermill handler
 	MetaPoisonAt       = HeaderPrefix + "poison_at"       // time of death, RFC 3339 with nanoseconds, UTC
 )

@@ -59,7 +59,7 @@ func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 }
 
 // Publish writes one message in tx, which is a pgx.Tx or a *sql.Tx on PostgreSQL or nil as in [Client.Publish], and returns the row's id, or
-// [Duplicate]: that is no error, and the transaction goes on. A transaction that writes the same key at the same time
+// [Duplicate]: that is no error, and the transaction continues. A transaction that writes the same key at the same time
 // is waited for. The message is sent when the application commits and never was when it rolls back.
 //
 // Anything but a running transaction is refused with [ErrNoTransaction]. After any other error of the database the

@@ -60,7 +60,7 @@ type Verdict struct {
 	// Hold makes the group of a dead message wait for an operator.
 	Hold bool
 
-	// Exhausted tells that a message is dead because its attempts are used up.
+	// Exhausted: the message is dead because its attempts are used up.
 	// The router gives such attempts back when it was the address that failed.
 	Exhausted bool
 	// Attempts is how many attempts were made, where whoever decides counts
@@ -105,7 +105,7 @@ func Exhaust(cause error) error {
 }
 
 // DeadLetter decides that the message is dead; with hold, its group waits for an
-// operator, otherwise the group goes on.
+// operator, otherwise the group continues.
 func DeadLetter(cause error, hold bool) error {
 	return &Decision{Verdict{Outcome: OutcomeDead, Err: cause, Hold: hold}}
 }
@@ -145,7 +145,7 @@ func VerdictOf(err error) Verdict {
 
 // foreignKind classifies errors of others: the breaker of Watermill's
 // CircuitBreaker and its successor, and contexts that were cancelled (by us:
-// nobody else holds the message). A deadline is an attempt like any other.
+// nothing else holds the message). A deadline is an attempt like any other.
 func foreignKind(err error) Kind {
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests),

@@ -31,7 +31,7 @@ type Config struct {
 	// Default 20 ms.
 	SettleInterval time.Duration
 
-	// DrainTimeout bounds the wait for what is under way on shutdown. Default 30 s.
+	// DrainTimeout bounds the wait for messages in flight on shutdown. Default 30 s.
 	DrainTimeout time.Duration
 
 	// Logger defaults to slog.Default().

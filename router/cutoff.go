@@ -10,7 +10,7 @@ import (
 )
 
 // ErrCutOff is what [Router.Run] returns, by errors.Is, when
-// [Config.DrainTimeout] was over before everything under way had ended: what was
+// [Config.DrainTimeout] was over before everything in flight had ended: what was
 // left was cancelled, and whether it arrived is not known. Nothing is lost: it
 // stays unsettled and may be delivered again. All that was concluded is written
 // down, unless the error says otherwise as well.

@@ -144,8 +144,8 @@ func (r *Router) Wake(source any) {
 }
 
 // SetPoll has whoever reads the source, an [adapters.Source] or an [adapters.Queue],
-// poll in another way from the next poll on, which comes at once. What is under way,
-// and who owns which lane, stays as it is.
+// poll in another way from the next poll on, which comes at once. Messages in flight
+// and the owners of lanes stay as they are.
 func (r *Router) SetPoll(source any, p Poll) {
 	p.setDefaults()
 	for _, rd := range r.readers {

@@ -12,7 +12,7 @@ import (
 
 // Run delivers until ctx ends, then drains: it stops reading, finishes what is
 // being sent, settles, and releases the lanes. It returns an error when the
-// routes cannot start or cannot go on, when the last progress cannot be written,
+// routes cannot start or continue, when the last progress cannot be written,
 // and [ErrCutOff] when [Config.DrainTimeout] was over before all was finished; nil
 // after a clean drain. A router runs once; another Run returns an error.
 func (r *Router) Run(ctx context.Context) error {

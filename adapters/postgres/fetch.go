@@ -29,7 +29,7 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int
 		return nil, err
 	}
 	f := fetch{
-		source: s, reads: reads, plans: plans, band: s.planBand(reads, plans),
+		source: s, reads: reads, plans: plans, rangeScan: s.planRangeScan(reads, plans),
 		done: make([]reader.Progress, len(reads)), decoder: &s.base.Decoder, take: take,
 	}
 	complete, err := f.run(ctx, r)
@@ -45,8 +45,8 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int
 	if f.stopped {
 		return nil, nil
 	}
-	if f.band != nil && f.band.cut {
-		s.bandRest = bandRest
+	if f.rangeScan != nil && f.rangeScan.cut {
+		s.rangeScanPause = rangeScanPause
 	}
 	return f.results(), nil
 }
@@ -66,25 +66,25 @@ func (s *Source) planReads(reads []adapters.Read) ([]reader.Plan, error) {
 
 // fetch is one call of Fetch.
 type fetch struct {
-	source  *Source
-	reads   []adapters.Read
-	plans   []reader.Plan
-	band    *band // nil: none
-	done    []reader.Progress
-	decoder *wire.Decoder
-	take    func(int, *adapters.Row) bool
-	own     string // the snapshot at which the statement runs; "" before the first row
-	current int    // the read whose rows are coming
-	stopped bool   // take wanted no more
+	source    *Source
+	reads     []adapters.Read
+	plans     []reader.Plan
+	rangeScan *rangeScan // nil: none
+	done      []reader.Progress
+	decoder   *wire.Decoder
+	take      func(int, *adapters.Row) bool
+	own       string // the snapshot at which the statement runs; "" before the first row
+	current   int    // the read whose rows are coming
+	stopped   bool   // take wanted no more
 }
 
 // run executes the statement and hands over the rows. It is complete when the
 // connection can be used for the next one.
 func (f *fetch) run(ctx context.Context, r *reader.Conn) (complete bool, err error) {
-	if f.band == nil {
+	if f.rangeScan == nil {
 		complete, err = r.Stream(ctx, r.Fetch, fetchParams(f.plans), f.row)
 	} else {
-		complete, err = f.runBand(ctx, r)
+		complete, err = f.runRangeScan(ctx, r)
 	}
 	if err == nil && complete && f.own == "" {
 		err = reader.ErrNoSnapshot
@@ -101,7 +101,7 @@ func (f *fetch) row(values [][]byte) (more bool, err error) {
 	}
 	late, position := values[reader.FetchLate][0] != 0, wire.Int64FromBinary(values[reader.FetchPosition])
 	if read < 0 {
-		return f.band.keep(f, -read-2, position, values), nil
+		return f.rangeScan.keep(f, -read-2, position, values), nil
 	}
 	return f.give(read, late, position, decodeRow(f.decoder, values))
 }
@@ -139,8 +139,8 @@ func (f *fetch) inOrder(read int, late bool, position int64, p *reader.Progress)
 func (f *fetch) results() []adapters.ReadResult {
 	results := make([]adapters.ReadResult, len(f.reads))
 	for i := range results {
-		if p := &f.plans[i]; f.band.has(p.Slot, i) && f.done[i].Rows < p.Limit {
-			results[i] = f.finishBand(i)
+		if p := &f.plans[i]; f.rangeScan.has(p.Slot, i) && f.done[i].Rows < p.Limit {
+			results[i] = f.finishRangeScan(i)
 			continue
 		}
 		results[i] = reader.Finish(&f.reads[i], &f.plans[i], &f.done[i], f.own)
@@ -167,7 +167,7 @@ func fetchParams(plans []reader.Plan) [][]byte {
 		a[6].Number(p.Upto)
 		a[7].Number(int64(p.Limit))
 	}
-	params := make([][]byte, 0, len(a)+5) // with those of a band
+	params := make([][]byte, 0, len(a)+5) // with those of a range scan
 	for i := range a {
 		params = append(params, a[i].End())
 	}

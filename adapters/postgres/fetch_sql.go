@@ -115,17 +115,17 @@ CROSS JOIN LATERAL (
     )
 ) rows`
 
-// bandSettings let the band of [bandSQL] be read by a bitmap. Nothing else becomes
+// rangeScanSettings let the range scan of [rangeScanSQL] be read by a bitmap. Nothing else becomes
 // one: all other parts have an order, which a bitmap would need a sort for.
-const bandSettings = "SET enable_bitmapscan = on"
+const rangeScanSettings = "SET enable_bitmapscan = on"
 
-// bandSQL is added to [fetchSQL] for a fetch with a band. Further parameters are its
+// rangeScanSQL is added to [fetchSQL] for a fetch with a range scan. Further parameters are its
 // slots, and the positions above and up to which it lies. Its rows carry -1 minus
-// their slot for the number of their read, and have no order. Reads of a band have no
+// their slot for the number of their read, and have no order. Reads of a range scan have no
 // target and stand above the base, so what is visible to the statement is visible to
 // them; that a row's transaction is asked for at all is for the reason for which fresh
 // rows are asked: see fetchSQL.
-const bandSQL = `
+const rangeScanSQL = `
 UNION ALL
 SELECT (-1 - o.slot)::int, false, {columns}
 FROM {table} o
@@ -136,8 +136,10 @@ WHERE o.slot = ANY ($11::smallint[]) AND o.position > $12::bigint AND o.position
 // fetchStatement returns the statement for a table, given by its quoted name.
 func fetchStatement(table string, l limits) string { return forTable(fetchSQL, table, l) }
 
-// bandStatement returns the one for a fetch with a band.
-func bandStatement(table string, l limits) string { return forTable(fetchSQL+bandSQL, table, l) }
+// rangeScanStatement returns the one for a fetch with a range scan.
+func rangeScanStatement(table string, l limits) string {
+	return forTable(fetchSQL+rangeScanSQL, table, l)
+}
 
 // forTable puts a table's quoted name and the columns of a fetch into a statement.
 func forTable(sql, table string, l limits) string {

@@ -63,9 +63,9 @@ type Source struct {
 	floor     atomic.Pointer[floor] // nil: none is known
 
 	// What follows is guarded by the reader's lock.
-	limits   limits
-	band     *reader.Statement // on the connection that reads; nil until a band is read
-	bandRest int               // fetches without a band
+	limits         limits
+	rangeScan      *reader.Statement // on the connection that reads; nil until a range scan is read
+	rangeScanPause int               // fetches without a range scan
 }
 
 // sourceMethods are those that do not depend on the layout.
@@ -123,7 +123,7 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) (err error) {
 	if r.Fetch, err = r.Prepare(ctx, "outrider_fetch", fetchStatement(s.base.Quoted, s.limits)); err != nil {
 		return err
 	}
-	s.band = nil
+	s.rangeScan = nil
 	r.Conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
 	for i, c := range fetchColumns {
 		if r.Fetch.Fields[i+reader.FetchPosition].DataTypeOID != c.oid {

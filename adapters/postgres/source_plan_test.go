@@ -66,11 +66,11 @@ func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
 			checkPlans(t, e, c.rows, name+", stale statistics")
 			e.Exec("ANALYZE outrider_outbox")
 			checkPlans(t, e, c.rows, name+", fresh statistics")
-			_, err := e.src.bandOf(e.Ctx, e.src.base.Conn)
+			_, err := e.src.rangeScanOf(e.Ctx, e.src.base.Conn)
 			pgtest.Must(t, err)
 			_, err = e.src.base.Conn.Conn.Exec(e.Ctx, "DISCARD PLANS") // they were made when no bitmap was allowed
 			pgtest.Must(t, err)
-			checkPlans(t, e, c.rows, name+", on a connection that reads bands")
+			checkPlans(t, e, c.rows, name+", on a connection that reads by range scans")
 		})
 	}
 }

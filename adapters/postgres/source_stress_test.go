@@ -42,22 +42,22 @@ func TestG1_G2_G3_CursorUnderStress(t *testing.T) {
 	pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, e.Lanes(e.src, adapters.StartBeginning, 3))
 }
 
-// TestG1_G2_G3_BandsUnderStress does the same with two of three reads in bands, of
+// TestG1_G2_G3_RangeScansUnderStress does the same with two of three reads by range scans, of
 // which some are too wide for the limits and some have one position.
-func TestG1_G2_G3_BandsUnderStress(t *testing.T) {
+func TestG1_G2_G3_RangeScansUnderStress(t *testing.T) {
 	t.Parallel()
 	e := stressEnv(t)
-	tail, r, bands := e.Lanes(e.src, adapters.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
+	tail, r, scans := e.Lanes(e.src, adapters.StartBeginning, 3), rand.New(rand.NewPCG(5, 6)), 0
 	tail.Ahead = func() int64 {
 		if r.IntN(3) == 0 {
 			return 0
 		}
-		bands++
+		scans++
 		return 1 + r.Int64N(60)
 	}
 	pgtest.StressCursor(t, &pgtest.StressWriters{E: e.Env, Write: writeVersion}, tail)
-	if e.src.band == nil || bands < 20 {
-		t.Errorf("%d fetches were to read bands; the test has shown nothing", bands)
+	if e.src.rangeScan == nil || scans < 20 {
+		t.Errorf("%d fetches were to be range scans; the test has shown nothing", scans)
 	}
 }
 

@@ -67,7 +67,7 @@ func NewAddress(text string, encode func(string) (string, error)) (*Address, err
 	return a, a.try()
 }
 
-// Static tells whether the address is the same for all messages.
+// Static reports whether the address is the same for all messages.
 func (a *Address) Static() bool {
 	return a.tmpl == nil && (len(a.parts) == 0 || len(a.parts) == 1 && a.parts[0].field == nil)
 }

@@ -26,7 +26,7 @@ type address struct {
 	held  []*Item          // wait until it is back, in order of failure
 	open  bool             // the next message that comes may go, as the probe
 	sent  *Item            // was run again for the opening
-	probe *handlers.Ticket // under way
+	probe *handlers.Ticket // in flight
 	fails int              // probes that failed
 	next  time.Time        // of the planned opening
 	timer *time.Timer
@@ -70,7 +70,7 @@ func (h *health) delivered(name string) (again []*Item, back bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.addresses[name]
-	if a == nil || a.gone { // gone: this one was under way
+	if a == nil || a.gone { // gone: this one was sent before
 		return nil, false
 	}
 	if a.down {
@@ -92,7 +92,7 @@ func (h *health) remove(a *address) (held []*Item) {
 	return held
 }
 
-// failed notes that the destination failed a message. It tells whether the
+// failed notes that the destination failed a message. It reports whether the
 // attempt counts; if not, the message is held until the address is back. The
 // second result are attempts that turned out to be the address's fault.
 func (h *health) failed(name string, it *Item, retryAfter time.Duration, cause error) (charged bool, blamed []*charge) {
@@ -129,7 +129,7 @@ func (h *health) failed(name string, it *Item, retryAfter time.Duration, cause e
 }
 
 // unavailable notes that an address cannot be reached, and holds the message.
-// Outage tells that the failures before were the address's fault as well: a
+// Outage says that the failures before were the address's fault as well: a
 // breaker has seen enough of them. The result is as that of failed.
 func (h *health) unavailable(name string, it *Item, v outbox.Verdict, outage bool) (blamed []*charge) {
 	h.mu.Lock()
@@ -156,7 +156,7 @@ func (h *health) unavailable(name string, it *Item, v outbox.Verdict, outage boo
 
 func (h *health) takeDown(a *address, cause error, gone bool) {
 	a.down, a.cause, a.since, a.fails = true, cause, time.Now(), 0
-	text := "address is down: its messages wait and it is probed"
+	text := "address is down: its messages wait, and Outrider is probing it"
 	if gone {
 		text = "address is gone: its messages wait, and it is not used until an operator resumes it (outrider resume " +
 			h.route.Name + " --address ...)"
@@ -173,7 +173,7 @@ func (h *health) hold(a *address, it *Item) {
 	a.held = append(a.held, it)
 }
 
-// plan sets the time of the next probe, unless one is under way or planned.
+// plan sets the time of the next probe, unless one is in flight or planned.
 func (h *health) plan(a *address, retryAfter time.Duration) {
 	if a.gone || h.closed || a.probe != nil {
 		return

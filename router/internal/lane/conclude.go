@@ -6,7 +6,7 @@ import (
 )
 
 // conclude decides what becomes of messages whose chains have returned: the error of each
-// says how. It sends the dying ones to the poison destination; with wait it returns
+// says how. It sends the dead ones to the poison destination; with wait it returns
 // when they are sent.
 func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	var follow []followUp
@@ -20,16 +20,16 @@ func (s *Session) conclude(ended []handlers.Ended, wait bool) {
 	for _, f := range follow {
 		f.run()
 		switch {
-		case f.dying == nil:
+		case f.dead == nil:
 		case wait:
-			s.sendToPoison(f.dying)
+			s.sendToPoison(f.dead)
 		default:
-			go s.sendToPoison(f.dying)
+			go s.sendToPoison(f.dead)
 		}
 	}
 }
 
-// sendToPoison sends a dying message and carries out what comes of it.
+// sendToPoison sends a dead message and carries out what comes of it.
 func (s *Session) sendToPoison(it *Item) {
 	pause, err := s.Route.poison.send(s.gate.Context(), it)
 	s.mu.Lock()
@@ -48,12 +48,12 @@ type followUp struct {
 	rerun    []*Item   // their address is back
 	giveBack []*charge // attempts that were their address's fault
 	back     *Route    // an address of it is back
-	dying    *Item     // the item itself, when it is to be sent to the poison destination
+	dead     *Item     // the item itself, when it is to be sent to the poison destination
 }
 
 // empty reports whether there is nothing to do.
 func (f followUp) empty() bool {
-	return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil && f.dying == nil
+	return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil && f.dead == nil
 }
 
 // run does all but the sending to the poison destination, which takes its time.

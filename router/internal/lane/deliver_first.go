@@ -11,7 +11,7 @@ import (
 
 // A chain waits for the delivery of its message only so that it can look at the
 // outcome, if its middleware does nothing before. Waiting is what costs: a
-// goroutine, and a stack that is in no cache when it goes on. So on a route with
+// goroutine, and a stack that is in no cache when it continues. So on a route with
 // [Route.DeliverFirst] messages are delivered first, and each runs through its chain
 // when its outcome is known, one after the other on one stack.
 
@@ -19,12 +19,12 @@ import (
 // instead of workers and their scheduler.
 func (s *Session) offerMessages() {
 	for {
-		offered, broken, dying := toOffer(s.Route, s.runner.takeAll())
+		offered, broken, dead := toOffer(s.Route, s.runner.takeAll())
 		s.gate.Offer(offered)
 		if len(broken) > 0 {
 			s.ended(broken)
 		}
-		for _, it := range dying {
+		for _, it := range dead {
 			go s.conclude([]handlers.Ended{{Ticket: &it.Ticket, Err: it.death}}, true)
 		}
 		select {
@@ -36,13 +36,12 @@ func (s *Session) offerMessages() {
 }
 
 // toOffer makes the messages of items, for the gate. Broken are those that cannot be sent, for
-// their chains; of dying ones nothing is left to attempt: they are on their way to the poison
-// destination.
-func toOffer(r *Route, items []*Item) (offered []handlers.Offered, broken []handlers.Ended, dying []*Item) {
+// their chains; dead ones only go to the poison destination.
+func toOffer(r *Route, items []*Item) (offered []handlers.Offered, broken []handlers.Ended, dead []*Item) {
 	offered = make([]handlers.Offered, 0, len(items))
 	for _, it := range items {
 		if it.death != nil {
-			dying = append(dying, it)
+			dead = append(dead, it)
 			continue
 		}
 		msg := it.newMessage()
@@ -56,7 +55,7 @@ func toOffer(r *Route, items []*Item) (offered []handlers.Offered, broken []hand
 		}
 		offered = append(offered, handlers.Offered{Ticket: &it.Ticket, Message: msg})
 	}
-	return offered, broken, dying
+	return offered, broken, dead
 }
 
 // ended runs messages whose outcome is known through their chains and concludes them.

@@ -21,7 +21,7 @@
 //	parking    parking.go       messages that wait in the state store; parked_group.go has a group's states,
 //	                            charge.go attempts that are given back because their address was at fault
 //	runner     workers.go       which chains run
-//	progress   progress.go      what is under way, settled and written; stream.go a cursor, writes.go parked rows
+//	progress   progress.go      what is in flight, settled and written; stream.go a cursor, writes.go parked rows
 //	cutoff     cutoff.go        what is unknown after a stop that could wait no longer
 //
 // An [Item] changes its phase in item_phase.go only. The addresses of a route are shared by its

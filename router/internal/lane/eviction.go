@@ -15,7 +15,7 @@ const EvictionPause = 100 * time.Millisecond
 // EvictBlocked parks groups that do not move when they fill half the window, or when
 // the route's memory is spent, so that others flow. A route with one address
 // only leaves them where they are while that is down, or is slow to take a wave:
-// everything else waits for it too, so parking the backlog would help nobody.
+// everything else waits for it too, so parking the backlog would not help.
 func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ func fence(s *Session) adapters.Destination {
 	return nil
 }
 
-// closeFenced ends what a session delivered through. Nothing is under way.
+// closeFenced ends what a session delivered through. Nothing is in flight.
 func closeFenced(s *Session) {
 	if s.fenced == nil {
 		return

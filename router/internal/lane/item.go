@@ -34,7 +34,7 @@ func (r *Config) Overhead() int64 {
 // contexts, which saves two allocations per message and lets middleware ask
 // for the attempt.
 //
-// There is one per message under way, so its size counts: what few messages need
+// There is one per message in flight, so its size counts: what few messages need
 // is behind pointers, and small fields stand together.
 type Item struct {
 	handlers.Ticket
@@ -55,11 +55,11 @@ type Item struct {
 	parent context.Context // for values; nil: the lane's
 
 	outcome error  // when delivering first: of its delivery, for its chain
-	death   *death // what it died of, until the poison destination has it
+	death   *death // why it is dead, until the poison destination has it
 	saved   saved  // what its parked row says
 	tries   *tries // that failed; nil: none did
 
-	Attempt outbox.Attempt // Number: of the attempt under way, or the next
+	Attempt outbox.Attempt // Number: of the current attempt, or the next
 	arrival uint64         // orders the items of a session
 	wait    *wait          // before the next attempt; nil: there is none
 
@@ -75,7 +75,7 @@ type Item struct {
 	unwanted  bool // an operator has taken its row away
 	probed    bool // it was a probe, or run again for one; guarded by health's mutex
 	asked     bool // its chain has asked for the outcome
-	redriven  bool // an operator wants it attempted anew, after the attempt under way
+	redriven  bool // an operator wants it attempted anew, after the current attempt
 }
 
 // newItem makes an item of a session, whose first attempt is next.
@@ -100,7 +100,7 @@ func owner(t *handlers.Ticket) *Item {
 }
 
 // newMessage makes a fresh message for the next run of the chain. When delivering first
-// nobody can wait for its ack, so it does without the channels for that.
+// no chain can wait for its ack, so it does without the channels for that.
 func (it *Item) newMessage() *message.Message {
 	var msg *message.Message
 	switch {

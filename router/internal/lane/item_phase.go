@@ -46,8 +46,8 @@ func (it *Item) leave(as phase) {
 	it.phase = as
 }
 
-// die begins the way to the poison destination.
-func (it *Item) die(d *death) {
+// deadLetter begins the way to the poison destination.
+func (it *Item) deadLetter(d *death) {
 	if it.death == nil {
 		it.death = d
 	}

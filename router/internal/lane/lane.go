@@ -58,7 +58,7 @@ func (l *Lane) handle(msg *message.Message) error {
 	return it.Session.gate.Handle(&it.Ticket, msg)
 }
 
-// undecodable tells why a message is never sent whose row could not be decoded.
+// undecodable is why a message is never sent whose row could not be decoded.
 func undecodable(msg *message.Message) error {
 	if reason := msg.Metadata[outbox.MetaBroken]; reason != "" {
 		return outbox.Permanent(errors.New(reason))

@@ -68,7 +68,7 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	} else {
 		o.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
-	if follow.dying == nil {
+	if follow.dead == nil {
 		o.cutoff.note(v.Outcome)
 		o.runner.endLocked()
 	}
@@ -133,9 +133,9 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	case outbox.OutcomeDead:
 		it.failed(v.Err)
 		if o.route.poison != nil {
-			it.die(&death{Death: outbox.DeathBy(v, it.Attempt.Number, o.route.Name), Hold: v.Hold, err: v.Err})
+			it.deadLetter(&death{Death: outbox.DeathBy(v, it.Attempt.Number, o.route.Name), Hold: v.Hold, err: v.Err})
 			it.reserved = o.gate.Reserve(&it.Ticket)
-			follow.dying = it
+			follow.dead = it
 		} else {
 			o.deadLetter(it, v)
 		}
@@ -156,7 +156,7 @@ func (o *outcomes) retry(it *Item, v outbox.Verdict) {
 	if at.IsZero() {
 		at = now.Add(max(defaultRetry.Delay(it.Attempt.Number), v.RetryAfter))
 	}
-	if it.redriven { // while this attempt was under way: the next one is the first, and comes at once
+	if it.redriven { // during this attempt: the next one is the first, and comes at once
 		it.redriven, it.Attempt.Number, at = false, 0, now
 	}
 	if it.Attempt.Number == 1 {
@@ -197,8 +197,7 @@ func (o *outcomes) takeBack(it *Item) {
 	o.takeOut(it)
 }
 
-// skip ends a message that an operator has taken away: now, or when what is under
-// way of it has its outcome, unless that is its delivery.
+// skip ends a message that an operator has taken away: now, or when its delivery in flight has its outcome, unless that is its delivery.
 func (o *outcomes) skip(it *Item) {
 	it.unwanted = true
 	if it.phase == running || it.phase == deadLettering {
@@ -216,11 +215,11 @@ func (o *outcomes) endSkipped(it *Item) {
 	o.finish(it, outbox.OutcomeSkipped)
 }
 
-// deadLetter takes a dead message out: its group goes on, or is held with it.
+// deadLetter takes a dead message out: its group continues, or is held with it.
 func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 	o.route.stats.dead.Add(1)
 	v.Hold = v.Hold && o.origin.Parks() // a queue's table has no status for it
-	text := "message is dead; its group goes on"
+	text := "message is dead; its group continues"
 	if v.Hold {
 		text = "message is dead; its group is held for an operator"
 	}

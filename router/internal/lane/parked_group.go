@@ -109,7 +109,7 @@ func (g *parkedGroup) enter(it *Item) {
 	g.live++
 }
 
-// leave notes that an item is not in the lane any more; its row goes on. It reports
+// leave notes that an item is not in the lane any more; its row stays. It reports
 // whether it had come out of the parking.
 func (g *parkedGroup) leave(it *Item) (injected bool) {
 	if it.blocker {

@@ -147,7 +147,7 @@ func (p *parking) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, 
 	p.takeOut(it, g)
 }
 
-// takeOut ends the item's presence in the lane; its parked row goes on.
+// takeOut ends the item's presence in the lane; its parked row stays.
 func (p *parking) takeOut(it *Item, g *parkedGroup) {
 	it.leave(parked)
 	p.progress.end(it)

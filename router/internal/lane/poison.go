@@ -20,12 +20,12 @@ import (
 // poison is the way of a route's dead messages to its poison destination. A
 // message whose attempts have ended gets there first and is dead after: until
 // the destination has confirmed, the message keeps its place, its group waits
-// behind it, and nothing is charged to anybody. Short pauses are spent in
+// behind it, and no attempts are counted. Short pauses are spent in
 // memory, longer ones in the parking, where the row remembers the death: after a
 // restart the message is sent to the poison destination, not attempted again.
 type poison struct {
 	route *Route
-	slots chan struct{} // bounds the requests under way
+	slots chan struct{} // bounds the requests in flight
 
 	mu      sync.Mutex
 	fails   int       // since the last success
@@ -55,15 +55,15 @@ type death struct {
 	err  error // nil when it was read from a parked row
 }
 
-// Error is the text of what the message died of.
+// Error is the text of why the message is dead.
 func (d *death) Error() string { return d.Death.Error }
 
-// Unwrap returns the verdict, and so what the message died of.
+// Unwrap returns the verdict, and so why the message is dead.
 func (d *death) Unwrap() error {
 	return &outbox.Decision{Verdict: d.verdict(d.cause())}
 }
 
-// cause is what the message died of.
+// cause is why the message is dead.
 func (d *death) cause() error {
 	if d.err != nil {
 		return d.err
@@ -101,7 +101,7 @@ func refused(err error) bool {
 
 var errWaits = errors.New("it failed a moment ago and is being probed")
 
-// send sends one message; otherwise it tells how long to wait before the next
+// send sends one message; otherwise it returns how long to wait before the next
 // try. While the destination fails, one message at a time is sent, as a probe.
 func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err error) {
 	age := time.Since(it.death.At)
@@ -133,7 +133,7 @@ func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err e
 
 var errBusy = errors.New("all the requests that it may have at once last for long")
 
-// enter waits for a place among the requests under way, though not for long: what
+// enter waits for a place among the requests in flight, though not for long: what
 // waits here takes room in its lane.
 func (p *poison) enter(ctx context.Context) error {
 	select {
@@ -157,7 +157,7 @@ func (p *poison) failure(err error) error {
 	return fmt.Errorf("poison destination %q does not take it: %w", p.route.PoisonName, err)
 }
 
-// admit tells how long nothing may be sent; 0: now, perhaps as the probe.
+// admit returns how long nothing may be sent; 0: now, perhaps as the probe.
 func (p *poison) admit() (wait time.Duration, probe bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,7 @@ func (p *poison) probed() {
 	p.probing = false
 }
 
-// concluded notes the outcome of a send; it tells whether the destination is back.
+// concluded notes the outcome of a send; it reports whether the destination is back.
 func (p *poison) concluded(err error, probe bool) (back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

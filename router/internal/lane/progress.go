@@ -7,7 +7,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// progress is how far a session has come: what it has under way, what is settled in
+// progress is how far a session has come: what it has in flight, what is settled in
 // memory, and what of that is written. It has one stream for each slot of the lane, and
 // the changes of parked rows, which are written in one transaction with the cursors.
 // All of it is guarded by the session's mutex.
@@ -15,7 +15,7 @@ type progress struct {
 	route   *Route
 	table   adapters.Table // that the cursors belong to
 	streams []*Stream      // aligned with lane.slots
-	extra   int            // items under way that did not come by cursor
+	extra   int            // items in flight that did not come by cursor
 	live    int64          // memory of unfinished items
 	ops     ops            // not yet settled
 	flight  *ops           // being settled
@@ -140,7 +140,7 @@ func (p *progress) note() {
 // written reports whether everything that was concluded of parked rows is written.
 func (p *progress) written() bool { return p.ops.empty() && p.flight == nil }
 
-// unsettled is how many messages are under way or about to be written.
+// unsettled is how many messages are in flight or about to be written.
 func (p *progress) unsettled() int {
 	n := p.extra + len(p.ops.park)
 	if p.flight != nil {
@@ -152,7 +152,7 @@ func (p *progress) unsettled() int {
 	return n
 }
 
-// oldest is when the first message under way was created; zero: there is none.
+// oldest is when the first message in flight was created; zero: there is none.
 func (p *progress) oldest() (oldest time.Time) {
 	for _, str := range p.streams {
 		if str.head < str.tail {

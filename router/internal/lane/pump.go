@@ -24,7 +24,7 @@ type pump struct {
 }
 
 // dueGroups takes the groups that are due off the heap, as many as the lane has
-// room for, and tells how long to wait for the next (-1: until kicked); full, when
+// room for, and how long to wait for the next (-1: until kicked); full, when
 // there was no room.
 func (u *pump) dueGroups(now time.Time) (due []*parkedGroup, wait time.Duration, full bool) {
 	u.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// patientReloads is how often a reload lets the lane go on while it reads.
+// patientReloads is how often a reload reads beside a lane at work.
 const patientReloads = 5
 
 // Reload reads the parked groups anew after an operator changed them. What is
@@ -73,7 +73,7 @@ func followLocked(s *Session, group string) {
 }
 
 // takeAway ends the messages of the lane whose rows an operator has taken away, and
-// notes which he has redriven.
+// notes which the operator has redriven.
 func takeAway(ctx context.Context, s *Session) error {
 	s.mu.Lock()
 	withRows := s.parking.withRows()

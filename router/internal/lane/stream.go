@@ -35,12 +35,11 @@ type Stream struct {
 	Epoch   int64
 	nextSeq int64 // for parked messages
 	stored  int64 // nextSeq as it was last written
-	storing int64 // as the settle under way writes it
+	storing int64 // as the settle in flight writes it
 
 	Commands int64 // counter of operators' commands; only the manager uses it
 
-	// Of settles: the last one's number, the one's that is under way, if there is
-	// one, and the last one's that is known to be durable.
+	// Of settles: the last one's number, that of the one in flight, and the last one's that is known to be durable.
 	revision, flying, confirmed int64
 
 	ring    []entry // by index modulo its length
@@ -52,9 +51,9 @@ type Stream struct {
 	settled   adapters.Cursor    // behind head
 	skip      map[int64]struct{} // positions settled by a former owner beyond its cursor
 	unwritten settling.Extent    // the least settle that has to write the cursor
-	moving    int64              // position of the settle under way
+	moving    int64              // position of the settle in flight
 	timeline  timeline
-	writing   uint64 // head as the settle under way writes it
+	writing   uint64 // head as the settle in flight writes it
 
 	// fetched is where the next read begins; caught up with settled when all
 	// rows are finished. Written by the reader under the session's mutex.
@@ -98,7 +97,7 @@ func (s *Stream) finish(i uint64) {
 }
 
 // catchUp moves the settled cursor over everything that was fetched and needed
-// no delivery, once nothing is under way.
+// no delivery, once nothing is in flight.
 func (s *Stream) catchUp() {
 	if s.head == s.tail && s.settled != s.Fetched {
 		e := settling.Everything

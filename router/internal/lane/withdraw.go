@@ -12,7 +12,7 @@ func (s *Session) WithdrawLocked(it *Item, self bool) []*Item {
 	return out
 }
 
-// Evict is WithdrawLocked for one who does not hold the mutex: give takes what was withdrawn,
+// Evict is WithdrawLocked for callers without the mutex: give takes what was withdrawn,
 // with the mutex held. Nothing is, of an item that has ended.
 func (s *Session) Evict(it *Item, self bool, give func(out []*Item)) {
 	s.mu.Lock()

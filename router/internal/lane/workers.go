@@ -13,7 +13,7 @@ import (
 
 // concurrency bounds the messages that are in their chains at once. More than enough
 // for large batches makes everything slower: what a message needs (its stack
-// above all) has left the processor's caches whenever somebody turns to it again.
+// above all) has left the processor's caches when its turn comes again.
 // With two processors, the same work took 60% more of them with 4,096 at once than
 // with 1,024, and a fifth more with 2,048; with less, batches for Kafka become so small
 // that what we save the broker spends.
@@ -59,7 +59,7 @@ type runner struct {
 	chains   int        // that run; when delivering first: messages on their way to the end of theirs
 	stopping bool
 	queue    []*Item       // whose chains are to run; when delivering first: that are to be offered
-	called   chan struct{} // wakes who offers messages
+	called   chan struct{} // wakes the goroutine that offers messages
 
 	watched bool // a timer looks whether chains end
 	moved   bool // one has, since that began

@@ -125,7 +125,7 @@ func (l *Listener) listen(ctx, listening context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // listening goes on until everything is settled
+			return nil // the subscription lasts until everything is settled
 		case <-subscribed.Done():
 			go refuse(listening, msgs)
 			return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // acquire takes what is free of a route, up to our share, and starts its
-// sessions; it tells whether the share is complete.
+// sessions; it reports whether the share is complete.
 func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, error) {
 	if k.inTrouble(rt) {
 		return false, k.retryRoute(ctx, rt)
@@ -110,7 +110,7 @@ func (k *Manager) startSessions(ctx context.Context, rt *Route, states []adapter
 }
 
 // giveUp releases rows that were acquired and have no session. What cannot be
-// released now is released in a later round: nobody else could take it.
+// released now is released in a later round: no other instance could take it.
 func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	for _, st := range states {
 		k.peers.orphans = append(k.peers.orphans, st.LaneRef)
@@ -118,7 +118,7 @@ func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	k.releaseOrphans(ctx)
 }
 
-// noteUnclaimed notes what is ours in the state store and nobody works.
+// noteUnclaimed notes what is ours in the state store and has no session.
 func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

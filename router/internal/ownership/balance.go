@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// How often an instance looks who else is there, and for lanes.
+// How often an instance looks for other instances, and for lanes.
 const (
 	// lookPause is the pause when everything is as it should be.
 	lookPause = time.Second
@@ -23,7 +23,7 @@ const (
 	AcquirePause = 500 * time.Millisecond
 
 	// handoverPause is the pause while lanes are missing because others are about
-	// to hand them over: for handoverTime after somebody came or went.
+	// to hand them over: for handoverTime after an instance came or went.
 	handoverPause = 50 * time.Millisecond
 	handoverTime  = 3 * time.Second
 
@@ -41,7 +41,7 @@ const (
 type peers struct {
 	seen    []adapters.Instance  // at the last look
 	alive   map[string]bool      // at the last look
-	changed time.Time            // when somebody came or went
+	changed time.Time            // when an instance came or went
 	outage  logging.Outage       // of looks
 	told    string               // what the log said last
 	orphans []adapters.LaneRef   // ours, with no session: to be released
@@ -66,7 +66,7 @@ func (k *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// AcquireAll is one round: it looks who is there, hands over what is above our
+// AcquireAll is one round: it looks for other instances, hands over what is above our
 // share and takes what is free below it. It returns the pause until the next.
 func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	k.campaign(ctx)
@@ -115,7 +115,7 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	return again, k.allDown()
 }
 
-// look finds out who is there and what is our share, and says what we run; nil
+// look finds the other instances and our share, and announces what we run; nil
 // when that is not to be known now. Again is when to look the next time.
 func (k *Manager) look(ctx context.Context) (shares *assignment, again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
@@ -139,8 +139,8 @@ func (k *Manager) look(ctx context.Context) (shares *assignment, again time.Dura
 	return assign(k.peers.note(all)), k.peers.again(all)
 }
 
-// note takes down who was seen. Who was alive and is not, but has not left and has
-// a lease, still counts as alive until the next look.
+// note keeps which instances were seen. One that was alive and is not, but has not left and
+// has a lease, still counts as alive until the next look.
 func (c *peers) note(all []adapters.Instance) []adapters.Instance {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
@@ -159,7 +159,7 @@ func (c *peers) note(all []adapters.Instance) []adapters.Instance {
 }
 
 // again is when to look the next time: earlier when a lease ends before, or when
-// somebody counts as alive who is not.
+// an instance counts as alive that is not.
 func (c *peers) again(all []adapters.Instance) time.Duration {
 	pause := lookPause
 	for i, in := range all {

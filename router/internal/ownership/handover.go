@@ -18,7 +18,7 @@ import (
 // handOver hands over what we have of a route above our share.
 func (k *Manager) handOver(rt *Route, shares *assignment) {
 	if len(shares.runs[rt.Name]) == 0 {
-		return // it is in trouble everywhere: nobody would take it
+		return // it is in trouble everywhere: no instance would take it
 	}
 	sessions := k.excess(rt, shares.share(k.instance, rt.Name))
 	if len(sessions) == 0 {
@@ -71,7 +71,7 @@ func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 
 // quiesce ends sessions of a route that have begun their rest. Each lane is
 // released as soon as it has come to an end, but those of a route that moves as a
-// whole together. What is being sent when limit is over is cancelled. It tells
+// whole together. What is being sent when limit is over is cancelled. It reports
 // whether all were released; if not, the drain does what is left.
 func (k *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Duration) bool {
 	stopping, cancel := context.WithTimeout(context.Background(), limit)

@@ -18,12 +18,12 @@ import (
 )
 
 // Manager keeps what is ours in one state store: it announces the instance,
-// renews its lease, takes lanes that nobody works, and starts and ends sessions
+// renews its lease, takes lanes without an owner, and starts and ends sessions
 // accordingly.
 type Manager struct {
 	Store    adapters.StateStore
 	Settler  *settling.Settler
-	drainFor time.Duration // bounds the wait for what is under way when lanes are given up
+	drainFor time.Duration // bounds the wait for messages in flight when lanes are given up
 	allDown  func() error  // why no route of the process can run; nil: some can
 	log      *slog.Logger
 	instance string
@@ -32,7 +32,7 @@ type Manager struct {
 
 	leaders []*leader
 
-	epoch time.Time     // base of until: monotonic, it goes on while we are frozen
+	epoch time.Time     // base of until: monotonic, it continues while we are frozen
 	until atomic.Int64  // nanoseconds after epoch at which the lease ends
 	hurry chan struct{} // the lease is to be renewed at once
 
@@ -53,7 +53,7 @@ type Config struct {
 	Instance       string
 	Lease          time.Duration
 	SettleInterval time.Duration
-	DrainTimeout   time.Duration // bounds the wait for what is under way when lanes are given up
+	DrainTimeout   time.Duration // bounds the wait for messages in flight when lanes are given up
 	AllDown        func() error  // why no route of the process can run; nil: some can
 }
 
@@ -168,7 +168,7 @@ func (k *Manager) renew(ctx context.Context) {
 	}
 }
 
-// notice makes a session read its parked groups anew after a command; it tells
+// notice makes a session read its parked groups anew after a command; it reports
 // whether there was one.
 func (k *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool {
 	known := str.Commands
@@ -216,7 +216,7 @@ func (k *Manager) lose(s *lane.Session) {
 }
 
 // background runs f beside everything else, and a drain waits for it. While one
-// is under way nothing is begun: it ends all sessions itself.
+// runs nothing is begun: it ends all sessions itself.
 func (k *Manager) background(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -229,7 +229,7 @@ func (k *Manager) background(f func()) {
 // lanes, but what they concluded is still to be written.
 type ended struct{ sessions []*lane.Session }
 
-// Leave releases what is ours, so that another instance goes on at once.
+// Leave releases what is ours, so that another instance takes over at once.
 func (k *Manager) Leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), k.lease)
 	defer cancel()
@@ -240,6 +240,6 @@ func (k *Manager) Leave() {
 	}
 	failpoint.Hit(failpoint.Released)
 	for _, l := range k.leaders {
-		l.resign() // last: who takes the lock finds the lanes released
+		l.resign() // last: the next holder of the lock finds the lanes released
 	}
 }

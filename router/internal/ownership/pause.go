@@ -53,7 +53,7 @@ func (k *Manager) applyPauses(rt *Route) {
 	})
 }
 
-// pauseRoute ends the route's sessions because it was paused; it tells whether there
+// pauseRoute ends the route's sessions because it was paused; it reports whether there
 // were any.
 func (k *Manager) pauseRoute(rt *Route, p adapters.Pause) bool {
 	rt.Paused.Store(&p)

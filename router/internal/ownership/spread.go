@@ -11,8 +11,8 @@ import (
 )
 
 // assign says how many lanes of each route every living instance is to own. It
-// depends on nothing but who runs what, so that instances which see the same come
-// to the same end; who owns what now is left to history, so that few lanes move.
+// depends only on which instances run which routes, so instances that see the same reach
+// the same result; which lanes an instance owns now is left to history, so that few lanes move.
 //
 // The lanes of a route are dealt out evenly, to within one, among those who run
 // it. Who gets one more is chosen so that instances are even over all routes, too.

@@ -90,7 +90,7 @@ func (k *Manager) inTrouble(rt *Route) bool {
 }
 
 // retryRoute finds out whether a route in trouble can run again. We have no share
-// of it, so it is tried with one lane that nobody wants; where all are worked by
+// of it, so it is tried with one lane that is free; where all are worked by
 // others it is enough that the source answers.
 func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
 	if want, _ := k.missing(rt, adapters.Slots); len(want) > 0 {

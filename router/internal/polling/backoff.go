@@ -105,7 +105,7 @@ func (r *Backoff) Found() {
 	r.Woken()
 }
 
-// Woken ends the rest of one whom the source has woken, and who is awake to it.
+// Woken ends the rest of a reader that its source has woken.
 func (r *Backoff) Woken() { r.since, r.empty, r.Asleep = time.Now(), 0, false }
 
 // Pause returns the pause after a poll that found nothing; none when there is to

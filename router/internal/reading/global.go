@@ -22,7 +22,7 @@ type globalRead struct {
 
 // keep takes a row until all are there to be merged. False when they would be
 // more than there is memory for: then the next poll asks for fewer. One of each
-// slot is needed to go on.
+// slot is needed to continue.
 func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bool {
 	g.bytes += cost
 	g.kept++

@@ -16,17 +16,17 @@ type plan struct {
 
 // read is one read of a plan and the streams that share it.
 type read struct {
-	slot    int
-	from    adapters.Cursor
-	until   *adapters.Cursor
-	limit   int
-	reach   int64 // see keepInStep; 0: none
-	room    int
-	density float64 // see stream.pace
-	rows    int     // that came
-	order   uint64  // number of the fetch that took the snapshot it reads up to
-	members []*member
-	global  *globalRead
+	slot      int
+	from      adapters.Cursor
+	until     *adapters.Cursor
+	limit     int
+	alignedTo int64 // aligned read limit; 0: none
+	room      int
+	density   float64 // see [lane.Stream]
+	rows      int     // that came
+	order     uint64  // number of the fetch that took the snapshot it reads up to
+	members   []*member
+	global    *globalRead
 
 	overhead int64 // of a row, for the costliest of its routes
 }
@@ -45,7 +45,7 @@ type cohort struct {
 	drained bool
 	closing bool
 	room    int     // of the roomiest member
-	density float64 // see stream.pace
+	density float64 // see [lane.Stream]
 
 	overhead int64 // of a row, for the costliest of its routes
 }
@@ -222,7 +222,7 @@ func (r *Reader) limit(p *plan) {
 
 // leastRoom is the room with which a lane is read: half of its window, as long as
 // no lane has that. When one has it the others come along with half as much, so that
-// lanes stay close together: see keepInStep.
+// lanes stay close together: see align.go.
 func leastRoom(r *lane.Route) int {
 	for _, s := range r.Sessions() {
 		if s.Room() >= r.Window/2 {

@@ -30,7 +30,7 @@ type Reader struct {
 	Source adapters.Source
 	log    *slog.Logger
 	budget *memory.Budget
-	poll   polling.Config // of the poll under way
+	poll   polling.Config // of this poll
 	Rest   *polling.Backoff
 	Routes []*lane.Route
 
@@ -139,7 +139,7 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	r.fetches++
 	reads := make([]adapters.Read, len(plan.reads))
 	for i, rd := range plan.reads {
-		reads[i] = adapters.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, AlignedTo: rd.reach}
+		reads[i] = adapters.Read{Slot: rd.slot, From: rd.from, Until: rd.until, Limit: rd.limit, AlignedTo: rd.alignedTo}
 		if rd.until == nil {
 			rd.order = r.fetches
 		}
@@ -251,9 +251,9 @@ func (f *fan) done(rd *read, res adapters.ReadResult) {
 		rd.global.results[rd.slot] = res
 		return
 	}
-	pace := rd.densityAfter(res)
+	density := rd.densityAfter(res)
 	for _, m := range rd.members {
-		m.stream.Density = pace
+		m.stream.Density = density
 		if !m.detached {
 			m.stream.MoveTo(res.Next, rd.order, res.Drained)
 			m.stream.Closing = rd.until != nil && res.Drained

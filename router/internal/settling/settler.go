@@ -229,7 +229,7 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 // Report logs an outage of what is written to.
 func (s *Settler) Report(err error) {
 	if err != nil {
-		s.Outage.Fail(s.log, slog.LevelError, "progress cannot be written to the "+s.Target+"; delivery goes on until the windows are full", err)
+		s.Outage.Fail(s.log, slog.LevelError, "progress cannot be written to the "+s.Target+"; delivery continues until the windows are full", err)
 		return
 	}
 	s.Outage.End(s.log, "progress is written to the "+s.Target+" again")

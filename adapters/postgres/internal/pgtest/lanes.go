@@ -33,14 +33,14 @@ func (e *Env) Lanes(src adapters.Source, kind adapters.StartKind, limit int) *La
 // Reads asks for all slots; until is nil or has a bound for each.
 func (l *Lanes) Reads(until *[adapters.Slots]adapters.Cursor) []adapters.Read {
 	reads := make([]adapters.Read, adapters.Slots)
-	reach := int64(0)
+	aligned := int64(0)
 	if l.Ahead != nil {
 		if n := l.Ahead(); n > 0 {
-			reach = slices.MinFunc(l.From[:], func(a, b adapters.Cursor) int { return cmp.Compare(a.Position, b.Position) }).Position + n
+			aligned = slices.MinFunc(l.From[:], func(a, b adapters.Cursor) int { return cmp.Compare(a.Position, b.Position) }).Position + n
 		}
 	}
 	for i := range reads {
-		reads[i] = adapters.Read{Slot: i, From: l.From[i], Limit: l.Limit, AlignedTo: reach}
+		reads[i] = adapters.Read{Slot: i, From: l.From[i], Limit: l.Limit, AlignedTo: aligned}
 		if until != nil {
 			reads[i].Until = &until[i]
 		}

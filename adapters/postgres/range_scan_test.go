@@ -18,9 +18,9 @@ func (e *sourceEnv) fill(n, payload int, order string) {
 	e.Exec(`SELECT setval(pg_get_serial_sequence('outrider_outbox', 'position'), $1)`, n)
 }
 
-// TestG2_ABandIsSorted: rows of a band come in the order of their pages, and are
+// TestG2_ARangeScanIsSorted: rows of a range scan come in the order of their pages, and are
 // delivered in that of their positions, each once, whatever limits cut off.
-func TestG2_ABandIsSorted(t *testing.T) {
+func TestG2_ARangeScanIsSorted(t *testing.T) {
 	t.Parallel()
 	const rows = 3000
 	e := newSourceEnv(t)
@@ -55,24 +55,24 @@ func TestG2_ABandIsSorted(t *testing.T) {
 		l.Ahead = nil // a read that comes to a place is never drained
 		pgtest.WantPayloads(t, l.All(t))
 	}
-	if e.src.band == nil {
-		t.Error("no band was read")
+	if e.src.rangeScan == nil {
+		t.Error("no range scan was read")
 	}
 }
 
-// TestG1_ABandThatIsTooLargeLosesNothing: a band of more than what may be kept is
+// TestG1_ARangeScanThatIsTooLargeLosesNothing: a range scan of more than what may be kept is
 // given up, with the connection, and its rows come slot by slot.
-func TestG1_ABandThatIsTooLargeLosesNothing(t *testing.T) {
+func TestG1_ARangeScanThatIsTooLargeLosesNothing(t *testing.T) {
 	t.Parallel()
 	const rows = 40
 	e := newSourceEnv(t)
-	e.fill(rows, bandBytes/8, "p")
+	e.fill(rows, rangeScanBytes/8, "p")
 	l := e.Lanes(e.src, adapters.StartBeginning, rows)
 	l.Ahead = func() int64 { return rows }
 	none, _, err := l.Next(e.Ctx, nil)
 	pgtest.Must(t, err)
-	if len(none) != 0 || e.src.bandRest == 0 || e.src.base.Conn != nil {
-		t.Fatalf("%d rows came with a band of %d MiB, no band for %d fetches", len(none), rows, e.src.bandRest)
+	if len(none) != 0 || e.src.rangeScanPause == 0 || e.src.base.Conn != nil {
+		t.Fatalf("%d rows came with a range scan of %d MiB, no range scan for %d fetches", len(none), rows, e.src.rangeScanPause)
 	}
 	l.Ahead = nil
 	seen := map[int64]bool{}
@@ -84,9 +84,9 @@ func TestG1_ABandThatIsTooLargeLosesNothing(t *testing.T) {
 	}
 }
 
-// TestG8_ABandVisitsPagesOnce: with fresh statistics a band of rows of all slots
+// TestG8_ARangeScanVisitsPagesOnce: with fresh statistics a range scan of rows of all slots
 // visits little more than the pages that they are on.
-func TestG8_ABandVisitsPagesOnce(t *testing.T) {
+func TestG8_ARangeScanVisitsPagesOnce(t *testing.T) {
 	t.Parallel()
 	const rows, low, width = 50_000, 20_000, 4000
 	e := newSourceEnv(t)
@@ -104,7 +104,7 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	got, _, err := l.Next(e.Ctx, nil)
 	pgtest.Must(t, err)
 	if len(got) != width {
-		t.Fatalf("a band of %d positions had %d rows", width, len(got))
+		t.Fatalf("a range scan of %d positions had %d rows", width, len(got))
 	}
 	for i := range l.From {
 		l.From[i].Position = low
@@ -112,7 +112,7 @@ func TestG8_ABandVisitsPagesOnce(t *testing.T) {
 	reads := l.Reads(nil)
 	plans, err := e.src.planReads(reads)
 	pgtest.Must(t, err)
-	root := pgtest.ExplainStatement(t, e.src.base.Conn.Conn, "outrider_fetch_band", e.src.planBand(reads, plans).params(plans))
+	root := pgtest.ExplainStatement(t, e.src.base.Conn.Conn, "outrider_fetch_range", e.src.planRangeScan(reads, plans).params(plans))
 	bitmaps := 0
 	root.Walk(func(n *pgtest.PlanNode) {
 		if n.Type == "Bitmap Heap Scan" {
