@@ -20,6 +20,12 @@ import (
 // until it is settled, put back or recovered. That alone keeps the order while lanes move; that
 // a lane has one owner at a time keeps instances out of each other's way.
 //
+// A table without a status for what is being processed has no claims in it. Whoever owns the lane
+// of a row has the row; a claim writes nothing, what it returns is remembered until it is settled, and Settle writes only
+// where a row waits still and the lane has the epoch that the result says
+// ([ClaimResult.Epoch]), as far as the queue can see epochs. There a row that was taken by mistake is
+// not seen by other instances, so lanes that were taken anew have another term ([ClaimRequest.Terms]).
+//
 // One goroutine calls Claim, another one calls Settle and Extend, and both continue
 // at the same time; the other methods may be called concurrently. So Extend may
 // renew the tokens in the claims that it is given.
@@ -70,6 +76,11 @@ type ClaimRequest struct {
 	// claim they are not there: they end no prefix.
 	ExceptRows []*Claim
 
+	// Terms are numbers of the lanes, as many as Slots: a lane that was lost and taken again has
+	// another one, and nothing that the queue knows of its rows from before is valid. nil: no lane
+	// is lost and taken again between two claims.
+	Terms []uint64
+
 	// Match reports whether any route wants a row; nil: all are wanted. A row that
 	// no route wants does not exist for the claim: it stays untouched, counts
 	// for no limit and ends no prefix. It is called by the goroutine that calls
@@ -109,6 +120,11 @@ type ClaimResult struct {
 	// included. It is given with every outcome, and less than the Claim said
 	// when attempts turned out to be the fault of the row's address.
 	Attempts int
+
+	// Lane is the one that the row was given to, and Epoch that of its cursor row as the lane was taken.
+	// A queue whose tables have no claims fences by them. Without a route there was no lane.
+	Lane  LaneRef
+	Epoch int64
 
 	At    time.Time // when the row is due again, for Retry, where the layout has a column for it
 	Error string    // for Retry and Dead

@@ -31,6 +31,11 @@ type QueueHarness struct {
 	// DefaultGroup is the group of rows without one; empty: they want no order.
 	DefaultGroup string
 
+	// Claimless: the tables have no status for rows that are being processed. Then Own makes the next owner of
+	// lanes of the route "suite" and returns their epoch, as a state store does; nil: settling does not ask for epochs.
+	Claimless bool
+	Own       func(t *testing.T, slots ...int) (epoch int64)
+
 	// RetriesOnly: the table counts retries, not failed attempts, so that a dead
 	// row has one less.
 	RetriesOnly bool
@@ -84,7 +89,8 @@ const (
 // subtests of t and run in parallel, each on tables of its own.
 func Queue(t *testing.T, setup func(t *testing.T) QueueHarness) {
 	tests := map[string]func(*testing.T, *queueSuite){}
-	for _, part := range []map[string]func(*testing.T, *queueSuite){queueClaimTests, queueRequestTests, queueLaneTests, queueSettleTests, queueForeignTests} {
+	for _, part := range []map[string]func(*testing.T, *queueSuite){queueClaimTests, queueRequestTests, queueLaneTests, queueSettleTests, queueForeignTests,
+		queueClaimlessTests} {
 		maps.Copy(tests, part)
 	}
 	for name, test := range tests {
@@ -92,6 +98,7 @@ func Queue(t *testing.T, setup func(t *testing.T) QueueHarness) {
 			t.Parallel()
 			s := &queueSuite{QueueHarness: setup(t), born: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
 			s.closeAfter(t, s.Queue)
+			s.own(t, allSlots()...)
 			test(t, s)
 		})
 	}
@@ -102,6 +109,42 @@ type queueSuite struct {
 	QueueHarness
 	born time.Time // of the rows that event makes: each a moment after the one before
 	made int
+
+	epochs [adapters.Slots]int64 // of lanes, without claims
+}
+
+// own makes a next owner of lanes, in tables without claims.
+func (s *queueSuite) own(t *testing.T, slots ...int) {
+	t.Helper()
+	if s.Own == nil {
+		return
+	}
+	epoch := s.Own(t, slots...)
+	for _, slot := range slots {
+		s.epochs[slot] = epoch
+	}
+}
+
+// result is what is settled about a row by the owner of its lane.
+func (s *queueSuite) result(row *adapters.Row, outcome outbox.Outcome) adapters.ClaimResult {
+	return adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts,
+		Lane: adapters.LaneRef{Route: "suite", Slot: row.Slot}, Epoch: s.epochs[row.Slot]}
+}
+
+// claimed is the status of rows that are held.
+func (s *queueSuite) claimed() QueueStatus {
+	if s.Claimless {
+		return QueueWaiting
+	}
+	return QueueProcessing
+}
+
+// needsClaims skips a test of what tables say about claims.
+func (s *queueSuite) needsClaims(t *testing.T) {
+	t.Helper()
+	if s.Claimless {
+		t.Skip("the tables do not say what is being processed")
+	}
 }
 
 func (s *queueSuite) closeAfter(t *testing.T, q adapters.Queue) {
@@ -217,7 +260,7 @@ func (s *queueSuite) settle(t *testing.T, q adapters.Queue, outcome outbox.Outco
 	t.Helper()
 	results := make([]adapters.ClaimResult, len(rows))
 	for i, row := range rows {
-		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: row.Claim.Attempts}
+		results[i] = s.result(row, outcome)
 		if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
 			results[i].Attempts, results[i].Error = row.Claim.Attempts+1, "it failed"
 		}

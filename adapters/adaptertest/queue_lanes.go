@@ -70,7 +70,9 @@ func testQueueLaneComesBack(t *testing.T, s *queueSuite) {
 	s.want(t, theirs, rows[1])
 	newer := s.later(t, "a")
 	s.quiet(t, s.Queue, adapters.ClaimRequest{Slots: without(lane), Wants: 1})
-	s.quiet(t, s.Queue, adapters.ClaimRequest{Wants: 2})
+	if !s.Claimless {
+		s.quiet(t, s.Queue, adapters.ClaimRequest{Wants: 2})
+	}
 	s.settle(t, other, outbox.OutcomeReleased, theirs...)
 	s.want(t, s.claimSoon(t, s.Queue, adapters.ClaimRequest{Wants: 2}, 2), rows[1], newer)
 }
@@ -78,6 +80,7 @@ func testQueueLaneComesBack(t *testing.T, s *queueSuite) {
 // testQueueFormerOwner: a lane's owner is gone without a word. The next one leaves its
 // groups alone until its claims end, and claims the others.
 func testQueueFormerOwner(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	other := s.Open(t)
 	s.closeAfter(t, other)
 	rows := s.insert(t, "a", "a", "a", "b", "c")
@@ -96,7 +99,7 @@ func testQueueFormerOwner(t *testing.T, s *queueSuite) {
 	s.want(t, s.claimSoon(t, s.Queue, request, 4), append(rows[:3:3], newer)...)
 	results := make([]adapters.ClaimResult, len(lost)) // it wakes up
 	for i, row := range lost {
-		results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
+		results[i] = s.result(row, outbox.OutcomeDelivered)
 	}
 	if gone, err := other.Settle(t.Context(), results); err != nil || len(gone) != 2 {
 		t.Errorf("the former owner settled rows that were claimed again: %d of 2 were lost, %v", len(gone), err)
@@ -107,6 +110,7 @@ func testQueueFormerOwner(t *testing.T, s *queueSuite) {
 // testQueueLaneTaken: two processes take each other for gone and claim the same lanes
 // at the same time. Claims are the fence: no row behind another one's is claimed.
 func testQueueLaneTaken(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	other := s.Open(t)
 	s.closeAfter(t, other)
 	rows := s.insert(t, "a", "b", "a", "b", "a", "b")
@@ -200,13 +204,13 @@ func (m *queueMoves) write() {
 // claim has a process claim in its lanes; nothing may come out of its turn.
 func (m *queueMoves) claim(i int) {
 	m.t.Helper()
-	slots := []int{}
+	slots, terms := []int{}, []uint64{}
 	for slot, owner := range m.owner {
 		if owner == i {
-			slots = append(slots, slot)
+			slots, terms = append(slots, slot), append(terms, uint64(m.epochs[slot])) //nolint:gosec // epochs are not negative
 		}
 	}
-	for _, row := range m.queueSuite.claim(m.t, m.queues[i], adapters.ClaimRequest{Slots: slots, Wants: m.wants[i], Limit: 1 + m.random.IntN(20), PerGroup: 4}) {
+	for _, row := range m.queueSuite.claim(m.t, m.queues[i], adapters.ClaimRequest{Slots: slots, Terms: terms, Wants: m.wants[i], Limit: 1 + m.random.IntN(20), PerGroup: 4}) {
 		for j := range m.queues {
 			if other := m.held[j][row.Group]; j != i && len(other) > 0 {
 				m.t.Fatalf("process %d claimed %s of group %s, of which process %d holds %s", i, row.ID, row.Group, j, other[0].ID)
@@ -255,13 +259,37 @@ func (m *queueMoves) move(slot, to int, clean bool) {
 	if from == to {
 		return
 	}
+	clean = clean || m.Claimless && m.Own == nil
 	for _, g := range m.groups(from) {
 		if clean && m.held[from][g][0].Slot == slot {
 			m.putBack(from, g, 0)
 		}
 	}
+	if m.Claimless {
+		m.fenced(slot, from)
+	}
 	m.owner[slot] = to
 	m.wants[to] += uint64(len(m.queues))
+}
+
+// fenced makes a next owner of a lane without claims. What the former one holds still is not its own: it
+// settles none of it.
+func (m *queueMoves) fenced(slot, from int) {
+	m.t.Helper()
+	var results []adapters.ClaimResult
+	for _, g := range m.groups(from) {
+		if m.held[from][g][0].Slot == slot {
+			for _, row := range m.held[from][g] {
+				results = append(results, m.result(row, outbox.OutcomeDelivered))
+			}
+			m.held[from][g] = nil
+		}
+	}
+	m.own(m.t, slot)
+	lost, err := m.queues[from].Settle(m.t.Context(), results)
+	if err != nil || len(lost) != len(results) {
+		m.t.Fatalf("process %d settled rows of lane %d, which it had lost: %d of %d were lost, %v", from, slot, len(lost), len(results), err)
+	}
 }
 
 // finish has everything delivered.

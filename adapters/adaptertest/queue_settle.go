@@ -42,7 +42,7 @@ func testQueueOutcomes(t *testing.T, s *queueSuite) {
 	outcomes := []outbox.Outcome{outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeReleased}
 	var results []adapters.ClaimResult
 	for i, outcome := range outcomes {
-		r := adapters.ClaimResult{Claim: byKey[rows[i].Key].Claim, Outcome: outcome}
+		r := s.result(byKey[rows[i].Key], outcome)
 		if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
 			r.Attempts, r.Error = 1, "it failed"
 		}
@@ -100,7 +100,8 @@ func testQueueErrors(t *testing.T, s *queueSuite) {
 	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
 	texts := []string{"a \x00 b \xff \"quoted\" {x,y} NULL \\ é", strings.Repeat("é", 10000)}
 	for i, row := range claimed {
-		result := adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDead, Attempts: 1, Error: texts[i]}
+		result := s.result(row, outbox.OutcomeDead)
+		result.Attempts, result.Error = 1, texts[i]
 		if lost, err := s.Queue.Settle(t.Context(), []adapters.ClaimResult{result}); err != nil || len(lost) > 0 {
 			t.Fatalf("settle: %d lost, %v", len(lost), err)
 		}
@@ -113,6 +114,7 @@ func testQueueErrors(t *testing.T, s *queueSuite) {
 }
 
 func testQueueLost(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	rows := s.insert(t, "a", "b", "c")
 	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{})
 	// One is put back, one is claimed by another process, one is still ours.
@@ -123,7 +125,7 @@ func testQueueLost(t *testing.T, s *queueSuite) {
 	s.want(t, theirs, rows[1])
 	var results []adapters.ClaimResult
 	for _, row := range claimed {
-		results = append(results, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered})
+		results = append(results, s.result(row, outbox.OutcomeDelivered))
 	}
 	lost, err := s.Queue.Settle(t.Context(), results)
 	if err != nil {
@@ -159,7 +161,7 @@ func testQueueUnknownClaims(t *testing.T, s *queueSuite) {
 			t.Errorf("extending %+v: lost %v, %v", c, lost, err)
 		}
 	}
-	s.wantStatus(t, QueueProcessing, row.Key)
+	s.wantStatus(t, s.claimed(), row.Key)
 }
 
 func testQueueExtend(t *testing.T, s *queueSuite) {
@@ -171,7 +173,11 @@ func testQueueExtend(t *testing.T, s *queueSuite) {
 			t.Fatalf("extend: lost %v, %v", lost, err)
 		}
 	}
-	s.Set(t, QueueWaiting, 0, rows[1].Key)
+	ends := QueueWaiting
+	if s.Claimless {
+		ends = QueueDone
+	}
+	s.Set(t, ends, 0, rows[1].Key)
 	lost, err := s.Queue.Extend(t.Context(), claims)
 	if err != nil || len(lost) != 1 || lost[0].Key != rows[1].Key {
 		t.Errorf("extend: lost %v, %v; want the one that was put back", lost, err)
@@ -185,6 +191,7 @@ func testQueueExtend(t *testing.T, s *queueSuite) {
 }
 
 func testQueueRecover(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	rows := s.insert(t, "a", "a", "b", "c", "d")
 	claimed := s.claim(t, s.Queue, adapters.ClaimRequest{Except: []string{s.gate(&rows[0]), s.gate(&rows[2]), s.gate(&rows[4])}})
 	s.want(t, claimed, rows[3])
@@ -219,7 +226,7 @@ func testQueueSettleBeside(t *testing.T, s *queueSuite) {
 		for rows := range settle {
 			results := make([]adapters.ClaimResult, len(rows))
 			for i, row := range rows {
-				results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
+				results[i] = s.result(row, outbox.OutcomeDelivered)
 				if row.Claim.Attempts == 0 && i == len(rows)-1 { // the last one fails once
 					results[i].Outcome, results[i].Attempts = outbox.OutcomeRetry, 1
 				} else {
@@ -250,6 +257,7 @@ func testQueueSettleBeside(t *testing.T, s *queueSuite) {
 }
 
 func testQueueForeign(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	rows := s.insert(t, "a", "a", "a", "b")
 	s.Set(t, QueueProcessing, 0, rows[1].Key)
 	s.want(t, s.claimAll(t, s.Queue, adapters.ClaimRequest{}), rows[0], rows[3])
@@ -270,6 +278,7 @@ func testQueueLocked(t *testing.T, s *queueSuite) {
 
 // testQueueOlderForeign: the foreign row is much older than what waits.
 func testQueueOlderForeign(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	old := s.row("a")
 	s.born = s.born.Add(time.Hour)
 	young := []QueueRow{s.row("a"), s.row("b")}
@@ -290,6 +299,7 @@ func testQueueForeignRetry(t *testing.T, s *queueSuite) {
 }
 
 func testQueueOtherProcess(t *testing.T, s *queueSuite) {
+	s.needsClaims(t)
 	rows := s.insert(t, "a", "a", "b")
 	theirs := s.claim(t, s.Queue, adapters.ClaimRequest{PerGroup: 1})
 	s.want(t, theirs, rows[0], rows[2])

@@ -30,6 +30,10 @@ type Queue struct {
 	// group: rows of all kinds are in one order.
 	KindInType bool
 
+	// GroupByType: the group is the aggregate's type and, after a colon, the value of the column for groups
+	// ("User:17"), or that value alone where the type is NULL.
+	GroupByType bool
+
 	// TypeInPayload takes the event type from the field "type" of the payload,
 	// a JSON object; the column is used where the payload has none.
 	TypeInPayload bool
@@ -71,7 +75,7 @@ type Table struct {
 }
 
 // Columns are the names of a queue table's columns, taken literally. The
-// first six are required.
+// first six are required; Claimed only with a status for rows that are being processed.
 type Columns struct {
 	Key     string // primary key; the event id
 	Payload string // json, jsonb or text that is JSON; or bytea
@@ -95,11 +99,13 @@ type Columns struct {
 }
 
 // Statuses are the values of the status column, as text. Retrying may be
-// empty or equal to Pending; all others are required and different.
+// empty or equal to Pending; all others are required and different, but for
+// Processing: without it nothing in the table says that a row is being processed, and who owns
+// the lane of a row may work it ([Queue.Claimless]).
 type Statuses struct {
 	Pending    string // waits for its first attempt
 	Retrying   string // waits for its next attempt; "": as Pending
-	Processing string // claimed
+	Processing string // claimed; "": the tables have no such status
 	Done       string // delivered
 	Dead       string // given up
 }
@@ -136,15 +142,17 @@ type Index struct {
 // Named is a column with what it is for: the name of its role, as a configuration has it.
 type Named struct{ What, Name string }
 
+// Claimless reports whether the tables have no status for rows that are being processed.
+func (q *Queue) Claimless() bool { return q.Statuses.Processing == "" }
+
 // Required returns the columns that no table can do without, in a fixed order.
 func (c *Columns) Required() []Named {
-	return []Named{{"key", c.Key}, {"payload", c.Payload}, {"status", c.Status}, {"created", c.Created},
-		{"claimed", c.Claimed}, {"type", c.Type}}
+	return []Named{{"key", c.Key}, {"payload", c.Payload}, {"status", c.Status}, {"created", c.Created}, {"type", c.Type}}
 }
 
 // Optional returns the others, with an empty name where there is none.
 func (c *Columns) Optional() []Named {
-	return []Named{{"group", c.Group}, {"attempts", c.Attempts}, {"next_attempt", c.NextAttempt}, {"done", c.Done},
+	return []Named{{"claimed", c.Claimed}, {"group", c.Group}, {"attempts", c.Attempts}, {"next_attempt", c.NextAttempt}, {"done", c.Done},
 		{"error", c.Error}, {"owner", c.Owner}, {"updated", c.Updated}, {"aggregate_type", c.AggregateType},
 		{"aggregate_id", c.AggregateID}, {"tenant", c.Tenant}, {"headers", c.Headers}}
 }

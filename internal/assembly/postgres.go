@@ -74,11 +74,34 @@ func (t postgresTable) openQueue(ctx context.Context, to connection) (q adapters
 	cfg := t.queue()
 	cfg.URL, cfg.TLS, cfg.Config = to.url, to.tls, to.config
 	cfg.Wake, cfg.Logger = postgres.Wake(t.Wake), t.log
+	if cfg.Layout.Claimless() {
+		if cfg.Fence, err = t.fence(to); err != nil {
+			return nil, 0, nil, err
+		}
+	}
 	table, err := queuetable.New(ctx, cfg)
 	if err != nil {
 		return nil, 0, nil, err
 	}
 	return table, len(cfg.Tables), table.SetBatch, nil
+}
+
+// fence is where a queue without claims asks for the epochs of lanes: in the state store, if that is in its database.
+func (t postgresTable) fence(source connection) (f queuetable.Fence, err error) {
+	location := t.URL.Reveal() // beside the source
+	if !t.Config.State.URL.IsZero() {
+		location = t.Config.State.URL.Reveal()
+	}
+	if _, mine := postgresState(t.Builder, location); !mine {
+		return f, nil
+	}
+	state, err := t.Options.toState(t.Config, location)
+	if err != nil {
+		return f, err
+	}
+	f.Here, err = sameDatabase(source, state)
+	f.Schema = t.Config.State.Schema.Exact()
+	return f, err
 }
 
 func (t postgresTable) lock(ctx context.Context) (leaderLock, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -54,6 +55,23 @@ func (o *Options) openPostgres(ctx context.Context, name string, s *config.Postg
 		return postgres.OpenConfig(ctx, to.config)
 	}
 	return postgres.Open(ctx, to.url, to.tls)
+}
+
+// sameDatabase reports whether two connections lead to one database, going by what they name.
+func sameDatabase(a, b connection) (bool, error) {
+	var named [2]pgconn.Config
+	for i, c := range []connection{a, b} {
+		if c.config != nil {
+			named[i] = c.config.ConnConfig.Config
+			continue
+		}
+		parsed, err := pgconn.ParseConfig(c.url)
+		if err != nil {
+			return false, err
+		}
+		named[i] = *parsed
+	}
+	return named[0].Host == named[1].Host && named[0].Port == named[1].Port && named[0].Database == named[1].Database, nil
 }
 
 // ConnectionsOf is what a pool's configuration says about connections.

@@ -59,6 +59,11 @@ INSERT INTO written SELECT payload::json->>'id', message_group, created_at FROM 
 		rows: `SELECT id, grp, row_number() OVER (ORDER BY created, id) FROM written`, finished: `false`,
 		to: itemsPlatform, destination: "type: http, preset: flowcatalyst-v2, url: %q",
 	},
+	"outbox-framework": {
+		layout: "outbox-framework", table: "outbox_event", done: "1", insert: frameworkInsert,
+		rows:     `SELECT payload->>'id', aggregate_id, row_number() OVER (ORDER BY created_at, event_id) FROM outbox_event`,
+		finished: `status = 1 AND done_at IS NOT NULL AND last_error IS NULL AND attempts = 0`,
+	},
 }
 
 // itemsPlatform takes requests of FlowCatalyst's current API, and says so of each item.
@@ -81,6 +86,10 @@ func itemsPlatform(t *testing.T) *receiver {
 		must(r.t, json.NewEncoder(w).Encode(map[string]any{"results": results}))
 	})
 }
+
+// frameworkInsert is that of the outbox framework's document; the payload says which group its row is of.
+const frameworkInsert = `INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at)
+VALUES (gen_random_uuid()::text, $1, 'User', $2, NULL, $3::text::json, NULL, 0, 0, clock_timestamp(), clock_timestamp())`
 
 // presetTable is a database with the table of a preset.
 type presetTable struct {
@@ -137,6 +146,24 @@ func (p *presetTable) committed() []check.Row {
 	return out
 }
 
+// writeEvery has two writers publish into twenty groups until it is stopped.
+func (p *presetTable) writeEvery(d time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	var writers sync.WaitGroup
+	for w := range 2 {
+		writers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				if err := p.publish(ctx, fmt.Sprint("g", rand.IntN(20)), fmt.Sprint("w", w, "-", n), 1+rand.IntN(8)); err != nil && ctx.Err() == nil {
+					p.t.Errorf("writer %d: %v", w, err)
+					return
+				}
+				pause(ctx, d)
+			}
+		})
+	}
+	return func() { cancel(); writers.Wait() }
+}
+
 func (p *presetTable) count(where string) int {
 	p.t.Helper()
 	return one[int](p.database, "SELECT count(*) FROM "+p.table+" WHERE "+where)
@@ -160,20 +187,7 @@ func TestG1_G2_PresetsKilledAtEveryStep(t *testing.T) {
 			if o.beside != "" {
 				p.exec(o.beside)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var writers sync.WaitGroup
-			for w := range 2 {
-				writers.Go(func() {
-					for n := 0; ctx.Err() == nil; n++ {
-						if err := p.publish(ctx, fmt.Sprint("g", rand.IntN(20)), fmt.Sprint("w", w, "-", n), 1+rand.IntN(8)); err != nil && ctx.Err() == nil {
-							t.Errorf("writer %d: %v", w, err)
-							return
-						}
-						pause(ctx, 50*time.Millisecond)
-					}
-				})
-			}
-			stop := func() { cancel(); writers.Wait() }
+			stop := p.writeEvery(50 * time.Millisecond)
 			defer stop()
 			points := []failpoint.Point{failpoint.Fetched, failpoint.BeforeSend, failpoint.AfterSend, failpoint.BeforeSettle, failpoint.AfterSettle}
 			kills := killAtEach(t, points, to, func(env string) *relay { return startWith(t, config, env) })

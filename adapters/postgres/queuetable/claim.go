@@ -53,6 +53,7 @@ type claim struct {
 	q      *Queue
 	req    adapters.ClaimRequest
 	slots  [adapters.Slots]bool
+	terms  [adapters.Slots]uint64
 	except map[string]bool // groups
 	absent map[rowKey]bool
 	turn   int
@@ -68,9 +69,12 @@ type rowKey struct{ table, key string }
 
 func (q *Queue) newClaim(req adapters.ClaimRequest) *claim {
 	c := &claim{q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
-	for _, slot := range req.Slots {
-		if slot >= 0 && slot < adapters.Slots {
-			c.slots[slot] = true
+	for i, slot := range req.Slots {
+		if slot < 0 || slot >= adapters.Slots {
+			continue
+		}
+		if c.slots[slot] = true; i < len(req.Terms) {
+			c.terms[slot] = req.Terms[i]
 		}
 	}
 	if len(req.Except) > 0 {
@@ -115,10 +119,13 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if want <= 0 || c.full {
 		return nil
 	}
+	if err := c.q.findFence(ctx, t); err != nil {
+		return err
+	}
 	if err := c.q.describe(ctx, t); err != nil {
 		return err
 	}
-	t.want(c.req.Wants, c.slots)
+	t.want(c.req.Wants, c.slots, c.terms)
 	found := &discovery{q: c.q, table: t, began: time.Now()}
 	if err := found.upkeep(ctx); err != nil {
 		return err

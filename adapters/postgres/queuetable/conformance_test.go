@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ type queueEnv struct {
 	layout  Layout
 	tables  []Table
 	takeAll bool // every claim is tried without locking first
+	fence   Fence
 }
 
 func newQueueEnv(t testing.TB) *queueEnv {
@@ -115,7 +117,7 @@ func (e *queueEnv) exec(sql string, args ...any) {
 // queue opens a queue, which the caller closes.
 func (e *queueEnv) queue() *Queue {
 	e.t.Helper()
-	q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables, Layout: e.layout})
+	q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables, Layout: e.layout, Fence: e.fence})
 	pgtest.Must(e.t, err)
 	if e.takeAll {
 		q.takeAllRows, q.takeAllRest = 1, 0
@@ -159,7 +161,7 @@ func (e *queueEnv) insert(tx pgx.Tx, rows []adaptertest.QueueRow) error {
 	batch := &pgx.Batch{}
 	for i := range rows {
 		r := &rows[i]
-		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set:key}, {set:type}, {set:group}, {set:payload}, {set:status}, {set:attempts}, {set:created})
+		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}, {set:attempts}, {set:created})
 VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+`, 0, $5)`), r.Key, cmp.Or(r.Type, "EVENT"), r.Group, r.Payload, r.CreatedAt)
 	}
 	return tx.SendBatch(e.ctx, batch).Close()
@@ -191,8 +193,18 @@ func (e *queueEnv) harness() adaptertest.QueueHarness {
 	}
 	h.Set = func(t *testing.T, status adaptertest.QueueStatus, since time.Duration, keys ...string) {
 		t.Helper()
-		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+`, {set:claimed} = now() - make_interval(secs => $2)
+		claimed := `, {set:claimed} = now() - make_interval(secs => $2)`
+		if e.layout.Claimless() {
+			claimed = `, {set:created} = {created} + make_interval(secs => 0 * $2)`
+		}
+		e.each(`UPDATE {t} t SET {set:status} = `+pg.Literal(e.statuses()[status][0])+claimed+`
 WHERE {key} = ANY ($1)`, keys, since.Seconds())
+	}
+	if h.Claimless = e.layout.Claimless(); h.Claimless {
+		if e.fence.Here {
+			h.Own = e.own
+		}
+		return h
 	}
 	h.Lock = func(t *testing.T, keys ...string) func() {
 		t.Helper()
@@ -202,6 +214,24 @@ WHERE {key} = ANY ($1)`, keys, since.Seconds())
 		return func() { pgtest.Must(t, tx.Rollback(e.ctx)) }
 	}
 	return h
+}
+
+// claimless makes the outbox framework's table, with the state store's table of lanes beside it.
+func (e *queueEnv) claimless(t testing.TB) *queueEnv {
+	t.Helper()
+	e = e.preset(t, layout.OutboxFramework())
+	e.fence = Fence{Here: true, Schema: strings.Split(e.tables[0].Name, ".")[0]}
+	e.exec(`CREATE TABLE ` + e.fence.table().Sanitize() + ` (route text, slot smallint, epoch bigint NOT NULL, PRIMARY KEY (route, slot))`)
+	return e
+}
+
+// own raises the epoch of lanes.
+func (e *queueEnv) own(t *testing.T, slots ...int) (epoch int64) {
+	t.Helper()
+	pgtest.Must(t, e.pool.QueryRow(e.ctx, `WITH next AS (SELECT coalesce(max(epoch), 0) + 1 AS epoch FROM `+e.fence.table().Sanitize()+`)
+INSERT INTO `+e.fence.table().Sanitize()+` AS c SELECT 'suite', s, next.epoch FROM next, unnest($1::int[]) s
+ON CONFLICT (route, slot) DO UPDATE SET epoch = EXCLUDED.epoch RETURNING epoch`, slots).Scan(&epoch))
+	return epoch
 }
 
 // begin opens a transaction that ends with the test at the latest.
@@ -242,8 +272,15 @@ func TestQueueConformance(t *testing.T) {
 		"FlowCatalyst":            func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, false) },
 		"FlowCatalystWithIndexes": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
 		"Custom":                  (*queueEnv).custom,
-		"FlowCatalystTakingAll":   func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
-		"CustomTakingAll":         func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
+		"OutboxFramework": func(e *queueEnv, t testing.TB) *queueEnv {
+			e = e.claimless(t)
+			e.exec(outboxFrameworkSystem.in(e.tables[0].Name, outboxFrameworkSystem.plain))
+			_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+			pgtest.Must(t, err)
+			return e
+		},
+		"FlowCatalystTakingAll": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true).takingAll() },
+		"CustomTakingAll":       func(e *queueEnv, t testing.TB) *queueEnv { return e.custom(t).takingAll() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

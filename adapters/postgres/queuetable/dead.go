@@ -171,10 +171,7 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 		}
 		where += " AND strpos(lower({error}), lower(" + arg(f.Error) + ")) > 0"
 	}
-	died := "coalesce({claimed}, {created})"
-	if q.layout.Columns.Updated != "" {
-		died = "coalesce({updated}, {claimed}, {created})"
-	}
+	died := q.died()
 	if !f.Before.IsZero() {
 		where += " AND " + died + " < " + arg(f.Before) + "::timestamptz"
 	}

@@ -37,6 +37,9 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		key: columns[c.Key].Plain, group: columns[c.Group].Plain, status: columns[c.Status].Plain, created: columns[c.Created].Plain,
 		claimed: columns[c.Claimed].Plain, payload: columns[c.Payload].Plain,
 	}
+	if t.sql.layout.GroupByType {
+		t.sql.types.group = "text"
+	}
 	indexes, err := t.indexes(ctx, conn)
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 	if t.aged = indexes.aged; !t.aged {
 		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
 	}
-	t.whole, t.heldAged = indexes.whole, indexes.heldAged
+	t.whole, t.heldAged = indexes.whole || t.sql.layout.Claimless(), indexes.heldAged
 	text := t.sql.text(indexes)
 	q.mu.Lock() // settling reads them
 	t.text = text
@@ -55,6 +58,9 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 
 // text builds the statements.
 func (q *queueSQL) text(indexes queueIndexes) queueText {
+	if q.layout.Claimless() {
+		return q.textHere(indexes)
+	}
 	return queueText{
 		everything: q.everything(indexes.heldAged), held: q.held(),
 		first: q.byAge(pageFirst, indexes.heldAged), next: q.byAge(pageNext, indexes.heldAged),
@@ -105,9 +111,13 @@ func (f *queueIndexes) add(layout *Layout, index queueIndex) {
 	c, statuses := &layout.Columns, &layout.Statuses
 	var group []string
 	if c.Group != "" {
-		group = []string{c.Group}
+		group = []string{groupInIndex(layout)}
 	}
-	waiting, held := index.covers(layout, statuses.Waiting()...), index.covers(layout, statuses.Processing)
+	waiting := index.covers(layout, statuses.Waiting()...)
+	held := waiting // without a status for them there are none
+	if !layout.Claimless() {
+		held = index.covers(layout, statuses.Processing)
+	}
 	byAge := index.serves(nil, c.Created, c.Key)
 	f.waitingAged = f.waitingAged || waiting && byAge
 	f.heldAged = f.heldAged || waiting && held && byAge
@@ -120,6 +130,15 @@ func (f *queueIndexes) add(layout *Layout, index queueIndex) {
 	byGroup, byStatus := index.serves(group, c.Created), index.serves(append(group, c.Status), c.Created)
 	f.waiting = f.waiting || waiting && byGroup || (waiting || index.Predicate == "") && byStatus
 	f.held = f.held || held && byGroup || (held || index.Predicate == "") && byStatus
+}
+
+// groupInIndex is what the first column of an index by group is called.
+func groupInIndex(layout *Layout) string {
+	sql := queueSQL{layout: layout}
+	if layout.GroupByType {
+		return pg.IndexExpression(sql.fill("{set:group}"))
+	}
+	return layout.Columns.Group
 }
 
 // serves reports whether the index has the rows that are equal in some columns

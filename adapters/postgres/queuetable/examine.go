@@ -75,7 +75,7 @@ func (q *Queue) examineTable(ctx context.Context, t *queueTable) []adapters.Find
 	f = append(f, q.examineIndexes(ctx, t))
 	f = append(f, q.examineDeadIndex(ctx, t)...)
 	f = append(f, pg.ExamineOwner(ctx, q.pool, t.sql.table)...)
-	if sound { // or the statements would not run
+	if sound && !t.sql.layout.Claimless() { // or the statements would not run
 		f = append(f, q.examineStuck(ctx, t))
 	}
 	return append(f, pg.ExamineUpkeep(ctx, q.pool, t.sql.table)...)
@@ -91,7 +91,7 @@ func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) adapters.Find
 		return pg.Unknown(subject, err)
 	case !found.whole && (!found.waiting || !found.held):
 		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject,
-			Text: "none finds the unfinished rows of a group; every claim would read the whole table", Fix: wanted[0]}
+			Text: "none finds the unfinished rows of a group; every claim would read the whole table", Fix: t.groupIndex()}
 	case !found.aged:
 		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: "none has the unfinished rows by age: new rows are looked for group by group, which costs more with each group",

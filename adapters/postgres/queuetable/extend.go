@@ -80,6 +80,9 @@ func (e *extension) add(c *adapters.Claim, h *hold, now time.Time) (fresh bool) 
 }
 
 func (q *Queue) extend(ctx context.Context, e *extension) (lost []*adapters.Claim, err error) {
+	if e.table.sql.layout.Claimless() {
+		return q.stillOurs(ctx, e)
+	}
 	rows, err := q.pool.Query(ctx, e.text, wire.RawResults, e.keys.String(), e.stamps.String(), e.formers.String(), e.nexts.String())
 	if err != nil {
 		return nil, err
@@ -137,6 +140,9 @@ func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
 	if err := q.describe(ctx, t); err != nil {
 		return 0, err
 	}
+	if t.sql.layout.Claimless() {
+		return 0, nil // nothing is marked
+	}
 	rows, err := q.pool.Query(ctx, t.text.recover, wire.RawResults, q.timeout.Seconds(), q.keysOf(t))
 	if err != nil {
 		return 0, err
@@ -164,6 +170,9 @@ func (q *Queue) keysOf(t *queueTable) string {
 // taken for that of the session, as everywhere.
 func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
 	for _, t := range q.tables {
+		if t.sql.layout.Claimless() {
+			continue
+		}
 		if err := t.find(ctx, q.pool); err != nil {
 			return adapters.Processing{}, queueError(t.name, "count rows", err)
 		}

@@ -101,6 +101,7 @@ type queueTable struct {
 	// was last read; what is known of a group of theirs is from before, and may not be
 	// all.
 	open, unswept [adapters.Slots]bool
+	terms         [adapters.Slots]uint64 // of the lanes that are ours; see [adapters.ClaimRequest]
 
 	newest place // up to here rows have been read by age
 	latest place // of the newest row that was read; behind newest there may be others
@@ -165,7 +166,7 @@ func newQueueTable(table Table, layout *Layout) (*queueTable, error) {
 		holds: map[string]*hold{}, held: map[string]int{},
 		known: map[string]*queueGroup{}, swept: unknownSince, left: map[string]int64{}, passed: newPassed(),
 	}
-	t.want(0, t.open)
+	t.want(0, t.open, t.terms)
 	return t, nil
 }
 

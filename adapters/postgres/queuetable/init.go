@@ -91,6 +91,17 @@ func (t *queueTable) wantedIndexes() []string {
 	return statements
 }
 
+// groupIndex is the statement for the index without which no group is found: the layout's own where that is enough.
+func (t *queueTable) groupIndex() string {
+	all := t.wantedIndexes()
+	for _, statement := range all {
+		if !t.sql.layout.Claimless() || strings.Contains(statement, "_outrider_group_idx") {
+			return statement
+		}
+	}
+	return all[0]
+}
+
 // InitSQL returns the statements that prepare queue tables: with
 // createTables the tables and their indexes, as the layout defines them, if it does; then, for every layout, the partial indexes that Outrider wants. For
 // the grants see [Grants]. A name that cannot be read as SQL is quoted as a whole.

@@ -30,6 +30,15 @@ func validate(l *Layout) error {
 			errs = append(errs, fmt.Errorf("no column is named for %s; every queue table needs one", c.What))
 		}
 	}
+	if !l.Claimless() && l.Columns.Claimed == "" {
+		errs = append(errs, errors.New("no column is named for claimed; a table with a status for rows that are being processed needs one"))
+	}
+	if l.Claimless() && (l.Columns.Claimed != "" || l.Columns.Owner != "" || l.ClaimEnds) {
+		errs = append(errs, errors.New("a layout without a status for rows that are being processed has no column for claims"))
+	}
+	if l.GroupByType && (l.Columns.Group == "" || l.Columns.AggregateType == "") {
+		errs = append(errs, errors.New("a group with the aggregate's type needs the columns group and aggregate_type"))
+	}
 	for _, c := range l.All() {
 		if len(c.Name) > pg.LongestName || !pg.PlainText(c.Name) {
 			errs = append(errs, fmt.Errorf("%q cannot be the name of a column (%s)", c.Name, c.What))
@@ -39,7 +48,10 @@ func validate(l *Layout) error {
 		errs = append(errs, errors.New("a layout whose claims leave no time behind needs a column updated, by which a settle is found again"))
 	}
 	s := &l.Statuses
-	values := []layout.Named{{What: "pending", Name: s.Pending}, {What: "processing", Name: s.Processing}, {What: "done", Name: s.Done}, {What: "dead", Name: s.Dead}}
+	values := []layout.Named{{What: "pending", Name: s.Pending}, {What: "done", Name: s.Done}, {What: "dead", Name: s.Dead}}
+	if !l.Claimless() {
+		values = append(values, layout.Named{What: "processing", Name: s.Processing})
+	}
 	if s.Retrying != "" && s.Retrying != s.Pending {
 		values = append(values, layout.Named{What: "retrying", Name: s.Retrying})
 	}

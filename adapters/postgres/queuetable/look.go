@@ -30,6 +30,8 @@ type picked struct {
 	visit   *visit
 	created int64
 	tid     wire.TID // of the version that was looked at
+
+	attempts int // failed ones, without claims
 }
 
 // visit is a group's turn.
@@ -133,6 +135,7 @@ func (s *service) look(ctx context.Context, visits []*visit) error {
 func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 	seen := s.see(visits)
 	text, args := s.table.text.look, s.lookArgs(visits)
+	args = append(args, s.hereArgs()...)
 	if seen.within {
 		text, args = s.table.text.lookWithin, append(args, seen.budget)
 	}
@@ -250,7 +253,12 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	at := place{created: wire.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
 	v.begun = min(v.begun, at.created)
 	if raw[lookHeld][0] != 0 {
-		if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, wire.Int64FromBinary(claimed))) {
+		if s.table.sql.layout.Claimless() {
+			if v.group.ordered() && s.otherTerm(v.group, at.key) {
+				v.keep(at.created)
+				v.wall = min(v.wall, at.created)
+			}
+		} else if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, wire.Int64FromBinary(claimed))) {
 			v.keep(at.created)
 			v.wall = min(v.wall, at.created)
 			v.group.again(wallPause)
@@ -299,7 +307,11 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
 		s.full, v.idle, v.rest = true, v.got == 0, true
 	default:
-		s.pick(picked{row, v, at.created, wire.TIDFromBinary(raw[lookTID])})
+		p := picked{row: row, visit: v, created: at.created, tid: wire.TIDFromBinary(raw[lookTID])}
+		if l := s.table.sql.layout; l.Claimless() {
+			p.attempts = int(wire.Int32FromBinary(raw[lookExtra+len(l.Headers)]))
+		}
+		s.pick(p)
 		return false
 	}
 	v.keep(at.created)

@@ -87,13 +87,13 @@ func (p *passed) gone(row passedRow, gone bool) bool {
 
 // want takes note of what claims want from now on, and of the lanes that are ours. When
 // that is more than before, the groups with rows that waited for it are in the ring again.
-func (t *queueTable) want(wants uint64, open [adapters.Slots]bool) {
+func (t *queueTable) want(wants uint64, open [adapters.Slots]bool, terms [adapters.Slots]uint64) {
 	if wants == 0 { // nobody says when a lane opens
 		for slot := range open {
 			open[slot] = true
 		}
 	}
-	t.own(open)
+	t.own(open, terms)
 	p := &t.passed
 	if wants == p.wants && wants != 0 {
 		return
@@ -114,22 +114,22 @@ func (t *queueTable) want(wants uint64, open [adapters.Slots]bool) {
 // behind in a lane that opens may be older than anything that is known here: everything is
 // read again, and until then groups of the lane are read from their beginning. Otherwise a
 // claim could go on behind a row that the former owner still holds, or has put back.
-func (t *queueTable) own(open [adapters.Slots]bool) {
-	if open == t.open {
+func (t *queueTable) own(open [adapters.Slots]bool, terms [adapters.Slots]uint64) {
+	if open == t.open && terms == t.terms {
 		return
 	}
-	wider := false
+	wider, anew := false, [adapters.Slots]bool{}
 	for slot := range open {
-		if open[slot] && !t.open[slot] {
+		if anew[slot] = open[slot] && (!t.open[slot] || terms[slot] != t.terms[slot]); anew[slot] {
 			t.unswept[slot], wider = true, true
 		}
 	}
-	if t.open = open; wider {
+	if t.open, t.terms = open, terms; wider {
 		clear(t.left)
 		t.sweep.restart()
 	}
 	for _, g := range t.ring {
-		if g.ordered() && !open[g.slot] {
+		if g.ordered() && (!open[g.slot] || anew[g.slot]) { // which is found again by the reading of everything
 			g.ringing = false
 			delete(t.known, g.id)
 		}

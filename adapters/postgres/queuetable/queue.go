@@ -55,6 +55,9 @@ type Config struct {
 	// Layout of the tables: that of a preset of package layout, or another one.
 	Layout Layout
 
+	// Fence says where the epochs of lanes are. Tables with a status for rows that are being processed need none.
+	Fence Fence
+
 	// Batch is the most rows that one claim takes from one table. 0:
 	// [DefaultBatch].
 	Batch int
@@ -91,6 +94,8 @@ type Queue struct {
 	batch   atomic.Int64 // see SetBatch
 	timeout time.Duration
 	log     *slog.Logger
+	fence   Fence
+	recent  atomic.Int64 // see SkipRecent
 
 	takeAllRows, takeAllRest int // constant, but for tests
 
@@ -104,6 +109,7 @@ type Queue struct {
 
 	mu     sync.Mutex // guards what follows, and what the tables say that it does
 	astray []astray   // claims that were lost since the last Claim
+	tokens int64      // that holds of tables without claims have had
 }
 
 // astray is a row that is not ours any more, and may be unfinished.
@@ -118,9 +124,10 @@ type hold struct {
 	group   *queueGroup
 	tid     wire.TID  // where the row was when it was last written by us
 	created int64     // as PostgreSQL counts: microseconds since 2000
-	stamp   int64     // when the row was marked, as the row says
+	stamp   int64     // when the row was marked, as the row says; without claims, just a number
 	former  int64     // what stamp was before an extension whose outcome is unknown
 	at      time.Time // when stamp was now
+	term    uint64    // of the lane, without claims; see [adapters.ClaimRequest]
 	tried   bool      // a settle may have ended the claim: it failed, and its outcome is not known
 }
 
@@ -147,8 +154,8 @@ func New(ctx context.Context, cfg Config) (*Queue, error) {
 		return nil, errors.New("postgres queue: Batch and Timeout must not be negative; 0 is the default")
 	}
 	q := &Queue{
-		timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
-		log:     cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
+		timeout: cmp.Or(cfg.Timeout, DefaultTimeout), fence: cfg.Fence,
+		log: cmp.Or(cfg.Logger, slog.Default()), takeAllRows: takeAllRows, takeAllRest: takeAllRest,
 		decoder: wire.Decoder{MaxRow: cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)}, mark: rand.IntN(claimMarks), //nolint:gosec // it keeps the marks of processes apart, and is no secret
 	}
 	q.SetBatch(cfg.Batch)

@@ -14,7 +14,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// longestError is how much of an error is kept in the table, in bytes.
+// longestError is how much of an error is kept in the table, in characters.
 const longestError = 4000
 
 // Settle implements [adapters.Queue]: a statement for each outcome and table,
@@ -66,6 +66,8 @@ type settleRows struct {
 	moved              string     // finds by key what has moved; for rows that are found by their place
 	done               bool
 	back               bool
+	lanes              *lanesOf // without claims
+	fenced             bool     // and the statement asks for their epochs
 }
 
 type settling struct {
@@ -93,10 +95,16 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 		text, message, due = t.text.retry, r.Error, r.At
 	default: // released, or its address is away: as if it had not been claimed
 	}
+	if layout.Claimless() && back && r.Outcome != outbox.OutcomeRetry && attempts == r.Claim.Attempts {
+		text = "" // there is nothing to take back
+	}
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
 		rows = newSettleRows(s.most, moved, back)
+		if layout.Claimless() {
+			rows.lanes, rows.fenced = &lanesOf{}, t.sql.lanes != ""
+		}
 		s.parts[part] = rows
 		s.order = append(s.order, part)
 	}
@@ -120,13 +128,7 @@ func newSettleRows(most int, moved string, back bool) *settleRows {
 func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, attempts int, message string, due time.Time) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.Text(r.Claim.Key)
-	times := [2]int64{h.stamp, h.former}
-	if rows.times[times] == 0 {
-		rows.times[times] = len(rows.times) + 1
-		rows.stamps.Text(timeText(h.stamp))
-		rows.formers.Text(timeText(h.former))
-	}
-	rows.at.Number(int64(rows.times[times]))
+	rows.at.Number(int64(rows.place(r, h)))
 	rows.attempts.Number(int64(attempts))
 	if rows.moved != "" {
 		rows.tids.TID(h.tid)
@@ -146,9 +148,34 @@ func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, attempts int, mess
 	}
 }
 
+// place is the number of a row's claim among the times, or of its lane among the lanes.
+func (rows *settleRows) place(r *adapters.ClaimResult, h *hold) int {
+	if rows.lanes != nil {
+		return rows.lanes.of(r)
+	}
+	times := [2]int64{h.stamp, h.former}
+	if rows.times[times] == 0 {
+		rows.times[times] = len(rows.times) + 1
+		rows.stamps.Text(timeText(h.stamp))
+		rows.formers.Text(timeText(h.former))
+	}
+	return rows.times[times]
+}
+
 // args are the parameters of the statement.
 func (rows *settleRows) args() []any {
+	args := rows.ownArgs()
+	if rows.fenced {
+		args = append(args, rows.lanes.args()...)
+	}
+	return args
+}
+
+func (rows *settleRows) ownArgs() []any {
 	args := []any{rows.keys.String(), rows.stamps.String(), rows.formers.String(), rows.at.String(), rows.attempts.String()}
+	if rows.lanes != nil {
+		args = []any{rows.keys.String(), rows.attempts.String(), rows.at.String()}
+	}
 	switch {
 	case rows.moved != "":
 		return append(args, rows.tids.String())
@@ -168,8 +195,16 @@ func (s *settling) run(ctx context.Context) error {
 		batch := &pgx.Batch{}
 		for i, part := range s.order {
 			rows := s.parts[part]
-			settled[i] = make([]bool, len(rows.results))
+			if settled[i] = make([]bool, len(rows.results)); part.text == "" {
+				for n := range settled[i] {
+					settled[i][n] = true
+				}
+				continue
+			}
 			batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
+		}
+		if batch.Len() == 0 {
+			return nil
 		}
 		return s.q.pool.SendBatch(ctx, batch).Close()
 	})
@@ -213,7 +248,10 @@ func (s *settling) left(settled [][]bool) *pgx.Batch {
 		if rows.moved == "" {
 			continue
 		}
-		left := settleRows{done: true, times: map[[2]int64]int{}}
+		left := settleRows{done: true, times: map[[2]int64]int{}, fenced: rows.fenced}
+		if rows.lanes != nil {
+			left.lanes = &lanesOf{}
+		}
 		var at []int
 		for j, r := range rows.results {
 			if !settled[i][j] {
@@ -261,9 +299,15 @@ func markSettled(mark func(int)) func(pgx.Rows) error {
 
 // storable makes an error fit for a text column.
 func storable(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	if len(s) > longestError {
-		s = s[:longestError]
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
+	if len(s) <= longestError {
+		return s
 	}
-	return strings.ToValidUTF8(s, "")
+	n := 0
+	for at := range s {
+		if n++; n > longestError {
+			return s[:at]
+		}
+	}
+	return s
 }

@@ -39,7 +39,8 @@ type queueSQL struct {
 	table  string // quoted
 	layout *Layout
 	types  queueTypes
-	maxRow int64 // bytes of payload that are read; 0: [adapters.DefaultMaxRow]
+	lanes  string // quoted table with the epochs of lanes; "": settling does not ask for them
+	maxRow int64  // bytes of payload that are read; 0: [adapters.DefaultMaxRow]
 }
 
 // queueTypes are types as a cast names them, without modifiers.
@@ -56,10 +57,14 @@ type queueTypes struct {
 // may be called {t}.
 func (q *queueSQL) fill(template string, more ...string) string {
 	c, s := &q.layout.Columns, &q.layout.Statuses
-	pairs := slices.Concat(more, []string{
+	unfinished := s.Waiting()
+	if !q.layout.Claimless() {
+		unfinished = append(unfinished, s.Processing)
+	}
+	pairs := slices.Concat(more, q.groupPairs(), []string{
 		"{t}", q.table,
 		"{waiting}", pg.Literals(s.Waiting()...),
-		"{unfinished}", pg.Literals(append(s.Waiting(), s.Processing)...),
+		"{unfinished}", pg.Literals(unfinished...),
 		"{processing}", pg.Literal(s.Processing),
 		"{is:pending}", pg.Literal(s.Pending), "{is:retrying}", pg.Literal(s.Again()),
 		"{is:done}", pg.Literal(s.Done), "{is:dead}", pg.Literal(s.Dead), "{dead}", pg.Literals(q.layout.Dead()...),
@@ -76,6 +81,18 @@ func (q *queueSQL) fill(template string, more ...string) string {
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace(template)
+}
+
+// groupPairs are the names of a group that is made of several columns. What they give goes before the column's.
+func (q *queueSQL) groupPairs() []string {
+	if !q.layout.GroupByType {
+		return nil
+	}
+	of := func(table string) string {
+		return fmt.Sprintf("(coalesce(%[1]s%[2]s::text || ':', '') || %[1]s%[3]s::text)", table,
+			pg.QuoteName(q.layout.Columns.AggregateType), pg.QuoteName(q.layout.Columns.Group))
+	}
+	return []string{"{group}", of("t."), "{set:group}", of("")}
 }
 
 // The pages of a reading by age.
@@ -182,7 +199,7 @@ func (q *queueSQL) lookWithin(indexes queueIndexes) string {
 SELECT l.*, sum(l.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
 FROM (` + q.look(indexes) + `) l
 ) s
-WHERE s.total - s.size < $6`
+WHERE s.total - s.size < ` + q.lookBytes()
 }
 
 // ranges are the parts of a look at one group, templates: what is being processed (unless it
@@ -201,6 +218,8 @@ func (q *queueSQL) ranges(indexes queueIndexes) (ranges []string) {
 		for _, s := range q.waitingOnes() {
 			statuses = append(statuses, "= "+s)
 		}
+	}
+	if !indexes.whole && !q.layout.Claimless() {
 		for _, member := range members(named, unnamed) {
 			ranges = append(ranges, q.branch("= {processing}", member, byCreated))
 		}
@@ -281,16 +300,19 @@ const (
 	lookTenant
 	lookHeaders
 	lookStored // bytes that are stored of a payload that was left out
-	lookExtra  // the first of the columns that are headers
+	lookExtra  // the first of the columns that are headers; behind them, without claims, the attempts
 )
 
 // lookColumns are the columns of a look, but the first, a template. Payloads are
 // read for rows that can be claimed; a held row only takes its place.
 func (q *queueSQL) lookColumns() string {
 	c := &q.layout.Columns
-	wait := "0::float8"
+	claimed, held, wait := "CASE WHEN {status} = {processing} THEN {claimed} END", "{status} = {processing}", "0::float8"
 	if c.NextAttempt != "" {
 		wait = "coalesce(extract(epoch FROM {next_attempt} - now()), 0)::float8"
+	}
+	if q.layout.Claimless() {
+		claimed, held, wait = "NULL::text", heldHere, q.waitHere()
 	}
 	limit := cmp.Or(q.maxRow, adapters.DefaultMaxRow)
 	oid, size, as := uint32(pgtype.TextOID), "octet_length({payload})", "::text"
@@ -315,16 +337,19 @@ func (q *queueSQL) lookColumns() string {
 	}
 	columns := []string{
 		"{created} AS created", "{key} AS key", "{key}::text AS id", "t.ctid AS tid",
-		"CASE WHEN {status} = {processing} THEN {claimed} END AS claimed", "{status} = {processing} AS held", wait + " AS wait",
-		"CASE WHEN {status} = {processing} THEN 0 ELSE coalesce(" + size + ", 0) END AS size",
+		claimed + " AS claimed", held + " AS held", wait + " AS wait",
+		"CASE WHEN " + held + " THEN 0 ELSE coalesce(" + size + ", 0) END AS size",
 		text(c.Type, "type") + " AS type",
-		"CASE WHEN {status} = {processing} THEN NULL ELSE " + payload + " END AS payload",
+		"CASE WHEN " + held + " THEN NULL ELSE " + payload + " END AS payload",
 		text(c.AggregateType, "aggregate_type") + " AS aggregate_type", text(c.AggregateID, "aggregate_id") + " AS aggregate_id",
 		text(c.Tenant, "tenant") + " AS tenant", headers + " AS headers",
-		"CASE WHEN {status} = {processing} THEN NULL ELSE " + wire.Beyond("{payload}", oid, limit) + " END AS stored",
+		"CASE WHEN " + held + " THEN NULL ELSE " + wire.Beyond("{payload}", oid, limit) + " END AS stored",
 	}
 	for i, h := range q.layout.Headers {
 		columns = append(columns, fmt.Sprintf("%s AS header%d", wire.CutName("t."+pg.QuoteName(h.Column), 0), i+1))
+	}
+	if q.layout.Claimless() {
+		columns = append(columns, q.attemptsHere()+" AS attempts")
 	}
 	return strings.Join(columns, ", ")
 }

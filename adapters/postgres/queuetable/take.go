@@ -34,6 +34,10 @@ func (s *service) take(ctx context.Context) error {
 	if len(s.picked) == 0 {
 		return nil
 	}
+	if s.table.sql.layout.Claimless() {
+		s.keepPicked()
+		return nil
+	}
 	s.mark = s.q.nextMark()
 	marks, err := s.takeAll(ctx)
 	if err == nil && marks == nil {

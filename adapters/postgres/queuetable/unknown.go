@@ -140,8 +140,11 @@ func (s *settling) confirm(ctx context.Context, settled [][]bool) error {
 		if rows.done {
 			text = part.table.text.isDone
 		}
-		batch.Queue(text, asked.keys.String(), asked.stamps.String(), asked.formers.String(), asked.at.String(), s.q.timeout.Seconds()).
-			Query(markSettled(func(k int) { settled[i][at[k]] = true; n++ }))
+		ask := []any{asked.keys.String(), asked.stamps.String(), asked.formers.String(), asked.at.String(), s.q.timeout.Seconds()}
+		if rows.lanes != nil {
+			ask = ask[:1]
+		}
+		batch.Queue(text, ask...).Query(markSettled(func(k int) { settled[i][at[k]] = true; n++ }))
 	}
 	s.q.mu.Unlock()
 	if batch.Len() > 0 {
@@ -191,6 +194,9 @@ RETURNING {created}, {group?}`, "{group?}", q.groupText())
 // it before anybody could take their claims for stuck. Parameters as of settle: keys, the
 // two times of claims, which of the times; and the timeout in seconds.
 func (q *queueSQL) is(statuses string) string {
+	if q.layout.Claimless() {
+		return q.isHere(statuses)
+	}
 	since := "{claimed}"
 	if q.layout.ClaimEnds {
 		since = "{updated}"

@@ -85,6 +85,28 @@ type settlement struct {
 // what is not done error and when it is due. It returns the numbers of the rows
 // that were still claimed.
 func (q *queueSQL) settle(o settlement) string {
+	if q.layout.Claimless() {
+		return q.settleHere(o)
+	}
+	arrays, columns, row := "", "", "{key} = s.key"
+	switch {
+	case o.versions:
+		arrays, columns, row = ", $6::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
+	case !o.done:
+		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
+	}
+	write, from := q.writing(o)
+	return q.fill(fmt.Sprintf(`%s
+%s (
+    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
+    FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
+) s
+WHERE %s AND `+claimed+`
+RETURNING s.n::int`, write, from, arrays, columns, row), "{this}", o.this)
+}
+
+// written is what a settle writes, templates.
+func (q *queueSQL) written(o settlement) []string {
 	c := &q.layout.Columns
 	set := []string{"{set:status} = " + o.status}
 	if o.done && c.Done != "" {
@@ -102,24 +124,15 @@ func (q *queueSQL) settle(o settlement) string {
 	if ends := q.ended(); ends != "" {
 		set = append(set, ends)
 	}
-	arrays, columns, row := "", "", "{key} = s.key"
-	switch {
-	case o.versions:
-		arrays, columns, row = ", $6::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
-	case !o.done:
-		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
-	}
-	write, from := "UPDATE {t} t SET "+strings.Join(set, ", "), "FROM"
+	return set
+}
+
+// writing is the beginning of the statement that settles rows: the change, and the word before what it joins; templates.
+func (q *queueSQL) writing(o settlement) (write, from string) {
 	if o.done && q.layout.DoneIsDeleted {
-		write, from = "DELETE FROM {t} t", "USING"
+		return "DELETE FROM {t} t", "USING"
 	}
-	return q.fill(fmt.Sprintf(`%s
-%s (
-    SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
-    FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
-) s
-WHERE %s AND `+claimed+`
-RETURNING s.n::int`, write, from, arrays, columns, row), "{this}", o.this)
+	return "UPDATE {t} t SET " + strings.Join(q.written(o), ", "), "FROM"
 }
 
 // deadBy are the statements that settle dead rows, by what they died of.

@@ -184,9 +184,10 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	}
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.drain)
 	defer cancel()
+	wants := c.wanting.number(w)
 	rows, err := c.Queue.Claim(claiming, adapters.ClaimRequest{
-		Slots: w.slots, Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Later: w.later, Wants: c.wanting.number(w.open), Bytes: max(c.free()-int64(limit)*lane.WaitingOverhead, 1),
+		Slots: w.slots, Terms: c.wanting.termsOf(w.slots), Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
+		Match: w.match, Later: w.later, Wants: wants, Bytes: max(c.free()-int64(limit)*lane.WaitingOverhead, 1),
 	})
 	c.report(err)
 	c.grow(len(rows) >= limit)
@@ -263,17 +264,21 @@ func (c *Claimer) report(err error) {
 // whose lane is not ours or whose memory is spent is closed for as long as the
 // claim takes: were it opened on the way, rows could overtake others that were
 // refused before.
+//
+// What a claim brings belongs to the sessions of its beginning. A later one of the same lane may have begun after
+// another instance had it, and a queue whose tables have no claims may have looked before that.
 type wanted struct {
 	routes    []*lane.Route
-	open      [][adapters.Slots]bool // by route
-	any       bool                   // there is an open one
-	slots     []int                  // of lanes that are ours, of any route
-	spent     bool                   // a route is closed for want of memory
+	sessions  [][adapters.Slots]*lane.Session // of lanes that are ours, by route
+	open      [][adapters.Slots]bool          // by route
+	any       bool                            // there is an open one
+	slots     []int                           // of lanes that are ours, of any route
+	spent     bool                            // a route is closed for want of memory
 	unmatched int64
 }
 
 func (c *Claimer) wanted() *wanted {
-	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes))}
+	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes)), sessions: make([][adapters.Slots]*lane.Session, len(c.routes))}
 	var own [adapters.Slots]bool
 	for i, rt := range c.routes {
 		spent := rt.Share.Spent(int64(c.rowCost))
@@ -281,7 +286,7 @@ func (c *Claimer) wanted() *wanted {
 		for slot, l := range rt.Lanes {
 			// What is claimed for a lane that is stopping would only go back.
 			if s := l.Session(); s != nil && s.Context().Err() == nil {
-				own[slot], w.open[i][slot] = true, !spent
+				own[slot], w.open[i][slot], w.sessions[i][slot] = true, !spent, s
 				w.any = w.any || !spent
 			}
 		}

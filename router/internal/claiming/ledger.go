@@ -35,6 +35,9 @@ type holding struct {
 	since  time.Time  // when it was claimed or extended
 	item   *lane.Item // nil for a row that never got into a lane
 
+	lane  adapters.LaneRef // that it is for; see adapters.ClaimResult
+	epoch int64
+
 	state  holdingState
 	result adapters.ClaimResult
 	credit int // attempts to be given back, learnt while the result was being written
@@ -108,8 +111,25 @@ func (l *ledger) expect(rows []placing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range rows {
-		rows[i].holding = l.add(rows[i].row, rows[i].key)
+		h := l.add(rows[i].row, rows[i].key)
+		h.lane, h.epoch = laneOf(rows[i].session, rows[i].row)
+		rows[i].holding = h
 	}
+}
+
+// laneOf is the cursor row of a session that a row is under, and its epoch.
+func laneOf(s *lane.Session, row *adapters.Row) (ref adapters.LaneRef, epoch int64) {
+	if s == nil {
+		return ref, 0
+	}
+	streams := s.Streams()
+	of := streams[0]
+	for _, str := range streams[1:] { // a lane of all slots
+		if str.Slot == adapters.SlotOf(row.Group, row.ID) {
+			of = str
+		}
+	}
+	return adapters.LaneRef{Route: s.Route.Name, Slot: of.Slot}, of.Epoch
 }
 
 // enter notes that an expected row enters a lane as it, and returns the failed
@@ -185,7 +205,7 @@ func (l *ledger) end(e ending) {
 		return
 	}
 	h.state, h.item = rowEnded, nil
-	h.result = adapters.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at}
+	h.result = adapters.ClaimResult{Claim: h.claim, Outcome: e.outcome, Attempts: h.counts, At: e.at, Lane: h.lane, Epoch: h.epoch}
 	if e.outcome == outbox.OutcomeRetry || e.outcome == outbox.OutcomeDead {
 		h.result.Attempts = e.attempts
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // lookOnPause is the shortest pause of a claimer whose queue has not looked at
@@ -45,8 +46,10 @@ func (w *wanted) later(row *adapters.Row) bool { return w.route(row) >= 0 }
 
 // wanting is what the claims of a claimer want; see adapters.ClaimRequest.Wants.
 type wanting struct {
-	open [][adapters.Slots]bool // by route
-	last uint64
+	open     [][adapters.Slots]bool          // by route
+	sessions [][adapters.Slots]*lane.Session // by route
+	terms    [adapters.Slots]uint64          // of the lanes; see adapters.ClaimRequest.Terms
+	last     uint64
 }
 
 // wantings numbers what claims want. A queue may outlive its claimer, and meet the
@@ -54,16 +57,28 @@ type wanting struct {
 var wantings atomic.Uint64
 
 // number is another one whenever a lane is open that was closed for the claim
-// before.
-func (n *wanting) number(open [][adapters.Slots]bool) uint64 {
+// before, or has another session.
+func (n *wanting) number(w *wanted) uint64 {
 	wider := n.last == 0
-	for i := range n.open {
-		for slot, is := range open[i] {
-			wider = wider || is && !n.open[i][slot]
+	for i := range w.open {
+		for slot, s := range w.sessions[i] {
+			if s != nil && (n.sessions == nil || n.sessions[i][slot] != s) {
+				n.terms[slot], wider = wantings.Add(1), true
+			}
+			wider = wider || w.open[i][slot] && n.open != nil && !n.open[i][slot]
 		}
 	}
-	if n.open = open; wider {
+	if n.open, n.sessions = w.open, w.sessions; wider {
 		n.last = wantings.Add(1)
 	}
 	return n.last
+}
+
+// termsOf are the terms of lanes.
+func (n *wanting) termsOf(slots []int) []uint64 {
+	out := make([]uint64, len(slots))
+	for i, slot := range slots {
+		out[i] = n.terms[slot]
+	}
+	return out
 }

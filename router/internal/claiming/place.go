@@ -17,6 +17,7 @@ type placing struct {
 	route   int // index of the route; -1: none matches, and it goes back
 	key     leaveKey
 	cost    int64
+	session *lane.Session // of its lane as the claim began; nil: none
 	holding *holding
 }
 
@@ -52,6 +53,7 @@ func (c *Claimer) receive(w *wanted, rows []*adapters.Row) []placing {
 			p.key = leaveKey{row: queueKeyOf(row.Claim)}
 		} else {
 			p.key = leaveKeyOf(c.routes[p.route], row)
+			p.session = w.sessions[p.route][adapters.SlotOf(row.Group, row.ID)]
 			memory += p.cost
 		}
 		out[i] = p
@@ -97,7 +99,7 @@ func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
 // place gives a claimed row to its lane, or back; true when it got in.
 func (c *Claimer) place(w *wanted, p placing) bool {
 	rt, slot := c.routes[p.route], adapters.SlotOf(p.row.Group, p.row.ID)
-	if s := rt.Lanes[slot].Session(); s != nil && w.open[p.route][slot] && rt.Share.Take(p.cost) {
+	if s := rt.Lanes[slot].Session(); s != nil && s == p.session && w.open[p.route][slot] && rt.Share.Take(p.cost) {
 		if s.AcceptOne(p.row, p.holding, p.cost) {
 			return true
 		}

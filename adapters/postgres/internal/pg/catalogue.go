@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -80,7 +82,7 @@ func TableColumns(ctx context.Context, q Querier, table string) (map[string]Tabl
 
 // TableIndex is a valid B-tree index whose columns all ascend.
 type TableIndex struct {
-	Columns   []string // of its key; "" for an expression
+	Columns   []string // of its key; for an expression what [IndexExpression] makes of it
 	Unique    bool
 	Predicate string // "": it has all rows
 }
@@ -88,7 +90,7 @@ type TableIndex struct {
 // TableIndexes reads the indexes of a table by its quoted name.
 func TableIndexes(ctx context.Context, q Querier, table string) ([]TableIndex, error) {
 	rows, err := q.Query(ctx, `
-		SELECT ARRAY(SELECT coalesce(a.attname, '')
+		SELECT ARRAY(SELECT coalesce(a.attname::text, '=' || pg_get_indexdef(i.indexrelid, k.n::int, false))
 		             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 		             LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 		             WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[], i.indisunique, coalesce(pg_get_expr(i.indpred, i.indrelid), '')
@@ -97,7 +99,24 @@ func TableIndexes(ctx context.Context, q Querier, table string) ([]TableIndex, e
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[TableIndex])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[TableIndex])
+	for _, index := range found {
+		for i, column := range index.Columns {
+			if expression, ok := strings.CutPrefix(column, "="); ok {
+				index.Columns[i] = IndexExpression(expression)
+			}
+		}
+	}
+	return found, err
+}
+
+// casts are what the server adds to an expression that it shows.
+var casts = regexp.MustCompile(`::("[^"]*"|[a-z][a-z ]*[a-z]|text)(\([0-9]+\))?`)
+
+// IndexExpression is an expression in a form in which that which was written and that which the server shows are equal: without
+// casts, parentheses, quotes, spaces and capital letters. It begins with "=", and is never the name of a column that we have.
+func IndexExpression(text string) string {
+	return "=" + strings.ToLower(strings.NewReplacer("(", "", ")", "", " ", "", `"`, "").Replace(casts.ReplaceAllString(text, "")))
 }
 
 // Serves reports whether the index has all rows of the table by just these columns.
