@@ -26,7 +26,7 @@ BENCHFLAGS ?=
 # The modules of go.work. In it `work` is the pattern of all their packages.
 MODULES := . bench examples/orm internal/faults
 TESTENV := go run ./internal/testenv/cmd/testenv --
-BRIEFLY := go run ./internal/testenv/cmd/testenv -brief --
+BRIEFLY := go run ./internal/testenv/cmd/testenv -brief -browser --
 GOLANGCI_LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 # Test files may be longer than others (.golangci.yml), but not endless.
 LONGEST_TEST_FILE := 700
@@ -46,7 +46,7 @@ build: ## Build the binary bin/outrider, as it is released
 	GOWORK=off go build -trimpath -ldflags '-s -w' -o bin/outrider ./cmd/outrider
 
 .PHONY: test
-test: ## Install and start PostgreSQL and Kafka where needed, run every test
+test: ## Install PostgreSQL, Kafka and Chromium where needed, run every test
 	@echo "make test takes about 4 minutes on two cores, and the first time 3 more to compile everything"
 	$(BRIEFLY) go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -68,17 +69,17 @@ func (c *Cause) explain(p *RouteStatus) {
 	case CauseSource:
 		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "make the database reachable; `outrider doctor` examines it"
 	case CauseNoOwner:
-		c.Text, c.Action = "no live instance runs the route", "start a relay: outrider run"
+		c.Text, c.Action = p.unowned(), "start a relay: outrider run"
 	case CauseAddress:
 		c.address(p.Down)
 	case CauseGroupHeld:
-		c.Text = fmt.Sprintf("%d messages are held, %d wait behind others", p.Held, p.Waiting)
+		c.Text = counted(p.Held, "message is held", "messages are held") + fmt.Sprintf(", %d waiting behind others", p.Waiting)
 		c.failing(p.Failing, "redrive or skip the first message of the group")
 	case CausePaused:
 		c.Text, c.Action = "paused"+by(p.Paused), "resume it: outrider resume "+p.Route
 		c.Since, c.Why = &p.Paused.Since, p.Paused.Reason
 	case CauseRetrying:
-		c.Text = fmt.Sprintf("%d messages have failed and are tried again, %d wait", p.Retrying, p.Waiting)
+		c.Text = counted(p.Retrying, "message is retrying", "messages are retrying") + fmt.Sprintf(", %d waiting behind others", p.Waiting)
 		c.failing(p.Failing, "")
 	case CauseTransaction:
 		c.Text, c.Why, c.Action = p.LongTransaction, p.LongTransaction, p.LongTransactionFix
@@ -90,7 +91,7 @@ func (c *Cause) explain(p *RouteStatus) {
 		c.Text, c.Since = fmt.Sprintf("%s%d rows behind", more, *p.Behind), p.Oldest
 		c.Action = "see whether the destination is slow, or add instances"
 	case CauseDead:
-		c.Text = fmt.Sprintf("the route works; %d dead messages wait", p.Dead)
+		c.Text = "the route works; " + counted(p.Dead, "dead message waits", "dead messages wait")
 		c.failing(p.Failing, "redrive or purge them")
 	case CauseStandby:
 		c.Text = "instances stand by: another process is the leader"
@@ -129,8 +130,31 @@ func (c *Cause) failing(f *Failing, action string) {
 		c.NextProbe = f.Next
 	}
 	if f.Attempts > 0 {
-		c.Text += " (" + strconv.Itoa(f.Attempts) + " attempts)"
+		c.Text += " (" + counted(f.Attempts, "attempt", "attempts") + ")"
 	}
+}
+
+// unowned says how many lanes no live instance has.
+func (p *RouteStatus) unowned() string {
+	working, owners := 0, []string{}
+	for _, o := range p.Owned {
+		if o.Alive {
+			working += len(o.Slots)
+			owners = append(owners, o.Owner+" has "+strconv.Itoa(len(o.Slots)))
+		}
+	}
+	if working == 0 {
+		return "no live instance runs the route"
+	}
+	return fmt.Sprintf("%d of %d lanes have no owner; %s", p.Lanes-working, p.Lanes, strings.Join(owners, ", "))
+}
+
+// counted is a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 func by(s *Stop) string {

@@ -47,10 +47,13 @@ type routeLine struct {
 	State    string
 	Cause    admin.Cause
 	Acts     []act
+	Hint     string // what to do, where no button says it
 	Lag      *time.Duration
 	Rate     *float64
 	InFlight int
 	Spark    template.HTML
+
+	AlsoPaused bool // and its cause is another
 }
 
 // act is a way out: a link, or a form with one button.
@@ -166,7 +169,13 @@ func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[strin
 	if rate, ok := rateOf(snap, r.Route, points); ok {
 		l.Rate = &rate
 	}
-	l.Acts = actsFor(r.Route, &l.Cause, r)
+	l.Acts, l.Hint = actsFor(r.Route, &l.Cause, r), l.Cause.Action
+	if l.Cause.Kind == admin.CausePaused {
+		l.Hint = "" // the button says it
+	}
+	if l.AlsoPaused = r.Paused != nil && l.Cause.Kind != admin.CausePaused; l.AlsoPaused {
+		l.Acts = append(l.Acts, resume(r.Route))
+	}
 	return l
 }
 
@@ -182,6 +191,11 @@ func rateOf(snap *admin.Snapshot, route string, points []admin.Point) (float64, 
 	return float64(points[len(points)-1].Delivered) / admin.HistoryStep.Seconds(), true
 }
 
+// resume ends the pause of a route.
+func resume(route string) act {
+	return act{Label: "Resume", Action: "resume", Fields: [][2]string{{"route", route}}, Role: admin.RoleOperate}
+}
+
 // actsFor are the ways out of a cause.
 func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
 	parked := func(status string) link { return "/parked?" + query("route", route, "status", status) }
@@ -190,7 +204,7 @@ func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
 	}
 	switch c.Kind {
 	case admin.CausePaused:
-		return []act{{Label: "Resume", Action: "resume", Fields: [][2]string{{"route", route}}, Role: admin.RoleOperate}}
+		return []act{resume(route)}
 	case admin.CauseAddress:
 		acts := []act{{Label: "Addresses", Href: "/destinations?" + query("route", route)}}
 		if i := slices.IndexFunc(r.Down, func(s admin.Stop) bool { return s.Address == c.Address }); i >= 0 && r.Down[i].Durable {

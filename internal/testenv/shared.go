@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outriderhq/outrider/internal/testenv/provision"
 )
 
 // The environment variables that name the shared servers.
@@ -52,6 +54,17 @@ func Kafka(tb testing.TB) []string {
 		}
 	}
 	return brokers
+}
+
+// Chromium returns the program of a browser that is driven without a screen.
+func Chromium(tb testing.TB) string {
+	tb.Helper()
+	skipShort(tb)
+	path, err := provision.Host{}.Chromium(tb.Context())
+	if err != nil {
+		missing(tb, "%v", err)
+	}
+	return path
 }
 
 // shared returns the value of the variable that names a shared server.

@@ -8,7 +8,8 @@
 // whose variable is set already is used as it is. With -keep, the servers stay;
 // with -logical, PostgreSQL writes a log that Debezium can read; with -brief, its
 // files are kept in memory where there is room, and Kafka's machine code is made
-// quickly instead of well: for tests, and not for measuring.
+// quickly instead of well: for tests, and not for measuring. With -browser, Chromium
+// is installed where it is missing, for the tests of the dashboard.
 //
 // Where a server cannot be had, the command runs without it and its tests are
 // skipped; with CI=true that is an error.
@@ -37,8 +38,9 @@ func run(args []string) int {
 	keep := flags.Bool("keep", false, "leave the servers running and say how to use and stop them")
 	logical := flags.Bool("logical", false, "start PostgreSQL with wal_level = logical, which readers of its log need")
 	brief := flags.Bool("brief", false, "servers for minutes: PostgreSQL's files are in memory, if 3 GiB of it are free, and Kafka optimises little")
+	browser := flags.Bool("browser", false, "install Chromium too, for the tests of the dashboard")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -50,7 +52,7 @@ func run(args []string) int {
 	}
 
 	signals := received()
-	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief}}
+	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser}}
 	if !*keep {
 		defer servers.stop()
 	}

@@ -29,6 +29,7 @@ type settings struct {
 	keep    bool // they outlive this command
 	logical bool // PostgreSQL's log can be decoded
 	brief   bool // PostgreSQL's files are in memory, if there is room, and Kafka optimises little
+	browser bool // Chromium is installed
 }
 
 // memoryLeast is how much room in memory PostgreSQL must find: a run of the tests
@@ -102,7 +103,12 @@ func startKafka(ctx context.Context, host provision.Host, with settings) (starte
 // start starts every server that is not given by its variable. A server that
 // cannot be had is an error in CI and otherwise leaves its variable empty.
 func (s *servers) start(ctx context.Context) error {
-	announce(ctx)
+	announce(ctx, s.browser)
+	if s.browser {
+		if err := findBrowser(ctx); err != nil {
+			return err
+		}
+	}
 	for _, k := range kinds {
 		if os.Getenv(k.variable) != "" {
 			s.useGiven(ctx, k)
@@ -122,9 +128,28 @@ func (s *servers) start(ctx context.Context) error {
 	return nil
 }
 
+// findBrowser installs Chromium where it is missing. Where it cannot be had, the tests
+// that need it are skipped; in CI that is an error.
+func findBrowser(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, installLimit)
+	defer cancel()
+	_, err := provision.Host{Install: true, Say: say}.Chromium(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case testenv.InCI():
+		return fmt.Errorf("no Chromium, and CI=true wants every test to run: %w", err)
+	}
+	say("no Chromium, so the tests of the dashboard in a browser are skipped: %v", err)
+	return nil
+}
+
 // announce says what is going to be installed, before anything is.
-func announce(ctx context.Context) {
+func announce(ctx context.Context, browser bool) {
 	var missing []string
+	if browser {
+		missing = provision.Host{}.MissingChromium(ctx)
+	}
 	for _, k := range kinds {
 		if os.Getenv(k.variable) != "" && !testenv.InCI() {
 			continue // nothing is installed for it

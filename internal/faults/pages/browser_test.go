@@ -1,0 +1,285 @@
+package pages
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	logs "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// How the pictures of docs/dashboard.md are made.
+var (
+	pictures      = flag.String("pictures", "", "write the pictures of docs/dashboard.md to this folder")
+	picturesAfter = flag.Duration("for", 15*time.Minute, "how long the relay works before the pictures are taken")
+)
+
+// axe checks a page for what keeps people out (https://github.com/dequelabs/axe-core).
+//
+//go:embed testdata/axe.js
+var axe string
+
+// chromium is the browser of all tests; each has a tab with cookies of its own.
+var chromium struct {
+	once   sync.Once
+	ctx    context.Context
+	cancel []context.CancelFunc
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	status := m.Run()
+	for i := len(chromium.cancel) - 1; i >= 0; i-- {
+		chromium.cancel[i]()
+	}
+	os.Exit(status)
+}
+
+// startChromium starts it once. As root it has no sandbox: it shows our own pages only.
+func startChromium(t *testing.T) context.Context {
+	t.Helper()
+	path := testenv.Chromium(t)
+	chromium.once.Do(func() {
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WSURLReadTimeout(time.Minute))
+		if os.Geteuid() == 0 {
+			options = append(options, chromedp.NoSandbox)
+		}
+		ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+		chromium.cancel = append(chromium.cancel, cancel)
+		chromium.ctx, cancel = chromedp.NewContext(ctx)
+		chromium.cancel = append(chromium.cancel, cancel)
+		chromium.err = chromedp.Do(chromium.ctx)
+	})
+	if chromium.err != nil {
+		t.Fatalf("%s does not start: %v", path, chromium.err)
+	}
+	return chromium.ctx
+}
+
+// tab is a browser tab on the pages of a relay.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string
+
+	mu   sync.Mutex
+	said []string // errors of scripts, and what the Content-Security-Policy refused
+}
+
+// patience bounds each wait for a page.
+const patience = 30 * time.Second
+
+// newTab opens a tab. At the end of the test no script of it may have failed.
+func newTab(t *testing.T, base string) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext())
+	b := &tab{t: t, ctx: ctx, base: base}
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.picture(filepath.Join(os.TempDir(), "outrider-failed.png"))
+		}
+		cancel()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, s := range b.said {
+			t.Error("the browser says: " + s)
+		}
+	})
+	err := chromedp.Listen(ctx, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			b.said = append(b.said, ev.ExceptionDetails.Text+": "+ev.ExceptionDetails.Exception.Description)
+		case *logs.EventEntryAdded:
+			if ev.Entry.Level == logs.EntryLevelError && ev.Entry.Source != logs.EntrySourceNetwork {
+				b.said = append(b.said, ev.Entry.Text)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.size(1280, 900)
+	return b
+}
+
+// do runs actions of chromedp.
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.t.Fatalf("%v; the page at %s says:\n%s", err, b.at(), b.text())
+	}
+}
+
+func (b *tab) size(width, height int64) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+}
+
+// theme has pages be light or dark, as a system that wants that.
+func (b *tab) theme(name string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
+		_, err := cdp.Call(ctx, to, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+		return err
+	}))
+}
+
+// open opens a page.
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base + path))
+}
+
+// eval evaluates JavaScript.
+func eval[T any](b *tab, script string, options ...chromedp.EvaluateOption) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, options...))
+	if err != nil {
+		b.t.Fatalf("%s: %v", script[:min(len(script), 200)], err)
+	}
+	return v
+}
+
+func (b *tab) text() string {
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body ? document.body.innerText : ''"))
+	if err != nil {
+		return "(" + err.Error() + ")"
+	}
+	return text
+}
+
+func (b *tab) at() string {
+	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.href"))
+	return text
+}
+
+// see waits until the page has texts.
+func (b *tab) see(texts ...string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("the page says %q", texts), func() bool {
+		page := b.text()
+		for _, text := range texts {
+			if !strings.Contains(page, text) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// seeAt opens a page again and again until it has texts.
+func (b *tab) seeAt(path string, texts ...string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("%s says %q", path, texts), func() bool {
+		b.open(path)
+		page := b.text()
+		for _, text := range texts {
+			if !strings.Contains(page, text) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// until waits for a condition.
+func (b *tab) until(what string, ok func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(patience); !ok(); {
+		select {
+		case <-tick.C:
+		case <-limit:
+			b.t.Fatalf("not within %v: %s; the page at %s says:\n%s", patience, what, b.at(), b.text())
+		}
+	}
+}
+
+// marks finds the first visible button or link whose text begins with another, marks it
+// and says whether there is one.
+const marks = `(text => {
+	for (const e of document.querySelectorAll("[data-click]")) e.removeAttribute("data-click");
+	const found = [...document.querySelectorAll("main button, main a, .top button, nav a, summary")].find(e => e.offsetParent !== null && e.textContent.trim().startsWith(text));
+	if (found) found.setAttribute("data-click", "");
+	return Boolean(found);
+})(%q)`
+
+// click clicks the button or link whose text begins so, as a mouse does, and waits for the
+// page that follows when it leads to one.
+func (b *tab) click(text string) {
+	b.t.Helper()
+	b.until("there is "+text+" to click", func() bool { return eval[bool](b, fmt.Sprintf(marks, text)) })
+	b.do(chromedp.Click("[data-click]"))
+}
+
+// fill types into the field with a name.
+func (b *tab) fill(name, text string) {
+	b.t.Helper()
+	b.do(chromedp.SendKeys(fmt.Sprintf("main [name=%q]", name), text))
+}
+
+// picture writes what the page looks like.
+func (b *tab) picture(path string) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err = errors.Join(err, os.WriteFile(path, image, 0o600)); err != nil {
+		b.t.Log(err)
+	}
+}
+
+// violation is a finding of axe.
+type violation struct {
+	ID     string `json:"id"`
+	Impact string `json:"impact"`
+	Help   string `json:"help"`
+	Nodes  []struct {
+		HTML    string `json:"html"`
+		Summary string `json:"failureSummary"`
+	} `json:"nodes"`
+}
+
+// accessible runs axe in the page and reports what it finds, minor findings too.
+func (b *tab) accessible(where string) {
+	b.t.Helper()
+	eval[bool](b, axe+"; true")
+	found := eval[struct {
+		Passes     int         `json:"passes"`
+		Violations []violation `json:"violations"`
+	}](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => ({passes: r.passes.length, violations: r.violations}))`, chromedp.EvalAwaitPromise)
+	if found.Passes < 10 {
+		b.t.Errorf("%s: axe found only %d of its rules to hold", where, found.Passes)
+	}
+	for _, v := range found.Violations {
+		for i, n := range v.Nodes {
+			if i < 3 {
+				b.t.Errorf("%s: %s (%s): %s\n%s\n%s", where, v.ID, v.Impact, v.Help, n.HTML, n.Summary)
+			}
+		}
+	}
+	if wide := eval[int](b, "Math.max(document.scrollingElement.scrollWidth, document.body.scrollWidth) - innerWidth"); wide > 0 {
+		b.t.Errorf("%s: the page is %d pixels wider than the screen", where, wide)
+	}
+}
