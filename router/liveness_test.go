@@ -248,7 +248,7 @@ func TestG13_ASkippedMessageUnderWayEnds(t *testing.T) {
 				time.Sleep(DefaultLease/4 + time.Second) // when it is known
 				known := c.of("1")
 				r.await(1)
-				time.Sleep(5 * time.Minute)
+				time.Sleep(2 * time.Minute)
 				if n := c.of("1"); n > known {
 					t.Errorf("it was attempted %d times after the command was known", n-known)
 				}

@@ -53,7 +53,7 @@ func TestG13_ARedriveFollowsTheAttemptUnderWay(t *testing.T) {
 						case n > tt.under:
 							return outbox.Transient(errInjected, 0)
 						}
-						return outbox.Transient(errInjected, 10*time.Minute)
+						return outbox.Transient(errInjected, 2*time.Minute)
 					})
 					r.add("g", "1")
 					r.add("g", "2")
