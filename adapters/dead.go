@@ -24,6 +24,20 @@ type DeadRows interface {
 	ChangeDead(ctx context.Context, action ParkedAction, rows []DeadKey, record func(changed int) error) (int, error)
 }
 
+// DeadCounter is implemented by queues that can count their dead rows by an index.
+type DeadCounter interface {
+	// CountDead counts dead rows, at most so many of each table, by what routes match by; with
+	// kinds false all of a table together, which reads nothing but an index. It returns an error wrapping [errors.ErrUnsupported] with kinds where
+	// the type of a row can only be found out by reading its payload.
+	CountDead(ctx context.Context, most int, kinds bool) (counts []DeadCount, more bool, err error)
+}
+
+// DeadCount is how many dead rows have the same kind, type, aggregate type and tenant.
+type DeadCount struct {
+	Row  Row // these fields alone
+	Rows int
+}
+
 // DeadFilter selects dead rows. Empty fields match everything.
 type DeadFilter struct {
 	Group  string    // as [Row.Group] has it, or as the column does

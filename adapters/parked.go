@@ -4,13 +4,14 @@ import "time"
 
 // ParkedFilter selects parked messages. Empty fields match everything.
 type ParkedFilter struct {
-	Route  string
-	Group  string // messages without a group cannot be selected by it
-	ID     string // event id
-	Status ParkedStatus
-	Type   string    // event type
-	Error  string    // part of the last error, in any case
-	Before time.Time // parked before this time, by the store's clock
+	Route   string
+	Group   string // messages without a group cannot be selected by it
+	ID      string // event id
+	Status  ParkedStatus
+	Type    string    // event type
+	Error   string    // part of the last error, in any case
+	Failure int64     // of the group of this name; see [ParkedFailure]
+	Before  time.Time // parked before this time, by the store's clock
 
 	// Limit bounds how many are taken. 0: for ListParked
 	// [DefaultParkedList], for a step of a command [DefaultParkedStep];

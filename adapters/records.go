@@ -26,21 +26,38 @@ type AuditRecord struct {
 // FailureCounter is implemented by state stores that can group parked messages by
 // what failed.
 type FailureCounter interface {
-	// CountFailures groups the messages of a route (empty: of all) that have an error by route,
-	// status, type and error. It looks at so many messages at most; more reports that
-	// there are others.
+	// CountFailures groups the messages of a route (empty: of all) that have an error by what failed, and
+	// returns so many groups at most; more reports that there are others, or that some messages were not looked
+	// at. What it looks at is bounded, however many messages there are.
 	CountFailures(ctx context.Context, route string, most int) (failures []ParkedFailure, more bool, err error)
 }
 
-// ParkedFailure is how many parked messages have the same error.
+// ParkedFailure is a group of parked messages that failed in the same way: they are of one route and one
+// type, and their errors name one address and differ in numbers, ids and quoted texts only.
 type ParkedFailure struct {
-	Route  string
-	Status ParkedStatus
-	Type   string
-	Error  string
-	Count  int
-	First  time.Time // when the first of them was parked
-	Last   time.Time // and the last
+	Name     int64 // of the group, positive; see [ParkedFilter.Failure]
+	Route    string
+	Type     string
+	Error    string // of one of them
+	Count    int
+	More     bool // there are more than Count; then ByStatus is of those that were counted
+	ByStatus map[ParkedStatus]int
+	First    time.Time // when the first of them was parked
+	Last     time.Time // and the last
+}
+
+// Add adds what was counted of another part of the group.
+func (f *ParkedFailure) Add(part ParkedFailure) {
+	if f.Count == 0 || part.First.Before(f.First) {
+		f.First = part.First
+	}
+	if f.Count == 0 || part.Last.After(f.Last) {
+		f.Last = part.Last
+	}
+	f.Count, f.More = f.Count+part.Count, f.More || part.More
+	for status, n := range part.ByStatus {
+		f.ByStatus[status] += n
+	}
 }
 
 // OpenExaminer is implemented by sources and queues that can look for transactions which

@@ -208,6 +208,19 @@ type ParkedGroup struct {
 	Held bool
 }
 
+// LaneCounter is implemented by state stores that can return the cursor rows without counting
+// parked messages, which takes long when there are millions.
+type LaneCounter interface {
+	// Cursors returns what Lanes returns, without its counts.
+	Cursors(ctx context.Context) ([]LaneStatus, error)
+
+	// CountLanes counts the parked messages of all lanes that have any.
+	CountLanes(ctx context.Context) (map[LaneRef]LaneCounts, error)
+}
+
+// LaneCounts are the parked messages of a lane by status.
+type LaneCounts struct{ Retrying, Waiting, Held, Dead int }
+
 // LaneStatus is one cursor row as status shows it.
 type LaneStatus struct {
 	LaneRef

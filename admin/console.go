@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -39,10 +40,18 @@ type Console struct {
 	cfg  *config.Config // that op was opened for
 	shut bool
 
-	statusMu sync.Mutex // one looks at a time; others share what it finds
+	statusMu sync.Mutex
 	status   *Snapshot
-	samples  map[string]sample
-	open     map[string]openTransactions // by source
+	stale    bool          // something was changed since status was begun
+	building chan struct{} // closed when the snapshot under way is there; nil: none is
+	builds   sync.WaitGroup
+	changed  atomic.Bool // since the latest look
+
+	lookMu  sync.Mutex // held by the one that looks
+	looks   looks
+	looked  *Operator // whose they are
+	samples map[string]sample
+	open    map[string]openTransactions // by source
 }
 
 // Snapshot is the state of all routes at a moment.
@@ -144,6 +153,7 @@ func (c *Console) renew(ctx context.Context, cfg *config.Config) error {
 
 // Close frees the connections when the requests in progress have ended.
 func (c *Console) Close() error {
+	defer c.builds.Wait() // they find that it is shut
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shut = true
@@ -169,12 +179,78 @@ func (c *Console) Reload(ctx context.Context) error {
 	return c.relay.Reload(ctx)
 }
 
-// Status is the state of all routes, at most a second old.
+// statusPatience is how long a caller of Status waits for a new snapshot when there is a former one.
+// After a change the caller wants to see what came of it.
+const (
+	statusPatience  = 100 * time.Millisecond
+	changedPatience = time.Second
+)
+
+// Status is the state of all routes. It is at most a second old, unless finding it out takes longer than
+// 100 ms: then it is the one before, and a new one is being made.
 func (c *Console) Status(ctx context.Context) *Snapshot {
 	c.statusMu.Lock()
+	last := c.status
+	if last != nil && !c.stale && time.Since(last.At) < snapshotAge {
+		c.statusMu.Unlock()
+		return last
+	}
+	done, stale := c.building, c.stale
+	if done == nil {
+		done = make(chan struct{})
+		c.building, c.stale = done, false
+		c.builds.Add(1)
+		// It is for all who ask, so it does not end with one of them.
+		go c.build(context.WithoutCancel(ctx), done)
+	}
+	c.statusMu.Unlock()
+	patience := statusLongest
+	if last != nil && last.Problem == nil {
+		patience = statusPatience
+		if stale {
+			patience = changedPatience
+		}
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	c.statusMu.Lock()
 	defer c.statusMu.Unlock()
-	if c.status != nil && time.Since(c.status.At) < snapshotAge {
-		return c.status
+	if c.status == nil {
+		return &Snapshot{At: time.Now(), Problem: errSlow, Routes: c.known(map[string]Route{}), Rates: map[string]float64{}, Stats: map[string]adapters.RouteStats{}}
+	}
+	return c.status
+}
+
+// statusLongest bounds the making of a snapshot.
+const statusLongest = 20 * time.Second
+
+var errSlow = errors.New("it has not answered yet")
+
+// build makes a snapshot.
+func (c *Console) build(ctx context.Context, done chan struct{}) {
+	defer c.builds.Done()
+	ctx, cancel := context.WithTimeout(ctx, statusLongest)
+	defer cancel()
+	c.lookMu.Lock()
+	s := c.look(ctx)
+	c.lookMu.Unlock()
+	c.statusMu.Lock()
+	if c.building == done { // otherwise something was changed meanwhile
+		c.status, c.building = s, nil
+	}
+	c.statusMu.Unlock()
+	close(done)
+}
+
+// look finds out the state of all routes.
+func (c *Console) look(ctx context.Context) *Snapshot {
+	if c.changed.Swap(false) {
+		c.looks.changed()
 	}
 	stats := c.relay.Stats()
 	running := map[string]Route{}
@@ -183,7 +259,10 @@ func (c *Console) Status(ctx context.Context) *Snapshot {
 	}
 	s := &Snapshot{Rates: map[string]float64{}, Stats: map[string]adapters.RouteStats{}}
 	err := c.Use(ctx, func(op *Operator) (err error) {
-		if s.Routes, s.Instances, err = op.Status(ctx, running, nil); err != nil {
+		if c.looked != op { // another configuration: what was found out is of the former one
+			c.looked, c.looks = op, looks{}
+		}
+		if s.Routes, s.Instances, err = op.status(ctx, &c.looks, running, nil); err != nil {
 			return err
 		}
 		c.lookForTransactions(ctx, op, s.Routes)
@@ -193,27 +272,24 @@ func (c *Console) Status(ctx context.Context) *Snapshot {
 		s.Problem = err
 		s.Routes = c.known(running)
 	}
-	now := time.Now()
+	s.At = time.Now()
 	for _, st := range stats {
 		s.Stats[st.Route] = st
 		last, ok := c.samples[st.Route]
-		if d := now.Sub(last.at); ok && d > 0 && st.Delivered >= last.delivered {
+		if d := s.At.Sub(last.at); ok && d > 0 && st.Delivered >= last.delivered {
 			s.Rates[st.Route] = float64(st.Delivered-last.delivered) / d.Seconds()
 		}
-		c.samples[st.Route] = sample{st.Delivered, now}
-	}
-	if ctx.Err() == nil { // a client that has gone may have left it unfinished
-		s.At = now
-		c.status = s
+		c.samples[st.Route] = sample{st.Delivered, s.At}
 	}
 	return s
 }
 
 // Changed has the next Status look again, because something was changed.
 func (c *Console) Changed() {
+	c.changed.Store(true)
 	c.statusMu.Lock()
 	defer c.statusMu.Unlock()
-	c.status = nil
+	c.stale, c.building = true, nil // what is under way may have begun before
 }
 
 // known are the routes as the process alone knows them.

@@ -64,7 +64,7 @@ func (op *Operator) journey(ctx context.Context, id string, trace tracer) (*Jour
 		}
 		s.parked = append(s.parked, parked...)
 	}
-	lanes, err := op.Lanes(ctx)
+	lanes, err := op.cursors(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ type deadSource struct {
 // deadSources are the queues that may have dead rows which the filter selects, in the
 // order of the first route of each.
 func (op *Operator) deadSources(ctx context.Context, f adapters.ParkedFilter) (all []*deadSource, err error) {
-	if f.Status != "" && f.Status != adapters.ParkedDead {
+	if f.Status != "" && f.Status != adapters.ParkedDead || f.Failure != 0 {
 		return nil, nil
 	}
 	index := map[string]*deadSource{}
@@ -136,39 +136,6 @@ func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, most in
 		}
 	}
 	return out, nil
-}
-
-// DeadMost is where [Operator.DeadRows] stops counting the dead rows of a source.
-const DeadMost = 10_000
-
-// DeadRows counts the dead rows in the tables of queues, by route; those that no
-// route matches under the empty name. Of a source with more than [DeadMost] it counts
-// the first ones, and names its routes in more. What it can count it returns also with
-// an error.
-func (op *Operator) DeadRows(ctx context.Context) (counts map[string]int, more map[string]bool, err error) {
-	counts, more = map[string]int{}, map[string]bool{}
-	sources, err := op.deadSources(ctx, adapters.ParkedFilter{})
-	if err != nil {
-		return nil, nil, err
-	}
-	var failed []error
-	for _, s := range sources {
-		seen := 0
-		err := s.walk(ctx, adapters.ParkedFilter{}, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
-			for _, m := range rows {
-				counts[m.Route]++
-			}
-			seen += len(rows)
-			return seen < DeadMost, nil
-		})
-		if err != nil {
-			failed = append(failed, fmt.Errorf("source %q: %w", s.name, err))
-		}
-		for _, r := range s.routes {
-			more[r.Name] = seen >= DeadMost
-		}
-	}
-	return counts, more, errors.Join(failed...)
 }
 
 // countDead counts what a command would change in the tables of queues.

@@ -3,8 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,19 +20,19 @@ type Failure struct {
 	Type        string         `json:"type" doc:"Event type."`
 	Error       string         `json:"error" doc:"One of the errors."`
 	Count       int            `json:"count" doc:"Parked messages."`
+	More        bool           `json:"count_more,omitempty" doc:"There are more than that; by_status is of those that were counted."`
 	ByStatus    map[string]int `json:"by_status"`
 	First       time.Time      `json:"first" doc:"When the first of them was parked."`
 	Last        time.Time      `json:"last" doc:"When the last of them was parked."`
 }
 
-// failuresMost is how many parked messages are looked at for failures.
-const failuresMost = 100_000
+// failuresMost is how many groups are returned of each state store.
+const failuresMost = 100
 
 // Failures groups the parked messages of a route (empty: of all) by what failed, the most
-// frequent first. It looks at 100,000 messages of each state store at most; more reports
-// that there are others.
+// frequent first. It returns the 100 largest groups of each state store, as far as 100 messages of each show which these are,
+// and counts 200,000 messages in all, at least 2,000 of each group; more reports that there are other groups.
 func (op *Operator) Failures(ctx context.Context, route string) (out []Failure, more bool, err error) {
-	index := map[string]int{}
 	for _, s := range op.stores {
 		counter, ok := s.(adapters.FailureCounter)
 		if !ok {
@@ -46,40 +44,19 @@ func (op *Operator) Failures(ctx context.Context, route string) (out []Failure, 
 		}
 		more = more || others
 		for _, f := range found {
-			address := ShownAddress(addressIn.FindString(f.Error))
-			key := fingerprint(f.Route, address, f.Type, f.Error)
-			i, known := index[key]
-			if !known {
-				i, index[key] = len(out), len(out)
-				out = append(out, Failure{Fingerprint: key, Route: f.Route, Address: address, Type: f.Type, Error: f.Error,
-					ByStatus: map[string]int{}, First: f.First, Last: f.Last})
+			g := Failure{Fingerprint: fmt.Sprintf("%016x", f.Name), Route: f.Route, Address: ShownAddress(addressIn.FindString(f.Error)), Type: f.Type, Error: f.Error,
+				Count: f.Count, More: f.More, ByStatus: map[string]int{}, First: f.First, Last: f.Last}
+			for status, n := range f.ByStatus {
+				g.ByStatus[string(status)] = n
 			}
-			g := &out[i]
-			g.Count += f.Count
-			g.ByStatus[string(f.Status)] += f.Count
-			if f.First.Before(g.First) {
-				g.First = f.First
-			}
-			if f.Last.After(g.Last) {
-				g.Last = f.Last
-			}
+			out = append(out, g)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Failure) int { return cmp.Compare(b.Count, a.Count) })
 	return out, more, nil
 }
 
-var (
-	addressIn = regexp.MustCompile(`https?://[^\s"'<>,;]*[^\s"'<>,;:.)]`)
-	varying   = regexp.MustCompile(`"[^"]*"|'[^']*'|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9A-Za-z]*[0-9][0-9A-Za-z]*\b`)
-)
-
-// fingerprint names a group of failures.
-func fingerprint(route, address, typ, text string) string {
-	text = varying.ReplaceAllString(addressIn.ReplaceAllString(text, "@"), "#")
-	sum := sha256.Sum256([]byte(route + "\x00" + address + "\x00" + typ + "\x00" + text))
-	return hex.EncodeToString(sum[:8])
-}
+var addressIn = regexp.MustCompile(`https?://[^\s"'<>,;]*[^\s"'<>,;:.)]`)
 
 // Audit returns audit records of the state stores, each store's newest first: of each, at
 // most limit with an id below before; 0: of all.

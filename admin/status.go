@@ -12,8 +12,16 @@ import (
 // the instances. running is what the relay's own process knows, by route, as
 // [RunningRoutes] asks for it.
 func (op *Operator) Status(ctx context.Context, running map[string]Route, wants func(route string) bool) ([]RouteStatus, []Member, error) {
-	lanes, err := op.Lanes(ctx)
+	return op.status(ctx, &looks{}, running, wants)
+}
+
+// status is [Operator.Status] with what was found out before.
+func (op *Operator) status(ctx context.Context, l *looks, running map[string]Route, wants func(route string) bool) ([]RouteStatus, []Member, error) {
+	lanes, err := op.cursors(ctx)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := op.countLanes(ctx, l, lanes); err != nil {
 		return nil, nil, err
 	}
 	instances, err := op.Instances(ctx)
@@ -22,11 +30,15 @@ func (op *Operator) Status(ctx context.Context, running map[string]Route, wants 
 	}
 	members := MembersOf(instances, lanes)
 	rows := slices.DeleteFunc(summarise(op.build.Config, lanes), func(p RouteStatus) bool { return wants != nil && !wants(p.Route) })
-	if err := op.addDetails(ctx, running, rows, lanes); err != nil {
+	if err := op.addDetails(ctx, l, running, rows, lanes); err != nil {
 		return nil, nil, err
 	}
 	judge(rows, members)
-	return rows, members, op.addFailures(ctx, rows)
+	failing, err := l.failing.get(func() (map[string]*Failing, error) { return op.failing(ctx, rows) })
+	for i := range rows {
+		rows[i].Failing = failing[rows[i].Route]
+	}
+	return rows, members, err
 }
 
 // Failing is the parked message of a route that most deserves a look.

@@ -35,32 +35,32 @@ type Marked struct {
 
 // addDetails adds to routes what is paused, how far they are behind and what the
 // running relay knows of them.
-func (op *Operator) addDetails(ctx context.Context, running map[string]Route, rows []RouteStatus, lanes []adapters.LaneStatus) error {
+func (op *Operator) addDetails(ctx context.Context, l *looks, running map[string]Route, rows []RouteStatus, lanes []adapters.LaneStatus) error {
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		return err
+	}
+	paused := map[string][]adapters.Pause{}
+	for _, p := range pauses {
+		paused[p.Route] = append(paused[p.Route], p)
 	}
 	byRoute := map[string][]adapters.LaneStatus{}
 	for _, l := range lanes {
 		byRoute[l.Route] = append(byRoute[l.Route], l)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lagPatience)
-	defer cancel()
-	asked := askedSources{op: op, from: map[string]string{}, processing: map[string]*Marked{}, silent: map[string]bool{}, failed: map[string]string{}, lags: map[string]adapters.Backlog{}}
+	from := map[string]string{}
 	for _, r := range op.build.Config.Routes {
-		asked.from[r.Name] = r.From
+		from[r.Name] = r.From
 	}
 	// A source that is down is no reason to show nothing: its numbers are left out. Asked
 	// first, without the checks of a relay, which an operator's role would not pass.
-	dead, deadMore, _ := op.DeadRows(ctx)
+	dead, _ := l.dead.get(func() (DeadRows, error) { return op.DeadRows(ctx), nil })
+	lags, _ := l.lags.get(func() (map[string]routeLag, error) { return op.lags(ctx, rows, byRoute), nil })
 	for i := range rows {
 		r := &rows[i]
-		r.DeadRows, r.DeadMore = dead[r.Route], deadMore[r.Route]
+		r.DeadRows, r.DeadMore, r.DeadError = dead.Counts[r.Route], dead.More[r.Route], dead.Errors[from[r.Route]]
 		r.Dead += r.DeadRows
-		for _, p := range pauses {
-			if p.Route != r.Route {
-				continue
-			}
+		for _, p := range paused[r.Route] {
 			s := Stop{Address: ShownAddress(p.Address), Since: p.At, By: p.By, Reason: p.Reason, Durable: true}
 			if p.Address == "" {
 				r.Paused = &s
@@ -69,8 +69,13 @@ func (op *Operator) addDetails(ctx context.Context, running map[string]Route, ro
 			}
 		}
 		r.addRunning(running[r.Route])
-		if r.Lanes > 0 {
-			asked.add(ctx, r, byRoute[r.Route])
+		lag := lags[r.Route]
+		r.Processing, r.SourceError = lag.processing, lag.failed
+		if lag.behind != nil {
+			r.Behind, r.BehindMore = &lag.behind.Rows, lag.behind.More
+			if !lag.behind.Oldest.IsZero() {
+				r.Oldest = &lag.behind.Oldest
+			}
 		}
 	}
 	return nil
@@ -110,36 +115,6 @@ func (s *askedSources) lag(ctx context.Context, route string, lanes []adapters.L
 		s.lags[place] = lag
 	}
 	return lag, err
-}
-
-// add adds how far a route is behind. A source that is down, or that cannot
-// count, is no reason to show nothing: the numbers are left out.
-func (s *askedSources) add(ctx context.Context, r *RouteStatus, lanes []adapters.LaneStatus) {
-	from := s.from[r.Route]
-	if s.silent[from] {
-		r.SourceError = s.failed[from]
-		return
-	}
-	if _, asked := s.processing[from]; !asked {
-		s.processing[from] = nil
-		if n, err := s.op.Processing(ctx, r.Route); err == nil {
-			s.processing[from] = &Marked{Rows: n.Rows, More: n.More, Longest: n.Longest.Seconds()}
-		}
-	}
-	r.Processing = s.processing[from]
-	lag, err := s.lag(ctx, r.Route, lanes)
-	if err != nil {
-		s.silent[from] = !errors.Is(err, ErrNeverRan)
-		if s.silent[from] && ctx.Err() == nil && !s.op.build.Source(from).Supplied {
-			r.SourceError = err.Error()
-			s.failed[from] = r.SourceError
-		}
-		return
-	}
-	r.Behind, r.BehindMore = &lag.Rows, lag.More
-	if !lag.Oldest.IsZero() {
-		r.Oldest = &lag.Oldest
-	}
 }
 
 func (p *RouteStatus) addRunning(r Route) {

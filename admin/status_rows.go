@@ -29,8 +29,9 @@ type RouteStatus struct {
 	Since *time.Time `json:"since,omitempty"` // when the owner took it
 
 	// Of routes only.
-	DeadRows   int        `json:"dead_rows,omitempty"`      // those of Dead that are in a queue's table
-	DeadMore   bool       `json:"dead_rows_more,omitempty"` // there are more
+	DeadRows   int        `json:"dead_rows,omitempty"`       // those of Dead that are in a queue's table
+	DeadMore   bool       `json:"dead_rows_more,omitempty"`  // there are more
+	DeadError  string     `json:"dead_rows_error,omitempty"` // why they could not be counted
 	Owned      []Owned    `json:"owned,omitempty"`
 	Behind     *int       `json:"behind,omitempty"` // rows not settled; absent when not known
 	BehindMore bool       `json:"behind_more,omitempty"`

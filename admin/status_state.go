@@ -95,10 +95,10 @@ func (p *RouteStatus) standsBy(members []Member) bool {
 // detailed is of how many routes the failures are looked up.
 const detailed = 50
 
-// addFailures finds, for the routes that need it most, the parked message to look
+// failing finds, for the routes that need it most, the parked message to look
 // at first: one that holds its group, else one that is retried, else a dead one.
-func (op *Operator) addFailures(ctx context.Context, rows []RouteStatus) error {
-	looked := 0
+func (op *Operator) failing(ctx context.Context, rows []RouteStatus) (map[string]*Failing, error) {
+	out, looked := map[string]*Failing{}, 0
 	for i := range rows {
 		p := &rows[i]
 		var status adapters.ParkedStatus
@@ -113,20 +113,21 @@ func (op *Operator) addFailures(ctx context.Context, rows []RouteStatus) error {
 			continue
 		}
 		if looked++; looked > detailed {
-			return nil
+			return out, nil
 		}
 		found, err := op.Parked(ctx, adapters.ParkedFilter{Route: p.Route, Status: status, Limit: 1})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(found) == 0 {
 			continue // it was settled meanwhile
 		}
 		m := found[0]
-		p.Failing = &Failing{ID: m.ID, Group: m.Group, Status: m.Status, Attempts: m.Attempts, Since: m.ParkedAt, Error: m.LastError}
+		f := &Failing{ID: m.ID, Group: m.Group, Status: m.Status, Attempts: m.Attempts, Since: m.ParkedAt, Error: m.LastError}
 		if m.Status == adapters.ParkedRetrying {
-			p.Failing.Next = &m.NextAttemptAt
+			f.Next = &m.NextAttemptAt
 		}
+		out[p.Route] = f
 	}
-	return nil
+	return out, nil
 }

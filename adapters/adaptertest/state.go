@@ -46,6 +46,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"ParkedGroups":              testParkedGroups,
 		"G1_ParkedKeepsAnyBytes":    testParkedKeepsAnyBytes,
 		"ParkMany":                  testParkMany,
+		"FailuresAreGrouped":        testFailuresAreGrouped,
 		"ListParkedFilters":         testListParkedFilters,
 		"Redrive":                   testRedrive,
 		"Skip":                      testSkip,

@@ -18,11 +18,13 @@ func testParkReplaceUnpark(t *testing.T, db *stateDB) {
 		Seq: 1, Group: "g", Status: adapters.ParkedRetrying, Attempts: 2, NextAttemptAt: due, LastError: "503",
 		ID: "e1", Type: "order.created", Position: 77,
 		Metadata: map[string]string{"k": "v"}, Payload: []byte(`{"a": 1}`),
+		Tries: []adapters.Try{{Number: 1, At: due, Error: "500 \x00"}, {Number: 2, At: due.Add(time.Second), Error: "503"}},
 	}
 	settle(t, store, parking(lanes[0], first, parked(2, "g", adapters.ParkedWaiting)))
 	stored := list(t, store, adapters.ParkedFilter{})
 	want := first
 	want.LaneRef, want.ParkedAt = lanes[0].LaneRef, stored[0].ParkedAt
+	want.Tries[0].Error = stored[0].Tries[0].Error // without what no database keeps
 	got := stored[0]
 	if !got.NextAttemptAt.Equal(due) {
 		t.Errorf("due at %v, want %v", got.NextAttemptAt, due)

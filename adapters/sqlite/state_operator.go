@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -12,22 +13,31 @@ import (
 const (
 	auditSQL = `INSERT INTO outrider_audit (at, by, action, filter, changed) VALUES (?, ?, ?, ?, ?)`
 
-	lanesSQL = `
+	cursorsSQL = `
 SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.lease_until > ?, 0),
     CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
     c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.anchor, c.former, c.updated_at,
-    coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
+    {counts}
 FROM outrider_cursor c
-LEFT JOIN outrider_instance i ON i.id = c.owner
-LEFT JOIN (
-    SELECT route, slot, sum(status = 'retrying') AS retrying, sum(status = 'waiting') AS waiting,
-        sum(status = 'held') AS held
-    FROM outrider_parked WHERE status <> 'dead' GROUP BY route, slot
-) f ON f.route = c.route AND f.slot = c.slot
-LEFT JOIN (
-    SELECT route, slot, count(*) AS dead FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot
-) d ON d.route = c.route AND d.slot = c.slot
+LEFT JOIN outrider_instance i ON i.id = c.owner{counted}
 ORDER BY c.route, c.slot`
+
+	// countLanesSQL reads both partial indexes and no row.
+	countLanesSQL = `
+SELECT route, slot, sum(status = 'retrying') AS retrying, sum(status = 'waiting') AS waiting, sum(status = 'held') AS held, 0 AS dead
+FROM outrider_parked WHERE status <> 'dead' GROUP BY route, slot
+UNION ALL
+SELECT route, slot, 0, 0, 0, count(*) FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot`
+)
+
+// lanesSQL is cursorsSQL with the parked messages of each lane, as one snapshot sees both.
+var (
+	lanesSQL = strings.NewReplacer("{counts}", "coalesce(n.retrying, 0), coalesce(n.waiting, 0), coalesce(n.held, 0), coalesce(n.dead, 0)",
+		"{counted}", `
+LEFT JOIN (
+    SELECT route, slot, sum(retrying) AS retrying, sum(waiting) AS waiting, sum(held) AS held, sum(dead) AS dead FROM (`+countLanesSQL+`) GROUP BY route, slot
+) n ON n.route = c.route AND n.slot = c.slot`).Replace(cursorsSQL)
+	bareSQL = strings.NewReplacer("{counts}", "0, 0, 0, 0", "{counted}", "").Replace(cursorsSQL)
 )
 
 // parkedDialect is SQLite's SQL for parked messages.
@@ -108,15 +118,54 @@ func (s *State) ChangeParked(ctx context.Context, c adapters.ParkedCommand) (ste
 
 // Lanes returns all cursor rows, by route and slot.
 func (s *State) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
-	lanes, err := s.lanes(ctx)
+	lanes, err := s.lanes(ctx, lanesSQL)
 	if err != nil {
 		return nil, s.wrap("read the lanes", err)
 	}
 	return lanes, nil
 }
 
-func (s *State) lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
-	rows, err := s.db.QueryContext(ctx, lanesSQL, time.Now().UnixMicro())
+var _ adapters.LaneCounter = (*State)(nil)
+
+// Cursors implements [adapters.LaneCounter].
+func (s *State) Cursors(ctx context.Context) ([]adapters.LaneStatus, error) {
+	lanes, err := s.lanes(ctx, bareSQL)
+	if err != nil {
+		return nil, s.wrap("read the lanes", err)
+	}
+	return lanes, nil
+}
+
+// CountLanes implements [adapters.LaneCounter].
+func (s *State) CountLanes(ctx context.Context) (map[adapters.LaneRef]adapters.LaneCounts, error) {
+	out, err := s.countLanes(ctx)
+	if err != nil {
+		return nil, s.wrap("count parked messages", err)
+	}
+	return out, nil
+}
+
+func (s *State) countLanes(ctx context.Context) (map[adapters.LaneRef]adapters.LaneCounts, error) {
+	rows, err := s.db.QueryContext(ctx, countLanesSQL)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	out := map[adapters.LaneRef]adapters.LaneCounts{}
+	for rows.Next() {
+		var l adapters.LaneRef
+		var n adapters.LaneCounts
+		if err := rows.Scan(&l.Route, &l.Slot, &n.Retrying, &n.Waiting, &n.Held, &n.Dead); err != nil {
+			return nil, err
+		}
+		all := out[l]
+		out[l] = adapters.LaneCounts{Retrying: all.Retrying + n.Retrying, Waiting: all.Waiting + n.Waiting, Held: all.Held + n.Held, Dead: all.Dead + n.Dead}
+	}
+	return out, rows.Err()
+}
+
+func (s *State) lanes(ctx context.Context, query string) ([]adapters.LaneStatus, error) {
+	rows, err := s.db.QueryContext(ctx, query, time.Now().UnixMicro())
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ GROUP BY message_group, CASE WHEN message_group IS NULL THEN seq END
 ORDER BY first`
 
 	parkedFields = `route, slot, seq, coalesce(message_group, ''), status, attempts, next_attempt_at, last_error,
-    parked_at, event_id, event_type, position, metadata, payload`
+    parked_at, event_id, event_type, position, metadata, payload, tries`
 
 	parkedQueueSQL = `SELECT ` + parkedFields + ` FROM outrider_parked
 WHERE route = ? AND slot = ? AND status <> 'dead' AND message_group IS nullif(?, '') AND seq > ?
@@ -98,15 +98,15 @@ func (s *State) queryParked(ctx context.Context, query string, args ...any) ([]a
 
 // scanParked reads a row of [parkedFields].
 func scanParked(rows *sql.Rows) (p adapters.Parked, err error) {
-	var status, metadata string
+	var status, metadata, tries string
 	var due, at sql.NullInt64
 	err = rows.Scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
-		&at, &p.ID, &p.Type, &p.Position, &metadata, (*blob)(&p.Payload))
+		&at, &p.ID, &p.Type, &p.Position, &metadata, (*blob)(&p.Payload), &tries)
 	if err != nil {
 		return p, err
 	}
 	p.Group, p.ID, p.Type = staterow.Unpack(p.Group), staterow.Unpack(p.ID), staterow.Unpack(p.Type)
-	p.Status = adapters.ParkedStatus(status)
+	p.Status, p.Tries = adapters.ParkedStatus(status), staterow.DecodeTries(tries)
 	p.NextAttemptAt, p.ParkedAt = instantOf(due), instantOf(at)
 	if p.Metadata, err = staterow.DecodeMetadata(metadata); err != nil {
 		return p, fmt.Errorf("outrider_parked %s/%02d seq %d: %w", p.Route, p.Slot, p.Seq, err)

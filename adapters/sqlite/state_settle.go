@@ -40,15 +40,15 @@ WHERE route = ? AND slot = ? AND epoch = ? AND revision >= ?`
 
 	parkSQL = `
 INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
-    event_id, event_type, position, metadata, payload, parked_at)
-SELECT ?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+    event_id, event_type, position, metadata, payload, parked_at, tries, failure)
+SELECT ?1, ?2, ?3, nullif(?4, ''), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?17, ?18
 WHERE (?3 >= ?15 OR EXISTS (SELECT 1 FROM outrider_parked WHERE route = ?1 AND slot = ?2 AND seq = ?3))
     AND (?16 = 0 OR NOT EXISTS (SELECT 1 FROM outrider_parked WHERE route = ?1 AND slot = ?2 AND seq = ?3
         AND attempts = 0 AND status = 'retrying'))
 ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = excluded.message_group, status = excluded.status,
     attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error,
     event_id = excluded.event_id, event_type = excluded.event_type, position = excluded.position,
-    metadata = excluded.metadata, payload = excluded.payload`
+    metadata = excluded.metadata, payload = excluded.payload, tries = excluded.tries, failure = excluded.failure`
 )
 
 // Acquire makes the instance the owner of the route's rows, of at most so many,
@@ -253,6 +253,6 @@ func parkOne(ctx context.Context, insert *sql.Stmt, t *adapters.Settlement, p *a
 	due := sql.NullInt64{Int64: p.NextAttemptAt.UnixMicro(), Valid: !p.NextAttemptAt.IsZero()}
 	_, err := insert.ExecContext(ctx, t.Route, t.Slot, p.Seq, group, string(p.Status), p.Attempts, due,
 		staterow.Clean(p.LastError), staterow.Pack(p.ID), staterow.Pack(p.Type), p.Position,
-		staterow.EncodeMetadata(p.Metadata), payload, now, t.Stored, p.Was)
+		staterow.EncodeMetadata(p.Metadata), payload, now, t.Stored, p.Was, staterow.EncodeTries(p.Tries), staterow.FailureColumn(t.Route, p))
 	return err
 }

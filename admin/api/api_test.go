@@ -259,7 +259,11 @@ func testReading(t *testing.T, s *site) {
 		t.Errorf("a list shows payloads: %s", text)
 	}
 	key := list["items"].([]any)[0].(map[string]any)["key"].(string)
-	s.want("read", "GET", "/parked/"+key, "", `"payload":{"customer":"***","lines":["***"]}`)
+	s.want("read", "GET", "/parked/"+key, "", `"payload":{"customer":"***","lines":["***"]}`, `"tries":[{"at":"`, `"attempt":1`)
+	failure := s.want("read", "GET", "/failures?route=orders", "")["items"].([]any)[0].(map[string]any)["fingerprint"].(string)
+	s.want("read", "GET", "/parked?route=orders&failure="+failure, "", `"id":"bad-1"`)
+	s.want("read", "GET", "/parked?failure=0000000000000001", "", `"items":[]`)
+	s.refused(http.StatusUnprocessableEntity, "read", "GET", "/parked?failure=x", "")
 	s.refused(http.StatusForbidden, "read", "GET", "/parked/"+key+"?payload=true", "")
 	s.want("operate", "GET", "/parked/"+key+"?payload=true", "", `"customer":"bad"`)
 	for _, path := range []string{"/routes/none", "/parked?route=none", "/parked/orders/0/99", "/failures?route=none", "/none"} {

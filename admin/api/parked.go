@@ -42,19 +42,27 @@ type ParkedView struct {
 
 // ParkedQuery selects parked messages, as the flags of outrider parked do.
 type ParkedQuery struct {
-	Route  string    `query:"route" json:"route,omitempty" maxLength:"200"`
-	Group  string    `query:"group" json:"group,omitempty" maxLength:"2000"`
-	ID     string    `query:"id" json:"id,omitempty" maxLength:"2000" doc:"Event id."`
-	Type   string    `query:"type" json:"type,omitempty" maxLength:"2000" doc:"Event type."`
-	Error  string    `query:"error" json:"error,omitempty" maxLength:"2000" doc:"Part of the last error, in any case."`
-	Before time.Time `query:"before" json:"before,omitzero" doc:"Parked before this time."`
+	Route   string    `query:"route" json:"route,omitempty" maxLength:"200"`
+	Group   string    `query:"group" json:"group,omitempty" maxLength:"2000"`
+	ID      string    `query:"id" json:"id,omitempty" maxLength:"2000" doc:"Event id."`
+	Type    string    `query:"type" json:"type,omitempty" maxLength:"2000" doc:"Event type."`
+	Error   string    `query:"error" json:"error,omitempty" maxLength:"2000" doc:"Part of the last error, in any case."`
+	Before  time.Time `query:"before" json:"before,omitzero" doc:"Parked before this time."`
+	Failure string    `query:"failure" json:"failure,omitempty" pattern:"^[0-9a-f]{16}$" doc:"fingerprint of a failure."`
 }
 
 func (q *ParkedQuery) filter(status string) (adapters.ParkedFilter, error) {
 	if !q.Before.IsZero() && (q.Before.Year() < 1970 || q.Before.Year() > 9999) {
 		return adapters.ParkedFilter{}, invalid("before %s is no time of parked messages", q.Before)
 	}
-	return adapters.ParkedFilter{Route: q.Route, Group: q.Group, ID: q.ID, Type: q.Type, Error: q.Error, Before: q.Before,
+	var failure int64
+	if q.Failure != "" {
+		var err error
+		if failure, err = strconv.ParseInt(q.Failure, 16, 64); err != nil || len(q.Failure) != 16 || failure <= 0 {
+			return adapters.ParkedFilter{}, invalid("failure %q is no fingerprint of a failure", q.Failure)
+		}
+	}
+	return adapters.ParkedFilter{Route: q.Route, Group: q.Group, ID: q.ID, Type: q.Type, Error: q.Error, Before: q.Before, Failure: failure,
 		Status: adapters.ParkedStatus(status)}, checkText("route", q.Route, "group", q.Group, "id", q.ID, "type", q.Type, "error", q.Error)
 }
 

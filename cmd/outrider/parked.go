@@ -31,6 +31,7 @@ type parkedMessage struct {
 	ParkedAt      time.Time         `json:"parked_at"`
 	Position      int64             `json:"position,omitempty"`
 	LastError     string            `json:"last_error,omitempty"`
+	Tries         []adapters.Try    `json:"tries,omitempty"`  // the latest failed attempts
 	Source        string            `json:"source,omitempty"` // of a dead row in a queue's table
 	Table         string            `json:"table,omitempty"`  // that table; absent: in the state store
 	Metadata      map[string]string `json:"metadata,omitempty"`
@@ -51,7 +52,7 @@ func newParked(p admin.ParkedMessage, whole bool) parkedMessage {
 	if !whole {
 		return m
 	}
-	m.Metadata = p.Metadata
+	m.Metadata, m.Tries = p.Metadata, p.Tries
 	if json.Valid(p.Payload) {
 		m.Payload = p.Payload
 	} else {
@@ -203,6 +204,9 @@ func (a *app) showOne(m parkedMessage) error {
 		cells = slices.DeleteFunc(cells, func(c []string) bool { return c[0] == "in" })
 	}
 	cells = append(cells, []string{"position", strconv.FormatInt(m.Position, 10)}, []string{"last error", m.LastError})
+	for _, t := range m.Tries {
+		cells = append(cells, []string{"attempt " + strconv.Itoa(t.Number), t.At.Local().Format(time.RFC3339) + ": " + t.Error})
+	}
 	for _, key := range slices.Sorted(maps.Keys(m.Metadata)) {
 		cells = append(cells, []string{"metadata", plain(key) + ": " + m.Metadata[key]})
 	}

@@ -57,6 +57,9 @@ func explanation(p *admin.RouteStatus) []string {
 	if p.Stopped != "" {
 		add("route %s cannot run: %s", p.Route, p.Stopped)
 	}
+	if p.DeadError != "" {
+		add("dead rows of route %s could not be counted: %s", p.Route, p.DeadError)
+	}
 	if p.Paused != nil {
 		add("route %s has been paused%s", p.Route, why(p.Paused))
 		add("  to resume it: outrider resume %s", p.Route)

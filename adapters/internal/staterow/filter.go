@@ -39,7 +39,10 @@ func CheckCommand(c adapters.ParkedCommand) error {
 
 // FilterJSON returns the filter as audit records keep it: only what was set.
 func FilterJSON(f adapters.ParkedFilter) string {
-	before, limit, after := "", "", ""
+	before, limit, after, failure := "", "", "", ""
+	if f.Failure != 0 {
+		failure = fmt.Sprintf("%016x", f.Failure)
+	}
 	if !f.Before.IsZero() {
 		before = f.Before.UTC().Format(time.RFC3339Nano)
 	}
@@ -50,7 +53,7 @@ func FilterJSON(f adapters.ParkedFilter) string {
 		after = fmt.Sprintf("%s/%02d/%d", f.After.Route, f.After.Slot, f.After.Seq)
 	}
 	return FieldsJSON("route", f.Route, "group", f.Group, "id", f.ID, "status", string(f.Status), "type", f.Type,
-		"error", f.Error, "before", before, "limit", limit, "after", after)
+		"error", f.Error, "failure", failure, "before", before, "limit", limit, "after", after)
 }
 
 // TableFilterJSON is [FilterJSON] for a change in a queue's table.

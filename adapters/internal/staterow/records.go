@@ -35,27 +35,3 @@ func Audit(ctx context.Context, d Dialect, tx Tx, role string, before int64, lim
 	})
 	return out, err
 }
-
-// CountFailures groups parked messages by what failed.
-func CountFailures(ctx context.Context, d Dialect, tx Tx, route string, most int) (out []adapters.ParkedFailure, more bool, err error) {
-	s := &Statement{dialect: d}
-	s.add("SELECT route, status, event_type, last_error, count(*), " + d.micros("min(parked_at)") + ", " + d.micros("max(parked_at)") +
-		" FROM (SELECT route, status, event_type, last_error, parked_at FROM outrider_parked WHERE last_error <> ''")
-	if route != "" {
-		s.add(" AND route = %", route)
-	}
-	s.add(" LIMIT %) AS f GROUP BY route, status, event_type, last_error ORDER BY count(*) DESC, route, event_type, last_error", most+1)
-	looked := 0
-	err = tx.Each(ctx, s, func(scan func(...any) error) error {
-		var f adapters.ParkedFailure
-		var status string
-		var first, last int64
-		err := scan(&f.Route, &status, &f.Type, &f.Error, &f.Count, &first, &last)
-		f.Status, f.Type = adapters.ParkedStatus(status), Unpack(f.Type)
-		f.First, f.Last = time.UnixMicro(first), time.UnixMicro(last)
-		looked += f.Count
-		out = append(out, f)
-		return err
-	})
-	return out, looked > most, err
-}

@@ -72,6 +72,9 @@ func (s *Statement) where(f adapters.ParkedFilter, statuses []adapters.ParkedSta
 	if f.Route != "" {
 		s.add(" AND route = %", f.Route)
 	}
+	if f.Failure != 0 {
+		s.add(" AND failure = %", f.Failure)
+	}
 	s.equal("message_group", f.Group)
 	s.equal("event_id", f.ID)
 	s.equal("event_type", f.Type)

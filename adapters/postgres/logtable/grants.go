@@ -1,10 +1,10 @@
 package logtable
 
 import (
+	"slices"
+
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
-
-import "slices"
 
 // Grants are the privileges on a table of the application that [Source] reads.
 // Those of its publishers are the application's.

@@ -1,10 +1,9 @@
 package statestore
 
 import (
+	"github.com/jackc/pgx/v5"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
-
-import "github.com/jackc/pgx/v5"
 
 // auditColumns are those that a record's author fills. The others have defaults that
 // only the database chooses: number, time and database role.

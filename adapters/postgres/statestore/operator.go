@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,22 +16,32 @@ import (
 const (
 	auditSQL = `INSERT INTO outrider_audit (by, action, filter, changed) VALUES ($1, $2, $3::jsonb, $4)`
 
-	lanesSQL = `
+	cursorsSQL = `
 WITH i AS MATERIALIZED (SELECT i.id, ` + aliveInstance + ` AS alive FROM outrider_instance i)
 SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(i.alive, false), CASE WHEN c.owner IS NOT NULL THEN c.acquired_at END, c.epoch,
     c.position, c.snapshot, c.window_snapshot, c.paged, c.base, c.beyond, c.cluster, c.source, c.anchor, c.former, c.updated_at,
-    coalesce(f.retrying, 0), coalesce(f.waiting, 0), coalesce(f.held, 0), coalesce(d.dead, 0)
+    {counts}
 FROM outrider_cursor c
-LEFT JOIN i ON i.id = c.owner
-LEFT JOIN (
-    SELECT route, slot, count(*) FILTER (WHERE status = 'retrying') AS retrying,
-        count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'held') AS held
-    FROM outrider_parked WHERE status <> 'dead' GROUP BY route, slot
-) f ON f.route = c.route AND f.slot = c.slot
-LEFT JOIN (
-    SELECT route, slot, count(*) AS dead FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot
-) d ON d.route = c.route AND d.slot = c.slot
+LEFT JOIN i ON i.id = c.owner{counted}
 ORDER BY c.route, c.slot`
+
+	// countLanesSQL reads both partial indexes and no row.
+	countLanesSQL = `
+SELECT route, slot, count(*) FILTER (WHERE status = 'retrying'), count(*) FILTER (WHERE status = 'waiting'), count(*) FILTER (WHERE status = 'held'), 0
+FROM outrider_parked WHERE status <> 'dead' GROUP BY route, slot
+UNION ALL
+SELECT route, slot, 0, 0, 0, count(*) FROM outrider_parked WHERE status = 'dead' GROUP BY route, slot`
+)
+
+// lanesSQL is cursorsSQL with the parked messages of each lane, as one snapshot sees both.
+var (
+	lanesSQL = strings.NewReplacer("{counts}", "coalesce(n.retrying, 0), coalesce(n.waiting, 0), coalesce(n.held, 0), coalesce(n.dead, 0)",
+		"{counted}", `
+LEFT JOIN (
+    SELECT route, slot, sum(retrying)::bigint AS retrying, sum(waiting)::bigint AS waiting, sum(held)::bigint AS held, sum(dead)::bigint AS dead
+    FROM (`+countLanesSQL+`) AS k(route, slot, retrying, waiting, held, dead) GROUP BY route, slot
+) n ON n.route = c.route AND n.slot = c.slot`).Replace(cursorsSQL)
+	bareSQL = strings.NewReplacer("{counts}", "0, 0, 0, 0", "{counted}", "").Replace(cursorsSQL)
 )
 
 // parkedDialect is PostgreSQL's SQL for parked messages.
@@ -100,7 +111,35 @@ func (s *Store) ChangeParked(ctx context.Context, c adapters.ParkedCommand) (ste
 
 // Lanes returns all cursor rows, by route and slot.
 func (s *Store) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {
-	rows, err := s.pool.Query(ctx, lanesSQL)
+	return s.lanes(ctx, lanesSQL)
+}
+
+var _ adapters.LaneCounter = (*Store)(nil)
+
+// Cursors implements [adapters.LaneCounter].
+func (s *Store) Cursors(ctx context.Context) ([]adapters.LaneStatus, error) {
+	return s.lanes(ctx, bareSQL)
+}
+
+// CountLanes implements [adapters.LaneCounter].
+func (s *Store) CountLanes(ctx context.Context) (map[adapters.LaneRef]adapters.LaneCounts, error) {
+	rows, err := s.pool.Query(ctx, countLanesSQL)
+	if err != nil {
+		return nil, stateError("count parked messages", err)
+	}
+	out := map[adapters.LaneRef]adapters.LaneCounts{}
+	var l adapters.LaneRef
+	var n adapters.LaneCounts
+	_, err = pgx.ForEachRow(rows, []any{&l.Route, &l.Slot, &n.Retrying, &n.Waiting, &n.Held, &n.Dead}, func() error {
+		all := out[l]
+		out[l] = adapters.LaneCounts{Retrying: all.Retrying + n.Retrying, Waiting: all.Waiting + n.Waiting, Held: all.Held + n.Held, Dead: all.Dead + n.Dead}
+		return nil
+	})
+	return out, stateError("count parked messages", err)
+}
+
+func (s *Store) lanes(ctx context.Context, sql string) ([]adapters.LaneStatus, error) {
+	rows, err := s.pool.Query(ctx, sql)
 	if err != nil {
 		return nil, stateError("read the lanes", err)
 	}

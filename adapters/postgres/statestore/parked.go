@@ -26,7 +26,7 @@ JOIN outrider_parked p ON p.route = $1 AND p.slot = g.slot AND p.seq = g.first
 ORDER BY p.slot, p.seq`
 
 	parkedFields = `route, slot, seq, coalesce(message_group, ''), status, attempts, next_attempt_at, last_error,
-    parked_at, event_id, event_type, position, metadata::text, payload`
+    parked_at, event_id, event_type, position, metadata::text, payload, tries`
 
 	parkedQueueSQL = `
 SELECT ` + parkedFields + ` FROM outrider_parked
@@ -76,15 +76,15 @@ func (s *Store) queryParked(ctx context.Context, sql string, args ...any) ([]ada
 
 // scanParked reads a row of [parkedFields].
 func scanParked(row pgx.CollectableRow) (p adapters.Parked, err error) {
-	var status, metadata string
+	var status, metadata, tries string
 	var due *time.Time
 	err = row.Scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
-		&p.ParkedAt, &p.ID, &p.Type, &p.Position, &metadata, &p.Payload)
+		&p.ParkedAt, &p.ID, &p.Type, &p.Position, &metadata, &p.Payload, &tries)
 	if err != nil {
 		return p, err
 	}
 	p.Group, p.ID, p.Type = staterow.Unpack(p.Group), staterow.Unpack(p.ID), staterow.Unpack(p.Type)
-	p.Status = adapters.ParkedStatus(status)
+	p.Status, p.Tries = adapters.ParkedStatus(status), staterow.DecodeTries(tries)
 	if due != nil {
 		p.NextAttemptAt = *due
 	}

@@ -37,13 +37,14 @@ WHERE p.route = u.route AND p.slot = u.slot AND p.seq = u.seq`
 
 	parkSQL = `
 INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
-    event_id, event_type, position, metadata, payload)
+    event_id, event_type, position, metadata, payload, tries, failure)
 SELECT k.route, k.slot, k.seq, nullif(k.message_group, ''), k.status, k.attempts, k.next_attempt_at, k.last_error,
-    k.event_id, k.event_type, k.position, k.metadata::jsonb, k.payload
+    k.event_id, k.event_type, k.position, k.metadata::jsonb, k.payload, k.tries, k.failure
 FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::integer[], $7::timestamptz[],
-        $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bytea[], $17::integer[])
+        $8::text[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bytea[], $17::integer[],
+        $18::text[], $19::bigint[])
     AS k(route, slot, seq, message_group, status, attempts, next_attempt_at, last_error,
-        event_id, event_type, position, metadata, payload, was)
+        event_id, event_type, position, metadata, payload, was, tries, failure)
 JOIN unnest($14::text[], $15::smallint[], $16::bigint[]) AS l(route, slot, stored) ON l.route = k.route AND l.slot = k.slot
 WHERE (k.seq >= l.stored
    OR EXISTS (SELECT FROM outrider_parked AS p WHERE p.route = k.route AND p.slot = k.slot AND p.seq = k.seq))
@@ -52,7 +53,7 @@ WHERE (k.seq >= l.stored
 ON CONFLICT (route, slot, seq) DO UPDATE SET message_group = EXCLUDED.message_group, status = EXCLUDED.status,
     attempts = EXCLUDED.attempts, next_attempt_at = EXCLUDED.next_attempt_at, last_error = EXCLUDED.last_error,
     event_id = EXCLUDED.event_id, event_type = EXCLUDED.event_type, position = EXCLUDED.position,
-    metadata = EXCLUDED.metadata, payload = EXCLUDED.payload`
+    metadata = EXCLUDED.metadata, payload = EXCLUDED.payload, tries = EXCLUDED.tries, failure = EXCLUDED.failure`
 )
 
 // stateQuerier is a pool or a transaction.
@@ -175,19 +176,20 @@ func settleParked(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlem
 	if len(kept.seqs) > 0 {
 		batch.Queue(parkSQL, kept.routes, kept.slots, kept.seqs, kept.groups, kept.statuses, kept.attempts, kept.dues,
 			kept.errors, kept.ids, kept.types, kept.positions, kept.metadata, kept.payloads,
-			lanes.routes, lanes.slots, lanes.seqs, kept.formers)
+			lanes.routes, lanes.slots, lanes.seqs, kept.formers, kept.tries, kept.failures)
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }
 
 // parkedColumns are the rows of a statement, column by column.
 type parkedColumns struct {
-	routes, groups, statuses, errors, ids, types, metadata []string
-	slots                                                  []int16
-	seqs, positions                                        []int64
-	attempts, formers                                      []int32 // formers: [adapters.Parked.Was]
-	dues                                                   []*time.Time
-	payloads                                               [][]byte
+	routes, groups, statuses, errors, ids, types, metadata, tries []string
+	failures                                                      []*int64
+	slots                                                         []int16
+	seqs, positions                                               []int64
+	attempts, formers                                             []int32 // formers: [adapters.Parked.Was]
+	dues                                                          []*time.Time
+	payloads                                                      [][]byte
 }
 
 func (c *parkedColumns) addKey(lane adapters.LaneRef, seq int64) {
@@ -212,6 +214,7 @@ func (c *parkedColumns) add(lane adapters.LaneRef, p *adapters.Parked) {
 	}
 	c.dues = append(c.dues, due)
 	c.errors = append(c.errors, staterow.Clean(p.LastError))
+	c.tries, c.failures = append(c.tries, staterow.EncodeTries(p.Tries)), append(c.failures, staterow.FailureColumn(lane.Route, p))
 	c.ids = append(c.ids, staterow.Pack(p.ID))
 	c.types = append(c.types, staterow.Pack(p.Type))
 	c.positions = append(c.positions, p.Position)
