@@ -37,14 +37,11 @@ type AddressReporter interface {
 	Unanswered() []AddressStatus
 }
 
-// TxDestination is a destination that lives in the state store's own database:
-// delivery and settling commit together, so every message arrives exactly once.
-type TxDestination interface {
-	Destination
-
-	// DeliverTx is Deliver inside tx, whose type the state store documents
-	// (PostgreSQL: pgx.Tx). It neither commits nor rolls back.
-	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) []error
+// DuplicateCounter is implemented by destinations that recognise messages which they have
+// taken before.
+type DuplicateCounter interface {
+	// Duplicates returns how many there were. They counted as delivered.
+	Duplicates() int64
 }
 
 // Checker is implemented by destinations and sources that can verify their

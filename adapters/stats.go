@@ -21,6 +21,8 @@ type RouteStats struct {
 	Paused    *Pause // nil: it is not; who asked is empty when not known yet
 	Stopped   string // why the route cannot run; empty: it can
 
+	Duplicates int64 // messages that the destination took for duplicates and counts as delivered, of all its routes; 0 where it does not tell
+
 	Queue *QueueStats // of a route that claims from a queue; routes of one queue share it
 }
 

@@ -10,7 +10,7 @@ import (
 type collector struct {
 	stats func() []adapters.RouteStats
 
-	delivered, retried, dead, parked, skipped            *prometheus.Desc
+	delivered, retried, dead, parked, skipped, repeated  *prometheus.Desc
 	age, latency, inFlight, parkedNow, lanes, down, held *prometheus.Desc
 	paused, stopped                                      *prometheus.Desc
 	claimed, unmatched, lost, recovered                  *prometheus.Desc
@@ -27,6 +27,7 @@ func newCollector(stats func() []adapters.RouteStats) *collector {
 		dead:      desc("dead_total", "Messages that were taken out for an operator."),
 		parked:    desc("parked_total", "Messages that were taken out of the stream to wait."),
 		skipped:   desc("skipped_total", "Messages that were not to be delivered.", "reason"),
+		repeated:  desc("duplicates_total", "Messages that the route's destination took for duplicates, over all its routes; they count as delivered."),
 		age:       desc("age_seconds", "Age of the oldest message that was read and is not delivered; 0 when there is none. It grows while nothing is delivered."),
 		latency:   desc("delivery_age_seconds", "Time from creation to delivery of a message delivered recently."),
 		paused:    desc("paused", "1 while the route is paused."),
@@ -59,6 +60,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		counter(c.retried, s.Retried)
 		counter(c.dead, s.Dead)
 		counter(c.parked, s.Parked)
+		counter(c.repeated, s.Duplicates)
 		for reason, n := range s.Skipped {
 			counter(c.skipped, n, reason)
 		}

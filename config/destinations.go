@@ -1,6 +1,6 @@
 package config
 
-// Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook],
+// Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook], [*River],
 // [*LogTo], [*Discard], [*Listeners] and [*Publisher].
 type Destination interface {
 	// Kind is the value of the key type.
@@ -12,6 +12,7 @@ var destinations = newRegistry[Destination]("destination",
 	kind{"kafka", "A Kafka topic. Key of a record is the message's group.", &Kafka{}},
 	kind{"http", "An HTTP endpoint that takes batches.", &HTTP{}},
 	kind{"webhook", "Signed requests to HTTP endpoints, one per message (Standard Webhooks).", &Webhook{}},
+	kind{"river", "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages.", &River{}},
 	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
 	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
 	kind{"listeners", "Functions of the embedding Go program, registered by event type. The outrider binary has none.", &Listeners{}},

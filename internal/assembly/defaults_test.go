@@ -5,8 +5,11 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
+	"github.com/outriderhq/outrider/adapters/river"
 	"github.com/outriderhq/outrider/adapters/webhook"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/router"
@@ -26,7 +29,9 @@ destinations:
   kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
   http: {type: http, url: "http://127.0.0.1:1/"}
   webhook: {type: webhook, url: "https://example.com/", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
+  river: {type: river, url: postgres://app@127.0.0.1/db}
 routes:
+  r: {from: own, to: river}
   a: {from: own, to: kafka}
   b: {from: own, to: http}
   c: {from: own, to: webhook}
@@ -71,6 +76,13 @@ routes:
 	w, wErr := signed.WithDefaults()
 	w2, w2Err := webhook.Config{URL: signed.URL, Secrets: signed.Secrets}.WithDefaults()
 	same("webhook", w, first(err, wErr), w2, w2Err)
+
+	pool := &pgxpool.Pool{} // not looked at
+	jobs := riverConfig(cfg.Destinations["river"].(*config.River))
+	jobs.Pool = pool
+	r, rErr := jobs.WithDefaults()
+	r2, r2Err := river.Config{Pool: pool}.WithDefaults()
+	same("river", r, rErr, r2, r2Err)
 
 	s, sErr := httpSubscriber(at, cfg.Sources["in"].(*config.HTTPSource)).WithDefaults()
 	s2, s2Err := http.SubscriberConfig{Listen: "127.0.0.1:1"}.WithDefaults()

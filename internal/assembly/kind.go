@@ -21,6 +21,7 @@ var (
 		"kafka":     entry(kafkaDestination),
 		"http":      entry(httpDestination),
 		"webhook":   entry(webhookDestination),
+		"river":     entry(riverDestination),
 		"log":       entry(logDestination),
 		"discard":   entry(discardDestination),
 		"listeners": entry(listenersDestination),

@@ -77,7 +77,7 @@ func goOutput(t *testing.T, args ...string) string {
 // networks and brokers with.
 func TestMainModuleRequiresNothingOfItsBenchmarkAndFaults(t *testing.T) {
 	t.Parallel()
-	elsewhere := regexp.MustCompile(`^(github\.com/riverqueue/|gonum\.org/|codeberg\.org/|git\.sr\.ht/|github\.com/Shopify/toxiproxy|` +
+	elsewhere := regexp.MustCompile(`^(gonum\.org/|codeberg\.org/|git\.sr\.ht/|github\.com/Shopify/toxiproxy|` +
 		`github\.com/rs/|github\.com/gorilla/|github\.com/twmb/franz-go/pkg/kfake$)`)
 	for _, r := range required(t, ".") {
 		if elsewhere.MatchString(r.Path) {

@@ -33,6 +33,9 @@ const (
 	BeforeSettle Point = "before-settle" // verdicts are gathered and about to be written
 	InSettle     Point = "in-settle"     // cursors are written with parked rows, and not committed
 	AfterSettle  Point = "after-settle"  // verdicts are durable, in memory nothing knows of it
+	Delivered    Point = "delivered"     // a delivery is written in a transaction, and not that it took place
+	InDelivery   Point = "in-delivery"   // that is written too, and not committed
+	Committed    Point = "committed"     // both are committed, in memory nothing knows of it
 	Unparking    Point = "unparking"     // parked rows are read back, and not yet in their lane
 	Release      Point = "release"       // everything is settled at the end, the lanes are not released yet
 	Released     Point = "released"      // the lanes are given up, the process has not ended
@@ -40,8 +43,13 @@ const (
 
 // Points are all steps.
 var Points = []Point{
-	Acquired, Fetched, BeforeSend, AfterSend, Parking, BeforeSettle, InSettle, AfterSettle, Unparking, Release, Released,
+	Acquired, Fetched, BeforeSend, AfterSend, Parking, BeforeSettle, InSettle, AfterSettle,
+	Delivered, InDelivery, Committed, Unparking, Release, Released,
 }
+
+// InTransactions are the steps of deliveries that commit with what settles them; others do not come
+// there.
+var InTransactions = []Point{Delivered, InDelivery, Committed}
 
 // failpoint is a step and how often it is passed before the end.
 type failpoint struct {

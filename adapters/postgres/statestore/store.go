@@ -77,6 +77,8 @@ type Store struct {
 	mu      sync.Mutex // guards the rest
 	session *stateSession
 	former  []int32 // processes of sessions that were given up, and may hold the lock
+
+	delivering *pgxpool.Pool // for transactions that deliver; nil: there was none yet
 }
 
 var _ adapters.StateStore = (*Store)(nil)
@@ -228,6 +230,9 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeSession()
+	if s.delivering != nil {
+		s.delivering.Close()
+	}
 	s.pool.Close()
 	return nil
 }

@@ -72,6 +72,7 @@ type Item struct {
 	reserved  bool // its place at the gate is kept meanwhile
 	uncounted bool // being sent, stored meanwhile: takes no room
 	blocker   bool // its group was parked while it was being sent
+	committed bool // it is written that it was delivered, in the transaction of its delivery
 	unwanted  bool // an operator has taken its row away
 	probed    bool // it was a probe, or run again for one; guarded by health's mutex
 	asked     bool // its chain has asked for the outcome

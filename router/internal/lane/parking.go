@@ -120,7 +120,7 @@ func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cau
 // is. It is stored too, so that the cursor can move over it while it hangs.
 func (p *parking) block(it *Item, g *parkedGroup) {
 	g.block(it)
-	if !it.stored {
+	if !it.stored && !it.committed {
 		p.here[opKey{it.slot, it.seq}] = it
 		p.put(it, adapters.ParkedWaiting, time.Time{}, nil)
 		g.store(it)

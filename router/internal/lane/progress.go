@@ -19,6 +19,7 @@ type progress struct {
 	live    int64          // memory of unfinished items
 	ops     ops            // not yet settled
 	flight  *ops           // being settled
+	turn    bool           // in a transaction that delivers
 }
 
 func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, session *Session) progress {
@@ -181,10 +182,15 @@ func (p *progress) settlements(e settling.Extent) (out []adapters.Settlement) {
 		}
 	}
 	if len(out) > 0 {
-		p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks}
-		p.ops = ops{changes: p.ops.changes}
+		p.fly()
 	}
 	return out
+}
+
+// fly notes that what was concluded of parked rows is being written.
+func (p *progress) fly() {
+	p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks}
+	p.ops = ops{changes: p.ops.changes}
 }
 
 // settlement is what is to be written of one stream.

@@ -63,9 +63,6 @@ func (u *pump) batch(g *parkedGroup) int {
 	return max(min(64, u.route.Window/4), 1)
 }
 
-// flush makes durable what rows say, before they are read back.
-func (u *pump) flush() error { return u.route.settler.Flush(u.ctx, settling.Concluded) }
-
 // report logs an outage of reading, and returns how long to wait after it.
 func (u *pump) report(err error, lane string) time.Duration {
 	if err != nil {

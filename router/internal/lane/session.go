@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type Session struct {
 	parking  parking
 	progress progress
 	cutoff   cutoff
+	landed   sync.Cond // a write of the lane has its outcome; see transact
 
 	evictionLooked time.Time // when blocked groups were last looked for
 }
@@ -43,11 +45,12 @@ type Session struct {
 // belong to table.
 func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, groups []adapters.ParkedGroup) *Session {
 	s := &Session{Lane: l, Route: l.route}
+	s.landed.L = &s.mu
 	s.origin = l.route.Feeder.Origin(s)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), lanectx.Share, l.route.owned))
 	s.runner = newRunner(s)
 	through := l.route.Destination
-	if s.fenced = fence(s); s.fenced != nil {
+	if s.fenced = cmp.Or(fence(s), transact(s)); s.fenced != nil {
 		through = s.fenced
 	}
 	s.gate = handlers.NewGate(handlers.GateConfig{
@@ -139,6 +142,7 @@ func (s *Session) Lose() (stop bool) {
 	s.mu.Lock()
 	already := s.lost
 	s.lost = true
+	s.landed.Broadcast()
 	s.mu.Unlock()
 	if already || s.Lane.session.Load() != s {
 		return false
@@ -181,7 +185,7 @@ func (s *Session) bringBack() {
 // load reads the first messages of each group and lets them into the lane. What the rows say
 // must be durable before it is read back.
 func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
-	err := s.pump.flush()
+	err := s.flush()
 	for _, g := range groups {
 		var rows []adapters.Parked
 		if err == nil {
@@ -219,7 +223,14 @@ func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 func (s *Session) Settled(ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if acks, durable := s.progress.settled(ok); durable {
+	s.settledLocked(ok)
+}
+
+// settledLocked is Settled.
+func (s *Session) settledLocked(ok bool) {
+	acks, durable := s.progress.settled(ok)
+	s.landed.Broadcast()
+	if durable {
 		s.origin.Durable(acks, s.lost)
 		s.Route.Feeder.RoomFreed()
 	}

@@ -85,6 +85,9 @@ func (r *Route) Stats() adapters.RouteStats {
 	for i := range s.Ages {
 		s.Ages[i] = r.stats.ages[i].Load()
 	}
+	if d, ok := r.Destination.(adapters.DuplicateCounter); ok {
+		s.Duplicates = d.Duplicates()
+	}
 	r.stats.exact.Store(exactAges)
 	now := time.Now()
 	r.stats.mu.Lock()

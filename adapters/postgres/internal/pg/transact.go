@@ -1,0 +1,91 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// A COMMIT may be answered late, and is not given up with the work before it: what it came to would
+// not be known. If its answer got lost, the look for what it came to may take as long.
+const (
+	commitTimeout = 10 * time.Second
+	lookPause     = 100 * time.Millisecond
+)
+
+// Beginner is a pool of connections.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Database names the database that a configuration leads to.
+func Database(c *pgx.ConnConfig) string {
+	return fmt.Sprintf("postgres://%s/%s", net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), c.Database)
+}
+
+// Transact runs work in a transaction and commits it. An error of work rolls back, and is returned as it is. When a
+// COMMIT fails in a way that does not say what it came to, committed finds it out: it
+// waits for a lock that the transaction has, and then looks for what it wrote. If it cannot find out in time the
+// error is [adapters.ErrUnknown].
+func Transact(ctx context.Context, pool Beginner, work func(ctx context.Context, tx pgx.Tx) error, committed func(ctx context.Context) (bool, error)) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	rollback := func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		defer cancel()
+		_ = tx.Rollback(ending) // or the server does it, when it notices that the connection is closed
+	}
+	finished := false
+	defer func() {
+		if !finished { // also after a panic
+			rollback()
+		}
+	}()
+	if err := work(ctx, tx); err != nil {
+		return err
+	}
+	finished = true
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	err = tx.Commit(ending)
+	if err == nil || rolledBack(err) {
+		return err
+	}
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	for {
+		done, lookErr := committed(looking)
+		if lookErr == nil && done {
+			return nil
+		}
+		if lookErr == nil {
+			return err
+		}
+		select {
+		case <-time.After(lookPause):
+		case <-looking.Done():
+			return fmt.Errorf("%w: %w; looking for it: %w", adapters.ErrUnknown, err, lookErr)
+		}
+	}
+}
+
+// rolledBack reports whether the error of a COMMIT says that nothing was committed. A connection that
+// ends (class 08, which poolers answer with too), a server that stops (57P) and 40003 leave it open.
+func rolledBack(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return true
+	}
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refused.Code != "40003" && !strings.HasPrefix(refused.Code, "08") && !strings.HasPrefix(refused.Code, "57P")
+}

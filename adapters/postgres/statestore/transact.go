@@ -1,0 +1,108 @@
+package statestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/internal/failpoint"
+)
+
+// deliveryConns bounds the connections of transactions that deliver: one for each lane that does so at a
+// time. They are not among those of [stateConns], which settles and leases need.
+const deliveryConns = 8
+
+var _ adapters.TxStateStore = (*Store)(nil)
+
+// writtenSQL waits until no transaction changes the row, and returns which settle was the last one.
+const writtenSQL = `SELECT epoch, revision FROM outrider_cursor WHERE route = $1 AND slot = $2 FOR UPDATE`
+
+// errFenced rolls back a transaction of which a lane is not the writer's any more.
+var errFenced = errors.New("the lane has another owner")
+
+// Database implements [adapters.TxStateStore].
+func (s *Store) Database() string { return pg.Database(s.pool.Config().ConnConfig) }
+
+// Transact implements [adapters.TxStateStore]. The tx of deliver is a pgx.Tx.
+func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, tx any) error,
+	settle func(ctx context.Context) ([]adapters.Settlement, error)) (fenced []adapters.LaneRef, err error) {
+	pool, err := s.deliveries(ctx)
+	if err != nil {
+		return nil, stateError("deliver", err)
+	}
+	var own error // of deliver and settle
+	var sorted []adapters.Settlement
+	err = pg.Transact(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		own = deliver(ctx, tx)
+		if own != nil {
+			return own
+		}
+		failpoint.Hit(failpoint.Delivered)
+		var settlements []adapters.Settlement
+		if settlements, own = settle(ctx); own != nil {
+			return own
+		}
+		if sorted, err = staterow.SortSettlements(settlements); err != nil {
+			return err
+		}
+		state := stateTx{tx, s.pool.schema}
+		alive, err := settleCursors(ctx, state, sorted)
+		if err != nil {
+			return err
+		}
+		if fenced = fencedLanes(sorted, alive); len(fenced) > 0 {
+			return errFenced
+		}
+		if parksAny(sorted) {
+			if err := settleParked(ctx, state, sorted, alive); err != nil {
+				return err
+			}
+		}
+		failpoint.Hit(failpoint.InDelivery)
+		return nil
+	}, func(ctx context.Context) (bool, error) { return s.written(ctx, sorted) })
+	switch {
+	case err == nil:
+		failpoint.Hit(failpoint.Committed)
+		return nil, nil
+	case own != nil:
+		return nil, own
+	case errors.Is(err, errFenced):
+		return fenced, nil
+	}
+	return nil, stateError("deliver and settle", err)
+}
+
+// written reports whether settlements of one transaction are in the table. What another owner has written since
+// does not matter: the lane is not ours then.
+func (s *Store) written(ctx context.Context, settlements []adapters.Settlement) (bool, error) {
+	first := &settlements[0]
+	var epoch, revision int64
+	err := s.pool.QueryRow(ctx, writtenSQL, first.Route, int16(first.Slot)).Scan(&epoch, &revision)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return epoch == first.Epoch && revision >= first.Revision, err
+}
+
+// deliveries returns the pool for transactions that deliver, which is opened when it is first needed.
+func (s *Store) deliveries(ctx context.Context) (*pgxpool.Pool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.delivering == nil {
+		cfg := s.pool.Config()
+		cfg.MaxConns = deliveryConns
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg)
+		if err != nil {
+			return nil, fmt.Errorf("open connections for deliveries: %w", err)
+		}
+		s.delivering = pool
+	}
+	return s.delivering, nil
+}

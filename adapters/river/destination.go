@@ -1,0 +1,149 @@
+package river
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Destination inserts a job for each message. It is an [adapters.TxDestination] and an [adapters.Checker].
+type Destination struct {
+	cfg        Config
+	templates  templates
+	client     *river.Client[pgx.Tx]
+	duplicates atomic.Int64
+}
+
+var (
+	_ adapters.TxDestination    = (*Destination)(nil)
+	_ adapters.Checker          = (*Destination)(nil)
+	_ adapters.DuplicateCounter = (*Destination)(nil)
+)
+
+// New returns a destination, or an error that lists what is wrong with the configuration. It does not connect.
+func New(cfg Config) (*Destination, error) {
+	cfg, err := cfg.WithDefaults()
+	t, parseErr := cfg.parse()
+	if err := errors.Join(err, parseErr); err != nil {
+		return nil, fmt.Errorf("river: %w", err)
+	}
+	client, err := river.NewClient(riverpgxv5.New(cfg.Pool), &river.Config{
+		Schema: cfg.Schema,
+		Logger: slog.New(slog.DiscardHandler), // what it logs when it inserts, it returns too
+	})
+	if err != nil {
+		return nil, fmt.Errorf("river: %w", err)
+	}
+	return &Destination{cfg: cfg, templates: t, client: client}, nil
+}
+
+// Database implements [adapters.TxDestination].
+func (d *Destination) Database() string {
+	c := d.cfg.Pool.Config().ConnConfig
+	return "postgres://" + net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+}
+
+// Address implements [adapters.Destination]: River's tables.
+func (d *Destination) Address(*message.Message) (string, error) {
+	return d.Database() + " " + d.cfg.Schema + ".river_job", nil
+}
+
+// Ordering implements [adapters.Destination].
+func (d *Destination) Ordering() adapters.Ordering {
+	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: d.cfg.Messages, MaxBytes: maxBytes, Static: true}
+}
+
+// Duplicates implements [adapters.DuplicateCounter]: jobs that River has refused because they exist; see [Config.Unique].
+func (d *Destination) Duplicates() int64 { return d.duplicates.Load() }
+
+// Close implements [adapters.Destination].
+func (d *Destination) Close() error {
+	d.cfg.Pool.Close()
+	return nil
+}
+
+// Deliver implements [adapters.Destination], in transactions of its own: at least once.
+func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	group := func(msg *message.Message) string { return msg.Metadata[outbox.MetaGroup] }
+	return adapters.InParts(batch, group, func(part []*message.Message) (errs []error, ended error) {
+		err := pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
+			if errs = d.DeliverTx(ctx, tx, address, part); errs != nil {
+				return errRefused
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errRefused) {
+			return nil, outbox.Unavailable(fmt.Errorf("river: %w", err), 0)
+		}
+		for _, err := range errs {
+			if outbox.KindOf(err) == outbox.KindUnavailable && err != nil {
+				return nil, err
+			}
+		}
+		return errs, nil
+	})
+}
+
+var errRefused = errors.New("messages were refused")
+
+// DeliverTx implements [adapters.TxDestination]. Its tx is a pgx.Tx.
+func (d *Destination) DeliverTx(ctx context.Context, tx any, _ string, batch []*message.Message) []error {
+	params := make([]river.InsertManyParams, len(batch))
+	errs, bad := make([]error, len(batch)), false
+	for i, msg := range batch {
+		params[i], errs[i] = d.params(msg)
+		bad = bad || errs[i] != nil
+	}
+	if bad {
+		return errs
+	}
+	inserted, err := d.client.InsertManyTx(ctx, tx.(pgx.Tx), params) //nolint:forcetypeassert // what PostgreSQL's transactions are
+	if err != nil {
+		err = classify(err)
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	for _, r := range inserted {
+		if r.UniqueSkippedAsDuplicate {
+			d.duplicates.Add(1)
+		}
+	}
+	return nil
+}
+
+// classify gives an error its kind. What is wrong with the database, its tables or rights is no message's fault; what
+// the database cannot keep is.
+func classify(err error) error {
+	text := fmt.Errorf("river: insert jobs: %w", err)
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok: // what River itself refuses was looked at before
+		return outbox.Unavailable(text, 0)
+	case slices.Contains([]string{"40001", "40P01", "55P03"}, refused.Code): // it met another transaction
+		return text
+	case slices.Contains([]string{"42P01", "42703", "42704", "42883", "3F000"}, refused.Code):
+		return outbox.Unavailable(fmt.Errorf("%w; River's tables are missing or of an older version: run its migrations (river migrate-up)", text), 0)
+	case refused.Code == "42501":
+		return outbox.Unavailable(fmt.Errorf("%w; GRANT SELECT, INSERT, UPDATE ON river_job, and USAGE ON SEQUENCE river_job_id_seq, to the role that Outrider connects as", text), 0)
+	case strings.HasPrefix(refused.Code, "22"), strings.HasPrefix(refused.Code, "23"):
+		return outbox.Permanent(text)
+	}
+	return outbox.Unavailable(text, 0)
+}

@@ -1,0 +1,150 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TxDestination is a destination that writes into the database in which it is recorded what was
+// delivered: that of the state store, or of the queue that the messages were claimed from.
+// Delivery and record commit together, so every message arrives exactly once.
+//
+// The router calls DeliverTx where that database can do it ([TxStateStore], [TxQueue]), and Deliver
+// elsewhere.
+type TxDestination interface {
+	Destination
+
+	// Database names the database that it writes into, as [TxStateStore] and [TxQueue] name theirs: only those of
+	// the same name have transactions for it.
+	Database() string
+
+	// DeliverTx is Deliver inside tx, whose type the state store or queue documents
+	// (PostgreSQL: pgx.Tx). It neither commits nor rolls back, and waits for nothing but the
+	// database: while it runs a transaction is open.
+	//
+	// With nil everything is committed. After anything else the transaction is rolled back. Messages whose
+	// result is nil are then given again, in another transaction; if every message has an error it is not known
+	// which of them is at fault, and they are given again in parts, until a message
+	// fails alone. An [outbox.Unavailable] error is nobody's fault: it ends the delivery.
+	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) []error
+}
+
+// TxStateStore is implemented by state stores that settle in a transaction which they
+// share with a delivery.
+type TxStateStore interface {
+	StateStore
+
+	// Database is host, port and name of the database, as the configuration gives them. Two names of
+	// one database are two databases here, which costs the guarantee and nothing else.
+	Database() string
+
+	// Transact begins a transaction, has deliver write into it, asks for the settlements, writes
+	// them, and commits. An error of deliver or settle rolls back and is returned as it is. Lanes
+	// that are fenced roll back too, and are returned.
+	//
+	// When a commit fails in a way that does not say whether it was carried out, Transact looks whether the
+	// settlements are there. If that cannot be found out in time the error is [ErrUnknown].
+	Transact(ctx context.Context, deliver func(ctx context.Context, tx any) error,
+		settle func(ctx context.Context) ([]Settlement, error)) (fenced []LaneRef, err error)
+}
+
+// TxQueue is implemented by queues that settle in a transaction which they share with a
+// delivery.
+type TxQueue interface {
+	Queue
+
+	// Database is as in [TxStateStore].
+	Database() string
+
+	// Transact begins a transaction, writes that the claimed rows were delivered, has deliver
+	// write into it, and commits. An error of deliver rolls back and is returned as it is. Claims that are
+	// lost roll back too, and are returned. After a commit Settle
+	// of the same claims changes nothing and reports none as lost.
+	//
+	// What is said of unknown outcomes at [TxStateStore] holds here too.
+	Transact(ctx context.Context, claims []*Claim, deliver func(ctx context.Context, tx any) error) (lost []*Claim, err error)
+}
+
+// ErrUnknown says that it could not be found out whether a transaction was committed.
+var ErrUnknown = errors.New("it is not known whether the transaction was committed")
+
+// InParts delivers a batch in as few transactions as it takes. Try delivers messages in one: errs is nil when that was
+// committed, otherwise nothing was, and it says what [TxDestination.DeliverTx] says. Ended is why
+// nothing more is to be tried. Of a group, the key of which group returns (empty: none), nothing is tried behind
+// a message that has failed. The result is that of [Destination.Deliver].
+func InParts(batch []*message.Message, group func(*message.Message) string, try func([]*message.Message) (errs []error, ended error)) []error {
+	p := &parts{group: group, try: try, results: make(map[*message.Message]error, len(batch)), failed: map[string]bool{}}
+	p.deliver(batch)
+	if len(p.results) == 0 {
+		return nil
+	}
+	errs := make([]error, len(batch))
+	for i, msg := range batch {
+		errs[i] = p.results[msg]
+	}
+	return errs
+}
+
+// parts is a delivery of which it is looked for what is at fault.
+type parts struct {
+	group   func(*message.Message) string
+	try     func([]*message.Message) ([]error, error)
+	results map[*message.Message]error // of those that were not delivered
+	failed  map[string]bool            // groups of which a message has failed
+	ended   error
+}
+
+var errBehind = outbox.Released(errors.New("a message of the same group before it has failed"))
+
+func (p *parts) deliver(batch []*message.Message) {
+	if batch = p.remaining(batch); len(batch) == 0 {
+		return
+	}
+	errs, ended := p.try(batch)
+	if ended == nil && errs != nil && len(errs) != len(batch) {
+		ended = fmt.Errorf("the destination returned %d results for %d messages", len(errs), len(batch))
+	}
+	switch {
+	case ended != nil:
+		p.ended = ended
+		p.remaining(batch)
+	case errs == nil:
+	case len(batch) == 1 || slices.Contains(errs, nil): // it is known who is at fault
+		var rest []*message.Message
+		for i, msg := range batch {
+			if errs[i] == nil {
+				rest = append(rest, msg)
+			} else {
+				p.results[msg], p.failed[p.group(msg)] = errs[i], true
+			}
+		}
+		p.deliver(rest)
+	default:
+		half := len(batch) / 2
+		p.deliver(batch[:half])
+		p.deliver(batch[half:])
+	}
+}
+
+// remaining leaves out what may not be delivered any more.
+func (p *parts) remaining(batch []*message.Message) []*message.Message {
+	out := batch[:0:0]
+	for _, msg := range batch {
+		group := p.group(msg)
+		switch {
+		case p.ended != nil:
+			p.results[msg] = p.ended
+		case group != "" && p.failed[group]:
+			p.results[msg] = errBehind
+		default:
+			out = append(out, msg)
+		}
+	}
+	return out
+}

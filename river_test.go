@@ -1,0 +1,211 @@
+package outrider_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// jobs is a database with an outbox, the state of the relay and River's tables.
+type jobs struct {
+	t    *testing.T
+	url  string
+	pool *pgxpool.Pool
+	cfg  *outrider.Config
+	log  logged
+}
+
+func newJobs(t *testing.T, more string) *jobs {
+	t.Helper()
+	j := &jobs{t: t, url: testenv.Postgres(t)}
+	var err error
+	j.pool, err = pgxpool.New(t.Context(), j.url)
+	must(t, err)
+	t.Cleanup(j.pool.Close)
+	migrator, err := rivermigrate.New(riverpgxv5.New(j.pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
+	must(t, err)
+	j.cfg, err = outrider.ParseConfig("test", fmt.Appendf(nil, `
+sources: {app: {type: postgres, url: %q, poll: {max: 20ms}}}
+destinations: {jobs: {type: river, url: %q, batch: {max_messages: 50}}}
+routes: {work: {from: app, to: jobs, middleware: [{retry: {attempts: 2, base: 1ms, max: 5ms}}]}}
+%s`, j.url, j.url, more))
+	must(t, err)
+	_, err = admin.Init(t.Context(), j.cfg)
+	must(t, err)
+	return j
+}
+
+// run runs a relay until stop is called.
+func (j *jobs) run() (stop func()) {
+	j.t.Helper()
+	o, err := outrider.New(j.cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&j.log, nil))))
+	must(j.t, err)
+	ctx, cancel := context.WithCancel(j.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			j.t.Error(err)
+		}
+		if j.t.Failed() {
+			j.t.Log(j.log.all())
+		}
+	})
+}
+
+// event is the payload of the tests' messages.
+type event struct {
+	N     int    `json:"n"`
+	Group string `json:"group"`
+	Text  string `json:"text,omitempty"`
+}
+
+// publish writes messages in one transaction, which it commits or rolls back.
+func (j *jobs) publish(commit bool, events ...event) {
+	j.t.Helper()
+	client, err := outbox.NewClient(outbox.ClientConfig{})
+	must(j.t, err)
+	tx, err := j.pool.Begin(j.t.Context())
+	must(j.t, err)
+	for _, e := range events {
+		m, err := outbox.New("order.created").Group(e.Group).JSON(e).Build()
+		must(j.t, err)
+		must(j.t, client.Publish(j.t.Context(), tx, m))
+	}
+	if commit {
+		must(j.t, tx.Commit(j.t.Context()))
+		return
+	}
+	must(j.t, tx.Rollback(j.t.Context()))
+}
+
+func (j *jobs) count(sql string, args ...any) (n int) {
+	j.t.Helper()
+	must(j.t, j.pool.QueryRow(j.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// check compares River's table with the outbox: one job for each committed row but those of except, in the order of each group.
+func (j *jobs) check(except ...int) {
+	j.t.Helper()
+	rows, err := j.pool.Query(j.t.Context(), `SELECT o.id, o.payload::text, count(r.id) FROM outrider_outbox o
+		LEFT JOIN river_job r ON r.metadata->'outrider'->>'event_id' = o.id GROUP BY o.id, o.payload::text`)
+	must(j.t, err)
+	var id string
+	var payload []byte
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&id, &payload, &n}, func() error {
+		var e event
+		must(j.t, json.Unmarshal(payload, &e))
+		want := 1
+		if slices.Contains(except, e.N) {
+			want = 0
+		}
+		if n != want {
+			j.t.Errorf("message %d has %d jobs, want %d", e.N, n, want)
+		}
+		return nil
+	})
+	must(j.t, err)
+	if extra := j.count(`SELECT count(*) FROM river_job r WHERE NOT EXISTS (SELECT FROM outrider_outbox o WHERE o.id = r.metadata->'outrider'->>'event_id')`); extra != 0 {
+		j.t.Errorf("%d jobs are of no committed message", extra)
+	}
+	rows, err = j.pool.Query(j.t.Context(), `SELECT args FROM river_job ORDER BY id`)
+	must(j.t, err)
+	last := map[string]int{}
+	_, err = pgx.ForEachRow(rows, []any{&payload}, func() error {
+		var e event
+		must(j.t, json.Unmarshal(payload, &e))
+		if before, ok := last[e.Group]; ok && before >= e.N && e.Group != "" {
+			j.t.Errorf("group %s: %d is behind %d", e.Group, e.N, before)
+		}
+		last[e.Group] = e.N
+		return nil
+	})
+	must(j.t, err)
+}
+
+// TestG1_EachMessageBecomesOneRiverJob has connections cut all the time, so that deliveries fail before,
+// in and after their commits.
+func TestG1_EachMessageBecomesOneRiverJob(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t, "")
+	const all = 3000
+	stop := j.run()
+	defer stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; n < all; n += 10 {
+			var events []event
+			for i := n; i < n+10; i++ {
+				events = append(events, event{N: i, Group: fmt.Sprint("g", i%7)})
+			}
+			j.publish(true, events...)
+			if n%100 == 0 {
+				j.publish(false, event{N: -n, Group: "g1"})
+			}
+		}
+	})
+	wg.Go(func() { // whatever the relay has open, at most once in a while
+		for ctx.Err() == nil {
+			_, _ = j.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'outrider-state' AND state <> 'idle' AND query NOT LIKE '%pg_try_advisory%'
+				ORDER BY random() LIMIT 1`)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	eventually(t, "all are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) >= all })
+	cancel()
+	wg.Wait()
+	stop()
+	j.check()
+	if parked := j.count(`SELECT count(*) FROM outrider_parked`); parked != 0 {
+		t.Errorf("%d messages are parked, want none: no failure was a message's", parked)
+	}
+}
+
+// TestG1_ABatchOfJobsFindsWhoIsAtFault has the database refuse some jobs, which are dead after their attempts; all
+// others of their batches become jobs.
+func TestG1_ABatchOfJobsFindsWhoIsAtFault(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t, "")
+	_, err := j.pool.Exec(t.Context(), `ALTER TABLE river_job ADD CHECK (args->>'text' IS DISTINCT FROM 'bad')`)
+	must(t, err)
+	var events []event
+	for i := range 200 {
+		e := event{N: i, Group: fmt.Sprint("g", i%20)}
+		if i == 30 || i == 31 || i == 170 {
+			e.Text = "bad"
+		}
+		events = append(events, e)
+	}
+	j.publish(true, events...)
+	stop := j.run()
+	defer stop()
+	eventually(t, "all others are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) == 197 })
+	eventually(t, "three are dead", func() bool { return j.count(`SELECT count(*) FROM outrider_parked WHERE status = 'dead'`) == 3 })
+	stop()
+	j.check(30, 31, 170)
+}

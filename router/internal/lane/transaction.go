@@ -1,0 +1,98 @@
+package lane
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Transactor is implemented by origins that record in a transaction of their own that messages
+// were delivered.
+type Transactor interface {
+	// Database names the database of the transactions; empty: there are none.
+	Database() string
+
+	// Transact has deliver write into a transaction, which records the messages of the items as
+	// delivered and commits. An error of deliver is returned as it is, and nothing is
+	// written. Any other error is [outbox.Unavailable] or [outbox.Released]. It is called
+	// without the session's mutex.
+	Transact(ctx context.Context, items []*Item, deliver func(ctx context.Context, tx any) error) error
+}
+
+// transaction is what a session delivers through instead of the route's destination, if delivery and
+// settling commit together: every message arrives exactly once.
+type transaction struct {
+	adapters.Destination
+	to adapters.TxDestination
+	in Transactor
+}
+
+// transact returns what the session delivers through, or nil if what its messages are settled in
+// has no transactions for the route's destination.
+func transact(s *Session) adapters.Destination {
+	to, ok := s.Route.Destination.(adapters.TxDestination)
+	if !ok {
+		return nil
+	}
+	in, ok := s.origin.(Transactor)
+	if _, byCursor := s.origin.(ByCursor); byCursor {
+		var store adapters.TxStateStore
+		store, ok = s.Route.State.(adapters.TxStateStore)
+		in = cursorTransactor{s, store}
+	}
+	if !ok || in.Database() == "" || in.Database() != to.Database() {
+		return nil
+	}
+	return transaction{to, to, in}
+}
+
+// Ordering implements [adapters.Destination]. One transaction of a lane follows another.
+func (t transaction) Ordering() adapters.Ordering {
+	o := t.Destination.Ordering()
+	o.Unit = adapters.UnitWave
+	return o
+}
+
+// Close implements [adapters.Destination]. The destination is the route's.
+func (t transaction) Close() error { return nil }
+
+// Deliver implements [adapters.Destination].
+func (t transaction) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	return adapters.InParts(batch, groupOf, func(part []*message.Message) ([]error, error) { return t.try(ctx, address, part) })
+}
+
+// try runs one transaction.
+func (t transaction) try(ctx context.Context, address string, batch []*message.Message) (errs []error, ended error) {
+	items := make([]*Item, len(batch))
+	for i, msg := range batch {
+		items[i] = itemOf(msg)
+	}
+	err := t.in.Transact(ctx, items, func(ctx context.Context, tx any) error {
+		if errs = t.to.DeliverTx(ctx, tx, address, batch); errs != nil {
+			return errRefused
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil, nil
+	case !errors.Is(err, errRefused):
+		return nil, err
+	}
+	for _, err := range errs {
+		if err != nil && (outbox.KindOf(err) == outbox.KindUnavailable || ctx.Err() != nil) {
+			return nil, err
+		}
+	}
+	return errs, nil
+}
+
+// errRefused ends a transaction in which a destination has failed.
+var errRefused = errors.New("the destination has refused messages")
+
+// groupOf is the group in whose order a message is delivered; empty for none.
+func groupOf(msg *message.Message) string { return itemOf(msg).key }

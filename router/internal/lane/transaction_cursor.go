@@ -1,0 +1,167 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/settling"
+)
+
+// cursorTransactor commits deliveries together with cursor and parking.
+//
+// The transaction is a settle of the lane: it writes what the settler would write now, and beside it that the
+// messages which it delivers are settled. While its outcome is not known the settler writes nothing of the
+// lane, as while one of its own writes is under way. From the commit on the messages are settled
+// in memory too, before their chains return: a settle in between would undo the record.
+type cursorTransactor struct {
+	session *Session
+	store   adapters.TxStateStore
+}
+
+var (
+	errFenced  = errors.New("the lane is no longer ours")
+	errStopped = errors.New("the lane is stopping")
+)
+
+// Database implements [Transactor].
+func (t cursorTransactor) Database() string { return t.store.Database() }
+
+// Transact implements [Transactor].
+func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver func(context.Context, any) error) error {
+	s := t.session
+	var refused error // of deliver
+	turn := false     // the settler writes nothing of the lane until it ends
+	fenced, err := t.store.Transact(ctx, func(ctx context.Context, tx any) error {
+		refused = deliver(ctx, tx)
+		return refused
+	}, func(ctx context.Context) ([]adapters.Settlement, error) {
+		settlements, err := s.takeTurn(ctx, items)
+		turn = err == nil
+		return settlements, err
+	})
+	switch {
+	case errors.Is(err, adapters.ErrUnknown): // the next owner will see; until then nothing is written
+		s.Route.Lease.Lost(s)
+		return outbox.Released(err)
+	case turn:
+		s.endTurn(items, err == nil && len(fenced) == 0)
+	}
+	switch {
+	case refused != nil:
+		return refused
+	case len(fenced) > 0:
+		s.Route.Lease.Lost(s)
+		return outbox.Released(errFenced)
+	case errors.Is(err, errStopped), errors.Is(err, errFenced):
+		return outbox.Released(err)
+	case err != nil:
+		return outbox.Unavailable(fmt.Errorf("the transaction that delivers and settles failed: %w", err), 0)
+	}
+	return nil
+}
+
+// takeTurn waits until nothing is being written of the lane, and returns what is to be written of it with the
+// items settled. Then the settler waits for endTurn.
+func (s *Session) takeTurn(ctx context.Context, items []*Item) ([]adapters.Settlement, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.landed.Broadcast()
+	})()
+	for s.progress.flight != nil && !s.lost && ctx.Err() == nil {
+		s.landed.Wait()
+	}
+	switch {
+	case s.lost:
+		return nil, errFenced
+	case ctx.Err() != nil:
+		return nil, errStopped
+	}
+	s.progress.turn = true
+	return s.progress.settlementsWith(items), nil
+}
+
+// endTurn takes the outcome of the transaction.
+func (s *Session) endTurn(items []*Item, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ok {
+		for _, it := range items {
+			s.progress.commit(it)
+		}
+	}
+	s.progress.turn = false
+	s.settledLocked(ok)
+}
+
+// flush makes durable what rows in the parking say, before they are read back: also what a transaction
+// writes now.
+func (s *Session) flush() error {
+	for {
+		if err := s.Route.settler.Flush(s.ctx, settling.Concluded); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		turn := s.progress.turn
+		for s.progress.turn && !s.lost {
+			s.landed.Wait()
+		}
+		s.mu.Unlock()
+		if !turn {
+			return nil
+		}
+	}
+}
+
+// settlementsWith is settlements with the items settled, whatever else there is to write.
+func (p *progress) settlementsWith(items []*Item) []adapters.Settlement {
+	at := map[int]*adapters.Settlement{} // by slot
+	out := make([]adapters.Settlement, 0, len(p.streams))
+	for i, str := range p.streams {
+		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || settling.Concluded >= str.unwritten || settles(items, str) {
+			out = append(out, p.settlement(str))
+			at[str.Slot] = &out[len(out)-1]
+		}
+	}
+	p.fly()
+	for _, it := range items {
+		if it.stream != nil {
+			st := at[it.stream.Slot]
+			st.Beyond = append(st.Beyond, it.stream.at(it.index).position)
+			continue
+		}
+		st := at[it.slot]
+		for i := range st.Park {
+			if st.Park[i].Seq == it.seq {
+				st.Park = append(st.Park[:i:i], st.Park[i+1:]...)
+				break
+			}
+		}
+		st.Unpark = append(st.Unpark, it.seq)
+	}
+	return out
+}
+
+// settles reports whether one of the items is settled in the stream's row.
+func settles(items []*Item, str *Stream) bool {
+	for _, it := range items {
+		if it.stream == str || it.stream == nil && it.slot == str.Slot {
+			return true
+		}
+	}
+	return false
+}
+
+// commit notes that it is written that an item was delivered. Its chain has not returned yet.
+func (p *progress) commit(it *Item) {
+	it.committed = true
+	if it.stream == nil {
+		p.ops.remove(it.slot, it.seq) // it was stored meanwhile, perhaps
+	}
+	p.detach(it)
+}
