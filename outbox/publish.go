@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,11 @@ type ClientConfig struct {
 	// found by the transaction's search_path.
 	Table string
 
+	// Layout is the shape of the table, as in the configuration of its source: "outrider" is Outrider's own,
+	// "outbox-framework" the one of the JDBC outbox framework on PostgreSQL, whose default name is outbox_event
+	// (docs/migrate/outbox-framework.md). Default: "outrider".
+	Layout string
+
 	// Dialect is the database. Default: [PostgreSQL].
 	Dialect Dialect
 
@@ -39,24 +45,30 @@ type ClientConfig struct {
 	Notify bool
 }
 
-// Client writes envelopes into an outbox table of Outrider's own layout, inside
+// Client writes envelopes into an outbox table, inside
 // the application's transaction. It holds no connection and may be shared.
 type Client struct {
 	dialect Dialect
 	table   string // quoted
 	insert  string // any number of messages
 	one     string // a single one, where there is a cheaper statement; or empty
+
+	fits func(*Envelope) error  // what the table has no place for; nil: it takes any envelope
+	args func([]Envelope) []any // of insert
 }
 
 // NewClient returns a client, or an error that names the setting at fault.
 // It does not look at the database.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	if cfg.Table == "" {
-		cfg.Table = DefaultTable
+	cfg.Dialect = cmp.Or(cfg.Dialect, PostgreSQL)
+	if err := knownLayout(&cfg); err != nil {
+		return nil, fmt.Errorf("outbox: client: %w", err)
 	}
-	if cfg.Dialect == "" {
-		cfg.Dialect = PostgreSQL
+	framework := cfg.Layout == layoutOutboxFramework
+	if framework {
+		cfg.Table = cmp.Or(cfg.Table, "outbox_event")
 	}
+	cfg.Table = cmp.Or(cfg.Table, DefaultTable)
 	table, err := quoteTable(cfg.Table, cfg.Dialect)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: client: %w", err)
@@ -64,16 +76,22 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	c := &Client{dialect: cfg.Dialect, table: table}
 	switch cfg.Dialect {
 	case PostgreSQL:
-		c.insert, c.one = postgresInsert(table), postgresInsertOne(table)
+		c.insert, c.one, c.args = postgresInsert(table), postgresInsertOne(table), postgresArgs
+		if framework {
+			c.insert, c.one, c.args, c.fits = frameworkInsert(table), "", frameworkArgs, fitsFramework
+		}
 		if cfg.Notify {
-			c.insert, c.one = calling(c.insert, cfg.Table), calling(c.one, cfg.Table)
+			c.insert = calling(c.insert, cfg.Table)
+			if c.one != "" {
+				c.one = calling(c.one, cfg.Table)
+			}
 		}
 	case SQLite:
 		if cfg.Notify {
 			return nil, errors.New("outbox: client: SQLite cannot notify; leave Notify out, and call (*outrider.Outrider).Wake after the commit " +
 				"where the relay is in the same process")
 		}
-		c.insert = sqliteInsert(table)
+		c.insert, c.args = sqliteInsert(table), sqliteArgs
 	default:
 		return nil, fmt.Errorf("outbox: client: unknown Dialect %q; use outbox.PostgreSQL or outbox.SQLite", cfg.Dialect)
 	}
@@ -116,16 +134,18 @@ func (c *Client) InsertQuery(envelopes ...Envelope) (query string, args []any, e
 		if e.typ == "" {
 			return "", nil, fmt.Errorf("outbox: publish: envelope %d of %d is empty; make it with outbox.New(...).Build() and check the error", i+1, len(envelopes))
 		}
+		if c.fits != nil {
+			if err := c.fits(&e); err != nil {
+				return "", nil, err
+			}
+		}
 		size += len(e.payload)
 	}
 	if size > MaxPublishBytes {
 		return "", nil, fmt.Errorf("outbox: publish: %d payloads hold %d bytes, the limit of one call is %d; publish them in several calls in the same transaction", len(envelopes), size, MaxPublishBytes)
 	}
-	if c.dialect == SQLite {
-		return c.insert, sqliteArgs(envelopes), nil
-	}
-	if len(envelopes) == 1 {
+	if len(envelopes) == 1 && c.one != "" {
 		return c.one, postgresArgsOne(&envelopes[0]), nil
 	}
-	return c.insert, postgresArgs(envelopes), nil
+	return c.insert, c.args(envelopes), nil
 }

@@ -1,0 +1,78 @@
+package outbox
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// layoutOutboxFramework is the layout of a client for the table of the JDBC outbox framework, as the configuration calls it.
+const layoutOutboxFramework = "outbox-framework"
+
+// frameworkInsert writes into the table of the outbox framework, as its client does: NEW, without attempts, available at once. Both times are the server's,
+// so that the order of an aggregate does not depend on the clocks of its writers; ids decide where the clock stands still.
+func frameworkInsert(table string) string {
+	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at)\n" +
+		"SELECT id, type, aggregate_type, aggregate_id, tenant_id, payload, headers, 0, 0, at, at\n" +
+		"FROM (SELECT m.*, pg_catalog.clock_timestamp() AS at FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::json[], $7::json[])\n" +
+		"WITH ORDINALITY AS m (id, type, aggregate_type, aggregate_id, tenant_id, payload, headers, ordinal) ORDER BY ordinal) AS m"
+}
+
+// frameworkArgs returns the arguments of [frameworkInsert].
+func frameworkArgs(envelopes []Envelope) []any {
+	cols := make([]arrayLiteral, 7)
+	for _, e := range envelopes {
+		cols[0].add(e.id)
+		cols[1].add(e.typ)
+		cols[2].addOrNull(e.aggregateType)
+		cols[3].addOrNull(e.aggregateID)
+		cols[4].addOrNull(e.tenant)
+		cols[5].add(string(e.payload))
+		cols[6].addOrNull(encodeMap(e.headers))
+	}
+	args := make([]any, len(cols))
+	for i := range cols {
+		args[i] = cols[i].String()
+	}
+	return args
+}
+
+// fitsFramework refuses what the table of the outbox framework has no place for.
+func fitsFramework(e *Envelope) error {
+	var problems []FieldError
+	for _, f := range []struct {
+		name, text string
+		most       int
+	}{
+		{"id", e.id, 36}, {"type", e.typ, 128}, {"aggregate type", e.aggregateType, 64}, {"aggregate id", e.aggregateID, 128}, {"tenant", e.tenant, 64},
+	} {
+		if n := utf8.RuneCountInString(f.text); n > f.most {
+			problems = append(problems, FieldError{f.name, fmt.Sprintf("is %d characters, the table's column has %d", n, f.most)})
+		}
+	}
+	if e.group != "" && e.group != e.aggregateID {
+		problems = append(problems, FieldError{"group", "the table has no column for it, and keeps the order of the aggregate; leave Group out and call Aggregate"})
+	}
+	if len(e.tags) > 0 {
+		problems = append(problems, FieldError{"tags", "the table has no column for them; use headers"})
+	}
+	if e.binary {
+		problems = append(problems, FieldError{"payload", "is bytes, the table's column is JSON"})
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &EnvelopeError{Type: e.typ, Fields: problems}
+}
+
+// knownLayout returns an error for a layout that no client writes.
+func knownLayout(cfg *ClientConfig) error {
+	switch {
+	case cfg.Layout == "" || cfg.Layout == "outrider":
+		return nil
+	case cfg.Layout != layoutOutboxFramework:
+		return fmt.Errorf("unknown Layout %q; leave it empty, or use %q", cfg.Layout, layoutOutboxFramework)
+	case cfg.Dialect != PostgreSQL:
+		return fmt.Errorf("layout %s is for PostgreSQL, not for %s", cfg.Layout, cfg.Dialect)
+	}
+	return nil
+}
