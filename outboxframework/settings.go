@@ -1,0 +1,99 @@
+package outboxframework
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outriderhq/outrider/config"
+)
+
+// The names in the configuration that [Settings.Config] makes.
+const (
+	Source      = "outbox"    // for outrider.WithPool, (*outrider.Outrider).Wake
+	Destination = "listeners" // for outrider.WithListeners
+	Route       = "outbox"    // for outrider.WithMiddleware
+)
+
+// Settings are those of the framework's OutboxConfig. Make them with [NewSettings], and change what differs:
+//
+//	cfg, err := outboxframework.NewSettings().SetDispatcherWorkers(8).SetPollerBatchSize(500).Config(os.Getenv("DATABASE_URL"))
+//	...
+//	relay, err := outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry))
+type Settings struct {
+	dispatcherWorkers int
+	hotQueueCapacity  int
+	coldQueueCapacity int
+	pollerEnabled     bool
+	pollerInterval    time.Duration
+	pollerBatchSize   int
+	pollerSkipRecent  time.Duration
+	retryBaseDelay    time.Duration
+	retryMaxDelay     time.Duration
+	retryMaxAttempts  int
+}
+
+// NewSettings returns the framework's defaults: 4 workers, queues of 1,000, a poll of 200 rows every 5 s, 10 attempts
+// that are 200 ms to 60 s apart.
+func NewSettings() *Settings {
+	return &Settings{
+		dispatcherWorkers: 4, hotQueueCapacity: 1000, coldQueueCapacity: 1000,
+		pollerEnabled: true, pollerInterval: 5 * time.Second, pollerBatchSize: 200, pollerSkipRecent: time.Second,
+		retryBaseDelay: 200 * time.Millisecond, retryMaxDelay: time.Minute, retryMaxAttempts: 10,
+	}
+}
+
+// SetDispatcherWorkers sets how many events are with listeners at once. Default: 4.
+func (s *Settings) SetDispatcherWorkers(n int) *Settings { s.dispatcherWorkers = n; return s }
+
+// SetHotQueueCapacity has no effect: events are not delivered from memory; (*outrider.Outrider).Wake after the commit
+// has them read at once. Default: 1000.
+func (s *Settings) SetHotQueueCapacity(n int) *Settings { s.hotQueueCapacity = n; return s }
+
+// SetColdQueueCapacity sets how many rows are in memory at once. Default: 1000.
+func (s *Settings) SetColdQueueCapacity(n int) *Settings { s.coldQueueCapacity = n; return s }
+
+// SetPollerEnabled must not be given false: a relay without polls would lose what it was not woken for. Default: true.
+func (s *Settings) SetPollerEnabled(on bool) *Settings { s.pollerEnabled = on; return s }
+
+// SetPollerInterval sets the time between polls. Default: 5 s.
+func (s *Settings) SetPollerInterval(d time.Duration) *Settings { s.pollerInterval = d; return s }
+
+// SetPollerBatchSize sets the most rows of one poll. Default: 200.
+func (s *Settings) SetPollerBatchSize(n int) *Settings { s.pollerBatchSize = n; return s }
+
+// SetPollerSkipRecent has no effect: nothing else delivers what the poll finds, so it need not leave recent rows out. Default: 1 s.
+func (s *Settings) SetPollerSkipRecent(d time.Duration) *Settings { s.pollerSkipRecent = d; return s }
+
+// SetRetryBaseDelay sets the pause after the first failed attempt, which doubles with each further one and is multiplied with 0.5 to 1.5. Default: 200 ms.
+func (s *Settings) SetRetryBaseDelay(d time.Duration) *Settings { s.retryBaseDelay = d; return s }
+
+// SetRetryMaxDelay sets the longest pause between attempts. Default: 60 s.
+func (s *Settings) SetRetryMaxDelay(d time.Duration) *Settings { s.retryMaxDelay = d; return s }
+
+// SetRetryMaxAttempts sets after how many failed attempts an event is DEAD. Default: 10.
+func (s *Settings) SetRetryMaxAttempts(n int) *Settings { s.retryMaxAttempts = n; return s }
+
+// Config returns the configuration of a relay that delivers the table outbox_event of a PostgreSQL database to listeners. The
+// error names the settings that cannot be used.
+func (s *Settings) Config(databaseURL string) (*config.Config, error) {
+	if !s.pollerEnabled {
+		return nil, errors.New("outboxframework: pollerEnabled is false: a relay without polls would lose what it was not woken for; do not run it instead")
+	}
+	cfg, err := config.Build(config.Config{
+		Sources: map[string]config.Source{Source: &config.Postgres{
+			URL: config.NewSecretURL(databaseURL), Layout: "outbox-framework",
+			Poll:   config.Poll{Min: config.Duration(s.pollerInterval), Max: config.Duration(s.pollerInterval), Batch: s.pollerBatchSize},
+			Claims: config.Claims{InMemory: s.coldQueueCapacity},
+		}},
+		Destinations: map[string]config.Destination{Destination: &config.Listeners{Workers: s.dispatcherWorkers}},
+		Routes: []config.Route{{Name: Route, From: Source, Targets: []string{Destination}, Middleware: []config.Middleware{
+			&config.Poison{},
+			&config.Retry{Attempts: s.retryMaxAttempts, Base: config.Duration(s.retryBaseDelay), Max: config.Duration(s.retryMaxDelay), Jitter: 0.5},
+		}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outboxframework: %w", err)
+	}
+	return cfg, nil
+}
