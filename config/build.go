@@ -103,7 +103,7 @@ func (w *goWriter) structure(v reflect.Value, kind string) {
 	for _, f := range fieldsOf(v.Type()) {
 		value := v.Field(f.index)
 		switch {
-		case f.isKey || value.IsZero() || isDefault(value, f): // an empty list that is not nil is not zero
+		case f.isKey || value.IsZero() || isDefault(value, f) && !hasPresets(v.Type()) && !hasPresets(f.typ): // an empty list that is not nil is not zero
 		case f.lines:
 			w.errs = append(w.errs, fmt.Errorf("config: %s: the content of a file cannot be given in Go", strings.Join(append(w.path, f.name), ".")))
 		default:
@@ -114,6 +114,12 @@ func (w *goWriter) structure(v reflect.Value, kind string) {
 		}
 	}
 	w.text.WriteString("}")
+}
+
+// hasPresets reports whether layouts or destinations have defaults of their own for a section: then one that is set in
+// Go is written, even where it says the usual default.
+func hasPresets(t reflect.Type) bool {
+	return t == reflect.TypeFor[Poll]() || t == reflect.TypeFor[Retry]()
 }
 
 // isDefault reports whether a field has what the file would give it. Some keys must

@@ -55,6 +55,27 @@ routes:
 	}
 }
 
+// A layout and a destination have defaults of their own, and what is set in Go goes before them.
+func TestWhatIsSetInGoGoesBeforeThePresets(t *testing.T) {
+	t.Parallel()
+	usual := Poll{Batch: 5000, Min: Duration(time.Millisecond), After: 3, Factor: 2, Max: Duration(time.Second)}
+	for _, poll := range []Poll{{Max: Duration(time.Second)}, usual} {
+		got, err := Build(Config{
+			Sources:      map[string]Source{"app": &Postgres{URL: NewSecretURL("postgres://me@127.0.0.1/x"), Layout: "outbox-framework", Poll: poll}},
+			Destinations: map[string]Destination{"out": &Webhook{URL: "https://example.com/", Secrets: []Secret{NewSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")}}},
+			Routes:       []Route{{Name: "r", From: "app", Targets: []string{"out"}, Middleware: []Middleware{&Retry{Attempts: 10}}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, _ := got.Sources["app"].(*Postgres)
+		retry, _ := got.Routes[0].Middleware[0].(*Retry)
+		if src.Poll.Max.Std() != time.Second || poll == usual && src.Poll != usual || retry.Attempts != 10 {
+			t.Errorf("poll %+v became %+v, retry %+v", poll, src.Poll, *retry)
+		}
+	}
+}
+
 // Every configuration of the test data that can be read comes back the same when it
 // is built again from what was read.
 func TestEveryConfigurationCanBeMadeInGo(t *testing.T) {

@@ -3,8 +3,8 @@ package outboxframework_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -113,7 +113,7 @@ func TestOutboxFramework_18_2_18_4_18_5_18_6(t *testing.T) {
 	must(t, outbox.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
 		must(t, outbox.AfterCommit(ctx, func(context.Context) { relay.Wake(outboxframework.Source) }))
 		for i, name := range []string{"heron", "never"} {
-			e, err := userCreated.New(user{name}).Aggregate(string(userAggregate), fmt.Sprint(i)).ID(name).Tenant("acme").Build()
+			e, err := userCreated.New(user{name}).Aggregate(string(userAggregate), strconv.Itoa(i)).ID(name).Tenant("acme").Build()
 			must(t, err)
 			must(t, client.Publish(ctx, tx, e))
 		}
