@@ -279,13 +279,17 @@ func TestPresetTellsWhatATableLacks(t *testing.T) {
 		spoil  string
 		want   []string
 	}{
-		"talkie misses":          {talkieSystem, "ALTER TABLE {t} DROP COLUMN last_attempt_at", []string{"column last_attempt_at (claimed) is missing", "add it as: last_attempt_at timestamptz"}},
-		"talkie header":          {talkieSystem, "ALTER TABLE {t} DROP COLUMN job_id", []string{"column job_id (header x-correlation-id) is missing", "add it as: job_id uuid"}},
-		"talkie type":            {talkieSystem, "ALTER TABLE {t} ALTER COLUMN published_at TYPE text", []string{"column published_at (done) is text; it must be timestamp"}},
-		"open-outbox misses":     {openOutboxSystem, "ALTER TABLE {t} DROP COLUMN locked_by", []string{"column locked_by (owner) is missing", "add it as: locked_by text"}},
-		"open-outbox type":       {openOutboxSystem, "ALTER TABLE {t} DROP COLUMN updated_at, ADD COLUMN updated_at date", []string{"column updated_at (updated) is date; it must be timestamp"}},
-		"flowcatalyst-v2 misses": {flowCatalystV2System, "ALTER TABLE {t} DROP COLUMN updated_at CASCADE", []string{"column updated_at (claimed) is missing", "add it as: updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW()"}},
-		"flowcatalyst-v2 type":   {flowCatalystV2System, "ALTER TABLE {t} ALTER COLUMN retry_count DROP DEFAULT, ALTER COLUMN retry_count TYPE text", []string{"column retry_count (attempts) is text; it must be smallint"}},
+		"talkie misses":           {talkieSystem, "ALTER TABLE {t} DROP COLUMN last_attempt_at", []string{"column last_attempt_at (claimed) is missing", "add it as: last_attempt_at timestamptz"}},
+		"talkie header":           {talkieSystem, "ALTER TABLE {t} DROP COLUMN job_id", []string{"column job_id (header x-correlation-id) is missing", "add it as: job_id uuid"}},
+		"talkie type":             {talkieSystem, "ALTER TABLE {t} ALTER COLUMN published_at TYPE text", []string{"column published_at (done) is text; it must be timestamp"}},
+		"open-outbox misses":      {openOutboxSystem, "ALTER TABLE {t} DROP COLUMN locked_by", []string{"column locked_by (owner) is missing", "add it as: locked_by text"}},
+		"open-outbox type":        {openOutboxSystem, "ALTER TABLE {t} DROP COLUMN updated_at, ADD COLUMN updated_at date", []string{"column updated_at (updated) is date; it must be timestamp"}},
+		"flowcatalyst-v2 misses":  {flowCatalystV2System, "ALTER TABLE {t} DROP COLUMN updated_at CASCADE", []string{"column updated_at (claimed) is missing", "add it as: updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW()"}},
+		"flowcatalyst-v2 type":    {flowCatalystV2System, "ALTER TABLE {t} ALTER COLUMN retry_count DROP DEFAULT, ALTER COLUMN retry_count TYPE text", []string{"column retry_count (attempts) is text; it must be smallint"}},
+		"outbox-framework misses": {outboxFrameworkSystem, "ALTER TABLE {t} DROP COLUMN available_at", []string{"column available_at (next_attempt) is missing", "add it as: available_at timestamptz"}},
+		"outbox-framework type":   {outboxFrameworkSystem, "ALTER TABLE {t} ALTER COLUMN attempts TYPE text", []string{"column attempts (attempts) is text; it must be smallint"}},
+		"outbox-framework without our indexes": {outboxFrameworkSystem, "DROP INDEX {schema}.outbox_event_outrider_group_idx",
+			[]string{"finds the unfinished rows of a group", "CREATE INDEX CONCURRENTLY IF NOT EXISTS \"outbox_event_outrider_group_idx\""}},
 		"talkie without our indexes": {talkieSystem, "DROP INDEX {schema}.outbox_outrider_group_idx, {schema}.outbox_outrider_age_idx",
 			[]string{"finds the unfinished rows of a group", "CREATE "}},
 	} {

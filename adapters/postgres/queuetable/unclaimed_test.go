@@ -1,0 +1,202 @@
+package queuetable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// framework makes the outbox framework's table with all indexes and lanes of the route "suite".
+func (e *queueEnv) framework(t testing.TB) *queueEnv {
+	t.Helper()
+	e = e.claimless(t)
+	_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+	pgtest.Must(t, err)
+	e.exec("INSERT INTO " + e.fence.table().Sanitize() + " SELECT 'suite', s, 1 FROM generate_series(0, 15) s")
+	return e
+}
+
+// event inserts a row of an aggregate, created so long ago.
+func (e *queueEnv) event(id, aggregateType, aggregateID string, ago time.Duration) {
+	e.t.Helper()
+	e.each(`INSERT INTO {t} (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at)
+VALUES ($1, 'Happened', nullif($2, ''), nullif($3, ''), '{}', 0, now() - make_interval(secs => $4), now() - make_interval(secs => $4))`,
+		id, aggregateType, aggregateID, ago.Seconds())
+}
+
+// ended settles rows as the owner of their lanes.
+func ended(t *testing.T, q *Queue, outcome outbox.Outcome, attempts int, at time.Time, rows ...*adapters.Row) {
+	t.Helper()
+	for _, row := range rows {
+		settle(t, q, adapters.ClaimResult{Claim: row.Claim, Outcome: outcome, Attempts: attempts, At: at, Error: "refused",
+			Lane: adapters.LaneRef{Route: "suite", Slot: row.Slot}, Epoch: 1})
+	}
+}
+
+func ids(rows []*adapters.Row) (out []string) {
+	for _, row := range rows {
+		out = append(out, row.ID)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The order is that of an aggregate, type and id: another type with the same id does not wait.
+func TestG2_AnAggregateIsATypeAndAnId(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).framework(t)
+	e.event("1", "User", "17", 4*time.Second)
+	e.event("2", "User", "17", 3*time.Second)
+	e.event("3", "Order", "17", 2*time.Second)
+	e.event("4", "", "17", time.Second)
+	e.event("5", "User", "", time.Second)
+	q := opened(t, e)
+	rows := claimAll(t, q)
+	groups := map[string]string{}
+	for _, row := range rows {
+		groups[row.ID] = row.Group
+		if row.AggregateType == "User" && row.AggregateID == "17" && row.Group != "User:17" {
+			t.Errorf("row %s of User 17 is of group %q", row.ID, row.Group)
+		}
+	}
+	if len(rows) != 5 || groups["3"] != "Order:17" || groups["4"] != "17" || groups["5"] != "" {
+		t.Fatalf("groups %v", groups)
+	}
+	for _, row := range rows {
+		if row.ID == "1" {
+			ended(t, q, outbox.OutcomeRetry, 1, time.Now().Add(time.Hour), row)
+		} else {
+			ended(t, q, outbox.OutcomeReleased, 0, time.Time{}, row)
+		}
+	}
+	if got := ids(claimAll(t, q)); !slices.Equal(got, []string{"3", "4", "5"}) {
+		t.Errorf("claimed %v behind a row of User 17 that waits", got)
+	}
+}
+
+// 18.4: attempts grow, the status is RETRY; the tenth failure is DEAD, and the column stays at nine, as the original has it.
+func TestOutboxFrameworkCountsAsTheOriginal(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).framework(t)
+	e.event("1", "User", "17", time.Second)
+	q := opened(t, e)
+	for attempt := 1; attempt <= 10; attempt++ {
+		rows := claimAll(t, q)
+		if len(rows) != 1 || rows[0].Claim.Attempts != attempt-1 {
+			t.Fatalf("before attempt %d: %+v", attempt, rows)
+		}
+		outcome, want := outbox.OutcomeRetry, fmt.Sprintf("2 %d refused", attempt)
+		if attempt == 10 {
+			outcome, want = outbox.OutcomeDead, "3 9 refused"
+		}
+		ended(t, q, outcome, attempt, time.Now().Add(-time.Second), rows...)
+		var got string
+		pgtest.Must(t, e.pool.QueryRow(e.ctx, "SELECT concat_ws(' ', status, attempts, last_error) FROM "+e.tables[0].Name).Scan(&got))
+		if got != want {
+			t.Errorf("after attempt %d the row is %q, want %q", attempt, got, want)
+		}
+	}
+	if rows := claimAll(t, q); len(rows) > 0 {
+		t.Errorf("a dead row was claimed")
+	}
+	dead, err := q.Dead(e.ctx, adapters.DeadFilter{Group: "User:17", Payload: true})
+	pgtest.Must(t, err)
+	if len(dead) != 1 || dead[0].Attempts != 9 || dead[0].Error != "refused" || dead[0].Row.Group != "User:17" || dead[0].Died.IsZero() {
+		t.Fatalf("dead are %+v", dead)
+	}
+	n, err := q.ChangeDead(e.ctx, adapters.ParkedRedrive, []adapters.DeadKey{dead[0].At}, unrecorded)
+	if rows := claimAll(t, q); n != 1 || err != nil || len(rows) != 1 || rows[0].Claim.Attempts != 0 {
+		t.Errorf("after a redrive of %d (%v): %+v", n, err, rows)
+	}
+}
+
+// Rows are left to who has them in memory while they are young, and only as long as somebody says so.
+func TestSkipRecentHoldsWhileItIsOn(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).framework(t)
+	e.event("old", "User", "1", time.Hour)
+	e.event("young", "User", "2", 0)
+	e.event("ahead", "User", "3", -time.Minute) // by the clock of another machine
+	e.each("UPDATE {t} t SET available_at = now()")
+	q := opened(t, e)
+	q.SkipRecent(10 * time.Minute)
+	if got := ids(claimAll(t, q)); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("claimed %v while young rows are to be passed over", got)
+	}
+	if due := q.Looked().Due; due.IsZero() {
+		t.Error("the queue does not say when it may find them")
+	}
+	q.SkipRecent(0)
+	if got := ids(claimAll(t, q)); !slices.Equal(got, []string{"ahead", "young"}) {
+		t.Errorf("claimed %v with nothing to be passed over", got)
+	}
+}
+
+// A lane was lost and taken again between two claims, and another instance has left a row behind that is older than all that is
+// known here: it is not overtaken by a newer row of its group, though everything is not read again before.
+func TestG2_ALaneOfANewTermIsReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).framework(t)
+	q := opened(t, e)
+	terms := func(n uint64) []uint64 { return slices.Repeat([]uint64{n}, adapters.Slots) }
+	claim := func(term uint64) []string {
+		t.Helper()
+		// Reading everything is out of turn, as it is behind much work.
+		q.tables[0].sweep.read, q.tables[0].sweep.credit = time.Now().Add(time.Hour), 0
+		rows, err := q.Claim(e.ctx, adapters.ClaimRequest{Slots: slots(), Terms: terms(term), Wants: term, Limit: 10})
+		pgtest.Must(t, err)
+		got := ids(rows)
+		ended(t, q, outbox.OutcomeDelivered, 0, time.Time{}, rows...)
+		return got
+	}
+	e.event("b", "User", "1", 10*time.Minute)
+	if got := claimAll(t, q); len(got) != 1 { // which reads everything
+		t.Fatalf("claimed %v", ids(got))
+	} else {
+		ended(t, q, outbox.OutcomeDelivered, 0, time.Time{}, got...)
+	}
+	claim(1)
+	e.event("a", "User", "1", time.Hour)
+	e.event("c", "User", "1", time.Minute)
+	if got := claim(2); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("claimed %v in a new term, want the older row before the newer one", got)
+	}
+}
+
+// TestG8_ClaimsWithoutAStatusAreFlat: what a claim and its settlement read does not depend on how many rows are DONE.
+func TestG8_ClaimsWithoutAStatusAreFlat(t *testing.T) {
+	t.Parallel()
+	e := &planEnv{queueEnv: newQueueEnv(t).framework(t)}
+	table := e.tables[0].Name
+	e.exec("ALTER TABLE " + table + " SET (autovacuum_enabled = off)")
+	e.exec("ALTER TABLE " + table + " SET UNLOGGED")
+	e.exec("INSERT INTO " + e.fence.table().Sanitize() + " VALUES ('', 0, 0)") // of results that name no lane
+	e.reopen()
+	t.Cleanup(func() { pgtest.Must(t, e.q.Close()) })
+	made := 0
+	fill := func(status, rows, groups int) {
+		e.exec(strings.ReplaceAll(`INSERT INTO {t} (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at)
+SELECT lpad((`+fmt.Sprint(made)+` + i)::text, 12, '0'), 'Happened', 'User', i % $3, '{}', $1, timestamptz '2026-01-01' + i * interval '1 ms', timestamptz '2026-01-01' + i * interval '1 ms'
+FROM generate_series(1, $2) AS i`, "{t}", table), status, rows, groups)
+		made += rows
+	}
+	fill(0, 1000, 50)
+	none, idle := e.checkFlat("no row is DONE", 1000, 200)
+	e.exec("ANALYZE " + table)
+	fill(1, testenv.Size(pgtest.VariantRows, pgtest.PlanRows), 200)
+	fill(0, 1000, 50)
+	many, manyIdle := e.checkFlat("many rows are DONE", 1000, 200)
+	e.exec("ANALYZE " + table)
+	fill(0, 1000, 50)
+	fresh, freshIdle := e.checkFlat("fresh statistics", 1000, 200)
+	if most := max(many, fresh); most > 1.5*none || max(manyIdle, freshIdle) > idle+5 {
+		t.Errorf("%.1f and %.1f buffers per row, %d and %d when idle, with many rows that are DONE; %.1f and %d without", many, fresh, manyIdle, freshIdle, none, idle)
+	}
+}
