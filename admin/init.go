@@ -38,7 +38,7 @@ func Init(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, er
 }
 
 // InitIndexes creates the indexes that reading needs on the tables of other
-// systems (layouts watermill and custom) where they are missing, without stopping
+// systems (all layouts but outrider) where they are missing, without stopping
 // writers. say is called before each, which may take minutes; nil: never. It returns
 // what it did, a sentence each.
 func InitIndexes(ctx context.Context, cfg *config.Config, say func(string), opts ...Option) ([]string, error) {

@@ -32,6 +32,25 @@ func (cfg *Config) check(c *checker, at place) {
 	c.unused(at.child("sources"), "source", usedSources)
 	c.unused(at.child("destinations"), "destination", usedDestinations)
 	cfg.checkStore(c, at, usedSources)
+	cfg.checkClaimless(c, at.child("sources"))
+}
+
+// checkClaimless refuses a second source of a table in which nothing says who has a row: both would deliver it.
+func (cfg *Config) checkClaimless(c *checker, at place) {
+	type table struct{ url, name string }
+	known := map[table]string{}
+	for _, e := range at.entries() {
+		p, ok := cfg.Sources[e.key.text].(*Postgres)
+		if !ok || p == nil || p.Preset() == nil || p.Preset().Queue == nil || !p.Preset().Queue.Claimless() {
+			continue
+		}
+		of := table{p.URL.Reveal(), string(p.Table)}
+		if other, taken := known[of]; taken {
+			c.add(at.child(e.key.text).key(), "source %s reads the table %s, too, and both would deliver each row: nothing in a row says that it is being processed",
+				other, p.Table).hint("use one source, with several routes")
+		}
+		known[of] = e.key.text
+	}
 }
 
 // known are the names given in a section, also those whose content is wrong:

@@ -26,8 +26,8 @@ migrations. The grants are comments with example role names; with --relay, --ope
 and --publisher they are statements for existing roles. Once the tables exist, a relay
 needs no CREATE privilege.
 
-With --indexes it first creates missing indexes on the tables of other systems (layouts
-watermill and custom), without blocking writers. On a large table this takes minutes.
+With --indexes it first creates missing indexes on the tables of other systems (all
+layouts but outrider), without blocking writers. On a large table this takes minutes.
 
 With --notify it also creates a trigger on the tables of each source with wake: notify,
 so that every INSERT wakes the relay. Publishers that use Outrider's Go client with

@@ -33,7 +33,7 @@ func postgresSource(at site, s *config.Postgres) SourceKind {
 	if s.Leader && s.LeaderLock != 0 {
 		k.Lock = t.lock
 	}
-	if !s.Queued() && s.Layout != "outrider" {
+	if s.Layout != "outrider" {
 		k.Indexes = t.indexes
 	}
 	if s.Notified() {
@@ -170,6 +170,10 @@ func (t postgresTable) indexes(ctx context.Context, say func(string)) ([]string,
 		return nil, err
 	}
 	defer pool.Close()
+	if t.Queued() {
+		cfg := t.queue()
+		return queuetable.InitIndexes(ctx, pool, cfg.Layout, say, cfg.Tables...)
+	}
 	return logtable.InitIndexes(ctx, pool, t.logTable(), say)
 }
 

@@ -35,7 +35,7 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, cfg Config, say func(s
 		for _, i := range missing {
 			name := pg.Beside(m.table, m.indexName(i)).Sanitize()
 			say(fmt.Sprintf("creating index %s; on a large table this takes minutes; writers are not blocked", name))
-			if err := m.createConcurrently(ctx, pool, i); err != nil {
+			if err := pg.CreateIndex(ctx, pool, name, m.create(i)); err != nil {
 				return fmt.Errorf("index %s: %w", name, err)
 			}
 			did = append(did, "created index "+name)
@@ -46,25 +46,6 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, cfg Config, say func(s
 		return err
 	}()
 	return did, explainLog(m.table.Sanitize(), "create its indexes", err)
-}
-
-// createConcurrently creates an index, in place of what a failed attempt left: an
-// index that is not valid, and has the name.
-func (m *mapping) createConcurrently(ctx context.Context, pool *pgxpool.Pool, i logIndex) error {
-	name := pg.Beside(m.table, m.indexName(i)).Sanitize()
-	var broken bool
-	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_index "+
-		"WHERE indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid AND NOT indisvalid)", name).Scan(&broken)
-	if err != nil {
-		return err
-	}
-	if broken {
-		if _, err := pool.Exec(ctx, "DROP INDEX CONCURRENTLY "+name); err != nil {
-			return err
-		}
-	}
-	_, err = pool.Exec(ctx, m.create(i))
-	return err
 }
 
 // missingIndexes are those that reading needs and the table has not.

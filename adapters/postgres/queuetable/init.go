@@ -86,7 +86,7 @@ func (t *queueTable) wantedIndexes() []string {
 	}
 	var statements []string
 	for _, s := range steps {
-		statements = append(statements, strings.Replace(s.Create, "INDEX IF NOT EXISTS", "INDEX CONCURRENTLY IF NOT EXISTS", 1))
+		statements = append(statements, concurrently(s.Create))
 	}
 	return statements
 }
@@ -100,6 +100,55 @@ func (t *queueTable) groupIndex() string {
 		}
 	}
 	return all[0]
+}
+
+// InitIndexes creates the indexes of Outrider's that tables lack, without stopping writers. say is called before
+// each, because one on a large table takes minutes. Tables that are not there are left to [Init]. It returns
+// what it did, a sentence each.
+func InitIndexes(ctx context.Context, pool *pgxpool.Pool, of Layout, say func(string), tables ...Table) (did []string, err error) {
+	if err := validate(&of); err != nil {
+		return nil, fmt.Errorf("postgres queue: layout: %w", err)
+	}
+	for _, table := range tables {
+		name, err := pg.ParseTable(table.Name)
+		if err != nil {
+			return did, err
+		}
+		var missing []pg.Step
+		err = pg.BeginPinned(ctx, pool, func(tx pgx.Tx) error {
+			full, exists, err := pg.Locate(ctx, tx.Conn(), name)
+			if err != nil || !exists {
+				return err
+			}
+			sql := queueSQL{table: full.Sanitize(), layout: &of}
+			for _, s := range append(sql.wanted(full), sql.deadIndex(full)) {
+				var valid bool
+				if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1::text)::oid AND indisvalid)", s.Name).Scan(&valid); err != nil {
+					return err
+				}
+				if !valid {
+					missing = append(missing, s)
+				}
+			}
+			return nil
+		})
+		for _, s := range missing {
+			say(fmt.Sprintf("creating index %s; on a large table this takes minutes; writers are not blocked", s.Name))
+			if err = pg.CreateIndex(ctx, pool, s.Name, concurrently(s.Create)); err != nil {
+				break
+			}
+			did = append(did, "created index "+s.Name)
+		}
+		if err != nil {
+			return did, queueError(table.Name, "create its indexes", err)
+		}
+	}
+	return did, nil
+}
+
+// concurrently is the statement that creates an index without stopping writers.
+func concurrently(create string) string {
+	return strings.Replace(create, "INDEX IF NOT EXISTS", "INDEX CONCURRENTLY IF NOT EXISTS", 1)
 }
 
 // InitSQL returns the statements that prepare queue tables: with

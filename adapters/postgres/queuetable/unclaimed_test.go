@@ -200,3 +200,26 @@ FROM generate_series(1, $2) AS i`, "{t}", table), status, rows, groups)
 		t.Errorf("%.1f and %.1f buffers per row, %d and %d when idle, with many rows that are DONE; %.1f and %d without", many, fresh, manyIdle, freshIdle, none, idle)
 	}
 }
+
+// init --indexes makes what the original's index does not serve, beside writers, and in place of what a failed attempt left.
+func TestInitIndexesOfATableInUse(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).claimless(t)
+	var said []string
+	say := func(text string) { said = append(said, text) }
+	did, err := InitIndexes(e.ctx, e.pool, e.layout, say, append(slices.Clone(e.tables), Table{Name: "not_there"})...)
+	pgtest.Must(t, err)
+	if len(did) != 3 || len(said) != 3 {
+		t.Errorf("did %q, said %q; want three indexes", did, said)
+	}
+	q := opened(t, e)
+	pgtest.Must(t, q.Check(e.ctx))
+	e.exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = '" + strings.Split(e.tables[0].Name, ".")[0] + ".outbox_event_outrider_group_idx'::regclass")
+	if did, err = InitIndexes(e.ctx, e.pool, e.layout, say, e.tables...); err != nil || len(did) != 1 {
+		t.Errorf("did %q, %v; want the index that was not valid", did, err)
+	}
+	if did, err = InitIndexes(e.ctx, e.pool, e.layout, say, e.tables...); err != nil || len(did) != 0 {
+		t.Errorf("did %q, %v; want nothing", did, err)
+	}
+	pgtest.Must(t, q.Check(e.ctx))
+}

@@ -26,7 +26,7 @@ func (c *Claimer) write(ctx context.Context, e settling.Extent) error {
 		}
 		if len(lost) > 0 {
 			c.lost.Add(int64(len(lost)))
-			c.log.Warn("rows had lost their claims when they were settled: another processor treated them as stuck, "+
+			c.log.Warn("rows were no longer ours when they were settled: another processor or instance has taken, ended or put them back, "+
 				"and they may be delivered again", "rows", len(lost), "first", lost[0].Key)
 		}
 		c.RoomFreed()
@@ -58,7 +58,7 @@ func (c *Claimer) extend(ctx context.Context) {
 	}
 	if len(lost) > 0 {
 		c.lost.Add(int64(len(lost)))
-		c.log.Warn("waiting rows lost their claims: another processor treated them as stuck; they are dropped here",
+		c.log.Warn("waiting rows are no longer ours: another processor or instance has taken, ended or put them back; they are dropped here",
 			"rows", len(lost), "first", lost[0].Key)
 	}
 	c.RoomFreed()

@@ -49,6 +49,24 @@ func (s Step) run(ctx context.Context, tx pgx.Tx) (string, error) {
 	return fmt.Sprintf("created %s %s", s.What, s.Name), nil
 }
 
+// CreateIndex creates an index by its qualified and quoted name without stopping writers, in place of what a failed
+// attempt left: one that is not valid, and has the name. Create is the whole statement, with CONCURRENTLY.
+func CreateIndex(ctx context.Context, pool *pgxpool.Pool, name, create string) error {
+	var broken bool
+	err := pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_index "+
+		"WHERE indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1::pg_catalog.text)::pg_catalog.oid AND NOT indisvalid)", name).Scan(&broken)
+	if err != nil {
+		return err
+	}
+	if broken {
+		if _, err := pool.Exec(ctx, "DROP INDEX CONCURRENTLY "+name); err != nil {
+			return err
+		}
+	}
+	_, err = pool.Exec(ctx, create)
+	return err
+}
+
 // RunSteps takes the steps, and says what each did.
 func RunSteps(ctx context.Context, tx pgx.Tx, steps []Step) (done []string, err error) {
 	for _, s := range steps {
