@@ -12,7 +12,7 @@ import (
 // writes an audit record.
 type Controls interface {
 	// Pauses returns the pauses of a route, or of all routes when the name is
-	// empty, by route and address.
+	// empty, by route, address and group.
 	Pauses(ctx context.Context, route string) ([]Pause, error)
 
 	// Pause writes p down, its time set by the store, and raises the counter of
@@ -21,10 +21,10 @@ type Controls interface {
 	// returns false, and changes nothing, when the same is paused already.
 	Pause(ctx context.Context, p Pause) (bool, error)
 
-	// Resume removes the pause of a route (empty address) or of an address of
-	// it and raises the counter of the route's lanes. It returns false when
-	// there was none.
-	Resume(ctx context.Context, route, address, by string) (bool, error)
+	// Resume removes the pause of p's route (empty address and group), or of its address
+	// or group, in the name of p's By, and raises the counter of the route's lanes. It
+	// returns false when there was none.
+	Resume(ctx context.Context, p Pause) (bool, error)
 
 	// Release gives up those of the lanes that the instance owns, so that they
 	// have no owner. What is to be settled must have been.
@@ -47,14 +47,18 @@ var ErrPaused = errors.New("the route is paused")
 // ErrAlive is returned by Forget for a route that is being worked.
 var ErrAlive = errors.New("a running instance works the route")
 
-// Pause is a route, or an address of it, that does nothing until it is resumed.
+// Pause is a route, or an address or a group of it, that does nothing until it is resumed.
 type Pause struct {
 	Route   string
-	Address string // as the destination renders it; empty: the route itself
+	Address string // as the destination renders it; empty: the route itself, or a group
+	Group   string // of messages, as [Row.Group] has it; empty: the route itself, or an address
 	Reason  string
 	By      string // who asked
 	At      time.Time
 }
+
+// OfRoute reports whether the whole route is paused.
+func (p *Pause) OfRoute() bool { return p.Address == "" && p.Group == "" }
 
 // Move sets the cursors of a route.
 type Move struct {

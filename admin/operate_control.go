@@ -25,7 +25,7 @@ func (op *Operator) Pauses(ctx context.Context) ([]adapters.Pause, error) {
 	return out, nil
 }
 
-// Pause pauses a route or, with an address, that address of it. The instance
+// Pause pauses a route or, with an address or a group, that of it. The instance
 // that works it notices within a quarter of its lease, finishes what is under
 // way, settles and releases the lanes; see [Operator.AtRest]. It returns false
 // when the same is paused already.
@@ -34,7 +34,35 @@ func (op *Operator) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if err := op.checkGroup(p); err != nil {
+		return false, err
+	}
 	return s.Pause(ctx, p)
+}
+
+// ErrNoGroups is why a group of a route cannot be paused.
+var ErrNoGroups = errors.New("it has no groups: pause the route, or an address of it")
+
+// checkGroup refuses to pause a group of a route whose order knows none.
+func (op *Operator) checkGroup(p adapters.Pause) error {
+	if p.Group != "" && p.Address != "" {
+		return errors.New("a pause is of an address or of a group, not of both")
+	}
+	for _, r := range op.build.Config.Routes {
+		if r.Name == p.Route && p.Group != "" && r.Order != "" && r.Order != string(adapters.OrderGroup) {
+			return fmt.Errorf("route %q keeps order: %s: %w", p.Route, r.Order, ErrNoGroups)
+		}
+	}
+	return nil
+}
+
+// ResumeGroup ends the pause of a group of a route. It returns false when there was none.
+func (op *Operator) ResumeGroup(ctx context.Context, route, group, by string) (bool, error) {
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return false, err
+	}
+	return s.Resume(ctx, adapters.Pause{Route: route, Group: group, By: by})
 }
 
 // Resume ends a pause; an address may be given as [Operator.Pauses] returns it
@@ -49,8 +77,8 @@ func (op *Operator) Resume(ctx context.Context, route, address, by string) (bool
 		return false, err
 	}
 	for _, p := range pauses {
-		if p.Address == address || p.Address != "" && assembly.RedactURL(p.Address) == address {
-			return s.Resume(ctx, route, p.Address, by)
+		if p.Group == "" && p.Address == address || p.Address != "" && assembly.RedactURL(p.Address) == address {
+			return s.Resume(ctx, adapters.Pause{Route: route, Address: p.Address, By: by})
 		}
 	}
 	return false, nil

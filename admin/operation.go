@@ -164,6 +164,47 @@ func (op *Operator) StartOperation(ctx context.Context, plan *OperationPlan) ([]
 	return out, nil
 }
 
+// WorkOperation works an operation until it has ended or was stopped, as a relay does; while another process has
+// it, it looks on. told receives what it has come to, again and again; optional. When ctx ends the
+// operation is given up after the current step, and the error is that of ctx.
+func (op *Operator) WorkOperation(ctx context.Context, id, worker string, told func(adapters.Operation)) (adapters.Operation, error) {
+	var store adapters.Operations
+	if _, err := op.onOperation(ctx, id, func(s adapters.Operations) (bool, error) {
+		found, err := s.ListOperations(ctx, adapters.OperationFilter{ID: id, Limit: 1})
+		if err == nil && len(found) == 0 {
+			err = adapters.ErrNoOperation
+		} else if err == nil {
+			store = s
+		}
+		return false, err
+	}); err != nil {
+		return adapters.Operation{}, err
+	}
+	look := time.NewTicker(watchPause)
+	defer look.Stop()
+	for {
+		if worked, err := op.work(ctx, store, id, worker, told); err != nil {
+			return adapters.Operation{}, err
+		} else if worked != nil && !worked.State.Active() {
+			return *worked, nil
+		}
+		o, err := op.Operation(context.WithoutCancel(ctx), id)
+		if err != nil || !o.State.Active() || ctx.Err() != nil {
+			return o, cmp.Or(err, ctx.Err())
+		}
+		if told != nil {
+			told(o)
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watchPause is how often a command looks at an operation that another process works.
+const watchPause = 250 * time.Millisecond
+
 // Operations returns operations, the newest first.
 func (op *Operator) Operations(ctx context.Context, f adapters.OperationFilter) ([]adapters.Operation, error) {
 	var out []adapters.Operation

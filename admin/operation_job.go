@@ -41,10 +41,13 @@ func NewOperationsJob(b *assembly.Builder, p *assembly.Parts, instance string) *
 	return &OperationsJob{op: op, instance: instance, log: b.Options.Logger, busy: map[string]bool{}, failing: map[adapters.Operations]bool{}}
 }
 
-// Run looks for operations once a second, until ctx ends; then it gives up those that it works.
+// lookPause is how often a relay looks for operations.
+const lookPause = 2 * time.Second
+
+// Run looks for operations every two seconds, until ctx ends; then it gives up those that it works.
 func (j *OperationsJob) Run(ctx context.Context) {
 	defer j.working.Wait()
-	look := time.NewTicker(keptFor)
+	look := time.NewTicker(lookPause)
 	defer look.Stop()
 	for {
 		for _, s := range j.op.stores {

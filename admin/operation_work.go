@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/failpoint"
 )
 
 // work is an operation in the hands of its worker.
@@ -106,6 +107,9 @@ func (w *work) step(ctx context.Context, s adapters.OperationStep) error {
 		return err
 	}
 	w.now = after
+	if s.Parked > 0 {
+		failpoint.Hit(failpoint.OperationStep)
+	}
 	if w.told != nil {
 		w.told(after)
 	}
@@ -203,10 +207,12 @@ func (w *work) change(ctx context.Context) error {
 		return err
 	}
 	// Who was frozen, and does not have it any more, changes nothing.
+	failpoint.Hit(failpoint.OperationPending)
 	ours := func(int) error { return w.keeping(ctx, adapters.OperationStep{}) }
 	if _, err := source.rows.ChangeDead(context.WithoutCancel(ctx), adapters.ParkedAction(w.now.Kind), place.Pending, ours); err != nil {
 		return fmt.Errorf("source %q: %w", source.name, err)
 	}
+	failpoint.Hit(failpoint.OperationChanged)
 	done := len(place.Pending)
 	place.Pending = nil
 	return w.keeping(ctx, adapters.OperationStep{Done: done, Place: &place})

@@ -21,6 +21,7 @@ const (
 	CauseAddress     CauseKind = "address_unavailable" // an address does not answer, or was paused
 	CauseGroupHeld   CauseKind = "group_held"          // groups wait behind a dead message
 	CausePaused      CauseKind = "paused"              // an operator paused the route
+	CauseGroupPaused CauseKind = "group_paused"        // an operator paused groups of it; others flow
 	CauseRetrying    CauseKind = "retrying"            // messages failed and are tried again
 	CauseTransaction CauseKind = "long_transaction"    // a transaction keeps rows from being seen
 	CauseBehind      CauseKind = "behind"              // the oldest row not delivered is too old
@@ -31,7 +32,7 @@ const (
 
 // Cause is the one thing to know about a route, and what mends it.
 type Cause struct {
-	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,retrying,long_transaction,behind,dead,standby,fine"`
+	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,group_paused,retrying,long_transaction,behind,dead,standby,fine"`
 	Text   string    `json:"text" doc:"The cause in one line."`
 	Action string    `json:"action,omitempty" doc:"What to do; absent when there is nothing to do."`
 
@@ -44,7 +45,7 @@ type Cause struct {
 // causes is the cause that goes with a state.
 var causes = map[RouteState]CauseKind{
 	StateStopped: CauseStopped, StateNoRelay: CauseNoOwner, StateUnavailable: CauseAddress, StateHeld: CauseGroupHeld, StateRetrying: CauseRetrying,
-	StateBehind: CauseBehind, StatePaused: CausePaused, StateDead: CauseDead, StateStandby: CauseStandby, StateOK: CauseFine,
+	StateBehind: CauseBehind, StatePaused: CausePaused, StateGroupPaused: CauseGroupPaused, StateDead: CauseDead, StateStandby: CauseStandby, StateOK: CauseFine,
 }
 
 // Cause is why the route is in its state.
@@ -78,6 +79,13 @@ func (c *Cause) explain(p *RouteStatus) {
 	case CausePaused:
 		c.Text, c.Action = "paused"+by(p.Paused), "resume it: outrider resume "+p.Route
 		c.Since, c.Why = &p.Paused.Since, p.Paused.Reason
+	case CauseGroupPaused:
+		first := &p.Groups[0]
+		c.Text, c.Action = "group "+first.Group+" is paused"+by(first), "resume it: outrider resume "+p.Route+" --group "+strconv.Quote(first.Group)
+		if n := len(p.Groups) - 1; n > 0 {
+			c.Text += fmt.Sprintf(" (and %d more)", n)
+		}
+		c.Since, c.Why = &first.Since, first.Reason
 	case CauseRetrying:
 		c.Text = counted(p.Retrying, "message is retrying", "messages are retrying") + fmt.Sprintf(", %d waiting behind others", p.Waiting)
 		c.failing(p.Failing, "")

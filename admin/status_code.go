@@ -18,6 +18,8 @@ func StatusOf(err error) int {
 	switch {
 	case unknown, errors.Is(err, adapters.ErrNoOperation):
 		return http.StatusNotFound
+	case errors.Is(err, ErrNoGroups):
+		return http.StatusConflict
 	case errors.Is(err, ErrNoReload):
 		return http.StatusNotImplemented
 	case errors.As(err, &state) && state.SQLState() == "42501": // insufficient_privilege

@@ -14,9 +14,10 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// Stop is a route or an address that does nothing, and why.
+// Stop is a route, or an address or a group of it, that does nothing, and why.
 type Stop struct {
 	Address string    `json:"address,omitempty"`
+	Group   string    `json:"group,omitempty"`
 	Since   time.Time `json:"since"`
 	By      string    `json:"by,omitempty"`     // who paused it
 	Reason  string    `json:"reason,omitempty"` // or what failed
@@ -62,9 +63,12 @@ func (op *Operator) addDetails(ctx context.Context, l *looks, running map[string
 		r.Dead += r.DeadRows
 		for _, p := range paused[r.Route] {
 			s := Stop{Address: ShownAddress(p.Address), Since: p.At, By: p.By, Reason: p.Reason, Durable: true}
-			if p.Address == "" {
+			switch s.Group = p.Group; {
+			case p.OfRoute():
 				r.Paused = &s
-			} else {
+			case p.Group != "":
+				r.Groups = append(r.Groups, s)
+			default:
 				r.Down = append(r.Down, s)
 			}
 		}

@@ -38,6 +38,7 @@ type RouteStatus struct {
 	Oldest     *time.Time `json:"oldest,omitempty"` // creation of the first of them
 	Paused     *Stop      `json:"paused,omitempty"`
 	Down       []Stop     `json:"addresses_down,omitempty"`
+	Groups     []Stop     `json:"groups_paused,omitempty"`
 	Processing *Marked    `json:"processing,omitempty"` // of queues: rows that are Marked so in the source
 	Stopped    string     `json:"stopped,omitempty"`    // why the running instance cannot run it
 	Failing    *Failing   `json:"failing,omitempty"`    // the parked message to look at first

@@ -21,6 +21,7 @@ const (
 	StateRetrying    RouteState = "retrying"
 	StateBehind      RouteState = "behind"
 	StatePaused      RouteState = "paused"
+	StateGroupPaused RouteState = "group-paused"
 	StateDead        RouteState = "dead"
 	StateStandby     RouteState = "standby"
 	StateOK          RouteState = "ok"
@@ -38,6 +39,7 @@ var RouteStates = []struct {
 	{StateRetrying, "messages have failed and are tried again"},
 	{StateBehind, "the oldest row not delivered is over 1m0s old"},
 	{StatePaused, "an operator paused the route"},
+	{StateGroupPaused, "an operator paused groups of the route; others are delivered"},
 	{StateDead, "the route works; dead messages wait for an operator"},
 	{StateStandby, "instances stand by: another process is the leader"},
 	{StateOK, "the route works"},
@@ -75,6 +77,8 @@ func (p *RouteStatus) judged(members []Member) RouteState {
 		return StateHeld
 	case p.Paused != nil:
 		return StatePaused
+	case len(p.Groups) > 0:
+		return StateGroupPaused
 	case p.Retrying > 0:
 		return StateRetrying
 	case p.Oldest != nil && *p.Behind > 0 && time.Since(*p.Oldest) > behindAfter:

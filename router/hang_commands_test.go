@@ -152,7 +152,7 @@ func (r *hangRun) play(s step) error {
 			return err
 		}
 		time.Sleep(s.wait)
-		if _, err := r.state.Resume(ctx, "orders", "", ""); err != nil {
+		if _, err := r.state.Resume(ctx, adapters.Pause{Route: "orders"}); err != nil {
 			return err
 		}
 	case "command": // by which an operator changed nothing

@@ -190,7 +190,7 @@ func (m *memState) Leave(_ context.Context, instance string) error {
 func (m *memState) Acquire(_ context.Context, instance, route string, slots []int, most int) ([]adapters.LaneState, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.pauses, func(p adapters.Pause) bool { return p.Route == route && p.Address == "" }) {
+	if slices.ContainsFunc(m.pauses, func(p adapters.Pause) bool { return p.Route == route && p.OfRoute() }) {
 		return nil, adapters.ErrPaused
 	}
 	var out []adapters.LaneState

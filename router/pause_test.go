@@ -34,7 +34,7 @@ func (m *memState) raise(route string) {
 func (m *memState) Pause(_ context.Context, p adapters.Pause) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.pauses, func(x adapters.Pause) bool { return x.Route == p.Route && x.Address == p.Address }) {
+	if slices.ContainsFunc(m.pauses, func(x adapters.Pause) bool { return x.Route == p.Route && x.Address == p.Address && x.Group == p.Group }) {
 		return false, nil
 	}
 	p.At = time.Now()
@@ -43,12 +43,14 @@ func (m *memState) Pause(_ context.Context, p adapters.Pause) (bool, error) {
 	return true, nil
 }
 
-func (m *memState) Resume(_ context.Context, route, address, _ string) (bool, error) {
+func (m *memState) Resume(_ context.Context, gone adapters.Pause) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.pauses)
-	m.pauses = slices.DeleteFunc(m.pauses, func(p adapters.Pause) bool { return p.Route == route && p.Address == address })
-	m.raise(route)
+	m.pauses = slices.DeleteFunc(m.pauses, func(p adapters.Pause) bool {
+		return p.Route == gone.Route && p.Address == gone.Address && p.Group == gone.Group
+	})
+	m.raise(gone.Route)
 	return len(m.pauses) < before, nil
 }
 
@@ -96,7 +98,7 @@ func (r *rig) pause(p adapters.Pause) {
 
 func (r *rig) resume(address string) {
 	r.t.Helper()
-	if ok, err := r.state.Resume(context.Background(), "orders", address, "t"); err != nil || !ok {
+	if ok, err := r.state.Resume(context.Background(), adapters.Pause{Route: "orders", Address: address, By: "t"}); err != nil || !ok {
 		r.t.Fatalf("resume: %v, %v", ok, err)
 	}
 }

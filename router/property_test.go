@@ -206,7 +206,7 @@ func (r *run) play(s step) error {
 		}
 		time.Sleep(2 * s.wait)
 		r.begun, r.commanded = time.Now(), time.Now()
-		if _, err := r.state.Resume(context.Background(), "orders", "", ""); err != nil {
+		if _, err := r.state.Resume(context.Background(), adapters.Pause{Route: "orders"}); err != nil {
 			return err
 		}
 	case "command": // by which an operator changed nothing: everything parked is read anew

@@ -133,7 +133,7 @@ func TestG3_APausedQueueHoldsNothing(t *testing.T) {
 		if n := r.dest.count(); n != before["done"] {
 			t.Errorf("%d arrived, %d were done when it was paused", n, before["done"])
 		}
-		if _, err := r.state.Resume(t.Context(), "orders", "", "test"); err != nil {
+		if _, err := r.state.Resume(t.Context(), adapters.Pause{Route: "orders", By: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		r.await(3000)

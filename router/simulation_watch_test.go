@@ -91,7 +91,7 @@ func (s *siege) resume(now time.Time) error {
 		}
 		delete(s.paused, address)
 		s.commanded = time.Now()
-		if _, err := s.state.Resume(context.Background(), "orders", address, ""); err != nil {
+		if _, err := s.state.Resume(context.Background(), adapters.Pause{Route: "orders", Address: address}); err != nil {
 			return err
 		}
 	}

@@ -59,6 +59,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"SettleSurvivesCancelled":   testSettleCancelled,
 		"PauseAndResume":            testPauseAndResume,
 		"PauseOfAnAddress":          testPauseOfAnAddress,
+		"PauseOfAGroup":             testPauseOfAGroup,
 		"ReleaseSomeLanes":          testReleaseSomeLanes,
 		"G3_MoveFencesTheOwner":     testG3MoveFencesTheOwner,
 		"G1_OneTableForARoute":      testOneTableForARoute,

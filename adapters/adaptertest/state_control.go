@@ -33,10 +33,10 @@ func testPauseAndResume(t *testing.T, db *stateDB) {
 	if err != nil || len(got) != 1 || got[0].By != "alice" || got[0].Reason != "maintenance" || got[0].Address != "" || got[0].At.IsZero() {
 		t.Errorf("pauses %+v, %v", got, err)
 	}
-	if changed, err := store.Resume(t.Context(), "r", "", "bob"); err != nil || !changed {
+	if changed, err := store.Resume(t.Context(), adapters.Pause{Route: "r", By: "bob"}); err != nil || !changed {
 		t.Errorf("resume: %v, %v", changed, err)
 	}
-	if changed, err := store.Resume(t.Context(), "r", "", "bob"); err != nil || changed {
+	if changed, err := store.Resume(t.Context(), adapters.Pause{Route: "r", By: "bob"}); err != nil || changed {
 		t.Errorf("a second resume: %v, %v", changed, err)
 	}
 	if after := commands(t, store); after[0] != before[0]+2 {
@@ -63,11 +63,45 @@ func testPauseOfAnAddress(t *testing.T, db *stateDB) {
 	if !found["https://a.example/x"] || !found["\xff\x00"] {
 		t.Errorf("addresses %v", found)
 	}
-	if changed, err := store.Resume(t.Context(), "r", "\xff\x00", "x"); err != nil || !changed {
+	if changed, err := store.Resume(t.Context(), adapters.Pause{Route: "r", Address: "\xff\x00", By: "x"}); err != nil || !changed {
 		t.Errorf("resume: %v, %v", changed, err)
 	}
 	if other, err := store.Pauses(t.Context(), "other"); err != nil || len(other) != 0 {
 		t.Errorf("another route has pauses: %v, %v", other, err)
+	}
+}
+
+// A group is paused beside the route and its addresses, also one whose name is that of an address.
+func testPauseOfAGroup(t *testing.T, db *stateDB) {
+	store, _ := db.acquired(0)
+	before := commands(t, store)
+	for _, p := range []adapters.Pause{{Group: "g"}, {Group: "\xff\x00"}, {Group: "topic"}, {Address: "topic"}} {
+		p.Route, p.By = "r", "alice"
+		for i := range 2 {
+			if changed, err := store.Pause(t.Context(), p); err != nil || changed != (i == 0) {
+				t.Fatalf("pause %+v: %v, %v", p, changed, err)
+			}
+		}
+	}
+	if after := commands(t, store); after[0] != before[0]+4 {
+		t.Errorf("counters went from %v to %v, want four more", before, after)
+	}
+	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, adapters.Slots); err != nil {
+		t.Errorf("acquire beside a paused group: %v", err)
+	}
+	found := map[adapters.Pause]bool{}
+	all, err := store.Pauses(t.Context(), "r")
+	for _, p := range all {
+		found[adapters.Pause{Group: p.Group, Address: p.Address}] = !p.OfRoute()
+	}
+	if err != nil || len(found) != 4 || !found[adapters.Pause{Group: "\xff\x00"}] || !found[adapters.Pause{Group: "topic"}] || !found[adapters.Pause{Address: "topic"}] {
+		t.Fatalf("pauses %+v, %v", all, err)
+	}
+	if changed, err := store.Resume(t.Context(), adapters.Pause{Route: "r", Group: "topic", By: "x"}); err != nil || !changed {
+		t.Errorf("resume: %v, %v", changed, err)
+	}
+	if left, err := store.Pauses(t.Context(), "r"); err != nil || len(left) != 3 {
+		t.Errorf("left %+v, %v", left, err)
 	}
 }
 

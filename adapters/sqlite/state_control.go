@@ -13,12 +13,12 @@ import (
 const (
 	pausedSQL = `SELECT EXISTS (SELECT 1 FROM outrider_pause WHERE route = ? AND address = '')`
 
-	pausesSQL = `SELECT route, address, reason, by, at FROM outrider_pause
+	pausesSQL = `SELECT route, address, message_group, reason, by, at FROM outrider_pause
 WHERE ?1 = '' OR route = ?1 ORDER BY route, address`
 
-	pauseSQL = `INSERT INTO outrider_pause (route, address, reason, by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	pauseSQL = `INSERT INTO outrider_pause (route, address, message_group, reason, by, at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-	resumeSQL = `DELETE FROM outrider_pause WHERE route = ? AND address = ?`
+	resumeSQL = `DELETE FROM outrider_pause WHERE route = ? AND address = ? AND message_group = ?`
 
 	raiseSQL = `UPDATE outrider_cursor SET commands = commands + 1 WHERE route = ?`
 
@@ -52,10 +52,11 @@ func (s *State) pauses(ctx context.Context, route string) ([]adapters.Pause, err
 	for rows.Next() {
 		var p adapters.Pause
 		var at int64
-		if err := rows.Scan(&p.Route, &p.Address, &p.Reason, &p.By, &at); err != nil {
+		if err := rows.Scan(&p.Route, &p.Address, &p.Group, &p.Reason, &p.By, &at); err != nil {
 			return nil, err
 		}
-		p.Address, p.At = staterow.Unpack(p.Address), time.UnixMicro(at)
+		p.At = time.UnixMicro(at)
+		staterow.UnpackPause(&p)
 		pauses = append(pauses, p)
 	}
 	return pauses, rows.Err()
@@ -64,8 +65,8 @@ func (s *State) pauses(ctx context.Context, route string) ([]adapters.Pause, err
 // Pause implements [adapters.Controls].
 func (s *State) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 	changed, err := s.control(ctx, p.Route, pauseSQL,
-		[]any{p.Route, staterow.Pack(p.Address), staterow.Clean(p.Reason), staterow.Clean(p.By), time.Now().UnixMicro()},
-		p.By, "pause", "route", p.Route, "address", p.Address, "reason", p.Reason)
+		[]any{p.Route, staterow.PauseAddress(p), staterow.PackGroup(p.Group), staterow.Clean(p.Reason), staterow.Clean(p.By), time.Now().UnixMicro()},
+		p.By, "pause", "route", p.Route, "address", p.Address, "group", p.Group, "reason", p.Reason)
 	if err != nil {
 		return false, s.wrap(fmt.Sprintf("pause route %q", p.Route), err)
 	}
@@ -73,11 +74,11 @@ func (s *State) Pause(ctx context.Context, p adapters.Pause) (bool, error) {
 }
 
 // Resume implements [adapters.Controls].
-func (s *State) Resume(ctx context.Context, route, address, by string) (bool, error) {
-	changed, err := s.control(ctx, route, resumeSQL, []any{route, staterow.Pack(address)},
-		by, "resume", "route", route, "address", address)
+func (s *State) Resume(ctx context.Context, p adapters.Pause) (bool, error) {
+	changed, err := s.control(ctx, p.Route, resumeSQL, []any{p.Route, staterow.PauseAddress(p), staterow.PackGroup(p.Group)},
+		p.By, "resume", "route", p.Route, "address", p.Address, "group", p.Group)
 	if err != nil {
-		return false, s.wrap(fmt.Sprintf("resume route %q", route), err)
+		return false, s.wrap(fmt.Sprintf("resume route %q", p.Route), err)
 	}
 	return changed, nil
 }

@@ -345,13 +345,22 @@ func testControl(t *testing.T, s *site) {
 		t.Errorf("%d pauses in the database after all were resumed", n)
 	}
 	s.refused(http.StatusNotFound, "operate", "POST", "/routes/none/pause", `{}`)
+	s.refused(http.StatusUnprocessableEntity, "operate", "POST", "/routes/orders/pause", `{"group": "g", "address": "x"}`)
+	s.wrong.Store(false)
+	s.want("operate", "POST", "/routes/orders/pause", `{"group": "g-late", "by": "alice", "reason": "why"}`, `"changed":true`, `"group":"g-late"`)
+	s.until("the cause is the group", cause("group_paused"))
+	s.publish("late", `{}`)
+	s.until("it waits", func() bool { return s.count(parkedSQL+" WHERE status = 'waiting'") == 1 })
+	s.want("operate", "POST", "/routes/orders/resume", `{"group": "g-late", "by": "alice"}`, `"changed":true`)
+	s.until("it arrived", func() bool { return s.count(parkedSQL) == 0 })
+	s.wrong.Store(true)
 	s.until("all is well", cause("fine"))
 
-	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "dry_run": true}`, `"again":5`, `"applied":false`)
+	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "dry_run": true}`, `"again":6`, `"applied":false`)
 	s.wrong.Store(false)
 	took := s.took.Load()
-	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "by": "alice"}`, `"again":5`, `"applied":true`)
-	s.until("all came again", func() bool { return s.took.Load() >= took+5 })
+	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "by": "alice"}`, `"again":6`, `"applied":true`)
+	s.until("all came again", func() bool { return s.took.Load() >= took+6 })
 	if n := s.count(fmt.Sprintf(auditSQL, "seek")); n != 1 {
 		t.Errorf("%d audit records of the seek", n)
 	}

@@ -19,6 +19,7 @@ type Author struct {
 type PauseOrder struct {
 	Author
 	Address string `json:"address,omitempty" maxLength:"4000" doc:"Only this address of the route. To resume it may be given as it is shown."`
+	Group   string `json:"group,omitempty" maxLength:"2000" doc:"Only this group of the route."`
 	Reason  string `json:"reason,omitempty" maxLength:"2000" doc:"Why; shown with the pause."`
 }
 
@@ -31,6 +32,7 @@ type pauseIn struct {
 type PauseResult struct {
 	Route   string `json:"route"`
 	Address string `json:"address,omitempty"`
+	Group   string `json:"group,omitempty"`
 	Changed bool   `json:"changed" doc:"false: it was so already."`
 	AtRest  bool   `json:"at_rest" doc:"No instance works the route: nothing is in flight. Instances notice a pause within a quarter of the lease."`
 }
@@ -99,8 +101,8 @@ func (s *service) addChanges() {
 	post := func(role admin.Role, path, id, summary string) operation {
 		return operation{role: role, method: http.MethodPost, path: path, id: id, summary: summary}
 	}
-	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address of it"), s.pause)
-	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address of it"), s.resume)
+	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address or a group of it"), s.pause)
+	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address or a group of it"), s.resume)
 	add(s, post(admin.RoleAdmin, "/routes/{route}/seek", "seek", "Move a route to another place in its table"), s.seek)
 	add(s, post(admin.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
 	add(s, post(admin.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
@@ -117,21 +119,27 @@ func author(ctx context.Context, a Author) string { return admin.CallerOf(ctx).A
 
 func (s *service) pause(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
 	return s.pausing(ctx, in, func(op *admin.Operator) (bool, error) {
-		return op.Pause(ctx, adapters.Pause{Route: in.Route, Address: in.Body.Address, Reason: in.Body.Reason, By: author(ctx, in.Body.Author)})
+		return op.Pause(ctx, adapters.Pause{Route: in.Route, Address: in.Body.Address, Group: in.Body.Group, Reason: in.Body.Reason, By: author(ctx, in.Body.Author)})
 	})
 }
 
 func (s *service) resume(ctx context.Context, in *pauseIn) (*one[PauseResult], error) {
 	return s.pausing(ctx, in, func(op *admin.Operator) (bool, error) {
+		if in.Body.Group != "" {
+			return op.ResumeGroup(ctx, in.Route, in.Body.Group, author(ctx, in.Body.Author))
+		}
 		return op.Resume(ctx, in.Route, in.Body.Address, author(ctx, in.Body.Author))
 	})
 }
 
 func (s *service) pausing(ctx context.Context, in *pauseIn, f func(*admin.Operator) (bool, error)) (*one[PauseResult], error) {
-	if err := checkText("address", in.Body.Address, "reason", in.Body.Reason, "by", in.Body.By); err != nil {
+	if err := checkText("address", in.Body.Address, "group", in.Body.Group, "reason", in.Body.Reason, "by", in.Body.By); err != nil {
 		return nil, err
 	}
-	out := &one[PauseResult]{PauseResult{Route: in.Route, Address: admin.ShownAddress(in.Body.Address)}}
+	if in.Body.Address != "" && in.Body.Group != "" {
+		return nil, invalid("give an address or a group, not both")
+	}
+	out := &one[PauseResult]{PauseResult{Route: in.Route, Address: admin.ShownAddress(in.Body.Address), Group: in.Body.Group}}
 	return out, s.console.Use(ctx, func(op *admin.Operator) (err error) {
 		if err := known(ctx, op, in.Route); err != nil {
 			return err

@@ -46,8 +46,8 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 		describe[parkedOrderIn, one[ParkedResult]](&d, id)
 	}
 	describe[struct{}, reloadOut](&d, "reload")
-	describe[operationsIn, list[OperationView]](&d, "list-operations")
-	describe[OperationIn, one[OperationView]](&d, "get-operation")
+	describe[operationsIn, list[admin.OperationView]](&d, "list-operations")
+	describe[OperationIn, one[admin.OperationView]](&d, "get-operation")
 	describe[operationOrderIn, one[OperationsOrdered]](&d, "create-operation")
 	for _, id := range []string{"stop-operation", "resume-operation"} {
 		describe[operationChangeIn, one[OperationChanged]](&d, id)

@@ -9,40 +9,6 @@ import (
 	"github.com/outriderhq/outrider/admin"
 )
 
-// OperationView is an operation: a change of many messages or routes, and how far it is.
-type OperationView struct {
-	ID    string `json:"id" doc:"Ascends with the time of the order."`
-	Kind  string `json:"kind" enum:"redrive,skip,purge,seek"`
-	State string `json:"state" enum:"planned,running,stopped,done,failed" doc:"planned: a relay takes it within a second; stopped and failed ones may be resumed."`
-
-	Filter *OperationFilterView `json:"filter,omitempty" doc:"Of a redrive, skip or purge: which messages; of those, the ones that were parked when it was ordered."`
-	Routes []string             `json:"routes,omitempty" doc:"Of a seek, in its order."`
-	To     string               `json:"to,omitempty" doc:"Of a seek: where to."`
-
-	Rate      float64  `json:"rate,omitempty" doc:"Messages or routes a second at most; absent: no limit."`
-	Total     int      `json:"total" doc:"Messages or routes counted when it was ordered."`
-	Done      int      `json:"done" doc:"Changed so far."`
-	Failed    int      `json:"failed" doc:"Could not be changed."`
-	Remaining int      `json:"remaining" doc:"0 when it is done: what is missing in done was delivered, or changed by others, meanwhile."`
-	PerSecond *float64 `json:"per_second,omitempty" doc:"Absent unless it runs."`
-	Error     string   `json:"error,omitempty" doc:"Why it failed, or the first thing that did."`
-
-	By        string     `json:"by" doc:"Author."`
-	Worker    string     `json:"worker,omitempty" doc:"Instance, or command, that works it."`
-	CreatedAt time.Time  `json:"created_at"`
-	StartedAt *time.Time `json:"started_at,omitempty"`
-	UpdatedAt time.Time  `json:"updated_at" doc:"Of the last step."`
-	EndedAt   *time.Time `json:"ended_at,omitempty" doc:"When it ended, or was stopped. It is kept for 30 days from then."`
-}
-
-// OperationFilterView is which messages an operation is about.
-type OperationFilterView struct {
-	ParkedQuery
-	Status string `json:"status,omitempty"`
-	All    bool   `json:"all,omitempty"`
-	Limit  int    `json:"limit,omitempty" doc:"Most messages that it changes; absent: all."`
-}
-
 // OperationOrder orders an operation.
 type OperationOrder struct {
 	Author
@@ -61,11 +27,11 @@ type operationOrderIn struct{ Body OperationOrder }
 
 // OperationsOrdered is what an order is about, and the operations that it became.
 type OperationsOrdered struct {
-	DryRun     bool            `json:"dry_run"`
-	Matching   []CountView     `json:"matching" nullable:"false" doc:"Messages that are concerned now; of a seek none."`
-	Routes     []string        `json:"routes" nullable:"false" doc:"Of a seek: the routes."`
-	Total      int             `json:"total" doc:"Messages or routes."`
-	Operations []OperationView `json:"operations" nullable:"false" doc:"One for each state store that has some; none for a dry run, or when nothing matches."`
+	DryRun     bool                  `json:"dry_run"`
+	Matching   []CountView           `json:"matching" nullable:"false" doc:"Messages that are concerned now; of a seek none."`
+	Routes     []string              `json:"routes" nullable:"false" doc:"Of a seek: the routes."`
+	Total      int                   `json:"total" doc:"Messages or routes."`
+	Operations []admin.OperationView `json:"operations" nullable:"false" doc:"One for each state store that has some; none for a dry run, or when nothing matches."`
 }
 
 // OperationIn names an operation.
@@ -85,8 +51,8 @@ type operationsIn struct {
 
 // OperationChanged is an operation after a stop or resume.
 type OperationChanged struct {
-	Changed   bool          `json:"changed" doc:"false: it was so already, or has ended."`
-	Operation OperationView `json:"operation"`
+	Changed   bool                `json:"changed" doc:"false: it was so already, or has ended."`
+	Operation admin.OperationView `json:"operation"`
 }
 
 func (s *service) addOperations() {
@@ -100,16 +66,16 @@ func (s *service) addOperations() {
 	add(s, post("/operations/{id}/resume", "resume-operation", "Let an operation go on that was stopped, or failed; of a purge or seek needs the role admin"), s.resumeOperation)
 }
 
-func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[OperationView], error) {
+func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[admin.OperationView], error) {
 	if err := checkText("after", in.After); err != nil {
 		return nil, err
 	}
-	out := &list[OperationView]{}
-	out.Body.Items = []OperationView{}
+	out := &list[admin.OperationView]{}
+	out.Body.Items = []admin.OperationView{}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
 		found, err := op.Operations(ctx, adapters.OperationFilter{Active: in.Active, Before: in.After, Limit: in.Limit + 1})
 		for i := range found[:min(len(found), in.Limit)] {
-			out.Body.Items = append(out.Body.Items, viewOperation(&found[i]))
+			out.Body.Items = append(out.Body.Items, admin.ViewOperation(&found[i]))
 		}
 		if len(found) > in.Limit {
 			out.Body.Next = found[in.Limit-1].ID
@@ -118,15 +84,15 @@ func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[O
 	})
 }
 
-func (s *service) operation(ctx context.Context, in *OperationIn) (*one[OperationView], error) {
+func (s *service) operation(ctx context.Context, in *OperationIn) (*one[admin.OperationView], error) {
 	if err := checkText("id", in.ID); err != nil {
 		return nil, err
 	}
-	out := &one[OperationView]{}
+	out := &one[admin.OperationView]{}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
 		o, err := op.Operation(ctx, in.ID)
 		if err == nil {
-			out.Body = viewOperation(&o)
+			out.Body = admin.ViewOperation(&o)
 		}
 		return err
 	})
@@ -156,7 +122,7 @@ func (s *service) order(ctx context.Context, in *operationOrderIn) (*one[Operati
 	if err != nil {
 		return nil, err
 	}
-	out := &one[OperationsOrdered]{OperationsOrdered{DryRun: in.Body.DryRun, Matching: []CountView{}, Operations: []OperationView{}}}
+	out := &one[OperationsOrdered]{OperationsOrdered{DryRun: in.Body.DryRun, Matching: []CountView{}, Operations: []admin.OperationView{}}}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
 		if order.Filter.Route != "" {
 			if err := known(ctx, op, order.Filter.Route); err != nil {
@@ -176,7 +142,7 @@ func (s *service) order(ctx context.Context, in *operationOrderIn) (*one[Operati
 		}
 		started, err := op.StartOperation(ctx, plan)
 		for i := range started {
-			out.Body.Operations = append(out.Body.Operations, viewOperation(&started[i]))
+			out.Body.Operations = append(out.Body.Operations, admin.ViewOperation(&started[i]))
 		}
 		return err
 	})
@@ -248,32 +214,8 @@ func (s *service) switchOperation(ctx context.Context, in *operationChangeIn,
 			return err
 		}
 		if o, err = op.Operation(ctx, in.ID); err == nil {
-			out.Body.Operation = viewOperation(&o)
+			out.Body.Operation = admin.ViewOperation(&o)
 		}
 		return err
 	})
-}
-
-func viewOperation(o *adapters.Operation) OperationView {
-	v := OperationView{ID: o.ID, Kind: string(o.Kind), State: string(o.State), Routes: o.Routes, To: o.To, Rate: o.Rate, Total: o.Total, Done: o.Done,
-		Failed: o.Failed, Remaining: o.Remaining(), Error: o.Error, By: o.By, Worker: o.Worker, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt,
-		StartedAt: instantOf(o.StartedAt), EndedAt: instantOf(o.EndedAt)}
-	if o.Kind != adapters.OperationSeek {
-		f := o.Filter
-		v.Filter = &OperationFilterView{Status: string(f.Status), All: o.All, Limit: f.Limit,
-			ParkedQuery: ParkedQuery{Route: f.Route, Group: f.Group, ID: f.ID, Type: f.Type, Error: f.Error, Before: f.Before}}
-	}
-	if o.State == adapters.OperationRunning {
-		pace := o.PerSecond()
-		v.PerSecond = &pace
-	}
-	return v
-}
-
-// instantOf is a time that may be zero.
-func instantOf(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

@@ -89,7 +89,7 @@ func testOperations(t *testing.T, s *site) {
 	if o := s.ended(s.created("admin", `{"kind": "seek", "routes": ["ord*"], "to": "beginning"}`)); o["done"] != 1.0 || o["failed"] != 0.0 {
 		t.Errorf("the seek ended as %v", o)
 	}
-	s.until("all came again", func() bool { return s.took.Load() >= took+9 })
+	s.until("all came again", func() bool { return s.took.Load() >= took+11 })
 	if o := s.ended(s.created("admin", `{"kind": "seek", "routes": ["orders"], "to": "1000000"}`)); o["failed"] != 1.0 || o["error"] == nil {
 		t.Errorf("a seek that cannot be ended as %v", o)
 	}

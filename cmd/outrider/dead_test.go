@@ -70,11 +70,12 @@ routes:
 	var rows, audit string
 	if err := errors.Join(
 		conn.QueryRow(t.Context(), "SELECT string_agg(concat(id, status, retry_count), ' ' ORDER BY id) FROM outbox_events").Scan(&rows),
-		conn.QueryRow(t.Context(), `SELECT string_agg(concat(by, role, action, changed, filter->>'route'), ' ' ORDER BY id)
-			FROM outrider_audit WHERE filter->>'table' = 'outbox_events' AND action = 'redrive'`).Scan(&audit)); err != nil {
+		conn.QueryRow(t.Context(), `SELECT string_agg(concat(by, role, action, changed, filter->>'route', filter->>'event'), ' ' ORDER BY id)
+			FROM outrider_audit WHERE action = 'redrive' AND (filter ? 'event' OR filter ? 'table')`).Scan(&audit)); err != nil {
 		t.Fatal(err)
 	}
-	if want := "alice" + role + "redrive2orders alice" + role + "redrive1"; rows != "e1PENDING0 e2PENDING0 e3PENDING0" || audit != want {
+	who := "alice" + role
+	if want := who + "redrive0ordersbegin " + who + "redrive2ordersdone " + who + "redrive1"; rows != "e1PENDING0 e2PENDING0 e3PENDING0" || audit != want {
 		t.Errorf("rows %s\naudit %s, want %s", rows, audit, want)
 	}
 }

@@ -30,6 +30,7 @@ type change struct {
 	dryRun bool
 	yes    bool
 	by     string
+	detach bool
 	rate   string
 	output *output
 }
@@ -69,9 +70,10 @@ func (a *app) changeCommand(c *cobra.Command, ch *change, statuses ...string) *c
 	c.Long = c.Short + ".\n\n" + c.Long + `
 
 Select messages by id, by filter, or with --all. Changing more than one message needs
-confirmation, on the terminal or with --yes. Many messages are changed in steps; each
-step is a transaction and an entry in the table outrider_audit. A running relay
-notices the change within a quarter of its lease.`
+confirmation, on the terminal or with --yes. What a filter or --all selects is an
+operation: it has an id, is changed in steps, each a transaction with its progress, and
+goes on after an interruption; see "outrider operations". A running relay notices the
+change within a quarter of its lease.`
 	ch.filter.flags(a, c)
 	if len(statuses) > 0 {
 		ch.filter.statusFlag(c, statuses...)
@@ -83,6 +85,7 @@ notices the change within a quarter of its lease.`
 	flags.BoolVarP(&ch.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.StringVar(&ch.rate, "rate", "", "maximum `rate`, such as 100/s; default: unlimited")
 	flags.StringVar(&ch.by, "by", "", "recorded in the audit log as the author; default: the user of this process")
+	detachFlag(c, &ch.detach)
 	ch.output = outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ch.ids = args
@@ -110,6 +113,8 @@ func (ch *change) check() (pace admin.Pace, err error) {
 		return pace, wrong("name the messages: ids, a filter such as --route or --error, or --all")
 	case slices.Contains(ch.ids, ""):
 		return pace, wrong("an id is empty")
+	case ch.detach && len(ch.ids) > 0:
+		return pace, wrong("--detach goes with a filter or --all: messages that are named are changed at once")
 	case ch.filter.Limit < 0:
 		return pace, wrong("--limit must not be negative")
 	case ch.action == adapters.ParkedRedrive && ch.filter.Status == adapters.ParkedWaiting:
@@ -199,6 +204,35 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 	case !a.confirm(fmt.Sprintf("%s %s? [y/N] ", ch.action, counted(total, "message"))):
 		return fmt.Errorf("nothing was %s", ch.did)
 	}
+	if len(ch.ids) > 0 || total == 0 {
+		err = a.changeNamed(ctx, op, ch, pace, total)
+	} else {
+		err = a.orderChange(ctx, op, ch, pace)
+	}
+	if err == nil && !ch.output.json() && slices.ContainsFunc(rows, func(m matching) bool {
+		return ch.action == adapters.ParkedRedrive && m.Status == string(adapters.ParkedDead)
+	}) {
+		fmt.Fprintln(a.err, "note: a redriven dead message arrives after the messages of its group that were delivered meanwhile")
+	}
+	return err
+}
+
+// orderChange makes an operation of what a filter selects.
+func (a *app) orderChange(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace) error {
+	plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationKind(ch.action), Filter: ch.filter.ParkedFilter, All: ch.all,
+		Rate: pace.Rate, By: cmp.Or(ch.by, currentUser())})
+	if err != nil {
+		return err
+	}
+	all, err := op.StartOperation(ctx, plan)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return a.followOperations(ctx, op, all, ch.detach, ch.output.json())
+}
+
+// changeNamed changes the messages whose ids were given.
+func (a *app) changeNamed(ctx context.Context, op *admin.Operator, ch *change, pace admin.Pace, total int) error {
 	done, err := a.carryOut(ctx, op, ch, pace, total)
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -209,11 +243,6 @@ func (a *app) change(ctx context.Context, op *admin.Operator, ch *change, pace a
 		return a.printJSON(map[string]any{"action": ch.action, "changed": done})
 	}
 	fmt.Fprintf(a.out, "%s %s\n", counted(done, "message"), ch.did)
-	if slices.ContainsFunc(rows, func(m matching) bool {
-		return ch.action == adapters.ParkedRedrive && m.Status == string(adapters.ParkedDead)
-	}) {
-		fmt.Fprintln(a.err, "note: a redriven dead message arrives after the messages of its group that were delivered meanwhile")
-	}
 	return nil
 }
 

@@ -33,8 +33,14 @@ type process struct {
 // start runs a command with the site's configuration as a process of its own.
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
+	return s.startWith("", args...)
+}
+
+// startWith is start with something in the environment, as NAME=VALUE; empty: nothing.
+func (s *site) startWith(env string, args ...string) *process {
+	s.t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--config", s.config)...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = append(os.Environ(), asProgram+"=1", env)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		s.t.Fatal(err)

@@ -41,7 +41,7 @@ const (
 	Released     Point = "released"      // the lanes are given up, the process has not ended
 )
 
-// Points are all steps.
+// Points are the steps of messages.
 var Points = []Point{
 	Acquired, Fetched, BeforeSend, AfterSend, Parking, BeforeSettle, InSettle, AfterSettle,
 	Delivered, InDelivery, Committed, Unparking, Release, Released,
@@ -50,6 +50,16 @@ var Points = []Point{
 // InTransactions are the steps of deliveries that commit with what settles them; others do not come
 // there.
 var InTransactions = []Point{Delivered, InDelivery, Committed}
+
+// The steps of an operation.
+const (
+	OperationStep    Point = "operation-step"    // a step is committed with its progress
+	OperationPending Point = "operation-pending" // rows of a queue's table are written down as about to be changed
+	OperationChanged Point = "operation-changed" // they are changed, and not counted
+)
+
+// operationPoints are those of operations.
+var operationPoints = []Point{OperationStep, OperationPending, OperationChanged}
 
 // failpoint is a step and how often it is passed before the end.
 type failpoint struct {
@@ -69,8 +79,8 @@ func parse(text string) (*failpoint, error) {
 	name, count, counted := strings.Cut(text, ":")
 	f := &failpoint{at: Point(name)}
 	f.left.Store(1)
-	if !slices.Contains(Points, f.at) {
-		return nil, fmt.Errorf("%s: %q is no step: use one of %v, or unset it", Env, name, Points)
+	if all := slices.Concat(Points, operationPoints); !slices.Contains(all, f.at) {
+		return nil, fmt.Errorf("%s: %q is no step: use one of %v, or unset it", Env, name, all)
 	}
 	if counted {
 		n, err := strconv.ParseInt(count, 10, 64)

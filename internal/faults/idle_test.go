@@ -13,12 +13,15 @@ import (
 // statement each, and the pool's ping of a connection that nobody used for a second:
 // a look that is a moment late comes with one.
 const (
-	idlePoll     = 500 * time.Millisecond
-	idleLease    = 10 * time.Second
-	idleLook     = time.Second
-	idleSettle   = 2 * time.Second
-	pooledCost   = 2
-	idleInterval = 8 * time.Second
+	idlePoll  = 500 * time.Millisecond
+	idleLease = 10 * time.Second
+	idleLook  = time.Second
+	idleBeat  = 1500 * time.Millisecond // a quarter of the lease, and often enough to obey a pause within two seconds
+
+	idleOperations = 2 * time.Second // between looks for operations
+	idleSettle     = 2 * time.Second
+	pooledCost     = 2
+	idleInterval   = 8 * time.Second
 )
 
 // settledEverything reports whether all $1 lanes exist and stand behind the last
@@ -53,9 +56,9 @@ func TestG9_IdleCost(t *testing.T) {
 			rows = one[int](db, rewritten) - rows
 			r.stop()
 			times := func(every time.Duration) int { return int(took/every) + 1 }
-			most := times(idlePoll) + times(idleLease/4) + pooledCost*(times(idleLook)+times(idleSettle))
+			most := times(idlePoll) + times(idleBeat) + pooledCost*(times(idleLook)+times(idleSettle)+times(idleOperations))
 			t.Logf("%d routes on one source, idle for %v: %d statements, at most %d allowed (%d polls, %d heartbeats, %d looks and %d settles of %d); %d cursor rows rewritten",
-				routes, took.Round(time.Millisecond), got, most, times(idlePoll), times(idleLease/4), times(idleLook), times(idleSettle), pooledCost, rows)
+				routes, took.Round(time.Millisecond), got, most, times(idlePoll), times(idleBeat), times(idleLook), times(idleSettle), pooledCost, rows)
 			if got > most {
 				t.Errorf("%d statements in %v, want at most %d", got, took, most)
 			}

@@ -145,6 +145,9 @@ func StepOperation(ctx context.Context, d Dialect, tx Tx, step adapters.Operatio
 	}
 	if step.Parked > 0 {
 		c := o.Command()
+		if o.Filter.IsZero() && !o.All {
+			return o, fmt.Errorf("operation %s: it selects everything, which was not ordered", o.ID)
+		}
 		c.Filter.Limit = step.Parked
 		changed, err := changeParked(ctx, d, tx, c)
 		if err != nil {

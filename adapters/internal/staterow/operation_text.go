@@ -16,6 +16,7 @@ type subject struct {
 	Status  string     `json:"status,omitempty"`
 	Type    string     `json:"type,omitempty"`
 	Error   string     `json:"error,omitempty"`
+	Failure int64      `json:"failure,omitempty"`
 	Before  *time.Time `json:"before,omitempty"`
 	Limit   int        `json:"limit,omitempty"`
 	All     bool       `json:"all,omitempty"`
@@ -49,7 +50,7 @@ type deadPlace struct {
 func encodeSubject(o *adapters.Operation) string {
 	f := o.Filter
 	s := subject{Route: Pack(f.Route), Group: Pack(f.Group), ID: Pack(f.ID), Status: string(f.Status), Type: Pack(f.Type), Error: Pack(f.Error),
-		Limit: f.Limit, All: o.All, Sources: packed(o.Sources), Routes: packed(o.Routes), To: Pack(o.To)}
+		Failure: f.Failure, Limit: f.Limit, All: o.All, Sources: packed(o.Sources), Routes: packed(o.Routes), To: Pack(o.To)}
 	if !f.Before.IsZero() {
 		before := f.Before.UTC()
 		s.Before = &before
@@ -83,7 +84,7 @@ func decodeOperation(o *adapters.Operation, subjectText, placeText string) error
 	}
 	o.ID, o.Worker = Unpack(o.ID), Unpack(o.Worker)
 	o.Filter = adapters.ParkedFilter{Route: Unpack(s.Route), Group: Unpack(s.Group), ID: Unpack(s.ID), Status: adapters.ParkedStatus(s.Status),
-		Type: Unpack(s.Type), Error: Unpack(s.Error), Limit: s.Limit}
+		Type: Unpack(s.Type), Error: Unpack(s.Error), Failure: s.Failure, Limit: s.Limit}
 	if s.Before != nil {
 		o.Filter.Before = *s.Before
 	}

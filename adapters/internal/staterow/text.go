@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/shorten"
 )
 
@@ -46,6 +47,31 @@ func Clean(s string) string {
 		s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	}
 	return shorten.Text(s)
+}
+
+// PauseAddress is the address under which a pause is kept: of a group, one that no message has, so that a relay
+// of an earlier version takes it neither for a pause of the route nor of an address that is used.
+func PauseAddress(p adapters.Pause) string {
+	if p.Group != "" {
+		return Pack("group " + p.Group)
+	}
+	return Pack(p.Address)
+}
+
+// UnpackPause is the inverse of [PauseAddress], of a pause as its columns are.
+func UnpackPause(p *adapters.Pause) {
+	p.Address, p.Group = Unpack(p.Address), Unpack(p.Group)
+	if p.Group != "" {
+		p.Address = ""
+	}
+}
+
+// PackGroup is a group as a column of pauses keeps it; empty: none.
+func PackGroup(group string) string {
+	if group == "" {
+		return ""
+	}
+	return Pack(group)
 }
 
 func storable(s string) bool {

@@ -17,13 +17,13 @@ import (
 const (
 	pausedSQL = `SELECT EXISTS (SELECT FROM outrider_pause WHERE route = $1 AND md5(address) = md5('') AND address = '')`
 
-	pausesSQL = `SELECT route, address, reason, by, at FROM outrider_pause
+	pausesSQL = `SELECT route, address, message_group, reason, by, at FROM outrider_pause
 WHERE $1 = '' OR route = $1 ORDER BY route, address`
 
-	pauseSQL = `INSERT INTO outrider_pause (route, address, reason, by) VALUES ($1, $2, $3, $4)
+	pauseSQL = `INSERT INTO outrider_pause (route, address, message_group, reason, by) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (route, md5(address)) DO NOTHING`
 
-	resumeSQL = `DELETE FROM outrider_pause WHERE route = $1 AND md5(address) = md5($2) AND address = $2`
+	resumeSQL = `DELETE FROM outrider_pause WHERE route = $1 AND md5(address) = md5($2) AND address = $2 AND message_group = $3`
 
 	// lockLanesSQL locks the cursor rows of a route in the order in which a
 	// settle does.
@@ -60,8 +60,8 @@ func (s *Store) Pauses(ctx context.Context, route string) ([]adapters.Pause, err
 		return nil, stateError("read the pauses", err)
 	}
 	pauses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p adapters.Pause, err error) {
-		err = row.Scan(&p.Route, &p.Address, &p.Reason, &p.By, &p.At)
-		p.Address = staterow.Unpack(p.Address)
+		err = row.Scan(&p.Route, &p.Address, &p.Group, &p.Reason, &p.By, &p.At)
+		staterow.UnpackPause(&p)
 		return p, err
 	})
 	return pauses, stateError("read the pauses", err)
@@ -70,31 +70,31 @@ func (s *Store) Pauses(ctx context.Context, route string) ([]adapters.Pause, err
 // Pause implements [adapters.Controls].
 func (s *Store) Pause(ctx context.Context, p adapters.Pause) (changed bool, err error) {
 	err = s.control(ctx, p.Route, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, pauseSQL, p.Route, staterow.Pack(p.Address), staterow.Clean(p.Reason), staterow.Clean(p.By))
+		tag, err := tx.Exec(ctx, pauseSQL, p.Route, staterow.PauseAddress(p), staterow.PackGroup(p.Group), staterow.Clean(p.Reason), staterow.Clean(p.By))
 		if changed = tag.RowsAffected() > 0; err != nil || !changed {
 			return err
 		}
 		if _, err := tx.Exec(ctx, raiseSQL, p.Route); err != nil {
 			return err
 		}
-		return audit(ctx, tx, p.By, "pause", 1, "route", p.Route, "address", p.Address, "reason", p.Reason)
+		return audit(ctx, tx, p.By, "pause", 1, "route", p.Route, "address", p.Address, "group", p.Group, "reason", p.Reason)
 	})
 	return changed, stateError(fmt.Sprintf("pause route %q", p.Route), err)
 }
 
 // Resume implements [adapters.Controls].
-func (s *Store) Resume(ctx context.Context, route, address, by string) (changed bool, err error) {
-	err = s.control(ctx, route, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, resumeSQL, route, staterow.Pack(address))
+func (s *Store) Resume(ctx context.Context, p adapters.Pause) (changed bool, err error) {
+	err = s.control(ctx, p.Route, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, resumeSQL, p.Route, staterow.PauseAddress(p), staterow.PackGroup(p.Group))
 		if changed = tag.RowsAffected() > 0; err != nil || !changed {
 			return err
 		}
-		if _, err := tx.Exec(ctx, raiseSQL, route); err != nil {
+		if _, err := tx.Exec(ctx, raiseSQL, p.Route); err != nil {
 			return err
 		}
-		return audit(ctx, tx, by, "resume", 1, "route", route, "address", address)
+		return audit(ctx, tx, p.By, "resume", 1, "route", p.Route, "address", p.Address, "group", p.Group)
 	})
-	return changed, stateError(fmt.Sprintf("resume route %q", route), err)
+	return changed, stateError(fmt.Sprintf("resume route %q", p.Route), err)
 }
 
 // control runs f in a transaction that no acquirer of the route and no settle

@@ -54,16 +54,22 @@ WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnam
 	if err != nil {
 		return []adapters.Finding{pg.Unknown(subject, err)}
 	}
+	version, err := s.version(ctx)
+	newest, newestErr := newestState()
+	if err == nil && newestErr == nil && version > 0 && version < newest {
+		missing = nil // they come with the upgrade
+	}
 	if len(missing) > 0 {
 		return []adapters.Finding{{Level: adapters.LevelWarning, Subject: subject, Text: strings.Join(missing, ", ") + " do not exist yet",
 			Fix: "`outrider init` or `outrider run` creates and upgrades them"}}
 	}
-	privileges, broken := s.examinePrivileges(ctx)
-	if broken {
-		return privileges
+	var privileges []adapters.Finding
+	if version >= newest { // else they concern tables that are not there yet
+		var broken bool
+		if privileges, broken = s.examinePrivileges(ctx); broken {
+			return privileges
+		}
 	}
-	version, err := s.version(ctx)
-	newest, newestErr := newestState()
 	switch err := errors.Join(err, newestErr); {
 	case err != nil:
 		return append(privileges, pg.Unknown(subject, err))

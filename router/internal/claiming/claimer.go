@@ -272,6 +272,7 @@ type wanted struct {
 	sessions  [][adapters.Slots]*lane.Session // of lanes that are ours, by route
 	open      [][adapters.Slots]bool          // by route
 	any       bool                            // there is an open one
+	paused    []any                           // groups, by route
 	slots     []int                           // of lanes that are ours, of any route
 	spent     bool                            // a route is closed for want of memory
 	unmatched int64
@@ -281,6 +282,7 @@ func (c *Claimer) wanted() *wanted {
 	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes)), sessions: make([][adapters.Slots]*lane.Session, len(c.routes))}
 	var own [adapters.Slots]bool
 	for i, rt := range c.routes {
+		w.paused = append(w.paused, rt.PausedSet())
 		spent := rt.Share.Spent(int64(c.rowCost))
 		w.spent = w.spent || spent
 		for slot, l := range rt.Lanes {
@@ -316,7 +318,7 @@ func (w *wanted) match(row *adapters.Row) bool {
 		w.unmatched++
 		return false
 	}
-	return w.open[i][adapters.SlotOf(row.Group, row.ID)]
+	return w.open[i][adapters.SlotOf(row.Group, row.ID)] && !w.routes[i].PausedGroup(row.Group)
 }
 
 // Flush writes the last results: afterwards nothing is marked as claimed by us.

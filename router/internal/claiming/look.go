@@ -1,6 +1,7 @@
 package claiming
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,7 @@ func (w *wanted) later(row *adapters.Row) bool { return w.route(row) >= 0 }
 type wanting struct {
 	open     [][adapters.Slots]bool          // by route
 	sessions [][adapters.Slots]*lane.Session // by route
+	paused   []any                           // groups, by route
 	terms    [adapters.Slots]uint64          // of the lanes; see adapters.ClaimRequest.Terms
 	last     uint64
 }
@@ -57,9 +59,10 @@ type wanting struct {
 var wantings atomic.Uint64
 
 // number is another one whenever a lane is open that was closed for the claim
-// before, or has another session.
+// before, or has another session, and when groups were paused or resumed.
 func (n *wanting) number(w *wanted) uint64 {
-	wider := n.last == 0
+	wider := n.last == 0 || !slices.Equal(n.paused, w.paused)
+	n.paused = w.paused
 	for i := range w.open {
 		for slot, s := range w.sessions[i] {
 			if s != nil && (n.sessions == nil || n.sessions[i][slot] != s) {

@@ -66,6 +66,15 @@ func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
 	return true
 }
 
+// PutBack implements [Origin].
+func (o claimOrigin) PutBack(it *lane.Item) {
+	var ends []ending
+	for _, x := range o.session.WithdrawLocked(it, true) {
+		ends = append(ends, ending{h: holdingOf(x), outcome: outbox.OutcomeReleased})
+	}
+	o.claimer.ledger.conclude(ends...)
+}
+
 // Parks implements [Origin].
 func (claimOrigin) Parks() bool { return false }
 

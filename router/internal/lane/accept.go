@@ -55,6 +55,9 @@ func (s *Session) AcceptOne(row *adapters.Row, handle any, cost int64) bool {
 	} else {
 		it.row = row
 	}
+	if !s.origin.Parks() && s.parking.paused.has(it.key) {
+		return false
+	}
 	failed, ok := s.origin.Enter(it)
 	if !ok {
 		return false
@@ -88,7 +91,7 @@ func (l *Lane) recordOf(msg *message.Message, row *adapters.Row) *record {
 func (s *Session) admitLocked(it *Item) {
 	g := s.parking.of(it)
 	if g != nil && !g.allHere() {
-		if last := s.gate.Last(it.key); last == nil || owner(last).stored {
+		if last := s.gate.Last(it.key); g.paused || last == nil || owner(last).stored {
 			if s.parking.join(it, g); !g.loading {
 				s.progress.note() // it takes room until it is written down
 			}

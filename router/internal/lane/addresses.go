@@ -102,8 +102,9 @@ func (h *health) status() []adapters.AddressStatus {
 	return out
 }
 
-// ApplyPauses tells the route which of its addresses are paused.
+// ApplyPauses tells the route which of its addresses and groups are paused.
 func (r *Route) ApplyPauses(pauses []adapters.Pause) {
+	r.pauseGroups(pauses)
 	if again := r.health.apply(pauses); again != nil {
 		followUp{rerun: again, back: r}.run()
 	}

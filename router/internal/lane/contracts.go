@@ -43,6 +43,10 @@ type Origin interface {
 	// the message has come to the session again, that one is returned.
 	GiveBack(handle any) (again *Item)
 
+	// PutBack takes back a message whose group is paused, with what is behind it. It is only
+	// called where nothing parks.
+	PutBack(it *Item)
+
 	// Release takes back what the session leaves unfinished.
 	Release()
 }
@@ -74,6 +78,9 @@ func (ByCursor) Durable([]any, bool) {}
 
 // GiveBack implements [Origin].
 func (ByCursor) GiveBack(any) *Item { return nil }
+
+// PutBack implements [Origin].
+func (ByCursor) PutBack(*Item) {}
 
 // Release implements [Origin].
 func (ByCursor) Release() {}

@@ -65,6 +65,7 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	}
 	if it.phase == running {
 		follow = o.apply(it, v)
+		o.rest(it)
 	} else {
 		o.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}

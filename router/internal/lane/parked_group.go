@@ -35,6 +35,7 @@ type parkedGroup struct {
 	due       time.Time
 	since     time.Time // of its first message, about: created or parked
 	held      bool      // waits for an operator
+	paused    bool      // nothing of it goes until an operator resumes it
 	evicted   bool      // parked to make room: may come back when an address does
 	evictions int       // times in a row that it was
 
@@ -50,18 +51,21 @@ type parkedGroup struct {
 
 // movable reports whether the first rows may be brought back when they are due.
 func (g *parkedGroup) movable() bool {
-	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held && !g.loading
+	return g.count > 0 && g.live == 0 && g.blockers == 0 && !g.held && !g.paused && !g.loading
 }
 
 // allHere reports whether all rows of the group are in the lane, at the gate:
 // then fresh messages may get in line behind them, and a busy group leaves the
 // parking.
 func (g *parkedGroup) allHere() bool {
-	return g.live > 0 && g.live == g.count && g.blockers == 0 && !g.loading
+	return g.live > 0 && g.live == g.count && g.blockers == 0 && !g.paused && !g.loading
 }
 
 // empty reports whether nothing is left of the group.
 func (g *parkedGroup) empty() bool { return g.count == 0 && g.live == 0 && g.blockers == 0 }
+
+// pause keeps the group in the parking, or no longer.
+func (g *parkedGroup) pause(paused bool) { g.paused = paused }
 
 // wait plans when the first rows are brought back; zero: they say it when they are read.
 func (g *parkedGroup) wait(due time.Time) { g.due = due }

@@ -23,6 +23,7 @@ type parking struct {
 	progress *progress
 
 	groups map[groupKey]*parkedGroup
+	paused *pausedGroups // of the route, as the session has heard; nil: none is
 	due    dueHeap
 	live   int
 	here   map[opKey]*Item // that are in the lane and have a row
@@ -31,7 +32,7 @@ type parking struct {
 
 func newParking(s *Session, groups []adapters.ParkedGroup) parking {
 	p := parking{session: s, route: s.Route, origin: s.origin, gate: s.gate, progress: &s.progress,
-		groups: make(map[groupKey]*parkedGroup, len(groups)), here: map[opKey]*Item{}, kicked: make(chan struct{}, 1)}
+		paused: s.Route.paused.Load(), groups: make(map[groupKey]*parkedGroup, len(groups)), here: map[opKey]*Item{}, kicked: make(chan struct{}, 1)}
 	for _, l := range groups {
 		if g := p.add(l); p.route.poison != nil { // its first message may wait for it
 			g.awaitPoison()
@@ -43,17 +44,22 @@ func newParking(s *Session, groups []adapters.ParkedGroup) parking {
 // add takes over a group that was read.
 func (p *parking) add(l adapters.ParkedGroup) *parkedGroup {
 	g := &parkedGroup{key: keyOf(l.Slot, l.Group, l.FirstSeq), slot: l.Slot, count: l.Count, due: l.Due, since: l.Since, held: l.Held}
+	g.paused = p.paused.has(l.Group)
 	p.groups[g.key] = g
 	p.schedule(g)
 	return g
 }
 
-// of returns the parked group that a message has to join, or nil.
+// of returns the parked group that a message has to join, or nil. A paused group is one.
 func (p *parking) of(it *Item) *parkedGroup {
 	if it.key == "" {
 		return nil
 	}
-	return p.groups[groupKey{group: it.key}]
+	g := p.groups[groupKey{group: it.key}]
+	if g == nil && p.paused.has(it.key) {
+		g = p.groupOf(it)
+	}
+	return g
 }
 
 // groupOf returns the item's parked group, creating it.
@@ -61,7 +67,7 @@ func (p *parking) groupOf(it *Item) *parkedGroup {
 	k := keyOf(it.slot, it.key, it.seq)
 	g := p.groups[k]
 	if g == nil {
-		g = &parkedGroup{key: k, slot: it.slot, since: it.Born()}
+		g = &parkedGroup{key: k, slot: it.slot, since: it.Born(), paused: p.paused.has(it.key)}
 		p.groups[k] = g
 	}
 	return g
@@ -273,7 +279,7 @@ func (p *parking) withRows() map[groupKey][]*Item {
 // oldest is when the first message of the groups that are not held was created or parked.
 func (p *parking) oldest() (oldest time.Time) {
 	for _, g := range p.groups {
-		if !g.held {
+		if !g.held && !g.paused {
 			oldest = earlier(oldest, g.since)
 		}
 	}

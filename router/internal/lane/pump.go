@@ -123,6 +123,8 @@ func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item)
 	case rows[0].Status == adapters.ParkedHeld:
 		g.lead(adapters.ParkedHeld, g.due)
 		return nil
+	case g.paused: // while it was read
+		return nil
 	case rows[0].NextAttemptAt.After(now) && !p.early(rows[0]):
 		p.correct(g, rows)
 		if g.moved(); p.route.poison != nil && rows[0].Metadata[MetaDeath] != "" { // another address was back

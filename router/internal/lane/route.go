@@ -73,7 +73,8 @@ type Route struct {
 
 	Lanes   []*Lane
 	health  *health
-	poison  *poison // nil: dead messages are only parked
+	paused  atomic.Pointer[pausedGroups] // nil: none is
+	poison  *poison                      // nil: dead messages are only parked
 	limiter *handlers.Limiter
 	Share   memory.Share // of the memory
 	panics  panics

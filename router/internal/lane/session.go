@@ -73,6 +73,7 @@ func (s *Session) Start() {
 	s.wg.Add(1) // before the lane has the session: from then on it may be stopped, and waited for
 	defer s.wg.Done()
 	s.Lane.session.Store(s)
+	s.restGroups() // of which the route heard since the session was made
 	if s.Route.DeliverFirst {
 		s.wg.Go(s.offerMessages)
 	}

@@ -48,7 +48,7 @@ func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneSt
 		return err
 	}
 	for _, p := range pauses {
-		if p.Address == "" { // it was written after we had acquired
+		if p.OfRoute() { // it was written after we had acquired
 			return adapters.ErrPaused
 		}
 	}

@@ -108,9 +108,12 @@ func (k *Manager) Join(ctx context.Context) error {
 	return nil
 }
 
+// noticeWithin bounds how long after an operator's command its counter is looked at, however long the lease is.
+const noticeWithin = 1500 * time.Millisecond
+
 // KeepLease renews the lease until ctx ends, which is after the drain.
 func (k *Manager) KeepLease(ctx context.Context) {
-	renew := signal.Every(k.lease / 4)
+	renew := signal.Every(min(k.lease/4, noticeWithin))
 	defer renew.Stop()
 	for {
 		select {

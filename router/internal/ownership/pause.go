@@ -43,7 +43,7 @@ func (k *Manager) applyPauses(rt *Route) {
 				return
 			}
 			rt.ApplyPauses(pauses)
-			i := slices.IndexFunc(pauses, func(p adapters.Pause) bool { return p.Address == "" })
+			i := slices.IndexFunc(pauses, func(p adapters.Pause) bool { return p.OfRoute() })
 			if i < 0 || !k.pauseRoute(rt, pauses[i]) {
 				return
 			}

@@ -1,0 +1,95 @@
+package lane
+
+import (
+	"maps"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// pausedGroups are the groups of a route that an operator has paused. A set is never changed.
+type pausedGroups map[string]bool
+
+// has reports whether a group is among them; none is the group of messages without one.
+func (p *pausedGroups) has(group string) bool { return p != nil && (*p)[group] }
+
+// pauseGroups takes over which groups are paused. A route that keeps no order has no groups, and one with order
+// global has one only: both are paused as a whole.
+func (r *Route) pauseGroups(pauses []adapters.Pause) {
+	now := pausedGroups{}
+	for _, p := range pauses {
+		switch {
+		case p.Group == "":
+		case r.Order == adapters.OrderNone || r.Order == adapters.OrderGlobal:
+			r.Log().Warn("a group is paused, but the route's order knows no groups: its messages are delivered", "group", p.Group, "order", string(r.Order))
+		default:
+			now[p.Group] = true
+		}
+	}
+	before := r.paused.Load()
+	if before == nil && len(now) == 0 || before != nil && maps.Equal(*before, now) {
+		return
+	}
+	r.paused.Store(&now)
+	r.Log().Info("paused groups have changed", "paused", len(now))
+	for _, s := range r.Sessions() {
+		s.restGroups()
+	}
+	r.Feeder.Wake() // what was resumed may be claimed
+}
+
+// PausedGroup reports whether a row is of a group that is paused; set is another one whenever
+// that may have changed.
+func (r *Route) PausedGroup(group string) bool { return r.paused.Load().has(group) }
+
+// PausedSet tells one set of paused groups from the next; nil: none was paused so far.
+func (r *Route) PausedSet() any {
+	if p := r.paused.Load(); p != nil {
+		return p
+	}
+	return nil
+}
+
+// restGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
+// on. What is being sent at this moment gets its outcome.
+func (s *Session) restGroups() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, now := s.parking.paused, s.Route.paused.Load()
+	if s.runner.stopping || before == now {
+		return
+	}
+	s.parking.paused = now
+	for group := range *now {
+		if g := s.parking.groups[groupKey{group: group}]; g != nil {
+			g.pause(true)
+		}
+		if t := s.gate.Front(group); t != nil {
+			s.outcomes.putAside(owner(t))
+		}
+	}
+	for k, g := range s.parking.groups {
+		if g.paused && !now.has(k.group) {
+			g.pause(false)
+			s.parking.again(g, time.Time{}) // its first row says when
+		}
+	}
+	s.runner.proceedLocked()
+}
+
+// rest takes a message out of the lane that would be tried again there, when its group was paused while
+// it was being sent.
+func (o *outcomes) rest(it *Item) {
+	if (it.phase == backoff || it.phase == held) && o.parking.paused.has(it.key) && !o.runner.stopping {
+		o.putAside(it)
+	}
+}
+
+// putAside has a message of a paused group wait outside of the lane, with what is behind it.
+func (o *outcomes) putAside(it *Item) {
+	if o.origin.Parks() {
+		o.parking.park(it, adapters.ParkedWaiting, time.Time{}, nil)
+		return
+	}
+	o.origin.PutBack(it)
+}
