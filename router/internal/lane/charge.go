@@ -92,9 +92,6 @@ func (it *Item) repay() {
 // place of its row if it was parked.
 func (it *Item) uncharge() {
 	c := it.charge
-	if c == nil {
-		return
-	}
 	it.charge, c.item = nil, nil
 	c.group, c.row = groupKey{}, opKey{}
 	if it.phase == parked {
@@ -120,12 +117,8 @@ func (p *parking) credit(c *charge) {
 
 // repay gives an item what it and its row are owed, while its chain does not run.
 func (p *parking) repay(it *Item) {
-	if it.seq != 0 {
-		if g := p.groups[keyOf(it.slot, it.key, it.seq)]; g != nil {
-			it.credits += g.takeCredit(it.seq)
-		}
+	if g := p.groups[keyOf(it.slot, it.key, it.seq)]; g != nil && it.seq != 0 {
+		it.credits += g.takeCredit(it.seq)
 	}
-	if it.credits != 0 {
-		it.repay()
-	}
+	it.repay()
 }

@@ -44,6 +44,9 @@ func (it *Item) leave(as phase) {
 		it.wait = nil
 	}
 	it.phase = as
+	if it.charge != nil {
+		it.uncharge()
+	}
 }
 
 // deadLetter begins the way to the poison destination.

@@ -70,7 +70,9 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 		o.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
 	if follow.dead == nil {
-		o.cutoff.note(v.Outcome)
+		if o.cutoff.done {
+			o.cutoff.note(v.Outcome)
+		}
 		o.runner.endLocked()
 	}
 	return follow
@@ -96,7 +98,9 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	if it.unwanted && v.Outcome != outbox.OutcomeDelivered {
 		v = outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: skippedByOperator}
 	}
-	o.parking.repay(it)
+	if it.seq != 0 || it.credits != 0 {
+		o.parking.repay(it)
+	}
 	if it.redriven && v.Outcome == outbox.OutcomeDead && v.Exhausted {
 		v.Outcome, v.Exhausted = outbox.OutcomeRetry, false
 	}
@@ -181,7 +185,9 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 	if o.origin.Settled(it, outcome) {
 		return
 	}
-	o.parking.settled(it, true)
+	if it.seq != 0 {
+		o.parking.settled(it, true)
+	}
 	o.progress.note()
 }
 
@@ -189,7 +195,6 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 func (o *outcomes) takeOut(it *Item) {
 	it.leave(finished)
 	o.progress.end(it)
-	it.uncharge()
 }
 
 // takeBack is takeOut for an item that its origin takes back.

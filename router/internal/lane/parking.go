@@ -157,7 +157,6 @@ func (p *parking) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, 
 func (p *parking) takeOut(it *Item, g *parkedGroup) {
 	it.leave(parked)
 	p.progress.end(it)
-	it.uncharge()
 	p.leave(it, g)
 }
 
@@ -203,7 +202,7 @@ func (p *parking) row(it *Item, status adapters.ParkedStatus, at time.Time, caus
 // settled notes that the item is settled; with remove its row goes too, otherwise
 // (dead) it stays. When it was the last of its group the group flows again.
 func (p *parking) settled(it *Item, remove bool) {
-	if it.seq == 0 || !it.stored && !it.blocker {
+	if !it.stored && !it.blocker {
 		return
 	}
 	g := p.groupOf(it)

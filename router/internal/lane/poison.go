@@ -33,8 +33,8 @@ type poison struct {
 	probing bool      // one message tries whether it works again
 }
 
-// longestBurialPause is the longest pause between two sends of one message.
-const longestBurialPause = 30 * time.Second
+// longestPoisonPause is the longest pause between two sends of one message.
+const longestPoisonPause = 30 * time.Second
 
 func newPoison(r *Route) *poison {
 	if r.Poison == nil {
@@ -105,7 +105,7 @@ var errWaits = errors.New("it failed a moment ago and is being probed")
 // try. While the destination fails, one message at a time is sent, as a probe.
 func (p *poison) send(ctx context.Context, it *Item) (pause time.Duration, err error) {
 	age := time.Since(it.death.At)
-	pause = min(max(age, firstProbe), longestBurialPause) // so it doubles from one try to the next
+	pause = min(max(age, firstProbe), longestPoisonPause) // so it doubles from one try to the next
 	pause = pause*3/4 + rand.N(pause/2)                   //nolint:gosec // spreads load, guards nothing
 	if err := p.enter(ctx); err != nil {
 		return pause, p.failure(err)
@@ -136,11 +136,6 @@ var errBusy = errors.New("all the requests that it may have at once last for lon
 // enter waits for a place among the requests in flight, though not for long: what
 // waits here takes room in its lane.
 func (p *poison) enter(ctx context.Context) error {
-	select {
-	case p.slots <- struct{}{}:
-		return nil
-	default:
-	}
 	timer := signal.After(ShortDelay)
 	defer timer.Stop()
 	select {

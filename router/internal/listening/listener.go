@@ -85,20 +85,10 @@ func (l *Listener) Run(ctx, listening context.Context) error {
 			return err
 		}
 		l.Outage.Fail(l.Route.Log(), slog.LevelWarn, "the route gets no messages; subscribing again", err, "topic", l.Cfg.Topic)
-		l.pause(ctx)
+		signal.Sleep(min(firstSubscribePause<<min(l.tries, 10), LongestSubscribePause), ctx.Done())
+		l.tries++
 	}
 	return nil
-}
-
-// pause waits before the next try to subscribe.
-func (l *Listener) pause(ctx context.Context) {
-	timer := signal.After(min(firstSubscribePause<<min(l.tries, 10), LongestSubscribePause))
-	defer timer.Stop()
-	l.tries++
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // works notes that the subscription works.
@@ -176,9 +166,15 @@ func (l *Listener) Wake() { signal.Send(l.wake) }
 // AddressBack implements [Feeder]: what waits for an address is in the lanes.
 func (l *Listener) AddressBack() {}
 
-// GiveUp implements [Feeder]: it ends the subscription, when the acks are out.
+// GiveUp implements [Feeder]: it ends the subscription, when the acks are out, so that another
+// instance gets the messages.
 func (l *Listener) GiveUp(context.Context) error {
-	l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sub != nil {
+		l.sub()
+		l.sub = nil
+	}
 	return nil
 }
 
@@ -249,16 +245,6 @@ func (o *messageOrigin) Release() {
 	clear(o.unacked)
 }
 
-// end ends the subscription, so that another instance gets the messages.
-func (l *Listener) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sub != nil {
-		l.sub()
-		l.sub = nil
-	}
-}
-
 // accept gives the message to its lane, waiting for room; false when it was not
 // taken.
 func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message) bool {
@@ -282,7 +268,7 @@ func (l *Listener) accept(ctx, subscribed context.Context, msg *message.Message)
 			}
 			s.EvictBlocked(time.Now(), room) // with room it is memory that is spent
 		} else if len(l.Route.Sessions()) == 0 {
-			l.end() // the lanes were lost before it could be ended
+			_ = l.GiveUp(ctx) // the lanes were lost before the subscription could be ended
 			return false
 		}
 		timer := signal.After(lane.ReleaseDelay)

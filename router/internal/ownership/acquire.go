@@ -63,7 +63,7 @@ func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneSt
 }
 
 // missing are the cursor rows of the route that have no session, and of how many
-// of them our share consists. Lanes that come to rest are not among them: taking
+// of them our share consists. Lanes that quiesce are not among them: taking
 // those would fence what they have still to settle.
 func (k *Manager) missing(rt *Route, share int) (want []int, most int) {
 	k.mu.Lock()
@@ -125,8 +125,8 @@ func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
 	k.unclaimed = k.idle(slices.Collect(maps.Keys(owned)))
 }
 
-// idle returns the rows that neither a session in its lane nor one that comes to
-// rest has. Call with the mutex held.
+// idle returns the rows that neither a session in its lane nor one that
+// quiesces has. Call with the mutex held.
 func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
 	worked := map[adapters.LaneRef]bool{}
 	for _, s := range k.withQuiescing(k.working()) {

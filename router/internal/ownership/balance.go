@@ -52,12 +52,8 @@ type peers struct {
 // when no route of the process can run.
 func (k *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 	for {
-		timer := signal.After(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if signal.Sleep(pause, ctx.Done()); ctx.Err() != nil {
 			return nil
-		case <-timer.C:
 		}
 		var err error
 		if pause, err = k.AcquireAll(ctx); err != nil {

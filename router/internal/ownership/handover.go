@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/router/internal/settling"
 )
 
-// A lane comes to rest, to be handed over or because its route was paused, as on
+// A lane is quiesced, to be handed over or because its route was paused, as on
 // shutdown: reading stops, what is being sent is finished, everything is settled,
 // then its rows are released. Until then it is not taken again, not even by
 // ourselves: that would fence what is still to be settled.
@@ -33,7 +33,7 @@ func (k *Manager) handOver(rt *Route, shares *assignment) {
 	})
 }
 
-// excess takes the sessions above our share into their rest, the last lanes first.
+// excess returns the sessions above our share, which quiesce from now on, the last lanes first.
 func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,13 +49,13 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 	return out
 }
 
-// awake are the route's sessions that are in their lanes and do not come to rest.
+// awake are the route's sessions that are in their lanes and do not quiesce.
 // Call with the mutex held.
 func (k *Manager) awake(rt *Route) []*lane.Session {
 	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.quiescing[s.Lane] != nil })
 }
 
-// beginQuiescing takes all of the route's sessions into their rest that are not there.
+// beginQuiescing returns the route's sessions that did not quiesce, and do from now on.
 func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,7 +69,7 @@ func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 	return sessions
 }
 
-// quiesce ends sessions of a route that have begun their rest. Each lane is
+// quiesce ends sessions of a route that have begun to quiesce. Each lane is
 // released as soon as it has come to an end, but those of a route that moves as a
 // whole together. What is being sent when limit is over is cancelled. It reports
 // whether all were released; if not, the drain does what is left.
@@ -106,12 +106,12 @@ func (k *Manager) quiesce(rt *Route, sessions []*lane.Session, limit time.Durati
 // release writes down what stopped sessions have concluded and gives up their
 // rows; false when the process stops before.
 func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
-	if !k.retryUntilDone(rt, "write the last progress of lanes that come to rest", func(ctx context.Context) error {
+	if !k.retryUntilDone(rt, "write the last progress of lanes that are given up", func(ctx context.Context) error {
 		return k.Settler.Flush(ctx, settling.Everything)
 	}) {
 		return false
 	}
-	if !k.retryUntilDone(rt, "give back what was taken for lanes that come to rest", rt.Feeder.GiveUp) { // a subscription when the acks are out
+	if !k.retryUntilDone(rt, "give back what was taken for lanes that are given up", rt.Feeder.GiveUp) { // a subscription when the acks are out
 		return false
 	}
 	var lanes []adapters.LaneRef
@@ -131,7 +131,7 @@ func (k *Manager) release(rt *Route, sessions []*lane.Session) bool {
 	return true
 }
 
-// Drain returns the sessions to be stopped; from now on those and the resting
+// Drain returns the sessions to be stopped; from now on those and the quiescing
 // ones are what is settled.
 func (k *Manager) Drain() []*lane.Session {
 	k.mu.Lock()
@@ -168,7 +168,7 @@ func (k *Manager) batches() []settling.Batch {
 	return out
 }
 
-// withQuiescing adds the sessions that come to rest. Call with the mutex held.
+// withQuiescing adds the sessions that quiesce. Call with the mutex held.
 func (k *Manager) withQuiescing(sessions []*lane.Session) []*lane.Session {
 	if len(k.quiescing) == 0 {
 		return sessions

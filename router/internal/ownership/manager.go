@@ -189,12 +189,7 @@ func (k *Manager) notice(s *lane.Session, str *lane.Stream, commands int64) bool
 				return
 			}
 			k.rereading.Fail(k.log, slog.LevelWarn, "cannot read the parked groups after a command, trying again", err, "lane", s.Lane.Name)
-			pause := signal.After(lane.ShortDelay)
-			select {
-			case <-pause.C:
-			case <-s.Context().Done():
-			}
-			pause.Stop()
+			signal.Sleep(lane.ShortDelay, s.Context().Done())
 		}
 	})
 	return true

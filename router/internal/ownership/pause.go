@@ -14,7 +14,7 @@ import (
 
 // quiet is what a manager knows of lanes and routes that do not work.
 type quiet struct {
-	// resting are sessions that come to rest: no longer in their lanes, perhaps,
+	// quiescing are sessions that end: no longer in their lanes, perhaps,
 	// but what they concluded is still to be written.
 	quiescing map[*lane.Lane]*lane.Session
 
@@ -30,7 +30,7 @@ func newQuiet() quiet {
 }
 
 // applyPauses carries out what operators have asked of a route since its counter last
-// moved: pauses of the route or of addresses, and their end. Every instance rests
+// moved: pauses of the route or of addresses, and their end. Every instance quiesces
 // its own lanes of a paused route.
 func (k *Manager) applyPauses(rt *Route) {
 	k.background(func() {
@@ -86,12 +86,7 @@ func (k *Manager) retryUntilDone(rt *Route, what string, do func(context.Context
 		default:
 		}
 		failing.Fail(rt.Log(), slog.LevelWarn, "cannot "+what+", trying again", err)
-		pause := signal.After(lane.ShortDelay)
-		select {
-		case <-pause.C:
-		case <-k.quit:
-		}
-		pause.Stop()
+		signal.Sleep(lane.ShortDelay, k.quit)
 	}
 }
 

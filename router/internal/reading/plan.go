@@ -1,6 +1,8 @@
 package reading
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -14,21 +16,23 @@ type plan struct {
 	again   bool // something was left behind: poll again at once
 }
 
-// read is one read of a plan and the streams that share it.
+// read is the read of the streams of a slot that stand at one place.
 type read struct {
 	slot      int
 	from      adapters.Cursor
 	until     *adapters.Cursor
 	limit     int
 	alignedTo int64 // aligned read limit; 0: none
-	room      int
-	density   float64 // see [lane.Stream]
-	rows      int     // that came
-	order     uint64  // number of the fetch that took the snapshot it reads up to
-	members   []*member
+	rows      int   // that came
 	global    *globalRead
 
-	overhead int64 // of a row, for the costliest of its routes
+	members  []*member
+	order    uint64  // number of the latest fetch whose snapshot a member has; then of that which this one reads up to
+	drained  bool    // the last read of all members left nothing behind
+	closing  bool    // see [lane.Stream], of a member
+	room     int     // of the roomiest member
+	density  float64 // see [lane.Stream]
+	overhead int64   // of a row, for the costliest of its routes
 }
 
 // place is where streams of one slot stand together.
@@ -37,32 +41,19 @@ type place struct {
 	cursor adapters.Cursor
 }
 
-// cohort are the streams that stand at one place.
-type cohort struct {
-	place
-	members []*member
-	order   uint64
-	drained bool
-	closing bool
-	room    int     // of the roomiest member
-	density float64 // see [lane.Stream]
-
-	overhead int64 // of a row, for the costliest of its routes
-}
-
 // catchUps bounds the reads of streams that are behind in one poll.
 const catchUps = 64
 
 // drainedLimit is the limit of a read that found little the last time.
 const drainedLimit = 256
 
-// plan decides what to read: for each slot the cohort that stands furthest, and
-// those behind it, bounded by where it stands.
+// plan decides what to read: for each slot the streams that stand furthest, and
+// those behind them, bounded by where they stand.
 func (r *Reader) plan() *plan {
 	p := &plan{}
 	r.starved.Store(true) // before looking: room that appears meanwhile wakes
 	starved := false
-	slots, places := [adapters.Slots][]*cohort{}, map[place]*cohort{}
+	slots, places := [adapters.Slots][]*read{}, map[place]*read{}
 	now := time.Now()
 	for _, rt := range r.Routes {
 		low := !rt.Share.Plenty()
@@ -83,83 +74,71 @@ func (r *Reader) plan() *plan {
 			}
 			m := &member{session: s, stream: s.Streams()[0], room: room}
 			k := place{m.stream.Slot, m.stream.Fetched}
-			c := places[k]
-			if c == nil {
-				c = &cohort{place: k}
-				places[k] = c
-				slots[k.slot] = append(slots[k.slot], c)
+			m.read = places[k]
+			if m.read == nil {
+				m.read = &read{slot: k.slot, from: k.cursor, drained: true, density: m.stream.Density}
+				places[k] = m.read
+				slots[k.slot] = append(slots[k.slot], m.read)
 			}
-			c.join(m)
+			m.read.join(m)
 		}
 	}
 	behind := 0
-	for _, cs := range slots {
-		behind += p.addSlot(cs, catchUps-behind)
+	for _, reads := range slots {
+		behind += p.addSlot(reads, catchUps-behind)
 	}
 	r.starved.Store(starved)
 	r.limit(p)
 	return p
 }
 
-func (c *cohort) join(m *member) {
-	if len(c.members) == 0 {
-		c.order, c.drained, c.density = m.stream.Order, m.stream.Drained, m.stream.Density
-	}
-	c.members = append(c.members, m)
-	c.order = max(c.order, m.stream.Order)
-	c.closing = c.closing || m.stream.Closing
-	c.drained = c.drained && m.stream.Drained
-	c.room = max(c.room, m.room)
-	c.overhead = max(c.overhead, m.session.Route.Overhead())
+func (rd *read) join(m *member) {
+	rd.members = append(rd.members, m)
+	rd.order = max(rd.order, m.stream.Order)
+	rd.closing = rd.closing || m.stream.Closing
+	rd.drained = rd.drained && m.stream.Drained
+	rd.room = max(rd.room, m.room)
+	rd.overhead = max(rd.overhead, m.session.Route.Overhead())
+	m.detached = m.room == 0
 }
 
 // addSlot plans the reads of one slot and returns how many are catch-ups.
-func (p *plan) addSlot(cs []*cohort, most int) int {
-	if len(cs) == 0 {
+func (p *plan) addSlot(reads []*read, most int) int {
+	if len(reads) == 0 {
 		return 0
 	}
-	tail := cs[0]
-	for _, c := range cs[1:] {
-		if c.cursor.Position > tail.cursor.Position ||
-			c.cursor.Position == tail.cursor.Position && c.order > tail.order {
-			tail = c
-		}
-	}
+	tail := slices.MaxFunc(reads, func(a, b *read) int {
+		return cmp.Or(cmp.Compare(a.from.Position, b.from.Position), cmp.Compare(a.order, b.order))
+	})
 	behind, joining := 0, false
-	for _, c := range cs {
-		if c == tail || c.room == 0 || behind == most {
+	for _, rd := range reads {
+		if rd == tail || rd.room == 0 || behind == most {
 			continue
 		}
-		rd := c.read()
-		// A bound is for those who have seen no more than the tail has (which is
-		// known after their first read), and who are not in the middle of a
+		// A bound is for streams that have seen no more than the tail has (which is
+		// known after their first read), and that are not in the middle of a
 		// window, which bounds itself.
-		if c.cursor.Window == "" && tail.cursor.Window == "" && c.order > 0 && c.order <= tail.order {
-			until := tail.cursor
-			rd.until, rd.order = &until, tail.order
-			joining = joining || c.closing
+		if rd.from.Window == "" && tail.from.Window == "" && rd.order > 0 && rd.order <= tail.order {
+			rd.until, rd.order = &tail.from, tail.order
+			joining = joining || rd.closing
 		}
-		p.reads = append(p.reads, rd)
+		p.add(rd)
 		behind++
 	}
-	// The tail stands still for one poll so that those who have nearly caught
+	// The tail stands still for one poll so that those that have nearly caught
 	// up can join it.
 	if tail.room > 0 && !joining {
-		p.reads = append(p.reads, tail.read())
+		p.add(tail)
 	}
 	return behind
 }
 
-func (c *cohort) read() *read {
-	rd := &read{slot: c.slot, from: c.cursor, limit: c.room, room: c.room, density: c.density, overhead: c.overhead, members: c.members}
-	if c.drained {
+func (p *plan) add(rd *read) {
+	rd.limit = rd.room
+	if rd.drained {
 		rd.limit = min(rd.limit, drainedLimit)
 	}
-	for _, m := range c.members {
-		m.read = rd
-		m.detached = m.room == 0
-	}
-	return rd
+	p.reads = append(p.reads, rd)
 }
 
 // few reduces the plan to n reads of one row, other ones each time. A route with

@@ -121,12 +121,7 @@ func (s *Settler) Finish(drain context.Context, limit time.Duration) error {
 		if err == nil || drain.Err() != nil {
 			return err
 		}
-		pause := signal.After(finishPause)
-		select {
-		case <-pause.C:
-		case <-drain.Done():
-		}
-		pause.Stop()
+		signal.Sleep(finishPause, drain.Done())
 	}
 }
 

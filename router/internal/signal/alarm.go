@@ -55,3 +55,13 @@ func (a *Alarm) Stop() {
 	a.every = 0
 	a.timer.Stop()
 }
+
+// Sleep waits until the time has passed or done is closed.
+func Sleep(d time.Duration, done <-chan struct{}) {
+	alarm := After(d)
+	defer alarm.Stop()
+	select {
+	case <-alarm.C:
+	case <-done:
+	}
+}
