@@ -117,7 +117,7 @@ func (s *skips) find(id string) (found skipped, ok bool) {
 // Trace is what the route knows of an event: by its id, and of rows that it has in tables.
 func (r *Route) Trace(id string, at []adapters.RowPlace) (out []adapters.Trace) {
 	for _, s := range r.Sessions() {
-		out = append(out, s.trace(id, at)...)
+		out = append(out, traceIn(s, id, at)...)
 	}
 	r.stats.mu.Lock()
 	defer r.stats.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *Route) Trace(id string, at []adapters.RowPlace) (out []adapters.Trace) 
 	return out
 }
 
-func (s *Session) trace(id string, at []adapters.RowPlace) (out []adapters.Trace) {
+func traceIn(s *Session, id string, at []adapters.RowPlace) (out []adapters.Trace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[*Item]adapters.TraceStage{}
@@ -159,7 +159,7 @@ func (s *Session) trace(id string, at []adapters.RowPlace) (out []adapters.Trace
 	}
 	for _, p := range at {
 		if p.Route == s.Route.Name && p.Table == "" && !known[p.Position] {
-			out = append(out, s.traceRow(p)...)
+			out = append(out, traceRow(s, p)...)
 		}
 	}
 	return out
@@ -179,7 +179,7 @@ func (it *Item) traced(stage adapters.TraceStage) adapters.Trace {
 }
 
 // traceRow is what the streams say of a row that came by cursor and is no item that could be found.
-func (s *Session) traceRow(p adapters.RowPlace) []adapters.Trace {
+func traceRow(s *Session, p adapters.RowPlace) []adapters.Trace {
 	for _, str := range s.progress.streams {
 		if str.Slot != p.Slot {
 			continue
