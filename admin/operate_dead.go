@@ -13,7 +13,7 @@ import (
 
 // ParkedMessage is a message that was taken out of the stream, and where it is.
 type ParkedMessage struct {
-	adapters.Parked // of a dead row in a queue's table: Route is the first that matches it, or empty; no Seq, no metadata
+	adapters.Parked // of a dead row in a queue's table: Route is the first that matches it, or empty; no Seq
 
 	Source string // the queue whose table has the row; empty: it is in the state store
 	Table  string // that table, as configured
@@ -94,9 +94,13 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 			continue
 		}
 		p.keys = append(p.keys, r.At)
+		var metadata map[string]string
+		if payload {
+			metadata = r.Row.Metadata(fmt.Sprintf("%s/%02d", route, r.Row.Slot))
+		}
 		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, Parked: adapters.Parked{
 			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
-			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Payload: r.Row.Payload}})
+			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload}})
 	}
 	return p, nil
 }

@@ -79,3 +79,103 @@ routes:
 		t.Errorf("rows %s\naudit %s, want %s", rows, audit, want)
 	}
 }
+
+// deadPreset is a preset with rows that its original gave up.
+type deadPreset struct {
+	insert   string   // three dead rows, the first with all there is, and one that is not dead
+	id       string   // of the first
+	show     []string // of the first
+	redriven string   // columns of the first row that a redrive changes, and others, as text
+	want     string   // and what they are then
+	left     string   // query: what is left in the end
+	remains  string
+}
+
+// Operators work on the dead rows of each preset's table as on parked messages, whoever gave them up, and see the
+// message that a row stands for.
+func TestParkedWorksOnTheTablesOfPresets(t *testing.T) {
+	t.Parallel()
+	const id = "6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c1"
+	for layout, p := range map[string]deadPreset{
+		"talkie": {
+			insert: `INSERT INTO outbox (id, job_id, topic, key, payload_json, status, retry_count, last_error, last_attempt_at, next_attempt_at)
+				SELECT i, '` + id + `1', 'jobs', 'k' || i, '{"a": 1}', CASE i WHEN 4 THEN 'canceled' ELSE 'dead_lettered' END, 5, 'why ' || i, '2026-01-01', '2026-01-01' FROM generate_series(1, 4) i`,
+			id: "1", show: []string{"status      dead", "in          table outbox of source shop", "attempts    5", "type        jobs", "group       k1", "last error  why 1",
+				"metadata    x-correlation-id: " + id + "1", "metadata    outrider_group: k1", `"a": 1`},
+			redriven: "SELECT concat_ws(' ', status, retry_count, last_error, last_attempt_at::date, next_attempt_at > '2026-06-01', published_at) FROM outbox WHERE id = 1",
+			want:     "pending 0 why 1 2026-01-01 t",
+			left:     "SELECT string_agg(concat_ws(' ', id, status), ', ' ORDER BY id) FROM outbox", remains: "1 pending, 4 canceled",
+		},
+		"open-outbox": {
+			insert: `INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, attempts, last_error, available_at, updated_at)
+				SELECT ('` + id + `' || i)::uuid, 'user.created', 'k' || i, '{"a":1}', '{"trace": "t-1"}', CASE i WHEN 4 THEN 'DELIVERED' ELSE 'DEAD' END, 25, 'why ' || i, '2026-01-01', '2026-01-01' FROM generate_series(1, 4) i`,
+			id: id + "1", show: []string{"table openoutbox_events of source shop", "attempts    25", "metadata    trace: t-1", "metadata    X-Event-ID: " + id + "1", `"a": 1`},
+			redriven: "SELECT concat_ws(' ', status, attempts, last_error, available_at > '2026-06-01', updated_at > '2026-06-01', locked_at) FROM openoutbox_events WHERE partition_key = 'k1'",
+			want:     "PENDING 0 why 1 t t",
+			left:     "SELECT string_agg(concat_ws(' ', partition_key, status), ', ' ORDER BY partition_key) FROM openoutbox_events", remains: "k1 PENDING, k4 DELIVERED",
+		},
+		"flowcatalyst-v2": { // which has five statuses of dead rows
+			insert: `INSERT INTO outbox_messages (id, type, message_group, payload, status, retry_count, error_message, created_at, updated_at)
+				SELECT 'm' || i, 'EVENT', 'k' || i, '{"type": "order.made"}', (ARRAY[2, 4, 6, 1])[i], 3, 'why ' || i, '2026-01-01', '2026-01-01' FROM generate_series(1, 4) i`,
+			id: "m1", show: []string{"table outbox_messages of source shop", "type        order.made", "group       k1", "metadata    outrider_kind: EVENT"},
+			redriven: "SELECT concat_ws(' ', status, retry_count, error_message, updated_at > '2026-06-01') FROM outbox_messages WHERE id = 'm1'",
+			want:     "0 0 why 1 t",
+			left:     "SELECT string_agg(concat_ws(' ', id, status), ', ' ORDER BY id) FROM outbox_messages", remains: "m1 0, m4 1",
+		},
+	} {
+		t.Run(layout, func(t *testing.T) {
+			t.Parallel()
+			address := testenv.Postgres(t)
+			s := newSite(t, "")
+			s.write(fmt.Sprintf(`
+admin: {listen: off}
+sources:
+  shop: {type: postgres, layout: %s, url: %q}
+destinations:
+  nowhere: {type: discard}
+routes:
+  orders: {from: shop, to: nowhere}
+`, layout, address))
+			s.must("init")
+			runSQL(t, address, p.insert)
+			one := func(query string) (text string) {
+				t.Helper()
+				conn, err := pgx.Connect(t.Context(), address)
+				if err == nil {
+					err = errors.Join(conn.QueryRow(t.Context(), query).Scan(&text), conn.Close(context.Background()))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return text
+			}
+			for _, st := range []step{
+				{args: "status -o json", out: []string{`"dead_rows": 3`}},
+				{args: "parked list", out: []string{"why 1", "why 2", "why 3", "dead"}},
+				{args: "parked list --error WHY --group k2 -o json", out: []string{`"last_error": "why 2"`}},
+				{args: "parked show " + p.id, out: p.show},
+				{args: "parked redrive --all --dry-run", out: []string{"3 messages would be redriven"}},
+				{args: "parked redrive " + p.id, out: []string{"1 message redriven"}, err: []string{"arrives after the messages of its group"}},
+				{args: "parked redrive " + p.id, code: 1, err: []string{"can be redriven"}},
+			} {
+				st.run(t, s)
+			}
+			if got := one(p.redriven); got != p.want {
+				t.Errorf("redriven: %s, want %s", got, p.want)
+			}
+			step{args: "parked purge --all --yes", out: []string{"2 messages purged"}}.run(t, s)
+			if got := one(p.left); got != p.remains {
+				t.Errorf("left: %s, want %s", got, p.remains)
+			}
+			if doctor := s.call("doctor"); strings.Contains(doctor.out, "no index finds them") {
+				t.Error(doctor.out)
+			}
+			for _, index := range strings.Fields(one("SELECT string_agg(indexrelid::regclass::text, ' ') FROM pg_index WHERE indexrelid::regclass::text LIKE '%_outrider_dead_idx'")) {
+				runSQL(t, address, "DROP INDEX "+index)
+			}
+			if doctor := s.call("doctor"); !strings.Contains(doctor.out, "no index finds them") || !strings.Contains(doctor.out, "_outrider_dead_idx") {
+				t.Errorf("the doctor does not miss the index of dead rows:\n%s", doctor.out)
+			}
+		})
+	}
+}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.DeadRows = (*Queue)(nil)
@@ -51,24 +51,9 @@ func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter
 	if err != nil {
 		return nil, noSuchKey(f, err)
 	}
-	var group *string
-	var aggregateType, aggregateID, tenant, typ string
-	var died pgtype.Timestamptz
-	var r adapters.DeadRow
-	_, err = pgx.ForEachRow(rows, []any{&r.At.Created, &r.At.Key, &group, &typ, &aggregateType, &aggregateID, &tenant,
-		&r.Row.Payload, &r.Attempts, &r.Error, &died}, func() error {
-		d := r
-		d.At.Table, d.Died = t.name, died.Time
-		d.Row = adapters.Row{ID: d.At.Key, Type: typ, AggregateType: aggregateType, AggregateID: aggregateID,
-			Tenant: tenant, Payload: slices.Clone(r.Row.Payload), Binary: sql.types.payload == "bytea"}
-		t.place(&d.Row, group)
-		if sql.layout.KindInType {
-			d.Row.Kind = typ
-		}
-		if sql.layout.TypeInPayload {
-			d.Row.Type = typeIn(d.Row.Payload, typ)
-		}
-		page = append(page, d)
+	var r deadRecord
+	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
+		page = append(page, t.dead(&sql, &r))
 		return nil
 	})
 	return page, noSuchKey(f, err)
@@ -175,16 +160,20 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 	if !f.Before.IsZero() {
 		where += " AND " + died + " < " + arg(f.Before) + "::timestamptz"
 	}
-	payload, size := "NULL::bytea", "0"
+	payload, size, headers, extra := "NULL::bytea", "0", "NULL::bytea", "NULL::text[]"
+	if f.Payload {
+		headers, extra = q.deadHeaders()
+	}
 	if f.Payload || q.layout.TypeInPayload {
 		payload, size = q.deadPayload()
 	}
-	return q.fill(`SELECT s.created, s.key, s.grp, s.type, s.aggregate_type, s.aggregate_id, s.tenant, s.payload, s.attempts, s.error, s.died
+	return q.fill(`SELECT s.created, s.key, s.grp, s.type, s.aggregate_type, s.aggregate_id, s.tenant, s.payload, s.attempts, s.error, s.died, s.position, s.headers, s.extra
 FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
-            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died
+            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died,
+            (extract(epoch FROM {created}) * 1000000)::bigint - ` + strconv.FormatInt(wire.PostgresEpoch, 10) + ` AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
         FROM {t} t
         WHERE {status} IN ({dead})` + where + `
         ORDER BY {created}, {key}

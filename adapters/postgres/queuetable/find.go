@@ -3,6 +3,7 @@ package queuetable
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -77,7 +78,7 @@ func (t *queueTable) scanFound(sql *queueSQL, row pgx.CollectableRow) (f adapter
 	if sql.layout.TypeInPayload {
 		r.Type = typeIn(payload, r.Type)
 	}
-	f.Table, f.Status = t.name, statusOf(&sql.layout.Statuses, status)
+	f.Table, f.Status = t.name, statusOf(sql.layout, status)
 	r.CreatedAt, f.Claimed, f.Due, f.Changed = created.Time, claimed.Time, due.Time, changed.Time
 	if f.Changed.IsZero() {
 		f.Changed = claimed.Time
@@ -108,15 +109,16 @@ func typeIn(payload []byte, column string) string {
 }
 
 // statusOf is what a value of the status column means.
-func statusOf(s *Statuses, value string) adapters.RowStatus {
-	switch value {
+func statusOf(l *Layout, value string) adapters.RowStatus {
+	switch s := &l.Statuses; value {
 	case s.Pending, s.Again():
 		return adapters.RowWaiting
 	case s.Processing:
 		return adapters.RowProcessing
 	case s.Done:
 		return adapters.RowDone
-	case s.Dead:
+	}
+	if slices.Contains(l.Dead(), value) {
 		return adapters.RowDead
 	}
 	return adapters.RowOther
