@@ -135,4 +135,23 @@ func TestG1_FromWatermillsOffsetsToOurCursor(t *testing.T) {
 			t.Errorf("after the move message %d arrived %d times", i, n)
 		}
 	}
+
+	// Another route begins there by its configuration, without a command. Messages that are written later follow.
+	clear(seen)
+	must(t, publish(40, 50).Commit())
+	relayed(t, url, "", "offsets}, later: {from: app, to: here, start: offsets", got, func() bool {
+		return len(got.counts(seen)) >= 30 && seen["49"] == 2
+	})
+	for i := range 50 {
+		want := 0
+		switch {
+		case i >= 40:
+			want = 2 // of both routes
+		case i >= 20:
+			want = 1
+		}
+		if n := seen[strconv.Itoa(i)]; n != want {
+			t.Errorf("by start: offsets message %d arrived %d times, want %d", i, n, want)
+		}
+	}
 }

@@ -1,9 +1,13 @@
 package router
 
 import (
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
@@ -93,5 +97,64 @@ func TestG3_AQueueIsPolledAnewWithoutADrain(t *testing.T) {
 		}
 		r.stop()
 		r.wantStatuses(map[string]int{"done": 630})
+	})
+}
+
+// longestDelay changes the poll 100 times, every 10 ms, while a message is written each millisecond, and returns
+// for how long a message waited at most until it was delivered.
+func longestDelay(t *testing.T, r *Router, source any, dest *receiver, write func(id string)) (longest time.Duration) {
+	t.Helper()
+	var mu sync.Mutex
+	written := map[string]time.Time{}
+	dest.mu.Lock()
+	dest.fail = func(_ string, msg *message.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, time.Since(written[msg.UUID]))
+		return nil
+	}
+	dest.mu.Unlock()
+	for i := range 1000 {
+		if i%10 == 0 {
+			r.SetPoll(source, otherPolls(i/10))
+		}
+		id := fmt.Sprint("m", i)
+		mu.Lock()
+		written[id] = time.Now()
+		mu.Unlock()
+		write(id)
+		time.Sleep(time.Millisecond)
+	}
+	r.SetPoll(source, Poll{Max: 10 * time.Millisecond})
+	time.Sleep(time.Second)
+	if n := dest.count(); n != 1000 {
+		t.Errorf("%d messages arrived, want 1000 once each", n)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return longest
+}
+
+// In virtual time a delay is what the relay waits for, whatever the machine is: a change of the poll makes
+// no message wait that the settings before or after it would not have.
+func TestG3_ChangesOfThePollDelayNothing(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		r.start(r.route(nil))
+		<-r.router.Ready()
+		if longest := longestDelay(t, r.router, r.source, r.dest, func(id string) { r.add("g"+id[len(id)-1:], id) }); longest > 50*time.Millisecond {
+			t.Errorf("a message waited for %v, want 50 ms at most", longest)
+		}
+		r.stop()
+	})
+}
+
+func TestG3_ChangesOfThePollOfAQueueDelayNothing(t *testing.T) {
+	inQueueBubble(t, group, func(r *queueRig) {
+		q := r.begin(nil)
+		<-r.router.Ready()
+		if longest := longestDelay(t, r.router, q, r.dest, func(id string) { r.put("", "g"+id[len(id)-1:], id) }); longest > 50*time.Millisecond {
+			t.Errorf("a message of the queue waited for %v, want 50 ms at most", longest)
+		}
+		r.stop()
 	})
 }

@@ -168,6 +168,12 @@ type Claims struct {
 	Recover time.Duration
 }
 
+// WithDefaults returns what zero and wrong values stand for.
+func (c Claims) WithDefaults() Claims {
+	c.setDefaults()
+	return c
+}
+
 func (c *Claims) setDefaults() {
 	if c.InMemory <= 0 {
 		c.InMemory = 1000

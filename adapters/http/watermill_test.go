@@ -241,3 +241,41 @@ func TestG1_WhatTheSubscriberRefuses(t *testing.T) {
 		}
 	}
 }
+
+// More requests than may wait for their verdicts are refused at once, and none of them is a message; when there is room
+// again, requests are taken.
+func TestG7_TheSubscriberBoundsItsRequests(t *testing.T) {
+	t.Parallel()
+	s, msgs := subscribed(t, SubscriberConfig{MaxRequests: 2})
+	pub, err := wmhttp.NewPublisher(wmhttp.PublisherConfig{MarshalMessageFunc: wmhttp.DefaultMarshalMessageFunc}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(id string) error {
+		return pub.Publish("http://"+s.Addr().String()+"/events", message.NewMessage(id, nil))
+	}
+	answered := make(chan error, 2)
+	var waiting []*message.Message
+	for _, id := range []string{"a", "b"} {
+		go func() { answered <- publish(id) }()
+		waiting = append(waiting, <-msgs)
+	}
+	if err := publish("c"); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("a third request: %v, want 503", err)
+	}
+	for _, msg := range waiting {
+		msg.Ack()
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+	go func() { answered <- publish("c") }()
+	if msg := <-msgs; msg.UUID != "c" {
+		t.Errorf("%s arrived, want c", msg.UUID)
+	} else {
+		msg.Ack()
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

@@ -7,8 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
+	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/river"
 	"github.com/outriderhq/outrider/adapters/webhook"
 	"github.com/outriderhq/outrider/config"
@@ -24,6 +26,8 @@ func TestDefaultsOfEveryAdapterAreThoseOfTheConfiguration(t *testing.T) {
 state: {url: /tmp/state.db}
 sources:
   own: {type: postgres, url: postgres://app@127.0.0.1/db}
+  file: {type: sqlite, path: /tmp/app.db}
+  queue: {type: postgres, url: postgres://app@127.0.0.1/db, layout: custom, table: t, queue: {key: k, type: t, payload: p, status: s, created: c, claimed: l}}
   in: {type: http, listen: "127.0.0.1:1"}
 destinations:
   kafka: {type: kafka, brokers: ["127.0.0.1:1"], topic: t}
@@ -36,6 +40,8 @@ routes:
   b: {from: own, to: http}
   c: {from: own, to: webhook}
   d: {from: in, to: http}
+  e: {from: file, to: http}
+  f: {from: queue, to: http}
 `), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +95,14 @@ routes:
 	same("http source", s, sErr, s2, s2Err)
 
 	same("poll", new(Feed).pollOf(cfg.Sources["own"].(*config.Postgres).Poll), nil, router.Poll{}.WithDefaults(), nil)
+	file, queue := cfg.Sources["file"].(*config.SQLite), cfg.Sources["queue"].(*config.Postgres)
+	same("poll of SQLite", new(Feed).pollOf(file.Poll), nil, router.Poll{}.WithDefaults(), nil)
+	same("claims", claimsOf(queue.Claims).WithDefaults(), nil, router.Claims{}.WithDefaults(), nil)
+	same("queue", postgresTable{at, queue}.queue(), nil, queuetable.Config{Batch: queuetable.DefaultBatch, Timeout: queuetable.DefaultTimeout,
+		MaxRow: adapters.DefaultMaxRow, Tables: []queuetable.Table{{Name: "t"}}, Layout: postgresTable{at, queue}.queue().Layout}, nil)
+	if file.MaxRow != adapters.DefaultMaxRow || cfg.Sources["own"].(*config.Postgres).MaxRow != adapters.DefaultMaxRow {
+		t.Errorf("max_row is %v, and %v in Go", file.MaxRow, adapters.DefaultMaxRow)
+	}
 	for kind := range destinationKinds {
 		if !compared[kind] && !none[kind] {
 			t.Errorf("the defaults of destination %s are not compared: add them to this test", kind)

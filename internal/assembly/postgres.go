@@ -26,7 +26,7 @@ type postgresTable struct {
 func postgresSource(at site, s *config.Postgres) SourceKind {
 	t := postgresTable{at, s}
 	if s.Stock() {
-		return SourceKind{State: s.URL.Reveal(), Pools: true, Leader: s.Leader, Open: t.openStock}
+		return SourceKind{State: s.URL.Reveal(), Pools: true, Leader: s.Leader, Open: t.openStock, InitSQL: t.offsetsSQL}
 	}
 	k := SourceKind{State: s.URL.Reveal(), Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
 		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
@@ -155,7 +155,29 @@ func (t postgresTable) initSQL(to Grantees) string {
 	if err != nil {
 		return asComment(err)
 	}
-	return text + "\n" + grants.SQL(to)
+	return text + "\n" + grants.SQL(to) + t.offsetsSQL(to)
+}
+
+// offsetsSQL are the grants on watermill-sql's table of offsets, where it is made use of.
+func (t postgresTable) offsetsSQL(to Grantees) string {
+	if t.Group == "" && t.Offsets == "" && !t.Stock() && !t.startsAtOffsets() {
+		return ""
+	}
+	grants, err := logtable.OffsetsGrants(t.logTable(), t.Stock())
+	if err != nil {
+		return asComment(err)
+	}
+	return "-- watermill-sql's table of offsets (client: watermill, start: offsets, seek --to offsets):\n" + grants.SQL(to)
+}
+
+// startsAtOffsets reports whether a route begins behind what a consumer group has acknowledged.
+func (t postgresTable) startsAtOffsets() bool {
+	for i := range t.Config.Routes {
+		if r := &t.Config.Routes[i]; r.From == t.name && r.Start.Kind == "offsets" {
+			return true
+		}
+	}
+	return false
 }
 
 // asComment is the error of a table's name in place of its statements. It does not

@@ -13,7 +13,13 @@ func Grants(cfg Config) (pg.Grants, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.grants(), nil
+	g := m.grants()
+	for i := range g {
+		if m.preset != nil && m.preset.TopicPrefix == watermillPrefix {
+			g[i].Only = "" // watermill-sql's tables always have the sequence
+		}
+	}
+	return g, nil
 }
 
 func (m *mapping) grants() pg.Grants {
@@ -31,4 +37,28 @@ func (m *mapping) grants() pg.Grants {
 			pg.Grant{Task: task, Kind: "SEQUENCE", Name: sequence, Rights: pg.Rights("SELECT"), Only: "where positions come from it"})
 	}
 	return g
+}
+
+// OffsetsGrants are the privileges on watermill-sql's table of offsets: to read what a consumer group has
+// acknowledged, for `start: offsets` and `seek --to offsets`. With stock, watermill-sql's own Subscriber reads the
+// table with the relay's role, and writes the offsets.
+func OffsetsGrants(cfg Config, stock bool) (pg.Grants, error) {
+	m, err := newMapping(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	offsets := m.offsets
+	if offsets == nil {
+		offsets = m.offsetsBeside()
+	}
+	relay := pg.Grant{Task: pg.TaskRelay, Name: offsets, Rights: pg.Rights("SELECT")}
+	if stock {
+		relay.Rights = pg.Rights("SELECT INSERT UPDATE")
+	}
+	g := pg.Grants{pg.Usage(pg.TaskRelay, offsets), relay, pg.Usage(pg.TaskOperator, offsets),
+		{Task: pg.TaskOperator, Name: offsets, Rights: pg.Rights("SELECT")}}
+	if stock {
+		g = append(pg.Grants{pg.Usage(pg.TaskRelay, m.table), {Task: pg.TaskRelay, Name: m.table, Rights: pg.Rights("SELECT")}}, g...)
+	}
+	return g, nil
 }

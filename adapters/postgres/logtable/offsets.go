@@ -37,6 +37,11 @@ FROM (
     FROM (SELECT last_processed_transaction_id AS xid, coalesce(offset_acked, 0) AS acked FROM {offsets} WHERE consumer_group = $1) a
 ) g`
 
+// offsetsBeside is the usual table of offsets.
+func (m *mapping) offsetsBeside() pgx.Identifier {
+	return pg.Beside(m.table, offsetsPrefix+strings.TrimPrefix(m.table[len(m.table)-1], watermillPrefix))
+}
+
 // startAtOffsets is the cursor behind what watermill-sql's Subscriber has acknowledged.
 func (s *Source) startAtOffsets(ctx context.Context) (c adapters.Cursor, err error) {
 	if s.mapping.preset == nil || s.mapping.preset.TopicPrefix != watermillPrefix {
@@ -51,7 +56,7 @@ func (s *Source) startAtOffsets(ctx context.Context) (c adapters.Cursor, err err
 			return c, err
 		}
 	} else {
-		offsets = pg.Beside(s.mapping.table, offsetsPrefix+strings.TrimPrefix(s.mapping.table[len(s.mapping.table)-1], watermillPrefix))
+		offsets = s.mapping.offsetsBeside()
 	}
 	sql := strings.NewReplacer("{table}", s.mapping.table.Sanitize(), "{offsets}", offsets.Sanitize()).Replace(offsetsSQL)
 	var upto string
