@@ -3,9 +3,10 @@
 // at all; Outrider reads the table and hands the messages to a Watermill
 // publisher, here a channel in memory.
 //
-// It needs no server:
+// It needs no server, and takes a database of PostgreSQL as well:
 //
 //	go run ./examples/watermillsql
+//	EXAMPLE_DATABASE_URL=postgres://... go run ./examples/watermillsql
 package main
 
 import (
@@ -17,10 +18,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	_ "github.com/jackc/pgx/v5/stdlib" // PostgreSQL for database/sql
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters/sqlite"
@@ -32,7 +35,7 @@ import (
 const config = `
 admin: {listen: off}
 sources:
-  app: {type: sqlite, path: "${EXAMPLE_DB}"}
+  app: {SOURCE}
 destinations:
   inbox: {type: publisher, topic: "{{.Type}}"} # given in Go, below
 routes:
@@ -40,32 +43,51 @@ routes:
 `
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	if err := run(context.Background(), os.Getenv("EXAMPLE_DATABASE_URL"), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
+// shop is the application's database.
+type shop struct {
+	*sql.DB
+	dialect outbox.Dialect
+	insert  string // an order
+}
+
+// open opens the database and returns the source of a relay for it; without a URL a file in dir.
+func open(url, dir string) (db shop, source string, err error) {
+	if url != "" {
+		db = shop{dialect: outbox.PostgreSQL, insert: `INSERT INTO orders VALUES ($1, $2, $3)`}
+		db.DB, err = sql.Open("pgx", url)
+		return db, fmt.Sprintf("type: postgres, url: %q", url), err
+	}
+	path := filepath.Join(dir, "app.db")
+	db = shop{dialect: outbox.SQLite, insert: `INSERT INTO orders VALUES (?, ?, ?)`}
+	db.DB, err = sqlite.Open(path)
+	return db, fmt.Sprintf("type: sqlite, path: %q", path), err
+}
+
 // run places three orders, of which one is refused, and shows what arrives.
-func run(ctx context.Context, out io.Writer) (err error) {
+func run(ctx context.Context, url string, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "outrider-example-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "app.db")
-	cfg, err := outrider.ParseConfig("example", []byte(os.Expand(config, func(string) string { return path })))
+	db, source, err := open(url, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	cfg, err := outrider.ParseConfig("example", []byte(strings.Replace(config, "SOURCE", source, 1)))
 	if err != nil {
 		return err
 	}
 	if _, err := admin.Init(ctx, cfg); err != nil {
 		return err
 	}
-	db, err := sqlite.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
 	if _, err := db.ExecContext(ctx, `CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT, cents INTEGER)`); err != nil {
 		return err
 	}
@@ -86,16 +108,16 @@ type order struct {
 var errPrice = errors.New("refused and rolled back: the price is negative")
 
 // place stores an order and publishes it, in one transaction.
-func place(ctx context.Context, db *sql.DB, o order) error {
+func place(ctx context.Context, db shop, o order) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES (?, ?, ?)`, o.ID, o.Customer, o.Cents); err != nil {
+	if _, err := tx.ExecContext(ctx, db.insert, o.ID, o.Customer, o.Cents); err != nil {
 		return err
 	}
-	publisher, err := wmsql.NewPublisher(tx, wmsql.Schema{Dialect: outbox.SQLite}, watermill.NopLogger{})
+	publisher, err := wmsql.NewPublisher(tx, wmsql.Schema{Dialect: db.dialect}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
