@@ -62,18 +62,27 @@ func (d *destination) deliver(ctx context.Context, msg *message.Message) error {
 	return nil
 }
 
-// call runs one listener with a message of its own.
-func (l *listener) call(d *delivery) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = adapters.Recovered("it", r)
-		}
-	}()
+// errGone is the error of a listener that did not return.
+var errGone = errors.New("it ended its goroutine, as runtime.Goexit and FailNow of a test do, instead of returning")
+
+// call runs one listener with a message of its own, on a goroutine of its own: one that ends its goroutine
+// would take the lane's worker with it.
+func (l *listener) call(d *delivery) error {
 	msg := d.msg.Copy()
 	msg.Payload = adapters.PayloadOf(d.msg)
 	msg.SetContext(d)
-	_, err = l.handler(msg)
-	return err
+	result := make(chan error, 1)
+	go func() {
+		err := errGone
+		defer func() {
+			if r := recover(); r != nil {
+				err = adapters.Recovered("it", r)
+			}
+			result <- err
+		}()
+		_, err = l.handler(msg)
+	}()
+	return <-result
 }
 
 // classify gives the error of a listener its kind. A failure without one is the event's own: it counts as an attempt, however

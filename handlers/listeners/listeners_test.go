@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -207,6 +208,7 @@ func TestFailuresOfListeners(t *testing.T) {
 		"its own context":   {func() error { return context.Canceled }, outbox.KindTransient, true},
 		"its own deadline":  {func() error { return context.DeadlineExceeded }, outbox.KindTransient, true},
 		"panic":             {func() error { panic(failure) }, outbox.KindTransient, true},
+		"goexit":            {func() error { runtime.Goexit(); return nil }, outbox.KindTransient, true},
 		"permanent":         {func() error { return outbox.Permanent(failure) }, outbox.KindPermanent, false},
 		"unavailable":       {func() error { return outbox.Unavailable(failure, 0) }, outbox.KindUnavailable, false},
 		"breaker":           {func() error { return gobreaker.ErrOpenState }, outbox.KindUnavailable, false},
