@@ -34,6 +34,7 @@ type confirmData struct {
 var roles = map[string]admin.Role{
 	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
 	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "reload": admin.RoleAdmin,
+	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
 }
 
 // confirm shows what an action will touch, and what of it cannot be undone.
@@ -108,6 +109,11 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 	}
 	d.Fields = append(d.Fields, [2]string{"count", strconv.Itoa(d.Count)})
 	messages := plural(d.Count, "message", "messages")
+	if d.Count > background {
+		defer func() {
+			d.Undone = append(d.Undone, "So many are changed in the background: the page Operations shows the progress and can stop it.")
+		}()
+	}
 	switch c.Action {
 	case adapters.ParkedRedrive:
 		d.Verb = "Redrive " + messages
@@ -182,6 +188,8 @@ func (s *server) do(r *http.Request) (*page, error) {
 		said, err = s.change(ctx, adapters.ParkedAction(action), form)
 	case "seek":
 		said, err = s.seek(ctx, form)
+	case "stop-operation", "resume-operation":
+		said, err = s.operate(ctx, action, form)
 	case "reload":
 		said, err = s.reload(ctx)
 	}
@@ -189,6 +197,9 @@ func (s *server) do(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	back := localPath(form.Get("back"))
+	if strings.HasPrefix(said, "Started the operation") {
+		back = "/operations"
+	}
 	sign := "?"
 	if strings.Contains(back, "?") {
 		sign = "&"
@@ -245,6 +256,9 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 	}
 	c := adapters.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: admin.PageAuthor(ctx)}
 	c.Filter.Limit = count
+	if count > background {
+		return s.start(ctx, c)
+	}
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	changed := 0

@@ -3,7 +3,7 @@ package web
 import (
 	"net/http"
 	"regexp"
-	"time"
+	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -111,26 +111,32 @@ func (s *server) groups(r *http.Request) (*page, error) {
 	return &page{Name: "groups", Title: "Blocked groups", Data: d}, err
 }
 
-type eventData struct {
-	ID     string
-	Parked []admin.ParkedMessage
-	At     time.Time
+// placeLine is a place of an event, and the page of its message.
+type placeLine struct {
+	admin.EventPlace
+	Message link
 }
 
-// Key names a message in links.
-func (d eventData) Key(p admin.ParkedMessage) string { return keyOf(&p) }
+type eventData struct {
+	ID      string
+	Journey *admin.Journey
+	Places  []placeLine
+}
 
 func (s *server) event(r *http.Request) (*page, error) {
-	ctx := r.Context()
-	d := eventData{ID: r.URL.Query().Get("id"), At: time.Now()}
-	p := &page{Name: "event", Title: "Find an event", Data: d}
-	if d.ID == "" {
-		return p, nil
+	d := eventData{ID: r.URL.Query().Get("id")}
+	var err error
+	if d.ID != "" {
+		if d.Journey, err = s.console.Journey(r.Context(), d.ID); err != nil {
+			return nil, err
+		}
+		for _, p := range d.Journey.Places {
+			line := placeLine{EventPlace: p}
+			if key, err := parseKey(p.Key); err == nil {
+				line.Message = "/parked/" + pathOf(key.Route) + link("/"+strconv.Itoa(key.Slot)+"/"+strconv.FormatInt(key.Seq, 10)) //nolint:gosec // numbers
+			}
+			d.Places = append(d.Places, line)
+		}
 	}
-	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		d.Parked, err = op.Parked(ctx, adapters.ParkedFilter{ID: d.ID, Limit: parkedMost})
-		return err
-	})
-	p.Data = d
-	return p, err
+	return &page{Name: "event", Title: "Find an event", Data: d}, nil
 }

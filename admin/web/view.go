@@ -186,13 +186,13 @@ func query(pairs ...string) link {
 // tone is how bad a state is, as the stylesheet names it.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case string(admin.StateStopped), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError:
+	case string(admin.StateStopped), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError, "operation failed", "foreign":
 		return "bad"
-	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead):
+	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead), "parked", "skipped", "operation stopped":
 		return "warn"
 	case string(admin.StatePaused):
 		return "hold"
-	case string(admin.StateOK), "alive":
+	case string(admin.StateOK), "alive", "operation done", "settled":
 		return "good"
 	}
 	return "calm"
@@ -204,10 +204,11 @@ const stateError = "unknown"
 // labels are states in words, where the name of the state is not.
 var labels = map[string]string{
 	string(admin.StateNoRelay): "no owner", string(admin.StateOK): "works", string(admin.StateDead): "dead messages", string(admin.StateUnavailable): "address down",
+	"in_flight": "in flight", "unread": "not read yet", "unwanted": "no route wants it", "foreign": "unknown status",
 }
 
 func label(state any) string {
-	text := fmt.Sprint(state)
+	text := strings.TrimPrefix(fmt.Sprint(state), "operation ")
 	if l, ok := labels[text]; ok {
 		return l
 	}

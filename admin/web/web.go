@@ -54,6 +54,7 @@ func New(c *admin.Console) http.Handler {
 		"GET /destinations":                s.destinations,
 		"GET /instances":                   s.instances,
 		"GET /tail":                        s.tail,
+		"GET /operations":                  s.operations,
 		"GET /audit":                       s.audit,
 		"GET /config":                      s.config,
 		"GET /confirm":                     s.confirm,

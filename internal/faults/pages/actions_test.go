@@ -112,6 +112,23 @@ func TestEveryActionByClick(t *testing.T) {
 		b.see("continues at")
 		b.until("the rows arrive again", func() bool { return s.taken("/globex/events")+s.taken("/acme/events") == before+2 })
 	})
+	t.Run("an operation", func(t *testing.T) {
+		b.t = t
+		conn := s.connect()
+		_, err := conn.Exec(t.Context(), `INSERT INTO outrider_parked (route, slot, seq, status, attempts, last_error, parked_at, event_id, event_type, metadata, payload, position)
+			SELECT 'partners', 3, 100000 + n, 'dead', 1, 'was refused', now() - interval '1 minute', 'bulk-' || n, 'order.created', '{}', '{}', 1 FROM generate_series(1, 1500) n`)
+		must(t, err)
+		b.open("/parked?route=partners&status=dead")
+		b.click("Purge dead…")
+		b.see("1,500 messages", "in the background")
+		b.click("Purge 1,500 messages")
+		b.see("Started the operation purge of 1,500 messages", "of 1,500")
+		b.until("all are gone", func() bool { return s.parked("partners", "dead") == 0 })
+		b.see("done")
+		if n := s.count(`SELECT count(*) FROM outrider_operation WHERE state = 'done'`); n != 1 {
+			t.Errorf("%d operations are done", n)
+		}
+	})
 	t.Run("reload and sign out", func(t *testing.T) {
 		b.t = t
 		b.open("/config")

@@ -57,7 +57,7 @@ func everyPage(t *testing.T, b *tab) map[string]string {
 	return map[string]string{
 		"overview": "/", "route": "/route/crm", "parked": "/parked", "filtered": "/parked?route=billing&status=dead&error=currency", "message": message + "?payload=show",
 		"failures": "/failures", "groups": "/groups", "destinations": "/destinations", "instances": "/instances", "event": "/event?id=inv-882", "no-event": "/event?id=none",
-		"tail": "/tail", "audit": "/audit", "config": "/config", "missing": "/nothing", "purge": "/confirm?action=purge&route=billing&status=dead",
+		"tail": "/tail", "operations": "/operations", "audit": "/audit", "config": "/config", "missing": "/nothing", "purge": "/confirm?action=purge&route=billing&status=dead",
 		"seek": "/confirm?action=seek&route=crm&to=beginning", "redrive": "/confirm?action=redrive&route=crm&status=held",
 	}
 }
