@@ -108,7 +108,7 @@ func SignOut(w http.ResponseWriter, r *http.Request, base string) {
 }
 
 func cookie(r *http.Request, base, value string, age int) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // Secure where the browser came by TLS: on loopback it did not
 		Name: sessionCookie, Value: value, Path: base + "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", // a client that claims it harms itself alone
 	}
@@ -122,11 +122,10 @@ const (
 
 // pageAuthor is what the audit log says of a change from a page.
 func (c Caller) pageAuthor() string {
-	name := c.Name
-	if name == "" {
-		name = "unnamed"
+	name := "dashboard"
+	if c.Name != "" {
+		name = c.Name + " by dashboard"
 	}
-	name += " by dashboard"
 	if c.Token != "" {
 		name += ", token " + c.Token
 	}

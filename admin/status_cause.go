@@ -122,7 +122,7 @@ func (c *Cause) address(down []Stop) {
 		c.Text, c.Action = "address "+worst.Address+" is paused"+by(worst), "resume it when the receiver is back"
 		return
 	}
-	c.Text, c.Action = "address "+worst.Address+" is unavailable: "+worst.Reason, "mend the receiver; Outrider probes it and goes on when it answers"
+	c.Text, c.Action = "address "+worst.Address+" is unavailable: "+without(worst.Reason, worst.Address), "mend the receiver; Outrider probes it and goes on when it answers"
 }
 
 func (c *Cause) failing(f *Failing, action string) {
@@ -165,13 +165,22 @@ func counted(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
+// without is an error without the address that the sentence has named already, and without
+// the kind of the destination in front of it.
+func without(reason, address string) string {
+	if i := strings.Index(reason, address); address != "" && i >= 0 && i <= len("webhook: ") {
+		return strings.TrimSpace(reason[i+len(address):])
+	}
+	return reason
+}
+
 func by(s *Stop) string {
 	text := ""
 	if s.By != "" {
 		text = " by " + s.By
 	}
 	if s.Reason != "" {
-		text += ": " + s.Reason
+		text += ": " + without(s.Reason, s.Address)
 	}
 	return text
 }

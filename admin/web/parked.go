@@ -52,7 +52,7 @@ func (d parkedData) With(name, value string) link {
 	if value != "" {
 		q.Set(name, value)
 	}
-	return link(q.Encode()) //nolint:gosec // encoded
+	return link(q.Encode())
 }
 
 // Confirm is the query of the page that confirms an action for what the filter selects.

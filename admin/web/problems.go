@@ -133,7 +133,7 @@ func (s *server) event(r *http.Request) (*page, error) {
 		for _, p := range d.Journey.Places {
 			line := placeLine{EventPlace: p}
 			if key, err := parseKey(p.Key); err == nil {
-				line.Message = "/parked/" + pathOf(key.Route) + link("/"+strconv.Itoa(key.Slot)+"/"+strconv.FormatInt(key.Seq, 10)) //nolint:gosec // numbers
+				line.Message = "/parked/" + pathOf(key.Route) + link("/"+strconv.Itoa(key.Slot)+"/"+strconv.FormatInt(key.Seq, 10))
 			}
 			d.Places = append(d.Places, line)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // pathOf is a name as a part of a path.
-func pathOf(name string) link { return link(url.PathEscape(name)) } //nolint:gosec // encoded
+func pathOf(name string) link { return link(url.PathEscape(name)) }
 
 // routeData is a route with its lanes.
 type routeData struct {

@@ -36,9 +36,7 @@ func (s *server) tail(r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	cfg := s.console.Config()
 	d := tailData{Source: q.Get("source"), Types: q.Get("types"), Group: q.Get("group")}
-	for _, name := range sortedNames(cfg.Sources) {
-		d.Sources = append(d.Sources, name)
-	}
+	d.Sources = append(d.Sources, sortedNames(cfg.Sources)...)
 	for _, route := range cfg.Routes {
 		if !slices.Contains(d.Sources, route.Name) {
 			d.Sources = append(d.Sources, route.Name)

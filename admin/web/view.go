@@ -180,7 +180,7 @@ func query(pairs ...string) link {
 			q.Set(pairs[i], pairs[i+1])
 		}
 	}
-	return link(q.Encode()) //nolint:gosec // encoded
+	return link(q.Encode())
 }
 
 // tone is how bad a state is, as the stylesheet names it.

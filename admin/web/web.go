@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -117,12 +118,7 @@ func (p *page) CanAdmin() bool { return p.Who.Role >= admin.RoleAdmin }
 
 // Current reports whether the page belongs to an entry of the navigation.
 func (p *page) Current(names ...string) bool {
-	for _, n := range names {
-		if n == p.Name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(names, p.Name)
 }
 
 // redirect leads the browser to a path of ours.
@@ -233,5 +229,5 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") == s.version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	http.ServeFileFS(w, r, static, path.Clean(r.URL.Path))
+	http.ServeFileFS(w, r, static, path.Clean(r.URL.Path)) //nolint:gosec // of the embedded files
 }

@@ -244,19 +244,20 @@ func (b *browser) submit(button string, fields map[string]string) int {
 }
 
 // follow follows the link with a text.
-func (b *browser) follow(text string) int {
+func (b *browser) follow(text string) {
 	b.t.Helper()
 	for _, m := range links.FindAllStringSubmatch(b.page, -1) {
-		if strings.HasPrefix(m[2], text) {
-			at, err := url.Parse(b.site.server.URL + b.at)
-			must(b.t, err)
-			to, err := at.Parse(html.UnescapeString(m[1]))
-			must(b.t, err)
-			return b.send(http.MethodGet, to.String(), nil)
+		if !strings.HasPrefix(m[2], text) {
+			continue
 		}
+		at, err := url.Parse(b.site.server.URL + b.at)
+		must(b.t, err)
+		to, err := at.Parse(html.UnescapeString(m[1]))
+		must(b.t, err)
+		b.send(http.MethodGet, to.String(), nil)
+		return
 	}
 	b.t.Fatalf("%s has no link %q:\n%s", b.at, text, b.page)
-	return 0
 }
 
 // paths are those of all pages.

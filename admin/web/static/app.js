@@ -13,6 +13,10 @@
     history.replaceState(null, "", here);
   }
 
+  // A narrow screen shows the current page's name in the navigation.
+  const current = doc.querySelector("#nav a[aria-current]"), strip = doc.querySelector("#nav ul");
+  if (current && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = current.offsetLeft - strip.offsetLeft - 12;
+
   // Theme
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (html.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
@@ -69,7 +73,9 @@
     const all = (root) => [...root.querySelectorAll("a[href],button,summary,[tabindex]")];
     const same = (e) => e.tagName + (e.getAttribute("href") || "") + e.textContent;
     const name = at && same(at), index = at ? all(part).indexOf(at) : -1;
+    const at0 = part.querySelector("ul")?.scrollLeft || 0;
     part.innerHTML = next.innerHTML; // our own server's answer, escaped there
+    if (at0) part.querySelector("ul").scrollLeft = at0;
     if (at) (all(part).find((e) => same(e) === name) || all(part)[index] || $("main")).focus({ preventScroll: true });
   }
 
@@ -125,7 +131,7 @@
   const hour = $("hour"), charts = [];
   let data = null;
   const color = (name) => getComputedStyle(html).getPropertyValue(name).trim();
-  const round = (v) => v == null ? "–" : v === 0 ? "0" : v < 0.01 ? v.toFixed(4) : v < 10 ? v.toFixed(2) : Math.round(v).toLocaleString("en");
+  const round = (v) => v == null ? "–" : v === 0 ? "0" : v < 0.01 ? v.toFixed(4) : v < 10 && !Number.isInteger(v) ? v.toFixed(2) : Math.round(v).toLocaleString("en");
 
   function draw(figure) {
     const plot = figure.querySelector(".plot"), series = kinds[figure.dataset.chart];
@@ -136,7 +142,7 @@
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       legend: { live: true },
       scales: { y: { range: (u, min, max) => [0, Math.max(max || 0, figure.dataset.chart === "age" ? 0.01 : 1) * 1.1] } },
-      axes: [{ ...axis, values: (u, at) => at.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 48, values: (u, at) => at.map(round) }],
+      axes: [{ ...axis, size: 28, values: (u, at) => at.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) }, { ...axis, size: 48, values: (u, at) => at.map(round) }],
       series: [{ label: "UTC", value: (u, t) => t == null ? "–" : new Date(t * 1000).toISOString().slice(11, 19) },
         ...series.map(([, label, tone, filled]) => ({ label, stroke: color(tone), width: 1.6, fill: filled ? color("--accent-bg") : undefined, points: { show: false }, spanGaps: label[0] === "p" && label.length === 3, value: (u, v) => round(v) }))],
     }, values(figure), plot);

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -140,7 +141,16 @@ func TestPictures(t *testing.T) {
 		t.Skip("only with -pictures FOLDER")
 	}
 	s := newShop(t, "anonymous: admin")
-	live(t, s, *picturesAfter)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		live(ctx, s)
+	}()
+	defer func() { cancel(); <-ended }()
+	<-time.After(*picturesAfter)
+	// At the end one address is down, for the overview.
+	s.rule("/partners/hooli", http.StatusServiceUnavailable)
 	b := newTab(t, s.base)
 	b.open("/route/audit-trail")
 	b.fill("reason", "moves to another cluster at 16:00")
@@ -166,13 +176,11 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// live has a shop at work for a while, with busier and quieter minutes.
-func live(t *testing.T, s *scene, d time.Duration) {
-	t.Helper()
+// live has a shop at work until ctx ends, with busier and quieter minutes.
+func live(ctx context.Context, s *scene) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	begin := time.Now()
-	for i := 0; time.Since(begin) < d; i++ {
+	for i := 0; ctx.Err() == nil; i++ {
 		<-tick.C
 		var events []event
 		busy := 12 + 8*(i/45%3) + i%7
@@ -192,10 +200,5 @@ func live(t *testing.T, s *scene, d time.Duration) {
 		case 112:
 			s.rule("/partners/initech", 0)
 		}
-	}
-	// At the end one address is down, for the overview.
-	s.rule("/partners/hooli", http.StatusServiceUnavailable)
-	for i := range 6 {
-		s.publish(event{fmt.Sprintf("ord-%d", 32001+i), "order.created", "hooli", fmt.Sprintf("order-%d", 32001+i), `{"order": {"total": 12}}`})
 	}
 }

@@ -128,12 +128,16 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 
 	// An instance that is alive and takes nothing leaves its share of the lanes unowned.
 	conn := s.connect()
-	_, err := conn.Exec(t.Context(), `INSERT INTO outrider_instance (id, lease_until) VALUES ('ghost', now() + interval '1 hour')`)
+	_, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(hashtextextended('outrider instance ' || 'public' || ' ' || 'ghost', 7710263))`)
+	must(t, err)
+	_, err = conn.Exec(t.Context(), `INSERT INTO outrider_instance (id, lease_until, routes) SELECT 'ghost', now() + interval '1 hour', routes FROM outrider_instance LIMIT 1`)
 	must(t, err)
 	b.names("quiet", "lanes have no owner", "relay-1 has", "Instances")
 	b.act("quiet", "Instances")
 	b.see("ghost", "relay-1")
 	_, err = conn.Exec(t.Context(), `DELETE FROM outrider_instance WHERE id = 'ghost'`)
+	must(t, err)
+	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`)
 	must(t, err)
 	b.names("quiet", "works")
 
