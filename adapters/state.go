@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// StateVersioner is a [StateStore] that knows which version its tables have.
+type StateVersioner interface {
+	// StateVersion returns the version of the tables, 0 where there are none, and the
+	// one that Migrate leads to.
+	StateVersion(ctx context.Context) (present, newest int64, err error)
+}
+
 // StateStore keeps what Outrider must remember: cursors, ownership of lanes and
 // parked messages. One store serves all routes of a process. Methods may be
 // called concurrently. conformance: adapters/adaptertest.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/internal/assembly"
 )
@@ -30,11 +32,37 @@ func Init(ctx context.Context, cfg *config.Config, opts ...Option) ([]string, er
 		return done, err
 	}
 	for _, s := range op.stores {
-		if err := s.Migrate(ctx); err != nil {
+		did, err := migrate(ctx, s)
+		if err != nil {
 			return done, errors.Join(fmt.Errorf("state tables: %w", err), op.Close())
 		}
+		if !slices.Contains(done, did) {
+			done = append(done, did)
+		}
 	}
-	return append(done, "state tables exist and are up to date"), op.Close()
+	return done, op.Close()
+}
+
+// migrate creates or upgrades the tables of a state store, and returns what it did.
+func migrate(ctx context.Context, s adapters.StateStore) (string, error) {
+	var former, newest int64
+	v, known := s.(adapters.StateVersioner)
+	if known {
+		var err error
+		if former, newest, err = v.StateVersion(ctx); err != nil {
+			return "", err
+		}
+	}
+	if err := s.Migrate(ctx); err != nil {
+		return "", err
+	}
+	switch {
+	case known && former == 0:
+		return "created the state tables", nil
+	case known && former < newest:
+		return fmt.Sprintf("upgraded the state tables from version %d to %d", former, newest), nil
+	}
+	return "state tables exist and are up to date", nil
 }
 
 // InitIndexes creates the indexes that reading needs on the tables of other

@@ -68,13 +68,7 @@ func (s *State) Migrate(ctx context.Context) error {
 	if err := useWAL(ctx, s.db); err != nil {
 		return s.wrap("migrate", err)
 	}
-	files, err := fs.Sub(stateMigrations, "migrations")
-	if err != nil {
-		return s.wrap("migrate", err)
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db, files,
-		goose.WithTableName(stateVersionTable),
-		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
+	provider, err := s.migrations()
 	if err != nil {
 		return s.wrap("migrate", err)
 	}
@@ -89,6 +83,37 @@ func (s *State) Migrate(ctx context.Context) error {
 		return s.wrap("migrate", err)
 	}
 	return nil
+}
+
+// StateVersion implements [adapters.StateVersioner].
+func (s *State) StateVersion(ctx context.Context) (present, newest int64, err error) {
+	provider, err := s.migrations()
+	if err != nil {
+		return 0, 0, s.wrap("read the version of the state tables", err)
+	}
+	for _, source := range provider.ListSources() {
+		newest = max(newest, source.Version)
+	}
+	var tables int
+	err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?`, stateVersionTable).Scan(&tables)
+	if err == nil && tables > 0 {
+		err = s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+stateVersionTable+` WHERE is_applied`).Scan(&present)
+	}
+	if err != nil {
+		return 0, 0, s.wrap("read the version of the state tables", err)
+	}
+	return present, newest, nil
+}
+
+// migrations are what leads from each version of the tables to the next.
+func (s *State) migrations() (*goose.Provider, error) {
+	files, err := fs.Sub(stateMigrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, s.db, files,
+		goose.WithTableName(stateVersionTable),
+		goose.WithDisableGlobalRegistry(true)) // without the migrations that the application has registered
 }
 
 // migrating lets the stores of one process take turns.

@@ -304,7 +304,7 @@ func TestRunNamesAMissingTableColumnOrPrivilege(t *testing.T) {
 	if got := s.call("status").err; strings.Contains(got, "call Migrate") {
 		t.Errorf("the advice is for programs, or given twice: %s", got)
 	}
-	step{args: "init", out: []string{"outrider_outbox", "state tables exist and are up to date"}}.run(t, s)
+	step{args: "init", out: []string{"outrider_outbox", "created the state tables"}}.run(t, s)
 	step{args: "publish --type a --payload 1 --id one", out: []string{"one\n"}}.run(t, s)
 	step{args: "status", out: []string{"(has never run)"}}.run(t, s)
 

@@ -80,7 +80,7 @@ func TestOperatorsNeedNoSecretsOfDestinations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "destinations:\n  api: {type: http, url: \"http://127.0.0.1:1/\", token: \"${NOBODY_SETS_THIS_TOKEN}\"}\nroutes:\n  orders: {from: app, to: api}\n")
 	for _, st := range []step{
-		{args: "init", out: []string{"state tables exist and are up to date"}},
+		{args: "init", out: []string{"created the state tables"}},
 		{args: "publish --type a --payload 1 --id one -o json", out: []string{`"id": "one"`, `"routes": [`, `"orders"`}},
 		{args: "status", out: []string{"orders"}},
 		{args: "parked list", out: []string{"no parked message matches"}},

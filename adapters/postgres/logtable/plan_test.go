@@ -53,7 +53,7 @@ func TestG8_LogPlansWithAMillionRetainedRows(t *testing.T) {
 		fill                 string
 	}{
 		"watermill": {
-			"watermill_orders", "watermill_orders_outrider_offset_idx", "watermill_orders_pkey", pgtest.PlanRows,
+			"watermill_orders", "watermill_orders_outrider_offset_idx", "watermill_orders_pkey", testenv.Size(pgtest.VariantRows, pgtest.PlanRows),
 			`INSERT INTO watermill_orders (uuid, payload, metadata, transaction_id)
 				SELECT i, '{}', json_build_object('customer', 'g' || i % 1000), {xid}::text::xid8 FROM generate_series(1, $1::bigint) AS i`,
 		},

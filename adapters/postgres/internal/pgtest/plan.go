@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How many retained rows the plans are tested with: the kind of table that is
-// usual with a million, its variant with fewer, except in a soak, because filling
-// the tables is what these tests spend their time on.
+// How many retained rows the plans are tested with: our own table with a million, other
+// kinds with fewer, except in a soak, because filling the tables is what these tests
+// spend their time on. A plan that reads all of them goes beyond every limit with either.
 const (
 	PlanRows    = 1_000_000
 	VariantRows = 200_000
