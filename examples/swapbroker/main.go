@@ -3,9 +3,11 @@
 // webhooks with orders-webhook.yaml. Only the destination differs between the files;
 // the program is the same.
 //
-//	go run ./examples/swapbroker orders-kafka.yaml
+//	cd examples/swapbroker
+//	go run ../../cmd/outrider init -c orders-kafka.yaml
+//	go run . orders-kafka.yaml
 //
-// Without any Go code, `outrider run -c orders-kafka.yaml` does the same.
+// `init` creates the tables, in orders.db. Without any Go code, `outrider run -c orders-kafka.yaml` does the same.
 package main
 
 import (
