@@ -85,6 +85,6 @@ func scanFound(row pgx.CollectableRow) (f adapters.FoundRow, err error) {
 	if tags != nil {
 		_ = json.Unmarshal([]byte(*tags), &r.Tags) // what is no object of strings has no tags that match
 	}
-	f.Settled = reader.SettledRow(r.Position, uint64(xid)) //nolint:gosec // G115: xid8 is below 2^63 for longer than a database lives
+	f.Settled = reader.SettledRow(r.Position, uint64(xid))
 	return f, nil
 }

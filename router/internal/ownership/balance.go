@@ -52,7 +52,7 @@ type peers struct {
 // when no route of the process can run.
 func (k *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 	for {
-		if signal.Sleep(pause, ctx.Done()); ctx.Err() != nil {
+		if !signal.Sleep(pause, ctx.Done()) {
 			return nil
 		}
 		var err error

@@ -56,12 +56,14 @@ func (a *Alarm) Stop() {
 	a.timer.Stop()
 }
 
-// Sleep waits until the time has passed or done is closed.
-func Sleep(d time.Duration, done <-chan struct{}) {
+// Sleep waits until the time has passed or done is closed. It reports whether the time has passed.
+func Sleep(d time.Duration, done <-chan struct{}) bool {
 	alarm := After(d)
 	defer alarm.Stop()
 	select {
 	case <-alarm.C:
+		return true
 	case <-done:
+		return false
 	}
 }
