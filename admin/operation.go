@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -139,7 +140,7 @@ func (op *Operator) planRoutes(ctx context.Context, plan *OperationPlan, o *adap
 func (p Place) canonical() string {
 	switch {
 	case p.Position > 0:
-		return fmt.Sprint(p.Position)
+		return strconv.FormatInt(p.Position, 10)
 	case p.Start.Kind == adapters.StartTime:
 		return p.Start.Time.UTC().Format(time.RFC3339Nano)
 	}
@@ -169,7 +170,7 @@ func (op *Operator) StartOperation(ctx context.Context, plan *OperationPlan) ([]
 // operation is given up after the current step, and the error is that of ctx.
 func (op *Operator) WorkOperation(ctx context.Context, id, worker string, told func(adapters.Operation)) (adapters.Operation, error) {
 	var store adapters.Operations
-	if _, err := op.onOperation(ctx, id, func(s adapters.Operations) (bool, error) {
+	if _, err := op.onOperation(id, func(s adapters.Operations) (bool, error) {
 		found, err := s.ListOperations(ctx, adapters.OperationFilter{ID: id, Limit: 1})
 		if err == nil && len(found) == 0 {
 			err = adapters.ErrNoOperation
@@ -232,16 +233,16 @@ func (op *Operator) Operation(ctx context.Context, id string) (adapters.Operatio
 // StopOperation stops an operation between two steps; it returns false when it has ended
 // or was stopped already.
 func (op *Operator) StopOperation(ctx context.Context, id, by string) (bool, error) {
-	return op.onOperation(ctx, id, func(s adapters.Operations) (bool, error) { return s.StopOperation(ctx, id, by) })
+	return op.onOperation(id, func(s adapters.Operations) (bool, error) { return s.StopOperation(ctx, id, by) })
 }
 
 // ResumeOperation makes an operation go on that was stopped, or failed; it returns false when it is at work or done.
 func (op *Operator) ResumeOperation(ctx context.Context, id, by string) (bool, error) {
-	return op.onOperation(ctx, id, func(s adapters.Operations) (bool, error) { return s.ResumeOperation(ctx, id, by) })
+	return op.onOperation(id, func(s adapters.Operations) (bool, error) { return s.ResumeOperation(ctx, id, by) })
 }
 
 // onOperation calls f with the store that has an operation.
-func (op *Operator) onOperation(ctx context.Context, id string, f func(adapters.Operations) (bool, error)) (changed bool, err error) {
+func (op *Operator) onOperation(id string, f func(adapters.Operations) (bool, error)) (changed bool, err error) {
 	found := false
 	err = op.eachOperations(func(s adapters.Operations) error {
 		did, err := f(s)

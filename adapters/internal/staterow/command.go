@@ -71,9 +71,10 @@ func changeParked(ctx context.Context, d Dialect, tx Tx, c adapters.ParkedComman
 			return step, err
 		}
 		s.add(" WHERE ")
-		s.where(c.Filter, statuses)
-		s.add(" AND (route, slot, seq) <= (%, %, %) AND ", step.Last.Route, step.Last.Slot, step.Last.Seq)
-		s.lanes(lanes)
+		within := c.Filter
+		within.After = adapters.ParkedKey{}
+		s.where(within, statuses)
+		s.between(lanes, c.Filter.After, step.Last)
 		changed, err := tx.Exec(ctx, s)
 		if err != nil {
 			return step, err

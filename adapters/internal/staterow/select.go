@@ -120,6 +120,25 @@ func (s *Statement) lanes(lanes []adapters.LaneRef) {
 	s.add(")")
 }
 
+// between adds the condition that a row is of one of the lanes, after one place and up to another: lane by lane,
+// because an index on the whole key would be read from the begin of a lane otherwise.
+func (s *Statement) between(lanes []adapters.LaneRef, after, last adapters.ParkedKey) {
+	s.add(" AND (")
+	for i, l := range lanes {
+		if i > 0 {
+			s.add(" OR ")
+		}
+		s.add("route = % AND slot = %", l.Route, l.Slot)
+		if l == after.LaneRef {
+			s.add(" AND seq > %", after.Seq)
+		}
+		if l == last.LaneRef {
+			s.add(" AND seq <= %", last.Seq)
+		}
+	}
+	s.add(")")
+}
+
 // change is the statement that carries out an action on rows.
 func (s *Statement) change(a adapters.ParkedAction) error {
 	switch a {
