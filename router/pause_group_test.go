@@ -193,3 +193,30 @@ func TestG2_G3_APausedGroupOfAQueueStaysInItsTable(t *testing.T) {
 		r.wantStatuses(map[string]int{"done": 500})
 	})
 }
+
+// A message that is being sent when its group is paused, and fails, is not sent again before the group is resumed.
+func TestG2_AFailedMessageOfAPausedGroupWaits(t *testing.T) {
+	inBubble(t, group, func(r *rig) {
+		var c calls
+		r.dest.setFail(func(_ string, msg *message.Message) error {
+			if c.note(msg.UUID); msg.UUID == "g0-0" && c.of("g0-0") == 1 {
+				time.Sleep(5 * time.Second)
+				return outbox.Transient(errInjected, 300*time.Millisecond)
+			}
+			return nil
+		})
+		r.fill(1, 2)
+		r.start(r.route(nil))
+		time.Sleep(time.Second)
+		r.pause(adapters.Pause{Route: "orders", Group: "g0"})
+		time.Sleep(30 * time.Second)
+		if n := c.of("g0-0") + c.of("g0-1"); n != 1 {
+			t.Errorf("%d attempts of the paused group, want the one that was under way", n)
+		}
+		r.resumeGroup("g0")
+		r.await(2)
+		r.stop()
+		r.checkOrdered(1, 2)
+		r.wantParked()
+	})
+}
