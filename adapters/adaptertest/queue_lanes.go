@@ -207,7 +207,7 @@ func (m *queueMoves) claim(i int) {
 	slots, terms := []int{}, []uint64{}
 	for slot, owner := range m.owner {
 		if owner == i {
-			slots, terms = append(slots, slot), append(terms, uint64(m.epochs[slot])) //nolint:gosec // epochs are not negative
+			slots, terms = append(slots, slot), append(terms, uint64(m.epochs[slot]))
 		}
 	}
 	for _, row := range m.queueSuite.claim(m.t, m.queues[i], adapters.ClaimRequest{Slots: slots, Terms: terms, Wants: m.wants[i], Limit: 1 + m.random.IntN(20), PerGroup: 4}) {

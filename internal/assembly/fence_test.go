@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -19,18 +18,18 @@ func TestG2_TheFenceOfAClaimlessQueueIsTheStateStoreOfItsDatabase(t *testing.T) 
 		`state: {url: "postgres://app@127.0.0.1:5433/db"}`:             {},
 		`state: {url: /tmp/state.db}`:                                  {},
 	} {
-		cfg, err := config.Parse("t", []byte(strings.Join([]string{state, `
+		cfg, err := config.Parse("t", []byte(state+`
 sources:
   app: {type: postgres, layout: outbox-framework, url: "postgres://app@127.0.0.1/db"}
 destinations:
   out: {type: log}
 routes:
   a: {from: app, to: out}
-`}, "\n")), func(string) (string, bool) { return "", false })
+`), func(string) (string, bool) { return "", false })
 		if err != nil {
 			t.Fatal(err)
 		}
-		source := cfg.Sources["app"].(*config.Postgres) //nolint:forcetypeassert // it is written above
+		source := cfg.Sources["app"].(*config.Postgres)
 		table := postgresTable{site{NewBuilder(cfg, Options{Logger: slog.Default()}), "app"}, source}
 		to, err := table.Options.toSource("app", source)
 		if err != nil {

@@ -120,17 +120,8 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, of Layout, say func(st
 			if err != nil || !exists {
 				return err
 			}
-			sql := queueSQL{table: full.Sanitize(), layout: &of}
-			for _, s := range append(sql.wanted(full), sql.deadIndex(full)) {
-				var valid bool
-				if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1::text)::oid AND indisvalid)", s.Name).Scan(&valid); err != nil {
-					return err
-				}
-				if !valid {
-					missing = append(missing, s)
-				}
-			}
-			return nil
+			missing, err = (&queueSQL{table: full.Sanitize(), layout: &of}).missing(ctx, tx, full)
+			return err
 		})
 		for _, s := range missing {
 			say(fmt.Sprintf("creating index %s; on a large table this takes minutes; writers are not blocked", s.Name))
@@ -144,6 +135,20 @@ func InitIndexes(ctx context.Context, pool *pgxpool.Pool, of Layout, say func(st
 		}
 	}
 	return did, nil
+}
+
+// missing are the indexes of ours that a table does not have, or not valid.
+func (q *queueSQL) missing(ctx context.Context, tx pgx.Tx, name pgx.Identifier) (missing []pg.Step, err error) {
+	for _, s := range append(q.wanted(name), q.deadIndex(name)) {
+		var valid bool
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1::text)::oid AND indisvalid)", s.Name).Scan(&valid); err != nil {
+			return nil, err
+		}
+		if !valid {
+			missing = append(missing, s)
+		}
+	}
+	return missing, nil
 }
 
 // concurrently is the statement that creates an index without stopping writers.

@@ -30,15 +30,7 @@ func validate(l *Layout) error {
 			errs = append(errs, fmt.Errorf("no column is named for %s; every queue table needs one", c.What))
 		}
 	}
-	if !l.Claimless() && l.Columns.Claimed == "" {
-		errs = append(errs, errors.New("no column is named for claimed; a table with a status for rows that are being processed needs one"))
-	}
-	if l.Claimless() && (l.Columns.Claimed != "" || l.Columns.Owner != "" || l.ClaimEnds) {
-		errs = append(errs, errors.New("a layout without a status for rows that are being processed has no column for claims"))
-	}
-	if l.GroupByType && (l.Columns.Group == "" || l.Columns.AggregateType == "") {
-		errs = append(errs, errors.New("a group with the aggregate's type needs the columns group and aggregate_type"))
-	}
+	errs = append(errs, validateClaims(l)...)
 	for _, c := range l.All() {
 		if len(c.Name) > pg.LongestName || !pg.PlainText(c.Name) {
 			errs = append(errs, fmt.Errorf("%q cannot be the name of a column (%s)", c.Name, c.What))
@@ -78,4 +70,30 @@ func validate(l *Layout) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validateClaims looks at what depends on whether rows are marked as being processed, and at groups of several columns.
+func validateClaims(l *Layout) (errs []error) {
+	if !l.Claimless() && l.Columns.Claimed == "" {
+		errs = append(errs, errors.New("no column is named for claimed; a table with a status for rows that are being processed needs one"))
+	}
+	if l.Claimless() && (l.Columns.Claimed != "" || l.Columns.Owner != "" || l.ClaimEnds) {
+		errs = append(errs, errors.New("a layout without a status for rows that are being processed has no column for claims"))
+	}
+	if l.GroupByType && (l.Columns.Group == "" || l.Columns.AggregateType == "") {
+		errs = append(errs, errors.New("a group with the aggregate's type needs the columns group and aggregate_type"))
+	}
+	return errs
+}
+
+// groupPairs are the names of a group that is made of several columns. What they give goes before the column's.
+func (q *queueSQL) groupPairs() []string {
+	if !q.layout.GroupByType {
+		return nil
+	}
+	of := func(table string) string {
+		return fmt.Sprintf("(coalesce(%[1]s%[2]s::text || ':', '') || %[1]s%[3]s::text)", table,
+			pg.QuoteName(q.layout.Columns.AggregateType), pg.QuoteName(q.layout.Columns.Group))
+	}
+	return []string{"{group}", of("t."), "{set:group}", of("")}
 }

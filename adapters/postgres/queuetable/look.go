@@ -253,12 +253,7 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	at := place{created: wire.Int64FromBinary(raw[lookCreated]), key: string(raw[lookID]), set: true}
 	v.begun = min(v.begun, at.created)
 	if raw[lookHeld][0] != 0 {
-		if s.table.sql.layout.Claimless() {
-			if v.group.ordered() && s.otherTerm(v.group, at.key) {
-				v.keep(at.created)
-				v.wall = min(v.wall, at.created)
-			}
-		} else if claimed := raw[lookClaimed]; v.group.ordered() && (claimed == nil || !s.q.ours(s.table, at.key, wire.Int64FromBinary(claimed))) {
+		if v.group.ordered() && s.notOurs(v.group, at.key, raw[lookClaimed]) {
 			v.keep(at.created)
 			v.wall = min(v.wall, at.created)
 			v.group.again(wallPause)
@@ -307,11 +302,7 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 	case s.req.Bytes > 0 && len(s.rows)+len(s.picked) > 0 && s.bytes+int64(len(row.Payload)) > s.req.Bytes:
 		s.full, v.idle, v.rest = true, v.got == 0, true
 	default:
-		p := picked{row: row, visit: v, created: at.created, tid: wire.TIDFromBinary(raw[lookTID])}
-		if l := s.table.sql.layout; l.Claimless() {
-			p.attempts = int(wire.Int32FromBinary(raw[lookExtra+len(l.Headers)]))
-		}
-		s.pick(p)
+		s.pick(picked{row, v, at.created, wire.TIDFromBinary(raw[lookTID]), s.attemptsOf(raw)})
 		return false
 	}
 	v.keep(at.created)

@@ -83,18 +83,6 @@ func (q *queueSQL) fill(template string, more ...string) string {
 	return strings.NewReplacer(pairs...).Replace(template)
 }
 
-// groupPairs are the names of a group that is made of several columns. What they give goes before the column's.
-func (q *queueSQL) groupPairs() []string {
-	if !q.layout.GroupByType {
-		return nil
-	}
-	of := func(table string) string {
-		return fmt.Sprintf("(coalesce(%[1]s%[2]s::text || ':', '') || %[1]s%[3]s::text)", table,
-			pg.QuoteName(q.layout.Columns.AggregateType), pg.QuoteName(q.layout.Columns.Group))
-	}
-	return []string{"{group}", of("t."), "{set:group}", of("")}
-}
-
 // The pages of a reading by age.
 type agePage struct{ order, place string }
 

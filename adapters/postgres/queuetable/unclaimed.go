@@ -100,13 +100,25 @@ func (q *queueSQL) attemptsHere() string {
 	return "coalesce({attempts}, 0)::int"
 }
 
-// otherTerm reports whether a row that a look found to be held belongs to a session of its lane
-// that has ended: what became of it is still to be written, and may be refused.
-func (s *service) otherTerm(g *queueGroup, key string) bool {
+// notOurs reports whether a row that a look found to be held is somebody else's: in a table without claims that of
+// a session of its lane that has ended. What became of it is still to be written, and may be refused.
+func (s *service) notOurs(g *queueGroup, key string, claimed []byte) bool {
+	if !s.table.sql.layout.Claimless() {
+		return claimed == nil || !s.q.ours(s.table, key, wire.Int64FromBinary(claimed))
+	}
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	h := s.table.holds[key]
 	return h != nil && h.term != s.terms[g.slot]
+}
+
+// attemptsOf are the failed attempts of a row, in a table without claims: others say it when they are claimed.
+func (s *service) attemptsOf(raw [][]byte) int {
+	l := s.table.sql.layout
+	if !l.Claimless() {
+		return 0
+	}
+	return int(wire.Int32FromBinary(raw[lookExtra+len(l.Headers)]))
 }
 
 // keepPicked takes the picked rows of a table without claims.

@@ -3,6 +3,7 @@ package queuetable
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -183,7 +184,7 @@ func TestG8_ClaimsWithoutAStatusAreFlat(t *testing.T) {
 	made := 0
 	fill := func(status, rows, groups int) {
 		e.exec(strings.ReplaceAll(`INSERT INTO {t} (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at)
-SELECT lpad((`+fmt.Sprint(made)+` + i)::text, 12, '0'), 'Happened', 'User', i % $3, '{}', $1, timestamptz '2026-01-01' + i * interval '1 ms', timestamptz '2026-01-01' + i * interval '1 ms'
+SELECT lpad((`+strconv.Itoa(made)+` + i)::text, 12, '0'), 'Happened', 'User', i % $3, '{}', $1, timestamptz '2026-01-01' + i * interval '1 ms', timestamptz '2026-01-01' + i * interval '1 ms'
 FROM generate_series(1, $2) AS i`, "{t}", table), status, rows, groups)
 		made += rows
 	}
