@@ -111,16 +111,16 @@ func nameProblem(s string) string {
 // database can store as text.
 func pairProblem(key, value string) string {
 	if key == "" {
-		return "the key is empty; name it"
+		return "has an empty key; name it"
 	}
 	if p := nameProblem(key); p != "" {
-		return "the key " + p
+		return "has a key that " + p
 	}
 	if !utf8.ValidString(value) {
-		return "the value is not valid UTF-8; encode it, for example as base64"
+		return "has a value that is not valid UTF-8; encode it, for example as base64"
 	}
 	if strings.Contains(value, "\x00") {
-		return "the value contains a NUL character, which PostgreSQL cannot store; remove it"
+		return "has a value with a NUL character, which PostgreSQL cannot store; remove it"
 	}
 	return ""
 }

@@ -96,7 +96,7 @@ func TestBuildRefuses(t *testing.T) {
 		"aggregate type":    {base().Aggregate("a\x7f", "1"), "aggregate_type", "control character"},
 		"aggregate id":      {base().Aggregate("a", "\xff"), "aggregate_id", "UTF-8"},
 		"tenant":            {base().Tenant(long), "tenant", "255"},
-		"empty tag key":     {base().Tag("", "v"), `tag ""`, "key is empty"},
+		"empty tag key":     {base().Tag("", "v"), `tag ""`, "has an empty key"},
 		"tag not UTF-8":     {base().Tag("k", "\xff"), `tag "k"`, "UTF-8"},
 		"long header key":   {base().Header(long, "v"), `header "xxx`, "255"},
 		"NUL in header":     {base().Header("k", "a\x00"), `header "k"`, "NUL"},

@@ -95,6 +95,7 @@ func TestTheLifeOfASite(t *testing.T) {
 	}
 	for _, st := range []step{
 		{args: "validate", out: []string{"ok: 1 route, 1 source, 1 destination"}},
+		{args: "__complete tail a", out: []string{"app", "orders"}, err: []string{"NoFileComp"}},
 		{args: "init --print", out: []string{"-- source app", `CREATE TABLE IF NOT EXISTS "outrider_outbox"`}},
 		{args: "status", code: 1, err: []string{"app.db", "no such file", "`outrider init` creates it"}},
 		{args: "publish --type a --payload 1", code: 1, err: []string{"app.db", "no such file"}},

@@ -201,3 +201,13 @@ func pairs(flag string, texts []string, take func(key, value string)) error {
 	}
 	return nil
 }
+
+// completeTails offers what can be tailed: sources, and routes.
+func (a *app) completeTails(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	sources, _ := a.completeSources(c, args, typed)
+	routes, directive := a.completeRoutes(c, args, typed)
+	return append(sources, routes...), directive
+}

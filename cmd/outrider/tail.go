@@ -46,7 +46,7 @@ matches, until Ctrl-C. It only reads and stores no cursor; deliveries do not cha
 
 --match selects by type and group: a pattern of types such as order.*, followed by
 /GROUP for a single group. */42 matches all messages of group 42.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTails,
 	}
 	flags := c.Flags()
 	flags.StringVar(&from, "from", "end", "`place` to start from: beginning, end, a time, a span such as 15m, or a position")

@@ -138,10 +138,10 @@ func TestG13_RowsThatNobodyWantsCostNothing(t *testing.T) {
 		numbers []int // of groups
 	}{
 		{2_000, []int{1, 50, 200, 1_000, 8_000}},
-		{testenv.Size(20_000, 100_000), []int{1, 200, 8_000}},
+		{testenv.Size(20_000, 100_000), []int{1, testenv.Size(200, 50), testenv.Size(200, 1_000), 8_000}},
 	} {
 		rows := c.rows
-		for _, groups := range c.numbers {
+		for _, groups := range slices.Compact(c.numbers) {
 			t.Run(fmt.Sprintf("%d rows in %d groups", rows, groups), func(t *testing.T) {
 				t.Parallel()
 				e := newUnwantedEnv(t, true, groups)
