@@ -92,4 +92,5 @@ func (m shownMetrics) Collect(out chan<- prometheus.Metric) {
 	if s := m.o.generation.Load(); s != nil {
 		s.Metrics.Collect(out)
 	}
+	m.o.console.Collect(out)
 }

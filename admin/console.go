@@ -33,6 +33,7 @@ type Relay struct {
 // for the relay's, nor the relay for it.
 type Console struct {
 	relay   Relay
+	watch   atomic.Pointer[watchdog] // nil: off
 	history *History
 
 	mu   sync.RWMutex // held for reading while op is used
@@ -266,6 +267,11 @@ func (c *Console) look(ctx context.Context) *Snapshot {
 			return err
 		}
 		c.lookForTransactions(ctx, op, s.Routes)
+		if w := c.watch.Load(); w != nil {
+			for i := range s.Routes {
+				s.Routes[i].Overdue = w.overdue(s.Routes[i].Route)
+			}
+		}
 		return nil
 	})
 	if err != nil {

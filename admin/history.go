@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -179,4 +181,12 @@ func percentile(counts *adapters.AgeCounts, share float64) float32 {
 func (c *Console) History() *History { return c.history }
 
 // Record keeps the history until ctx ends.
-func (c *Console) Record(ctx context.Context) { c.history.run(ctx) }
+func (c *Console) Record(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	if limit := c.relay.Config().Watchdog.Std(); limit > 0 {
+		c.watch.Store(newWatchdog(limit, cmp.Or(c.relay.Options.Logger, slog.Default())))
+		watching.Go(func() { c.watch.Load().run(ctx, c) })
+	}
+	c.history.run(ctx)
+}

@@ -92,3 +92,25 @@ func flag(b bool) float64 {
 	}
 	return 0
 }
+
+// overdueRows is the metric of the watchdog.
+var overdueRows = prometheus.NewDesc("outrider_overdue_rows",
+	"Rows that have been visible for longer than the watchdog's limit and that the route has not settled, as far as it looked; 0 when there is none.", []string{"route", "cause"}, nil)
+
+// Describe implements prometheus.Collector.
+func (c *Console) Describe(out chan<- *prometheus.Desc) { out <- overdueRows }
+
+// Collect implements prometheus.Collector: it shows what the watchdog found.
+func (c *Console) Collect(out chan<- prometheus.Metric) {
+	w := c.watch.Load()
+	if w == nil {
+		return
+	}
+	for _, r := range c.relay.Config().Routes {
+		rows, cause := 0, ""
+		if o := w.overdue(r.Name); o != nil {
+			rows, cause = o.Rows, string(o.Cause)
+		}
+		out <- prometheus.MustNewConstMetric(overdueRows, prometheus.GaugeValue, float64(rows), r.Name, cause)
+	}
+}

@@ -24,6 +24,7 @@ const (
 	CauseGroupPaused CauseKind = "group_paused"        // an operator paused groups of it; others flow
 	CauseRetrying    CauseKind = "retrying"            // messages failed and are tried again
 	CauseTransaction CauseKind = "long_transaction"    // a transaction keeps rows from being seen
+	CauseStuck       CauseKind = "stuck"               // rows are not settled for long, and nothing explains it
 	CauseBehind      CauseKind = "behind"              // the oldest row not delivered is too old
 	CauseDead        CauseKind = "dead"                // it delivers; dead messages wait for an operator
 	CauseStandby     CauseKind = "standby"             // another process has the lead
@@ -32,7 +33,7 @@ const (
 
 // Cause is the one thing to know about a route, and what mends it.
 type Cause struct {
-	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,group_paused,retrying,long_transaction,behind,dead,standby,fine"`
+	Kind   CauseKind `json:"kind" enum:"stopped,state_error,source_error,no_owner,address_unavailable,group_held,paused,group_paused,retrying,long_transaction,stuck,behind,dead,standby,fine"`
 	Text   string    `json:"text" doc:"The cause in one line."`
 	Action string    `json:"action,omitempty" doc:"What to do; absent when there is nothing to do."`
 
@@ -55,6 +56,8 @@ func (p *RouteStatus) Cause() Cause {
 	case p.State == StateStopped:
 	case p.SourceError != "":
 		c.Kind = CauseSource
+	case p.Overdue != nil && p.Overdue.Cause == CauseStuck && (p.State == StateBehind || p.State == StateDead || p.State == StateOK):
+		c.Kind = CauseStuck
 	case p.LongTransaction != "" && (p.State == StateBehind || p.State == StateDead || p.State == StateOK):
 		c.Kind = CauseTransaction
 	}
@@ -91,6 +94,9 @@ func (c *Cause) explain(p *RouteStatus) {
 		c.failing(p.Failing, "")
 	case CauseTransaction:
 		c.Text, c.Why, c.Action = p.LongTransaction, p.LongTransaction, p.LongTransactionFix
+	case CauseStuck:
+		c.Text, c.Since = fmt.Sprintf("%d rows of lanes %v are not settled and nothing explains it; the first one is %s, %s", p.Overdue.Rows, p.Overdue.Lanes, p.Overdue.ID, p.Overdue.Where), &p.Overdue.Since
+		c.Action = "look at it with `outrider event ID`, restart the instance that owns the lane, and report it with its log"
 	case CauseBehind:
 		more := ""
 		if p.BehindMore {

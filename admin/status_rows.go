@@ -43,6 +43,8 @@ type RouteStatus struct {
 	Stopped    string     `json:"stopped,omitempty"`    // why the running instance cannot run it
 	Failing    *Failing   `json:"failing,omitempty"`    // the parked message to look at first
 
+	Overdue *Overdue `json:"overdue,omitempty"` // what the watchdog found; of a running relay only
+
 	NoRelay     bool   `json:"-"` // no instance is alive
 	SourceError string `json:"-"` // why the source could not be asked how far the route is behind
 

@@ -28,6 +28,7 @@ type Config struct {
 	Lease          Duration               `yaml:"lease" default:"10s" min:"1s" max:"10m" doc:"How long an instance that fell silent keeps its lanes before another one takes them over."`
 	SettleInterval Duration               `yaml:"settle_interval" default:"20ms" min:"1ms" max:"10s" doc:"How long a verdict may wait to be written down together with others. After a crash, about this much is delivered again."`
 	DrainTimeout   Duration               `yaml:"drain_timeout" default:"30s" min:"1ms" max:"1h" doc:"How long a shutdown, or a reload, waits at most for deliveries in flight. What has not been answered by then is delivered again at the next start."`
+	Watchdog       Duration               `yaml:"watchdog" default:"60s" min:"0s" max:"24h" doc:"How long a row may be visible and not settled before it is logged and counted as overdue: an independent look at the tables. 0s: none."`
 	Admin          Admin                  `yaml:"admin" doc:"Health, metrics and the admin API."`
 	Log            Log                    `yaml:"log" doc:"Outrider's own log, on standard error."`
 	Sources        map[string]Source      `yaml:"sources" required:"true" min:"1" doc:"What messages are read from, by name."`

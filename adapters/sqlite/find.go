@@ -17,6 +17,10 @@ var _ adapters.Finder = (*Source)(nil)
 // findNewest is how many of the newest rows are looked at where no index finds ids.
 const findNewest = 20_000
 
+// foundColumns are what a search returns of a row.
+const foundColumns = `position, id, type, coalesce(message_group, ''), coalesce(aggregate_type, ''), coalesce(aggregate_id, ''),
+    coalesce(tenant_id, ''), coalesce(tags, ''), cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)`
+
 // Find implements [adapters.Finder].
 func (s *Source) Find(ctx context.Context, id string, most int) (adapters.Found, error) {
 	found, err := s.find(ctx, id, most)
@@ -43,9 +47,7 @@ WHERE NOT l.partial AND i.seqno = 0 AND lower(i.name) = lower(?))`, s.table, col
 		found.Looked = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
 		found.Fix = "CREATE INDEX " + quoteName(s.table+"_id_idx") + " ON " + quoteName(s.table) + " (" + quoteName(column) + ")"
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT position, id, type, coalesce(message_group, ''), coalesce(aggregate_type, ''), coalesce(aggregate_id, ''),
-    coalesce(tenant_id, ''), coalesce(tags, ''), cast(coalesce(unixepoch(created_at, 'subsec') * 1000, 0) AS INTEGER)
-FROM `+from+` WHERE id = ? ORDER BY position DESC LIMIT ?`, append(args, id, most)...)
+	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+from+` WHERE id = ? ORDER BY position DESC LIMIT ?`, append(args, id, most)...)
 	if err != nil {
 		return found, err
 	}

@@ -51,7 +51,7 @@ func must(t *testing.T, err error) {
 }
 
 // newSite starts a relay on a source, given as YAML.
-func newSite(t *testing.T, source string, count func(string) int) *site {
+func newSite(t *testing.T, source string, count func(string) int, more ...string) *site {
 	t.Helper()
 	s := &site{t: t, count: count}
 	s.wrong.Store(true)
@@ -80,7 +80,7 @@ admin: {listen: "127.0.0.1:0", tokens_file: %[1]q, operate_tokens_file: %[2]q, a
 sources: {app: %[4]s}
 destinations: {hook: {type: webhook, url: %[5]q, secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], allow_private: true}}
 routes: {orders: {from: app, to: hook}}
-`, filepath.Join(dir, "read"), filepath.Join(dir, "operate"), filepath.Join(dir, "admin"), source, receiver.URL+"/orders")
+%[6]s`, filepath.Join(dir, "read"), filepath.Join(dir, "operate"), filepath.Join(dir, "admin"), source, receiver.URL+"/orders", strings.Join(more, ""))
 	read := func() (*outrider.Config, error) { return outrider.ParseConfig("test", text) }
 	cfg, err := read()
 	must(t, err)
@@ -195,7 +195,7 @@ func onSQLite(t *testing.T) *site {
 	})
 }
 
-func onPostgres(t *testing.T) *site {
+func onPostgres(t *testing.T, more ...string) *site {
 	url := testenv.Postgres(t)
 	return newSite(t, fmt.Sprintf("{type: postgres, url: %q}", url), func(query string) (n int) {
 		t.Helper()
@@ -204,14 +204,14 @@ func onPostgres(t *testing.T) *site {
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 		must(t, conn.QueryRow(t.Context(), query).Scan(&n))
 		return n
-	})
+	}, more...)
 }
 
 // What the API shows is what is there, and each action does in the database what the
 // command does.
 func TestTheAPIShowsAndMends(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) *site{"sqlite": onSQLite, "postgres": onPostgres} {
+	for name, open := range map[string]func(*testing.T) *site{"sqlite": onSQLite, "postgres": func(t *testing.T) *site { return onPostgres(t) }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t)
