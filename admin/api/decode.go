@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,11 @@ func check(f reflect.StructField, v reflect.Value, name string) error {
 		}
 		if least, ok := limit("minLength"); ok && n < least {
 			return invalid("%s is needed", name)
+		}
+		if pattern := f.Tag.Get("pattern"); pattern != "" {
+			if ok, err := regexp.MatchString(pattern, v.String()); err != nil || !ok {
+				return invalid("%s: %q is not of the form %s", name, v.String(), pattern)
+			}
 		}
 		if enum := f.Tag.Get("enum"); enum != "" && !slices.Contains(strings.Split(enum, ","), v.String()) {
 			return invalid("%s: %q is none of %s", name, v.String(), strings.ReplaceAll(enum, ",", ", "))

@@ -1,0 +1,118 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+// sizesEnv has the sizes of the test below: parked messages, routes, paused addresses. What is in
+// docs/api.md was measured with 5000000,1000,10000.
+const sizesEnv = "OUTRIDER_TEST_SIZES"
+
+// parkedRowsSQL parks messages: 4 of 5 are dead; 200 failures of 40 types, one of 1,000 messages fails in a way of its own.
+const parkedRowsSQL = `
+INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error, event_id, event_type, position, metadata, payload, failure)
+SELECT 'r' || i %% %[2]d, (i / %[2]d) %% 16, i, 'g' || i %% 100000, (ARRAY['retrying', 'dead', 'dead', 'dead', 'dead'])[1 + i %% 5], 3, now(),
+    'http://h' || i %% 5 || '.example/x answers 422: customer ' || i || ' is unknown', 'e' || i, 't' || i %% 40, i, '{}', '{"customer": 1}',
+    CASE WHEN i %% 1000 = 0 THEN i ELSE (i %% 200)::bigint * 100000000 + 1 END
+FROM generate_series(1, %[1]d) AS i`
+
+// Nothing that the API lists reads the whole of what grows. With sizesEnv it also says how long each answer took.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	parked, routes, addresses := 20_000, 40, 400
+	full := os.Getenv(sizesEnv)
+	if full != "" {
+		if _, err := fmt.Sscanf(full, "%d,%d,%d", &parked, &routes, &addresses); err != nil {
+			t.Fatalf("%s=%s: %v", sizesEnv, full, err)
+		}
+	}
+	url := testenv.Postgres(t)
+	var text strings.Builder
+	fmt.Fprintf(&text, "admin: {listen: off}\nsources: {app: {type: postgres, url: %q}}\ndestinations: {log: {type: log}}\nroutes:\n", url)
+	for i := range routes {
+		fmt.Fprintf(&text, "  r%d: {from: app, to: log, match: {types: [t%d]}}\n", i, i)
+	}
+	cfg, err := outrider.ParseConfig("test", []byte(text.String()))
+	must(t, err)
+	_, err = admin.Init(t.Context(), cfg)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(fmt.Sprintf(`INSERT INTO outrider_outbox (type, payload, message_group) SELECT 't' || i %% %d, '{}', 'g' || i FROM generate_series(1, 20000) AS i`, routes))
+	exec(fmt.Sprintf(`INSERT INTO outrider_cursor (route, slot, position, snapshot, updated_at, owner)
+		SELECT 'r' || r, s, 15000 + r %% 5000, pg_current_snapshot()::text, now(), 'a' FROM generate_series(0, %d - 1) AS r, generate_series(0, 15) AS s`, routes))
+	exec(`INSERT INTO outrider_instance (id, lease_until) VALUES ('a', now() + interval '1 hour')`)
+	exec(fmt.Sprintf(`INSERT INTO outrider_pause (route, address, reason, by) SELECT 'r' || i %% %d, 'http://h' || i || '.example/', '410', 'a' FROM generate_series(1, %d) AS i`, routes, addresses))
+	exec(fmt.Sprintf(parkedRowsSQL, parked, routes))
+	for _, table := range []string{"outrider_parked", "outrider_cursor", "outrider_outbox", "outrider_pause"} {
+		exec("VACUUM ANALYZE " + table)
+	}
+	seqScans := func() (n, read int64) {
+		t.Helper()
+		must(t, conn.QueryRow(t.Context(), `SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname = 'outrider_parked'`).Scan(&n, &read))
+		return n, read
+	}
+	before, _ := seqScans()
+
+	console := admin.NewConsole(admin.Relay{Config: func() *outrider.Config { return cfg }, Stats: func() []adapters.RouteStats { return nil }})
+	handler := admin.Handler(admin.Config{API: api.New(console), Anonymous: admin.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
+	paths := []string{
+		"/routes", "/routes?limit=1000", "/routes/r7", "/sources", "/destinations", "/lanes?limit=1000", "/lanes?route=r7", "/instances", "/audit",
+		"/parked?limit=1000", "/parked?route=r7", "/parked?status=dead", "/parked?route=r7&status=dead&type=t7", "/parked?id=e777", "/parked?after=r7/3/1000&limit=500",
+		"/failures", "/failures?route=r7", "/parked?route=r2&failure=000000000bebc201", "/events/e777", "/parked/r7/0/7",
+	}
+	ask := func(path string) (int, time.Duration) {
+		begun := time.Now()
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1"+path, http.NoBody))
+		if w.Code != http.StatusOK && w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return w.Body.Len(), time.Since(begun)
+	}
+	rounds := 1
+	if full != "" {
+		rounds = 40
+	}
+	for _, path := range paths {
+		size, first := ask(path)
+		took := []time.Duration{}
+		for range rounds {
+			_, d := ask(path)
+			took = append(took, d)
+		}
+		slices.Sort(took)
+		if full != "" {
+			t.Logf("%-45s %8d bytes, first %8v, p50 %8v, p95 %8v, max %8v", path, size, first.Round(time.Millisecond),
+				took[len(took)/2].Round(time.Millisecond), took[len(took)*95/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+		}
+	}
+	must(t, console.Close()) // its sessions hand in what they have counted
+	after, read := seqScans()
+	if after != before {
+		t.Errorf("the whole of outrider_parked was read %d times, %d rows", after-before, read)
+	}
+}
