@@ -60,7 +60,8 @@ type Snapshot struct {
 	At        time.Time
 	Routes    []RouteStatus // worst first
 	Instances []Member
-	Rates     map[string]float64 // by route: messages a second that this instance delivered lately
+	Lanes     []adapters.LaneStatus // by route and slot
+	Rates     map[string]float64    // by route: messages a second that this instance delivered lately
 	Stats     map[string]adapters.RouteStats
 
 	// Problem is why the state store could not be read; then the routes are what the
@@ -266,6 +267,7 @@ func (c *Console) look(ctx context.Context) *Snapshot {
 		if s.Routes, s.Instances, err = op.status(ctx, &c.looks, running, nil); err != nil {
 			return err
 		}
+		s.Lanes = c.looks.lanes
 		c.lookForTransactions(ctx, op, s.Routes)
 		if w := c.watch.Load(); w != nil {
 			for i := range s.Routes {

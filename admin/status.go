@@ -28,6 +28,7 @@ func (op *Operator) status(ctx context.Context, l *looks, running map[string]Rou
 	if err != nil {
 		return nil, nil, err
 	}
+	l.lanes = lanes
 	members := MembersOf(instances, lanes)
 	rows := slices.DeleteFunc(summarise(op.build.Config, lanes), func(p RouteStatus) bool { return wants != nil && !wants(p.Route) })
 	if err := op.addDetails(ctx, l, running, rows, lanes); err != nil {

@@ -15,6 +15,7 @@ type looks struct {
 	dead    piece[DeadRows]
 	lags    piece[map[string]routeLag]
 	failing piece[map[string]*Failing]
+	lanes   []adapters.LaneStatus // of the latest status
 }
 
 // piece is something that was found out, and what that cost.

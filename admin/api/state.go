@@ -182,15 +182,12 @@ type lanesIn struct {
 }
 
 func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[admin.RouteStatus], error) {
-	var lanes []adapters.LaneStatus
-	err := s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		lanes, err = op.Lanes(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	snap := s.console.Status(ctx)
+	if snap.Problem != nil {
+		return nil, snap.Problem
 	}
-	rows := slices.DeleteFunc(admin.EachLane(lanes), func(l admin.RouteStatus) bool { return in.Route != "" && l.Route != in.Route })
+	lanes := slices.DeleteFunc(slices.Clone(snap.Lanes), func(l adapters.LaneStatus) bool { return in.Route != "" && l.Route != in.Route })
+	rows := admin.EachLane(lanes)
 	// The key has the slot with two digits, so that keys sort as the lanes do.
 	key := func(l admin.RouteStatus) string {
 		return l.Route + "/" + string([]byte{byte('0' + *l.Slot/10), byte('0' + *l.Slot%10)})
