@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func TestFlowCatalystV2Requests(t *testing.T) {
 			t.Errorf("kind %s: %v", kind, errs)
 		}
 		got := r.seen[0]
-		if got.uri != path || got.body != `{"items":[{"id" : 1.50},{}]}` || got.header.Get("Content-Length") != fmt.Sprint(len(got.body)) {
+		if got.uri != path || got.body != `{"items":[{"id" : 1.50},{}]}` || got.header.Get("Content-Length") != strconv.Itoa(len(got.body)) {
 			t.Errorf("%s was sent %s with %v", got.uri, got.body, got.header)
 		}
 		wantHeaders(t, got.header, map[string]string{"Authorization": "Bearer tok", "Content-Type": "application/json"})
@@ -94,7 +95,7 @@ func TestG2_FlowCatalystV2ResultsAreByItem(t *testing.T) {
 	results, batch := []string{`{"status":"SUCCESS"}`}, []*message.Message{itemOf("EVENT", "0", "{}")}
 	for i, w := range want {
 		results = append(results, fmt.Sprintf(`{"status":%q,"error":"why %d"}`, w.status, i))
-		batch = append(batch, adapters.NewMessage(&adapters.Row{ID: fmt.Sprint(i), Kind: "EVENT", Group: fmt.Sprint(i), Payload: []byte(`{}`)}, "r/00"))
+		batch = append(batch, adapters.NewMessage(&adapters.Row{ID: strconv.Itoa(i), Kind: "EVENT", Group: strconv.Itoa(i), Payload: []byte(`{}`)}, "r/00"))
 	}
 	r, d := newPlatform(t, 200, `{"results":[`+strings.Join(results, ",")+`]}`)
 	errs := d.Deliver(t.Context(), r.URL+FlowCatalystEvents, batch)

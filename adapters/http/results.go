@@ -49,7 +49,10 @@ func coded(err error, code string, answered bool) error {
 // of any item, so all are attempted again.
 func (d *Destination) results(address string, answer []byte, items int) ([]error, error) {
 	var body struct {
-		Results []struct{ Status, Error string }
+		Results []struct {
+			Status string `json:"status"`
+			Error  string `json:"error"`
+		} `json:"results"`
 	}
 	err := json.Unmarshal(answer, &body)
 	switch {

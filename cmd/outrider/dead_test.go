@@ -170,7 +170,7 @@ routes:
 			if doctor := s.call("doctor"); strings.Contains(doctor.out, "no index finds them") {
 				t.Error(doctor.out)
 			}
-			for _, index := range strings.Fields(one("SELECT string_agg(indexrelid::regclass::text, ' ') FROM pg_index WHERE indexrelid::regclass::text LIKE '%_outrider_dead_idx'")) {
+			for index := range strings.FieldsSeq(one("SELECT string_agg(indexrelid::regclass::text, ' ') FROM pg_index WHERE indexrelid::regclass::text LIKE '%_outrider_dead_idx'")) {
 				runSQL(t, address, "DROP INDEX "+index)
 			}
 			if doctor := s.call("doctor"); !strings.Contains(doctor.out, "no index finds them") || !strings.Contains(doctor.out, "_outrider_dead_idx") {

@@ -22,6 +22,12 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
+// item is an item of a request.
+type item struct {
+	Ref    string `json:"ref"`
+	Status string `json:"status"`
+}
+
 // Rows that the Go SDK of FlowCatalyst writes end as its processor leaves them, by what the platform says of each.
 func TestOutboxMessagesEndAsTheOriginalLeavesThem(t *testing.T) {
 	t.Setenv("DATABASE_URL", testenv.Postgres(t))
@@ -29,7 +35,7 @@ func TestOutboxMessagesEndAsTheOriginalLeavesThem(t *testing.T) {
 	sent := map[string][]string{} // by path
 	platform := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var body struct {
-			Items []struct{ Ref, Status string }
+			Items []item `json:"items"`
 		}
 		if err := json.NewDecoder(req.Body).Decode(&body); err != nil {
 			t.Error(err)
@@ -68,7 +74,7 @@ routes:
 	insert := func(id, kind string, group any, status string) {
 		payload := fmt.Sprintf(`{"ref":%q,"status":%q}`, id, status)
 		_, err := conn.Exec(t.Context(), `INSERT INTO outbox_messages (id, type, message_group, payload, status, retry_count, created_at, updated_at, client_id, payload_size)
-VALUES ($1, $2, $3, $4, 0, 0, NOW(), NOW(), $5, $6)`, id, kind, group, payload, "clt_1", len(payload))
+SELECT $1, $2, $3, $4, 0, 0, t, t, $5, $6 FROM now() AS t`, id, kind, group, payload, "clt_1", len(payload))
 		must(t, err)
 	}
 	for _, status := range []string{"SUCCESS", "SKIPPED", "BAD_REQUEST", "INTERNAL_ERROR", "UNAUTHORIZED", "FORBIDDEN", "GATEWAY_ERROR"} {

@@ -36,7 +36,7 @@ func (t *queueTable) dead(sql *queueSQL, r *deadRecord) adapters.DeadRow {
 	row.ID = d.At.Key
 	t.place(row, r.group)
 	row.Payload = slices.Clone(row.Payload)
-	row.Binary = sql.types.payload == "bytea" && !(sql.layout.JSONBytes && format.ValidJSON(row.Payload))
+	row.Binary = sql.types.payload == "bytea" && (!sql.layout.JSONBytes || !format.ValidJSON(row.Payload))
 	if sql.layout.KindInType {
 		row.Kind = row.Type
 	}

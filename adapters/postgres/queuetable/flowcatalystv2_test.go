@@ -80,10 +80,10 @@ func TestG2_FlowCatalystV2GroupsHaveRowsOfAllTypes(t *testing.T) {
 	for _, row := range claimAll(t, q) {
 		got[row.ID] = row
 		if row.Group == "order-1" {
-			inGroup = append(inGroup, row.Kind+" "+row.Type)
+			inGroup = append(inGroup, row.Kind+"/"+row.Type)
 		}
 	}
-	if want := "DISPATCH_JOB DISPATCH_JOB, EVENT order.created, AUDIT_LOG AUDIT_LOG"; strings.Join(inGroup, ", ") != want {
+	if want := "DISPATCH_JOB/DISPATCH_JOB, EVENT/order.created, AUDIT_LOG/AUDIT_LOG"; strings.Join(inGroup, ", ") != want {
 		t.Errorf("the group has %v, want %s", inGroup, want)
 	}
 	if len(got) != 5 || got["4"].Group != "" || got["5"].Group != "" {

@@ -47,14 +47,7 @@ func validate(l *Layout) error {
 	if s.Retrying != "" && s.Retrying != s.Pending {
 		values = append(values, layout.Named{What: "retrying", Name: s.Retrying})
 	}
-	for _, cause := range slices.Sorted(maps.Keys(l.DeadBy)) {
-		switch status := l.DeadBy[cause]; {
-		case status == "" || !pg.PlainText(status):
-			errs = append(errs, fmt.Errorf("the status of rows that died of %q, %q, has no value, or a control character", cause, status))
-		case slices.Contains([]string{s.Pending, s.Retrying, s.Processing, s.Done}, status):
-			errs = append(errs, fmt.Errorf("the status %q of rows that died of %q is that of others, too", status, cause))
-		}
-	}
+	errs = append(errs, validateDeadBy(l)...)
 	for i, v := range values {
 		if v.Name == "" {
 			errs = append(errs, fmt.Errorf("the status %s has no value", v.What))
@@ -96,4 +89,18 @@ func (q *queueSQL) groupPairs() []string {
 			pg.QuoteName(q.layout.Columns.AggregateType), pg.QuoteName(q.layout.Columns.Group))
 	}
 	return []string{"{group}", of("t."), "{set:group}", of("")}
+}
+
+// validateDeadBy reports what is wrong with the statuses of dead rows.
+func validateDeadBy(l *Layout) (errs []error) {
+	s := &l.Statuses
+	for _, cause := range slices.Sorted(maps.Keys(l.DeadBy)) {
+		switch status := l.DeadBy[cause]; {
+		case status == "" || !pg.PlainText(status):
+			errs = append(errs, fmt.Errorf("the status of rows that died of %q, %q, has no value, or a control character", cause, status))
+		case slices.Contains([]string{s.Pending, s.Retrying, s.Processing, s.Done}, status):
+			errs = append(errs, fmt.Errorf("the status %q of rows that died of %q is that of others, too", status, cause))
+		}
+	}
+	return errs
 }
