@@ -209,7 +209,11 @@ func (s *server) do(r *http.Request) (*page, error) {
 
 func (s *server) pausing(ctx context.Context, action string, form url.Values) (said string, err error) {
 	route, address := form.Get("route"), form.Get("address")
+	group := form.Get("group")
 	what := "route " + route
+	if group != "" {
+		what = "group " + group + " of route " + route
+	}
 	if address != "" {
 		what = "address " + admin.ShownAddress(address) + " of route " + route
 	}
@@ -220,10 +224,14 @@ func (s *server) pausing(ctx context.Context, action string, form url.Values) (s
 		var changed bool
 		var err error
 		if action == "pause" {
-			changed, err = op.Pause(ctx, adapters.Pause{Route: route, Address: address, Reason: form.Get("reason"), By: admin.PageAuthor(ctx)})
+			changed, err = op.Pause(ctx, adapters.Pause{Route: route, Address: address, Group: group, Reason: form.Get("reason"), By: admin.PageAuthor(ctx)})
 			said = "Paused " + what + ". Instances finish what is in flight."
 		} else {
-			changed, err = op.Resume(ctx, route, address, admin.PageAuthor(ctx))
+			if group != "" {
+				changed, err = op.ResumeGroup(ctx, route, group, admin.PageAuthor(ctx))
+			} else {
+				changed, err = op.Resume(ctx, route, address, admin.PageAuthor(ctx))
+			}
 			said = "Resumed " + what + "."
 		}
 		if !changed {

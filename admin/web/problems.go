@@ -71,6 +71,13 @@ type groupsData struct {
 	Routes         []string
 	Held, Retrying []blockedGroup
 	More           bool
+	Paused         []pausedGroup
+}
+
+// pausedGroup is a group that an operator paused.
+type pausedGroup struct {
+	Route string
+	admin.Stop
 }
 
 const (
@@ -82,6 +89,14 @@ func (s *server) groups(r *http.Request) (*page, error) {
 	ctx := r.Context()
 	d := groupsData{Route: r.URL.Query().Get("route")}
 	_, d.Routes = s.parkedCounts(r, "")
+	snap := s.console.Status(ctx)
+	for i := range snap.Routes {
+		for _, stop := range snap.Routes[i].Groups {
+			if name := snap.Routes[i].Route; (d.Route == "" || d.Route == name) && len(d.Paused) < groupsMost {
+				d.Paused = append(d.Paused, pausedGroup{name, stop})
+			}
+		}
+	}
 	err := s.console.Use(ctx, func(op *admin.Operator) error {
 		for _, of := range []struct {
 			status adapters.ParkedStatus

@@ -190,7 +190,7 @@ func tone(state any) string {
 		return "bad"
 	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead), "parked", "skipped", "operation stopped":
 		return "warn"
-	case string(admin.StatePaused):
+	case string(admin.StatePaused), string(admin.StateGroupPaused):
 		return "hold"
 	case string(admin.StateOK), "alive", "operation done", "settled":
 		return "good"
@@ -203,7 +203,7 @@ const stateError = "unknown"
 
 // labels are states in words, where the name of the state is not.
 var labels = map[string]string{
-	string(admin.StateNoRelay): "no owner", string(admin.StateOK): "works", string(admin.StateDead): "dead messages", string(admin.StateUnavailable): "address down",
+	string(admin.StateNoRelay): "no owner", string(admin.StateGroupPaused): "group paused", string(admin.StateOK): "works", string(admin.StateDead): "dead messages", string(admin.StateUnavailable): "address down",
 	"in_flight": "in flight", "unread": "not read yet", "unwanted": "no route wants it", "foreign": "unknown status",
 }
 

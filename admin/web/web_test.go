@@ -306,6 +306,13 @@ func TestPagesShowAndMendWithoutJavaScript(t *testing.T) {
 	}
 
 	b.want("/groups")
+	b.submit("Pause the group", nil)
+	b.has("Paused group g-1", "Resume this group")
+	if n := s.count(`SELECT count(*) FROM outrider_audit WHERE action = 'pause'`); n != 2 {
+		t.Errorf("%d pauses in the audit log", n)
+	}
+	b.submit("Resume this group", nil)
+	b.has("Resumed group g-1")
 	b.follow("Skip…")
 	b.has("cannot be undone", "<b>1</b> message")
 	b.submit("Skip 1 message", nil)
