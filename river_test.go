@@ -30,7 +30,7 @@ type jobs struct {
 	log  logged
 }
 
-func newJobs(t *testing.T, more string) *jobs {
+func newJobs(t *testing.T, source string) *jobs {
 	t.Helper()
 	j := &jobs{t: t, url: testenv.Postgres(t)}
 	var err error
@@ -42,10 +42,10 @@ func newJobs(t *testing.T, more string) *jobs {
 	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
 	must(t, err)
 	j.cfg, err = outrider.ParseConfig("test", fmt.Appendf(nil, `
-sources: {app: {type: postgres, url: %q, poll: {max: 20ms}}}
+sources: {app: {type: postgres, url: %q, poll: {max: 20ms}%s}}
 destinations: {jobs: {type: river, url: %q, batch: {max_messages: 50}}}
 routes: {work: {from: app, to: jobs, middleware: [{retry: {attempts: 2, base: 1ms, max: 5ms}}]}}
-%s`, j.url, j.url, more))
+`, j.url, source, j.url))
 	must(t, err)
 	_, err = admin.Init(t.Context(), j.cfg)
 	must(t, err)
@@ -128,7 +128,14 @@ func (j *jobs) check(except ...int) {
 	if extra := j.count(`SELECT count(*) FROM river_job r WHERE NOT EXISTS (SELECT FROM outrider_outbox o WHERE o.id = r.metadata->'outrider'->>'event_id')`); extra != 0 {
 		j.t.Errorf("%d jobs are of no committed message", extra)
 	}
-	rows, err = j.pool.Query(j.t.Context(), `SELECT args FROM river_job ORDER BY id`)
+	j.order()
+}
+
+// order checks that the jobs of each group are in order.
+func (j *jobs) order() {
+	j.t.Helper()
+	var payload []byte
+	rows, err := j.pool.Query(j.t.Context(), `SELECT args FROM river_job ORDER BY id`)
 	must(j.t, err)
 	last := map[string]int{}
 	_, err = pgx.ForEachRow(rows, []any{&payload}, func() error {
@@ -208,4 +215,69 @@ func TestG1_ABatchOfJobsFindsWhoIsAtFault(t *testing.T) {
 	eventually(t, "three are dead", func() bool { return j.count(`SELECT count(*) FROM outrider_parked WHERE status = 'dead'`) == 3 })
 	stop()
 	j.check(30, 31, 170)
+}
+
+// TestG1_EachRowOfAQueueBecomesOneRiverJob is TestG1_EachMessageBecomesOneRiverJob for tables whose rows have a status,
+// with one for rows that are being processed and without. A foreign hand makes rows final beside it.
+func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ source, insert, foreign, left, others string }{
+		"outbox-framework": {
+			", layout: outbox-framework",
+			`INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at)
+				SELECT 'e' || lpad(i::text, 6, '0'), 't', 'A', 'g' || i % 7, json_build_object('n', i, 'group', 'g' || i % 7), 0, now(), clock_timestamp() FROM generate_series($1::int, $2::int) i`,
+			`UPDATE outbox_event SET status = 1, last_error = 'foreign' WHERE event_id IN (SELECT event_id FROM outbox_event WHERE status = 0 ORDER BY created_at DESC LIMIT 3 FOR UPDATE SKIP LOCKED)`,
+			`SELECT count(*) FROM outbox_event WHERE status <> 1`,
+			`SELECT count(*) FROM outbox_event WHERE last_error = 'foreign'`,
+		},
+		"talkie": {
+			", layout: talkie, claims: {timeout: 2s, recover: 1s}",
+			`INSERT INTO outbox (topic, key, payload_json, created_at)
+				SELECT 't', 'g' || i % 7, json_build_object('n', i, 'group', 'g' || i % 7), clock_timestamp() FROM generate_series($1::int, $2::int) i`,
+			`SELECT 1`,
+			`SELECT count(*) FROM outbox WHERE status <> 'published'`,
+			`SELECT 0`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJobs(t, tt.source)
+			const all = 2000
+			stop := j.run()
+			defer stop()
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for n := 0; n < all; n += 50 {
+					_, err := j.pool.Exec(ctx, tt.insert, n, n+49)
+					must(t, err)
+					_, err = j.pool.Exec(ctx, tt.foreign)
+					must(t, err)
+				}
+			})
+			eventually(t, "there are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) > 0 }) // the relay has started
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = j.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+						WHERE datname = current_database() AND application_name = 'outrider-queue' AND state <> 'idle' ORDER BY random() LIMIT 1`)
+					select {
+					case <-ctx.Done():
+					case <-time.After(100 * time.Millisecond):
+					}
+				}
+			})
+			eventually(t, "all rows are there", func() bool { return j.count(`SELECT count(*) FROM river_job`)+j.count(tt.others) >= all })
+			cancel()
+			wg.Wait()
+			eventually(t, "all rows are final", func() bool { return j.count(tt.left) == 0 })
+			stop()
+			if n, others := j.count(`SELECT count(*) FROM river_job`), j.count(tt.others); n+others != all {
+				t.Errorf("%d jobs and %d rows that a foreign hand finished, of %d rows", n, others, all)
+			}
+			if n := j.count(`SELECT count(*) - count(DISTINCT metadata->'outrider'->>'event_id') FROM river_job`); n != 0 {
+				t.Errorf("%d jobs are duplicates", n)
+			}
+			j.order()
+		})
+	}
 }

@@ -62,13 +62,12 @@ type TxQueue interface {
 	// Database is as in [TxStateStore].
 	Database() string
 
-	// Transact begins a transaction, writes that the claimed rows were delivered, has deliver
-	// write into it, and commits. An error of deliver rolls back and is returned as it is. Claims that are
-	// lost roll back too, and are returned. After a commit Settle
-	// of the same claims changes nothing and reports none as lost.
+	// Transact begins a transaction, has deliver write into it, writes that the rows were delivered, which is what all
+	// results say, and commits. An error of deliver rolls back and is returned as it is. Claims that are
+	// lost roll back too, and are returned. After a commit the claims have ended.
 	//
 	// What is said of unknown outcomes at [TxStateStore] holds here too.
-	Transact(ctx context.Context, claims []*Claim, deliver func(ctx context.Context, tx any) error) (lost []*Claim, err error)
+	Transact(ctx context.Context, results []ClaimResult, deliver func(ctx context.Context, tx any) error) (lost []*Claim, err error)
 }
 
 // ErrUnknown says that it could not be found out whether a transaction was committed.

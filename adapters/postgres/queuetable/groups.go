@@ -136,6 +136,7 @@ type queueText struct {
 	extend, recover  string
 	unclaim          string // puts back what a claim with a mark took
 	isDone, isDead   string // look for what a settle wrote
+	locked           string // waits for the ends of transactions that change rows
 }
 
 // place is a row's place in the order of age.

@@ -90,6 +90,7 @@ type Queue struct {
 	adapters.Waker
 	waker   *wake.Waker
 	pool    *pgxpool.Pool
+	tx      pg.Deliveries
 	tables  []*queueTable
 	batch   atomic.Int64 // see SetBatch
 	timeout time.Duration
@@ -217,6 +218,7 @@ func (q *Queue) identifiers() []pgx.Identifier {
 // processed until somebody recovers them; put them back before.
 func (q *Queue) Close() error {
 	q.waker.Stop()
+	q.tx.Close()
 	q.pool.Close()
 	return nil
 }

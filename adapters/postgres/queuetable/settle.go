@@ -3,6 +3,7 @@ package queuetable
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,20 +24,8 @@ const longestError = 4000
 // the claims are kept: settle them again. What did go through is found then, and
 // is not lost.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
-	s := settling{q: q, most: len(results), parts: map[settlePart]*settleRows{}}
-	back := false
-	q.mu.Lock()
-	for i := range results {
-		r := &results[i]
-		h := q.held(r.Claim)
-		if h == nil {
-			lost = append(lost, r.Claim)
-			continue
-		}
-		back = back || r.Outcome != outbox.OutcomeDelivered && r.Outcome != outbox.OutcomeSkipped && r.Outcome != outbox.OutcomeDead
-		s.add(r, h)
-	}
-	q.mu.Unlock()
+	s, lost := q.settling(results)
+	back := slices.ContainsFunc(s.order, func(p settlePart) bool { return s.parts[p].back })
 	if back { // nothing may be claimed now that is behind what is put back
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
@@ -46,6 +35,22 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 		return nil, queueError(q.tables[0].name, "settle", err)
 	}
 	return append(lost, s.lost...), nil
+}
+
+// settling prepares the statements that write results. Those of claims that are not held are lost.
+func (q *Queue) settling(results []adapters.ClaimResult) (s *settling, lost []*adapters.Claim) {
+	s = &settling{q: q, most: len(results), parts: map[settlePart]*settleRows{}}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range results {
+		r := &results[i]
+		if h := q.held(r.Claim); h != nil {
+			s.add(r, h)
+		} else {
+			lost = append(lost, r.Claim)
+		}
+	}
+	return s, lost
 }
 
 // settlePart is what one statement writes.
@@ -192,17 +197,7 @@ func (s *settling) run(ctx context.Context) error {
 	}
 	settled := make([][]bool, len(s.order))
 	err := pg.RetryDeadlock(func() error {
-		batch := &pgx.Batch{}
-		for i, part := range s.order {
-			rows := s.parts[part]
-			if settled[i] = make([]bool, len(rows.results)); part.text == "" {
-				for n := range settled[i] {
-					settled[i][n] = true
-				}
-				continue
-			}
-			batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
-		}
+		batch := s.batch(settled)
 		if batch.Len() == 0 {
 			return nil
 		}
@@ -217,12 +212,33 @@ func (s *settling) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.forget(settled)
+	return nil
+}
+
+// batch are the statements, which mark what they change.
+func (s *settling) batch(settled [][]bool) *pgx.Batch {
+	batch := &pgx.Batch{}
+	for i, part := range s.order {
+		rows := s.parts[part]
+		if settled[i] = make([]bool, len(rows.results)); part.text == "" {
+			for n := range settled[i] {
+				settled[i][n] = true
+			}
+			continue
+		}
+		batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
+	}
+	return batch
+}
+
+// forget ends the claims.
+func (s *settling) forget(settled [][]bool) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	for i, part := range s.order {
 		s.finish(part.table, s.parts[part], settled[i])
 	}
-	return nil
 }
 
 // follow settles by key what was not at its place any more: somebody wrote

@@ -200,6 +200,7 @@ func (q *queueSQL) textHere(indexes queueIndexes) queueText {
 		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.stillWaits(),
 		isDone: q.isHere("{is:done}"), isDead: q.isHere("{dead}"),
+		locked: q.locked(),
 		deadBy: q.deadBy(),
 	}
 }

@@ -78,7 +78,7 @@ type Store struct {
 	session *stateSession
 	former  []int32 // processes of sessions that were given up, and may hold the lock
 
-	delivering *pgxpool.Pool // for transactions that deliver; nil: there was none yet
+	deliveries pg.Deliveries
 }
 
 var _ adapters.StateStore = (*Store)(nil)
@@ -230,9 +230,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeSession()
-	if s.delivering != nil {
-		s.delivering.Close()
-	}
+	s.deliveries.Close()
 	s.pool.Close()
 	return nil
 }

@@ -3,20 +3,14 @@ package statestore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/internal/failpoint"
 )
-
-// deliveryConns bounds the connections of transactions that deliver: one for each lane that does so at a
-// time. They are not among those of [stateConns], which settles and leases need.
-const deliveryConns = 8
 
 var _ adapters.TxStateStore = (*Store)(nil)
 
@@ -32,7 +26,7 @@ func (s *Store) Database() string { return pg.Database(s.pool.Config().ConnConfi
 // Transact implements [adapters.TxStateStore]. The tx of deliver is a pgx.Tx.
 func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, tx any) error,
 	settle func(ctx context.Context) ([]adapters.Settlement, error)) (fenced []adapters.LaneRef, err error) {
-	pool, err := s.deliveries(ctx)
+	pool, err := s.deliveries.Beside(ctx, s.pool.Pool)
 	if err != nil {
 		return nil, stateError("deliver", err)
 	}
@@ -89,20 +83,4 @@ func (s *Store) written(ctx context.Context, settlements []adapters.Settlement) 
 		return false, nil
 	}
 	return epoch == first.Epoch && revision >= first.Revision, err
-}
-
-// deliveries returns the pool for transactions that deliver, which is opened when it is first needed.
-func (s *Store) deliveries(ctx context.Context) (*pgxpool.Pool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.delivering == nil {
-		cfg := s.pool.Config()
-		cfg.MaxConns = deliveryConns
-		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg)
-		if err != nil {
-			return nil, fmt.Errorf("open connections for deliveries: %w", err)
-		}
-		s.delivering = pool
-	}
-	return s.delivering, nil
 }

@@ -33,7 +33,7 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 	r.paused.Store(&now)
 	r.Log().Info("paused groups have changed", "paused", len(now))
 	for _, s := range r.Sessions() {
-		s.restGroups()
+		restGroups(s)
 	}
 	r.Feeder.Wake() // what was resumed may be claimed
 }
@@ -52,7 +52,7 @@ func (r *Route) PausedSet() any {
 
 // restGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
 // on. What is being sent at this moment gets its outcome.
-func (s *Session) restGroups() {
+func restGroups(s *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, now := s.parking.paused, s.Route.paused.Load()

@@ -73,7 +73,7 @@ func (s *Session) Start() {
 	s.wg.Add(1) // before the lane has the session: from then on it may be stopped, and waited for
 	defer s.wg.Done()
 	s.Lane.session.Store(s)
-	s.restGroups() // of which the route heard since the session was made
+	restGroups(s) // of which the route heard since the session was made
 	if s.Route.DeliverFirst {
 		s.wg.Go(s.offerMessages)
 	}
@@ -186,7 +186,7 @@ func (s *Session) bringBack() {
 // load reads the first messages of each group and lets them into the lane. What the rows say
 // must be durable before it is read back.
 func (s *Session) load(groups []*parkedGroup) (wait time.Duration) {
-	err := s.flush()
+	err := writeParked(s)
 	for _, g := range groups {
 		var rows []adapters.Parked
 		if err == nil {
@@ -224,11 +224,11 @@ func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 func (s *Session) Settled(ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settledLocked(ok)
+	settledLocked(s, ok)
 }
 
-// settledLocked is Settled.
-func (s *Session) settledLocked(ok bool) {
+// settledLocked is Settled with the mutex held.
+func settledLocked(s *Session, ok bool) {
 	acks, durable := s.progress.settled(ok)
 	s.landed.Broadcast()
 	if durable {

@@ -3,6 +3,8 @@ package lane
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -18,7 +20,7 @@ type Transactor interface {
 
 	// Transact has deliver write into a transaction, which records the messages of the items as
 	// delivered and commits. An error of deliver is returned as it is, and nothing is
-	// written. Any other error is [outbox.Unavailable] or [outbox.Released]. It is called
+	// written; neither is it when items are lost, which a [*LostError] says. Any other error is [outbox.Unavailable] or [outbox.Released]. It is called
 	// without the session's mutex.
 	Transact(ctx context.Context, items []*Item, deliver func(ctx context.Context, tx any) error) error
 }
@@ -77,9 +79,18 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 		}
 		return nil
 	})
+	lost, someLost := errors.AsType[*LostError](err)
 	switch {
 	case err == nil:
 		return nil, nil
+	case someLost:
+		errs = make([]error, len(batch))
+		for i, it := range items {
+			if slices.Contains(lost.Items, it) {
+				errs[i] = outbox.Skip("claim lost")
+			}
+		}
+		return errs, nil
 	case !errors.Is(err, errRefused):
 		return nil, err
 	}
@@ -89,6 +100,14 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 		}
 	}
 	return errs, nil
+}
+
+// LostError says which messages are no longer ours: somebody else has them, or has finished them.
+type LostError struct{ Items []*Item }
+
+// Error implements error.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%d messages belong to somebody else", len(e.Items))
 }
 
 // errRefused ends a transaction in which a destination has failed.

@@ -38,7 +38,7 @@ func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver f
 		refused = deliver(ctx, tx)
 		return refused
 	}, func(ctx context.Context) ([]adapters.Settlement, error) {
-		settlements, err := s.takeTurn(ctx, items)
+		settlements, err := t.takeTurn(ctx, items)
 		turn = err == nil
 		return settlements, err
 	})
@@ -47,7 +47,7 @@ func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver f
 		s.Route.Lease.Lost(s)
 		return outbox.Released(err)
 	case turn:
-		s.endTurn(items, err == nil && len(fenced) == 0)
+		t.endTurn(items, err == nil && len(fenced) == 0)
 	}
 	switch {
 	case refused != nil:
@@ -65,7 +65,8 @@ func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver f
 
 // takeTurn waits until nothing is being written of the lane, and returns what is to be written of it with the
 // items settled. Then the settler waits for endTurn.
-func (s *Session) takeTurn(ctx context.Context, items []*Item) ([]adapters.Settlement, error) {
+func (t cursorTransactor) takeTurn(ctx context.Context, items []*Item) ([]adapters.Settlement, error) {
+	s := t.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer context.AfterFunc(ctx, func() {
@@ -87,7 +88,8 @@ func (s *Session) takeTurn(ctx context.Context, items []*Item) ([]adapters.Settl
 }
 
 // endTurn takes the outcome of the transaction.
-func (s *Session) endTurn(items []*Item, ok bool) {
+func (t cursorTransactor) endTurn(items []*Item, ok bool) {
+	s := t.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ok {
@@ -96,12 +98,12 @@ func (s *Session) endTurn(items []*Item, ok bool) {
 		}
 	}
 	s.progress.turn = false
-	s.settledLocked(ok)
+	settledLocked(s, ok)
 }
 
-// flush makes durable what rows in the parking say, before they are read back: also what a transaction
+// writeParked makes durable what rows in the parking say, before they are read back: also what a transaction
 // writes now.
-func (s *Session) flush() error {
+func writeParked(s *Session) error {
 	for {
 		if err := s.Route.settler.Flush(s.ctx, settling.Concluded); err != nil {
 			return err

@@ -7,10 +7,12 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -22,9 +24,39 @@ const (
 	lookPause     = 100 * time.Millisecond
 )
 
-// Beginner is a pool of connections.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
+// Deliveries are connections for transactions that deliver, beside those of a pool: work that cannot wait has the
+// pool. The zero value has none yet.
+type Deliveries struct {
+	mu   sync.Mutex
+	pool *pgxpool.Pool
+}
+
+// deliveryConns bounds them: one for each lane that delivers at a time.
+const deliveryConns = 8
+
+// Beside returns the connections, made as those of a pool are.
+func (d *Deliveries) Beside(ctx context.Context, beside *pgxpool.Pool) (*pgxpool.Pool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pool == nil {
+		cfg := beside.Config()
+		cfg.MaxConns = deliveryConns
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg)
+		if err != nil {
+			return nil, fmt.Errorf("open connections for deliveries: %w", err)
+		}
+		d.pool = pool
+	}
+	return d.pool, nil
+}
+
+// Close closes them.
+func (d *Deliveries) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pool != nil {
+		d.pool.Close()
+	}
 }
 
 // Database names the database that a configuration leads to.
@@ -36,7 +68,7 @@ func Database(c *pgx.ConnConfig) string {
 // COMMIT fails in a way that does not say what it came to, committed finds it out: it
 // waits for a lock that the transaction has, and then looks for what it wrote. If it cannot find out in time the
 // error is [adapters.ErrUnknown].
-func Transact(ctx context.Context, pool Beginner, work func(ctx context.Context, tx pgx.Tx) error, committed func(ctx context.Context) (bool, error)) error {
+func Transact(ctx context.Context, pool *pgxpool.Pool, work func(ctx context.Context, tx pgx.Tx) error, committed func(ctx context.Context) (bool, error)) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return err

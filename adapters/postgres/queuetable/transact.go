@@ -1,0 +1,114 @@
+package queuetable
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
+	"github.com/outriderhq/outrider/internal/failpoint"
+)
+
+var _ adapters.TxQueue = (*Queue)(nil)
+
+// errLost rolls back a transaction whose rows are not all ours any more.
+var errLost = errors.New("claims are lost")
+
+// Database implements [adapters.TxQueue]. A table without a claim status needs the epochs of lanes beside it: elsewhere
+// an owner that was frozen would deliver what another one has delivered.
+func (q *Queue) Database() string {
+	for _, t := range q.tables {
+		if t.sql.layout.Claimless() && !q.fence.Here {
+			return ""
+		}
+	}
+	return pg.Database(q.pool.Config().ConnConfig)
+}
+
+// Transact implements [adapters.TxQueue]. The tx of deliver is a pgx.Tx.
+func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, deliver func(ctx context.Context, tx any) error) (lost []*adapters.Claim, err error) {
+	pool, err := q.tx.Beside(ctx, q.pool)
+	if err != nil {
+		return nil, queueError(q.tables[0].name, "deliver", err)
+	}
+	s, lost := q.settling(results)
+	if len(lost) > 0 {
+		return lost, nil
+	}
+	var own error // of deliver
+	var settled [][]bool
+	err = pg.Transact(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
+		if own = deliver(ctx, tx); own != nil { //nolint:gocritic // it is looked at below
+			return own
+		}
+		failpoint.Hit(failpoint.Delivered)
+		settled = make([][]bool, len(s.order))
+		if err := tx.SendBatch(ctx, s.batch(settled)).Close(); err != nil {
+			return err
+		}
+		if batch := s.left(settled); batch.Len() > 0 {
+			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+		}
+		if lost = s.unsettled(settled); len(lost) > 0 {
+			return errLost
+		}
+		failpoint.Hit(failpoint.InDelivery)
+		return nil
+	}, func(ctx context.Context) (bool, error) { return s.written(ctx) })
+	switch {
+	case err == nil:
+		failpoint.Hit(failpoint.Committed)
+		s.forget(settled)
+		return nil, nil
+	case own != nil:
+		return nil, own
+	case errors.Is(err, errLost):
+		return lost, nil
+	case errors.Is(err, adapters.ErrUnknown):
+		s.tried()
+	}
+	return nil, queueError(q.tables[0].name, "deliver and settle", err)
+}
+
+// unsettled are the claims of rows that a settle did not change.
+func (s *settling) unsettled(settled [][]bool) (lost []*adapters.Claim) {
+	for i, part := range s.order {
+		for j, r := range s.parts[part].results {
+			if !settled[i][j] {
+				lost = append(lost, r.Claim)
+			}
+		}
+	}
+	return lost
+}
+
+// written waits until no transaction changes the rows, and reports whether they have been settled.
+func (s *settling) written(ctx context.Context) (bool, error) {
+	settled := make([][]bool, len(s.order))
+	for i, part := range s.order {
+		rows := s.parts[part]
+		settled[i] = make([]bool, len(rows.results))
+		var keys wire.Array
+		for _, r := range rows.results {
+			keys.Text(r.Claim.Key)
+		}
+		if _, err := s.q.pool.Exec(ctx, part.table.text.locked, keys.String()); err != nil {
+			return false, err
+		}
+	}
+	s.tried()
+	if err := s.confirm(ctx, settled); err != nil {
+		return false, err
+	}
+	return len(s.unsettled(settled)) == 0, nil
+}
+
+// locked waits for the ends of transactions that change rows. Parameter: keys.
+func (q *queueSQL) locked() string {
+	return q.fill(`SELECT FROM {t} t WHERE {key} = ANY ($1::{key[]}) ORDER BY {key} FOR UPDATE`)
+}

@@ -1,0 +1,54 @@
+package claiming
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router/internal/lane"
+)
+
+var _ lane.Transactor = claimOrigin{}
+
+// Database implements [lane.Transactor]: that of the queue, if it has transactions for deliveries.
+func (o claimOrigin) Database() string {
+	if q, ok := o.claimer.Queue.(adapters.TxQueue); ok {
+		return q.Database()
+	}
+	return ""
+}
+
+// Transact implements [lane.Transactor]: the rows' statuses are the record.
+func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver func(context.Context, any) error) error {
+	q, ledger := o.claimer.Queue.(adapters.TxQueue), o.claimer.ledger //nolint:forcetypeassert // Database has said so
+	hs := make([]*holding, len(items))
+	of := make(map[*adapters.Claim]*lane.Item, len(items))
+	for i, it := range items {
+		hs[i] = holdingOf(it)
+		of[hs[i].claim] = it
+	}
+	var refused error // of deliver
+	lost, err := q.Transact(ctx, ledger.delivered(hs), func(ctx context.Context, tx any) error {
+		refused = deliver(ctx, tx)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case len(lost) > 0:
+		e := &lane.LostError{}
+		for _, c := range lost {
+			e.Items = append(e.Items, of[c])
+		}
+		return e
+	case errors.Is(err, adapters.ErrUnknown): // the next owner of the lane will see; until then nothing of it is written
+		o.session.Route.Lease.Lost(o.session)
+		return outbox.Released(err)
+	case err != nil:
+		return outbox.Unavailable(fmt.Errorf("the transaction that delivers and settles failed: %w", err), 0)
+	}
+	ledger.committed(hs)
+	return nil
+}
