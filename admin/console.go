@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -330,25 +328,4 @@ func (c *Console) lookForTransactions(ctx context.Context, op *Operator, rows []
 		}
 		r.LongTransaction, r.LongTransactionFix = o.text, o.fix
 	}
-}
-
-// longTransactions asks a route's source for transactions that have been open for long.
-func (op *Operator) longTransactions(ctx context.Context, route string) openTransactions {
-	o := openTransactions{at: time.Now()}
-	f, _, err := op.reading(ctx, route)
-	if err != nil {
-		return o
-	}
-	examiner, ok := f.Source.(adapters.OpenExaminer)
-	if f.Queue != nil {
-		examiner, ok = f.Queue.(adapters.OpenExaminer)
-	}
-	if !ok {
-		return o
-	}
-	findings := examiner.ExamineOpen(ctx)
-	if i := slices.IndexFunc(findings, func(f adapters.Finding) bool { return f.Level >= adapters.LevelWarning }); i >= 0 {
-		o.text, o.fix = findings[i].Text, cmp.Or(findings[i].Fix, "end the transaction")
-	}
-	return o
 }

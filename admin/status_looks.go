@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -87,9 +88,7 @@ func (op *Operator) countLanes(ctx context.Context, l *looks, lanes []adapters.L
 			if err != nil {
 				return nil, err
 			}
-			for lane, n := range counts {
-				all[lane] = n
-			}
+			maps.Copy(all, counts)
 		}
 		return all, nil
 	})

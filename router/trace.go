@@ -14,7 +14,7 @@ import (
 func (r *Router) Trace(id string, at []adapters.RowPlace) (instance string, traces []adapters.Trace) {
 	asked := map[*claiming.Claimer]bool{}
 	for _, rt := range r.routes {
-		found := rt.Route.Route.Trace(id, at)
+		found := rt.Trace(id, at)
 		if c := rt.claimer; c != nil {
 			if !asked[c] {
 				asked[c] = true

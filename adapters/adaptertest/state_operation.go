@@ -33,15 +33,16 @@ func order(t *testing.T, s adapters.Operations, id string) adapters.Operation {
 
 // taken takes an operation that is there to be taken. A lease that is over may still run
 // for a tick of the store's clock.
-func taken(t *testing.T, s adapters.Operations, id, worker string) *adapters.Operation {
+func taken(t *testing.T, s adapters.Operations, worker string) *adapters.Operation {
 	t.Helper()
+	const id = "1"
 	var o *adapters.Operation
 	var err error
 	for range 1000 {
 		if o, err = s.TakeOperation(t.Context(), id, worker, time.Hour); err != nil || o != nil {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	if err != nil || o == nil {
 		t.Fatalf("take %s as %s: %v, %v", id, worker, o, err)
@@ -65,7 +66,7 @@ func testOperationRoundTrip(t *testing.T, db *stateDB) {
 		!slices.Equal(o.Sources, []string{"a", "b"}) || o.By != "alice" || o.Worker != "" {
 		t.Errorf("ordered %+v", o)
 	}
-	o = *taken(t, s, "1", "w")
+	o = *taken(t, s, "w")
 	place := adapters.OperationPlace{Parked: adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: "r/\xff", Slot: 3}, Seq: 9}, ParkedOver: true, Source: 1,
 		Dead: adapters.DeadKey{Table: "t", Created: "c", Key: "k\x00"}, Route: 2, Pending: []adapters.DeadKey{{Table: "t", Created: "d", Key: "l"}}}
 	o = stepped(t, s, adapters.OperationStep{ID: "1", Epoch: o.Epoch, Lease: time.Hour, Place: &place, Done: 2, Failed: 1, Error: "first"})
@@ -95,12 +96,12 @@ func testOperationRoundTrip(t *testing.T, db *stateDB) {
 func testOperationHasOneWorker(t *testing.T, db *stateDB) {
 	s := operations(t, db.store())
 	order(t, s, "1")
-	first := taken(t, s, "1", "one")
+	first := taken(t, s, "one")
 	if o, err := s.TakeOperation(t.Context(), "1", "two", time.Hour); err != nil || o != nil {
 		t.Fatalf("a second worker took %+v, %v", o, err)
 	}
 	stepped(t, s, adapters.OperationStep{ID: "1", Epoch: first.Epoch, Lease: time.Microsecond, Done: 1})
-	second := taken(t, s, "1", "two")
+	second := taken(t, s, "two")
 	if second.Epoch <= first.Epoch || second.Done != 1 || second.TakenDone != 1 {
 		t.Errorf("taken over: %+v", second)
 	}
@@ -111,14 +112,14 @@ func testOperationHasOneWorker(t *testing.T, db *stateDB) {
 	if o.Done != 1 || o.Worker != "" || o.State != adapters.OperationRunning {
 		t.Errorf("given up: %+v", o)
 	}
-	taken(t, s, "1", "three")
+	taken(t, s, "three")
 }
 
 func testOperationStopAndResume(t *testing.T, db *stateDB) {
 	store := db.store()
 	s := operations(t, store)
 	order(t, s, "1")
-	first := taken(t, s, "1", "w")
+	first := taken(t, s, "w")
 	for want := range 2 {
 		if changed, err := s.StopOperation(t.Context(), "1", "bob"); err != nil || changed != (want == 0) {
 			t.Fatalf("stop: %v, %v", changed, err)
@@ -138,7 +139,7 @@ func testOperationStopAndResume(t *testing.T, db *stateDB) {
 	if _, err := s.StepOperation(t.Context(), adapters.OperationStep{ID: "1", Epoch: first.Epoch, Lease: time.Hour, Done: 1}); !errors.Is(err, adapters.ErrOperationLost) {
 		t.Errorf("a step from before the stop: %v", err)
 	}
-	o := taken(t, s, "1", "w")
+	o := taken(t, s, "w")
 	stepped(t, s, adapters.OperationStep{ID: "1", Epoch: o.Epoch, End: adapters.OperationDone, Done: 2})
 	if _, err := s.StopOperation(t.Context(), "none", "bob"); !errors.Is(err, adapters.ErrNoOperation) {
 		t.Errorf("stop of none: %v", err)
@@ -180,7 +181,7 @@ func testOperationInSteps(t *testing.T, db *stateDB) {
 	later := parked(9, "later", adapters.ParkedDead)
 	settle(t, store, parking(lanes[0], later))
 	before := commands(t, store)
-	o := taken(t, s, "1", "w")
+	o := taken(t, s, "w")
 	for step := 1; !o.Place.ParkedOver; step++ {
 		after := stepped(t, s, adapters.OperationStep{ID: "1", Epoch: o.Epoch, Lease: time.Hour, Parked: 2})
 		if o = &after; o.Done > 2*step || step > 3 {
@@ -207,7 +208,7 @@ func testOperationMoves(t *testing.T, db *stateDB) {
 	if _, err := s.CreateOperation(t.Context(), adapters.Operation{ID: "1", Kind: adapters.OperationSeek, Routes: []string{"r"}, To: "end", Total: 1, By: "alice"}); err != nil {
 		t.Fatal(err)
 	}
-	o := taken(t, s, "1", "w")
+	o := taken(t, s, "w")
 	move := adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 7}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}
 	fenced := adapters.OperationStep{ID: "1", Epoch: o.Epoch - 1, Lease: time.Hour, Move: &move, Done: 1}
 	if _, err := s.StepOperation(t.Context(), fenced); !errors.Is(err, adapters.ErrOperationLost) {
@@ -227,7 +228,7 @@ func testOperationOfADeadInstance(t *testing.T, db *stateDB) {
 	first := db.joined("a")
 	s := operations(t, first)
 	order(t, s, "1")
-	taken(t, s, "1", "a")
+	taken(t, s, "a")
 	other := operations(t, db.joined("b"))
 	if o, err := other.TakeOperation(t.Context(), "1", "b", time.Hour); err != nil || o != nil {
 		t.Fatalf("taken from a living instance: %+v, %v", o, err)

@@ -47,7 +47,7 @@ WHERE NOT l.partial AND i.seqno = 0 AND lower(i.name) = lower(?))`, s.table, col
 		found.Looked = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
 		found.Fix = "CREATE INDEX " + quoteName(s.table+"_id_idx") + " ON " + quoteName(s.table) + " (" + quoteName(column) + ")"
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+from+` WHERE id = ? ORDER BY position DESC LIMIT ?`, append(args, id, most)...)
+	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+from+` WHERE id = ? ORDER BY position DESC LIMIT ?`, append(args, id, most)...) //nolint:gosec // G202: names from the table's description
 	if err != nil {
 		return found, err
 	}

@@ -27,7 +27,7 @@ func (s *Source) unsettled(ctx context.Context, lanes []adapters.LaneStatus, aft
 	for i := range lanes {
 		lowest = min(lowest, after[i])
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+s.shape.from+` WHERE position > ? AND position <= ? ORDER BY position LIMIT ?`,
+	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+s.shape.from+` WHERE position > ? AND position <= ? ORDER BY position LIMIT ?`, //nolint:gosec // G202: names from the table's description
 		lowest, mark.Position, unsettledRows)
 	if err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
-// sizesEnv has the sizes of the test below: parked messages, routes, paused addresses. What is in
-// docs/api.md was measured with 5000000,1000,10000.
+// sizesEnv has the sizes of the test below: parked messages, routes, paused addresses. The sizes
+// that Outrider is to hold are 5000000,1000,10000; seeding them takes minutes.
 const sizesEnv = "OUTRIDER_TEST_SIZES"
 
 // parkedRowsSQL parks messages: 4 of 5 are dead; 200 failures of 40 types, one of 1,000 messages fails in a way of its own.

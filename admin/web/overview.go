@@ -220,7 +220,9 @@ func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
 		return []act{{Label: "See them", Href: parked("dead")}, {Label: "Redrive", Href: confirm("redrive", "dead"), Role: admin.RoleOperate}}
 	case admin.CauseNoOwner, admin.CauseStandby:
 		return []act{{Label: "Instances", Href: "/instances"}}
-	case admin.CauseBehind, admin.CauseGroupPaused, admin.CauseTransaction, admin.CauseSource, admin.CauseState, admin.CauseStopped:
+	case admin.CauseGroupPaused:
+		return []act{{Label: "Paused groups", Href: "/groups?" + query("route", route)}}
+	case admin.CauseBehind, admin.CauseTransaction, admin.CauseSource, admin.CauseState, admin.CauseStopped, admin.CauseStuck:
 		return []act{{Label: "Details", Href: "/route/" + pathOf(route)}}
 	case admin.CauseFine:
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -110,13 +111,9 @@ func (s *server) groups(r *http.Request) (*page, error) {
 				heads, d.More = heads[:groupsMost], true
 			}
 			for i := range heads {
-				g := blockedGroup{ParkedMessage: heads[i], Key: keyOf(&heads[i]), Group: heads[i].Group, Confirms: describe(&heads[i], false).Confirms}
-				if g.Group != "" {
-					waiting, err := op.Parked(ctx, adapters.ParkedFilter{Route: g.Route, Group: g.Group, Status: adapters.ParkedWaiting, Limit: followersMost + 1})
-					if err != nil {
-						return err
-					}
-					g.Followers, g.MoreFollowers = min(len(waiting), followersMost), len(waiting) > followersMost
+				g, err := blockedBy(ctx, op, &heads[i])
+				if err != nil {
+					return err
 				}
 				*of.into = append(*of.into, g)
 			}
@@ -124,6 +121,17 @@ func (s *server) groups(r *http.Request) (*page, error) {
 		return nil
 	})
 	return &page{Name: "groups", Title: "Blocked groups", Data: d}, err
+}
+
+// blockedBy is the group that a message blocks, with how many wait behind it.
+func blockedBy(ctx context.Context, op *admin.Operator, head *admin.ParkedMessage) (blockedGroup, error) {
+	g := blockedGroup{ParkedMessage: *head, Key: keyOf(head), Group: head.Group, Confirms: describe(head, false).Confirms}
+	if g.Group == "" {
+		return g, nil
+	}
+	waiting, err := op.Parked(ctx, adapters.ParkedFilter{Route: g.Route, Group: g.Group, Status: adapters.ParkedWaiting, Limit: followersMost + 1})
+	g.Followers, g.MoreFollowers = min(len(waiting), followersMost), len(waiting) > followersMost
+	return g, err
 }
 
 // placeLine is a place of an event, and the page of its message.

@@ -32,25 +32,16 @@ type minute struct {
 }
 
 func (s *server) route(r *http.Request) (*page, error) {
-	ctx, name := r.Context(), r.PathValue("route")
-	snap := s.console.Status(ctx)
+	name := r.PathValue("route")
+	snap := s.console.Status(r.Context())
 	i := slices.IndexFunc(snap.Routes, func(p admin.RouteStatus) bool { return p.Route == name })
 	if i < 0 {
 		return nil, failed(http.StatusNotFound, "there is no route %q", name)
 	}
 	d := routeData{routeLine: s.line(snap, &snap.Routes[i], s.ways()), Delivered: snap.Stats[name].Delivered, Owned: snap.Routes[i].Owned}
-	if snap.Problem == nil {
-		err := s.console.Use(ctx, func(op *admin.Operator) error {
-			lanes, err := op.Lanes(ctx)
-			for _, l := range lanes {
-				if l.Route == name {
-					d.Lanes = append(d.Lanes, admin.EachLane([]adapters.LaneStatus{l})...)
-				}
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+	for _, l := range snap.Lanes {
+		if l.Route == name {
+			d.Lanes = append(d.Lanes, admin.EachLane([]adapters.LaneStatus{l})...)
 		}
 	}
 	slices.SortFunc(d.Lanes, func(a, b admin.RouteStatus) int { return deref(a.Slot) - deref(b.Slot) })

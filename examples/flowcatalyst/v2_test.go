@@ -74,7 +74,7 @@ routes:
 	insert := func(id, kind string, group any, status string) {
 		payload := fmt.Sprintf(`{"ref":%q,"status":%q}`, id, status)
 		_, err := conn.Exec(t.Context(), `INSERT INTO outbox_messages (id, type, message_group, payload, status, retry_count, created_at, updated_at, client_id, payload_size)
-SELECT $1, $2, $3, $4, 0, 0, t, t, $5, $6 FROM now() AS t`, id, kind, group, payload, "clt_1", len(payload))
+VALUES ($1, $2, $3, $4, 0, 0, now(), CURRENT_TIMESTAMP, $5, $6)`, id, kind, group, payload, "clt_1", len(payload))
 		must(t, err)
 	}
 	for _, status := range []string{"SUCCESS", "SKIPPED", "BAD_REQUEST", "INTERNAL_ERROR", "UNAUTHORIZED", "FORBIDDEN", "GATEWAY_ERROR"} {

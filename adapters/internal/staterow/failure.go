@@ -31,7 +31,7 @@ func Failure(route, typ, text string) int64 {
 	shape := varying.ReplaceAllString(addressIn.ReplaceAllString(text, "@"), "#")
 	sum := sha256.Sum256([]byte(route + "\x00" + AddressIn(text) + "\x00" + typ + "\x00" + shape))
 	low, _ := FailuresOf(route)
-	return low | int64(binary.BigEndian.Uint64(sum[:8])>>(1+routeBits)) //nolint:gosec // G115: shifted
+	return low | int64(binary.BigEndian.Uint64(sum[:8])>>(1+routeBits))
 }
 
 // FailuresOf returns the first and the last name that a failure of a route can have. Another
@@ -39,7 +39,7 @@ func Failure(route, typ, text string) int64 {
 func FailuresOf(route string) (first, last int64) {
 	sum := sha256.Sum256([]byte(route))
 	const rest = 63 - routeBits
-	first = int64(binary.BigEndian.Uint64(sum[:8])>>(64-routeBits)) << rest //nolint:gosec // G115: shifted
+	first = int64(binary.BigEndian.Uint64(sum[:8])>>(64-routeBits)) << rest
 	return first, first | (1<<rest - 1)
 }
 

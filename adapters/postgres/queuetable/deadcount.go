@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -57,7 +58,7 @@ func (q *queueSQL) countDead(kinds bool) string {
 			if column == "" {
 				return "''"
 			}
-			return "left(coalesce(" + name + "::text, ''), " + fmt.Sprint(longestError) + ")"
+			return "left(coalesce(" + name + "::text, ''), " + strconv.Itoa(longestError) + ")"
 		}
 		columns = strings.Join([]string{text(c.Type, "{type}") + " AS a", text(c.AggregateType, "{aggregate_type}") + " AS b", text(c.Tenant, "{tenant}") + " AS c"}, ", ")
 		groups = "s.a, s.b, s.c"

@@ -118,7 +118,7 @@ WHERE event_id = ANY ($1::text[]::uuid[]) AND status = 'DELIVERING' AND locked_b
 var flowCatalystV2System = system{
 	preset: layout.FlowCatalystV2, id: decimal,
 	insert: `INSERT INTO {t} (id, type, message_group, payload, status, retry_count, created_at, updated_at, client_id, payload_size)
-SELECT '0HZXEQ5Y8JY5Z', 'AUDIT_LOG', 'order-1', '{"a":1}', 0, 0, t, t, 'clt_1', 7 FROM now() AS t RETURNING id`,
+SELECT '0HZXEQ5Y8JY5Z', 'AUDIT_LOG', 'order-1', '{"a":1}', 0, 0, now(), CURRENT_TIMESTAMP, 'clt_1', 7 RETURNING id`,
 	stress: `INSERT INTO {t} (id, type, message_group, payload, created_at) VALUES ($1, 'EVENT', nullif($2, 'default'), '{}', clock_timestamp())`,
 	claim: `WITH claimed AS (SELECT id FROM {t} WHERE status = 0 ORDER BY message_group, created_at LIMIT 7 FOR UPDATE SKIP LOCKED)
 UPDATE {t} m SET status = 9, updated_at = NOW() FROM claimed WHERE m.id = claimed.id RETURNING m.id`,

@@ -228,33 +228,6 @@ func causeOf(err error) string {
 	return outbox.KindOf(err).String()
 }
 
-// delivered are the results of rows that are about to be delivered in a transaction with them.
-func (l *ledger) delivered(hs []*holding) []adapters.ClaimResult {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make([]adapters.ClaimResult, len(hs))
-	for i, h := range hs {
-		out[i] = adapters.ClaimResult{Claim: h.claim, Outcome: outbox.OutcomeDelivered, Attempts: h.counts, Lane: h.lane, Epoch: h.epoch}
-	}
-	return out
-}
-
-// committed notes that the results of delivered are durable: what comes of the messages' chains changes nothing.
-func (l *ledger) committed(hs []*holding) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range hs {
-		if h.state != rowOpen {
-			continue
-		}
-		delete(l.credits, queueKeyOf(h.claim))
-		if v := l.left[h.key]; v != nil {
-			v.evictedUntil = time.Time{} // the group moves
-		}
-		l.drop(h)
-	}
-}
-
 // returns reports whether the row goes back to the table, to be claimed again.
 func (h *holding) returns() bool {
 	return h.result.Outcome == outbox.OutcomeRetry || h.result.Outcome == outbox.OutcomeReleased

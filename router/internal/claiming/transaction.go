@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
@@ -51,4 +52,31 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 	}
 	ledger.committed(hs)
 	return nil
+}
+
+// delivered are the results of rows that are about to be delivered in a transaction with them.
+func (l *ledger) delivered(hs []*holding) []adapters.ClaimResult {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]adapters.ClaimResult, len(hs))
+	for i, h := range hs {
+		out[i] = adapters.ClaimResult{Claim: h.claim, Outcome: outbox.OutcomeDelivered, Attempts: h.counts, Lane: h.lane, Epoch: h.epoch}
+	}
+	return out
+}
+
+// committed notes that the results of delivered are durable: what comes of the messages' chains changes nothing.
+func (l *ledger) committed(hs []*holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range hs {
+		if h.state != rowOpen {
+			continue
+		}
+		delete(l.credits, queueKeyOf(h.claim))
+		if v := l.left[h.key]; v != nil {
+			v.evictedUntil = time.Time{} // the group moves
+		}
+		l.drop(h)
+	}
 }
