@@ -70,7 +70,9 @@ INSERT INTO written SELECT payload::json->>'id', message_group, created_at FROM 
 func itemsPlatform(t *testing.T) *receiver {
 	t.Helper()
 	return receiveWith(t, func(r *receiver, w http.ResponseWriter, req *http.Request) {
-		var body struct{ Items []payload }
+		var body struct {
+			Items []payload `json:"items"`
+		}
 		if err := json.NewDecoder(req.Body).Decode(&body); err != nil || len(body.Items) == 0 {
 			w.WriteHeader(http.StatusBadRequest) // cut off by a kill, or doctor's
 			return

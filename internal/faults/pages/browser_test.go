@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,8 +45,8 @@ var chromium struct {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	status := m.Run()
-	for i := len(chromium.cancel) - 1; i >= 0; i-- {
-		chromium.cancel[i]()
+	for _, cancel := range slices.Backward(chromium.cancel) {
+		cancel()
 	}
 	os.Exit(status)
 }

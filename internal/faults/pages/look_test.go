@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -185,7 +186,7 @@ func live(ctx context.Context, s *scene) {
 		var events []event
 		busy := 12 + 8*(i/45%3) + i%7
 		for n := range busy {
-			at := fmt.Sprint(i*100 + n)
+			at := strconv.Itoa(i*100 + n)
 			typ := []string{"order.created", "order.packed", "invoice.paid", "customer.changed", "login.succeeded"}[n%5]
 			events = append(events, event{"", typ, []string{"globex", "initech", "hooli"}[n%3], typ[:4] + "-" + at, `{"at": ` + at + `}`})
 		}
