@@ -224,7 +224,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}))
 	for name, request := range map[string]string{
 		"413": "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("x", 1001),
-		"431": "GET /x HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 40<<10) + "\r\n\r\n",
+		"431": "GET /x HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", lim.headerBytes+16<<10) + "\r\n\r\n",
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr())
 		if err != nil {

@@ -66,10 +66,10 @@ func (a *app) run(ctx context.Context, cfg *config.Config, instance string) erro
 	admin.TuneMemory(cfg)
 	stop := a.onHangup(ctx, relay, log)
 	defer stop()
-	log.Info("outrider starts", "version", admin.Version().Version, "instance", instance,
-		"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
 	say := func(text string) { log.Info(text) }
 	return untilSignal(ctx, say, func(ctx context.Context) error {
+		log.Info("outrider starts", "version", admin.Version().Version, "instance", instance,
+			"routes", len(cfg.Routes), "admin", cmp.Or(cfg.Admin.Listen, "off"))
 		ended, told := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(told)

@@ -119,6 +119,7 @@ func TestG1_G2_FlowCatalystKilledAtEveryStep(t *testing.T) {
 	kills := killAtEach(t, points, to.receiver, func(env string) *relay { return startWith(t, config, env) })
 	stop()
 	r := start(t, config)
+	r.says("msg=ready") // from then on it heeds a signal, if there is nothing left to do
 	r.until("delivered and settled everything", func() bool { return c.count("status <> 'COMPLETED'") == 0 })
 	r.stop()
 	report := c.compare(to)

@@ -72,6 +72,7 @@ func TestG1_G2_FlowCatalystKillLoop(t *testing.T) {
 	}
 	stop()
 	r := start(t, config)
+	r.says("msg=ready")
 	r.until("delivered and settled everything", func() bool { return c.count("status <> 'COMPLETED'") == 0 })
 	r.stop()
 	report := c.compare(to)

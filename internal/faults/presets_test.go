@@ -195,6 +195,7 @@ func TestG1_G2_PresetsKilledAtEveryStep(t *testing.T) {
 			kills := killAtEach(t, points, to, func(env string) *relay { return startWith(t, config, env) })
 			stop()
 			r := start(t, config)
+			r.says("msg=ready") // from then on it heeds a signal, if there is nothing left to do
 			r.until("delivered and settled everything", func() bool { return p.count("status <> '"+o.done+"'") == 0 })
 			r.stop()
 			report := check.Compare(p.committed(), to.all()...)
