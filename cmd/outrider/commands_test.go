@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,11 @@ func (st step) run(t *testing.T, s *site) {
 	t.Helper()
 	args := strings.Fields(st.args)
 	if s != nil {
-		args = append(args, "--config", s.config)
+		at := len(args)
+		if args[0] == "__complete" { // the shell asks about the last argument
+			at = 1
+		}
+		args = slices.Insert(args, at, "--config", s.config)
 	}
 	got := call(t.Context(), st.stdin, args...)
 	if got.code != st.code || !holds(got.out, st.out) || !holds(got.err, st.err) {

@@ -67,5 +67,5 @@ func (q *queueSQL) countDead(kinds bool) string {
 	if kinds {
 		group = " GROUP BY s.a, s.b, s.c"
 	}
-	return q.fill("SELECT " + groups + ", count(*)::int FROM (SELECT " + columns + " FROM {t} t WHERE {status} = {is:dead} ORDER BY {created}, {key} LIMIT $1) s" + group)
+	return q.fill("SELECT " + groups + ", count(*)::int FROM (SELECT " + columns + " FROM {t} t WHERE {status} IN ({dead}) ORDER BY {created}, {key} LIMIT $1) s" + group)
 }
