@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,10 +140,11 @@ func TestG2_G13_CommandsOnAPausedGroup(t *testing.T) {
 // A paused group whose address is down, or whose message is being sent, is not sent again when the address is back.
 func TestG2_APausedGroupOfAnAddressThatIsBack(t *testing.T) {
 	inBubble(t, templated, func(r *rig) {
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		r.dest.setFail(func(address string, _ *message.Message) error {
 			time.Sleep(100 * time.Millisecond)
-			if address == "a" && down {
+			if address == "a" && down.Load() {
 				return outbox.Unavailable(errInjected, 0)
 			}
 			return nil
@@ -154,7 +156,7 @@ func TestG2_APausedGroupOfAnAddressThatIsBack(t *testing.T) {
 		r.until("the address is down", func() bool { return len(r.router.Stats()[0].Down) == 1 })
 		r.pause(adapters.Pause{Route: "orders", Group: "g0"})
 		time.Sleep(heard)
-		down = false
+		down.Store(false)
 		r.await(1)
 		time.Sleep(30 * time.Second)
 		if n := ofGroup("g0", r.dest); n != 0 {
