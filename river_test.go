@@ -150,15 +150,26 @@ func (j *jobs) order() {
 	must(j.t, err)
 }
 
-// TestG1_EachMessageBecomesOneRiverJob has connections cut all the time, so that deliveries fail before,
+// cut cuts connections of the relay that are at work, thirty times in all, as soon as it has made jobs.
+func (j *jobs) cut(application string) {
+	j.t.Helper()
+	eventually(j.t, "there are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) > 0 }) // the relay has started
+	for range 30 {
+		_, err := j.pool.Exec(j.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = $1 AND state <> 'idle' ORDER BY random() LIMIT 1`, application)
+		must(j.t, err)
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// TestG1_EachMessageBecomesOneRiverJob has connections cut, so that deliveries fail before,
 // in and after their commits.
 func TestG1_EachMessageBecomesOneRiverJob(t *testing.T) {
 	t.Parallel()
 	j := newJobs(t, "")
-	const all = 3000
+	const all = 2000
 	stop := j.run()
 	defer stop()
-	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := 0; n < all; n += 10 {
@@ -172,20 +183,9 @@ func TestG1_EachMessageBecomesOneRiverJob(t *testing.T) {
 			}
 		}
 	})
-	wg.Go(func() { // whatever the relay has open, at most once in a while
-		for ctx.Err() == nil {
-			_, _ = j.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'outrider-state' AND state <> 'idle' AND query NOT LIKE '%pg_try_advisory%'
-				ORDER BY random() LIMIT 1`)
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	})
-	eventually(t, "all are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) >= all })
-	cancel()
+	j.cut("outrider-state")
 	wg.Wait()
+	eventually(t, "all are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) >= all })
 	stop()
 	j.check()
 	if parked := j.count(`SELECT count(*) FROM outrider_parked`); parked != 0 {
@@ -242,33 +242,21 @@ func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJobs(t, tt.source)
-			const all = 2000
+			const all = 1500
 			stop := j.run()
 			defer stop()
-			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for n := 0; n < all; n += 50 {
-					_, err := j.pool.Exec(ctx, tt.insert, n, n+49)
+					_, err := j.pool.Exec(t.Context(), tt.insert, n, n+49)
 					must(t, err)
-					_, err = j.pool.Exec(ctx, tt.foreign)
+					_, err = j.pool.Exec(t.Context(), tt.foreign)
 					must(t, err)
 				}
 			})
-			eventually(t, "there are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) > 0 }) // the relay has started
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					_, _ = j.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-						WHERE datname = current_database() AND application_name = 'outrider-queue' AND state <> 'idle' ORDER BY random() LIMIT 1`)
-					select {
-					case <-ctx.Done():
-					case <-time.After(100 * time.Millisecond):
-					}
-				}
-			})
-			eventually(t, "all rows are there", func() bool { return j.count(`SELECT count(*) FROM river_job`)+j.count(tt.others) >= all })
-			cancel()
+			j.cut("outrider-queue")
 			wg.Wait()
+			eventually(t, "all rows are there", func() bool { return j.count(`SELECT count(*) FROM river_job`)+j.count(tt.others) >= all })
 			eventually(t, "all rows are final", func() bool { return j.count(tt.left) == 0 })
 			stop()
 			if n, others := j.count(`SELECT count(*) FROM river_job`), j.count(tt.others); n+others != all {
