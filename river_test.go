@@ -269,3 +269,37 @@ func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 		})
 	}
 }
+
+// TestG1_G3_ALaneTakenDuringADeliveryDeliversNothing takes a lane over while its owner's transaction waits
+// for River's table, and delivers what the owner was about to.
+func TestG1_G3_ALaneTakenDuringADeliveryDeliversNothing(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t, "")
+	stop := j.run()
+	defer stop()
+	j.publish(true, event{N: 1, Group: "g1"})
+	eventually(t, "the first is a job", func() bool { return j.count(`SELECT count(*) FROM river_job`) == 1 })
+
+	other, err := j.pool.Begin(t.Context())
+	must(t, err)
+	_, err = other.Exec(t.Context(), `LOCK TABLE river_job IN EXCLUSIVE MODE`)
+	must(t, err)
+	j.publish(true, event{N: 2, Group: "g1"}, event{N: 3, Group: "g1"})
+	eventually(t, "the owner waits", func() bool {
+		return j.count(`SELECT count(*) FROM pg_locks WHERE relation = 'river_job'::regclass AND NOT granted`) == 1
+	})
+	_, err = other.Exec(t.Context(), `UPDATE outrider_cursor SET epoch = epoch + 1,
+		beyond = beyond || (SELECT array_agg(position) FROM outrider_outbox WHERE (payload->>'n')::int > 1) WHERE route = 'work' AND slot = (SELECT DISTINCT slot FROM outrider_outbox)`)
+	must(t, err)
+	_, err = other.Exec(t.Context(), `INSERT INTO river_job (args, kind, max_attempts, metadata)
+		SELECT payload::jsonb, type, 25, jsonb_build_object('outrider', jsonb_build_object('event_id', id)) FROM outrider_outbox
+		WHERE (payload->>'n')::int > 1 ORDER BY position`)
+	must(t, err)
+	must(t, other.Commit(t.Context()))
+
+	eventually(t, "the owner notices", func() bool { return j.log.count("no longer ours") > 0 })
+	j.publish(true, event{N: 4, Group: "g1"})
+	eventually(t, "the lane is worked again", func() bool { return j.count(`SELECT count(*) FROM river_job`) >= 4 })
+	stop()
+	j.check()
+}
