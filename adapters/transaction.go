@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -35,12 +37,18 @@ type TxDestination interface {
 	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) []error
 }
 
+// DatabaseName is how a PostgreSQL database is named by the methods Database: by host, port and name, as the configuration
+// gives them.
+func DatabaseName(host string, port uint16, name string) string {
+	return "postgres://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + "/" + name
+}
+
 // TxStateStore is implemented by state stores that settle in a transaction which they
 // share with a delivery.
 type TxStateStore interface {
 	StateStore
 
-	// Database is host, port and name of the database, as the configuration gives them. Two names of
+	// Database is the [DatabaseName] of the database. Two names of
 	// one database are two databases here, which costs the guarantee and nothing else.
 	Database() string
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -55,7 +53,7 @@ func New(cfg Config) (*Destination, error) {
 // Database implements [adapters.TxDestination].
 func (d *Destination) Database() string {
 	c := d.cfg.Pool.Config().ConnConfig
-	return "postgres://" + net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+	return adapters.DatabaseName(c.Host, c.Port, c.Database)
 }
 
 // Address implements [adapters.Destination]: River's tables.

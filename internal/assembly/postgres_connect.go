@@ -59,19 +59,19 @@ func (o *Options) openPostgres(ctx context.Context, name string, s *config.Postg
 
 // sameDatabase reports whether two connections lead to one database, going by what they name.
 func sameDatabase(a, b connection) (bool, error) {
-	var named [2]pgconn.Config
+	var named [2]string
 	for i, c := range []connection{a, b} {
 		if c.config != nil {
-			named[i] = c.config.ConnConfig.Config
+			named[i] = adapters.DatabaseName(c.config.ConnConfig.Host, c.config.ConnConfig.Port, c.config.ConnConfig.Database)
 			continue
 		}
 		parsed, err := pgconn.ParseConfig(c.url)
 		if err != nil {
 			return false, err
 		}
-		named[i] = *parsed
+		named[i] = adapters.DatabaseName(parsed.Host, parsed.Port, parsed.Database)
 	}
-	return named[0].Host == named[1].Host && named[0].Port == named[1].Port && named[0].Database == named[1].Database, nil
+	return named[0] == named[1], nil
 }
 
 // ConnectionsOf is what a pool's configuration says about connections.

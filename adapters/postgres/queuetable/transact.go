@@ -41,7 +41,8 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 	var own error // of deliver
 	var settled [][]bool
 	err = pg.Transact(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
-		if own = deliver(ctx, tx); own != nil { //nolint:gocritic // it is looked at below
+		own = deliver(ctx, tx)
+		if own != nil {
 			return own
 		}
 		failpoint.Hit(failpoint.Delivered)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +59,7 @@ func (d *Deliveries) Close() {
 
 // Database names the database that a configuration leads to.
 func Database(c *pgx.ConnConfig) string {
-	return fmt.Sprintf("postgres://%s/%s", net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), c.Database)
+	return adapters.DatabaseName(c.Host, c.Port, c.Database)
 }
 
 // Transact runs work in a transaction and commits it. An error of work rolls back, and is returned as it is. When a
