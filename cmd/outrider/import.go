@@ -22,15 +22,17 @@ func (a *app) importFlowCatalystCommand() *cobra.Command {
 	var output, profile string
 	c := &cobra.Command{
 		Use:   "flowcatalyst FILE",
-		Short: "Turn the outbox-processor.* keys of a .properties or YAML file into a configuration",
+		Short: "Turn the settings of FlowCatalyst's outbox processor into a configuration",
 		Long: `Reads the configuration of FlowCatalyst's outbox processor and writes an equivalent one
-for Outrider, with all keys and defaults. Secrets are not copied: the result refers to
-environment variables. Settings that cannot be converted are reported on standard error.`,
-		Example: "  outrider import flowcatalyst application.properties --output outrider.yaml\n  outrider validate",
+for Outrider, with all keys and defaults: the FC_OUTBOX_* variables of its current programs
+from a .env file, or the outbox-processor.* keys of the earlier processor from a .properties
+or YAML file. Secrets are not copied: the result refers to environment variables. Settings
+that cannot be converted are reported on standard error.`,
+		Example: "  outrider import flowcatalyst .env --output outrider.yaml\n  outrider import flowcatalyst application.properties --output outrider.yaml\n  outrider validate",
 		Args:    cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&output, "output", "", "`file` to write; it must not exist yet. Default: standard output")
-	c.Flags().StringVar(&profile, "profile", "prod", "`profile` whose keys go before those of none")
+	c.Flags().StringVar(&profile, "profile", "prod", "`profile` of a .properties or YAML file whose keys go before those of none")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		text, err := os.ReadFile(args[0])
 		if err != nil {

@@ -43,8 +43,9 @@ type importer struct {
 	millis   bool              // plain numbers of durations are milliseconds, as Spring has it
 }
 
-// Import reads a file, whose name ends with .properties, .yaml or .yml. The
-// error lists everything that makes an import impossible.
+// Import reads a file: one of the environment (.env, .env.production, x.env), or one whose name ends with .properties, .yaml
+// or .yml. Variables FC_OUTBOX_... become a source with layout flowcatalyst-v2. The error lists everything that makes an
+// import impossible.
 func Import(name string, text []byte, o Options) (Result, error) {
 	all, err := read(name, text)
 	if err != nil {
@@ -53,11 +54,16 @@ func Import(name string, text []byte, o Options) (Result, error) {
 	im := &importer{name: name, settings: map[string]setting{}, used: map[string]bool{}, samples: map[string]string{}}
 	profile := cmp.Or(o.Profile, DefaultProfile)
 	im.choose(all, profile)
-	if !im.any() {
-		return Result{}, fmt.Errorf("%s: has no key of the outbox processor (outbox-processor.enabled, outbox-processor.api-base-url and so on) "+
+	var out string
+	switch {
+	case im.isCurrent():
+		out = im.current()
+	case im.any():
+		out = im.result(profile)
+	default:
+		return Result{}, fmt.Errorf("%s: has no key of the outbox processor (outbox-processor.enabled, outbox-processor.api-base-url and so on; FC_OUTBOX_... in a .env file) "+
 			"that applies with the profile %s; name the application's configuration file, or another --profile", name, profile)
 	}
-	out := im.result(profile)
 	im.unknown()
 	if err := errors.Join(im.errs...); err != nil {
 		return Result{}, err
@@ -81,7 +87,7 @@ func (im *importer) choose(all []setting, profile string) {
 				}
 				continue
 			}
-			if own == pass {
+			if own == pass && (s.value != "" || !isEnvironment(im.name)) {
 				im.settings[canonical(s.key)] = s
 			}
 			im.millis = im.millis || strings.HasPrefix(s.key, "spring.")
@@ -123,7 +129,7 @@ func (im *importer) own(key string) (setting, bool) {
 func (im *importer) unknown() {
 	var left []setting
 	for key, s := range im.settings {
-		if strings.HasPrefix(key, prefix) && !im.used[key] {
+		if (strings.HasPrefix(key, prefix) || strings.HasPrefix(key, currentPrefix)) && !im.used[key] {
 			left = append(left, s)
 		}
 	}

@@ -138,7 +138,13 @@ func TestWhatCannotBeImported(t *testing.T) {
 		{"a.properties", "outbox-processor.database-type=ORACLE\n", "none of POSTGRESQL, MYSQL and MONGODB"},
 		{"a.properties", "x=1\noutbox-processor.poll-interval=soon\noutbox-processor.max-retries=-1\n", "a.properties:2: outbox-processor.poll-interval: \"soon\" is not a duration"},
 		{"a.properties", "outbox-processor.poll-interval=soon\noutbox-processor.max-retries=-1\n", "a.properties:2: outbox-processor.max-retries: \"-1\" is not a whole number"},
-		{"a.conf", "", "the name ends neither with .properties nor with .yaml"},
+		{"a.conf", "", "the name ends neither with .env, .properties nor .yaml"},
+		{".env", "FC_OUTBOX_BACKEND=mongo\n", ".env:1: FC_OUTBOX_BACKEND is mongo: Outrider reads the table in PostgreSQL only"},
+		{".env.prod", "FC_OUTBOX_BATCH_SIZE=many\nFC_OUTBOX_POLL_INTERVAL_MS=1s\n", ".env.prod:1: FC_OUTBOX_BATCH_SIZE: \"many\" is not a whole number"},
+		{".env.prod", "FC_OUTBOX_BATCH_SIZE=many\nFC_OUTBOX_POLL_INTERVAL_MS=1s\n", ".env.prod:2: FC_OUTBOX_POLL_INTERVAL_MS: \"1s\" is not a whole number of milliseconds"},
+		{"x.env", "FC_OUTBOX_EVENTS_TABLE=a\n", "x.env:1: FC_OUTBOX_EVENTS_TABLE, FC_OUTBOX_DISPATCH_JOBS_TABLE and FC_OUTBOX_AUDIT_LOGS_TABLE name several tables"},
+		{"x.env", "FC_OUTBOX_ADMIN_PORT=http\n", "x.env:1: FC_OUTBOX_ADMIN_PORT: \"http\" is not a port"},
+		{"x.env", "{}\n", "x.env:1: is not NAME=value"},
 		{"a.yaml", "a: [\n", "a.yaml: is not valid YAML"},
 	} {
 		_, err := Import(c.name, []byte(c.text), Options{})
@@ -181,7 +187,7 @@ func TestDurations(t *testing.T) {
 func TestImportRefusesAFileOfSomethingElse(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"a.properties": "quarkus.http.port=8080\n", "b.yaml": "", "c.properties": "%dev.outbox-processor.enabled=true\n",
+		"a.properties": "quarkus.http.port=8080\n", "b.yaml": "", "c.properties": "%dev.outbox-processor.enabled=true\n", ".env": "DATABASE_URL=postgres://db/app\n",
 	} {
 		_, err := Import(name, []byte(text), Options{})
 		if err == nil || !strings.Contains(err.Error(), name+": has no key of the outbox processor (outbox-processor.enabled") {
@@ -205,6 +211,7 @@ func FuzzImport(f *testing.F) {
 		if yaml {
 			name = "a.yaml"
 		}
+		_, _ = Import("a.env", []byte(text), Options{}) // must not panic
 		r, err := Import(name, []byte(text), Options{})
 		if err != nil {
 			return

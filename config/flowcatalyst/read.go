@@ -23,13 +23,16 @@ type setting struct {
 
 // read returns the settings in their order.
 func read(name string, text []byte) ([]setting, error) {
+	if isEnvironment(name) {
+		return readEnvironment(name, text)
+	}
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".properties":
 		return readProperties(name, text)
 	case ".yaml", ".yml":
 		return readYAML(name, text)
 	}
-	return nil, fmt.Errorf("%s: the name ends neither with .properties nor with .yaml: rename the file to what it is", name)
+	return nil, fmt.Errorf("%s: the name ends neither with .env, .properties nor .yaml: rename the file to what it is", name)
 }
 
 func readProperties(name string, text []byte) ([]setting, error) {
