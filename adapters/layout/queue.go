@@ -145,6 +145,11 @@ type Named struct{ What, Name string }
 // Claimless reports whether the tables have no status for rows that are being processed.
 func (q *Queue) Claimless() bool { return q.Statuses.Processing == "" }
 
+// Noted reports whether what the tables have no columns for (failed attempts, the time of the next one, the last error) is kept
+// beside them, in the state store. Tables with a status for rows that are being processed have none of it kept: without a column for attempts
+// a restart forgets them.
+func (q *Queue) Noted() bool { return q.Claimless() && q.Columns.Attempts == "" }
+
 // Required returns the columns that no table can do without, in a fixed order.
 func (c *Columns) Required() []Named {
 	return []Named{{"key", c.Key}, {"payload", c.Payload}, {"status", c.Status}, {"created", c.Created}, {"type", c.Type}}

@@ -101,19 +101,20 @@ func queueText(b *strings.Builder, q *layout.Queue) {
 		{"is delivered", s.Done}, {"is given up", strings.Join(q.Dead(), "`, `")}})
 	var notes []string
 	for note, holds := range map[string]bool{
-		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                                               q.DefaultGroup != "",
-		"Rows without a group are in no order.":                                                                         q.DefaultGroup == "" && q.Columns.Group != "",
-		"The type is the payload's field `type`, where it has one.":                                                     q.TypeInPayload,
-		"A payload that is valid JSON is JSON for destinations, another one is bytes.":                                  q.JSONBytes,
-		"The attempts of a row that is given up do not count the last one.":                                             q.DeadKeepsRetries,
-		"A row that is delivered is deleted; with `delivered: keep` it gets its status.":                                q.DoneIsDeleted,
-		"The column of the type holds the kind of the row, which is no part of its group.":                              q.KindInType,
-		"Which status a row gets that is given up depends on what the receiver said of it.":                             len(q.DeadBy) > 0,
-		"The error is written when a row is given up, and not before.":                                                  q.ErrorWhenDead,
-		"The time of a claim and its owner are removed when the claim ends.":                                            q.ClaimEnds,
-		"`outrider init` creates the tables with their indexes, and the indexes of Outrider's.":                         len(q.Definitions) > 0,
-		"Nothing in a row says that it is being processed: it belongs to the instance that owns the lane of its group.": q.Claimless(),
-		"The group is the aggregate's type and id, with a colon between them.":                                          q.GroupByType,
+		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                                                                  q.DefaultGroup != "",
+		"Rows without a group are in no order.":                                                                                            q.DefaultGroup == "" && q.Columns.Group != "",
+		"The type is the payload's field `type`, where it has one.":                                                                        q.TypeInPayload,
+		"A payload that is valid JSON is JSON for destinations, another one is bytes.":                                                     q.JSONBytes,
+		"The attempts of a row that is given up do not count the last one.":                                                                q.DeadKeepsRetries,
+		"A row that is delivered is deleted; with `delivered: keep` it gets its status.":                                                   q.DoneIsDeleted,
+		"The column of the type holds the kind of the row, which is no part of its group.":                                                 q.KindInType,
+		"Which status a row gets that is given up depends on what the receiver said of it.":                                                len(q.DeadBy) > 0,
+		"The error is written when a row is given up, and not before.":                                                                     q.ErrorWhenDead,
+		"The time of a claim and its owner are removed when the claim ends.":                                                               q.ClaimEnds,
+		"`outrider init` creates the tables with their indexes, and the indexes of Outrider's.":                                            len(q.Definitions) > 0,
+		"Nothing in a row says that it is being processed: it belongs to the instance that owns the lane of its group.":                    q.Claimless(),
+		"Attempts, the time of the next one and errors are kept beside the table, in the state store, which must be in the same database.": q.Noted(),
+		"The group is the aggregate's type and id, with a colon between them.":                                                             q.GroupByType,
 	} {
 		if holds {
 			notes = append(notes, "- "+note)

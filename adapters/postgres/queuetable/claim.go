@@ -3,6 +3,7 @@ package queuetable
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -121,6 +122,9 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	}
 	if err := c.q.findFence(ctx, t); err != nil {
 		return err
+	}
+	if err := c.q.findNotes(ctx, t); err != nil {
+		return fmt.Errorf("find the state store's table of notes: %w", err)
 	}
 	if err := c.q.describe(ctx, t); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -83,7 +84,22 @@ func (e *queueEnv) preset(t testing.TB, p *layout.Preset) *queueEnv {
 			e.exec(s.Create)
 		}
 	}
+	if e.layout.Noted() {
+		e.stateTables()
+		e.exec("INSERT INTO " + e.fence.table().Sanitize() + " VALUES ('', 0, 0)") // of results that name no lane
+	}
 	return e
+}
+
+// stateTables makes the state store's tables of lanes and notes beside the first table.
+func (e *queueEnv) stateTables() {
+	e.t.Helper()
+	e.fence = Fence{Here: true, Schema: strings.Split(e.tables[0].Name, ".")[0]}
+	e.exec(`CREATE TABLE ` + e.fence.table().Sanitize() + ` (route text, slot smallint, epoch bigint NOT NULL, PRIMARY KEY (route, slot))`)
+	text, err := os.ReadFile("../statestore/migrations/00010_notes.sql")
+	pgtest.Must(e.t, err)
+	up, _, _ := strings.Cut(string(text), "-- +goose Down")
+	e.exec(strings.Replace(up, "outrider_note", e.fence.of(noteTable).Sanitize(), 1))
 }
 
 // customLayout is a mapping of everything that can be mapped.
@@ -137,6 +153,9 @@ func (e *queueEnv) sql(table, template string) string {
 	name, err := pg.ParseTable(table)
 	pgtest.Must(e.t, err)
 	q := queueSQL{table: name.Sanitize(), layout: &e.layout}
+	if e.layout.Noted() {
+		q.notes = e.fence.of(noteTable).Sanitize()
+	}
 	return q.fill(template)
 }
 
@@ -159,10 +178,14 @@ func (e *queueEnv) statuses() map[adaptertest.QueueStatus][]string {
 
 func (e *queueEnv) insert(tx pgx.Tx, rows []adaptertest.QueueRow) error {
 	batch := &pgx.Batch{}
+	attempts, none := ", {set:attempts}", ", 0"
+	if e.layout.Noted() {
+		attempts, none = "", ""
+	}
 	for i := range rows {
 		r := &rows[i]
-		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}, {set:attempts}, {set:created})
-VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+`, 0, $5)`), r.Key, cmp.Or(r.Type, "EVENT"), r.Group, r.Payload, r.CreatedAt)
+		batch.Queue(e.sql(r.Table, `INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}`+attempts+`, {set:created})
+VALUES ($1, $2, nullif($3, ''), $4, `+pg.Literal(e.statuses()[r.Status][0])+none+`, $5)`), r.Key, cmp.Or(r.Type, "EVENT"), r.Group, r.Payload, r.CreatedAt)
 	}
 	return tx.SendBatch(e.ctx, batch).Close()
 }
@@ -220,8 +243,7 @@ WHERE {key} = ANY ($1)`, keys, since.Seconds())
 func (e *queueEnv) claimless(t testing.TB) *queueEnv {
 	t.Helper()
 	e = e.preset(t, layout.OutboxFramework())
-	e.fence = Fence{Here: true, Schema: strings.Split(e.tables[0].Name, ".")[0]}
-	e.exec(`CREATE TABLE ` + e.fence.table().Sanitize() + ` (route text, slot smallint, epoch bigint NOT NULL, PRIMARY KEY (route, slot))`)
+	e.stateTables()
 	return e
 }
 
@@ -246,9 +268,13 @@ func (e *queueEnv) begin(t testing.TB) pgx.Tx {
 // rows reads the tables.
 func (e *queueEnv) rows() (all []adaptertest.QueueRow) {
 	e.t.Helper()
+	notes := ""
+	if e.layout.Noted() {
+		notes = "LEFT JOIN {notes} n ON n.queue = {queue} AND n.key = {key}::text"
+	}
 	for _, table := range e.tables {
 		rows, err := e.pool.Query(e.ctx, e.sql(table.Name, `SELECT {key}::text, {type}::text, coalesce({group}::text, ''), {payload}::text,
-{created}, {status}::text, coalesce({attempts}, 0)::int, coalesce({error}, '') FROM {t} t ORDER BY {created}, {key}`))
+{created}, {status}::text, coalesce({attempts}, 0)::int, coalesce({error}, '') FROM {t} t `+notes+` ORDER BY {created}, {key}`))
 		pgtest.Must(e.t, err)
 		r := adaptertest.QueueRow{Table: table.Name}
 		var status string
@@ -275,6 +301,13 @@ func TestQueueConformance(t *testing.T) {
 		"OutboxFramework": func(e *queueEnv, t testing.TB) *queueEnv {
 			e = e.claimless(t)
 			e.exec(outboxFrameworkSystem.in(e.tables[0].Name, outboxFrameworkSystem.plain))
+			_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+			pgtest.Must(t, err)
+			return e
+		},
+		"Yantra": func(e *queueEnv, t testing.TB) *queueEnv {
+			e = e.preset(t, layout.Yantra())
+			e.exec(yantraSystem.in(e.tables[0].Name, yantraSystem.plain))
 			_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
 			pgtest.Must(t, err)
 			return e

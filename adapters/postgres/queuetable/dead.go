@@ -72,6 +72,9 @@ func noSuchKey(f adapters.DeadFilter, err error) error {
 func (q *Queue) described(ctx context.Context, t *queueTable) (queueSQL, error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
+	if err := q.lookUpNotes(ctx, t); err != nil {
+		return queueSQL{}, err
+	}
 	err := q.describe(ctx, t)
 	return t.sql, err
 }
@@ -82,7 +85,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	for _, r := range rows {
 		keys[r.Table] = append(keys[r.Table], r.Key)
 	}
-	texts := map[string]string{} // before the transaction: describe takes a connection of its own
+	texts, notes := map[string]string{}, map[string]string{} // before the transaction: describe takes a connection of its own
 	for name := range keys {
 		t := q.table(name)
 		if t == nil {
@@ -91,6 +94,9 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		sql, err := q.described(ctx, t)
 		if err != nil {
 			return 0, queueError(name, string(action), err)
+		}
+		if sql.notes != "" {
+			notes[name] = sql.dropNotes()
 		}
 		switch action {
 		case adapters.ParkedRedrive:
@@ -114,6 +120,12 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 					return queueError(t.name, string(action), err)
 				}
 				changed += int(tag.RowsAffected())
+				if notes[t.name] == "" {
+					continue
+				}
+				if _, err := tx.Exec(ctx, notes[t.name], keys[t.name]); err != nil {
+					return queueError(t.name, string(action), err)
+				}
 			}
 			if changed == 0 {
 				return nil
@@ -151,7 +163,7 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 		where += condition
 	}
 	if f.Error != "" {
-		if q.layout.Columns.Error == "" {
+		if !q.keeps(q.layout.Columns.Error) {
 			return "", nil, false
 		}
 		where += " AND strpos(lower({error}), lower(" + arg(f.Error) + ")) > 0"
@@ -174,7 +186,7 @@ FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
             ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died,
             (extract(epoch FROM {created}) * 1000000)::bigint - ` + strconv.FormatInt(wire.PostgresEpoch, 10) + ` AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
-        FROM {t} t
+        FROM {t} t` + q.noted(true) + `
         WHERE {status} IN ({dead})` + where + `
         ORDER BY {created}, {key}
         LIMIT ` + limit + `
@@ -204,13 +216,13 @@ func (q *queueSQL) inGroup(kind, group string, arg func(any) string) (string, bo
 func (q *queueSQL) deadText() string {
 	c := &q.layout.Columns
 	text := func(column, what, as string) string {
-		if column == "" {
+		if column == "" && (what != "error" || q.notes == "") {
 			return "'' AS " + as
 		}
 		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(longestError) + ") AS " + as
 	}
 	attempts := "0 AS attempts"
-	if c.Attempts != "" {
+	if q.keeps(c.Attempts) {
 		attempts = "coalesce({attempts}, 0)::int AS attempts"
 	}
 	return text(c.Type, "type", "type") + ", " + text(c.AggregateType, "aggregate_type", "aggregate_type") + ", " +

@@ -141,7 +141,7 @@ func (q *Queue) recover(ctx context.Context, t *queueTable) (n int, err error) {
 		return 0, err
 	}
 	if t.sql.layout.Claimless() {
-		return 0, nil // nothing is marked
+		return 0, q.sweepNotes(ctx, t) // nothing is marked
 	}
 	rows, err := q.pool.Query(ctx, t.text.recover, wire.RawResults, q.timeout.Seconds(), q.keysOf(t))
 	if err != nil {

@@ -118,6 +118,8 @@ type queueTable struct {
 
 	passed passed        // rows that nobody wants
 	state  adapters.Look // of the claims so far
+
+	notesFrom string // the key of the last note that was looked at
 }
 
 // leftMost bounds left. What is not in it is only read from further behind.
@@ -136,6 +138,7 @@ type queueText struct {
 	extend, recover  string
 	unclaim          string // puts back what a claim with a mark took
 	isDone, isDead   string // look for what a settle wrote
+	forgetNotes      string // of rows that were delivered; "": there are none
 	locked           string // waits for the ends of transactions that change rows
 }
 

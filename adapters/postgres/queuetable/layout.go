@@ -73,6 +73,10 @@ func validateClaims(l *Layout) (errs []error) {
 	if l.Claimless() && (l.Columns.Claimed != "" || l.Columns.Owner != "" || l.ClaimEnds) {
 		errs = append(errs, errors.New("a layout without a status for rows that are being processed has no column for claims"))
 	}
+	if c := &l.Columns; l.Noted() && (c.NextAttempt != "" || c.Error != "" || l.Statuses.Again() != l.Statuses.Pending) {
+		errs = append(errs, errors.New("a layout without a status for rows that are being processed and without a column for attempts has no column "+
+			"for the next attempt or errors either, and no status for retries: all of that is in the notes"))
+	}
 	if l.GroupByType && (l.Columns.Group == "" || l.Columns.AggregateType == "") {
 		errs = append(errs, errors.New("a group with the aggregate's type needs the columns group and aggregate_type"))
 	}

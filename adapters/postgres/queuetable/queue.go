@@ -55,7 +55,8 @@ type Config struct {
 	// Layout of the tables: that of a preset of package layout, or another one.
 	Layout Layout
 
-	// Fence says where the epochs of lanes are. Tables with a status for rows that are being processed need none.
+	// Fence says where the epochs of lanes are. Tables with a status for rows that are being processed need none. Tables whose
+	// attempts are kept in notes ([layout.Queue.Noted]) need it to be in their database.
 	Fence Fence
 
 	// Batch is the most rows that one claim takes from one table. 0:
@@ -144,6 +145,9 @@ var (
 func New(ctx context.Context, cfg Config) (*Queue, error) {
 	if err := validate(&cfg.Layout); err != nil {
 		return nil, fmt.Errorf("postgres queue: layout: %w", err)
+	}
+	if cfg.Layout.Noted() && !cfg.Fence.Here {
+		return nil, fmt.Errorf("postgres queue: %w", errNotesElsewhere)
 	}
 	if err := cfg.Wake.Check(); err != nil {
 		return nil, fmt.Errorf("postgres queue: %w", err)

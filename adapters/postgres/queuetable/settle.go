@@ -73,6 +73,8 @@ type settleRows struct {
 	back               bool
 	lanes              *lanesOf // without claims
 	fenced             bool     // and the statement asks for their epochs
+	forgetNotes        string   // deletes the notes of rows in noted; "": there are none
+	noted              wire.Array
 }
 
 type settling struct {
@@ -112,6 +114,10 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 		}
 		s.parts[part] = rows
 		s.order = append(s.order, part)
+	}
+	if rows.done && r.Claim.Attempts > 0 && t.text.forgetNotes != "" {
+		rows.forgetNotes = t.text.forgetNotes
+		rows.noted.Text(r.Claim.Key)
 	}
 	rows.add(r, h, attempts, message, due)
 }
@@ -229,6 +235,7 @@ func (s *settling) batch(settled [][]bool) *pgx.Batch {
 		}
 		batch.Queue(part.text, rows.args()...).Query(markSettled(func(n int) { settled[i][n] = true }))
 	}
+	s.endNotes(batch)
 	return batch
 }
 
@@ -278,6 +285,9 @@ func (s *settling) left(settled [][]bool) *pgx.Batch {
 		if len(at) > 0 {
 			batch.Queue(rows.moved, left.args()...).Query(markSettled(func(n int) { settled[i][at[n]] = true }))
 		}
+	}
+	if batch.Len() > 0 {
+		s.endNotes(batch)
 	}
 	return batch
 }

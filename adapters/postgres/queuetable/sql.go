@@ -40,6 +40,7 @@ type queueSQL struct {
 	layout *Layout
 	types  queueTypes
 	lanes  string // quoted table with the epochs of lanes; "": settling does not ask for them
+	notes  string // quoted table with notes; "": there are none, see notes.go
 	maxRow int64  // bytes of payload that are read; 0: [adapters.DefaultMaxRow]
 }
 
@@ -61,7 +62,7 @@ func (q *queueSQL) fill(template string, more ...string) string {
 	if !q.layout.Claimless() {
 		unfinished = append(unfinished, s.Processing)
 	}
-	pairs := slices.Concat(more, q.groupPairs(), []string{
+	pairs := slices.Concat(more, q.groupPairs(), q.notePairs(), []string{
 		"{t}", q.table,
 		"{waiting}", pg.Literals(s.Waiting()...),
 		"{unfinished}", pg.Literals(unfinished...),
@@ -263,7 +264,7 @@ func (q *queueSQL) branch(status, member string, in rangeOrder) string {
 		order = "{group}, " + order
 	}
 	return `(SELECT ` + q.lookColumns() + `
-     FROM {t} t
+     FROM {t} t` + q.noted(false) + `
      WHERE {status} ` + status + ` AND ` + member + `
        AND (g.after IS NULL OR {created} > g.since OR {key} > g.after)
      ORDER BY ` + order + `

@@ -34,11 +34,14 @@ type Fence struct {
 }
 
 // table is the table that has the epochs.
-func (f Fence) table() pgx.Identifier {
+func (f Fence) table() pgx.Identifier { return f.of(cursorTable) }
+
+// of is a table of the state store.
+func (f Fence) of(table pgx.Identifier) pgx.Identifier {
 	if f.Schema == "" {
-		return cursorTable
+		return table
 	}
-	return pgx.Identifier{f.Schema, cursorTable[0]}
+	return pgx.Identifier{f.Schema, table[0]}
 }
 
 // SkipRecent has claims of tables without a claim status pass over rows until they are so
@@ -86,7 +89,7 @@ func (q *queueSQL) lookBytes() string {
 // waitHere is for how many seconds a row is not to be taken, a template.
 func (q *queueSQL) waitHere() string {
 	recent := "{created} + $7::text::float8 * interval '1 s'"
-	if q.layout.Columns.NextAttempt != "" {
+	if q.keeps(q.layout.Columns.NextAttempt) {
 		recent = "greatest({next_attempt}, " + recent + ")"
 	}
 	return "coalesce(extract(epoch FROM " + recent + " - now()), 0)::float8"
@@ -94,7 +97,7 @@ func (q *queueSQL) waitHere() string {
 
 // attemptsHere are the failed attempts of a row that was looked at, a template.
 func (q *queueSQL) attemptsHere() string {
-	if q.layout.Columns.Attempts == "" {
+	if !q.keeps(q.layout.Columns.Attempts) {
 		return "0"
 	}
 	return "coalesce({attempts}, 0)::int"
@@ -169,6 +172,9 @@ func (q *queueSQL) fenced(first int) (with, join string) {
 // key, attempts, the number of its lane and, for versions, its place, or for what is not done error and when it
 // is due; then those of the fence. It returns the numbers of the rows that were changed.
 func (q *queueSQL) settleHere(o settlement) string {
+	if q.notes != "" && !o.done {
+		return q.settleNoted(o)
+	}
 	arrays, columns, row, next := "", "", "{key} = s.key", 4
 	switch {
 	case o.versions:
@@ -196,12 +202,12 @@ func (q *queueSQL) textHere(indexes queueIndexes) queueText {
 		done:   q.settle(settlement{status: "{is:done}", done: true, versions: true}),
 		moved:  q.settle(settlement{status: "{is:done}", done: true}),
 		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
-		dead:   q.settle(settlement{status: "{is:dead}", withError: true}),
+		dead:   q.settle(settlement{status: "{is:dead}", withError: true, dead: true}),
 		put:    q.settle(settlement{status: q.waitingAgain()}),
 		extend: q.stillWaits(),
 		isDone: q.isHere("{is:done}"), isDead: q.isHere("{dead}"),
 		locked: q.locked(),
-		deadBy: q.deadBy(),
+		deadBy: q.deadBy(), forgetNotes: q.forgetNotes(),
 	}
 }
 
@@ -279,6 +285,9 @@ func (q *queueSQL) died() string {
 		if column.Name != "" {
 			of = append(of, "{"+column.What+"}")
 		}
+	}
+	if q.notes != "" {
+		of = append(of, "n.noted_at")
 	}
 	if q.layout.Claimless() && c.NextAttempt != "" { // the last attempt was not before that
 		of = append(of, "{next_attempt}")

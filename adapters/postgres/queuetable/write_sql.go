@@ -76,6 +76,7 @@ type settlement struct {
 	this      string
 	done      bool
 	withError bool
+	dead      bool // for tables with notes
 	versions  bool // rows are found by their place, see take; those that moved are left out
 }
 
@@ -139,7 +140,7 @@ func (q *queueSQL) writing(o settlement) (write, from string) {
 func (q *queueSQL) deadBy() map[string]string {
 	texts := make(map[string]string, len(q.layout.DeadBy))
 	for cause, status := range q.layout.DeadBy {
-		texts[cause] = q.settle(settlement{status: "{this}", this: pg.Literal(status), withError: true})
+		texts[cause] = q.settle(settlement{status: "{this}", this: pg.Literal(status), withError: true, dead: true})
 	}
 	return texts
 }

@@ -20,6 +20,7 @@ var stateRights = []struct {
 	{"outrider_audit", []pg.Right{{Name: "INSERT", Columns: auditColumns}}, []pg.Right{{Name: "SELECT"}, {Name: "INSERT", Columns: auditColumns}}},
 	{"outrider_pause", pg.Rights("SELECT INSERT"), pg.Rights("SELECT INSERT DELETE")},
 	{"outrider_operation", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT INSERT UPDATE DELETE")},
+	{"outrider_note", pg.Rights("SELECT INSERT UPDATE DELETE"), pg.Rights("SELECT DELETE")},
 	{"outrider_dedupe", pg.Rights("SELECT INSERT UPDATE DELETE"), nil},
 	{stateVersionTable, pg.Rights("SELECT"), pg.Rights("SELECT")},
 }

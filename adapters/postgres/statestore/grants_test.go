@@ -138,7 +138,7 @@ func (g *grantedState) actAsRelay(s *Store) error {
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
 		failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: adapters.ParkedFilter{Route: "r"}, By: "keep"})),
 		s.Record(g.Ctx, []adapters.Sighting{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []adapters.EventRef{event})),
-		failed(s.Expire(g.Ctx, 10)), g.operate(s, "relay"), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
+		failed(s.Expire(g.Ctx, 10)), g.note(s), g.operate(s, "relay"), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
 }
 
 func (g *grantedState) actAsOperator(s *Store) error {
@@ -146,10 +146,19 @@ func (g *grantedState) actAsOperator(s *Store) error {
 		return failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: a, Filter: adapters.ParkedFilter{Route: "r"}, By: "alice"}))
 	}
 	_, err := s.pool.Exec(g.Ctx, `SELECT * FROM outrider_audit ORDER BY id DESC LIMIT 10`)
-	return errors.Join(err, g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
+	_, dropped := s.pool.Exec(g.Ctx, `DELETE FROM outrider_note WHERE key = 'k'`)
+	return errors.Join(err, dropped, g.operate(s, "operator"), failed(s.version(g.Ctx)), failed(s.Lanes(g.Ctx)), failed(s.Instances(g.Ctx)),
 		failed(s.ListParked(g.Ctx, adapters.ParkedFilter{})), command(adapters.ParkedRedrive), command(adapters.ParkedSkip), command(adapters.ParkedPurge),
 		s.Move(g.Ctx, adapters.Move{Route: "r", Cursors: map[int]adapters.Cursor{0: {Position: 1}}, Table: adapters.Table{Cluster: "c", Name: "t"}, Action: "seek", By: "alice"}),
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Resume(g.Ctx, adapters.Pause{Route: "r", By: "alice"})), failed(s.Forget(g.Ctx, "r", true, "alice")))
+}
+
+// note writes and deletes a note, as package queuetable does on the connections of a source.
+func (g *grantedState) note(s *Store) error {
+	_, err := s.pool.Exec(g.Ctx, `INSERT INTO outrider_note AS n (queue, key, attempts, last_error, dead) VALUES ('q', 'k', 1, '', false)
+ON CONFLICT (queue, key) DO UPDATE SET attempts = n.attempts`)
+	_, dropped := s.pool.Exec(g.Ctx, `DELETE FROM outrider_note WHERE key = 'k'`)
+	return errors.Join(err, dropped)
 }
 
 // operate orders an operation and works it, as a relay does by its API, and a command.
@@ -273,7 +282,7 @@ INSERT INTO {s}.outrider_audit (at, by, action, filter, changed, role) VALUES ('
 RESET ROLE`, "{s}", schema))
 	var later []string // grants on tables that come with the upgrade
 	for line := range strings.Lines(Grants(grantedSchema).SQL(pg.Grantees{Relay: relay})) {
-		if strings.Contains(line, "outrider_operation") {
+		if strings.Contains(line, "outrider_operation") || strings.Contains(line, "outrider_note") {
 			later = append(later, line)
 			continue
 		}
@@ -285,7 +294,7 @@ RESET ROLE`, "{s}", schema))
 	}
 	pgtest.Must(t, openStateAs(t, asOwner).Migrate(e.Ctx))
 	pgtest.Must(t, s.Migrate(e.Ctx))
-	if f := s.examineTables(e.Ctx); !strings.Contains(fmt.Sprint(f), "lacks 4 of what a relay needs") {
+	if f := s.examineTables(e.Ctx); !strings.Contains(fmt.Sprint(f), "lacks 8 of what a relay needs") {
 		t.Errorf("doctor before the grants of the new version: %+v", f)
 	}
 	for _, line := range later {
