@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // wentBack is the error for a file that was put back to an earlier state.
@@ -25,7 +26,7 @@ func (s *Source) shorter(position, newest int64) error {
 // unmovedSQL asks what [Source.unmoved] compares, without payloads.
 func unmovedSQL(from string) string {
 	return `SELECT coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = ?), 0), r.position IS NOT NULL,
-    ` + bounded("r.message_group") + `, ` + bounded("r.id") + `, ` + bounded("r.created_at") + `
+    ` + lite.Bounded("r.message_group") + `, ` + lite.Bounded("r.id") + `, ` + lite.Bounded("r.created_at") + `
 FROM (SELECT 1) LEFT JOIN ` + from + ` r ON r.position = ?`
 }
 
@@ -57,7 +58,7 @@ func (s *Source) unmoved(ctx context.Context, all []*pending) error {
 		return nil
 	}
 	row := adapters.Row{ID: r.id.String, Slot: r.slot()}
-	if row.CreatedAt, err = instant("created_at", r.createdAt); err == nil && !row.CreatedAt.IsZero() && row.Anchor().Matches(c.Anchor) {
+	if row.CreatedAt, err = lite.Instant("created_at", r.createdAt); err == nil && !row.CreatedAt.IsZero() && row.Anchor().Matches(c.Anchor) {
 		return nil
 	}
 	return s.anotherRow(c.Position)

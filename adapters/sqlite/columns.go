@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // Columns says in which column of a table what is found, for a table that is not
@@ -39,7 +41,7 @@ type shape struct {
 // newShape checks what can be checked without the table.
 func newShape(table string, columns *Columns) (shape, error) {
 	s := shape{table: tableName(table), columns: columns}
-	s.from = quoteName(s.table)
+	s.from = lite.Quote(s.table)
 	if columns == nil {
 		return s, nil
 	}
@@ -57,7 +59,7 @@ func newShape(table string, columns *Columns) (shape, error) {
 		case c.from == "":
 			selected = append(selected, "NULL AS "+c.name)
 		default:
-			selected = append(selected, quoteName(c.from)+" AS "+c.name)
+			selected = append(selected, lite.Quote(c.from)+" AS "+c.name)
 		}
 	}
 	s.from = "(SELECT " + strings.Join(append(selected, "NULL AS payload_bytes"), ", ") + " FROM " + s.from + ")"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 const (
@@ -37,7 +38,7 @@ func (s *State) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 	}
 	doc, _ := json.Marshal(keys) // strings cannot fail to encode
 	seen := make([]bool, 0, len(events))
-	err := retryBusy(ctx, func() error {
+	err := lite.RetryBusy(ctx, func() error {
 		seen = seen[:0]
 		rows, err := s.db.QueryContext(ctx, seenSQL, string(doc), time.Now().UnixMicro())
 		if err != nil {

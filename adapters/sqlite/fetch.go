@@ -50,7 +50,7 @@ func (p *pending) wants(slot int, position int64) bool {
 // for; its next cursor stands there. So every read gets on, and none passes a
 // row that was its own.
 func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(read int, row *adapters.Row) bool) ([]adapters.ReadResult, error) {
-	if err := s.file.check(); err != nil {
+	if err := s.file.Check(); err != nil {
 		return nil, s.wrap("fetch", err)
 	}
 	now := time.Now()

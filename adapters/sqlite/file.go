@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	lib "modernc.org/sqlite/lib"
 )
 
@@ -73,7 +74,7 @@ func (s *Source) identify(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := retryBusy(ctx, func() error { _, err := db.ExecContext(ctx, fileSQL); return err }); err != nil {
+	if err := lite.RetryBusy(ctx, func() error { _, err := db.ExecContext(ctx, fileSQL); return err }); err != nil {
 		return "", fmt.Errorf("create table outrider_file: %w", err)
 	}
 	return identityIn(ctx, db)
@@ -81,7 +82,7 @@ func (s *Source) identify(ctx context.Context) (string, error) {
 
 // unwritable reports whether an error says that the file cannot be written to.
 func unwritable(err error) bool {
-	switch code(err) {
+	switch lite.Code(err) {
 	case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM, lib.SQLITE_AUTH:
 		return true
 	}

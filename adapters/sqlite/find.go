@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 var _ adapters.Finder = (*Source)(nil)
@@ -45,7 +46,7 @@ WHERE NOT l.partial AND i.seqno = 0 AND lower(i.name) = lower(?))`, s.table, col
 		from = "(SELECT * FROM " + from + " ORDER BY position DESC LIMIT ?)"
 		args = append(args, findNewest)
 		found.Looked = fmt.Sprintf("no index finds ids, so only the newest %d rows were looked at", findNewest)
-		found.Fix = "CREATE INDEX " + quoteName(s.table+"_id_idx") + " ON " + quoteName(s.table) + " (" + quoteName(column) + ")"
+		found.Fix = "CREATE INDEX " + lite.Quote(s.table+"_id_idx") + " ON " + lite.Quote(s.table) + " (" + lite.Quote(column) + ")"
 	}
 	rows, err := s.db.QueryContext(ctx, `SELECT `+foundColumns+` FROM `+from+` WHERE id = ? ORDER BY position DESC LIMIT ?`, append(args, id, most)...) //nolint:gosec // G202: names from the table's description
 	if err != nil {

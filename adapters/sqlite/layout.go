@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // DefaultTable is the name of the outbox table unless one is given.
@@ -55,7 +56,7 @@ func selected(maxRow int64) []string {
 		case "tags", "headers":
 			c = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", c, metadata)
 		default:
-			c = bounded(c)
+			c = lite.Bounded(c)
 		}
 		out = append(out, c)
 	}
@@ -63,15 +64,10 @@ func selected(maxRow int64) []string {
 		"THEN max(coalesce(octet_length(payload), 0), coalesce(octet_length(payload_bytes), 0)) ELSE 0 END", maxRow))
 }
 
-// bounded is a column for a name or a time as a read selects it.
-func bounded(column string) string {
-	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", column, adapters.MaxRowNameBytes)
-}
-
 // InitSQL returns the statements that create an outbox table of the name (empty:
 // [DefaultTable]), and what its file is known by, unless they exist.
 func InitSQL(table string) string {
-	return fmt.Sprintf(layout, quoteName(tableName(table))) + fileSQL
+	return fmt.Sprintf(layout, lite.Quote(tableName(table))) + fileSQL
 }
 
 // Init creates the outbox table unless it exists, puts the file into WAL mode,
@@ -79,11 +75,11 @@ func InitSQL(table string) string {
 // means [DefaultTable]. A table of another shape is an error.
 func Init(ctx context.Context, db *sql.DB, table string) ([]string, error) {
 	table = tableName(table)
-	if err := useWAL(ctx, db); err != nil {
+	if err := lite.UseWAL(ctx, db); err != nil {
 		return nil, fmt.Errorf("sqlite: init: %w", err)
 	}
 	var before int
-	err := retryBusy(ctx, func() error {
+	err := lite.RetryBusy(ctx, func() error {
 		err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?`, table).Scan(&before)
 		if err != nil {
 			return err

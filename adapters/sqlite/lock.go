@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // lockSuffix names the file beside the database that the running instance
@@ -22,14 +23,14 @@ type instanceLock interface {
 // lockInstance takes the lock of the database at path. The error wraps
 // [adapters.ErrSecondInstance] when another holds it and names that one.
 func lockInstance(path, instance string) (instanceLock, error) {
-	l, err := locate(path)
+	l, err := lite.Locate(path)
 	if err != nil {
 		return nil, err
 	}
-	if l.memory {
-		return lockMemory(l.name, instance)
+	if l.Memory() {
+		return lockMemory(l.Name(), instance)
 	}
-	name, err := l.resolved()
+	name, err := l.Resolved()
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,10 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
-	"errors"
-	"fmt"
-	"net/url"
-	"strings"
-	"time"
 
-	msqlite "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
-
-// busyTimeout is how long, in milliseconds, a statement waits for a lock.
-const busyTimeout = "5000"
 
 // Open opens the SQLite database at path for reading and writing, with the
 // settings of the package documentation, creating the file when there is none.
@@ -22,102 +12,10 @@ const busyTimeout = "5000"
 //
 // The path is a file's path, or a "file:" URI as SQLite documents it, for
 // example file:demo?mode=memory&cache=shared for a database in memory.
-func Open(path string) (*sql.DB, error) {
-	return open(path, url.Values{
-		"_txlock": {"immediate"},
-		"_pragma": {"busy_timeout(" + busyTimeout + ")", "foreign_keys(1)", "synchronous(NORMAL)"},
-	})
-}
+func Open(path string) (*sql.DB, error) { return lite.Open(path) }
 
-// openReadOnly opens an existing database; the connections refuse to write.
-func openReadOnly(path string) (*sql.DB, error) {
-	params := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "query_only(1)"}}
-	if l, err := locate(path); err == nil && !l.moded {
-		params.Set("mode", "rw") // do not create it; rw because WAL readers share memory
-	}
-	return open(path, params)
-}
-
-func open(path string, params url.Values) (*sql.DB, error) {
-	l, err := locate(path)
-	if err != nil {
-		return nil, err
-	}
-	c, err := newConnector(l, l.dataSource(params))
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
-	}
-	db := sql.OpenDB(c)
-	if l.memory {
-		// The database lives as long as a connection to it does.
-		db.SetMaxIdleConns(maxConns)
-	}
-	db.SetMaxOpenConns(maxConns)
-	return db, nil
-}
-
-// maxConns bounds a handle's connections: one writes, the others read.
-const maxConns = 4
-
-// useWAL puts the file into WAL mode unless it is. Databases in memory have
-// no such mode and stay as they are.
-func useWAL(ctx context.Context, db *sql.DB) error {
-	var mode string
-	if err := retryBusy(ctx, func() error {
-		return db.QueryRowContext(ctx, `PRAGMA journal_mode = WAL`).Scan(&mode)
-	}); err != nil {
-		return fmt.Errorf("switch to WAL mode (close other programs that hold the file): %w", err)
-	}
-	return nil
-}
-
-// busyRetries bounds how often a transaction is tried that found the database
-// locked; each try has waited for the busy timeout already.
-const busyRetries = 6
-
-// A table of a database in memory that other connections of this process use is
-// locked without waiting for the busy timeout: then this function waits.
-const (
-	lockedRetries = 1000
-	lockedPause   = 5 * time.Millisecond
-)
-
-// retryBusy runs f again while another program holds the database.
-func retryBusy(ctx context.Context, f func() error) error {
-	var err error
-	for busy, locked := 0, 0; busy < busyRetries && locked < lockedRetries; {
-		err = f()
-		switch {
-		case err == nil, ctx.Err() != nil, !isBusy(err):
-			return err
-		case code(err) != lib.SQLITE_LOCKED:
-			busy++
-			continue
-		}
-		locked++
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(lockedPause):
-		}
-	}
-	return fmt.Errorf("%w; another program holds the database for long: look for a transaction left open", err)
-}
-
-// isBusy reports whether an error says that the database is locked.
-func isBusy(err error) bool {
-	return code(err) == lib.SQLITE_BUSY || code(err) == lib.SQLITE_LOCKED
-}
-
-// code is SQLite's result code of an error, 0 for others. The low byte of the
-// extended code is the code, the rest says more about it.
-func code(err error) int {
-	var e *msqlite.Error
-	if !errors.As(err, &e) {
-		return 0
-	}
-	return e.Code() & 0xff
-}
-
-// quoteName quotes an identifier.
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// File returns the name of the file that a path means, as [Open] takes it: a path is
+// the name itself, the path of a "file:" URI is percent-encoded. Everything that looks
+// at the file without SQLite goes by it. Empty: the database is in memory. An error
+// says what is wrong with the path.
+func File(path string) (string, error) { return lite.File(path) }

@@ -2,12 +2,10 @@ package sqlite
 
 import (
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	"github.com/outriderhq/outrider/internal/shorten"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -21,32 +19,9 @@ type record struct {
 	position                                     int64
 	id, kind, group, aggregateType, aggregateID  sql.NullString
 	tenant, tags, headers, occurredAt, createdAt sql.NullString
-	payload, payloadBytes                        blob
+	payload, payloadBytes                        lite.Blob
 	stored                                       int64 // bytes of a payload that was left out; 0: none was
 	maxRow                                       int64 // bytes of payload that are read
-}
-
-// blob is a value of bytes or text; nil: NULL. The driver yields an empty one as a
-// nil slice, which database/sql would hand on to a plain []byte.
-type blob []byte
-
-// Scan implements sql.Scanner.
-func (b *blob) Scan(value any) error {
-	switch v := value.(type) {
-	case nil:
-		*b = nil
-	case []byte:
-		*b = append(make(blob, 0, len(v)), v...)
-	case string:
-		*b = append(make(blob, 0, len(v)), v...)
-	default:
-		var text sql.NullString
-		if err := text.Scan(v); err != nil {
-			return err
-		}
-		*b = blob(text.String)
-	}
-	return nil
 }
 
 // scan reads the current row; its columns are those of [selected].
@@ -68,10 +43,10 @@ func (r *record) decode(slot int) *adapters.Row {
 	}
 	var errs [6]error
 	row.Payload, row.Binary, errs[0] = r.content()
-	row.Tags, errs[1] = object("tags", r.tags)
-	row.Headers, errs[2] = object("headers", r.headers)
-	row.OccurredAt, errs[3] = instant("occurred_at", r.occurredAt)
-	row.CreatedAt, errs[4] = instant("created_at", r.createdAt)
+	row.Tags, errs[1] = lite.Object("tags", r.tags)
+	row.Headers, errs[2] = lite.Object("headers", r.headers)
+	row.OccurredAt, errs[3] = lite.Instant("occurred_at", r.occurredAt)
+	row.CreatedAt, errs[4] = lite.Instant("created_at", r.createdAt)
 	errs[5] = row.Limit()
 	if err := errors.Join(errs[:]...); err != nil {
 		row.Err = fmt.Errorf("outbox row %d (id %q) cannot be decoded: %w", r.position, shorten.To(row.ID, 128), err)
@@ -99,43 +74,4 @@ func (r *record) content() (payload []byte, binary bool, err error) {
 		return r.payload, false, errors.New("payload is not valid JSON; what is not JSON belongs into payload_bytes")
 	}
 	return r.payload, false, nil
-}
-
-// object decodes a column that holds a JSON object of strings.
-func object(column string, text sql.NullString) (map[string]string, error) {
-	if text.String == "" {
-		return nil, nil
-	}
-	if err := adapters.CheckPairs([]byte(text.String)); err != nil {
-		return nil, fmt.Errorf("%s: %w", column, err)
-	}
-	var m map[string]string
-	if err := json.Unmarshal([]byte(text.String), &m); err != nil {
-		return nil, fmt.Errorf("%s: %w", column, adapters.NotStrings(err))
-	}
-	return m, nil
-}
-
-// timeLayouts are what drivers write for a time in a text column; a text
-// without a zone is UTC, as SQLite's own functions have it.
-var timeLayouts = []string{
-	time.RFC3339Nano,
-	"2006-01-02 15:04:05.999999999Z07:00",
-	"2006-01-02T15:04:05.999999999",
-	"2006-01-02 15:04:05.999999999",
-	"2006-01-02 15:04:05.999999999 -0700 MST", // Go's time.Time.String
-}
-
-// instant decodes a column that holds a time.
-func instant(column string, text sql.NullString) (time.Time, error) {
-	if text.String == "" {
-		return time.Time{}, nil
-	}
-	value, _, _ := strings.Cut(text.String, " m=") // Go's monotonic clock
-	for _, layout := range timeLayouts {
-		if t, err := time.Parse(layout, value); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%s is %q, not a time as RFC 3339 writes it", column, shorten.Text(text.String))
 }

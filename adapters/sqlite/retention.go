@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 var _ adapters.Retainer = (*Source)(nil)
@@ -49,7 +50,7 @@ func (s *Source) CheckRetention(ctx context.Context, r adapters.Retention) error
 	if err != nil {
 		return s.wrap("check retention", err)
 	}
-	err = retryBusy(ctx, func() error {
+	err = lite.RetryBusy(ctx, func() error {
 		tx, err := db.BeginTx(ctx, nil) // takes the write lock
 		if err != nil {
 			return err
@@ -108,7 +109,7 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 		}
 	}
 	if d := &p.result.DatedAhead; d.By > 0 {
-		d.Fix = fmt.Sprintf("UPDATE %s SET created_at = strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ') WHERE position = %d", quoteName(s.table), d.Position)
+		d.Fix = fmt.Sprintf("UPDATE %s SET created_at = strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ') WHERE position = %d", lite.Quote(s.table), d.Position)
 	}
 	s.retention.mark, s.retention.old = p.mark, p.old
 	p.result.Rows = int64(len(p.gone))
@@ -170,7 +171,7 @@ func (s *Source) look(ctx context.Context, p *pass) error {
 	highest := p.highest()
 	//nolint:gosec // G201: the name is quoted
 	query := fmt.Sprintf(`SELECT position, coalesce(id, ''), coalesce(message_group, ''), created_at FROM %s
-WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
+WHERE position > ? ORDER BY position LIMIT ?`, lite.Quote(s.table))
 	rows, err := s.db.QueryContext(ctx, query, p.mark, p.Batch)
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ WHERE position > ? ORDER BY position LIMIT ?`, quoteName(s.table))
 			return err
 		}
 		count++
-		born, err := instant("created_at", created)
+		born, err := lite.Instant("created_at", created)
 		if err != nil {
 			born = time.Time{} // who cannot be dated counts as old
 		}
@@ -293,9 +294,9 @@ func (s *Source) remove(ctx context.Context, positions []int64) error {
 		return err
 	}
 	list, _ := json.Marshal(positions) // integers cannot fail to encode
-	return retryBusy(ctx, func() error {
+	return lite.RetryBusy(ctx, func() error {
 		//nolint:gosec // G201: the name is quoted
-		query := fmt.Sprintf(`DELETE FROM %s WHERE position IN (SELECT value FROM json_each(?))`, quoteName(s.table))
+		query := fmt.Sprintf(`DELETE FROM %s WHERE position IN (SELECT value FROM json_each(?))`, lite.Quote(s.table))
 		_, err := db.ExecContext(ctx, query, string(list))
 		return err
 	})

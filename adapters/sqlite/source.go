@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // SourceConfig says where a [Source] reads.
@@ -60,7 +61,7 @@ type Source struct {
 	unmovedQuery string
 
 	maxRow int64
-	file   watch
+	file   *lite.Watch
 
 	retention retention
 }
@@ -74,7 +75,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite source %s: %w", shape.table, err)
 	}
-	db, err := openReadOnly(cfg.Path)
+	db, err := lite.OpenReadOnly(cfg.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +89,8 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		db: db, path: cfg.Path, table: shape.table, shape: shape, log: log, maxRow: maxRow,
 		query: `SELECT ` + strings.Join(selected(maxRow), ", ") + ` FROM ` + shape.from +
 			` WHERE position > ? ORDER BY position LIMIT ?`,
-		unmovedQuery: unmovedSQL(shape.from),
+		unmovedQuery: unmovedSQL(shape.from), file: lite.WatchFile(name),
 	}
-	s.file.file.name = name
-	s.file.file.replaced() // notes which file it is now
 	return s, nil
 }
 

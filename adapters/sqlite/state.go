@@ -14,6 +14,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 //go:embed migrations/*.sql
@@ -65,7 +66,7 @@ func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
 func (s *State) Migrate(ctx context.Context) error {
 	migrating.Lock()
 	defer migrating.Unlock()
-	if err := useWAL(ctx, s.db); err != nil {
+	if err := lite.UseWAL(ctx, s.db); err != nil {
 		return s.wrap("migrate", err)
 	}
 	provider, err := s.migrations()
@@ -74,7 +75,7 @@ func (s *State) Migrate(ctx context.Context) error {
 	}
 	// Another process may have migrated between our look and our write: then
 	// the write fails, and the next look finds nothing to do.
-	for range busyRetries {
+	for range lite.BusyRetries {
 		if _, err = provider.Up(ctx); err == nil || ctx.Err() != nil {
 			break
 		}
@@ -252,22 +253,12 @@ func (s *State) joined(instance string) error {
 // transact runs f in one transaction that holds the write lock from its
 // beginning, and again as a whole when another program held it for too long.
 func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
-	return retryBusy(ctx, func() error {
-		tx, err := s.db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		if err := f(tx); err != nil {
-			_ = tx.Rollback() // the first error says more
-			return err
-		}
-		return tx.Commit()
-	})
+	return lite.Transact(ctx, s.db, f)
 }
 
 // wrap says what failed and where.
 func (s *State) wrap(what string, err error) error {
-	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_IOERR {
+	if c := lite.Code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_IOERR {
 		return fmt.Errorf("sqlite state %s: %s: %w; free space on the disk; the next attempt then succeeds", s.path, what, err)
 	}
 	return fmt.Errorf("sqlite state %s: %s: %w", s.path, what, err)

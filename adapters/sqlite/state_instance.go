@@ -7,6 +7,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // Announce records which routes the instance runs. No instance shares them with
@@ -15,7 +16,7 @@ func (s *State) Announce(ctx context.Context, instance string, routes []adapters
 	if err := s.joined(instance); err != nil {
 		return err
 	}
-	err := retryBusy(ctx, func() error {
+	err := lite.RetryBusy(ctx, func() error {
 		_, err := s.db.ExecContext(ctx, `UPDATE outrider_instance SET routes = ? WHERE id = ?`, staterow.EncodeRoutes(routes), instance)
 		return err
 	})

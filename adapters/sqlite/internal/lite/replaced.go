@@ -1,4 +1,4 @@
-package sqlite
+package lite
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type connector struct {
 }
 
 // newConnector returns what opens connections by a data source.
-func newConnector(l location, dataSource string) (*connector, error) {
+func newConnector(l Location, dataSource string) (*connector, error) {
 	db, err := sql.Open("sqlite", dataSource) // which connects to nothing, and has the driver
 	if err != nil {
 		return nil, err
@@ -103,15 +103,22 @@ func (c *watchedConn) ResetSession(ctx context.Context) error {
 	return c.driverConn.ResetSession(ctx)
 }
 
-// watch is what a source knows of its file.
-type watch struct {
+// Watch is what a source knows of its file. [WatchFile] makes one.
+type Watch struct {
 	mu   sync.Mutex
 	file sameFile
 }
 
-// check returns an error, once, when another file has taken the place of the one that
+// WatchFile begins to watch the file of a name; empty: the database is in memory.
+func WatchFile(name string) *Watch {
+	w := &Watch{file: sameFile{name: name}}
+	w.file.replaced() // notes which file it is now
+	return w
+}
+
+// Check returns an error, once, when another file has taken the place of the one that
 // was read.
-func (w *watch) check() error {
+func (w *Watch) Check() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.file.replaced() {
