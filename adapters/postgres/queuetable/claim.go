@@ -134,7 +134,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if err := found.upkeep(ctx); err != nil {
 		return err
 	}
-	s := &service{claim: c, table: t, want: want, began: found.began, served: map[*queueGroup]bool{}}
+	s := &service{claim: c, table: t, want: want, began: found.began, served: map[string]bool{}}
 	defer func() {
 		if err != nil { // what was chosen still waits, or nobody knows
 			for _, p := range s.picked {

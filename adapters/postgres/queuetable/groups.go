@@ -265,12 +265,12 @@ func (t *queueTable) sweptUpTo(seen int64) {
 
 // rotate moves the groups that were served to the end of the ring and drops
 // those that left.
-func (t *queueTable) rotate(served map[*queueGroup]bool) {
+func (t *queueTable) rotate(served map[string]bool) {
 	var kept, last []*queueGroup
 	for _, g := range t.ring {
 		switch {
 		case !g.ringing:
-		case served[g]:
+		case served[g.id]:
 			last = append(last, g)
 		default:
 			kept = append(kept, g)

@@ -18,10 +18,10 @@ type service struct {
 	want   int
 	walked int // rows of the last look that nobody wants
 	picked []picked
-	again  []*visit // groups whose look has not reached the end
-	capped []*visit // groups that had their share and may have more
-	served map[*queueGroup]bool
-	mark   int // of this claim
+	again  []*visit        // groups whose look has not reached the end
+	capped []*visit        // groups that had their share and may have more
+	served map[string]bool // groups, by id: one that has left the ring and is found again has rows that were picked
+	mark   int             // of this claim
 }
 
 // picked is a row that is to be claimed.
@@ -71,7 +71,7 @@ func (s *service) next(n int) []*visit {
 	var waiting []*queueGroup
 	eligible := 0
 	for _, g := range s.table.ring {
-		if s.served[g] || !s.eligible(g) || s.allowed(g) == 0 {
+		if s.served[g.id] || !s.eligible(g) || s.allowed(g) == 0 {
 			continue
 		}
 		if eligible++; len(waiting) < n {
@@ -87,7 +87,7 @@ func (s *service) next(n int) []*visit {
 		share = min(share, s.turn)
 	}
 	for _, g := range waiting {
-		s.served[g] = true
+		s.served[g.id] = true
 		g.looked, g.due = time.Time{}, time.Time{}
 		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.latest.since(),
 			wall: math.MaxInt64, begun: math.MaxInt64})
@@ -339,7 +339,7 @@ func (s *service) conclude(v *visit, i int, seen *seen) {
 		s.capped = append(s.capped, v)
 	}
 	if v.idle {
-		delete(s.served, v.group) // its turn is still to come
+		delete(s.served, v.group.id) // its turn is still to come
 	}
 	if s.end(v); !v.rest {
 		v.group.looked = s.began

@@ -167,6 +167,7 @@ func (e *planEnv) checkFlat(what string, rows, limit int) (per float64, idle int
 		}
 	}
 	e.exec("VACUUM " + e.tables[0].Name) // as autovacuum does, which is off
+	e.work(limit)                        // looks once more at groups that were found again while the last rows were being claimed
 	_, idle = e.work(limit)
 	per = float64(total) / float64(rows)
 	e.t.Logf("%s: %.1f buffers per row, at most %d in a claim of %d, %d when idle", what, per, worst, limit, idle)

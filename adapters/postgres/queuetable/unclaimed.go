@@ -75,8 +75,9 @@ func (s *service) hereArgs() []any {
 	return []any{keys.String(), recent}
 }
 
-// heldHere is the condition that this queue holds a row, which it says with the look; a template.
-const heldHere = "($6::text::jsonb ? {key}::text)"
+// heldHere is the condition that this queue holds a row, which it says with the look; a template. As a query of its own the
+// object is read once, not for each row.
+const heldHere = "((SELECT $6::text::jsonb) ? {key}::text)"
 
 // lookBytes is the parameter of a look that bounds it by bytes.
 func (q *queueSQL) lookBytes() string {
