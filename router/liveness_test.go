@@ -82,6 +82,30 @@ func TestG7_G13_FailingAddressesKeepNoMessages(t *testing.T) {
 	}
 }
 
+// Sessions that end while an address is down leave none of the messages behind that
+// waited for it.
+func TestG7_G13_APausedRouteKeepsNoMessages(t *testing.T) {
+	inBubble(t, templated, func(r *rig) {
+		lent := r.countPayloads()
+		r.dest.setFail(func(string, *message.Message) error { return outbox.Unavailable(errInjected, 0) })
+		for i := range 8 {
+			r.addTo("down", fmt.Sprint("g", i), fmt.Sprint("m", i))
+		}
+		r.start(r.route(nil))
+		r.until("what failed waits for its address", func() bool { return len(r.router.routes[0].HeldAttempts("down")) > 0 })
+		r.pause(adapters.Pause{Route: "orders", By: "t"})
+		r.until("the sessions have ended", func() bool { return r.state.owned() == 0 })
+		time.Sleep(5 * time.Minute)
+		if n := lent.alive(); n > 0 || len(r.router.Stats()[0].Down) != 1 {
+			t.Errorf("%d payloads are referred to, %d addresses are down, want 0 and 1", n, len(r.router.Stats()[0].Down))
+		}
+		r.dest.setFail(nil)
+		r.resume("")
+		r.await(8)
+		r.stop()
+	})
+}
+
 // slowStore has something happen while parked messages are read.
 type slowStore struct {
 	*memState

@@ -55,13 +55,7 @@ func (h *health) forget(s *Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range h.addresses {
-		kept := a.held[:0:0]
-		for _, it := range a.held {
-			if it.Session != s {
-				kept = append(kept, it)
-			}
-		}
-		a.held = kept
+		a.held = slices.DeleteFunc(a.held, func(it *Item) bool { return it.Session == s }) // which clears what it leaves behind
 		a.charges = slices.DeleteFunc(a.charges, func(c *charge) bool { return c.session == s })
 		if a.sent != nil && a.sent.Session == s {
 			a.sent = nil
