@@ -25,8 +25,8 @@ const longestError = 4000
 // is not lost.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
 	s, lost := q.settling(results)
-	back := slices.ContainsFunc(s.order, func(p settlePart) bool { return s.parts[p].back })
-	if back { // nothing may be claimed now that is behind what is put back
+	s.back = slices.ContainsFunc(s.order, func(p settlePart) bool { return s.parts[p].back })
+	if s.back { // nothing may be claimed now that is behind what is put back
 		q.claiming.Lock()
 		defer q.claiming.Unlock()
 	}
@@ -83,6 +83,7 @@ type settling struct {
 	order []settlePart
 	parts map[settlePart]*settleRows
 	lost  []*adapters.Claim
+	back  bool // some go back, and the caller has claiming
 }
 
 // add puts a result into its statement.
@@ -239,8 +240,13 @@ func (s *settling) batch(settled [][]bool) *pgx.Batch {
 	return batch
 }
 
-// forget ends the claims.
+// forget ends the claims. A claim that is under way may have counted rows that are lost as held, and would go on behind
+// them if they were not held any more when it comes to them.
 func (s *settling) forget(settled [][]bool) {
+	if !s.back && len(s.unsettled(settled)) > 0 {
+		s.q.claiming.Lock()
+		defer s.q.claiming.Unlock()
+	}
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	for i, part := range s.order {

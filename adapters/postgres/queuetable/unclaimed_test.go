@@ -1,12 +1,15 @@
 package queuetable
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pgtest"
@@ -108,6 +111,64 @@ SELECT lpad(i::text, 6, '0'), 'Happened', 'User', 'g' || i % 7, '{}', 0, now(), 
 		if len(seen) == 100 {
 			insert(100, all-1)
 		}
+	}
+}
+
+// atLook runs something when a look has been asked for.
+type atLook struct{ run func() }
+
+func (l *atLook) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if run := l.run; run != nil && strings.Contains(d.SQL, "AS g(name, nulls, since, after, lim, n)") {
+		l.run = nil
+		run()
+	}
+	return ctx
+}
+
+func (*atLook) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// What an ended session has delivered is refused, because its lane has another epoch, while the next session looks: the
+// look counts the row as held, and nothing behind it may be taken.
+func TestG2_NothingIsClaimedBehindARowThatIsLostMeanwhile(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).framework(t)
+	e.event("1", "User", "17", 2*time.Second)
+	look := &atLook{}
+	q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables, Layout: e.layout, Fence: e.fence, Tracer: look})
+	pgtest.Must(t, err)
+	t.Cleanup(func() { pgtest.Must(t, q.Close()) })
+	term := func(n uint64) adapters.ClaimRequest {
+		return adapters.ClaimRequest{Slots: slots(), Terms: slices.Repeat([]uint64{n}, adapters.Slots), Limit: 10, Wants: n}
+	}
+	first, err := q.Claim(e.ctx, term(1))
+	pgtest.Must(t, err)
+	if len(first) != 1 {
+		t.Fatalf("%d rows were claimed, want 1", len(first))
+	}
+	e.event("2", "User", "17", time.Second)
+
+	settled := make(chan error, 1)
+	look.run = func() {
+		go func() {
+			lost, err := q.Settle(e.ctx, []adapters.ClaimResult{{Claim: first[0].Claim, Outcome: outbox.OutcomeDelivered,
+				Lane: adapters.LaneRef{Route: "suite", Slot: first[0].Slot}, Epoch: 99}})
+			if err == nil && len(lost) != 1 {
+				err = fmt.Errorf("%d claims are lost, want 1", len(lost))
+			}
+			settled <- err
+		}()
+		select {
+		case err := <-settled: // it has not waited for the claim
+			settled <- err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	rows, err := q.Claim(e.ctx, term(2))
+	pgtest.Must(t, err)
+	pgtest.Must(t, <-settled)
+	rows = append(rows, claimAll(t, q)...)
+	if got := ids(rows[:min(1, len(rows))]); len(rows) != 2 || got[0] != "1" {
+		t.Errorf("%d rows were claimed, first %v; want row 1 and then row 2", len(rows), got)
 	}
 }
 
