@@ -28,6 +28,7 @@ import (
 // original is a system whose table `outrider init` makes from a preset.
 type original struct {
 	layout, table string
+	source        string // further keys of the source
 	insert        string // of topic, group and payload, created now
 	rows          string // id, group and place of each row; the id is the payload's
 	done          string // the status
@@ -58,6 +59,13 @@ VALUES (gen_random_uuid(), $1, $2, convert_to($3::text, 'UTF8'), clock_timestamp
 INSERT INTO written SELECT payload::json->>'id', message_group, created_at FROM m`,
 		rows: `SELECT id, grp, row_number() OVER (ORDER BY created, id) FROM written`, finished: `false`,
 		to: itemsPlatform, destination: "type: http, preset: flowcatalyst-v2, url: %q",
+	},
+	"outbox-framework, deleting": { // without a status for what is claimed
+		layout: "outbox-framework", source: ", delivered: delete", table: "outbox_event", done: "1",
+		beside:   `CREATE TABLE written (id text, grp text, created timestamptz, event_id text)`,
+		insert:   `WITH m AS (` + frameworkInsert + ` RETURNING *) INSERT INTO written SELECT payload->>'id', aggregate_id, created_at, event_id FROM m`,
+		rows:     `SELECT id, grp, row_number() OVER (ORDER BY created, event_id) FROM written`,
+		finished: `false`,
 	},
 	"outbox-framework": {
 		layout: "outbox-framework", table: "outbox_event", done: "1", insert: frameworkInsert,
@@ -184,7 +192,7 @@ func TestG1_G2_PresetsKilledAtEveryStep(t *testing.T) {
 				o.to = func(t *testing.T) *receiver { t.Helper(); return receive(t, nil) }
 			}
 			to := o.to(t)
-			config := p.config(busy+", claims: {timeout: 1s, recover: 1s}", fmt.Sprintf(destination, to.url()), "")
+			config := p.config(busy+", claims: {timeout: 1s, recover: 1s}"+o.source, fmt.Sprintf(destination, to.url()), "")
 			initialise(t, config)
 			if o.beside != "" {
 				p.exec(o.beside)

@@ -273,8 +273,12 @@ func (e *queueEnv) rows() (all []adaptertest.QueueRow) {
 		notes = "LEFT JOIN {notes} n ON n.queue = {queue} AND n.key = {key}::text"
 	}
 	for _, table := range e.tables {
+		from := "{t} t"
+		if e.layout.DoneIsDeleted {
+			from = "(TABLE {t} UNION ALL TABLE " + table.Name + "_done) t"
+		}
 		rows, err := e.pool.Query(e.ctx, e.sql(table.Name, `SELECT {key}::text, {type}::text, coalesce({group}::text, ''), {payload}::text,
-{created}, {status}::text, coalesce({attempts}, 0)::int, coalesce({error}, '') FROM {t} t `+notes+` ORDER BY {created}, {key}`))
+{created}, {status}::text, coalesce({attempts}, 0)::int, coalesce({error}, '') FROM `+from+` `+notes+` ORDER BY {created}, {key}`))
 		pgtest.Must(e.t, err)
 		r := adaptertest.QueueRow{Table: table.Name}
 		var status string
@@ -292,19 +296,35 @@ func (e *queueEnv) rows() (all []adaptertest.QueueRow) {
 	return all
 }
 
+// deleting makes a layout delete what was delivered. What is deleted goes to a table beside it, as done, where the suite
+// finds it.
+func (e *queueEnv) deleting() *queueEnv {
+	e.layout.DoneIsDeleted = true
+	for _, table := range e.tables {
+		done := table.Name + "_done"
+		e.exec("CREATE TABLE " + done + " (LIKE " + table.Name + ")")
+		e.exec(e.sql(table.Name, `CREATE FUNCTION `+done+`() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+OLD.{set:status} := `+pg.Literal(e.layout.Statuses.Done)+`; INSERT INTO `+done+` SELECT (OLD).*; RETURN NULL; END$$`))
+		e.exec("CREATE TRIGGER done AFTER DELETE ON " + table.Name + " FOR EACH ROW EXECUTE FUNCTION " + done + "()")
+	}
+	return e
+}
+
 func TestQueueConformance(t *testing.T) {
 	t.Parallel()
+	framework := func(e *queueEnv, t testing.TB) *queueEnv {
+		e = e.claimless(t)
+		e.exec(outboxFrameworkSystem.in(e.tables[0].Name, outboxFrameworkSystem.plain))
+		_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
+		pgtest.Must(t, err)
+		return e
+	}
 	for name, tables := range map[string]func(*queueEnv, testing.TB) *queueEnv{
 		"FlowCatalyst":            func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, false) },
 		"FlowCatalystWithIndexes": func(e *queueEnv, t testing.TB) *queueEnv { return e.flowCatalyst(t, true) },
 		"Custom":                  (*queueEnv).custom,
-		"OutboxFramework": func(e *queueEnv, t testing.TB) *queueEnv {
-			e = e.claimless(t)
-			e.exec(outboxFrameworkSystem.in(e.tables[0].Name, outboxFrameworkSystem.plain))
-			_, err := Init(e.ctx, e.pool, e.layout, true, e.tables...)
-			pgtest.Must(t, err)
-			return e
-		},
+		"OutboxFramework":         framework,
+		"OutboxFrameworkDeleting": func(e *queueEnv, t testing.TB) *queueEnv { return framework(e, t).deleting() },
 		"Yantra": func(e *queueEnv, t testing.TB) *queueEnv {
 			e = e.preset(t, layout.Yantra())
 			e.exec(yantraSystem.in(e.tables[0].Name, yantraSystem.plain))
