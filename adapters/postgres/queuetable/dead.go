@@ -152,7 +152,9 @@ func (q *queueSQL) dead(kind string, f adapters.DeadFilter) (text string, args [
 	if f.After.Key != "" {
 		where += " AND ({created}, {key}) > (" + arg(f.After.Created) + "::text::" + q.types.created + ", " + arg(f.After.Key) + "::text::" + q.types.key + ")"
 	}
+	order := " ORDER BY {created}, {key}"
 	if f.ID != "" {
+		order = "" // one row, by the primary key: an order would lead along the index of all dead rows
 		where += " AND {key} = " + arg(f.ID) + "::text::" + q.types.key
 	}
 	if f.Group != "" {
@@ -187,8 +189,7 @@ FROM (
             ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died,
             (extract(epoch FROM {created}) * 1000000)::bigint - ` + strconv.FormatInt(wire.PostgresEpoch, 10) + ` AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
         FROM {t} t` + q.noted(true) + `
-        WHERE {status} IN ({dead})` + where + `
-        ORDER BY {created}, {key}
+        WHERE {status} IN ({dead})` + where + order + `
         LIMIT ` + limit + `
     ) r
 ) s

@@ -46,7 +46,7 @@ func (q *queueSQL) find() string {
 		payload, _ = q.deadPayload()
 	}
 	return q.fill(`SELECT {key}::text, ` + q.groupText() + `, ` + q.deadText() + `, ` + payload + `, {status}::text,
-    {created}::timestamptz, {claimed}::timestamptz, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
+    {created}::timestamptz, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
     ` + q.timeText(q.layout.Columns.Done, "{done}") + `, ` + q.timeText(q.layout.Columns.Updated, "{updated}") + `
 FROM {t} t WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
 }
