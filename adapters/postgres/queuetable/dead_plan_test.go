@@ -15,8 +15,12 @@ import (
 // rowsOf inserts rows with a status: keys begin with prefix, and all are of one group in ten.
 func (e *queueEnv) rowsOf(prefix, status string, rows int) {
 	e.t.Helper()
-	e.each(`INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}, {set:attempts}, {set:created})
-SELECT $1 || lpad(i::text, 9, '0'), 'EVENT', $1 || i % 10, '{"type":"t"}', `+pg.Literal(status)+`, 0, timestamptz '2026-01-01' + i * interval '1 ms'
+	attempts, none := ", {set:attempts}", ", 0"
+	if e.layout.Columns.Attempts == "" {
+		attempts, none = "", ""
+	}
+	e.each(`INSERT INTO {t} ({set:key}, {set:type}, `+pg.QuoteName(e.layout.Columns.Group)+`, {set:payload}, {set:status}, {set:created}`+attempts+`)
+SELECT $1 || lpad(i::text, 9, '0'), 'EVENT', $1 || i % 10, '{"type":"t"}', `+pg.Literal(status)+`, timestamptz '2026-01-01' + i * interval '1 ms'`+none+`
 FROM generate_series(1, $2::int) i`, prefix, rows)
 }
 
@@ -89,7 +93,7 @@ func TestG8_DeadRowsAreFlatBesideFinishedOnes(t *testing.T) {
 			e.rowsOf("w", e.layout.Statuses.Pending, waiting)
 			e.each("VACUUM ANALYZE {t}")
 			seen := &recorder{}
-			q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables, Layout: e.layout, Tracer: seen})
+			q, err := New(e.ctx, Config{URL: e.url, Tables: e.tables, Layout: e.layout, Fence: e.fence, Tracer: seen})
 			pgtest.Must(t, err)
 			defer func() { pgtest.Must(t, q.Close()) }()
 			_, _, err = q.CountDead(e.ctx, 1, false) // describes the table

@@ -48,7 +48,7 @@ func (q *queueSQL) find() string {
 	return q.fill(`SELECT {key}::text, ` + q.groupText() + `, ` + q.deadText() + `, ` + payload + `, {status}::text,
     {created}::timestamptz, ` + q.timeText(q.layout.Columns.Claimed, "{claimed}") + `, ` + q.timeText(q.layout.Columns.NextAttempt, "{next_attempt}") + `,
     ` + q.timeText(q.layout.Columns.Done, "{done}") + `, ` + q.timeText(q.layout.Columns.Updated, "{updated}") + `
-FROM {t} t WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
+FROM {t} t` + q.notedAny() + ` WHERE {key} = $1::text::` + q.types.key + ` LIMIT $2`)
 }
 
 // timeText is a column of times, NULL where the layout has none.

@@ -49,7 +49,20 @@ func (q *queueSQL) noted(dead bool) string {
 	if dead {
 		of = "n.dead"
 	}
-	return "\n     LEFT JOIN {notes} n ON n.queue = {queue} AND n.key = {key}::text AND " + of
+	return q.joined(of)
+}
+
+// notedAny is the join of a row with its note, whatever its status is, a template.
+func (q *queueSQL) notedAny() string {
+	if q.notes == "" {
+		return ""
+	}
+	return q.joined("n.dead = (({status} IN ({dead})) IS TRUE)")
+}
+
+// joined is the join with notes that meet a condition, a template.
+func (*queueSQL) joined(condition string) string {
+	return "\n     LEFT JOIN {notes} n ON n.queue = {queue} AND n.key = {key}::text AND " + condition
 }
 
 // notePairs are names for templates: those of the columns that a note stands in for, among others.
