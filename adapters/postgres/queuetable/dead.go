@@ -85,7 +85,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	for _, r := range rows {
 		keys[r.Table] = append(keys[r.Table], r.Key)
 	}
-	texts, notes := map[string]string{}, map[string]string{} // before the transaction: describe takes a connection of its own
+	texts := map[string]string{} // before the transaction: describe takes a connection of its own
 	for name := range keys {
 		t := q.table(name)
 		if t == nil {
@@ -95,14 +95,11 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 		if err != nil {
 			return 0, queueError(name, string(action), err)
 		}
-		if sql.notes != "" {
-			notes[name] = sql.dropNotes()
-		}
 		switch action {
 		case adapters.ParkedRedrive:
-			texts[name] = sql.redrive()
+			texts[name] = sql.dropNotes() + sql.redrive()
 		case adapters.ParkedPurge:
-			texts[name] = sql.purge()
+			texts[name] = sql.dropNotes() + sql.purge()
 		default:
 			return 0, fmt.Errorf("postgres queue: dead rows can be redriven and purged; %q is neither", action)
 		}
@@ -120,12 +117,6 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 					return queueError(t.name, string(action), err)
 				}
 				changed += int(tag.RowsAffected())
-				if notes[t.name] == "" {
-					continue
-				}
-				if _, err := tx.Exec(ctx, notes[t.name], keys[t.name]); err != nil {
-					return queueError(t.name, string(action), err)
-				}
 			}
 			if changed == 0 {
 				return nil

@@ -79,7 +79,7 @@ func (q *queueSQL) keeps(column string) bool { return column != "" || q.notes !=
 // settleNoted is settleHere for what a note is written of. What is to be tried again changes the note alone.
 func (q *queueSQL) settleNoted(o settlement) string {
 	with, join := q.fenced(6)
-	if with = with + ", "; join == "" {
+	if with += ", "; join == "" {
 		with = "WITH "
 	}
 	rows := `(
@@ -114,9 +114,12 @@ WHERE n.queue = {queue} AND n.key = k.key AND NOT EXISTS (
       AND (CASE WHEN n.dead THEN {status} IN ({dead}) ELSE {status} IN ({waiting}) END) IS TRUE)`)
 }
 
-// dropNotes deletes notes. Parameter: keys.
+// dropNotes is the beginning of a statement that changes dead rows: it deletes their notes. Parameter: keys.
 func (q *queueSQL) dropNotes() string {
-	return q.fill("DELETE FROM {notes} n WHERE n.queue = {queue} AND n.key = ANY ($1::text[])")
+	if q.notes == "" {
+		return ""
+	}
+	return q.fill("WITH dropped AS (DELETE FROM {notes} n WHERE n.queue = {queue} AND n.key = ANY ($1::text[]) AND n.dead)\n")
 }
 
 // pageOfNotes lists the keys of notes in their order. Parameters: the last key of the page before, limit.

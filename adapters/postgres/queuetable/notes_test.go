@@ -3,8 +3,8 @@ package queuetable
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +27,11 @@ func (e *queueEnv) yantra(t testing.TB) *queueEnv {
 	return e
 }
 
-// waiting inserts a row of an aggregate, created so long ago, and returns its key.
-func (e *queueEnv) waiting(n int, aggregate string, ago time.Duration) string {
+// waiting inserts a row of an aggregate, created so long ago.
+func (e *queueEnv) waiting(n int, aggregate string, ago time.Duration) {
 	e.t.Helper()
 	e.each(`INSERT INTO {t} VALUES ($1, $2, 'workflow_execution', 'workflow.triggered', '{}', 'pending', now() - make_interval(secs => $3))`,
 		yantraSystem.id(n), aggregate, ago.Seconds())
-	return yantraSystem.id(n)
 }
 
 // notes are the notes, as text.
@@ -83,6 +82,7 @@ func TestG2_NotesKeepWhatTheTableHasNoColumnsFor(t *testing.T) {
 		t.Error("the queue does not say when something is due")
 	}
 	e.exec("UPDATE " + e.fence.of(noteTable).Sanitize() + " SET due_at = now()")
+	q = opened(t, e)
 	rows = claimAll(t, q)
 	if len(rows) != 2 || rows[0].ID != yantraSystem.id(1) || rows[0].Claim.Attempts != 1 || rows[1].Claim.Attempts != 0 {
 		t.Fatalf("claimed %+v, want both rows in order, with one attempt of the first", rows)
@@ -130,7 +130,7 @@ func TestNotesFollowForeignHands(t *testing.T) {
 	t.Parallel()
 	e := newQueueEnv(t).yantra(t)
 	for n := range 5 {
-		e.waiting(n, fmt.Sprint(n), time.Second)
+		e.waiting(n, strconv.Itoa(n), time.Second)
 	}
 	q := opened(t, e)
 	for _, row := range claimAll(t, q) {
@@ -156,7 +156,7 @@ func TestNotesFollowForeignHands(t *testing.T) {
 		t.Errorf("redrove %d, %v", n, err)
 	}
 	e.wantNotes("2 4 refused")
-	rows := claimAll(t, q)
+	rows := claimAll(t, opened(t, e)) // which reads everything, at once
 	if got := ids(rows); len(got) != 2 || got[0] != yantraSystem.id(3) || got[1] != yantraSystem.id(4) || rows[0].Claim.Attempts+rows[1].Claim.Attempts != 0 {
 		t.Errorf("claimed %v, want the two that were sent again, as for their first attempt", got)
 	}
@@ -170,6 +170,7 @@ func TestADeadRowThatWaitsAgainBeginsAnew(t *testing.T) {
 	q := opened(t, e)
 	ended(t, q, outbox.OutcomeDead, 9, time.Time{}, claimAll(t, q)...)
 	e.each("UPDATE {t} t SET status = 'pending'")
+	q = opened(t, e)
 	rows := claimAll(t, q)
 	if len(rows) != 1 || rows[0].Claim.Attempts != 0 {
 		t.Fatalf("claimed %+v", rows)
@@ -185,6 +186,7 @@ func TestG3_NotesGoWithTheDelivery(t *testing.T) {
 	e.waiting(1, "a", time.Second)
 	q := opened(t, e)
 	ended(t, q, outbox.OutcomeRetry, 1, time.Now(), claimAll(t, q)...)
+	q = opened(t, e)
 	rows := claimAll(t, q)
 	if len(rows) != 1 {
 		t.Fatalf("claimed %v", ids(rows))
