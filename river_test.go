@@ -230,6 +230,15 @@ func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 			`SELECT count(*) FROM outbox_event WHERE status <> 1`,
 			`SELECT count(*) FROM outbox_event WHERE last_error = 'foreign'`,
 		},
+		"yantra": { // beside a processor that marks rows by their ids alone, as Yantra's does
+			", layout: yantra",
+			`INSERT INTO outbox_messages SELECT ('00000000-0000-4000-8000-' || lpad(i::text, 12, '0'))::uuid, 'g' || i % 7, 'A', 't', json_build_object('n', i, 'group', 'g' || i % 7), 'pending',
+				clock_timestamp() FROM generate_series($1::int, $2::int) i`,
+			`WITH theirs AS (UPDATE outbox_messages SET status = 'processed', processed_at = now() WHERE id IN (SELECT id FROM outbox_messages WHERE status = 'pending'
+				ORDER BY created_at DESC LIMIT 3 FOR UPDATE SKIP LOCKED) RETURNING id) INSERT INTO theirs SELECT id FROM theirs`,
+			`SELECT count(*) FROM outbox_messages WHERE status <> 'processed'`,
+			`SELECT count(*) FROM theirs`,
+		},
 		"talkie": {
 			", layout: talkie, claims: {timeout: 2s, recover: 1s}",
 			`INSERT INTO outbox (topic, key, payload_json, created_at)
@@ -242,6 +251,8 @@ func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJobs(t, tt.source)
+			_, err := j.pool.Exec(t.Context(), `CREATE TABLE theirs (id uuid)`)
+			must(t, err)
 			const all = 1500
 			stop := j.run()
 			defer stop()

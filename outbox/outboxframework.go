@@ -63,16 +63,3 @@ func fitsFramework(e *Envelope) error {
 	}
 	return &EnvelopeError{Type: e.typ, Fields: problems}
 }
-
-// knownLayout returns an error for a layout that no client writes.
-func knownLayout(cfg *ClientConfig) error {
-	switch {
-	case cfg.Layout == "" || cfg.Layout == "outrider":
-		return nil
-	case cfg.Layout != layoutOutboxFramework:
-		return fmt.Errorf("unknown Layout %q; leave it empty, or use %q", cfg.Layout, layoutOutboxFramework)
-	case cfg.Dialect != PostgreSQL:
-		return fmt.Errorf("layout %s is for PostgreSQL, not for %s", cfg.Layout, cfg.Dialect)
-	}
-	return nil
-}

@@ -32,7 +32,7 @@ type ClientConfig struct {
 
 	// Layout is the shape of the table, as in the configuration of its source: "outrider" is Outrider's own,
 	// "outbox-framework" the one of the JDBC outbox framework on PostgreSQL, whose default name is outbox_event
-	// (docs/migrate/outbox-framework.md). Default: "outrider".
+	// (docs/migrate/outbox-framework.md), "yantra" that of Yantra, outbox_messages (docs/migrate/yantra.md). Default: "outrider".
 	Layout string
 
 	// Dialect is the database. Default: [PostgreSQL].
@@ -64,11 +64,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err := knownLayout(&cfg); err != nil {
 		return nil, fmt.Errorf("outbox: client: %w", err)
 	}
-	framework := cfg.Layout == layoutOutboxFramework
-	if framework {
-		cfg.Table = cmp.Or(cfg.Table, "outbox_event")
-	}
-	cfg.Table = cmp.Or(cfg.Table, DefaultTable)
+	foreign := layouts[cfg.Layout]
+	cfg.Table = cmp.Or(cfg.Table, foreign.table, DefaultTable)
 	table, err := quoteTable(cfg.Table, cfg.Dialect)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: client: %w", err)
@@ -77,8 +74,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	switch cfg.Dialect {
 	case PostgreSQL:
 		c.insert, c.one, c.args = postgresInsert(table), postgresInsertOne(table), postgresArgs
-		if framework {
-			c.insert, c.one, c.args, c.fits = frameworkInsert(table), "", frameworkArgs, fitsFramework
+		if foreign.table != "" {
+			c.insert, c.one, c.args, c.fits = foreign.insert(table), "", foreign.args, foreign.fits
 		}
 		if cfg.Notify {
 			c.insert = calling(c.insert, cfg.Table)

@@ -72,6 +72,13 @@ INSERT INTO written SELECT payload::json->>'id', message_group, created_at FROM 
 		rows:     `SELECT payload->>'id', aggregate_id, row_number() OVER (ORDER BY created_at, event_id) FROM outbox_event`,
 		finished: `status = 1 AND done_at IS NOT NULL AND last_error IS NULL AND attempts = 0`,
 	},
+	"yantra": {
+		layout: "yantra", table: "outbox_messages", done: "processed",
+		insert: `INSERT INTO outbox_messages (id, event_type, aggregate_id, aggregate_type, payload, status, created_at)
+VALUES (gen_random_uuid(), $1, $2, 'workflow_execution', $3::text::jsonb, 'pending', clock_timestamp())`,
+		rows:     `SELECT payload->>'id', aggregate_id, row_number() OVER (ORDER BY created_at, id) FROM outbox_messages`,
+		finished: `status = 'processed' AND processed_at IS NOT NULL`,
+	},
 }
 
 // itemsPlatform takes requests of FlowCatalyst's current API, and says so of each item.

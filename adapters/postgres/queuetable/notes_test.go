@@ -179,6 +179,24 @@ func TestADeadRowThatWaitsAgainBeginsAnew(t *testing.T) {
 	e.wantNotes("1 1 refused")
 }
 
+// Attempts that turn out to be the fault of a row's address leave no note.
+func TestNotesOfAttemptsThatAreGivenBack(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).yantra(t)
+	e.waiting(1, "a", time.Second)
+	q := opened(t, e)
+	ended(t, q, outbox.OutcomeRetry, 2, time.Now(), claimAll(t, q)...)
+	for _, want := range []string{"1 1 refused", ""} {
+		q = opened(t, e)
+		rows := claimAll(t, q)
+		if len(rows) != 1 {
+			t.Fatalf("claimed %v", ids(rows))
+		}
+		ended(t, q, outbox.OutcomeReleased, rows[0].Claim.Attempts-1, time.Time{}, rows...)
+		e.wantNotes(want)
+	}
+}
+
 // A delivery in the transaction that settles deletes the note in it, or not if it is rolled back.
 func TestG3_NotesGoWithTheDelivery(t *testing.T) {
 	t.Parallel()

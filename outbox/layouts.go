@@ -1,0 +1,36 @@
+package outbox
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// foreignLayout is how a client writes into a table that is not of Outrider's own layout, on PostgreSQL.
+type foreignLayout struct {
+	table  string // its usual name
+	insert func(table string) string
+	args   func([]Envelope) []any // of insert
+	fits   func(*Envelope) error  // what the table has no place for
+}
+
+// layouts are those that a client knows.
+var layouts = map[string]foreignLayout{
+	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework},
+	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra},
+}
+
+// knownLayout returns an error for a layout that no client writes.
+func knownLayout(cfg *ClientConfig) error {
+	if cfg.Layout == "" || cfg.Layout == "outrider" {
+		return nil
+	}
+	switch _, known := layouts[cfg.Layout]; {
+	case !known:
+		return fmt.Errorf("unknown Layout %q; leave it empty, or use one of %s", cfg.Layout, strings.Join(slices.Sorted(maps.Keys(layouts)), ", "))
+	case cfg.Dialect != PostgreSQL:
+		return fmt.Errorf("layout %s is for PostgreSQL, not for %s", cfg.Layout, cfg.Dialect)
+	}
+	return nil
+}
