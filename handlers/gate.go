@@ -70,8 +70,9 @@ type Gate struct {
 	ended    []Ended    // to be reported when the mutex is free
 
 	// waits recycles the channels on which chains wait for their outcome. A
-	// channel goes back only after its one value was received.
-	waits sync.Pool
+	// channel goes back only after its one value was received. It is not part of the
+	// gate: the runtime refers to a pool until the second collection after its last use.
+	waits *sync.Pool
 
 	// epoch is when the gate's clock began: it continues evenly, and a reading
 	// takes a third of the room of a time.Time.
@@ -113,7 +114,7 @@ func NewGate(cfg GateConfig) *Gate {
 	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{},
 		batches: map[*batch]struct{}{}, reserved: map[*Ticket]struct{}{}, epoch: time.Now()}
 	g.idle = sync.NewCond(&g.mu)
-	g.waits.New = func() any { return make(chan error, 1) }
+	g.waits = &sync.Pool{New: func() any { return make(chan error, 1) }}
 	g.ctx, g.abort = context.WithCancel(context.Background())
 	return g
 }
