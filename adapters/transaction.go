@@ -33,7 +33,8 @@ type TxDestination interface {
 	// With nil everything is committed. After anything else the transaction is rolled back. Messages whose
 	// result is nil are then given again, in another transaction; if every message has an error it is not known
 	// which of them is at fault, and they are given again in parts, until a message
-	// fails alone. An [outbox.Unavailable] error is nobody's fault: it ends the delivery.
+	// fails alone. An [outbox.Unavailable] error is nobody's fault: it ends the delivery. Neither is [ErrConflict]: the
+	// messages are given again, all of them.
 	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) []error
 }
 
@@ -81,6 +82,13 @@ type TxQueue interface {
 // ErrUnknown says that it could not be found out whether a transaction was committed.
 var ErrUnknown = errors.New("it is not known whether the transaction was committed")
 
+// ErrConflict says that a transaction has met another one: a deadlock, a failure of serialization, or a lock that it did not get
+// in time.
+var ErrConflict = errors.New("another transaction was in the way")
+
+// conflictTries is how often the same messages are tried that meet other transactions.
+const conflictTries = 5
+
 // InParts delivers a batch in as few transactions as it takes. Try delivers messages in one: errs is nil when that was
 // committed, otherwise nothing was, and it says what [TxDestination.DeliverTx] says. Ended is why
 // nothing more is to be tried. Of a group, the key of which group returns (empty: none), nothing is tried behind
@@ -113,7 +121,7 @@ func (p *parts) deliver(batch []*message.Message) {
 	if batch = p.remaining(batch); len(batch) == 0 {
 		return
 	}
-	errs, ended := p.try(batch)
+	errs, ended := p.whole(batch)
 	if ended == nil && errs != nil && len(errs) != len(batch) {
 		ended = fmt.Errorf("the destination returned %d results for %d messages", len(errs), len(batch))
 	}
@@ -137,6 +145,19 @@ func (p *parts) deliver(batch []*message.Message) {
 		p.deliver(batch[:half])
 		p.deliver(batch[half:])
 	}
+}
+
+// whole tries a batch, and again as long as other transactions are in its way.
+func (p *parts) whole(batch []*message.Message) (errs []error, ended error) {
+	for range conflictTries {
+		errs, ended = p.try(batch)
+		i := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, ErrConflict) })
+		if ended != nil || i < 0 {
+			return errs, ended
+		}
+		ended = outbox.Unavailable(fmt.Errorf("given up after %d tries: %w", conflictTries, errs[i]), 0)
+	}
+	return nil, ended
 }
 
 // remaining leaves out what may not be delivered any more.
