@@ -1,6 +1,6 @@
 package config
 
-// Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook], [*River],
+// Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook], [*River], [*SQL],
 // [*LogTo], [*Discard], [*Listeners] and [*Publisher].
 type Destination interface {
 	// Kind is the value of the key type.
@@ -13,6 +13,7 @@ var destinations = newRegistry[Destination]("destination",
 	kind{"http", "An HTTP endpoint that takes batches.", &HTTP{}},
 	kind{"webhook", "Signed requests to HTTP endpoints, one per message (Standard Webhooks).", &Webhook{}},
 	kind{"river", "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages.", &River{}},
+	kind{"sql", "Rows of another outbox table in PostgreSQL, inserted in the transaction that settles their messages.", &SQL{}},
 	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
 	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
 	kind{"listeners", "Functions of the embedding Go program, registered by event type. The outrider binary has none.", &Listeners{}},

@@ -122,6 +122,7 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 			place = place.item(i)
 		}
 		cfg.checkTopics(c, place, r, to)
+		cfg.checkCircle(c, place, r, to)
 	}
 	src := cfg.Sources[r.From]
 	if src != nil && !src.log() {

@@ -72,13 +72,21 @@ func postgresArgs(envelopes []Envelope) []any {
 			cols[8].add(string(e.payload))
 			cols[9].null()
 		}
-		cols[10].add(e.occurredAt.Format(time.RFC3339Nano))
+		cols[10].addOrNull(timeText(e.occurredAt))
 	}
 	args := make([]any, len(cols))
 	for i := range cols {
 		args[i] = cols[i].String()
 	}
 	return args
+}
+
+// timeText returns a time as text, "" for the zero time: a message of a table that has no column for it.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339Nano)
 }
 
 // encodeMap returns a JSON object, "" for none.

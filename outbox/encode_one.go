@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"encoding/hex"
-	"time"
-)
+import "encoding/hex"
 
 // postgresInsertOne is the statement for a single message, which is what most
 // transactions publish: the arrays of [postgresInsert] cost a fifth of the
@@ -19,7 +16,7 @@ func postgresInsertOne(table string) string {
 func postgresArgsOne(e *Envelope) []any {
 	args := []any{
 		e.id, e.typ, textOrNull(e.group), textOrNull(e.aggregateType), textOrNull(e.aggregateID), textOrNull(e.tenant),
-		textOrNull(encodeMap(e.tags)), textOrNull(encodeMap(e.headers)), nil, nil, e.occurredAt.Format(time.RFC3339Nano),
+		textOrNull(encodeMap(e.tags)), textOrNull(encodeMap(e.headers)), nil, nil, textOrNull(timeText(e.occurredAt)),
 	}
 	if e.binary {
 		args[9] = `\x` + hex.EncodeToString(e.payload)

@@ -18,7 +18,7 @@ func FlowCatalystV2() *Preset {
 			DeadBy: map[string]string{
 				"permanent": "2", "BAD_REQUEST": "2", "INTERNAL_ERROR": "3", "UNAUTHORIZED": "4", "FORBIDDEN": "5", "GATEWAY_ERROR": "6",
 			},
-			KindInType: true, TypeInPayload: true, DoneIsDeleted: true,
+			KindInType: true, DefaultKind: "EVENT", TypeInPayload: true, DoneIsDeleted: true,
 
 			Definitions: map[Database]Definition{PostgreSQL: {
 				Columns: []Column{

@@ -55,6 +55,13 @@ type Queue struct {
 	// Headers are columns whose values travel as headers of the message, where they are not NULL.
 	Headers []Header
 
+	// EventID is a column in which writers may give a row an id that is unique, where the key is a number that the table gives.
+	// Only rows that are written get one: the event id of a row is its key.
+	EventID string
+
+	// DefaultKind is the kind of rows that are written for messages without one, with KindInType.
+	DefaultKind string
+
 	// Definitions are how `outrider init` creates the tables, by database. Without one for a database the
 	// application creates them.
 	Definitions map[Database]Definition

@@ -16,6 +16,7 @@ func Talkie() *Preset {
 			},
 			Statuses: Statuses{Pending: "pending", Retrying: "failed", Processing: "publishing", Done: "published", Dead: "dead_lettered"},
 			Headers:  []Header{{Name: "x-correlation-id", Column: "job_id"}},
+			EventID:  "idempotency_key",
 
 			Definitions: map[Database]Definition{PostgreSQL: {
 				Columns: []Column{

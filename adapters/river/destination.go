@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
 )
 
 // Destination inserts a job for each message. It is an [adapters.TxDestination] and an [adapters.Checker].
@@ -77,27 +74,8 @@ func (d *Destination) Close() error {
 
 // Deliver implements [adapters.Destination], in transactions of its own: at least once.
 func (d *Destination) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
-	group := func(msg *message.Message) string { return msg.Metadata[outbox.MetaGroup] }
-	return adapters.InParts(batch, group, func(part []*message.Message) (errs []error, ended error) {
-		err := pgx.BeginFunc(ctx, d.cfg.Pool, func(tx pgx.Tx) error {
-			if errs = d.DeliverTx(ctx, tx, address, part); errs != nil {
-				return errRefused
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errRefused) {
-			return nil, outbox.Unavailable(fmt.Errorf("river: %w", err), 0)
-		}
-		for _, err := range errs {
-			if outbox.KindOf(err) == outbox.KindUnavailable && err != nil {
-				return nil, err
-			}
-		}
-		return errs, nil
-	})
+	return pgdelivery.Deliver(ctx, "river", d.cfg.Pool, d, address, batch)
 }
-
-var errRefused = errors.New("messages were refused")
 
 // DeliverTx implements [adapters.TxDestination]. Its tx is a pgx.Tx.
 func (d *Destination) DeliverTx(ctx context.Context, tx any, _ string, batch []*message.Message) []error {
@@ -112,7 +90,7 @@ func (d *Destination) DeliverTx(ctx context.Context, tx any, _ string, batch []*
 	}
 	inserted, err := d.client.InsertManyTx(ctx, tx.(pgx.Tx), params) //nolint:forcetypeassert // what PostgreSQL's transactions are
 	if err != nil {
-		err = classify(err)
+		err = pgdelivery.Classify(fmt.Errorf("river: insert jobs: %w", err), fixes)
 		for i := range errs {
 			errs[i] = err
 		}
@@ -126,22 +104,7 @@ func (d *Destination) DeliverTx(ctx context.Context, tx any, _ string, batch []*
 	return nil
 }
 
-// classify gives an error its kind. What is wrong with the database, its tables or rights is no message's fault; what
-// the database cannot keep is.
-func classify(err error) error {
-	text := fmt.Errorf("river: insert jobs: %w", err)
-	refused, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case !ok: // what River itself refuses was looked at before
-		return outbox.Unavailable(text, 0)
-	case slices.Contains([]string{"40001", "40P01", "55P03"}, refused.Code): // it met another transaction
-		return text
-	case slices.Contains([]string{"42P01", "42703", "42704", "42883", "3F000"}, refused.Code):
-		return outbox.Unavailable(fmt.Errorf("%w; River's tables are missing or of an older version: run its migrations (river migrate-up)", text), 0)
-	case refused.Code == "42501":
-		return outbox.Unavailable(fmt.Errorf("%w; GRANT SELECT, INSERT, UPDATE ON river_job, and USAGE ON SEQUENCE river_job_id_seq, to the role that Outrider connects as", text), 0)
-	case strings.HasPrefix(refused.Code, "22"), strings.HasPrefix(refused.Code, "23"):
-		return outbox.Permanent(text)
-	}
-	return outbox.Unavailable(text, 0)
+var fixes = pgdelivery.Fixes{
+	Shape:  "River's tables are missing or of an older version: run its migrations (river migrate-up)",
+	Rights: "GRANT SELECT, INSERT, UPDATE ON river_job, and USAGE ON SEQUENCE river_job_id_seq, to the role that Outrider connects as",
 }

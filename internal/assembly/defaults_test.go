@@ -10,6 +10,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/http"
 	"github.com/outriderhq/outrider/adapters/kafka"
+	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
 	"github.com/outriderhq/outrider/adapters/river"
 	"github.com/outriderhq/outrider/adapters/webhook"
@@ -34,8 +35,10 @@ destinations:
   http: {type: http, url: "http://127.0.0.1:1/"}
   webhook: {type: webhook, url: "https://example.com/", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
   river: {type: river, url: postgres://app@127.0.0.1/db}
+  sql: {type: sql, url: postgres://app@127.0.0.1/other}
 routes:
   r: {from: own, to: river}
+  g: {from: own, to: sql}
   a: {from: own, to: kafka}
   b: {from: own, to: http}
   c: {from: own, to: webhook}
@@ -89,6 +92,12 @@ routes:
 	r, rErr := jobs.WithDefaults()
 	r2, r2Err := river.Config{Pool: pool}.WithDefaults()
 	same("river", r, rErr, r2, r2Err)
+
+	rows := sqlConfig(cfg.Destinations["sql"].(*config.SQL))
+	rows.Pool = pool
+	o, oErr := rows.WithDefaults()
+	o2, o2Err := outboxtable.Config{Pool: pool}.WithDefaults()
+	same("sql", o, oErr, o2, o2Err)
 
 	s, sErr := httpSubscriber(at, cfg.Sources["in"].(*config.HTTPSource)).WithDefaults()
 	s2, s2Err := http.SubscriberConfig{Listen: "127.0.0.1:1"}.WithDefaults()

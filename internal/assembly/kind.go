@@ -22,6 +22,7 @@ var (
 		"http":      entry(httpDestination),
 		"webhook":   entry(webhookDestination),
 		"river":     entry(riverDestination),
+		"sql":       entry(sqlDestination),
 		"log":       entry(logDestination),
 		"discard":   entry(discardDestination),
 		"listeners": entry(listenersDestination),

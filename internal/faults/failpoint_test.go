@@ -63,7 +63,13 @@ func TestG1_G2_G3_KilledAtEveryStep(t *testing.T) {
 // returns how often that was.
 func killAtEach(t *testing.T, points []failpoint.Point, to *receiver, run func(env string) *relay) (kills int) {
 	t.Helper()
-	for range rounds(t, 1, 10) {
+	return killAtEachTimes(t, 10, points, to, run)
+}
+
+// killAtEachTimes is [killAtEach] with so many kills at each step in a soak.
+func killAtEachTimes(t *testing.T, times int, points []failpoint.Point, to *receiver, run func(env string) *relay) (kills int) {
+	t.Helper()
+	for range rounds(t, 1, times) {
 		for _, at := range points {
 			env := fmt.Sprintf("%s=%s", failpoint.Env, at)
 			if !slices.Contains(once, at) {

@@ -57,6 +57,7 @@ type TableColumn struct {
 	NotNull    bool
 	Unique     bool // alone in a unique index
 	Expression string
+	Identity   bool // the server numbers its rows
 }
 
 // TableColumns reads the columns of a table by its quoted name. A table that is missing
@@ -66,7 +67,7 @@ func TableColumns(ctx context.Context, q Querier, table string) (map[string]Tabl
 		SELECT a.attname, a.atttypid, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, NULL), a.attgenerated = 's', a.attnotnull,
 		       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indisvalid
 		               AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
-		       coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+		       coalesce(pg_get_expr(d.adbin, d.adrelid), ''), a.attidentity <> ''
 		FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped`, table)
 	if err != nil {

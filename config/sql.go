@@ -1,0 +1,103 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+// SQL writes messages into another outbox table.
+type SQL struct {
+	URL     SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the database with the table. Where it is that of the route's state (of a queue table: of its source), by host, port and name, each message becomes exactly one row: both are committed together, with the connection of state or source. Elsewhere it is at least one, and a table with a unique index on its event id keeps one of them."`
+	TLS     TLS       `yaml:"tls" doc:"Encryption of the connections, as of a source."`
+	Layout  string    `yaml:"layout" enum:"outrider|{layouts}" default:"outrider" doc:"Shape of the table, as of a source: Outrider's own, or a layout that has a name. docs/sql.md says what each of them keeps of a message."`
+	Table   Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC, with others that have a name it is that of the original."`
+	Tables  Queues    `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables. The kind of a message says which of them it is for; the first takes those without one."`
+	Topic   string    `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table."`
+	EventID Template  `yaml:"event_id" default:"{{.ID}}" doc:"Event id of a row; a template. Where ids are numbers, as with layout talkie, those of two databases meet: put the name of the database in front, as in shop-{{.ID}}."`
+	Type    Template  `yaml:"event_type" default:"{{.Type}}" doc:"Type of a row; a template. With layout talkie it is the topic."`
+	Group   Template  `yaml:"group" default:"{{.Group}}" doc:"Group of a row, whose order is kept; a template. A message without a group gets none."`
+	Notify  bool      `yaml:"notify" default:"false" doc:"Wake a relay that reads the table with wake: notify and sleeps."`
+	Batch   SQLBatch  `yaml:"batch" doc:"Bounds of one transaction."`
+}
+
+// Kind is "sql".
+func (*SQL) Kind() string { return "sql" }
+
+// SQLBatch bounds one transaction.
+type SQLBatch struct {
+	MaxMessages int `yaml:"max_messages" default:"500" min:"1" max:"5000" doc:"Most messages."`
+}
+
+// Preset is the layout's preset; nil: the table is Outrider's own.
+func (s *SQL) Preset() *layout.Preset { return layout.Find(s.Layout) }
+
+func (s *SQL) check(c *checker, at place) {
+	c.postgresURL(at.child("url"), s.URL, "")
+	c.postgresTLS(at, s.URL, &s.TLS)
+	if !at.sound("layout") {
+		return
+	}
+	preset := s.Preset()
+	if s.Layout != own && !at.has("table") {
+		s.Table = "" // the default is the own table's
+	}
+	if preset == nil || !severalTables(preset) {
+		c.onlyIn(at, layoutsWith(severalTables), "tables")
+	} else if at.has("table") {
+		c.add(at.child("table").key(), "%s has %s tables", preset.Title, numberWord(len(preset.Queue.Tables))).hint("name them in tables: {...}")
+	}
+	switch {
+	case preset == nil || !hasTopic(preset):
+		c.onlyIn(at, layoutsWith(hasTopic), "topic")
+	case !at.has("topic") && !at.has("table"):
+		c.add(at.child("topic"), "a %s table belongs to a topic", preset.Title).
+			hint("give topic: orders for the table %sorders, or table: NAME", preset.Log.TopicPrefix)
+	}
+}
+
+// names are the tables that are written to.
+func (s *SQL) names() []string { return tableNames(s.Preset(), s.Table, s.Tables, s.Topic) }
+
+// tableNames are the tables of a layout, as a section names them.
+func tableNames(preset *layout.Preset, table Table, tables Queues, topic string) (names []string) {
+	switch {
+	case table != "":
+		return []string{string(table)}
+	case preset == nil:
+	case preset.Log != nil && topic != "":
+		return []string{preset.Log.TopicPrefix + topic}
+	case preset.Queue != nil:
+		for _, t := range preset.Queue.Tables {
+			names = append(names, tables.Of(t))
+		}
+	}
+	return names
+}
+
+// checkCircle refuses a route that writes into the table which it reads: each message would come again without end.
+func (cfg *Config) checkCircle(c *checker, at place, r *Route, to string) {
+	src, fromTable := cfg.Sources[r.From].(*Postgres)
+	dst, toTable := cfg.Destinations[to].(*SQL)
+	if !fromTable || !toTable || src == nil || dst == nil || databaseOf(src.URL) != databaseOf(dst.URL) {
+		return
+	}
+	for _, name := range tableNames(src.Preset(), src.Table, src.Tables, src.Topic) {
+		if slices.Contains(dst.names(), name) {
+			c.add(at, "%s writes the table %s, which the route reads: each message would come again without end", at.node.quote(), name).
+				hint("name another table")
+			return
+		}
+	}
+}
+
+// databaseOf is the database that a URL leads to.
+func databaseOf(u SecretURL) string {
+	parsed, err := url.Parse(u.Reveal())
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(parsed.Host, ":5432") + parsed.Path
+}
