@@ -20,6 +20,19 @@ type TableNamer interface {
 // has what operators' commands need, and not all that a relay needs.
 var ErrOperatorsLogin = errors.New("this is an operator's login: connect the relay with its own")
 
+// ErrOwnerOnly is part of what [Retainer.CheckRetention] returns for a login that does not
+// own the table, where removing takes its owner: a relay's fault, but not an operator's.
+// Rights on the table do not tell the two apart: see [LoginJudge].
+var ErrOwnerOnly = errors.New("only the table's owner can make and drop its partitions")
+
+// LoginJudge is implemented by state stores whose tables grant a relay and an operator
+// different rights.
+type LoginJudge interface {
+	// OperatorsLogin reports whether the login has what operators' commands need, and
+	// not all that a relay needs.
+	OperatorsLogin(ctx context.Context) (bool, error)
+}
+
 // Retainer is implemented by sources that can remove rows which no route needs
 // any more. Methods may be called concurrently, also by several processes:
 // then one of them removes, and the others find that it does.

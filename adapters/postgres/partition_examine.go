@@ -27,7 +27,10 @@ func (s *Source) examinePartitions(ctx context.Context) []adapters.Finding {
 	if err = s.base.Pool.QueryRow(ctx, lastPositionSQL, s.layout.table).Scan(&last); err == nil {
 		err = s.base.Pool.QueryRow(ctx, inTable(straySQL, all.rest.name.Sanitize()), strayBound).Scan(&stray)
 	}
+	enough := fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0))
 	switch {
+	case pg.FailedWith(err, pg.InsufficientPrivilege): // a role that reads the table may not read its partitions alone
+		return []adapters.Finding{pg.Fine(subject, enough+"; only their owner can look into the default one")}
 	case err != nil:
 		return []adapters.Finding{pg.Unknown(subject, err)}
 	case stray > 0:
@@ -35,5 +38,5 @@ func (s *Source) examinePartitions(ctx context.Context) []adapters.Finding {
 			Text: fmt.Sprintf("%d rows (counting stops at %d) are in the default partition: no other had been made for them", stray, strayBound),
 			Fix:  "run the relay with `retention: {mode: partitions}`, which makes partitions ahead of need; docs/retention.md says what becomes of such rows"}}
 	}
-	return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("%d, enough for %d more positions", len(all.ranges), max(all.end()-last-1, 0)))}
+	return []adapters.Finding{pg.Fine(subject, enough)}
 }

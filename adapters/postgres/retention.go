@@ -106,7 +106,7 @@ WHERE c.oid = $1::text::regclass`
 		add(`it is partitioned by %s; retention needs RANGE (position), or mode: delete`, key)
 	default:
 		if !owns {
-			add("role %s may not make and drop its partitions: GRANT %s TO %s, or connect as the owner", role, pgx.Identifier{owner}.Sanitize(), role)
+			add("%w, and role %s is not: GRANT %s TO %s, or connect as the owner", adapters.ErrOwnerOnly, role, pgx.Identifier{owner}.Sanitize(), role)
 		}
 		if !creates {
 			add("role %s may not make its partitions: GRANT CREATE ON SCHEMA %s TO %s", role, pgx.Identifier{schema}.Sanitize(), role)

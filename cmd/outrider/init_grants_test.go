@@ -55,7 +55,7 @@ routes:
 		st.run(t, as(relay))
 	}
 	for _, st := range []step{
-		{args: "doctor", out: []string{"has what operators' commands need, and lacks 8 of what a relay needs", "checked as an operator, who removes no rows"}},
+		{args: "doctor", out: []string{"has what operators' commands need, and lacks 10 of what a relay needs", "checked as an operator, who removes no rows"}},
 		{args: "status", out: []string{"orders"}},
 		{args: "pause orders", out: []string{"orders"}},
 		{args: "resume orders", out: []string{"orders"}},
@@ -69,4 +69,37 @@ routes:
 	} {
 		st.run(t, as(publisher))
 	}
+}
+
+// Only the owner of a table makes and drops its partitions. A relay's login that is not
+// is broken; an operator's is as it should be.
+func TestDoctorTellsOperatorsFromRelaysThatDoNotOwnTheirPartitions(t *testing.T) {
+	t.Parallel()
+	address := testenv.Postgres(t)
+	suffix := strings.ToLower(rand.Text())
+	relay, operator := "relay_"+suffix, "operator_"+suffix
+	for _, name := range []string{relay, operator} {
+		createRole(t, address, name)
+	}
+	as := func(role string) *site {
+		s := newSite(t, "")
+		s.write(fmt.Sprintf(`
+admin: {listen: off}
+sources:
+  app: {type: postgres, table: shop.events, url: %q, retention: {mode: partitions, keep: 1d}}
+destinations:
+  nowhere: {type: discard}
+routes:
+  orders: {from: app, to: nowhere}
+`, asRole(t, address, role)))
+		return s
+	}
+	printed := as("").call("init", "--print", "--relay", relay, "--operator", operator)
+	runSQL(t, address, "CREATE SCHEMA shop; "+printed.out)
+	checked := step{args: "doctor", out: []string{"has what operators' commands need", "checked as an operator, who removes no rows", "only their owner can look into the default one", "0 broken"}}
+	checked.run(t, as(operator))
+	step{args: "doctor", code: 1, out: []string{"only the table's owner can make and drop its partitions", "GRANT"}}.run(t, as(relay))
+	runSQL(t, address, fmt.Sprintf("ALTER TABLE shop.events OWNER TO %s; GRANT CREATE ON SCHEMA shop TO %[1]s; ALTER TABLE shop.events_rest OWNER TO %[1]s", relay))
+	step{args: "doctor", out: []string{"no problems found"}}.run(t, as(relay))
+	checked.run(t, as(operator))
 }

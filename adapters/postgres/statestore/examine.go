@@ -11,7 +11,10 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
-var _ adapters.Examiner = (*Store)(nil)
+var (
+	_ adapters.Examiner   = (*Store)(nil)
+	_ adapters.LoginJudge = (*Store)(nil)
+)
 
 // Examine implements [adapters.Examiner].
 func (s *Store) Examine(ctx context.Context) []adapters.Finding {
@@ -110,6 +113,12 @@ func (s *Store) examinePrivileges(ctx context.Context) (found []adapters.Finding
 			role, operator.Fix(role)))}, false
 	}
 	return []adapters.Finding{pg.Fine(subject, fmt.Sprintf("role %s has what a relay and operators' commands need", role))}, false
+}
+
+// OperatorsLogin implements [adapters.LoginJudge].
+func (s *Store) OperatorsLogin(ctx context.Context) (bool, error) {
+	_, operator, err := Grants(s.pool.schema.name).OperatorOnly(ctx, s.pool)
+	return operator, err
 }
 
 // examineWork reports which instances run and what waits for an operator.
