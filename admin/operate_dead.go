@@ -17,6 +17,8 @@ type ParkedMessage struct {
 
 	Source string // the queue whose table has the row; empty: it is in the state store
 	Table  string // that table, as configured
+
+	At ParkedPlace // in the list
 }
 
 // deadSource is a source whose table keeps its dead rows.
@@ -84,7 +86,7 @@ type deadPage struct {
 func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after adapters.DeadKey, size int, payload bool) (p deadPage, err error) {
 	rows, err := s.rows.Dead(ctx, adapters.DeadFilter{Group: f.Group, ID: f.ID, Error: f.Error, Before: f.Before, Limit: size, Payload: payload, After: after})
 	if err != nil || len(rows) == 0 {
-		return p, err
+		return p, placeError(after, err)
 	}
 	p.last = rows[len(rows)-1].At
 	for i := range rows {
@@ -98,17 +100,16 @@ func (s *deadSource) page(ctx context.Context, f adapters.ParkedFilter, after ad
 		if payload {
 			metadata = r.Row.Metadata(fmt.Sprintf("%s/%02d", route, r.Row.Slot))
 		}
-		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, Parked: adapters.Parked{
+		p.messages = append(p.messages, ParkedMessage{Source: s.name, Table: r.At.Table, At: ParkedPlace{Source: s.name, Dead: r.At}, Parked: adapters.Parked{
 			LaneRef: adapters.LaneRef{Route: route, Slot: r.Row.Slot}, Group: r.Row.Group, Status: adapters.ParkedDead, Attempts: r.Attempts,
 			LastError: r.Error, ParkedAt: r.Died, ID: r.Row.ID, Type: r.Row.Type, Position: r.Row.Position, Metadata: metadata, Payload: r.Row.Payload}})
 	}
 	return p, nil
 }
 
-// walk calls visit with those rows of each page that the filter selects, until visit
+// walk calls visit with those rows of each page behind a place that the filter selects, until visit
 // says that it is enough. A page has at most so many rows.
-func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, size int, payload bool, visit func([]ParkedMessage, []adapters.DeadKey) (more bool, err error)) error {
-	var after adapters.DeadKey
+func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, after adapters.DeadKey, size int, payload bool, visit func([]ParkedMessage, []adapters.DeadKey) (more bool, err error)) error {
 	for {
 		p, err := s.page(ctx, f, after, size, payload)
 		if err != nil || p.last == (adapters.DeadKey{}) {
@@ -121,8 +122,8 @@ func (s *deadSource) walk(ctx context.Context, f adapters.ParkedFilter, size int
 	}
 }
 
-// deadIn lists dead rows of queues' tables, by source, table, creation and key.
-func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, most int, payload bool) (out []ParkedMessage, err error) {
+// deadIn lists dead rows of queues' tables behind a place, by source, table, creation and key.
+func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, behind ParkedPlace, most int, payload bool) (out []ParkedMessage, err error) {
 	if most <= 0 {
 		return nil, nil
 	}
@@ -130,13 +131,20 @@ func (op *Operator) deadIn(ctx context.Context, f adapters.ParkedFilter, most in
 	if err != nil {
 		return nil, err
 	}
+	sources, after, err := behind.behind(sources)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range sources {
-		err := s.walk(ctx, f, min(max(most, adapters.DefaultParkedList), adapters.DefaultParkedStep), payload, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+		err := s.walk(ctx, f, after, min(max(most, adapters.DefaultParkedList), adapters.DefaultParkedStep), payload, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
 			out = append(out, rows[:min(len(rows), most-len(out))]...)
 			return len(out) < most, nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w", s.name, err)
+		}
+		if after = (adapters.DeadKey{}); len(out) >= most {
+			break
 		}
 	}
 	return out, nil
@@ -158,7 +166,7 @@ func (op *Operator) countDead(ctx context.Context, c adapters.ParkedCommand) (ou
 func countDeadIn(ctx context.Context, sources []*deadSource, f adapters.ParkedFilter) (out []adapters.ParkedCount, err error) {
 	for _, s := range sources {
 		counts := map[string]int{}
-		err := s.walk(ctx, f, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+		err := s.walk(ctx, f, adapters.DeadKey{}, adapters.DefaultParkedStep, false, func(rows []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
 			for _, m := range rows {
 				counts[m.Route]++
 			}
@@ -189,7 +197,7 @@ func (op *Operator) changeDead(ctx context.Context, c adapters.ParkedCommand, si
 		if !ok {
 			return fmt.Errorf("source %q: %w", s.name, errNoAudit)
 		}
-		err := s.walk(ctx, c.Filter, size, false, func(_ []ParkedMessage, keys []adapters.DeadKey) (bool, error) {
+		err := s.walk(ctx, c.Filter, adapters.DeadKey{}, size, false, func(_ []ParkedMessage, keys []adapters.DeadKey) (bool, error) {
 			if len(keys) == 0 {
 				return true, nil
 			}

@@ -13,20 +13,32 @@ import (
 // Parked lists what was taken out of the stream: first the parked messages of the state
 // stores, by route, slot and sequence, then the dead rows in the tables of queues, by
 // source, table, creation and key. The limit is that of the whole list; the filter's
-// After concerns the state stores.
+// After concerns the first state store.
 func (op *Operator) Parked(ctx context.Context, f adapters.ParkedFilter) ([]ParkedMessage, error) {
+	return op.ParkedAfter(ctx, f, ParkedPlace{Parked: f.After})
+}
+
+// ParkedAfter returns the part of that list which begins behind a place; the filter's After is not looked at.
+func (op *Operator) ParkedAfter(ctx context.Context, f adapters.ParkedFilter, after ParkedPlace) ([]ParkedMessage, error) {
 	var out []ParkedMessage
 	most := cmp.Or(f.Limit, adapters.DefaultParkedList)
-	for _, s := range op.stores {
+	for i, s := range op.stores {
+		if after.Source != "" || i < after.Store || len(out) >= most {
+			continue
+		}
+		f.After, f.Limit = adapters.ParkedKey{}, most-len(out)
+		if i == after.Store {
+			f.After = after.Parked
+		}
 		rows, err := s.ListParked(ctx, f)
 		if err != nil {
 			return nil, err
 		}
-		for _, row := range rows[:min(len(rows), most-len(out))] {
-			out = append(out, ParkedMessage{Parked: row})
+		for _, row := range rows {
+			out = append(out, ParkedMessage{Parked: row, At: ParkedPlace{Store: i, Parked: adapters.ParkedKey{LaneRef: row.LaneRef, Seq: row.Seq}}})
 		}
 	}
-	dead, err := op.deadIn(ctx, f, most-len(out), f.ID != "")
+	dead, err := op.deadIn(ctx, f, after, most-len(out), f.ID != "")
 	return append(out, dead...), err
 }
 

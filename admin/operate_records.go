@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -58,21 +60,73 @@ func (op *Operator) Failures(ctx context.Context, route string) (out []Failure, 
 
 var addressIn = regexp.MustCompile(`https?://[^\s"'<>,;]*[^\s"'<>,;:.)]`)
 
-// Audit returns audit records of the state stores, each store's newest first: of each, at
-// most limit with an id below before; 0: of all.
-func (op *Operator) Audit(ctx context.Context, before int64, limit int) ([]adapters.AuditRecord, error) {
-	var out []adapters.AuditRecord
-	for _, s := range op.stores {
+// Audit returns audit records of the state stores, the newest first, at most limit. before is empty, or the next of the page
+// before; next is empty behind the last page.
+func (op *Operator) Audit(ctx context.Context, before string, limit int) (out []adapters.AuditRecord, next string, err error) {
+	ids, err := op.auditIDs(before)
+	if err != nil {
+		return nil, "", err
+	}
+	pages := make([][]adapters.AuditRecord, len(op.stores))
+	for i, s := range op.stores {
 		reader, ok := s.(adapters.AuditReader)
 		if !ok {
-			return nil, fmt.Errorf("a state store of type %T shows no audit records", s)
+			return nil, "", fmt.Errorf("a state store of type %T shows no audit records", s)
 		}
-		records, err := reader.ReadAudit(ctx, before, limit)
-		if err != nil {
-			return nil, err
+		if before != "" && ids[i] == 0 {
+			continue // the page before had its last one
 		}
-		out = append(out, records...)
+		if pages[i], err = reader.ReadAudit(ctx, ids[i], limit+1); err != nil {
+			return nil, "", err
+		}
 	}
-	slices.SortStableFunc(out, func(a, b adapters.AuditRecord) int { return b.At.Compare(a.At) })
-	return out, nil
+	for len(out) < limit {
+		newest := -1
+		for i, page := range pages {
+			if len(page) > 0 && (newest < 0 || page[0].At.After(pages[newest][0].At)) {
+				newest = i
+			}
+		}
+		if newest < 0 {
+			return out, "", nil
+		}
+		out = append(out, pages[newest][0])
+		pages[newest] = pages[newest][1:]
+	}
+	return out, auditNext(pages), nil
+}
+
+// auditIDs reads where a page begins: for each store the id below which its records are; 0: there are none.
+func (op *Operator) auditIDs(before string) ([]int64, error) {
+	ids := make([]int64, len(op.stores))
+	if before == "" {
+		return ids, nil
+	}
+	parts := strings.Split(before, ".")
+	if len(parts) != len(ids) {
+		return nil, fmt.Errorf("before %q: %w", before, ErrPlace)
+	}
+	for i, part := range parts {
+		id, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || id < 0 {
+			return nil, fmt.Errorf("before %q: %w", before, ErrPlace)
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
+
+// auditNext is where the page behind one begins, of which these records are left.
+func auditNext(left [][]adapters.AuditRecord) string {
+	ids, more := make([]string, len(left)), false
+	for i, page := range left {
+		ids[i] = "0"
+		if len(page) > 0 {
+			ids[i], more = strconv.FormatInt(page[0].ID+1, 10), true
+		}
+	}
+	if !more {
+		return ""
+	}
+	return strings.Join(ids, ".")
 }

@@ -18,6 +18,8 @@ func StatusOf(err error) int {
 	switch {
 	case unknown, errors.Is(err, adapters.ErrNoOperation):
 		return http.StatusNotFound
+	case errors.Is(err, ErrPlace):
+		return http.StatusUnprocessableEntity
 	case errors.Is(err, ErrNoGroups):
 		return http.StatusConflict
 	case errors.Is(err, ErrNoReload):

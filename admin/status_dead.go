@@ -68,7 +68,7 @@ func (s *deadSource) count(ctx context.Context, d *DeadRows) error {
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		rows := 0
-		err = s.walk(ctx, adapters.ParkedFilter{}, deadRead, false, func(page []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
+		err = s.walk(ctx, adapters.ParkedFilter{}, adapters.DeadKey{}, deadRead, false, func(page []ParkedMessage, _ []adapters.DeadKey) (bool, error) {
 			for i := range page {
 				d.Counts[page[i].Route]++
 			}

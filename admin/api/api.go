@@ -103,6 +103,9 @@ func (op *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var body []byte
 		if body, err = json.Marshal(out); err == nil {
 			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodGet && admin.Unchanged(w, r, body) {
+				return
+			}
 			_, _ = w.Write(body) // the client may have gone
 			return
 		}

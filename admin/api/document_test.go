@@ -92,6 +92,9 @@ func describe[I, O any](d *describer, id string) {
 		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
 			http.StatusInternalServerError, http.StatusServiceUnavailable},
 	}
+	if op.method == http.MethodGet {
+		described.Responses = map[string]*huma.Response{"304": {Description: "The answer is the one with the ETag that If-None-Match names."}}
+	}
 	if op.method == http.MethodPost {
 		described.Errors = append(described.Errors, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -72,12 +71,11 @@ type parkedIn struct {
 	Status string `query:"status" enum:"retrying,waiting,held,dead"`
 }
 
-// parkedOut is a page. Dead rows of queues come after all that the state stores have, and
-// have no key to go on from.
+// parkedOut is a page. Dead rows of queues come after all that the state stores have.
 type parkedOut struct {
 	Body struct {
 		Items []ParkedView `json:"items" nullable:"false"`
-		Next  string       `json:"next,omitempty" doc:"after of the next page; absent on the last one, and behind rows of a queue's table: narrow the filter."`
+		Next  string       `json:"next,omitempty" doc:"after of the next page; absent on the last one."`
 		More  bool         `json:"more" doc:"There are more."`
 	}
 }
@@ -117,10 +115,9 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 		return nil, err
 	}
 	f.Limit = in.Limit + 1
-	if in.After != "" {
-		if f.After, err = parseKey(in.After); err != nil {
-			return nil, err
-		}
+	after, err := parsePlace(in.After)
+	if err != nil {
+		return nil, err
 	}
 	out := &parkedOut{}
 	out.Body.Items = []ParkedView{}
@@ -130,12 +127,12 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 				return err
 			}
 		}
-		rows, err := op.Parked(ctx, f)
+		rows, err := op.ParkedAfter(ctx, f, after)
 		for _, p := range rows[:min(len(rows), in.Limit)] {
 			out.Body.Items = append(out.Body.Items, viewParked(&p))
 		}
 		if out.Body.More = len(rows) > in.Limit; out.Body.More {
-			out.Body.Next = out.Body.Items[in.Limit-1].Key
+			out.Body.Next = rows[in.Limit-1].At.String()
 		}
 		return err
 	})
@@ -224,16 +221,11 @@ func (v *ParkedView) content(p *adapters.Parked, shown bool) {
 	}
 }
 
-// parseKey reads a [ParkedView.Key]; names of routes may hold slashes.
-func parseKey(text string) (key adapters.ParkedKey, err error) {
-	parts := strings.Split(text, "/")
-	if n := len(parts); n >= 3 {
-		slot, err1 := strconv.Atoi(parts[n-2])
-		seq, err2 := strconv.ParseInt(parts[n-1], 10, 64)
-		if err1 == nil && err2 == nil && slot >= 0 && slot < adapters.Slots {
-			key = adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: strings.Join(parts[:n-2], "/"), Slot: slot}, Seq: seq}
-			return key, checkText("after", text)
-		}
+// parsePlace reads the place that a page begins behind.
+func parsePlace(text string) (admin.ParkedPlace, error) {
+	place, err := admin.ParseParkedPlace(text)
+	if err != nil {
+		return place, invalid("after: %v", err)
 	}
-	return key, invalid("after %q is no key of a message: take next of a page", text)
+	return place, checkText("after", place.Parked.Route, "after", place.Source, "after", place.Dead.Table, "after", place.Dead.Created, "after", place.Dead.Key)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/admin/web"
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
@@ -32,7 +33,7 @@ SELECT 'r' || i %% %[2]d, (i / %[2]d) %% 16, i, 'g' || i %% 100000, (ARRAY['retr
     CASE WHEN i %% 1000 = 0 THEN i ELSE (i %% 200)::bigint * 100000000 + 1 END
 FROM generate_series(1, %[1]d) AS i`
 
-// Nothing that the API lists reads the whole of what grows. With sizesEnv it also says how long each answer took.
+// Nothing that the API lists, or a page shows, reads the whole of what grows. With sizesEnv it also says how long each answer took.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	parked, routes, addresses := 20_000, 40, 400
@@ -78,16 +79,23 @@ func TestSizes(t *testing.T) {
 	before, _ := seqScans()
 
 	console := admin.NewConsole(admin.Relay{Config: func() *outrider.Config { return cfg }, Stats: func() []adapters.RouteStats { return nil }})
-	handler := admin.Handler(admin.Config{API: api.New(console), Anonymous: admin.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
-	paths := []string{
+	handler := admin.Handler(admin.Config{API: api.New(console), Pages: web.New(console), Anonymous: admin.RoleAdmin, Stats: func() []adapters.RouteStats { return nil }})
+	var paths []string
+	for _, path := range []string{
 		"/routes", "/routes?limit=1000", "/routes/r7", "/sources", "/destinations", "/lanes?limit=1000", "/lanes?route=r7", "/instances", "/audit",
 		"/parked?limit=1000", "/parked?route=r7", "/parked?status=dead", "/parked?route=r7&status=dead&type=t7", "/parked?id=e777", "/parked?after=r7/3/1000&limit=500",
 		"/failures", "/failures?route=r7", "/parked?route=r2&failure=000000000bebc201", "/events/e777", "/parked/r7/0/7",
+		"/operations",
+	} {
+		paths = append(paths, api.Prefix+path)
 	}
+	paths = append(paths, "/", "/?state=dead", "/route/r7", "/parked", "/parked?route=r7&status=dead", "/parked/r7/0/7", "/failures", "/failures?route=r7", "/groups", "/groups?route=r7",
+		"/event?id=e777", "/destinations", "/destinations?route=r7", "/instances", "/operations", "/audit", "/config", "/tail?route=r7", "/data/r7",
+		"/confirm?action=redrive&route=r7&status=dead", "/confirm?action=purge&route=r7&status=dead", "/confirm?action=pause&route=r7")
 	ask := func(path string) (int, time.Duration) {
 		begun := time.Now()
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1"+path, http.NoBody))
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 		if w.Code != http.StatusOK && w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

@@ -186,14 +186,23 @@ func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[admin.RouteStat
 	if snap.Problem != nil {
 		return nil, snap.Problem
 	}
-	lanes := slices.DeleteFunc(slices.Clone(snap.Lanes), func(l adapters.LaneStatus) bool { return in.Route != "" && l.Route != in.Route })
-	rows := admin.EachLane(lanes)
 	// The key has the slot with two digits, so that keys sort as the lanes do.
-	key := func(l admin.RouteStatus) string {
-		return l.Route + "/" + string([]byte{byte('0' + *l.Slot/10), byte('0' + *l.Slot%10)})
+	key := func(l adapters.LaneStatus) string {
+		return l.Route + "/" + string([]byte{byte('0' + l.Slot/10), byte('0' + l.Slot%10)})
 	}
-	slices.SortFunc(rows, func(a, b admin.RouteStatus) int { return cmp.Compare(key(a), key(b)) })
-	return cut(rows, in.Page, key, strings.Compare), nil
+	lanes := []adapters.LaneStatus{}
+	for _, l := range snap.Lanes {
+		if in.Route == "" || l.Route == in.Route {
+			lanes = append(lanes, l)
+		}
+	}
+	slices.SortFunc(lanes, func(a, b adapters.LaneStatus) int {
+		return cmp.Or(strings.Compare(a.Route, b.Route), cmp.Compare(a.Slot, b.Slot))
+	})
+	page := cut(lanes, in.Page, key, strings.Compare)
+	out := &list[admin.RouteStatus]{}
+	out.Body.Items, out.Body.Next = admin.EachLane(page.Body.Items), page.Body.Next
+	return out, nil
 }
 
 func (s *service) instances(ctx context.Context, in *Page) (*list[admin.Member], error) {
@@ -227,14 +236,14 @@ type AuditView struct {
 }
 
 type auditIn struct {
-	Before int64 `query:"before" minimum:"0" doc:"Only records with a lower id; next of the page before."`
-	Limit  int   `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	Before string `query:"before" pattern:"^[0-9]+([.][0-9]+)*$" maxLength:"2000" doc:"next of the page before."`
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
 }
 
 type auditOut struct {
 	Body struct {
 		Items []AuditView `json:"items" nullable:"false"`
-		Next  int64       `json:"next,omitempty" doc:"before of the next page; absent on the last one."`
+		Next  string      `json:"next,omitempty" doc:"before of the next page; absent on the last one."`
 	}
 }
 
@@ -242,7 +251,7 @@ func (s *service) audit(ctx context.Context, in *auditIn) (*auditOut, error) {
 	out := &auditOut{}
 	out.Body.Items = []AuditView{}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
-		records, err := op.Audit(ctx, in.Before, in.Limit)
+		records, next, err := op.Audit(ctx, in.Before, in.Limit)
 		for _, r := range records {
 			v := AuditView{ID: r.ID, At: r.At, By: r.By, Role: r.Role, Action: r.Action, Filter: map[string]string{}, Changed: r.Changed}
 			if err := json.Unmarshal([]byte(r.Filter), &v.Filter); err != nil {
@@ -250,9 +259,7 @@ func (s *service) audit(ctx context.Context, in *auditIn) (*auditOut, error) {
 			}
 			out.Body.Items = append(out.Body.Items, v)
 		}
-		if len(records) >= in.Limit {
-			out.Body.Next = records[len(records)-1].ID
-		}
+		out.Body.Next = next
 		return err
 	})
 }

@@ -36,7 +36,6 @@ type parkedData struct {
 	Routes   []string
 	Next     link
 	First    bool
-	More     bool // behind rows of a queue's table, where no page begins
 }
 
 // Set is the value of a part of the filter.
@@ -105,14 +104,13 @@ func (s *server) parked(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	f.Limit = parkedMost + 1
-	if after := q.Get("after"); after != "" {
-		if f.After, err = parseKey(after); err != nil {
-			return nil, err
-		}
+	after, err := admin.ParseParkedPlace(q.Get("after"))
+	if err != nil {
+		return nil, failed(http.StatusUnprocessableEntity, "after: %v", err)
 	}
 	d := parkedData{Filter: set, First: q.Get("after") == ""}
 	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		d.Items, err = op.Parked(ctx, f)
+		d.Items, err = op.ParkedAfter(ctx, f, after)
 		return err
 	})
 	if err != nil {
@@ -120,11 +118,7 @@ func (s *server) parked(r *http.Request) (*page, error) {
 	}
 	if len(d.Items) > parkedMost {
 		d.Items = d.Items[:parkedMost]
-		if last := d.Items[parkedMost-1]; last.Table == "" {
-			d.Next = d.With("after", keyOf(&last))
-		} else {
-			d.More = true
-		}
+		d.Next = d.With("after", d.Items[parkedMost-1].At.String())
 	}
 	for _, name := range filterNames {
 		if v := set.Get(name); v != "" {
@@ -160,19 +154,6 @@ func (s *server) parkedCounts(r *http.Request, route string) (out []stateCount, 
 // keyOf names a parked message in links.
 func keyOf(p *admin.ParkedMessage) string {
 	return p.Route + "/" + strconv.Itoa(p.Slot) + "/" + strconv.FormatInt(p.Seq, 10)
-}
-
-// parseKey is the inverse of [keyOf]; names of routes may hold slashes.
-func parseKey(text string) (key adapters.ParkedKey, err error) {
-	parts := strings.Split(text, "/")
-	if n := len(parts); n >= 3 {
-		slot, err1 := strconv.Atoi(parts[n-2])
-		seq, err2 := strconv.ParseInt(parts[n-1], 10, 64)
-		if err1 == nil && err2 == nil && slot >= 0 && slot < adapters.Slots {
-			return adapters.ParkedKey{LaneRef: adapters.LaneRef{Route: strings.Join(parts[:n-2], "/"), Slot: slot}, Seq: seq}, nil
-		}
-	}
-	return key, failed(http.StatusUnprocessableEntity, "after %q is not the key of a message: follow the link to the next page", text)
 }
 
 // messageData is one parked message.

@@ -155,7 +155,8 @@ func (s *server) event(r *http.Request) (*page, error) {
 		}
 		for _, p := range d.Journey.Places {
 			line := placeLine{EventPlace: p}
-			if key, err := parseKey(p.Key); err == nil {
+			if place, err := admin.ParseParkedPlace(p.Key); err == nil && p.Key != "" {
+				key := place.Parked
 				line.Message = "/parked/" + pathOf(key.Route) + link("/"+strconv.Itoa(key.Slot)+"/"+strconv.FormatInt(key.Seq, 10))
 			}
 			d.Places = append(d.Places, line)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -100,10 +99,10 @@ const auditMost = 50
 
 func (s *server) audit(r *http.Request) (*page, error) {
 	ctx := r.Context()
-	before, _ := strconv.ParseInt(r.URL.Query().Get("before"), 10, 64) // anything else is the newest
-	d := auditData{First: before <= 0}
+	before := r.URL.Query().Get("before")
+	d := auditData{First: before == ""}
 	err := s.console.Use(ctx, func(op *admin.Operator) error {
-		records, err := op.Audit(ctx, max(before, 0), auditMost)
+		records, next, err := op.Audit(ctx, before, auditMost)
 		for _, record := range records {
 			line := auditLine{AuditRecord: record}
 			about := map[string]string{}
@@ -115,8 +114,8 @@ func (s *server) audit(r *http.Request) (*page, error) {
 			}
 			d.Lines = append(d.Lines, line)
 		}
-		if len(records) >= auditMost {
-			d.Next = query("before", strconv.FormatInt(records[len(records)-1].ID, 10))
+		if next != "" {
+			d.Next = query("before", next)
 		}
 		return err
 	})

@@ -139,6 +139,7 @@ type browser struct {
 	head http.Header
 	at   string // path of the latest page
 	page string
+	tag  string // its ETag
 }
 
 func (s *site) browser(t *testing.T) *browser {
@@ -176,7 +177,7 @@ func (b *browser) send(method, target string, form url.Values) int {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	must(b.t, err)
-	b.at, b.page = resp.Request.URL.RequestURI(), string(text)
+	b.at, b.page, b.tag = resp.Request.URL.RequestURI(), string(text), resp.Header.Get("ETag")
 	if csp := resp.Header.Get("Content-Security-Policy"); resp.Header.Get("Content-Type") == "text/html; charset=utf-8" && (csp == "" || strings.Contains(csp, "unsafe")) {
 		b.t.Errorf("%s has the policy %q", target, csp)
 	}

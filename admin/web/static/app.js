@@ -47,7 +47,7 @@
   // Refreshing
   const parts = () => [...doc.querySelectorAll("[data-live]")];
   const live = $("live"), pauseButton = $("pause"), fresh = $("fresh");
-  let paused = store.get("outrider-paused") === "yes", busy = false, last = Date.now(), failed = "";
+  let paused = store.get("outrider-paused") === "yes", busy = false, last = Date.now(), failed = "", tag = null;
   const every = () => Math.min(...parts().map((p) => Number(p.dataset.live) || 5)) * 1000;
 
   function show() {
@@ -83,17 +83,25 @@
     if (busy || paused || doc.hidden || parts().length === 0) return;
     busy = true;
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+      // 304: the page is as it was. Without no-store the browser would make a 200 of it, from its own cache.
+      const asked = { Accept: "text/html" };
+      if (tag) asked["If-None-Match"] = tag;
+      const answer = await fetch(location.href, { headers: asked, credentials: "same-origin", cache: "no-store" });
       if (answer.redirected && new URL(answer.url).pathname.endsWith("/login")) { location.reload(); return; }
       const date = Date.parse(answer.headers.get("Date"));
       if (date) skew = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0;
-      const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-      doc.title = next.title;
-      for (const part of parts()) {
-        const other = next.getElementById(part.id);
-        if (other && !inUse(part)) replace(part, other);
+      if (answer.status !== 304) {
+        const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+        doc.title = next.title;
+        tag = answer.headers.get("ETag");
+        for (const part of parts()) {
+          const other = next.getElementById(part.id);
+          if (!other) continue;
+          if (inUse(part)) tag = null; // it is brought up to date later
+          else replace(part, other);
+        }
       }
-      failed = answer.ok ? "" : "The last update failed";
+      failed = answer.ok || answer.status === 304 ? "" : "The last update failed";
       last = Date.now();
       await loadCharts();
     } catch {
