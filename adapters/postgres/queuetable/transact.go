@@ -98,7 +98,10 @@ func (s *settling) written(ctx context.Context) (bool, error) {
 		for _, r := range rows.results {
 			keys.Text(r.Claim.Key)
 		}
-		if _, err := s.q.pool.Exec(ctx, part.table.text.locked, keys.String()); err != nil {
+		s.q.mu.Lock() // describing the table writes it
+		text := part.table.text.locked
+		s.q.mu.Unlock()
+		if _, err := s.q.pool.Exec(ctx, text, keys.String()); err != nil {
 			return false, err
 		}
 	}

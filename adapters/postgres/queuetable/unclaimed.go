@@ -256,7 +256,7 @@ func (l *lanesOf) of(r *adapters.ClaimResult) int {
 // somebody else made them so.
 func (q *Queue) stillOurs(ctx context.Context, e *extension) (lost []*adapters.Claim, err error) {
 	waits := make([]bool, len(e.claims))
-	rows, err := q.pool.Query(ctx, e.table.text.extend, e.keys.String())
+	rows, err := q.pool.Query(ctx, e.text, e.keys.String())
 	if err != nil {
 		return nil, err
 	}
