@@ -44,6 +44,12 @@ type DuplicateCounter interface {
 	Duplicates() int64
 }
 
+// DepthCounter is implemented by destinations that are queues themselves, of which it can be asked what waits in them.
+type DepthCounter interface {
+	// Depth counts what waits to be worked, whoever put it there, up to most.
+	Depth(ctx context.Context, most int) (int, error)
+}
+
 // Checker is implemented by destinations and sources that can verify their
 // configuration against the real server.
 type Checker interface {

@@ -33,6 +33,7 @@ type Console struct {
 	relay   Relay
 	watch   atomic.Pointer[watchdog] // nil: off
 	history *History
+	figures figures
 
 	mu   sync.RWMutex // held for reading while op is used
 	op   *Operator

@@ -188,5 +188,6 @@ func (c *Console) Record(ctx context.Context) {
 		c.watch.Store(newWatchdog(limit, cmp.Or(c.relay.Options.Logger, slog.Default())))
 		watching.Go(func() { c.watch.Load().run(ctx, c) })
 	}
+	watching.Go(func() { c.figures.run(ctx, c) })
 	c.history.run(ctx)
 }

@@ -98,10 +98,15 @@ var overdueRows = prometheus.NewDesc("outrider_overdue_rows",
 	"Rows that have been visible for longer than the watchdog's limit and that the route has not settled, as far as it looked; 0 when there is none.", []string{"route", "cause"}, nil)
 
 // Describe implements prometheus.Collector.
-func (c *Console) Describe(out chan<- *prometheus.Desc) { out <- overdueRows }
+func (c *Console) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{overdueRows, queueUnfinished, queueOldest, queueDead, destinationDepth} {
+		out <- d
+	}
+}
 
-// Collect implements prometheus.Collector: it shows what the watchdog found.
+// Collect implements prometheus.Collector: it shows what the watchdog found, and what was counted last.
 func (c *Console) Collect(out chan<- prometheus.Metric) {
+	c.figures.collect(out)
 	w := c.watch.Load()
 	if w == nil {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -28,6 +29,7 @@ var (
 	_ adapters.TxDestination    = (*Destination)(nil)
 	_ adapters.Checker          = (*Destination)(nil)
 	_ adapters.DuplicateCounter = (*Destination)(nil)
+	_ adapters.DepthCounter     = (*Destination)(nil)
 )
 
 // New returns a destination, or an error that lists what is wrong with the configuration. It does not connect.
@@ -65,6 +67,23 @@ func (d *Destination) Ordering() adapters.Ordering {
 
 // Duplicates implements [adapters.DuplicateCounter]: jobs that River has refused because they exist; see [Config.Unique].
 func (d *Destination) Duplicates() int64 { return d.duplicates.Load() }
+
+// depthSQL counts the jobs that wait for a worker, for their time or for their next attempt, along River's index by state.
+const depthSQL = `SELECT count(*)::int FROM (
+    SELECT FROM %s WHERE state IN ('available', 'pending', 'retryable', 'scheduled') AND ($2 = '' OR queue = $2) LIMIT $1) j`
+
+// Depth implements [adapters.DepthCounter]: of the queue that jobs go to or, where that is a template, of all.
+func (d *Destination) Depth(ctx context.Context, most int) (n int, err error) {
+	queue := d.cfg.Queue
+	if strings.Contains(queue, "{{") {
+		queue = ""
+	}
+	err = d.cfg.Pool.QueryRow(ctx, fmt.Sprintf(depthSQL, pgx.Identifier{d.cfg.Schema, "river_job"}.Sanitize()), most, queue).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("river: count jobs: %w", err)
+	}
+	return n, nil
+}
 
 // Close implements [adapters.Destination].
 func (d *Destination) Close() error {

@@ -87,6 +87,7 @@ type leaderLock interface {
 // DestinationKind is what a technology can do with one destination.
 type DestinationKind struct {
 	Open     func() (adapters.Destination, error)
+	Deep     bool                                 // it is an adapters.DepthCounter
 	Examine  func() (adapters.Destination, error) // opens it for looking only; nil: like Open
 	Supplied string                               // the option by which the embedding program supplies it, if it does; then Open is nil where it did not
 }

@@ -11,7 +11,7 @@ import (
 
 // riverDestination is what can be done with River's queues.
 func riverDestination(_ site, d *config.River) DestinationKind {
-	return DestinationKind{Open: func() (adapters.Destination, error) { return newRiver(d) }}
+	return DestinationKind{Deep: true, Open: func() (adapters.Destination, error) { return newRiver(d) }}
 }
 
 func newRiver(d *config.River) (adapters.Destination, error) {

@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// figures counts what only databases know, for /metrics: what waits in queue tables, what is dead in them, and what waits in
+// destinations that are queues themselves. Each instance counts for itself, and all find the same.
+type figures struct {
+	op   *Operator // that deep is of
+	deep map[string]adapters.Destination
+
+	mu    sync.Mutex
+	found []prometheus.Metric
+}
+
+const (
+	figuresPause    = 10 * time.Second // between two counts; they rest for watchShare times as long as they took
+	figuresAgain    = time.Second      // after one that could not be
+	figuresPatience = 20 * time.Second // of a count
+	depthMost       = 100_000          // where counting in a destination stops
+)
+
+var (
+	queueUnfinished = prometheus.NewDesc("outrider_queue_unfinished",
+		"Rows of the route's queue that wait or are being processed, over all routes of the queue; counting stops at 10,000.", []string{"route"}, nil)
+	queueOldest = prometheus.NewDesc("outrider_queue_oldest_seconds",
+		"Age of the oldest of these rows; 0 when there is none. Of more than 10,000 it may not be known, and is missing.", []string{"route"}, nil)
+	queueDead = prometheus.NewDesc("outrider_queue_dead",
+		"Rows that were given up in the table of the route's queue and that the route matches; counting stops at 10,000.", []string{"route"}, nil)
+	destinationDepth = prometheus.NewDesc("outrider_destination_depth",
+		"Jobs that wait in the destination, whoever inserted them; counting stops at 100,000.", []string{"destination"}, nil)
+)
+
+// run counts until ctx ends.
+func (f *figures) run(ctx context.Context, c *Console) {
+	defer f.close()
+	for {
+		begun, pause := time.Now(), figuresPause
+		if err := f.look(ctx, c); err != nil { // there is no operator yet, or none any more
+			pause = figuresAgain
+		}
+		timer := time.NewTimer(max(pause, watchShare*time.Since(begun)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// look counts once. What cannot be asked is left out: an alarm on its absence is one on the database.
+func (f *figures) look(ctx context.Context, c *Console) error {
+	ctx, cancel := context.WithTimeout(ctx, figuresPatience)
+	defer cancel()
+	if !counts(assembly.NewBuilder(c.relay.Config(), c.relay.Options)) {
+		return nil
+	}
+	var found []prometheus.Metric
+	err := c.Use(ctx, func(op *Operator) error {
+		if f.op != op {
+			f.close()
+			f.op, f.deep = op, map[string]adapters.Destination{}
+		}
+		found = append(f.queues(ctx, op), f.depths(ctx, op)...)
+		return nil
+	})
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.found = found
+	}
+	return err
+}
+
+// counts reports whether a configuration has anything to count.
+func counts(b *assembly.Builder) bool {
+	for _, r := range b.Config.Routes {
+		if b.Source(r.From).Queue {
+			return true
+		}
+	}
+	for name := range b.Config.Destinations {
+		if b.Destination(name).Deep {
+			return true
+		}
+	}
+	return false
+}
+
+// queues are the figures of routes that read queues.
+func (f *figures) queues(ctx context.Context, op *Operator) (found []prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, route string) {
+		found = append(found, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, route))
+	}
+	behind := map[string]*adapters.Backlog{} // by source; nil: not known
+	for _, r := range op.build.Config.Routes {
+		if !op.build.Source(r.From).Queue {
+			continue
+		}
+		b, known := behind[r.From]
+		if !known {
+			if counted, err := op.LagBehind(ctx, r.Name, nil); err == nil {
+				b = &counted
+			}
+			behind[r.From] = b
+		}
+		if b == nil {
+			continue
+		}
+		gauge(queueUnfinished, float64(b.Rows), r.Name)
+		switch {
+		case b.Rows == 0:
+			gauge(queueOldest, 0, r.Name)
+		case !b.Oldest.IsZero():
+			gauge(queueOldest, max(time.Since(b.Oldest).Seconds(), 0), r.Name)
+		}
+	}
+	if len(behind) == 0 {
+		return nil
+	}
+	dead := op.DeadRows(ctx)
+	for _, r := range op.build.Config.Routes {
+		if _, queue := behind[r.From]; queue && dead.Errors[r.From] == "" {
+			gauge(queueDead, float64(dead.Counts[r.Name]), r.Name)
+		}
+	}
+	return found
+}
+
+// depths are the figures of destinations.
+func (f *figures) depths(ctx context.Context, op *Operator) (found []prometheus.Metric) {
+	for name := range op.build.Config.Destinations {
+		k := op.build.Destination(name)
+		if !k.Deep {
+			continue
+		}
+		d := f.deep[name]
+		if d == nil {
+			var err error
+			if d, err = k.Open(); err != nil {
+				continue
+			}
+			f.deep[name] = d
+		}
+		if n, err := d.(adapters.DepthCounter).Depth(ctx, depthMost); err == nil { //nolint:forcetypeassert // Deep says so
+			found = append(found, prometheus.MustNewConstMetric(destinationDepth, prometheus.GaugeValue, float64(n), name))
+		}
+	}
+	return found
+}
+
+// close closes the destinations.
+func (f *figures) close() {
+	for _, d := range f.deep {
+		_ = d.Close() // nothing was delivered
+	}
+	f.op, f.deep = nil, nil
+}
+
+// collect shows what was found last.
+func (f *figures) collect(out chan<- prometheus.Metric) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.found {
+		out <- m
+	}
+}

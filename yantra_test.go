@@ -1,0 +1,82 @@
+package outrider_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/outriderhq/outrider"
+)
+
+// Yantra's five figures are metrics: lag, pending, failed, rate, and the depth of River's queue. A row that cannot become a job
+// is failed at once, and its error is beside the table.
+func TestYantrasFigures(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t, ", layout: yantra")
+	for _, statement := range []string{
+		`INSERT INTO outbox_messages SELECT gen_random_uuid(), 'good' || i, 'A', 't', '{}', 'pending', now() FROM generate_series(1, 4) i`,
+		`INSERT INTO outbox_messages SELECT gen_random_uuid(), 'bad' || i, 'A', 't', '[]', 'pending', now() FROM generate_series(1, 3) i`,
+	} {
+		_, err := j.pool.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	stop := j.run()
+	eventually(t, "four are jobs and three failed", func() bool {
+		return j.count(`SELECT count(*) FROM river_job`) == 4 && j.count(`SELECT count(*) FROM outbox_messages WHERE status = 'failed'`) == 3
+	})
+	stop()
+	if n := j.count(`SELECT count(*) FROM outrider_note WHERE dead AND last_error LIKE '%not a JSON object%'`); n != 3 || j.log.count("level=ERROR") < 3 {
+		t.Errorf("%d notes and %d lines of the log say why rows failed, want 3", n, j.log.count("level=ERROR"))
+	}
+
+	for _, statement := range []string{ // two that wait for an hour, of which the first has failed
+		`INSERT INTO outbox_messages SELECT ('00000000-0000-4000-8000-00000000000' || i)::uuid, 'later', 'A', 't', '{}', 'pending', now() - interval '1 minute' FROM generate_series(1, 2) i`,
+		`INSERT INTO outrider_note SELECT queue, '00000000-0000-4000-8000-000000000001', 1, now() + interval '1 hour', 'not now', false FROM outrider_note LIMIT 1`,
+	} {
+		_, err := j.pool.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	j.cfg.Admin.Listen = "127.0.0.1:0"
+	relay, err := outrider.New(j.cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&j.log, nil))))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	defer func() {
+		cancel()
+		must(t, <-done)
+	}()
+	var text string
+	eventually(t, "the figures are there", func() bool {
+		text = metricsOf(t, relay)
+		return strings.Contains(text, "outrider_queue_unfinished")
+	})
+	for _, want := range []string{
+		`outrider_queue_unfinished{route="work"} 2`, `outrider_queue_dead{route="work"} 3`, `outrider_destination_depth{destination="jobs"} 4`,
+		`outrider_queue_oldest_seconds{route="work"} `, `outrider_delivered_total{route="work"} 0`,
+	} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("the metrics have no %s in\n%s", want, text)
+		}
+	}
+}
+
+// metricsOf are the metrics of a relay; "" until it has an address.
+func metricsOf(t *testing.T, relay *outrider.Outrider) string {
+	t.Helper()
+	if relay.AdminAddress() == "" {
+		return ""
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+relay.AdminAddress()+"/metrics", http.NoBody)
+	must(t, err)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	must(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return string(text)
+}
