@@ -31,6 +31,18 @@ func FlowCatalyst() *Preset {
 				},
 				Indexes:   []Index{{Name: "idx_{table}_status", On: "(status, message_group, created_at)"}},
 				FindsHeld: true,
+			}, SQLite: {
+				Columns: []Column{
+					{"id", "text PRIMARY KEY NOT NULL"},
+					{"type", "text NOT NULL"},
+					{"message_group", "text"},
+					{"payload", "text NOT NULL"},
+					{"status", "text NOT NULL"},
+					{"retry_count", "integer NOT NULL DEFAULT 0"},
+					{"created_at", "text NOT NULL"},
+					{"processed_at", "text"},
+					{"error_message", "text"},
+				},
 			}},
 		},
 		Defaults: Defaults{

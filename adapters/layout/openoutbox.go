@@ -42,6 +42,23 @@ func OpenOutbox() *Preset {
 					{Name: "idx_openoutbox_metrics_count", On: "(status) INCLUDE (attempts) WHERE status = 'PENDING'"},
 					{Name: "idx_openoutbox_metrics_lag", On: "(status, created_at) WHERE status = 'PENDING'"},
 				},
+			}, SQLite: {
+				Columns: []Column{
+					{"event_id", "text PRIMARY KEY NOT NULL"},
+					{"event_type", "text NOT NULL"},
+					{"partition_key", "text"},
+					{"payload", "blob NOT NULL"},
+					{"headers", "text NOT NULL DEFAULT '{}'"},
+					{"status", "text NOT NULL DEFAULT 'PENDING' CONSTRAINT check_valid_status CHECK (status IN ('PENDING', 'DELIVERING', 'DELIVERED', 'DEAD'))"},
+					{"attempts", "integer NOT NULL DEFAULT 0"},
+					{"last_error", "text"},
+					{"available_at", "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"},
+					{"locked_by", "text"},
+					{"locked_at", "text"},
+					{"delivered_at", "text"},
+					{"created_at", "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"},
+					{"updated_at", "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"},
+				},
 			}},
 		},
 		Defaults: Defaults{

@@ -35,6 +35,23 @@ func OutboxFramework() *Preset {
 					{"last_error", "text"},
 				},
 				Indexes: []Index{{Name: "idx_status_available", On: "(status, available_at, created_at)"}},
+			}, SQLite: {
+				Columns: []Column{
+					{"event_id", "text PRIMARY KEY NOT NULL"},
+					{"event_type", "text NOT NULL"},
+					{"aggregate_type", "text"},
+					{"aggregate_id", "text"},
+					{"tenant_id", "text"},
+					{"payload", "text NOT NULL"},
+					{"headers", "text"},
+					{"status", "integer NOT NULL"},
+					{"attempts", "integer NOT NULL DEFAULT 0"},
+					{"available_at", "text NOT NULL"},
+					{"created_at", "text NOT NULL"},
+					{"done_at", "text"},
+					{"last_error", "text"},
+				},
+				Indexes: []Index{{Name: "idx_status_available", On: "(status, available_at, created_at)"}},
 			}},
 		},
 		Defaults: Defaults{

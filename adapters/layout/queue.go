@@ -123,8 +123,11 @@ type Header struct{ Name, Column string }
 // Database is a kind of database.
 type Database string
 
-// PostgreSQL is the database of package adapters/postgres.
-const PostgreSQL Database = "postgres"
+// The databases.
+const (
+	PostgreSQL Database = "postgres" // of package adapters/postgres
+	SQLite     Database = "sqlite"   // of package adapters/sqlite
+)
 
 // Definition is how a database creates a table of the layout.
 type Definition struct {

@@ -41,6 +41,23 @@ func Talkie() *Preset {
 					{Name: "idx_{table}_topic_created", On: "(topic, created_at DESC)"},
 					{Name: "idx_{table}_job_created", On: "(job_id, created_at DESC)"},
 				},
+			}, SQLite: {
+				Columns: []Column{
+					{"id", "integer PRIMARY KEY AUTOINCREMENT"},
+					{"job_id", "text"},
+					{"topic", "text NOT NULL"},
+					{"key", "text"},
+					{"payload_json", "text NOT NULL"},
+					{"idempotency_key", "text"},
+					{"status", "text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'publishing', 'published', 'failed', 'dead_lettered', 'canceled'))"},
+					{"retry_count", "integer NOT NULL DEFAULT 0 CHECK (retry_count BETWEEN 0 AND 100)"},
+					{"next_attempt_at", "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"},
+					{"last_attempt_at", "text"},
+					{"created_at", "text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"},
+					{"published_at", "text"},
+					{"last_error", "text"},
+				},
+				Indexes: []Index{{Name: "ux_{table}_topic_idempotency", Unique: true, On: "(topic, idempotency_key) WHERE idempotency_key IS NOT NULL"}},
 			}},
 		},
 		Defaults: Defaults{

@@ -1,0 +1,261 @@
+package queuetable
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// wallPause is after how long a group is looked at again of which somebody else
+// holds a row: nobody tells when he is done with it.
+const wallPause = time.Second
+
+// visit is a look at one entry.
+type visit struct {
+	*claim
+	table  *table
+	at     *entry
+	share  int  // rows that it may get
+	got    int  // rows that were picked
+	absent bool // a row was left out that another claim may want
+	solid  bool // everything up to the row that is looked at is ours, or nobody wants it
+}
+
+// run picks rows of the entry, and says what becomes of it.
+func (v *visit) run(ctx context.Context) error {
+	e, s := v.at, v.table.sql()
+	if v.table.lagging {
+		e.from = place{} // a row may have come before it that the news has not told yet
+	}
+	text, args := s.look, []any{e.value}
+	switch {
+	case e.alone:
+		text = s.lookAt
+	case e.from.set:
+		text, args = s.lookOn, append(args, e.from.created, e.from.key)
+	}
+	stmt, err := v.prepared(ctx, text)
+	if err != nil {
+		return err
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	e.state, v.solid = entryReady, true
+	r := newRecord(v.table)
+	for rows.Next() {
+		if v.spent++; v.late() && v.solid {
+			return nil // the next claim continues
+		}
+		if err := r.scan(rows); err != nil {
+			return err
+		}
+		end := v.consider(r)
+		if end {
+			return rows.Err()
+		}
+		if v.solid && !e.alone {
+			e.from = place{r.created, r.key, true}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if !v.absent {
+		e.state = entryIdle
+	}
+	return nil
+}
+
+// consider decides about one row. It ends the visit when nothing behind the row
+// can be claimed now.
+func (v *visit) consider(r *record) (end bool) {
+	key := textOf(r.key)
+	if v.chosen[rowKey{v.table.name, key}] {
+		return false
+	}
+	switch v.ours(key, r) {
+	case rowOurs:
+		return false
+	case rowTheirs:
+		v.table.block(v.at, time.Now().Add(wallPause))
+		return true
+	case rowFree:
+	}
+	if v.claim.absent[rowKey{v.table.name, key}] {
+		v.absent, v.solid = true, false
+		return false
+	}
+	row := r.decode(v.at)
+	if v.req.Match != nil && !v.req.Match(row) {
+		later := v.req.Later == nil || v.req.Later(row)
+		v.table.refused = v.table.refused || later
+		if !later {
+			v.table.unwanted++
+		}
+		return false
+	}
+	due, err := v.due(r, row)
+	switch {
+	case err != nil && row.Err == nil:
+		row.Err = err
+	case due.After(time.Now()):
+		v.table.block(v.at, due)
+		return true
+	}
+	if v.got == v.share {
+		return true
+	}
+	if v.req.Bytes > 0 && len(v.picked) > 0 && v.bytes+int64(len(row.Payload)) > v.req.Bytes {
+		v.full = true
+		return true
+	}
+	v.pick(r, row)
+	return false
+}
+
+// owner says whose a row is.
+type owner int
+
+const (
+	rowFree owner = iota
+	rowOurs
+	rowTheirs
+)
+
+// ours says whose a row is. Where the table does not say who holds it, what a session of its lane held that has ended is
+// not ours: what became of it is still to be written, and may be refused.
+func (v *visit) ours(key string, r *record) owner {
+	v.q.mu.Lock()
+	defer v.q.mu.Unlock()
+	h := v.table.holds[key]
+	switch {
+	case v.table.gone[key]:
+		return rowOurs
+	case h == nil && r.marked:
+		return rowTheirs
+	case h == nil:
+		return rowFree
+	case v.table.layout.Claimless():
+		if h.term != v.terms[v.at.slot] {
+			h.walled = true
+			return rowTheirs
+		}
+		return rowOurs
+	case r.marked && (same(r.claimed, h.stamp) || same(r.claimed, h.former)):
+		return rowOurs
+	}
+	h.walled = true // somebody has taken it back; the next settle finds out
+	return rowTheirs
+}
+
+func same(a, b any) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
+
+// due is when the row may be claimed.
+func (v *visit) due(r *record, row *adapters.Row) (time.Time, error) {
+	due, err := timeOf(v.table.layout.Columns.NextAttempt, r.next)
+	if age := time.Duration(v.q.recent.Load()); age > 0 && v.table.layout.Claimless() {
+		if recent := row.CreatedAt.Add(age); recent.After(due) {
+			due = recent
+		}
+	}
+	return due, err
+}
+
+func (v *visit) pick(r *record, row *adapters.Row) {
+	v.got++
+	v.perGroup[v.at.id]++
+	v.bytes += int64(len(row.Payload))
+	v.chosen[rowKey{v.table.name, row.ID}] = true
+	row.Claim = &adapters.Claim{Table: v.table.name, Key: row.ID, Attempts: r.attempts}
+	v.picked = append(v.picked, picked{v.table, v.at, r.key, row})
+}
+
+// mark marks what was picked as being processed.
+func (c *claim) mark(ctx context.Context) error {
+	stamp := c.q.nextStamp()
+	for _, p := range c.picked {
+		s := p.table.sql()
+		stmt, err := c.prepared(ctx, s.take)
+		if err != nil {
+			return err
+		}
+		col := &p.table.layout.Columns
+		args := make([]any, settleArgs)
+		args[0], args[7], args[8] = p.key, s.timeValue(col.Updated, textTime, stamp), s.timeValue(col.Claimed, textStamp, stamp)
+		if _, err := stmt.ExecContext(ctx, args...); err != nil {
+			return err
+		}
+	}
+	c.stamp = stamp
+	return nil
+}
+
+// nextStamp is a time for claims that no earlier one of this process has had.
+func (q *Queue) nextStamp() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now().Truncate(time.Millisecond)
+	if !now.After(q.stamp) {
+		now = q.stamp.Add(time.Millisecond)
+	}
+	q.stamp = now
+	return now
+}
+
+// keep remembers what was claimed.
+func (c *claim) keep() {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	for _, p := range c.picked {
+		c.q.tokens++
+		h := &hold{token: strconv.FormatInt(c.q.tokens, 10), key: p.key, at: p.at, term: c.terms[p.at.slot]}
+		if !p.table.layout.Claimless() {
+			h.stamp = p.table.sql().timeValue(p.table.layout.Columns.Claimed, textStamp, c.stamp)
+			h.former = h.stamp
+		}
+		p.row.Claim.Token = h.token
+		if old := p.table.holds[p.row.ID]; old != nil {
+			p.table.end(p.row.ID, old, true)
+			delete(p.table.gone, p.row.ID)
+		}
+		p.table.holds[p.row.ID] = h
+		p.table.held[p.at.id]++
+		c.rows = append(c.rows, p.row)
+	}
+}
+
+// look notes how much the claims so far have looked at. The caller has claiming and mu.
+func (t *table) look(c *claim) {
+	t.state = adapters.Look{Since: t.scan.whole, Next: t.scan.next, Due: t.blockedUntil, Unwanted: max(t.unwanted, t.unwantedBefore)}
+	switch {
+	case c.cut && len(t.ready) > 0:
+		t.state.Since, t.state.Next = time.Time{}, c.began
+	case t.scan.running || t.lagging && !t.sql().rowless:
+		t.state.Next = c.began
+	}
+}
+
+// Looked implements [adapters.LookReporter].
+func (q *Queue) Looked() adapters.Look {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out adapters.Look
+	for i, t := range q.tables {
+		if i == 0 || t.state.Since.Before(out.Since) {
+			out.Since, out.Next = t.state.Since, t.state.Next
+		}
+		if !t.state.Due.IsZero() && (out.Due.IsZero() || t.state.Due.Before(out.Due)) {
+			out.Due = t.state.Due
+		}
+		out.Unwanted += t.state.Unwanted
+	}
+	return out
+}
+
+// heldOf counts the claimed rows of an entry.
+func (t *table) heldOf(e *entry) int { return t.held[e.id] }

@@ -1,0 +1,195 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+)
+
+// What a queue table looks like is described in package layout.
+type (
+	// Layout says what the columns and statuses of queue tables are called.
+	Layout = layout.Queue
+	// Table is one table of a [Queue].
+	Table = layout.Table
+)
+
+const (
+	// DefaultBatch is the most rows that a claim takes from one table.
+	DefaultBatch = 500
+
+	// DefaultTimeout is how long a row may be marked as being processed
+	// before it counts as stuck.
+	DefaultTimeout = 5 * time.Minute
+)
+
+// Config says which tables a [Queue] works on.
+type Config struct {
+	Path   string  // of the database; it must exist
+	Tables []Table // of one layout, at least one
+	Layout Layout
+
+	// Fenced: the state store is in the same file, and settling asks for the epochs of lanes. Tables with a status for
+	// rows that are being processed need none.
+	Fenced bool
+
+	Batch   int           // rows that one claim takes from one table; 0: [DefaultBatch]
+	Timeout time.Duration // after which a row that is marked as being processed counts as stuck; 0: [DefaultTimeout]
+	Logger  *slog.Logger  // nil: slog.Default()
+
+	// MaxRow is the largest payload that is read, in bytes; a row with a larger one
+	// is dead. 0: [adapters.DefaultMaxRow].
+	MaxRow int64
+}
+
+// Queue claims and settles rows of queue tables in a SQLite file. It implements
+// [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
+type Queue struct {
+	db      *sql.DB
+	tables  []*table
+	fenced  bool
+	batch   atomic.Int64 // see SetBatch
+	recent  atomic.Int64 // see SkipRecent
+	timeout time.Duration
+	log     *slog.Logger
+	file    *lite.Watch
+
+	// claiming is held while rows are claimed and while rows are put back: a row
+	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their entries.
+	claiming sync.Mutex
+	first    int // the table that is served first, in turn
+
+	mu     sync.Mutex // guards the holds of tables, and what follows
+	tokens int64      // that holds have had
+	stamp  time.Time  // of the last claim
+}
+
+// hold is a claim that has not been settled.
+type hold struct {
+	token  string
+	key    any // as the column has it
+	at     *entry
+	stamp  any    // when the row was marked, as the column has it; nil in tables without claims
+	former any    // what stamp was before an extension
+	term   uint64 // of the lane; see [adapters.ClaimRequest]
+	walled bool   // a group waits for its end
+}
+
+var (
+	_ adapters.Queue             = (*Queue)(nil)
+	_ adapters.LookReporter      = (*Queue)(nil)
+	_ adapters.ProcessingCounter = (*Queue)(nil)
+	_ adapters.UnfinishedCounter = (*Queue)(nil)
+	_ adapters.WaitingFinder     = (*Queue)(nil)
+	_ adapters.DeadRows          = (*Queue)(nil)
+	_ adapters.DeadCounter       = (*Queue)(nil)
+	_ adapters.Examiner          = (*Queue)(nil)
+	_ adapters.Sampler           = (*Queue)(nil)
+	_ adapters.Finder            = (*Queue)(nil)
+)
+
+// New returns a queue. It checks the configuration and reads nothing: [Queue.Check] does.
+func New(cfg Config) (*Queue, error) {
+	if err := validate(&cfg.Layout); err != nil {
+		return nil, fmt.Errorf("sqlite queue: layout: %w", err)
+	}
+	if len(cfg.Tables) == 0 {
+		return nil, errors.New("sqlite queue: no table is named")
+	}
+	if cfg.Batch < 0 || cfg.Timeout < 0 {
+		return nil, errors.New("sqlite queue: Batch and Timeout must not be negative; 0 is the default")
+	}
+	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default())}
+	q.SetBatch(cfg.Batch)
+	for _, of := range cfg.Tables {
+		for _, other := range q.tables {
+			if strings.EqualFold(other.name, of.Name) {
+				return nil, fmt.Errorf("sqlite queue: table %s is named twice", of.Name)
+			}
+		}
+		q.tables = append(q.tables, newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow)))
+	}
+	db, err := lite.Open(cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	name, _ := lite.File(cfg.Path) // it was opened
+	q.db, q.file = db, lite.WatchFile(name)
+	return q, nil
+}
+
+// SetBatch changes [Config.Batch] of a queue, from the next claim on. 0: [DefaultBatch].
+func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
+
+// SkipRecent has claims of tables without a claim status pass over rows until they are so
+// old, from the next claim on: something else in the process delivers those from memory. 0, the default: none.
+func (q *Queue) SkipRecent(age time.Duration) { q.recent.Store(int64(age)) }
+
+// Close releases the connections. Rows that are claimed stay marked as being
+// processed until somebody recovers them; put them back before.
+func (q *Queue) Close() error { return q.db.Close() }
+
+// table returns a table by its name as configured.
+func (q *Queue) table(name string) *table {
+	for _, t := range q.tables {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// wrap says what failed, and of which table.
+func wrap(t *table, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sqlite queue %s: %s: %w", t.name, what, err)
+}
+
+// described is a table whose statements are known.
+func (q *Queue) described(ctx context.Context, t *table) (*statements, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	return t.describe(ctx, q.db)
+}
+
+// held returns the hold that a claim stands for; nil when it is lost. The caller has mu.
+func (q *Queue) held(c *adapters.Claim) (*table, *hold) {
+	t := q.table(c.Table)
+	if t == nil {
+		return nil, nil
+	}
+	if h := t.holds[c.Key]; h != nil && h.token == c.Token {
+		return t, h
+	}
+	return t, nil
+}
+
+// end forgets a hold. Unless the row is finished its entry is looked at again. The caller has mu.
+func (t *table) end(key string, h *hold, finished bool) {
+	if t.holds[key] != h {
+		return
+	}
+	delete(t.holds, key)
+	if t.inClaim {
+		t.gone[key] = true
+	}
+	if t.held[h.at.id]--; t.held[h.at.id] == 0 {
+		delete(t.held, h.at.id)
+	}
+	if !finished || h.walled {
+		t.returned = append(t.returned, h.at)
+	}
+}

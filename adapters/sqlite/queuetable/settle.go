@@ -1,0 +1,214 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// settleArgs is how many parameters the statements that write have at most.
+const settleArgs = 9
+
+// longestError is how much of an error is kept in the table, in characters.
+const longestError = 4000
+
+// Settle implements [adapters.Queue].
+func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+	s := &settling{q: q, now: time.Now()}
+	if !s.add(results) {
+		return s.lost, nil
+	}
+	if s.back { // nothing may be claimed now that is behind what is put back
+		q.claiming.Lock()
+		defer q.claiming.Unlock()
+	}
+	if err := lite.Transact(ctx, q.db, s.run); err != nil {
+		return nil, wrap(s.rows[0].table, "settle", err)
+	}
+	return s.finish(), nil
+}
+
+// settling is one call of Settle.
+type settling struct {
+	q    *Queue
+	now  time.Time
+	rows []settled
+	lost []*adapters.Claim
+	back bool // rows go back
+}
+
+// settled is a row that is settled.
+type settled struct {
+	*adapters.ClaimResult
+	table *table
+	hold  *hold
+	ends  bool // it is final
+	done  bool // the statement has changed it
+}
+
+// add takes the results of claims that are held; others are lost.
+func (s *settling) add(results []adapters.ClaimResult) (any bool) {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i := range results {
+		r := &results[i]
+		t, h := s.q.held(r.Claim)
+		if h == nil {
+			s.lost = append(s.lost, r.Claim)
+			continue
+		}
+		row := settled{ClaimResult: r, table: t, hold: h}
+		switch r.Outcome {
+		case outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeDead:
+			row.ends = true
+		default:
+			s.back = true
+		}
+		s.rows = append(s.rows, row)
+	}
+	return len(s.rows) > 0
+}
+
+// run writes the results.
+func (s *settling) run(tx *sql.Tx) error {
+	ctx := context.Background() // the transaction has its own
+	fences, stmts := map[laneEpoch]bool{}, map[string]*sql.Stmt{}
+	deleted := map[*table]bool{}
+	for i := range s.rows {
+		r := &s.rows[i]
+		r.done = false
+		text, args := r.write(s.now)
+		if text == "" {
+			r.done = true
+			continue
+		}
+		if r.table.layout.Claimless() && s.q.fenced {
+			ok, err := fence(ctx, tx, fences, laneEpoch{r.Lane, r.Epoch})
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+		}
+		stmt := stmts[text]
+		if stmt == nil {
+			var err error
+			if stmt, err = tx.PrepareContext(ctx, text); err != nil { //nolint:sqlclosecheck // the end of the transaction closes it
+				return err
+			}
+			stmts[text] = stmt
+		}
+		result, err := stmt.ExecContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		r.done = n > 0
+		deleted[r.table] = deleted[r.table] || r.done && strings.HasPrefix(text, "DELETE")
+	}
+	failpoint.Hit(failpoint.InSettle)
+	return s.noteDeleted(ctx, tx, deleted)
+}
+
+// noteDeleted notes the newest rowid of tables of which rows are deleted: the next row may get that of one of them.
+func (s *settling) noteDeleted(ctx context.Context, tx *sql.Tx, tables map[*table]bool) error {
+	for t, deleted := range tables {
+		if !deleted || t.sql().rowless {
+			continue
+		}
+		var newest int64
+		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(_rowid_), 0) FROM "+lite.Quote(t.name)).Scan(&newest); err != nil {
+			return err
+		}
+		s.q.mu.Lock()
+		if t.newest == unread || newest < t.newest {
+			t.newest = newest
+		}
+		s.q.mu.Unlock()
+	}
+	return nil
+}
+
+// laneEpoch is a lane as it was taken.
+type laneEpoch struct {
+	lane  adapters.LaneRef
+	epoch int64
+}
+
+// fence reports whether a lane has the epoch that it was taken with. Nobody takes it while the transaction lasts.
+func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpoch) (ok bool, err error) {
+	if ok, asked := known[at]; asked {
+		return ok, nil
+	}
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outrider_cursor WHERE route = ? AND slot = ? AND epoch = ?)`,
+		at.lane.Route, at.lane.Slot, at.epoch).Scan(&ok)
+	known[at] = ok
+	return ok, err
+}
+
+// write is the statement for a result.
+func (r *settled) write(now time.Time) (text string, args []any) {
+	t := r.table
+	s, c := t.sql(), &t.layout.Columns
+	attempts, message, due := max(r.Attempts, 0), any(nil), any(nil)
+	switch r.Outcome {
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
+		text = s.done
+	case outbox.OutcomeDead:
+		text, message = s.dead[cmp.Or(t.layout.DeadBy[r.Cause], t.layout.Statuses.Dead)], errorText(r.Error)
+		if t.layout.DeadKeepsRetries {
+			attempts = max(attempts-1, 0)
+		}
+	case outbox.OutcomeRetry:
+		text, message = s.retry, errorText(r.Error)
+		if !r.At.IsZero() {
+			due = s.timeValue(c.NextAttempt, textTime, r.At)
+		}
+	default: // released, or its address is away: as if it had not been claimed
+		if text = s.put; t.layout.Claimless() && attempts == r.Claim.Attempts {
+			text = "" // there is nothing to take back
+		}
+	}
+	return text, []any{r.hold.key, r.hold.stamp, r.hold.former, attempts, message, due,
+		s.timeValue(c.Done, textTime, now), s.timeValue(c.Updated, textTime, now), nil}
+}
+
+// finish ends the claims, and returns those that are lost.
+func (s *settling) finish() []*adapters.Claim {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i := range s.rows {
+		r := &s.rows[i]
+		if !r.done {
+			s.lost = append(s.lost, r.Claim)
+		}
+		r.table.end(r.Claim.Key, r.hold, r.done && r.ends)
+	}
+	return s.lost
+}
+
+// errorText makes an error fit for a column; nil: there is none.
+func errorText(text string) any {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
+	if text == "" {
+		return nil
+	}
+	n := 0
+	for at := range text {
+		if n++; n > longestError {
+			return text[:at]
+		}
+	}
+	return text
+}

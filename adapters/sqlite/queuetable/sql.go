@@ -1,0 +1,199 @@
+package queuetable
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+)
+
+// statements are the statements for one table. Nothing here does I/O.
+type statements struct {
+	name    string // quoted
+	table   string // not quoted
+	layout  *Layout
+	types   map[string]string // declared, by column in lower case
+	kind    string
+	maxRow  int64
+	rowless bool // WITHOUT ROWID: there is no news
+
+	group string // expression of a row's group, NULL: the row is in no order; "": no row has one
+
+	byGroup, byAge, processing, dying *index
+
+	newest, news                         string
+	firstGroups, nextGroups              string
+	firstRows, nextRows                  string // in no order
+	look, lookOn, lookAt                 string // of a group, from a place on; at one row
+	take, done, retry, put, renew, stuck string
+	dead                                 map[string]string // by status
+	waits, recover                       string
+}
+
+// index is one of ours.
+type index struct {
+	name, create string
+	there        bool
+}
+
+// pin is what makes a statement use the index, where it is there.
+func (i *index) pin() string {
+	if i == nil || !i.there {
+		return ""
+	}
+	return " INDEXED BY " + lite.Quote(i.name)
+}
+
+func newStatements(t *table, types map[string]string) *statements {
+	s := &statements{name: lite.Quote(t.name), table: t.name, layout: t.layout, types: types, kind: t.Kind, maxRow: t.maxRow}
+	c := &t.layout.Columns
+	if c.Group != "" {
+		s.group = "CAST(" + lite.Quote(c.Group) + " AS TEXT)"
+		if t.layout.GroupByType {
+			s.group = "coalesce(" + lite.Quote(c.AggregateType) + " || ':', '') || " + lite.Quote(c.Group)
+		}
+		switch {
+		case t.layout.DefaultGroup != "":
+			s.group = "coalesce(" + s.group + ", " + literal(t.layout.DefaultGroup) + ")"
+		case t.Kind == "":
+			s.group = "nullif(" + s.group + ", '')"
+		}
+		s.group = "(" + s.group + ") COLLATE BINARY"
+	}
+	place := lite.Quote(c.Created) + ", " + lite.Quote(c.Key)
+	if s.group != "" {
+		s.byGroup = s.newIndex("group", s.group+", "+place, s.unfinished())
+	}
+	s.byAge = s.newIndex("age", place, s.unfinished())
+	if !t.layout.Claimless() {
+		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.layout.Statuses.Processing})
+	}
+	s.dying = s.newIndex("dead", place, t.layout.Dead())
+	return s
+}
+
+func (s *statements) newIndex(what, columns string, statuses []string) *index {
+	i := &index{name: s.table + "_outrider_" + what + "_idx"}
+	i.create = "CREATE INDEX IF NOT EXISTS " + lite.Quote(i.name) + " ON " + s.name + " (" + columns + ") WHERE " + s.in(statuses)
+	return i
+}
+
+// indexes are those that claims and operators want.
+func (s *statements) indexes() (all []*index) {
+	for _, i := range []*index{s.byGroup, s.byAge, s.processing, s.dying} {
+		if i != nil {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+func (s *statements) affinity(column string) affinity {
+	return affinityOf(s.types[strings.ToLower(column)])
+}
+
+// value is a status as the column has it.
+func (s *statements) value(status string) string {
+	if s.affinity(s.layout.Columns.Status) != affinityText {
+		if n, err := strconv.ParseInt(status, 10, 64); err == nil && strconv.FormatInt(n, 10) == status {
+			return status
+		}
+	}
+	return literal(status)
+}
+
+// in is the condition that a row has one of the statuses. An index has it word for word.
+func (s *statements) in(statuses []string) string {
+	values := make([]string, len(statuses))
+	for i, status := range statuses {
+		values[i] = s.value(status)
+	}
+	return lite.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
+}
+
+// is is the same where no index is to be used for it.
+func (s *statements) is(statuses ...string) string { return "+" + s.in(statuses) }
+
+func (s *statements) unfinished() []string {
+	if s.layout.Claimless() {
+		return s.layout.Statuses.Waiting()
+	}
+	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
+}
+
+// raw is a column as it is, whatever its type is called; NULL: there is none.
+func raw(column string) string {
+	if column == "" {
+		return "NULL"
+	}
+	return "+" + lite.Quote(column)
+}
+
+// short is a column for a name; NULL: there is none.
+func short(column string) string {
+	if column == "" {
+		return "NULL"
+	}
+	return lite.Bounded(lite.Quote(column))
+}
+
+// build makes the statements that read. Those that write are made in write_sql.go.
+func (s *statements) build() {
+	c := &s.layout.Columns
+	created, key := lite.Quote(c.Created), lite.Quote(c.Key)
+	group := s.group
+	if group == "" {
+		group = "NULL"
+	}
+	s.newest = "SELECT coalesce(max(_rowid_), 0) FROM " + s.name
+	s.news = "SELECT _rowid_, " + group + ", " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name +
+		" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND " + s.is(s.layout.Statuses.Waiting()...) + " ORDER BY _rowid_ LIMIT ?3"
+
+	unfinished, after, order := s.in(s.unfinished()), " AND ("+created+", "+key+") > (?2, ?3)", " ORDER BY "+created+", "+key
+	pin, alone := s.byAge.pin(), ""
+	if s.group != "" {
+		pin, alone = s.byGroup.pin(), s.group+" IS NULL AND "
+		name := func(from string) string {
+			return "(SELECT " + s.group + " FROM " + s.name + pin + " WHERE " + from + " AND " + unfinished + " ORDER BY " + s.group + " LIMIT 1)"
+		}
+		walk := "WITH RECURSIVE walk (name) AS (SELECT %s UNION ALL SELECT " + name(s.group+" > walk.name") +
+			" FROM walk WHERE walk.name IS NOT NULL LIMIT ?1) SELECT name FROM walk WHERE name IS NOT NULL"
+		s.firstGroups, s.nextGroups = fmt.Sprintf(walk, name(s.group+" IS NOT NULL")), fmt.Sprintf(walk, name(s.group+" > ?2"))
+		s.look = "SELECT " + s.columns() + " FROM " + s.name + pin + " WHERE " + s.group + " = ?1 AND " + unfinished + order
+		s.lookOn = strings.Replace(s.look, order, after+order, 1)
+	}
+	rows := "SELECT " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name + pin + " WHERE " + alone + unfinished
+	s.firstRows, s.nextRows = rows+order+" LIMIT ?1", rows+after+order+" LIMIT ?1"
+	s.lookAt = "SELECT " + s.columns() + " FROM " + s.name + " WHERE " + key + " = ?1 AND " + s.is(s.unfinished()...)
+	s.buildWrites()
+}
+
+// columns are those of a look; see [record].
+func (s *statements) columns() string {
+	c := &s.layout.Columns
+	state, attempts, headers := "0", "0", "NULL"
+	if !s.layout.Claimless() {
+		state = s.is(s.layout.Statuses.Processing)
+	}
+	if c.Attempts != "" {
+		attempts = "CAST(coalesce(" + lite.Quote(c.Attempts) + ", 0) AS INTEGER)"
+	}
+	if c.Headers != "" {
+		headers = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", lite.Quote(c.Headers), adapters.MaxRowMetadataBytes)
+	}
+	payload := lite.Quote(c.Payload)
+	columns := []string{
+		raw(c.Key), raw(c.Created), state, raw(c.Claimed), raw(c.NextAttempt), attempts,
+		short(c.Type), short(c.AggregateType), short(c.AggregateID), short(c.Tenant), headers,
+		fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN NULL ELSE %[1]s END", payload, s.maxRow),
+		fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN octet_length(%[1]s) ELSE 0 END", payload, s.maxRow),
+	}
+	for _, h := range s.layout.Headers {
+		columns = append(columns, short(h.Column))
+	}
+	return strings.Join(columns, ", ")
+}

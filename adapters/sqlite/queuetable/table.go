@@ -1,0 +1,211 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+)
+
+// table is one table and what is known about it.
+type table struct {
+	Table
+	name   string // as configured
+	layout *Layout
+	maxRow int64
+
+	text  atomic.Pointer[statements] // nil: not described yet
+	stale bool                       // it is to be described again; guarded by claiming
+
+	// Guarded by the queue's mu.
+	holds    map[string]*hold // by key
+	held     map[string]int   // rows by entry
+	inClaim  bool             // a claim is under way
+	gone     map[string]bool  // holds that have ended since it began: what it reads may be older
+	returned []*entry         // to be looked at again
+	state    adapters.Look    // of the claims so far
+	newest   int64            // the largest rowid after rows were deleted; unread: none were
+
+	// Guarded by claiming.
+	entries                  map[string]*entry
+	ready                    []*entry  // to be looked at, in turn
+	blockedUntil             time.Time // when the first blocked one is to be looked at; zero: none is blocked
+	tidyAt                   int       // entries from which those are dropped that mean nothing
+	slots                    [adapters.Slots]bool
+	terms                    [adapters.Slots]uint64
+	wants                    uint64
+	unwanted, unwantedBefore int   // rows that no route wants, seen since the scan began, and by the one before
+	refused                  bool  // a claim passed over rows that another one may want
+	deleted                  int64 // newest, as of the beginning of the claim
+	read                     int64 // the news up to this rowid, or unread
+	lagging                  bool  // there is more
+	scan                     scan
+}
+
+// unread is the value of read before anything was.
+const unread = -1
+
+func newTable(of Table, l *Layout, maxRow int64) *table {
+	t := &table{Table: of, name: of.Name, layout: l, maxRow: maxRow, holds: map[string]*hold{}, held: map[string]int{}, newest: unread, deleted: unread}
+	t.restart()
+	return t
+}
+
+// sql are the statements, once they are known.
+func (t *table) sql() *statements { return t.text.Load() }
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// affinity is which values a column turns into which (https://www.sqlite.org/datatype3.html).
+type affinity int
+
+const (
+	affinityNone affinity = iota
+	affinityText
+	affinityInteger
+	affinityNumeric
+)
+
+func affinityOf(declared string) affinity {
+	d := strings.ToUpper(declared)
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(d, p) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("INT"):
+		return affinityInteger
+	case has("CHAR", "CLOB", "TEXT"):
+		return affinityText
+	case d == "" || has("BLOB"):
+		return affinityNone
+	}
+	return affinityNumeric
+}
+
+// describe finds out what the statements depend on, once. The caller has claiming.
+func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
+	if s := t.sql(); s != nil && !t.stale {
+		return s, nil
+	}
+	columns, err := t.columns(ctx, db)
+	if err != nil {
+		return nil, wrap(t, "read its columns", err)
+	}
+	if err := t.checkColumns(columns); err != nil {
+		return nil, fmt.Errorf("sqlite queue: %w", err)
+	}
+	s := newStatements(t, columns)
+	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(wr), 0) FROM pragma_table_list WHERE schema = 'main' AND lower(name) = lower(?)`, t.name).Scan(&s.rowless); err != nil {
+		return nil, wrap(t, "look at it", err)
+	}
+	for _, index := range s.indexes() {
+		if index.there, err = hasIndex(ctx, db, index); err != nil {
+			return nil, wrap(t, "look for its indexes", err)
+		}
+	}
+	s.build()
+	t.text.Store(s)
+	t.stale = false
+	return s, nil
+}
+
+// columns returns the declared types by the names of columns in lower case.
+func (t *table) columns(ctx context.Context, db querier) (map[string]string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT lower(name), type FROM pragma_table_info(?)`, t.name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	types := map[string]string{}
+	for rows.Next() {
+		var name, declared string
+		if err := rows.Scan(&name, &declared); err != nil {
+			return nil, err
+		}
+		types[name] = declared
+	}
+	return types, rows.Err()
+}
+
+// checkColumns reports what is missing.
+func (t *table) checkColumns(types map[string]string) error {
+	if len(types) == 0 {
+		return fmt.Errorf("table %s does not exist; create it with `outrider init`, or correct its name or the path of the database", t.name)
+	}
+	var errs []error
+	for _, c := range t.layout.All() {
+		if _, ok := types[strings.ToLower(c.Name)]; !ok {
+			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.name, c.Name, c.What))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hasIndex reports whether an index is there as it is wanted.
+func hasIndex(ctx context.Context, db querier, index *index) (bool, error) {
+	var text string
+	err := db.QueryRowContext(ctx, `SELECT sql FROM sqlite_master WHERE type = 'index' AND name = ?`, index.name).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return text == strings.Replace(index.create, " IF NOT EXISTS", "", 1), err
+}
+
+// The forms in which times are written into columns of text. Claims are told apart by theirs.
+const (
+	textTime  = "2006-01-02T15:04:05.000Z"
+	textStamp = "2006-01-02T15:04:05.000000Z"
+)
+
+// timeValue is a time as a column keeps it: text, or milliseconds since 1970 in a column of integers.
+func (s *statements) timeValue(column, form string, at time.Time) any {
+	if s.affinity(column) == affinityInteger {
+		return at.UnixMilli()
+	}
+	return at.UTC().Format(form)
+}
+
+// timeOf is the time that a column's value says; zero: none.
+func timeOf(column string, value any) (time.Time, error) {
+	switch v := value.(type) {
+	case nil:
+		return time.Time{}, nil
+	case int64:
+		return time.UnixMilli(v), nil
+	case time.Time:
+		return v, nil
+	case []byte:
+		return lite.Instant(column, sql.NullString{String: string(v), Valid: true})
+	case string:
+		return lite.Instant(column, sql.NullString{String: v, Valid: true})
+	}
+	return time.Time{}, fmt.Errorf("%s is %v, not a time as RFC 3339 writes it", column, value)
+}
+
+// textOf is a value as text.
+func textOf(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprint(value)
+}
