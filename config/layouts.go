@@ -16,6 +16,9 @@ const (
 // Preset is the layout's preset; nil: the table is Outrider's own, or described in the file.
 func (p *Postgres) Preset() *layout.Preset { return layout.Find(p.Layout) }
 
+// Preset is the layout's preset; nil: the table is Outrider's own, or described in the file.
+func (s *SQLite) Preset() *layout.Preset { return layout.Find(s.Layout) }
+
 // Conditions on presets.
 func severalTables(p *layout.Preset) bool { return p.Queue != nil && len(p.Queue.Tables) > 1 }
 func hasTopic(p *layout.Preset) bool      { return p.Log != nil && p.Log.TopicPrefix != "" }
@@ -23,7 +26,10 @@ func isLog(p *layout.Preset) bool         { return p.Log != nil }
 func isQueue(p *layout.Preset) bool       { return p.Queue != nil }
 func deletes(p *layout.Preset) bool       { return p.Queue != nil && p.Queue.DoneIsDeleted }
 func hasLeader(p *layout.Preset) bool     { return p.Defaults.Leader }
-func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
+func inSQLite(p *layout.Preset) bool {
+	return p.Queue != nil && p.Queue.Definitions[layout.SQLite].Columns != nil
+}
+func oneLimit(p *layout.Preset) bool { return p.Defaults.Together }
 
 // namesWith are the names of the presets that meet a condition.
 func namesWith(meets func(*layout.Preset) bool) (names []string) {
@@ -42,51 +48,55 @@ func layoutsWith(meets func(*layout.Preset) bool) string {
 
 // presetWords are the words of tags that follow from the presets.
 var presetWords = func() *strings.Replacer {
-	var names, docs []string
+	var names, docs, liteDocs []string
 	for _, p := range layout.All() {
 		names, docs = append(names, p.Name), append(docs, p.Doc+" (docs/"+p.Page+")")
+		if inSQLite(p) {
+			liteDocs = append(liteDocs, docs[len(docs)-1])
+		}
 	}
 	list := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), " or ") }
 	return strings.NewReplacer(
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
+		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{what layouts in SQLite are}", strings.Join(liteDocs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
 		"{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a leader}", list(hasLeader), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
 	)
 }()
 
 // settingsOf gives a source what its preset sets and the file does not.
-func (p *Postgres) settingsOf(preset *layout.Preset, at place) {
+func (p *tableKeys) settingsOf(preset *layout.Preset, at place) {
 	if preset == nil {
 		return
 	}
 	d, poll, claims := preset.Defaults, at.child("poll"), at.child("claims")
 	if every := Duration(d.Poll); every > 0 {
 		if !poll.has("min") {
-			p.Poll.Min = every
+			p.poll.Min = every
 			if poll.has("max") {
-				p.Poll.Min = min(every, p.Poll.Max)
+				p.poll.Min = min(every, p.poll.Max)
 			}
 		}
-		if !poll.has("max") && p.Poll.Min <= every {
-			p.Poll.Max = every
+		if !poll.has("max") && p.poll.Min <= every {
+			p.poll.Max = every
 		}
 	}
 	if deletes(preset) && !at.has("delivered") {
-		p.Delivered = deleted
+		*p.delivered = deleted
 	}
-	if d.Leader && !at.has("leader") {
-		p.Leader = true
+	if d.Leader && p.leader != nil && !at.has("leader") {
+		*p.leader = true
 	}
 	if d.Batch > 0 && !poll.has("batch") {
-		p.Poll.Batch = d.Batch
+		p.poll.Batch = d.Batch
 	}
 	if d.InMemory > 0 && !claims.has("in_memory") {
-		p.Claims.InMemory = d.InMemory
+		p.claims.InMemory = d.InMemory
 	}
 	for key, of := range map[string]struct {
 		target *Duration
 		def    time.Duration
-	}{"timeout": {&p.Claims.Timeout, d.Timeout}, "recover": {&p.Claims.Recover, d.Recover}} {
+	}{"timeout": {&p.claims.Timeout, d.Timeout}, "recover": {&p.claims.Recover, d.Recover}} {
 		if of.def > 0 && !claims.has(key) {
 			*of.target = Duration(of.def)
 		}
@@ -95,11 +105,11 @@ func (p *Postgres) settingsOf(preset *layout.Preset, at place) {
 
 // retryAsPreset gives a route that lists no middleware the retry of its source's preset.
 func (cfg *Config) retryAsPreset(at place, r *Route) {
-	src, ok := cfg.Sources[r.From].(*Postgres)
-	if !ok || src == nil || at.has("middleware") {
+	keys, ok := tableOf(cfg.Sources[r.From])
+	if !ok || at.has("middleware") {
 		return
 	}
-	preset := src.Preset()
+	preset := layout.Find(keys.layout)
 	if preset == nil || preset.Defaults.Retry == nil {
 		return
 	}
@@ -109,7 +119,7 @@ func (cfg *Config) retryAsPreset(at place, r *Route) {
 		retry.Growth = linear
 	}
 	if d.NextPoll { // a poll that is more frequent than the original's must not hurry
-		pause := max(Duration(d.Base)-src.Poll.Min, Duration(time.Millisecond))
+		pause := max(Duration(d.Base)-keys.poll.Min, Duration(time.Millisecond))
 		retry.Base, retry.Max = pause, pause
 	}
 	for _, m := range r.Middleware {

@@ -77,25 +77,70 @@ const deleted = "delete"
 // Deletes reports whether rows that were delivered are deleted.
 func (p *Postgres) Deletes() bool { return p.Delivered == deleted }
 
+// Deletes reports whether rows that were delivered are deleted.
+func (s *SQLite) Deletes() bool { return s.Delivered == deleted }
+
 // Queued reports whether the rows carry a status and are claimed, in contrast to
 // an append-only table, which is read by cursor.
-func (p *Postgres) Queued() bool {
-	if preset := p.Preset(); preset != nil {
+func (p *Postgres) Queued() bool { return p.keys().queued() }
+
+// Queued reports whether the rows carry a status and are claimed, in contrast to
+// an append-only table, which is read by cursor.
+func (s *SQLite) Queued() bool { return s.keys().queued() }
+
+// tableKeys are the keys of a source whose table has a layout, as all databases have them.
+type tableKeys struct {
+	database  string // tells whether two sources share one
+	layout    string
+	table     *Table
+	tables    *Queues
+	queue     *Queue
+	poll      *Poll
+	claims    *Claims
+	delivered *string
+	leader    *bool // nil: there is always one instance
+}
+
+func (p *Postgres) keys() *tableKeys {
+	return &tableKeys{p.URL.Reveal(), p.Layout, &p.Table, &p.Tables, p.Queue, &p.Poll, &p.Claims, &p.Delivered, &p.Leader}
+}
+
+func (s *SQLite) keys() *tableKeys {
+	return &tableKeys{s.Path, s.Layout, &s.Table, &s.Tables, s.Queue, &s.Poll, &s.Claims, &s.Delivered, nil}
+}
+
+// tableOf returns the keys of a source that is a table in a database.
+func tableOf(src Source) (*tableKeys, bool) {
+	switch s := src.(type) {
+	case *Postgres:
+		if s != nil {
+			return s.keys(), true
+		}
+	case *SQLite:
+		if s != nil {
+			return s.keys(), true
+		}
+	}
+	return nil, false
+}
+
+func (p *tableKeys) queued() bool {
+	if preset := layout.Find(p.layout); preset != nil {
 		return preset.Queue != nil
 	}
-	return p.Layout == custom && p.Queue != nil
+	return p.layout == custom && p.queue != nil
 }
 
 // checkQueue looks at what belongs to queue tables.
-func (p *Postgres) checkQueue(c *checker, at place) {
-	preset := p.Preset()
+func (p *tableKeys) checkQueue(c *checker, at place) {
+	preset := layout.Find(p.layout)
 	if preset == nil || !severalTables(preset) {
 		c.onlyIn(at, layoutsWith(severalTables), "tables")
 	}
-	if p.Layout != custom {
+	if p.layout != custom {
 		c.onlyIn(at, "layout: custom", "queue")
 	}
-	if !p.Queued() {
+	if !p.queued() {
 		if at.has("claims") {
 			c.add(at.child("claims").key(), "nothing is claimed from an append-only table").hint("remove the key")
 		}
@@ -106,7 +151,7 @@ func (p *Postgres) checkQueue(c *checker, at place) {
 		return
 	}
 	if !at.child("poll").has("batch") {
-		p.Poll.Batch = queueBatch
+		p.poll.Batch = queueBatch
 	}
 	p.settingsOf(preset, at)
 	c.onlyIn(at, layoutsWith(hasTopic), "topic")
@@ -125,11 +170,11 @@ func (p *Postgres) checkQueue(c *checker, at place) {
 }
 
 // checkTables looks at the names of a preset's tables.
-func (p *Postgres) checkTables(c *checker, at place, preset *layout.Preset) {
+func (p *tableKeys) checkTables(c *checker, at place, preset *layout.Preset) {
 	tables := preset.Queue.Tables
 	if !severalTables(preset) {
 		if !at.has("table") {
-			p.Table = Table(tables[0].Name)
+			*p.table = Table(tables[0].Name)
 		}
 		return
 	}
@@ -143,7 +188,7 @@ func (p *Postgres) checkTables(c *checker, at place, preset *layout.Preset) {
 	}
 	kinds := map[string]bool{}
 	for _, t := range tables {
-		name := p.Tables.Of(t)
+		name := p.tables.Of(t)
 		if kinds[name] {
 			c.add(at.child("tables"), "both kinds of rows have the table %s", name).hint("name %s tables", numberWord(len(tables)))
 		}

@@ -59,6 +59,9 @@ func (w *redacter) value(key string, v reflect.Value, depth int) {
 			w.value(key, v.Elem(), depth)
 		}
 	case reflect.Struct:
+		if v.IsZero() { // a section that has no meaning here
+			return
+		}
 		var inner redacter
 		inner.structure(v, depth+1)
 		if inner.out.Len() > 0 {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/outriderhq/outrider/adapters/layout"
 )
 
 // check looks at what holds between the parts: names, and what a route's
@@ -37,17 +39,20 @@ func (cfg *Config) check(c *checker, at place) {
 
 // checkClaimless refuses a second source of a table in which nothing says who has a row: both would deliver it.
 func (cfg *Config) checkClaimless(c *checker, at place) {
-	type table struct{ url, name string }
+	type table struct{ database, name string }
 	known := map[table]string{}
 	for _, e := range at.entries() {
-		p, ok := cfg.Sources[e.key.text].(*Postgres)
-		if !ok || p == nil || p.Preset() == nil || p.Preset().Queue == nil || !p.Preset().Queue.Claimless() {
+		p, ok := tableOf(cfg.Sources[e.key.text])
+		if !ok {
 			continue
 		}
-		of := table{p.URL.Reveal(), string(p.Table)}
+		if preset := layout.Find(p.layout); preset == nil || preset.Queue == nil || !preset.Queue.Claimless() {
+			continue
+		}
+		of := table{p.database, string(*p.table)}
 		if other, taken := known[of]; taken {
 			c.add(at.child(e.key.text).key(), "source %s reads the table %s, too, and both would deliver each row: nothing in a row says that it is being processed",
-				other, p.Table).hint("use one source, with several routes")
+				other, *p.table).hint("use one source, with several routes")
 		}
 		known[of] = e.key.text
 	}
@@ -177,8 +182,8 @@ func checkHold(c *checker, at place, r *Route) {
 // queued reports whether a source is a queue table in a database, which keeps the
 // state as well.
 func queued(src Source) bool {
-	p, ok := src.(*Postgres)
-	return ok && p.Queued()
+	p, ok := tableOf(src)
+	return ok && p.queued()
 }
 
 // static reports whether all messages go to the same address.
@@ -240,18 +245,18 @@ func checkOffsets(c *checker, at place, r *Route, src Source) {
 
 // kindOf is what a source without a cursor is called.
 func kindOf(src Source) string {
-	switch p, ok := src.(*Postgres); {
-	case !ok:
-		return src.Kind()
-	case p.Stock():
+	if p, ok := src.(*Postgres); ok && p.Stock() {
 		return "source with client watermill"
 	}
-	return "queue table"
+	if queued(src) {
+		return "queue table"
+	}
+	return src.Kind()
 }
 
 // stateful reports whether the state can stand beside the source.
 func stateful(src Source) bool {
-	_, ok := src.(*Postgres)
+	_, ok := tableOf(src)
 	return ok
 }
 

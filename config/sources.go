@@ -16,7 +16,7 @@ type Source interface {
 // sources are the kinds of sources, in the order of the reference page.
 var sources = newRegistry[Source]("source",
 	kind{"postgres", "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status.", &Postgres{}},
-	kind{"sqlite", "An append-only outbox table in SQLite.", &SQLite{}},
+	kind{"sqlite", "An outbox table in SQLite: append-only, or a queue whose rows carry a status.", &SQLite{}},
 	kind{"http", "Messages that are posted to Outrider, as watermill-http's Publisher sends them. The answer waits for the verdict: 200 when the message is delivered, skipped or durably parked, 503 otherwise.", &HTTPSource{}},
 	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
 )
@@ -65,7 +65,7 @@ func (p *Postgres) check(c *checker, at place) {
 	c.postgresTLS(at, p.URL, &p.TLS)
 	if at.sound("layout") { // otherwise all of this would follow from the one mistake
 		p.checkLayout(c, at)
-		p.checkQueue(c, at)
+		p.keys().checkQueue(c, at)
 		p.checkRetention(c, at)
 	}
 	if at.has("leader_lock") && at.sound("leader") && !p.Leader {
@@ -79,10 +79,16 @@ func (p *Postgres) Notified() bool { return p.Wake == "notify" }
 // SQLite is an outbox table in an SQLite file.
 type SQLite struct {
 	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
-	Layout string `yaml:"layout" enum:"outrider|custom" default:"outrider" doc:"Shape of the table: Outrider's own, or one described here by columns (docs/tables.md)."`
-	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. With layout custom it is required."`
+	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Shape of the table: Outrider's own, {what layouts in SQLite are}, or one described here: append-only by columns, with a status by queue (docs/tables.md). Layouts that have a name have their own defaults (docs/layouts.md)."`
+	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. With layouts that have a name the default is that of the original; with layout custom it is required."`
 
 	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: in which column what is found."`
+
+	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables."`
+	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status. Times are text, RFC 3339 or as SQLite's datetime() writes it, all in one form; or milliseconds since 1970 in a column of integers."`
+	Claims Claims `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: what is claimed."`
+
+	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {SQLite layouts}, or with a queue: whether a row that was delivered is kept, with its status, or deleted."`
 
 	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
 	Poll Poll   `yaml:"poll" doc:"How often and how much is read."`
@@ -96,21 +102,30 @@ type SQLite struct {
 
 // Kind is "sqlite".
 func (*SQLite) Kind() string { return "sqlite" }
-func (*SQLite) log() bool    { return true }
+func (s *SQLite) log() bool  { return !s.Queued() }
 
 func (s *SQLite) check(c *checker, at place) {
-	if s.Table.Schema() != "" {
-		c.add(at.child("table"), "SQLite has no schemas").hint("write the name without a dot")
-	}
-	if strings.Contains(string(s.Table), `"`) {
-		c.add(at.child("table"), "the name of a table in SQLite needs no quotes").hint("remove them")
-	}
+	checkPlain(c, at.child("table"), s.Table)
+	checkPlain(c, at.child("tables").child("events"), s.Tables.Events)
+	checkPlain(c, at.child("tables").child("dispatch_jobs"), s.Tables.DispatchJobs)
 	if at.sound("layout") {
 		s.checkLayout(c, at)
+		s.keys().checkQueue(c, at)
+		s.dropDefaults()
 	}
 	if s.Leader {
 		c.add(at.child("leader"), "an SQLite database has one instance in any case, so it needs no leader").
 			hint("remove the key: a second instance is refused when it starts")
+	}
+}
+
+// checkPlain refuses names of tables that SQLite does not have.
+func checkPlain(c *checker, at place, table Table) {
+	if table.Schema() != "" {
+		c.add(at, "SQLite has no schemas").hint("write the name without a dot")
+	}
+	if strings.Contains(string(table), `"`) {
+		c.add(at, "the name of a table in SQLite needs no quotes").hint("remove them")
 	}
 }
 

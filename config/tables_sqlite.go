@@ -19,10 +19,32 @@ type SQLiteColumns struct {
 	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, likewise. Needed to start a route at a time, to rebase it, and for the age of messages."`
 }
 
+// dropDefaults removes the defaults of keys that have no meaning for the table, so that the configuration can be printed and read back.
+func (s *SQLite) dropDefaults() {
+	if p := s.Preset(); p == nil || !severalTables(p) {
+		s.Tables = Queues{}
+	}
+	if !s.Queued() {
+		s.Claims, s.Delivered = Claims{}, ""
+	}
+}
+
 // checkLayout looks at what describes a table that is not of the own layout.
 func (s *SQLite) checkLayout(c *checker, at place) {
-	if s.Layout != "custom" {
+	if s.Layout != own && !at.has("table") {
+		s.Table = "" // the default is the own table's
+	}
+	if s.Layout == own {
 		c.onlyIn(at, "layout: custom", "columns")
+		return
+	}
+	if s.Queued() {
+		if at.has("retention") {
+			c.add(at.child("retention").key(), "rows of a queue table are not removed by retention").hint("remove the key; delivered: delete removes rows when they are delivered")
+		}
+		if s.Layout == custom && !at.has("table") {
+			c.add(at.child("table"), "a custom layout needs the name of its table").hint("add table: NAME")
+		}
 		return
 	}
 	if !at.has("table") {

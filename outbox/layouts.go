@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// foreignLayout is how a client writes into a table that is not of Outrider's own layout, on PostgreSQL.
+// foreignLayout is how a client writes into a table that is not of Outrider's own layout.
 type foreignLayout struct {
-	table  string // its usual name
-	insert func(table string) string
-	args   func([]Envelope) []any // of insert
-	fits   func(*Envelope) error  // what the table has no place for
+	table  string                    // its usual name
+	insert func(table string) string // for PostgreSQL
+	args   func([]Envelope) []any    // of insert
+	fits   func(*Envelope) error     // what the table has no place for
+	sqlite func(table string) string // insert for SQLite, with the arguments of the own table's; nil: there is none
 }
 
 // layouts are those that a client knows.
 var layouts = map[string]foreignLayout{
-	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework},
-	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra},
+	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework, frameworkSQLiteInsert},
+	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra, nil},
 }
 
 // knownLayout returns an error for a layout that no client writes.
@@ -29,7 +30,7 @@ func knownLayout(cfg *ClientConfig) error {
 	switch _, known := layouts[cfg.Layout]; {
 	case !known:
 		return fmt.Errorf("unknown Layout %q; leave it empty, or use one of %s", cfg.Layout, strings.Join(slices.Sorted(maps.Keys(layouts)), ", "))
-	case cfg.Dialect != PostgreSQL:
+	case cfg.Dialect == SQLite && layouts[cfg.Layout].sqlite == nil:
 		return fmt.Errorf("layout %s is for PostgreSQL, not for %s", cfg.Layout, cfg.Dialect)
 	}
 	return nil

@@ -17,6 +17,15 @@ func frameworkInsert(table string) string {
 		"WITH ORDINALITY AS m (id, type, aggregate_type, aggregate_id, tenant_id, payload, headers, ordinal) ORDER BY ordinal) AS m"
 }
 
+// frameworkSQLiteInsert is the same for SQLite. Its one parameter is that of [sqliteInsert]. SQLite's clock has milliseconds, and stands still
+// within a statement: further digits say where the row comes among those of the millisecond.
+func frameworkSQLiteInsert(table string) string {
+	now := "strftime('%Y-%m-%dT%H:%M:%f', 'now') || printf('%06dZ', (key + 1 + (SELECT coalesce(max(_rowid_), 0) FROM " + table + ")) % 1000000)"
+	return "INSERT INTO " + table + " (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at)\n" +
+		"SELECT value->>'id', value->>'type', value->>'aggregate_type', value->>'aggregate_id', value->>'tenant', value->>'payload', value->>'headers', 0, 0, " + now + ", " + now + "\n" +
+		"FROM json_each(?1)\nORDER BY key"
+}
+
 // frameworkArgs returns the arguments of [frameworkInsert].
 func frameworkArgs(envelopes []Envelope) []any {
 	cols := make([]arrayLiteral, 7)

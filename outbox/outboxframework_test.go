@@ -104,7 +104,7 @@ func TestTheOutboxFrameworksTableHasNoPlaceForSome(t *testing.T) {
 		}
 	}
 	for want, cfg := range map[string]outbox.ClientConfig{
-		"unknown Layout": {Layout: "framework"}, "is for PostgreSQL": {Layout: "outbox-framework", Dialect: outbox.SQLite},
+		"unknown Layout": {Layout: "framework"}, "is for PostgreSQL": {Layout: "yantra", Dialect: outbox.SQLite},
 	} {
 		if _, err := outbox.NewClient(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)

@@ -31,7 +31,7 @@ type ClientConfig struct {
 	Table string
 
 	// Layout is the shape of the table, as in the configuration of its source: "outrider" is Outrider's own,
-	// "outbox-framework" the one of the JDBC outbox framework on PostgreSQL, whose default name is outbox_event
+	// "outbox-framework" the one of the JDBC outbox framework, whose default name is outbox_event
 	// (docs/migrate/outbox-framework.md), "yantra" that of Yantra, outbox_messages (docs/migrate/yantra.md). Default: "outrider".
 	Layout string
 
@@ -89,6 +89,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 				"where the relay is in the same process")
 		}
 		c.insert, c.args = sqliteInsert(table), sqliteArgs
+		if foreign.sqlite != nil {
+			c.insert, c.fits = foreign.sqlite(table), foreign.fits
+		}
 	default:
 		return nil, fmt.Errorf("outbox: client: unknown Dialect %q; use outbox.PostgreSQL or outbox.SQLite", cfg.Dialect)
 	}

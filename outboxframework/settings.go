@@ -3,6 +3,7 @@ package outboxframework
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/config"
@@ -74,18 +75,21 @@ func (s *Settings) SetRetryMaxDelay(d time.Duration) *Settings { s.retryMaxDelay
 // SetRetryMaxAttempts sets after how many failed attempts an event is DEAD. Default: 10.
 func (s *Settings) SetRetryMaxAttempts(n int) *Settings { s.retryMaxAttempts = n; return s }
 
-// Config returns the configuration of a relay that delivers the table outbox_event of a PostgreSQL database to listeners. The
-// error names the settings that cannot be used.
+// Config returns the configuration of a relay that delivers the table outbox_event of a database to listeners: of a PostgreSQL
+// database (postgres://...), or of a SQLite file (sqlite:PATH). The error names the settings that cannot be used.
 func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	if !s.pollerEnabled {
 		return nil, errors.New("outboxframework: pollerEnabled is false: a relay without polls would lose what it was not woken for; do not run it instead")
 	}
+	const layout = "outbox-framework"
+	poll := config.Poll{Min: config.Duration(s.pollerInterval), Max: config.Duration(s.pollerInterval), Batch: s.pollerBatchSize}
+	claims := config.Claims{InMemory: s.coldQueueCapacity}
+	var source config.Source = &config.Postgres{URL: config.NewSecretURL(databaseURL), Layout: layout, Poll: poll, Claims: claims}
+	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
+		source = &config.SQLite{Path: path, Layout: layout, Poll: poll, Claims: claims}
+	}
 	cfg, err := config.Build(config.Config{
-		Sources: map[string]config.Source{Source: &config.Postgres{
-			URL: config.NewSecretURL(databaseURL), Layout: "outbox-framework",
-			Poll:   config.Poll{Min: config.Duration(s.pollerInterval), Max: config.Duration(s.pollerInterval), Batch: s.pollerBatchSize},
-			Claims: config.Claims{InMemory: s.coldQueueCapacity},
-		}},
+		Sources:      map[string]config.Source{Source: source},
 		Destinations: map[string]config.Destination{Destination: &config.Listeners{Workers: s.dispatcherWorkers}},
 		Routes: []config.Route{{Name: Route, From: Source, Targets: []string{Destination}, Middleware: []config.Middleware{
 			&config.Poison{},

@@ -1,8 +1,6 @@
 package assembly
 
 import (
-	"slices"
-
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -28,29 +26,7 @@ func (t postgresTable) logTable() logtable.Config {
 // queue describes the tables of a queue, without how to connect to them.
 func (t postgresTable) queue() queuetable.Config {
 	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
-	if preset := t.Preset(); preset != nil {
-		cfg.Layout, cfg.Tables = *preset.Queue, slices.Clone(preset.Queue.Tables)
-		for i := range cfg.Tables {
-			if len(cfg.Tables) == 1 {
-				cfg.Tables[i].Name = string(t.Table)
-			} else {
-				cfg.Tables[i].Name = t.Tables.Of(cfg.Tables[i])
-			}
-		}
-		cfg.Layout.DoneIsDeleted = t.Deletes()
-		return cfg
-	}
-	q := t.Queue
-	cfg.Tables = []queuetable.Table{{Name: string(t.Table)}}
-	cfg.Layout = queuetable.Layout{
-		Columns: queuetable.Columns{
-			Key: q.Key, Type: q.Type, Payload: q.Payload, Status: q.Status, Created: q.Created, Claimed: q.Claimed,
-			Group: q.Group, Attempts: q.Attempts, NextAttempt: q.NextAttempt, Done: q.Done, Error: q.Error,
-			AggregateType: q.AggregateType, AggregateID: q.AggregateID, Tenant: q.Tenant, Headers: q.Headers,
-		},
-		Statuses:     queuetable.Statuses(q.Statuses),
-		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload, DoneIsDeleted: t.Deletes(),
-	}
+	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes())
 	return cfg
 }
 

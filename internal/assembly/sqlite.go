@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/sqlite/queuetable"
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
@@ -23,7 +24,7 @@ type sqliteTable struct {
 // sqliteSource is what can be done with a source in a SQLite file.
 func sqliteSource(at site, s *config.SQLite) SourceKind {
 	t := sqliteTable{at, s}
-	k := SourceKind{State: s.Path, Log: true, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
+	k := SourceKind{State: s.Path, Log: !s.Queued(), Queue: s.Queued(), Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
 	if r := s.Retention; r != nil {
 		k.Retention = &RetentionSettings{adapters.Retention{Mode: adapters.RetainRows, Keep: r.Keep.Std(), Batch: r.Batch},
 			r.Every.Std(), r.WarnAfter.Std()}
@@ -34,6 +35,9 @@ func sqliteSource(at site, s *config.SQLite) SourceKind {
 func (t sqliteTable) open(context.Context) (Feed, error) {
 	if err := sqliteExists(t.Path); err != nil {
 		return Feed{}, err
+	}
+	if t.Queued() {
+		return t.openQueue()
 	}
 	cfg := sqlite.SourceConfig{Path: t.Path, Table: string(t.Table), Logger: t.log, MaxRow: int64(t.MaxRow)}
 	if t.Layout == "custom" {
@@ -72,7 +76,10 @@ func (t sqliteTable) init(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var did []string
-	if t.Layout == "custom" {
+	if t.Queued() {
+		cfg := t.queue()
+		did, err = queuetable.Init(ctx, db, cfg.Layout, t.Preset() != nil, cfg.Tables...)
+	} else if t.Layout == "custom" {
 		did, err = sqlite.InitMapped(ctx, db, string(t.Table), t.columns())
 	} else {
 		did, err = sqlite.Init(ctx, db, string(t.Table))
@@ -81,6 +88,10 @@ func (t sqliteTable) init(ctx context.Context) ([]string, error) {
 }
 
 func (t sqliteTable) initSQL(Grantees) string {
+	if t.Queued() {
+		cfg := t.queue()
+		return queuetable.InitSQL(cfg.Layout, t.Preset() != nil, cfg.Tables...)
+	}
 	if t.Layout == "custom" {
 		return "-- Nothing: the table " + string(t.Table) + " is its application's, and needs no index.\n"
 	}

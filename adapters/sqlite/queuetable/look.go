@@ -133,9 +133,12 @@ func (v *visit) ours(key string, r *record) owner {
 	v.q.mu.Lock()
 	defer v.q.mu.Unlock()
 	h := v.table.holds[key]
+	finished, ended := v.table.gone[key]
 	switch {
-	case v.table.gone[key]:
+	case ended && finished:
 		return rowOurs
+	case ended && h == nil: // it is lost, and the next claim begins with it
+		return rowTheirs
 	case h == nil && r.marked:
 		return rowTheirs
 	case h == nil:

@@ -184,7 +184,7 @@ func (t *table) end(key string, h *hold, finished bool) {
 	}
 	delete(t.holds, key)
 	if t.inClaim {
-		t.gone[key] = true
+		t.gone[key] = finished
 	}
 	if t.held[h.at.id]--; t.held[h.at.id] == 0 {
 		delete(t.held, h.at.id)

@@ -27,7 +27,7 @@ type table struct {
 	holds    map[string]*hold // by key
 	held     map[string]int   // rows by entry
 	inClaim  bool             // a claim is under way
-	gone     map[string]bool  // holds that have ended since it began: what it reads may be older
+	gone     map[string]bool  // holds that have ended since it began, and whether the rows are finished: what it reads may be older
 	returned []*entry         // to be looked at again
 	state    adapters.Look    // of the claims so far
 	newest   int64            // the largest rowid after rows were deleted; unread: none were

@@ -1,0 +1,63 @@
+package assembly
+
+import (
+	"slices"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/adapters/sqlite/queuetable"
+	"github.com/outriderhq/outrider/config"
+)
+
+// openQueue opens tables whose rows carry a status.
+func (t sqliteTable) openQueue() (Feed, error) {
+	cfg := t.queue()
+	cfg.Path, cfg.Logger = t.Path, t.log
+	location := t.Path // beside the source
+	if !t.Config.State.URL.IsZero() {
+		location = t.Config.State.URL.Reveal()
+	}
+	if _, elsewhere := postgresState(t.Builder, location); !elsewhere {
+		cfg.Fenced = sqliteKey(location) == sqliteKey(t.Path)
+	}
+	queue, err := queuetable.New(cfg)
+	if err != nil {
+		return Feed{}, err
+	}
+	f := Feed{Queue: queue, poll: t.Poll, claims: claimsOf(t.Claims), tables: len(cfg.Tables), batch: queue.SetBatch}
+	if preset := t.Preset(); preset != nil {
+		f.together = preset.Defaults.Together
+	}
+	return f, nil
+}
+
+// queue describes the tables of a queue, without where they are.
+func (t sqliteTable) queue() queuetable.Config {
+	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
+	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes())
+	return cfg
+}
+
+// queueOf is the layout of a queue, and its tables: those of a preset, or the one that the configuration describes.
+func queueOf(preset *layout.Preset, q *config.Queue, table string, names config.Queues, deletes bool) (of layout.Queue, tables []layout.Table) {
+	if preset != nil {
+		of, tables = *preset.Queue, slices.Clone(preset.Queue.Tables)
+		for i := range tables {
+			if len(tables) == 1 {
+				tables[i].Name = table
+			} else {
+				tables[i].Name = names.Of(tables[i])
+			}
+		}
+		of.DoneIsDeleted = deletes
+		return of, tables
+	}
+	return layout.Queue{
+		Columns: layout.Columns{
+			Key: q.Key, Type: q.Type, Payload: q.Payload, Status: q.Status, Created: q.Created, Claimed: q.Claimed,
+			Group: q.Group, Attempts: q.Attempts, NextAttempt: q.NextAttempt, Done: q.Done, Error: q.Error,
+			AggregateType: q.AggregateType, AggregateID: q.AggregateID, Tenant: q.Tenant, Headers: q.Headers,
+		},
+		Statuses:     layout.Statuses(q.Statuses),
+		DefaultGroup: q.DefaultGroup, TypeInPayload: q.TypeInPayload, DoneIsDeleted: deletes,
+	}, []layout.Table{{Name: table}}
+}
