@@ -26,7 +26,7 @@ type Diagnosis struct {
 func Doctor(ctx context.Context, cfg *config.Config, opts ...Option) []Diagnosis {
 	d := &doctor{cfg: cfg, build: assembly.NewBuilder(cfg, assembly.OptionsOf(opts))}
 	for _, w := range cfg.Warnings {
-		d.add("config", adapters.Finding{Level: adapters.LevelWarning, Subject: "file", Text: w.Text()})
+		d.add("config", adapters.Finding{Level: adapters.LevelWarning, Subject: "file", Text: w.Error(), Fix: w.Hint})
 	}
 	if len(cfg.Warnings) == 0 {
 		d.add("config", adapters.Finding{Subject: "file", Text: "valid"})

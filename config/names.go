@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -197,6 +198,15 @@ func (c *checker) postgresURL(at place, u SecretURL, otherwise string) {
 	if err != nil || parsed.Scheme != "postgres" && parsed.Scheme != "postgresql" {
 		c.add(at, "is not a postgres:// URL%s", otherwise).
 			hint("for example postgres://user@host:5432/database; special characters of a password are %%-encoded")
+		return
+	}
+	for host := range strings.SplitSeq(parsed.Host, ",") { // of several hosts each has a port
+		one := url.URL{Host: host}
+		if n, err := strconv.Atoi(cmp.Or(one.Port(), "5432")); err != nil || n < 1 || n > 65535 {
+			c.add(at, "has a port that does not exist"). // which is not shown: it may be a part of a password
+									hint("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+			return
+		}
 	}
 }
 

@@ -164,6 +164,9 @@ func TestWarningsDoNotFailAValidation(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "destinations:\n  api: {type: http, url: \"http://127.0.0.1:1/\", source: x}\nroutes:\n  orders: {from: app, to: api}\n")
 	step{args: "validate", out: []string{"ok: 1 route"}, err: []string{"warning: ", "has no effect with format raw"}}.run(t, s)
+	if got := s.call("doctor"); !strings.Contains(got.out, "has no effect with format raw\n") || strings.Contains(got.out, "hint:") {
+		t.Errorf("a warning of the file is one line, and its fix another: %v", got)
+	}
 }
 
 func TestWhatOnlyAGoProgramCanSupplyIsRefused(t *testing.T) {

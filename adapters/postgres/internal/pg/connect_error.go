@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ const (
 	unknownDatabase      = "3D000"
 	tooManyConnections   = "53300"
 	cannotConnectNow     = "57P03"
+	undefinedObject      = "42704"
 )
 
 // ConnectFailure is a connection that was not made, in the words of its decisive
@@ -143,8 +145,11 @@ func attempt(err error, cfg *pgconn.Config) (rank int, text, fix string) {
 
 // refusal says that the server does not let us in.
 func refusal(where string, refused *pgconn.PgError, cfg *pgconn.Config) string {
-	return fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, cfg.Database, refused.Message)
+	return fmt.Sprintf("PostgreSQL at %s does not let user %q into database %q: %s", where, cfg.User, databaseOf(cfg), refused.Message)
 }
+
+// databaseOf is the database that was asked for; without one in the url it has the user's name.
+func databaseOf(cfg *pgconn.Config) string { return cmp.Or(cfg.Database, cfg.User) }
 
 // admission is what to do when the server does not let us in.
 func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
@@ -152,16 +157,18 @@ func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
 	case invalidPassword:
 		return "correct user or password of the url"
 	case unknownDatabase:
-		return "correct the database of the url, or create it: CREATE DATABASE " + QuoteName(cfg.Database)
+		return "correct the database of the url, or create it: CREATE DATABASE " + QuoteName(databaseOf(cfg))
 	case invalidAuthorization:
 		if strings.Contains(refused.Message, "does not exist") {
 			return fmt.Sprintf("correct the user of the url, or create it: CREATE ROLE %s LOGIN", QuoteName(cfg.User))
 		}
 		return "let this user and host in with a line in the server's pg_hba.conf, with TLS or without as the url has it, and reload it"
 	case InsufficientPrivilege:
-		return fmt.Sprintf("allow it: GRANT CONNECT ON DATABASE %s TO %s", QuoteName(cfg.Database), QuoteName(cfg.User))
+		return fmt.Sprintf("allow it: GRANT CONNECT ON DATABASE %s TO %s", QuoteName(databaseOf(cfg)), QuoteName(cfg.User))
 	case tooManyConnections:
 		return "close other connections, or raise max_connections on the server"
+	case undefinedObject: // what is after the question mark is set as parameters of the session
+		return "correct the parameters of the url, which follow its question mark"
 	case cannotConnectNow:
 		return "wait until the server has started, or see its log"
 	}
