@@ -2,9 +2,7 @@ package outrider_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -49,9 +47,15 @@ func TestYantrasFigures(t *testing.T) {
 		cancel()
 		must(t, <-done)
 	}()
+	select {
+	case <-relay.Ready():
+	case err := <-done:
+		done <- err // for the end
+		t.Fatal(err)
+	}
 	var text string
 	eventually(t, "the figures are there", func() bool {
-		text = metricsOf(t, relay)
+		text = get(t, relay, "/metrics")
 		return strings.Contains(text, "outrider_queue_unfinished")
 	})
 	for _, want := range []string{
@@ -62,21 +66,4 @@ func TestYantrasFigures(t *testing.T) {
 			t.Errorf("the metrics have no %s in\n%s", want, text)
 		}
 	}
-}
-
-// metricsOf are the metrics of a relay; "" until it has an address.
-func metricsOf(t *testing.T, relay *outrider.Outrider) string {
-	t.Helper()
-	if relay.AdminAddress() == "" {
-		return ""
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+relay.AdminAddress()+"/metrics", http.NoBody)
-	must(t, err)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	must(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	must(t, err)
-	return string(text)
 }
