@@ -43,6 +43,10 @@ type QueueStats struct {
 	Unmatched int64 // rows that no route matches and that the latest claim passed over, as far as it looked
 	Lost      int64 // rows that another process recovered as stuck while they were claimed here
 	Recovered int64 // rows that were put back after having been processed for too long
+
+	HotTaken   int64 // rows that came into the hot queue after their commit
+	HotDropped int64 // rows that had no room there, and were left to the poll
+	HotWaiting int   // rows in the hot queue
 }
 
 // AddressStatus is an address that is down, for status and metrics.

@@ -14,6 +14,7 @@ type collector struct {
 	age, latency, inFlight, parkedNow, lanes, down, held *prometheus.Desc
 	paused, stopped                                      *prometheus.Desc
 	claimed, unmatched, lost, recovered                  *prometheus.Desc
+	hotTaken, hotLeft, hotDepth                          *prometheus.Desc
 }
 
 func newCollector(stats func() []adapters.RouteStats) *collector {
@@ -41,6 +42,9 @@ func newCollector(stats func() []adapters.RouteStats) *collector {
 		unmatched: desc("queue_unmatched", "Rows of the route's queue that no route matches, as far as the latest claim looked."),
 		lost:      desc("queue_lost_total", "Rows of the route's queue that somebody took for stuck while they were claimed here."),
 		recovered: desc("queue_recovered_total", "Rows of the route's queue that were put back after having been processed for too long."),
+		hotTaken:  desc("queue_hot_enqueued_total", "Committed rows of the route's queue that came into the hot queue, to be delivered from memory."),
+		hotLeft:   desc("queue_hot_dropped_total", "Committed rows of the route's queue for which the hot queue had no room; the poll finds them."),
+		hotDepth:  desc("queue_hot_waiting", "Rows in the hot queue."),
 	}
 }
 
@@ -82,6 +86,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.unmatched, float64(q.Unmatched))
 			counter(c.lost, q.Lost)
 			counter(c.recovered, q.Recovered)
+			counter(c.hotTaken, q.HotTaken)
+			counter(c.hotLeft, q.HotDropped)
+			gauge(c.hotDepth, float64(q.HotWaiting))
 		}
 	}
 }

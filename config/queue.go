@@ -22,6 +22,12 @@ type Claims struct {
 	Recover  Duration `yaml:"recover" default:"1m" min:"1s" max:"1h" doc:"How often stuck rows are looked for."`
 }
 
+// HotPath bounds what is delivered from memory.
+type HotPath struct {
+	Queue      int      `yaml:"queue" default:"1000" min:"0" max:"1000000" doc:"Most committed rows that wait in memory for their lane. What has no room is found by the next poll. 0: the program has no hot path."`
+	SkipRecent Duration `yaml:"skip_recent" default:"1s" min:"0s" max:"1h" doc:"How old a row has to be for a poll to take it, in a program whose hot path is in use. Rows that the hot path has left are taken at any age."`
+}
+
 // Queue describes a table of any shape whose rows carry a status. Names of
 // columns are taken exactly as the database has them.
 type Queue struct {
@@ -139,6 +145,9 @@ func (p *tableKeys) checkQueue(c *checker, at place) {
 	}
 	if p.layout != custom {
 		c.onlyIn(at, "layout: custom", "queue")
+	}
+	if preset == nil || !preset.Hot {
+		c.onlyIn(at, layoutsWith(hasHotPath), "hot_path")
 	}
 	if !p.queued() {
 		if at.has("claims") {

@@ -40,6 +40,8 @@ type Postgres struct {
 	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
 	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: what is claimed."`
 
+	HotPath HotPath `yaml:"hot_path" doc:"With layout {layouts with a hot path}, in a Go program that publishes and runs the relay, and gives its client (*Outrider).HotPath: rows that it has committed are delivered from memory. See docs/waking.md."`
+
 	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {queue layouts}, or with a queue: whether a row that was delivered is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
 
 	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are noticed: by polling alone, or also by NOTIFY, on a connection of its own, from publishers that send it. See docs/waking.md."`

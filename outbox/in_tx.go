@@ -117,6 +117,7 @@ type running struct {
 	ended                 bool
 	broken                error // why it cannot be committed: a joined function failed
 	committed, rolledBack []func(context.Context)
+	published             []HotInsert
 }
 
 // joinable returns the transaction of db that ctx carries, or nil.
@@ -209,6 +210,7 @@ func (r *running) commit(ctx context.Context) ([]func(context.Context), error) {
 		err = tx.Commit()
 	}
 	committed, rolledBack := r.end()
+	r.deliverHot(err == nil)
 	switch {
 	case err == nil:
 		return committed, nil
@@ -234,6 +236,7 @@ func (r *running) rollback(ctx context.Context, cause error) ([]func(context.Con
 		err = tx.Rollback()
 	}
 	_, rolledBack := r.end()
+	r.deliverHot(false)
 	switch {
 	case endedBefore(err) && ctx.Err() == nil:
 		return nil, errors.Join(cause, fmt.Errorf("outbox: rollback: the function ended the transaction itself (%w), which is for InTx to do: %w", err, ErrOutcomeUnknown))

@@ -43,6 +43,12 @@ type ClientConfig struct {
 	// every transaction, and a NOTIFY only in those that meet a sleeping relay.
 	// PREPARE TRANSACTION refuses such a transaction. PostgreSQL only. Default: false.
 	Notify bool
+
+	// Hot has messages delivered from memory, right after the commit, by a relay in the same process that works
+	// on the same table: what (*outrider.Outrider).HotPath returns. It is for transactions of [InTx] at READ COMMITTED, whose role
+	// needs SELECT on the table; rows of other transactions, of savepoints, and whatever is not certain to be the next of its
+	// group wait for the relay's poll. Layout "outbox-framework" only, and not with Notify. Default: none.
+	Hot HotPath
 }
 
 // Client writes envelopes into an outbox table, inside
@@ -53,6 +59,7 @@ type Client struct {
 	insert  string // any number of messages
 	one     string // a single one, where there is a cheaper statement; or empty
 
+	hot  HotPath                // nil: there is none
 	fits func(*Envelope) error  // what the table has no place for; nil: it takes any envelope
 	args func([]Envelope) []any // of insert
 }
@@ -64,13 +71,17 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err := knownLayout(&cfg); err != nil {
 		return nil, fmt.Errorf("outbox: client: %w", err)
 	}
+	if cfg.Hot != nil && (cfg.Layout != layoutOutboxFramework || cfg.Notify) {
+		return nil, fmt.Errorf("outbox: client: Hot needs the Layout %q, and no Notify; leave it out, and call (*outrider.Outrider).Wake after the commit "+
+			"where the relay is in the same process", layoutOutboxFramework)
+	}
 	foreign := layouts[cfg.Layout]
 	cfg.Table = cmp.Or(cfg.Table, foreign.table, DefaultTable)
 	table, err := quoteTable(cfg.Table, cfg.Dialect)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: client: %w", err)
 	}
-	c := &Client{dialect: cfg.Dialect, table: table}
+	c := &Client{dialect: cfg.Dialect, table: table, hot: cfg.Hot}
 	switch cfg.Dialect {
 	case PostgreSQL:
 		c.insert, c.one, c.args = postgresInsert(table), postgresInsertOne(table), postgresArgs
@@ -107,7 +118,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 // any other error the transaction must be rolled back. The errors of the
 // database stay reachable by errors.As.
 func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) error {
-	exec, err := transaction(current(ctx, tx), c.dialect)
+	tx = current(ctx, tx)
+	exec, err := transaction(tx, c.dialect)
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
 	}
@@ -118,7 +130,14 @@ func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) err
 	if len(envelopes) == 0 {
 		return nil
 	}
-	if err := exec(ctx, query, args...); err != nil {
+	done := false
+	if c.hot != nil {
+		done, err = c.publishHot(ctx, tx, query, args)
+	}
+	if !done {
+		err = exec(ctx, query, args...)
+	}
+	if err != nil {
 		return fmt.Errorf("outbox: publish %d message(s) into table %s: %w", len(envelopes), c.table, c.explain(err))
 	}
 	return nil

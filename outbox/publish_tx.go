@@ -68,10 +68,14 @@ func transaction(tx any, dialect Dialect) (execFunc, error) {
 		return nil, fmt.Errorf("a %T is not a transaction: %w", tx, ErrNoTransaction)
 	}
 	return func(ctx context.Context, query string, args ...any) error {
-		err := exec(ctx, query, args...)
-		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
-			return fmt.Errorf("the transaction has ended already (%w): %w", err, ErrNoTransaction)
-		}
-		return err
+		return notEnded(exec(ctx, query, args...))
 	}, nil
+}
+
+// notEnded says of a transaction that has ended that it is none.
+func notEnded(err error) error {
+	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("the transaction has ended already (%w): %w", err, ErrNoTransaction)
+	}
+	return err
 }

@@ -9,13 +9,13 @@ import (
 
 // MetricsExporter is the framework's, for an application that has one. New programs take /metrics of the relay.
 type MetricsExporter interface {
-	IncrementHotEnqueued()             // never called: nothing is delivered from memory
-	IncrementHotDropped()              // never called
+	IncrementHotEnqueued()             // a committed event came into the hot queue
+	IncrementHotDropped()              // the hot queue had no room for one, and the poller finds it
 	IncrementColdEnqueued()            // a row was read from the table
 	IncrementDispatchSuccess()         // an event is DONE
 	IncrementDispatchFailure()         // an attempt failed, the event is tried again
 	IncrementDispatchDead()            // an event is DEAD
-	RecordQueueDepths(hot, cold int)   // hot is 0, cold is how many events are in memory
+	RecordQueueDepths(hot, cold int)   // hot is how many events wait in the hot queue, cold how many are with workers or wait for one
 	RecordOldestLag(lag time.Duration) // since the oldest event in memory was written
 }
 
@@ -73,6 +73,8 @@ func Export(ctx context.Context, stats func() []adapters.RouteStats, to MetricsE
 type totals struct {
 	success, failure, dead, skipped int64
 	inMemory                        int64
+	hot, dropped                    int64
+	waiting                         int // in the hot queue
 	oldest                          time.Duration
 }
 
@@ -86,12 +88,17 @@ func sum(stats []adapters.RouteStats) (t totals) {
 		}
 		t.inMemory += int64(s.InFlight)
 		t.oldest = max(t.oldest, s.Oldest)
+		if q := s.Queue; q != nil { // routes of one queue share it
+			t.hot, t.dropped, t.waiting = max(t.hot, q.HotTaken), max(t.dropped, q.HotDropped), max(t.waiting, q.HotWaiting)
+		}
 	}
 	return t
 }
 
-// read is how many rows have come into memory.
-func (t totals) read() int64 { return t.success + t.failure + t.dead + t.skipped + t.inMemory }
+// read is how many rows were read from the table.
+func (t totals) read() int64 {
+	return max(t.success+t.failure+t.dead+t.skipped+t.inMemory+int64(t.waiting)-t.hot, 0)
+}
 
 // export tells what has happened since t, and returns now.
 func (t totals) export(now totals, to MetricsExporter) totals {
@@ -100,11 +107,13 @@ func (t totals) export(now totals, to MetricsExporter) totals {
 			f()
 		}
 	}
+	times(now.hot-t.hot, to.IncrementHotEnqueued)
+	times(now.dropped-t.dropped, to.IncrementHotDropped)
 	times(now.read()-t.read(), to.IncrementColdEnqueued)
 	times(now.success-t.success, to.IncrementDispatchSuccess)
 	times(now.failure-t.failure, to.IncrementDispatchFailure)
 	times(now.dead-t.dead, to.IncrementDispatchDead)
-	to.RecordQueueDepths(0, int(now.inMemory))
+	to.RecordQueueDepths(now.waiting, int(now.inMemory))
 	to.RecordOldestLag(now.oldest)
 	return now
 }

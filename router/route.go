@@ -41,6 +41,10 @@ type Route struct {
 	// Claims bounds what is claimed from Queue. Shared like Poll.
 	Claims Claims
 
+	// Hot has rows of Queue, an [adapters.HotQueue], delivered from memory that this process has committed and announced
+	// ([Router.Announce]). Shared like Poll. The zero value: none are.
+	Hot Hot
+
 	// Together counts the requests of all routes of the Queue that say so together: as many at
 	// a time as the destination with the most allows (adapters.Ordering.MaxRequests).
 	Together bool
@@ -147,6 +151,16 @@ func (p *Poll) setDefaults() {
 	if p.Max <= 0 {
 		p.Max = time.Second
 	}
+}
+
+// Hot bounds what is delivered from memory.
+type Hot struct {
+	// Capacity is how many committed rows may wait for their lanes. What has no room is found by the next poll. 0: nothing is
+	// delivered from memory.
+	Capacity int
+
+	// SkipRecent is how old a row has to be for a poll to take it, once the process has announced an INSERT. 0: any age.
+	SkipRecent time.Duration
 }
 
 // Claims bounds what is claimed from a queue.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/router/internal/claiming"
 	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/listening"
@@ -116,7 +117,7 @@ func (r *Router) claimerOf(def Route) *claiming.Claimer {
 			return c
 		}
 	}
-	c := claiming.New(def.Queue, claiming.Config{Poll: polling.Config(def.Poll), Claims: claiming.Limits(def.Claims), Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
+	c := claiming.New(def.Queue, claiming.Config{Poll: polling.Config(def.Poll), Claims: claiming.Limits(def.Claims), Hot: claiming.Hot(def.Hot), Budget: &r.budget, Log: r.log, Patience: r.cfg.Lease,
 		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout})
 	r.claimers = append(r.claimers, c)
 	return c
@@ -141,6 +142,19 @@ func (r *Router) Wake(source any) {
 			signal.Send(c.Rest.Told)
 		}
 	}
+}
+
+// Announce prepares an INSERT into the table of a queue, see [outbox.HotPath]. nil: its rows are left to the poll.
+func (r *Router) Announce(queue adapters.Queue, insert string) outbox.HotInsert {
+	for _, c := range r.claimers {
+		if c.Queue != queue {
+			continue
+		}
+		if in := c.Announce(insert); in != nil {
+			return in
+		}
+	}
+	return nil
 }
 
 // SetPoll has whoever reads the source, an [adapters.Source] or an [adapters.Queue],

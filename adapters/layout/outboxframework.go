@@ -8,6 +8,7 @@ import "time"
 func OutboxFramework() *Preset {
 	return &Preset{
 		Name: "outbox-framework", Title: "the outbox framework", Doc: "the table of the JDBC outbox framework", Page: "migrate/outbox-framework.md",
+		Hot: true,
 		Queue: &Queue{
 			Tables: []Table{{Name: "outbox_event"}},
 			Columns: Columns{

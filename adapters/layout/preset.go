@@ -17,6 +17,8 @@ type Preset struct {
 	Log   *Log
 	Queue *Queue
 
+	Hot bool // rows that this process has committed can be delivered from memory
+
 	Defaults Defaults
 }
 

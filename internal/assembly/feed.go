@@ -25,6 +25,7 @@ type Feed struct {
 
 	poll   config.Poll
 	claims router.Claims // of the queue
+	hot    router.Hot    // of the queue
 
 	// Of a queue whose poll takes so many rows of each of its tables.
 	tables   int            // 0: batch is that of the poll
@@ -49,6 +50,7 @@ func (f *Feed) check(ctx context.Context) error {
 func (f *Feed) give(r *router.Route) {
 	r.Source, r.Queue, r.Subscriber, r.Topic, r.MaxRow = f.Source, f.Queue, f.subscriber, f.topic, f.maxRow
 	r.Poll, r.Claims, r.Together = f.pollOf(f.poll), f.claims, f.together
+	r.Hot = f.hot
 }
 
 // pollOf is a poll of all tables, where p is that of one.

@@ -63,6 +63,7 @@ type SourceKind struct {
 
 	Log      bool // an append-only table, read by cursor
 	Queue    bool // tables whose rows carry a status of their own
+	Hot      bool // rows that the embedding program has committed can be delivered from memory
 	Supplied bool // the embedding program supplies it by an option
 	Pools    bool // its connections can be those of a pool that the program has
 

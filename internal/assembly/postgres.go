@@ -13,6 +13,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
 )
 
 // postgresTable is a source in PostgreSQL: a table of Outrider's own, one of others or
@@ -30,6 +31,9 @@ func postgresSource(at site, s *config.Postgres) SourceKind {
 	}
 	k := SourceKind{State: s.URL.Reveal(), Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
 		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
+	if preset := s.Preset(); preset != nil {
+		k.Hot = preset.Hot && s.HotPath.Queue > 0
+	}
 	if s.Leader && s.LeaderLock != 0 {
 		k.Lock = t.lock
 	}
@@ -53,6 +57,9 @@ func (t postgresTable) open(ctx context.Context) (Feed, error) {
 		f.claims = claimsOf(t.Claims)
 		if preset := t.Preset(); preset != nil {
 			f.together = preset.Defaults.Together
+			if preset.Hot {
+				f.hot = router.Hot{Capacity: t.HotPath.Queue, SkipRecent: t.HotPath.SkipRecent.Std()}
+			}
 		}
 		f.Queue, f.tables, f.batch, err = t.openQueue(ctx, to)
 	case t.Layout == "outrider":

@@ -51,6 +51,10 @@ var Points = []Point{
 // there.
 var InTransactions = []Point{Delivered, InDelivery, Committed}
 
+// Hot is the step between the commit of a message that is to be delivered from memory and its way into the hot queue. Only programs that
+// publish come there.
+const Hot Point = "hot"
+
 // The steps of an operation.
 const (
 	OperationStep    Point = "operation-step"    // a step is committed with its progress
@@ -79,7 +83,7 @@ func parse(text string) (*failpoint, error) {
 	name, count, counted := strings.Cut(text, ":")
 	f := &failpoint{at: Point(name)}
 	f.left.Store(1)
-	if all := slices.Concat(Points, operationPoints); !slices.Contains(all, f.at) {
+	if all := slices.Concat(Points, []Point{Hot}, operationPoints); !slices.Contains(all, f.at) {
 		return nil, fmt.Errorf("%s: %q is no step: use one of %v, or unset it", Env, name, all)
 	}
 	if counted {

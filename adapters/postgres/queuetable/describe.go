@@ -48,6 +48,9 @@ func (q *Queue) describe(ctx context.Context, t *queueTable) error {
 		t.newest, t.latest = place{}, place{} // read by age from the beginning should an index come
 	}
 	t.whole, t.heldAged = indexes.whole || t.sql.layout.Claimless(), indexes.heldAged
+	if err := q.describeHot(ctx, conn, t, indexes); err != nil {
+		return err
+	}
 	text := t.sql.text(indexes)
 	q.mu.Lock() // settling reads them
 	t.text = text

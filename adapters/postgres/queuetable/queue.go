@@ -112,6 +112,7 @@ type Queue struct {
 	mu     sync.Mutex // guards what follows, and what the tables say that it does
 	astray []astray   // claims that were lost since the last Claim
 	tokens int64      // that holds of tables without claims have had
+	hot    hotRows
 }
 
 // astray is a row that is not ours any more, and may be unfinished.

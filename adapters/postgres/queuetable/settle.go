@@ -310,6 +310,8 @@ func (s *settling) finish(t *queueTable, rows *settleRows, settled []bool) {
 			continue
 		case rows.back:
 			t.enterFrom(h.group, h.created)
+		case rows.done:
+			s.q.hot.settled(key)
 		}
 		t.forget(key)
 	}

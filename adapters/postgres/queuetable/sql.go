@@ -295,14 +295,19 @@ const (
 // lookColumns are the columns of a look, but the first, a template. Payloads are
 // read for rows that can be claimed; a held row only takes its place.
 func (q *queueSQL) lookColumns() string {
-	c := &q.layout.Columns
 	claimed, held, wait := "CASE WHEN {status} = {processing} THEN {claimed} END", "{status} = {processing}", "0::float8"
-	if c.NextAttempt != "" {
+	if q.layout.Columns.NextAttempt != "" {
 		wait = "coalesce(extract(epoch FROM {next_attempt} - now()), 0)::float8"
 	}
 	if q.layout.Claimless() {
 		claimed, held, wait = "NULL::text", heldHere, q.waitHere()
 	}
+	return q.rowColumns(claimed, held, wait, "t.ctid")
+}
+
+// rowColumns are the columns of a row with what says whether it is claimed, is held and has to wait, and its place.
+func (q *queueSQL) rowColumns(claimed, held, wait, tid string) string {
+	c := &q.layout.Columns
 	limit := cmp.Or(q.maxRow, adapters.DefaultMaxRow)
 	oid, size, as := uint32(pgtype.TextOID), "octet_length({payload})", "::text"
 	switch q.types.payload {
@@ -325,7 +330,7 @@ func (q *queueSQL) lookColumns() string {
 		headers = "(" + wire.MetadataWithin("{headers}", 0) + ")::text"
 	}
 	columns := []string{
-		"{created} AS created", "{key} AS key", "{key}::text AS id", "t.ctid AS tid",
+		"{created} AS created", "{key} AS key", "{key}::text AS id", tid + " AS tid",
 		claimed + " AS claimed", held + " AS held", wait + " AS wait",
 		"CASE WHEN " + held + " THEN 0 ELSE coalesce(" + size + ", 0) END AS size",
 		text(c.Type, "type") + " AS type",

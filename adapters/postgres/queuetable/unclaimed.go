@@ -131,6 +131,7 @@ func (s *service) keepPicked() {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	for _, p := range s.picked {
+		s.q.hot.found(p.row.ID)
 		s.q.tokens++
 		h := &hold{stamp: s.q.tokens, tid: p.tid, at: now, term: s.terms[p.row.Slot]}
 		s.rows = append(s.rows, s.hold(p, h, p.attempts))

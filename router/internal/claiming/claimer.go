@@ -51,6 +51,7 @@ type Claimer struct {
 	eviction evictionState
 	handing  handing
 	underWay underWay
+	hot      hotPath
 
 	whole   time.Time // what was committed before is to be looked at before a long pause
 	wanting wanting
@@ -62,6 +63,7 @@ type Claimer struct {
 type Config struct {
 	Poll           polling.Config
 	Claims         Limits
+	Hot            Hot
 	Budget         *memory.Budget
 	Log            *slog.Logger
 	Patience       time.Duration // for a write
@@ -74,6 +76,7 @@ func New(queue adapters.Queue, cfg Config) *Claimer {
 	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
 	c.looker, _ = queue.(adapters.LookReporter)
+	c.hot.open(queue, cfg.Hot, cfg.Log)
 	c.grow(false)
 	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
 	c.Settler.Write, c.Settler.Target = c.write, "queue's table"
@@ -95,8 +98,10 @@ func (c *Claimer) Run(ctx context.Context) {
 	c.whole = time.Now()
 	for ctx.Err() == nil {
 		wake, fixed := c.begin(wakes)
-		began := time.Now()
+		c.serveHot()
+		began, hurried := time.Now(), c.hot.before()
 		got, err := c.claim(ctx)
+		c.hot.after(hurried, got)
 		var pause time.Duration
 		switch {
 		case err != nil:
@@ -140,21 +145,28 @@ func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool
 	return c.wake, false
 }
 
-// wait waits, and reports whether it did so until the pause was over.
+// wait waits, and reports whether it did so until the pause was over. Rows that were committed here are claimed meanwhile.
 func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-chan struct{}) (rang bool) {
-	timer := signal.After(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-wake:
-	case <-wakes:
-		c.Rest.Woken()
-	case <-c.Rest.Told:
-		c.Rest.Found()
-	case <-ctx.Done():
+	over := time.Now().Add(pause)
+	for {
+		timer := signal.After(c.hot.hurry(time.Until(over)))
+		select {
+		case <-timer.C:
+			rang = !c.hot.doubtful
+		case <-c.hot.bell:
+			timer.Stop()
+			c.serveHot()
+			continue
+		case <-wake:
+		case <-wakes:
+			c.Rest.Woken()
+		case <-c.Rest.Told:
+			c.Rest.Found()
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		return rang
 	}
-	return false
 }
 
 // outcome is what a claim came to.
@@ -249,6 +261,7 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 		s.Oldest = max(s.Oldest, time.Since(born))
 	}
 	s.Queue = &adapters.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
+	c.hot.addStats(s.Queue)
 }
 
 // report logs an outage of claims.

@@ -137,6 +137,9 @@ func (c *Claimer) RoomFreed() {
 	if c.starved.Load() {
 		signal.Send(c.wake)
 	}
+	if rows, _ := c.hot.depth(); rows > 0 {
+		signal.Send(c.hot.bell)
+	}
 }
 
 // Wake implements [Feeder].

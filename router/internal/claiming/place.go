@@ -32,7 +32,8 @@ type handing struct {
 
 // free is the memory that rows could take which are not claimed yet.
 func (c *Claimer) free() int64 {
-	return c.budget.Free() - c.handing.memory.Load()
+	_, hot := c.hot.depth()
+	return c.budget.Free() - c.handing.memory.Load() - hot
 }
 
 // receive notes what a claim brought, in its order, and returns what has a route.

@@ -1,0 +1,72 @@
+package queuetable
+
+import (
+	"fmt"
+
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
+)
+
+// hotText is what an INSERT is completed with.
+type hotText struct {
+	head, tail string
+	statements map[string]string // by INSERT
+}
+
+// hotColumns are the first columns that the statement returns; those of headers follow.
+const (
+	hotCreated = iota
+	hotKey
+	hotTID
+	hotType
+	hotPayload
+	hotAggregateType
+	hotAggregateID
+	hotTenant
+	hotHeaders
+	hotStored
+	hotGroup
+	hotSure
+	hotWaiting
+	hotExtra
+)
+
+// hot is what makes a statement of an INSERT: the row as a look reads it, whether it is certain that it becomes visible with its
+// transaction, and what waits in its group. One snapshot shows the latter, without the rows of the INSERT itself.
+//
+// It is certain in the table that the queue reads, at READ COMMITTED, where the snapshot is newer than the writer's turn in the
+// group, and outside of savepoints, which can be rolled back alone: a row of one has an xmin of its own.
+func (q *queueSQL) hot(table uint32, database string) hotText {
+	sure := fmt.Sprintf("t.hot_table = %d::oid AND pg_catalog.current_database() = %s", table, pg.Literal(database)) +
+		" AND pg_catalog.current_setting('transaction_isolation') = 'read committed'" +
+		" AND t.hot_xmin = pg_catalog.pg_current_xact_id()::xid AND {status} IN ({waiting})"
+	if q.layout.Columns.NextAttempt != "" {
+		sure += " AND coalesce({next_attempt} <= pg_catalog.clock_timestamp(), true)"
+	}
+	waiting := "SELECT NULL::text AS before"
+	group := "NULL::text"
+	if q.layout.Columns.Group != "" {
+		group = "{group}"
+		waiting = fmt.Sprintf(`SELECT pg_catalog.json_agg(w.id)::text AS before FROM (
+    SELECT {key}::text AS id FROM {t} t
+    WHERE {status} IN ({waiting}) AND {group} <= p.hot_group AND ({group}, {created}) >= (p.hot_group, '-infinity')
+    ORDER BY {group}, {created}, {key} LIMIT %d
+) w`, hotBefore+1)
+	}
+	extra := ""
+	for i := range q.layout.Headers {
+		extra += fmt.Sprintf(", p.header%d", i+1)
+	}
+	return hotText{
+		head: "WITH published AS (\n",
+		tail: q.fill(fmt.Sprintf(`
+RETURNING *, ctid AS hot_tid, tableoid AS hot_table, xmin AS hot_xmin
+)
+SELECT ((extract(epoch FROM p.created) * 1000000)::bigint - %d)::text, p.id, p.tid::text, p.type, p.payload, p.aggregate_type,
+    p.aggregate_id, p.tenant, p.headers, p.stored::text, p.hot_group::text, p.hot_sure::text, b.before%s
+FROM (SELECT %s, %s AS hot_group, %s AS hot_sure FROM published t) p
+CROSS JOIN LATERAL (%s) b
+ORDER BY p.created, p.key`, wire.PostgresEpoch, extra, q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
+		statements: map[string]string{},
+	}
+}
