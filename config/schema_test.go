@@ -34,7 +34,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // them is about names, the order of things, files, variables or the inside of a text.
 var beyondSchema = []string{
 	"admin-listen", "admin-open", "alias-unknown", "brokers", "drain-timeout", "duplicate-key", "duplicate-route", "hold-without-order", "merge-key", "http-source", "http-url",
-	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "poison-to", "postgres-layout", "postgres-url", "queue", "reference",
+	"http-url-host", "http-url-login", "middleware-twice", "min-max", "poison-inside-retry", "poison-to", "postgres-layout", "postgres-port", "postgres-url", "queue", "reference",
 	"reference-variable", "route-expanded-name", "route-to-twice-names", "second-document", "secret-file",
 	"secret-file-content", "secret-multi-line", "sqlite-table-schema", "state-schema-sqlite", "state-schema-system", "state-url", "subscriber-fan-out", "subscriber-state",
 	"template-broken", "template-field", "template-function", "template-range", "tls", "topic-name", "topic-template",
