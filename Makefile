@@ -54,6 +54,10 @@ test: ## Install PostgreSQL, Kafka and Chromium where needed, run every test
 race: ## Run every test with the race detector
 	$(BRIEFLY) go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
+.PHONY: api-check
+api-check: ## Hold the admin API against its document with schemathesis (needs Python and PyPI)
+	OUTRIDER_TEST_SCHEMATHESIS=1 go test -v -count=1 -timeout 15m -run TheDocumentIsTrue $(TESTFLAGS) ./admin/api
+
 .PHONY: flaky
 flaky: ## Run every test N=20 times beside four busy loops, and list which failed how often
 	$(BRIEFLY) go run ./internal/testenv/cmd/flaky -n $(N) -- go test -json -count=1 $(RACE) -timeout 60m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// schemathesisEnv asks for the test below; CI sets it. It takes a minute, and Python with a package from PyPI.
+// schemathesisEnv asks for the test below; `make api-check` sets it. It takes a minute, and Python with a package from PyPI, so CI
+// does without.
 const schemathesisEnv = "OUTRIDER_TEST_SCHEMATHESIS"
 
 // What the API answers is what its document says, whatever is asked.
