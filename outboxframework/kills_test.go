@@ -147,8 +147,6 @@ func TestG1_G2_KillsBetweenCommitAndHotDelivery(t *testing.T) {
 		var problem strings.Builder
 		cmd.Stderr = &problem
 		must(t, cmd.Start())
-		began := time.Now()
-		defer func() { t.Logf("run %d: %v, %v", kill, time.Since(began), cmd.ProcessState) }()
 		left := 1 + rand.IntN(60) // so many events are delivered before a kill
 		if kill%2 == 1 {
 			left = 2000 // unless it came to that step before
