@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -313,4 +314,107 @@ func TestG1_G3_ALaneTakenDuringADeliveryDeliversNothing(t *testing.T) {
 	eventually(t, "the lane is worked again", func() bool { return j.count(`SELECT count(*) FROM river_job`) >= 4 })
 	stop()
 	j.check()
+}
+
+// blocked publishes messages while River's table is locked, and waits until their delivery waits for it; release ends the lock.
+func (j *jobs) blocked(start func()) (release func()) {
+	j.t.Helper()
+	lock, err := j.pool.Begin(j.t.Context())
+	must(j.t, err)
+	_, err = lock.Exec(j.t.Context(), `LOCK TABLE river_job IN EXCLUSIVE MODE`)
+	must(j.t, err)
+	start()
+	eventually(j.t, "a delivery is under way", func() bool {
+		return j.count(`SELECT count(*) FROM pg_locks WHERE relation = 'river_job'::regclass AND NOT granted`) > 0
+	})
+	return func() {
+		j.t.Helper()
+		must(j.t, lock.Commit(j.t.Context()))
+	}
+}
+
+// jobsOf is how many jobs a message has.
+func (j *jobs) jobsOf(n int) int {
+	j.t.Helper()
+	return j.count(fmt.Sprintf(`SELECT count(*) FROM river_job WHERE args->>'n' = '%d'`, n))
+}
+
+// TestG1_G8_AnOperatorBesideADeliveryInATransaction has an operator skip what is being delivered, pause its group, and seek behind it:
+// what the command says is so, nothing is lost, and nothing is there twice.
+func TestG1_G8_AnOperatorBesideADeliveryInATransaction(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T) (*jobs, *admin.Operator, func()) {
+		t.Helper()
+		j := newJobs(t, "")
+		op, err := admin.NewOperator(t.Context(), j.cfg)
+		must(t, err)
+		t.Cleanup(func() { must(t, op.Close()) })
+		stop := j.run()
+		t.Cleanup(stop)
+		j.publish(true, event{N: 1, Group: "g1"})
+		eventually(t, "the first is a job", func() bool { return j.jobsOf(1) == 1 })
+		return j, op, stop
+	}
+	t.Run("skip", func(t *testing.T) {
+		t.Parallel()
+		j, op, stop := start(t)
+		_, err := j.pool.Exec(t.Context(), `ALTER TABLE river_job ADD CONSTRAINT good CHECK (args->>'text' IS DISTINCT FROM 'bad')`)
+		must(t, err)
+		j.publish(true, event{N: 2, Group: "g2", Text: "bad"}, event{N: 3, Group: "g2"})
+		eventually(t, "the third is a job, and the second dead", func() bool {
+			return j.count(`SELECT count(*) FROM outrider_parked WHERE status = 'dead'`) == 1 && j.jobsOf(3) == 1
+		})
+		_, err = j.pool.Exec(t.Context(), `ALTER TABLE river_job DROP CONSTRAINT good`)
+		must(t, err)
+		change := func(action adapters.ParkedAction) int {
+			t.Helper()
+			n, err := op.ChangeParked(t.Context(), adapters.ParkedCommand{Action: action, Filter: adapters.ParkedFilter{Route: "work"}, By: "me"}, admin.Pace{})
+			must(t, err)
+			return n
+		}
+		release := j.blocked(func() {
+			if n := change(adapters.ParkedRedrive); n != 1 {
+				t.Errorf("%d messages were redriven, want 1", n)
+			}
+		})
+		skipped := change(adapters.ParkedSkip)
+		release()
+		eventually(t, "nothing is parked", func() bool { return j.count(`SELECT count(*) FROM outrider_parked`) == 0 })
+		j.publish(true, event{N: 4, Group: "g2"})
+		eventually(t, "the lane goes on", func() bool { return j.jobsOf(4) == 1 })
+		stop()
+		if n := j.jobsOf(2); n != 1-skipped {
+			t.Errorf("the operator was told that %d messages are skipped, and the message has %d jobs", skipped, n)
+		}
+	})
+	t.Run("pause", func(t *testing.T) {
+		t.Parallel()
+		j, op, stop := start(t)
+		release := j.blocked(func() { j.publish(true, event{N: 2, Group: "g1"}, event{N: 3, Group: "g1"}) })
+		pause := adapters.Pause{Route: "work", Group: "g1", By: "me"}
+		if ok, err := op.Pause(t.Context(), pause); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		release()
+		j.publish(true, event{N: 4, Group: "g1"})
+		if ok, err := op.ResumeGroup(t.Context(), "work", "g1", "me"); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		eventually(t, "all are jobs", func() bool { return j.jobsOf(4) == 1 })
+		stop()
+		j.check()
+	})
+	t.Run("seek", func(t *testing.T) {
+		t.Parallel()
+		j, op, stop := start(t)
+		release := j.blocked(func() { j.publish(true, event{N: 2, Group: "g1"}, event{N: 3, Group: "g1"}) })
+		plan, err := op.PlanSeek(t.Context(), "work", admin.Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+		must(t, err)
+		must(t, op.Relocate(t.Context(), plan, "me"))
+		release()
+		j.publish(true, event{N: 4, Group: "g1"})
+		eventually(t, "the lane goes on behind the place", func() bool { return j.jobsOf(4) == 1 })
+		stop()
+		j.check(2, 3) // the operator went past them, and the delivery under way came too late
+	})
 }

@@ -157,6 +157,10 @@ type Settlement struct {
 	Park   []Parked // rows to insert, or to replace by seq
 	Unpark []int64  // seqs of rows to delete
 
+	// Delivered are those of Unpark whose messages the same transaction delivers, see [TxStateStore]: one that is not there any
+	// more rolls it back.
+	Delivered []int64
+
 	// Stored: rows with a seq below it were written by settles before this one. One
 	// that is there no more was taken away by an operator, and Park does not bring it
 	// back.

@@ -57,6 +57,9 @@ type TxStateStore interface {
 	// them, and commits. An error of deliver or settle rolls back and is returned as it is. Lanes
 	// that are fenced roll back too, and are returned.
 	//
+	// Parked messages that were delivered and are not there any more, because an operator has skipped them, roll back too: the
+	// error is a [*GoneError].
+	//
 	// When a commit fails in a way that does not say whether it was carried out, Transact looks whether the
 	// settlements are there. If that cannot be found out in time the error is [ErrUnknown].
 	Transact(ctx context.Context, deliver func(ctx context.Context, tx any) error,
@@ -81,6 +84,14 @@ type TxQueue interface {
 
 // ErrUnknown says that it could not be found out whether a transaction was committed.
 var ErrUnknown = errors.New("it is not known whether the transaction was committed")
+
+// GoneError says which parked messages are not there any more.
+type GoneError struct{ Keys []ParkedKey }
+
+// Error implements error.
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("%d parked messages were removed by an operator", len(e.Keys))
+}
 
 // ErrConflict says that a transaction has met another one: a deadlock, a failure of serialization, or a lock that it did not get
 // in time.

@@ -3,6 +3,8 @@ package statestore
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,6 +55,9 @@ func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, 
 		if fenced = fencedLanes(sorted, alive); len(fenced) > 0 {
 			return errFenced
 		}
+		if err := deliveredThere(ctx, state, sorted); err != nil {
+			return err
+		}
 		if parksAny(sorted) {
 			if err := settleParked(ctx, state, sorted, alive); err != nil {
 				return err
@@ -70,7 +75,43 @@ func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, 
 	case errors.Is(err, errFenced):
 		return fenced, nil
 	}
+	if gone, ok := errors.AsType[*adapters.GoneError](err); ok {
+		return nil, gone
+	}
 	return nil, stateError("deliver and settle", err)
+}
+
+// thereSQL locks parked rows, and returns which are there.
+const thereSQL = `
+SELECT p.route, p.slot, p.seq FROM outrider_parked AS p
+JOIN unnest($1::text[], $2::smallint[], $3::bigint[]) AS u(route, slot, seq) ON p.route = u.route AND p.slot = u.slot AND p.seq = u.seq
+FOR UPDATE OF p`
+
+// deliveredThere returns a [*adapters.GoneError] for parked messages that were delivered and that an operator has removed meanwhile.
+func deliveredThere(ctx context.Context, tx pgx.Tx, settlements []adapters.Settlement) error {
+	var wanted parkedColumns
+	gone := map[adapters.ParkedKey]bool{}
+	for i := range settlements {
+		for _, seq := range settlements[i].Delivered {
+			wanted.addKey(settlements[i].LaneRef, seq)
+			gone[adapters.ParkedKey{LaneRef: settlements[i].LaneRef, Seq: seq}] = true
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, thereSQL, wanted.routes, wanted.slots, wanted.seqs)
+	if err != nil {
+		return err
+	}
+	var key adapters.ParkedKey
+	if _, err := pgx.ForEachRow(rows, []any{&key.Route, &key.Slot, &key.Seq}, func() error {
+		delete(gone, key)
+		return nil
+	}); err != nil || len(gone) == 0 {
+		return err
+	}
+	return &adapters.GoneError{Keys: slices.Collect(maps.Keys(gone))}
 }
 
 // written reports whether settlements of one transaction are in the table. What another owner has written since

@@ -87,7 +87,7 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 		errs = make([]error, len(batch))
 		for i, it := range items {
 			if slices.Contains(lost.Items, it) {
-				errs[i] = outbox.Skip("claim lost")
+				errs[i] = outbox.Skip("it belongs to somebody else, or was skipped by an operator")
 			}
 		}
 		return errs, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/outbox"
@@ -48,6 +49,9 @@ func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver f
 		return outbox.Released(err)
 	case turn:
 		t.endTurn(items, err == nil && len(fenced) == 0)
+	}
+	if gone, ok := errors.AsType[*adapters.GoneError](err); ok && refused == nil {
+		return lostOf(gone, items)
 	}
 	switch {
 	case refused != nil:
@@ -138,15 +142,25 @@ func (p *progress) settlementsWith(items []*Item) []adapters.Settlement {
 			continue
 		}
 		st := at[it.slot]
-		for i := range st.Park {
-			if st.Park[i].Seq == it.seq {
-				st.Park = append(st.Park[:i:i], st.Park[i+1:]...)
-				break
-			}
+		if i := slices.IndexFunc(st.Park, func(p adapters.Parked) bool { return p.Seq == it.seq }); i >= 0 { // not stored yet
+			st.Park = append(st.Park[:i:i], st.Park[i+1:]...)
+		} else {
+			st.Delivered = append(st.Delivered, it.seq)
 		}
 		st.Unpark = append(st.Unpark, it.seq)
 	}
 	return out
+}
+
+// lostOf are the items that an operator has removed.
+func lostOf(gone *adapters.GoneError, items []*Item) error {
+	e := &LostError{}
+	for _, it := range items {
+		if it.stream == nil && slices.ContainsFunc(gone.Keys, func(k adapters.ParkedKey) bool { return k.Slot == it.slot && k.Seq == it.seq }) {
+			e.Items = append(e.Items, it)
+		}
+	}
+	return e
 }
 
 // settles reports whether one of the items is settled in the stream's row.
