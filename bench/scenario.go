@@ -42,7 +42,7 @@ type entry struct {
 
 // scenarios are all that there are, in the order of -scenario all.
 var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, hookScenario, delayScenario,
-	publishScenario, riverScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, idleScenario}
+	publishScenario, riverScenario, jobScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, idleScenario}
 
 var drainScenario = &scenario{
 	name:  "drain",
