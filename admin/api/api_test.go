@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,13 +75,16 @@ func newSite(t *testing.T, source string, count func(string) int, more ...string
 	for role, token := range tokens {
 		must(t, os.WriteFile(filepath.Join(dir, role), []byte(token+"\n"), 0o600))
 	}
+	lease := "lease: 1s\n"
+	if slices.ContainsFunc(more, func(text string) bool { return strings.HasPrefix(text, "lease:") }) {
+		lease = ""
+	}
 	text := fmt.Appendf(nil, `
-lease: 1s
 admin: {listen: "127.0.0.1:0", tokens_file: %[1]q, operate_tokens_file: %[2]q, admin_tokens_file: %[3]q}
 sources: {app: %[4]s}
 destinations: {hook: {type: webhook, url: %[5]q, secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], allow_private: true}}
 routes: {orders: {from: app, to: hook}}
-%[6]s`, filepath.Join(dir, "read"), filepath.Join(dir, "operate"), filepath.Join(dir, "admin"), source, receiver.URL+"/orders", strings.Join(more, ""))
+%[6]s`, filepath.Join(dir, "read"), filepath.Join(dir, "operate"), filepath.Join(dir, "admin"), source, receiver.URL+"/orders", lease+strings.Join(more, ""))
 	read := func() (*outrider.Config, error) { return outrider.ParseConfig("test", text) }
 	cfg, err := read()
 	must(t, err)

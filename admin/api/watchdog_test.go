@@ -12,7 +12,7 @@ import (
 // settled, and the overview and the metric say so, until the relay settles its lane again.
 func TestG13_TheWatchdogBelievesTheTables(t *testing.T) {
 	t.Parallel()
-	s := onPostgres(t, "watchdog: 1s\n")
+	s := onPostgres(t, "lease: 1m\n", "watchdog: 1s\n") // an instance that lost its lanes would read from the cursors again
 	s.publish("a", `{"customer": "kind"}`)
 	s.until("a is settled", func() bool {
 		return s.took.Load() == 1 && s.count(`SELECT count(*) FROM outrider_cursor WHERE position > 0`) >= 1
