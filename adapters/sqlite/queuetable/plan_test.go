@@ -148,3 +148,25 @@ func TestG3_DeadRowsOnSQLite(t *testing.T) {
 		}
 	}
 }
+
+// TestG13_RowsWithTheRowidOfADeletedOne: where delivered rows are deleted the next row gets the rowid of the newest one. The
+// very next claim finds it.
+func TestG13_RowsWithTheRowidOfADeletedOne(t *testing.T) {
+	t.Parallel()
+	e := preset(t, layout.OutboxFramework())
+	e.fenced, e.layout.DoneIsDeleted = false, true
+	q := e.queue()
+	defer func() { must(t, q.Close()) }()
+	all := adapters.ClaimRequest{Slots: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Limit: 10, Wants: 1}
+	for i := range 20 {
+		e.insert(adaptertest.QueueRow{Table: "outbox_event", Key: "k" + string(rune('a'+i)), Group: "g", Payload: "{}", CreatedAt: time.Now()})
+		rows, err := q.Claim(t.Context(), all)
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("row %d: claimed %d, %v", i, len(rows), err)
+		}
+		lost, err := q.Settle(t.Context(), []adapters.ClaimResult{{Claim: rows[0].Claim, Outcome: outbox.OutcomeDelivered}})
+		if err != nil || len(lost) > 0 {
+			t.Fatalf("row %d: %d lost, %v", i, len(lost), err)
+		}
+	}
+}
