@@ -218,7 +218,7 @@ func (c *claim) rounds(ctx context.Context, t *table, most int) error {
 		share := max((most-len(c.picked)+len(turn)-1)/len(turn), 1)
 		for i, e := range turn {
 			if c.cut = c.cut || looks > 0 && c.late(); c.cut || !c.room(most) {
-				t.ready = append(turn[i:], append(more, t.ready...)...)
+				t.ready = slices.Concat(turn[i:], more, t.ready)
 				return nil
 			}
 			if e.group != "" && (c.except[e.group] || c.allowed(e) <= 0) {
@@ -274,7 +274,7 @@ func (c *claim) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	if s := c.stmts[text]; s != nil {
 		return s, nil
 	}
-	s, err := c.tx.PrepareContext(ctx, text) //nolint:sqlclosecheck // the end of the transaction closes it
+	s, err := c.tx.PrepareContext(ctx, text)
 	if err == nil {
 		c.stmts[text] = s
 	}

@@ -69,7 +69,7 @@ func (q *Queue) waitingIn(ctx context.Context, t *table, after adapters.DeadKey,
 		query += " AND (" + place + ") > (?, ?)"
 		args = append(args, after.Created, after.Key)
 	}
-	rows, err := q.db.QueryContext(ctx, query+" ORDER BY "+place+" LIMIT ?", append(args, most)...) //nolint:gosec // G202: names from the table's description
+	rows, err := q.db.QueryContext(ctx, query+" ORDER BY "+place+" LIMIT ?", append(args, most)...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (q *Queue) find(ctx context.Context, t *table, where string, args ...any) (
 		group = "NULL"
 	}
 	rows, err := q.db.QueryContext(ctx, "SELECT "+s.columns()+", "+group+", "+short(c.Error)+", "+short(c.Status)+", "+raw(c.Done)+", "+raw(c.Updated)+
-		" FROM "+s.name+where, args...) //nolint:gosec // G202: names from the table's description
+		" FROM "+s.name+where, args...)
 	if err != nil {
 		return nil, err
 	}

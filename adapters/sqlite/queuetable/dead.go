@@ -64,7 +64,7 @@ func (q *Queue) deadIn(ctx context.Context, t *table, f adapters.DeadFilter) (pa
 // deadPage reads rows after a place, and returns that of the last one; zero: there is none.
 func (q *Queue) deadPage(ctx context.Context, t *table, s *statements, f adapters.DeadFilter) (page []adapters.DeadRow, last adapters.DeadKey, err error) {
 	query, args := s.dyingRows(f)
-	rows, err := q.db.QueryContext(ctx, query, args...) //nolint:gosec // G202: names from the table's description
+	rows, err := q.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, last, err
 	}
@@ -220,7 +220,7 @@ func (q *Queue) countDead(ctx context.Context, t *table, s *statements, most int
 		columns = short(c.Type) + " AS a, " + short(c.AggregateType) + " AS b, " + short(c.Tenant) + " AS c"
 	}
 	rows, err := q.db.QueryContext(ctx, "SELECT a, b, c, count(*) FROM (SELECT "+columns+" FROM "+s.name+s.dying.pin()+" WHERE "+s.in(t.layout.Dead())+
-		" LIMIT ?) GROUP BY a, b, c", most+1) //nolint:gosec // G202: names from the table's description
+		" LIMIT ?) GROUP BY a, b, c", most+1)
 	if err != nil {
 		return nil, false, err
 	}

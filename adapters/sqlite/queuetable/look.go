@@ -36,7 +36,7 @@ func (v *visit) run(ctx context.Context) error {
 	case e.from.set:
 		text, args = s.lookOn, append(args, e.from.created, e.from.key)
 	}
-	stmt, err := v.prepared(ctx, text)
+	stmt, err := v.prepared(ctx, text) //nolint:sqlclosecheck // the end of the transaction closes it
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *claim) mark(ctx context.Context) error {
 	stamp := c.q.nextStamp()
 	for _, p := range c.picked {
 		s := p.table.sql()
-		stmt, err := c.prepared(ctx, s.take)
+		stmt, err := c.prepared(ctx, s.take) //nolint:sqlclosecheck // the end of the transaction closes it
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package queuetable
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func (e *env) plan(query string, args ...any) string {
 		must(e.t, rows.Scan(&id, &parent, &unused, &line))
 		lines = append(lines, line)
 	}
-	must(e.t, rows.Err())
+	must(e.t, errors.Join(rows.Err(), rows.Close())) //nolint:sqlclosecheck // a fault ends the test
 	return strings.Join(lines, "\n")
 }
 

@@ -54,7 +54,7 @@ type settled struct {
 }
 
 // add takes the results of claims that are held; others are lost.
-func (s *settling) add(results []adapters.ClaimResult) (any bool) {
+func (s *settling) add(results []adapters.ClaimResult) (some bool) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	for i := range results {
@@ -101,7 +101,7 @@ func (s *settling) run(tx *sql.Tx) error {
 		stmt := stmts[text]
 		if stmt == nil {
 			var err error
-			if stmt, err = tx.PrepareContext(ctx, text); err != nil { //nolint:sqlclosecheck // the end of the transaction closes it
+			if stmt, err = tx.PrepareContext(ctx, text); err != nil {
 				return err
 			}
 			stmts[text] = stmt

@@ -115,7 +115,7 @@ func (s *statements) in(statuses []string) string {
 	return lite.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
 }
 
-// is is the same where no index is to be used for it.
+// is makes the same condition where no index is to be used for it.
 func (s *statements) is(statuses ...string) string { return "+" + s.in(statuses) }
 
 func (s *statements) unfinished() []string {
