@@ -221,22 +221,20 @@ func (c *claim) rounds(ctx context.Context, t *table, most int) error {
 				t.ready = slices.Concat(turn[i:], more, t.ready)
 				return nil
 			}
-			if e.group != "" && (c.except[e.group] || c.allowed(e) <= 0) {
+			if c.leftOut(e) {
 				later = append(later, e)
 				continue
 			}
 			looks++
-			c.spent += entryCost
-			v := &visit{claim: c, table: t, at: e, share: min(share, c.allowed(e), most-len(c.picked))}
-			if err := v.run(ctx); err != nil {
+			again, wait, err := c.visit(ctx, t, e, min(share, most-len(c.picked)))
+			if err != nil {
 				return err
 			}
-			switch {
-			case e.state != entryReady: // blocked, or nothing is left
-			case v.absent:
-				later = append(later, e)
-			default:
+			if again {
 				more = append(more, e)
+			}
+			if wait {
+				later = append(later, e)
 			}
 		}
 		t.ready = append(more, t.ready...)
@@ -247,6 +245,22 @@ func (c *claim) rounds(ctx context.Context, t *table, most int) error {
 		}
 	}
 	return nil
+}
+
+// leftOut reports whether the request takes nothing of an entry.
+func (c *claim) leftOut(e *entry) bool {
+	return e.group != "" && (c.except[e.group] || c.allowed(e) <= 0)
+}
+
+// visit looks at an entry, and reports whether there may be more of it for this claim, or for another one.
+func (c *claim) visit(ctx context.Context, t *table, e *entry, share int) (again, wait bool, err error) {
+	c.spent += entryCost
+	v := &visit{claim: c, table: t, at: e, share: min(share, c.allowed(e))}
+	if err := v.run(ctx); err != nil {
+		return false, false, err
+	}
+	ready := e.state == entryReady // neither blocked nor at its end
+	return ready && !v.absent, ready && v.absent, nil
 }
 
 // room reports whether more rows may be picked.
