@@ -238,7 +238,7 @@ func TestOutboxFramework_18_4_RetryAndDead(t *testing.T) {
 	a := newApp(t, testenv.Postgres(t), outboxframework.NewSettings().SetPollerInterval(5*time.Millisecond).SetPollerSkipRecent(0).
 		SetRetryMaxAttempts(3).SetRetryBaseDelay(time.Millisecond))
 	failures, seen := make(chan error), make(chan string)
-	listeners.Listen(a.registry, listeners.Any, func(ctx context.Context, e outbox.Envelope) error {
+	listeners.Listen(a.registry, listeners.Any, func(_ context.Context, e outbox.Envelope) error {
 		if e.Type() != "USER_CREATED" {
 			return nil
 		}

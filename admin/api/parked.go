@@ -47,7 +47,7 @@ type ParkedQuery struct {
 	Type    string    `query:"type" json:"type,omitempty" maxLength:"2000" doc:"Event type."`
 	Error   string    `query:"error" json:"error,omitempty" maxLength:"2000" doc:"Part of the last error, in any case."`
 	Before  time.Time `query:"before" json:"before,omitzero" doc:"Parked before this time."`
-	Failure string    `query:"failure" json:"failure,omitempty" pattern:"^[0-7][0-9a-f]{14}[1-9a-f]$" doc:"fingerprint of a failure."`
+	Failure string    `query:"failure" json:"failure,omitempty" pattern:"^[0-7][0-9a-f]{15}$" doc:"fingerprint of a failure."`
 }
 
 func (q *ParkedQuery) filter(status string) (adapters.ParkedFilter, error) {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,8 +84,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	})
 	if err != nil {
 		stop()
-		<-ended
-		return err
+		return errors.Join(err, <-ended)
 	}
 	return <-ended
 }

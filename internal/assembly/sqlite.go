@@ -76,12 +76,13 @@ func (t sqliteTable) init(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var did []string
-	if t.Queued() {
+	switch {
+	case t.Queued():
 		cfg := t.queue()
 		did, err = queuetable.Init(ctx, db, cfg.Layout, t.Preset() != nil, cfg.Tables...)
-	} else if t.Layout == "custom" {
+	case t.Layout == "custom":
 		did, err = sqlite.InitMapped(ctx, db, string(t.Table), t.columns())
-	} else {
+	default:
 		did, err = sqlite.Init(ctx, db, string(t.Table))
 	}
 	return did, errors.Join(err, db.Close())

@@ -33,6 +33,8 @@ type queueEnv struct {
 	tables  []Table
 	takeAll bool // every claim is tried without locking first
 	fence   Fence
+
+	deletedKept bool // see deleting
 }
 
 func newQueueEnv(t testing.TB) *queueEnv {
@@ -274,7 +276,7 @@ func (e *queueEnv) rows() (all []adaptertest.QueueRow) {
 	}
 	for _, table := range e.tables {
 		from := "{t} t"
-		if e.layout.DoneIsDeleted {
+		if e.deletedKept {
 			from = "(TABLE {t} UNION ALL TABLE " + table.Name + "_done) t"
 		}
 		rows, err := e.pool.Query(e.ctx, e.sql(table.Name, `SELECT {key}::text, {type}::text, coalesce({group}::text, ''), {payload}::text,
@@ -299,7 +301,7 @@ func (e *queueEnv) rows() (all []adaptertest.QueueRow) {
 // deleting makes a layout delete what was delivered. What is deleted goes to a table beside it, as done, where the suite
 // finds it.
 func (e *queueEnv) deleting() *queueEnv {
-	e.layout.DoneIsDeleted = true
+	e.layout.DoneIsDeleted, e.deletedKept = true, true
 	for _, table := range e.tables {
 		done := table.Name + "_done"
 		e.exec("CREATE TABLE " + done + " (LIKE " + table.Name + ")")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ func (i *hotInsert) Inserted(columns []*string) {
 		}
 		earlier := i.same[*row.Group]
 		row.Before = append(row.Before, earlier...)
-		i.same[*row.Group] = append(earlier[:len(earlier):len(earlier)], row.Key)
+		i.same[*row.Group] = append(slices.Clip(earlier), row.Key)
 	}
 	if columns[hotSure] == nil || *columns[hotSure] != "true" || len(row.Before) > hotBefore {
 		return
@@ -159,7 +160,8 @@ func hotRow(c []*string) (*adapters.HotRow, bool) {
 	for _, header := range c[hotExtra:] {
 		v = append(v, bytesOrNull(header))
 	}
-	row.Raw = append(v, binary.BigEndian.AppendUint32(nil, 0)) // attempts
+	v = append(v, binary.BigEndian.AppendUint32(nil, 0)) // attempts
+	row.Raw = v
 	row.Bytes = wire.Size(row.Raw)
 	return row, true
 }

@@ -2,6 +2,7 @@ package queuetable
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
@@ -53,9 +54,9 @@ func (q *queueSQL) hot(table uint32, database string) hotText {
     ORDER BY {group}, {created}, {key} LIMIT %d
 ) w`, hotBefore+1)
 	}
-	extra := ""
+	var extra strings.Builder
 	for i := range q.layout.Headers {
-		extra += fmt.Sprintf(", p.header%d", i+1)
+		fmt.Fprintf(&extra, ", p.header%d", i+1)
 	}
 	return hotText{
 		head: "WITH published AS (\n",
@@ -66,7 +67,7 @@ SELECT ((extract(epoch FROM p.created) * 1000000)::bigint - %d)::text, p.id, p.t
     p.aggregate_id, p.tenant, p.headers, p.stored::text, p.hot_group::text, p.hot_sure::text, b.before%s
 FROM (SELECT %s, %s AS hot_group, %s AS hot_sure FROM published t) p
 CROSS JOIN LATERAL (%s) b
-ORDER BY p.created, p.key`, wire.PostgresEpoch, extra, q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
+ORDER BY p.created, p.key`, wire.PostgresEpoch, extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
 		statements: map[string]string{},
 	}
 }

@@ -38,7 +38,7 @@ func (h *hotEnv) insert(tx pgx.Tx, rows ...string) adapters.HotInsert {
 	values := make([]string, len(rows))
 	for i, row := range rows {
 		id, user, _ := strings.Cut(row, ":")
-		values[i] = fmt.Sprintf(`('%s', 'Happened', 'User', nullif('%s', ''), '{"of": "%s"}', '{"k": "v"}', 0, clock_timestamp(), clock_timestamp() + interval '%d us')`, id, user, user, i)
+		values[i] = fmt.Sprintf(`('%s', 'Happened', 'User', nullif('%s', ''), '{"of": %q}', '{"k": "v"}', 0, clock_timestamp(), clock_timestamp() + interval '%d us')`, id, user, user, i)
 	}
 	in := h.q.Announce("INSERT INTO " + h.tables[0].Name + " (event_id, event_type, aggregate_type, aggregate_id, payload, headers, status, available_at, created_at) VALUES " +
 		strings.Join(values, ", "))
@@ -188,8 +188,8 @@ func TestG1_OnlyWhatIsCertainIsClaimedFromMemory(t *testing.T) {
 	tx = h.begin(t)
 	inner, err := tx.Begin(h.ctx)
 	pgtest.Must(t, err)
-	in = h.insert(inner, "b:1")
-	pgtest.Must(t, inner.Rollback(h.ctx))
+	in = h.insert(inner, "b:9")
+	pgtest.Must(t, inner.Commit(h.ctx)) // releases the savepoint
 	kept := h.insert(tx, "c:1")
 	pgtest.Must(t, tx.Commit(h.ctx))
 	h.want("in a savepoint", in, 0)

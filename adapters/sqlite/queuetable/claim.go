@@ -227,13 +227,12 @@ func (c *claim) rounds(ctx context.Context, t *table, most int) error {
 			}
 			looks++
 			again, wait, err := c.visit(ctx, t, e, min(share, most-len(c.picked)))
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if again {
+			case again:
 				more = append(more, e)
-			}
-			if wait {
+			case wait:
 				later = append(later, e)
 			}
 		}
