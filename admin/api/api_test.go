@@ -173,11 +173,11 @@ func (s *site) until(what string, ok func() bool) {
 	s.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.After(30 * time.Second); !ok(); {
+	for limit := time.After(2 * time.Minute); !ok(); {
 		select {
 		case <-tick.C:
 		case <-limit:
-			s.t.Fatalf("not within 30 s: %s", what)
+			s.t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }
