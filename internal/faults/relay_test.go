@@ -19,7 +19,7 @@ import (
 
 // patience bounds every wait for something that must happen. It is no
 // measurement: a machine that is busy with other things may use it up.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // build is a program that tests share. It is built once per run.
 type build struct {

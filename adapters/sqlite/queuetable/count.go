@@ -160,6 +160,7 @@ func (q *Queue) find(ctx context.Context, t *table, where string, args ...any) (
 	if group == "" {
 		group = "NULL"
 	}
+	//nolint:gosec // G202: names from the table's description
 	text := "SELECT " + s.columns() + ", " + group + ", " + short(c.Error) + ", " + short(c.Status) + ", " + raw(c.Done) + ", " + raw(c.Updated) +
 		" FROM " + s.name + where
 	rows, err := q.db.QueryContext(ctx, text, args...)

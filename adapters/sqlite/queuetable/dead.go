@@ -219,6 +219,7 @@ func (q *Queue) countDead(ctx context.Context, t *table, s *statements, most int
 	if kinds {
 		columns = short(c.Type) + " AS a, " + short(c.AggregateType) + " AS b, " + short(c.Tenant) + " AS c"
 	}
+	//nolint:gosec // G202: names from the table's description
 	text := "SELECT a, b, c, count(*) FROM (SELECT " + columns + " FROM " + s.name + s.dying.pin() + " WHERE " + s.in(t.layout.Dead()) +
 		" LIMIT ?) GROUP BY a, b, c"
 	rows, err := q.db.QueryContext(ctx, text, most+1)
