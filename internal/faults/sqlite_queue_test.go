@@ -85,7 +85,7 @@ func TestG1_G2_SQLiteQueuesKilledAtEveryStep(t *testing.T) {
 			var rows []check.Row
 			found, err := db.Query(q.rows)
 			must(t, err)
-			defer found.Close()
+			defer func() { must(t, found.Close()) }()
 			for found.Next() {
 				var row check.Row
 				must(t, found.Scan(&row.ID, &row.Group, &row.Position))
