@@ -247,7 +247,7 @@ func TestG3_LanesStayWhenTheStateStoreRestarts(t *testing.T) {
 			}
 			time.Sleep(1777 * time.Millisecond)
 			for i, s := range stores {
-				a.state.expire([]string{"a", "b"}[i])
+				a.state.lose([]string{"a", "b"}[i])
 				s.on.Store(false)
 			}
 			time.Sleep(5 * time.Second)

@@ -111,6 +111,7 @@ type memState struct {
 	pauses    []adapters.Pause
 	instances map[string]*adapters.Instance
 	until     map[string]time.Time // of the leases
+	unseen    map[string]bool      // see lose
 	settles   int
 	fail      error
 	writing   func(adapters.Settlement) // sees every settlement that is written
@@ -159,13 +160,24 @@ func (m *memState) Instances(context.Context) ([]adapters.Instance, error) {
 // joined lives for ever.
 func (m *memState) alive(instance string) bool {
 	until, joined := m.until[instance]
-	return !joined || time.Now().Before(until)
+	return !joined || time.Now().Before(until) && !m.unseen[instance]
+}
+
+// lose takes away what shows that an instance lives, as a restart of the store does, until it renews its lease, which runs on.
+func (m *memState) lose(instance string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unseen == nil {
+		m.unseen = map[string]bool{}
+	}
+	m.unseen[instance] = true
 }
 
 func (m *memState) Renew(_ context.Context, instance string, lease time.Duration) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until[instance] = time.Now().Add(lease)
+	delete(m.unseen, instance)
 	out := map[adapters.LaneRef]adapters.LaneMark{}
 	for ref, o := range m.owner {
 		if o == instance {
