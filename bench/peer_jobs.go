@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/queuetable"
@@ -37,27 +36,16 @@ func (l jobLoop) name() string  { return l.label }
 func (l jobLoop) about() string { return l.does }
 
 func (l jobLoop) create(ctx context.Context, db *pgx.Conn, j job) error {
-	pool, err := riverConnect(ctx, j)
+	pool, err := riverMigrated(ctx, j)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if err := riverMigrate(ctx, pool); err != nil {
-		return err
-	}
 	q := layout.Yantra().Queue
 	if _, err := queuetable.Init(ctx, pool, *q, true, q.Tables...); err != nil {
 		return err
 	}
 	return l.fill(ctx, db)
-}
-
-func riverMigrate(ctx context.Context, pool *pgxpool.Pool) error {
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet()})
-	if err == nil {
-		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-	}
-	return err
 }
 
 func (l jobLoop) rewind(ctx context.Context, db *pgx.Conn) error {
@@ -157,14 +145,11 @@ func rowByRow(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.
 type jobRelay struct{ embedded }
 
 func (r jobRelay) create(ctx context.Context, db *pgx.Conn, j job) error {
-	pool, err := riverConnect(ctx, j)
+	pool, err := riverMigrated(ctx, j)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	if err := riverMigrate(ctx, pool); err != nil {
-		return err
-	}
+	pool.Close()
 	return r.embedded.create(ctx, db, j)
 }
 

@@ -62,6 +62,11 @@ func riverTables(ctx context.Context, db *pgx.Conn, j job) (*pgxpool.Pool, error
 	if _, err := db.Exec(ctx, "DROP TABLE "+eventTable+"; CREATE TABLE "+jobProgress+" (done bigint NOT NULL)"); err != nil {
 		return nil, err
 	}
+	return riverMigrated(ctx, j)
+}
+
+// riverMigrated connects to the database and makes River's tables.
+func riverMigrated(ctx context.Context, j job) (*pgxpool.Pool, error) {
 	pool, err := riverConnect(ctx, j)
 	if err != nil {
 		return nil, err

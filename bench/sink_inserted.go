@@ -43,10 +43,5 @@ func (r *insertedReceiver) examine(ctx context.Context, c *checker) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		v := rows.RawValues()
-		c.arrived(0, v[0], v[1])
-	}
-	return rows.Err()
+	return c.jobs(rows)
 }

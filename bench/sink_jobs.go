@@ -63,6 +63,11 @@ func (r *jobReceiver) examine(ctx context.Context, c *checker) error {
 	if err != nil {
 		return err
 	}
+	return c.jobs(rows)
+}
+
+// jobs takes rows with the group and the payload of a job as arrivals.
+func (c *checker) jobs(rows pgx.Rows) error {
 	defer rows.Close()
 	for rows.Next() {
 		v := rows.RawValues()

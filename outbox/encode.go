@@ -74,9 +74,14 @@ func postgresArgs(envelopes []Envelope) []any {
 		}
 		cols[10].addOrNull(timeText(e.occurredAt))
 	}
-	args := make([]any, len(cols))
-	for i := range cols {
-		args[i] = cols[i].String()
+	return texts(cols)
+}
+
+// texts are arrays as arguments.
+func texts(arrays []arrayLiteral) []any {
+	args := make([]any, len(arrays))
+	for i := range arrays {
+		args[i] = arrays[i].String()
 	}
 	return args
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // foreignLayout is how a client writes into a table that is not of Outrider's own layout.
@@ -34,4 +35,28 @@ func knownLayout(cfg *ClientConfig) error {
 		return fmt.Errorf("layout %s is for PostgreSQL, not for %s", cfg.Layout, cfg.Dialect)
 	}
 	return nil
+}
+
+// columnText is what goes into a column that has room for so many characters.
+type columnText struct {
+	field, text string
+	most        int
+}
+
+// tooLong are the problems with texts that their columns have no room for.
+func tooLong(columns ...columnText) (problems []FieldError) {
+	for _, c := range columns {
+		if n := utf8.RuneCountInString(c.text); n > c.most {
+			problems = append(problems, FieldError{c.field, fmt.Sprintf("is %d characters, the table's column has %d", n, c.most)})
+		}
+	}
+	return problems
+}
+
+// misfit is the error for an envelope that a table has no place for; nil without problems.
+func misfit(e *Envelope, problems []FieldError) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return &EnvelopeError{Type: e.typ, Fields: problems}
 }

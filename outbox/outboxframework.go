@@ -1,10 +1,5 @@
 package outbox
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
-
 // layoutOutboxFramework is the layout of a client for the table of the JDBC outbox framework, as the configuration calls it.
 const layoutOutboxFramework = "outbox-framework"
 
@@ -38,26 +33,13 @@ func frameworkArgs(envelopes []Envelope) []any {
 		cols[5].add(string(e.payload))
 		cols[6].addOrNull(encodeMap(e.headers))
 	}
-	args := make([]any, len(cols))
-	for i := range cols {
-		args[i] = cols[i].String()
-	}
-	return args
+	return texts(cols)
 }
 
 // fitsFramework refuses what the table of the outbox framework has no place for.
 func fitsFramework(e *Envelope) error {
-	var problems []FieldError
-	for _, f := range []struct {
-		name, text string
-		most       int
-	}{
-		{"id", e.id, 36}, {"type", e.typ, 128}, {"aggregate type", e.aggregateType, 64}, {"aggregate id", e.aggregateID, 128}, {"tenant", e.tenant, 64},
-	} {
-		if n := utf8.RuneCountInString(f.text); n > f.most {
-			problems = append(problems, FieldError{f.name, fmt.Sprintf("is %d characters, the table's column has %d", n, f.most)})
-		}
-	}
+	problems := tooLong(columnText{"id", e.id, 36}, columnText{"type", e.typ, 128}, columnText{"aggregate type", e.aggregateType, 64},
+		columnText{"aggregate id", e.aggregateID, 128}, columnText{"tenant", e.tenant, 64})
 	if e.group != "" && e.group != e.aggregateID {
 		problems = append(problems, FieldError{"group", "the table has no column for it, and keeps the order of the aggregate; leave Group out and call Aggregate"})
 	}
@@ -67,8 +49,5 @@ func fitsFramework(e *Envelope) error {
 	if e.binary {
 		problems = append(problems, FieldError{"payload", "is bytes, the table's column is JSON"})
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return &EnvelopeError{Type: e.typ, Fields: problems}
+	return misfit(e, problems)
 }

@@ -2,8 +2,6 @@ package outbox
 
 import (
 	"encoding/hex"
-	"fmt"
-	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 )
@@ -30,11 +28,7 @@ func yantraArgs(envelopes []Envelope) []any {
 		cols[3].add(e.typ)
 		cols[4].add(string(e.payload))
 	}
-	args := make([]any, len(cols))
-	for i := range cols {
-		args[i] = cols[i].String()
-	}
-	return args
+	return texts(cols)
 }
 
 // uuidOf is an id as the type uuid takes it: a ULID, which is what an envelope has that was given no id, as its 16 bytes; another one as it is.
@@ -47,16 +41,8 @@ func uuidOf(id string) string {
 
 // fitsYantra refuses what Yantra's table has no place for.
 func fitsYantra(e *Envelope) error {
-	var problems []FieldError
+	problems := tooLong(columnText{"type", e.typ, 50}, columnText{"aggregate type", e.aggregateType, 50}, columnText{"aggregate id", e.aggregateID, 255})
 	wrong := func(field, text string) { problems = append(problems, FieldError{field, text}) }
-	for _, f := range []struct {
-		name, text string
-		most       int
-	}{{"type", e.typ, 50}, {"aggregate type", e.aggregateType, 50}, {"aggregate id", e.aggregateID, 255}} {
-		if n := utf8.RuneCountInString(f.text); n > f.most {
-			wrong(f.name, fmt.Sprintf("is %d characters, the table's column has %d", n, f.most))
-		}
-	}
 	if !isUUID(uuidOf(e.id)) {
 		wrong("id", "is neither a UUID nor a ULID, the table's column is uuid; leave ID out")
 	}
@@ -77,10 +63,7 @@ func fitsYantra(e *Envelope) error {
 	if e.binary {
 		wrong("payload", "is bytes, the table's column is JSON")
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return &EnvelopeError{Type: e.typ, Fields: problems}
+	return misfit(e, problems)
 }
 
 // isUUID reports whether a text is one of 32 hexadecimal digits, with or without the usual hyphens.

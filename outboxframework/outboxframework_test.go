@@ -67,6 +67,21 @@ type aggregate string
 
 const userAggregate aggregate = "USER"
 
+// userListeners has a listener that fails for users whose names begin with "never", and tells which other events it has got.
+func userListeners() (*listeners.Registry, <-chan outbox.Envelope) {
+	registry := listeners.New()
+	seen := make(chan outbox.Envelope, 10)
+	listeners.Listen(registry, userCreated, func(ctx context.Context, u user) error { // 18.5: the constant that publishes
+		if strings.HasPrefix(u.Name, "never") {
+			return errors.New("the listener fails")
+		}
+		e, _ := listeners.EnvelopeOf(ctx)
+		seen <- e
+		return nil
+	}, listeners.OfAggregate(userAggregate))
+	return registry, seen
+}
+
 // The framework's acceptance tests, chapters 18.2 and 18.4 to 18.6, without a hot path: after the commit the relay is woken.
 func TestOutboxFramework_18_2_18_4_18_5_18_6(t *testing.T) {
 	t.Parallel()
@@ -76,16 +91,7 @@ func TestOutboxFramework_18_2_18_4_18_5_18_6(t *testing.T) {
 	_, err = admin.Init(t.Context(), cfg)
 	must(t, err)
 
-	registry := listeners.New()
-	seen := make(chan outbox.Envelope, 10)
-	listeners.Listen(registry, userCreated, func(ctx context.Context, u user) error { // 18.5: the constant that publishes
-		if u.Name == "never" {
-			return errors.New("the listener fails")
-		}
-		e, _ := listeners.EnvelopeOf(ctx)
-		seen <- e
-		return nil
-	}, listeners.OfAggregate(userAggregate))
+	registry, seen := userListeners()
 	relay, err := outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
-	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outboxframework"
 )
@@ -31,16 +29,7 @@ func TestOutboxFrameworkOnSQLite_18_1_18_2_18_4_18_5_18_6(t *testing.T) {
 	}
 	_, err = admin.Init(t.Context(), cfg)
 	must(t, err)
-	registry := listeners.New()
-	seen := make(chan outbox.Envelope, 10)
-	listeners.Listen(registry, userCreated, func(ctx context.Context, u user) error { // 18.5: the constant that publishes
-		if strings.HasPrefix(u.Name, "never") {
-			return errors.New("the listener fails")
-		}
-		e, _ := listeners.EnvelopeOf(ctx)
-		seen <- e
-		return nil
-	}, listeners.OfAggregate(userAggregate))
+	registry, seen := userListeners()
 	relay, err := outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry), outrider.WithLogger(slog.New(slog.DiscardHandler)))
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())

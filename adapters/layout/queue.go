@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -151,6 +153,47 @@ type Index struct {
 
 // Named is a column with what it is for: the name of its role, as a configuration has it.
 type Named struct{ What, Name string }
+
+// InUse are the values of the status column, with what they mean.
+func (q *Queue) InUse() []Named {
+	s := &q.Statuses
+	values := []Named{{"pending", s.Pending}, {"done", s.Done}, {"dead", s.Dead}}
+	if !q.Claimless() {
+		values = append(values, Named{"processing", s.Processing})
+	}
+	if s.Retrying != "" && s.Retrying != s.Pending {
+		values = append(values, Named{"retrying", s.Retrying})
+	}
+	return values
+}
+
+// Problems are what no database can work with in a layout.
+func (q *Queue) Problems() (errs []error) {
+	for _, c := range q.Columns.Required() {
+		if c.Name == "" {
+			errs = append(errs, fmt.Errorf("no column is named for %s; every queue table needs one", c.What))
+		}
+	}
+	if !q.Claimless() && q.Columns.Claimed == "" {
+		errs = append(errs, errors.New("no column is named for claimed; a table with a status for rows that are being processed needs one"))
+	}
+	if q.GroupByType && (q.Columns.Group == "" || q.Columns.AggregateType == "") {
+		errs = append(errs, errors.New("a group with the aggregate's type needs the columns group and aggregate_type"))
+	}
+	values := q.InUse()
+	for i, v := range values {
+		if v.Name == "" {
+			errs = append(errs, fmt.Errorf("the status %s has no value", v.What))
+			continue
+		}
+		for _, other := range values[:i] {
+			if other.Name == v.Name {
+				errs = append(errs, fmt.Errorf("the statuses %s and %s are both %q; they must differ", other.What, v.What, v.Name))
+			}
+		}
+	}
+	return errs
+}
 
 // Claimless reports whether the tables have no status for rows that are being processed.
 func (q *Queue) Claimless() bool { return q.Statuses.Processing == "" }

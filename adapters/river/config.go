@@ -9,13 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
+	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
 	"github.com/outriderhq/outrider/outbox/format"
-)
-
-// Bounds and defaults of a batch.
-const (
-	defaultMessages = 500
-	maxBytes        = 4 << 20
 )
 
 // Payload stands in [Config.Args] for the message's payload.
@@ -98,7 +93,7 @@ func (c Config) WithDefaults() (Config, error) {
 		c.Priority = river.PriorityDefault
 	}
 	if c.Messages <= 0 {
-		c.Messages = defaultMessages
+		c.Messages = pgdelivery.DefaultMessages
 	}
 	if c.MaxAttempts < 0 || c.MaxAttempts > 32767 {
 		errs = append(errs, fmt.Errorf("max_attempts: %d is not from 1 to 32767", c.MaxAttempts))

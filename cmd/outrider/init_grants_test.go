@@ -9,6 +9,23 @@ import (
 	"github.com/outriderhq/outrider/internal/testenv"
 )
 
+// roleSite is a folder with the configuration of a role.
+func roleSite(t *testing.T, address, role, state, retention string) *site {
+	t.Helper()
+	s := newSite(t, "")
+	s.write(fmt.Sprintf(`
+admin: {listen: off}
+%s
+sources:
+  app: {type: postgres, table: shop.events, url: %q, retention: {mode: %s, keep: 1d}}
+destinations:
+  nowhere: {type: discard}
+routes:
+  orders: {from: app, to: nowhere}
+`, state, asRole(t, address, role), retention))
+	return s
+}
+
 // An installation is made by what init prints, and each of its roles does its work
 // with what it was granted there, and no other's.
 func TestG12_RolesByWhatInitPrints(t *testing.T) {
@@ -20,20 +37,7 @@ func TestG12_RolesByWhatInitPrints(t *testing.T) {
 	for _, name := range quoted {
 		createRole(t, address, name)
 	}
-	as := func(role string) *site {
-		s := newSite(t, "")
-		s.write(fmt.Sprintf(`
-admin: {listen: off}
-state: {schema: Relay_State}
-sources:
-  app: {type: postgres, table: shop.events, url: %q, retention: {mode: delete, keep: 1d}}
-destinations:
-  nowhere: {type: discard}
-routes:
-  orders: {from: app, to: nowhere}
-`, asRole(t, address, role)))
-		return s
-	}
+	as := func(role string) *site { return roleSite(t, address, role, "state: {schema: Relay_State}", "delete") }
 	printed := as("").call("init", "--print", "--relay", relay, "--operator", operator, "--publisher", publisher)
 	if printed.code != 0 || strings.Contains(printed.out, "-- GRANT") || !strings.Contains(printed.out, "CREATE SCHEMA IF NOT EXISTS \"relay_state\"") {
 		t.Fatal(printed)
@@ -81,19 +85,7 @@ func TestDoctorTellsOperatorsFromRelaysThatDoNotOwnTheirPartitions(t *testing.T)
 	for _, name := range []string{relay, operator} {
 		createRole(t, address, name)
 	}
-	as := func(role string) *site {
-		s := newSite(t, "")
-		s.write(fmt.Sprintf(`
-admin: {listen: off}
-sources:
-  app: {type: postgres, table: shop.events, url: %q, retention: {mode: partitions, keep: 1d}}
-destinations:
-  nowhere: {type: discard}
-routes:
-  orders: {from: app, to: nowhere}
-`, asRole(t, address, role)))
-		return s
-	}
+	as := func(role string) *site { return roleSite(t, address, role, "", "partitions") }
 	printed := as("").call("init", "--print", "--relay", relay, "--operator", operator)
 	runSQL(t, address, "CREATE SCHEMA shop; "+printed.out)
 	checked := step{args: "doctor", out: []string{"has what operators' commands need", "checked as an operator, who removes no rows", "only their owner can look into the default one", "0 broken"}}

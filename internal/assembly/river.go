@@ -1,10 +1,8 @@
 package assembly
 
 import (
-	"context"
-
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/river"
 	"github.com/outriderhq/outrider/config"
 )
@@ -15,22 +13,11 @@ func riverDestination(_ site, d *config.River) DestinationKind {
 }
 
 func newRiver(d *config.River) (adapters.Destination, error) {
-	security, err := postgresTLS(d.TLS)
-	if err != nil {
-		return nil, err
-	}
-	pool, err := postgres.Open(context.Background(), d.URL.Reveal(), security)
-	if err != nil {
-		return nil, err
-	}
-	cfg := riverConfig(d)
-	cfg.Pool = pool
-	to, err := river.New(cfg)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return to, nil
+	return openInPostgres(d.URL, d.TLS, func(pool *pgxpool.Pool) (adapters.Destination, error) {
+		cfg := riverConfig(d)
+		cfg.Pool = pool
+		return river.New(cfg)
+	})
 }
 
 func riverConfig(d *config.River) river.Config {

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/outboxtable"
@@ -15,17 +16,24 @@ func sqlDestination(_ site, d *config.SQL) DestinationKind {
 }
 
 func newSQL(d *config.SQL) (adapters.Destination, error) {
-	security, err := postgresTLS(d.TLS)
+	return openInPostgres(d.URL, d.TLS, func(pool *pgxpool.Pool) (adapters.Destination, error) {
+		cfg := sqlConfig(d)
+		cfg.Pool = pool
+		return outboxtable.New(cfg)
+	})
+}
+
+// openInPostgres opens a destination with connections of its own, which it closes.
+func openInPostgres(url config.SecretURL, tls config.TLS, open func(*pgxpool.Pool) (adapters.Destination, error)) (adapters.Destination, error) {
+	security, err := postgresTLS(tls)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := postgres.Open(context.Background(), d.URL.Reveal(), security)
+	pool, err := postgres.Open(context.Background(), url.Reveal(), security)
 	if err != nil {
 		return nil, err
 	}
-	cfg := sqlConfig(d)
-	cfg.Pool = pool
-	to, err := outboxtable.New(cfg)
+	to, err := open(pool)
 	if err != nil {
 		pool.Close()
 		return nil, err

@@ -17,6 +17,17 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
+// DefaultMessages bounds the rows of one statement where nothing is set.
+const DefaultMessages = 500
+
+// maxBytes bounds the payloads of one statement.
+const maxBytes = 4 << 20
+
+// Ordering is that of a destination that writes at most so many rows with one statement.
+func Ordering(messages int) adapters.Ordering {
+	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: messages, MaxBytes: maxBytes, Static: true}
+}
+
 // errRefused rolls back a transaction in which messages were refused.
 var errRefused = errors.New("messages were refused")
 

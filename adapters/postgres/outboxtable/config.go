@@ -10,16 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outriderhq/outrider/adapters/internal/pgdelivery"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outbox/format"
-)
-
-// Bounds and defaults of a batch.
-const (
-	defaultMessages = 500
-	maxBytes        = 4 << 20
 )
 
 // Own is the layout of Outrider's own table.
@@ -63,7 +58,7 @@ func (c Config) WithDefaults() (Config, error) {
 	}
 	c.Layout = cmp.Or(c.Layout, Own)
 	if c.Messages <= 0 {
-		c.Messages = defaultMessages
+		c.Messages = pgdelivery.DefaultMessages
 	}
 	preset := layout.Find(c.Layout)
 	switch {

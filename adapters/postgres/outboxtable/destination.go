@@ -70,7 +70,7 @@ func (d *Destination) Address(*message.Message) (string, error) {
 
 // Ordering implements [adapters.Destination].
 func (d *Destination) Ordering() adapters.Ordering {
-	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: d.cfg.Messages, MaxBytes: maxBytes, Static: true}
+	return pgdelivery.Ordering(d.cfg.Messages)
 }
 
 // Duplicates implements [adapters.DuplicateCounter]: messages of which the table had a row.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
@@ -211,7 +212,7 @@ func (q *queueSQL) deadText() string {
 		if column == "" && (what != "error" || q.notes == "") {
 			return "'' AS " + as
 		}
-		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(longestError) + ") AS " + as
+		return "left(coalesce({" + what + "}::text, ''), " + strconv.Itoa(queuerow.LongestError) + ") AS " + as
 	}
 	attempts := "0 AS attempts"
 	if q.keeps(c.Attempts) {

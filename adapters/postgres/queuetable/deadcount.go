@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 var _ adapters.DeadCounter = (*Queue)(nil)
@@ -58,7 +59,7 @@ func (q *queueSQL) countDead(kinds bool) string {
 			if column == "" {
 				return "''"
 			}
-			return "left(coalesce(" + name + "::text, ''), " + strconv.Itoa(longestError) + ")"
+			return "left(coalesce(" + name + "::text, ''), " + strconv.Itoa(queuerow.LongestError) + ")"
 		}
 		columns = strings.Join([]string{text(c.Type, "{type}") + " AS a", text(c.AggregateType, "{aggregate_type}") + " AS b", text(c.Tenant, "{tenant}") + " AS c"}, ", ")
 		groups = "s.a, s.b, s.c"

@@ -3,7 +3,6 @@ package queuetable
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 var _ adapters.Finder = (*Queue)(nil)
@@ -78,7 +78,7 @@ func (t *queueTable) scanFound(sql *queueSQL, row pgx.CollectableRow) (f adapter
 	if sql.layout.TypeInPayload {
 		r.Type = typeIn(payload, r.Type)
 	}
-	f.Table, f.Status = t.name, statusOf(sql.layout, status)
+	f.Table, f.Status = t.name, queuerow.StatusOf(sql.layout, status)
 	r.CreatedAt, f.Claimed, f.Due, f.Changed = created.Time, claimed.Time, due.Time, changed.Time
 	if f.Changed.IsZero() {
 		f.Changed = claimed.Time
@@ -106,20 +106,4 @@ func typeIn(payload []byte, column string) string {
 		}
 	}
 	return column
-}
-
-// statusOf is what a value of the status column means.
-func statusOf(l *Layout, value string) adapters.RowStatus {
-	switch s := &l.Statuses; value {
-	case s.Pending, s.Again():
-		return adapters.RowWaiting
-	case s.Processing:
-		return adapters.RowProcessing
-	case s.Done:
-		return adapters.RowDone
-	}
-	if slices.Contains(l.Dead(), value) {
-		return adapters.RowDead
-	}
-	return adapters.RowOther
 }

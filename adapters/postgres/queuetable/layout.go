@@ -24,13 +24,7 @@ type (
 
 // validate reports everything that is wrong with a layout.
 func validate(l *Layout) error {
-	var errs []error
-	for _, c := range l.Columns.Required() {
-		if c.Name == "" {
-			errs = append(errs, fmt.Errorf("no column is named for %s; every queue table needs one", c.What))
-		}
-	}
-	errs = append(errs, validateClaims(l)...)
+	errs := append(l.Problems(), validateClaims(l)...)
 	for _, c := range l.All() {
 		if len(c.Name) > pg.LongestName || !pg.PlainText(c.Name) {
 			errs = append(errs, fmt.Errorf("%q cannot be the name of a column (%s)", c.Name, c.What))
@@ -39,46 +33,22 @@ func validate(l *Layout) error {
 	if l.ClaimEnds && l.Columns.Updated == "" {
 		errs = append(errs, errors.New("a layout whose claims leave no time behind needs a column updated, by which a settle is found again"))
 	}
-	s := &l.Statuses
-	values := []layout.Named{{What: "pending", Name: s.Pending}, {What: "done", Name: s.Done}, {What: "dead", Name: s.Dead}}
-	if !l.Claimless() {
-		values = append(values, layout.Named{What: "processing", Name: s.Processing})
-	}
-	if s.Retrying != "" && s.Retrying != s.Pending {
-		values = append(values, layout.Named{What: "retrying", Name: s.Retrying})
-	}
-	errs = append(errs, validateDeadBy(l)...)
-	for i, v := range values {
-		if v.Name == "" {
-			errs = append(errs, fmt.Errorf("the status %s has no value", v.What))
-			continue
-		}
+	for _, v := range l.InUse() {
 		if !pg.PlainText(v.Name) {
 			errs = append(errs, fmt.Errorf("the status %s, %q, has a control character, or is not valid text", v.What, v.Name))
 		}
-		for _, other := range values[:i] {
-			if other.Name == v.Name {
-				errs = append(errs, fmt.Errorf("the statuses %s and %s are both %q; they must differ", other.What, v.What, v.Name))
-			}
-		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, validateDeadBy(l)...)...)
 }
 
-// validateClaims looks at what depends on whether rows are marked as being processed, and at groups of several columns.
+// validateClaims looks at what depends on whether rows are marked as being processed.
 func validateClaims(l *Layout) (errs []error) {
-	if !l.Claimless() && l.Columns.Claimed == "" {
-		errs = append(errs, errors.New("no column is named for claimed; a table with a status for rows that are being processed needs one"))
-	}
 	if l.Claimless() && (l.Columns.Claimed != "" || l.Columns.Owner != "" || l.ClaimEnds) {
 		errs = append(errs, errors.New("a layout without a status for rows that are being processed has no column for claims"))
 	}
 	if c := &l.Columns; l.Noted() && (c.NextAttempt != "" || c.Error != "" || l.Statuses.Again() != l.Statuses.Pending) {
 		errs = append(errs, errors.New("a layout without a status for rows that are being processed and without a column for attempts has no column "+
 			"for the next attempt or errors either, and no status for retries: all of that is in the notes"))
-	}
-	if l.GroupByType && (l.Columns.Group == "" || l.Columns.AggregateType == "") {
-		errs = append(errs, errors.New("a group with the aggregate's type needs the columns group and aggregate_type"))
 	}
 	return errs
 }

@@ -4,19 +4,16 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 	"github.com/outriderhq/outrider/outbox"
 )
-
-// longestError is how much of an error is kept in the table, in characters.
-const longestError = 4000
 
 // Settle implements [adapters.Queue]: a statement for each outcome and table,
 // all in one transaction and one round trip. Delivered rows that somebody moved
@@ -151,7 +148,7 @@ func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, attempts int, mess
 	if message == "" {
 		rows.errs.Null()
 	} else {
-		rows.errs.Text(storable(message))
+		rows.errs.Text(queuerow.Error(message))
 	}
 	if due.IsZero() {
 		rows.due.Null()
@@ -329,19 +326,4 @@ func markSettled(mark func(int)) func(pgx.Rows) error {
 		}
 		return rows.Err()
 	}
-}
-
-// storable makes an error fit for a text column.
-func storable(s string) string {
-	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
-	if len(s) <= longestError {
-		return s
-	}
-	n := 0
-	for at := range s {
-		if n++; n > longestError {
-			return s[:at]
-		}
-	}
-	return s
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -178,7 +179,7 @@ func (q *Queue) find(ctx context.Context, t *table, where string, args ...any) (
 		}
 		row := r.decode(t.place(name, r.key))
 		row.Payload = nil
-		f := adapters.FoundRow{Row: *row, Table: t.name, Status: t.statusOf(status.String), Attempts: r.attempts, Error: failure.String,
+		f := adapters.FoundRow{Row: *row, Table: t.name, Status: queuerow.StatusOf(t.layout, status.String), Attempts: r.attempts, Error: failure.String,
 			Due: known(r.next), Claimed: known(r.claimed), Changed: known(updated)}
 		if f.Status == adapters.RowDone {
 			f.Done = known(done)
@@ -205,20 +206,4 @@ func (t *table) place(group sql.NullString, key any) *entry {
 		e.slot = adapters.SlotOf(e.group, "")
 	}
 	return e
-}
-
-// statusOf is what a value of the status column means.
-func (t *table) statusOf(value string) adapters.RowStatus {
-	switch s := &t.layout.Statuses; value {
-	case s.Pending, s.Again():
-		return adapters.RowWaiting
-	case s.Processing:
-		return adapters.RowProcessing
-	case s.Done:
-		return adapters.RowDone
-	}
-	if slices.Contains(t.layout.Dead(), value) {
-		return adapters.RowDead
-	}
-	return adapters.RowOther
 }

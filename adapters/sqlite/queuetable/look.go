@@ -99,7 +99,7 @@ func (v *visit) consider(r *record) (end bool) {
 		}
 		return false
 	}
-	due, err := v.due(r, row)
+	due, err := timeOf(v.table.layout.Columns.NextAttempt, r.next)
 	switch {
 	case err != nil && row.Err == nil:
 		row.Err = err
@@ -157,17 +157,6 @@ func (v *visit) ours(key string, r *record) owner {
 }
 
 func same(a, b any) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
-
-// due is when the row may be claimed.
-func (v *visit) due(r *record, row *adapters.Row) (time.Time, error) {
-	due, err := timeOf(v.table.layout.Columns.NextAttempt, r.next)
-	if age := time.Duration(v.q.recent.Load()); age > 0 && v.table.layout.Claimless() {
-		if recent := row.CreatedAt.Add(age); recent.After(due) {
-			due = recent
-		}
-	}
-	return due, err
-}
 
 func (v *visit) pick(r *record, row *adapters.Row) {
 	v.got++

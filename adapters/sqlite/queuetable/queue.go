@@ -60,7 +60,6 @@ type Queue struct {
 	tables  []*table
 	fenced  bool
 	batch   atomic.Int64 // see SetBatch
-	recent  atomic.Int64 // see SkipRecent
 	timeout time.Duration
 	log     *slog.Logger
 	file    *lite.Watch
@@ -131,10 +130,6 @@ func New(cfg Config) (*Queue, error) {
 
 // SetBatch changes [Config.Batch] of a queue, from the next claim on. 0: [DefaultBatch].
 func (q *Queue) SetBatch(rows int) { q.batch.Store(int64(cmp.Or(rows, DefaultBatch))) }
-
-// SkipRecent has claims of tables without a claim status pass over rows until they are so
-// old, from the next claim on: something else in the process delivers those from memory. 0, the default: none.
-func (q *Queue) SkipRecent(age time.Duration) { q.recent.Store(int64(age)) }
 
 // Close releases the connections. Rows that are claimed stay marked as being
 // processed until somebody recovers them; put them back before.

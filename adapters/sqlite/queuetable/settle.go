@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/outbox"
@@ -15,9 +16,6 @@ import (
 
 // settleArgs is how many parameters the statements that write have at most.
 const settleArgs = 9
-
-// longestError is how much of an error is kept in the table, in characters.
-const longestError = 4000
 
 // Settle implements [adapters.Queue].
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
@@ -198,17 +196,10 @@ func (s *settling) finish() []*adapters.Claim {
 	return s.lost
 }
 
-// errorText makes an error fit for a column; nil: there is none.
+// errorText is an error for a column; nil: there is none.
 func errorText(text string) any {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
-	if text == "" {
+	if text = queuerow.Error(text); text == "" {
 		return nil
-	}
-	n := 0
-	for at := range text {
-		if n++; n > longestError {
-			return text[:at]
-		}
 	}
 	return text
 }

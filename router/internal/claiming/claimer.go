@@ -292,16 +292,16 @@ type wanted struct {
 }
 
 func (c *Claimer) wanted() *wanted {
-	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes)), sessions: make([][adapters.Slots]*lane.Session, len(c.routes))}
+	w := &wanted{routes: c.routes, open: make([][adapters.Slots]bool, len(c.routes))}
+	w.sessions, _ = c.sessions()
 	var own [adapters.Slots]bool
 	for i, rt := range c.routes {
 		w.paused = append(w.paused, rt.PausedSet())
 		spent := rt.Share.Spent(int64(c.rowCost))
 		w.spent = w.spent || spent
-		for slot, l := range rt.Lanes {
-			// What is claimed for a lane that is stopping would only go back.
-			if s := l.Session(); s != nil && s.Context().Err() == nil {
-				own[slot], w.open[i][slot], w.sessions[i][slot] = true, !spent, s
+		for slot, s := range w.sessions[i] {
+			if s != nil {
+				own[slot], w.open[i][slot] = true, !spent
 				w.any = w.any || !spent
 			}
 		}
@@ -312,6 +312,19 @@ func (c *Claimer) wanted() *wanted {
 		}
 	}
 	return w
+}
+
+// sessions are those that work now, by route. What is claimed for a lane that is stopping would only go back.
+func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
+	out = make([][adapters.Slots]*lane.Session, len(c.routes))
+	for i, rt := range c.routes {
+		for slot, l := range rt.Lanes {
+			if s := l.Session(); s != nil && s.Context().Err() == nil {
+				out[i][slot], works = s, true
+			}
+		}
+	}
+	return out, works
 }
 
 // route is the index of the first route that matches; -1: none.

@@ -93,19 +93,6 @@ func (c *Claimer) Announce(insert string) *Insert {
 	return &Insert{in, c, sessions}
 }
 
-// sessions are those that work now, by route.
-func (c *Claimer) sessions() (out [][adapters.Slots]*lane.Session, works bool) {
-	out = make([][adapters.Slots]*lane.Session, len(c.routes))
-	for i, rt := range c.routes {
-		for slot, l := range rt.Lanes {
-			if s := l.Session(); s != nil && s.Context().Err() == nil {
-				out[i][slot], works = s, true
-			}
-		}
-	}
-	return out, works
-}
-
 // Committed gives the rows to the claimer. It waits for nothing: what has no room is left to claims.
 func (in *Insert) Committed() {
 	rows := in.Rows()

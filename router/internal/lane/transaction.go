@@ -87,7 +87,7 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 		errs = make([]error, len(batch))
 		for i, it := range items {
 			if slices.Contains(lost.Items, it) {
-				errs[i] = outbox.Skip("it belongs to somebody else, or was skipped by an operator")
+				errs[i] = outbox.Skip(lost.Reason)
 			}
 		}
 		return errs, nil
@@ -103,7 +103,10 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 }
 
 // LostError says which messages are no longer ours: somebody else has them, or has finished them.
-type LostError struct{ Items []*Item }
+type LostError struct {
+	Items  []*Item
+	Reason string // with which they are counted as skipped
+}
 
 // Error implements error.
 func (e *LostError) Error() string {

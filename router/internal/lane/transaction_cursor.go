@@ -154,7 +154,7 @@ func (p *progress) settlementsWith(items []*Item) []adapters.Settlement {
 
 // lostOf are the items that an operator has removed.
 func lostOf(gone *adapters.GoneError, items []*Item) error {
-	e := &LostError{}
+	e := &LostError{Reason: skippedByOperator}
 	for _, it := range items {
 		if it.stream == nil && slices.ContainsFunc(gone.Keys, func(k adapters.ParkedKey) bool { return k.Slot == it.slot && k.Seq == it.seq }) {
 			e.Items = append(e.Items, it)
