@@ -46,7 +46,7 @@ build: ## Build the binary bin/outrider, as it is released
 	GOWORK=off go build -trimpath -ldflags '-s -w' -o bin/outrider ./cmd/outrider
 
 .PHONY: test
-test: ## Install PostgreSQL, Kafka and Chromium where needed, run every test
+test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every test
 	@echo "make test takes about 7 minutes on two cores, and the first time a few more to compile everything"
 	$(BRIEFLY) go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 

@@ -3,11 +3,13 @@ package testenv
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -55,4 +57,76 @@ func execOn(ctx context.Context, server, statement string) error {
 	}
 	_, err = conn.Exec(ctx, statement)
 	return errors.Join(err, conn.Close(ctx))
+}
+
+// createSchema is createDatabase for a server of MariaDB or MySQL.
+func createSchema(ctx context.Context, server, test string) (string, func(context.Context) error, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "mysql" {
+		return "", nil, errors.New("not a URL such as mysql://user:password@host:port/")
+	}
+	name := databaseName(test)
+	if err := execAt(ctx, u, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
+		return "", nil, fmt.Errorf("create database %s: %w", name, err)
+	}
+	drop := func(ctx context.Context) error {
+		// Whoever has a transaction open there would have it wait.
+		err := onServer(u, func(db *sql.DB) error { return endConnections(ctx, db, name) })
+		if err == nil {
+			err = execAt(ctx, u, "DROP DATABASE IF EXISTS "+name)
+		}
+		if err != nil {
+			return fmt.Errorf("drop database %s: %w", name, err)
+		}
+		return nil
+	}
+	at := *u
+	at.Path = "/" + name
+	return at.String(), drop, nil
+}
+
+// endConnections ends the connections to a database.
+func endConnections(ctx context.Context, db *sql.DB, name string) error {
+	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		const noSuchThread = 1094
+		var refused *mysql.MySQLError
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err != nil && (!errors.As(err, &refused) || refused.Number != noSuchThread) {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// execAt runs one statement on a connection of its own to a server of MariaDB or MySQL.
+func execAt(ctx context.Context, server *url.URL, statement string) error {
+	return onServer(server, func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, statement)
+		return err
+	})
+}
+
+// onServer calls f with connections to a server of MariaDB or MySQL.
+func onServer(server *url.URL, f func(*sql.DB) error) error {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr = server.User.Username(), "tcp", server.Host
+	cfg.Passwd, _ = server.User.Password()
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	return errors.Join(f(db), db.Close())
 }

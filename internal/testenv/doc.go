@@ -1,9 +1,9 @@
 // Package testenv gives tests real servers.
 //
-// [Postgres] and [Kafka] use the servers that all tests share, named by the
-// environment variables [EnvPostgres] and [EnvKafka]; the command
+// [Postgres], [MySQL] and [Kafka] use the servers that all tests share, named by the
+// environment variables [EnvPostgres], [EnvMySQL] and [EnvKafka]; the command
 // internal/testenv/cmd/testenv (`make test`) starts them and sets the
-// variables. [StartPostgres] and [StartKafka] start a private server for a test
+// variables. [StartPostgres], [StartMariaDB] and [StartKafka] start a private server for a test
 // that stops, kills and restarts it. [Chromium] is a browser for tests of pages.
 //
 // All of them skip the test under -short. Where a server is missing they skip

@@ -83,6 +83,85 @@ func (p *PostgresServer) check(what string, err error) {
 	}
 }
 
+// MariaDBServer is a MariaDB server of one test. A method that fails marks the test as failed, and may be
+// called from any goroutine until the test ends.
+type MariaDBServer struct {
+	tb     testing.TB
+	server *server.MariaDB
+}
+
+// StartMariaDB starts a private MariaDB server with further settings ("sql_mode=ANSI_QUOTES"), which is killed and deleted when the
+// test ends. It takes a second or two.
+func StartMariaDB(tb testing.TB, settings ...string) *MariaDBServer {
+	tb.Helper()
+	return startMariaDB(tb, server.MariaDBOptions{Settings: settings})
+}
+
+// StartSecureMariaDB is [StartMariaDB] for a server with TLS: its certificate is for 127.0.0.1, localhost and
+// db.example.com, and it trusts the authority's certificates of clients.
+func StartSecureMariaDB(tb testing.TB, a *Authority) *MariaDBServer {
+	tb.Helper()
+	c := a.Issue("127.0.0.1", "localhost", "db.example.com")
+	return startMariaDB(tb, server.MariaDBOptions{CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: a.File})
+}
+
+func startMariaDB(tb testing.TB, opts server.MariaDBOptions) *MariaDBServer {
+	tb.Helper()
+	skipShort(tb)
+	found, err := provision.Host{}.MariaDB(tb.Context())
+	if err != nil {
+		missing(tb, "%v", err)
+	}
+	opts.Program, opts.Share, opts.Durable = found.Program, found.Share, true
+	s, err := server.StartMariaDB(tb.Context(), opts)
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	m := &MariaDBServer{tb: tb, server: s}
+	tb.Cleanup(func() { m.check("close", s.Close()) })
+	return m
+}
+
+// URL returns the address of the server, as its user root, without a database. It stays the same over restarts.
+func (m *MariaDBServer) URL() string { return m.server.URL() }
+
+// Database makes a new empty database and returns its URL.
+func (m *MariaDBServer) Database() string {
+	m.tb.Helper()
+	url, _, err := createSchema(m.tb.Context(), m.URL(), m.tb.Name())
+	if err != nil {
+		m.tb.Fatalf("testenv: %v", err)
+	}
+	return url
+}
+
+// Stop shuts the server down cleanly, and returns when it is gone.
+func (m *MariaDBServer) Stop() {
+	m.tb.Helper()
+	m.check("stop", m.server.Stop())
+}
+
+// Kill kills the server with SIGKILL, and returns when it is gone.
+func (m *MariaDBServer) Kill() {
+	m.tb.Helper()
+	m.check("kill", m.server.Kill())
+}
+
+// Start starts the stopped or killed server again on the same port and data,
+// and returns when it answers.
+func (m *MariaDBServer) Start() {
+	m.tb.Helper()
+	m.check("start", m.server.Start(m.tb.Context()))
+}
+
+// check fails the test without ending it, which other goroutines must not do.
+func (m *MariaDBServer) check(what string, err error) {
+	m.tb.Helper()
+	if err != nil {
+		m.tb.Errorf("testenv: %s the private MariaDB: %v", what, err)
+	}
+}
+
 // KafkaServer is a Kafka broker of one test. A method that fails marks the test
 // as failed, and may be called from any goroutine until the test ends.
 type KafkaServer struct {

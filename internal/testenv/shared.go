@@ -18,6 +18,10 @@ const (
 
 	// EnvKafka is a list of brokers (host:port), separated by commas.
 	EnvKafka = "OUTRIDER_TEST_KAFKA_BROKERS"
+
+	// EnvMySQL is the URL (mysql://user:password@host:port/) of a MariaDB or MySQL
+	// server whose user may create databases and users.
+	EnvMySQL = "OUTRIDER_TEST_MYSQL_URL"
 )
 
 // cleanupLimit bounds what is done after a test, when its own context is over.
@@ -37,6 +41,25 @@ func Postgres(tb testing.TB) string {
 		defer cancel()
 		if err := drop(ctx); err != nil {
 			tb.Errorf("testenv: %s: %v", EnvPostgres, err)
+		}
+	})
+	return url
+}
+
+// MySQL returns the URL of a new empty database on the shared server of MariaDB, or of MySQL. It is dropped when
+// the test ends.
+func MySQL(tb testing.TB) string {
+	tb.Helper()
+	server := shared(tb, EnvMySQL, "MariaDB")
+	url, drop, err := createSchema(tb.Context(), server, tb.Name())
+	if err != nil {
+		tb.Fatalf("testenv: %s: %v", EnvMySQL, err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
+		defer cancel()
+		if err := drop(ctx); err != nil {
+			tb.Errorf("testenv: %s: %v", EnvMySQL, err)
 		}
 	})
 	return url

@@ -133,7 +133,7 @@ func DockerHint(ctx context.Context) string {
 	if exec.CommandContext(ctx, "docker", "info").Run() != nil {
 		return ""
 	}
-	return "Docker runs here: `docker compose up -d` starts both servers; compose.yaml says which two variables to set."
+	return "Docker runs here: `docker compose up -d` starts the servers; compose.yaml says which variables to set."
 }
 
 // lastLines returns the end of a text.

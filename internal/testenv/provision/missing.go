@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Downloads in round numbers, for those who wait for them.
@@ -14,6 +15,8 @@ const (
 	javaSize            = "about 45 MB"
 	mavenSize           = "about 15 MB"
 	kafkaSize           = "about 60 MB"
+	mariadbPackageSize  = "about 10 MB"
+	mariadbMavenSize    = "about 140 MB"
 )
 
 // MissingPostgres says in words, a sentence each, what [Host.Postgres] would install,
@@ -43,6 +46,20 @@ func (h Host) MissingKafka(ctx context.Context) (missing []string) {
 		return missing
 	}
 	return append(append(missing, missingMaven()...), "the jars of Kafka "+kafkaVersion+": from Maven Central"+intoCache()+", "+kafkaSize)
+}
+
+// MissingMariaDB is [Host.MissingPostgres] for [Host.MariaDB].
+func (h Host) MissingMariaDB(ctx context.Context) []string {
+	if os.Getenv(EnvMariaDB) != "" {
+		return nil
+	}
+	if _, ok := findMariaDB(ctx); ok {
+		return nil
+	}
+	if hasApt() {
+		return []string{"MariaDB: packages " + strings.Join(mariadbPackages, " and ") + ", with apt, " + mariadbPackageSize}
+	}
+	return append(missingMaven(), "MariaDB "+mariadb4jVersion+": from Maven Central"+intoCache()+", "+mariadbMavenSize)
 }
 
 // missingMaven is what downloads from Maven Central need first.

@@ -2,11 +2,11 @@
 //
 //	go run ./internal/testenv/cmd/testenv -- go test -race ./...
 //
-// It installs what is missing, starts PostgreSQL and Kafka on free loopback
-// ports, sets OUTRIDER_TEST_POSTGRES_URL and OUTRIDER_TEST_KAFKA_BROKERS, runs
+// It installs what is missing, starts PostgreSQL, MariaDB and Kafka on free loopback
+// ports, sets OUTRIDER_TEST_POSTGRES_URL, OUTRIDER_TEST_MYSQL_URL and OUTRIDER_TEST_KAFKA_BROKERS, runs
 // the command, stops the servers and exits with the command's status. A server
 // whose variable is set already is used as it is. With -keep, the servers stay;
-// with -logical, PostgreSQL writes a log that Debezium can read; with -brief, its
+// with -logical, PostgreSQL writes a log that Debezium can read; with -brief, the databases'
 // files are kept in memory where there is room, and Kafka's machine code is made
 // quickly instead of well: for tests, and not for measuring. With -browser, Chromium
 // is installed where it is missing, for the tests of the dashboard.
@@ -37,7 +37,7 @@ func run(args []string) int {
 	flags := flag.NewFlagSet("testenv", flag.ContinueOnError)
 	keep := flags.Bool("keep", false, "leave the servers running and say how to use and stop them")
 	logical := flags.Bool("logical", false, "start PostgreSQL with wal_level = logical, which readers of its log need")
-	brief := flags.Bool("brief", false, "servers for minutes: PostgreSQL's files are in memory, if 3 GiB of it are free, and Kafka optimises little")
+	brief := flags.Bool("brief", false, "servers for minutes: the databases' files are in memory, if 3 GiB of it are free, and Kafka optimises little")
 	browser := flags.Bool("browser", false, "install Chromium too, for the tests of the dashboard")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] -- command [argument ...]")

@@ -28,11 +28,11 @@ type started interface {
 type settings struct {
 	keep    bool // they outlive this command
 	logical bool // PostgreSQL's log can be decoded
-	brief   bool // PostgreSQL's files are in memory, if there is room, and Kafka optimises little
+	brief   bool // the databases' files are in memory, if there is room, and Kafka optimises little
 	browser bool // Chromium is installed
 }
 
-// memoryLeast is how much room in memory PostgreSQL must find: a run of the tests
+// memoryLeast is how much room in memory a database must find: a run of the tests
 // takes up to half of it.
 const memoryLeast = 3 << 30
 
@@ -66,6 +66,10 @@ var kinds = []kind{
 		_, err := host.Postgres(ctx)
 		return err
 	}, provision.Host.MissingPostgres},
+	{"MariaDB", testenv.EnvMySQL, startMariaDB, func(ctx context.Context, host provision.Host) error {
+		_, err := host.MariaDB(ctx)
+		return err
+	}, provision.Host.MissingMariaDB},
 	{"Kafka", testenv.EnvKafka, startKafka, func(ctx context.Context, host provision.Host) error {
 		_, err := host.Kafka(ctx)
 		return err
@@ -82,6 +86,22 @@ func startPostgres(ctx context.Context, host provision.Host, with settings) (sta
 		opts.Folder = server.MemoryFolder(memoryLeast)
 	}
 	s, err := server.StartPostgres(ctx, opts)
+	if err != nil {
+		return nil, "", err
+	}
+	return s, s.URL(), nil
+}
+
+func startMariaDB(ctx context.Context, host provision.Host, with settings) (started, string, error) {
+	found, err := host.MariaDB(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	opts := server.MariaDBOptions{Program: found.Program, Share: found.Share, Keep: with.keep}
+	if with.brief {
+		opts.Folder = server.MemoryFolder(memoryLeast)
+	}
+	s, err := server.StartMariaDB(ctx, opts)
 	if err != nil {
 		return nil, "", err
 	}
