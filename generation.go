@@ -42,6 +42,9 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	s.jobs = append(s.jobs, admin.NewOperationsJob(b, p, s.router.Instance()).Run)
+	if job := admin.NewStatisticsJob(b.Config, s.router.Stats, b.Options.Logger); job != nil {
+		s.jobs = append(s.jobs, job.Run)
+	}
 	return s, nil
 }
 

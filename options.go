@@ -11,6 +11,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/handlers/batches"
 	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/middleware"
@@ -64,6 +65,17 @@ func WithBatchDestination(name string, d adapters.Destination) Option {
 	return func(o *assembly.Options) {
 		o.Require(fmt.Sprintf("WithBatchDestination(%q)", name), d)
 		o.Destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return d, nil }
+	}
+}
+
+// WithPublisher is [WithDestination] for a publisher of the program's own that takes batches as a whole and says whether it is healthy: see
+// package batches. The relay does not close it.
+func WithPublisher(name string, p batches.Publisher) Option {
+	return func(o *assembly.Options) {
+		o.Require(fmt.Sprintf("WithPublisher(%q)", name), p)
+		if p != nil {
+			o.Destinations[name] = func(*config.Publisher) (adapters.Destination, error) { return batches.Destination(p), nil }
+		}
 	}
 }
 

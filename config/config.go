@@ -31,6 +31,7 @@ type Config struct {
 	Watchdog       Duration               `yaml:"watchdog" default:"60s" min:"0s" max:"24h" doc:"How long a row may be visible and not settled before it is logged and counted as overdue: an independent look at the tables. 0s: none."`
 	Admin          Admin                  `yaml:"admin" doc:"Health, metrics and the admin API."`
 	Log            Log                    `yaml:"log" doc:"Outrider's own log, on standard error."`
+	Statistics     Statistics             `yaml:"statistics" doc:"Lines in the log that sum up what was delivered."`
 	Sources        map[string]Source      `yaml:"sources" required:"true" min:"1" doc:"What messages are read from, by name."`
 	Destinations   map[string]Destination `yaml:"destinations" required:"true" min:"1" doc:"Where messages go, by name."`
 	Routes         []Route                `yaml:"routes" required:"true" min:"1" doc:"Which messages go where, by name. A name is part of what is stored: renaming a route starts a new one."`

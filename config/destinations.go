@@ -1,7 +1,7 @@
 package config
 
 // Destination is where messages go: one of [*Kafka], [*HTTP], [*Webhook], [*River], [*SQL],
-// [*LogTo], [*Discard], [*Listeners] and [*Publisher].
+// [*LogTo], [*StatisticsTo], [*Discard], [*Listeners] and [*Publisher].
 type Destination interface {
 	// Kind is the value of the key type.
 	Kind() string
@@ -15,6 +15,7 @@ var destinations = newRegistry[Destination]("destination",
 	kind{"river", "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages.", &River{}},
 	kind{"sql", "Rows of another outbox table in PostgreSQL, inserted in the transaction that settles their messages.", &SQL{}},
 	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
+	kind{"statistics", "Takes everything, keeps nothing, and logs from time to time how many messages it took, by event type.", &StatisticsTo{}},
 	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
 	kind{"listeners", "Functions of the embedding Go program, registered by event type. The outrider binary has none.", &Listeners{}},
 	kind{"publisher", "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none.", &Publisher{}},

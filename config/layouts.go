@@ -29,8 +29,9 @@ func hasLeader(p *layout.Preset) bool     { return p.Defaults.Leader }
 func inSQLite(p *layout.Preset) bool {
 	return p.Queue != nil && p.Queue.Definitions[layout.SQLite].Columns != nil
 }
-func hasHotPath(p *layout.Preset) bool { return p.Hot }
-func oneLimit(p *layout.Preset) bool   { return p.Defaults.Together }
+func hasHotPath(p *layout.Preset) bool    { return p.Hot }
+func hasStatistics(p *layout.Preset) bool { return p.Defaults.Statistics != 0 }
+func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
 
 // namesWith are the names of the presets that meet a condition.
 func namesWith(meets func(*layout.Preset) bool) (names []string) {
@@ -61,7 +62,7 @@ var presetWords = func() *strings.Replacer {
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
 		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{what layouts in SQLite are}", strings.Join(liteDocs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
-		"{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
+		"{layouts with statistics}", list(hasStatistics), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
 	)
 }()
 

@@ -13,6 +13,7 @@ import (
 func (cfg *Config) check(c *checker, at place) {
 	cfg.checkStateURL(c, at.child("state"))
 	cfg.checkStateSchema(c, at.child("state"))
+	cfg.statisticsAsPreset(at.child("statistics"))
 	usedSources, usedDestinations := map[string]bool{}, map[string]bool{}
 	names := map[string]place{}
 	for i := range cfg.Routes {

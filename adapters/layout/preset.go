@@ -36,6 +36,8 @@ type Defaults struct {
 
 	Leader bool // one instance at a time works all tables: the original's limits are those of all its instances
 
+	Statistics time.Duration // how often the log sums up what was delivered; 0: never
+
 	// Together: the limit of requests of a destination is one of all routes of the source together.
 	Together bool
 }

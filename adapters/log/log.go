@@ -1,8 +1,9 @@
 // Package log holds the destinations that need no receiver: [New] writes one
-// line per message to a structured logger, and [Discard] delivers to nowhere.
+// line per message to a structured logger, [NewStatistics] a line from time to time
+// that says how many there were, and [Discard] delivers to nowhere.
 // They serve for trying out a route and for measuring one.
 //
-// The line holds the payload. Everyone who can read the log can read the messages.
+// The line of [New] holds the payload. Everyone who can read the log can read the messages.
 package log
 
 import (

@@ -1,13 +1,19 @@
 package flowcatalyst
 
 import (
-	"errors"
 	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/outriderhq/outrider/config/internal/foreign"
 )
+
+// writer writes values of variables.
+type writer struct {
+	*foreign.Writer
+	im *importer
+}
 
 // currentPrefix begins the canonical names of the variables of FlowCatalyst's current programs.
 const currentPrefix = "fcoutbox"
@@ -25,7 +31,7 @@ var (
 
 // isCurrent reports whether the settings are those of a current program.
 func (im *importer) isCurrent() bool {
-	for key := range im.settings {
+	for key := range im.Settings {
 		if strings.HasPrefix(key, currentPrefix) {
 			return true
 		}
@@ -35,57 +41,57 @@ func (im *importer) isCurrent() bool {
 
 // current writes the configuration of what a current program does with its variables.
 func (im *importer) current() string {
-	w := &writer{im: im}
-	w.line("# Made by `outrider import flowcatalyst %s`.", filepath.Base(im.name))
-	w.line("# A comment behind a value names the variable that it comes from. Other settings are defaults of the layout and the preset.")
+	w := writer{im.NewWriter(), im}
+	w.Line("# Made by `outrider import flowcatalyst %s`.", filepath.Base(im.Name))
+	w.Line("# A comment behind a value names the variable that it comes from. Other settings are defaults of the layout and the preset.")
 	im.currentEnabled(w)
 	im.currentBackend()
 	im.currentAdmin(w)
-	w.line("sources:")
-	w.line("  app:")
-	w.line("    type: postgres")
+	w.Line("sources:")
+	w.Line("  app:")
+	w.Line("    type: postgres")
 	im.currentURL(w, "    url", currentDatabase, "", "postgres://127.0.0.1/app")
-	w.line("    layout: flowcatalyst-v2")
+	w.Line("    layout: flowcatalyst-v2")
 	im.currentTable(w)
-	w.line("    delivered: delete # as their current programs do; keep leaves rows with status 1")
-	w.line("    poll:")
-	w.current("      batch", "100", count, "FC_OUTBOX_BATCH_SIZE")
-	pause := w.current("      min", "1000", milliseconds, "FC_OUTBOX_POLL_INTERVAL_MS")
-	w.line("      max: %s # the same: the pause never changes", pause)
-	w.line("    claims:")
-	w.current("      in_memory", "1000", count, "FC_OUTBOX_MAX_IN_FLIGHT")
-	w.line("destinations:")
-	w.line("  platform:")
-	w.line("    type: http")
-	w.line("    preset: flowcatalyst-v2")
+	w.Line("    delivered: delete # as their current programs do; keep leaves rows with status 1")
+	w.Line("    poll:")
+	w.current("      batch", "100", foreign.Count, "FC_OUTBOX_BATCH_SIZE")
+	pause := w.current("      min", "1000", foreign.Milliseconds, "FC_OUTBOX_POLL_INTERVAL_MS")
+	w.Line("      max: %s # the same: the pause never changes", pause)
+	w.Line("    claims:")
+	w.current("      in_memory", "1000", foreign.Count, "FC_OUTBOX_MAX_IN_FLIGHT")
+	w.Line("destinations:")
+	w.Line("  platform:")
+	w.Line("    type: http")
+	w.Line("    preset: flowcatalyst-v2")
 	im.currentURL(w, "    url", currentPlatform, "http://localhost:8080", "https://api.example.com")
 	im.currentToken(w)
-	w.current("    max_requests", "10", count, currentGroups...)
-	w.line("routes:")
-	w.line("  outbox: {from: app, to: platform}")
+	w.current("    max_requests", "10", foreign.Count, currentGroups...)
+	w.Line("routes:")
+	w.Line("  outbox: {from: app, to: platform}")
 	im.currentRest()
-	return w.b.String()
+	return w.String()
 }
 
 // variable returns the first of the names that is set and not empty. All are used.
-func (im *importer) variable(names ...string) (setting, bool) {
-	var found setting
+func (im *importer) variable(names ...string) (foreign.Setting, bool) {
+	var found foreign.Setting
 	for _, name := range names {
-		im.used[canonical(name)] = true
-		if s := im.settings[canonical(name)]; found.key == "" && s.value != "" {
+		im.Use(foreign.Canonical(name))
+		if s := im.Settings[foreign.Canonical(name)]; found.Key == "" && s.Value != "" {
 			found = s
 		}
 	}
-	return found, found.key != ""
+	return found, found.Key != ""
 }
 
 // unmapped returns the first setting of those that have no equivalent, and the names of all that are set.
-func (im *importer) unmapped(names ...string) (first setting, set string) {
+func (im *importer) unmapped(names ...string) (first foreign.Setting, set string) {
 	var all []string
 	for _, name := range names {
 		if s, ok := im.variable(name); ok {
-			all = append(all, s.key)
-			if first.key == "" {
+			all = append(all, s.Key)
+			if first.Key == "" {
 				first = s
 			}
 		}
@@ -94,143 +100,134 @@ func (im *importer) unmapped(names ...string) (first setting, set string) {
 }
 
 // current writes a number, and returns it. To them 0 is the default, too.
-func (w *writer) current(name, def string, convert func(string) (string, error), variables ...string) string {
+func (w writer) current(name, def string, convert func(string) (string, error), variables ...string) string {
 	text, _ := convert(def)
 	s, ok := w.im.variable(variables...)
-	if !ok || s.value == "0" {
-		w.line("%s: %s # %s, default", name, text, variables[0])
+	if !ok || s.Value == "0" {
+		w.Line("%s: %s # %s, default", name, text, variables[0])
 		return text
 	}
-	text, err := convert(s.value)
+	text, err := convert(s.Value)
 	if err != nil {
-		w.im.fail(s, "%s: %q %v", s.key, s.value, err)
+		w.im.Fail(s, "%s: %q %v", s.Key, s.Value, err)
 	}
-	w.line("%s: %s # %s", name, text, s.key)
+	w.Line("%s: %s # %s", name, text, s.Key)
 	return text
-}
-
-// milliseconds makes a duration of a number of milliseconds.
-func milliseconds(text string) (string, error) {
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 1 {
-		return "", errors.New("is not a whole number of milliseconds")
-	}
-	return short(time.Duration(n) * time.Millisecond), nil
 }
 
 // currentURL writes where the tables or the platform are. A URL with a login, and any that their program would expand, stays
 // in the environment: Outrider reads the same variable. def empty: there is no default.
-func (im *importer) currentURL(w *writer, name string, variables []string, def, sample string) {
+func (im *importer) currentURL(w writer, name string, variables []string, def, sample string) {
 	s, ok := im.variable(variables...)
 	switch {
 	case !ok && def == "":
-		im.samples[variables[0]] = sample
-		im.note(setting{}, "%s is not in the file: set it to the postgres:// URL of the tables", variables[0])
-		w.line("%s: ${%s}", name, variables[0])
+		im.Samples[variables[0]] = sample
+		im.Note(foreign.Setting{}, "%s is not in the file: set it to the postgres:// URL of the tables", variables[0])
+		w.Line("%s: ${%s}", name, variables[0])
 	case !ok:
-		w.line("%s: %s # %s, default", name, quoted(def), variables[0])
-	case def == "" || strings.ContainsAny(s.value, "@$"):
-		im.samples[s.key] = sample
-		im.note(s, "%s stays where it is, it may hold a secret: Outrider reads the environment variable %s; it reads no .env file itself", s.key, s.key)
-		if u, err := url.Parse(s.value); def == "" && !strings.HasPrefix(s.value, "$") && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
-			im.note(s, "%s is no postgres:// URL, which Outrider needs", s.key)
+		w.Line("%s: %s # %s, default", name, foreign.Quoted(def), variables[0])
+	case def == "" || strings.ContainsAny(s.Value, "@$"):
+		im.Samples[s.Key] = sample
+		im.Note(s, "%s stays where it is, it may hold a secret: Outrider reads the environment variable %s; it reads no .env file itself", s.Key, s.Key)
+		if u, err := url.Parse(s.Value); def == "" && !strings.HasPrefix(s.Value, "$") && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
+			im.Note(s, "%s is no postgres:// URL, which Outrider needs", s.Key)
 		}
-		w.line("%s: ${%s}", name, s.key)
+		w.Line("%s: ${%s}", name, s.Key)
 	default:
-		base := strings.TrimRight(s.value, "/")
-		w.line("%s: %s # %s", name, quoted(base), s.key)
+		base := strings.TrimRight(s.Value, "/")
+		w.Line("%s: %s # %s", name, foreign.Quoted(base), s.Key)
 		if host, plain := strings.CutPrefix(base, "http://"); plain && !local(host) {
-			im.note(s, "%s is http: the token goes to another machine in the clear, which `tls: {enabled: false}` accepts; use https", s.key)
-			w.line("    tls: {enabled: false} # http, as before")
+			im.Note(s, "%s is http: the token goes to another machine in the clear, which `tls: {enabled: false}` accepts; use https", s.Key)
+			w.Line("    tls: {enabled: false} # http, as before")
 		}
 	}
 }
 
 // currentToken writes which variable holds the token, and what there is no equivalent of.
-func (im *importer) currentToken(w *writer) {
+func (im *importer) currentToken(w writer) {
 	if s, names := im.unmapped("FC_OUTBOX_CLIENT_ID", "FC_OUTBOX_CLIENT_SECRET", "FC_OUTBOX_TOKEN_URL", "FC_OUTBOX_SCOPE"); names != "" {
-		im.note(s, "%s: Outrider fetches no token from an OAuth server: give it one that lasts in FC_OUTBOX_PLATFORM_AUTH_TOKEN, or in a file that you renew (token_file)", names)
+		im.Note(s, "%s: Outrider fetches no token from an OAuth server: give it one that lasts in FC_OUTBOX_PLATFORM_AUTH_TOKEN, or in a file that you renew (token_file)", names)
 	}
 	s, ok := im.variable(currentToken...)
 	if !ok {
-		w.line("    token: ${%s:-} # not set", currentToken[0])
+		w.Line("    token: ${%s:-} # not set", currentToken[0])
 		return
 	}
-	im.samples[s.key] = "secret"
-	im.note(s, "%s is a secret and not copied: Outrider reads the environment variable %s", s.key, s.key)
-	w.line("    token: ${%s}", s.key)
+	im.Samples[s.Key] = "secret"
+	im.Note(s, "%s is a secret and not copied: Outrider reads the environment variable %s", s.Key, s.Key)
+	w.Line("    token: ${%s}", s.Key)
 }
 
 // currentEnabled reports a processor that is switched off.
-func (im *importer) currentEnabled(w *writer) {
+func (im *importer) currentEnabled(w writer) {
 	s, ok := im.variable(currentEnabled...)
-	if !ok || strings.EqualFold(s.value, "true") || s.value == "1" {
+	if !ok || strings.EqualFold(s.Value, "true") || s.Value == "1" {
 		return
 	}
-	im.note(s, "%s is not true: Outrider has no such switch. What is not to run is not started, or paused: outrider pause outbox", s.key)
-	w.line("# %s was not true there: Outrider has no such switch. Start it when it may run.", s.key)
+	im.Note(s, "%s is not true: Outrider has no such switch. What is not to run is not started, or paused: outrider pause outbox", s.Key)
+	w.Line("# %s was not true there: Outrider has no such switch. Start it when it may run.", s.Key)
 }
 
 // currentBackend refuses databases whose tables Outrider cannot read.
 func (im *importer) currentBackend() {
 	mongo, names := im.unmapped("FC_OUTBOX_MONGO_URI", "FC_OUTBOX_MONGO_DB")
 	s, ok := im.variable(currentBackend...)
-	switch value := strings.ToLower(s.value); value {
+	switch value := strings.ToLower(s.Value); value {
 	case "", "postgres", "postgresql":
 		if names != "" {
-			im.note(mongo, "%s: without a meaning, the processor works on PostgreSQL", names)
+			im.Note(mongo, "%s: without a meaning, the processor works on PostgreSQL", names)
 		}
 	default:
 		if ok {
-			im.fail(s, "%s is %s: Outrider reads the table in PostgreSQL only. Keep their processor", s.key, value)
+			im.Fail(s, "%s is %s: Outrider reads the table in PostgreSQL only. Keep their processor", s.Key, value)
 		}
 	}
 }
 
 // currentTable writes the name of the table where it is not outbox_messages. The processor before the current one could read
 // a table for each type, which are sources of their own here.
-func (im *importer) currentTable(w *writer) {
+func (im *importer) currentTable(w writer) {
 	const usual = "outbox_messages"
-	table, from := usual, setting{}
+	table, from := usual, foreign.Setting{}
 	for i, name := range currentTables {
 		s, ok := im.variable(name)
 		value := usual
 		if ok {
-			value = s.value
+			value = s.Value
 			from = s
 		}
 		if i == 0 {
 			table = value
 		}
 		if value != table {
-			im.fail(from, "%s, %s and %s name several tables: write a source with layout flowcatalyst-v2 and a route for each, with its name in `table`",
+			im.Fail(from, "%s, %s and %s name several tables: write a source with layout flowcatalyst-v2 and a route for each, with its name in `table`",
 				currentTables[0], currentTables[1], currentTables[2])
 			return
 		}
 	}
 	if table != usual {
-		w.line("    table: %s # %s", quoted(table), strings.Join(currentTables, ", "))
+		w.Line("    table: %s # %s", foreign.Quoted(table), strings.Join(currentTables, ", "))
 	}
 }
 
 // currentAdmin writes where operators reach the program.
-func (im *importer) currentAdmin(w *writer) {
+func (im *importer) currentAdmin(w writer) {
 	s, ok := im.variable("FC_OUTBOX_ADMIN_PORT")
-	if !ok || s.value == "0" {
+	if !ok || s.Value == "0" {
 		return
 	}
-	port, err := strconv.ParseUint(s.value, 10, 16)
+	port, err := strconv.ParseUint(s.Value, 10, 16)
 	if err != nil {
-		im.fail(s, "%s: %q is not a port", s.key, s.value)
+		im.Fail(s, "%s: %q is not a port", s.Key, s.Value)
 		return
 	}
-	im.note(s, "%s: Outrider's API and its paths differ from theirs: docs/api.md", s.key)
-	w.line("admin: {listen: %q} # %s", "127.0.0.1:"+strconv.FormatUint(port, 10), s.key)
+	im.Note(s, "%s: Outrider's API and its paths differ from theirs: docs/api.md", s.Key)
+	w.Line("admin: {listen: %q} # %s", "127.0.0.1:"+strconv.FormatUint(port, 10), s.Key)
 }
 
 // currentRest notes what is understood and has no key here, and what is not.
 func (im *importer) currentRest() {
-	if s, ok := im.variable("FC_OUTBOX_BLOCK_ON_ERROR"); ok && !strings.EqualFold(s.value, "true") && s.value != "1" {
-		im.note(s, "%s is not true: Outrider always delivers a group in order while a row of it is retried; a row that is given up does not stop its group", s.key)
+	if s, ok := im.variable("FC_OUTBOX_BLOCK_ON_ERROR"); ok && !strings.EqualFold(s.Value, "true") && s.Value != "1" {
+		im.Note(s, "%s is not true: Outrider always delivers a group in order while a row of it is retried; a row that is given up does not stop its group", s.Key)
 	}
 }

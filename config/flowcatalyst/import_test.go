@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/config/internal/foreign"
 )
 
 var update = flag.Bool("update", false, "write the expected results anew")
@@ -171,12 +172,12 @@ func TestDurations(t *testing.T) {
 		"1s": "1s", "500ms": "500ms", "PT1S": "1s", "pt0.5s": "500ms", "P1D": "24h", "PT1H30M": "90m", "2": "2s", "1d": "24h", "10 m": "10m",
 		"": "", "PT": "", "P": "", "1w": "", "-1s": "", "99999999999999999999s": "", "P9999999999D": "",
 	} {
-		got, err := duration(text, false)
+		got, err := foreign.Duration(text, false)
 		if got != want && err == nil || want != "" && err != nil {
 			t.Errorf("%q is %q, %v, want %q", text, got, err, want)
 		}
 	}
-	if got, _ := duration("1500", true); got != "1500ms" {
+	if got, _ := foreign.Duration("1500", true); got != "1500ms" {
 		t.Errorf("Spring's plain number is %q", got)
 	}
 }

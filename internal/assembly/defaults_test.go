@@ -51,7 +51,7 @@ routes:
 	}
 	at := site{&Builder{Config: cfg, log: slog.Default()}, "x"}
 	// The registries say what there is; those not compared have no defaults of their own.
-	none := map[string]bool{"log": true, "discard": true, "publisher": true, "listeners": true}
+	none := map[string]bool{"log": true, "statistics": true, "discard": true, "publisher": true, "listeners": true}
 	compared := map[string]bool{}
 	same := func(kind string, got any, gotErr error, want any, wantErr error) {
 		t.Helper()

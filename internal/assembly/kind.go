@@ -18,15 +18,16 @@ var (
 		"subscriber": entry(subscriberSource),
 	}
 	destinationKinds = map[string]func(site, any) DestinationKind{
-		"kafka":     entry(kafkaDestination),
-		"http":      entry(httpDestination),
-		"webhook":   entry(webhookDestination),
-		"river":     entry(riverDestination),
-		"sql":       entry(sqlDestination),
-		"log":       entry(logDestination),
-		"discard":   entry(discardDestination),
-		"listeners": entry(listenersDestination),
-		"publisher": entry(publisherDestination),
+		"kafka":      entry(kafkaDestination),
+		"http":       entry(httpDestination),
+		"webhook":    entry(webhookDestination),
+		"river":      entry(riverDestination),
+		"sql":        entry(sqlDestination),
+		"log":        entry(logDestination),
+		"statistics": entry(statisticsDestination),
+		"discard":    entry(discardDestination),
+		"listeners":  entry(listenersDestination),
+		"publisher":  entry(publisherDestination),
 	}
 	middlewareKinds = map[string]func(layerSite, any) middlewareKind{
 		"poison":   entry(poisonLayer),

@@ -1,4 +1,4 @@
-package flowcatalyst
+package foreign
 
 import (
 	"net/url"
@@ -9,91 +9,91 @@ import (
 // none that can be translated.
 const databaseVariable = "${DATABASE_URL}"
 
-// database makes the URL of the source, and says where it comes from.
-func (im *importer) database() (text, from string) {
-	im.samples["DATABASE_URL"] = "postgres://127.0.0.1/app"
+// Database makes the URL of the source, and says where it comes from.
+func (im *File) Database() (text, from string) {
+	im.Samples["DATABASE_URL"] = "postgres://127.0.0.1/app"
 	for _, f := range []struct{ url, user, password string }{
 		{"quarkus.datasource.jdbc.url", "quarkus.datasource.username", "quarkus.datasource.password"},
 		{"quarkus.datasource.reactive.url", "quarkus.datasource.username", "quarkus.datasource.password"},
 		{"spring.datasource.url", "spring.datasource.username", "spring.datasource.password"},
 	} {
-		s, ok := im.settings[canonical(f.url)]
-		if !ok || s.value == "" {
+		s, ok := im.Settings[Canonical(f.url)]
+		if !ok || s.Value == "" {
 			continue
 		}
-		if text := im.translate(s, im.settings[canonical(f.user)], im.settings[canonical(f.password)]); text != "" {
+		if text := im.translate(s, im.Settings[Canonical(f.user)], im.Settings[Canonical(f.password)]); text != "" {
 			return text, f.url
 		}
 		return databaseVariable, "set it to the postgres:// URL of the tables"
 	}
-	im.note(setting{}, "the file names no data source: set DATABASE_URL to the postgres:// URL of the tables")
+	im.Note(Setting{}, "the file names no data source: set DATABASE_URL to the postgres:// URL of the tables")
 	return databaseVariable, "set it to the postgres:// URL of the tables"
 }
 
 // translate makes a postgres:// URL of a JDBC one; empty when it cannot.
-func (im *importer) translate(s, user, password setting) string {
-	parts := im.resolve(s)
-	if len(parts) == 0 || parts[0].name != "" {
-		im.note(s, "%s is a variable that holds a JDBC URL, which Outrider cannot read: set DATABASE_URL to the postgres:// URL of the tables", s.key)
+func (im *File) translate(s, user, password Setting) string {
+	parts := im.Resolve(s)
+	if len(parts) == 0 || parts[0].Name != "" {
+		im.Note(s, "%s is a variable that holds a JDBC URL, which Outrider cannot read: set DATABASE_URL to the postgres:// URL of the tables", s.Key)
 		return ""
 	}
 	var b strings.Builder
 	for _, p := range parts {
-		b.WriteString(im.render(p, "5432"))
+		b.WriteString(im.Render(p, "5432"))
 	}
 	text := strings.TrimPrefix(strings.TrimPrefix(b.String(), "jdbc:"), "vertx-reactive:")
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || scheme != "postgresql" && scheme != "postgres" {
-		im.note(s, "%s leads to no PostgreSQL: set DATABASE_URL to the postgres:// URL of the tables", s.key)
+		im.Note(s, "%s leads to no PostgreSQL: set DATABASE_URL to the postgres:// URL of the tables", s.Key)
 		return ""
 	}
 	rest, query := cutOutside(rest, '?')
 	if host, _ := cutOutside(rest, '/'); strings.Contains(host, "@") {
-		im.note(s, "%s: what is before @ is left out of the result, it may hold a password", s.key)
+		im.Note(s, "%s: what is before @ is left out of the result, it may hold a password", s.Key)
 		_, rest, _ = strings.Cut(rest, "@")
 	}
 	return "postgres://" + im.login(user, password) + rest + im.parameters(s, query)
 }
 
 // login is the user with the password's variable.
-func (im *importer) login(user, password setting) string {
-	if user.value == "" {
+func (im *File) login(user, password Setting) string {
+	if user.Value == "" {
 		return ""
 	}
 	var b strings.Builder
-	for _, p := range im.resolve(user) {
-		if p.name == "" {
-			p.text = url.PathEscape(p.text)
+	for _, p := range im.Resolve(user) {
+		if p.Name == "" {
+			p.Text = url.PathEscape(p.Text)
 		}
-		b.WriteString(im.render(p, "user"))
+		b.WriteString(im.Render(p, "user"))
 	}
-	if password.value == "" {
+	if password.Value == "" {
 		return b.String() + "@"
 	}
-	name := im.secret(password, "DATABASE_PASSWORD")
-	im.note(password, "%s: special characters of the password in %s must be percent-encoded, as in every URL", password.key, name)
+	name := im.Secret(password, "DATABASE_PASSWORD")
+	im.Note(password, "%s: special characters of the password in %s must be percent-encoded, as in every URL", password.Key, name)
 	return b.String() + ":" + name + "@"
 }
 
-// secret is the variable that a secret comes from: the one that the file names,
+// Secret is the variable that a secret comes from: the one that the file names,
 // or one of Outrider's. A default in the file is not taken over.
-func (im *importer) secret(s setting, ours string) string {
-	parts, _ := pieces(s.value)
+func (im *File) Secret(s Setting, ours string) string {
+	parts, _ := Pieces(s.Value)
 	name := ours
-	if len(parts) == 1 && parts[0].name != "" {
-		name = environment(parts[0].name)
-		if parts[0].fallback != "" {
-			im.note(s, "%s: the default of %s is not taken over, it is a secret: set the variable", s.key, name)
+	if len(parts) == 1 && parts[0].Name != "" {
+		name = Environment(parts[0].Name)
+		if parts[0].Fallback != "" {
+			im.Note(s, "%s: the default of %s is not taken over, it is a secret: set the variable", s.Key, name)
 		}
 	} else {
-		im.note(s, "%s is a secret and not taken over: put it into the environment variable %s", s.key, name)
+		im.Note(s, "%s is a secret and not taken over: put it into the environment variable %s", s.Key, name)
 	}
-	im.samples[name] = "secret"
+	im.Samples[name] = "secret"
 	return "${" + name + "}"
 }
 
 // parameters keeps those that mean the same to us.
-func (im *importer) parameters(s setting, query string) string {
+func (im *File) parameters(s Setting, query string) string {
 	kept := []string{}
 	for p := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(p, "=")
@@ -106,7 +106,7 @@ func (im *importer) parameters(s setting, query string) string {
 		case "ApplicationName":
 			kept = append(kept, "application_name="+value)
 		default:
-			im.note(s, "%s: the parameter %s is left out", s.key, name)
+			im.Note(s, "%s: the parameter %s is left out", s.Key, name)
 		}
 	}
 	if len(kept) == 0 {

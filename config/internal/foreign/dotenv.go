@@ -1,4 +1,4 @@
-package flowcatalyst
+package foreign
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// isEnvironment reports whether a file holds NAME=value lines: .env, .env.production, outbox.env.
-func isEnvironment(name string) bool {
+// IsEnvironment reports whether a file holds NAME=value lines: .env, .env.production, outbox.env.
+func IsEnvironment(name string) bool {
 	base := filepath.Base(name)
 	return base == ".env" || strings.HasPrefix(base, ".env.") || strings.EqualFold(filepath.Ext(base), ".env")
 }
@@ -17,8 +17,8 @@ var assignment = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=
 
 // readEnvironment reads the lines of a dotenv file, or what env prints. Quotes go, and so does a comment behind a value
 // without quotes. The error shows no line, which may hold a secret.
-func readEnvironment(name string, text []byte) ([]setting, error) {
-	var out []setting
+func readEnvironment(name string, text []byte) ([]Setting, error) {
+	var out []Setting
 	for i, line := range strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
@@ -28,7 +28,7 @@ func readEnvironment(name string, text []byte) ([]setting, error) {
 		if m == nil {
 			return nil, fmt.Errorf("%s:%d: is not NAME=value", name, i+1)
 		}
-		out = append(out, setting{key: m[1], value: unquote(m[2]), line: i + 1})
+		out = append(out, Setting{Key: m[1], Value: unquote(m[2]), Line: i + 1})
 	}
 	return out, nil
 }

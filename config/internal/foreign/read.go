@@ -1,11 +1,9 @@
-package flowcatalyst
+package foreign
 
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -13,17 +11,18 @@ import (
 	"github.com/magiconair/properties"
 )
 
-// setting is a key of the file with its value as it is written.
-type setting struct {
-	key      string // dotted, without the profile
-	value    string
-	profiles []string // to which it is restricted; none: it is not
-	line     int      // from 1; 0: unknown
+// Setting is a key of the file with its value as it is written.
+type Setting struct {
+	Key      string // dotted, without the profile
+	Value    string
+	Profiles []string // to which it is restricted; none: it is not
+	Line     int      // from 1; 0: unknown
 }
 
-// read returns the settings in their order.
-func read(name string, text []byte) ([]setting, error) {
-	if isEnvironment(name) {
+// Read returns the settings of a file in their order: one of the environment (.env, .env.production, x.env), or one whose name ends with
+// .properties, .yaml or .yml.
+func Read(name string, text []byte) ([]Setting, error) {
+	if IsEnvironment(name) {
 		return readEnvironment(name, text)
 	}
 	switch strings.ToLower(filepath.Ext(name)) {
@@ -35,18 +34,18 @@ func read(name string, text []byte) ([]setting, error) {
 	return nil, fmt.Errorf("%s: the name ends neither with .env, .properties nor .yaml: rename the file to what it is", name)
 }
 
-func readProperties(name string, text []byte) ([]setting, error) {
+func readProperties(name string, text []byte) ([]Setting, error) {
 	loader := properties.Loader{Encoding: properties.UTF8, DisableExpansion: true}
 	p, err := loader.LoadBytes(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: is not a .properties file: %w", name, err)
 	}
 	lines := keyLines(text)
-	out := make([]setting, 0, p.Len())
+	out := make([]Setting, 0, p.Len())
 	for _, key := range p.Keys() {
 		value, _ := p.Get(key)
-		s := setting{value: strings.TrimSpace(value), line: lines[key]}
-		s.key, s.profiles = cutProfile(key)
+		s := Setting{Value: strings.TrimSpace(value), Line: lines[key]}
+		s.Key, s.Profiles = cutProfile(key)
 		out = append(out, s)
 	}
 	return out, nil
@@ -82,7 +81,7 @@ func cutProfile(key string) (rest string, profiles []string) {
 	return rest, strings.Split(strings.Trim(profile, `{}"`), ",")
 }
 
-func readYAML(name string, text []byte) ([]setting, error) {
+func readYAML(name string, text []byte) ([]Setting, error) {
 	// The lines of a parser's excerpt may hold a secret: only the location is reported.
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -92,18 +91,18 @@ func readYAML(name string, text []byte) ([]setting, error) {
 		}
 		return nil, fmt.Errorf("%s: is not valid YAML%s", name, place)
 	}
-	var out []setting
+	var out []Setting
 	for _, doc := range file.Docs {
 		flat := flatten(nil, "", doc.Body, 0)
 		var only []string
 		for _, s := range flat {
-			if c := canonical(s.key); c == "springconfigactivateonprofile" || c == "springprofiles" {
-				only = strings.Split(strings.ReplaceAll(s.value, " ", ""), ",")
+			if c := Canonical(s.Key); c == "springconfigactivateonprofile" || c == "springprofiles" {
+				only = strings.Split(strings.ReplaceAll(s.Value, " ", ""), ",")
 			}
 		}
 		for _, s := range flat {
-			if s.key, s.profiles = cutProfile(s.key); s.profiles == nil {
-				s.profiles = only
+			if s.Key, s.Profiles = cutProfile(s.Key); s.Profiles == nil {
+				s.Profiles = only
 			}
 			out = append(out, s)
 		}
@@ -115,7 +114,7 @@ func readYAML(name string, text []byte) ([]setting, error) {
 const deepest = 100
 
 // flatten appends the scalars below a node with their dotted keys.
-func flatten(out []setting, key string, n ast.Node, depth int) []setting {
+func flatten(out []Setting, key string, n ast.Node, depth int) []Setting {
 	if depth > deepest {
 		return out
 	}
@@ -135,15 +134,13 @@ func flatten(out []setting, key string, n ast.Node, depth int) []setting {
 	case *ast.TagNode:
 		return flatten(out, key, n.Value, depth+1)
 	case *ast.NullNode:
-		out = append(out, setting{key: key, line: n.GetToken().Position.Line})
+		out = append(out, Setting{Key: key, Line: n.GetToken().Position.Line})
 	case *ast.LiteralNode:
-		out = append(out, setting{key: key, value: strings.TrimSpace(n.Value.Value), line: n.GetToken().Position.Line})
+		out = append(out, Setting{Key: key, Value: strings.TrimSpace(n.Value.Value), Line: n.GetToken().Position.Line})
 	case ast.ScalarNode:
 		// As it is written: 1_000 and 1e3 are the reader's business.
 		t := n.GetToken()
-		out = append(out, setting{key: key, value: strings.TrimSpace(t.Value), line: t.Position.Line})
+		out = append(out, Setting{Key: key, Value: strings.TrimSpace(t.Value), Line: t.Position.Line})
 	}
 	return out
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,20 @@
+package assembly
+
+import (
+	"log/slog"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/log"
+	"github.com/outriderhq/outrider/config"
+)
+
+// statisticsDestination is what can be done with a destination that counts.
+func statisticsDestination(at site, d *config.StatisticsTo) DestinationKind {
+	return DestinationKind{Open: func() (adapters.Destination, error) {
+		var level slog.Level
+		if err := level.UnmarshalText([]byte(d.Level)); err != nil {
+			return nil, err
+		}
+		return log.NewStatistics(at.log, level, at.name, d.Every.Std()), nil
+	}}
+}
