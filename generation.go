@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/router"
@@ -35,8 +36,18 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 		return nil, err
 	}
 	s := &generation{Builder: b, parts: p}
-	if s.router, err = router.New(b.RouterConfig(), p.Routes); err == nil {
-		s.jobs, err = b.Jobs(ctx, p)
+	config := b.RouterConfig().WithDefaults()
+	progress := admin.NewProgressJob(b, p, config.Instance, func(store adapters.StateStore) { s.router.Notice(store) })
+	if progress != nil {
+		for i := range p.Routes {
+			p.Routes[i].Before = progress.Before(p.Routes[i].Name)
+		}
+		s.jobs = append(s.jobs, progress.Run)
+	}
+	if s.router, err = router.New(config, p.Routes); err == nil {
+		var jobs []func(context.Context)
+		jobs, err = b.Jobs(ctx, p)
+		s.jobs = append(s.jobs, jobs...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())

@@ -78,6 +78,10 @@ type Ordering struct {
 	// Zero: 64. For UnitWave it is always one per lane and address.
 	MaxRequests int
 
+	// Whole reports that a batch is delivered or fails as a whole, or at least that nothing behind a message that failed is
+	// delivered, whatever the groups. Then a route that keeps the order of all messages sends batches too, of at most 100.
+	Whole bool
+
 	// Static reports that Address is the same for all messages. A route whose
 	// only address is down waits in place instead of parking its backlog.
 	Static bool

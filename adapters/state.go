@@ -154,6 +154,8 @@ type Settlement struct {
 	// owner's cursor does not follow from it.
 	Revision, Confirmed int64
 
+	Published bool // messages of the route were delivered since the last settle
+
 	Park   []Parked // rows to insert, or to replace by seq
 	Unpark []int64  // seqs of rows to delete
 

@@ -34,6 +34,7 @@ func (*HTTP) Kind() string { return "http" }
 type HTTPBatch struct {
 	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages. With format watermill always 1."`
 	MaxBytes    Size `yaml:"max_bytes" default:"1MiB" min:"1KiB" max:"1GiB" doc:"Most payload. A larger message goes alone."`
+	Whole       bool `yaml:"whole" default:"false" doc:"The receiver takes or refuses a request as a whole: one that is refused is a failed attempt of all its messages, and is not sent in parts to find the one that is meant. A route with order: global sends such a destination up to 100 messages in a request, and otherwise one."`
 	MaxGroups   int  `yaml:"max_groups" default:"0" min:"0" max:"10000" doc:"Most groups; 0: any number."`
 }
 

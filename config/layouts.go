@@ -22,15 +22,18 @@ func (s *SQLite) Preset() *layout.Preset { return layout.Find(s.Layout) }
 // Conditions on presets.
 func severalTables(p *layout.Preset) bool { return p.Queue != nil && len(p.Queue.Tables) > 1 }
 func hasTopic(p *layout.Preset) bool      { return p.Log != nil && p.Log.TopicPrefix != "" }
-func isLog(p *layout.Preset) bool         { return p.Log != nil }
 func isQueue(p *layout.Preset) bool       { return p.Queue != nil }
 func deletes(p *layout.Preset) bool       { return p.Queue != nil && p.Queue.DoneIsDeleted }
 func hasLeader(p *layout.Preset) bool     { return p.Defaults.Leader }
 func inSQLite(p *layout.Preset) bool {
 	return p.Queue != nil && p.Queue.Definitions[layout.SQLite].Columns != nil
 }
-func hasHotPath(p *layout.Preset) bool    { return p.Hot }
 func hasStatistics(p *layout.Preset) bool { return p.Defaults.Statistics != 0 }
+func inGlobalOrder(p *layout.Preset) bool { return p.Defaults.Global }
+func hasHeaders(p *layout.Preset) bool    { return p.Log != nil && p.Log.Columns.Headers != "" }
+func hasLock(p *layout.Preset) bool       { return p.Defaults.Lock != 0 }
+func hasProgress(p *layout.Preset) bool   { return p.Log != nil && p.Log.Progress != "" }
+func hasHotPath(p *layout.Preset) bool    { return p.Hot }
 func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
 
 // namesWith are the names of the presets that meet a condition.
@@ -62,7 +65,8 @@ var presetWords = func() *strings.Replacer {
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
 		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{what layouts in SQLite are}", strings.Join(liteDocs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
-		"{layouts with statistics}", list(hasStatistics), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{log layouts}", list(isLog), "{queue layouts}", list(isQueue),
+		"{layouts with statistics}", list(hasStatistics),
+		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),
 	)
 }()
 
@@ -125,8 +129,13 @@ func (cfg *Config) retryAsPreset(at place, r *Route) {
 		retry.Base, retry.Max = pause, pause
 	}
 	for _, m := range r.Middleware {
-		if of, ok := m.(*Retry); ok {
+		switch of := m.(type) {
+		case *Retry:
 			*of = retry
+		case *Poison:
+			if d.Hold {
+				of.Then = hold
+			}
 		}
 	}
 }

@@ -52,3 +52,44 @@ func TestLayoutsHaveTheSettingsOfTheOriginal(t *testing.T) {
 		t.Errorf("a wrong name: %v", err)
 	}
 }
+
+// A source of layout crablet has the original's leader and attempts, and its routes the order of the whole table; what the file says goes
+// before them.
+func TestLayoutCrabletHasTheSettingsOfTheOriginal(t *testing.T) {
+	t.Parallel()
+	parse := func(source, route string) (*Postgres, Route) {
+		t.Helper()
+		cfg, err := Parse("layout.yaml", []byte("sources: {app: {type: postgres, url: 'postgres://127.0.0.1/shop', layout: crablet"+source+
+			"}}\ndestinations: {log: {type: log}}\nroutes: {all: {from: app, to: log"+route+"}}\n"), testEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg.Sources["app"].(*Postgres), cfg.Routes[0]
+	}
+	src, route := parse("", ", progress: {topic: Wallet Events, publisher: KafkaPublisher}, poll: {min: 5s}")
+	if src.Table != "events" || src.Progress != "outbox_topic_progress" || !src.Leader || src.LeaderLock != 4856221667890123456 {
+		t.Errorf("the source is %+v", src)
+	}
+	if want := (Pace{Duration(5 * time.Second), 3, 2, Duration(time.Minute)}); route.Order != "global" || *route.Poll != want || *route.Progress != (Progress{"Wallet Events", "KafkaPublisher"}) {
+		t.Errorf("the route is %+v", route)
+	}
+	if want := (&Retry{3, Duration(time.Second), Duration(time.Second), 0, "exponential"}); !reflect.DeepEqual(route.Middleware[1], want) || route.Middleware[0].(*Poison).Then != "hold" {
+		t.Errorf("its layers are %+v, %+v", route.Middleware[0], route.Middleware[1])
+	}
+	src, route = parse(", table: shop.happened, progress_table: shop.progress, leader: false", ", order: none, middleware: [poison]")
+	if src.Table != "shop.happened" || src.Progress != "shop.progress" || src.Leader || src.LeaderLock != 0 || route.Order != "none" || route.Middleware[0].(*Poison).Then != "continue" {
+		t.Errorf("what the file says does not go before the defaults: %+v, %+v", src, route)
+	}
+}
+
+// A tag whose key comes more than once is matched by each of its values.
+func TestTagsMatchKeysThatComeMoreThanOnce(t *testing.T) {
+	t.Parallel()
+	tags := map[string]string{"wallet": "1", "wallet=2": "", "region": "eu"}
+	for text, want := range map[string]bool{"wallet": true, "wallet=1": true, "wallet=2": true, "wallet=3": false, "region=eu": true, "other": false} {
+		var tag Tag
+		if err := tag.parse(text); err != nil || tag.Match(tags) != want {
+			t.Errorf("%s matches: %v (%v)", text, !want, err)
+		}
+	}
+}

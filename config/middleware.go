@@ -36,6 +36,9 @@ type Poison struct {
 	To   string `yaml:"to" doc:"Name of a destination that gets a copy of each dead message, with the reason, before the message counts as dead. While it takes none, the message keeps its place and its group waits. Default: none; dead messages are parked in any case."`
 }
 
+// hold is the value of [Poison].Then by which a group waits for an operator.
+const hold = "hold"
+
 // Kind is "poison".
 func (*Poison) Kind() string { return "poison" }
 

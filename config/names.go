@@ -86,7 +86,11 @@ func (*Tag) form() form {
 // Match reports whether the tags meet the condition.
 func (t Tag) Match(tags map[string]string) bool {
 	v, ok := tags[t.Key]
-	return ok && (!t.HasValue || v == t.Value)
+	if !ok || !t.HasValue || v == t.Value {
+		return ok
+	}
+	_, again := tags[t.Key+"="+t.Value] // of a source whose keys come more than once
+	return again
 }
 
 // String writes the condition as it is read.

@@ -15,7 +15,7 @@ func (cfg *Config) check(c *checker, at place) {
 	cfg.checkStateSchema(c, at.child("state"))
 	cfg.statisticsAsPreset(at.child("statistics"))
 	usedSources, usedDestinations := map[string]bool{}, map[string]bool{}
-	names := map[string]place{}
+	names, rows := map[string]place{}, map[progressRow]string{}
 	for i := range cfg.Routes {
 		r := &cfg.Routes[i]
 		route := at.child("routes").child(r.Name)
@@ -26,6 +26,9 @@ func (cfg *Config) check(c *checker, at place) {
 			c.reference(route.child("to").item(j), "destination", to, at.child("destinations"))
 			usedDestinations[to] = true
 		}
+		cfg.globalAsPreset(route, r)
+		cfg.checkProgress(c, route, r, rows)
+		cfg.checkPace(c, route, r)
 		cfg.retryAsPreset(route, r)
 		cfg.retryAsWebhook(route, r)
 		cfg.checkPoison(c, at, route, r, usedDestinations)
@@ -150,7 +153,7 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 	checkOffsets(c, at.child("start"), r, src)
 	if p, ok := src.(*Postgres); ok && p != nil && p.withoutGroup() && r.Order == "group" {
 		c.warn(at.child("from"), "messages of a %s table have no group unless their metadata names one, and then no order", p.Preset().Title).
-			hint("name the key in the source's metadata: {group: KEY}, or set order: global for the order of the whole topic")
+			hint("%sset order: global for the order of the whole table", p.groupHint())
 	}
 	if r.Order != "global" {
 		return
@@ -168,6 +171,14 @@ func (cfg *Config) checkRoute(c *checker, at place, r *Route) {
 func (p *Postgres) withoutGroup() bool {
 	preset := p.Preset()
 	return preset != nil && preset.Log != nil && preset.Log.Columns.Group == "" && p.Metadata.Group == ""
+}
+
+// groupHint is how messages of such a table get a group, where they can.
+func (p *Postgres) groupHint() string {
+	if hasHeaders(p.Preset()) {
+		return "name the key in the source's metadata: {group: KEY}, or "
+	}
+	return ""
 }
 
 // checkHold refuses to hold groups of a queue table: it has no status for that,

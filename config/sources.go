@@ -34,7 +34,9 @@ type Postgres struct {
 	Group    string       `yaml:"consumer_group" doc:"With layout watermill: consumer group of watermill-sql's Subscriber, which client: watermill belongs to and start: offsets goes by. Default: its default, the empty one."`
 	Offsets  Table        `yaml:"offsets_table" doc:"With layout watermill: table of watermill-sql's offsets. Default: watermill_offsets_TOPIC, beside the table."`
 	Columns  Columns      `yaml:"columns" doc:"With layout custom: in which column what is found."`
-	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {log layouts} or custom: keys of the metadata (headers) that hold what the table has no column for."`
+	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {layouts with headers} or custom: keys of the metadata (headers) that hold what the table has no column for."`
+
+	Progress Table `yaml:"progress_table" doc:"With layout {layouts with progress}: name of the table in which the original keeps how far its publishers are, for routes with progress. Default: that of the original."`
 
 	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables."`
 	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
@@ -50,7 +52,7 @@ type Postgres struct {
 	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
 
 	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
-	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it works. Whoever else takes the same key stands by for Outrider, and Outrider for them; Crablet's is 4856221667890123456. Default: none."`
+	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it works. Whoever else takes the same key stands by for Outrider, and Outrider for them; Default: with layout {layouts with a lock} that of the original, otherwise none."`
 
 	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -69,6 +71,9 @@ func (p *Postgres) check(c *checker, at place) {
 		p.checkLayout(c, at)
 		p.keys().checkQueue(c, at)
 		p.checkRetention(c, at)
+	}
+	if preset := p.Preset(); preset != nil && preset.Defaults.Lock != 0 && p.Leader && !at.has("leader_lock") {
+		p.LeaderLock = preset.Defaults.Lock
 	}
 	if at.has("leader_lock") && at.sound("leader") && !p.Leader {
 		c.add(at.child("leader_lock").key(), "has a meaning for a leader only").hint("set leader: true, or remove the key")

@@ -41,6 +41,10 @@ func (s *SQL) check(c *checker, at place) {
 		return
 	}
 	preset := s.Preset()
+	if preset != nil && preset.Log != nil && preset.Log.Numbered {
+		c.add(at.child("layout"), "only %s appends to its events, by functions of its own", preset.Title).hint("name another layout")
+		return
+	}
 	if s.Layout != own && !at.has("table") {
 		s.Table = "" // the default is the own table's
 	}

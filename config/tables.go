@@ -44,7 +44,7 @@ type Columns struct {
 	Tenant        Column `yaml:"tenant" doc:"Tenant; any type of column, or =text."`
 
 	Headers    Column `yaml:"headers" doc:"A JSON object whose values become metadata: json, jsonb or text."`
-	Tags       Column `yaml:"tags" doc:"A JSON object: json, jsonb or text."`
+	Tags       Column `yaml:"tags" doc:"A JSON object: json, jsonb or text. Or an array of KEY=VALUE: text[]."`
 	OccurredAt Column `yaml:"occurred_at" doc:"When the event happened: timestamptz, or timestamp in the time zone of Outrider's session."`
 	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, likewise. Needed to start a route at a time, and for the age of messages."`
 }
@@ -70,13 +70,21 @@ func (p *Postgres) checkLayout(c *checker, at place) {
 			c.onlyIn(at, "layout: watermill", key)
 		}
 	}
+	if preset := p.Preset(); preset == nil || !hasProgress(preset) {
+		c.onlyIn(at, layoutsWith(hasProgress), "progress_table")
+	} else if !at.has("progress_table") {
+		p.Progress = Table(preset.Log.Progress)
+	}
 	switch preset := p.Preset(); {
 	case p.Layout == own:
 		c.onlyIn(at, layoutsWith(hasTopic), "topic")
 		c.onlyIn(at, "layout: custom", "columns")
-		c.onlyIn(at, layoutsWith(isLog)+" or custom", "metadata")
+		c.onlyIn(at, layoutsWith(hasHeaders)+" or custom", "metadata")
 	case preset != nil && preset.Log != nil:
 		c.onlyIn(at, "layout: custom", "columns")
+		if preset.Log.Columns.Headers == "" {
+			c.onlyIn(at, layoutsWith(hasHeaders)+" or custom", "metadata")
+		}
 		p.checkLog(c, at, preset)
 	case p.Layout == custom:
 		c.onlyIn(at, layoutsWith(hasTopic), "topic")

@@ -42,6 +42,12 @@ type Config struct {
 	Redact func(address string) string
 }
 
+// WithDefaults returns what zero values stand for. The name of an instance that has none is another one each time.
+func (c Config) WithDefaults() Config {
+	c.setDefaults()
+	return c
+}
+
 func (c *Config) setDefaults() {
 	if c.Instance == "" {
 		host, _ := os.Hostname() // a ULID alone does

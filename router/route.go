@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -92,6 +93,17 @@ type Route struct {
 	// Start is where the route begins when it has no cursor yet. Default:
 	// the beginning.
 	Start adapters.Start
+
+	// Pace says how often the route looks for messages in Source, at the polls of Source: Batch means nothing.
+	// The zero value: at each of them.
+	Pace Poll
+
+	// Progress says that State keeps a row of another system for the route, see [adapters.ProgressStore]: then every failed
+	// attempt is written down.
+	Progress bool
+
+	// Before is called before lanes of the route are taken, and nothing is taken if it fails. nil: there is nothing to do.
+	Before func(ctx context.Context) error
 
 	// Window bounds the messages of one lane that are not durably settled.
 	// Default 1024. Those of a queue are bounded by Claims instead.
@@ -218,6 +230,9 @@ func (r *Route) setDefaults() {
 	if r.Start.Kind == "" {
 		r.Start.Kind = adapters.StartBeginning
 	}
+	if r.Pace != (Poll{}) {
+		r.Pace.setDefaults()
+	}
 	if r.Window <= 0 {
 		r.Window = DefaultWindow
 	}
@@ -293,5 +308,5 @@ func (r *Route) lanes() lane.Config {
 	}
 	return lane.Config{Together: together, Name: r.Name, Match: r.Match, Middleware: r.Middleware, DeliverFirst: r.DeliverFirst, Before: r.before, Destination: r.Destination,
 		Poison: r.Poison, PoisonName: r.PoisonName, State: r.State, Order: r.Order, Window: r.Window, Attempts: r.Attempts,
-		SendTimeout: r.SendTimeout}
+		SendTimeout: r.SendTimeout, Progress: r.Progress}
 }

@@ -70,7 +70,7 @@ type wired struct {
 
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
-	w := &wired{Route: r.managerOf(def.State).Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
+	w := &wired{Route: r.managerOf(def.State).Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock, Before: def.Before})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:
@@ -83,7 +83,7 @@ func (r *Router) add(def Route) {
 		rt.Connect(w.claimer, w.Route)
 	default:
 		rd := r.readerOf(def)
-		rd.Add(rt)
+		rd.Add(rt, polling.Config(def.Pace))
 		rt.Connect(rd, w.Route)
 	}
 }
@@ -140,6 +140,15 @@ func (r *Router) Wake(source any) {
 	for _, c := range r.claimers {
 		if any(c.Queue) == source {
 			signal.Send(c.Rest.Told)
+		}
+	}
+}
+
+// Notice has what operators have written into a state store noticed at once, and not with the next renewal of the lease.
+func (r *Router) Notice(store adapters.StateStore) {
+	for _, k := range r.managers {
+		if k.Store == store {
+			k.Hurry()
 		}
 	}
 }

@@ -90,8 +90,9 @@ func (d *Destination) splits(err error, part []item) bool {
 // encode makes the items and refuses the messages that cannot become one.
 func (v *delivery) encode() []item {
 	items := make([]item, 0, len(v.batch))
+	broken := false
 	for i, msg := range v.batch {
-		if v.holds(msg) {
+		if v.holds(msg) || broken && v.d.cfg.Whole {
 			v.fail(i, errBehind)
 			continue
 		}
@@ -99,6 +100,7 @@ func (v *delivery) encode() []item {
 		if err != nil {
 			v.fail(i, err)
 			v.hold(msg)
+			broken = true
 			continue
 		}
 		items = append(items, item{i, msg, body})

@@ -96,6 +96,7 @@ func (d *Destination) Ordering() adapters.Ordering {
 		PerGroup:    perGroup,
 		Static:      d.target.Static() && d.paths == nil,
 		Pooled:      d.paths != nil,
+		Whole:       d.cfg.Whole && !d.cfg.Items,
 	}
 }
 

@@ -54,13 +54,13 @@ func TestFlowCatalystEndpoints(t *testing.T) {
 func TestFlowCatalystDefaultsAndOverrides(t *testing.T) {
 	t.Parallel()
 	d := destination(t, FlowCatalyst(Config{URL: "http://127.0.0.1"}))
-	want := adapters.Ordering{MaxMessages: 100, MaxBytes: DefaultMaxBytes, MaxGroups: 1, MaxRequests: 10, Pooled: true}
+	want := adapters.Ordering{MaxMessages: 100, MaxBytes: DefaultMaxBytes, MaxGroups: 1, MaxRequests: 10, Pooled: true, Whole: true}
 	if got := d.Ordering(); got != want || d.cfg.ConnectTimeout != 10*time.Second || d.cfg.Timeout != 30*time.Second {
 		t.Errorf("%+v with %v and %v", got, d.cfg.ConnectTimeout, d.cfg.Timeout)
 	}
 	d = destination(t, FlowCatalyst(Config{URL: "http://127.0.0.1", MaxMessages: 7, MaxGroups: 3, MaxRequests: 2, Timeout: time.Second,
 		ConnectTimeout: time.Minute, MaxBytes: 5}))
-	want = adapters.Ordering{MaxMessages: 7, MaxBytes: 5, MaxGroups: 3, MaxRequests: 2, Pooled: true}
+	want = adapters.Ordering{MaxMessages: 7, MaxBytes: 5, MaxGroups: 3, MaxRequests: 2, Pooled: true, Whole: true}
 	if got := d.Ordering(); got != want || d.cfg.ConnectTimeout != time.Minute || d.cfg.Timeout != time.Second {
 		t.Errorf("%+v with %v and %v", got, d.cfg.ConnectTimeout, d.cfg.Timeout)
 	}

@@ -14,6 +14,14 @@ type Log struct {
 	// PositionKey: the position is the primary key, so no index is wanted for it alone.
 	PositionKey bool
 
+	// Numbered: rows have no event id of their own. It is the table's name without its schema, a colon and the position, and
+	// the application appends rows by functions of its own.
+	Numbered bool
+
+	// Progress is the usual name of the table, in the same database, in which the original keeps how far each of its
+	// publishers is. Empty: there is none.
+	Progress string
+
 	// NullPayload: NULL is an empty payload. Otherwise such a row is dead.
 	NullPayload bool
 }
@@ -35,7 +43,7 @@ type LogColumns struct {
 	Tenant        string // any type, or =text
 
 	Headers    string // a JSON object: json, jsonb or text
-	Tags       string // a JSON object: json, jsonb or text
+	Tags       string // a JSON object: json, jsonb or text; or KEY=VALUE each: text[]
 	OccurredAt string // timestamptz or timestamp
 	CreatedAt  string // timestamptz or timestamp; needed to start a route at a time
 }

@@ -34,6 +34,9 @@ type Defaults struct {
 
 	Retry *Retry // of routes that list no middleware
 
+	Global bool // routes keep the order of the whole table
+
+	Lock   int  // key of the session advisory lock that the original's leader holds, for ours
 	Leader bool // one instance at a time works all tables: the original's limits are those of all its instances
 
 	Statistics time.Duration // how often the log sums up what was delivered; 0: never
@@ -50,6 +53,8 @@ type Retry struct {
 	Jitter   float64       // share of the pause that is random, from 0 to 1
 	Linear   bool          // the pause grows by Base with each attempt; otherwise it doubles
 
+	Hold bool // the group of a message whose attempts are used up waits for an operator
+
 	// NextPoll attempts at the next poll, Base after the failure at the earliest, in place of
 	// Max, Jitter and Linear.
 	NextPoll bool
@@ -58,7 +63,7 @@ type Retry struct {
 // All returns the presets, in the order in which people read them. A new one is a file of
 // this package and a line here.
 func All() []*Preset {
-	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra()}
+	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra(), Crablet()}
 }
 
 // Find returns the preset of a name; nil: there is none.

@@ -92,7 +92,7 @@ func (d *Destination) write(ctx context.Context, msg *message.Message) {
 
 // Ordering declares waves of up to 1000 messages.
 func (d *Destination) Ordering() adapters.Ordering {
-	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: maxMessages, Static: true}
+	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: maxMessages, Static: true, Whole: true}
 }
 
 // Close does nothing.

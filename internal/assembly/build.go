@@ -99,6 +99,9 @@ func (b *Builder) Build(ctx context.Context) (*Parts, error) {
 		}
 		p.Routes = append(p.Routes, route)
 	}
+	if len(errs) == 0 {
+		p.checks.start(func() error { return b.checkProgress(ctx, p) })
+	}
 	if errs = append(p.checks.wait(), errs...); len(errs) > 0 {
 		return nil, errors.Join(append(distinct(errs), p.Close())...)
 	}
@@ -106,7 +109,8 @@ func (b *Builder) Build(ctx context.Context) (*Parts, error) {
 }
 
 func (b *Builder) buildRoute(ctx context.Context, p *Parts, r config.Route) (router.Route, error) {
-	out := router.Route{Name: r.Name, Match: Matcher(r.Match), Order: adapters.OrderMode(r.Order), Window: r.Window, Start: Start(r.Start)}
+	out := router.Route{Name: r.Name, Match: Matcher(r.Match), Order: adapters.OrderMode(r.Order), Window: r.Window, Start: Start(r.Start),
+		Pace: paceOf(r.Poll), Progress: r.Progress != nil}
 	f, fresh, err := b.openFeed(ctx, p, r.From)
 	if err != nil {
 		return out, fmt.Errorf("source %q: %w", r.From, err)
@@ -168,6 +172,14 @@ func Matcher(m config.Match) func(*adapters.Row) bool {
 	return func(r *adapters.Row) bool {
 		return m.Matches(config.Event{Type: r.Type, AggregateType: r.AggregateType, Tenant: r.Tenant, Tags: r.Tags})
 	}
+}
+
+// paceOf is how often a route looks for messages; the zero value: at each poll of its source.
+func paceOf(p *config.Pace) router.Poll {
+	if p == nil {
+		return router.Poll{}
+	}
+	return router.Poll{Min: p.Min.Std(), After: p.After, Factor: p.Factor, Max: p.Max.Std()}
 }
 
 // Start is where a route begins that has no cursor.

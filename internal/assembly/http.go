@@ -34,7 +34,7 @@ func httpConfig(d *config.HTTP) (cfg http.Config, err error) {
 		Token: d.Token.Reveal(), Headers: revealMap(d.Headers),
 		ConnectTimeout: d.ConnectTimeout.Std(), Timeout: d.Timeout.Std(),
 		MaxMessages: d.Batch.MaxMessages, MaxBytes: int(d.Batch.MaxBytes), MaxGroups: d.Batch.MaxGroups,
-		MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
+		Whole: d.Batch.Whole, MaxRequests: d.MaxRequests, Statuses: statuses, Accept: accept,
 		PublicOnly: !d.AllowPrivate, AllowNetworks: networks[0], DenyNetworks: networks[1],
 	}
 	if cfg.TLS, err = newTLS(d.TLS, d.TLS.On()); err != nil {

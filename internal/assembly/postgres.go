@@ -162,7 +162,7 @@ func (t postgresTable) initSQL(to Grantees) string {
 	if err != nil {
 		return asComment(err)
 	}
-	return text + "\n" + grants.SQL(to) + t.offsetsSQL(to)
+	return text + "\n" + grants.SQL(to) + t.offsetsSQL(to) + t.progressSQL(to)
 }
 
 // offsetsSQL are the grants on watermill-sql's table of offsets, where it is made use of.

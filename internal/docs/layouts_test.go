@@ -77,9 +77,23 @@ func logText(b *strings.Builder, l *layout.Log) {
 		fmt.Fprintf(b, "\nTable: `%s`; the application creates it.\n", l.Table)
 	}
 	c := l.Columns
+	if l.Numbered {
+		c.ID = ""
+	}
 	rows(b, "of the message", "column", [][2]string{{"position", c.Position}, {"transaction", c.XID}, {"id", c.ID}, {"type", c.Type},
 		{"group", c.Group}, {"payload", c.Payload}, {"headers", c.Headers}, {"tags", c.Tags}, {"tenant", c.Tenant},
 		{"aggregate type", c.AggregateType}, {"aggregate id", c.AggregateID}, {"occurred at", c.OccurredAt}, {"created at", c.CreatedAt}})
+	logNotes(b, l)
+}
+
+// logNotes writes what the columns do not say.
+func logNotes(b *strings.Builder, l *layout.Log) {
+	if l.Numbered {
+		fmt.Fprintf(b, "\nThe id of a message is the table's name, a colon and the position: `%s:42`.\n", l.Table)
+	}
+	if l.Progress != "" {
+		fmt.Fprintf(b, "\nA route with `progress: {topic: T, publisher: P}` keeps its row in `%s` (`progress_table` names another).\n", l.Progress)
+	}
 }
 
 func queueText(b *strings.Builder, q *layout.Queue) {

@@ -73,6 +73,7 @@ type mapping struct {
 	typ       string         // of rows that say none
 	offsets   pgx.Identifier // watermill-sql's table of offsets; nil: the one beside the table
 	group     string         // consumer group in it
+	array     bool           // the column of tags is an array; found out when connecting
 	json      bool           // the payload's column is json or jsonb; found out when connecting
 	maxRow    int64          // bytes of payload that are read
 }

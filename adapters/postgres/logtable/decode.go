@@ -70,7 +70,7 @@ func (m *mapping) attribute(d *wire.Decoder, r role, values [][]byte, headers ma
 // row decodes the rest. Errors of decoding are in the row's Err.
 func (m *mapping) row(d *wire.Decoder, h head, values [][]byte) *adapters.Row {
 	row := d.Rows.Next(wire.Size(values))
-	row.ID, row.Group, row.Slot, row.Headers = d.Texts.Copy(values[reader.FetchID]), h.group, h.slot, h.headers
+	row.ID, row.Group, row.Slot, row.Headers = m.eventID(d, values), h.group, h.slot, h.headers
 	if h.broken != nil {
 		d.Fail(row, m.columns[roleHeaders], h.broken)
 	}
@@ -92,6 +92,14 @@ func (m *mapping) row(d *wire.Decoder, h head, values [][]byte) *adapters.Row {
 	}
 	d.Limit(row, row.Limit())
 	return row
+}
+
+// eventID is the row's id: what its column has or, where rows have none, the table's name and the position.
+func (m *mapping) eventID(d *wire.Decoder, values [][]byte) string {
+	if m.preset == nil || !m.preset.Numbered {
+		return d.Texts.Copy(values[reader.FetchID])
+	}
+	return m.table[len(m.table)-1] + ":" + string(values[reader.FetchID])
 }
 
 // content is the payload as it is stored. A json or jsonb column holds JSON; of
@@ -121,7 +129,12 @@ func (m *mapping) extras(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 		tags = []byte(text)
 	}
 	var err error
-	if row.Tags, err = looseMap(tags); err != nil {
+	if m.array && values[reader.FetchTags] != nil {
+		row.Tags, err = tagMap(tags)
+	} else {
+		row.Tags, err = looseMap(tags)
+	}
+	if err != nil {
 		d.Fail(row, roleKeys[roleTags], err)
 	}
 	if row.OccurredAt, err = wire.TimeFromBinary(values[reader.FetchOccurredAt]); err != nil {
@@ -135,6 +148,37 @@ func (m *mapping) extras(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 	if row.CreatedAt, err = wire.TimeFromBinary(values[reader.FetchCreatedAt]); err != nil {
 		d.Fail(row, m.columns[roleCreatedAt], err)
 	}
+}
+
+// tagMap decodes a JSON array of tags KEY=VALUE. What has no = is a key without a value. A key that comes again with
+// another value is a map's only once; so such a tag is a key of its own, KEY=VALUE without a value, by which it can be
+// matched all the same.
+func tagMap(text []byte) (map[string]string, error) {
+	if len(text) == 0 || string(text) == "[]" {
+		return nil, nil
+	}
+	if string(text) == wire.TooLong {
+		return nil, wire.CheckPairs(text)
+	}
+	var list []*string
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("not an array of texts: %w", err)
+	}
+	if len(list) > adapters.MaxRowPairs {
+		return nil, fmt.Errorf("%w: %d tags, more than %d", adapters.ErrTooLarge, len(list), adapters.MaxRowPairs)
+	}
+	tags := make(map[string]string, len(list))
+	for _, tag := range list {
+		if tag == nil {
+			continue
+		}
+		key, value, _ := strings.Cut(*tag, "=")
+		if known, again := tags[key]; again && known != value {
+			key, value = *tag, ""
+		}
+		tags[key] = value
+	}
+	return tags, nil
 }
 
 // named returns those of too many headers in which a role is looked for. Of headers

@@ -121,6 +121,7 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) error {
 		return err
 	}
 	oid := t.typeOf(rolePayload)
+	s.mapping.array = isArray(t.typeOf(roleTags))
 	s.mapping.json = oid == pgtype.JSONOID || oid == pgtype.JSONBOID
 	r.Fetch, err = r.Prepare(ctx, "outrider_fetch", t.fetchSQL())
 	return err

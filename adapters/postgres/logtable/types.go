@@ -42,7 +42,7 @@ var typesOf = [roles][]uint32{
 	rolePayload:    {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID},
 	roleBytes:      {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.ByteaOID},
 	roleHeaders:    {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID},
-	roleTags:       {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID},
+	roleTags:       {pgtype.JSONOID, pgtype.JSONBOID, pgtype.TextOID, pgtype.VarcharOID, pgtype.TextArrayOID, pgtype.VarcharArrayOID},
 	roleOccurredAt: {pgtype.TimestamptzOID, pgtype.TimestampOID},
 	roleCreatedAt:  {pgtype.TimestamptzOID, pgtype.TimestampOID},
 }
@@ -50,7 +50,7 @@ var typesOf = [roles][]uint32{
 // typeNames is what typesOf says, for people.
 var typeNames = [roles]string{
 	rolePosition: "smallint, integer or bigint", roleXID: "xid8, or bigint that holds one",
-	rolePayload: "json, jsonb, text or bytea", roleHeaders: "json, jsonb or text", roleTags: "json, jsonb or text",
+	rolePayload: "json, jsonb, text or bytea", roleHeaders: "json, jsonb or text", roleTags: "json, jsonb, text or text[]",
 	roleOccurredAt: "timestamptz or timestamp", roleCreatedAt: "timestamptz or timestamp",
 }
 
@@ -112,6 +112,8 @@ func (t *logTable) selected(r role) (column, null string) {
 		return "NULL::timestamptz", "NULL::timestamptz"
 	case oid == 0 || r == rolePayload && binary:
 		return "NULL::text", "NULL::text"
+	case r == roleTags && isArray(oid):
+		return wire.TagsWithin(name), "NULL::text"
 	case r == roleHeaders || r == roleTags:
 		return "(" + wire.MetadataWithin(name, oid) + ")::text", "NULL::text"
 	case r == rolePayload:
@@ -119,6 +121,9 @@ func (t *logTable) selected(r role) (column, null string) {
 	}
 	return wire.CutName(name, oid), "NULL::text"
 }
+
+// isArray reports whether a column of tags is an array of texts.
+func isArray(oid uint32) bool { return oid == pgtype.TextArrayOID || oid == pgtype.VarcharArrayOID }
 
 // stored is how much is stored of a payload that is left out.
 func (t *logTable) stored() string {

@@ -66,6 +66,8 @@ func (c Config) WithDefaults() (Config, error) {
 		c.Table = cmp.Or(c.Table, outbox.DefaultTable)
 	case preset == nil:
 		errs = append(errs, fmt.Errorf("layout: %q is none of %s and those of package layout", c.Layout, Own))
+	case preset.Log != nil && preset.Log.Numbered:
+		errs = append(errs, fmt.Errorf("layout: only the application appends to a table of layout %s, by functions of its own", c.Layout))
 	case preset.Log != nil && preset.Log.TopicPrefix != "" && c.Table == "":
 		if c.Topic == "" {
 			errs = append(errs, fmt.Errorf("topic: a table of layout %s belongs to a topic: name it, or the table", c.Layout))

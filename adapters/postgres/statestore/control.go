@@ -184,7 +184,7 @@ func (s *Store) Forget(ctx context.Context, route string, force bool, by string)
 		for _, d := range []struct {
 			table string
 			rows  *int
-		}{{"outrider_cursor", &gone.Lanes}, {"outrider_parked", &gone.Parked}, {"outrider_pause", &gone.Pauses}} {
+		}{{"outrider_cursor", &gone.Lanes}, {"outrider_parked", &gone.Parked}, {"outrider_pause", &gone.Pauses}, {"outrider_progress", new(int)}} {
 			tag, err := tx.Exec(ctx, "DELETE FROM "+d.table+" WHERE route = $1", route)
 			if err != nil {
 				return err

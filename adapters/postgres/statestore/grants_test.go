@@ -138,7 +138,7 @@ func (g *grantedState) actAsRelay(s *Store) error {
 		failed(s.Pause(g.Ctx, adapters.Pause{Route: "r", Address: time.Now().String(), By: "410"})), // else nothing would be written
 		failed(s.ChangeParked(g.Ctx, adapters.ParkedCommand{Action: adapters.ParkedPurge, Filter: adapters.ParkedFilter{Route: "r"}, By: "keep"})),
 		s.Record(g.Ctx, []adapters.Sighting{{EventRef: event, Keep: time.Microsecond}}), failed(s.Seen(g.Ctx, []adapters.EventRef{event})),
-		failed(s.Expire(g.Ctx, 10)), g.note(s), g.operate(s, "relay"), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
+		failed(s.Expire(g.Ctx, 10)), g.note(s), g.agree(s), g.operate(s, "relay"), s.Release(g.Ctx, instance, []adapters.LaneRef{lane}), s.Leave(g.Ctx, instance))
 }
 
 func (g *grantedState) actAsOperator(s *Store) error {
@@ -159,6 +159,13 @@ func (g *grantedState) note(s *Store) error {
 ON CONFLICT (queue, key) DO UPDATE SET attempts = n.attempts`)
 	_, dropped := s.pool.Exec(g.Ctx, `DELETE FROM outrider_note WHERE key = 'k'`)
 	return errors.Join(err, dropped)
+}
+
+// agree notes what was written into a table of progress.
+func (g *grantedState) agree(s *Store) error {
+	_, err := s.pool.Exec(g.Ctx, `INSERT INTO outrider_progress AS o (route, progress_table, topic, publisher, position, status) VALUES ('p', 't', '', '', 1, '')
+ON CONFLICT (route) DO UPDATE SET position = o.position`)
+	return err
 }
 
 // operate orders an operation and works it, as a relay does by its API, and a command.
@@ -282,7 +289,7 @@ INSERT INTO {s}.outrider_audit (at, by, action, filter, changed, role) VALUES ('
 RESET ROLE`, "{s}", schema))
 	var later []string // grants on tables that come with the upgrade
 	for line := range strings.Lines(Grants(grantedSchema).SQL(pg.Grantees{Relay: relay})) {
-		if strings.Contains(line, "outrider_operation") || strings.Contains(line, "outrider_note") {
+		if strings.Contains(line, "outrider_operation") || strings.Contains(line, "outrider_note") || strings.Contains(line, "outrider_progress") {
 			later = append(later, line)
 			continue
 		}
@@ -294,7 +301,7 @@ RESET ROLE`, "{s}", schema))
 	}
 	pgtest.Must(t, openStateAs(t, asOwner).Migrate(e.Ctx))
 	pgtest.Must(t, s.Migrate(e.Ctx))
-	if f := s.examineTables(e.Ctx); !strings.Contains(fmt.Sprint(f), "lacks 8 of what a relay needs") {
+	if f := s.examineTables(e.Ctx); !strings.Contains(fmt.Sprint(f), "lacks 11 of what a relay needs") {
 		t.Errorf("doctor before the grants of the new version: %+v", f)
 	}
 	for _, line := range later {

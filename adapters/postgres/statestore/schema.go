@@ -141,6 +141,14 @@ func (p statePool) Begin(ctx context.Context) (pgx.Tx, error) {
 	return stateTx{tx, p.schema}, err
 }
 
+// SendBatch is that of the pool: without a transaction around it the batch is one by itself.
+func (p statePool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	for _, q := range b.QueuedQueries {
+		q.SQL = p.schema.in(q.SQL)
+	}
+	return p.Pool.SendBatch(ctx, b)
+}
+
 // stateTx is a transaction whose statements are in the schema.
 type stateTx struct {
 	pgx.Tx

@@ -83,8 +83,10 @@ func (s *Store) Settle(ctx context.Context, settlements []adapters.Settlement) (
 }
 
 func (s *Store) settle(ctx context.Context, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
+	book := s.progress.Load()
+	writes := book.writes(settlements)
 	if !parksAny(settlements) {
-		alive, err := settleCursors(ctx, s.pool, settlements)
+		alive, err := s.settleAlone(ctx, settlements, book, writes)
 		return fencedLanes(settlements, alive), err
 	}
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -98,10 +100,39 @@ func (s *Store) settle(ctx context.Context, settlements []adapters.Settlement) (
 		if err := settleParked(ctx, tx, settlements, alive); err != nil {
 			return err
 		}
+		if err := settleProgress(ctx, tx, book, writes); err != nil {
+			return err
+		}
 		failpoint.Hit(failpoint.InSettle)
 		return nil
 	})
 	return fenced, err
+}
+
+// settleAlone settles without parked rows: in one statement or, with rows in tables of progress, in one batch, which is a
+// transaction.
+func (s *Store) settleAlone(ctx context.Context, settlements []adapters.Settlement, book *progressBook, writes []progressWrite) (alive map[adapters.LaneRef]bool, err error) {
+	if len(writes) == 0 {
+		return settleCursors(ctx, s.pool, settlements)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(settleSQL, settleArgs(settlements)...).Query(func(rows pgx.Rows) error {
+		alive, err = lanesIn(rows, len(settlements))
+		return err
+	})
+	book.queue(batch, writes)
+	err = s.pool.SendBatch(ctx, batch).Close()
+	return alive, err
+}
+
+// settleProgress writes rows in tables of progress, in the transaction that has settled.
+func settleProgress(ctx context.Context, tx pgx.Tx, book *progressBook, writes []progressWrite) error {
+	if len(writes) == 0 {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	book.queue(batch, writes)
+	return tx.SendBatch(ctx, batch).Close()
 }
 
 func parksAny(settlements []adapters.Settlement) bool {
@@ -115,6 +146,15 @@ func parksAny(settlements []adapters.Settlement) bool {
 
 // settleCursors returns the lanes that were not fenced.
 func settleCursors(ctx context.Context, q stateQuerier, settlements []adapters.Settlement) (map[adapters.LaneRef]bool, error) {
+	rows, err := q.Query(ctx, settleSQL, settleArgs(settlements)...)
+	if err != nil {
+		return nil, err
+	}
+	return lanesIn(rows, len(settlements))
+}
+
+// settleArgs are the parameters of settleSQL.
+func settleArgs(settlements []adapters.Settlement) []any {
 	n := len(settlements)
 	routes, slots, epochs := make([]string, n), make([]int16, n), make([]int64, n)
 	positions, paged, bases, seqs := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
@@ -129,14 +169,15 @@ func settleCursors(ctx context.Context, q stateQuerier, settlements []adapters.S
 		beyond[i], seqs[i], clusters[i], sources[i] = wire.Numbers(t.Beyond), t.NextSeq, t.Table.Cluster, t.Table.Name
 		anchors[i], revisions[i], confirmed[i] = t.Cursor.Anchor.String(), t.Revision, t.Confirmed
 	}
-	rows, err := q.Query(ctx, settleSQL, routes, slots, epochs, positions, snapshots, windows, paged, bases,
-		beyond, seqs, clusters, sources, anchors, revisions, confirmed)
-	if err != nil {
-		return nil, err
-	}
+	return []any{routes, slots, epochs, positions, snapshots, windows, paged, bases,
+		beyond, seqs, clusters, sources, anchors, revisions, confirmed}
+}
+
+// lanesIn are the lanes that a result names, of about n.
+func lanesIn(rows pgx.Rows, n int) (map[adapters.LaneRef]bool, error) {
 	alive := make(map[adapters.LaneRef]bool, n)
 	var ref adapters.LaneRef
-	_, err = pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot}, func() error {
 		alive[ref] = true
 		return nil
 	})

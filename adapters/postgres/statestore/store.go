@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -79,6 +80,8 @@ type Store struct {
 	former  []int32 // processes of sessions that were given up, and may hold the lock
 
 	deliveries pg.Deliveries
+
+	progress atomic.Pointer[progressBook] // nil: no route has a row in a table of progress
 }
 
 var _ adapters.StateStore = (*Store)(nil)

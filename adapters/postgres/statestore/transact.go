@@ -63,6 +63,10 @@ func (s *Store) Transact(ctx context.Context, deliver func(ctx context.Context, 
 				return err
 			}
 		}
+		book := s.progress.Load()
+		if err := settleProgress(ctx, state, book, book.writes(sorted)); err != nil {
+			return err
+		}
 		failpoint.Hit(failpoint.InDelivery)
 		return nil
 	}, func(ctx context.Context) (bool, error) { return s.written(ctx, sorted) })

@@ -122,6 +122,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	case outbox.OutcomeDelivered:
 		follow.revive(o.route, address)
 		o.route.stats.delivered(it)
+		o.progress.ops.published = true
 		o.finish(it, outbox.OutcomeDelivered)
 	case outbox.OutcomeSkipped:
 		o.route.stats.skipItem(it, v.Reason)
@@ -172,7 +173,7 @@ func (o *outcomes) retry(it *Item, v outbox.Verdict) {
 	}
 	it.failed(v.Err)
 	it.Attempt.Number++
-	if at.Sub(now) <= ShortDelay {
+	if at.Sub(now) <= ShortDelay && !o.route.Progress { // otherwise others see that it failed
 		it.after(at.Sub(now))
 		return
 	}

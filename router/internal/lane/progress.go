@@ -176,20 +176,34 @@ func (p *progress) settlements(e settling.Extent) (out []adapters.Settlement) {
 	if p.flight != nil {
 		return nil
 	}
+	if p.route.Progress && e < settling.Passed && p.concluded() {
+		e = settling.Passed // the row shows the cursor that is least far, which may have passed over the others' rows
+	}
 	for i, str := range p.streams {
 		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || e >= str.unwritten {
 			out = append(out, p.settlement(str))
 		}
 	}
 	if len(out) > 0 {
+		out[0].Published = p.ops.published
 		p.fly()
 	}
 	return out
 }
 
+// concluded reports whether any stream has a cursor that is to be written soon.
+func (p *progress) concluded() bool {
+	for _, str := range p.streams {
+		if str.unwritten == settling.Concluded {
+			return true
+		}
+	}
+	return false
+}
+
 // fly notes that what was concluded of parked rows is being written.
 func (p *progress) fly() {
-	p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks}
+	p.flight = &ops{park: p.ops.park, unpark: p.ops.unpark, acks: p.ops.acks, published: p.ops.published}
 	p.ops = ops{changes: p.ops.changes}
 }
 

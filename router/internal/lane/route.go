@@ -32,7 +32,8 @@ type Config struct {
 	Window       int
 	Attempts     int
 	SendTimeout  time.Duration
-	Together     any // routes with the same one share the places for their requests; nil: the route has its own
+	Progress     bool // a row of another system shows how far the route is, and why it stands
+	Together     any  // routes with the same one share the places for their requests; nil: the route has its own
 }
 
 // Shared is what the lanes of all routes of a process have in common.
@@ -160,21 +161,28 @@ func (r *Route) Key(group string) string {
 
 // gateDestination is what the gates deliver to. With order global one message
 // is sent at a time: of a batch that fails in part, a destination keeps back
-// what is behind a failed message of the same group only.
+// what is behind a failed message of the same group only. Where a batch cannot fail in part it is
+// sent in batches, which are small: all of one is attempted again if any message of it fails.
 func (r *Route) gateDestination(d adapters.Destination) adapters.Destination {
 	if r.Order == adapters.OrderGlobal {
-		return oneByOne{killable(d)}
+		return inOrder{killable(d)}
 	}
 	return killable(d)
 }
 
-// oneByOne is a destination without batches.
-type oneByOne struct{ adapters.Destination }
+// globalBatch bounds the batches of a route that keeps the order of all messages.
+const globalBatch = 100
+
+// inOrder is a destination with only such batches as cannot fail in part.
+type inOrder struct{ adapters.Destination }
 
 // Ordering implements adapters.Destination.
-func (d oneByOne) Ordering() adapters.Ordering {
+func (d inOrder) Ordering() adapters.Ordering {
 	o := d.Destination.Ordering()
-	o.MaxMessages = 1
+	if !o.Whole {
+		o.MaxMessages = 1
+	}
+	o.MaxMessages = min(o.MaxMessages, globalBatch)
 	return o
 }
 

@@ -134,6 +134,9 @@ func (p *progress) settlementsWith(items []*Item) []adapters.Settlement {
 			at[str.Slot] = &out[len(out)-1]
 		}
 	}
+	if len(out) > 0 {
+		out[0].Published = true
+	}
 	p.fly()
 	for _, it := range items {
 		if it.stream != nil {

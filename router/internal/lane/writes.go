@@ -12,9 +12,10 @@ type opKey struct {
 
 // ops is what has to be written beside the cursors, in the same transaction.
 type ops struct {
-	park   map[opKey]adapters.Parked
-	unpark map[opKey]struct{}
-	acks   []any // what the origin is told when it is durable
+	park      map[opKey]adapters.Parked
+	unpark    map[opKey]struct{}
+	published bool  // messages were delivered
+	acks      []any // what the origin is told when it is durable
 
 	changes uint64 // how often a row was put or removed, ever
 }
@@ -62,6 +63,7 @@ func (o *ops) restore(failed *ops) {
 			o.remove(k.slot, k.seq)
 		}
 	}
+	o.published = o.published || failed.published
 	o.acks = append(failed.acks, o.acks...)
 }
 

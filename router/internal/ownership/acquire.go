@@ -22,6 +22,11 @@ func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, erro
 	if most <= 0 {
 		return true, nil
 	}
+	if rt.Before != nil {
+		if err := rt.Before(ctx); err != nil {
+			return false, err
+		}
+	}
 	states, err := k.Store.Acquire(ctx, k.instance, rt.Name, want, most)
 	if err != nil || len(states) == 0 {
 		return false, err

@@ -128,6 +128,9 @@ func (k *Manager) KeepLease(ctx context.Context) {
 	}
 }
 
+// Hurry has the lease renewed at once, by which operators' commands are noticed.
+func (k *Manager) Hurry() { signal.Send(k.hurry) }
+
 // renew extends the lease, ends the sessions of lanes that are no longer ours
 // and lets sessions notice operators' commands. Lost lanes are stopped before the
 // others may send again: after a freeze nothing may be sent for them.

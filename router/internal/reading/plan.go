@@ -14,6 +14,46 @@ type plan struct {
 	reads   []*read
 	globals []*globalRead
 	again   bool // something was left behind: poll again at once
+
+	paced []*lane.Route // that look for rows now and have a pace of their own
+	due   time.Time     // when the first of those will that do not look now; zero: all do
+}
+
+// looked notes what the routes with a pace of their own have found.
+func (p *plan) looked(r *Reader, now time.Time) {
+	if len(p.paced) == 0 {
+		return
+	}
+	found := map[*lane.Route]bool{}
+	for _, g := range p.globals {
+		found[g.session.Route] = g.kept > 0
+	}
+	for _, rd := range p.reads {
+		for _, m := range rd.members {
+			found[m.session.Route] = found[m.session.Route] || rd.rows > 0
+		}
+	}
+	for _, rt := range p.paced {
+		if some, read := found[rt]; read {
+			r.paces[rt].Looked(some, now)
+		}
+	}
+}
+
+// sleeps reports whether a route does not look for rows now.
+func (p *plan) sleeps(r *Reader, rt *lane.Route, now time.Time) bool {
+	pace := r.paces[rt]
+	if pace == nil {
+		return false
+	}
+	if due := pace.Due(now); !due.IsZero() {
+		if p.due.IsZero() || due.Before(p.due) {
+			p.due = due
+		}
+		return true
+	}
+	p.paced = append(p.paced, rt)
+	return false
 }
 
 // read is the read of the streams of a slot that stand at one place.
@@ -56,6 +96,9 @@ func (r *Reader) plan() *plan {
 	slots, places := [adapters.Slots][]*read{}, map[place]*read{}
 	now := time.Now()
 	for _, rt := range r.Routes {
+		if p.sleeps(r, rt, now) {
+			continue
+		}
 		low := !rt.Share.Plenty()
 		rt.Share.Low.Store(low)
 		least := leastRoom(rt)

@@ -33,6 +33,7 @@ type Reader struct {
 	poll   polling.Config // of this poll
 	Rest   *polling.Backoff
 	Routes []*lane.Route
+	paces  map[*lane.Route]*polling.Pace // of those that have one
 
 	wake    chan struct{}
 	starved atomic.Bool // a lane had no room: wake when it has
@@ -53,12 +54,17 @@ type Config struct {
 
 // New returns the reader of a source; [Reader.Add] gives it routes.
 func New(src adapters.Source, cfg Config) *Reader {
-	return &Reader{Source: src, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1),
+	return &Reader{Source: src, paces: map[*lane.Route]*polling.Pace{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1),
 		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
 }
 
-// Add has the reader read for a route.
-func (r *Reader) Add(rt *lane.Route) { r.Routes = append(r.Routes, rt) }
+// Add has the reader read for a route, at its own pace if it has one.
+func (r *Reader) Add(rt *lane.Route, pace polling.Config) {
+	r.Routes = append(r.Routes, rt)
+	if pace != (polling.Config{}) {
+		r.paces[rt] = &polling.Pace{Config: pace}
+	}
+}
 
 var _ lane.Feeder = (*Reader)(nil)
 
@@ -101,6 +107,8 @@ func (r *Reader) Run(ctx context.Context) {
 			return
 		case err != nil:
 			pause = r.Rest.Failed()
+		case len(plan.reads) == 0 && !plan.due.IsZero() && !r.starved.Load():
+			pause = time.Until(plan.due)
 		case len(plan.reads) == 0:
 			pause = lane.EvictionPause // all lanes are full, or memory is
 		case n > 0 || plan.again:
@@ -116,6 +124,9 @@ func (r *Reader) Run(ctx context.Context) {
 			if r.starved.Load() { // what is in the way has to be looked after, however rare the polls
 				pause = min(pause, lane.ShortDelay)
 			}
+			if !plan.due.IsZero() {
+				pause = min(pause, time.Until(plan.due))
+			}
 		}
 		timer := signal.After(pause)
 		select {
@@ -123,11 +134,20 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-r.wake:
 		case <-wakes:
 			r.Rest.Woken()
+			r.hurry()
 		case <-r.Rest.Told:
 			r.Rest.Found()
+			r.hurry()
 		case <-ctx.Done():
 		}
 		timer.Stop()
+	}
+}
+
+// hurry has all routes look for rows at once.
+func (r *Reader) hurry() {
+	for _, p := range r.paces {
+		p.Reset()
 	}
 }
 
@@ -173,6 +193,7 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 	for _, g := range plan.globals {
 		plan.again = g.finish(r) || plan.again
 	}
+	plan.looked(r, time.Now())
 	return f.rows, nil
 }
 

@@ -72,6 +72,14 @@ func CutName(column string, oid uint32) string {
 	return fmt.Sprintf("left(%s::text, %d)", column, most+1)
 }
 
+// TagsWithin returns the expression of a column with an array of tags, as a JSON array.
+func TagsWithin(column string) string {
+	most := strconv.Itoa(adapters.MaxRowMetadataBytes)
+	small := strconv.Itoa(adapters.MaxRowMetadataBytes / compression)
+	return "(CASE WHEN pg_column_size(" + column + ") > " + small + " THEN CASE WHEN octet_length(" + column + "::text) > " + most +
+		" THEN '" + TooLong + "' ELSE array_to_json(" + column + ")::text END ELSE array_to_json(" + column + ")::text END)"
+}
+
 // MetadataWithin returns the expression of a column with tags or headers.
 func MetadataWithin(column string, oid uint32) string {
 	return Within(column, oid, adapters.MaxRowMetadataBytes, "'"+TooLong+"'")

@@ -1,0 +1,332 @@
+package statestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+)
+
+var _ adapters.ProgressStore = (*Store)(nil)
+
+// progressBook is the rows that a store keeps. It never changes but for behind.
+type progressBook struct {
+	instance string
+	rows     []adapters.ProgressRow
+	at       map[string]int // by route
+	tables   []*progressTable
+
+	mu     sync.Mutex
+	behind map[string]bool // routes whose rows were left out by the last settle that concerned them
+}
+
+// progressTable is a table of progress with the statements on it.
+type progressTable struct {
+	name                                  string // quoted
+	identifier                            pgx.Identifier
+	routes, topics, publishers            []string
+	write, read, register, agree, lockRow string
+}
+
+// KeepProgress implements [adapters.ProgressStore].
+func (s *Store) KeepProgress(instance string, rows []adapters.ProgressRow) {
+	if len(rows) == 0 {
+		s.progress.Store(nil)
+		return
+	}
+	b := &progressBook{instance: instance, rows: slices.Clone(rows), at: map[string]int{}, behind: map[string]bool{}}
+	for i := range b.rows {
+		r := &b.rows[i]
+		r.Table = pg.NameOf(r.Table).Sanitize()
+		b.at[r.Route] = i
+		t := b.table(r.Table)
+		t.routes, t.topics, t.publishers = append(t.routes, r.Route), append(t.topics, r.Topic), append(t.publishers, r.Publisher)
+	}
+	s.progress.Store(b)
+}
+
+// table returns a table of the book, which is added when it is new.
+func (b *progressBook) table(name string) *progressTable {
+	for _, t := range b.tables {
+		if t.name == name {
+			return t
+		}
+	}
+	in := func(sql, route string) string {
+		return strings.NewReplacer("{table}", name, "{route}", route).Replace(sql)
+	}
+	t := &progressTable{name: name, identifier: pg.NameOf(name), write: in(writeProgressSQL, "m.route"), read: in(readProgressSQL, "r.route"), register: in(registerProgressSQL, ""),
+		agree: in(agreeProgressSQL, ""), lockRow: in(lockProgressSQL, "")}
+	b.tables = append(b.tables, t)
+	return t
+}
+
+// row returns the row of a route, with its table.
+func (b *progressBook) row(route string) (*adapters.ProgressRow, *progressTable, error) {
+	if b != nil {
+		if i, ok := b.at[route]; ok {
+			return &b.rows[i], b.table(b.rows[i].Table), nil
+		}
+	}
+	return nil, nil, fmt.Errorf("state store: route %q has no row in a table of progress", route)
+}
+
+// progressWrite is what a settle writes into one table of progress.
+type progressWrite struct {
+	table             *progressTable
+	routes, published []string
+}
+
+// writes returns what is to be written beside settlements; nothing when none concerns a route with a row.
+func (b *progressBook) writes(settlements []adapters.Settlement) (out []progressWrite) {
+	if b == nil {
+		return nil
+	}
+	for i := range settlements {
+		st := &settlements[i]
+		at, ok := b.at[st.Route]
+		if !ok {
+			continue
+		}
+		t := b.table(b.rows[at].Table)
+		n := slices.IndexFunc(out, func(w progressWrite) bool { return w.table == t })
+		if n < 0 {
+			n, out = len(out), append(out, progressWrite{table: t})
+		}
+		if w := &out[n]; len(w.routes) == 0 || w.routes[len(w.routes)-1] != st.Route { // settlements are sorted
+			w.routes = append(w.routes, st.Route)
+		}
+		if w := &out[n]; st.Published && (len(w.published) == 0 || w.published[len(w.published)-1] != st.Route) {
+			w.published = append(w.published, st.Route)
+		}
+	}
+	return out
+}
+
+// queue adds the writes to a batch.
+func (b *progressBook) queue(batch *pgx.Batch, writes []progressWrite) {
+	for _, w := range writes {
+		batch.Queue(w.table.write, w.routes, w.published, b.instance).Query(func(rows pgx.Rows) error {
+			written, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err == nil {
+				b.note(w.routes, written)
+			}
+			return err
+		})
+	}
+}
+
+// note remembers the routes whose rows were left out.
+func (b *progressBook) note(routes, written []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, route := range routes {
+		if slices.Contains(written, route) {
+			delete(b.behind, route)
+		} else {
+			b.behind[route] = true
+		}
+	}
+}
+
+// left returns the routes whose rows were left out.
+func (b *progressBook) left() (routes []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for route := range b.behind {
+		routes = append(routes, route)
+	}
+	return routes
+}
+
+// CheckProgress implements [adapters.ProgressStore].
+func (s *Store) CheckProgress(ctx context.Context) error {
+	b := s.progress.Load()
+	if b == nil {
+		return nil
+	}
+	var errs []error
+	for _, t := range b.tables {
+		errs = append(errs, s.checkProgress(ctx, t))
+	}
+	return errors.Join(errs...)
+}
+
+// progressColumns are the columns of a table of progress.
+var progressColumns = []string{"topic", "publisher", "last_position", "last_published_at", "status", "error_count", "last_error", "updated_at",
+	"leader_instance", "leader_since", "leader_heartbeat"}
+
+func (s *Store) checkProgress(ctx context.Context, t *progressTable) error {
+	columns, err := pg.TableColumns(ctx, s.pool, t.name)
+	if pg.FailedWith(err, pg.UndefinedTable, pg.InvalidSchema) {
+		return fmt.Errorf("state store: there is no table %s of progress in its database: create it as the original does, or correct progress_table", t.name)
+	}
+	if err != nil {
+		return stateError("check the table of progress "+t.name, err)
+	}
+	for _, name := range progressColumns {
+		if _, ok := columns[name]; !ok {
+			return fmt.Errorf("state store: table %s has no column %s, so it is not a table of progress: correct progress_table", t.name, name)
+		}
+	}
+	var role string
+	var lacking []string
+	const sql = `SELECT current_user, array_remove(ARRAY[
+    CASE WHEN NOT has_table_privilege($1, 'SELECT') THEN 'SELECT' END, CASE WHEN NOT has_table_privilege($1, 'INSERT') THEN 'INSERT' END,
+    CASE WHEN NOT has_table_privilege($1, 'UPDATE') THEN 'UPDATE' END], NULL),
+    coalesce(has_table_privilege(to_regclass('outrider_pause')::oid, 'DELETE'), true)`
+	var resumes bool
+	if err := s.pool.QueryRow(ctx, sql, t.name).Scan(&role, &lacking, &resumes); err != nil {
+		return stateError("check the table of progress "+t.name, err)
+	}
+	if !resumes {
+		return fmt.Errorf("state store: role %s may not resume a route whose row says so: %s", role,
+			ProgressGrants(s.pool.schema.name, t.name)[2:].Fix(pgx.Identifier{role}.Sanitize()))
+	}
+	if len(lacking) > 0 {
+		return fmt.Errorf("state store: role %s may not keep the table of progress: GRANT %s ON %s TO %s", role, strings.Join(lacking, ", "), t.name, pgx.Identifier{role}.Sanitize())
+	}
+	return nil
+}
+
+// RegisterProgress implements [adapters.ProgressStore].
+func (s *Store) RegisterProgress(ctx context.Context) error {
+	b := s.progress.Load()
+	if b == nil {
+		return nil
+	}
+	for _, t := range b.tables {
+		if _, err := s.pool.Exec(ctx, t.register, t.topics, t.publishers); err != nil {
+			return stateError("register in the table of progress "+t.name, err)
+		}
+	}
+	return nil
+}
+
+// Progress implements [adapters.ProgressStore].
+func (s *Store) Progress(ctx context.Context) ([]adapters.Progress, error) {
+	b := s.progress.Load()
+	if b == nil {
+		return nil, nil
+	}
+	var out []adapters.Progress
+	for _, t := range b.tables {
+		rows, err := s.pool.Query(ctx, t.read, t.routes, t.topics, t.publishers, t.name)
+		if err != nil {
+			return nil, stateError("read the table of progress "+t.name, err)
+		}
+		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p adapters.Progress, err error) {
+			p.Table = t.name
+			var published, since, heartbeat *time.Time
+			err = row.Scan(&p.Route, &p.Topic, &p.Publisher, &p.Status, &p.Position, &published, &p.Errors, &p.LastError, &p.UpdatedAt,
+				&p.Leader, &since, &heartbeat, &p.Agreed, &p.AgreedStatus, &p.Own, &p.Placed, &p.Owner)
+			p.PublishedAt, p.LeaderSince, p.Heartbeat = timeOf(published), timeOf(since), timeOf(heartbeat)
+			return p, err
+		})
+		if err != nil {
+			return nil, stateError("read the table of progress "+t.name, err)
+		}
+		out = append(out, found...)
+	}
+	slices.SortStableFunc(out, func(x, y adapters.Progress) int { return b.at[x.Route] - b.at[y.Route] })
+	return out, nil
+}
+
+// timeOf is a time that may be NULL.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// AgreeProgress implements [adapters.ProgressStore].
+func (s *Store) AgreeProgress(ctx context.Context, route string, position int64, status string) (bool, error) {
+	r, t, err := s.progress.Load().row(route)
+	if err != nil {
+		return false, err
+	}
+	tag, err := s.pool.Exec(ctx, t.agree, route, t.name, r.Topic, r.Publisher, position, status)
+	return tag.RowsAffected() > 0, stateError(fmt.Sprintf("note the progress of route %q", route), err)
+}
+
+// MoveProgress implements [adapters.ProgressStore].
+func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int64) (moved bool, err error) {
+	r, t, err := s.progress.Load().row(m.Route)
+	if err != nil {
+		return false, err
+	}
+	err = pg.RetryDeadlock(func() error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			moved = false
+			if err := lockRoute(ctx, tx, m.Route); err != nil {
+				return err
+			}
+			var now int64
+			switch err := tx.QueryRow(ctx, t.lockRow, r.Topic, r.Publisher).Scan(&now); {
+			case errors.Is(err, pgx.ErrNoRows):
+				return nil // somebody has locked it, and perhaps changes it
+			case err != nil:
+				return err
+			case now != position:
+				return nil
+			}
+			if err := moveIn(ctx, tx, m); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, unparkAllSQL, m.Route); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, t.agree, m.Route, t.name, r.Topic, r.Publisher, position, "")
+			moved = err == nil
+			return err
+		})
+	})
+	return moved && err == nil, stateError(fmt.Sprintf("move the cursors of route %q", m.Route), err)
+}
+
+// WriteProgress implements [adapters.ProgressStore].
+func (s *Store) WriteProgress(ctx context.Context, routes []string, alive bool) error {
+	b := s.progress.Load()
+	if b == nil {
+		return nil
+	}
+	routes = append(b.left(), routes...)
+	if alive {
+		all := make([]string, len(b.rows))
+		for i := range b.rows {
+			all[i] = b.rows[i].Route
+		}
+		rows, err := s.pool.Query(ctx, ownedRoutesSQL, b.instance, all)
+		if err != nil {
+			return stateError("look for the lanes of routes with progress", err)
+		}
+		owned, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return stateError("look for the lanes of routes with progress", err)
+		}
+		routes = append(routes, owned...)
+	}
+	slices.Sort(routes)
+	settlements := make([]adapters.Settlement, 0, len(routes))
+	for _, route := range slices.Compact(routes) {
+		settlements = append(settlements, adapters.Settlement{LaneRef: adapters.LaneRef{Route: route}})
+	}
+	writes := b.writes(settlements)
+	if len(writes) == 0 {
+		return nil
+	}
+	return stateError("write progress", pg.RetryDeadlock(func() error {
+		batch := &pgx.Batch{}
+		b.queue(batch, writes)
+		return s.pool.SendBatch(ctx, batch).Close()
+	}))
+}

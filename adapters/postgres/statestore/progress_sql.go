@@ -1,0 +1,93 @@
+package statestore
+
+// progressAuthor pauses routes whose row says so. A pause of its own with the reason [adapters.ProgressFailed] is a failure.
+const progressAuthor = "progress table"
+
+// ownStatus is the status that follows from the pauses and the parked messages of a route.
+const ownStatus = `coalesce(
+        (SELECT CASE WHEN u.by = '` + progressAuthor + `' AND u.reason = 'FAILED' THEN 'FAILED' ELSE 'PAUSED' END FROM outrider_pause u
+         WHERE u.route = {route} AND md5(u.address) = md5('') AND u.address = ''),
+        CASE WHEN EXISTS (SELECT FROM outrider_parked h WHERE h.route = {route} AND h.status = 'held') THEN 'FAILED' ELSE 'ACTIVE' END)`
+
+// writeProgressSQL writes the rows of routes from what the transaction has written of their cursors and parked messages, and
+// returns the routes. It leaves out rows that others have changed, and those that somebody has locked: a settle must
+// not wait for a session that has forgotten to commit. Up to a cursor everything is delivered that was visible, but
+// what is parked; while a window of late rows is open, up to the last one of it that was taken.
+const writeProgressSQL = `
+WITH mine AS MATERIALIZED (
+    SELECT o.route, o.position AS wrote, o.status AS agreed, p.topic, p.publisher, p.status
+    FROM outrider_progress o JOIN {table} p ON p.topic = o.topic AND p.publisher = o.publisher
+    WHERE o.route = ANY ($1::text[]) AND p.last_position = o.position
+    ORDER BY o.route
+    FOR UPDATE OF o, p SKIP LOCKED
+), truth AS MATERIALIZED (
+    SELECT m.*, ` + ownStatus + ` AS own, l.ours, f.attempts, f.last_error,
+        CASE WHEN l.placed = 16 THEN greatest(least(l.position, k.position - 1), 0) ELSE m.wrote END AS position
+    FROM mine m
+    CROSS JOIN LATERAL (
+        SELECT min(CASE WHEN c.window_snapshot <> '' THEN least(c.paged, c.position) ELSE c.position END) AS position,
+            count(c.updated_at) AS placed, coalesce(bool_and(c.owner = $3), false) AS ours
+        FROM outrider_cursor c WHERE c.route = m.route
+    ) l
+    CROSS JOIN LATERAL (
+        SELECT min(k.position) AS position FROM outrider_parked k WHERE k.route = m.route AND k.status <> 'dead'
+    ) k
+    LEFT JOIN LATERAL (
+        SELECT k.attempts, k.last_error FROM outrider_parked k
+        WHERE k.route = m.route AND k.status IN ('retrying', 'held') ORDER BY k.seq LIMIT 1
+    ) f ON true
+), written AS (
+    UPDATE {table} p
+    SET last_position = t.position, updated_at = clock_timestamp(),
+        last_published_at = CASE WHEN t.route = ANY ($2::text[]) THEN clock_timestamp() ELSE p.last_published_at END,
+        error_count = CASE WHEN t.attempts IS NULL AND t.own = 'FAILED' THEN p.error_count ELSE coalesce(t.attempts, 0) END,
+        last_error = CASE WHEN t.attempts IS NULL AND t.own = 'FAILED' THEN p.last_error ELSE t.last_error END,
+        status = CASE WHEN t.status = t.agreed THEN t.own ELSE p.status END,
+        leader_instance = CASE WHEN t.ours THEN left($3, 255) ELSE p.leader_instance END,
+        leader_since = CASE WHEN t.ours AND p.leader_instance IS DISTINCT FROM left($3, 255) THEN clock_timestamp() ELSE p.leader_since END,
+        leader_heartbeat = CASE WHEN t.ours THEN clock_timestamp() ELSE p.leader_heartbeat END
+    FROM truth t WHERE p.topic = t.topic AND p.publisher = t.publisher
+)
+UPDATE outrider_progress o
+SET position = t.position, status = CASE WHEN t.status = t.agreed THEN t.own ELSE o.status END
+FROM truth t WHERE o.route = t.route
+RETURNING o.route`
+
+// readProgressSQL reads the rows of a table, with what is known of their routes.
+const readProgressSQL = `
+SELECT r.route, r.topic, r.publisher, p.status, p.last_position, p.last_published_at, p.error_count, coalesce(p.last_error, ''), p.updated_at,
+    coalesce(p.leader_instance, ''), p.leader_since, p.leader_heartbeat, coalesce(o.position, -1), coalesce(o.status, 'ACTIVE'),
+    ` + ownStatus + `, coalesce(c.placed, false), coalesce(c.owner, '')
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS r(route, topic, publisher, n)
+JOIN {table} p ON p.topic = r.topic AND p.publisher = r.publisher
+LEFT JOIN outrider_progress o ON o.route = r.route AND o.topic = r.topic AND o.publisher = r.publisher AND o.progress_table = $4
+LEFT JOIN LATERAL (
+    SELECT bool_or(c.updated_at IS NOT NULL) AS placed, min(c.owner) AS owner FROM outrider_cursor c WHERE c.route = r.route
+) c ON true
+ORDER BY r.n`
+
+const (
+	registerProgressSQL = `
+INSERT INTO {table} (topic, publisher, last_position, status, error_count)
+SELECT r.topic, r.publisher, 0, 'ACTIVE', 0 FROM unnest($1::text[], $2::text[]) AS r(topic, publisher)
+WHERE NOT EXISTS (SELECT FROM {table} p WHERE p.topic = r.topic AND p.publisher = r.publisher)
+ON CONFLICT DO NOTHING`
+
+	// agreeProgressSQL notes a position ($5, below 0: none) and a status ($6, empty: none) that the row still has.
+	agreeProgressSQL = `
+INSERT INTO outrider_progress AS o (route, progress_table, topic, publisher, position, status)
+SELECT $1, $2, $3, $4, greatest($5::bigint, -1), coalesce(nullif($6, ''), 'ACTIVE')
+FROM {table} p
+WHERE p.topic = $3 AND p.publisher = $4 AND ($5::bigint < 0 OR p.last_position = $5) AND ($6 = '' OR p.status = $6)
+ON CONFLICT (route) DO UPDATE
+SET progress_table = EXCLUDED.progress_table, topic = EXCLUDED.topic, publisher = EXCLUDED.publisher,
+    position = CASE WHEN $5::bigint >= 0 THEN $5 WHEN (o.progress_table, o.topic, o.publisher) = ($2, $3, $4) THEN o.position ELSE -1 END,
+    status = CASE WHEN $6 <> '' THEN $6 WHEN (o.progress_table, o.topic, o.publisher) = ($2, $3, $4) THEN o.status ELSE 'ACTIVE' END`
+
+	lockProgressSQL = `SELECT p.last_position FROM {table} p WHERE p.topic = $1 AND p.publisher = $2 FOR UPDATE SKIP LOCKED`
+
+	// unparkAllSQL removes what a move makes meaningless.
+	unparkAllSQL = `DELETE FROM outrider_parked WHERE route = $1 AND status <> 'dead'`
+
+	ownedRoutesSQL = `SELECT DISTINCT c.route FROM outrider_cursor c WHERE c.owner = $1 AND c.route = ANY ($2::text[])`
+)

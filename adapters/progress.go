@@ -1,0 +1,86 @@
+package adapters
+
+import (
+	"context"
+	"time"
+)
+
+// ProgressStore is a [StateStore] that keeps rows of another system's table of progress beside the cursors of routes, in its own
+// database. Each settle that concerns such a route writes its row in the same transaction, from what that transaction has
+// written of cursors and parked messages: so the row is never ahead of what was delivered, and what it says of
+// a failed message is what the parking says.
+//
+// The cursors are the truth. The store remembers what it has written of a row; what is different there was
+// written by others, stays as it is, and is for [ProgressStore] Follow and MoveProgress to carry out.
+type ProgressStore interface {
+	StateStore
+
+	// KeepProgress says which rows there are, in place of what it said before, and in whose name they are written.
+	KeepProgress(instance string, rows []ProgressRow)
+
+	// CheckProgress returns an error that names what is wrong with the tables of the rows, and the fix.
+	CheckProgress(ctx context.Context) error
+
+	// RegisterProgress inserts rows that do not exist, at position 0.
+	RegisterProgress(ctx context.Context) error
+
+	// Progress reads the rows, in the order in which KeepProgress has them. Those that do not exist are left out.
+	Progress(ctx context.Context) ([]Progress, error)
+
+	// AgreeProgress notes that what others have written of a row is carried out: its position, if that is not below 0, and
+	// its status, if that is not empty. It reports whether the row still has them.
+	AgreeProgress(ctx context.Context, route string, position int64, status string) (bool, error)
+
+	// MoveProgress moves the cursors of a route because others have written another position, which is noted as carried
+	// out, and removes the route's parked messages that are not dead: they are before the position, or come again. False: the row has yet
+	// another position by now, and nothing was done.
+	MoveProgress(ctx context.Context, m Move, position int64) (bool, error)
+
+	// WriteProgress writes the rows of routes from what is settled, as a settle does; routes that the store knows to have been left
+	// out by the last settle, because somebody had locked the row, are added. With alive it also writes a sign of life into the rows of those
+	// lanes that the instance owns.
+	WriteProgress(ctx context.Context, routes []string, alive bool) error
+}
+
+// The statuses of a [Progress].
+const (
+	ProgressActive = "ACTIVE"
+	ProgressPaused = "PAUSED"
+	ProgressFailed = "FAILED"
+)
+
+// ProgressRow names a row of a table of progress.
+type ProgressRow struct {
+	Route     string
+	Table     string // as in SQL
+	Topic     string
+	Publisher string
+}
+
+// Progress is a row of a table of progress, and what the state store knows of its route.
+type Progress struct {
+	ProgressRow
+
+	Status      string
+	Position    int64     // everything visible at or below it is delivered
+	PublishedAt time.Time // when a message was delivered last; zero: never
+	Errors      int       // failed attempts of the message that holds the route up
+	LastError   string    // of it
+	UpdatedAt   time.Time
+
+	Leader      string // instance that wrote last
+	LeaderSince time.Time
+	Heartbeat   time.Time
+
+	Agreed       int64  // the position that we have written, or carried out; below 0: none yet
+	AgreedStatus string // likewise
+	Own          string // the status that follows from our pauses and parked messages
+	Placed       bool   // the route has cursors
+	Owner        string // instance that owns them; empty: none
+}
+
+// Moved reports whether others have written another position.
+func (p *Progress) Moved() bool { return p.Agreed >= 0 && p.Position != p.Agreed }
+
+// Ordered reports whether others have written another status.
+func (p *Progress) Ordered() bool { return p.Status != p.AgreedStatus }

@@ -1,0 +1,244 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/assembly"
+)
+
+// Progress returns the rows that show how far routes with progress are, and what is known of the routes, in the order of the
+// configuration.
+func (op *Operator) Progress(ctx context.Context) ([]adapters.Progress, error) {
+	var out []adapters.Progress
+	for _, s := range op.build.KeepProgress(op.parts, op.build.Options.Instance) {
+		rows, err := s.Progress(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+// ProgressJob carries out what others write into rows of tables of progress: another status pauses, resumes or resets the
+// route, another position moves it. It reads all rows of a state store at once.
+type ProgressJob struct {
+	op       *Operator
+	instance string
+	notice   func(adapters.StateStore)
+	log      *slog.Logger
+	stores   []adapters.ProgressStore
+
+	mu      sync.Mutex // held while rows are compared and carried out
+	failing map[string]string
+}
+
+const (
+	// progressPause is how often rows are read: a route that is to be paused stops within a second.
+	progressPause = 500 * time.Millisecond
+
+	// progressAlive is how often signs of life are written into rows that do not change.
+	progressAlive = 10 * time.Second
+
+	// progressPatience bounds one look.
+	progressPatience = 10 * time.Second
+
+	// progressAuthor is the author of pauses that a row asks for, as package statestore knows it.
+	progressAuthor = "progress table"
+)
+
+// NewProgressJob makes the job of a relay; nil: no route has progress. Notice has the relay notice what was written into a
+// state store.
+func NewProgressJob(b *assembly.Builder, p *assembly.Parts, instance string, notice func(adapters.StateStore)) *ProgressJob {
+	stores := b.KeepProgress(p, instance)
+	if len(stores) == 0 {
+		return nil
+	}
+	return &ProgressJob{op: &Operator{build: b, parts: p}, instance: instance, notice: notice, log: b.Options.Logger, stores: stores, failing: map[string]string{}}
+}
+
+// Before returns what a route has to do before its lanes are taken here: what others wrote while no instance of ours worked
+// it is carried out first. nil: the route has no progress.
+func (j *ProgressJob) Before(route string) func(context.Context) error {
+	for _, r := range j.op.build.Config.Routes {
+		if r.Name != route || r.Progress == nil {
+			continue
+		}
+		k, err := j.op.build.StateOf(r.From)
+		if err != nil {
+			return nil
+		}
+		store, ok := j.op.parts.States[k.Key].(adapters.ProgressStore)
+		if !ok {
+			return nil
+		}
+		return func(ctx context.Context) error {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			rows, err := j.registered(ctx, store)
+			if err != nil {
+				return err
+			}
+			for i := range rows {
+				if rows[i].Route == route {
+					return j.follow(ctx, store, &rows[i], true)
+				}
+			}
+			return fmt.Errorf("route %q: its row in the table of progress was removed just now", route)
+		}
+	}
+	return nil
+}
+
+// Run looks at the rows until ctx ends.
+func (j *ProgressJob) Run(ctx context.Context) {
+	look := time.NewTicker(progressPause)
+	defer look.Stop()
+	alive := time.Now()
+	for {
+		written := time.Since(alive) >= progressAlive
+		if written {
+			alive = time.Now()
+		}
+		for _, s := range j.stores {
+			limited, cancel := context.WithTimeout(ctx, progressPatience)
+			err := j.look(limited, s, written)
+			cancel()
+			if ctx.Err() == nil {
+				j.report("", err)
+			}
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look compares the rows of a store with what is known of the routes, and carries out the differences.
+func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, alive bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	rows, err := j.registered(ctx, s)
+	if err != nil {
+		return err
+	}
+	var stale []string
+	for i := range rows {
+		p := &rows[i]
+		j.report(p.Route, j.follow(ctx, s, p, p.Owner == j.instance))
+		if !p.Ordered() && p.Own != p.Status {
+			stale = append(stale, p.Route)
+		}
+	}
+	return s.WriteProgress(ctx, stale, alive)
+}
+
+// registered returns the rows of a store, which are inserted where they do not exist.
+func (j *ProgressJob) registered(ctx context.Context, s adapters.ProgressStore) ([]adapters.Progress, error) {
+	rows, err := s.Progress(ctx)
+	if err != nil || len(rows) == j.kept(s) {
+		return rows, err
+	}
+	if err := s.RegisterProgress(ctx); err != nil {
+		return nil, err
+	}
+	return s.Progress(ctx)
+}
+
+// kept is how many rows a store keeps.
+func (j *ProgressJob) kept(s adapters.ProgressStore) (n int) {
+	for _, r := range j.op.build.Config.Routes {
+		if k, err := j.op.build.StateOf(r.From); err == nil && r.Progress != nil && j.op.parts.States[k.Key] == adapters.StateStore(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// follow carries out what others have written of a row. A position is carried out by the instance that works the route, or is
+// about to: where the original works it, its position moves on by itself.
+func (j *ProgressJob) follow(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress, ours bool) error {
+	if p.Ordered() {
+		if err := j.order(ctx, s, p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !ours:
+		return nil
+	case p.Agreed < 0 && (p.Placed || p.Position == 0): // the route's own cursor, or its start, goes before the row
+		_, err := s.AgreeProgress(ctx, p.Route, p.Position, "")
+		return err
+	case p.Agreed < 0 || p.Moved():
+		return j.move(ctx, s, p)
+	}
+	return nil
+}
+
+// order carries out a status.
+func (j *ProgressJob) order(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress) error {
+	pause := adapters.Pause{Route: p.Route, By: progressAuthor}
+	var err error
+	switch p.Status {
+	case adapters.ProgressActive:
+		if _, err = s.Resume(ctx, pause); err == nil {
+			_, err = s.ChangeParked(ctx, adapters.ParkedCommand{Action: adapters.ParkedRedrive, By: progressAuthor, Filter: adapters.ParkedFilter{Route: p.Route, Status: adapters.ParkedHeld}})
+		}
+	default:
+		if p.Status != p.Own {
+			pause.Reason = p.Status
+			_, err = s.Pause(ctx, pause)
+		}
+	}
+	if err == nil {
+		_, err = s.AgreeProgress(ctx, p.Route, -1, p.Status)
+	}
+	if err == nil {
+		j.log.Info("the table of progress orders another status", "route", p.Route, "topic", p.Topic, "publisher", p.Publisher, "from", p.AgreedStatus, "to", p.Status)
+		j.notice(s)
+	}
+	return err
+}
+
+// move moves a route to the position of its row.
+func (j *ProgressJob) move(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress) error {
+	plan, err := j.op.PlanSeek(ctx, p.Route, Place{Position: p.Position + 1})
+	if errors.Is(err, errFuture) {
+		j.log.Warn("the table of progress names a position that the source has not reached; the route continues at the end", "route", p.Route, "position", p.Position)
+		plan, err = j.op.PlanSeek(ctx, p.Route, Place{Start: adapters.Start{Kind: adapters.StartEnd}})
+	}
+	if err != nil {
+		return err
+	}
+	plan.move.By = progressAuthor
+	moved, err := s.MoveProgress(ctx, plan.move, p.Position)
+	if err == nil && moved {
+		j.log.Info("the table of progress names another position: the route continues there", "route", p.Route, "topic", p.Topic, "publisher", p.Publisher,
+			"was", p.Agreed, "position", p.Position)
+		j.notice(s)
+	}
+	return err
+}
+
+// report logs what keeps a row from being followed, once, and its end. An empty route is all of a store's.
+func (j *ProgressJob) report(route string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if j.failing[route] == text {
+		return
+	}
+	j.failing[route] = text
+	if err != nil {
+		j.log.Warn("cannot carry out what the table of progress says, trying again", "route", route, "error", err)
+	}
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+// Pace says how often a route looks for messages: Min after one that found some, and after the first After that found none;
+// longer by Factor each time after that, up to Max.
+type Pace struct {
+	Min    Duration `yaml:"min" default:"1s" min:"1ms" max:"1h" doc:"Pause between two looks."`
+	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Looks that find nothing before the pause grows."`
+	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further look that finds nothing."`
+	Max    Duration `yaml:"max" default:"60s" min:"1ms" max:"1h" doc:"Longest pause. Default: 60s, or min where that is longer."`
+}
+
+func (p *Pace) check(c *checker, at place) {
+	if !at.has("max") {
+		p.Max = max(p.Max, p.Min)
+	}
+	if at.sound("min", "max") && p.Max < p.Min {
+		c.add(at.child("max"), "must not be less than min (%s), is %s", at.child("min").said(p.Min), at.child("max").said(p.Max))
+	}
+}
+
+// Progress names the row of a route in the table in which another system keeps how far its publishers are.
+type Progress struct {
+	Topic     string `yaml:"topic" required:"true" doc:"Topic of the row, at most 100 characters."`
+	Publisher string `yaml:"publisher" required:"true" doc:"Publisher of the row, at most 100 characters."`
+}
+
+// longestProgress is how many characters the columns of a [Progress] hold.
+const longestProgress = 100
+
+func (p *Progress) check(c *checker, at place) {
+	for key, text := range map[string]string{"topic": p.Topic, "publisher": p.Publisher} {
+		if utf8.RuneCountInString(text) > longestProgress {
+			c.add(at.child(key), "has %d characters; the column holds %d", utf8.RuneCountInString(text), longestProgress).hint("shorten it")
+		}
+	}
+}
+
+// globalAsPreset gives a route that names no order that of its source's preset.
+func (cfg *Config) globalAsPreset(at place, r *Route) {
+	keys, ok := tableOf(cfg.Sources[r.From])
+	if !ok || at.has("order") {
+		return
+	}
+	if preset := layout.Find(keys.layout); preset != nil && preset.Defaults.Global {
+		r.Order = "global"
+	}
+}
+
+// progressRow is a row of a table of progress.
+type progressRow struct{ database, table, topic, publisher string }
+
+// checkProgress refuses a route with progress that cannot keep it: the row is written in the transaction that writes the cursor,
+// and says in one number how far the route is.
+func (cfg *Config) checkProgress(c *checker, at place, r *Route, taken map[progressRow]string) {
+	if r.Progress == nil {
+		return
+	}
+	at = at.child("progress")
+	if cfg.Sources[r.From] == nil {
+		return // reported where it was read or named
+	}
+	src, _ := cfg.Sources[r.From].(*Postgres)
+	switch {
+	case src == nil || src.Preset() == nil || !hasProgress(src.Preset()):
+		c.add(at.key(), "has a meaning with %s only", layoutsWith(hasProgress)).hint("remove the key")
+		return
+	case r.Order != "global":
+		c.add(at.key(), "says in one number how far the route is, which order: %s has not", r.Order).hint("set order: global, or remove progress")
+	case len(r.Targets) > 1:
+		c.add(at.key(), "the row is one publisher's, and the list makes a route of each destination").hint("write a route for each of them")
+	}
+	if !cfg.State.URL.IsZero() && (cfg.State.URL.Scheme() == "" || databaseOf(cfg.State.URL) != databaseOf(src.URL)) {
+		c.add(at.key(), "the row is written in the transaction that writes the route's cursor, and the state is in another database").
+			hint("remove state: {url: ...}, which puts the state beside the source, or remove progress")
+	}
+	row := progressRow{databaseOf(src.URL), string(src.Progress), r.Progress.Topic, r.Progress.Publisher}
+	if other, twice := taken[row]; twice {
+		c.add(at.key(), "route %s has the same row, and each row is of one route", other).hint("give the topic or the publisher another name")
+	}
+	taken[row] = r.Name
+}
+
+// checkPace refuses a pace of a route whose source is not read for each route by itself.
+func (cfg *Config) checkPace(c *checker, at place, r *Route) {
+	if src := cfg.Sources[r.From]; r.Poll != nil && src != nil && !src.log() {
+		c.add(at.child("poll").key(), "belongs to append-only tables: of a %s all routes are polled together", kindOf(src)).hint("set poll of the source")
+	}
+}
