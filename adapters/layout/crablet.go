@@ -19,7 +19,7 @@ func Crablet() *Preset {
 			PositionKey: true, Numbered: true, Progress: "outbox_topic_progress",
 		},
 		Defaults: Defaults{
-			Leader: true, Lock: CrabletLock, Global: true,
+			Leader: true, Lock: CrabletLock, Global: true, Statistics: 30 * time.Second,
 			Retry: &Retry{Attempts: 3, Base: time.Second, Max: time.Second, Hold: true},
 		},
 	}
