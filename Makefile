@@ -35,7 +35,7 @@ LONGEST_TEST_FILE := 700
 
 .PHONY: help
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Run the whole system in one process: no server, no configuration
@@ -53,6 +53,16 @@ test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every
 .PHONY: race
 race: ## Run every test with the race detector
 	$(BRIEFLY) go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+
+# What is tested on other versions of PostgreSQL: PART of the tests of its adapters, and of the main faults.
+PART ?= .
+POSTGRES_FAULTS := KillLoopHTTP|FlowCatalystKillLoop|FlowCatalystKilledAtEveryStep|InstancesOfAQueueAreKilled|NetworkToPostgres|OpenTransactionsDelayNobody|RebaseAfterARestore
+
+.PHONY: test-postgres
+test-postgres: ## Run the tests of PostgreSQL's adapters and the main faults on VERSION=14 (to 18), from Maven
+	go run ./internal/testenv/cmd/testenv -brief -postgres $(VERSION) -- sh -c \
+		"go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -run '$(PART)' $(TESTFLAGS) ./adapters/postgres/... && \
+		go test -timeout 15m -run '$(POSTGRES_FAULTS)' $(TESTFLAGS) ./internal/faults"
 
 .PHONY: api-check
 api-check: ## Hold the admin API against its document with schemathesis (needs Python and PyPI)

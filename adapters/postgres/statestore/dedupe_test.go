@@ -42,6 +42,9 @@ func TestG8_DedupeReadsByKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
+	if v := conn.PgConn().ParameterStatus("server_version"); strings.HasPrefix(v, "14.") {
+		t.Skip("PostgreSQL 14 does not write its statistics when it is told to: its plans are those of 15, which is tested")
+	}
 	// Statistics of an empty table, and statements that were used with it.
 	run := func(sql string) {
 		t.Helper()

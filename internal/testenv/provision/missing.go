@@ -17,6 +17,8 @@ const (
 	kafkaSize           = "about 60 MB"
 	mariadbPackageSize  = "about 10 MB"
 	mariadbMavenSize    = "about 140 MB"
+	compilerSize        = "about 120 MB"
+	mongoSize           = "about 3 MB"
 )
 
 // MissingPostgres says in words, a sentence each, what [Host.Postgres] would install,

@@ -63,7 +63,7 @@ func findPostgres(ctx context.Context) (string, bool) {
 		slices.Reverse(found)              // the newest first
 		dirs = append(dirs, found...)
 	}
-	if dir, err := zonkyDir(); err == nil {
+	if dir, err := zonkyDir(zonkyVersion); err == nil {
 		dirs = append(dirs, filepath.Join(dir, "bin"))
 	}
 	i := slices.IndexFunc(dirs, func(dir string) bool { return checkPostgres(ctx, dir) == nil })
@@ -101,13 +101,9 @@ func (h Host) installPostgres(ctx context.Context) (string, error) {
 	if dir, ok := findPostgres(ctx); ok {
 		return dir, nil
 	}
-	dir, err := h.zonky(ctx)
+	bin, err := h.zonky(ctx, zonkyVersion)
 	if err != nil {
 		return "", errors.Join(aptErr, err, errNoPostgres)
-	}
-	bin := filepath.Join(dir, "bin")
-	if err := checkPostgres(ctx, bin); err != nil {
-		return "", fmt.Errorf("the PostgreSQL that Maven brought does not run here: %w", err)
 	}
 	return bin, nil
 }

@@ -2,14 +2,16 @@
 //
 //	go run ./internal/testenv/cmd/testenv -- go test -race ./...
 //
-// It installs what is missing, starts PostgreSQL, MariaDB and Kafka on free loopback
-// ports, sets OUTRIDER_TEST_POSTGRES_URL, OUTRIDER_TEST_MYSQL_URL and OUTRIDER_TEST_KAFKA_BROKERS, runs
+// It installs what is missing, starts PostgreSQL, MariaDB, Kafka and a server of MongoDB's protocol on free loopback
+// ports, sets OUTRIDER_TEST_POSTGRES_URL, OUTRIDER_TEST_MYSQL_URL, OUTRIDER_TEST_KAFKA_BROKERS and OUTRIDER_TEST_MONGODB_URL, runs
 // the command, stops the servers and exits with the command's status. A server
 // whose variable is set already is used as it is. With -keep, the servers stay;
 // with -logical, PostgreSQL writes a log that Debezium can read; with -brief, the databases'
 // files are kept in memory where there is room, and Kafka's machine code is made
 // quickly instead of well: for tests, and not for measuring. With -browser, Chromium
-// is installed where it is missing, for the tests of the dashboard.
+// is installed where it is missing, for the tests of the dashboard. With -postgres,
+// PostgreSQL is of that major version, from Maven, also for tests that start their own, and it is the only
+// server.
 //
 // Where a server cannot be had, the command runs without it and its tests are
 // skipped; with CI=true that is an error.
@@ -39,8 +41,9 @@ func run(args []string) int {
 	logical := flags.Bool("logical", false, "start PostgreSQL with wal_level = logical, which readers of its log need")
 	brief := flags.Bool("brief", false, "servers for minutes: the databases' files are in memory, if 3 GiB of it are free, and Kafka optimises little")
 	browser := flags.Bool("browser", false, "install Chromium too, for the tests of the dashboard")
+	postgres := flags.Int("postgres", 0, "start PostgreSQL of this major version (14 to 18), from Maven, and no other server")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-postgres N] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -52,7 +55,7 @@ func run(args []string) int {
 	}
 
 	signals := received()
-	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser}}
+	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, postgres: *postgres}}
 	if !*keep {
 		defer servers.stop()
 	}

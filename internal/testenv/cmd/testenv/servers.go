@@ -30,6 +30,8 @@ type settings struct {
 	logical bool // PostgreSQL's log can be decoded
 	brief   bool // the databases' files are in memory, if there is room, and Kafka optimises little
 	browser bool // Chromium is installed
+
+	postgres int // the major version of PostgreSQL, which is the only server; 0: any that is there
 }
 
 // memoryLeast is how much room in memory a database must find: a run of the tests
@@ -74,6 +76,10 @@ var kinds = []kind{
 		_, err := host.Kafka(ctx)
 		return err
 	}, provision.Host.MissingKafka},
+	{"MongoDB", testenv.EnvMongoDB, startMongoDB, func(ctx context.Context, host provision.Host) error {
+		_, err := host.MongoDB(ctx)
+		return err
+	}, provision.Host.MissingMongoDB},
 }
 
 func startPostgres(ctx context.Context, host provision.Host, with settings) (started, string, error) {
@@ -120,9 +126,24 @@ func startKafka(ctx context.Context, host provision.Host, with settings) (starte
 	return s, strings.Join(s.Brokers(), ","), nil
 }
 
+func startMongoDB(ctx context.Context, host provision.Host, with settings) (started, string, error) {
+	found, err := host.MongoDB(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := server.StartMongoDB(ctx, server.MongoOptions{Java: found.Java, Jars: found.Jars, Class: provision.MongoClass, Keep: with.keep})
+	if err != nil {
+		return nil, "", err
+	}
+	return s, s.URL(), nil
+}
+
 // start starts every server that is not given by its variable. A server that
 // cannot be had is an error in CI and otherwise leaves its variable empty.
 func (s *servers) start(ctx context.Context) error {
+	if s.postgres != 0 {
+		return s.onlyPostgres(ctx)
+	}
 	announce(ctx, s.browser)
 	if s.browser {
 		if err := findBrowser(ctx); err != nil {
@@ -146,6 +167,20 @@ func (s *servers) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// onlyPostgres starts PostgreSQL of a major version. Tests that start their own take the same one.
+func (s *servers) onlyPostgres(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, installLimit)
+	defer cancel()
+	bin, err := provision.Host{Install: true, Say: say}.PostgresMajor(ctx, s.postgres)
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv(provision.EnvPostgresBin, bin); err != nil {
+		return err
+	}
+	return s.startOne(ctx, kinds[0])
 }
 
 // findBrowser installs Chromium where it is missing. Where it cannot be had, the tests

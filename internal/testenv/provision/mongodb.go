@@ -1,0 +1,125 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+const (
+	// mongoVersion is that of the server of MongoDB's protocol in Java.
+	mongoVersion = "1.47.0"
+
+	// compilerPackage is Debian's package of the Java compiler.
+	compilerPackage = "openjdk-17-jdk-headless"
+
+	// MongoClass is the program that [Host.MongoDB] compiles. Its argument is a port.
+	MongoClass = "OutriderTestMongo"
+)
+
+// mongoProgram starts the server. Drivers want a protocol that it speaks as far as is needed here, and does not announce.
+const mongoProgram = `import de.bwaldvogel.mongo.MongoServer;
+import de.bwaldvogel.mongo.MongoVersion;
+import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import java.util.List;
+
+public class OutriderTestMongo {
+    public static void main(String[] args) throws Exception {
+        MemoryBackend backend = new MemoryBackend();
+        backend.version(new MongoVersion() {
+            public List<Integer> getVersionArray() { return List.of(4, 4, 0); }
+            public int getWireVersion() { return 9; }
+        });
+        backend.enableOplog();
+        MongoServer server = new MongoServer(backend);
+        server.bind("127.0.0.1", Integer.parseInt(args[0]));
+        Thread.currentThread().join();
+    }
+}
+`
+
+// MongoDB is what starts a server of MongoDB's protocol: one in Java, which keeps everything in memory and has neither
+// replica sets nor transactions. A real server is given by its URL.
+type MongoDB struct {
+	Java string // the java program
+	Jars string // the folder of the jars and of [MongoClass]
+}
+
+// MongoDB returns the Java runtime and the jars of the server.
+func (h Host) MongoDB(ctx context.Context) (MongoDB, error) {
+	java, err := h.java(ctx)
+	if err != nil {
+		return MongoDB{}, err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return MongoDB{}, err
+	}
+	dir := filepath.Join(cache, "mongo-java-server-"+mongoVersion)
+	if hasMongo(dir) {
+		return MongoDB{Java: java, Jars: dir}, nil
+	}
+	if !h.Install {
+		return MongoDB{}, errors.New("no server for MongoDB found: `make test` downloads one with Maven")
+	}
+	err = fill(dir, func(tmp string) error {
+		err := h.maven(ctx, "downloading mongo-java-server "+mongoVersion, tmp,
+			artifact{"de.bwaldvogel", "mongo-java-server", mongoVersion}, artifact{"org.slf4j", "slf4j-nop", "2.0.17"})
+		if err != nil {
+			return err
+		}
+		return h.compile(ctx, tmp)
+	})
+	return MongoDB{Java: java, Jars: dir}, err
+}
+
+// compile compiles the program beside its jars.
+func (h Host) compile(ctx context.Context, dir string) error {
+	javac, err := h.findCompiler(ctx)
+	if err != nil {
+		return err
+	}
+	source := filepath.Join(dir, MongoClass+".java")
+	if err := os.WriteFile(source, []byte(mongoProgram), 0o600); err != nil {
+		return fmt.Errorf("write the program of the server for MongoDB: %w", err)
+	}
+	return h.run(ctx, "compiling the program of the server for MongoDB",
+		exec.CommandContext(ctx, javac, "--release", "11", "-cp", filepath.Join(dir, "*"), "-d", dir, source))
+}
+
+// findCompiler returns the javac program, installed when missing.
+func (h Host) findCompiler(ctx context.Context) (string, error) {
+	if javac, err := exec.LookPath("javac"); err == nil {
+		return javac, nil
+	}
+	installed, err := h.apt(ctx, compilerPackage)
+	if err != nil {
+		return "", err
+	}
+	if !installed {
+		return "", errors.New("this needs a Java compiler: install a JDK (javac) and try again")
+	}
+	return exec.LookPath("javac")
+}
+
+func hasMongo(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, MongoClass+".class"))
+	return err == nil
+}
+
+// MissingMongoDB is [Host.MissingPostgres] for [Host.MongoDB].
+func (h Host) MissingMongoDB(ctx context.Context) (missing []string) {
+	if cache, err := cacheDir(); err == nil && hasMongo(filepath.Join(cache, "mongo-java-server-"+mongoVersion)) {
+		return nil
+	}
+	if _, err := findJava(ctx); err != nil && hasApt() {
+		missing = append(missing, "a Java runtime: package "+javaPackage+", with apt, "+javaSize)
+	}
+	if _, err := exec.LookPath("javac"); err != nil && hasApt() {
+		missing = append(missing, "a Java compiler: package "+compilerPackage+", with apt, "+compilerSize)
+	}
+	return append(append(missing, missingMaven()...), "mongo-java-server "+mongoVersion+": from Maven Central"+intoCache()+", "+mongoSize)
+}
