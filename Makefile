@@ -9,11 +9,14 @@ TEST_PACKAGES_AT_ONCE ?= 3
 TEST ?= ./internal/faults ./router ./admin ./adapters/sqlite . ./adapters/postgres/... ./bench ./adapters/kafka work
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
+# Programs without DWARF, which nobody reads here, are linked in half the time, of which
+# fifty programs of tests have need; `make lint` vets everything, with all checks.
+LIGHTLY := -ldflags=-w -vet=off
 # Tests run without the race detector, which makes their processor time two to four times as
 # long; CI runs `make race` too. It builds all packages with it: one built without it, such as SQLite to
 # save time, makes it report races that are none, because code of generic functions is shared. The check of pointers
 # is left out in SQLite, which is C translated to Go: it was half of the time of its tests.
-RACE := -race -ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0
+RACE := $(LIGHTLY) -race -gcflags=modernc.org/...=-d=checkptr=0
 # How often `make flaky` runs the tests.
 N ?= 20
 # For how long `make soak` repeats each fault.
@@ -48,7 +51,7 @@ build: ## Build the binary bin/outrider, as it is released
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every test
 	@echo "make test takes about 7 minutes on two cores, and the first time a few more to compile everything"
-	$(BRIEFLY) go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: race
 race: ## Run every test with the race detector
@@ -82,7 +85,7 @@ test-upgrade: ## Kill a relay of a former build, and have one of this build go o
 
 .PHONY: short
 short: ## Run the tests that need no server
-	go test -short $(TESTFLAGS) $(TEST)
+	go test $(LIGHTLY) -short $(TESTFLAGS) $(TEST)
 
 .PHONY: fuzz
 fuzz: ## Try FUZZTIME=500x inputs on each fuzz target

@@ -194,7 +194,7 @@ func (s *siege) start() error {
 	} else {
 		route.Middleware = append(route.Middleware, middleware.Timeout{}.Middleware)
 	}
-	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), Lease: time.Minute}, []Route{route})
+	rt, err := New(Config{Logger: slog.New(slog.DiscardHandler), Lease: 4 * time.Minute}, []Route{route})
 	if err != nil {
 		return err
 	}

@@ -39,17 +39,17 @@ func checkPlan(t *testing.T, what string, root *pgtest.PlanNode, primary, second
 	})
 }
 
-// TestG8_PlansWithAMillionRetainedRows: all branches of the fetch keep to their
+// TestG8_PlansWithManyRetainedRows: all branches of the fetch keep to their
 // indexes with rows of one transaction and of many, with statistics of the
 // empty table and with fresh ones.
-func TestG8_PlansWithAMillionRetainedRows(t *testing.T) {
+func TestG8_PlansWithManyRetainedRows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		xid  string
 		rows int
 	}{
 		"bulk":     {"pg_current_xact_id()", testenv.Size(pgtest.VariantRows, pgtest.PlanRows)},
-		"trickled": {pgtest.ImitatedXID + "::text::xid8", pgtest.PlanRows},
+		"trickled": {pgtest.ImitatedXID + "::text::xid8", testenv.Size(pgtest.VariantRows, pgtest.PlanRows)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

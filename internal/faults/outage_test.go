@@ -41,7 +41,7 @@ func outage(t *testing.T, name string, s settings, end func() destination) {
 	to := end()
 	r.until("delivered everything", func() bool {
 		watch("after the outage")
-		return to.arrived() >= len(db.rows())
+		return to.arrived() >= outageMessages
 	})
 	r.stop()
 	watch("in the end")

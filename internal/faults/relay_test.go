@@ -36,7 +36,7 @@ var built build
 func program(t *testing.T) string {
 	t.Helper()
 	return built.path(t, func(_, binary string) error {
-		return run(".", nil, "go", "build", "-o", binary, "github.com/outriderhq/outrider/cmd/outrider")
+		return run(".", nil, "go", "build", "-ldflags=-s -w", "-o", binary, "github.com/outriderhq/outrider/cmd/outrider")
 	})
 }
 
@@ -207,21 +207,21 @@ func (r *relay) until(what string, condition func() bool) {
 	})
 }
 
-// until waits until the condition holds.
+// until waits until the condition holds. What takes long is looked for less often: a look is a
+// query mostly, and many tests wait at once.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	limit := patience
 	if soak(t) > 0 {
 		limit = soakPatience
 	}
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	began := time.Now()
 	for !condition() {
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > limit {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
-		<-tick.C
+		time.Sleep(min(max(waited/16, 10*time.Millisecond), 200*time.Millisecond))
 	}
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How many retained rows the plans are tested with: our own table with a million, other
-// kinds with fewer, except in a soak, because filling the tables is what these tests
-// spend their time on. A plan that reads all of them goes beyond every limit with either.
+// How many retained rows the plans are tested with: a million in a soak, otherwise fewer,
+// because filling the tables is what these tests spend their time on. A plan that reads all
+// of them goes beyond every limit with either.
 const (
 	PlanRows    = 1_000_000
-	VariantRows = 200_000
+	VariantRows = 100_000
 )
 
 // PlanNode is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
