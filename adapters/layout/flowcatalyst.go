@@ -13,6 +13,10 @@ func FlowCatalyst() *Preset {
 				Key: "id", Type: "type", Group: "message_group", Payload: "payload", Status: "status",
 				Attempts: "retry_count", Created: "created_at", Claimed: "processed_at", Done: "processed_at", Error: "error_message",
 			},
+			Fields: &Columns{
+				Key: "_id", Type: "type", Group: "messageGroup", Payload: "payload", Status: "status",
+				Attempts: "retryCount", Created: "createdAt", Claimed: "processedAt", Done: "processedAt", Error: "errorMessage",
+			},
 			Statuses: Statuses{Pending: "PENDING", Processing: "PROCESSING", Done: "COMPLETED", Dead: "FAILED"},
 
 			DefaultGroup: "default", TypeInPayload: true, DeadKeepsRetries: true, ErrorWhenDead: true,
@@ -43,7 +47,7 @@ func FlowCatalyst() *Preset {
 					{"processed_at", "text"},
 					{"error_message", "text"},
 				},
-			}},
+			}, MongoDB: {Indexes: []Index{{On: "(status, messageGroup, createdAt)"}}}},
 		},
 		Defaults: Defaults{
 			Poll: time.Second, Retry: &Retry{Attempts: 4, Base: time.Second, NextPoll: true}, // the first, and max-retries more

@@ -16,6 +16,9 @@ type Queue struct {
 	Columns  Columns
 	Statuses Statuses
 
+	// Fields are the names of the same in documents of MongoDB. nil: the layout is of SQL alone.
+	Fields *Columns
+
 	// DefaultGroup is the group of rows whose group is NULL. Empty: such rows
 	// have no order.
 	DefaultGroup string
@@ -129,6 +132,7 @@ type Database string
 const (
 	PostgreSQL Database = "postgres" // of package adapters/postgres
 	SQLite     Database = "sqlite"   // of package adapters/sqlite
+	MongoDB    Database = "mongodb"  // of package adapters/mongodb; its definitions have indexes alone
 )
 
 // Definition is how a database creates a table of the layout.

@@ -1,0 +1,179 @@
+package mongodb
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// Extend implements [adapters.Queue]. The time at which the documents were marked is
+// renewed; the claims stay as they are.
+func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
+	stamp := q.nextStamp()
+	renewals := map[*table][]*renewal{}
+	q.mu.Lock()
+	for _, c := range claims {
+		t, h := q.held(c)
+		if h == nil {
+			lost = append(lost, c)
+			continue
+		}
+		renewals[t] = append(renewals[t], &renewal{claim: c, hold: h, was: same{token: h.token, stamps: h.stamps}})
+		h.stamps = h.stamps.and(stamp) // until it is known to be written any may stand in the document
+	}
+	q.mu.Unlock()
+	for t, of := range renewals {
+		if err := q.renew(ctx, t, of, stamp); err != nil {
+			return nil, wrap(t, "extend claims", err)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for t, of := range renewals {
+		for _, r := range of {
+			if r.hold.stamps = (stamps{stamp}); !r.ok {
+				lost = append(lost, r.claim)
+				t.end(r.claim.Key, r.hold, false)
+			}
+		}
+	}
+	return lost, nil
+}
+
+// renewal is a claim that is extended.
+type renewal struct {
+	claim *adapters.Claim
+	hold  *hold
+	was   same
+	ok    bool
+}
+
+// renew writes the new time into documents of a collection.
+func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.Time) error {
+	coll, err := t.collection(ctx)
+	if err != nil {
+		return err
+	}
+	keys, groups := bson.A{}, map[same]bson.A{}
+	for _, r := range of {
+		keys = append(keys, r.hold.key)
+		groups[r.was] = append(groups[r.was], r.hold.key)
+	}
+	models := make([]mongo.WriteModel, 0, len(groups))
+	for was, keys := range groups {
+		models = append(models, mongo.NewUpdateManyModel().SetFilter(t.ours(keys, was)).
+			SetUpdate(bson.D{{Key: "$set", Value: bson.D{{Key: q.fields.Claimed, Value: date(stamp)}}}}))
+	}
+	result, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		return err
+	}
+	if result.MatchedCount == int64(len(of)) {
+		for _, r := range of {
+			r.ok = true
+		}
+		return nil
+	}
+	cursor, err := coll.Find(ctx, bson.D{{Key: q.fields.Key, Value: in(keys)}, {Key: q.fields.Claimed, Value: date(stamp)}}, options.Find().SetProjection(q.slim()))
+	if err != nil {
+		return err
+	}
+	tokens := map[string]string{}
+	err = each(ctx, cursor, func(raw bson.Raw) bool {
+		if d := q.read(raw); d.status == adapters.RowProcessing {
+			tokens[d.key] = d.token
+		}
+		return true
+	})
+	for _, r := range of {
+		r.ok = tokens[r.claim.Key] == r.hold.token
+	}
+	return err
+}
+
+// Recover implements [adapters.Queue]. Documents that this queue holds are never
+// recovered, however old their claims.
+func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	for _, t := range q.tables {
+		n, err := t.recover(ctx)
+		if recovered += n; err != nil {
+			return recovered, wrap(t, "recover stuck documents", err)
+		}
+		if n > 0 {
+			t.restart()
+		}
+	}
+	return recovered, nil
+}
+
+// recoverStep is how many documents are put back at once.
+const recoverStep = 1000
+
+func (t *table) recover(ctx context.Context) (recovered int, err error) {
+	f, st := &t.q.fields, &t.q.layout.Statuses
+	coll, err := t.collection(ctx)
+	if err != nil {
+		return 0, err
+	}
+	stuck := bson.D{{Key: f.Status, Value: st.Processing}, {Key: f.Claimed, Value: bson.D{{Key: "$lt", Value: date(time.Now().Add(-t.q.timeout))}}}}
+	cursor, err := coll.Find(ctx, stuck, options.Find().SetProjection(bson.D{{Key: f.Key, Value: 1}}))
+	if err != nil {
+		return 0, err
+	}
+	var keys bson.A
+	err = each(ctx, cursor, func(raw bson.Raw) bool {
+		id := copied(raw.Lookup(f.Key))
+		t.q.mu.Lock()
+		defer t.q.mu.Unlock()
+		if t.holds[textOf(id)] == nil {
+			keys = append(keys, id)
+		}
+		return true
+	})
+	for len(keys) > 0 && err == nil {
+		step := keys[:min(len(keys), recoverStep)]
+		var result *mongo.UpdateResult
+		result, err = coll.UpdateMany(ctx, append(bson.D{{Key: f.Key, Value: in(step)}}, stuck...),
+			bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: st.Pending}}}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
+		if err == nil {
+			recovered += int(result.ModifiedCount)
+		}
+		keys = keys[len(step):]
+	}
+	return recovered, err
+}
+
+// Processing implements [adapters.ProcessingCounter].
+func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
+	for _, t := range q.tables {
+		coll, err := t.collection(ctx)
+		if err != nil {
+			return adapters.Processing{}, wrap(t, "count documents", err)
+		}
+		cursor, err := coll.Find(ctx, bson.D{{Key: q.fields.Status, Value: q.layout.Statuses.Processing}, {Key: q.fields.Claimed, Value: bson.D{{Key: "$gt", Value: date(time.Time{})}}}},
+			options.Find().SetProjection(bson.D{{Key: q.fields.Claimed, Value: 1}}).SetSort(bson.D{{Key: q.fields.Claimed, Value: 1}}).SetLimit(int64(most)+1))
+		if err != nil {
+			return adapters.Processing{}, wrap(t, "count documents", err)
+		}
+		n := 0
+		err = each(ctx, cursor, func(raw bson.Raw) bool {
+			if n++; n == 1 {
+				p.Longest = max(p.Longest, time.Since(raw.Lookup(q.fields.Claimed).Time()))
+			}
+			return true
+		})
+		if err != nil {
+			return adapters.Processing{}, wrap(t, "count documents", err)
+		}
+		p.Rows += min(n, most)
+		p.More = p.More || n > most
+	}
+	return p, nil
+}

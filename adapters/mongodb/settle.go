@@ -1,0 +1,210 @@
+package mongodb
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Settle implements [adapters.Queue]. Each document is written by itself.
+func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+	s := &settling{q: q, now: time.Now(), rows: map[*table][]*settled{}}
+	if !s.add(results) {
+		return s.lost, nil
+	}
+	if s.back { // nothing may be claimed now that is behind what is put back
+		q.claiming.Lock()
+		defer q.claiming.Unlock()
+	}
+	for i, t := range q.tables {
+		if len(s.rows[t]) == 0 {
+			continue
+		}
+		if err := s.write(ctx, t); err != nil {
+			return nil, wrap(t, "settle", err)
+		}
+		if i == 0 {
+			failpoint.Hit(failpoint.InSettle)
+		}
+	}
+	return s.finish(), nil
+}
+
+// settling is one call of Settle.
+type settling struct {
+	q    *Queue
+	now  time.Time
+	rows map[*table][]*settled
+	lost []*adapters.Claim
+	back bool // documents go back
+}
+
+// settled is a document that is settled.
+type settled struct {
+	*adapters.ClaimResult
+	hold   *hold
+	change change
+	done   bool // it is as the outcome wants it
+}
+
+// change is what an outcome makes of a document. Documents of one change and one claim are written at once.
+type change struct {
+	status   string
+	attempts int
+	failure  string
+	finished bool
+}
+
+// same is what documents have in common that are written at once.
+type same struct {
+	change
+	token  string
+	stamps stamps
+}
+
+// add takes the results of claims that are held; others are lost.
+func (s *settling) add(results []adapters.ClaimResult) (some bool) {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i := range results {
+		r := &results[i]
+		t, h := s.q.held(r.Claim)
+		if h == nil {
+			s.lost = append(s.lost, r.Claim)
+			continue
+		}
+		row := &settled{ClaimResult: r, hold: h, change: s.q.change(r)}
+		s.back = s.back || !row.change.finished
+		s.rows[t] = append(s.rows[t], row)
+		some = true
+	}
+	return some
+}
+
+// change is what a result makes of a document.
+func (q *Queue) change(r *adapters.ClaimResult) change {
+	st, attempts := &q.layout.Statuses, max(r.Attempts, 0)
+	switch r.Outcome {
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
+		return change{status: st.Done, attempts: attempts, finished: true}
+	case outbox.OutcomeDead:
+		if q.layout.DeadKeepsRetries {
+			attempts = max(attempts-1, 0)
+		}
+		return change{status: st.Dead, attempts: attempts, failure: queuerow.Error(r.Error), finished: true}
+	case outbox.OutcomeRetry:
+		c := change{status: st.Again(), attempts: attempts}
+		if !q.layout.ErrorWhenDead {
+			c.failure = queuerow.Error(r.Error)
+		}
+		return c
+	default: // released, or its address is away: as if it had not been claimed
+		return change{status: st.Pending, attempts: attempts}
+	}
+}
+
+// write writes the results of a collection.
+func (s *settling) write(ctx context.Context, t *table) error {
+	coll, err := t.collection(ctx)
+	if err != nil {
+		return err
+	}
+	groups, keys := map[same][]*settled{}, bson.A{}
+	s.q.mu.Lock()
+	for _, r := range s.rows[t] {
+		is := same{r.change, r.hold.token, r.hold.stamps}
+		groups[is] = append(groups[is], r)
+		keys = append(keys, r.hold.key)
+	}
+	s.q.mu.Unlock()
+	models := make([]mongo.WriteModel, 0, len(groups))
+	for is, rows := range groups {
+		models = append(models, s.model(t, is, rows))
+	}
+	result, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		return err
+	}
+	if result.MatchedCount == int64(len(keys)) {
+		for _, r := range s.rows[t] {
+			r.done = true
+		}
+		return nil
+	}
+	return s.compare(ctx, t, coll, keys)
+}
+
+// model is the statement that writes one change.
+func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
+	f, keys := &t.q.fields, make(bson.A, len(rows))
+	for i, r := range rows {
+		keys[i] = r.hold.key
+	}
+	set := bson.D{{Key: f.Status, Value: is.status}, {Key: f.Attempts, Value: int32(min(is.attempts, 1<<30))}} //nolint:gosec // G115: it fits
+	if is.status == t.q.layout.Statuses.Done {
+		set = append(set, bson.E{Key: f.Done, Value: date(s.now)})
+	}
+	if is.failure != "" {
+		set = append(set, bson.E{Key: f.Error, Value: is.failure})
+	}
+	return mongo.NewUpdateManyModel().SetFilter(t.ours(keys, is)).
+		SetUpdate(bson.D{{Key: "$set", Value: set}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
+}
+
+// ours is the condition that documents are claimed as a hold says.
+func (t *table) ours(keys bson.A, is same) bson.D {
+	f, times := &t.q.fields, bson.A{}
+	for _, at := range is.stamps {
+		if !at.IsZero() {
+			times = append(times, date(at))
+		}
+	}
+	return bson.D{{Key: f.Key, Value: in(keys)}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}, {Key: ClaimField, Value: is.token}, {Key: f.Claimed, Value: in(times)}}
+}
+
+// compare finds out which documents are as their outcomes want them: the others are lost. Whether they have become so now, or
+// by a former call that has ended with an error, makes no difference.
+func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection, keys bson.A) error {
+	f := &t.q.fields
+	cursor, err := coll.Find(ctx, bson.D{{Key: f.Key, Value: in(keys)}},
+		options.Find().SetProjection(bson.D{{Key: f.Key, Value: 1}, {Key: f.Status, Value: 1}, {Key: f.Attempts, Value: 1}}))
+	if err != nil {
+		return err
+	}
+	type state struct {
+		status   string
+		attempts int
+	}
+	states := map[string]state{}
+	err = each(ctx, cursor, func(raw bson.Raw) bool {
+		states[textOf(raw.Lookup(f.Key))] = state{text(raw.Lookup(f.Status)), t.q.attempts(raw)}
+		return true
+	})
+	for _, r := range s.rows[t] {
+		r.done = states[r.Claim.Key] == state{r.change.status, r.change.attempts}
+	}
+	return err
+}
+
+// finish ends the claims, and returns those that are lost.
+func (s *settling) finish() []*adapters.Claim {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for t, rows := range s.rows {
+		for _, r := range rows {
+			if !r.done {
+				s.lost = append(s.lost, r.Claim)
+			}
+			t.end(r.Claim.Key, r.hold, r.done && r.change.finished)
+		}
+	}
+	return s.lost
+}

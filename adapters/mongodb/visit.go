@@ -1,0 +1,141 @@
+package mongodb
+
+import (
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// wallPause is after how long a group is looked at again of which somebody else
+// holds a document: nobody tells when he is done with it.
+const wallPause = time.Second
+
+// visit is a look at one group in a page.
+type visit struct {
+	*claim
+	table  *table
+	bunch  *bunch
+	next   int   // of its documents
+	chosen []int // of them, those that are to be claimed now
+	walled bool  // nothing behind can be claimed now
+}
+
+// pick is a document that is to be claimed.
+type pick struct {
+	visit *visit
+	doc   *document
+	row   *adapters.Row
+}
+
+// visits are looks at the groups of which the request takes something.
+func (c *claim) visits(t *table, bunches []*bunch) (all []*visit) {
+	for _, b := range bunches {
+		if c.slots[b.slot] && !(b.group != "" && c.except[b.group]) && c.allowed(b) > 0 {
+			all = append(all, &visit{claim: c, table: t, bunch: b})
+		}
+	}
+	return all
+}
+
+// more reports whether there may be something to claim.
+func (v *visit) more() bool { return !v.walled && v.next < len(v.bunch.docs) && v.allowed(v.bunch) > 0 }
+
+// open reports whether what follows the page's documents can be claimed.
+func (v *visit) open() bool { return !v.walled && v.next == len(v.bunch.docs) }
+
+// choose chooses the next so many documents that can be claimed, and returns how many it has found.
+func (v *visit) choose(most int) int {
+	v.chosen = v.chosen[:0]
+	for v.next < len(v.bunch.docs) && !v.walled && len(v.chosen) < most {
+		d := &v.bunch.docs[v.next]
+		switch v.owner(d) {
+		case theirs:
+			v.wall(time.Now().Add(wallPause))
+			return len(v.chosen)
+		case free:
+			if !v.absent[rowKey{v.table.Name, d.key}] && !v.table.refused[d.key] {
+				v.chosen = append(v.chosen, v.next)
+			}
+		case ours:
+		}
+		v.next++
+	}
+	return len(v.chosen)
+}
+
+// wall ends the visit until a time.
+func (v *visit) wall(until time.Time) {
+	v.walled = true
+	if due := &v.table.lap.due; due.IsZero() || until.Before(*due) {
+		*due = until
+	}
+}
+
+// owner says whose a document is.
+type owner int
+
+const (
+	free owner = iota
+	ours
+	theirs
+)
+
+// owner says whose a document is, as the walk has read it.
+func (v *visit) owner(d *document) owner {
+	v.q.mu.Lock()
+	defer v.q.mu.Unlock()
+	h := v.table.holds[d.key]
+	finished, ended := v.table.gone[d.key]
+	switch {
+	case h == nil && ended && finished:
+		return ours
+	case h == nil && ended: // it is lost, and the next claim begins with it
+		return theirs
+	case d.status == adapters.RowWaiting && h == nil:
+		return free
+	case d.status == adapters.RowWaiting:
+		return theirs // somebody has taken it back; the next settle finds out
+	case d.status != adapters.RowProcessing:
+		return ours // it is none of the queue's any more
+	case h != nil && h.is(d.token, d.claimed):
+		return ours
+	}
+	return theirs
+}
+
+// match has the request match what was fetched. What was chosen and is not among it has been taken by somebody else; if
+// fetching has ended before, it is fetched in the next turn.
+func (v *visit) match(wholes map[string]whole, all bool) (wanted []*pick) {
+	for _, i := range v.chosen {
+		d := &v.bunch.docs[i]
+		w, fetched := wholes[d.key]
+		switch {
+		case !fetched && all:
+			v.wall(time.Now().Add(wallPause))
+			return wanted
+		case !fetched:
+			v.next = i
+			return wanted
+		case v.req.Match != nil && !v.req.Match(w.row):
+			v.refuse(d, w.row)
+			continue
+		case v.req.Bytes > 0 && v.bytes > 0 && v.bytes+int64(len(w.row.Payload)) > v.req.Bytes:
+			v.full = true
+			return wanted
+		}
+		v.bytes += int64(len(w.row.Payload))
+		w.row.Claim = &adapters.Claim{Table: v.table.Name, Key: d.key, Attempts: w.attempts}
+		wanted = append(wanted, &pick{v, d, w.row})
+	}
+	return wanted
+}
+
+// refuse remembers a document that no route wants.
+func (v *visit) refuse(d *document, row *adapters.Row) {
+	if v.req.Wants != 0 && v.req.Later != nil && len(v.table.refused) < refusedMost && !v.req.Later(row) {
+		v.table.refused[d.key] = true
+	}
+}
+
+// refusedMost bounds the documents that are remembered because no route wants them.
+const refusedMost = 100_000
