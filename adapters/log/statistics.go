@@ -118,7 +118,7 @@ func (s *Statistics) writeLocked() {
 
 // Ordering declares waves of up to 1000 messages.
 func (s *Statistics) Ordering() adapters.Ordering {
-	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: maxMessages, Static: true}
+	return adapters.Ordering{Unit: adapters.UnitWave, MaxMessages: maxMessages, Static: true, Whole: true}
 }
 
 // Close writes what is not written yet.

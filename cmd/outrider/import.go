@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outriderhq/outrider/config/crablet"
 	"github.com/outriderhq/outrider/config/flowcatalyst"
 )
 
@@ -15,11 +16,27 @@ func (a *app) importCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "import",
 		Short: "Convert the configuration of another system",
-	}, a.importFlowCatalystCommand())
+	}, a.importFlowCatalystCommand(), a.importCrabletCommand())
+}
+
+func (a *app) importCrabletCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "crablet FILE",
+		Short: "Turn the settings of Crablet's outbox into a configuration",
+		Long: `Reads the crablet.outbox.* keys of a .properties or YAML file and writes an equivalent
+configuration for Outrider, with a route for each pair of a topic and a publisher. Secrets are
+not copied: the result refers to environment variables. Keys that mean nothing here, and
+publishers that are classes of the application, are reported on standard error.`,
+		Example: "  outrider import crablet application.properties --output outrider.yaml\n  outrider validate",
+	}
+	a.importFile(c, func(name string, text []byte, profile string) (config []byte, notes []string, err error) {
+		r, err := crablet.Import(name, text, crablet.Options{Profile: profile})
+		return r.Config, r.Notes, err
+	})
+	return c
 }
 
 func (a *app) importFlowCatalystCommand() *cobra.Command {
-	var output, profile string
 	c := &cobra.Command{
 		Use:   "flowcatalyst FILE",
 		Short: "Turn the settings of FlowCatalyst's outbox processor into a configuration",
@@ -29,8 +46,18 @@ from a .env file, or the outbox-processor.* keys of the earlier processor from a
 or YAML file. Secrets are not copied: the result refers to environment variables. Settings
 that cannot be converted are reported on standard error.`,
 		Example: "  outrider import flowcatalyst .env --output outrider.yaml\n  outrider import flowcatalyst application.properties --output outrider.yaml\n  outrider validate",
-		Args:    cobra.ExactArgs(1),
 	}
+	a.importFile(c, func(name string, text []byte, profile string) (config []byte, notes []string, err error) {
+		r, err := flowcatalyst.Import(name, text, flowcatalyst.Options{Profile: profile})
+		return r.Config, r.Notes, err
+	})
+	return c
+}
+
+// importFile has a command convert the file that it is given.
+func (a *app) importFile(c *cobra.Command, convert func(name string, text []byte, profile string) (config []byte, notes []string, err error)) {
+	var output, profile string
+	c.Args = cobra.ExactArgs(1)
 	c.Flags().StringVar(&output, "output", "", "`file` to write; it must not exist yet. Default: standard output")
 	c.Flags().StringVar(&profile, "profile", "prod", "`profile` of a .properties or YAML file whose keys go before those of none")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -38,20 +65,19 @@ that cannot be converted are reported on standard error.`,
 		if err != nil {
 			return wrongError{err}
 		}
-		imported, err := flowcatalyst.Import(args[0], text, flowcatalyst.Options{Profile: profile})
+		content, notes, err := convert(args[0], text, profile)
 		if err != nil {
 			return wrongError{err}
 		}
-		for _, note := range imported.Notes {
+		for _, note := range notes {
 			fmt.Fprintf(a.err, "note: %s\n", note)
 		}
 		if output == "" {
-			_, err := a.out.Write(imported.Config)
+			_, err := a.out.Write(content)
 			return err
 		}
-		return writeNew(output, imported.Config)
+		return writeNew(output, content)
 	}
-	return c
 }
 
 // writeNew writes a file that does not exist yet.

@@ -38,6 +38,27 @@ func TestImportFlowCatalyst(t *testing.T) {
 	}
 }
 
+func TestImportCrablet(t *testing.T) {
+	dir := t.TempDir()
+	theirs, ours := filepath.Join(dir, "application.yaml"), filepath.Join(dir, "outrider.yaml")
+	text := "crablet: {outbox: {enabled: true, fetch-size: 10, topics: {wallets: {required-tags: wallet_id, publishers: LogPublisher}}}}\nspring: {datasource: {password: CANARY}}\n"
+	if err := os.WriteFile(theirs, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := call(t.Context(), "", "import", "crablet", theirs, "--output", ours)
+	if r.code != exitOK || !strings.Contains(r.err, "application.yaml:1: crablet.outbox.fetch-size is left out") {
+		t.Errorf("%v", r)
+	}
+	content, err := os.ReadFile(ours)
+	if err != nil || !strings.Contains(string(content), `progress: {topic: "wallets", publisher: "LogPublisher"}`) || strings.Contains(string(content), "CANARY") {
+		t.Errorf("%s, %v", content, err)
+	}
+	t.Setenv("DATABASE_URL", "postgres://127.0.0.1/app")
+	if r := call(t.Context(), "", "validate", "--config", ours); r.code != exitOK || r.err != "" {
+		t.Errorf("%v", r)
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

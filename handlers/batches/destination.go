@@ -107,7 +107,7 @@ func (d *destination) publish(ctx context.Context, events []outbox.Envelope) (er
 
 // Ordering declares batches of [MaxEvents] events of one group at a time.
 func (d *destination) Ordering() adapters.Ordering {
-	return adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: MaxEvents, MaxGroups: 1, Static: true}
+	return adapters.Ordering{Unit: adapters.UnitGroup, MaxMessages: MaxEvents, MaxGroups: 1, Static: true, Whole: true}
 }
 
 // Close does nothing: the publisher is the program's.

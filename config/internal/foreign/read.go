@@ -129,6 +129,10 @@ func flatten(out []Setting, key string, n ast.Node, depth int) []Setting {
 			name = key + "." + name
 		}
 		return flatten(out, name, n.Value, depth+1)
+	case *ast.SequenceNode:
+		for i, v := range n.Values {
+			out = flatten(out, fmt.Sprintf("%s[%d]", key, i), v, depth+1)
+		}
 	case *ast.AnchorNode:
 		return flatten(out, key, n.Value, depth+1)
 	case *ast.TagNode:
