@@ -50,8 +50,8 @@ type Config struct {
 
 // State says where Outrider remembers things.
 type State struct {
-	URL SecretURL `yaml:"url" doc:"postgres:// URL, or the path of an SQLite file. Default: the database of each route's source."`
-	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to a PostgreSQL url, as of a source."`
+	URL SecretURL `yaml:"url" doc:"postgres:// or mysql:// URL, or the path of an SQLite file. Default: the database of each route's source."`
+	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to a url, as of a source."`
 
 	Schema SchemaName `yaml:"schema" doc:"Schema of the state tables in PostgreSQL, as in SQL; init creates it. Default: the first of the search path that has them, or the first."`
 }

@@ -297,7 +297,7 @@ func (cfg *Config) checkStateSchema(c *checker, at place) {
 	if strings.HasPrefix(name, "pg_") || name == "information_schema" {
 		c.add(where, "is a schema of PostgreSQL's own").hint("name another, such as outrider")
 	}
-	inPostgres := cfg.State.URL.Scheme() != ""
+	inPostgres := cfg.State.URL.Scheme() != "" && !isMySQL(cfg.State.URL)
 	if cfg.State.URL.IsZero() {
 		inPostgres = at.has("url_file")
 		for _, s := range cfg.Sources {
@@ -306,16 +306,20 @@ func (cfg *Config) checkStateSchema(c *checker, at place) {
 		}
 	}
 	if !inPostgres {
-		c.add(where.key(), "belongs to state in PostgreSQL, and there is none").hint("remove it; SQLite has no schemas")
+		c.add(where.key(), "belongs to state in PostgreSQL, and there is none").hint("remove it; SQLite has no schemas, and MySQL calls its databases so: the url names one")
 	}
 }
 
-// checkStateURL accepts a PostgreSQL URL or a path.
+// checkStateURL accepts a URL of PostgreSQL or MySQL, or a path.
 func (cfg *Config) checkStateURL(c *checker, at place) {
-	if !cfg.State.URL.IsZero() && cfg.State.URL.Scheme() != "" {
-		c.postgresURL(at.child("url"), cfg.State.URL, ", or the path of an SQLite file")
+	switch {
+	case isMySQL(cfg.State.URL):
+		c.mysqlURL(at.child("url"), cfg.State.URL)
+		c.mysqlTLS(at, cfg.State.URL, &cfg.State.TLS)
+	case !cfg.State.URL.IsZero() && cfg.State.URL.Scheme() != "":
+		c.postgresURL(at.child("url"), cfg.State.URL, ", nor a mysql:// one, or the path of an SQLite file")
 		c.postgresTLS(at, cfg.State.URL, &cfg.State.TLS)
-	} else if cfg.State.TLS.given() {
-		c.add(at.child("tls").key(), "belongs to a postgres:// url").hint("remove it; state beside a source uses that source's tls")
+	case cfg.State.TLS.given():
+		c.add(at.child("tls").key(), "belongs to a postgres:// or mysql:// url").hint("remove it; state beside a source uses that source's tls")
 	}
 }

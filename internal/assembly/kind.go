@@ -41,7 +41,7 @@ var (
 	}
 
 	// stateKinds are tried in this order for a location of state.
-	stateKinds = []func(b *Builder, location string) (k StateKind, mine bool){postgresState, sqliteState}
+	stateKinds = []func(b *Builder, location string) (k StateKind, mine bool){postgresState, mysqlState, sqliteState}
 )
 
 // site is the place of a source or destination in the configuration.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/mysql"
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
@@ -140,7 +141,10 @@ type Grantees = postgres.Grantees
 // do about it; false: err is something else.
 func ConnectionProblem(err error) (text, fix string, ok bool) {
 	if text, ok = postgres.ConnectionProblem(err); ok {
-		fix = postgres.ConnectionFix(err)
+		return text, postgres.ConnectionFix(err), true
+	}
+	if text, ok = mysql.ConnectionProblem(err); ok {
+		fix = mysql.ConnectionFix(err)
 	}
 	return text, fix, ok
 }

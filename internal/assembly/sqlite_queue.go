@@ -16,7 +16,9 @@ func (t sqliteTable) openQueue() (Feed, error) {
 	if !t.Config.State.URL.IsZero() {
 		location = t.Config.State.URL.Reveal()
 	}
-	if _, elsewhere := postgresState(t.Builder, location); !elsewhere {
+	_, postgres := postgresState(t.Builder, location)
+	_, mysql := mysqlState(t.Builder, location)
+	if !postgres && !mysql {
 		cfg.Fenced = sqliteKey(location) == sqliteKey(t.Path)
 	}
 	queue, err := queuetable.New(cfg)

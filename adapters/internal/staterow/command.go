@@ -111,10 +111,13 @@ func chosen(ctx context.Context, d Dialect, tx Tx, f adapters.ParkedFilter, stat
 // their counters, which makes their owners load again.
 func raise(ctx context.Context, d Dialect, tx Tx, lanes []adapters.LaneRef) error {
 	s := &Statement{dialect: d}
-	s.add("UPDATE outrider_cursor SET commands = commands + 1 WHERE (route, slot) IN (" +
-		"SELECT route, slot FROM outrider_cursor WHERE ")
+	before, after := "(route, slot) IN (SELECT route, slot FROM outrider_cursor WHERE ", d.ForUpdate+")"
+	if d.MySQL {
+		before, after = "", ""
+	}
+	s.add("UPDATE outrider_cursor SET commands = commands + 1 WHERE " + before)
 	s.lanes(lanes)
-	s.add(" ORDER BY route, slot" + d.ForUpdate + ")")
+	s.add(" ORDER BY route, slot" + after)
 	_, err := tx.Exec(ctx, s)
 	return err
 }
@@ -122,7 +125,7 @@ func raise(ctx context.Context, d Dialect, tx Tx, lanes []adapters.LaneRef) erro
 // audit writes down who did what; filter is a JSON object.
 func audit(ctx context.Context, d Dialect, tx Tx, by, action, filter string, changed int) error {
 	s := &Statement{dialect: d}
-	into, values := "by, action, filter, changed", "%, %, %, %"
+	into, values := d.by()+", action, filter, changed", "%, %, %, %"
 	if d.AuditTime {
 		into, values = "at, "+into, d.Now+", "+values
 	}

@@ -14,7 +14,7 @@ import (
 // operationFields are the columns of an operation, as readOperation reads them.
 func (d Dialect) operationFields() string {
 	known := func(column string) string { return "coalesce(" + d.micros(column) + ", 0)" }
-	return strings.Join([]string{"id", "kind", "subject", "place", "rate", "by", "state", "total", "done", "failed", "error", d.micros("created_at"),
+	return strings.Join([]string{"id", "kind", "subject", "place", "rate", d.by(), "state", "total", "done", "failed", "error", d.micros("created_at"),
 		known("started_at"), d.micros("updated_at"), known("ended_at"), "owner", "epoch", known("lease_until") + " - " + d.micros(d.Now), known("taken_at"), "taken_done"}, ", ")
 }
 
@@ -96,7 +96,7 @@ func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation
 		return o, err
 	}
 	s := &Statement{dialect: d}
-	s.add("INSERT INTO outrider_operation (id, kind, subject, place, rate, by, state, total, created_at, updated_at) VALUES (%, %, %, '{}', %, %, 'planned', %, ",
+	s.add("INSERT INTO outrider_operation (id, kind, subject, place, rate, "+d.by()+", state, total, created_at, updated_at) VALUES (%, %, %, '{}', %, %, 'planned', %, ",
 		Pack(o.ID), string(o.Kind), encodeSubject(&o), o.Rate, Clean(o.By), o.Total)
 	if created.IsZero() {
 		s.add(d.Now + ", " + d.Now + ")")

@@ -20,7 +20,7 @@ func (d Dialect) micros(column string) string {
 // of the database role.
 func Audit(ctx context.Context, d Dialect, tx Tx, role string, before int64, limit int) (out []adapters.AuditRecord, err error) {
 	s := &Statement{dialect: d}
-	s.add("SELECT id, " + d.micros("at") + ", by, " + role + ", action, CAST(filter AS text), changed FROM outrider_audit")
+	s.add("SELECT id, " + d.micros("at") + ", " + d.by() + ", " + role + ", action, " + d.textual("filter") + ", changed FROM outrider_audit")
 	if before > 0 {
 		s.add(" WHERE id < %", before)
 	}

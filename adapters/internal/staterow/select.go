@@ -21,6 +21,10 @@ type Dialect struct {
 
 	Later         string // the clock, and as many microseconds as ? says
 	AliveInstance string // condition that an instance i lives, as [adapters.Instance] has it
+
+	// MySQL is the SQL of MySQL and MariaDB: "by" is reserved, a subquery cannot read the table that is updated,
+	// and cannot be limited by a row outside of it, a comparison of rows does not use an index, and CAST knows no text.
+	MySQL bool
 }
 
 // Statement is a statement under construction.
@@ -42,7 +46,10 @@ func (s *Statement) add(text string, args ...any) {
 		}
 		before, after, _ := strings.Cut(text, "%")
 		s.Args = append(s.Args, arg)
-		s.text.WriteString(before + s.dialect.Parameter + strconv.Itoa(len(s.Args)))
+		s.text.WriteString(before + s.dialect.Parameter)
+		if !s.dialect.MySQL { // whose parameters have no numbers
+			s.text.WriteString(strconv.Itoa(len(s.Args)))
+		}
 		text = after
 	}
 	s.text.WriteString(text)
@@ -86,13 +93,17 @@ func (s *Statement) where(f adapters.ParkedFilter, statuses []adapters.ParkedSta
 		s.add(" AND status IN (" + strings.Join(texts, ", ") + ")")
 	}
 	if f.Error != "" {
-		s.add(` AND lower(last_error) LIKE lower(%) ESCAPE '\'`, contains(f.Error))
+		s.add(` AND lower(last_error) LIKE lower(%) ESCAPE '!'`, contains(f.Error))
 	}
 	if !f.Before.IsZero() {
 		s.add(" AND parked_at < %", f.Before)
 	}
 	if k := f.After; k != (adapters.ParkedKey{}) {
-		s.add(" AND (route, slot, seq) > (%, %, %)", k.Route, k.Slot, k.Seq)
+		if s.dialect.MySQL {
+			s.add(" AND (route > % OR route = % AND (slot > % OR slot = % AND seq > %))", k.Route, k.Route, k.Slot, k.Slot, k.Seq)
+		} else {
+			s.add(" AND (route, slot, seq) > (%, %, %)", k.Route, k.Slot, k.Seq)
+		}
 	}
 }
 
@@ -103,9 +114,26 @@ func (s *Statement) equal(column, value string) {
 	}
 }
 
-// contains is the pattern of texts with the given one inside.
+// by is the column of a command's author.
+func (d Dialect) by() string {
+	if d.MySQL {
+		return "`by`"
+	}
+	return "by"
+}
+
+// textual is a column as text.
+func (d Dialect) textual(column string) string {
+	if d.MySQL {
+		return "CAST(" + column + " AS char)"
+	}
+	return "CAST(" + column + " AS text)"
+}
+
+// contains is the pattern of texts with the given one inside. A backslash as its escape would be read in more than one way, by
+// database and mode.
 func contains(text string) string {
-	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(Clean(text)) + "%"
+	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(Clean(text)) + "%"
 }
 
 // lanes adds the condition that a row is of one of the lanes.

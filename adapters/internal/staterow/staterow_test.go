@@ -76,12 +76,12 @@ func TestStatementsHoldNoTextOfUsers(t *testing.T) {
 	s := ListParked(d, "seq", adapters.ParkedFilter{Route: evil, Group: evil, ID: evil, Status: adapters.ParkedDead, Type: evil,
 		Error: evil + "%_", Before: time.Unix(1, 0), Limit: 7})
 	want := `SELECT seq FROM outrider_parked WHERE true AND route = $1 AND message_group = $2 AND event_id = $3` +
-		` AND event_type = $4 AND status IN ('dead') AND lower(last_error) LIKE lower($5) ESCAPE '\' AND parked_at < $6` +
+		` AND event_type = $4 AND status IN ('dead') AND lower(last_error) LIKE lower($5) ESCAPE '!' AND parked_at < $6` +
 		` ORDER BY route, slot, seq LIMIT $7`
 	if s.SQL() != want {
 		t.Errorf("got  %s\nwant %s", s.SQL(), want)
 	}
-	if len(s.Args) != 7 || s.Args[4] != "%"+strings.ReplaceAll(evil, "_", `\_`)+`\%\_%` || s.Args[6] != 7 {
+	if len(s.Args) != 7 || s.Args[4] != "%"+strings.ReplaceAll(evil, "_", "!_")+"!%!_%" || s.Args[6] != 7 {
 		t.Errorf("arguments %q", s.Args)
 	}
 }
