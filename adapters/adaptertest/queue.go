@@ -59,6 +59,9 @@ type QueueHarness struct {
 
 	// Timeout is after how long rows are stuck.
 	Timeout time.Duration
+
+	// Precision is how exactly a table keeps when rows were created. Default: milliseconds.
+	Precision time.Duration
 }
 
 // QueueRow is a row of a queue table.
@@ -161,7 +164,7 @@ func (s *queueSuite) row(group string) QueueRow {
 	key := fmt.Sprintf("%013d", s.made)
 	return QueueRow{
 		Table: s.Tables[0], Key: key, Type: "suite.happened", Group: group, Status: QueueWaiting,
-		Payload: fmt.Sprintf(`{"type": "suite.happened", "n":  %d}`, s.made), CreatedAt: s.born.Add(time.Duration(s.made) * time.Millisecond),
+		Payload: fmt.Sprintf(`{"type": "suite.happened", "n":  %d}`, s.made), CreatedAt: s.born.Add(time.Duration(s.made) * cmp.Or(s.Precision, time.Millisecond)),
 	}
 }
 

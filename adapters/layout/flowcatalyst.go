@@ -47,6 +47,19 @@ func FlowCatalyst() *Preset {
 					{"processed_at", "text"},
 					{"error_message", "text"},
 				},
+			}, MySQL: {
+				Columns: []Column{
+					{"id", "VARCHAR(13) PRIMARY KEY"},
+					{"type", "VARCHAR(20) NOT NULL"},
+					{"message_group", "VARCHAR(255)"},
+					{"payload", "LONGTEXT NOT NULL"}, // the original's TEXT holds 64 KiB
+					{"status", "VARCHAR(20) NOT NULL"},
+					{"retry_count", "INT NOT NULL DEFAULT 0"},
+					{"created_at", "TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"}, // a default has no server update it by itself
+					{"processed_at", "TIMESTAMP(6) NULL"},
+					{"error_message", "TEXT"},
+				},
+				Indexes: []Index{{Name: "idx_{table}_status", On: "(status, message_group, created_at)"}},
 			}, MongoDB: {Indexes: []Index{{On: "(status, messageGroup, createdAt)"}}}},
 		},
 		Defaults: Defaults{

@@ -53,6 +53,23 @@ func OutboxFramework() *Preset {
 					{"last_error", "text"},
 				},
 				Indexes: []Index{{Name: "idx_status_available", On: "(status, available_at, created_at)"}},
+			}, MySQL: {
+				Columns: []Column{
+					{"event_id", "VARCHAR(36) PRIMARY KEY"},
+					{"event_type", "VARCHAR(128) NOT NULL"},
+					{"aggregate_type", "VARCHAR(64)"},
+					{"aggregate_id", "VARCHAR(128)"},
+					{"tenant_id", "VARCHAR(64)"},
+					{"payload", "JSON NOT NULL"},
+					{"headers", "JSON"},
+					{"status", "TINYINT NOT NULL"},
+					{"attempts", "INT NOT NULL DEFAULT 0"},
+					{"available_at", "DATETIME(6) NOT NULL"},
+					{"created_at", "DATETIME(6) NOT NULL"},
+					{"done_at", "DATETIME(6)"},
+					{"last_error", "TEXT"},
+				},
+				Indexes: []Index{{Name: "idx_status_available", On: "(status, available_at, created_at)"}},
 			}},
 		},
 		Defaults: Defaults{

@@ -132,6 +132,7 @@ type Database string
 const (
 	PostgreSQL Database = "postgres" // of package adapters/postgres
 	SQLite     Database = "sqlite"   // of package adapters/sqlite
+	MySQL      Database = "mysql"    // of package adapters/mysql: MariaDB and MySQL
 	MongoDB    Database = "mongodb"  // of package adapters/mongodb; its definitions have indexes alone
 )
 

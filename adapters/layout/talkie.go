@@ -58,6 +58,26 @@ func Talkie() *Preset {
 					{"last_error", "text"},
 				},
 				Indexes: []Index{{Name: "ux_{table}_topic_idempotency", Unique: true, On: "(topic, idempotency_key) WHERE idempotency_key IS NOT NULL"}},
+			}, MySQL: {
+				Columns: []Column{
+					{"id", "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"},
+					{"job_id", "CHAR(36)"},
+					{"topic", "VARCHAR(255) NOT NULL"},
+					{"key", "VARCHAR(255)"},
+					{"payload_json", "LONGTEXT NOT NULL"},
+					{"idempotency_key", "VARCHAR(255)"},
+					{"status", "VARCHAR(20) NOT NULL DEFAULT 'pending'"},
+					{"retry_count", "INT NOT NULL DEFAULT 0"},
+					{"next_attempt_at", "TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"},
+					{"last_attempt_at", "TIMESTAMP(6) NULL"},
+					{"created_at", "TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"},
+					{"published_at", "TIMESTAMP(6) NULL"},
+					{"last_error", "TEXT"},
+				},
+				Indexes: []Index{
+					{Name: "ux_{table}_topic_idempotency", Unique: true, On: "(topic, idempotency_key)"}, // of rows without a key any number
+					{Name: "idx_{table}_sched", On: "(status, next_attempt_at, created_at)"},
+				},
 			}},
 		},
 		Defaults: Defaults{

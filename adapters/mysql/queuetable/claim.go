@@ -1,0 +1,206 @@
+package queuetable
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// Claim implements [adapters.Queue].
+func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapters.Row, error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	tables := slices.Concat(q.tables[q.first:], q.tables[:q.first])
+	q.first = (q.first + 1) % len(q.tables)
+	c := newClaim(q, req)
+	c.begin(tables)
+	defer c.end(tables)
+	for pass := range 2 { // a second one for those whose share was not enough
+		for i, t := range tables {
+			share := c.req.Limit - len(c.rows)
+			if remaining := len(tables) - i; pass == 0 {
+				share = (share + remaining - 1) / remaining
+			}
+			if err := c.serve(ctx, t, share); err != nil {
+				t.stale = true
+				if len(c.rows) > 0 { // they are marked, and remembered
+					return c.rows, nil
+				}
+				return nil, wrap(t, "claim", err)
+			}
+		}
+		if len(tables) == 1 {
+			break
+		}
+	}
+	return c.rows, nil
+}
+
+// claim is one call of Claim.
+type claim struct {
+	q      *Queue
+	req    adapters.ClaimRequest
+	slots  [adapters.Slots]bool
+	terms  [adapters.Slots]uint64
+	except map[string]bool // groups
+	absent map[rowKey]bool
+	began  time.Time
+	spent  int // rows that it has read
+
+	rows   []*adapters.Row
+	bytes  int64
+	full   bool // no more payload fits
+	tables map[*table]*turn
+}
+
+// turn is what a claim does in one table.
+type turn struct {
+	*claim
+	table  *table
+	start  string // the queue from which on it goes around
+	over   bool   // it has come to the end of the index
+	around bool   // it has come back to where it began
+	cut    bool   // it has read enough
+	got    int
+	groups map[string]*progress
+	chosen map[string]bool // keys
+	chunk  int             // rows that are read at a time
+}
+
+// progress is how far a claim has come with a queue: a group, or all rows in no order.
+type progress struct {
+	ended bool // no further row of it may be claimed now
+	cut   bool // nor one of those that were chosen
+	got   int
+}
+
+// rowKey names a row.
+type rowKey struct{ table, key string }
+
+func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
+	c := &claim{q: q, req: req, began: time.Now(), except: map[string]bool{}, absent: map[rowKey]bool{}, tables: map[*table]*turn{}}
+	for i, slot := range req.Slots {
+		if slot < 0 || slot >= adapters.Slots {
+			continue
+		}
+		if c.slots[slot] = true; i < len(req.Terms) {
+			c.terms[slot] = req.Terms[i]
+		}
+	}
+	for _, group := range req.Except {
+		c.except[group] = true
+	}
+	for _, row := range req.ExceptRows {
+		c.absent[rowKey{row.Table, row.Key}] = true
+	}
+	return c
+}
+
+// begin has the holds that end from now on remembered: what is read may be from before.
+func (c *claim) begin(tables []*table) {
+	for _, t := range tables {
+		changed := c.req.Wants != t.wants || c.slots != t.slots || c.terms != t.terms
+		if changed { // what was passed over in this round may be wanted
+			t.wants, t.slots, t.terms = c.req.Wants, c.slots, c.terms
+			t.round, t.whole = round{began: c.began, partial: t.spot != spot{}}, time.Time{}
+		}
+		if changed || c.req.Wants == 0 {
+			t.unwanted = map[string]bool{}
+		}
+		c.tables[t] = &turn{claim: c, table: t, start: t.spot.queue, groups: map[string]*progress{}, chosen: map[string]bool{}}
+	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	for _, t := range tables {
+		t.inClaim, t.gone = true, map[string]bool{}
+		if t.restart { // something may have come before the place in the group
+			t.restart = false
+			t.spot.in = t.spot.in && t.spot.queue == alone
+		}
+	}
+}
+
+func (c *claim) end(tables []*table) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	for _, t := range tables {
+		t.inClaim, t.gone = false, nil
+		v := c.tables[t]
+		if t.spot.in && t.spot.queue != alone && !v.cut { // the other groups are next
+			t.spot = spot{queue: t.spot.queue}
+		}
+		t.state = adapters.Look{Since: t.whole, Due: t.round.due, Unwanted: len(t.unwanted)}
+		if !v.around {
+			t.state.Next = c.began
+		}
+		if v.cut {
+			t.state.Since = time.Time{}
+		}
+	}
+}
+
+// Looked implements [adapters.LookReporter].
+func (q *Queue) Looked() adapters.Look {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out adapters.Look
+	for i, t := range q.tables {
+		if i == 0 || t.state.Since.Before(out.Since) {
+			out.Since, out.Next = t.state.Since, t.state.Next
+		}
+		if !t.state.Due.IsZero() && (out.Due.IsZero() || t.state.Due.Before(out.Due)) {
+			out.Due = t.state.Due
+		}
+		out.Unwanted += t.state.Unwanted
+	}
+	return out
+}
+
+// serve claims rows of a table.
+func (c *claim) serve(ctx context.Context, t *table, share int) error {
+	if _, err := t.describe(ctx, c.q.db); err != nil {
+		return err
+	}
+	v := c.tables[t]
+	most := min(v.got+share, int(c.q.batch.Load()))
+	for v.got < most && !c.full && !v.around && !v.cut {
+		if err := v.readPage(ctx, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room is how many rows of a group the request allows still.
+func (c *claim) room(p *progress, queue string) int {
+	if c.req.PerGroup <= 0 || queue == alone {
+		return c.req.Limit
+	}
+	return c.req.PerGroup - p.got
+}
+
+// mark marks what was picked, and remembers it.
+func (v *turn) mark(ctx context.Context, tx querier, now time.Time, rows []picked) (time.Time, error) {
+	s := v.table.sql()
+	if v.table.layout.Claimless() || len(rows) == 0 {
+		return time.Time{}, nil
+	}
+	take := values{stamp: s.stamp(now), token: v.q.token}
+	for i := range rows {
+		take.keys = append(take.keys, rows[i].key)
+	}
+	query, args := take.bind(s.take)
+	_, err := tx.ExecContext(ctx, query, args...)
+	return take.stamp, err
+}
+
+// stamp is a time for claims that nobody else who claims from now on gives a row: one unit of the column's precision in the past.
+func (s *statements) stamp(now time.Time) time.Time {
+	unit := time.Second
+	for range s.precision(s.layout.Columns.Claimed) {
+		unit /= 10
+	}
+	return now.Truncate(unit).Add(-unit)
+}

@@ -1,0 +1,40 @@
+// Package queuetable claims and settles rows of tables in MariaDB and MySQL that carry a status: those of presets that
+// have a definition for MySQL, and those that a [Layout] describes.
+//
+// # Columns of our own
+//
+// These databases have no index of an expression that both know, nor one of some rows. So [Init] adds
+// two columns that neither SELECT * nor an INSERT without a list of columns sees:
+//
+//   - outrider_queue is computed from the row: NULL for a finished one, "." for one that is in no order, otherwise "=" and the
+//     group, as bytes. So 'a', 'A', 'a ' and 'é' are four groups, whatever the collation of the group's column, and
+//     finished rows, however many, are at one end of the index that finds work.
+//   - outrider_claim, in tables with a status for claimed rows, says which process has claimed the row. The time of a claim
+//     alone does not: a TIMESTAMP without precision has whole seconds, and two claims of one second are alike.
+//
+// # How a claim finds work
+//
+// A claim goes around the index (outrider_queue, created, key) in pages, from where the last one ended. One statement reads a page, and so
+// sees all rows of its groups at one moment: what waits, and what is held. Of each group a claim takes rows from the
+// first unfinished one on, passes over its own, and stops at a row that is not due or that somebody else holds. A group that is
+// longer than a page is left for the next one unless more of it can be claimed.
+//
+// What was chosen is locked by primary key with SKIP LOCKED, read, and marked, in one short transaction. A row that somebody else
+// has locked or changed since the page was read is missing then, and ends the prefix of its group. Locking by
+// primary key locks nothing else, whatever plan there is for the page. The transaction is at READ COMMITTED: it locks no gaps, so nobody's
+// INSERT waits for it.
+//
+// # Whose claim it is
+//
+// A row is ours while its status, outrider_claim, and the time of the claim are those that we wrote. Other systems do not know outrider_claim
+// and leave it as it is; they are told by the time. Ours is one unit of the column's precision in the past: nobody who claims the
+// row later has that time, also within the same second.
+//
+// A connection may break while it commits. Whether that settled anything is found out when the same results are given again: the rows
+// have the state that was wanted and outrider_claim still says that it was us.
+//
+// # What is different from PostgreSQL
+//
+// A row that is not due ends the prefix of its group also if no route wants it. There is no hot path, and nothing is kept beside the table. The package decides no
+// order between groups, retries nothing but conflicts of transactions, and delivers nothing; package router does.
+package queuetable

@@ -1,0 +1,215 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+)
+
+// Extend implements [adapters.Queue]. The time at which the rows were marked is
+// renewed in the table; the claims stay as they are. In a table without claims it finds out which rows wait still.
+func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*adapters.Claim, err error) {
+	s := &settling{q: q}
+	results := make([]adapters.ClaimResult, len(claims))
+	for i, c := range claims {
+		results[i].Claim = c
+	}
+	if !s.add(results) {
+		return s.lost, nil
+	}
+	byTable := map[*table]*write{}
+	for i := range s.rows {
+		r := &s.rows[i]
+		if byTable[r.table] == nil {
+			byTable[r.table] = &write{table: r.table}
+		}
+		byTable[r.table].rows = append(byTable[r.table].rows, r)
+	}
+	stamps := map[*table]time.Time{}
+	err = my.Transact(ctx, q.db, func(tx *sql.Tx) error {
+		for _, w := range byTable {
+			if err := s.extend(ctx, tx, w, stamps); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		if !my.Answered(err) { // until it is known either may stand in the row
+			for i := range s.rows {
+				if stamp, ok := stamps[s.rows[i].table]; ok {
+					s.rows[i].hold.former, s.rows[i].hold.stamp = s.rows[i].hold.stamp, stamp
+				}
+			}
+		}
+		return nil, wrap(s.rows[0].table, "extend claims", err)
+	}
+	for i := range s.rows {
+		r := &s.rows[i]
+		if !r.done {
+			s.lost = append(s.lost, r.Claim)
+			r.table.end(r.Claim.Key, r.hold, false)
+			continue
+		}
+		if stamp, ok := stamps[r.table]; ok {
+			r.hold.stamp, r.hold.former = stamp, stamp
+		}
+	}
+	return s.lost, nil
+}
+
+// extend renews the claims of a table that are there still.
+func (s *settling) extend(ctx context.Context, tx *sql.Tx, w *write, stamps map[*table]time.Time) error {
+	st := w.table.sql()
+	for _, r := range w.rows {
+		r.done = false
+	}
+	still, err := s.found(ctx, tx, w.table, st.still, w.rows)
+	if err != nil {
+		return err
+	}
+	byClaim := map[int64]*values{}
+	for _, r := range w.rows {
+		at, ok := still[r.Claim.Key]
+		if r.done = ok; !ok {
+			continue
+		}
+		if byClaim[at] == nil {
+			byClaim[at] = &values{token: s.q.token, claimed: time.UnixMicro(at).UTC()}
+		}
+		byClaim[at].keys = append(byClaim[at].keys, r.key)
+	}
+	if w.table.layout.Claimless() || len(byClaim) == 0 {
+		return nil
+	}
+	var now time.Time
+	if err := tx.QueryRowContext(ctx, "SELECT NOW(6)").Scan(&now); err != nil {
+		return err
+	}
+	stamps[w.table] = st.stamp(now)
+	for _, v := range byClaim {
+		v.stamp = stamps[w.table]
+		query, args := v.bind(st.renew)
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// marked is a row that is being processed.
+type marked struct {
+	key, claimed any
+	since        time.Duration // for how long; negative: not known
+}
+
+// marked lists rows that are being processed, those that have been for the longest first; only those for longer than a time.
+func (s *statements) marked(ctx context.Context, db querier, longer time.Duration, most int) (all []marked, err error) {
+	c := &s.layout.Columns
+	claimed := my.Quote(c.Claimed)
+	text := "SELECT " + my.Quote(c.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age FROM " + s.name + s.pin(s.byStatus) +
+		" WHERE " + s.in([]string{s.layout.Statuses.Processing}) + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
+	rows, err := db.QueryContext(ctx, text, longer.Microseconds(), most)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for rows.Next() {
+		var m marked
+		var age int64
+		if err := rows.Scan(&m.key, &m.claimed, &age); err != nil {
+			return nil, err
+		}
+		m.since = time.Duration(age) * time.Microsecond
+		all = append(all, m)
+	}
+	return all, rows.Err()
+}
+
+// recoverRows is how many stuck rows are put back at a time.
+const recoverRows = 1000
+
+// Recover implements [adapters.Queue]. Rows that this queue holds are never
+// recovered, however old their claims. It also notices columns and indexes that were made or dropped meanwhile.
+func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	for _, t := range q.tables {
+		t.stale = true
+		s, err := t.describe(ctx, q.db)
+		if err != nil {
+			return recovered, err
+		}
+		if t.layout.Claimless() {
+			continue // nothing is marked
+		}
+		n, err := q.recover(ctx, t, s)
+		if recovered += n; err != nil {
+			return recovered, wrap(t, "recover stuck rows", err)
+		}
+	}
+	return recovered, nil
+}
+
+func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, err error) {
+	q.mu.Lock()
+	held := len(t.holds)
+	q.mu.Unlock()
+	rows, err := s.marked(ctx, q.db, q.timeout, recoverRows+held)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range rows {
+		q.mu.Lock()
+		ours := t.holds[s.keyText(m.key)] != nil
+		t.restart = true
+		q.mu.Unlock()
+		at, known := m.claimed.(time.Time)
+		if ours || !known {
+			continue
+		}
+		v := values{claimed: at, keys: []any{s.value(s.layout.Columns.Key, m.key)}}
+		query, args := v.bind(s.back)
+		err := my.RetryConflict(ctx, func() error {
+			result, err := q.db.ExecContext(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			changed, err := result.RowsAffected()
+			n += int(changed)
+			return err
+		})
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Processing implements [adapters.ProcessingCounter].
+func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing, err error) {
+	for _, t := range q.tables {
+		s, err := q.described(ctx, t)
+		if err != nil {
+			return adapters.Processing{}, err
+		}
+		if t.layout.Claimless() {
+			continue
+		}
+		rows, err := s.marked(ctx, q.db, -time.Hour, most+1)
+		if err != nil {
+			return adapters.Processing{}, wrap(t, "count rows", err)
+		}
+		p.Rows += min(len(rows), most)
+		p.More = p.More || len(rows) > most
+		for _, m := range rows[:min(len(rows), most)] {
+			p.Longest = max(p.Longest, m.since)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,194 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+)
+
+// step is a table, a column or an index that [Init] creates.
+type step struct{ what, name, create string }
+
+// definition is how a layout's table is created; none where the application creates it.
+func definition(l *Layout, of *table) (steps []step) {
+	d, ok := l.Definitions[layout.MySQL]
+	if !ok {
+		return nil
+	}
+	lines := make([]string, len(d.Columns))
+	for i, c := range d.Columns {
+		lines[i] = "    " + my.Quote(c.Name) + " " + c.Type
+	}
+	for _, index := range d.Indexes {
+		kind := "INDEX "
+		if index.Unique {
+			kind = "UNIQUE INDEX "
+		}
+		lines = append(lines, "    "+kind+my.Quote(indexName(strings.ReplaceAll(index.Name, "{table}", of.at.Name)))+" "+index.On)
+	}
+	return []step{{"table", of.Name, "CREATE TABLE IF NOT EXISTS " + of.at.SQL() + " (\n" + strings.Join(lines, ",\n") +
+		"\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"}}
+}
+
+// defined are the columns as a layout defines them, which has no say about other tables: there all
+// statuses are text.
+func defined(l *Layout) map[string]column {
+	columns := map[string]column{strings.ToLower(l.Columns.Status): {kind: "varchar"}}
+	for _, c := range l.Definitions[layout.MySQL].Columns {
+		kind, _, _ := strings.Cut(c.Type, " ")
+		kind, _, _ = strings.Cut(kind, "(")
+		columns[strings.ToLower(c.Name)] = column{kind: strings.ToLower(kind)}
+	}
+	return columns
+}
+
+// ours are the columns and indexes that claims and operators want and that a table lacks. A column that was made for another layout is
+// dropped first, with the index of it.
+func (s *statements) ours() (steps []step) {
+	alter := "ALTER TABLE " + s.name + " "
+	for _, a := range s.added() {
+		of, ok := s.columns[a.Name]
+		if ok && a.Name == queueColumn && !s.computes(of) {
+			if s.there[strings.ToLower(s.byQueue.name)] != "" {
+				steps = append(steps, step{"former index", s.byQueue.name, alter + "DROP INDEX " + my.Quote(s.byQueue.name)})
+				delete(s.there, strings.ToLower(s.byQueue.name))
+			}
+			steps = append(steps, step{"former column", a.Name, alter + "DROP COLUMN " + my.Quote(a.Name)})
+			ok = false
+		}
+		if !ok {
+			steps = append(steps, step{"column", a.Name, alter + "ADD COLUMN " + my.Quote(a.Name) + " " + a.Definition})
+		}
+	}
+	for _, i := range []index{s.byQueue, s.byStatus} {
+		if s.has(i) {
+			continue
+		}
+		if s.there[strings.ToLower(i.name)] != "" {
+			steps = append(steps, step{"former index", i.name, alter + "DROP INDEX " + my.Quote(i.name)})
+		}
+		steps = append(steps, step{"index", i.name, alter + "ADD INDEX " + my.Quote(i.name) + " (" + i.columns + ")"})
+	}
+	return steps
+}
+
+// InitSQL returns the statements that prepare queue tables: with createTables the tables and
+// their indexes, as the layout defines them, if it does; then, for every layout, the columns and indexes that Outrider wants.
+func InitSQL(l Layout, createTables bool, tables ...Table) string {
+	var b strings.Builder
+	for _, of := range tables {
+		t, err := newTable(of, &l, 0)
+		if err != nil {
+			fmt.Fprintf(&b, "-- %v\n", err)
+			continue
+		}
+		if createTables {
+			for _, s := range definition(&l, t) {
+				b.WriteString(s.create + ";\n\n")
+			}
+		}
+		b.WriteString("-- Keep claims cheap whatever is retained. SELECT * and INSERT without a list do not see the columns.\n")
+		if _, known := l.Definitions[layout.MySQL]; !known {
+			b.WriteString("-- For a column of text with the status; `outrider init` looks at its type.\n")
+		}
+		for _, s := range newStatements(t, defined(&l)).ours() {
+			b.WriteString(s.create + ";\n")
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// Grants returns the statements by which accounts may do their work: relay runs `outrider run`, operator the other commands, and publisher
+// is an application. Where one is empty, its statements are comments.
+func Grants(l Layout, relay, operator, publisher string, tables ...Table) string {
+	var b strings.Builder
+	settles := "SELECT, UPDATE"
+	if l.DoneIsDeleted {
+		settles += ", DELETE"
+	}
+	for _, task := range []struct{ what, name, fallback, rights string }{
+		{"The account of `outrider run`", relay, "outrider_relay", settles},
+		{"The account of operators' commands", operator, "outrider_operator", "SELECT, UPDATE, DELETE"},
+		{"Applications that publish", publisher, "application", "INSERT"},
+	} {
+		comment, name := "", task.name
+		if name == "" {
+			comment, name = "-- ", task.fallback
+		}
+		fmt.Fprintf(&b, "-- %s:\n", task.what)
+		for _, of := range tables {
+			at, err := my.ParseTable(of.Name)
+			if err != nil {
+				continue // said where the table is created
+			}
+			fmt.Fprintf(&b, "%sGRANT %s ON %s TO %s;\n", comment, task.rights, at.SQL(), account(name))
+		}
+	}
+	return b.String()
+}
+
+// account is the name of an account: name, or name@host.
+func account(name string) string {
+	user, host, found := strings.Cut(name, "@")
+	if !found {
+		host = "%"
+	}
+	return my.Literal(user) + "@" + my.Literal(host)
+}
+
+// Init runs what [InitSQL] returns where it is missing, and returns a sentence for each thing that it created or found. Writers go on
+// meanwhile, but for moments at the beginning and end of each statement.
+func Init(ctx context.Context, db *sql.DB, l Layout, createTables bool, tables ...Table) (done []string, err error) {
+	if err := validate(&l); err != nil {
+		return nil, fmt.Errorf("mysql queue: layout: %w", err)
+	}
+	for _, of := range tables {
+		said, err := initTable(ctx, db, &l, createTables, of)
+		done = append(done, said...)
+		if err != nil {
+			return done, my.Describe("mysql queue "+of.Name, "init", err)
+		}
+	}
+	return done, nil
+}
+
+func initTable(ctx context.Context, db *sql.DB, l *Layout, createTables bool, of Table) (done []string, err error) {
+	t, err := newTable(of, l, 0)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := t.columns(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if createTables && len(columns) == 0 {
+		for _, s := range definition(l, t) {
+			if _, err := db.ExecContext(ctx, s.create); err != nil {
+				return done, err
+			}
+			done = append(done, "created "+s.what+" "+s.name)
+		}
+	} else {
+		done = append(done, "table "+of.Name+" exists")
+	}
+	s, err := t.look(ctx, db)
+	if err != nil {
+		return done, err
+	}
+	for _, step := range s.ours() {
+		if _, err := db.ExecContext(ctx, step.create); err != nil && !my.FailedWith(err, my.DuplicateColumn, my.DuplicateIndex) {
+			return done, err
+		}
+		verb := "created "
+		if strings.HasPrefix(step.what, "former") {
+			verb = "dropped "
+		}
+		done = append(done, verb+step.what+" "+step.name)
+	}
+	return done, nil
+}

@@ -1,0 +1,230 @@
+package queuetable
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+const (
+	// pageRows is how many entries of the index one statement reads.
+	pageRows = 1000
+
+	// claimRows is how many a claim reads before it ends in vain; the next one continues.
+	claimRows = 100_000
+
+	// wallPause is after how long a group is looked at again of which somebody else
+	// holds a row: nobody tells when he is done with it.
+	wallPause = time.Second
+)
+
+// spot is a place in the index: behind a queue, or in it.
+type spot struct {
+	queue   string
+	in      bool // in the queue, behind a row
+	created any
+	key     any
+}
+
+// entry is a row as a page has it.
+type entry struct {
+	queue        string
+	created, key any
+	text         string // the key
+	marked       bool   // it is being processed
+	claimed      any
+	next         any
+	token        string
+}
+
+// readPage reads a page, and claims what it can of it.
+func (v *turn) readPage(ctx context.Context, most int) error {
+	page, err := v.page(ctx)
+	if err != nil {
+		return err
+	}
+	v.spent += len(page)
+	t := v.table
+	last := spot{}
+	var chosen []entry
+	flush := func() error {
+		err := v.take(ctx, chosen, most)
+		chosen = chosen[:0]
+		return err
+	}
+	for i := range page {
+		e := &page[i]
+		if v.over && e.queue > v.start {
+			v.around = true
+		}
+		if v.around || v.got+len(chosen) >= most || len(chosen) >= v.size() {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if v.around || v.got >= most || v.full {
+			v.stop(last)
+			return nil
+		}
+		if v.consider(e, len(chosen)) {
+			chosen = append(chosen, *e)
+		}
+		last = spot{e.queue, true, e.created, e.key}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	switch {
+	case len(page) == pageRows:
+		t.spot = last
+		if last.queue != alone && v.progress(last.queue).ended {
+			t.spot = spot{queue: last.queue}
+		}
+		if v.spent >= claimRows {
+			v.cut = true
+		}
+	case t.spot.in: // it was the rest of a queue
+		t.spot = spot{queue: t.spot.queue}
+	default:
+		v.wrap()
+	}
+	return nil
+}
+
+// stop has the table go on behind what was looked at.
+func (v *turn) stop(last spot) {
+	if last != (spot{}) {
+		v.table.spot = last
+	}
+}
+
+// wrap ends a round.
+func (v *turn) wrap() {
+	t := v.table
+	if !t.round.partial {
+		t.whole = t.round.began
+	}
+	t.round = round{began: time.Now(), due: t.round.due}
+	if t.round.due.Before(t.round.began) {
+		t.round.due = time.Time{}
+	}
+	t.spot = spot{}
+	v.around = v.over || v.start == ""
+	v.over = true
+}
+
+func (v *turn) page(ctx context.Context) (page []entry, err error) {
+	s, at := v.table.sql(), v.table.spot
+	query, args := s.page, []any{[]byte(at.queue), pageRows}
+	if at.in {
+		created := s.value(s.layout.Columns.Created, at.created)
+		query, args = s.pageOn, []any{[]byte(at.queue), created, created, s.value(s.layout.Columns.Key, at.key), pageRows}
+	}
+	rows, err := v.q.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for rows.Next() {
+		var e entry
+		var token []byte
+		if err := rows.Scan(&e.queue, &e.created, &e.key, &e.marked, &e.claimed, &e.next, &token); err != nil {
+			return nil, err
+		}
+		e.text, e.token = s.keyText(e.key), string(token)
+		page = append(page, e)
+	}
+	return page, rows.Err()
+}
+
+func (v *turn) progress(queue string) *progress {
+	p := v.groups[queue]
+	if p == nil {
+		p = &progress{}
+		v.groups[queue] = p
+		if queue != alone {
+			group := v.table.groupKey(strings.TrimPrefix(queue, grouped))
+			p.ended = v.except[group] || !v.slots[adapters.SlotOf(group, "")]
+		}
+	}
+	return p
+}
+
+// consider reports whether a row is to be claimed, if it can be. It ends the prefix of a group whose further rows cannot be claimed now.
+func (v *turn) consider(e *entry, waiting int) bool {
+	p := v.progress(e.queue)
+	if p.ended || v.chosen[e.text] || e.queue == alone && !v.slots[adapters.SlotOf("", e.text)] {
+		return false
+	}
+	switch v.whose(e) {
+	case rowOurs:
+		return false
+	case rowTheirs:
+		v.wait(e.queue, p, time.Now().Add(wallPause))
+		return false
+	case rowFree:
+	}
+	if v.absent[rowKey{v.table.Name, e.text}] {
+		return false
+	}
+	if v.table.unwanted[e.text] {
+		return false
+	}
+	if due, ok := e.next.(time.Time); ok && due.After(time.Now()) {
+		v.wait(e.queue, p, due)
+		return false
+	}
+	if v.room(p, e.queue) <= 0 {
+		p.ended = true
+		return false
+	}
+	v.chosen[e.text] = true
+	return true
+}
+
+// wait ends the prefix of a group until a time. Rows in no order are in nobody's way.
+func (v *turn) wait(queue string, p *progress, until time.Time) {
+	p.ended = p.ended || queue != alone
+	if due := &v.table.round.due; due.IsZero() || until.Before(*due) {
+		*due = until
+	}
+}
+
+// owner says whose a row is.
+type owner int
+
+const (
+	rowFree owner = iota
+	rowOurs
+	rowTheirs
+)
+
+// whose says whose a row is. Where the table does not say who holds it, what a session of its lane held that has ended is
+// not ours: what became of it is still to be written, and may be refused.
+func (v *turn) whose(e *entry) owner {
+	v.q.mu.Lock()
+	defer v.q.mu.Unlock()
+	h := v.table.holds[e.text]
+	finished, ended := v.table.gone[e.text]
+	switch {
+	case ended && finished:
+		return rowOurs
+	case ended && h == nil: // it is lost, and the next claim begins with it
+		return rowTheirs
+	case h == nil && e.marked:
+		return rowTheirs
+	case h == nil:
+		return rowFree
+	case v.table.layout.Claimless():
+		if h.term != v.terms[h.slot] {
+			return rowTheirs
+		}
+		return rowOurs
+	}
+	if at, ok := e.claimed.(time.Time); ok && e.marked && e.token == v.q.token && (at.Equal(h.stamp) || at.Equal(h.former)) {
+		return rowOurs
+	}
+	return rowTheirs // somebody has taken it back; the next settle finds out
+}

@@ -1,0 +1,391 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+	"github.com/outriderhq/outrider/internal/failpoint"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// Settle implements [adapters.Queue].
+func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
+	s := &settling{q: q}
+	if !s.add(results) {
+		return s.lost, nil
+	}
+	if s.back { // nothing may be claimed now that is behind what is put back
+		q.claiming.Lock()
+		defer q.claiming.Unlock()
+	}
+	writes := s.writes()
+	err = errOthers
+	if !s.doubt {
+		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, writes, false) })
+	}
+	if errors.Is(err, errOthers) {
+		err = my.Transact(ctx, q.db, func(tx *sql.Tx) error { return s.run(ctx, tx, writes, true) })
+	}
+	if err != nil {
+		s.unknown(err)
+		return nil, wrap(s.rows[0].table, "settle", err)
+	}
+	return s.finish(), nil
+}
+
+// settling is one call of Settle.
+type settling struct {
+	q     *Queue
+	rows  []settled
+	lost  []*adapters.Claim
+	back  bool // rows go back
+	doubt bool // of some it is not known whether they were settled before
+}
+
+// settled is a row that is settled.
+type settled struct {
+	*adapters.ClaimResult
+	table   *table
+	hold    *hold
+	key     any
+	claimed time.Time
+	ends    bool // it is final
+	done    bool // it is written
+}
+
+// add takes the results of claims that are held; others are lost.
+func (s *settling) add(results []adapters.ClaimResult) (some bool) {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i := range results {
+		r := &results[i]
+		t, h := s.q.held(r.Claim)
+		if h == nil {
+			s.lost = append(s.lost, r.Claim)
+			continue
+		}
+		row := settled{ClaimResult: r, table: t, hold: h, key: h.key, claimed: h.stamp}
+		switch r.Outcome {
+		case outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeDead:
+			row.ends = true
+		default:
+			s.back = true
+		}
+		s.doubt = s.doubt || h.unknown || !h.former.Equal(h.stamp)
+		s.rows = append(s.rows, row)
+	}
+	return len(s.rows) > 0
+}
+
+// write is one statement with the rows that it settles.
+type write struct {
+	table *table
+	text  string
+	values
+	rows []*settled
+}
+
+// writes puts rows together that one statement settles.
+func (s *settling) writes() (all []*write) {
+	type key struct {
+		table    *table
+		text     string
+		attempts int
+		err, due any
+		claimed  int64
+	}
+	known := map[key]*write{}
+	for i := range s.rows {
+		r := &s.rows[i]
+		w := write{table: r.table}
+		w.text, w.values = r.write()
+		w.claimed, w.token = r.claimed, s.q.token
+		at := key{w.table, w.text, w.attempts, w.err, w.due, w.claimed.UnixMicro()}
+		if known[at] == nil {
+			known[at] = &w
+			all = append(all, known[at])
+		}
+		known[at].rows = append(known[at].rows, r)
+		known[at].keys = append(known[at].keys, r.key)
+	}
+	return all
+}
+
+// errOthers ends a transaction in which not all rows were as their claims say.
+var errOthers = errors.New("some rows are not as their claims say")
+
+// run writes the results. With care it finds out which rows are ours still, and settles those; without, it ends when it has found
+// fewer.
+func (s *settling) run(ctx context.Context, tx *sql.Tx, writes []*write, care bool) error {
+	fences := map[laneEpoch]bool{}
+	for _, w := range writes {
+		rows := w.rows
+		if w.text != "" && w.table.layout.Claimless() && s.q.fenced {
+			var err error
+			if rows, err = s.passed(ctx, tx, fences, w); err != nil {
+				return err
+			}
+		}
+		if len(rows) < len(w.rows) && !care {
+			return errOthers
+		}
+		marked := map[int64][]*settled{w.claimed.UnixMicro(): rows}
+		if care && w.text != "" {
+			var err error
+			if marked, err = s.ours(ctx, tx, w, rows); err != nil {
+				return err
+			}
+		}
+		for claimed, rows := range marked {
+			n, err := w.exec(ctx, tx, claimed, rows)
+			if err != nil {
+				return err
+			}
+			if n != int64(len(rows)) && !care {
+				return errOthers
+			}
+		}
+	}
+	failpoint.Hit(failpoint.InSettle)
+	return nil
+}
+
+// exec writes rows that were marked at a time, in microseconds since 1970, and counts those that it finds.
+func (w *write) exec(ctx context.Context, tx *sql.Tx, claimed int64, rows []*settled) (int64, error) {
+	v := w.values
+	v.claimed, v.keys = time.UnixMicro(claimed).UTC(), nil
+	for _, r := range rows {
+		r.done = true
+		v.keys = append(v.keys, r.key)
+	}
+	if len(rows) == 0 || w.text == "" {
+		return int64(len(rows)), nil
+	}
+	query, args := v.bind(w.text)
+	result, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// passed are the rows whose lanes have the epoch with which they were taken.
+func (s *settling) passed(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, w *write) (rows []*settled, err error) {
+	for _, r := range w.rows {
+		r.done = false
+		ok, err := fence(ctx, tx, known, laneEpoch{r.Lane, r.Epoch})
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// ours locks rows, and returns those that are as their claims say, by when they were marked. Of the others those count as written that
+// have the state which an earlier attempt, of which nothing is known, would have given them, and say that it was us.
+func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled) (marked map[int64][]*settled, err error) {
+	for _, r := range w.rows {
+		r.done = false
+	}
+	marked = map[int64][]*settled{}
+	still, err := s.found(ctx, tx, w.table, w.table.sql().still, of)
+	if err != nil {
+		return nil, err
+	}
+	doubtful := false
+	for _, r := range of {
+		if at, ok := still[r.Claim.Key]; ok {
+			marked[at] = append(marked[at], r)
+		} else {
+			doubtful = doubtful || r.hold.unknown
+		}
+	}
+	if !doubtful {
+		return marked, nil
+	}
+	text, absent := w.table.sql().written(w.text)
+	there, err := s.found(ctx, tx, w.table, text, of)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range of {
+		_, ours := still[r.Claim.Key]
+		if _, found := there[r.Claim.Key]; r.hold.unknown && !ours {
+			r.done = found != absent
+		}
+	}
+	return marked, nil
+}
+
+// found are the keys of rows that a statement finds, with when they were marked. After an extension of which nothing is known it may be
+// one or the other time.
+func (s *settling) found(ctx context.Context, tx *sql.Tx, t *table, text string, rows []*settled) (map[string]int64, error) {
+	byClaim := map[int64]*values{}
+	add := func(r *settled, at time.Time) {
+		if byClaim[at.UnixMicro()] == nil {
+			byClaim[at.UnixMicro()] = &values{token: s.q.token, claimed: at}
+		}
+		v := byClaim[at.UnixMicro()]
+		v.keys = append(v.keys, r.key)
+	}
+	for _, r := range rows {
+		if add(r, r.hold.stamp); !r.hold.former.Equal(r.hold.stamp) {
+			add(r, r.hold.former)
+		}
+	}
+	found := map[string]int64{}
+	for at, v := range byClaim {
+		query, args := v.bind(text)
+		if err := keysOf(ctx, tx, t, found, at, query, args...); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func keysOf(ctx context.Context, tx *sql.Tx, t *table, found map[string]int64, at int64, query string, args ...any) error {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for rows.Next() {
+		var key any
+		if err := rows.Scan(&key); err != nil {
+			return err
+		}
+		found[t.sql().keyText(key)] = at
+	}
+	return rows.Err()
+}
+
+// laneEpoch is a lane as it was taken.
+type laneEpoch struct {
+	lane  adapters.LaneRef
+	epoch int64
+}
+
+// fence reports whether a lane has the epoch that it was taken with. Nobody takes it while the transaction lasts.
+func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpoch) (ok bool, err error) {
+	if ok, asked := known[at]; asked {
+		return ok, nil
+	}
+	var n int
+	err = tx.QueryRowContext(ctx, `SELECT 1 FROM outrider_cursor WHERE route = ? AND slot = ? AND epoch = ? LOCK IN SHARE MODE`,
+		at.lane.Route, at.lane.Slot, at.epoch).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	known[at] = n == 1
+	return n == 1, err
+}
+
+// write is the statement for a result.
+func (r *settled) write() (text string, v values) {
+	t := r.table
+	s, c := t.sql(), &t.layout.Columns
+	v.attempts = max(r.Attempts, 0)
+	switch r.Outcome {
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
+		text = s.done
+	case outbox.OutcomeDead:
+		text, v.err = s.dead[cmp.Or(t.layout.DeadBy[r.Cause], t.layout.Statuses.Dead)], s.errorText(r.Error)
+		if t.layout.DeadKeepsRetries {
+			v.attempts = max(v.attempts-1, 0)
+		}
+	case outbox.OutcomeRetry:
+		text, v.err = s.retry, s.errorText(r.Error)
+		if !r.At.IsZero() && c.NextAttempt != "" {
+			v.due = r.At.UTC().Truncate(time.Microsecond)
+		}
+	default: // released, or its address is away: as if it had not been claimed
+		if text = s.put; t.layout.Claimless() && v.attempts == r.Claim.Attempts {
+			text = "" // there is nothing to take back
+		}
+	}
+	return text, v
+}
+
+// errorText is an error for the column; nil: there is none. A strict session refuses what the column's character set does not
+// have, and what is too long.
+func (s *statements) errorText(text string) any {
+	if text = queuerow.Error(text); text == "" {
+		return nil
+	}
+	of, last := s.columnOf(s.layout.Columns.Error), rune(127)
+	switch of.charset {
+	case "utf8mb4", "":
+		last = utf8.MaxRune
+	case "utf8mb3", "utf8":
+		last = 0xFFFF
+	}
+	runes := []rune(text)
+	if of.length > 0 && int64(len(runes)) > of.length {
+		runes = runes[:of.length]
+	}
+	for i, r := range runes {
+		if r > last {
+			runes[i] = '?'
+		}
+	}
+	return string(runes)
+}
+
+// finish ends the claims, and returns those that are lost.
+func (s *settling) finish() []*adapters.Claim {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i := range s.rows {
+		r := &s.rows[i]
+		if !r.done {
+			s.lost = append(s.lost, r.Claim)
+		}
+		r.table.end(r.Claim.Key, r.hold, r.done && r.ends)
+	}
+	return s.lost
+}
+
+// unknown notes that results may have been written: the connection broke, perhaps while it committed.
+func (s *settling) unknown(err error) {
+	if my.Answered(err) {
+		return
+	}
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i := range s.rows {
+		s.rows[i].hold.unknown = true
+	}
+}
+
+// written finds the rows that a statement has settled, by our mark in them; absent: those that it does not find were. In tables
+// without claims nothing says who it was: there the state is all.
+func (s *statements) written(text string) (query string, absent bool) {
+	l := s.layout
+	statuses := l.Statuses.Waiting()
+	switch text {
+	case s.done:
+		statuses, absent = []string{l.Statuses.Done}, l.DoneIsDeleted
+	case s.retry, s.put, "":
+	default:
+		statuses = l.Dead()
+	}
+	query = "SELECT " + my.Quote(l.Columns.Key) + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + my.Quote(l.Columns.Key) + " IN (" + argKeys + ")"
+	if absent {
+		return query, true
+	}
+	query += " AND " + s.in(statuses)
+	if !l.Claimless() {
+		query += " AND " + my.Quote(claimColumn) + " = " + argToken
+	}
+	return query, false
+}

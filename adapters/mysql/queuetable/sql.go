@@ -1,0 +1,280 @@
+package queuetable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+)
+
+// statements are the statements for one table. Nothing here does I/O.
+type statements struct {
+	name    string // quoted
+	layout  *Layout
+	columns map[string]column // by name in lower case
+	there   map[string]string // the table's indexes
+	kind    string
+	maxRow  int64
+
+	byQueue, byStatus index
+
+	page, pageOn                        string // from a group on; from a place on, in a group
+	lock                                string // and read what was chosen; the keys follow
+	take, done, retry, put, renew, back string // the keys follow
+	dead                                map[string]string
+	still                               string // which rows are ours; the keys follow
+	full, seen                          string // columns of a record, for claims and for operators
+}
+
+// index is one of ours.
+type index struct{ name, columns string }
+
+func newStatements(t *table, columns map[string]column) *statements {
+	s := &statements{name: t.at.SQL(), layout: t.layout, columns: columns, kind: t.Kind, maxRow: t.maxRow}
+	c := &t.layout.Columns
+	place := my.Quote(c.Created) + ", " + my.Quote(c.Key)
+	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + place}
+	s.byStatus = index{t.at.Name + "_outrider_status_idx", my.Quote(c.Status) + ", " + place}
+	for _, i := range []*index{&s.byQueue, &s.byStatus} {
+		i.name = indexName(i.name)
+	}
+	return s
+}
+
+// indexName cuts a name that is longer than the databases allow.
+func indexName(name string) string {
+	const longest = 64
+	if r := []rune(name); len(r) > longest {
+		return string(r[len(r)-longest:])
+	}
+	return name
+}
+
+func (s *statements) columnOf(name string) column { return s.columns[strings.ToLower(name)] }
+
+// has reports whether an index is there with its columns.
+func (s *statements) has(i index) bool {
+	plain := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(i.columns, "`", ""), ", ", ","))
+	return s.there[strings.ToLower(i.name)] == plain
+}
+
+// pin is what makes a statement use an index, where it is there.
+func (s *statements) pin(i index) string {
+	if !s.has(i) {
+		return ""
+	}
+	return " FORCE INDEX (" + my.Quote(i.name) + ")"
+}
+
+// missing lists the indexes of ours that are not there.
+func (s *statements) missing() (names []string) {
+	for _, i := range []index{s.byQueue, s.byStatus} {
+		if !s.has(i) {
+			names = append(names, i.name)
+		}
+	}
+	return names
+}
+
+// added are the columns that [Init] adds, with their definitions. INVISIBLE comes last: MariaDB takes it nowhere else.
+func (s *statements) added() []Named {
+	all := []Named{{queueColumn, fmt.Sprintf("varbinary(%d) GENERATED ALWAYS AS (%s) VIRTUAL INVISIBLE", queueBytes, s.queued())}}
+	if !s.layout.Claimless() {
+		all = append(all, Named{claimColumn, fmt.Sprintf("varbinary(%d) NULL INVISIBLE", tokenBytes)})
+	}
+	return all
+}
+
+// Named is a column with its definition.
+type Named struct{ Name, Definition string }
+
+// lacks reports which of our columns are missing, or were made for other statuses or another column of groups.
+func (s *statements) lacks() error {
+	for _, a := range s.added() {
+		of, ok := s.columns[a.Name]
+		if !ok {
+			return fmt.Errorf("the column %s is missing, which claims need; `outrider init` adds it (invisible to SELECT * and INSERT)", a.Name)
+		}
+		if a.Name == queueColumn && !s.computes(of) {
+			return errors.New("the column outrider_queue was made for other statuses or another column of groups; `outrider init` makes it anew")
+		}
+	}
+	return nil
+}
+
+// computes reports whether a column is computed from our columns: the databases write its expression each in their own way, so
+// what is compared is the names and texts in it.
+func (s *statements) computes(c column) bool {
+	return slices.Equal(words(c.computed), words(s.queued()))
+}
+
+// words are the names and texts of an expression that are the table's, in their order.
+func words(expression string) (all []string) {
+	expression = strings.NewReplacer(`\'`, "'", "_utf8mb4'", "'", "_utf8mb3'", "'", "_latin1'", "'").Replace(expression)
+	for rest := expression; ; {
+		i := strings.IndexAny(rest, "`'")
+		if i < 0 {
+			return all
+		}
+		quote := rest[i]
+		word, after, _ := strings.Cut(rest[i+1:], string(quote))
+		all, rest = append(all, string(quote)+word), after
+	}
+}
+
+// queueBytes bounds outrider_queue: a name that is longer makes the row dead, and shares a queue with those that begin alike.
+const queueBytes = adapters.MaxRowNameBytes + 8
+
+// What outrider_queue is of rows in no order, and what it begins with for others. The former sorts first.
+const (
+	alone   = "."
+	grouped = "="
+)
+
+// queued is the expression of outrider_queue.
+func (s *statements) queued() string {
+	return "CASE WHEN " + s.in(s.unfinished()) + " THEN " + s.groupText() + " END"
+}
+
+// groupText is what outrider_queue is of a row that is not finished.
+func (s *statements) groupText() string {
+	l := s.layout
+	text := my.Literal(alone)
+	if c := l.Columns.Group; c != "" {
+		group := "CONVERT(" + my.Quote(c) + " USING utf8mb4)"
+		if l.GroupByType {
+			group = "CONCAT(COALESCE(CONCAT(CONVERT(" + my.Quote(l.Columns.AggregateType) + " USING utf8mb4), ':'), ''), " + group + ")"
+		}
+		switch {
+		case l.DefaultGroup != "":
+			group = "COALESCE(" + group + ", " + my.Literal(l.DefaultGroup) + ")"
+		case s.kind == "":
+			group = "CASE WHEN OCTET_LENGTH(" + group + ") > 0 THEN " + group + " END"
+		}
+		text = "COALESCE(CONCAT(" + my.Literal(grouped) + ", " + group + "), " + text + ")"
+	}
+	return "LEFT(CAST(" + text + " AS BINARY), " + strconv.Itoa(queueBytes) + ")"
+}
+
+// statusValue is a status as the column has it.
+func (s *statements) statusValue(status string) string {
+	if s.columnOf(s.layout.Columns.Status).number() {
+		if n, err := strconv.ParseInt(status, 10, 64); err == nil && strconv.FormatInt(n, 10) == status {
+			return status
+		}
+	}
+	return my.Literal(status)
+}
+
+// in is the condition that a row has one of the statuses.
+func (s *statements) in(statuses []string) string {
+	values := make([]string, len(statuses))
+	for i, status := range statuses {
+		values[i] = s.statusValue(status)
+	}
+	return my.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
+}
+
+func (s *statements) unfinished() []string {
+	if s.layout.Claimless() {
+		return s.layout.Statuses.Waiting()
+	}
+	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
+}
+
+// raw is a column as it is; NULL: there is none.
+func raw(column string) string {
+	if column == "" {
+		return "NULL"
+	}
+	return my.Quote(column)
+}
+
+// short is a column for a name; NULL: there is none.
+func short(column string) string {
+	if column == "" {
+		return "NULL"
+	}
+	return bounded(column, adapters.MaxRowNameBytes)
+}
+
+func bounded(column string, most int) string {
+	return fmt.Sprintf("CASE WHEN OCTET_LENGTH(%[1]s) > %[2]d THEN LEFT(%[1]s, %[2]d + 1) ELSE %[1]s END", my.Quote(column), most)
+}
+
+// attempts is the expression of the failed attempts.
+func (s *statements) attempts() string {
+	if s.layout.Columns.Attempts == "" {
+		return "0"
+	}
+	return "COALESCE(" + my.Quote(s.layout.Columns.Attempts) + ", 0)"
+}
+
+// build makes the statements that read. Those that write are made in write_sql.go.
+func (s *statements) build() {
+	c := &s.layout.Columns
+	queue, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
+	marked, token := "0", "NULL"
+	if !s.layout.Claimless() {
+		marked, token = s.in([]string{s.layout.Statuses.Processing}), my.Quote(claimColumn)
+	}
+	page := "SELECT " + strings.Join([]string{queue, created, key, marked, raw(c.Claimed), raw(c.NextAttempt), token}, ", ") +
+		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + queue
+	order := " ORDER BY " + queue + ", " + created + ", " + key + " LIMIT ?"
+	s.page = page + " > ?" + order
+	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
+
+	payload := my.Quote(c.Payload)
+	full := []string{
+		key, created, raw(c.NextAttempt), s.attempts(), short(c.Type), short(c.AggregateType), short(c.AggregateID), short(c.Tenant), "NULL",
+		fmt.Sprintf("CASE WHEN OCTET_LENGTH(%[1]s) > %[2]d THEN NULL ELSE %[1]s END", payload, s.maxRow),
+		fmt.Sprintf("CASE WHEN OCTET_LENGTH(%[1]s) > %[2]d THEN OCTET_LENGTH(%[1]s) ELSE 0 END", payload, s.maxRow),
+		queue,
+	}
+	if c.Headers != "" {
+		full[8] = bounded(c.Headers, adapters.MaxRowMetadataBytes)
+	}
+	for _, h := range s.layout.Headers {
+		full = append(full, short(h.Column))
+	}
+	s.full = strings.Join(full, ", ")
+	full[11] = s.groupText() // a finished row has no outrider_queue
+	s.seen = strings.Join(full, ", ")
+	s.lock = "SELECT NOW(6), " + s.full + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.in(s.layout.Statuses.Waiting()) + " AND " + key + " IN (%s)"
+	if !s.layout.Claimless() {
+		s.lock += " FOR UPDATE SKIP LOCKED"
+	}
+	s.buildWrites()
+}
+
+// after is the condition that a row is behind a place: its creation twice, and its key.
+func (s *statements) after() string {
+	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
+	return created + " >= ? AND (" + created + " > ? OR " + key + " > ?)"
+}
+
+// list is a list of placeholders.
+func list(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+// inAge reads rows of some statuses in the order of their creation: the union of one index range for each status. The
+// columns begin with when the row was created and its key.
+func (s *statements) inAge(statuses []string, columns, where string, args []any, limit int) (query string, all []any) {
+	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
+	parts := make([]string, len(statuses))
+	for i, status := range statuses {
+		parts[i] = "(SELECT " + created + ", " + key + ", " + columns + " FROM " + s.name + s.pin(s.byStatus) + " WHERE " +
+			my.Quote(s.layout.Columns.Status) + " = " + s.statusValue(status) + where + " ORDER BY " + created + ", " + key + " LIMIT ?)"
+		all = append(append(all, args...), limit)
+	}
+	return strings.Join(parts, " UNION ALL ") + " ORDER BY 1, 2 LIMIT ?", append(all, limit)
+}
+
+// precision is how many digits of a second a column of times has.
+func (s *statements) precision(column string) int {
+	return min(cmp.Or(s.columnOf(column).precision, 0), 6)
+}

@@ -1,0 +1,254 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+)
+
+// The columns that [Init] adds.
+const (
+	queueColumn = "outrider_queue"
+	claimColumn = "outrider_claim"
+)
+
+// tokenBytes is how long what is in outrider_claim is.
+const tokenBytes = 16
+
+// table is one table and what is known about it.
+type table struct {
+	Table
+	at     my.Table
+	layout *Layout
+	maxRow int64
+
+	text  atomic.Pointer[statements] // nil: not described yet
+	stale bool                       // it is to be described again; guarded by claiming
+
+	// Guarded by the queue's mu.
+	holds   map[string]*hold // by key
+	inClaim bool             // a claim is under way
+	gone    map[string]bool  // holds that have ended since it began, and whether the rows are finished: what it reads may be older
+	restart bool             // rows were put back
+	state   adapters.Look    // of the claims so far
+
+	// Guarded by claiming.
+	spot     spot // where the next page begins
+	slots    [adapters.Slots]bool
+	terms    [adapters.Slots]uint64
+	wants    uint64
+	unwanted map[string]bool // rows that no route wants, by key, as long as wants stays
+	round    round
+	whole    time.Time // when the latest round began that has looked at everything
+	mean     int64     // bytes of a payload, about
+}
+
+// round is a way around the index.
+type round struct {
+	began   time.Time
+	partial bool      // it did not begin at the beginning
+	due     time.Time // when the first row that is in the way may be out of it; zero: none is
+}
+
+func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
+	at, err := my.ParseTable(of.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &table{Table: of, at: at, layout: l, maxRow: maxRow, holds: map[string]*hold{}, unwanted: map[string]bool{}}, nil
+}
+
+// sql are the statements, once they are known.
+func (t *table) sql() *statements { return t.text.Load() }
+
+// groupKey is the group of the messages of a group's rows.
+func (t *table) groupKey(name string) string {
+	if t.Kind == "" {
+		return name
+	}
+	return t.Kind + ":" + name
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// column is a column as the catalogue has it.
+type column struct {
+	kind      string // data type without its size: varchar
+	extra     string
+	computed  string // expression of a generated column
+	length    int64  // in characters
+	charset   string
+	precision int // of times
+}
+
+var (
+	timeKinds   = []string{"timestamp", "datetime"}
+	byteKinds   = []string{"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+	numberKinds = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}
+)
+
+func (c column) bytes() bool  { return slices.Contains(byteKinds, c.kind) }
+func (c column) number() bool { return slices.Contains(numberKinds, c.kind) }
+
+// updatesItself reports whether every UPDATE that does not name the column sets it to the present time.
+func (c column) updatesItself() bool { return strings.Contains(strings.ToLower(c.extra), "on update") }
+
+// describe finds out what the statements depend on, once. The caller has claiming.
+func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
+	if s := t.sql(); s != nil && !t.stale {
+		return s, nil
+	}
+	s, err := t.look(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lacks(); err != nil {
+		return nil, fmt.Errorf("mysql queue: table %s: %w", t.Name, err)
+	}
+	t.text.Store(s)
+	t.stale = false
+	return s, nil
+}
+
+// look reads what the catalogue says of a table.
+func (t *table) look(ctx context.Context, db querier) (*statements, error) {
+	columns, err := t.columns(ctx, db)
+	if err != nil {
+		return nil, wrap(t, "read its columns", err)
+	}
+	if err := t.checkColumns(columns); err != nil {
+		return nil, fmt.Errorf("mysql queue: %w", err)
+	}
+	s := newStatements(t, columns)
+	if s.there, err = t.indexes(ctx, db); err != nil {
+		return nil, wrap(t, "look for its indexes", err)
+	}
+	s.build()
+	return s, nil
+}
+
+// columns returns what the catalogue has, by the names of columns in lower case.
+func (t *table) columns(ctx context.Context, db querier) (map[string]column, error) {
+	rows, err := db.QueryContext(ctx, `SELECT lower(column_name), lower(data_type), extra, coalesce(generation_expression, ''),
+    coalesce(character_maximum_length, 0), coalesce(character_set_name, ''), coalesce(datetime_precision, 0)
+FROM information_schema.columns WHERE table_schema = `+t.at.In()+` AND table_name = ?`, t.at.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	all := map[string]column{}
+	for rows.Next() {
+		var name string
+		var c column
+		if err := rows.Scan(&name, &c.kind, &c.extra, &c.computed, &c.length, &c.charset, &c.precision); err != nil {
+			return nil, err
+		}
+		all[name] = c
+	}
+	return all, rows.Err()
+}
+
+// checkColumns reports what is missing of what the application creates, and what is of a type that means something else.
+func (t *table) checkColumns(all map[string]column) error {
+	if len(all) == 0 {
+		return fmt.Errorf("table %s does not exist, or the user may not see it; create it with `outrider init`, grant SELECT on it, or correct its name or the database of the url", t.Name)
+	}
+	var errs []error
+	for _, c := range t.layout.All() {
+		if _, ok := all[strings.ToLower(c.Name)]; !ok {
+			errs = append(errs, fmt.Errorf("table %s has no column %s (%s); correct its name in the mapping, or add the column", t.Name, c.Name, c.What))
+		}
+	}
+	c := &t.layout.Columns
+	for _, name := range []string{c.Created, c.Claimed, c.NextAttempt, c.Done, c.Updated} {
+		if of, ok := all[strings.ToLower(name)]; ok && !slices.Contains(timeKinds, of.kind) {
+			errs = append(errs, fmt.Errorf("table %s: column %s is of the type %s; a time is a timestamp or a datetime, best with (6)", t.Name, name, of.kind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// indexes returns the columns of a table's indexes, separated by commas, by their names in lower case.
+func (t *table) indexes(ctx context.Context, db querier) (map[string]string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT lower(index_name), lower(column_name) FROM information_schema.statistics
+WHERE table_schema = `+t.at.In()+` AND table_name = ? ORDER BY index_name, seq_in_index`, t.at.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	all := map[string]string{}
+	for rows.Next() {
+		var name string
+		var column sql.NullString // NULL for an expression
+		if err := rows.Scan(&name, &column); err != nil {
+			return nil, err
+		}
+		if all[name] != "" {
+			all[name] += ","
+		}
+		all[name] += column.String
+	}
+	return all, rows.Err()
+}
+
+// timeText is a time as a place in the order of rows has it.
+const timeText = "2006-01-02 15:04:05.000000"
+
+// timeOf is the time that a column's value says; zero: none.
+func timeOf(column string, value any) (time.Time, error) {
+	switch v := value.(type) {
+	case nil:
+		return time.Time{}, nil
+	case time.Time:
+		return v, nil
+	}
+	return time.Time{}, fmt.Errorf("%s is no time: %v", column, value)
+}
+
+// keyText is a key as text: of a column of bytes, such as BINARY(16), in hexadecimal.
+func (s *statements) keyText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case []byte:
+		if s.columnOf(s.layout.Columns.Key).bytes() {
+			return hex.EncodeToString(v)
+		}
+		return string(v)
+	case time.Time:
+		return v.Format(timeText)
+	}
+	return fmt.Sprint(value)
+}
+
+// keyValue is a key for a statement.
+func (s *statements) keyValue(text string) any {
+	if s.columnOf(s.layout.Columns.Key).bytes() {
+		if b, err := hex.DecodeString(text); err == nil {
+			return b
+		}
+	}
+	return text
+}
+
+// value is a value that was read, for a statement: text must not be compared as bytes.
+func (s *statements) value(column string, read any) any {
+	if b, ok := read.([]byte); ok && !s.columnOf(column).bytes() {
+		return string(b)
+	}
+	return read
+}

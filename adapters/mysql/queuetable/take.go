@@ -1,0 +1,169 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+)
+
+// picked is a row that is to be claimed.
+type picked struct {
+	key   any
+	row   *adapters.Row
+	queue string
+}
+
+// How many rows are read at a time, and of how many bytes at most: those that no longer fit are read in vain.
+const (
+	chunkRows  = 500
+	firstChunk = 64
+	chunkBytes = 4 << 20
+)
+
+// size is how many rows are locked and read by one statement.
+func (v *turn) size() int {
+	n := firstChunk
+	if mean := v.table.mean; mean > 0 {
+		n = int(min(max(chunkBytes/mean, 1), chunkRows))
+		if v.req.Bytes > 0 {
+			n = min(n, int(max((v.req.Bytes-v.bytes)/mean+1, 1)))
+		}
+	}
+	return max(n, v.chunk)
+}
+
+// take locks and reads what was chosen, and marks what of it can be claimed. What is not there any more ends the prefix of its
+// group, and so does what no longer fits.
+func (v *turn) take(ctx context.Context, chosen []entry, most int) error {
+	if len(chosen) == 0 {
+		return nil
+	}
+	var rows []picked
+	var stamp time.Time
+	var refused int
+	before := map[string]progress{}
+	for i := range chosen {
+		before[chosen[i].queue] = *v.progress(chosen[i].queue)
+	}
+	bytes := v.bytes
+	work := func(tx querier) error {
+		rows, refused, v.bytes, v.full = nil, 0, bytes, false
+		for queue, p := range before {
+			*v.progress(queue) = p
+		}
+		found, now, err := v.read(ctx, tx, chosen)
+		if err != nil {
+			return err
+		}
+		rows, refused = v.pick(chosen, found, most)
+		stamp, err = v.mark(ctx, tx, now, rows)
+		return err
+	}
+	err := error(nil)
+	if v.table.layout.Claimless() {
+		err = work(v.q.db)
+	} else {
+		err = my.Transact(ctx, v.q.db, func(tx *sql.Tx) error { return work(tx) })
+	}
+	if err != nil {
+		return err
+	}
+	v.keep(rows, stamp)
+	if v.chunk = 0; refused > 0 { // there may be many of them
+		v.chunk = min(2*max(len(chosen), firstChunk), chunkRows)
+	}
+	return nil
+}
+
+// read reads the rows that are there still, by key, and what time it is.
+func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[string]*record, now time.Time, err error) {
+	s := v.table.sql()
+	keys := make([]any, len(chosen))
+	for i := range chosen {
+		keys[i] = s.value(s.layout.Columns.Key, chosen[i].key)
+	}
+	rows, err := tx.QueryContext(ctx, strings.Replace(s.lock, "(%s)", "("+list(len(keys))+")", 1), keys...)
+	if err != nil {
+		return nil, now, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	found = map[string]*record{}
+	for rows.Next() {
+		r := newRecord(v.table)
+		if err := rows.Scan(append([]any{&now}, r.targets...)...); err != nil {
+			return nil, now, err
+		}
+		found[s.keyText(r.key)] = r
+		v.table.mean = (7*v.table.mean + int64(len(r.payload)) + 7) / 8
+	}
+	return found, now, rows.Err()
+}
+
+// pick decides which of the rows are claimed, in their order.
+func (v *turn) pick(chosen []entry, found map[string]*record, most int) (rows []picked, refused int) {
+	t := v.table
+	for i := range chosen {
+		e := &chosen[i]
+		p := v.progress(e.queue)
+		if p.cut {
+			delete(v.chosen, e.text)
+			continue
+		}
+		r := found[e.text]
+		if r == nil || r.queue != e.queue { // locked, claimed or changed meanwhile
+			v.wait(e.queue, p, time.Now().Add(wallPause))
+			p.cut = e.queue != alone
+			continue
+		}
+		row := r.decode()
+		if v.req.Match != nil && !v.req.Match(row) {
+			refused++
+			if later := v.req.Later == nil || v.req.Later(row); !later && v.req.Wants != 0 {
+				t.remember(e.text)
+			}
+			continue
+		}
+		fits := v.req.Bytes <= 0 || len(v.rows)+len(rows) == 0 || v.bytes+int64(len(row.Payload)) <= v.req.Bytes
+		if !fits || v.got+len(rows) >= most || v.room(p, e.queue) <= 0 {
+			p.ended, p.cut = true, true
+			v.full = v.full || !fits
+			delete(v.chosen, e.text)
+			continue
+		}
+		p.got++
+		v.bytes += int64(len(row.Payload))
+		row.Claim = &adapters.Claim{Table: t.Name, Key: row.ID, Attempts: r.attempts}
+		rows = append(rows, picked{r.statementKey(), row, e.queue})
+	}
+	return rows, refused
+}
+
+// unwantedMost bounds what is remembered of rows that no route wants.
+const unwantedMost = 200_000
+
+// remember takes note of a row that no route wants.
+func (t *table) remember(key string) {
+	if len(t.unwanted) < unwantedMost {
+		t.unwanted[key] = true
+	}
+}
+
+// keep remembers what was claimed.
+func (v *turn) keep(rows []picked, stamp time.Time) {
+	v.q.mu.Lock()
+	defer v.q.mu.Unlock()
+	for _, p := range rows {
+		v.q.tokens++
+		h := &hold{token: strconv.FormatInt(v.q.tokens, 10), key: p.key, stamp: stamp, former: stamp, slot: p.row.Slot, term: v.terms[p.row.Slot]}
+		p.row.Claim.Token = h.token
+		v.table.holds[p.row.ID] = h
+		delete(v.table.gone, p.row.ID)
+		v.rows = append(v.rows, p.row)
+	}
+	v.got += len(rows)
+}
