@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // quoteTable quotes a table name, optionally with its schema, as an identifier.
@@ -22,10 +23,14 @@ func quoteTable(name string, dialect Dialect) (string, error) {
 			return "", fmt.Errorf("table %q contains quotes, brackets or a semicolon; write the plain name, it is quoted for you", name)
 		case nameProblem(p) != "":
 			return "", fmt.Errorf("table %q %s", name, nameProblem(p))
+		case dialect == MySQL && utf8.RuneCountInString(p) > 64:
+			return "", fmt.Errorf("table %q: %q is longer than the 64 characters that MySQL takes for a name", name, p)
 		case dialect == PostgreSQL && len(p) > 63:
 			return "", fmt.Errorf("table %q: %q is longer than the 63 bytes that PostgreSQL keeps of a name", name, p)
 		}
-		parts[i] = `"` + p + `"`
+		if parts[i] = `"` + p + `"`; dialect == MySQL {
+			parts[i] = "`" + p + "`"
+		}
 	}
 	return strings.Join(parts, "."), nil
 }

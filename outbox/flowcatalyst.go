@@ -16,14 +16,18 @@ type FlowCatalystConfig struct {
 	// outbox_dispatch_jobs, found by the transaction's search_path.
 	Events, DispatchJobs string
 
+	// Dialect is the database: [PostgreSQL] or [MySQL]. Default: [PostgreSQL].
+	Dialect Dialect
+
 	// IDs makes the keys. Default: a maker with a random node, shared by the
 	// process. See [NewTSIDs] for when to give one.
 	IDs *TSIDs
 }
 
-// FlowCatalyst writes rows into FlowCatalyst's outbox tables on PostgreSQL,
+// FlowCatalyst writes rows into FlowCatalyst's outbox tables on PostgreSQL, MariaDB or MySQL,
 // inside the application's transaction, as its own SDK does. It may be shared.
 type FlowCatalyst struct {
+	dialect Dialect
 	tables  map[FlowCatalystKind]string // quoted
 	inserts map[FlowCatalystKind]string
 	ids     *TSIDs
@@ -64,11 +68,14 @@ var processTSIDs = func() *TSIDs {
 // NewFlowCatalyst returns a client, or an error that names the setting at
 // fault. It does not look at the database.
 func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
-	c := &FlowCatalyst{tables: map[FlowCatalystKind]string{}, inserts: map[FlowCatalystKind]string{}, ids: cmp.Or(cfg.IDs, processTSIDs)}
+	c := &FlowCatalyst{dialect: cmp.Or(cfg.Dialect, PostgreSQL), tables: map[FlowCatalystKind]string{}, inserts: map[FlowCatalystKind]string{}, ids: cmp.Or(cfg.IDs, processTSIDs)}
+	if c.dialect != PostgreSQL && c.dialect != MySQL {
+		return nil, fmt.Errorf("outbox: FlowCatalyst client: unknown Dialect %q; use outbox.PostgreSQL or outbox.MySQL", c.dialect)
+	}
 	for kind, name := range map[FlowCatalystKind]string{
 		FlowCatalystEvent: cmp.Or(cfg.Events, "outbox_events"), FlowCatalystDispatchJob: cmp.Or(cfg.DispatchJobs, "outbox_dispatch_jobs"),
 	} {
-		table, err := quoteTable(name, PostgreSQL)
+		table, err := quoteTable(name, c.dialect)
 		if err != nil {
 			return nil, fmt.Errorf("outbox: FlowCatalyst client: %w", err)
 		}
@@ -83,19 +90,23 @@ func NewFlowCatalyst(cfg FlowCatalystConfig) (*FlowCatalyst, error) {
 }
 
 // Publish writes the items in their order, all or none, in tx, which is a
-// pgx.Tx or a *sql.Tx on PostgreSQL or nil as in [Client.Publish], and returns their ids. They are sent
+// pgx.Tx or a *sql.Tx or nil as in [Client.Publish], and returns their ids. They are sent
 // when the application commits and never were when it rolls back.
 //
 // Anything but a running transaction is refused with [ErrNoTransaction]. After
 // any other error of the database the transaction must be rolled back.
 //
 // The order of a group is that of created_at, which is the server's clock: it is
-// kept when the group's writers take turns, see [Lock]. created_at has no time
-// zone; it is the session's, which must be that of the other writers.
+// kept when the group's writers take turns, see [Lock]. In PostgreSQL created_at has no time
+// zone; it is the session's, which must be that of the other writers. In MySQL it is a TIMESTAMP, which has one; where it
+// keeps whole seconds, ids decide within one.
 func (c *FlowCatalyst) Publish(ctx context.Context, tx any, items ...FlowCatalystItem) (ids []string, err error) {
-	exec, err := transaction(current(ctx, tx), PostgreSQL)
+	exec, err := transaction(current(ctx, tx), c.dialect)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: publish: %w", err)
+	}
+	if c.dialect == MySQL {
+		return c.publishMySQL(ctx, exec, items)
 	}
 	ids = make([]string, len(items))
 	columns := map[FlowCatalystKind]*[3]arrayLiteral{}
@@ -116,7 +127,7 @@ func (c *FlowCatalyst) Publish(ctx context.Context, tx any, items ...FlowCatalys
 	for _, kind := range kinds {
 		a := columns[kind]
 		if err := exec(ctx, c.inserts[kind], a[0].String(), a[1].String(), a[2].String()); err != nil {
-			explained := (&Client{dialect: PostgreSQL, table: c.tables[kind]}).explain(err)
+			explained := (&Client{dialect: c.dialect, table: c.tables[kind]}).explain(err)
 			return nil, fmt.Errorf("outbox: publish into table %s: %w", c.tables[kind], explained)
 		}
 	}
@@ -141,7 +152,7 @@ func (c *FlowCatalyst) check(kind FlowCatalystKind, item *FlowCatalystItem) (str
 		return "", fmt.Errorf("group: %d characters, the column has room for 255", n)
 	}
 	if !utf8.ValidString(item.Group) || strings.ContainsRune(item.Group, 0) {
-		return "", errors.New("group: is not text that PostgreSQL can store")
+		return "", errors.New("group: is not text that a database can store")
 	}
 	if len(item.Payload) > MaxPayloadBytes {
 		return "", fmt.Errorf("payload: is %d bytes, the limit is %d; store large content elsewhere and publish where it is",

@@ -24,6 +24,9 @@ func refusedCommit(err error) bool {
 	if errors.As(err, &state) {
 		return refusedState(state.SQLState())
 	}
+	if number := mysqlNumber(err); number != 0 {
+		return refusedByMySQL(number)
+	}
 	var lite interface{ Code() int } // modernc.org/sqlite's error
 	if errors.As(err, &lite) {
 		code := lite.Code() & 0xff

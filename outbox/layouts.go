@@ -15,23 +15,29 @@ type foreignLayout struct {
 	args   func([]Envelope) []any    // of insert
 	fits   func(*Envelope) error     // what the table has no place for
 	sqlite func(table string) string // insert for SQLite, with the arguments of the own table's; nil: there is none
+
+	mysql func(table string, envelopes []Envelope) (query string, args []any) // for MySQL; nil: there is none
 }
 
 // layouts are those that a client knows.
 var layouts = map[string]foreignLayout{
-	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework, frameworkSQLiteInsert},
-	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra, nil},
+	layoutOutboxFramework: {"outbox_event", frameworkInsert, frameworkArgs, fitsFramework, frameworkSQLiteInsert, frameworkMySQLInsert},
+	layoutYantra:          {"outbox_messages", yantraInsert, yantraArgs, fitsYantra, nil, nil},
 }
 
 // knownLayout returns an error for a layout that no client writes.
 func knownLayout(cfg *ClientConfig) error {
 	if cfg.Layout == "" || cfg.Layout == "outrider" {
+		if cfg.Dialect == MySQL {
+			return fmt.Errorf("a table of Outrider's own cannot be in MySQL, where a reader cannot know of rows that commit late; set Layout: %q, "+
+				"or use NewFlowCatalyst or NewTalkie", layoutOutboxFramework)
+		}
 		return nil
 	}
 	switch _, known := layouts[cfg.Layout]; {
 	case !known:
 		return fmt.Errorf("unknown Layout %q; leave it empty, or use one of %s", cfg.Layout, strings.Join(slices.Sorted(maps.Keys(layouts)), ", "))
-	case cfg.Dialect == SQLite && layouts[cfg.Layout].sqlite == nil:
+	case cfg.Dialect == SQLite && layouts[cfg.Layout].sqlite == nil, cfg.Dialect == MySQL && layouts[cfg.Layout].mysql == nil:
 		return fmt.Errorf("layout %s is for PostgreSQL, not for %s", cfg.Layout, cfg.Dialect)
 	}
 	return nil

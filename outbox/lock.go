@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -51,13 +52,17 @@ func Lock(ctx context.Context, tx any, groups ...string) error {
 }
 
 // Lock is the function [Lock] for the client's dialect: on SQLite, where the
-// database has one writer at a time anyway, it only checks its arguments.
+// database has one writer at a time anyway, it only checks its arguments. MySQL has no lock
+// that ends with a transaction, and there it is an error.
 func (c *Client) Lock(ctx context.Context, tx any, groups ...string) error {
 	if c.dialect == PostgreSQL {
 		return Lock(ctx, tx, groups...)
 	}
 	if _, err := transaction(current(ctx, tx), c.dialect); err != nil {
 		return fmt.Errorf("outbox: lock: %w", err)
+	}
+	if c.dialect == MySQL && len(groups) > 0 {
+		return errors.New("outbox: lock: MySQL has no lock on a name that ends with the transaction; lock a row of the aggregate before the INSERT, with SELECT ... FOR UPDATE")
 	}
 	return checkGroups(groups)
 }

@@ -14,6 +14,7 @@ type Dialect string
 const (
 	PostgreSQL Dialect = "postgres" // pgx.Tx, or *sql.Tx of any PostgreSQL driver
 	SQLite     Dialect = "sqlite"   // *sql.Tx; SQLite 3.41 or newer
+	MySQL      Dialect = "mysql"    // *sql.Tx of MariaDB 10.6 or MySQL 8 or newer, by github.com/go-sql-driver/mysql; tables of other systems only
 )
 
 // DefaultTable is the outbox table's name where none is configured.
@@ -35,7 +36,8 @@ type ClientConfig struct {
 	// (docs/migrate/outbox-framework.md), "yantra" that of Yantra, outbox_messages (docs/migrate/yantra.md). Default: "outrider".
 	Layout string
 
-	// Dialect is the database. Default: [PostgreSQL].
+	// Dialect is the database. Default: [PostgreSQL]. [MySQL] needs the Layout "outbox-framework": an append-only table of Outrider's
+	// own cannot be read there without losing rows.
 	Dialect Dialect
 
 	// Notify wakes a relay that sleeps: one whose source has `wake: notify` and
@@ -62,6 +64,8 @@ type Client struct {
 	hot  HotPath                // nil: there is none
 	fits func(*Envelope) error  // what the table has no place for; nil: it takes any envelope
 	args func([]Envelope) []any // of insert
+
+	rows func(table string, envelopes []Envelope) (string, []any) // in place of insert, one, args: a statement for so many rows; nil: they do
 }
 
 // NewClient returns a client, or an error that names the setting at fault.
@@ -103,8 +107,14 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		if foreign.sqlite != nil {
 			c.insert, c.fits = foreign.sqlite(table), foreign.fits
 		}
+	case MySQL:
+		if cfg.Notify || cfg.Hot != nil {
+			return nil, errors.New("outbox: client: with MySQL there is neither Notify nor Hot; leave them out, and call (*outrider.Outrider).Wake after the commit " +
+				"where the relay is in the same process")
+		}
+		c.rows, c.fits = foreign.mysql, foreign.fits
 	default:
-		return nil, fmt.Errorf("outbox: client: unknown Dialect %q; use outbox.PostgreSQL or outbox.SQLite", cfg.Dialect)
+		return nil, fmt.Errorf("outbox: client: unknown Dialect %q; use outbox.PostgreSQL, outbox.SQLite or outbox.MySQL", cfg.Dialect)
 	}
 	return c, nil
 }
@@ -146,7 +156,7 @@ func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) err
 // InsertQuery returns the statement that Publish runs and its arguments, each a
 // string or nil, for a toolkit whose transactions Publish does not know: run it
 // in the transaction. There is one text for a single envelope and one for any
-// other number.
+// other number; with [MySQL] one for each number, up to 5,000.
 func (c *Client) InsertQuery(envelopes ...Envelope) (query string, args []any, err error) {
 	size := 0
 	for i, e := range envelopes {
@@ -162,6 +172,14 @@ func (c *Client) InsertQuery(envelopes ...Envelope) (query string, args []any, e
 	}
 	if size > MaxPublishBytes {
 		return "", nil, fmt.Errorf("outbox: publish: %d payloads hold %d bytes, the limit of one call is %d; publish them in several calls in the same transaction", len(envelopes), size, MaxPublishBytes)
+	}
+	if c.rows != nil {
+		if len(envelopes) > mysqlRows {
+			return "", nil, fmt.Errorf("outbox: publish: %d messages are more than the %d of one statement in MySQL; publish them in several calls in the same transaction",
+				len(envelopes), mysqlRows)
+		}
+		query, args = c.rows(c.table, envelopes)
+		return query, args, nil
 	}
 	if len(envelopes) == 1 && c.one != "" {
 		return c.one, postgresArgsOne(&envelopes[0]), nil

@@ -13,6 +13,9 @@ func (c *Client) explain(err error) error {
 	if errors.As(err, &state) {
 		fix = c.postgresFix(state.SQLState())
 	}
+	if number := mysqlNumber(err); number != 0 {
+		fix = c.mysqlFix(number)
+	}
 	if fix == "" {
 		return err
 	}

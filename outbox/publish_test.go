@@ -160,7 +160,7 @@ func TestNewClientRefuses(t *testing.T) {
 		{outbox.ClientConfig{Table: "a\x00b"}, "control character"},
 		{outbox.ClientConfig{Table: strings.Repeat("t", 64)}, "63 bytes"},
 		{outbox.ClientConfig{Dialect: outbox.SQLite, Notify: true}, "SQLite cannot notify"},
-		{outbox.ClientConfig{Dialect: "mysql"}, "use outbox.PostgreSQL or outbox.SQLite"},
+		{outbox.ClientConfig{Dialect: "oracle"}, "use outbox.PostgreSQL, outbox.SQLite or outbox.MySQL"},
 	} {
 		if _, err := outbox.NewClient(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: got %v, want %q", tt.cfg, err, tt.want)

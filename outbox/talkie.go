@@ -18,14 +18,20 @@ const Duplicate int64 = 0
 
 // TalkieConfig says where a [Talkie] client writes.
 type TalkieConfig struct {
+	// Dialect is the database: [PostgreSQL] or [MySQL]. Default: [PostgreSQL].
+	Dialect Dialect
+
 	// Table, optionally "schema.table". The name is quoted, so it is taken literally. Default: outbox, found by the
 	// transaction's search_path.
 	Table string
 }
 
-// Talkie writes rows into the outbox table of Talkie on PostgreSQL, inside the application's transaction. It may
+// Talkie writes rows into the outbox table of Talkie on PostgreSQL, MariaDB or MySQL, inside the application's transaction. It may
 // be shared.
-type Talkie struct{ table, insert string }
+type Talkie struct {
+	dialect       Dialect
+	table, insert string
+}
 
 // TalkieMessage is one row to be written.
 type TalkieMessage struct {
@@ -48,18 +54,26 @@ type TalkieMessage struct {
 
 // NewTalkie returns a client, or an error that names the setting at fault. It does not look at the database.
 func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
-	table, err := quoteTable(cmp.Or(cfg.Table, "outbox"), PostgreSQL)
+	dialect := cmp.Or(cfg.Dialect, PostgreSQL)
+	if dialect != PostgreSQL && dialect != MySQL {
+		return nil, fmt.Errorf("outbox: Talkie client: unknown Dialect %q; use outbox.PostgreSQL or outbox.MySQL", dialect)
+	}
+	table, err := quoteTable(cmp.Or(cfg.Table, "outbox"), dialect)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: Talkie client: %w", err)
 	}
-	return &Talkie{table: table, insert: "INSERT INTO " + table + " (job_id, topic, key, payload_json, idempotency_key, created_at)\n" +
+	if dialect == MySQL {
+		return &Talkie{dialect: dialect, table: table, insert: talkieMySQLInsert(table)}, nil
+	}
+	return &Talkie{dialect: dialect, table: table, insert: "INSERT INTO " + table + " (job_id, topic, key, payload_json, idempotency_key, created_at)\n" +
 		"VALUES (nullif($1::text, '')::uuid, $2::text, nullif(coalesce(nullif($3::text, ''), $1::text), ''), $4::text::jsonb, nullif($5::text, ''), pg_catalog.clock_timestamp())\n" +
 		"ON CONFLICT (topic, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n" +
 		"RETURNING id"}, nil
 }
 
-// Publish writes one message in tx, which is a pgx.Tx or a *sql.Tx on PostgreSQL or nil as in [Client.Publish], and returns the row's id, or
-// [Duplicate]: that is no error, and the transaction continues. A transaction that writes the same key at the same time
+// Publish writes one message in tx, which is a pgx.Tx or a *sql.Tx or nil as in [Client.Publish], and returns the row's id, or
+// [Duplicate]: that is no error, and the transaction continues. In MySQL the column's collation says which keys are the same: most take
+// "a" and "A" for one. A transaction that writes the same key at the same time
 // is waited for. The message is sent when the application commits and never was when it rolls back.
 //
 // Anything but a running transaction is refused with [ErrNoTransaction]. After any other error of the database the
@@ -69,11 +83,14 @@ func NewTalkie(cfg TalkieConfig) (*Talkie, error) {
 // see [Lock].
 func (c *Talkie) Publish(ctx context.Context, tx any, m TalkieMessage) (id int64, err error) {
 	tx = current(ctx, tx)
-	if _, err := transaction(tx, PostgreSQL); err != nil {
+	if _, err := transaction(tx, c.dialect); err != nil {
 		return 0, fmt.Errorf("outbox: publish: %w", err)
 	}
 	if err := m.check(); err != nil {
 		return 0, fmt.Errorf("outbox: publish: %w", err)
+	}
+	if c.dialect == MySQL {
+		return c.publishMySQL(ctx, tx, &m)
 	}
 	args := []any{m.JobID, m.Topic, m.Key, string(m.Payload), m.IdempotencyKey}
 	switch tx := tx.(type) {
@@ -107,7 +124,7 @@ func (m *TalkieMessage) check() error {
 	}
 	for name, text := range map[string]string{"topic": m.Topic, "key": m.Key, "job id": m.JobID, "idempotency key": m.IdempotencyKey} {
 		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-			return fmt.Errorf("%s: is not text that PostgreSQL can store", name)
+			return fmt.Errorf("%s: is not text that a database can store", name)
 		}
 	}
 	if len(m.Payload) > MaxPayloadBytes {

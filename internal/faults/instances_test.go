@@ -28,6 +28,7 @@ type fleet struct {
 	config  string
 	members []*relay
 	worst   time.Duration // until the lanes were spread evenly again
+	mysql   *mysqlState   // where the state is; nil: in the database
 }
 
 // newFleet watches the cursors: a stale owner that settled something would move
@@ -70,6 +71,9 @@ func (r *relay) admit(f *fleet) {
 	r.t.Helper()
 	name := r.instance()
 	r.until("has joined", func() bool {
+		if f.mysql != nil {
+			return f.mysql.joined(name)
+		}
 		return one[int](f.database, "SELECT count(*) FROM outrider_instance WHERE id = $1 AND routes <> '[]'", name) == 1
 	})
 }
@@ -103,6 +107,9 @@ func (f *fleet) spread() {
 		names[i] = r.instance()
 	}
 	until(f.t, fmt.Sprintf("the lanes are spread evenly over %d instances", len(names)), func() bool {
+		if f.mysql != nil {
+			return f.mysql.even(names)
+		}
 		return one[bool](f.database, `SELECT coalesce(sum(n), 0) = $2 AND max(n) - min(n) <= 1 FROM (
 			SELECT count(c.slot) AS n FROM unnest($1::text[]) AS m(id) LEFT JOIN outrider_cursor c ON c.owner = m.id GROUP BY m.id) s`,
 			names, lanes)
@@ -137,7 +144,13 @@ func (f *fleet) end(w *writers, to destination) check.Report {
 	for _, r := range f.members {
 		r.stop()
 	}
-	if n := one[int](f.database, "SELECT count(*) FROM moved_back"); n > 0 {
+	n := 0
+	if f.mysql != nil {
+		n = f.mysql.movedBack()
+	} else {
+		n = one[int](f.database, "SELECT count(*) FROM moved_back")
+	}
+	if n > 0 {
 		f.t.Errorf("cursors moved back %d times: somebody settled who was no owner", n)
 	}
 	return check.Compare(f.rows(), to.all()...)
