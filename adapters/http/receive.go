@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -41,7 +42,9 @@ func (s *Subscriber) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), status)
 		return
 	}
-	msg.SetContext(sub.ctx) // not the request's: a caller that leaves cuts no delivery short
+	ctx, cancel := context.WithCancel(sub.ctx) // not the request's: a caller that leaves cuts no delivery short
+	defer cancel()
+	msg.SetContext(ctx)
 	sent := false
 	select {
 	case sub.out <- msg:
@@ -62,7 +65,6 @@ func (s *Subscriber) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		again(w, "the message was not delivered")
 	case <-s.closing:
 		again(w, "the relay ended before the message was delivered")
-	case <-r.Context().Done(): // the caller has gone
 	}
 }
 

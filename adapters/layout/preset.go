@@ -63,7 +63,7 @@ type Retry struct {
 // All returns the presets, in the order in which people read them. A new one is a file of
 // this package and a line here.
 func All() []*Preset {
-	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra(), Crablet()}
+	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra(), YantraV2(), Crablet()}
 }
 
 // Find returns the preset of a name; nil: there is none.

@@ -79,6 +79,13 @@ VALUES (gen_random_uuid(), $1, $2, 'workflow_execution', $3::text::jsonb, 'pendi
 		rows:     `SELECT payload->>'id', aggregate_id, row_number() OVER (ORDER BY created_at, id) FROM outbox_messages`,
 		finished: `status = 'processed' AND processed_at IS NOT NULL`,
 	},
+	"yantra-v2": {
+		layout: "yantra-v2", table: "outbox_messages", done: "completed",
+		insert: `INSERT INTO outbox_messages (node_execution_id, event_type, payload, idempotency_key, next_retry_at, created_at)
+VALUES (md5($2)::uuid, $1, $3, gen_random_uuid()::text, clock_timestamp(), clock_timestamp())`,
+		rows:     `SELECT payload::json->>'id', payload::json->>'group', row_number() OVER (ORDER BY created_at, id) FROM outbox_messages`,
+		finished: `processed_at IS NOT NULL AND last_error IS NULL AND attempts = 0`,
+	},
 }
 
 // itemsPlatform takes requests of FlowCatalyst's current API, and says so of each item.

@@ -39,6 +39,14 @@ SELECT ?1, 'jobs', 'User', ?2, ?3, 0, 0, at, at FROM (SELECT ` + strings.Replace
 		rows:      `SELECT event_id, aggregate_id, row_number() OVER (ORDER BY created_at, event_id) FROM outbox_event WHERE event_id NOT LIKE 'f-%'`,
 		unsettled: `SELECT count(*) FROM outbox_event WHERE status <> 1 OR done_at IS NULL OR last_error IS NOT NULL OR attempts <> 0`,
 	},
+	"talkie": {
+		source: "layout: talkie",
+		insert: `INSERT INTO outbox (idempotency_key, topic, key, payload_json, created_at, next_attempt_at)
+SELECT ?1, 'jobs', ?2, ?3, at, at FROM (SELECT ` + strings.ReplaceAll(now, "{t}", "outbox") + ` AS at)`,
+		done:      `UPDATE outbox SET status = 'published', published_at = created_at WHERE idempotency_key = ?1 AND status = 'pending'`,
+		rows:      `SELECT idempotency_key, key, row_number() OVER (ORDER BY created_at, id) FROM outbox WHERE idempotency_key NOT LIKE 'f-%'`,
+		unsettled: `SELECT count(*) FROM outbox WHERE status <> 'published' OR published_at IS NULL OR last_error IS NOT NULL OR retry_count <> 0`,
+	},
 	"custom": {
 		source: `layout: custom, table: Jobs, queue: {key: id, type: kind, payload: body, status: state, created: made, claimed: taken, group: client,
     attempts: tries, statuses: {pending: "new", processing: "busy", done: "sent", dead: "gone"}}`,

@@ -172,9 +172,30 @@ VALUES ('6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11', 'execution-17', 'workflow_execut
 	},
 }
 
+// yantraV2System is Yantra's current worker. It marks rows by their ids alone, so it must not run beside Outrider.
+var yantraV2System = system{
+	preset: layout.YantraV2, id: func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) },
+	insert: `INSERT INTO {t} (id, node_execution_id, event_type, payload, status, idempotency_key, attempts, max_attempts, last_error, last_attempt_at, next_retry_at,
+    created_at, processed_at)
+VALUES ('6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11', '6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c12', 'email.send', '{"node_id":"n1"}', 'pending', 'e1-n1-1', 0, 4, NULL, NULL,
+    clock_timestamp(), clock_timestamp(), NULL) RETURNING id::text`,
+	plain: `ALTER TABLE {t} ALTER COLUMN id DROP DEFAULT; ALTER TABLE {t} ALTER COLUMN id TYPE text, ALTER COLUMN node_execution_id TYPE text, ALTER COLUMN node_execution_id DROP NOT NULL,
+    ALTER COLUMN idempotency_key SET DEFAULT gen_random_uuid()::text`,
+	fresh: map[string]string{"id": `"6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11"`, "node_execution_id": `"6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c12"`,
+		"event_type": `"email.send"`, "payload": `"{\"node_id\":\"n1\"}"`, "status": `"pending"`, "idempotency_key": `"e1-n1-1"`, "attempts": "0", "max_attempts": "4",
+		"last_error": "null", "last_attempt_at": "null", "next_retry_at": "set", "created_at": "set", "processed_at": "null"},
+	ends: map[outbox.Outcome]map[string]string{
+		outbox.OutcomeDelivered: {"status": `"completed"`, "last_attempt_at": "now", "processed_at": "now"},
+		outbox.OutcomeRetry:     {"last_attempt_at": "now", "attempts": "1", "last_error": `"refused"`, "next_retry_at": "later"},
+		outbox.OutcomeDead:      {"status": `"dead_letter"`, "last_attempt_at": "now", "attempts": "1", "last_error": `"refused"`},
+		outbox.OutcomeReleased:  {"last_attempt_at": "now"},
+	},
+	sent: map[string]string{"idempotency-key": "e1-n1-1"},
+}
+
 // presetTables are the systems that have a preset of a queue.
 var presetTables = map[string]system{"flowcatalyst": flowCatalystSystem, "talkie": talkieSystem, "open-outbox": openOutboxSystem,
-	"flowcatalyst-v2": flowCatalystV2System, "outbox-framework": outboxFrameworkSystem, "yantra": yantraSystem}
+	"flowcatalyst-v2": flowCatalystV2System, "outbox-framework": outboxFrameworkSystem, "yantra": yantraSystem, "yantra-v2": yantraV2System}
 
 // Each preset is tested.
 func TestEveryQueuePresetHasItsTests(t *testing.T) {

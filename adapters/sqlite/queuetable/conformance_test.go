@@ -273,6 +273,15 @@ func TestQueueConformance(t *testing.T) {
 			}
 			return preset(t, p)
 		},
+		"Talkie": func(t testing.TB) *env {
+			p := layout.Talkie()
+			for i, c := range p.Queue.Definitions[layout.SQLite].Columns {
+				if c.Name == p.Queue.Columns.Key { // the table numbers its rows, and the suite has keys of its own
+					p.Queue.Definitions[layout.SQLite].Columns[i].Type = "text PRIMARY KEY NOT NULL"
+				}
+			}
+			return preset(t, p)
+		},
 		"Custom": func(t testing.TB) *env { return custom(t, "varchar(36)", "tinyint", "datetime", "") },
 		"CustomIntegers": func(t testing.TB) *env {
 			return custom(t, "text", "text", "bigint", "")
@@ -287,7 +296,7 @@ func TestQueueConformance(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains([]string{"OutboxFramework", "FlowCatalyst", "Custom", "CustomWithoutRowids"}, name) && os.Getenv("OUTRIDER_SOAK") == "" {
+			if !slices.Contains([]string{"OutboxFramework", "FlowCatalyst", "Talkie", "Custom", "CustomWithoutRowids"}, name) && os.Getenv("OUTRIDER_SOAK") == "" {
 				t.Skip("the others take their time; make soak runs them")
 			}
 			t.Parallel()
