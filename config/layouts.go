@@ -33,6 +33,7 @@ func inGlobalOrder(p *layout.Preset) bool { return p.Defaults.Global }
 func hasHeaders(p *layout.Preset) bool    { return p.Log != nil && p.Log.Columns.Headers != "" }
 func hasLock(p *layout.Preset) bool       { return p.Defaults.Lock != 0 }
 func hasProgress(p *layout.Preset) bool   { return p.Log != nil && p.Log.Progress != "" }
+func inMongoDB(p *layout.Preset) bool     { return p.Queue != nil && p.Queue.Fields != nil }
 func hasHotPath(p *layout.Preset) bool    { return p.Hot }
 func oneLimit(p *layout.Preset) bool      { return p.Defaults.Together }
 
@@ -53,17 +54,21 @@ func layoutsWith(meets func(*layout.Preset) bool) string {
 
 // presetWords are the words of tags that follow from the presets.
 var presetWords = func() *strings.Replacer {
-	var names, docs, liteDocs []string
+	var names, docs, liteDocs, mongoDocs []string
 	for _, p := range layout.All() {
 		names, docs = append(names, p.Name), append(docs, p.Doc+" (docs/"+p.Page+")")
 		if inSQLite(p) {
 			liteDocs = append(liteDocs, docs[len(docs)-1])
+		}
+		if inMongoDB(p) {
+			mongoDocs = append(mongoDocs, docs[len(docs)-1])
 		}
 	}
 	list := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), " or ") }
 	return strings.NewReplacer(
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
 		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{what layouts in SQLite are}", strings.Join(liteDocs, ", "),
+		"{layouts in MongoDB}", strings.Join(namesWith(inMongoDB), "|"), "{what layouts in MongoDB are}", strings.Join(mongoDocs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),
 		"{layouts with statistics}", list(hasStatistics),
 		"{layouts with progress}", list(hasProgress), "{layouts with a lock}", list(hasLock), "{layouts in global order}", list(inGlobalOrder), "{layouts with one limit}", list(oneLimit), "{layouts that delete}", list(deletes), "{layouts with a hot path}", list(hasHotPath), "{layouts with a leader}", list(hasLeader), "{layouts with headers}", list(hasHeaders), "{queue layouts}", list(isQueue),

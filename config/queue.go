@@ -126,6 +126,10 @@ func tableOf(src Source) (*tableKeys, bool) {
 		if s != nil {
 			return s.keys(), true
 		}
+	case *MongoDB:
+		if s != nil {
+			return s.keys(), true
+		}
 	}
 	return nil, false
 }

@@ -269,7 +269,8 @@ func kindOf(src Source) string {
 // stateful reports whether the state can stand beside the source.
 func stateful(src Source) bool {
 	_, ok := tableOf(src)
-	return ok
+	_, documents := src.(*MongoDB)
+	return ok && !documents
 }
 
 // checkStore makes sure that every route has a place for its state: a source
@@ -282,7 +283,7 @@ func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 		src := cfg.Sources[name] // nil: reported where it was read or named
 		if src != nil && !src.log() && !stateful(src) {
 			where := at.child("sources").child(name).key()
-			c.add(where, "a %s needs a state store", src.Kind()).hint("set state: {url: ...}")
+			c.add(where, "a %s source needs a state store", src.Kind()).hint("set state: {url: ...}, a postgres:// URL or the path of an SQLite file")
 		}
 	}
 }

@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// Source is where messages are read from: one of [*Postgres], [*SQLite],
+// Source is where messages are read from: one of [*Postgres], [*SQLite], [*MongoDB],
 // [*HTTPSource] and [*Subscriber].
 type Source interface {
 	// Kind is the value of the key type.
@@ -17,6 +17,7 @@ type Source interface {
 var sources = newRegistry[Source]("source",
 	kind{"postgres", "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status.", &Postgres{}},
 	kind{"sqlite", "An outbox table in SQLite: append-only, or a queue whose rows carry a status.", &SQLite{}},
+	kind{"mongodb", "Collections in MongoDB whose documents carry a status.", &MongoDB{}},
 	kind{"http", "Messages that are posted to Outrider, as watermill-http's Publisher sends them. The answer waits for the verdict: 200 when the message is delivered, skipped or durably parked, 503 otherwise.", &HTTPSource{}},
 	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
 )

@@ -3,6 +3,11 @@ package mongodb
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 func must(t testing.TB, err error) {
@@ -146,4 +152,157 @@ func (e *env) harness() adaptertest.QueueHarness {
 func TestQueueConformance(t *testing.T) {
 	t.Parallel()
 	adaptertest.Queue(t, func(t *testing.T) adaptertest.QueueHarness { return newEnv(t).harness() })
+}
+
+// originalClaims claims as the original does: one document at a time.
+func (e *env) originalClaims(ctx context.Context, coll *mongo.Collection) (id string, err error) {
+	var d struct {
+		ID string `bson:"_id"`
+	}
+	err = coll.FindOneAndUpdate(ctx, bson.D{{Key: "status", Value: "PENDING"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: "PROCESSING"}, {Key: "processedAt", Value: time.Now()}}}},
+		options.FindOneAndUpdate().SetSort(bson.D{{Key: "messageGroup", Value: 1}, {Key: "createdAt", Value: 1}}).SetReturnDocument(options.After)).Decode(&d)
+	return d.ID, err
+}
+
+// TestG3_BesideTheOriginal has four processors of the original work beside two of ours: no document has two owners.
+func TestG3_BesideTheOriginal(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	const n = 400
+	rows := make([]adaptertest.QueueRow, n)
+	for i := range rows {
+		rows[i] = adaptertest.QueueRow{Table: "outbox_events", Key: fmt.Sprintf("%013d", i), Group: fmt.Sprint("g", i%40), Payload: "{}", CreatedAt: time.UnixMilli(int64(i))}
+	}
+	e.insert(rows...)
+	var mu sync.Mutex
+	owners, byUs := map[string]int{}, 0
+	own := func(us bool, keys ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range keys {
+			if owners[key]++; us {
+				byUs++
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				id, err := e.originalClaims(t.Context(), e.db.Collection("outbox_events"))
+				if errors.Is(err, mongo.ErrNoDocuments) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				own(false, id)
+				if _, err := e.db.Collection("outbox_events").UpdateByID(t.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: "COMPLETED"}}}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 2 {
+		q := e.queue()
+		t.Cleanup(func() { must(t, q.Close()) })
+		all.Go(func() {
+			for {
+				claimed, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: lanes(), Limit: 20})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				results := make([]adapters.ClaimResult, len(claimed))
+				for i, row := range claimed {
+					own(true, row.ID)
+					results[i] = adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered}
+				}
+				if lost, err := q.Settle(t.Context(), results); err != nil || len(lost) > 0 {
+					t.Errorf("settle: %d lost, %v", len(lost), err)
+				}
+				if left, err := e.db.Collection("outbox_events").CountDocuments(t.Context(), bson.D{{Key: "status", Value: bson.D{{Key: "$ne", Value: "COMPLETED"}}}}); err != nil || left == 0 {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, row := range rows {
+		if owners[row.Key] != 1 {
+			t.Errorf("document %s had %d owners", row.Key, owners[row.Key])
+		}
+	}
+	t.Logf("%d of %d documents were claimed by us", byUs, n)
+}
+
+// lanes are all lanes.
+func lanes() (all []int) {
+	for slot := range adapters.Slots {
+		all = append(all, slot)
+	}
+	return all
+}
+
+// TestG2_WhatIsNoPrefixGoesBack: a document in the middle of what a claim has chosen is taken by somebody else before it is marked. What is
+// behind it goes back, and what is before it is kept.
+func TestG2_WhatIsNoPrefixGoesBack(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var rows []adaptertest.QueueRow
+	for i := range 5 {
+		rows = append(rows, adaptertest.QueueRow{Table: "outbox_events", Key: fmt.Sprintf("%013d", i), Group: "g", Payload: "{}", CreatedAt: time.UnixMilli(int64(i))})
+	}
+	e.insert(rows...)
+	q := e.queue()
+	t.Cleanup(func() { must(t, q.Close()) })
+	claimed, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: lanes(), Limit: 20, Match: func(row *adapters.Row) bool {
+		if row.ID == rows[4].Key { // the last look before they are marked
+			e.set(adaptertest.QueueProcessing, 0, rows[2].Key)
+		}
+		return true
+	}})
+	must(t, err)
+	if len(claimed) != 2 || claimed[0].ID != rows[0].Key || claimed[1].ID != rows[1].Key {
+		t.Errorf("claimed %d documents, want the first two", len(claimed))
+	}
+	want := []adaptertest.QueueStatus{adaptertest.QueueProcessing, adaptertest.QueueProcessing, adaptertest.QueueProcessing, adaptertest.QueueWaiting, adaptertest.QueueWaiting}
+	for i, row := range e.rows() {
+		if row.Status != want[i] {
+			t.Errorf("document %d is %s, want %s", i, row.Status, want[i])
+		}
+	}
+}
+
+// TestG1_DocumentsWithWrongFieldsAreDead: what no document of the original has is claimed all the same, with an error.
+func TestG1_DocumentsWithWrongFieldsAreDead(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	good := bson.D{{Key: "_id", Value: "a"}, {Key: "type", Value: "EVENT"}, {Key: "payload", Value: "{}"}, {Key: "status", Value: "PENDING"}, {Key: "createdAt", Value: time.UnixMilli(1)}}
+	with := func(id string, field string, value any) bson.D {
+		d := slices.Clone(good)
+		d[0].Value = id
+		for i := range d {
+			if d[i].Key == field {
+				d[i].Value = value
+				return d
+			}
+		}
+		return append(d, bson.E{Key: field, Value: value})
+	}
+	_, err := e.db.Collection("outbox_events").InsertMany(t.Context(), []any{with("number", "messageGroup", 5), with("text", "createdAt", "2026-01-01"),
+		with("document", "payload", bson.D{}), with("fine", "messageGroup", "")})
+	must(t, err)
+	q := e.queue()
+	t.Cleanup(func() { must(t, q.Close()) })
+	claimed, err := q.Claim(t.Context(), adapters.ClaimRequest{Slots: lanes(), Limit: 20})
+	must(t, err)
+	broken := map[string]bool{}
+	for _, row := range claimed {
+		broken[row.ID] = row.Err != nil
+	}
+	if want := map[string]bool{"number": true, "text": true, "document": true, "fine": false}; !maps.Equal(broken, want) {
+		t.Errorf("claimed %v, want %v", broken, want)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +99,11 @@ func (a *app) printInit(cfg *config.Config, to admin.Grantees, notify bool) erro
 
 func (a *app) printStatements(what string, statements map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		fmt.Fprintf(a.out, "-- %s%s\n%s\n", what, plain(name), statements[name]) // a line break would end the comment
+		comment := "--"
+		if strings.HasPrefix(statements[name], "//") { // what is no SQL
+			comment = "//"
+		}
+		fmt.Fprintf(a.out, "%s %s%s\n%s\n", comment, what, plain(name), statements[name]) // a line break would end the comment
 	}
 }
 

@@ -15,12 +15,19 @@ func (im *importer) result(profile string) string {
 	w.Line("# Made by `outrider import flowcatalyst %s`, profile %s.", filepath.Base(im.Name), profile)
 	w.Line("# A comment behind a value names the key of outbox-processor.* that it comes from.")
 	im.enabled(w)
-	im.databaseType()
+	kind := im.databaseType()
+	if kind == mongoDB {
+		im.mongoState(w)
+	}
 	w.Line("sources:")
 	w.Line("  app:")
-	w.Line("    type: postgres # database-type")
-	text, from := im.Database()
-	w.Line("    url: %s # %s", foreign.Quoted(text), from)
+	w.Line("    type: %s # database-type", kind)
+	if kind == mongoDB {
+		im.mongoSource(w)
+	} else {
+		text, from := im.Database()
+		w.Line("    url: %s # %s", foreign.Quoted(text), from)
+	}
 	w.Line("    layout: flowcatalyst")
 	w.Line("    tables:")
 	w.Text("      events", "events-table", "outbox_events")
@@ -79,26 +86,34 @@ func (im *importer) enabled(w *foreign.Writer) {
 	w.Line("# enabled was %s there: Outrider has no such switch. Start it when it may run.", strings.Join(strings.Fields(s.Value), " "))
 }
 
-// databaseType refuses databases whose tables Outrider cannot read.
-func (im *importer) databaseType() {
-	im.Own("mongo-database") // known, and of no meaning for PostgreSQL
+// The databases, as the type of a source has them.
+const (
+	postgreSQL = "postgres"
+	mongoDB    = "mongodb"
+)
+
+// databaseType is the type of the source. It refuses databases whose tables Outrider cannot read.
+func (im *importer) databaseType() string {
+	im.Own("mongo-database") // known, whatever the type
 	s, ok := im.Own("database-type")
 	if !ok {
-		return
+		return postgreSQL
 	}
 	value := s.Value
 	if parts, _ := foreign.Pieces(value); len(parts) == 1 && parts[0].Name != "" {
 		value = parts[0].Fallback
-		im.Note(s, "%s is a variable: the result is for PostgreSQL", s.Key)
+		im.Note(s, "%s is a variable: the result is for its default, or PostgreSQL", s.Key)
 	}
 	switch strings.ToUpper(value) {
 	case "POSTGRESQL", "POSTGRES", "":
-	case "MYSQL", "MONGODB":
-		im.Fail(s, "%s is %s: Outrider reads FlowCatalyst's tables in PostgreSQL only; MySQL and MongoDB come later. Keep the processor until then",
-			s.Key, strings.ToUpper(value))
+	case "MONGODB":
+		return mongoDB
+	case "MYSQL":
+		im.Fail(s, "%s is %s: Outrider does not read FlowCatalyst's tables in MySQL yet. Keep the processor until then", s.Key, strings.ToUpper(value))
 	default:
 		im.Fail(s, "%s is %q, which is none of POSTGRESQL, MYSQL and MONGODB", s.Key, value)
 	}
+	return postgreSQL
 }
 
 // platform writes where the API is and how to be let in.

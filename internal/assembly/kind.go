@@ -14,6 +14,7 @@ var (
 	sourceKinds = map[string]func(site, any) SourceKind{
 		"postgres":   entry(postgresSource),
 		"sqlite":     entry(sqliteSource),
+		"mongodb":    entry(mongoSource),
 		"http":       entry(httpSource),
 		"subscriber": entry(subscriberSource),
 	}

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
+
+// MongoDB is collections in a MongoDB database whose documents carry a status.
+type MongoDB struct {
+	URL      SecretURL `yaml:"url" required:"true" doc:"mongodb:// or mongodb+srv:// URL of the server, the replica set or the cluster."`
+	TLS      TLS       `yaml:"tls" doc:"Encryption of the connections. Default: what the URL says with tls; if it says nothing TLS with a check of the server's certificate, unless all servers are on this machine."`
+	Database string    `yaml:"database" doc:"Name of the database. Default: that of the URL."`
+	Layout   string    `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Shape of the documents: {what layouts in MongoDB are}. Layouts have their own defaults (docs/layouts.md)."`
+
+	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its collections."`
+	Claims Claims `yaml:"claims" doc:"What is claimed."`
+
+	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new documents are noticed: by polling alone, or also by a change stream, which takes a replica set or a cluster."`
+	Poll Poll   `yaml:"poll" doc:"How often and how much is read."`
+
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is delivered. A document with a larger one is dead with an error that says its size."`
+
+	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
+}
+
+// Kind is "mongodb".
+func (*MongoDB) Kind() string { return "mongodb" }
+func (*MongoDB) log() bool    { return false }
+
+// Preset is the layout's preset.
+func (m *MongoDB) Preset() *layout.Preset { return layout.Find(m.Layout) }
+
+// Notified reports whether a change stream wakes the source.
+func (m *MongoDB) Notified() bool { return m.Wake == "notify" }
+
+func (m *MongoDB) keys() *tableKeys {
+	return &tableKeys{m.URL.Reveal() + " " + m.Database, m.Layout, new(Table), &m.Tables, nil, &m.Poll, &m.Claims, new(string), &m.Leader}
+}
+
+func (m *MongoDB) apart() (Poll, Source) {
+	rest := *m
+	rest.Poll = Poll{}
+	return m.Poll, &rest
+}
+
+func (m *MongoDB) check(c *checker, at place) {
+	if at.sound("url") && !m.URL.IsZero() {
+		m.checkURL(c, at)
+	}
+	if at.sound("layout") {
+		m.keys().checkQueue(c, at)
+	}
+}
+
+// mongoURL is what a URL of MongoDB says, which may name several hosts.
+type mongoURL struct {
+	scheme   string
+	hosts    []string
+	database string
+	query    url.Values
+}
+
+func parseMongoURL(text string) (u mongoURL) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return u
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	hosts, database, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndex(hosts, "@"); i >= 0 {
+		hosts = hosts[i+1:]
+	}
+	u.scheme, u.hosts = scheme, strings.Split(hosts, ",")
+	u.database, _ = url.PathUnescape(database)
+	u.query, _ = url.ParseQuery(query) // what cannot be read is the driver's to report
+	return u
+}
+
+// secured reports whether the URL itself says whether connections are encrypted.
+func (u mongoURL) secured() bool {
+	return u.scheme == "mongodb+srv" || u.query.Has("tls") || u.query.Has("ssl")
+}
+
+// away reports whether a host is on another machine.
+func (u mongoURL) away() bool {
+	return slices.ContainsFunc(u.hosts, func(host string) bool {
+		return !loopback((&url.URL{Host: host}).Hostname())
+	})
+}
+
+// In returns the name of the database.
+func (m *MongoDB) In() string {
+	if m.Database != "" {
+		return m.Database
+	}
+	return parseMongoURL(m.URL.Reveal()).database
+}
+
+// Encrypted reports whether connections are encrypted as the section tls says. Otherwise the URL says whether they are.
+func (m *MongoDB) Encrypted() bool {
+	if m.TLS.given() {
+		return !m.TLS.Off()
+	}
+	u := parseMongoURL(m.URL.Reveal())
+	return !u.secured() && u.away()
+}
+
+// checkURL looks at the URL and what belongs to it.
+func (m *MongoDB) checkURL(c *checker, at place) {
+	where, text := at.child("url"), m.URL.Reveal()
+	if unexpanded.MatchString(text) {
+		c.add(where, "is a variable without braces, which is not replaced").hint("write ${NAME}")
+		return
+	}
+	u := parseMongoURL(text)
+	if u.scheme != "mongodb" && u.scheme != "mongodb+srv" || u.hosts[0] == "" {
+		c.add(where, "is not a mongodb:// URL").hint("for example mongodb://user@host:27017/database; special characters of a password are %%-encoded")
+		return
+	}
+	if m.In() == "" {
+		c.add(where, "names no database").hint("add database: NAME beside it, or write mongodb://host:27017/NAME")
+	}
+	switch {
+	case m.TLS.given() && (u.query.Has("tls") || u.query.Has("ssl")):
+		c.add(at.child("tls").key(), "the url has the parameter tls, and tls says it too").hint("keep one of them")
+	case !u.away():
+	case m.TLS.Off(), u.query.Get("tls") == "false", u.query.Get("ssl") == "false":
+		c.warn(where, "the connection is not encrypted: messages can be read and changed on their way").hint("remove what turns TLS off: with a check of the server's certificate it is the default")
+	case !u.secured() && !m.TLS.given():
+		c.note(where, "has no tls: TLS is used and the server's certificate checked").
+			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
+	}
+}

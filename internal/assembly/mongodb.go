@@ -1,0 +1,62 @@
+package assembly
+
+import (
+	"context"
+
+	"github.com/outriderhq/outrider/adapters/mongodb"
+	"github.com/outriderhq/outrider/config"
+)
+
+// mongoCollections is a source in MongoDB.
+type mongoCollections struct {
+	site
+	*config.MongoDB
+}
+
+// mongoSource is what can be done with a source in MongoDB. State cannot stand beside it.
+func mongoSource(at site, s *config.MongoDB) SourceKind {
+	m := mongoCollections{at, s}
+	return SourceKind{Queue: true, Leader: s.Leader, Open: m.open, Init: m.init, InitSQL: m.initScript}
+}
+
+func (m mongoCollections) open(context.Context) (Feed, error) {
+	cfg, err := m.queue()
+	if err != nil {
+		return Feed{}, err
+	}
+	queue, err := mongodb.New(cfg)
+	if err != nil {
+		return Feed{}, err
+	}
+	return Feed{Queue: queue, poll: m.Poll, claims: claimsOf(m.Claims), tables: len(cfg.Tables), batch: queue.SetBatch,
+		together: m.Preset().Defaults.Together}, nil
+}
+
+// connection is how the server is reached.
+func (m mongoCollections) connection() (mongodb.Connection, error) {
+	tls, err := newTLS(m.TLS, m.Encrypted())
+	return mongodb.Connection{URL: m.URL.Reveal(), TLS: tls, Database: m.In()}, err
+}
+
+func (m mongoCollections) queue() (mongodb.Config, error) {
+	at, err := m.connection()
+	if err != nil {
+		return mongodb.Config{}, err
+	}
+	cfg := mongodb.Config{Connection: at, Batch: m.Poll.Batch, Timeout: m.Claims.Timeout.Std(), MaxRow: int64(m.MaxRow), Notify: m.Notified(), Logger: m.log}
+	cfg.Layout, cfg.Tables = queueOf(m.Preset(), nil, "", m.Tables, false)
+	return cfg, nil
+}
+
+func (m mongoCollections) init(ctx context.Context) ([]string, error) {
+	cfg, err := m.queue()
+	if err != nil {
+		return nil, err
+	}
+	return mongodb.Init(ctx, cfg.Connection, cfg.Layout, cfg.Tables...)
+}
+
+func (m mongoCollections) initScript(to Grantees) string {
+	of, tables := queueOf(m.Preset(), nil, "", m.Tables, false)
+	return mongodb.InitScript(of, m.In(), to.Relay, tables...)
+}
