@@ -283,7 +283,7 @@ func (cfg *Config) checkStore(c *checker, at place, used map[string]bool) {
 		src := cfg.Sources[name] // nil: reported where it was read or named
 		if src != nil && !src.log() && !stateful(src) {
 			where := at.child("sources").child(name).key()
-			c.add(where, "a %s source needs a state store", src.Kind()).hint("set state: {url: ...}, a postgres:// URL or the path of an SQLite file")
+			c.add(where, "a %s source needs a state store", src.Kind()).hint("set state: {url: ...}, a postgres:// or mysql:// URL or the path of an SQLite file")
 		}
 	}
 }

@@ -46,7 +46,7 @@ func InitScript(l Layout, database, role string, tables ...Table) string {
 		fmt.Fprintf(&b, "  {resource: {db: %s, collection: %s}, actions: [\"find\", \"update\", \"listIndexes\", \"changeStream\"]},\n", quoted(database), quoted(t.Name))
 	}
 	fmt.Fprintf(&b, "  {resource: {db: %s, collection: \"\"}, actions: [\"listCollections\"]}\n]});\n", quoted(database))
-	b.WriteString("// `outrider dead purge` needs the action \"remove\" as well.\n")
+	b.WriteString("// `outrider parked purge` needs the action \"remove\" as well.\n")
 	return b.String()
 }
 

@@ -12,7 +12,7 @@ const mongoVariable = "MONGODB_URL"
 // mongoState writes where Outrider's state is: MongoDB cannot hold it.
 func (im *importer) mongoState(w *foreign.Writer) {
 	im.Samples["STATE_URL"] = "postgres://127.0.0.1/state"
-	im.Note(foreign.Setting{}, "Outrider keeps its own state (leases, pauses, the record of what operators did) in SQL, not in MongoDB: set STATE_URL to a postgres:// URL, "+
+	im.Note(foreign.Setting{}, "Outrider keeps its own state (leases, pauses, the record of what operators did) in SQL, not in MongoDB: set STATE_URL to a postgres:// or mysql:// URL, "+
 		"or, for one instance, to the path of an SQLite file")
 	w.Line("state: {url: \"${STATE_URL}\"} # MongoDB cannot hold it")
 }

@@ -109,7 +109,7 @@ func (im *importer) databaseType() string {
 	case "MONGODB":
 		return mongoDB
 	case "MYSQL":
-		im.Fail(s, "%s is %s: Outrider does not read FlowCatalyst's tables in MySQL yet. Keep the processor until then", s.Key, strings.ToUpper(value))
+		im.Fail(s, "%s is %s: Outrider reads FlowCatalyst's tables in PostgreSQL and MongoDB; those in MySQL come later. Keep the processor until then", s.Key, strings.ToUpper(value))
 	default:
 		im.Fail(s, "%s is %q, which is none of POSTGRESQL, MYSQL and MONGODB", s.Key, value)
 	}
