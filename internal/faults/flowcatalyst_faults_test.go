@@ -34,7 +34,8 @@ func (c *catalyst) writeEvery(d time.Duration) (stop func()) {
 				if group == "g0" {
 					group = ""
 				}
-				err := c.publish(ctx, kind, group, fmt.Sprint("w", i, "-", n), 1+rand.IntN(8))
+				// Not to be cancelled: a commit that is cut off may become one after the rows were counted.
+				err := c.publish(context.WithoutCancel(ctx), kind, group, fmt.Sprint("w", i, "-", n), 1+rand.IntN(8))
 				if err != nil && ctx.Err() == nil {
 					c.t.Errorf("writer %d: %v", i, err)
 					return
