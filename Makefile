@@ -6,11 +6,11 @@
 TEST_PACKAGES_AT_ONCE ?= 3
 # What is tested, for example `make test TEST=./router/...`. What takes longest begins
 # first: at the end nothing is left to wait for alone.
-TEST ?= ./internal/faults ./router ./admin ./adapters/sqlite . ./adapters/postgres/... ./bench ./adapters/kafka work
+TEST ?= ./internal/faults ./router . ./internal/faults/pages ./adapters/postgres/... ./admin/... ./bench ./adapters/kafka ./cmd/outrider work
 # Further flags of go test, for example `make test TESTFLAGS='-run G3_'`.
 TESTFLAGS ?=
-# Programs without DWARF, which nobody reads here, are linked in half the time, of which
-# fifty programs of tests have need; `make lint` vets everything, with all checks.
+# Tests are some fifty programs, which are linked in half the time without DWARF, and nobody debugs
+# them here. What `go test` would vet, `make lint` does with all checks.
 LIGHTLY := -ldflags=-w -vet=off
 # Tests run without the race detector, which makes their processor time two to four times as
 # long; CI runs `make race` too. It builds all packages with it: one built without it, such as SQLite to
