@@ -12,6 +12,7 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/admin/api"
+	"github.com/outriderhq/outrider/admin/publishers"
 	"github.com/outriderhq/outrider/admin/web"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/internal/failpoint"
@@ -184,6 +185,12 @@ func (o *Outrider) newConsole() *admin.Console {
 		}
 		return o.cfg
 	}}
+	r.Instance = func() string {
+		if s := o.generation.Load(); s != nil {
+			return s.router.Instance()
+		}
+		return o.options.Instance
+	}
 	r.Trace = func(id string, at []adapters.RowPlace) (string, []adapters.Trace) {
 		if s := o.generation.Load(); s != nil {
 			return s.router.Trace(id, at)
@@ -214,7 +221,7 @@ func (o *Outrider) adminConfig() admin.Config {
 		Listen: o.cfg.Admin.Listen, Tokens: assembly.Reveal(o.cfg.Admin.Tokens), Hosts: o.cfg.Admin.Hosts, Logger: o.log,
 		OperateTokens: assembly.Reveal(o.cfg.Admin.OperateTokens), AdminTokens: assembly.Reveal(o.cfg.Admin.AdminTokens),
 		Anonymous: admin.ParseRole(o.cfg.Admin.Anonymous), Identity: admin.IdentityOf(o.cfg.Admin),
-		API: api.New(o.console), Pages: web.New(o.console),
+		API: api.New(o.console), Outbox: publishers.New(o.console), Pages: web.New(o.console),
 		Stats: o.Stats, Ready: o.readiness, Metrics: shownMetrics{o},
 	}
 }

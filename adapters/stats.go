@@ -23,6 +23,11 @@ type RouteStats struct {
 
 	Duplicates int64 // messages that the destination took for duplicates and counts as delivered, of all its routes; 0 where it does not tell
 
+	// Looks for messages of a route with a pace of its own: how many there were, how many found nothing since the last one that did,
+	// and when the next one is due; zero: now.
+	Looks, EmptyLooks int64
+	NextLook          time.Time
+
 	Queue *QueueStats // of a route that claims from a queue; routes of one queue share it
 }
 

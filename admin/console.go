@@ -14,9 +14,10 @@ import (
 
 // Relay is the process that a [Console] looks after.
 type Relay struct {
-	Config func() *config.Config        // the configuration at work
-	Stats  func() []adapters.RouteStats // of this process
-	Reload func(context.Context) error  // reads the configuration file again; nil: it cannot
+	Config   func() *config.Config        // the configuration at work
+	Stats    func() []adapters.RouteStats // of this process
+	Instance func() string                // the name of the process among others; nil: it has none
+	Reload   func(context.Context) error  // reads the configuration file again; nil: it cannot
 
 	// Trace is what the process knows of an event, by its id and by the rows that it has in
 	// tables, and the name of the instance; nil: nothing.

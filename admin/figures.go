@@ -14,6 +14,8 @@ import (
 // figures counts what only databases know, for /metrics: what waits in queue tables, what is dead in them, and what waits in
 // destinations that are queues themselves. Each instance counts for itself, and all find the same.
 type figures struct {
+	failures publisherFailures
+
 	op   *Operator // that deep is of
 	deep map[string]adapters.Destination
 
@@ -71,6 +73,7 @@ func (f *figures) look(ctx context.Context, c *Console) error {
 			f.op, f.deep = op, map[string]adapters.Destination{}
 		}
 		found = append(f.queues(ctx, op), f.depths(ctx, op)...)
+		found = append(found, f.publishers(ctx, op)...)
 		return nil
 	})
 	if err == nil {
@@ -84,7 +87,7 @@ func (f *figures) look(ctx context.Context, c *Console) error {
 // counts reports whether a configuration has anything to count.
 func counts(b *assembly.Builder) bool {
 	for _, r := range b.Config.Routes {
-		if b.Source(r.From).Queue {
+		if k := b.Source(r.From); k.Queue || k.Progress != nil {
 			return true
 		}
 	}

@@ -71,7 +71,7 @@ func authorised(cfg Config, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found, refusal := a.examine(r)
 		if found.caller.Role == RoleNone && !isOpen(cfg, r.URL.Path) {
-			if cfg.Pages != nil && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apiPath) {
+			if cfg.Pages != nil && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, apis) {
 				toLogin(w, r)
 				return
 			}
@@ -145,7 +145,7 @@ func addressed(cfg Config, h http.Handler) http.Handler {
 // refuse answers and ends the connection, which then is free for others.
 func refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	w.Header().Set("Connection", "close")
-	if !strings.HasPrefix(r.URL.Path, apiPath) {
+	if !strings.HasPrefix(r.URL.Path, apis) {
 		text(w, status, reason)
 		return
 	}

@@ -106,7 +106,8 @@ var overdueRows = prometheus.NewDesc("outrider_overdue_rows",
 
 // Describe implements prometheus.Collector.
 func (c *Console) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{overdueRows, queueUnfinished, queueOldest, queueDead, destinationDepth} {
+	for _, d := range []*prometheus.Desc{overdueRows, queueUnfinished, queueOldest, queueDead, destinationDepth,
+		outboxPublished, outboxPublishedBy, outboxErrors, outboxErrorsBy, outboxCycles, outboxLeader, outboxLag, outboxAutoPause, outboxActive, outboxPaused, outboxFailed} {
 		out <- d
 	}
 }
@@ -114,6 +115,7 @@ func (c *Console) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector: it shows what the watchdog found, and what was counted last.
 func (c *Console) Collect(out chan<- prometheus.Metric) {
 	c.figures.collect(out)
+	c.collectPublishers(out)
 	w := c.watch.Load()
 	if w == nil {
 		return

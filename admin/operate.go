@@ -24,8 +24,9 @@ type Operator struct {
 	parts  *assembly.Parts
 	stores []adapters.StateStore
 
-	opening  sync.Mutex // held while a source is opened, once
-	fetching sync.Mutex // held while rows of a source are read
+	opening  sync.Mutex                        // held while a source is opened, once
+	progress map[string]adapters.ProgressTable // by source; held by opening
+	fetching sync.Mutex                        // held while rows of a source are read
 }
 
 // NewOperator opens the state stores that the configuration uses. The relay need
@@ -62,7 +63,10 @@ func newOperator(ctx context.Context, b *assembly.Builder) (*Operator, error) {
 }
 
 // Close frees the connections.
-func (op *Operator) Close() error { return op.parts.Close() }
+func (op *Operator) Close() error {
+	op.closeProgress()
+	return op.parts.Close()
+}
 
 // Lanes returns who works which lane, how far it is and what is parked.
 func (op *Operator) Lanes(ctx context.Context) ([]adapters.LaneStatus, error) {

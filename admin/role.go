@@ -62,5 +62,9 @@ func (c Caller) Author(name string) string {
 	return name + " by API, token " + c.Token
 }
 
-// apiPath is where the API answers.
-const apiPath = "/api/v1/"
+// Where the APIs answer: all of them, ours, and that of Crablet's outbox.
+const (
+	apis       = "/api/"
+	apiPath    = "/api/v1/"
+	outboxPath = "/api/outbox/"
+)

@@ -37,6 +37,7 @@ type Config struct {
 
 	Metrics prometheus.Collector // shown beside the server's own; optional
 	API     http.Handler         // answers below /api/v1/; optional
+	Outbox  http.Handler         // answers below /api/outbox/; optional
 	Pages   http.Handler         // answers what no other has; optional
 }
 
@@ -99,6 +100,9 @@ func routes(cfg Config) http.Handler {
 	})
 	if cfg.API != nil {
 		mux.Handle(apiPath, cfg.API)
+	}
+	if cfg.Outbox != nil {
+		mux.Handle(outboxPath, cfg.Outbox)
 	}
 	if cfg.Pages != nil {
 		mux.Handle("/", cfg.Pages)

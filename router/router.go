@@ -65,6 +65,7 @@ func New(cfg Config, routes []Route) (*Router, error) {
 type wired struct {
 	*ownership.Route
 	claimer  *claiming.Claimer   // of a queue
+	pace     *polling.Pace       // of one with a pace of its own
 	listener *listening.Listener // of a subscriber
 }
 
@@ -84,6 +85,7 @@ func (r *Router) add(def Route) {
 	default:
 		rd := r.readerOf(def)
 		rd.Add(rt, polling.Config(def.Pace))
+		w.pace = rd.Pace(rt)
 		rt.Connect(rd, w.Route)
 	}
 }

@@ -18,6 +18,9 @@ func (r *Router) Stats() []adapters.RouteStats {
 		if c := rt.claimer; c != nil {
 			c.AddStats(rt.Route.Route, &s)
 		}
+		if rt.pace != nil {
+			s.Looks, s.EmptyLooks, s.NextLook = rt.pace.Stats()
+		}
 		out = append(out, s)
 	}
 	return out

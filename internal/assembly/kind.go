@@ -78,6 +78,7 @@ type SourceKind struct {
 	Wake      func(context.Context) ([]string, error)                       // creates the triggers by which writers wake the relay
 	WakeSQL   func() string                                                 // the same as statements
 	Publish   func(context.Context, []outbox.Envelope) error                // writes messages in a transaction of its own
+	Progress  func(context.Context) (adapters.ProgressTable, error)         // the original's table of progress, for its operators
 	Retention *RetentionSettings                                            // which rows are removed, and when
 }
 

@@ -40,6 +40,9 @@ func postgresSource(at site, s *config.Postgres) SourceKind {
 	if s.Layout != "outrider" {
 		k.Indexes = t.indexes
 	}
+	if s.Progress != "" {
+		k.Progress = t.progressTable
+	}
 	if s.Notified() {
 		k.Wake, k.WakeSQL = t.wake, t.wakeSQL
 	}

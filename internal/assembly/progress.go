@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/postgres/logtable"
 	"github.com/outriderhq/outrider/adapters/postgres/statestore"
 	"github.com/outriderhq/outrider/config"
 )
@@ -89,4 +90,13 @@ func (b *Builder) progressPossible(source string, src *config.Postgres) error {
 		return errors.Join(err, errProgressElsewhere)
 	}
 	return nil
+}
+
+// progressTable opens the table of progress as operators see it.
+func (t postgresTable) progressTable(ctx context.Context) (adapters.ProgressTable, error) {
+	to, err := t.Options.toSource(t.name, t.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	return logtable.OpenProgress(ctx, logtable.ProgressConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Postgres.Progress), Events: string(t.Table)})
 }

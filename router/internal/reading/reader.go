@@ -144,6 +144,9 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
+// Pace returns the pace of a route; nil: it has none of its own.
+func (r *Reader) Pace(rt *lane.Route) *polling.Pace { return r.paces[rt] }
+
 // hurry has all routes look for rows at once.
 func (r *Reader) hurry() {
 	for _, p := range r.paces {

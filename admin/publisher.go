@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/config"
+)
+
+// ErrNoProgress is why there are no rows of progress to look at.
+var ErrNoProgress = errors.New("no source has a table of progress: it belongs to layout crablet")
+
+// PublisherLag is how far a publisher is behind the last event.
+type PublisherLag struct {
+	Topic, Publisher string
+	Behind           int64 // positions; those of events that the topic does not have count
+}
+
+// progressTables opens the tables of progress of all sources, each once.
+func (op *Operator) progressTables(ctx context.Context) ([]adapters.ProgressTable, error) {
+	op.opening.Lock()
+	defer op.opening.Unlock()
+	if op.progress == nil {
+		op.progress = map[string]adapters.ProgressTable{}
+	}
+	var out []adapters.ProgressTable
+	for _, name := range op.progressSources() {
+		if op.progress[name] == nil {
+			t, err := op.build.Source(name).Progress(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("source %q: %w", name, err)
+			}
+			op.progress[name] = t
+		}
+		out = append(out, op.progress[name])
+	}
+	if len(out) == 0 {
+		return nil, ErrNoProgress
+	}
+	return out, nil
+}
+
+// progressSources are the sources with a table of progress, each table once.
+func (op *Operator) progressSources() (names []string) {
+	seen := map[string]bool{}
+	for _, r := range op.build.Config.Routes {
+		src, ok := op.build.Config.Sources[r.From].(*config.Postgres)
+		if !ok || op.build.Source(r.From).Progress == nil || slices.Contains(names, r.From) {
+			continue
+		}
+		if table := src.URL.Reveal() + " " + string(src.Progress); !seen[table] {
+			seen[table], names = true, append(names, r.From)
+		}
+	}
+	return names
+}
+
+// Publishers returns the rows of a topic in all tables of progress; an empty topic: of all.
+func (op *Operator) Publishers(ctx context.Context, topic string) ([]adapters.Progress, error) {
+	tables, err := op.progressTables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []adapters.Progress
+	for _, t := range tables {
+		rows, err := t.Rows(ctx, topic)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+// OrderPublisher writes a status into a publisher's row, as an operator would by SQL; with reset no attempt has failed. Running relays notice it
+// within a second. It reports whether there is such a row.
+func (op *Operator) OrderPublisher(ctx context.Context, topic, publisher, status string, reset bool) (found bool, err error) {
+	tables, err := op.progressTables(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range tables {
+		ok, err := t.Order(ctx, topic, publisher, status, reset)
+		if err != nil {
+			return found, err
+		}
+		found = found || ok
+	}
+	return found, nil
+}
+
+// PublisherLags returns how far the publishers of a topic are behind the last event; an empty topic: all.
+func (op *Operator) PublisherLags(ctx context.Context, topic string) ([]PublisherLag, error) {
+	tables, err := op.progressTables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []PublisherLag
+	for _, t := range tables {
+		rows, err := t.Rows(ctx, topic) // before the last position, so that none is ahead of it
+		if err != nil {
+			return nil, err
+		}
+		last, err := t.Last(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range rows {
+			out = append(out, PublisherLag{p.Topic, p.Publisher, max(last-p.Position, 0)})
+		}
+	}
+	return out, nil
+}
+
+// closeProgress frees the connections.
+func (op *Operator) closeProgress() {
+	op.opening.Lock()
+	defer op.opening.Unlock()
+	for _, t := range op.progress {
+		t.Close()
+	}
+	op.progress = nil
+}
+
+// PublisherStats are the counters of a route with progress in this process.
+type PublisherStats struct {
+	Topic, Publisher string
+	adapters.RouteStats
+
+	Pause time.Duration // the usual one between two looks for events; 0: the route has no pace of its own
+}
+
+// PublisherStats returns the counters of the routes with progress.
+func (c *Console) PublisherStats() (out []PublisherStats) {
+	of := map[string]*config.Route{}
+	cfg := c.relay.Config()
+	for i := range cfg.Routes {
+		if r := &cfg.Routes[i]; r.Progress != nil {
+			of[r.Name] = r
+		}
+	}
+	for _, s := range c.relay.Stats() {
+		r := of[s.Route]
+		if r == nil {
+			continue
+		}
+		p := PublisherStats{Topic: r.Progress.Topic, Publisher: r.Progress.Publisher, RouteStats: s}
+		if r.Poll != nil {
+			p.Pause = r.Poll.Min.Std()
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b PublisherStats) int {
+		return strings.Compare(a.Topic+"\x00"+a.Publisher, b.Topic+"\x00"+b.Publisher)
+	})
+	return out
+}

@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outriderhq/outrider/adapters"
+)
+
+// The metrics of Crablet's outbox, by the names that its dashboards have, of the routes with progress.
+var (
+	outboxPublished   = prometheus.NewDesc("outbox_events_published_total", "Events that publishers of routes with progress took.", nil, nil)
+	outboxPublishedBy = prometheus.NewDesc("outbox_events_published_by_publisher_total", "The same by publisher.", []string{"publisher"}, nil)
+	outboxErrors      = prometheus.NewDesc("outbox_errors_total", "Attempts of routes with progress that failed.", nil, nil)
+	outboxErrorsBy    = prometheus.NewDesc("outbox_errors_by_publisher_total", "The same by publisher.", []string{"publisher"}, nil)
+	outboxCycles      = prometheus.NewDesc("outbox_processing_cycles_total", "Looks for events of routes with progress and a poll of their own.", nil, nil)
+	outboxLeader      = prometheus.NewDesc("outbox_is_leader", "1 while this instance works routes with progress.", []string{"instance"}, nil)
+	outboxLag         = prometheus.NewDesc("outbox_lag", "Positions between a publisher's last one and the last event.", []string{"topic", "publisher"}, nil)
+	outboxAutoPause   = prometheus.NewDesc("outbox_auto_pause_total", "How often a publisher was seen to become FAILED.", []string{"topic", "publisher"}, nil)
+	outboxActive      = prometheus.NewDesc("outbox_publishers_active", "Rows of progress with status ACTIVE.", nil, nil)
+	outboxPaused      = prometheus.NewDesc("outbox_publishers_paused", "Rows of progress with status PAUSED.", nil, nil)
+	outboxFailed      = prometheus.NewDesc("outbox_publishers_failed", "Rows of progress with status FAILED.", nil, nil)
+)
+
+// collectPublishers shows the counters of the routes with progress.
+func (c *Console) collectPublishers(out chan<- prometheus.Metric) {
+	stats := c.PublisherStats()
+	if len(stats) == 0 {
+		return
+	}
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	published, failed := map[string]int64{}, map[string]int64{}
+	var allPublished, allFailed, cycles int64
+	leads := false
+	for _, s := range stats {
+		n := s.Retried + s.Dead
+		published[s.Publisher] += s.Delivered
+		failed[s.Publisher] += n
+		allPublished, allFailed, cycles = allPublished+s.Delivered, allFailed+n, cycles+s.Looks
+		leads = leads || s.Lanes > 0
+	}
+	counter(outboxPublished, allPublished)
+	counter(outboxErrors, allFailed)
+	counter(outboxCycles, cycles)
+	for publisher, n := range published {
+		counter(outboxPublishedBy, n, publisher)
+		counter(outboxErrorsBy, failed[publisher], publisher)
+	}
+	if c.relay.Instance != nil {
+		out <- prometheus.MustNewConstMetric(outboxLeader, prometheus.GaugeValue, flag(leads), c.relay.Instance())
+	}
+}
+
+// publisherFailures counts how often rows became FAILED, by what each look finds.
+type publisherFailures struct {
+	was   map[[2]string]string // status by topic and publisher
+	count map[[2]string]int64
+}
+
+// note notes the rows that a look has found. Those that are FAILED at the first look became so at a time that is not known.
+func (f *publisherFailures) note(rows []adapters.Progress) {
+	is := map[[2]string]string{}
+	for _, p := range rows {
+		pair := [2]string{p.Topic, p.Publisher}
+		is[pair] = p.Status
+		if f.count == nil {
+			f.count = map[[2]string]int64{}
+		}
+		n := f.count[pair]
+		if was, known := f.was[pair]; known && p.Status == adapters.ProgressFailed && was != adapters.ProgressFailed {
+			n++
+		}
+		f.count[pair] = n
+	}
+	f.was = is
+}
+
+// publishers are the figures of the tables of progress.
+func (f *figures) publishers(ctx context.Context, op *Operator) (found []prometheus.Metric) {
+	if len(op.progressSources()) == 0 {
+		return nil
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		found = append(found, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
+	}
+	rows, err := op.Publishers(ctx, "")
+	if err != nil {
+		return nil
+	}
+	states := map[string]int{}
+	f.failures.note(rows)
+	for _, p := range rows {
+		states[p.Status]++
+		found = append(found, prometheus.MustNewConstMetric(outboxAutoPause, prometheus.CounterValue, float64(f.failures.count[[2]string{p.Topic, p.Publisher}]), p.Topic, p.Publisher))
+	}
+	gauge(outboxActive, float64(states[adapters.ProgressActive]))
+	gauge(outboxPaused, float64(states[adapters.ProgressPaused]))
+	gauge(outboxFailed, float64(states[adapters.ProgressFailed]))
+	lags, err := op.PublisherLags(ctx, "")
+	if err != nil {
+		return found
+	}
+	for _, l := range lags {
+		gauge(outboxLag, float64(l.Behind), l.Topic, l.Publisher)
+	}
+	return found
+}

@@ -1,0 +1,6 @@
+// Package publishers answers below /api/outbox as the management of Crablet's outbox does, for sources with layout crablet: the same paths,
+// JSON and statuses, from the same table, so that scripts and dashboards go on working. Like the original the paths are about the topic
+// "default"; with ?topic=NAME they are about another one.
+//
+// The server in front of it says who calls. To look needs the role read, to change operate.
+package publishers

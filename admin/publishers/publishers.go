@@ -1,0 +1,243 @@
+package publishers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/admin"
+)
+
+// Prefix begins the paths.
+const Prefix = "/api/outbox"
+
+// DefaultTopic is the topic of requests that name none.
+const DefaultTopic = "default"
+
+// Status is a publisher as the original has it.
+type Status struct {
+	PublisherName   string  `json:"publisherName"`
+	Status          string  `json:"status"`
+	LastPosition    int64   `json:"lastPosition"`
+	LastPublishedAt *string `json:"lastPublishedAt"` // null: never
+	ErrorCount      int     `json:"errorCount"`
+	LastError       *string `json:"lastError"`
+	UpdatedAt       string  `json:"updatedAt"`
+	Active          bool    `json:"active"`
+	Paused          bool    `json:"paused"`
+	Failed          bool    `json:"failed"`
+}
+
+// Backoff is how long a publisher has found nothing, as the original has it.
+type Backoff struct {
+	EmptyPollCount     int64 `json:"emptyPollCount"`     // looks in a row that found nothing
+	CurrentSkipCounter int64 `json:"currentSkipCounter"` // polls of the usual interval that are left out before the next look
+	BackedOff          bool  `json:"backedOff"`
+}
+
+// service answers for a relay.
+type service struct{ console *admin.Console }
+
+// New returns the handler of everything below [Prefix].
+func New(c *admin.Console) http.Handler {
+	s := &service{c}
+	mux := http.NewServeMux()
+	get := func(path string, f func(*http.Request) (any, error)) {
+		mux.Handle("GET "+Prefix+path, handler{admin.RoleRead, f})
+	}
+	order := func(what, status string, reset bool) {
+		mux.Handle("POST "+Prefix+"/publishers/{publisher}/"+what, handler{admin.RoleOperate, func(r *http.Request) (any, error) {
+			return nil, s.order(r, status, reset)
+		}})
+	}
+	get("/publishers", s.list)
+	get("/publishers/{publisher}", s.one)
+	order("pause", adapters.ProgressPaused, false)
+	order("resume", adapters.ProgressActive, false)
+	order("reset", adapters.ProgressActive, true)
+	get("/publishers/lag", s.lag)
+	get("/publishers/leaders", s.leaders)
+	get("/publishers/backoff", s.backoffs)
+	get("/publishers/{topic}/{publisher}/backoff", s.backoff)
+	return mux
+}
+
+// errNotFound answers with 404 and no body, as the original does.
+var errNotFound = errors.New("there is no such publisher")
+
+// handler answers a request of callers with a role.
+type handler struct {
+	role admin.Role
+	call func(*http.Request) (any, error)
+}
+
+// ServeHTTP implements [http.Handler].
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if who := admin.CallerOf(r.Context()); who.Role < h.role {
+		refuse(w, http.StatusForbidden, fmt.Sprintf("this needs the role %s, and the caller has %s", h.role, who.Role))
+		return
+	}
+	if topic := topicOf(r); !utf8.ValidString(topic+r.PathValue("publisher")) || strings.ContainsRune(topic+r.PathValue("publisher"), 0) {
+		w.WriteHeader(http.StatusNotFound) // no database keeps such a name
+		return
+	}
+	out, err := h.call(r)
+	switch {
+	case errors.Is(err, errNotFound):
+		w.WriteHeader(http.StatusNotFound)
+	case errors.Is(err, admin.ErrNoProgress):
+		refuse(w, http.StatusNotFound, err.Error())
+	case err != nil:
+		refuse(w, admin.StatusOf(err), err.Error())
+	case out != nil:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the client may have gone
+	}
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": http.StatusText(status), "detail": detail}) // the client may have gone
+}
+
+// topicOf is the topic that a request is about.
+func topicOf(r *http.Request) string {
+	for _, topic := range []string{r.PathValue("topic"), r.URL.Query().Get("topic")} {
+		if topic != "" {
+			return topic
+		}
+	}
+	return DefaultTopic
+}
+
+// rows are the rows of the topic of a request.
+func (s *service) rows(r *http.Request) (rows []adapters.Progress, err error) {
+	err = s.use(r.Context(), func(op *admin.Operator) error {
+		rows, err = op.Publishers(r.Context(), topicOf(r))
+		return err
+	})
+	return rows, err
+}
+
+func (s *service) use(ctx context.Context, f func(*admin.Operator) error) error {
+	return s.console.Use(ctx, f)
+}
+
+func (s *service) list(r *http.Request) (any, error) {
+	rows, err := s.rows(r)
+	out := []Status{}
+	for i := range rows {
+		out = append(out, statusOf(&rows[i]))
+	}
+	return out, err
+}
+
+func (s *service) one(r *http.Request) (any, error) {
+	rows, err := s.rows(r)
+	for i := range rows {
+		if rows[i].Publisher == r.PathValue("publisher") {
+			return statusOf(&rows[i]), err
+		}
+	}
+	if err == nil {
+		err = errNotFound
+	}
+	return nil, err
+}
+
+// order writes a status, which running relays carry out.
+func (s *service) order(r *http.Request, status string, reset bool) error {
+	return s.use(r.Context(), func(op *admin.Operator) error {
+		found, err := op.OrderPublisher(r.Context(), topicOf(r), r.PathValue("publisher"), status, reset)
+		if err == nil && !found {
+			return errNotFound
+		}
+		s.console.Changed()
+		return err
+	})
+}
+
+func (s *service) lag(r *http.Request) (any, error) {
+	out := map[string]int64{}
+	err := s.use(r.Context(), func(op *admin.Operator) error {
+		lags, err := op.PublisherLags(r.Context(), topicOf(r))
+		for _, l := range lags {
+			out[l.Publisher] = l.Behind
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s *service) leaders(r *http.Request) (any, error) {
+	rows, err := s.rows(r)
+	out := map[string]string{}
+	for i := range rows {
+		if rows[i].Leader != "" {
+			out[rows[i].Publisher] = rows[i].Leader
+		}
+	}
+	return out, err
+}
+
+// backoffs are those of all topics that this process works, or stands by for.
+func (s *service) backoffs(*http.Request) (any, error) {
+	out := map[string]Backoff{}
+	for _, p := range s.console.PublisherStats() {
+		out[p.Topic+":"+p.Publisher] = backoffOf(&p, time.Now())
+	}
+	return out, nil
+}
+
+func (s *service) backoff(r *http.Request) (any, error) {
+	for _, p := range s.console.PublisherStats() {
+		if p.Topic == r.PathValue("topic") && p.Publisher == r.PathValue("publisher") {
+			return backoffOf(&p, time.Now()), nil
+		}
+	}
+	return nil, errNotFound
+}
+
+// backoffOf counts the pause before the next look in intervals, as the original does.
+func backoffOf(p *admin.PublisherStats, now time.Time) Backoff {
+	b := Backoff{EmptyPollCount: p.EmptyLooks}
+	if left := p.NextLook.Sub(now); p.Pause > 0 && left > 0 && !p.NextLook.IsZero() {
+		b.CurrentSkipCounter = int64(left / p.Pause)
+	}
+	b.BackedOff = b.CurrentSkipCounter > 0
+	return b
+}
+
+// statusOf is a row as the original answers it.
+func statusOf(p *adapters.Progress) Status {
+	s := Status{PublisherName: p.Publisher, Status: p.Status, LastPosition: p.Position, ErrorCount: p.Errors, UpdatedAt: instant(p.UpdatedAt),
+		Active: p.Status == adapters.ProgressActive, Paused: p.Status == adapters.ProgressPaused, Failed: p.Status == adapters.ProgressFailed}
+	if !p.PublishedAt.IsZero() {
+		at := instant(p.PublishedAt)
+		s.LastPublishedAt = &at
+	}
+	if p.LastError != "" {
+		s.LastError = &p.LastError
+	}
+	return s
+}
+
+// instant is a time as Java's Instant writes it: UTC, with no fraction, 3 or 6 digits of it.
+func instant(at time.Time) string {
+	at = at.UTC()
+	switch micros := at.Nanosecond() / 1000; {
+	case micros == 0:
+		return at.Format("2006-01-02T15:04:05Z")
+	case micros%1000 == 0:
+		return at.Format("2006-01-02T15:04:05.000Z")
+	}
+	return at.Format("2006-01-02T15:04:05.000000Z")
+}

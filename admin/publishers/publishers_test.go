@@ -1,0 +1,241 @@
+package publishers_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/outriderhq/outrider"
+	"github.com/outriderhq/outrider/admin"
+	"github.com/outriderhq/outrider/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "write the expected answers anew")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// schema is Crablet's own. The topic default has publishers that no relay works.
+const schema = `
+CREATE TABLE events (
+    type VARCHAR(64) NOT NULL, tags TEXT[] NOT NULL, data JSON NOT NULL, transaction_id xid8 NOT NULL,
+    position BIGSERIAL NOT NULL PRIMARY KEY, occurred_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP);
+CREATE INDEX idx_events_transaction_position_btree ON events (transaction_id, position);
+CREATE TABLE outbox_topic_progress (
+    topic VARCHAR(100) NOT NULL, publisher VARCHAR(100) NOT NULL, last_position BIGINT NOT NULL DEFAULT 0, last_published_at TIMESTAMPTZ,
+    status VARCHAR(20) NOT NULL DEFAULT 'ACTIVE' CHECK (status IN ('ACTIVE', 'PAUSED', 'FAILED')), error_count INT NOT NULL DEFAULT 0, last_error TEXT,
+    updated_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP, leader_instance VARCHAR(255), leader_since TIMESTAMPTZ, leader_heartbeat TIMESTAMPTZ,
+    PRIMARY KEY (topic, publisher));
+INSERT INTO outbox_topic_progress (topic, publisher, last_position, last_published_at, status, error_count, last_error, updated_at, leader_instance) VALUES
+    ('default', 'KafkaPublisher', 3, '2025-10-27T10:15:30.123456Z', 'ACTIVE', 0, NULL, '2025-10-27T10:15:31Z', 'pod-1'),
+    ('default', 'Analytics/Publisher', 1, NULL, 'FAILED', 3, 'Publish failed', '2025-10-27T10:15:30.5Z', NULL);
+INSERT INTO events (type, tags, data, transaction_id) SELECT 'Moved', '{other=1}', '{}', pg_current_xact_id() FROM generate_series(1, 5);`
+
+// relay is a relay on Crablet's tables, whose topic "wallets" has the publisher Live.
+type relay struct {
+	*testing.T
+	*outrider.Outrider
+	pool *pgxpool.Pool
+	base string
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t *testing.T, role string) *relay {
+	t.Helper()
+	url := testenv.Postgres(t)
+	pool, err := pgxpool.New(t.Context(), url)
+	must(t, err)
+	t.Cleanup(pool.Close)
+	_, err = pool.Exec(t.Context(), schema)
+	must(t, err)
+	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+admin: {listen: "127.0.0.1:0", anonymous: %s}
+sources: {app: {type: postgres, url: %q, layout: crablet, progress_table: public.outbox_topic_progress, poll: {max: 10ms}}}
+destinations: {out: {type: log, level: debug}}
+routes: {wallets: {from: app, to: out, match: {tags: {all: [wallet_id]}}, progress: {topic: wallets, publisher: Live}, poll: {min: 20ms, after: 1, factor: 10, max: 2s}}}
+`, role, url))
+	must(t, err)
+	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)), outrider.WithInstance("here"))
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		ended <- o.Run(ctx)
+	}()
+	server := httptest.NewServer(o.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		stop()
+		must(t, <-ended)
+	})
+	select {
+	case <-o.Ready():
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return &relay{t, o, pool, server.URL}
+}
+
+// call sends a request and returns the answer as the golden file has it.
+func (r *relay) call(method, path string) string {
+	r.Helper()
+	req, err := http.NewRequestWithContext(r.Context(), method, r.base+path, nil)
+	must(r.T, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(r.T, err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	must(r.T, err)
+	return fmt.Sprintf("%s %s\n%d %s\n%s\n", method, path, resp.StatusCode, resp.Header.Get("Content-Type"), body)
+}
+
+// until waits for a condition.
+func (r *relay) until(what string, holds func() bool) {
+	r.Helper()
+	for !holds() {
+		if r.Context().Err() != nil {
+			r.Fatalf("%s did not come", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// The paths answer with the original's JSON, for its topic and for others.
+func TestAnswersAreThoseOfTheOriginal(t *testing.T) {
+	t.Parallel()
+	r := start(t, "operate")
+	var got strings.Builder
+	for _, request := range []string{
+		"GET /publishers", "GET /publishers/KafkaPublisher", "GET /publishers/Analytics%2FPublisher", "GET /publishers/None", "GET /publishers/Live",
+		"GET /publishers/lag", "GET /publishers/leaders", "GET /publishers/wallets/None/backoff",
+		"POST /publishers/KafkaPublisher/pause", "POST /publishers/None/pause", "POST /publishers/None/resume", "POST /publishers/None/reset", "POST /publishers/Live/pause",
+		"GET /publishers?topic=none", "GET /publishers/lag?topic=none", "GET /publishers/none?topic=%00", "DELETE /publishers/KafkaPublisher", "GET /nothing",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		got.WriteString(r.call(method, "/api/outbox"+path) + "\n")
+	}
+	const golden = "testdata/answers.golden"
+	if *update {
+		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	must(t, err)
+	if got.String() != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+}
+
+// status is what the table has.
+func (r *relay) status(topic, publisher string) (status string) {
+	r.Helper()
+	must(r.T, r.pool.QueryRow(r.Context(), `SELECT concat_ws(' ', status, error_count, last_error) FROM outbox_topic_progress WHERE topic = $1 AND publisher = $2`, topic, publisher).Scan(&status))
+	return status
+}
+
+// Orders are written into the table as the original does, and the relay carries them out.
+func TestOrdersAreCarriedOut(t *testing.T) {
+	t.Parallel()
+	r := start(t, "operate")
+	for _, c := range []struct{ order, want string }{
+		{"resume", "ACTIVE 3 Publish failed"}, {"pause", "PAUSED 3 Publish failed"}, {"reset", "ACTIVE 0"},
+	} {
+		if answer := r.call("POST", "/api/outbox/publishers/Analytics%2FPublisher/"+c.order); !strings.HasSuffix(answer, "\n200 \n\n") {
+			t.Errorf("%s", answer)
+		}
+		if got := r.status("default", "Analytics/Publisher"); got != c.want {
+			t.Errorf("after %s the row is %q, want %q", c.order, got, c.want)
+		}
+	}
+	r.call("POST", "/api/outbox/publishers/Live/pause?topic=wallets")
+	r.until("the pause", func() bool { return r.Stats()[0].Paused != nil })
+	_, err := r.pool.Exec(t.Context(), `INSERT INTO events (type, tags, data, transaction_id) VALUES ('Moved', '{wallet_id=1}', '{}', pg_current_xact_id())`)
+	must(t, err)
+	if answer := r.call("GET", "/api/outbox/publishers/Live?topic=wallets"); !strings.Contains(answer, `"status":"PAUSED"`) || !strings.Contains(answer, `"paused":true`) {
+		t.Errorf("%s", answer)
+	}
+	r.call("POST", "/api/outbox/publishers/Live/resume?topic=wallets")
+	r.until("the event", func() bool { return r.Stats()[0].Delivered == 1 })
+	r.until("the row", func() bool {
+		return strings.Contains(r.call("GET", "/api/outbox/publishers/lag?topic=wallets"), `{"Live":0}`)
+	})
+	if answer := r.call("GET", "/api/outbox/publishers/leaders?topic=wallets"); !strings.Contains(answer, `{"Live":"here"}`) {
+		t.Errorf("%s", answer)
+	}
+}
+
+// A publisher that finds nothing backs off, and the metrics have the names of the original.
+func TestBackoffAndMetrics(t *testing.T) {
+	t.Parallel()
+	r := start(t, "read")
+	r.until("backing off", func() bool {
+		one := r.call("GET", "/api/outbox/publishers/wallets/Live/backoff")
+		return strings.Contains(one, `"backedOff":true`) && !strings.Contains(one, `"emptyPollCount":0`)
+	})
+	if all := r.call("GET", "/api/outbox/publishers/backoff"); !strings.Contains(all, `{"wallets:Live":{"emptyPollCount":`) {
+		t.Errorf("%s", all)
+	}
+	if answer := r.call("POST", "/api/outbox/publishers/KafkaPublisher/pause"); !strings.Contains(answer, "\n403 application/problem+json\n") || r.status("default", "KafkaPublisher") != "ACTIVE 0" {
+		t.Errorf("a caller with the role read: %s", answer)
+	}
+	metrics := ""
+	r.until("the figures of the table", func() bool {
+		metrics = r.call("GET", "/metrics")
+		return strings.Contains(metrics, "\noutbox_publishers_failed 1\n")
+	})
+	for _, line := range []string{
+		"outbox_events_published_total 0", `outbox_events_published_by_publisher_total{publisher="Live"} 0`, "outbox_errors_total 0",
+		`outbox_errors_by_publisher_total{publisher="Live"} 0`, `outbox_is_leader{instance="here"} 1`, `outbox_lag{publisher="KafkaPublisher",topic="default"} 2`,
+		`outbox_auto_pause_total{publisher="Analytics/Publisher",topic="default"} 0`, "outbox_publishers_paused 0",
+	} {
+		if !strings.Contains(metrics, "\n"+line+"\n") {
+			t.Errorf("/metrics has no line %s", line)
+		}
+	}
+	if !strings.Contains(metrics, "\noutbox_publishers_active ") || strings.Contains(metrics, "\noutbox_processing_cycles_total 0\n") || !strings.Contains(metrics, "\noutbox_processing_cycles_total ") {
+		t.Error("/metrics counts no looks for events, or no active publishers")
+	}
+}
+
+// A relay without such a source says so.
+func TestWithoutProgress(t *testing.T) {
+	t.Parallel()
+	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+admin: {listen: "127.0.0.1:0"}
+sources: {app: {type: sqlite, path: %q}}
+destinations: {out: {type: discard}}
+routes: {r: {from: app, to: out}}
+`, t.TempDir()+"/app.db"))
+	must(t, err)
+	_, err = admin.Init(t.Context(), cfg)
+	must(t, err)
+	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- o.Run(ctx) }()
+	<-o.Ready()
+	w := httptest.NewRecorder()
+	o.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/outbox/publishers", nil))
+	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "layout crablet") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	stop()
+	must(t, <-ended)
+}
