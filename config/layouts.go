@@ -54,7 +54,7 @@ func layoutsWith(meets func(*layout.Preset) bool) string {
 
 // presetWords are the words of tags that follow from the presets.
 var presetWords = func() *strings.Replacer {
-	var names, docs, liteDocs, mongoDocs []string
+	var names, docs, liteDocs, mongoDocs, myDocs []string
 	for _, p := range layout.All() {
 		names, docs = append(names, p.Name), append(docs, p.Doc+" (docs/"+p.Page+")")
 		if inSQLite(p) {
@@ -63,10 +63,14 @@ var presetWords = func() *strings.Replacer {
 		if inMongoDB(p) {
 			mongoDocs = append(mongoDocs, docs[len(docs)-1])
 		}
+		if inMySQL(p) {
+			myDocs = append(myDocs, docs[len(docs)-1])
+		}
 	}
 	list := func(meets func(*layout.Preset) bool) string { return strings.Join(namesWith(meets), " or ") }
 	return strings.NewReplacer(
 		"{layouts}", strings.Join(names, "|"), "{what layouts are}", strings.Join(docs, ", "),
+		"{layouts in MySQL}", strings.Join(namesWith(inMySQL), "|"), "{what layouts in MySQL are}", strings.Join(myDocs, ", "),
 		"{layouts in SQLite}", strings.Join(namesWith(inSQLite), "|"), "{SQLite layouts}", list(inSQLite), "{what layouts in SQLite are}", strings.Join(liteDocs, ", "),
 		"{layouts in MongoDB}", strings.Join(namesWith(inMongoDB), "|"), "{what layouts in MongoDB are}", strings.Join(mongoDocs, ", "),
 		"{layouts with topics}", list(hasTopic), "{layouts with several tables}", list(severalTables),

@@ -20,6 +20,12 @@ func (s *SQLite) apart() (Poll, Source) {
 	return s.Poll, &rest
 }
 
+func (s *MySQL) apart() (Poll, Source) {
+	rest := *s
+	rest.Poll = Poll{}
+	return s.Poll, &rest
+}
+
 // OnlyPolls compares a configuration with the former one. If all that differs is the
 // section poll of sources it returns their new ones, by the sources' names; ok is false
 // if something else differs, or nothing. Where a line stands does not count.

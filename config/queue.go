@@ -130,6 +130,10 @@ func tableOf(src Source) (*tableKeys, bool) {
 		if s != nil {
 			return s.keys(), true
 		}
+	case *MySQL:
+		if s != nil {
+			return s.keys(), true
+		}
 	}
 	return nil, false
 }

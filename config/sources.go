@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// Source is where messages are read from: one of [*Postgres], [*SQLite], [*MongoDB],
+// Source is where messages are read from: one of [*Postgres], [*SQLite], [*MongoDB], [*MySQL],
 // [*HTTPSource] and [*Subscriber].
 type Source interface {
 	// Kind is the value of the key type.
@@ -18,6 +18,7 @@ var sources = newRegistry[Source]("source",
 	kind{"postgres", "An outbox table in PostgreSQL: append-only, or a queue whose rows carry a status.", &Postgres{}},
 	kind{"sqlite", "An outbox table in SQLite: append-only, or a queue whose rows carry a status.", &SQLite{}},
 	kind{"mongodb", "Collections in MongoDB whose documents carry a status.", &MongoDB{}},
+	kind{"mysql", "Outbox tables in MariaDB or MySQL whose rows carry a status.", &MySQL{}},
 	kind{"http", "Messages that are posted to Outrider, as watermill-http's Publisher sends them. The answer waits for the verdict: 200 when the message is delivered, skipped or durably parked, 503 otherwise.", &HTTPSource{}},
 	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
 )

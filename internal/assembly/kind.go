@@ -15,6 +15,7 @@ var (
 		"postgres":   entry(postgresSource),
 		"sqlite":     entry(sqliteSource),
 		"mongodb":    entry(mongoSource),
+		"mysql":      entry(mysqlSource),
 		"http":       entry(httpSource),
 		"subscriber": entry(subscriberSource),
 	}

@@ -20,7 +20,7 @@ func mysqlState(b *Builder, location string) (k StateKind, mine bool) {
 		Key:    location,
 		Exists: func() error { return nil }, // opening creates no database
 		Open: func(ctx context.Context) (adapters.StateStore, error) {
-			security, err := mysqlStateTLS(b.Config)
+			security, err := mysqlStateTLS(b.Config, location)
 			if err != nil {
 				return nil, err
 			}
@@ -44,5 +44,15 @@ func mysqlTLS(t config.TLS) (mysql.TLS, error) {
 	return mysql.TLS{Config: c, Off: t.Off()}, err
 }
 
-// mysqlStateTLS is that of the state store.
-func mysqlStateTLS(cfg *config.Config) (mysql.TLS, error) { return mysqlTLS(cfg.State.TLS) }
+// mysqlStateTLS is that of the state store at a location: its own, or that of the source that it is beside.
+func mysqlStateTLS(cfg *config.Config, location string) (mysql.TLS, error) {
+	if !cfg.State.URL.IsZero() {
+		return mysqlTLS(cfg.State.TLS)
+	}
+	for _, name := range SortedNames(cfg.Sources) {
+		if s, ok := cfg.Sources[name].(*config.MySQL); ok && s.URL.Reveal() == location {
+			return mysqlTLS(s.TLS)
+		}
+	}
+	return mysql.TLS{}, nil
+}

@@ -1,0 +1,349 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// everything is a request for all lanes.
+func everything(limit int) adapters.ClaimRequest {
+	r := adapters.ClaimRequest{Limit: limit}
+	for slot := range adapters.Slots {
+		r.Slots = append(r.Slots, slot)
+	}
+	return r
+}
+
+// open opens a queue, which is closed with the test.
+func (e *env) open() *Queue {
+	e.t.Helper()
+	q := e.queue()
+	e.t.Cleanup(func() { must(e.t, q.Close()) })
+	return q
+}
+
+func (e *env) claim(q *Queue, limit int) []*adapters.Row {
+	e.t.Helper()
+	rows, err := q.Claim(context.Background(), everything(limit))
+	must(e.t, err)
+	return rows
+}
+
+// event is a row of FlowCatalyst's first table.
+func event(key, group string, at time.Time) adaptertest.QueueRow {
+	return adaptertest.QueueRow{Table: "outbox_events", Key: key, Group: group, Payload: "{}", CreatedAt: at}
+}
+
+var born = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func delivered(rows ...*adapters.Row) (all []adapters.ClaimResult) {
+	for _, row := range rows {
+		all = append(all, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered})
+	}
+	return all
+}
+
+// TestG2_GroupsAreComparedAsBytes: the columns' collation takes these names for equal, and one of them for no name.
+func TestG2_GroupsAreComparedAsBytes(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	var rows []adaptertest.QueueRow
+	names := []string{"a", "A", "a ", "é", "e", "default", ""}
+	for i, name := range slices.Concat(names, names) {
+		rows = append(rows, event(fmt.Sprintf("%013d", i), name, born.Add(time.Duration(i)*time.Second)))
+	}
+	e.insert(rows...)
+	q := e.open()
+	found := map[string][]string{}
+	for _, row := range e.claim(q, 100) {
+		found[row.Group] = append(found[row.Group], row.ID)
+	}
+	for i, name := range []string{"a", "A", "a ", "é", "e"} {
+		if got, want := found["EVENT:"+name], []string{rows[i].Key, rows[i+len(names)].Key}; !slices.Equal(got, want) {
+			t.Errorf("group %q has %v, want %v", name, got, want)
+		}
+	}
+	if got := found["EVENT:default"]; len(got) != 4 || !slices.IsSorted(got) {
+		t.Errorf("the group of rows without one has %v", got)
+	}
+}
+
+// TestG3_ClaimsOfOneSecondAreTwo: a claim that was put back and made again by another process within a second of the column's is
+// another one, and so is that of a system that knows nothing of outrider_claim.
+func TestG3_ClaimsOfOneSecondAreTwo(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	e.insert(event("0000000000001", "a", born), event("0000000000002", "b", born))
+	q, other := e.open(), e.open()
+	mine := e.claim(q, 10)
+	if len(mine) != 2 {
+		t.Fatalf("claimed %d rows", len(mine))
+	}
+	e.exec("UPDATE outbox_events SET status = 'PENDING'")
+	e.exec("UPDATE outbox_events SET status = 'PROCESSING', processed_at = NOW() WHERE id = '0000000000001'") // the original's claim
+	theirs := e.claim(other, 10)
+	if len(theirs) != 1 || theirs[0].ID != "0000000000002" {
+		t.Fatalf("the other process claimed %d rows", len(theirs))
+	}
+	e.exec("UPDATE outbox_events SET processed_at = (SELECT at FROM (SELECT MAX(processed_at) AS at FROM outbox_events WHERE id = '0000000000002') AS x) WHERE id = '0000000000002'")
+	lost, err := q.Settle(t.Context(), delivered(mine...))
+	if err != nil || len(lost) != 2 {
+		t.Errorf("%d of 2 claims were lost, %v", len(lost), err)
+	}
+	for _, row := range e.rows() {
+		if row.Status != adaptertest.QueueProcessing {
+			t.Errorf("row %s is %s: a claim of somebody else was settled", row.Key, row.Status)
+		}
+	}
+	if lost, err := other.Settle(t.Context(), delivered(theirs...)); err != nil || len(lost) > 0 {
+		t.Errorf("the other process lost %d claims, %v", len(lost), err)
+	}
+}
+
+// TestG3_ForeignClaimersAndOursClaimEachRowOnce: eight processors with the original's own statements beside two queues.
+func TestG3_ForeignClaimersAndOursClaimEachRowOnce(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	n := testenv.Size(600, 20_000)
+	rows := make([]adaptertest.QueueRow, n)
+	for i := range rows {
+		rows[i] = event(fmt.Sprintf("%013d", i), fmt.Sprintf("g%d", i%40), born.Add(time.Duration(i)*time.Second))
+	}
+	e.insert(rows...)
+	var mu sync.Mutex
+	count := map[string]int{}
+	note := func(keys ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range keys {
+			count[key]++
+		}
+	}
+	seen := func() int { mu.Lock(); defer mu.Unlock(); return len(count) }
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for seen() < n && !t.Failed() {
+				keys, err := e.foreignClaim(10)
+				if err != nil && !my.Conflict(err) {
+					t.Error(err)
+				}
+				note(keys...)
+			}
+		})
+	}
+	for range 2 {
+		q := e.open()
+		wg.Go(func() {
+			for seen() < n && !t.Failed() {
+				got, err := q.Claim(context.Background(), everything(10))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, row := range got {
+					note(row.ID)
+				}
+				if lost, err := q.Settle(context.Background(), delivered(got...)); err != nil || len(lost) > 0 {
+					t.Errorf("%d lost, %v", len(lost), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for key, times := range count {
+		if times != 1 {
+			t.Errorf("row %s was claimed %d times", key, times)
+		}
+	}
+	for _, row := range e.rows() {
+		if row.Status != adaptertest.QueueDone {
+			t.Errorf("row %s is %s", row.Key, row.Status)
+		}
+	}
+}
+
+// foreignClaim claims and completes rows as the original does.
+func (e *env) foreignClaim(most int) (keys []string, err error) {
+	tx, err := e.db.Begin()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // the first error says more
+	rows, err := tx.Query("SELECT id FROM outbox_events WHERE status = 'PENDING' ORDER BY message_group, created_at LIMIT ? FOR UPDATE SKIP LOCKED", most)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	var ids []any
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		keys, ids = append(keys, id), append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	if _, err := tx.Exec("UPDATE outbox_events SET status = 'PROCESSING', processed_at = NOW() WHERE id IN ("+list(len(ids))+")", ids...); err != nil {
+		return nil, err
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, err
+	}
+	err = my.RetryConflict(context.Background(), func() error {
+		_, err := e.db.Exec("UPDATE outbox_events SET status = 'COMPLETED', processed_at = NOW() WHERE id IN ("+list(len(ids))+")", ids...)
+		return err
+	})
+	return keys, err
+}
+
+// TestCreatedAtKeepsItsValueWhereTheColumnUpdatesItself: servers with explicit_defaults_for_timestamp=OFF make such a column of the
+// document's DDL. Doctor says so.
+func TestCreatedAtKeepsItsValueWhereTheColumnUpdatesItself(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	e.exec("ALTER TABLE outbox_events MODIFY created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP")
+	for i, outcome := range []outbox.Outcome{outbox.OutcomeDelivered, outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeReleased} {
+		e.insert(event(fmt.Sprintf("%013d", i), string(rune('a'+i)), born))
+		_ = outcome
+	}
+	q := e.open()
+	rows := e.claim(q, 10)
+	claims := make([]*adapters.Claim, len(rows))
+	for i, row := range rows {
+		claims[i] = row.Claim
+	}
+	if lost, err := q.Extend(t.Context(), claims); err != nil || len(lost) > 0 {
+		t.Fatalf("%d lost, %v", len(lost), err)
+	}
+	results := delivered(rows...)
+	results[1].Outcome, results[2].Outcome, results[3].Outcome = outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeReleased
+	if lost, err := q.Settle(t.Context(), results); err != nil || len(lost) > 0 {
+		t.Fatalf("%d lost, %v", len(lost), err)
+	}
+	e.exec("UPDATE outbox_events SET status = 'PROCESSING', processed_at = '2020-01-01', created_at = created_at WHERE status = 'PENDING'")
+	if n, err := q.Recover(t.Context()); err != nil || n != 2 {
+		t.Fatalf("recovered %d rows, %v", n, err)
+	}
+	for _, row := range e.rows() {
+		if !row.CreatedAt.Equal(born) {
+			t.Errorf("row %s (%s) was created at %v", row.Key, row.Status, row.CreatedAt)
+		}
+	}
+	e.wantFinding(q, "updates itself")
+}
+
+// wantFinding requires that doctor says something.
+func (e *env) wantFinding(q *Queue, part string) {
+	e.t.Helper()
+	var all []string
+	for _, f := range q.Examine(context.Background()) {
+		all = append(all, f.Subject+": "+f.Text+" | "+f.Fix)
+	}
+	if text := strings.Join(all, "\n"); !strings.Contains(text, part) {
+		e.t.Errorf("doctor does not say %q:\n%s", part, text)
+	}
+}
+
+// TestG12_TheGrantsThatInitPrintsAreEnough works as an account with just these, on a server in another time zone.
+func TestG12_TheGrantsThatInitPrintsAreEnough(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	u, err := url.Parse(e.url)
+	must(t, err)
+	name := "relay" + u.Path[len(u.Path)-8:]
+	e.exec("CREATE USER " + account(name) + " IDENTIFIED BY 'secret'")
+	t.Cleanup(func() { e.exec("DROP USER " + account(name)) })
+	e.insert(event("0000000000001", "a", born))
+	u.User = url.UserPassword(name, "secret")
+	own := *e
+	own.url = u.String()
+	q := own.open()
+	if err := q.Check(t.Context()); err == nil {
+		t.Error("an account without a grant passed the check")
+	}
+	for line := range strings.SplitSeq(Grants(e.layout, name, "", "", e.tables...), "\n") {
+		if strings.HasPrefix(line, "GRANT") {
+			e.exec(strings.TrimSuffix(line, ";"))
+		}
+	}
+	must(t, q.Check(t.Context()))
+	rows := own.claim(q, 10)
+	if len(rows) != 1 {
+		t.Fatalf("claimed %d rows", len(rows))
+	}
+	if lost, err := q.Settle(t.Context(), delivered(rows...)); err != nil || len(lost) > 0 {
+		t.Errorf("%d lost, %v", len(lost), err)
+	}
+	if n, err := q.Recover(t.Context()); err != nil || n != 0 {
+		t.Errorf("recovered %d, %v", n, err)
+	}
+}
+
+// TestInitIsRepeatableAndFollowsTheLayout: a second run changes nothing; another mapping of the same table has the column made anew. An
+// INSERT without a list of columns and SELECT * go on as before.
+func TestInitIsRepeatableAndFollowsTheLayout(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	did, err := Init(t.Context(), e.db, e.layout, true, e.tables...)
+	if err != nil || slices.ContainsFunc(did, func(s string) bool { return !strings.HasSuffix(s, "exists") }) {
+		t.Errorf("a second init did %q, %v", did, err)
+	}
+	e.exec("INSERT INTO outbox_events VALUES ('1', 'x', NULL, '{}', 'PENDING', 0, '2026-01-01', NULL, NULL)")
+	columns, err := e.db.QueryContext(t.Context(), "SELECT * FROM outbox_events")
+	must(t, err)
+	names, err := columns.Columns()
+	must(t, errors.Join(err, columns.Close(), columns.Err()))
+	if len(names) != 9 {
+		t.Errorf("SELECT * has %v", names)
+	}
+	other := e.layout
+	other.DefaultGroup = "elsewhere"
+	q, err := New(Config{URL: e.url, Tables: e.tables, Layout: other})
+	must(t, err)
+	defer func() { must(t, q.Close()) }()
+	if err := q.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "outrider init") {
+		t.Errorf("a column of another layout passed the check: %v", err)
+	}
+	_, err = Init(t.Context(), e.db, other, true, e.tables...)
+	must(t, errors.Join(err, q.Check(t.Context())))
+	rows, err := q.Claim(t.Context(), everything(5))
+	if err != nil || len(rows) != 1 || rows[0].Group != "EVENT:elsewhere" {
+		t.Errorf("claimed %d rows, %v", len(rows), err)
+	}
+}
+
+// TestG1_SettledTwiceIsNotLost: a result of which it is not known whether it was written is given again.
+func TestG1_SettledTwiceIsNotLost(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	e.insert(event("0000000000001", "a", born), event("0000000000002", "b", born), event("0000000000003", "c", born))
+	q := e.open()
+	rows := e.claim(q, 10)
+	results := delivered(rows...)
+	results[1].Outcome, results[2].Outcome = outbox.OutcomeReleased, outbox.OutcomeDead
+	s := &settling{q: q}
+	s.add(results)
+	must(t, my.Transact(t.Context(), q.db, func(tx *sql.Tx) error { return s.run(t.Context(), tx, s.writes(), false) }))
+	s.unknown(errors.New("the connection broke"))
+	lost, err := q.Settle(t.Context(), results)
+	if err != nil || len(lost) > 0 {
+		t.Errorf("%d lost, %v", len(lost), err)
+	}
+}

@@ -1,0 +1,81 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/outriderhq/outrider/adapters/mysql"
+	"github.com/outriderhq/outrider/adapters/mysql/queuetable"
+	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// mysqlTable is a source in MariaDB or MySQL: tables whose rows carry a status.
+type mysqlTable struct {
+	site
+	*config.MySQL
+}
+
+// mysqlSource is what can be done with a source in MariaDB or MySQL.
+func mysqlSource(at site, s *config.MySQL) SourceKind {
+	t := mysqlTable{at, s}
+	return SourceKind{State: s.URL.Reveal(), Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
+}
+
+func (t mysqlTable) open(context.Context) (Feed, error) {
+	cfg := t.queue()
+	cfg.URL, cfg.Logger = t.URL.Reveal(), t.log
+	var err error
+	if cfg.TLS, err = mysqlTLS(t.TLS); err != nil {
+		return Feed{}, err
+	}
+	location := t.URL.Reveal() // beside the source
+	if !t.Config.State.URL.IsZero() {
+		location = t.Config.State.URL.Reveal()
+	}
+	cfg.Fenced = mysql.Database(location) != "" && mysql.Database(location) == mysql.Database(t.URL.Reveal())
+	queue, err := queuetable.New(cfg)
+	if err != nil {
+		return Feed{}, err
+	}
+	f := Feed{Queue: queue, poll: t.Poll, claims: claimsOf(t.Claims), tables: len(cfg.Tables), batch: queue.SetBatch}
+	if preset := t.Preset(); preset != nil {
+		f.together = preset.Defaults.Together
+	}
+	return f, nil
+}
+
+// queue describes the tables of a queue, without where they are.
+func (t mysqlTable) queue() queuetable.Config {
+	cfg := queuetable.Config{Batch: t.Poll.Batch, Timeout: t.Claims.Timeout.Std(), MaxRow: int64(t.MaxRow)}
+	cfg.Layout, cfg.Tables = queueOf(t.Preset(), t.Queue, string(t.Table), t.Tables, t.Deletes())
+	for i := range cfg.Tables { // the configuration quotes as standard SQL does
+		cfg.Tables[i].Name = strings.ReplaceAll(cfg.Tables[i].Name, `"`, "`")
+	}
+	return cfg
+}
+
+func (t mysqlTable) init(ctx context.Context) ([]string, error) {
+	security, err := mysqlTLS(t.TLS)
+	if err != nil {
+		return nil, err
+	}
+	db, err := mysql.Open(t.URL.Reveal(), security)
+	if err != nil {
+		return nil, err
+	}
+	cfg := t.queue()
+	did, err := queuetable.Init(ctx, db, cfg.Layout, t.Preset() != nil, cfg.Tables...)
+	return did, errors.Join(err, db.Close())
+}
+
+func (t mysqlTable) initSQL(to Grantees) string {
+	cfg := t.queue()
+	return queuetable.InitSQL(cfg.Layout, t.Preset() != nil, cfg.Tables...) + "\n" +
+		queuetable.Grants(cfg.Layout, to.Relay, to.Operator, to.Publisher, cfg.Tables...)
+}
+
+func (t mysqlTable) publish(context.Context, []outbox.Envelope) error {
+	return notOwnTable(t.Layout)
+}
