@@ -37,28 +37,31 @@ func layoutsText() string {
 	b.WriteString(`# Layouts
 
 The table layouts that Outrider knows by name: for each the columns, the statuses, and the settings that the original has. Set
-` + "`layout: NAME`" + ` on a source of type postgres, or of type sqlite or mongodb where the table below says so; the settings are defaults, and what the file says goes before them.
+` + "`layout: NAME`" + ` on a source of type postgres, or of type sqlite, mysql or mongodb where the table below says so; the settings are defaults, and what the file says goes before them.
 
 <!-- Written by go test ./internal/docs -update from the presets in adapters/layout. -->
 
-| layout | what it is | kind | in SQLite | in MongoDB | page |
-|---|---|---|---|---|---|
-| ` + "`outrider`" + ` | Outrider's own table | append-only | yes | no | [concepts](concepts.md) |
+| layout | what it is | kind | in SQLite | in MySQL | in MongoDB | page |
+|---|---|---|---|---|---|---|
+| ` + "`outrider`" + ` | Outrider's own table | append-only | yes | no | no | [concepts](concepts.md) |
 `)
 	for _, p := range layout.All() {
-		kind, lite, documents := "append-only", "no", "no"
+		kind, lite, my, documents := "append-only", "no", "no", "no"
 		if p.Queue != nil {
 			kind = "rows with a status"
 			if p.Queue.Definitions[layout.SQLite].Columns != nil {
 				lite = "yes"
 			}
+			if p.Queue.Definitions[layout.MySQL].Columns != nil {
+				my = "[yes](mysql.md)"
+			}
 			if p.Queue.Fields != nil {
 				documents = "[yes](mongodb.md)"
 			}
 		}
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s | [%s](%s) |\n", p.Name, p.Name, p.Doc, kind, lite, documents, strings.TrimSuffix(filepath.Base(p.Page), ".md"), p.Page)
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s | %s | [%s](%s) |\n", p.Name, p.Name, p.Doc, kind, lite, my, documents, strings.TrimSuffix(filepath.Base(p.Page), ".md"), p.Page)
 	}
-	b.WriteString("| `custom` | a table that the configuration describes | either | yes | no | [tables](tables.md) |\n\n" +
+	b.WriteString("| `custom` | a table that the configuration describes | either | yes | [with a status](mysql.md) | no | [tables](tables.md) |\n\n" +
 		"A new preset is one file: see [CONTRIBUTING.md](../CONTRIBUTING.md#add-a-layout).\n")
 	for _, p := range layout.All() {
 		fmt.Fprintf(&b, "\n## %s\n\nThis is %s.\n", p.Name, p.Doc)

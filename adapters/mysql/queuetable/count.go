@@ -59,7 +59,7 @@ func (q *Queue) waitingIn(ctx context.Context, t *table, after adapters.DeadKey,
 	if err != nil {
 		return nil, err
 	}
-	columns := raw(t.layout.Columns.NextAttempt) + ", " + s.attempts() + ", " + my.Quote(t.layout.Columns.Status)
+	columns := named("w", raw(t.layout.Columns.NextAttempt), s.attempts(), my.Quote(t.layout.Columns.Status))
 	where, args := s.behind(after)
 	query, args := s.inAge(t.layout.Statuses.Waiting(), columns, where, args, most)
 	rows, err := q.db.QueryContext(ctx, query, args...)
@@ -180,7 +180,7 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 // found are the columns that operators look at, behind when a row was created and its key.
 func (s *statements) found() string {
 	c := &s.layout.Columns
-	return s.seen + ", " + short(c.Error) + ", " + short(c.Status) + ", " + raw(c.Claimed) + ", " + raw(c.Done) + ", " + raw(c.Updated)
+	return s.seen + ", " + named("f", short(c.Error), short(c.Status), raw(c.Claimed), raw(c.Done), raw(c.Updated))
 }
 
 // find reads rows with what routes match by and what became of them.

@@ -242,14 +242,23 @@ func (s *statements) build() {
 	for _, h := range s.layout.Headers {
 		full = append(full, short(h.Column))
 	}
-	s.full = strings.Join(full, ", ")
+	s.full = named("r", full...)
 	full[11] = s.groupText() // a finished row has no outrider_queue
-	s.seen = strings.Join(full, ", ")
+	s.seen = named("r", full...)
 	s.lock = "SELECT NOW(6), " + s.full + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.in(s.layout.Statuses.Waiting()) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {
 		s.lock += " FOR UPDATE SKIP LOCKED"
 	}
 	s.buildWrites()
+}
+
+// named gives columns names of their own: a union of statements must not have one twice.
+func named(prefix string, columns ...string) string {
+	out := make([]string, len(columns))
+	for i, c := range columns {
+		out[i] = c + " AS outrider_" + prefix + strconv.Itoa(i)
+	}
+	return strings.Join(out, ", ")
 }
 
 // after is the condition that a row is behind a place: its creation twice, and its key.
@@ -267,7 +276,7 @@ func (s *statements) inAge(statuses []string, columns, where string, args []any,
 	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
 	parts := make([]string, len(statuses))
 	for i, status := range statuses {
-		parts[i] = "(SELECT " + created + ", " + key + ", " + columns + " FROM " + s.name + s.pin(s.byStatus) + " WHERE " +
+		parts[i] = "(SELECT " + named("at", created, key) + ", " + columns + " FROM " + s.name + s.pin(s.byStatus) + " WHERE " +
 			my.Quote(s.layout.Columns.Status) + " = " + s.statusValue(status) + where + " ORDER BY " + created + ", " + key + " LIMIT ?)"
 		all = append(append(all, args...), limit)
 	}

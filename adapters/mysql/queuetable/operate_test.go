@@ -1,0 +1,129 @@
+package queuetable
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/layout"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// TestOperatorsSeeAndChangeRows: what `parked`, `journey`, the watchdog and the doctor ask for.
+func TestOperatorsSeeAndChangeRows(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(testing.TB) *env{
+		"FlowCatalyst":    document,
+		"OutboxFramework": func(t testing.TB) *env { e := preset(t, layout.OutboxFramework()); e.fenced = false; return e },
+		"Custom":          func(t testing.TB) *env { return custom(t, "varchar(36)", "tinyint", "datetime(6)") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testOperators(t, prepare(t))
+		})
+	}
+}
+
+func testOperators(t *testing.T, e *env) {
+	t.Helper()
+	ctx := t.Context()
+	var rows []adaptertest.QueueRow
+	for i := range 6 {
+		rows = append(rows, adaptertest.QueueRow{Table: e.tables[0].Name, Key: fmt.Sprintf("%013d", i), Group: string(rune('a' + i/2)),
+			Payload: `{"type": "x"}`, CreatedAt: born.Add(time.Duration(i) * time.Second)})
+	}
+	e.insert(rows...)
+	q := e.open()
+	claimed := e.claim(q, 100)
+	if len(claimed) != 6 {
+		t.Fatalf("claimed %d rows", len(claimed))
+	}
+	if p, err := q.Processing(ctx, 4); err != nil || !e.layout.Claimless() && (p.Rows != 4 || !p.More) {
+		t.Errorf("processing %+v, %v", p, err)
+	}
+	results := delivered(claimed...)
+	for i := range results {
+		switch claimed[i].ID {
+		case rows[0].Key, rows[2].Key:
+			results[i].Outcome, results[i].Attempts, results[i].Error = outbox.OutcomeDead, 2, "It FAILED"
+		case rows[4].Key, rows[5].Key:
+			results[i].Outcome = outbox.OutcomeReleased
+		}
+	}
+	if lost, err := q.Settle(ctx, results); err != nil || len(lost) > 0 {
+		t.Fatalf("%d lost, %v", len(lost), err)
+	}
+
+	waiting, err := q.Waiting(ctx, 10)
+	if err != nil || len(waiting) != 2 || waiting[0].ID != rows[4].Key || waiting[0].Group != claimed[len(claimed)-1].Group {
+		t.Errorf("waiting are %+v, %v", waiting, err)
+	}
+	if b, err := q.Unfinished(ctx, 10); err != nil || b.Rows != 2 || !b.Oldest.Equal(rows[4].CreatedAt) {
+		t.Errorf("unfinished %+v, %v", b, err)
+	}
+	page, err := q.WaitingByAge(ctx, adapters.DeadKey{}, 1)
+	if err != nil || len(page) != 1 || page[0].At.Key != rows[4].Key {
+		t.Fatalf("by age %+v, %v", page, err)
+	}
+	next, err := q.WaitingByAge(ctx, page[0].At, 5)
+	if err != nil || len(next) != 1 || next[0].At.Key != rows[5].Key {
+		t.Fatalf("then %+v, %v", next, err)
+	}
+	for at, want := range map[adapters.DeadKey]bool{page[0].At: true, next[0].At: false} {
+		if first, err := q.IsFirst(ctx, at); err != nil || first != want {
+			t.Errorf("row %s is first: %t, %v", at.Key, first, err)
+		}
+	}
+	found, err := q.Find(ctx, rows[1].Key, 5)
+	if err != nil || len(found.Rows) != 1 || found.Rows[0].Status != adapters.RowDone || found.Rows[0].Row.Group == "" {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	testDead(t, e, q, rows)
+}
+
+// testDead looks at the two rows that are dead, redrives one and purges the other.
+func testDead(t *testing.T, e *env, q *Queue, rows []adaptertest.QueueRow) {
+	t.Helper()
+	ctx := t.Context()
+	dead, err := q.Dead(ctx, adapters.DeadFilter{Limit: 1})
+	if err != nil || len(dead) != 1 || dead[0].At.Key != rows[0].Key || dead[0].Error != "It FAILED" || dead[0].Died.IsZero() {
+		t.Fatalf("dead are %+v, %v", dead, err)
+	}
+	more, err := q.Dead(ctx, adapters.DeadFilter{After: dead[0].At})
+	if err != nil || len(more) != 1 || more[0].At.Key != rows[2].Key {
+		t.Fatalf("then %+v, %v", more, err)
+	}
+	for name, f := range map[string]adapters.DeadFilter{
+		"group": {Group: more[0].Row.Group}, "id": {ID: rows[2].Key}, "error": {Error: "failed", After: dead[0].At},
+		"before": {Before: time.Now().Add(time.Hour), After: dead[0].At},
+	} {
+		if got, err := q.Dead(ctx, f); err != nil || len(got) != 1 || got[0].At != more[0].At {
+			t.Errorf("by %s: %+v, %v", name, got, err)
+		}
+	}
+	counts, _, err := q.CountDead(ctx, 10, false)
+	total := 0
+	for _, c := range counts {
+		total += c.Rows
+	}
+	if err != nil || total != 2 {
+		t.Errorf("counted %+v, %v", counts, err)
+	}
+	record := func(int) error { return nil }
+	if n, err := q.ChangeDead(ctx, adapters.ParkedRedrive, []adapters.DeadKey{dead[0].At}, record); err != nil || n != 1 {
+		t.Errorf("redriven %d, %v", n, err)
+	}
+	if n, err := q.ChangeDead(ctx, adapters.ParkedPurge, []adapters.DeadKey{dead[0].At, more[0].At}, record); err != nil || n != 1 {
+		t.Errorf("purged %d, %v: a row that waits again is not dead", n, err)
+	}
+	if left := e.rows(); len(left) != 5 || left[0].Status != adaptertest.QueueWaiting || left[0].Attempts != 0 {
+		t.Errorf("left are %+v", left)
+	}
+	for _, f := range q.Examine(ctx) {
+		if f.Level == adapters.LevelBroken || f.Level == adapters.LevelUnknown {
+			t.Errorf("doctor: %+v", f)
+		}
+	}
+}
