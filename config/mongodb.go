@@ -130,7 +130,7 @@ func (m *MongoDB) checkURL(c *checker, at place) {
 	case m.TLS.Off(), u.query.Get("tls") == "false", u.query.Get("ssl") == "false":
 		c.warn(where, "the connection is not encrypted: messages can be read and changed on their way").hint("remove what turns TLS off: with a check of the server's certificate it is the default")
 	case !u.secured() && !m.TLS.given():
-		c.note(where, "has no tls: TLS is used and the server's certificate checked").
+		c.note(where, "has no %s: TLS is used and the server's certificate checked", "tls").
 			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
 	}
 }

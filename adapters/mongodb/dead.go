@@ -140,11 +140,10 @@ func (t *table) after(at adapters.DeadKey) (bson.E, error) {
 	if err != nil {
 		return bson.E{}, fmt.Errorf("%q is no place in collection %s", at.Created, t.Name)
 	}
-	var equal bson.A
+	or := bson.A{bson.D{{Key: f.Created, Value: bson.D{{Key: "$gt", Value: created}}}}}
 	for _, key := range valuesOf(at.Key) {
-		equal = append(equal, bson.D{{Key: f.Created, Value: created}, {Key: f.Key, Value: bson.D{{Key: "$gt", Value: key}}}})
+		or = append(or, bson.D{{Key: f.Created, Value: created}, {Key: f.Key, Value: bson.D{{Key: "$gt", Value: key}}}})
 	}
-	or := append(equal, bson.D{{Key: f.Created, Value: bson.D{{Key: "$gt", Value: created}}}})
 	if created.Type != bson.TypeDateTime {
 		or = append(or, bson.D{{Key: f.Created, Value: bson.D{{Key: "$type", Value: "date"}}}})
 	}

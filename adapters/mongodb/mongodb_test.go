@@ -83,7 +83,7 @@ func (e *env) insert(rows ...adaptertest.QueueRow) {
 			group = r.Group
 		}
 		byTable[r.Table] = append(byTable[r.Table], bson.D{{Key: "_id", Value: r.Key}, {Key: "type", Value: cmp.Or(r.Type, "EVENT")}, {Key: "messageGroup", Value: group},
-			{Key: "payload", Value: r.Payload}, {Key: "status", Value: e.statuses()[cmp.Or(r.Status, adaptertest.QueueWaiting)]}, {Key: "retryCount", Value: int32(r.Attempts)}, //nolint:gosec // small
+			{Key: "payload", Value: r.Payload}, {Key: "status", Value: e.statuses()[cmp.Or(r.Status, adaptertest.QueueWaiting)]}, {Key: "retryCount", Value: int32(r.Attempts)},
 			{Key: "createdAt", Value: r.CreatedAt}, {Key: "processedAt", Value: nil}, {Key: "errorMessage", Value: nil}})
 	}
 	for table, docs := range byTable {
@@ -304,5 +304,62 @@ func TestG1_DocumentsWithWrongFieldsAreDead(t *testing.T) {
 	}
 	if want := map[string]bool{"number": true, "text": true, "document": true, "fine": false}; !maps.Equal(broken, want) {
 		t.Errorf("claimed %v, want %v", broken, want)
+	}
+}
+
+// TestDeadDocumentsAreListedAndChanged pages through documents that were given up, makes some wait again and deletes others.
+func TestDeadDocumentsAreListedAndChanged(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	var rows []adaptertest.QueueRow
+	for i, table := range []string{"outbox_events", "outbox_events", "outbox_events", "outbox_dispatch_jobs"} {
+		rows = append(rows, adaptertest.QueueRow{Table: table, Key: fmt.Sprintf("%013d", i), Group: fmt.Sprint("g", i), Payload: `{"type": "x"}`, CreatedAt: time.UnixMilli(int64(i)),
+			Status: adaptertest.QueueDead, Attempts: 3})
+	}
+	e.insert(rows...)
+	q := e.queue()
+	t.Cleanup(func() { must(t, q.Close()) })
+	var listed []adapters.DeadKey
+	for filter := (adapters.DeadFilter{Limit: 2, Payload: true}); ; {
+		page, err := q.Dead(t.Context(), filter)
+		must(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			if page[i].Row.Type != "x" || page[i].Attempts != 3 {
+				t.Errorf("listed %+v", page[i])
+			}
+			listed = append(listed, page[i].At)
+		}
+		filter.After = listed[len(listed)-1]
+	}
+	if len(listed) != len(rows) {
+		t.Fatalf("listed %v", listed)
+	}
+	one, err := q.Dead(t.Context(), adapters.DeadFilter{Group: "EVENT:g1"})
+	if must(t, err); len(one) != 1 || one[0].At.Key != rows[1].Key {
+		t.Errorf("group EVENT:g1 has %+v", one)
+	}
+	for action, keys := range map[adapters.ParkedAction][]adapters.DeadKey{adapters.ParkedRedrive: listed[:2], adapters.ParkedPurge: listed[3:]} {
+		n, err := q.ChangeDead(t.Context(), action, keys, func(changed int) error {
+			if changed != len(keys) {
+				t.Errorf("%s is recorded for %d documents", action, changed)
+			}
+			return nil
+		})
+		if must(t, err); n != len(keys) {
+			t.Errorf("%s changed %d documents", action, n)
+		}
+	}
+	if n, err := q.ChangeDead(t.Context(), adapters.ParkedPurge, listed[2:3], func(int) error { return errors.New("no record") }); err == nil || n != 0 {
+		t.Errorf("without a record %d documents were deleted, %v", n, err)
+	}
+	var left []adaptertest.QueueStatus
+	for _, row := range e.rows() {
+		left = append(left, row.Status)
+	}
+	if want := []adaptertest.QueueStatus{adaptertest.QueueWaiting, adaptertest.QueueWaiting, adaptertest.QueueDead}; !slices.Equal(left, want) {
+		t.Errorf("the documents are %v, want %v", left, want)
 	}
 }

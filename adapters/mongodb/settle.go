@@ -148,7 +148,7 @@ func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 	for i, r := range rows {
 		keys[i] = r.hold.key
 	}
-	set := bson.D{{Key: f.Status, Value: is.status}, {Key: f.Attempts, Value: int32(min(is.attempts, 1<<30))}} //nolint:gosec // G115: it fits
+	set := bson.D{{Key: f.Status, Value: is.status}, {Key: f.Attempts, Value: int32(min(is.attempts, 1<<30))}}
 	if is.status == t.q.layout.Statuses.Done {
 		set = append(set, bson.E{Key: f.Done, Value: date(s.now)})
 	}

@@ -30,7 +30,7 @@ type pick struct {
 // visits are looks at the groups of which the request takes something.
 func (c *claim) visits(t *table, bunches []*bunch) (all []*visit) {
 	for _, b := range bunches {
-		if c.slots[b.slot] && !(b.group != "" && c.except[b.group]) && c.allowed(b) > 0 {
+		if c.slots[b.slot] && (b.group == "" || !c.except[b.group]) && c.allowed(b) > 0 {
 			all = append(all, &visit{claim: c, table: t, bunch: b})
 		}
 	}
