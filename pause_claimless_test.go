@@ -140,7 +140,7 @@ routes: {work: {from: app, to: bus, middleware: [{retry: {attempts: 50, base: 20
 	}
 
 	stop := run()
-	defer func() { stop() }()
+	defer stop()
 	write(0)
 	arrived("all", 5*each, append(others, paused)...)
 	g.mu.Lock()
@@ -162,6 +162,7 @@ routes: {work: {from: app, to: bus, middleware: [{retry: {attempts: 50, base: 20
 	stop()
 	rested := g.of(paused)
 	stop = run()
+	defer stop()
 	write(2)
 	arrived("the others", 3*4*each, others...)
 	g.mu.Lock()
