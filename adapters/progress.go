@@ -15,7 +15,8 @@ import (
 type ProgressStore interface {
 	StateStore
 
-	// KeepProgress says which rows there are, in place of what it said before, and in whose name they are written.
+	// KeepProgress says which rows there are, in place of what it said before, and in whose name they are written. Without a
+	// name it is by somebody who only reads them, and changes nothing where rows are kept already.
 	KeepProgress(instance string, rows []ProgressRow)
 
 	// CheckProgress returns an error that names what is wrong with the tables of the rows, and the fix.
@@ -24,8 +25,9 @@ type ProgressStore interface {
 	// RegisterProgress inserts rows that do not exist, at position 0.
 	RegisterProgress(ctx context.Context) error
 
-	// Progress reads the rows, in the order in which KeepProgress has them. Those that do not exist are left out.
-	Progress(ctx context.Context) ([]Progress, error)
+	// Progress reads the rows of some routes, or of all when none is named, in the order in which KeepProgress has them. Those that do
+	// not exist are left out.
+	Progress(ctx context.Context, routes ...string) ([]Progress, error)
 
 	// AgreeProgress notes that what others have written of a row is carried out: its position, if that is not below 0, and
 	// its status, if that is not empty. It reports whether the row still has them.

@@ -17,6 +17,9 @@ import (
 func (op *Operator) Progress(ctx context.Context) ([]adapters.Progress, error) {
 	var out []adapters.Progress
 	for _, s := range op.build.KeepProgress(op.parts, op.build.Options.Instance) {
+		if err := s.CheckProgress(ctx); err != nil {
+			return nil, err
+		}
 		rows, err := s.Progress(ctx)
 		if err != nil {
 			return nil, err
@@ -81,16 +84,19 @@ func (j *ProgressJob) Before(route string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			rows, err := j.registered(ctx, store)
-			if err != nil {
-				return err
-			}
-			for i := range rows {
-				if rows[i].Route == route {
-					return j.follow(ctx, store, &rows[i], true)
+			rows, err := store.Progress(ctx, route)
+			if err == nil && len(rows) == 0 {
+				if err = store.RegisterProgress(ctx); err == nil {
+					rows, err = store.Progress(ctx, route)
 				}
 			}
-			return fmt.Errorf("route %q: its row in the table of progress was removed just now", route)
+			switch {
+			case err != nil:
+				return err
+			case len(rows) == 0:
+				return fmt.Errorf("route %q: its row in the table of progress was removed just now", route)
+			}
+			return j.follow(ctx, store, &rows[0], true)
 		}
 	}
 	return nil

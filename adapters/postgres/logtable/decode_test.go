@@ -1,6 +1,7 @@
 package logtable
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -49,6 +50,42 @@ func TestLogRowsOfAStockTable(t *testing.T) {
 	}
 	if r := rows["ours"]; r.Type != "ours" || r.Group != "c3" || !maps.Equal(r.Headers, map[string]string{"customer": "c3"}) {
 		t.Errorf("with our keys: %+v", r)
+	}
+}
+
+// TestLogRowsOfCrablet: ids are made of the position, and tags of an array, in which a key may come more than once.
+func TestLogRowsOfCrablet(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	e.Exec(`CREATE TABLE "My Events" (type varchar(64) NOT NULL, tags text[] NOT NULL, data json NOT NULL, transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    position bigserial PRIMARY KEY, occurred_at timestamptz NOT NULL DEFAULT now());
+CREATE INDEX ON "My Events" (transaction_id, position);
+INSERT INTO "My Events" (type, tags, data) VALUES
+    ('Moved', ARRAY['wallet_id=1', 'wallet_id=2', 'wallet_id=1', 'empty=', 'bare', 'a=b=c', NULL, 'q="x"'], '{"n":  1}'), ('Opened', '{}', '2'),
+    ('TooMany', ARRAY(SELECT 't' || i || '=1' FROM generate_series(1, 1001) i), '3'), ('TooLarge', ARRAY[repeat('x', 2000000)], '4')`)
+	l := &logEnv{Env: e, cfg: Config{Layout: "crablet", Table: `"My Events"`}}
+	src := l.open()
+	pgtest.Must(t, src.Check(e.Ctx))
+	rows := map[string]*adapters.Row{}
+	for _, row := range e.Lanes(src, adapters.StartBeginning, 10).All(t) {
+		rows[row.ID] = row
+	}
+	want := map[string]string{"wallet_id": "1", "wallet_id=2": "", "empty": "", "bare": "", "a": "b=c", "q": `"x"`}
+	if r := rows["My Events:1"]; r == nil || r.Err != nil || !maps.Equal(r.Tags, want) || string(r.Payload) != `{"n":  1}` || r.Type != "Moved" || r.OccurredAt.IsZero() {
+		t.Errorf("with tags: %+v", r)
+	}
+	if r := rows["My Events:2"]; r == nil || r.Err != nil || len(r.Tags) != 0 {
+		t.Errorf("without tags: %+v", r)
+	}
+	for _, id := range []string{"My Events:3", "My Events:4"} {
+		if r := rows[id]; r == nil || !errors.Is(r.Err, adapters.ErrTooLarge) {
+			t.Errorf("with too many tags: %+v", r)
+		}
+	}
+	for id, n := range map[string]int{"My Events:2": 1, "My Events:99": 0, "2": 0, "events:2": 0} {
+		if found, err := src.Find(e.Ctx, id, 10); err != nil || len(found.Rows) != n {
+			t.Errorf("%s is found %d times, want %d (%v)", id, len(found.Rows), n, err)
+		}
 	}
 }
 

@@ -33,6 +33,13 @@ WHERE o.{id} = $1::text::{id type} LIMIT $2`
 
 // Find implements [adapters.Finder].
 func (s *Source) Find(ctx context.Context, id string, most int) (adapters.Found, error) {
+	if m := s.mapping; m.preset != nil && m.preset.Numbered {
+		position, ours := strings.CutPrefix(id, m.table[len(m.table)-1]+":")
+		if !ours {
+			return adapters.Found{}, nil
+		}
+		id = position
+	}
 	found, err := s.find(ctx, id, most)
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && (refused.Code == "22P02" || refused.Code == "22003") {

@@ -20,6 +20,8 @@ var _ adapters.ProgressStore = (*Store)(nil)
 // progressBook is the rows that a store keeps. It never changes but for behind.
 type progressBook struct {
 	instance string
+	asGiven  []adapters.ProgressRow // with the names of tables as they are given
+	given    []string               // those names
 	rows     []adapters.ProgressRow
 	at       map[string]int // by route
 	tables   []*progressTable
@@ -38,14 +40,28 @@ type progressTable struct {
 
 // KeepProgress implements [adapters.ProgressStore].
 func (s *Store) KeepProgress(instance string, rows []adapters.ProgressRow) {
-	if len(rows) == 0 {
+	switch {
+	case instance == "" && s.progress.Load() != nil:
+		return
+	case len(rows) == 0:
 		s.progress.Store(nil)
 		return
 	}
-	b := &progressBook{instance: instance, rows: slices.Clone(rows), at: map[string]int{}, behind: map[string]bool{}}
+	s.keepProgress(instance, rows)
+}
+
+func (s *Store) keepProgress(instance string, rows []adapters.ProgressRow) {
+	b := &progressBook{instance: instance, asGiven: rows, rows: slices.Clone(rows), at: map[string]int{}, behind: map[string]bool{}}
 	for i := range b.rows {
 		r := &b.rows[i]
-		r.Table = pg.NameOf(r.Table).Sanitize()
+		if !slices.Contains(b.given, r.Table) {
+			b.given = append(b.given, r.Table)
+		}
+		if place, known := s.places.Load(r.Table); known {
+			r.Table, _ = place.(string)
+		} else {
+			r.Table = pg.NameOf(r.Table).Sanitize()
+		}
 		b.at[r.Route] = i
 		t := b.table(r.Table)
 		t.routes, t.topics, t.publishers = append(t.routes, r.Route), append(t.topics, r.Topic), append(t.publishers, r.Publisher)
@@ -147,56 +163,6 @@ func (b *progressBook) left() (routes []string) {
 	return routes
 }
 
-// CheckProgress implements [adapters.ProgressStore].
-func (s *Store) CheckProgress(ctx context.Context) error {
-	b := s.progress.Load()
-	if b == nil {
-		return nil
-	}
-	var errs []error
-	for _, t := range b.tables {
-		errs = append(errs, s.checkProgress(ctx, t))
-	}
-	return errors.Join(errs...)
-}
-
-// progressColumns are the columns of a table of progress.
-var progressColumns = []string{"topic", "publisher", "last_position", "last_published_at", "status", "error_count", "last_error", "updated_at",
-	"leader_instance", "leader_since", "leader_heartbeat"}
-
-func (s *Store) checkProgress(ctx context.Context, t *progressTable) error {
-	columns, err := pg.TableColumns(ctx, s.pool, t.name)
-	if pg.FailedWith(err, pg.UndefinedTable, pg.InvalidSchema) {
-		return fmt.Errorf("state store: there is no table %s of progress in its database: create it as the original does, or correct progress_table", t.name)
-	}
-	if err != nil {
-		return stateError("check the table of progress "+t.name, err)
-	}
-	for _, name := range progressColumns {
-		if _, ok := columns[name]; !ok {
-			return fmt.Errorf("state store: table %s has no column %s, so it is not a table of progress: correct progress_table", t.name, name)
-		}
-	}
-	var role string
-	var lacking []string
-	const sql = `SELECT current_user, array_remove(ARRAY[
-    CASE WHEN NOT has_table_privilege($1, 'SELECT') THEN 'SELECT' END, CASE WHEN NOT has_table_privilege($1, 'INSERT') THEN 'INSERT' END,
-    CASE WHEN NOT has_table_privilege($1, 'UPDATE') THEN 'UPDATE' END], NULL),
-    coalesce(has_table_privilege(to_regclass('outrider_pause')::oid, 'DELETE'), true)`
-	var resumes bool
-	if err := s.pool.QueryRow(ctx, sql, t.name).Scan(&role, &lacking, &resumes); err != nil {
-		return stateError("check the table of progress "+t.name, err)
-	}
-	if !resumes {
-		return fmt.Errorf("state store: role %s may not resume a route whose row says so: %s", role,
-			ProgressGrants(s.pool.schema.name, t.name)[2:].Fix(pgx.Identifier{role}.Sanitize()))
-	}
-	if len(lacking) > 0 {
-		return fmt.Errorf("state store: role %s may not keep the table of progress: GRANT %s ON %s TO %s", role, strings.Join(lacking, ", "), t.name, pgx.Identifier{role}.Sanitize())
-	}
-	return nil
-}
-
 // RegisterProgress implements [adapters.ProgressStore].
 func (s *Store) RegisterProgress(ctx context.Context) error {
 	b := s.progress.Load()
@@ -212,14 +178,18 @@ func (s *Store) RegisterProgress(ctx context.Context) error {
 }
 
 // Progress implements [adapters.ProgressStore].
-func (s *Store) Progress(ctx context.Context) ([]adapters.Progress, error) {
+func (s *Store) Progress(ctx context.Context, routes ...string) ([]adapters.Progress, error) {
 	b := s.progress.Load()
 	if b == nil {
 		return nil, nil
 	}
 	var out []adapters.Progress
 	for _, t := range b.tables {
-		rows, err := s.pool.Query(ctx, t.read, t.routes, t.topics, t.publishers, t.name)
+		of, topics, publishers := t.of(routes)
+		if len(of) == 0 {
+			continue
+		}
+		rows, err := s.pool.Query(ctx, t.read, of, topics, publishers, t.name)
 		if err != nil {
 			return nil, stateError("read the table of progress "+t.name, err)
 		}
@@ -238,6 +208,19 @@ func (s *Store) Progress(ctx context.Context) ([]adapters.Progress, error) {
 	}
 	slices.SortStableFunc(out, func(x, y adapters.Progress) int { return b.at[x.Route] - b.at[y.Route] })
 	return out, nil
+}
+
+// of are the rows of some routes, or all when none is named.
+func (t *progressTable) of(routes []string) (of, topics, publishers []string) {
+	if len(routes) == 0 {
+		return t.routes, t.topics, t.publishers
+	}
+	for i, route := range t.routes {
+		if slices.Contains(routes, route) {
+			of, topics, publishers = append(of, route), append(topics, t.topics[i]), append(publishers, t.publishers[i])
+		}
+	}
+	return of, topics, publishers
 }
 
 // timeOf is a time that may be NULL.

@@ -81,6 +81,7 @@ type Store struct {
 
 	deliveries pg.Deliveries
 
+	places   sync.Map                     // names of tables of progress as they are given, to those with their schemas
 	progress atomic.Pointer[progressBook] // nil: no route has a row in a table of progress
 }
 

@@ -1,0 +1,43 @@
+package polling
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// The pauses of a route are those of Crablet's outbox: three at the interval, then twice as long each time, up to the longest; what is found
+// begins anew.
+func TestPaceGrowsAsCrabletsBackoff(t *testing.T) {
+	t.Parallel()
+	p := Pace{Config: Config{Min: time.Second, After: 3, Factor: 2, Max: time.Minute}}
+	now := time.Now()
+	if !p.Due(now).IsZero() {
+		t.Error("the first look is not due at once")
+	}
+	looks := func(n int) (pauses []time.Duration) {
+		for range n {
+			p.Looked(false, now)
+			due := p.Due(now)
+			pauses = append(pauses, due.Sub(now)/time.Second)
+			if now = due; !p.Due(now).IsZero() {
+				t.Error("a look is not due at its time")
+			}
+		}
+		return pauses
+	}
+	if got, want := looks(11), []time.Duration{1, 1, 1, 2, 4, 8, 16, 32, 60, 60, 60}; !slices.Equal(got, want) {
+		t.Errorf("pauses of %d s, want %d", got, want)
+	}
+	p.Looked(true, now)
+	if !p.Due(now).IsZero() {
+		t.Error("after a look that found something the next one is not due at once")
+	}
+	if got, want := looks(4), []time.Duration{1, 1, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("afterwards pauses of %d s, want %d", got, want)
+	}
+	var none *Pace
+	if !none.Due(now).IsZero() {
+		t.Error("a route without a pace of its own waits")
+	}
+}
