@@ -1,6 +1,10 @@
 package config
 
-import "github.com/outriderhq/outrider/adapters/layout"
+import (
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/adapters/layout"
+)
 
 // MySQL is a queue table in a database of MariaDB or MySQL. There are no append-only ones: see package adapters/mysql.
 type MySQL struct {
@@ -21,6 +25,8 @@ type MySQL struct {
 	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
 
 	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
+
+	LeaderLock string `yaml:"leader_lock" doc:"With leader: true: name of a lock of the source's server (GET_LOCK), at most 64 characters, which the leader holds while it works. Whoever else takes the same name there stands by for Outrider, and Outrider for them. Default: none."`
 }
 
 // Kind is "mysql".
@@ -54,6 +60,12 @@ func (s *MySQL) check(c *checker, at place) {
 		}
 	}
 	s.keys().checkQueue(c, at)
+	if at.has("leader_lock") && at.sound("leader") && !s.Leader {
+		c.add(at.child("leader_lock").key(), "has a meaning for a leader only").hint("set leader: true, or remove the key")
+	}
+	if n := utf8.RuneCountInString(s.LeaderLock); n > 64 || n == 0 && at.has("leader_lock") {
+		c.add(at.child("leader_lock"), "is a name of %d characters", n).hint("GET_LOCK takes 1 to 64")
+	}
 	if p := s.Preset(); p == nil || !severalTables(p) {
 		s.Tables = Queues{} // so that the configuration can be printed and read back
 	}

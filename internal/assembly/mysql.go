@@ -7,6 +7,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/mysql"
 	"github.com/outriderhq/outrider/adapters/mysql/queuetable"
+	"github.com/outriderhq/outrider/adapters/mysql/statestore"
 	"github.com/outriderhq/outrider/config"
 	"github.com/outriderhq/outrider/outbox"
 )
@@ -20,7 +21,11 @@ type mysqlTable struct {
 // mysqlSource is what can be done with a source in MariaDB or MySQL.
 func mysqlSource(at site, s *config.MySQL) SourceKind {
 	t := mysqlTable{at, s}
-	return SourceKind{State: s.URL.Reveal(), Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
+	k := SourceKind{State: s.URL.Reveal(), Queue: true, Leader: s.Leader, Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish}
+	if s.Leader && s.LeaderLock != "" {
+		k.Lock = t.lock
+	}
+	return k
 }
 
 func (t mysqlTable) open(context.Context) (Feed, error) {
@@ -44,6 +49,14 @@ func (t mysqlTable) open(context.Context) (Feed, error) {
 		f.together = preset.Defaults.Together
 	}
 	return f, nil
+}
+
+func (t mysqlTable) lock(context.Context) (leaderLock, error) {
+	security, err := mysqlTLS(t.TLS)
+	if err != nil {
+		return nil, err
+	}
+	return statestore.NewLeaderLock(statestore.LeaderConfig{URL: t.URL.Reveal(), TLS: security, Name: t.LeaderLock})
 }
 
 // queue describes the tables of a queue, without where they are.
