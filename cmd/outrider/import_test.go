@@ -62,12 +62,12 @@ func TestImportCrablet(t *testing.T) {
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	mysql := filepath.Join(dir, "application.yaml")
-	if err := os.WriteFile(mysql, []byte("outbox-processor: {database-type: MYSQL}\n"), 0o600); err != nil {
+	oracle := filepath.Join(dir, "application.yaml")
+	if err := os.WriteFile(oracle, []byte("outbox-processor: {database-type: ORACLE}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, st := range []step{
-		{args: "import flowcatalyst " + mysql, code: 2, err: []string{"application.yaml:1", "MYSQL", "come later"}},
+		{args: "import flowcatalyst " + oracle, code: 2, err: []string{"application.yaml:1", "none of POSTGRESQL, MYSQL and MONGODB"}},
 		{args: "import flowcatalyst /no/such.yaml", code: 2, err: []string{"/no/such.yaml"}},
 		{args: "import flowcatalyst", code: 2, err: []string{"accepts 1 arg(s)"}},
 		{args: "import other", code: 2, err: []string{`unknown command "other" for "outrider import"`}},

@@ -134,7 +134,6 @@ func sec(n int) config.Duration { return config.Duration(time.Duration(n) * time
 func TestWhatCannotBeImported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
-		{"a.properties", "outbox-processor.database-type=MYSQL\n", "a.properties:1: outbox-processor.database-type is MYSQL"},
 		{"a.properties", "outbox-processor.database-type=ORACLE\n", "none of POSTGRESQL, MYSQL and MONGODB"},
 		{"a.properties", "x=1\noutbox-processor.poll-interval=soon\noutbox-processor.max-retries=-1\n", "a.properties:2: outbox-processor.poll-interval: \"soon\" is not a duration"},
 		{"a.properties", "outbox-processor.poll-interval=soon\noutbox-processor.max-retries=-1\n", "a.properties:2: outbox-processor.max-retries: \"-1\" is not a whole number"},

@@ -22,9 +22,14 @@ func (im *importer) result(profile string) string {
 	w.Line("sources:")
 	w.Line("  app:")
 	w.Line("    type: %s # database-type", kind)
-	if kind == mongoDB {
+	switch kind {
+	case mongoDB:
 		im.mongoSource(w)
-	} else {
+	case mySQL:
+		im.Samples["DATABASE_URL"] = "mysql://127.0.0.1/app"
+		im.Note(foreign.Setting{}, "set DATABASE_URL to the mysql:// URL of the tables: mysql://user:password@host:3306/database")
+		w.Line("    url: ${DATABASE_URL} # set it to the mysql:// URL of the tables")
+	default:
 		text, from := im.Database()
 		w.Line("    url: %s # %s", foreign.Quoted(text), from)
 	}
@@ -89,6 +94,7 @@ func (im *importer) enabled(w *foreign.Writer) {
 // The databases, as the type of a source has them.
 const (
 	postgreSQL = "postgres"
+	mySQL      = "mysql"
 	mongoDB    = "mongodb"
 )
 
@@ -109,7 +115,7 @@ func (im *importer) databaseType() string {
 	case "MONGODB":
 		return mongoDB
 	case "MYSQL":
-		im.Fail(s, "%s is %s: Outrider reads FlowCatalyst's tables in PostgreSQL and MongoDB; those in MySQL come later. Keep the processor until then", s.Key, strings.ToUpper(value))
+		return mySQL
 	default:
 		im.Fail(s, "%s is %q, which is none of POSTGRESQL, MYSQL and MONGODB", s.Key, value)
 	}
