@@ -96,7 +96,7 @@ routes: {wallets: {from: app, to: out, match: {tags: {all: [wallet_id]}}, progre
 // call sends a request and returns the answer as the golden file has it.
 func (r *relay) call(method, path string) string {
 	r.Helper()
-	req, err := http.NewRequestWithContext(r.Context(), method, r.base+path, nil)
+	req, err := http.NewRequestWithContext(r.Context(), method, r.base+path, http.NoBody)
 	must(r.T, err)
 	resp, err := http.DefaultClient.Do(req)
 	must(r.T, err)

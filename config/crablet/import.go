@@ -2,6 +2,7 @@ package crablet
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -175,7 +176,7 @@ func level(text string) (string, error) {
 	case "debug", "info", "warn", "error":
 		return text, nil
 	}
-	return "", fmt.Errorf("is none of TRACE, DEBUG, INFO, WARN and ERROR")
+	return "", errors.New("is none of TRACE, DEBUG, INFO, WARN and ERROR")
 }
 
 // destinations writes one for each publisher.
