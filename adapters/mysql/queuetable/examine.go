@@ -53,11 +53,7 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 	for _, text := range texts {
 		query, args := none.bind(text)
 		if strings.HasPrefix(text, "SELECT") {
-			rows, err := q.db.QueryContext(ctx, query, args...)
-			if err == nil {
-				err = errors.Join(rows.Err(), rows.Close())
-			}
-			if err != nil {
+			if err := q.readNone(ctx, query, args...); err != nil {
 				return wrap(t, "try a claim", err)
 			}
 			continue
@@ -67,6 +63,18 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 		}
 	}
 	return nil
+}
+
+// readNone runs a query whose rows nobody wants.
+func (q *Queue) readNone(ctx context.Context, query string, args ...any) error {
+	rows, err := q.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	for rows.Next() {
+	}
+	return rows.Err()
 }
 
 // Examine implements [adapters.Examiner].

@@ -19,9 +19,9 @@ func definition(l *Layout, of *table) (steps []step) {
 	if !ok {
 		return nil
 	}
-	lines := make([]string, len(d.Columns))
-	for i, c := range d.Columns {
-		lines[i] = "    " + my.Quote(c.Name) + " " + c.Type
+	var lines []string
+	for _, c := range d.Columns {
+		lines = append(lines, "    "+my.Quote(c.Name)+" "+c.Type)
 	}
 	for _, index := range d.Indexes {
 		kind := "INDEX "

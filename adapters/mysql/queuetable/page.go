@@ -68,7 +68,7 @@ func (v *turn) readPage(ctx context.Context, most int) error {
 			v.stop(last)
 			return nil
 		}
-		if v.consider(e, len(chosen)) {
+		if v.consider(e) {
 			chosen = append(chosen, *e)
 		}
 		last = spot{e.queue, true, e.created, e.key}
@@ -153,7 +153,7 @@ func (v *turn) progress(queue string) *progress {
 }
 
 // consider reports whether a row is to be claimed, if it can be. It ends the prefix of a group whose further rows cannot be claimed now.
-func (v *turn) consider(e *entry, waiting int) bool {
+func (v *turn) consider(e *entry) bool {
 	p := v.progress(e.queue)
 	if p.ended || v.chosen[e.text] || e.queue == alone && !v.slots[adapters.SlotOf("", e.text)] {
 		return false

@@ -64,7 +64,7 @@ func (v *turn) take(ctx context.Context, chosen []entry, most int) error {
 		stamp, err = v.mark(ctx, tx, now, rows)
 		return err
 	}
-	err := error(nil)
+	var err error
 	if v.table.layout.Claimless() {
 		err = work(v.q.db)
 	} else {

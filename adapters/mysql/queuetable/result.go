@@ -1,0 +1,86 @@
+package queuetable
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+// laneEpoch is a lane as it was taken.
+type laneEpoch struct {
+	lane  adapters.LaneRef
+	epoch int64
+}
+
+// fence reports whether a lane has the epoch that it was taken with. Nobody takes it while the transaction lasts.
+func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpoch) (ok bool, err error) {
+	if ok, asked := known[at]; asked {
+		return ok, nil
+	}
+	var n int
+	err = tx.QueryRowContext(ctx, `SELECT 1 FROM outrider_cursor WHERE route = ? AND slot = ? AND epoch = ? LOCK IN SHARE MODE`,
+		at.lane.Route, at.lane.Slot, at.epoch).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	known[at] = n == 1
+	return n == 1, err
+}
+
+// write is the statement for a result.
+func (r *settled) write() (text string, v values) {
+	t := r.table
+	s, c := t.sql(), &t.layout.Columns
+	v.attempts = max(r.Attempts, 0)
+	switch r.Outcome {
+	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
+		text = s.done
+	case outbox.OutcomeDead:
+		text, v.err = s.dead[cmp.Or(t.layout.DeadBy[r.Cause], t.layout.Statuses.Dead)], s.errorText(r.Error)
+		if t.layout.DeadKeepsRetries {
+			v.attempts = max(v.attempts-1, 0)
+		}
+	case outbox.OutcomeRetry:
+		text, v.err = s.retry, s.errorText(r.Error)
+		if !r.At.IsZero() && c.NextAttempt != "" {
+			v.due = r.At.UTC().Truncate(time.Microsecond)
+		}
+	default: // released, or its address is away: as if it had not been claimed
+		if text = s.put; t.layout.Claimless() && v.attempts == r.Claim.Attempts {
+			text = "" // there is nothing to take back
+		}
+	}
+	return text, v
+}
+
+// errorText is an error for the column; nil: there is none. A strict session refuses what the column's character set does not
+// have, and what is too long.
+func (s *statements) errorText(text string) any {
+	if text = queuerow.Error(text); text == "" {
+		return nil
+	}
+	of, last := s.columnOf(s.layout.Columns.Error), rune(127)
+	switch of.charset {
+	case "utf8mb4", "":
+		last = utf8.MaxRune
+	case "utf8mb3", "utf8":
+		last = 0xFFFF
+	}
+	runes := []rune(text)
+	if of.length > 0 && int64(len(runes)) > of.length {
+		runes = runes[:of.length]
+	}
+	for i, r := range runes {
+		if r > last {
+			runes[i] = '?'
+		}
+	}
+	return string(runes)
+}
