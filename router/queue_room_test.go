@@ -1,12 +1,14 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,6 +197,47 @@ func TestG7_AQueueStaysWithinTheBudget(t *testing.T) {
 			})
 		})
 	}
+}
+
+// sizedQueue counts claims that ask for more rows than their bytes are enough for.
+type sizedQueue struct {
+	*memQueue
+	payload int
+	greedy  atomic.Int64
+}
+
+func (q *sizedQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adapters.Row, error) {
+	if c.Limit > 1 && c.Bytes < int64(c.Limit*q.payload) {
+		q.greedy.Add(1)
+	}
+	return q.memQueue.Claim(ctx, c)
+}
+
+// A claim asks for no more rows than there is memory for, with their payloads. Otherwise a queue reads thousands of rows to find out that
+// none of them fits.
+func TestG8_AClaimAsksForWhatFits(t *testing.T) {
+	inQueueBubble(t, adapters.Ordering{MaxMessages: 100, Static: true}, func(r *queueRig) {
+		const groups, each, size = 50, 100, 300
+		r.config.Memory = 16 << 20
+		for i := range each {
+			for g := range groups {
+				group := fmt.Sprintf("g%d", g)
+				r.table.add(adapters.Row{ID: fmt.Sprintf("%s-%d", group, i), Group: group, Payload: make([]byte, size)})
+			}
+		}
+		r.dest.setFail(func(string, *message.Message) error {
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+		q := &sizedQueue{memQueue: r.table.open(), payload: size}
+		r.start(r.from(q, func(rt *Route) { rt.Poll.Batch, rt.Claims.InMemory = 2000, 4000 }))
+		r.await(groups * each)
+		r.stop()
+		r.checkOrdered(groups, each)
+		if n := q.greedy.Load(); n > 0 {
+			t.Errorf("%d claims asked for more rows than their bytes are enough for", n)
+		}
+	})
 }
 
 // What no route matches stays untouched and is counted; what stands behind it

@@ -158,6 +158,7 @@ func (s *service) lookAt(ctx context.Context, visits []*visit) error {
 		return err
 	}
 	s.table.largest = max(seen.largest, s.table.largest-s.table.largest/16)
+	s.full = s.full || len(s.rows)+len(s.picked) > 0 && s.req.Bytes > 0 && s.bytes >= s.req.Bytes
 	for i, v := range visits {
 		s.conclude(v, i, seen)
 	}

@@ -243,3 +243,17 @@ func TestG13_AnotherInstancesRowsCostNothing(t *testing.T) {
 		})
 	}
 }
+
+// A claim whose memory is used up does not look further: what it read would not fit.
+func TestG8_AClaimWithoutMemoryLooksOnce(t *testing.T) {
+	t.Parallel()
+	e := newUnwantedEnv(t, true, 0)
+	e.add("wanted", 2000, 50)
+	if keys, _ := e.claim(); len(keys) != 500 { // from now on it knows groups, and how large payloads are
+		t.Fatalf("claimed %d rows, want 500", len(keys))
+	}
+	e.req.Bytes = 1
+	if keys, looks := e.claim(); len(keys) != 1 || looks != 1 {
+		t.Errorf("claimed %d rows in %d looks; want one of each", len(keys), looks)
+	}
+}

@@ -199,7 +199,7 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	wants := c.wanting.number(w)
 	rows, err := c.Queue.Claim(claiming, adapters.ClaimRequest{
 		Slots: w.slots, Terms: c.wanting.termsOf(w.slots), Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Later: w.later, Wants: wants, Bytes: max(c.free()-int64(limit)*lane.WaitingOverhead, 1),
+		Match: w.match, Later: w.later, Wants: wants, Bytes: max(c.free()-int64(limit)*c.overhead(), 1),
 	})
 	c.report(err)
 	c.grow(len(rows) >= limit)
@@ -212,48 +212,6 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 // maxExcept bounds what is left out of claims. With more than that, claims wait
 // until some of it may be claimed again.
 const maxExcept = 1 << 16
-
-// limit is how many rows may be claimed now. Little room is not worth a claim,
-// unless there has been no more for a while.
-func (c *Claimer) limit(now time.Time, open bool) int {
-	held := c.ledger.size()
-	if held >= c.claims.InMemory/2 || !open {
-		c.evictBlocked(now, !open)
-		held = c.ledger.size()
-	}
-	if !open {
-		return 0
-	}
-	room := c.claims.InMemory - held
-	switch {
-	case room >= max(min(c.poll.Batch, c.claims.InMemory/4), 1):
-		c.short = time.Time{}
-	case c.short.IsZero():
-		c.short = now
-		return 0
-	case now.Sub(c.short) < lane.EvictionPause:
-		return 0
-	}
-	affordable := max(int(float64(c.free())/c.rowCost), 1)
-	return max(min(room, c.batch, affordable), 0)
-}
-
-// smallClaim is the size from which claims grow, where Poll.Batch allows that.
-const smallClaim = 128
-
-// grow doubles the next claim after one that came back full, up to Poll.Batch, and
-// otherwise lets it begin small: until a claim is back there is nothing to deliver.
-// Polls at a fixed interval take what they may at once.
-func (c *Claimer) grow(full bool) {
-	switch {
-	case c.poll.Fixed():
-		c.batch = c.poll.Batch
-	case full:
-		c.batch = min(2*c.batch, c.poll.Batch)
-	default:
-		c.batch = min(max(c.poll.Batch/8, smallClaim), c.poll.Batch)
-	}
-}
 
 // AddStats adds what the claimer knows of a route to its counters.
 func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
