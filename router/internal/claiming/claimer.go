@@ -77,7 +77,7 @@ func New(queue adapters.Queue, cfg Config) *Claimer {
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
 	c.looker, _ = queue.(adapters.LookReporter)
 	c.hot.open(queue, cfg.Hot, cfg.Log)
-	c.grow(false)
+	c.grow(0, smallClaim)
 	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
 	c.Settler.Write, c.Settler.Target = c.write, "queue's table"
 	c.ledger = newLedger(max(min(c.claims.InMemory/2, hurriedResults), 1), c.Settler.Note)
@@ -137,7 +137,7 @@ func (c *Claimer) Run(ctx context.Context) {
 func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool) {
 	poll, fresh := c.Rest.Poll()
 	if c.poll = poll; fresh {
-		c.grow(false)
+		c.grow(0, smallClaim)
 	}
 	if poll.Fixed() && wakes == nil {
 		return nil, true
@@ -202,7 +202,7 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 		Match: w.match, Later: w.later, Wants: wants, Bytes: max(c.free()-int64(limit)*c.overhead(), 1),
 	})
 	c.report(err)
-	c.grow(len(rows) >= limit)
+	c.grow(len(rows), limit)
 	placings := c.receive(w, rows)
 	c.countUnmatched(w)
 	c.handOut(w, placings, except.claim)

@@ -44,16 +44,16 @@ func (c *Claimer) overhead() (most int64) {
 // smallClaim is the size from which claims grow, where Poll.Batch allows that.
 const smallClaim = 128
 
-// grow doubles the next claim after one that came back full, up to Poll.Batch, and
-// otherwise lets it begin small: until a claim is back there is nothing to deliver.
+// grow doubles the next claim after one that came back full, up to Poll.Batch. One that brought a quarter keeps its size: the bound of
+// a table may have been in the way. Otherwise the next one begins small: until a claim is back there is nothing to deliver.
 // Polls at a fixed interval take what they may at once.
-func (c *Claimer) grow(full bool) {
+func (c *Claimer) grow(rows, limit int) {
 	switch {
 	case c.poll.Fixed():
 		c.batch = c.poll.Batch
-	case full:
+	case rows >= limit:
 		c.batch = min(2*c.batch, c.poll.Batch)
-	default:
+	case rows < limit/4:
 		c.batch = min(max(c.poll.Batch/8, smallClaim), c.poll.Batch)
 	}
 }
