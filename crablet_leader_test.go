@@ -134,12 +134,12 @@ routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}
 	must(t, <-ended)
 	add(5)
 	second.poll()
-	published := fmt.Sprint(first.got)
+	var ours []string
 	for _, e := range latch.Events() {
-		published += " " + e.ID()
+		ours = append(ours, e.ID())
 	}
-	published += " " + fmt.Sprint(second.got)
-	if want := "[1 2 3 4 5] events:6 events:7 events:8 events:9 events:10 [11 12 13 14 15]"; published != want {
+	published := fmt.Sprint(first.got, ours, second.got)
+	if want := "[1 2 3 4 5] [events:6 events:7 events:8 events:9 events:10] [11 12 13 14 15]"; published != want {
 		t.Errorf("published %s, want %s", published, want)
 	}
 }

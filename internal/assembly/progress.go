@@ -16,7 +16,7 @@ func (t postgresTable) progressSQL(to Grantees) string {
 	for i := range t.Config.Routes {
 		if r := &t.Config.Routes[i]; r.From == t.name && r.Progress != nil {
 			return "-- The table of progress (progress: {...} of routes):\n" +
-				statestore.ProgressGrants(t.Config.State.Schema.Exact(), string(t.Postgres.Progress)).SQL(to)
+				statestore.ProgressGrants(t.Config.State.Schema.Exact(), string(t.Progress)).SQL(to)
 		}
 	}
 	return ""
@@ -98,5 +98,5 @@ func (t postgresTable) progressTable(ctx context.Context) (adapters.ProgressTabl
 	if err != nil {
 		return nil, err
 	}
-	return logtable.OpenProgress(ctx, logtable.ProgressConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Postgres.Progress), Events: string(t.Table)})
+	return logtable.OpenProgress(ctx, logtable.ProgressConfig{URL: to.url, TLS: to.tls, Config: to.config, Table: string(t.Progress), Events: string(t.Table)})
 }

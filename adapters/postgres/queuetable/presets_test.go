@@ -175,10 +175,9 @@ VALUES ('6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11', 'execution-17', 'workflow_execut
 // yantraV2System is Yantra's current worker. It marks rows by their ids alone, so it must not run beside Outrider.
 var yantraV2System = system{
 	preset: layout.YantraV2, id: func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) },
-	insert: `INSERT INTO {t} (id, node_execution_id, event_type, payload, status, idempotency_key, attempts, max_attempts, last_error, last_attempt_at, next_retry_at,
-    created_at, processed_at)
-VALUES ('6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11', '6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c12', 'email.send', '{"node_id":"n1"}', 'pending', 'e1-n1-1', 0, 4, NULL, NULL,
-    clock_timestamp(), clock_timestamp(), NULL) RETURNING id::text`,
+	insert: `INSERT INTO {t} (id, node_execution_id, event_type, payload, status, idempotency_key, attempts, max_attempts, next_retry_at, created_at)
+VALUES ('6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11', '6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c12', 'email.send', '{"node_id":"n1"}', 'pending', 'e1-n1-1', 0, 4,
+    clock_timestamp(), clock_timestamp()) RETURNING id::text`,
 	plain: `ALTER TABLE {t} ALTER COLUMN id DROP DEFAULT; ALTER TABLE {t} ALTER COLUMN id TYPE text, ALTER COLUMN node_execution_id TYPE text, ALTER COLUMN node_execution_id DROP NOT NULL,
     ALTER COLUMN idempotency_key SET DEFAULT gen_random_uuid()::text`,
 	fresh: map[string]string{"id": `"6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c11"`, "node_execution_id": `"6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c12"`,
