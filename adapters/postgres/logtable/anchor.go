@@ -6,6 +6,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
+	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 // rowAt reads the row as a fetch does, on a connection of its own.
@@ -19,7 +20,8 @@ func (s *Source) rowAt(ctx context.Context, q pg.Querier, c *adapters.Cursor) (a
 	if err != nil {
 		return a, false, err
 	}
-	f := logFetch{logPlan: l, source: s, rows: make([][]*adapters.Row, len(reads)), pages: make([]*adapters.Page, len(reads))}
+	size := float64(firstRowBytes) // a fetch may run beside it
+	f := s.newFetch(l, len(reads), &wire.Decoder{Table: s.base.Table, MaxRow: s.mapping.maxRow}, &size)
 	r, err := s.base.Open(ctx)
 	if err != nil {
 		return a, false, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -73,8 +74,8 @@ type mapping struct {
 	typ       string         // of rows that say none
 	offsets   pgx.Identifier // watermill-sql's table of offsets; nil: the one beside the table
 	group     string         // consumer group in it
-	array     bool           // the column of tags is an array; found out when connecting
-	json      bool           // the payload's column is json or jsonb; found out when connecting
+	array     atomic.Bool    // the column of tags is an array; found out when connecting
+	json      atomic.Bool    // the payload's column is json or jsonb; found out when connecting
 	maxRow    int64          // bytes of payload that are read
 }
 

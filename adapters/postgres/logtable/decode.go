@@ -119,7 +119,7 @@ func (m *mapping) content(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 	}
 	row.Payload = d.Payloads.Copy(payload)
 	row.Binary = row.Headers[outbox.MetaEncoding] == outbox.EncodingBytes ||
-		(!m.json || payload == nil) && !format.ValidJSON(row.Payload)
+		(!m.json.Load() || payload == nil) && !format.ValidJSON(row.Payload)
 }
 
 // extras are tags and times.
@@ -129,7 +129,7 @@ func (m *mapping) extras(d *wire.Decoder, row *adapters.Row, values [][]byte) {
 		tags = []byte(text)
 	}
 	var err error
-	if m.array && values[reader.FetchTags] != nil {
+	if m.array.Load() && values[reader.FetchTags] != nil {
 		row.Tags, err = tagMap(tags)
 	} else {
 		row.Tags, err = looseMap(tags)

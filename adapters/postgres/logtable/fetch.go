@@ -28,7 +28,7 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int
 	if err != nil {
 		return nil, err
 	}
-	f := logFetch{logPlan: l, source: s, rows: make([][]*adapters.Row, len(reads)), pages: make([]*adapters.Page, len(reads))}
+	f := s.newFetch(l, len(reads), &s.base.Decoder, &s.rowBytes)
 	complete, err := r.Stream(ctx, r.Fetch, l.params(), f.row)
 	if err == nil && f.own == "" {
 		err = reader.ErrNoSnapshot
@@ -42,18 +42,26 @@ func (s *Source) Fetch(ctx context.Context, reads []adapters.Read, take func(int
 	return f.yield(take), nil
 }
 
+// newFetch returns a fetch, with the state that it uses of fetches before it.
+func (s *Source) newFetch(l *logPlan, reads int, d *wire.Decoder, rowBytes *float64) *logFetch {
+	return &logFetch{logPlan: l, source: s, decoder: d, rowBytes: rowBytes,
+		rows: make([][]*adapters.Row, reads), pages: make([]*adapters.Page, reads)}
+}
+
 // logFetch is one call of Fetch.
 type logFetch struct {
 	*logPlan
-	source  *Source
-	rows    [][]*adapters.Row // by read
-	pages   []*adapters.Page  // by read
-	own     string            // the snapshot at which the statement runs
-	horizon uint64            // its xmax
-	kept    int               // bytes
-	fresh   bool              // the late rows are over
-	part    int               // number of the part whose rows are coming
-	open    int               // cohorts that begin before this segment were ended by one that was truncated
+	source   *Source
+	decoder  *wire.Decoder
+	rowBytes *float64          // running estimate of a row's size
+	rows     [][]*adapters.Row // by read
+	pages    []*adapters.Page  // by read
+	own      string            // the snapshot at which the statement runs
+	horizon  uint64            // its xmax
+	kept     int               // bytes
+	fresh    bool              // the late rows are over
+	part     int               // number of the part whose rows are coming
+	open     int               // cohorts that begin before this segment were ended by one that was truncated
 }
 
 // row takes one row of the result.
@@ -66,16 +74,16 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 	if err := f.count(part, late, position); err != nil {
 		return false, err
 	}
-	s := f.source
-	s.rowBytes += (float64(wire.Size(values)) - s.rowBytes) / 64
-	h := s.mapping.head(&s.base.Decoder, values)
+	m := f.source.mapping
+	*f.rowBytes += (float64(wire.Size(values)) - *f.rowBytes) / 64
+	h := m.head(f.decoder, values)
 	var row *adapters.Row
 	for _, i := range f.bySlot[h.slot] {
 		if !f.wants(i, part, late, position, values[fetchXID]) {
 			continue
 		}
 		if row == nil {
-			row = s.mapping.row(&s.base.Decoder, h, values)
+			row = m.row(f.decoder, h, values)
 			f.kept += row.Size()
 		} else {
 			again := *row // the page differs by read; what the row points to is shared
@@ -85,7 +93,7 @@ func (f *logFetch) row(values [][]byte) (more bool, err error) {
 	}
 	if !late { // a cursor may come to stand here, whichever read the row is for
 		if row == nil {
-			row = s.mapping.row(&s.base.Decoder, h, values)
+			row = m.row(f.decoder, h, values)
 			row.Slot = h.slot
 		}
 		f.segments[part].anchor = row.Anchor()

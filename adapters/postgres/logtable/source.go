@@ -121,8 +121,8 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) error {
 		return err
 	}
 	oid := t.typeOf(rolePayload)
-	s.mapping.array = isArray(t.typeOf(roleTags))
-	s.mapping.json = oid == pgtype.JSONOID || oid == pgtype.JSONBOID
+	s.mapping.array.Store(isArray(t.typeOf(roleTags)))
+	s.mapping.json.Store(oid == pgtype.JSONOID || oid == pgtype.JSONBOID)
 	r.Fetch, err = r.Prepare(ctx, "outrider_fetch", t.fetchSQL())
 	return err
 }
