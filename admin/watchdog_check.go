@@ -31,7 +31,12 @@ func (b *beat) keep(err error) {
 	s := b.sources[b.source]
 	if s.refused != err.Error() {
 		s.refused = err.Error()
-		b.log.Warn("the watchdog could not look for rows that are not settled", "source", b.source, "error", err)
+		if errors.Is(err, errors.ErrUnsupported) {
+			b.log.Warn("the watchdog does not look for rows that are not settled: a table of the source lacks Outrider's index by age; create it with outrider init --indexes",
+				"source", b.source)
+		} else {
+			b.log.Warn("the watchdog could not look for rows that are not settled", "source", b.source, "error", err)
+		}
 	}
 	for _, r := range b.routes {
 		if last := b.overdue(r.Name); last != nil {
@@ -178,9 +183,6 @@ func rank(c CauseKind) int {
 // checkQueue checks the oldest rows of a queue that wait.
 func (b *beat) checkQueue(ctx context.Context, s *watchedSource, q adapters.WaitingFinder, feed assembly.Feed) error {
 	rows, err := q.WaitingByAge(ctx, s.after, watchedRows)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return err // logged once
-	}
 	if err != nil {
 		return err
 	}
