@@ -17,6 +17,7 @@ func YantraV2() *Preset {
 			},
 			Statuses: Statuses{Pending: "pending", Processing: "processing", Done: "completed", Dead: "dead_letter"},
 			Headers:  []Header{{Name: "idempotency-key", Column: "idempotency_key"}},
+			EventID:  "idempotency_key",
 
 			Definitions: map[Database]Definition{PostgreSQL: {
 				Columns: []Column{

@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	_, err = postgres.Init(t.Context(), w.pool, "")
 	must(t, err)
 	for _, preset := range layout.All() {
-		if q := preset.Queue; q != nil && q.Definitions[layout.PostgreSQL].Columns != nil && preset.Name != "flowcatalyst-v2" {
+		if q := preset.Queue; q != nil && q.Definitions[layout.PostgreSQL].Columns != nil && !strings.HasSuffix(preset.Name, "-v2") {
 			_, err = queuetable.Init(t.Context(), w.pool, *q, true, q.Tables...)
 			must(t, err)
 		}
@@ -199,8 +199,11 @@ func TestARowIsThatOfTheTablesPublisher(t *testing.T) {
 func TestARepeatedMessageIsWrittenOnceWhereIDsAreUnique(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, err := queuetable.Init(t.Context(), w.pool, *layout.FlowCatalystV2().Queue, true, layout.Table{Name: "fc_messages"}) // Yantra's has its name
-	must(t, err)
+	other := map[string]string{"flowcatalyst-v2": "fc_messages", "yantra-v2": "yantra_messages"} // Yantra's first table has their name
+	for name, table := range other {
+		_, err := queuetable.Init(t.Context(), w.pool, *layout.Find(name).Queue, true, layout.Table{Name: table})
+		must(t, err)
+	}
 	layouts := []string{outboxtable.Own}
 	for _, preset := range layout.All() {
 		if preset.Log != nil && !preset.Log.Numbered || preset.Queue != nil && preset.Queue.Definitions[layout.PostgreSQL].Columns != nil {
@@ -210,9 +213,9 @@ func TestARepeatedMessageIsWrittenOnceWhereIDsAreUnique(t *testing.T) {
 	for _, name := range layouts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := outboxtable.Config{Layout: name, Topic: "orders"}
-			if name == "flowcatalyst-v2" {
-				cfg.Table = "fc_messages"
+			cfg, group := outboxtable.Config{Layout: name, Topic: "orders", Table: other[name]}, "g"
+			if name == "yantra-v2" {
+				group = "6f7e0ffc-2b1f-4a73-9f5a-2d8b6f7f0c12" // of a node execution
 			}
 			d := w.open(cfg)
 			must(t, d.Check(t.Context()))
@@ -222,7 +225,7 @@ func TestARepeatedMessageIsWrittenOnceWhereIDsAreUnique(t *testing.T) {
 				if strings.HasPrefix(name, "flowcatalyst") {
 					id = fmt.Sprintf("0HZXEQ5Y8JY5%d", i)
 				}
-				batch = append(batch, order(id, message.Metadata{outbox.MetaGroup: "g", outbox.MetaAggregateType: "Order", outbox.MetaAggregateID: "g"}))
+				batch = append(batch, order(id, message.Metadata{outbox.MetaGroup: group, outbox.MetaAggregateType: "Order", outbox.MetaAggregateID: "g"}))
 			}
 			batch = append(batch, batch[0]) // also within one statement
 			unique := int64(4)
