@@ -42,6 +42,15 @@ type site struct {
 	took  atomic.Int64
 	hold  atomic.Bool // the receiver does not answer meanwhile
 	held  atomic.Int64
+	heard heardPauses
+}
+
+// heardPauses counts, in the relay's log, how often it has heard that groups were paused or resumed.
+type heardPauses struct{ n atomic.Int64 }
+
+func (h *heardPauses) Write(log []byte) (int, error) {
+	h.n.Add(int64(bytes.Count(log, []byte("paused groups have changed"))))
+	return len(log), nil
 }
 
 func must(t *testing.T, err error) {
@@ -91,7 +100,7 @@ routes: {orders: {from: app, to: hook}}
 	s.cfg = cfg
 	_, err = admin.Init(t.Context(), cfg)
 	must(t, err)
-	s.relay, err = outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)), outrider.WithReload(read))
+	s.relay, err = outrider.New(cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&s.heard, nil))), outrider.WithReload(read))
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -351,8 +360,10 @@ func testControl(t *testing.T, s *site) {
 	s.refused(http.StatusNotFound, "operate", "POST", "/routes/none/pause", `{}`)
 	s.refused(http.StatusUnprocessableEntity, "operate", "POST", "/routes/orders/pause", `{"group": "g", "address": "x"}`)
 	s.wrong.Store(false)
+	heard := s.heard.n.Load()
 	s.want("operate", "POST", "/routes/orders/pause", `{"group": "g-late", "by": "alice", "reason": "why"}`, `"changed":true`, `"group":"g-late"`)
 	s.until("the cause is the group", cause("group_paused"))
+	s.until("the relay obeys", func() bool { return s.heard.n.Load() > heard })
 	s.publish("late", `{}`)
 	s.until("it waits", func() bool { return s.count(parkedSQL+" WHERE status = 'waiting'") == 1 })
 	s.want("operate", "POST", "/routes/orders/resume", `{"group": "g-late", "by": "alice"}`, `"changed":true`)

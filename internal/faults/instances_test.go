@@ -144,7 +144,7 @@ func (f *fleet) end(w *writers, to destination) check.Report {
 	for _, r := range f.members {
 		r.stop()
 	}
-	n := 0
+	var n int
 	if f.mysql != nil {
 		n = f.mysql.movedBack()
 	} else {
