@@ -23,7 +23,7 @@ func TestG1_RetentionUnderStress(t *testing.T) {
 	t.Parallel()
 	for _, r := range []adapters.Retention{
 		{Mode: adapters.RetainRows, Batch: 160},
-		{Mode: adapters.RetainPartitions, Batch: 160, PartitionRows: 400},
+		{Mode: adapters.RetainPartitions, Batch: 160, PartitionRows: 1000},
 	} {
 		t.Run(string(r.Mode), func(t *testing.T) {
 			t.Parallel()

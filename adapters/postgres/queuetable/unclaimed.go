@@ -165,6 +165,7 @@ func (q *queueSQL) fenced(first int) (with, join string) {
     SELECT l.n
     FROM unnest($%d::text[], $%d::smallint[], $%d::bigint[]) WITH ORDINALITY AS l(route, slot, epoch, n)
     JOIN %s c ON c.route = l.route AND c.slot = l.slot AND c.epoch = l.epoch
+    ORDER BY c.route, c.slot -- the order in which operators' commands lock them
     FOR SHARE OF c
 )
 `, first, first+1, first+2, q.lanes), "\n    JOIN lanes ON lanes.n = r.lane"
