@@ -223,6 +223,7 @@ func (s *settling) run(ctx context.Context) error {
 // batch are the statements, which mark what they change.
 func (s *settling) batch(settled [][]bool) *pgx.Batch {
 	batch := &pgx.Batch{}
+	s.lockLanes(batch)
 	for i, part := range s.order {
 		rows := s.parts[part]
 		if settled[i] = make([]bool, len(rows.results)); part.text == "" {

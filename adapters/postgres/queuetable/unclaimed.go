@@ -155,7 +155,8 @@ func (q *Queue) findFence(ctx context.Context, t *queueTable) error {
 }
 
 // fenced are the lanes of a statement that have the epoch which its rows say, as the beginning of it, and the
-// condition that a row s is of one of them. Who takes a lane waits for the end of the transaction.
+// condition that a row s is of one of them. Who takes a lane waits for the end of the transaction. Lanes are locked in the order
+// in which operators' commands lock them; see [settling.lockLanes].
 // Parameters, from number first on: arrays with the route, slot and epoch of each lane.
 func (q *queueSQL) fenced(first int) (with, join string) {
 	if q.lanes == "" {
@@ -165,7 +166,7 @@ func (q *queueSQL) fenced(first int) (with, join string) {
     SELECT l.n
     FROM unnest($%d::text[], $%d::smallint[], $%d::bigint[]) WITH ORDINALITY AS l(route, slot, epoch, n)
     JOIN %s c ON c.route = l.route AND c.slot = l.slot AND c.epoch = l.epoch
-    ORDER BY c.route, c.slot -- the order in which operators' commands lock them
+    ORDER BY c.route, c.slot
     FOR SHARE OF c
 )
 `, first, first+1, first+2, q.lanes), "\n    JOIN lanes ON lanes.n = r.lane"
@@ -230,6 +231,28 @@ LEFT JOIN {t} t ON {key} = s.key WHERE {key} IS NULL OR ({status} IN (` + status
 type lanesOf struct {
 	number                map[laneEpoch]int // from 1
 	routes, slots, epochs wire.Array
+}
+
+// lockLanes locks the lanes of all statements at once, where several ask for epochs: otherwise they are locked in the order of the
+// statements, and the settle and an operator's command can wait for each other.
+func (s *settling) lockLanes(batch *pgx.Batch) {
+	s.q.mu.Lock() // describing a table writes it
+	defer s.q.mu.Unlock()
+	lanes, statements, with := lanesOf{}, 0, ""
+	for _, part := range s.order {
+		rows := s.parts[part]
+		if part.text == "" || !rows.fenced {
+			continue
+		}
+		statements++
+		with, _ = part.table.sql.fenced(1)
+		for _, r := range rows.results {
+			lanes.of(r)
+		}
+	}
+	if statements > 1 {
+		batch.Queue(with+"SELECT FROM lanes", lanes.args()...)
+	}
 }
 
 // laneEpoch is a lane as it was taken.

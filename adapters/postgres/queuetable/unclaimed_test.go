@@ -314,3 +314,48 @@ func TestInitIndexesOfATableInUse(t *testing.T) {
 	}
 	pgtest.Must(t, q.Check(e.ctx))
 }
+
+// A settle locks lanes in the order in which operators' commands do, whatever it writes: otherwise they would wait for each other. It
+// waits for the lower of two lanes, and the higher one is free meanwhile.
+func TestG13_ASettleLocksLanesInTheOrderOfCommands(t *testing.T) {
+	t.Parallel()
+	const low, high = 3, 9
+	for name, second := range map[string]outbox.Outcome{"one statement": outbox.OutcomeDelivered, "two statements": outbox.OutcomeRetry} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newQueueEnv(t).framework(t)
+			e.event("1", "User", "17", 2*time.Second)
+			e.event("2", "User", "18", time.Second)
+			q := opened(t, e)
+			rows := claimAll(t, q)
+			if len(rows) != 2 {
+				t.Fatalf("%d rows were claimed, want 2", len(rows))
+			}
+			command, err := e.pool.Begin(e.ctx)
+			pgtest.Must(t, err)
+			defer func() { _ = command.Rollback(context.WithoutCancel(e.ctx)) }() // after a failure
+			lock := "SELECT FROM " + e.fence.table().Sanitize() + " WHERE route = 'suite' AND slot = $1 FOR UPDATE NOWAIT"
+			_, err = command.Exec(e.ctx, lock, low)
+			pgtest.Must(t, err)
+			settled := make(chan error, 1)
+			go func() {
+				lost, err := q.Settle(e.ctx, []adapters.ClaimResult{
+					{Claim: rows[0].Claim, Outcome: outbox.OutcomeDelivered, Lane: adapters.LaneRef{Route: "suite", Slot: high}, Epoch: 1},
+					{Claim: rows[1].Claim, Outcome: second, Attempts: 1, Error: "refused", Lane: adapters.LaneRef{Route: "suite", Slot: low}, Epoch: 1},
+				})
+				if err == nil && len(lost) > 0 {
+					err = fmt.Errorf("%d claims are lost, want none", len(lost))
+				}
+				settled <- err
+			}()
+			for waits := false; !waits; time.Sleep(time.Millisecond) {
+				pgtest.Must(t, e.pool.QueryRow(e.ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::int = ANY (pg_blocking_pids(pid)))", command.Conn().PgConn().PID()).Scan(&waits))
+			}
+			if _, err := command.Exec(e.ctx, lock, high); err != nil {
+				t.Errorf("the settle waits for lane %d and holds lane %d: %v", low, high, err)
+			}
+			pgtest.Must(t, command.Rollback(e.ctx))
+			pgtest.Must(t, <-settled)
+		})
+	}
+}

@@ -74,9 +74,8 @@ func GrantFor(table, message string) string {
 	return fmt.Sprintf("GRANT SELECT ON %s to the role that Outrider connects as", table)
 }
 
-// deadlockRetries is how often a transaction is tried that met a deadlock. Each try takes the server's deadlock_timeout, and
-// a command that locks all lanes of a busy route can meet several in a row.
-const deadlockRetries = 20
+// deadlockRetries is how often a transaction is tried that met a deadlock.
+const deadlockRetries = 5
 
 // RetryDeadlock runs f again when the server chose it as the victim of a
 // deadlock. Writers lock rows in one order, but a plan need not follow it.
