@@ -14,6 +14,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/adaptertest"
+	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
@@ -346,5 +347,53 @@ func TestG1_SettledTwiceIsNotLost(t *testing.T) {
 	lost, err := q.Settle(t.Context(), results)
 	if err != nil || len(lost) > 0 {
 		t.Errorf("%d lost, %v", len(lost), err)
+	}
+}
+
+// A settle locks lanes in the order in which operators' commands do, whatever it writes: otherwise they would wait for each other. It
+// waits for the lower of two lanes, and the higher one is free meanwhile.
+func TestG13_ASettleLocksLanesInTheOrderOfCommands(t *testing.T) {
+	t.Parallel()
+	const low, high = 3, 9
+	for name, second := range map[string]outbox.Outcome{"one statement": outbox.OutcomeDelivered, "two statements": outbox.OutcomeRetry} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			e := preset(t, layout.OutboxFramework())
+			e.exec(`INSERT INTO outrider_cursor VALUES ('suite', ?, 1), ('suite', ?, 1)`, low, high)
+			e.insert(adaptertest.QueueRow{Table: e.tables[0].Name, Key: "1", Group: "a", Payload: "{}", CreatedAt: born},
+				adaptertest.QueueRow{Table: e.tables[0].Name, Key: "2", Group: "b", Payload: "{}", CreatedAt: born.Add(time.Second)})
+			q := e.open()
+			rows := e.claim(q, 10)
+			if len(rows) != 2 {
+				t.Fatalf("%d rows were claimed, want 2", len(rows))
+			}
+			command, err := e.db.BeginTx(ctx, nil)
+			must(t, err)
+			defer func() { _ = command.Rollback() }() // after a failure
+			const lock = `SELECT slot FROM outrider_cursor WHERE route = 'suite' AND slot = ? FOR UPDATE NOWAIT`
+			var slot int
+			must(t, command.QueryRowContext(ctx, lock, low).Scan(&slot))
+			settled := make(chan error, 1)
+			go func() {
+				lost, err := q.Settle(ctx, []adapters.ClaimResult{
+					{Claim: rows[0].Claim, Outcome: outbox.OutcomeDelivered, Lane: adapters.LaneRef{Route: "suite", Slot: high}, Epoch: 1},
+					{Claim: rows[1].Claim, Outcome: second, Attempts: 1, Error: "refused", Lane: adapters.LaneRef{Route: "suite", Slot: low}, Epoch: 1},
+				})
+				if err == nil && len(lost) > 0 {
+					err = fmt.Errorf("%d claims are lost, want none", len(lost))
+				}
+				settled <- err
+			}()
+			for waits := 0; waits == 0; time.Sleep(time.Millisecond) {
+				must(t, e.db.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM information_schema.processlist
+WHERE db = database() AND info LIKE 'SELECT 1 FROM outrider_cursor%%slot = %d %%'`, low)).Scan(&waits))
+			}
+			if err := command.QueryRowContext(ctx, lock, high).Scan(&slot); err != nil {
+				t.Errorf("the settle waits for lane %d and holds lane %d: %v", low, high, err)
+			}
+			must(t, command.Rollback())
+			must(t, <-settled)
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -19,19 +21,36 @@ type laneEpoch struct {
 	epoch int64
 }
 
-// fence reports whether a lane has the epoch that it was taken with. Nobody takes it while the transaction lasts.
-func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpoch) (ok bool, err error) {
-	if ok, asked := known[at]; asked {
-		return ok, nil
+// fences are the lanes that have the epoch with which they were taken, of those that the statements ask for. Nobody takes one while the
+// transaction lasts. They are locked in the order in which operators' commands lock them.
+func (s *settling) fences(ctx context.Context, tx *sql.Tx, writes []*write) (map[laneEpoch]bool, error) {
+	known := map[laneEpoch]bool{}
+	for _, w := range writes {
+		for _, r := range w.rows {
+			if w.fenced(s.q) {
+				known[laneEpoch{r.Lane, r.Epoch}] = false
+			}
+		}
 	}
-	var n int
-	err = tx.QueryRowContext(ctx, `SELECT 1 FROM outrider_cursor WHERE route = ? AND slot = ? AND epoch = ? LOCK IN SHARE MODE`,
-		at.lane.Route, at.lane.Slot, at.epoch).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
+	for _, at := range slices.SortedFunc(maps.Keys(known), laneEpoch.compare) {
+		var n int
+		err := tx.QueryRowContext(ctx, `SELECT 1 FROM outrider_cursor WHERE route = ? AND slot = ? AND epoch = ? LOCK IN SHARE MODE`,
+			at.lane.Route, at.lane.Slot, at.epoch).Scan(&n)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		known[at] = err == nil
 	}
-	known[at] = n == 1
-	return n == 1, err
+	return known, nil
+}
+
+func (l laneEpoch) compare(m laneEpoch) int {
+	return cmp.Or(cmp.Compare(l.lane.Route, m.lane.Route), cmp.Compare(l.lane.Slot, m.lane.Slot), cmp.Compare(l.epoch, m.epoch))
+}
+
+// fenced reports whether the statement asks for the epochs of lanes.
+func (w *write) fenced(q *Queue) bool {
+	return w.text != "" && w.table.layout.Claimless() && q.fenced
 }
 
 // write is the statement for a result.

@@ -121,21 +121,20 @@ var errOthers = errors.New("some rows are not as their claims say")
 // run writes the results. With care it finds out which rows are ours still, and settles those; without, it ends when it has found
 // fewer.
 func (s *settling) run(ctx context.Context, tx *sql.Tx, writes []*write, care bool) error {
-	fences := map[laneEpoch]bool{}
+	fences, err := s.fences(ctx, tx, writes)
+	if err != nil {
+		return err
+	}
 	for _, w := range writes {
 		rows := w.rows
-		if w.text != "" && w.table.layout.Claimless() && s.q.fenced {
-			var err error
-			if rows, err = s.passed(ctx, tx, fences, w); err != nil {
-				return err
-			}
+		if w.fenced(s.q) {
+			rows = w.passed(fences)
 		}
 		if len(rows) < len(w.rows) && !care {
 			return errOthers
 		}
 		marked := map[int64][]*settled{w.claimed.UnixMicro(): rows}
 		if care && w.text != "" {
-			var err error
 			if marked, err = s.ours(ctx, tx, w, rows); err != nil {
 				return err
 			}
@@ -174,18 +173,13 @@ func (w *write) exec(ctx context.Context, tx *sql.Tx, claimed int64, rows []*set
 }
 
 // passed are the rows whose lanes have the epoch with which they were taken.
-func (s *settling) passed(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, w *write) (rows []*settled, err error) {
+func (w *write) passed(fences map[laneEpoch]bool) (rows []*settled) {
 	for _, r := range w.rows {
-		r.done = false
-		ok, err := fence(ctx, tx, known, laneEpoch{r.Lane, r.Epoch})
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+		if r.done = false; fences[laneEpoch{r.Lane, r.Epoch}] {
 			rows = append(rows, r)
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // ours locks rows, and returns those that are as their claims say, by when they were marked. Of the others those count as written that
