@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -49,14 +48,11 @@ type KafkaOptions struct {
 // Kafka is a Kafka broker on a loopback port: one node that is broker and
 // controller at once (KRaft). Methods may be called concurrently.
 type Kafka struct {
+	*host
 	opts KafkaOptions
-	dir  string // holds data, the configuration and the log
 	port int
 
 	login, mutual int // ports of SASL over TLS and of clients with certificates; 0: none
-
-	mu   sync.Mutex
-	proc *process // nil while stopped
 }
 
 // StartKafka makes a new cluster of one broker and starts it. The caller must
@@ -67,16 +63,16 @@ func StartKafka(ctx context.Context, opts KafkaOptions) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "outrider-kafka-")
+	h, err := newHost("Kafka", "", "outrider-kafka-")
 	if err != nil {
-		return nil, fmt.Errorf("make the broker's folder: %w", err)
+		return nil, err
 	}
-	s := &Kafka{opts: opts, dir: dir, port: ports[0]}
+	s := &Kafka{host: h, opts: opts, port: ports[0]}
 	if opts.Security != nil {
 		s.login, s.mutual = ports[2], ports[3]
 	}
 	if err := s.format(ctx, ports[1]); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, s.Close())
 	}
 	if err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -94,27 +90,9 @@ func (s *Kafka) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, network, address(s.port))
 }
 
-// PID returns the id of the broker's process, 0 while it is stopped.
-func (s *Kafka) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc == nil {
-		return 0
-	}
-	return s.proc.cmd.Process.Pid
-}
-
-// Dir returns the folder of the broker's data and log.
-func (s *Kafka) Dir() string { return s.dir }
-
 // Start starts the stopped broker on its port and data, and returns when every
 // partition has a leader.
 func (s *Kafka) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc != nil {
-		return fmt.Errorf("start Kafka: %w", errRunning)
-	}
 	c := command{
 		path: s.opts.Java,
 		args: s.java(s.opts.Brief || s.opts.QuickRestart, "kafka.Kafka", s.configFile()),
@@ -125,45 +103,11 @@ func (s *Kafka) Start(ctx context.Context) error {
 	if !s.opts.Keep {
 		c.orphanSignal = syscall.SIGKILL
 	}
-	p, err := launch(c)
-	if err != nil {
-		return err
-	}
-	s.proc = p
-	if err := s.awaitLeaders(ctx, p); err != nil {
-		return errors.Join(err, s.end(syscall.SIGKILL))
-	}
-	return nil
+	return s.start(ctx, c, syscall.SIGKILL, s.awaitLeaders)
 }
 
-// Kill kills the broker with SIGKILL and returns when it is gone.
-func (s *Kafka) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end(syscall.SIGKILL)
-}
-
-// Close kills the broker if it runs and deletes its data: a clean shutdown
-// takes seconds and nothing of the data is wanted any more.
-func (s *Kafka) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var err error
-	if s.proc != nil {
-		err = s.end(syscall.SIGKILL)
-	}
-	return errors.Join(err, os.RemoveAll(s.dir))
-}
-
-// end ends the broker by a signal. The caller holds mu.
-func (s *Kafka) end(sig syscall.Signal) error {
-	if s.proc == nil {
-		return fmt.Errorf("stop Kafka: %w", errStopped)
-	}
-	p := s.proc
-	s.proc = nil
-	return p.end(sig)
-}
+// Close kills the broker if it runs and deletes its data: a clean shutdown takes seconds.
+func (s *Kafka) Close() error { return s.close(syscall.SIGKILL) }
 
 // awaitLeaders returns when the broker is known to its controller and leads
 // all partitions: before that, produce requests are refused.

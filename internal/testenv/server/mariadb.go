@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
@@ -45,13 +44,10 @@ type MariaDBOptions struct {
 // MariaDB is a MariaDB server on a loopback port. Its user "root" needs no password and may do
 // everything. Methods may be called concurrently.
 type MariaDB struct {
+	*host
 	opts       MariaDBOptions
-	dir        string // holds data and the log
 	port       int
 	credential *syscall.Credential // nil: our own user
-
-	mu   sync.Mutex
-	proc *process // nil while stopped
 }
 
 // StartMariaDB makes new system tables and starts a server on them, in about a second. The caller must Close
@@ -65,13 +61,13 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(opts.Folder, "outrider-mariadb-")
+	h, err := newHost("MariaDB", opts.Folder, "outrider-mariadb-")
 	if err != nil {
-		return nil, fmt.Errorf("make the server's folder: %w", err)
+		return nil, err
 	}
-	s := &MariaDB{opts: opts, dir: dir, port: ports[0], credential: credential}
+	s := &MariaDB{host: h, opts: opts, port: ports[0], credential: credential}
 	if err := s.initialise(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, s.Close())
 	}
 	if err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -82,76 +78,21 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDB, error) {
 // URL returns the address of the server, without a database, which stays the same over restarts.
 func (s *MariaDB) URL() string { return "mysql://root@" + address(s.port) + "/" }
 
-// PID returns the id of the server's process, 0 while it is stopped.
-func (s *MariaDB) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc == nil {
-		return 0
-	}
-	return s.proc.cmd.Process.Pid
-}
-
-// Dir returns the folder of the server's data and log.
-func (s *MariaDB) Dir() string { return s.dir }
-
 // Start starts the stopped server on its port and data, and returns when it
 // answers queries.
 func (s *MariaDB) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc != nil {
-		return fmt.Errorf("start MariaDB: %w", errRunning)
-	}
 	c := s.command(s.serving()...)
 	if !s.opts.Keep {
 		c.orphanSignal = syscall.SIGKILL
 	}
-	p, err := launch(c)
-	if err != nil {
-		return err
-	}
-	s.proc = p
-	if err := awaitReady(ctx, "MariaDB", p, s.ask); err != nil {
-		return errors.Join(err, s.end(syscall.SIGKILL))
-	}
-	return nil
+	return s.start(ctx, c, syscall.SIGKILL, s.answers(s.ask))
 }
 
 // Stop shuts the server down cleanly and returns when it has ended.
-func (s *MariaDB) Stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end(syscall.SIGTERM)
-}
-
-// Kill kills the server with SIGKILL and returns when it is gone; the next start recovers from its log.
-func (s *MariaDB) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end(syscall.SIGKILL)
-}
+func (s *MariaDB) Stop() error { return s.stop(syscall.SIGTERM) }
 
 // Close kills the server if it runs and deletes its data.
-func (s *MariaDB) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var err error
-	if s.proc != nil {
-		err = s.end(syscall.SIGKILL) // nothing of the data is wanted any more
-	}
-	return errors.Join(err, os.RemoveAll(s.dir))
-}
-
-// end ends the server by a signal. The caller holds mu.
-func (s *MariaDB) end(sig syscall.Signal) error {
-	if s.proc == nil {
-		return fmt.Errorf("stop MariaDB: %w", errStopped)
-	}
-	p := s.proc
-	s.proc = nil
-	return p.end(sig)
-}
+func (s *MariaDB) Close() error { return s.close(syscall.SIGKILL) }
 
 // ask succeeds when the server answers a query.
 func (s *MariaDB) ask(ctx context.Context) (err error) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -57,23 +56,13 @@ const (
 // signals are what PostgreSQL understands as the modes.
 var signals = map[StopMode]syscall.Signal{Fast: syscall.SIGINT, Immediate: syscall.SIGQUIT}
 
-// errRunning and errStopped say that a server is not in the state that the
-// operation needs.
-var (
-	errRunning = errors.New("the server is running already")
-	errStopped = errors.New("the server is not running")
-)
-
 // Postgres is a PostgreSQL server on a loopback port. Its superuser is
 // "postgres" and needs no password. Methods may be called concurrently.
 type Postgres struct {
+	*host
 	opts       PostgresOptions
-	dir        string // holds data and the log
 	port       int
 	credential *syscall.Credential // nil: our own user
-
-	mu   sync.Mutex
-	proc *process // nil while stopped
 }
 
 // StartPostgres makes a new cluster and starts it. The caller must Close it,
@@ -87,13 +76,13 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*Postgres, error)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(opts.Folder, "outrider-postgres-")
+	h, err := newHost("PostgreSQL", opts.Folder, "outrider-postgres-")
 	if err != nil {
-		return nil, fmt.Errorf("make the server's folder: %w", err)
+		return nil, err
 	}
-	s := &Postgres{opts: opts, dir: dir, port: ports[0], credential: credential}
+	s := &Postgres{host: h, opts: opts, port: ports[0], credential: credential}
 	if err := s.initialise(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, s.Close())
 	}
 	if err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -107,40 +96,14 @@ func (s *Postgres) URL() string {
 	return "postgres://postgres@" + address(s.port) + "/postgres?sslmode=disable"
 }
 
-// PID returns the id of the server's main process, 0 while it is stopped.
-func (s *Postgres) PID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc == nil {
-		return 0
-	}
-	return s.proc.cmd.Process.Pid
-}
-
-// Dir returns the folder of the server's data and log.
-func (s *Postgres) Dir() string { return s.dir }
-
 // Start starts the stopped server on its port and data, and returns when it
 // answers queries.
 func (s *Postgres) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc != nil {
-		return fmt.Errorf("start PostgreSQL: %w", errRunning)
-	}
 	c := s.command("postgres", "-D", s.data())
 	if !s.opts.Keep {
 		c.orphanSignal = syscall.SIGQUIT // also removes its shared memory
 	}
-	p, err := launch(c)
-	if err != nil {
-		return err
-	}
-	s.proc = p
-	if err := awaitReady(ctx, "PostgreSQL", p, s.ask); err != nil {
-		return errors.Join(err, s.end(syscall.SIGQUIT))
-	}
-	return nil
+	return s.start(ctx, c, syscall.SIGQUIT, s.answers(s.ask))
 }
 
 // Stop stops the server and returns when all its processes have ended.
@@ -149,39 +112,11 @@ func (s *Postgres) Stop(mode StopMode) error {
 	if !ok {
 		return fmt.Errorf("stop PostgreSQL: mode %q is neither %q nor %q", mode, Fast, Immediate)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end(sig)
-}
-
-// Kill kills the server's main process with SIGKILL and returns when the
-// others have noticed and are gone, which is when Start can succeed.
-func (s *Postgres) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.end(syscall.SIGKILL)
+	return s.stop(sig)
 }
 
 // Close stops the server if it runs and deletes its data.
-func (s *Postgres) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var err error
-	if s.proc != nil {
-		err = s.end(syscall.SIGQUIT) // nothing of the data is wanted any more
-	}
-	return errors.Join(err, os.RemoveAll(s.dir))
-}
-
-// end ends the server by a signal. The caller holds mu.
-func (s *Postgres) end(sig syscall.Signal) error {
-	if s.proc == nil {
-		return fmt.Errorf("stop PostgreSQL: %w", errStopped)
-	}
-	p := s.proc
-	s.proc = nil
-	return p.end(sig)
-}
+func (s *Postgres) Close() error { return s.close(syscall.SIGQUIT) }
 
 // ask succeeds when the server answers a query.
 func (s *Postgres) ask(ctx context.Context) error {
