@@ -131,9 +131,6 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	return changed, err
 }
 
-// deadPageBytes bounds the payloads of a page.
-const deadPageBytes = 4 << 20
-
 // dead reads a page of dead rows. It takes a partial index on (created, key) of these
 // rows, which has no entry for any other. The window function adds up what payloads
 // measure before any is read. It reports whether the table can have such rows at all.
@@ -178,14 +175,14 @@ FROM (
     SELECT r.*, sum(r.size) OVER (ROWS UNBOUNDED PRECEDING) AS total
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
-            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(deadPageBytes) + `) AS size, ` + died + `::timestamptz AS died,
+            ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queuerow.DeadPageBytes) + `) AS size, ` + died + `::timestamptz AS died,
             (extract(epoch FROM {created}) * 1000000)::bigint - ` + strconv.FormatInt(wire.PostgresEpoch, 10) + ` AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
         FROM {t} t` + q.noted(true) + `
         WHERE {status} IN ({dead})` + where + order + `
         LIMIT ` + limit + `
     ) r
 ) s
-WHERE s.total - s.size < ` + strconv.Itoa(deadPageBytes)), args, true
+WHERE s.total - s.size < ` + strconv.Itoa(queuerow.DeadPageBytes)), args, true
 }
 
 // inGroup is the condition that a row is of a group, named as messages have it (with the

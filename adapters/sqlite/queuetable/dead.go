@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
-
-// deadPageBytes bounds the payloads of a page.
-const deadPageBytes = 4 << 20
 
 func errNoTable(name string) error { return fmt.Errorf("sqlite queue: %q is none of its tables", name) }
 
@@ -37,28 +35,15 @@ func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.Dea
 	return nil, nil
 }
 
-// deadIn reads pages until one has a row that was wanted: times are compared here, because columns keep them as
-// their writers like.
+// deadIn reads a page of a table.
 func (q *Queue) deadIn(ctx context.Context, t *table, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
 	s, err := q.described(ctx, t)
 	if err != nil || f.Error != "" && t.layout.Columns.Error == "" || f.Group != "" && s.group == "" {
 		return nil, err
 	}
-	for {
-		found, last, err := q.deadPage(ctx, t, s, f)
-		if err != nil || last == (adapters.DeadKey{}) {
-			return nil, err
-		}
-		for i := range found {
-			if f.Before.IsZero() || found[i].Died.Before(f.Before) {
-				page = append(page, found[i])
-			}
-		}
-		if len(page) > 0 {
-			return page, nil
-		}
-		f.After = last
-	}
+	return queuerow.DeadPage(f, func(f adapters.DeadFilter) ([]adapters.DeadRow, adapters.DeadKey, error) {
+		return q.deadPage(ctx, t, s, f)
+	})
 }
 
 // deadPage reads rows after a place, and returns that of the last one; zero: there is none.
@@ -73,7 +58,7 @@ func (q *Queue) deadPage(ctx context.Context, t *table, s *statements, f adapter
 	var name, failure sql.NullString
 	var updated any
 	r.targets = append(r.targets, &name, &failure, &updated)
-	for bytes := 0; bytes < deadPageBytes && rows.Next(); bytes += len(r.payload) {
+	for bytes := 0; bytes < queuerow.DeadPageBytes && rows.Next(); bytes += len(r.payload) {
 		if err := r.scan(rows); err != nil {
 			return nil, last, err
 		}
@@ -219,29 +204,7 @@ func (q *Queue) countDead(ctx context.Context, t *table, s *statements, most int
 	if kinds {
 		columns = short(c.Type) + " AS a, " + short(c.AggregateType) + " AS b, " + short(c.Tenant) + " AS c"
 	}
-	//nolint:gosec // G202: names from the table's description
 	text := "SELECT a, b, c, count(*) FROM (SELECT " + columns + " FROM " + s.name + s.dying.pin() + " WHERE " + s.in(t.layout.Dead()) +
 		" LIMIT ?) GROUP BY a, b, c"
-	rows, err := q.db.QueryContext(ctx, text, most+1)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = rows.Close() }() // Err returns the error
-	for seen := 0; rows.Next(); {
-		var typ, aggregate, tenant sql.NullString
-		n := adapters.DeadCount{}
-		if err := rows.Scan(&typ, &aggregate, &tenant, &n.Rows); err != nil {
-			return nil, false, err
-		}
-		n.Row = adapters.Row{Kind: t.Kind, Type: typ.String, AggregateType: aggregate.String, Tenant: tenant.String}
-		if t.layout.KindInType {
-			n.Row.Kind = n.Row.Type
-		}
-		if seen += n.Rows; seen > most {
-			more = true
-			n.Rows -= seen - most
-		}
-		counts = append(counts, n)
-	}
-	return counts, more, rows.Err()
+	return queuerow.DeadCounts(ctx, q.db, text, t.layout, t.Kind, most)
 }
