@@ -94,9 +94,9 @@ func (c *claim) begin(tables []*table) {
 	defer c.q.mu.Unlock()
 	for _, t := range tables {
 		t.inClaim, t.gone = true, map[string]bool{}
-		t.lap.due = time.Time{}
+		t.round.due = time.Time{}
 		if t.again {
-			t.again, t.lap.next = false, time.Time{}
+			t.again, t.round.next = false, time.Time{}
 		}
 	}
 }
@@ -106,8 +106,8 @@ func (c *claim) end(tables []*table) {
 	defer c.q.mu.Unlock()
 	for _, t := range tables {
 		t.inClaim, t.gone = false, nil
-		t.state = adapters.Look{Since: t.lap.whole, Next: t.lap.next, Due: t.lap.due, Unwanted: len(t.refused)}
-		if t.lap.running {
+		t.state = adapters.Look{Since: t.round.whole, Next: t.round.next, Due: t.round.due, Unwanted: len(t.refused)}
+		if t.round.running {
 			t.state.Next = c.began
 		}
 	}
@@ -141,7 +141,7 @@ func (c *claim) serve(ctx context.Context, tables []*table) (*table, error) {
 				share = (share + remaining - 1) / remaining
 			}
 			before := len(c.rows)
-			err := c.walk(ctx, t, before+min(share, batch-taken[t]))
+			err := c.scan(ctx, t, before+min(share, batch-taken[t]))
 			if taken[t] += len(c.rows) - before; err != nil {
 				return t, err
 			}
@@ -160,8 +160,8 @@ const (
 	readingCost    = 8
 )
 
-// walk walks on in a collection until so many rows are claimed, or the claim has looked at everything or at enough.
-func (c *claim) walk(ctx context.Context, t *table, most int) error {
+// scan reads on in a collection until so many rows are claimed, or the claim has looked at everything or at enough.
+func (c *claim) scan(ctx context.Context, t *table, most int) error {
 	for c.room(most) && c.spent < claimDocuments && t.begin(c.began) {
 		p, err := t.read(ctx, nil, most-len(c.rows))
 		if err != nil {
@@ -170,7 +170,7 @@ func (c *claim) walk(ctx context.Context, t *table, most int) error {
 		if err := c.take(ctx, t, p, most); err != nil {
 			return err
 		}
-		t.lap.left = t.lap.left || !c.room(most)
+		t.round.left = t.round.left || !c.room(most)
 		t.moved(p.next)
 	}
 	return nil
@@ -182,11 +182,11 @@ func (c *claim) room(most int) bool { return len(c.rows) < most && !c.full }
 // take claims from a page, and from what follows of its last group as long as nothing stands in the way.
 func (c *claim) take(ctx context.Context, t *table, p page, most int) error {
 	for {
-		for _, b := range p.bunches {
+		for _, b := range p.runs {
 			c.spent += len(b.docs)
 		}
 		c.spent += readingCost
-		visits := c.visits(t, p.bunches)
+		visits := c.visits(t, p.runs)
 		if err := c.turns(ctx, t, visits, most); err != nil {
 			return err
 		}
@@ -194,10 +194,10 @@ func (c *claim) take(ctx context.Context, t *table, p page, most int) error {
 			return nil
 		}
 		last := visits[len(visits)-1]
-		if last.bunch != p.bunches[len(p.bunches)-1] || !last.open() || c.allowed(last.bunch) <= 0 {
+		if last.run != p.runs[len(p.runs)-1] || !last.open() || c.allowed(last.run) <= 0 {
 			return nil
 		}
-		next, err := t.read(ctx, last.bunch, 1)
+		next, err := t.read(ctx, last.run, 1)
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (c *claim) turns(ctx context.Context, t *table, visits []*visit, most int) 
 		share := max((most-len(c.rows)+len(open)-1)/len(open), 1)
 		left := most - len(c.rows)
 		for _, v := range open {
-			left -= v.choose(min(share, left, c.allowed(v.bunch)))
+			left -= v.choose(min(share, left, c.allowed(v.run)))
 		}
 		if err := c.claim(ctx, t, open); err != nil {
 			return err
@@ -230,7 +230,7 @@ func (c *claim) turns(ctx context.Context, t *table, visits []*visit, most int) 
 }
 
 // allowed is how many further rows of a group the request allows.
-func (c *claim) allowed(b *bunch) int {
+func (c *claim) allowed(b *run) int {
 	if c.req.PerGroup <= 0 || b.alone {
 		return max(c.req.Limit, 1)
 	}
@@ -260,7 +260,7 @@ func (c *claim) fetch(ctx context.Context, t *table, visits []*visit) (wholes ma
 	var keys, firsts bson.A
 	for _, v := range visits {
 		for i, at := range v.chosen {
-			if keys = append(keys, v.bunch.docs[at].id); i == 0 {
+			if keys = append(keys, v.run.docs[at].id); i == 0 {
 				firsts = append(firsts, keys[len(keys)-1])
 			}
 		}
@@ -270,7 +270,7 @@ func (c *claim) fetch(ctx context.Context, t *table, visits []*visit) (wholes ma
 		return wholes, all, err
 	}
 	for _, v := range visits { // whichever came first, the first one of a group has to be among them
-		if len(v.chosen) > 0 && wholes[v.bunch.docs[v.chosen[0]].key].row != nil {
+		if len(v.chosen) > 0 && wholes[v.run.docs[v.chosen[0]].key].row != nil {
 			return wholes, all, nil
 		}
 	}

@@ -3,10 +3,10 @@
 //
 // # How a claim finds work
 //
-// A claim walks along an index of what is unfinished, by group, time of creation and _id, from where the last one ended. Of
+// A claim scans an index of what is unfinished, by group, time of creation and _id, from where the last one ended. Of
 // a group it reads from the first unfinished document on, so nothing is claimed behind a document that somebody
-// else holds. A long group is left after its share, so that no other one waits for it. At the end of the index the walk begins
-// anew: a lap. A lap that finds next to nothing among very much puts the next one off, so that it takes a bounded share of the time.
+// else holds. A long group is left after its share, so that no other one waits for it. At the end of the index the scan begins
+// anew: a round. A round that finds next to nothing among very much puts the next one off, so that it takes a bounded share of the time.
 //
 // The status is no part of the index's key. A document that changes its status while the index is read keeps its
 // place there and is seen, whatever its status is by then. Along an index that begins with the status, like the original's,

@@ -15,7 +15,7 @@ import (
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
-// document is a document as a walk reads it, without its payload.
+// document is a document as a scan reads it, without its payload.
 type document struct {
 	key     string
 	id      bson.RawValue

@@ -68,7 +68,7 @@ func prefixes(wanted []*pick, missing map[string]bool) (kept []*pick, back bson.
 		switch {
 		case missing[p.doc.key]:
 			cut[p.visit] = true
-			p.visit.wall(time.Now().Add(wallPause))
+			p.visit.block(time.Now().Add(blockedPause))
 		case cut[p.visit]:
 			back = append(back, p.doc.id)
 		default:
@@ -99,8 +99,8 @@ func (c *claim) keep(t *table, kept []*pick, as *hold) {
 		}
 		delete(t.gone, p.doc.key)
 		t.holds[p.doc.key] = &h
-		c.perGroup[p.visit.bunch.group]++
+		c.perGroup[p.visit.run.group]++
 		c.rows = append(c.rows, p.row)
 	}
-	t.lap.got += len(kept)
+	t.round.got += len(kept)
 }

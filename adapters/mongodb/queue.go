@@ -69,7 +69,7 @@ type Queue struct {
 	waker   *waker // nil: nothing wakes the reader
 
 	// claiming is held while documents are claimed and while they are put back: one
-	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their walks.
+	// that is put back must not be overtaken by a claim that is under way. It guards what tables know of their scans.
 	claiming sync.Mutex
 	turn     int // the collection that is served first
 

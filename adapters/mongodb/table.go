@@ -21,14 +21,14 @@ type table struct {
 	holds   map[string]*hold // by key
 	inClaim bool             // a claim is under way
 	gone    map[string]bool  // holds that have ended since it began, and whether the documents are finished: what it reads may be older
-	again   bool             // documents were put back: the next lap begins at once
+	again   bool             // documents were put back: the next round begins at once
 	state   adapters.Look    // of the claims so far
 
 	// Guarded by claiming.
 	coll    *mongo.Collection // nil: not looked at yet
 	orphans []orphan
 	at      position
-	lap     lap
+	round   round
 	wants   uint64
 	slots   [adapters.Slots]bool
 	refused map[string]bool // documents that no route wants
@@ -56,7 +56,7 @@ func (t *table) collection(ctx context.Context) (*mongo.Collection, error) {
 
 // restart forgets what is known of the documents: everything is read again. The caller has claiming.
 func (t *table) restart() {
-	t.lap, t.refused = lap{}, map[string]bool{}
+	t.round, t.refused = round{}, map[string]bool{}
 }
 
 // end forgets a hold. The caller has mu.

@@ -6,18 +6,18 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// wallPause is after how long a group is looked at again of which somebody else
+// blockedPause is after how long a group is looked at again of which somebody else
 // holds a document: nobody tells when he is done with it.
-const wallPause = time.Second
+const blockedPause = time.Second
 
 // visit is a look at one group in a page.
 type visit struct {
 	*claim
-	table  *table
-	bunch  *bunch
-	next   int   // of its documents
-	chosen []int // of them, those that are to be claimed now
-	walled bool  // nothing behind can be claimed now
+	table   *table
+	run     *run
+	next    int   // of its documents
+	chosen  []int // of them, those that are to be claimed now
+	blocked bool  // nothing behind can be claimed now
 }
 
 // pick is a document that is to be claimed.
@@ -28,29 +28,29 @@ type pick struct {
 }
 
 // visits are looks at the groups of which the request takes something.
-func (c *claim) visits(t *table, bunches []*bunch) (all []*visit) {
-	for _, b := range bunches {
+func (c *claim) visits(t *table, runs []*run) (all []*visit) {
+	for _, b := range runs {
 		if c.slots[b.slot] && (b.group == "" || !c.except[b.group]) && c.allowed(b) > 0 {
-			all = append(all, &visit{claim: c, table: t, bunch: b})
+			all = append(all, &visit{claim: c, table: t, run: b})
 		}
 	}
 	return all
 }
 
 // more reports whether there may be something to claim.
-func (v *visit) more() bool { return !v.walled && v.next < len(v.bunch.docs) && v.allowed(v.bunch) > 0 }
+func (v *visit) more() bool { return !v.blocked && v.next < len(v.run.docs) && v.allowed(v.run) > 0 }
 
 // open reports whether what follows the page's documents can be claimed.
-func (v *visit) open() bool { return !v.walled && v.next == len(v.bunch.docs) }
+func (v *visit) open() bool { return !v.blocked && v.next == len(v.run.docs) }
 
 // choose chooses the next so many documents that can be claimed, and returns how many it has found.
 func (v *visit) choose(most int) int {
 	v.chosen = v.chosen[:0]
-	for v.next < len(v.bunch.docs) && !v.walled && len(v.chosen) < most {
-		d := &v.bunch.docs[v.next]
+	for v.next < len(v.run.docs) && !v.blocked && len(v.chosen) < most {
+		d := &v.run.docs[v.next]
 		switch v.owner(d) {
 		case theirs:
-			v.wall(time.Now().Add(wallPause))
+			v.block(time.Now().Add(blockedPause))
 			return len(v.chosen)
 		case free:
 			if !v.absent[rowKey{v.table.Name, d.key}] && !v.table.refused[d.key] {
@@ -63,10 +63,10 @@ func (v *visit) choose(most int) int {
 	return len(v.chosen)
 }
 
-// wall ends the visit until a time.
-func (v *visit) wall(until time.Time) {
-	v.walled = true
-	if due := &v.table.lap.due; due.IsZero() || until.Before(*due) {
+// block ends the visit until a time.
+func (v *visit) block(until time.Time) {
+	v.blocked = true
+	if due := &v.table.round.due; due.IsZero() || until.Before(*due) {
 		*due = until
 	}
 }
@@ -80,7 +80,7 @@ const (
 	theirs
 )
 
-// owner says whose a document is, as the walk has read it.
+// owner says whose a document is, as the scan has read it.
 func (v *visit) owner(d *document) owner {
 	v.q.mu.Lock()
 	defer v.q.mu.Unlock()
@@ -107,11 +107,11 @@ func (v *visit) owner(d *document) owner {
 // fetching has ended before, it is fetched in the next turn.
 func (v *visit) match(wholes map[string]whole, all bool) (wanted []*pick) {
 	for _, i := range v.chosen {
-		d := &v.bunch.docs[i]
+		d := &v.run.docs[i]
 		w, fetched := wholes[d.key]
 		switch {
 		case !fetched && all:
-			v.wall(time.Now().Add(wallPause))
+			v.block(time.Now().Add(blockedPause))
 			return wanted
 		case !fetched:
 			v.next = i

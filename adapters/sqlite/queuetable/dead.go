@@ -48,7 +48,7 @@ func (q *Queue) deadIn(ctx context.Context, t *table, f adapters.DeadFilter) (pa
 
 // deadPage reads rows after a place, and returns that of the last one; zero: there is none.
 func (q *Queue) deadPage(ctx context.Context, t *table, s *statements, f adapters.DeadFilter) (page []adapters.DeadRow, last adapters.DeadKey, err error) {
-	query, args := s.dyingRows(f)
+	query, args := s.deadRows(f)
 	rows, err := q.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, last, err
@@ -82,8 +82,8 @@ func (t *table) died(r *record, updated any) time.Time {
 	return time.Time{}
 }
 
-// dyingRows is the statement for a page, along the index of these rows.
-func (s *statements) dyingRows(f adapters.DeadFilter) (query string, args []any) {
+// deadRows is the statement for a page, along the index of these rows.
+func (s *statements) deadRows(f adapters.DeadFilter) (query string, args []any) {
 	c := &s.layout.Columns
 	place, group := lite.Quote(c.Created)+", "+lite.Quote(c.Key), s.group
 	if group == "" {

@@ -12,46 +12,46 @@ import (
 )
 
 const (
-	// pageDocuments is how many documents a walk reads at once.
+	// pageDocuments is how many documents a scan reads at once.
 	pageDocuments = 500
 
-	// lapShare bounds the share of time that goes into laps that find next to nothing: one part of so many.
-	lapShare = 20
+	// roundShare bounds the share of time that goes into rounds that find next to nothing: one part of so many.
+	roundShare = 20
 
-	// lapFree is how long such a lap may take for nothing.
-	lapFree = 20 * time.Millisecond
+	// roundFree is how long such a round may take for nothing.
+	roundFree = 20 * time.Millisecond
 )
 
-// leg is a part of a lap. Comparisons find values of one type only, so that each has its own.
-type leg int
+// section is a part of a round. Comparisons find values of one type only, so that each has its own.
+type section int
 
 const (
-	legDefault leg = iota // documents without a group, and those of the default group
-	legGroups             // the other groups, by name
-	legOthers             // documents whose group is no text: each alone, and dead
-	legs
+	sectionDefault section = iota // documents without a group, and those of the default group
+	sectionGroups                 // the other groups, by name
+	sectionOthers                 // documents whose group is no text: each alone, and dead
+	sections
 )
 
-// position is a place between groups: the walk reads on in the leg behind the group of the name.
+// position is a place between groups: the scan reads on in the section behind the group of the name.
 type position struct {
-	leg  leg
-	name string
-	any  bool // there is a group before
+	section section
+	name    string
+	any     bool // there is a group before
 }
 
 // reached reports whether the position is at another one or behind it.
 func (p position) reached(other position) bool {
 	switch {
-	case p.leg != other.leg:
-		return p.leg > other.leg
+	case p.section != other.section:
+		return p.section > other.section
 	case p.any != other.any:
 		return p.any
 	}
 	return p.name >= other.name
 }
 
-// lap is a walk along all groups, from somewhere back to there. It may take several claims.
-type lap struct {
+// round is a scan along all groups, from somewhere back to there. It may take several claims.
+type round struct {
 	running bool
 	start   position
 	wrapped bool // the end of the index is behind it
@@ -67,23 +67,23 @@ type lap struct {
 	next  time.Time // when another one may begin
 }
 
-// begin begins a lap, unless a claim that began at a time has looked at everything, or there is still time.
+// begin begins a round, unless a claim that began at a time has looked at everything, or there is still time.
 func (t *table) begin(claim time.Time) bool {
-	l := &t.lap
+	l := &t.round
 	if l.running {
 		return true
 	}
 	if !l.whole.Before(claim) || time.Now().Before(l.next) {
 		return false
 	}
-	*l = lap{running: true, start: t.at, began: time.Now(), whole: l.whole, due: l.due}
+	*l = round{running: true, start: t.at, began: time.Now(), whole: l.whole, due: l.due}
 	return true
 }
 
-// moved ends the lap when the walk has come back to where it began.
+// moved ends the round when the scan has come back to where it began.
 func (t *table) moved(to position) {
-	l := &t.lap
-	if t.at = to; to.leg == legs {
+	l := &t.round
+	if t.at = to; to.section == sections {
 		t.at, l.wrapped = position{}, true
 	}
 	if !l.wrapped || !t.at.reached(l.start) {
@@ -94,13 +94,13 @@ func (t *table) moved(to position) {
 		return // it has not looked at everything
 	}
 	l.whole = l.began
-	if l.took > lapFree && l.got*100 < l.read {
-		l.next = time.Now().Add((lapShare - 1) * l.took)
+	if l.took > roundFree && l.got*100 < l.read {
+		l.next = time.Now().Add((roundShare - 1) * l.took)
 	}
 }
 
-// bunch is documents of one group, in their order, from the first unfinished one on; or of legOthers.
-type bunch struct {
+// run is the documents of one group, in their order, from the first unfinished one on; or of sectionOthers.
+type run struct {
 	name  string
 	group string // of the messages; "" for what is alone
 	slot  int
@@ -108,63 +108,63 @@ type bunch struct {
 	alone bool
 }
 
-// page is what one reading of a walk yields.
+// page is what one reading of a scan yields.
 type page struct {
-	bunches []*bunch
-	cut     bool     // there may be more of the last one
-	next    position // behind it
+	runs []*run
+	cut  bool     // there may be more of the last one
+	next position // behind it
 }
 
-// read reads a page from the walk's position, or further documents of a group. At most so many groups are in it.
-func (t *table) read(ctx context.Context, on *bunch, most int) (p page, err error) {
+// read reads a page from the scan's position, or further documents of a group. At most so many groups are in it.
+func (t *table) read(ctx context.Context, on *run, most int) (p page, err error) {
 	began := time.Now()
-	defer func() { t.lap.took += time.Since(began) }()
+	defer func() { t.round.took += time.Since(began) }()
 	docs, err := t.find(ctx, t.filter(on), t.order(on))
 	if err != nil {
 		return p, err
 	}
-	t.lap.read += len(docs)
+	t.round.read += len(docs)
 	taken, last := 0, ""
 	for i := range docs {
-		b := t.bunchOf(&docs[i])
-		n := len(p.bunches)
-		same := b != nil && n > 0 && !b.alone && p.bunches[n-1].name == b.name
+		b := t.runOf(&docs[i])
+		n := len(p.runs)
+		same := b != nil && n > 0 && !b.alone && p.runs[n-1].name == b.name
 		if b != nil && !same && n == most {
 			break
 		}
 		taken++
 		switch {
 		case same:
-			p.bunches[n-1].docs = append(p.bunches[n-1].docs, docs[i])
+			p.runs[n-1].docs = append(p.runs[n-1].docs, docs[i])
 		case b != nil:
 			b.docs = docs[i : i+1 : i+1]
-			p.bunches = append(p.bunches, b)
+			p.runs = append(p.runs, b)
 		}
 		last, _ = t.nameOf(docs[i].name)
 	}
 	full := taken < len(docs) || len(docs) == pageDocuments
 	p.cut = full && taken == len(docs)
-	if p.next = (position{leg: t.at.leg + 1}); t.at.leg == legGroups && full {
-		p.next = position{leg: legGroups, name: last, any: true}
+	if p.next = (position{section: t.at.section + 1}); t.at.section == sectionGroups && full {
+		p.next = position{section: sectionGroups, name: last, any: true}
 	}
 	return p, nil
 }
 
-// bunchOf begins a group; nil: it is read in another leg.
-func (t *table) bunchOf(d *document) *bunch {
+// runOf begins a group; nil: it is read in another section.
+func (t *table) runOf(d *document) *run {
 	name, ok := t.nameOf(d.name)
-	if t.at.leg == legOthers || !ok {
-		return &bunch{alone: true, slot: adapters.SlotOf("", d.key)}
+	if t.at.section == sectionOthers || !ok {
+		return &run{alone: true, slot: adapters.SlotOf("", d.key)}
 	}
-	if t.at.leg == legGroups && name == t.q.layout.DefaultGroup {
+	if t.at.section == sectionGroups && name == t.q.layout.DefaultGroup {
 		return nil
 	}
 	group := t.group(name)
-	return &bunch{name: name, group: group, slot: adapters.SlotOf(group, "")}
+	return &run{name: name, group: group, slot: adapters.SlotOf(group, "")}
 }
 
 // filter is what a page has in it.
-func (t *table) filter(on *bunch) bson.D {
+func (t *table) filter(on *run) bson.D {
 	f := &t.q.fields
 	filter := bson.D{t.q.unfinished()}
 	if on != nil {
@@ -172,10 +172,10 @@ func (t *table) filter(on *bunch) bson.D {
 		filter = append(filter, t.ofGroup(on.name))
 		return append(filter, bson.E{Key: f.Created, Value: bson.D{{Key: "$gte", Value: last.created}}}, behind(f.Created, f.Key, last.created, last.id))
 	}
-	switch t.at.leg {
-	case legDefault:
+	switch t.at.section {
+	case sectionDefault:
 		return append(filter, t.ofGroup(t.q.layout.DefaultGroup))
-	case legGroups:
+	case sectionGroups:
 		after := bson.D{{Key: "$gte", Value: ""}}
 		if t.at.any {
 			after = bson.D{{Key: "$gt", Value: t.at.name}}
@@ -206,10 +206,10 @@ func behind(created, key string, at, id bson.RawValue) bson.E {
 }
 
 // order is that of groups, and of documents within each.
-func (t *table) order(on *bunch) bson.D {
+func (t *table) order(on *run) bson.D {
 	f := &t.q.fields
 	place := bson.D{{Key: f.Created, Value: 1}, {Key: f.Key, Value: 1}}
-	if on != nil || t.at.leg == legDefault {
+	if on != nil || t.at.section == sectionDefault {
 		return place
 	}
 	return append(bson.D{{Key: f.Group, Value: 1}}, place...)
