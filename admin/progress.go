@@ -38,8 +38,8 @@ type ProgressJob struct {
 	log      *slog.Logger
 	stores   []adapters.ProgressStore
 
-	mu      sync.Mutex // held while rows are compared and carried out
-	failing map[string]string
+	mu      sync.Mutex        // held while rows are compared and carried out
+	failing map[string]string // what was logged last, by what it is about
 }
 
 const (
@@ -112,12 +112,12 @@ func (j *ProgressJob) Run(ctx context.Context) {
 		if written {
 			alive = time.Now()
 		}
-		for _, s := range j.stores {
+		for i, s := range j.stores {
 			limited, cancel := context.WithTimeout(ctx, progressPatience)
 			err := j.look(limited, s, written)
 			cancel()
 			if ctx.Err() == nil {
-				j.report("", err)
+				j.report(fmt.Sprint("store ", i), "", err)
 			}
 		}
 		select {
@@ -139,7 +139,7 @@ func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, alive 
 	var stale []string
 	for i := range rows {
 		p := &rows[i]
-		j.report(p.Route, j.follow(ctx, s, p, p.Owner == j.instance))
+		j.report("route "+p.Route, p.Route, j.follow(ctx, s, p, p.Owner == j.instance))
 		if !p.Ordered() && p.Own != p.Status {
 			stale = append(stale, p.Route)
 		}
@@ -234,16 +234,16 @@ func (j *ProgressJob) move(ctx context.Context, s adapters.ProgressStore, p *ada
 	return err
 }
 
-// report logs what keeps a row from being followed, once, and its end. An empty route is all of a store's.
-func (j *ProgressJob) report(route string, err error) {
+// report logs what keeps a row, or all of a store, from being followed, once. An empty route is all of a store's; of names what it is about.
+func (j *ProgressJob) report(of, route string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if j.failing[route] == text {
+	if j.failing[of] == text {
 		return
 	}
-	j.failing[route] = text
+	j.failing[of] = text
 	if err != nil {
 		j.log.Warn("cannot carry out what the table of progress says, trying again", "route", route, "error", err)
 	}
