@@ -140,8 +140,13 @@ func TestG1_FromWatermillsOffsetsToOurCursor(t *testing.T) {
 	clear(seen)
 	must(t, publish(40, 50).Commit())
 	relayed(t, url, "", "offsets}, later: {from: app, to: here, start: offsets", got, func() bool {
-		return len(got.counts(seen)) >= 30 && seen["49"] == 2
+		total := 0
+		for _, n := range got.counts(seen) {
+			total += n
+		}
+		return total >= 20+2*10 // groups do not wait for each other: no single message is the last
 	})
+	got.counts(seen)
 	for i := range 50 {
 		want := 0
 		switch {
