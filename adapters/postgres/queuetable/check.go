@@ -60,7 +60,7 @@ func (q *Queue) checkTable(ctx context.Context, t *queueTable) error {
 		return err
 	}
 	if !indexes.whole && (!indexes.waiting || !indexes.held) {
-		return fmt.Errorf("no index finds the unfinished rows of a group; every claim would read the whole table: %s", t.groupIndex())
+		return fmt.Errorf("no index finds the unfinished rows of a group; every claim would read the whole table; %s", t.groupIndexFix())
 	}
 	return nil
 }

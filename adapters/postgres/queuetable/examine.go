@@ -91,7 +91,7 @@ func (q *Queue) examineIndexes(ctx context.Context, t *queueTable) adapters.Find
 		return pg.Unknown(subject, err)
 	case !found.whole && (!found.waiting || !found.held):
 		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject,
-			Text: "none finds the unfinished rows of a group; every claim would read the whole table", Fix: t.groupIndex()}
+			Text: "none finds the unfinished rows of a group; every claim would read the whole table", Fix: t.groupIndexFix()}
 	case !found.aged:
 		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
 			Text: "none has the unfinished rows by age: new rows are looked for group by group, which costs more with each group",

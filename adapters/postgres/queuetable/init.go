@@ -91,15 +91,13 @@ func (t *queueTable) wantedIndexes() []string {
 	return statements
 }
 
-// groupIndex is the statement for the index without which no group is found: the layout's own where that is enough.
-func (t *queueTable) groupIndex() string {
-	all := t.wantedIndexes()
-	for _, statement := range all {
-		if !t.sql.layout.Claimless() || strings.Contains(statement, "_outrider_group_idx") {
-			return statement
-		}
+// groupIndexFix says how to make the index without which no group is found: Outrider's own, or the
+// layout's where that finds all that is unfinished.
+func (t *queueTable) groupIndexFix() string {
+	if own := t.sql.create(t.full); t.sql.layout.Definitions[layout.PostgreSQL].FindsHeld && len(own) > 1 {
+		return concurrently(own[1].Create)
 	}
-	return all[0]
+	return "run `outrider init --indexes`, or " + concurrently(t.sql.wanted(t.full)[0].Create)
 }
 
 // InitIndexes creates the indexes of Outrider's that tables lack, without stopping writers. say is called before
