@@ -50,6 +50,11 @@ type doctor struct {
 	found []Diagnosis
 }
 
+// broken reports whether something is broken of a part: what rests on it would fail for the same reason.
+func (d *doctor) broken(part string) bool {
+	return slices.ContainsFunc(d.found, func(f Diagnosis) bool { return f.Part == part && f.Level == adapters.LevelBroken })
+}
+
 func (d *doctor) add(part string, findings ...adapters.Finding) {
 	for _, f := range findings {
 		d.found = append(d.found, Diagnosis{part, f})
@@ -74,7 +79,9 @@ func (d *doctor) source(ctx context.Context, name string) {
 	switch {
 	case ok:
 		d.add(part, examiner.Examine(ctx)...)
-		d.add(part, d.unmatched(ctx, name, f.Queue)...)
+		if !d.broken(part) {
+			d.add(part, d.unmatched(ctx, name, f.Queue)...)
+		}
 	case err != nil:
 		d.add(part, adapters.FindingsOf("table", err)...)
 	default:
@@ -97,7 +104,7 @@ func (d *doctor) unmatched(ctx context.Context, source string, queue adapters.Qu
 	defer cancel()
 	rows, err := sampler.Waiting(ctx, sampled)
 	if err != nil {
-		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}}
+		return []adapters.Finding{{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}}
 	}
 	types := map[string]int{}
 	none := 0
@@ -197,6 +204,10 @@ func (d *doctor) routes(ctx context.Context, opts []Option) {
 				d.add(part, paused(p))
 			}
 		}
+		if source := "source " + r.From; d.broken(source) {
+			d.add(part, adapters.Finding{Level: adapters.LevelUnknown, Subject: "cursor and lag", Text: "not looked at, see " + source})
+			continue
+		}
 		d.add(part, d.table(ctx, op, r)...)
 		d.add(part, d.lag(ctx, op, r.Name))
 	}
@@ -252,7 +263,7 @@ func (d *doctor) lag(ctx context.Context, op *Operator, route string) adapters.F
 	f := adapters.Finding{Subject: "lag"}
 	switch {
 	case err != nil:
-		f.Level, f.Text = adapters.LevelUnknown, "unknown: "+err.Error()
+		f.Level, f.Text = adapters.LevelUnknown, err.Error()
 	case b.Rows == 0:
 		f.Text = "nothing is waiting to be read"
 	default:

@@ -88,12 +88,12 @@ func (t *table) examineGroups(ctx context.Context) adapters.Finding {
 	subject := "collection " + t.Name + ": groups"
 	coll, err := t.collection(ctx)
 	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + plainly(err).Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
 	}
 	n, err := coll.CountDocuments(ctx, bson.D{t.q.unfinished(), {Key: t.q.fields.Group, Value: bson.D{{Key: "$type", Value: otherTypes}}}})
 	switch {
 	case err != nil:
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + plainly(err).Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
 	case n > 0:
 		return adapters.Finding{Level: adapters.LevelBroken, Subject: subject, Text: fmt.Sprintf("%d unfinished documents have a %s that is no text: they are given up when they are claimed", n, t.q.fields.Group),
 			Fix: "have their writers write text, or no group"}
@@ -107,13 +107,13 @@ func (t *table) examineStuck(ctx context.Context) adapters.Finding {
 	subject := "collection " + t.Name + ": documents being processed"
 	coll, err := t.collection(ctx)
 	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + plainly(err).Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
 	}
 	n, err := coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
 		{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$lt", Value: date(time.Now().Add(-t.q.timeout))}}}})
 	switch {
 	case err != nil:
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + plainly(err).Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
 	case n == 0:
 		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", t.q.timeout)}
 	}

@@ -60,7 +60,7 @@ func (s *State) Examine(ctx context.Context) []adapters.Finding {
 	f := []adapters.Finding{{Subject: "state tables", Text: "there"}}
 	lanes, err := s.Lanes(ctx)
 	if err != nil {
-		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "lanes", Text: "unknown: " + err.Error()})
+		return append(f, adapters.Finding{Level: adapters.LevelUnknown, Subject: "lanes", Text: err.Error()})
 	}
 	return append(f, adapters.ExamineLanes(lanes)...)
 }

@@ -99,7 +99,7 @@ func (q *Queue) examineReadOnly(ctx context.Context) adapters.Finding {
 	var readOnly bool
 	switch err := q.db.QueryRowContext(ctx, "SELECT @@global.read_only").Scan(&readOnly); {
 	case err != nil:
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: "role of the server", Text: "unknown: " + err.Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: "role of the server", Text: err.Error()}
 	case readOnly:
 		return adapters.Finding{Level: adapters.LevelBroken, Subject: "role of the server", Text: "it is read only, as a replica: rows cannot be claimed", Fix: "name the primary in the url"}
 	}
@@ -165,7 +165,7 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	const most = 1000
 	rows, err := s.marked(ctx, q.db, q.timeout, most)
 	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
 	if len(rows) == 0 {
 		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", q.timeout)}

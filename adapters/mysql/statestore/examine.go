@@ -45,7 +45,7 @@ func (s *Store) Examine(ctx context.Context) []adapters.Finding {
 
 // unknown is the finding about what could not be looked at.
 func unknown(subject string, err error) adapters.Finding {
-	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}
+	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 }
 
 func (s *Store) examineServer(ctx context.Context) (f []adapters.Finding, reached bool) {

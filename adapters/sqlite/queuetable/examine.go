@@ -98,7 +98,7 @@ func (q *Queue) examineTimes(ctx context.Context, t *table, s *statements) adapt
 	subject := "table " + t.name + ": times"
 	rows, err := q.WaitingByAge(ctx, adapters.DeadKey{Table: t.name}, 100)
 	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
 	column, integers := t.layout.Columns.Created, s.affinity(t.layout.Columns.Created) == affinityInteger
 	for _, r := range rows {
@@ -116,7 +116,7 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	subject := "table " + t.name + ": rows being processed"
 	rows, err := s.marked(ctx, q.db)
 	if err != nil {
-		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + err.Error()}
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
 	stuck, longest := 0, time.Duration(0)
 	for _, m := range rows {

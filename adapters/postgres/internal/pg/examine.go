@@ -75,7 +75,7 @@ func Fine(subject, text string) adapters.Finding {
 
 // Unknown is a thing that could not be looked at.
 func Unknown(subject string, err error) adapters.Finding {
-	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: "unknown: " + withoutFix(err)}
+	return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: withoutFix(err)}
 }
 
 // Judge makes findings of errors, of each that was joined.
