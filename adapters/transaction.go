@@ -30,12 +30,13 @@ type TxDestination interface {
 	// (PostgreSQL: pgx.Tx). It neither commits nor rolls back, and waits for nothing but the
 	// database: while it runs a transaction is open.
 	//
-	// With nil everything is committed. After anything else the transaction is rolled back. Messages whose
+	// With errs nil everything is committed. Committed, if it is not nil, is called once it is known to be: what it counts is
+	// not counted again when a transaction rolls back and its messages are given again. After any other errs the transaction is rolled back. Messages whose
 	// result is nil are then given again, in another transaction; if every message has an error it is not known
 	// which of them is at fault, and they are given again in parts, until a message
 	// fails alone. An [outbox.Unavailable] error is nobody's fault: it ends the delivery. Neither is [ErrConflict]: the
 	// messages are given again, all of them.
-	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) []error
+	DeliverTx(ctx context.Context, tx any, address string, batch []*message.Message) (committed func(), errs []error)
 }
 
 // DatabaseName is how a PostgreSQL database is named by the methods Database: by host, port and name, as the configuration

@@ -27,7 +27,7 @@ type jobLoop struct {
 // The peers: the least that can be done, and what Yantra does.
 var (
 	bareJobs = jobLoop{label: "bare", page: 500, work: wholePage,
-		does: "SELECT 500 rows that are pending, InsertManyTx, UPDATE them, in one transaction, on one connection"}
+		does: "SELECT 500 rows that are pending, InsertManyFastTx, UPDATE them, in one transaction, on one connection"}
 	rowJobs = jobLoop{label: "yantra", page: 100, work: rowByRow,
 		does: "as Yantra does: SELECT 100 rows that are pending, and for each InsertTx and UPDATE in a transaction"}
 )
@@ -111,7 +111,7 @@ func wholePage(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx
 		for i, row := range found {
 			params[i], ids[i] = river.InsertManyParams{Args: riverArgs{row.Group, row.Payload}}, row.ID
 		}
-		if _, err := client.InsertManyTx(ctx, tx, params); err != nil {
+		if _, err := client.InsertManyFastTx(ctx, tx, params); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, "UPDATE outbox_messages SET status = 'processed', processed_at = localtimestamp WHERE id = ANY ($1::text[]::uuid[])", ids)

@@ -35,9 +35,14 @@ type SQLBatch struct {
 func (s *SQL) Preset() *layout.Preset { return layout.Find(s.Layout) }
 
 func (s *SQL) check(c *checker, at place) {
-	c.postgresURL(at.child("url"), s.URL, "")
+	c.postgresURL(at.child("url"), s.URL, ", and only tables in PostgreSQL are written to")
 	c.postgresTLS(at, s.URL, &s.TLS)
 	if !at.sound("layout") {
+		if shape := at.child("layout"); shape.node.text == "custom" {
+			c.retract(shape.path)
+			c.add(shape, "tables that columns describe are read, not written to: nothing says which of their columns a new row needs").
+				hint("name a layout that has the table's shape")
+		}
 		return
 	}
 	preset := s.Preset()

@@ -35,14 +35,18 @@ var errRefused = errors.New("messages were refused")
 func Deliver(ctx context.Context, name string, pool *pgxpool.Pool, to adapters.TxDestination, address string, batch []*message.Message) []error {
 	group := func(msg *message.Message) string { return msg.Metadata[outbox.MetaGroup] }
 	return adapters.InParts(batch, group, func(part []*message.Message) (errs []error, ended error) {
+		var committed func()
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if errs = to.DeliverTx(ctx, tx, address, part); errs != nil {
+			if committed, errs = to.DeliverTx(ctx, tx, address, part); errs != nil {
 				return errRefused
 			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, errRefused) {
 			return nil, outbox.Unavailable(fmt.Errorf("%s: %w", name, err), 0)
+		}
+		if err == nil && committed != nil {
+			committed()
 		}
 		for _, err := range errs {
 			if err != nil && outbox.KindOf(err) == outbox.KindUnavailable {

@@ -89,32 +89,34 @@ func (d *Destination) Deliver(ctx context.Context, address string, batch []*mess
 }
 
 // DeliverTx implements [adapters.TxDestination]. Its tx is a pgx.Tx.
-func (d *Destination) DeliverTx(ctx context.Context, tx any, _ string, batch []*message.Message) []error {
+func (d *Destination) DeliverTx(ctx context.Context, tx any, _ string, batch []*message.Message) (committed func(), errs []error) {
 	records := make([]record, len(batch))
-	errs, bad := make([]error, len(batch)), false
+	errs = make([]error, len(batch))
+	bad, repeated := false, int64(0)
 	for i, msg := range batch {
 		if records[i], errs[i] = d.record(msg); errs[i] != nil {
 			errs[i], bad = outbox.Permanent(fmt.Errorf("sql: %w", errs[i])), true
 		}
 	}
 	if bad {
-		return errs
+		return nil, errs
 	}
 	for i, t := range d.targets {
-		if err := d.insert(ctx, tx.(pgx.Tx), t, d.of(i, records), errs); err != nil { //nolint:forcetypeassert // what PostgreSQL's transactions are
+		n, err := d.insert(ctx, tx.(pgx.Tx), t, d.of(i, records), errs) //nolint:forcetypeassert // what PostgreSQL's transactions are
+		if repeated += n; err != nil {
 			for i := range errs {
 				errs[i] = err
 			}
-			return errs
+			return nil, errs
 		}
 		for _, err := range errs {
 			bad = bad || err != nil
 		}
 	}
 	if bad {
-		return errs
+		return nil, errs
 	}
-	return nil
+	return func() { d.duplicates.Add(repeated) }, nil
 }
 
 // of are the records of one target.
@@ -140,18 +142,18 @@ func (d *Destination) targetOf(r *record) int {
 }
 
 // insert writes the records of one table. An error is that of all messages; what is wrong with single ones
-// is in errs.
-func (d *Destination) insert(ctx context.Context, tx pgx.Tx, t *target, records []*record, errs []error) error {
+// is in errs. It returns how many of the messages the table had already.
+func (d *Destination) insert(ctx context.Context, tx pgx.Tx, t *target, records []*record, errs []error) (repeated int64, err error) {
 	if len(records) == 0 {
-		return nil
+		return 0, nil
 	}
 	s, err := t.shape(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	text, args, ok := s.write.statement(records, errs)
 	if !ok {
-		return nil
+		return 0, nil
 	}
 	var b pgx.Batch
 	b.Queue(text, args...)
@@ -164,8 +166,7 @@ func (d *Destination) insert(ctx context.Context, tx pgx.Tx, t *target, records 
 		err = closeErr
 	}
 	if err != nil {
-		return t.refused(ctx, s, err)
+		return 0, t.refused(ctx, s, err)
 	}
-	d.duplicates.Add(int64(len(records)) - tag.RowsAffected())
-	return nil
+	return int64(len(records)) - tag.RowsAffected(), nil
 }

@@ -390,7 +390,7 @@ func TestDeliveriesWaitForNoConnectionOfTheirOwn(t *testing.T) {
 		txs = append(txs, tx)
 	}
 	for i, tx := range txs {
-		if errs := d.DeliverTx(t.Context(), tx, "", []*message.Message{order(strconv.Itoa(i), nil)}); errs != nil {
+		if _, errs := d.DeliverTx(t.Context(), tx, "", []*message.Message{order(strconv.Itoa(i), nil)}); errs != nil {
 			t.Fatal(errs)
 		}
 	}

@@ -73,8 +73,9 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 	for i, msg := range batch {
 		items[i] = itemOf(msg)
 	}
+	var committed func()
 	err := t.in.Transact(ctx, items, func(ctx context.Context, tx any) error {
-		if errs = t.to.DeliverTx(ctx, tx, address, batch); errs != nil {
+		if committed, errs = t.to.DeliverTx(ctx, tx, address, batch); errs != nil {
 			return errRefused
 		}
 		return nil
@@ -82,6 +83,9 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 	lost, someLost := errors.AsType[*LostError](err)
 	switch {
 	case err == nil:
+		if committed != nil {
+			committed()
+		}
 		return nil, nil
 	case someLost:
 		errs = make([]error, len(batch))

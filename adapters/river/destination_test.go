@@ -1,0 +1,143 @@
+package river_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/outriderhq/outrider/adapters/river"
+	"github.com/outriderhq/outrider/internal/testenv"
+	"github.com/outriderhq/outrider/outbox"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world is a database with River's tables.
+type world struct {
+	t    *testing.T
+	url  string
+	pool *pgxpool.Pool
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, url: testenv.Postgres(t)}
+	var err error
+	w.pool, err = pgxpool.New(t.Context(), w.url)
+	must(t, err)
+	t.Cleanup(w.pool.Close)
+	migrator, err := rivermigrate.New(riverpgxv5.New(w.pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	_, err = migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
+	must(t, err)
+	return w
+}
+
+func (w *world) exec(sql string) {
+	w.t.Helper()
+	_, err := w.pool.Exec(w.t.Context(), sql)
+	must(w.t, err)
+}
+
+// destination opens a destination whose connections run a statement first.
+func (w *world) destination(cfg river.Config, first string) *river.Destination {
+	w.t.Helper()
+	pool, err := pgxpool.ParseConfig(w.url)
+	must(w.t, err)
+	pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, first)
+		return err
+	}
+	cfg.Pool, err = pgxpool.NewWithConfig(w.t.Context(), pool)
+	must(w.t, err)
+	d, err := river.New(cfg)
+	must(w.t, err)
+	w.t.Cleanup(func() { must(w.t, d.Close()) })
+	return d
+}
+
+// jobs returns the ids of the events that have jobs, in the order of the jobs.
+func (w *world) jobs() (ids []string) {
+	w.t.Helper()
+	rows, err := w.pool.Query(w.t.Context(), `SELECT metadata->'outrider'->>'event_id' FROM river_job ORDER BY id`)
+	must(w.t, err)
+	ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	must(w.t, err)
+	return ids
+}
+
+// order is a message whose arguments are its id.
+func order(id string) *message.Message {
+	msg := message.NewMessage(id, fmt.Appendf(nil, `{"id": %q}`, id))
+	msg.Metadata[outbox.MetaType] = "order"
+	return msg
+}
+
+// TestDuplicatesOfARollbackAreNotCounted has a transaction fail as it commits, after River has refused a job.
+func TestDuplicatesOfARollbackAreNotCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.destination(river.Config{Unique: river.Unique{ByArgs: true}}, "")
+	batch := []*message.Message{order("a"), order("b"), order("a")}
+	if errs := d.Deliver(t.Context(), "", batch[:1]); errs != nil {
+		t.Fatal(errs)
+	}
+	w.exec(`CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$`)
+	w.exec(`CREATE CONSTRAINT TRIGGER not_now AFTER UPDATE ON river_job DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION not_now()`)
+	if errs := d.Deliver(t.Context(), "", batch[1:]); len(errs) != 2 || outbox.KindOf(errs[0]) != outbox.KindUnavailable {
+		t.Fatalf("%v, want that the messages wait", errs)
+	}
+	if n := d.Duplicates(); n != 0 {
+		t.Errorf("%d duplicates are counted of a transaction that rolled back", n)
+	}
+	w.exec(`DROP TRIGGER not_now ON river_job`)
+	if errs := d.Deliver(t.Context(), "", batch[1:]); errs != nil {
+		t.Fatal(errs)
+	}
+	if n, jobs := d.Duplicates(), w.jobs(); n != 1 || len(jobs) != 2 {
+		t.Errorf("%d duplicates and jobs %v, want 1 duplicate and two jobs", n, jobs)
+	}
+}
+
+// TestJobsGoToATableWithRowSecurity has River's table take no COPY.
+func TestJobsGoToATableWithRowSecurity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	role := pgx.Identifier{w.pool.Config().ConnConfig.Database + "_relay"}.Sanitize()
+	w.exec(`CREATE ROLE ` + role)
+	t.Cleanup(func() {
+		_, err := w.pool.Exec(context.Background(), `DROP OWNED BY `+role+`; DROP ROLE `+role)
+		must(t, err)
+	})
+	w.exec(`GRANT SELECT, INSERT, UPDATE ON river_job TO ` + role + `; GRANT USAGE ON SEQUENCE river_job_id_seq TO ` + role)
+	d := w.destination(river.Config{}, "SET ROLE "+role)
+	deliver := func(ids ...string) {
+		t.Helper()
+		var batch []*message.Message
+		for _, id := range ids {
+			batch = append(batch, order(id))
+		}
+		if errs := d.Deliver(t.Context(), "", batch); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	deliver("a", "b")
+	w.exec(`ALTER TABLE river_job ENABLE ROW LEVEL SECURITY; CREATE POLICY everything ON river_job USING (true)`)
+	deliver("c", "d")
+	deliver("e")
+	if got, want := fmt.Sprint(w.jobs()), "[a b c d e]"; got != want {
+		t.Errorf("jobs of %s, want %s", got, want)
+	}
+}
