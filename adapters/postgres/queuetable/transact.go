@@ -69,11 +69,29 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 	case own != nil:
 		return nil, own
 	case errors.Is(err, errLost):
+		s.release(settled)
 		return lost, nil
 	case errors.Is(err, adapters.ErrUnknown):
 		s.tried()
 	}
 	return nil, queueError(q.tables[0].name, "deliver and settle", err)
+}
+
+// release ends the claims of the rows that are lost. Somebody may have set such a row back to wait meanwhile: what comes of its message now,
+// which was not delivered, must not be written, and the next claim finds the row. See [settling.forget] for the lock.
+func (s *settling) release(settled [][]bool) {
+	s.q.claiming.Lock()
+	defer s.q.claiming.Unlock()
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	for i, part := range s.order {
+		rows := s.parts[part]
+		for j, r := range rows.results {
+			if !settled[i][j] {
+				s.q.lose(part.table, r.Claim.Key, rows.holds[j])
+			}
+		}
+	}
 }
 
 // unsettled are the claims of rows that a settle did not change.

@@ -359,3 +359,35 @@ func TestG13_ASettleLocksLanesInTheOrderOfCommands(t *testing.T) {
 		})
 	}
 }
+
+// A row that somebody ends while it is delivered is lost, and its delivery rolls back. If it waits again before that is settled, it is
+// delivered again, not marked as done.
+func TestG1_ARowThatIsLostAndWaitsAgainIsDelivered(t *testing.T) {
+	t.Parallel()
+	e := newQueueEnv(t).framework(t)
+	e.event("1", "User", "17", 4*time.Second)
+	e.event("2", "User", "17", 3*time.Second)
+	q := opened(t, e)
+	rows := claimAll(t, q)
+	var results []adapters.ClaimResult
+	for _, row := range rows {
+		results = append(results, adapters.ClaimResult{Claim: row.Claim, Outcome: outbox.OutcomeDelivered, Lane: adapters.LaneRef{Route: "suite", Slot: row.Slot}, Epoch: 1})
+	}
+	status := func(n int) { e.each("UPDATE {t} SET status = $1 WHERE event_id = '1'", n) }
+	status(3)
+	lost, err := q.Transact(e.ctx, results, func(context.Context, any) error { return nil })
+	pgtest.Must(t, err)
+	if len(lost) != 1 || lost[0].Key != "1" {
+		t.Fatalf("lost %v, want row 1", lost)
+	}
+	status(0)
+	results[0].Outcome, results[1].Outcome = outbox.OutcomeSkipped, outbox.OutcomeReleased
+	lost, err = q.Settle(e.ctx, results)
+	pgtest.Must(t, err)
+	if len(lost) != 1 || lost[0].Key != "1" {
+		t.Errorf("lost %v, want row 1: its claim has ended", lost)
+	}
+	if got := ids(claimAll(t, q)); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("claimed %v, want both rows: none was delivered", got)
+	}
+}
