@@ -99,7 +99,11 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 		return nil, err
 	}
 	for _, err := range errs {
-		if err != nil && (outbox.KindOf(err) == outbox.KindUnavailable || ctx.Err() != nil) {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil: // what the error says of one message must not end the others
+			return nil, outbox.Unavailable(fmt.Errorf("%w before it was found out which message is at fault: %w", context.Cause(ctx), err), 0)
+		case outbox.KindOf(err) == outbox.KindUnavailable:
 			return nil, err
 		}
 	}
