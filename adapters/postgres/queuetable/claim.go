@@ -34,6 +34,9 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 	q.findAstray()
 	c := q.newClaim(req)
 	err := c.serveAll(ctx, q.inTurn())
+	if err == nil {
+		q.guardHot(ctx)
+	}
 	if err != nil && len(c.rows) > 0 {
 		q.log.WarnContext(ctx, "claiming from one table failed; what others gave goes on", "error", err)
 		return c.rows, nil

@@ -39,6 +39,9 @@ type hotRows struct {
 	seq  uint64            // counts settles
 	done map[string]uint64 // rows of which a settle has written that they are done, and its number
 	past []string          // their keys, the oldest first
+
+	guarded time.Time // when it was last looked at what statements would read, see [Queue.guardHot]
+	rests   bool      // they would read a backlog
 }
 
 // describeHot finds out what INSERTs are completed with. Without an index of what waits by group it would be too dear to ask.
@@ -77,6 +80,9 @@ func (q *Queue) Announce(insert string) adapters.HotInsert {
 	}
 	if h.done == nil {
 		h.done, h.reserved = map[string]uint64{}, map[string]*adapters.HotRow{}
+	}
+	if h.rests {
+		return nil
 	}
 	return &hotInsert{q: q, statement: statement, seq: h.seq}
 }

@@ -12,6 +12,8 @@ import (
 type hotText struct {
 	head, tail string
 	statements map[string]string // by INSERT
+	backlog    string            // counts what waits, up to a limit; "": no group is looked at
+	explain    string            // shows how a session reads a group
 }
 
 // hotColumns are the first columns that the statement returns; those of headers follow.
@@ -58,7 +60,7 @@ func (q *queueSQL) hot(table uint32, database string) hotText {
 	for i := range q.layout.Headers {
 		fmt.Fprintf(&extra, ", p.header%d", i+1)
 	}
-	return hotText{
+	text := hotText{
 		head: "WITH published AS (\n",
 		tail: q.fill(fmt.Sprintf(`
 RETURNING *, ctid AS hot_tid, tableoid AS hot_table, xmin AS hot_xmin
@@ -70,4 +72,9 @@ CROSS JOIN LATERAL (%s) b
 ORDER BY p.created, p.key`, wire.PostgresEpoch, extra.String(), q.rowColumns("NULL::text", "false", "0::float8", "t.hot_tid"), group, sure, waiting)),
 		statements: map[string]string{},
 	}
+	if q.layout.Columns.Group != "" {
+		text.backlog = q.fill(fmt.Sprintf("SELECT count(*) FROM (SELECT FROM {t} t WHERE {status} IN ({waiting}) LIMIT %d) w", hotBacklog))
+		text.explain = q.fill("EXPLAIN (FORMAT JSON) WITH p AS MATERIALIZED (SELECT NULL::text AS hot_group)\nSELECT b.before FROM p CROSS JOIN LATERAL (" + waiting + ") b")
+	}
+	return text
 }
