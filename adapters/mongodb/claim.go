@@ -289,7 +289,7 @@ func (c *claim) fetchKeys(ctx context.Context, t *table, keys bson.A) (wholes ma
 	if len(keys) == 0 {
 		return wholes, true, nil
 	}
-	cursor, err := t.coll.Find(ctx, bson.D{{Key: c.q.fields.Key, Value: in(keys)}, c.q.waiting()}, options.Find().SetProjection(bson.D{{Key: ClaimField, Value: 0}}))
+	cursor, err := t.coll.Find(ctx, bson.D{{Key: c.q.fields.Key, Value: in(keys)}, c.q.waiting()}, options.Find().SetHint(c.q.keyIndex()).SetProjection(bson.D{{Key: ClaimField, Value: 0}}))
 	if err != nil {
 		return nil, false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
@@ -25,6 +26,8 @@ type Connection struct {
 	URL      string      // mongodb:// or mongodb+srv://
 	TLS      *tls.Config // nil: what the URL says
 	Database string
+
+	monitor *event.CommandMonitor // for tests; nil: none
 }
 
 // server is a connected client.
@@ -55,6 +58,9 @@ func (c Connection) open() (*server, error) {
 	}
 	if c.TLS != nil {
 		o.SetTLSConfig(c.TLS)
+	}
+	if c.monitor != nil {
+		o.SetMonitor(c.monitor)
 	}
 	client, err := mongo.Connect(o)
 	if err != nil {

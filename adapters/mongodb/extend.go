@@ -66,7 +66,7 @@ func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.T
 	}
 	models := make([]mongo.WriteModel, 0, len(groups))
 	for was, keys := range groups {
-		models = append(models, mongo.NewUpdateManyModel().SetFilter(t.ours(keys, was)).
+		models = append(models, mongo.NewUpdateManyModel().SetHint(q.keyIndex()).SetFilter(t.ours(keys, was)).
 			SetUpdate(bson.D{{Key: "$set", Value: bson.D{{Key: q.fields.Claimed, Value: date(stamp)}}}}))
 	}
 	result, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
@@ -79,7 +79,7 @@ func (q *Queue) renew(ctx context.Context, t *table, of []*renewal, stamp time.T
 		}
 		return nil
 	}
-	cursor, err := coll.Find(ctx, bson.D{{Key: q.fields.Key, Value: in(keys)}, {Key: q.fields.Claimed, Value: date(stamp)}}, options.Find().SetProjection(q.slim()))
+	cursor, err := coll.Find(ctx, bson.D{{Key: q.fields.Key, Value: in(keys)}, {Key: q.fields.Claimed, Value: date(stamp)}}, options.Find().SetHint(q.keyIndex()).SetProjection(q.slim()))
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (t *table) recover(ctx context.Context) (recovered int, err error) {
 		step := keys[:min(len(keys), recoverStep)]
 		var result *mongo.UpdateResult
 		result, err = coll.UpdateMany(ctx, append(bson.D{{Key: f.Key, Value: in(step)}}, stuck...),
-			bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: st.Pending}}}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
+			bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: st.Pending}}}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}}, options.UpdateMany().SetHint(t.q.keyIndex()))
 		if err == nil {
 			recovered += int(result.ModifiedCount)
 		}

@@ -17,7 +17,7 @@ func (c *claim) mark(ctx context.Context, t *table, wanted []*pick) error {
 		keys[i] = p.doc.id
 	}
 	result, err := t.coll.UpdateMany(ctx, bson.D{{Key: f.Key, Value: in(keys)}, c.q.waiting()}, bson.D{{Key: "$set", Value: bson.D{
-		{Key: f.Status, Value: c.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: date(stamp)}, {Key: ClaimField, Value: token}}}})
+		{Key: f.Status, Value: c.q.layout.Statuses.Processing}, {Key: f.Claimed, Value: date(stamp)}, {Key: ClaimField, Value: token}}}}, options.UpdateMany().SetHint(c.q.keyIndex()))
 	if err != nil { // it may have been carried out
 		t.orphans = append(t.orphans, orphan{token, keys})
 		return err
@@ -49,7 +49,7 @@ func (t *table) unmarked(ctx context.Context, wanted []*pick, token string, keys
 		missing[p.doc.key] = true
 	}
 	cursor, err := t.coll.Find(ctx, bson.D{{Key: f.Key, Value: in(keys)}, {Key: ClaimField, Value: token}, {Key: f.Status, Value: t.q.layout.Statuses.Processing}},
-		options.Find().SetProjection(bson.D{{Key: f.Key, Value: 1}}))
+		options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: f.Key, Value: 1}}))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func prefixes(wanted []*pick, missing map[string]bool) (kept []*pick, back bson.
 func (t *table) putBack(ctx context.Context, o orphan) error {
 	f, st := &t.q.fields, &t.q.layout.Statuses
 	_, err := t.coll.UpdateMany(ctx, bson.D{{Key: f.Key, Value: in(o.keys)}, {Key: f.Status, Value: st.Processing}, {Key: ClaimField, Value: o.token}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: st.Pending}}}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
+		bson.D{{Key: "$set", Value: bson.D{{Key: f.Status, Value: st.Pending}}}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}}, options.UpdateMany().SetHint(t.q.keyIndex()))
 	return err
 }
 

@@ -155,7 +155,7 @@ func (s *settling) model(t *table, is same, rows []*settled) mongo.WriteModel {
 	if is.failure != "" {
 		set = append(set, bson.E{Key: f.Error, Value: is.failure})
 	}
-	return mongo.NewUpdateManyModel().SetFilter(t.ours(keys, is)).
+	return mongo.NewUpdateManyModel().SetHint(t.q.keyIndex()).SetFilter(t.ours(keys, is)).
 		SetUpdate(bson.D{{Key: "$set", Value: set}, {Key: "$unset", Value: bson.D{{Key: ClaimField, Value: ""}}}})
 }
 
@@ -175,7 +175,7 @@ func (t *table) ours(keys bson.A, is same) bson.D {
 func (s *settling) compare(ctx context.Context, t *table, coll *mongo.Collection, keys bson.A) error {
 	f := &t.q.fields
 	cursor, err := coll.Find(ctx, bson.D{{Key: f.Key, Value: in(keys)}},
-		options.Find().SetProjection(bson.D{{Key: f.Key, Value: 1}, {Key: f.Status, Value: 1}, {Key: f.Attempts, Value: 1}}))
+		options.Find().SetHint(t.q.keyIndex()).SetProjection(bson.D{{Key: f.Key, Value: 1}, {Key: f.Status, Value: 1}, {Key: f.Attempts, Value: 1}}))
 	if err != nil {
 		return err
 	}

@@ -210,6 +210,10 @@ func sameKeys(a, b bson.D) bool {
 	return true
 }
 
+// keyIndex is the index of keys, which every collection has. Statements name it that say the keys of what they want: a server that compares
+// plans may otherwise take the original's index of the status, and read all that waits.
+func (q *Queue) keyIndex() bson.D { return bson.D{{Key: q.fields.Key, Value: 1}} }
+
 // Filters.
 
 // unfinished is the condition of the indexes of what is unfinished, word for word.
