@@ -163,6 +163,9 @@ func (c *claim) serve(ctx context.Context, t *table, share int) error {
 	if _, err := t.describe(ctx, c.q.db); err != nil {
 		return err
 	}
+	if err := t.putBack(ctx, c.q); err != nil {
+		return err
+	}
 	v := c.tables[t]
 	most := min(v.got+share, int(c.q.batch.Load()))
 	for v.got < most && !c.full && !v.around && !v.cut {

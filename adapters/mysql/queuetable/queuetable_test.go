@@ -397,3 +397,37 @@ WHERE db = database() AND info LIKE 'SELECT 1 FROM outrider_cursor%%slot = %d %%
 		})
 	}
 }
+
+// TestG1_G2_AClaimOfWhichNothingIsKnownGoesBack: the connection of a claim broke while it committed. The next claim finds its rows, in their
+// order, and waits for no timeout; a row that another process has claimed meanwhile stays its own.
+func TestG1_G2_AClaimOfWhichNothingIsKnownGoesBack(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	e.insert(event("0000000000001", "a", born), event("0000000000002", "a", born.Add(time.Second)), event("0000000000003", "b", born))
+	q, other := e.open(), e.open()
+	rows := e.claim(q, 10)
+	at := q.table("outbox_events")
+	v := &turn{claim: &claim{q: q}, table: at}
+	var marked []picked
+	var stamp time.Time
+	for _, row := range rows { // as if the claim had ended with an error
+		h := at.holds[row.ID]
+		marked, stamp = append(marked, picked{key: h.key}), h.stamp
+		delete(at.holds, row.ID)
+	}
+	e.exec("UPDATE outbox_events SET status = 'PENDING' WHERE id = '0000000000003'")
+	if theirs := e.claim(other, 10); len(theirs) != 1 || theirs[0].ID != "0000000000003" {
+		t.Fatalf("the other process claimed %d rows", len(theirs))
+	}
+	if again := e.claim(q, 10); len(again) != 0 {
+		t.Fatalf("%d rows of an unknown claim are claimed without being put back", len(again))
+	}
+	at.orphans = append(at.orphans, v.orphansOf(marked, stamp))
+	again := e.claim(q, 10)
+	if len(again) != 2 || again[0].ID != "0000000000001" || again[1].ID != "0000000000002" {
+		t.Fatalf("claimed %d rows again, want the first two", len(again))
+	}
+	if lost, err := q.Settle(t.Context(), delivered(again...)); err != nil || len(lost) > 0 {
+		t.Errorf("%d lost, %v", len(lost), err)
+	}
+}

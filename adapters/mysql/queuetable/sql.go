@@ -26,6 +26,7 @@ type statements struct {
 	page, pageOn                        string // from a group on; from a place on, in a group
 	lock                                string // and read what was chosen; the keys follow
 	take, done, retry, put, renew, back string // the keys follow
+	unclaim                             string // the same, for claims that may have been made
 	dead                                map[string]string
 	still                               string // which rows are ours; the keys follow
 	full, seen                          string // columns of a record, for claims and for operators

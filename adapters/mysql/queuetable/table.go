@@ -42,7 +42,8 @@ type table struct {
 	state   adapters.Look    // of the claims so far
 
 	// Guarded by claiming.
-	spot     spot // where the next page begins
+	spot     spot     // where the next page begins
+	orphans  []values // what claims may have marked that have failed
 	slots    [adapters.Slots]bool
 	terms    [adapters.Slots]uint64
 	wants    uint64

@@ -71,11 +71,41 @@ func (v *turn) take(ctx context.Context, chosen []entry, most int) error {
 		err = my.Transact(ctx, v.q.db, func(tx *sql.Tx) error { return work(tx) })
 	}
 	if err != nil {
+		if len(rows) > 0 && !v.table.layout.Claimless() && !my.Answered(err) {
+			v.table.orphans = append(v.table.orphans, v.orphansOf(rows, stamp))
+		}
 		return err
 	}
 	v.keep(rows, stamp)
 	if v.chunk = 0; refused > 0 { // there may be many of them
 		v.chunk = min(2*max(len(chosen), firstChunk), chunkRows)
+	}
+	return nil
+}
+
+// orphansOf names rows that a claim may have marked: its connection broke, perhaps while it committed.
+func (v *turn) orphansOf(rows []picked, stamp time.Time) values {
+	o := values{token: v.q.token, claimed: stamp}
+	for i := range rows {
+		o.keys = append(o.keys, rows[i].key)
+	}
+	return o
+}
+
+// putBack has rows wait again that claims may have marked of which nothing is known. Otherwise nobody would touch them, or what is behind them,
+// until they count as stuck. The caller has claiming.
+func (t *table) putBack(ctx context.Context, q *Queue) error {
+	for len(t.orphans) > 0 {
+		query, args := t.orphans[0].bind(t.sql().unclaim)
+		err := my.RetryConflict(ctx, func() error {
+			_, err := q.db.ExecContext(ctx, query, args...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		t.orphans = t.orphans[1:]
+		t.spot.in = t.spot.in && t.spot.queue == alone // they may be before the place in the group
 	}
 	return nil
 }

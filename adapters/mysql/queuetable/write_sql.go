@@ -31,6 +31,7 @@ func (s *statements) buildWrites() {
 			" AND " + my.Quote(c.Claimed) + " = " + argClaimed
 		s.renew = "UPDATE " + s.name + " SET " + join(set(c.Claimed, argStamp), s.kept()) + ours
 		s.back = s.recovering()
+		s.unclaim = s.back + " AND " + my.Quote(claimColumn) + " = " + argToken
 	}
 	ended := []string{set(c.Attempts, argAttempts), set(c.Updated, s.now(c.Updated))}
 	if l.ClaimEnds {
@@ -79,7 +80,7 @@ func (s *statements) recovering() string {
 	if s.layout.ClaimEnds {
 		back = append(back, set(c.Claimed, "NULL"), set(c.Owner, "NULL"))
 	}
-	return "UPDATE " + s.name + " SET " + join(back...) + " WHERE " + my.Quote(c.Key) + " = " + argKeys + " AND " +
+	return "UPDATE " + s.name + " SET " + join(back...) + " WHERE " + my.Quote(c.Key) + " IN (" + argKeys + ") AND " +
 		s.in([]string{s.layout.Statuses.Processing}) + " AND " + my.Quote(c.Claimed) + " = " + argClaimed
 }
 
