@@ -47,6 +47,11 @@ type verifier interface {
 	verify(ctx context.Context, db *pgx.Conn) error
 }
 
+// cleaning is a peer that has made more than the stage's database, which has an URL.
+type cleaning interface {
+	clean(ctx context.Context, postgres string) error
+}
+
 // demanding is a peer that needs more than PostgreSQL and Kafka as they are.
 type demanding interface {
 	// provide gets what the peer needs, which may take minutes the first time. An

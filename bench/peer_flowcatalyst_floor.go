@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 )
 
 // itemFloor is the least that can be done to bring FlowCatalyst's items to its
@@ -37,32 +35,11 @@ func (f itemFloor) create(ctx context.Context, db *pgx.Conn, _ job) error {
 	return f.fill(ctx, db)
 }
 
-// part is the items of one request.
-type part struct {
-	ids  []string
-	body []byte
-}
-
-// The parts that wait for a connection, and those that wait to be settled,
-// together about what Outrider may have in memory.
-const waitingParts = itemMemory / itemRequest / 2
-
 func (f itemFloor) relay(ctx context.Context, j job) error {
-	parts, answered := make(chan *part, waitingParts), make(chan *part, waitingParts)
-	g, working := errgroup.WithContext(context.WithoutCancel(ctx))
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	context.AfterFunc(working, stop) // what cannot be sent or settled need not be claimed
-	g.Go(func() error {
-		defer close(parts)
-		return f.claim(ctx, working.Done(), j.Postgres, parts)
+	return moveItems(ctx, j.URL+itemPath, func(ctx context.Context) (itemClaimer, error) {
+		db, err := f.connect(ctx, j.Postgres)
+		return postgresItems{db}, err
 	})
-	g.Go(func() error {
-		defer close(answered)
-		return f.post(working, j.URL+itemPath, parts, answered)
-	})
-	g.Go(func() error { return f.settle(working, j.Postgres, answered) })
-	return g.Wait()
 }
 
 // connect opens a connection that plans as Outrider's do: statistics of such a
@@ -76,37 +53,13 @@ func (itemFloor) connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return db, err
 }
 
-// claim claims until ctx ends; what it has then is still handed on, unless the
-// others have failed.
-func (f itemFloor) claim(ctx context.Context, failed <-chan struct{}, url string, parts chan<- *part) error {
-	db, err := f.connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	for ctx.Err() == nil {
-		claimed, err := f.claimOnce(context.WithoutCancel(ctx), db)
-		if err != nil {
-			return err
-		}
-		for _, p := range claimed {
-			p.body = append(p.body, ']')
-			select {
-			case parts <- p:
-			case <-failed:
-				return nil
-			}
-		}
-		if len(claimed) == 0 {
-			pause(ctx)
-		}
-	}
-	return nil
-}
+// postgresItems claims and completes in PostgreSQL.
+type postgresItems struct{ db *pgx.Conn }
 
-// claimOnce makes requests of what one claim returns.
-func (itemFloor) claimOnce(ctx context.Context, db *pgx.Conn) (out []*part, err error) {
-	rows, err := db.Query(ctx, `WITH selected AS (
+func (p postgresItems) close() { _ = p.db.Close(context.Background()) }
+
+func (p postgresItems) claim(ctx context.Context) ([]*part, error) {
+	rows, err := p.db.Query(ctx, `WITH selected AS (
 			SELECT id FROM outbox_events WHERE status = 'PENDING'
 			ORDER BY message_group, created_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 		UPDATE outbox_events t SET status = 'PROCESSING', processed_at = now()
@@ -115,68 +68,21 @@ func (itemFloor) claimOnce(ctx context.Context, db *pgx.Conn) (out []*part, err 
 		return nil, err
 	}
 	defer rows.Close()
-	open := map[string]*part{} // by group
+	var parts parting
 	for rows.Next() {
 		v := rows.RawValues() // valid until the next row
-		p := open[string(v[1])]
-		if p == nil || len(p.ids) == itemRequest {
-			p = &part{ids: make([]string, 0, itemRequest), body: make([]byte, 0, itemRequest*(len(v[2])+8))}
-			open[string(v[1])] = p
-			out = append(out, p)
-		}
-		separator := byte(',')
-		if len(p.ids) == 0 {
-			separator = '['
-		}
-		p.ids = append(p.ids, string(v[0]))
-		p.body = append(append(p.body, separator), v[2]...)
+		parts.add(v[0], v[1], v[2])
 	}
-	return out, rows.Err()
+	return parts.all, rows.Err()
 }
 
-// post sends what comes, on all connections.
-func (itemFloor) post(ctx context.Context, url string, parts <-chan *part, answered chan<- *part) error {
-	client := newPoster(itemRequests)
-	defer client.close()
-	header := http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer benchmark"}, "User-Agent": {"bench"}}
-	g, ctx := errgroup.WithContext(ctx)
-	for range itemRequests {
-		g.Go(func() error {
-			for p := range parts {
-				if err := client.post(ctx, url, header, p.body); err != nil {
-					return err
-				}
-				select {
-				case answered <- p:
-				case <-ctx.Done():
-					return nil // the settler has failed
-				}
-			}
-			return nil
-		})
+func (p postgresItems) complete(ctx context.Context, ids []string) error {
+	tag, err := p.db.Exec(ctx, "UPDATE outbox_events SET status = 'COMPLETED', processed_at = now() WHERE id = ANY ($1) AND (status = 'PROCESSING') IS TRUE", ids) // IS TRUE: not by the index of statuses
+	if err == nil && tag.RowsAffected() != int64(len(ids)) {
+		err = errNotOurs
 	}
-	return g.Wait()
+	return err
 }
 
-// settle writes all that was answered since the last time.
-func (f itemFloor) settle(ctx context.Context, url string, answered <-chan *part) error {
-	db, err := f.connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	for p := range answered {
-		ids := p.ids
-		for n := len(answered); n > 0; n-- {
-			ids = append(ids, (<-answered).ids...)
-		}
-		tag, err := db.Exec(ctx, "UPDATE outbox_events SET status = 'COMPLETED', processed_at = now() WHERE id = ANY ($1) AND (status = 'PROCESSING') IS TRUE", ids) // IS TRUE: not by the index of statuses
-		if err == nil && tag.RowsAffected() != int64(len(ids)) {
-			err = errors.New("somebody else changed rows that were claimed")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// errNotOurs is what a run that is disturbed ends with.
+var errNotOurs = errors.New("somebody else changed rows that were claimed")

@@ -29,7 +29,7 @@ const (
 type embedded struct {
 	label    string // its name
 	settings string // for the reader
-	config   string // with {postgres}, {brokers}, {topic} and {url}
+	config   string // with {postgres}, {mysql}, {mongodb}, {database}, {brokers}, {topic} and {url}
 	table    table
 	options  []outrider.Option
 }
@@ -104,6 +104,9 @@ func (e embedded) parse(j job) (*outrider.Config, error) {
 		"{brokers}", strings.Join(quoted, ", "),
 		"{topic}", fmt.Sprintf("%q", j.Topic),
 		"{url}", j.URL,
+		"{mysql}", fmt.Sprintf("%q", mariaURL(databaseOf(j.Postgres))),
+		"{mongodb}", fmt.Sprintf("%q", os.Getenv(envMongoDB)),
+		"{database}", databaseOf(j.Postgres),
 	).Replace(e.config)
 	return outrider.ParseConfig("bench", []byte(text))
 }

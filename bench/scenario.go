@@ -41,7 +41,7 @@ type entry struct {
 }
 
 // scenarios are all that there are, in the order of -scenario all.
-var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, hookScenario, delayScenario,
+var scenarios = []*scenario{drainScenario, flatScenario, itemScenario, mariaScenario, documentScenario, hookScenario, delayScenario,
 	publishScenario, riverScenario, jobScenario, sustainedScenario, snapshotScenario, spreadScenario, neighbourScenario, idleScenario}
 
 var drainScenario = &scenario{

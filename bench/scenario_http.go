@@ -35,6 +35,39 @@ func itemEntry(p peer, rows int, delay time.Duration) entry {
 		with: fmt.Sprintf("answers after %d ms", delay.Milliseconds())}
 }
 
+// mariaScenario and documentScenario drain it in other databases.
+var (
+	mariaScenario = storedScenario("mariadb", "FlowCatalyst's table in MariaDB", mariaFloor, mariaRelay, func(o *options) []int { return []int{max(o.items/10, 1), o.items} })
+
+	// The server of MongoDB's protocol that is started has no index that gives an order: few documents say enough.
+	documentScenario = storedScenario("mongodb", "FlowCatalyst's collection in MongoDB", documentFloor, documentRelay, func(o *options) []int { return []int{max(o.items/200, 1)} })
+)
+
+func storedScenario(name, what string, least, ours peer, rows func(o *options) []int) *scenario {
+	return &scenario{
+		name:  name,
+		about: "How fast the items of " + what + " arrive at an HTTP API.",
+		title: func(o *options) string {
+			return fmt.Sprintf("%s to its HTTP API: items of %d bytes of JSON, %d groups, at most %d items of one group in a request",
+				what, o.payload, itemGroups, itemRequest)
+		},
+		peers: []peer{least, ours},
+		entries: func(o *options) (out []entry) {
+			for _, n := range rows(o) {
+				for _, p := range []peer{least, ours} {
+					e := itemEntry(p, n, 0)
+					e.with = ""
+					out = append(out, e)
+				}
+			}
+			return out
+		},
+		measure: (*bench).measureDrain,
+		columns: drainColumns,
+		remarks: compareFloor,
+	}
+}
+
 // hookScenario drains Outrider's own table to webhooks.
 var hookScenario = &scenario{
 	name:  "webhooks",

@@ -127,5 +127,11 @@ func (st *stage) close() error {
 	if st.db != nil {
 		_ = st.db.Close(context.Background()) // the database goes, whatever the connection says
 	}
-	return st.drop()
+	err := st.drop()
+	if c, ok := st.peer.(cleaning); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
+		defer cancel()
+		err = errors.Join(err, c.clean(ctx, st.postgres))
+	}
+	return err
 }
