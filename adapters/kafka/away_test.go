@@ -50,22 +50,11 @@ func waitFor(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// closedPort is an address where nothing listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // it has to be closed
-	return l.Addr().String()
-}
-
 // While nothing listens a delivery and a check end with that as their error, long
 // before the delivery's timeout, which is ten minutes here.
 func TestKafkaAwayIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
-	one, two := closedPort(t), closedPort(t)
+	one, two := testenv.Refused(t), testenv.Refused(t)
 	want := "no broker of " + one + ", " + two + " answers: connection refused"
 	for name, exclusive := range map[string]bool{"plain": false, "exclusive": true} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -130,7 +129,7 @@ func TestCheck(t *testing.T) {
 	} {
 		wantError(t, destination(t, Config{Brokers: b.addrs, Topic: topic}).Check(t.Context()), want)
 	}
-	down := destination(t, Config{Brokers: []string{unused(t)}, Topic: exists, Timeout: 2 * time.Second})
+	down := destination(t, Config{Brokers: []string{testenv.Refused(t)}, Topic: exists, Timeout: 2 * time.Second})
 	wantError(t, down.Check(t.Context()), "connection refused")
 }
 
@@ -142,20 +141,6 @@ func wantError(t *testing.T, err error, want string) {
 	if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		t.Errorf("error %v, want one with %q", err, want)
 	}
-}
-
-// unused returns an address that refuses connections.
-func unused(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 func TestAddress(t *testing.T) {

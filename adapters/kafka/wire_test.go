@@ -167,7 +167,7 @@ func TestStockErrors(t *testing.T) {
 			t.Errorf("%v becomes %v (%v), want %v", err, got, outbox.KindOf(got), want)
 		}
 	}
-	down, err := NewStock(Config{Brokers: []string{unused(t)}, Topic: "t", Timeout: 2 * time.Second})
+	down, err := NewStock(Config{Brokers: []string{testenv.Refused(t)}, Topic: "t", Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

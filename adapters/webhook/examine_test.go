@@ -3,7 +3,6 @@ package webhook
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // examined returns the findings of a destination, one line each.
@@ -48,14 +48,7 @@ func TestExamineLooksAndSendsNoEvent(t *testing.T) {
 	roots.AddCert(receiver.Certificate())
 	trusting := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + closed.Addr().String()
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	nobody := "http://" + testenv.Refused(t)
 	for name, c := range map[string]struct {
 		cfg  Config
 		want []string

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -132,13 +131,7 @@ func TestDoctorFindsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
 	brokers := testenv.Kafka(t)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	refused := testenv.Refused(t)
 	s := newSite(t, "")
 	config := func(topic string) {
 		s.write(fmt.Sprintf(`
@@ -151,7 +144,7 @@ destinations:
 routes:
   orders: {from: app, to: bus, match: {types: ["order.*"]}}
   hooks: {from: app, to: api}
-`, url, brokers[0], topic, closed.Addr()))
+`, url, brokers[0], topic, refused))
 	}
 	exec := func(query string) { t.Helper(); runSQL(t, url, query) }
 
@@ -167,7 +160,7 @@ routes:
 	config("no-such-topic")
 	want(map[string]string{
 		"source app: table outrider_outbox": "broken", "state beside app: state tables": "warning", "source app: connection": "ok",
-		"destination bus: topic no-such-topic": "broken", "destination api: connection to " + closed.Addr().String(): "broken",
+		"destination bus: topic no-such-topic": "broken", "destination api: connection to " + refused: "broken",
 	})
 	s.must("init")
 	config("{{.Type}}")

@@ -1,0 +1,24 @@
+package testenv
+
+import (
+	"net"
+	"testing"
+)
+
+// Refused returns an address (host:port) of this machine that refuses connections until the test ends. A port that was
+// merely free a moment ago would be given to whoever asks next, for example to a server of another test: this one is in
+// use, by a connection's own end.
+func Refused(tb testing.TB) string {
+	tb.Helper()
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	tb.Cleanup(func() { _ = l.Close() }) // nothing is written to it
+	conn, err := new(net.Dialer).DialContext(tb.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
+}
