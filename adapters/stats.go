@@ -21,6 +21,9 @@ type RouteStats struct {
 	Paused    *Pause // nil: it is not; who asked is empty when not known yet
 	Stopped   string // why the route cannot run; empty: it can
 
+	SourceError string // why its source could not be read at the latest attempt; empty: it could
+	StateError  string // why its progress could not be written at the latest attempt; empty: it could
+
 	Duplicates int64 // messages that the destination took for duplicates and counts as delivered, of all its routes; 0 where it does not tell
 
 	// Looks for messages of a route with a pace of its own: how many there were, how many found nothing since the last one that did,

@@ -324,7 +324,11 @@ func (c *Console) lookForTransactions(ctx context.Context, op *Operator, rows []
 			continue
 		}
 		o, ok := c.open[source]
-		if !ok || time.Since(o.at) > transactionsAge {
+		age := transactionsAge
+		if o.text != "" {
+			age = snapshotAge // it may have been ended just now
+		}
+		if !ok || time.Since(o.at) > age {
 			o = op.longTransactions(ctx, r.Route)
 			c.open[source] = o
 		}

@@ -17,7 +17,9 @@ type Route struct {
 	InFlight      int       `json:"in_flight"`
 	OldestSeconds float64   `json:"oldest_seconds"` // age of the oldest message read and not delivered
 	Paused        bool      `json:"paused,omitempty"`
-	Stopped       string    `json:"stopped,omitempty"` // why it cannot run
+	Stopped       string    `json:"stopped,omitempty"`      // why it cannot run
+	SourceError   string    `json:"source_error,omitempty"` // why its source could not be read at the latest attempt
+	StateError    string    `json:"state_error,omitempty"`  // why its progress could not be written at the latest attempt
 	Down          []Address `json:"down,omitempty"`
 }
 
@@ -37,7 +39,7 @@ func routesOf(stats []adapters.RouteStats) []Route {
 	out := []Route{}
 	for _, s := range stats {
 		r := Route{Route: s.Route, Lanes: s.Lanes, Delivered: s.Delivered, InFlight: s.InFlight,
-			OldestSeconds: s.Oldest.Seconds(), Paused: s.Paused != nil, Stopped: s.Stopped}
+			OldestSeconds: s.Oldest.Seconds(), Paused: s.Paused != nil, Stopped: s.Stopped, SourceError: s.SourceError, StateError: s.StateError}
 		for _, a := range s.Down {
 			down := Address{Address: a.Address, Gone: a.Gone, Since: a.Since, Cause: a.Cause, Waiting: a.Held}
 			if !a.NextProbe.IsZero() {

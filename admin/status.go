@@ -34,6 +34,7 @@ func (op *Operator) status(ctx context.Context, l *looks, running map[string]Rou
 	if err := op.addDetails(ctx, l, running, rows, lanes); err != nil {
 		return nil, nil, err
 	}
+	addIdle(rows, instances)
 	judge(rows, members)
 	failing, err := l.failing.get(func() (map[string]*Failing, error) { return op.failing(ctx, rows) })
 	for i := range rows {

@@ -15,7 +15,7 @@ type CauseKind string
 // The kinds of causes, in the order in which one is looked for.
 const (
 	CauseStopped     CauseKind = "stopped"             // the relay cannot run the route
-	CauseState       CauseKind = "state_error"         // the state store cannot be read
+	CauseState       CauseKind = "state_error"         // the state store cannot be read, or progress cannot be written
 	CauseSource      CauseKind = "source_error"        // its source cannot be read
 	CauseNoOwner     CauseKind = "no_owner"            // no live instance works it
 	CauseAddress     CauseKind = "address_unavailable" // an address does not answer, or was paused
@@ -45,7 +45,7 @@ type Cause struct {
 
 // causes is the cause that goes with a state.
 var causes = map[RouteState]CauseKind{
-	StateStopped: CauseStopped, StateNoRelay: CauseNoOwner, StateUnavailable: CauseAddress, StateHeld: CauseGroupHeld, StateRetrying: CauseRetrying,
+	StateStopped: CauseStopped, StateFailing: CauseSource, StateNoRelay: CauseNoOwner, StateUnavailable: CauseAddress, StateHeld: CauseGroupHeld, StateRetrying: CauseRetrying,
 	StateBehind: CauseBehind, StatePaused: CausePaused, StateGroupPaused: CauseGroupPaused, StateDead: CauseDead, StateStandby: CauseStandby, StateOK: CauseFine,
 }
 
@@ -56,6 +56,8 @@ func (p *RouteStatus) Cause() Cause {
 	case p.State == StateStopped:
 	case p.SourceError != "":
 		c.Kind = CauseSource
+	case p.StateError != "" && p.State == StateFailing:
+		c.Kind = CauseState
 	case p.Overdue != nil && p.Overdue.Cause == CauseStuck && (p.State == StateBehind || p.State == StateDead || p.State == StateOK):
 		c.Kind = CauseStuck
 	case p.LongTransaction != "" && (p.State == StateBehind || p.State == StateDead || p.State == StateOK):
@@ -71,9 +73,15 @@ func (c *Cause) explain(p *RouteStatus) {
 	case CauseStopped:
 		c.Text, c.Why, c.Action = "the relay cannot run the route: "+p.Stopped, p.Stopped, "do what the error says; the relay goes on by itself"
 	case CauseSource:
-		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "make the database reachable; `outrider doctor` examines it"
+		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "mend the database; Outrider tries again by itself, and `outrider doctor` examines it"
+	case CauseState:
+		c.Text, c.Why, c.Action = "progress cannot be written: "+p.StateError, p.StateError, writeAction(p.StateError)
 	case CauseNoOwner:
 		c.Text, c.Action = p.unowned(), "start a relay: outrider run"
+		if len(p.Idle) > 0 && len(p.Owned) > 0 {
+			c.Text += "; " + strings.Join(p.Idle, ", ") + " is alive and has none"
+			c.Action = "restart it: it may be frozen or unable to read the source"
+		}
 	case CauseAddress:
 		c.address(p.Down)
 	case CauseGroupHeld:
@@ -109,9 +117,17 @@ func (c *Cause) explain(p *RouteStatus) {
 		c.failing(p.Failing, "redrive or purge them")
 	case CauseStandby:
 		c.Text = "instances stand by: another process is the leader"
-	case CauseFine, CauseState:
+	case CauseFine:
 		c.Text = "the route works"
 	}
+}
+
+// writeAction is what to do about progress that cannot be written.
+func writeAction(err string) string {
+	if strings.Contains(err, "No space left") || strings.Contains(err, "is full") {
+		return "free space on its disk; Outrider tries again by itself"
+	}
+	return "mend the database; Outrider tries again by itself"
 }
 
 // address takes the address that is worst off: one that only an operator can bring back.

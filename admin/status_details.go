@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,7 @@ func (op *Operator) addDetails(ctx context.Context, l *looks, running map[string
 		}
 		r.addRunning(running[r.Route])
 		lag := lags[r.Route]
-		r.Processing, r.SourceError = lag.processing, lag.failed
+		r.Processing, r.SourceError = lag.processing, cmp.Or(lag.failed, r.SourceError)
 		if lag.behind != nil {
 			r.Behind, r.BehindMore = &lag.behind.Rows, lag.behind.More
 			if !lag.behind.Oldest.IsZero() {
@@ -122,7 +123,7 @@ func (s *askedSources) lag(ctx context.Context, route string, lanes []adapters.L
 }
 
 func (p *RouteStatus) addRunning(r Route) {
-	p.Stopped = r.Stopped
+	p.Stopped, p.SourceError, p.StateError = r.Stopped, r.SourceError, r.StateError
 	for _, d := range r.Down {
 		known := false
 		for i := range p.Down {

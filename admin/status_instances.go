@@ -32,6 +32,23 @@ func (p *RouteStatus) own(l adapters.LaneStatus) {
 	}
 }
 
+// addIdle notes, of routes with lanes that nobody owns, which instances could own them.
+func addIdle(rows []RouteStatus, instances []adapters.Instance) {
+	for i := range rows {
+		r := &rows[i]
+		if r.Alive {
+			continue
+		}
+		for _, in := range instances {
+			runs := slices.ContainsFunc(in.Routes, func(x adapters.RunningRoute) bool { return x.Route == r.Route && x.Waits == "" && x.Unit == "" })
+			owns := slices.ContainsFunc(r.Owned, func(o Owned) bool { return o.Owner == in.ID })
+			if in.Alive && runs && !owns {
+				r.Idle = append(r.Idle, in.ID)
+			}
+		}
+	}
+}
+
 // Member is an instance as status shows it.
 type Member struct {
 	ID        string    `json:"id"`

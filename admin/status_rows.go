@@ -45,8 +45,10 @@ type RouteStatus struct {
 
 	Overdue *Overdue `json:"overdue,omitempty"` // what the watchdog found; of a running relay only
 
-	NoRelay     bool   `json:"-"` // no instance is alive
-	SourceError string `json:"-"` // why the source could not be asked how far the route is behind
+	NoRelay     bool     `json:"-"`                      // no instance is alive
+	Idle        []string `json:"-"`                      // instances that are alive, run the route and own none of its lanes
+	SourceError string   `json:"source_error,omitempty"` // why the source could not be read, or asked how far the route is behind
+	StateError  string   `json:"state_error,omitempty"`  // why the running instance cannot write its progress
 
 	LongTransaction    string `json:"-"` // a transaction of the source that has been open for long
 	LongTransactionFix string `json:"-"`

@@ -16,6 +16,7 @@ type RouteState string
 const (
 	StateStopped     RouteState = "stopped"
 	StateNoRelay     RouteState = "no-relay"
+	StateFailing     RouteState = "failing"
 	StateUnavailable RouteState = "unavailable"
 	StateHeld        RouteState = "held"
 	StateRetrying    RouteState = "retrying"
@@ -34,6 +35,7 @@ var RouteStates = []struct {
 }{
 	{StateStopped, "the relay cannot run the route until an operator acts"},
 	{StateNoRelay, "no live instance runs it, although it is not paused"},
+	{StateFailing, "its source cannot be read, or its progress cannot be written"},
 	{StateUnavailable, "an address does not answer, or is paused"},
 	{StateHeld, "groups wait for an operator because a message failed for good"},
 	{StateRetrying, "messages have failed and are tried again"},
@@ -71,6 +73,8 @@ func (p *RouteStatus) judged(members []Member) RouteState {
 		return StateStandby
 	case p.Paused == nil && !p.Alive:
 		return StateNoRelay
+	case p.Paused == nil && (p.SourceError != "" || p.StateError != ""):
+		return StateFailing
 	case p.Paused == nil && len(p.Down) > 0:
 		return StateUnavailable
 	case p.Held > 0:

@@ -24,6 +24,9 @@ func TestRoutesAreJudgedWorstFirst(t *testing.T) {
 		owned(RouteStatus{Route: "retrying", Retrying: 1, Behind: &behind, Oldest: &old}),
 		{Route: "paused", Paused: &Stop{}, Lanes: 16},
 		owned(RouteStatus{Route: "held", Held: 1, Retrying: 1}),
+		owned(RouteStatus{Route: "full", StateError: "No space left on device", Retrying: 1}),
+		owned(RouteStatus{Route: "away", SourceError: "connection refused"}),
+		{Route: "full and paused", Paused: &Stop{}, StateError: "No space left on device", Lanes: 16},
 		owned(RouteStatus{Route: "down", Down: []Stop{{Address: "x"}}, Retrying: 3}),
 		{Route: "lost", Lanes: 16, Owners: []string{"b"}},
 		{Route: "waits", Lanes: 16},
@@ -34,7 +37,7 @@ func TestRoutesAreJudgedWorstFirst(t *testing.T) {
 	for _, r := range rows {
 		got = append(got, r.Route+" "+string(r.State))
 	}
-	want := "stopped stopped, lost no-relay, down unavailable, held held, retrying retrying, behind behind, paused paused, " +
+	want := "stopped stopped, lost no-relay, full failing, away failing, down unavailable, held held, retrying retrying, behind behind, paused paused, full and paused paused, " +
 		"dead dead, waits standby, ok ok, busy ok"
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("got  %s\nwant %s", text, want)

@@ -64,6 +64,8 @@ func New(cfg Config, routes []Route) (*Router, error) {
 // wired is a route with what is particular to where it comes from.
 type wired struct {
 	*ownership.Route
+	manager  *ownership.Manager  // of its lanes
+	reader   *reading.Reader     // of a log table
 	claimer  *claiming.Claimer   // of a queue
 	pace     *polling.Pace       // of one with a pace of its own
 	listener *listening.Listener // of a subscriber
@@ -71,7 +73,8 @@ type wired struct {
 
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
-	w := &wired{Route: r.managerOf(def.State).Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock, Before: def.Before})}
+	k := r.managerOf(def.State)
+	w := &wired{manager: k, Route: k.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock, Before: def.Before})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:
@@ -84,6 +87,7 @@ func (r *Router) add(def Route) {
 		rt.Connect(w.claimer, w.Route)
 	default:
 		rd := r.readerOf(def)
+		w.reader = rd
 		rd.Add(rt, polling.Config(def.Pace))
 		w.pace = rd.Pace(rt)
 		rt.Connect(rd, w.Route)

@@ -15,6 +15,8 @@ func (r *Router) Stats() []adapters.RouteStats {
 		if text := rt.Stopped.Load(); text != nil {
 			s.Stopped = *text
 		}
+		source, state := rt.failing()
+		s.SourceError, s.StateError = errorText(source), errorText(state)
 		if c := rt.claimer; c != nil {
 			c.AddStats(rt.Route.Route, &s)
 		}
@@ -24,6 +26,30 @@ func (r *Router) Stats() []adapters.RouteStats {
 		out = append(out, s)
 	}
 	return out
+}
+
+// failing returns why the route's source could not be read and why its progress could not be written at the latest
+// attempt; nil: it could.
+func (w *wired) failing() (source, state error) {
+	switch state = w.manager.Settler.Outage.Error(); {
+	case w.reader != nil:
+		source = w.reader.Outage.Error()
+	case w.listener != nil:
+		source = w.listener.Outage.Error()
+	case w.claimer != nil:
+		source = w.claimer.Outage.Error()
+		if state == nil {
+			state = w.claimer.Settler.Outage.Error()
+		}
+	}
+	return source, state
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // Problems says in sentences what keeps routes from delivering that is not a

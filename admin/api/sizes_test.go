@@ -25,6 +25,9 @@ import (
 // that Outrider is to hold are 5000000,1000,10000; seeding them takes minutes.
 const sizesEnv = "OUTRIDER_TEST_SIZES"
 
+// sizesURLEnv has the URL of a database for the test below. If it is empty the test fills it; it stays for later runs.
+const sizesURLEnv = "OUTRIDER_TEST_SIZES_URL"
+
 // parkedRowsSQL parks messages: 4 of 5 are dead; 200 failures of 40 types, one of 1,000 messages fails in a way of its own.
 const parkedRowsSQL = `
 INSERT INTO outrider_parked (route, slot, seq, message_group, status, attempts, next_attempt_at, last_error, event_id, event_type, position, metadata, payload, failure)
@@ -32,6 +35,26 @@ SELECT 'r' || i %% %[2]d, (i / %[2]d) %% 16, i, 'g' || i %% 100000, (ARRAY['retr
     'http://h' || i %% 5 || '.example/x answers 422: customer ' || i || ' is unknown', 'e' || i, 't' || i %% 40, i, '{}', '{"customer": 1}',
     CASE WHEN i %% 1000 = 0 THEN i ELSE (i %% 200)::bigint * 100000000 + 1 END
 FROM generate_series(1, %[1]d) AS i`
+
+// fill makes a state of the sizes that a test asks for.
+func fill(t *testing.T, conn *pgx.Conn, parked, routes, addresses int) {
+	t.Helper()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(fmt.Sprintf(`INSERT INTO outrider_outbox (type, payload, message_group) SELECT 't' || i %% %d, '{}', 'g' || i FROM generate_series(1, 20000) AS i`, routes))
+	exec(fmt.Sprintf(`INSERT INTO outrider_cursor (route, slot, position, snapshot, updated_at, owner)
+		SELECT 'r' || r, s, 15000 + r %% 5000, pg_current_snapshot()::text, now(), 'a' FROM generate_series(0, %d - 1) AS r, generate_series(0, 15) AS s`, routes))
+	exec(`INSERT INTO outrider_instance (id, lease_until) VALUES ('a', now() + interval '1 day')`)
+	exec(fmt.Sprintf(`INSERT INTO outrider_pause (route, address, reason, by) SELECT 'r' || i %% %d, 'http://h' || i || '.example/', '410', 'a' FROM generate_series(1, %d) AS i`, routes, addresses))
+	exec(fmt.Sprintf(parkedRowsSQL, parked, routes))
+	for _, table := range []string{"outrider_parked", "outrider_cursor", "outrider_outbox", "outrider_pause"} {
+		exec("VACUUM ANALYZE " + table)
+	}
+}
 
 // Nothing that the API lists, or a page shows, reads the whole of what grows. With sizesEnv it also says how long each answer took.
 func TestSizes(t *testing.T) {
@@ -43,7 +66,10 @@ func TestSizes(t *testing.T) {
 			t.Fatalf("%s=%s: %v", sizesEnv, full, err)
 		}
 	}
-	url := testenv.Postgres(t)
+	url := os.Getenv(sizesURLEnv)
+	if url == "" {
+		url = testenv.Postgres(t)
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "admin: {listen: off}\nsources: {app: {type: postgres, url: %q}}\ndestinations: {log: {type: log}}\nroutes:\n", url)
 	for i := range routes {
@@ -56,20 +82,10 @@ func TestSizes(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(fmt.Sprintf(`INSERT INTO outrider_outbox (type, payload, message_group) SELECT 't' || i %% %d, '{}', 'g' || i FROM generate_series(1, 20000) AS i`, routes))
-	exec(fmt.Sprintf(`INSERT INTO outrider_cursor (route, slot, position, snapshot, updated_at, owner)
-		SELECT 'r' || r, s, 15000 + r %% 5000, pg_current_snapshot()::text, now(), 'a' FROM generate_series(0, %d - 1) AS r, generate_series(0, 15) AS s`, routes))
-	exec(`INSERT INTO outrider_instance (id, lease_until) VALUES ('a', now() + interval '1 hour')`)
-	exec(fmt.Sprintf(`INSERT INTO outrider_pause (route, address, reason, by) SELECT 'r' || i %% %d, 'http://h' || i || '.example/', '410', 'a' FROM generate_series(1, %d) AS i`, routes, addresses))
-	exec(fmt.Sprintf(parkedRowsSQL, parked, routes))
-	for _, table := range []string{"outrider_parked", "outrider_cursor", "outrider_outbox", "outrider_pause"} {
-		exec("VACUUM ANALYZE " + table)
+	var filled bool
+	must(t, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM outrider_instance)`).Scan(&filled))
+	if !filled {
+		fill(t, conn, parked, routes, addresses)
 	}
 	seqScans := func() (n, read int64) {
 		t.Helper()

@@ -52,7 +52,7 @@ func cut[T any](items []T, p Page, key func(T) string, compare func(a, b string)
 
 type routesIn struct {
 	Page
-	State string `query:"state" enum:"stopped,no-relay,unavailable,held,retrying,behind,paused,group-paused,dead,standby,ok" doc:"Only routes in this state."`
+	State string `query:"state" enum:"stopped,no-relay,failing,unavailable,held,retrying,behind,paused,group-paused,dead,standby,ok" doc:"Only routes in this state."`
 }
 
 type one[T any] struct{ Body T }

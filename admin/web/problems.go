@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -103,7 +104,7 @@ func (s *server) groups(r *http.Request) (*page, error) {
 			status adapters.ParkedStatus
 			into   *[]blockedGroup
 		}{{adapters.ParkedHeld, &d.Held}, {adapters.ParkedRetrying, &d.Retrying}} {
-			heads, err := op.Parked(ctx, adapters.ParkedFilter{Route: d.Route, Status: of.status, Limit: groupsMost + 1})
+			heads, err := headsOf(ctx, op, snap, d.Route, of.status)
 			if err != nil {
 				return err
 			}
@@ -121,6 +122,36 @@ func (s *server) groups(r *http.Request) (*page, error) {
 		return nil
 	})
 	return &page{Name: "groups", Title: "Blocked groups", Data: d}, err
+}
+
+// headsDirectly is up to how many parked messages the heads of all routes are read at once: a status that is rare among more is
+// looked for only in the routes that have it.
+const headsDirectly = 10_000
+
+// headsOf are the first messages with a status of a route; empty: of all.
+func headsOf(ctx context.Context, op *admin.Operator, snap *admin.Snapshot, route string, status adapters.ParkedStatus) (heads []admin.ParkedMessage, err error) {
+	routes, total := []string{}, 0
+	for i := range snap.Routes {
+		r := &snap.Routes[i]
+		total += r.Held + r.Retrying + r.Waiting
+		if status == adapters.ParkedHeld && r.Held > 0 || status == adapters.ParkedRetrying && r.Retrying > 0 {
+			routes = append(routes, r.Route)
+		}
+	}
+	if slices.Sort(routes); route != "" || total <= headsDirectly {
+		routes = []string{route}
+	}
+	for _, name := range routes {
+		if len(heads) > groupsMost {
+			break
+		}
+		found, err := op.Parked(ctx, adapters.ParkedFilter{Route: name, Status: status, Limit: groupsMost + 1 - len(heads)})
+		if err != nil {
+			return nil, err
+		}
+		heads = append(heads, found...)
+	}
+	return heads, nil
 }
 
 // blockedBy is the group that a message blocks, with how many wait behind it.

@@ -186,7 +186,7 @@ func query(pairs ...string) link {
 // tone is how bad a state is, as the stylesheet names it.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case string(admin.StateStopped), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError, "operation failed", "foreign":
+	case string(admin.StateStopped), string(admin.StateFailing), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError, "operation failed", "foreign":
 		return "bad"
 	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead), "parked", "skipped", "operation stopped":
 		return "warn"

@@ -17,6 +17,7 @@ type Dialect struct {
 	Instant   func(time.Time) any // a time as a parameter
 	ForUpdate string              // locks the rows of a subquery; empty: one writer anyway
 	AuditTime bool                // an audit record is given its time; otherwise the table has it by default
+	InGroup   string              // further condition that finds a group, for which % stands, by an index; empty: none is needed
 	Micros    string              // a column of times, for which % stands, as microseconds since 1970; empty: it is that
 
 	Later         string // the clock, and as many microseconds as ? says
@@ -82,7 +83,9 @@ func (s *Statement) where(f adapters.ParkedFilter, statuses []adapters.ParkedSta
 	if f.Failure != 0 {
 		s.add(" AND failure = %", f.Failure)
 	}
-	s.equal("message_group", f.Group)
+	if s.equal("message_group", f.Group); f.Group != "" && s.dialect.InGroup != "" {
+		s.add(" AND "+s.dialect.InGroup, Pack(f.Group))
+	}
 	s.equal("event_id", f.ID)
 	s.equal("event_type", f.Type)
 	if len(statuses) > 0 {

@@ -47,7 +47,8 @@ LEFT JOIN (
 // parkedDialect is PostgreSQL's SQL for parked messages.
 var parkedDialect = staterow.Dialect{
 	Parameter: "$", Now: "clock_timestamp()", Instant: func(t time.Time) any { return t }, ForUpdate: " FOR UPDATE", Micros: "(extract(epoch FROM %) * 1000000)::bigint",
-	Later: "clock_timestamp() + ?::bigint * interval '1 microsecond'", AliveInstance: aliveInstance,
+	InGroup: "hashtextextended(coalesce(message_group, ''), 0) = hashtextextended(%, 0)",
+	Later:   "clock_timestamp() + ?::bigint * interval '1 microsecond'", AliveInstance: aliveInstance,
 }
 
 // parkedTx is the pool or a transaction, as [staterow.Tx].

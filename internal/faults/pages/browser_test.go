@@ -83,7 +83,7 @@ type tab struct {
 }
 
 // patience bounds each wait for a page.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // newTab opens a tab. At the end of the test no script of it may have failed.
 func newTab(t *testing.T, base string) *tab {

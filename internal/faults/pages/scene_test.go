@@ -42,6 +42,7 @@ type scene struct {
 	base  string // URL of the pages
 
 	mu    sync.Mutex
+	text  string         // of the configuration's file
 	rules map[string]int // status by a part of path or body
 	took  map[string]int // by path
 	hold  chan struct{}  // requests to /hang wait for it
@@ -50,6 +51,10 @@ type scene struct {
 // receive answers as the rules say.
 func (s *scene) receive(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	if strings.HasPrefix(r.URL.Path, "/shut") && r.Header.Get("X-Api-Key") != "valid" {
+		http.Error(w, "the key was revoked", http.StatusUnauthorized)
+		return
+	}
 	if strings.HasPrefix(r.URL.Path, "/hang") {
 		select {
 		case <-s.hold:
@@ -95,10 +100,16 @@ func (s *scene) taken(path string) int {
 // receivers' URL; access is what the section admin says of callers.
 func newScene(t *testing.T, access, destinations, routes string) *scene {
 	t.Helper()
-	s := &scene{t: t, db: testenv.Postgres(t), rules: map[string]int{}, took: map[string]int{}, hold: make(chan struct{})}
+	return newSceneOn(t, testenv.Postgres(t), access, destinations, routes)
+}
+
+// newSceneOn is [newScene] on a database that was prepared.
+func newSceneOn(t *testing.T, db, access, destinations, routes string) *scene {
+	t.Helper()
+	s := &scene{t: t, db: db, rules: map[string]int{}, took: map[string]int{}, hold: make(chan struct{})}
 	receiver := httptest.NewServer(http.HandlerFunc(s.receive))
 	t.Cleanup(receiver.Close)
-	text := fmt.Appendf(nil, `
+	s.text = fmt.Sprintf(`
 lease: 2s
 admin: {listen: "127.0.0.1:0", %s}
 sources: {app: {type: postgres, url: %q}}
@@ -106,7 +117,11 @@ destinations:
 %s
 routes:
 %s`, access, s.db, strings.ReplaceAll(destinations, "RECEIVER", receiver.URL), routes)
-	read := func() (*outrider.Config, error) { return outrider.ParseConfig("outrider.yaml", text) }
+	read := func() (*outrider.Config, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return outrider.ParseConfig("outrider.yaml", []byte(s.text))
+	}
 	var err error
 	s.cfg, err = read()
 	must(t, err)
@@ -130,6 +145,17 @@ routes:
 	}
 	s.base = "http://" + s.relay.AdminAddress()
 	return s
+}
+
+// edit changes the configuration's file. Nothing else happens until somebody has it reloaded.
+func (s *scene) edit(from, to string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !strings.Contains(s.text, from) {
+		s.t.Fatalf("the configuration has no %q", from)
+	}
+	s.text = strings.Replace(s.text, from, to, 1)
 }
 
 // withToken is what the section admin says of the token of an administrator.

@@ -44,7 +44,7 @@ type Claimer struct {
 	short   time.Time      // since when there has been little room; zero: there is enough
 	rowCost float64        // running estimate of a row's memory
 	batch   int            // rows of the next claim at most
-	outage  logging.Outage // of claims
+	Outage  logging.Outage // of claims
 
 	extending, recovering logging.Outage
 
@@ -225,10 +225,10 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 // report logs an outage of claims.
 func (c *Claimer) report(err error) {
 	if err != nil {
-		c.outage.Fail(c.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
+		c.Outage.Fail(c.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
 		return
 	}
-	c.outage.End(c.log, "rows of the queue's table can be claimed again")
+	c.Outage.End(c.log, "rows of the queue's table can be claimed again")
 }
 
 // wanted is which rows find a lane, as of the beginning of a claim. A route

@@ -21,6 +21,7 @@ type Outage struct {
 	logged time.Time
 	more   int      // failures since it was logged
 	errors []string // that were logged since the last summary
+	latest error
 }
 
 // otherErrors is how many errors are logged at once because they are different. Some
@@ -32,6 +33,7 @@ func (o *Outage) Fail(log *slog.Logger, level slog.Level, text string, err error
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
+	o.latest = err
 	switch {
 	case o.began.IsZero():
 		o.began, o.logged, o.more, o.errors = now, now, 0, nil
@@ -54,7 +56,7 @@ func (o *Outage) End(log *slog.Logger, text string) {
 	if !o.began.IsZero() && text != "" {
 		log.Info(text, "after", time.Since(o.began).Round(time.Millisecond))
 	}
-	o.began = time.Time{}
+	o.began, o.latest = time.Time{}, nil
 }
 
 // FirstFailures logs the first failure of messages, at most [MostFirstFailures] a
@@ -92,4 +94,11 @@ func (o *Outage) Lasts() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.began.IsZero()
+}
+
+// Error returns the error of the last attempt if it failed, otherwise nil.
+func (o *Outage) Error() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.latest
 }
