@@ -73,6 +73,14 @@ type Undivided interface {
 	Undivided()
 }
 
+// SnapshotComparer is implemented by sources whose cursors have snapshots. Routes with order
+// global need it: their slots are read as of one snapshot.
+type SnapshotComparer interface {
+	// Covers reports whether everything visible in the other snapshot is visible in this one.
+	// It does not ask the database.
+	Covers(snapshot, other string) bool
+}
+
 // Read asks for rows of one slot.
 type Read struct {
 	Slot  int

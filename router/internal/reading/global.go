@@ -1,6 +1,7 @@
 package reading
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -8,12 +9,19 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// globalRead is the read of a route with order global: all slots at once,
+// globalRead is the read of a route with order global: all slots at once, as of one snapshot,
 // merged by position. Rows are merged as far as every slot is known: a slot
 // whose read did not come to an end may have more rows behind its cursor.
+//
+// Cursors of slots differ: a slot stands behind its own last row that was taken, and after
+// a crash behind its last one that was settled. What is late for one slot is fresh for another, so nothing
+// but the position orders rows of two slots, and that only among rows that one snapshot shows: of two
+// transactions the second may be visible in a newer one alone.
 type globalRead struct {
 	session *lane.Session
 	room    int
+	until   *adapters.Cursor     // where reads end while a window is open; nil: each sees what there is now
+	left    [adapters.Slots]bool // slots that have seen more than until, and wait
 	rows    [adapters.Slots][]*adapters.Row
 	results [adapters.Slots]adapters.ReadResult
 	bytes   int64 // of the rows
@@ -34,20 +42,57 @@ func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bo
 	return true
 }
 
-func (p *plan) addGlobal(s *lane.Session, room int) {
+func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
 	g := &globalRead{session: s, room: room}
 	p.globals = append(p.globals, g)
-	for _, str := range s.Streams() {
+	g.bound(src)
+	for i, str := range s.Streams() {
+		if g.left[i] {
+			g.results[i] = adapters.ReadResult{Next: str.Fetched, Drained: true}
+			continue
+		}
 		limit := max(room/4, 1)
 		if str.Drained {
 			limit = min(limit, drainedLimit)
 		}
-		p.reads = append(p.reads, &read{slot: str.Slot, from: str.Fetched, limit: limit, global: g, overhead: s.Route.Overhead()})
+		rd := &read{slot: str.Slot, from: str.Fetched, limit: limit, global: g, overhead: s.Route.Overhead()}
+		if str.Fetched.Window == "" {
+			rd.until = g.until
+		}
+		p.reads = append(p.reads, rd)
+	}
+}
+
+// bound has all slots read as of the oldest open window, if there is one, up to where the furthest
+// slot stands. A slot that has seen more than that waits: what that window showed was taken before it
+// came there.
+func (g *globalRead) bound(src adapters.Source) {
+	covers := func(snapshot, other string) bool { return snapshot == other }
+	if c, ok := src.(adapters.SnapshotComparer); ok {
+		covers = c.Covers
+	}
+	streams := g.session.Streams()
+	window, furthest := "", streams[0].Fetched
+	for _, str := range streams {
+		at := str.Fetched
+		if at.Window != "" && (window == "" || covers(window, at.Window)) {
+			window = at.Window
+		}
+		if at.Position > furthest.Position {
+			furthest = at
+		}
+	}
+	if window == "" {
+		return
+	}
+	g.until = &adapters.Cursor{Position: furthest.Position, Snapshot: window, Base: furthest.Base, Anchor: furthest.Anchor}
+	for i, str := range streams {
+		seen := cmp.Or(str.Fetched.Window, str.Fetched.Snapshot)
+		g.left[i] = !covers(window, seen)
 	}
 }
 
 // finish gives the merged rows to the lane; it reports whether rows were left.
-// Late rows come before fresh ones, as in a single slot.
 func (g *globalRead) finish(r *Reader) (again bool) {
 	merged, complete := g.merge()
 	taken := 0
@@ -76,10 +121,14 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 	for _, row := range merged[taken:] {
 		left[row.Slot] = true
 	}
+	again = g.until != nil // there may be more than the window shows
 	for i, str := range g.session.Streams() {
+		if g.left[i] {
+			continue
+		}
 		str.Order = r.fetches
 		if complete[i] && !left[i] {
-			str.MoveTo(g.results[i].Next, r.fetches, g.results[i].Drained)
+			str.MoveTo(g.results[i].Next, r.fetches, g.results[i].Drained && g.until == nil)
 			again = again || !g.results[i].Drained
 			continue
 		}
@@ -91,39 +140,19 @@ func (g *globalRead) finish(r *Reader) (again bool) {
 // merge returns the rows that may be taken now, in order, and for which slots
 // they are all that was read.
 func (g *globalRead) merge() (rows []*adapters.Row, complete [adapters.Slots]bool) {
-	lateOnly, cut := false, int64(math.MaxInt64)
+	cut := int64(math.MaxInt64 - 1)
 	for _, res := range &g.results {
-		lateOnly = lateOnly || res.Next.Window != ""
-	}
-	for _, res := range &g.results {
-		// A read can end without a row of its own: its cursor says how far.
-		open, known := !res.Drained, res.Next.Position
-		if lateOnly {
-			open, known = res.Next.Window != "", res.Next.Paged
-		}
-		if open {
-			cut = min(cut, known)
+		switch { // a read can end without a row of its own: its cursor says how far
+		case res.Next.Window != "":
+			cut = min(cut, res.Next.Paged)
+		case !res.Drained:
+			cut = min(cut, res.Next.Position)
 		}
 	}
 	for i, slot := range g.rows {
-		complete[i] = true
-		for _, row := range slot {
-			if lateOnly && !row.Late || row.Late == lateOnly && row.Position > cut {
-				complete[i] = false
-				continue
-			}
-			rows = append(rows, row)
-		}
+		n, _ := slices.BinarySearchFunc(slot, cut+1, func(row *adapters.Row, position int64) int { return cmp.Compare(row.Position, position) })
+		rows, complete[i] = append(rows, slot[:n]...), n == len(slot)
 	}
-	slices.SortFunc(rows, func(a, b *adapters.Row) int {
-		switch {
-		case a.Late != b.Late && a.Late:
-			return -1
-		case a.Late != b.Late:
-			return 1
-		default:
-			return int(min(max(a.Position-b.Position, -1), 1))
-		}
-	})
+	slices.SortFunc(rows, func(a, b *adapters.Row) int { return cmp.Compare(a.Position, b.Position) })
 	return rows, complete
 }

@@ -60,11 +60,12 @@ func TestGlobalMerge(t *testing.T) {
 		want       []int64
 		incomplete []int
 	}{
-		"nothing":                                   {nil, nil, nil},
-		"by position":                               {[]page{{rows: []int64{2, 5}}, {rows: []int64{1, 3, 6}}, {rows: []int64{4}}}, []int64{1, 2, 3, 4, 5, 6}, nil},
-		"a full page ends what is known":            {[]page{{rows: []int64{2, 5}, full: true}, {rows: []int64{1, 3, 6, 9}}}, []int64{1, 2, 3, 5}, []int{1}},
-		"the lowest of full pages":                  {[]page{{rows: []int64{2, 8}, full: true}, {rows: []int64{1, 3}, full: true}}, []int64{1, 2, 3}, []int{0}},
-		"late ones first":                           {[]page{{rows: []int64{-4, 7}}, {rows: []int64{6}}, {rows: []int64{-2}}}, []int64{2, 4, 6, 7}, nil},
+		"nothing":                        {nil, nil, nil},
+		"by position":                    {[]page{{rows: []int64{2, 5}}, {rows: []int64{1, 3, 6}}, {rows: []int64{4}}}, []int64{1, 2, 3, 4, 5, 6}, nil},
+		"a full page ends what is known": {[]page{{rows: []int64{2, 5}, full: true}, {rows: []int64{1, 3, 6, 9}}}, []int64{1, 2, 3, 5}, []int{1}},
+		"the lowest of full pages":       {[]page{{rows: []int64{2, 8}, full: true}, {rows: []int64{1, 3}, full: true}}, []int64{1, 2, 3}, []int{0}},
+		"late and fresh ones of slots that stand at different places": {[]page{{rows: []int64{-4, 7}}, {rows: []int64{3, 6}}, {rows: []int64{-5}}}, []int64{3, 4, 5, 6, 7}, nil},
+		"late ones first": {[]page{{rows: []int64{-4, 7}}, {rows: []int64{6}}, {rows: []int64{-2}}}, []int64{2, 4, 6, 7}, nil},
 		"late ones do not end at a full fresh page": {[]page{{rows: []int64{-9, 10}, full: true}, {rows: []int64{-8, 12}}}, []int64{8, 9, 10}, []int{1}},
 		"a full late page keeps fresh ones back":    {[]page{{rows: []int64{-2, -4}, lateCut: true}, {rows: []int64{-3, -6, 8}}, {rows: []int64{9}}}, []int64{2, 3, 4}, []int{1, 2}},
 		"an open window without rows":               {[]page{{lateCut: true, upto: 3}, {rows: []int64{-3}}}, []int64{3}, nil},

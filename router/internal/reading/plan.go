@@ -111,7 +111,7 @@ func (r *Reader) plan() *plan {
 			starved = starved || full
 			if rt.Order == adapters.OrderGlobal {
 				if room > 0 {
-					p.addGlobal(s, room)
+					p.addGlobal(s, r.Source, room)
 				}
 				continue
 			}

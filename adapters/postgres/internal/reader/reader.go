@@ -47,6 +47,7 @@ type SourceMethods interface {
 	adapters.Waker
 	adapters.TableNamer
 	adapters.Anchorer
+	adapters.SnapshotComparer
 	Identity(ctx context.Context) (string, error)
 	Validate(ctx context.Context, c adapters.Cursor) error
 	Close() error

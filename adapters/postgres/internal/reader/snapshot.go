@@ -57,6 +57,16 @@ func (s Snapshot) Covers(older Snapshot) bool {
 	return !slices.ContainsFunc(s.Xip, older.Visible)
 }
 
+// Covers implements [adapters.SnapshotComparer]. What is no snapshot covers only itself.
+func (*Reader) Covers(snapshot, other string) bool {
+	if snapshot == other {
+		return true
+	}
+	s, err := ParseSnapshot(snapshot)
+	older, otherErr := ParseSnapshot(other)
+	return err == nil && otherErr == nil && s.Covers(older)
+}
+
 // Text writes the snapshot as PostgreSQL reads it.
 func (s Snapshot) Text() string {
 	xmin := s.Xmax

@@ -67,3 +67,25 @@ func TestLaterSnapshotsCoverEarlierOnes(t *testing.T) {
 		}
 	})
 }
+
+func TestReaderComparesSnapshots(t *testing.T) {
+	t.Parallel()
+	var r *Reader
+	for _, c := range []struct {
+		snapshot, other string
+		want            bool
+	}{
+		{"10:20:12", "10:20:12", true},
+		{"10:20:12", "10:20:10,12", true},
+		{"10:20:10,12", "10:20:12", false},
+		{"10:30:", "10:20:12", true},
+		{"10:20:12", "10:30:", false},
+		{"", "", true},
+		{"10:20:12", "", false},
+		{"", "10:20:12", false},
+	} {
+		if got := r.Covers(c.snapshot, c.other); got != c.want {
+			t.Errorf("%q covers %q: got %v, want %v", c.snapshot, c.other, got, c.want)
+		}
+	}
+}
