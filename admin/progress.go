@@ -37,6 +37,7 @@ type ProgressJob struct {
 	notice   func(adapters.StateStore)
 	log      *slog.Logger
 	stores   []adapters.ProgressStore
+	rows     []int // that each of them keeps
 
 	mu      sync.Mutex        // held while rows are compared and carried out
 	failing map[string]string // what was logged last, by what it is about
@@ -63,7 +64,11 @@ func NewProgressJob(b *assembly.Builder, p *assembly.Parts, instance string, not
 	if len(stores) == 0 {
 		return nil
 	}
-	return &ProgressJob{op: &Operator{build: b, parts: p}, instance: instance, notice: notice, log: b.Options.Logger, stores: stores, failing: map[string]string{}}
+	j := &ProgressJob{op: &Operator{build: b, parts: p}, instance: instance, notice: notice, log: b.Options.Logger, stores: stores, failing: map[string]string{}}
+	for _, s := range stores {
+		j.rows = append(j.rows, j.kept(s))
+	}
+	return j
 }
 
 // Before returns what a route has to do before its lanes are taken here: what others wrote while no instance of ours worked
@@ -114,7 +119,7 @@ func (j *ProgressJob) Run(ctx context.Context) {
 		}
 		for i, s := range j.stores {
 			limited, cancel := context.WithTimeout(ctx, progressPatience)
-			err := j.look(limited, s, written)
+			err := j.look(limited, s, j.rows[i], written)
 			cancel()
 			if ctx.Err() == nil {
 				j.report(fmt.Sprint("store ", i), "", err)
@@ -129,10 +134,10 @@ func (j *ProgressJob) Run(ctx context.Context) {
 }
 
 // look compares the rows of a store with what is known of the routes, and carries out the differences.
-func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, alive bool) error {
+func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, kept int, alive bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	rows, err := j.registered(ctx, s)
+	rows, err := registered(ctx, s, kept)
 	if err != nil {
 		return err
 	}
@@ -147,10 +152,10 @@ func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, alive 
 	return s.WriteProgress(ctx, stale, alive)
 }
 
-// registered returns the rows of a store, which are inserted where they do not exist.
-func (j *ProgressJob) registered(ctx context.Context, s adapters.ProgressStore) ([]adapters.Progress, error) {
+// registered returns the rows that a store keeps, which are inserted where they do not exist.
+func registered(ctx context.Context, s adapters.ProgressStore, kept int) ([]adapters.Progress, error) {
 	rows, err := s.Progress(ctx)
-	if err != nil || len(rows) == j.kept(s) {
+	if err != nil || len(rows) == kept {
 		return rows, err
 	}
 	if err := s.RegisterProgress(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,14 +85,47 @@ func TestG7_GlobalOrderKeepsNoMoreThanTheBudget(t *testing.T) {
 	})
 }
 
-// counted notes the most rows that were taken of one fetch.
+// Routes with order global that stand at one place share their reads; with more places than a poll
+// reads all get their turn, and end up at one place.
+func TestG13_ManyGlobalRoutesShareTheirReads(t *testing.T) {
+	inBubble(t, wave, func(r *rig) {
+		const many, rows = 60, 40
+		src := &counted{memSource: r.source}
+		r.fill(4, rows/4)
+		var routes []Route
+		for i := range many {
+			routes = append(routes, r.route(func(rt *Route) {
+				rt.Name, rt.Source, rt.Order, rt.Window = fmt.Sprint("route", i), src, adapters.OrderGlobal, 8+i%20 // rooms of their own bring them to different places
+			}))
+		}
+		r.start(routes...)
+		r.await(many * rows)
+		r.fillFrom(4, rows/4, rows/2)
+		r.await(2 * many * rows)
+		r.stop()
+		next := map[string]int{}
+		for _, msg := range r.dest.got {
+			route, _, _ := strings.Cut(msg.Metadata[outbox.MetaLane], "/")
+			next[route]++
+			if at := msg.Metadata[outbox.MetaPosition]; at != strconv.Itoa(next[route]) {
+				t.Fatalf("%s: position %s arrived, want %d", route, at, next[route])
+			}
+		}
+		if src.mostReads > 16*adapters.Slots {
+			t.Errorf("a poll made %d reads for %d routes, want at most those of 16 places", src.mostReads, many)
+		}
+	})
+}
+
+// counted notes the most rows that were taken of one fetch, and the most reads that one had.
 type counted struct {
 	*memSource
-	most int
+	most, mostReads int
 }
 
 func (c *counted) Fetch(ctx context.Context, reads []adapters.Read, take func(int, *adapters.Row) bool) ([]adapters.ReadResult, error) {
 	n := 0
+	c.mostReads = max(c.mostReads, len(reads))
 	defer func() { c.most = max(c.most, n) }()
 	return c.memSource.Fetch(ctx, reads, func(i int, row *adapters.Row) bool {
 		ok := take(i, row)

@@ -9,8 +9,8 @@ import (
 	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
-// globalRead is the read of a route with order global: all slots at once, as of one snapshot,
-// merged by position. Rows are merged as far as every slot is known: a slot
+// globalRead is the read of routes with order global that stand at one place: all slots at
+// once, as of one snapshot, merged by position. Rows are merged as far as every slot is known: a slot
 // whose read did not come to an end may have more rows behind its cursor.
 //
 // Cursors of slots differ: a slot stands behind its own last row that was taken, and after
@@ -18,15 +18,25 @@ import (
 // but the position orders rows of two slots, and that only among rows that one snapshot shows: of two
 // transactions the second may be visible in a newer one alone.
 type globalRead struct {
-	session *lane.Session
-	room    int
-	until   *adapters.Cursor     // where reads end while a window is open; nil: each sees what there is now
-	left    [adapters.Slots]bool // slots that have seen more than until, and wait
+	members []globalMember
+	from    [adapters.Slots]adapters.Cursor
+	until   *adapters.Cursor      // where reads end while a window is open; nil: each sees what there is now
+	reads   [adapters.Slots]*read // nil: the slot has seen more than until, and waits
 	rows    [adapters.Slots][]*adapters.Row
 	results [adapters.Slots]adapters.ReadResult
 	bytes   int64 // of the rows
 	kept    int
 }
+
+// globalMember is a lane that takes part in a globalRead, with its room.
+type globalMember struct {
+	session *lane.Session
+	room    int
+}
+
+// globalPlaces bounds the places of routes with order global that are read in one poll. Of
+// more, other ones are read each time: those that have seen everything stand together afterwards.
+const globalPlaces = 16
 
 // keep takes a row until all are there to be merged. False when they would be
 // more than there is memory for: then the next poll asks for fewer. One of each
@@ -42,39 +52,46 @@ func (g *globalRead) keep(r *Reader, rd *read, row *adapters.Row, cost int64) bo
 	return true
 }
 
+// addGlobal has a lane take part in the read of its place.
 func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
-	g := &globalRead{session: s, room: room}
-	p.globals = append(p.globals, g)
-	g.bound(src)
+	var from [adapters.Slots]adapters.Cursor
 	for i, str := range s.Streams() {
-		if g.left[i] {
-			g.results[i] = adapters.ReadResult{Next: str.Fetched, Drained: true}
+		from[i] = str.Fetched
+	}
+	g := p.globalsAt[from]
+	if g == nil {
+		g = &globalRead{from: from}
+		g.bound(src)
+		if p.globalsAt == nil {
+			p.globalsAt = map[[adapters.Slots]adapters.Cursor]*globalRead{}
+		}
+		p.globalsAt[from] = g
+		p.globals = append(p.globals, g)
+	}
+	g.members = append(g.members, globalMember{s, room})
+	for i, str := range s.Streams() {
+		rd := g.reads[i]
+		if rd == nil {
 			continue
 		}
 		limit := max(room/4, 1)
 		if str.Drained {
 			limit = min(limit, drainedLimit)
 		}
-		rd := &read{slot: str.Slot, from: str.Fetched, limit: limit, global: g, overhead: s.Route.Overhead()}
-		if str.Fetched.Window == "" {
-			rd.until = g.until
-		}
-		p.reads = append(p.reads, rd)
+		rd.limit, rd.overhead = max(rd.limit, limit), max(rd.overhead, s.Route.Overhead())
 	}
 }
 
-// bound has all slots read as of the oldest open window, if there is one, up to where the furthest
-// slot stands. A slot that has seen more than that waits: what that window showed was taken before it
-// came there.
+// bound prepares the reads. While a window is open all slots are read as of the oldest one, up to
+// where the furthest slot stands. A slot that has seen more than that waits: what the window showed was taken
+// before it came there.
 func (g *globalRead) bound(src adapters.Source) {
 	covers := func(snapshot, other string) bool { return snapshot == other }
 	if c, ok := src.(adapters.SnapshotComparer); ok {
 		covers = c.Covers
 	}
-	streams := g.session.Streams()
-	window, furthest := "", streams[0].Fetched
-	for _, str := range streams {
-		at := str.Fetched
+	window, furthest := "", g.from[0]
+	for _, at := range &g.from {
 		if at.Window != "" && (window == "" || covers(window, at.Window)) {
 			window = at.Window
 		}
@@ -82,48 +99,90 @@ func (g *globalRead) bound(src adapters.Source) {
 			furthest = at
 		}
 	}
-	if window == "" {
-		return
+	if window != "" {
+		g.until = &adapters.Cursor{Position: furthest.Position, Snapshot: window, Base: furthest.Base, Anchor: furthest.Anchor}
 	}
-	g.until = &adapters.Cursor{Position: furthest.Position, Snapshot: window, Base: furthest.Base, Anchor: furthest.Anchor}
-	for i, str := range streams {
-		seen := cmp.Or(str.Fetched.Window, str.Fetched.Snapshot)
-		g.left[i] = !covers(window, seen)
+	for slot, at := range &g.from {
+		if window != "" && !covers(window, cmp.Or(at.Window, at.Snapshot)) {
+			g.results[slot] = adapters.ReadResult{Next: at, Drained: true}
+			continue
+		}
+		g.reads[slot] = &read{slot: slot, from: at, global: g}
+		if at.Window == "" {
+			g.reads[slot].until = g.until
+		}
 	}
 }
 
-// finish gives the merged rows to the lane; it reports whether rows were left.
+// addGlobals adds the reads of the places that have their turn.
+func (p *plan) addGlobals(turn int) {
+	if n := len(p.globals); n > globalPlaces {
+		p.again = true
+		kept := make([]*globalRead, globalPlaces)
+		for i := range kept {
+			kept[i] = p.globals[(turn*globalPlaces+i)%n]
+		}
+		p.globals = kept
+	}
+	for _, g := range p.globals {
+		for _, rd := range &g.reads {
+			if rd != nil {
+				p.reads = append(p.reads, rd)
+			}
+		}
+	}
+}
+
+// finish gives the merged rows to the lanes; it reports whether rows were left.
 func (g *globalRead) finish(r *Reader) (again bool) {
 	merged, complete := g.merge()
+	for i := range g.members {
+		again = g.give(r, &g.members[i], merged, complete) || again
+	}
+	return again
+}
+
+// give gives the merged rows to a lane; it reports whether rows were left. Of rows that follow each other in a slot and that the
+// route does not match the last is enough, as the cursor moves over all of them with it.
+func (g *globalRead) give(r *Reader, m *globalMember, merged []*adapters.Row, complete [adapters.Slots]bool) (again bool) {
 	taken := 0
-	var batch []lane.Arrival
+	streams, batch := m.session.Streams(), r.arrivals[:0]
+	var passed [adapters.Slots]int // by slot: the number of the arrival that passes over rows; 0: none
 	for _, row := range merged {
-		str := g.session.Streams()[row.Slot]
-		if !g.session.Route.Match(row) {
-			batch = append(batch, lane.Arrival{Stream: str, Row: row})
+		str := streams[row.Slot]
+		if !m.session.Route.Match(row) {
+			if n := passed[row.Slot]; n > 0 {
+				batch[n-1].Row = row
+			} else {
+				batch = append(batch, lane.Arrival{Stream: str, Row: row})
+				passed[row.Slot] = len(batch)
+			}
 			taken++
 			continue
 		}
-		cost := int64(row.Size()) + g.session.Route.Overhead()
-		if g.room == 0 {
+		cost := int64(row.Size()) + m.session.Route.Overhead()
+		if m.room == 0 {
 			break
 		}
-		if !g.session.Route.Share.Take(cost) {
+		if !m.session.Route.Share.Take(cost) {
 			r.starved.Store(true)
 			break
 		}
-		g.room--
+		m.room--
 		batch = append(batch, lane.Arrival{Stream: str, Row: row, Matched: true, Cost: cost})
+		passed[row.Slot] = 0
 		taken++
 	}
-	g.session.Accept(batch)
+	m.session.Accept(batch)
+	clear(batch)
+	r.arrivals = batch[:0]
 	var left [adapters.Slots]bool
 	for _, row := range merged[taken:] {
 		left[row.Slot] = true
 	}
 	again = g.until != nil // there may be more than the window shows
-	for i, str := range g.session.Streams() {
-		if g.left[i] {
+	for i, str := range streams {
+		if g.reads[i] == nil {
 			continue
 		}
 		str.Order = r.fetches

@@ -11,9 +11,10 @@ import (
 
 // plan is what one poll reads.
 type plan struct {
-	reads   []*read
-	globals []*globalRead
-	again   bool // something was left behind: poll again at once
+	reads     []*read
+	globals   []*globalRead
+	globalsAt map[[adapters.Slots]adapters.Cursor]*globalRead // by where their slots stand
+	again     bool                                            // something was left behind: poll again at once
 
 	paced []*lane.Route // that look for rows now and have a pace of their own
 	due   time.Time     // when the first of those will that do not look now; zero: all do
@@ -26,7 +27,9 @@ func (p *plan) looked(r *Reader, now time.Time) {
 	}
 	found := map[*lane.Route]bool{}
 	for _, g := range p.globals {
-		found[g.session.Route] = g.kept > 0
+		for _, m := range g.members {
+			found[m.session.Route] = g.kept > 0
+		}
 	}
 	for _, rd := range p.reads {
 		for _, m := range rd.members {
@@ -130,6 +133,7 @@ func (r *Reader) plan() *plan {
 	for _, reads := range slots {
 		behind += p.addSlot(reads, catchUps-behind)
 	}
+	p.addGlobals(int(r.fetches))
 	r.starved.Store(starved)
 	r.limit(p)
 	return p

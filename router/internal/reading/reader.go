@@ -38,10 +38,11 @@ type Reader struct {
 	wake    chan struct{}
 	starved atomic.Bool // a lane had no room: wake when it has
 
-	fetches uint64               // number of the current fetch
-	rowCost float64              // running estimate of a row's memory
-	bound   settling.CallTimeout // of a fetch
-	Outage  logging.Outage
+	fetches  uint64               // number of the current fetch
+	arrivals []lane.Arrival       // empty: memory for those of a global read
+	rowCost  float64              // running estimate of a row's memory
+	bound    settling.CallTimeout // of a fetch
+	Outage   logging.Outage
 }
 
 // Config is what a reader needs beside its source.
