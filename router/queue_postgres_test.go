@@ -140,7 +140,7 @@ func (f *flowcatalyst) count(where string) (n int) {
 
 func (f *flowcatalyst) await(where string, want int) {
 	f.t.Helper()
-	for end := time.Now().Add(3*time.Minute); f.count(where) != want; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); f.count(where) != want; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			f.t.Fatalf("%d rows are %s, want %d; %d arrived", f.count(where), where, want, f.dest.count())
 		}
