@@ -84,8 +84,8 @@ func (m mariaItems) fill(ctx context.Context, name string, items func(yield func
 		if len(values) == 0 {
 			return nil
 		}
-		places := strings.TrimSuffix(strings.Repeat("(?, 'EVENT', ?, ?, 'PENDING', ?), ", len(values)/4), ", ")
-		_, err := db.ExecContext(ctx, "INSERT INTO outbox_events (id, type, message_group, payload, status, created_at) VALUES "+places, values...)
+		_, err := db.ExecContext(ctx, withPlaces("INSERT INTO outbox_events (id, type, message_group, payload, status, created_at) VALUES {places}",
+			"(?, 'EVENT', ?, ?, 'PENDING', ?)", len(values)/4), values...)
 		values = values[:0]
 		return err
 	}
@@ -122,6 +122,11 @@ func (m mariaItems) claimer(_ context.Context, name string) (itemClaimer, error)
 	return mariaClaimer{db}, nil
 }
 
+// withPlaces puts n places for parameters into a statement.
+func withPlaces(statement, place string, n int) string {
+	return strings.ReplaceAll(statement, "{places}", strings.TrimSuffix(strings.Repeat(place+", ", n), ", "))
+}
+
 // mariaClaimer claims and completes by the document's statements.
 type mariaClaimer struct{ db *sql.DB }
 
@@ -137,11 +142,10 @@ func (c mariaClaimer) claim(ctx context.Context) ([]*part, error) {
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	in := " WHERE id IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", ") + ")"
-	if _, err := tx.ExecContext(ctx, "UPDATE outbox_events SET status = 'PROCESSING', processed_at = NOW()"+in, ids...); err != nil {
+	if _, err := tx.ExecContext(ctx, withPlaces("UPDATE outbox_events SET status = 'PROCESSING', processed_at = NOW() WHERE id IN ({places})", "?", len(ids)), ids...); err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT id, message_group, payload FROM outbox_events"+in, ids...)
+	rows, err := tx.QueryContext(ctx, withPlaces("SELECT id, message_group, payload FROM outbox_events WHERE id IN ({places})", "?", len(ids)), ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +186,8 @@ func (c mariaClaimer) complete(ctx context.Context, ids []string) error {
 	for i, id := range ids {
 		args[i] = id
 	}
-	done, err := c.db.ExecContext(ctx, "UPDATE outbox_events FORCE INDEX (PRIMARY) SET status = 'COMPLETED', processed_at = NOW() WHERE id IN ("+
-		strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", ")+") AND status = 'PROCESSING'", args...)
+	done, err := c.db.ExecContext(ctx, withPlaces("UPDATE outbox_events FORCE INDEX (PRIMARY) SET status = 'COMPLETED', processed_at = NOW() "+
+		"WHERE id IN ({places}) AND status = 'PROCESSING'", "?", len(ids)), args...)
 	if err != nil {
 		return err
 	}
