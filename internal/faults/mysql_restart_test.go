@@ -20,7 +20,7 @@ func TestG1_G2_MariaDBOfAQueueRestartsUnderLoad(t *testing.T) {
 	c.exec(`CREATE USER relay IDENTIFIED BY 'secret'`)
 	u, err := url.Parse(c.url)
 	must(t, err)
-	c.exec(fmt.Sprintf("GRANT ALL ON `%s`.* TO relay", strings.TrimPrefix(u.Path, "/")))
+	c.exec(fmt.Sprintf("GRANT ALL ON %#q.* TO relay", strings.TrimPrefix(u.Path, "/")))
 	u.User = url.UserPassword("relay", "secret")
 	to := newAPI(t, nil)
 	to.killed = true // what was sent and not settled is sent again
