@@ -24,12 +24,8 @@ type progress struct {
 
 func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, session *Session) progress {
 	p := progress{route: r, table: table}
-	size := 1
-	for size < r.Window {
-		size *= 2
-	}
 	for _, st := range states {
-		str := &Stream{session: session, Slot: st.Slot, Epoch: st.Epoch, Commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq, ring: make([]entry, size),
+		str := &Stream{session: session, Slot: st.Slot, Epoch: st.Epoch, Commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq, ring: make([]entry, ringLeast),
 			settled: st.Cursor, Fetched: st.Cursor, revision: st.Revision, confirmed: st.Revision}
 		str.skip = make(map[int64]struct{}, len(st.Beyond))
 		for _, position := range st.Beyond {

@@ -42,7 +42,7 @@ type Stream struct {
 	// Of settles: the last one's number, that of the one in flight, and the last one's that is known to be durable.
 	revision, flying, confirmed int64
 
-	ring    []entry // by index modulo its length
+	ring    []entry // by index modulo its length; it grows with what is pending
 	durable uint64
 	head    uint64
 	tail    uint64
@@ -69,12 +69,28 @@ func (s *Stream) pending() int { return int(s.tail - s.durable) }
 
 // append gives the row the next index.
 func (s *Stream) append(row *adapters.Row) uint64 {
+	if s.pending() == len(s.ring) {
+		s.grow()
+	}
 	i := s.tail
 	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), born: row.CreatedAt, late: row.Late}
 	s.ring[i%uint64(len(s.ring))] = e
 	s.tail++
 	s.Fetched = e.after()
 	return i
+}
+
+// ringLeast is how many rows a ring has room for at first. Most lanes of many never fill their window, and the garbage
+// collector counts memory that was never written to.
+const ringLeast = 16
+
+// grow doubles the ring.
+func (s *Stream) grow() {
+	ring := make([]entry, 2*len(s.ring))
+	for i := s.durable; i < s.tail; i++ {
+		ring[i%uint64(len(ring))] = *s.at(i)
+	}
+	s.ring = ring
 }
 
 func (s *Stream) at(i uint64) *entry { return &s.ring[i%uint64(len(s.ring))] }

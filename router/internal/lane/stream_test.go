@@ -35,3 +35,31 @@ func TestG5_TheWindowCountsWhatIsNotDurable(t *testing.T) {
 		stop()
 	})
 }
+
+// A lane takes memory for what is pending and not for its whole window: with 500 routes most lanes never fill it.
+func TestG7_RoomForRowsGrowsWithWhatIsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := alone(t, Config{Destination: &recorder{}, Window: 1024})
+		str := s.Streams()[0]
+		if n := len(str.ring); n > ringLeast {
+			t.Errorf("there is room for %d rows at the beginning, want %d at most", n, ringLeast)
+		}
+		settle := func() { s.Settlements(settling.Concluded); s.Settled(true) }
+		var next int64
+		for _, n := range []int{10, 10, 100, 7, 300} { // so that the ring is wrapped when it grows
+			for range n {
+				next++
+				arrive(s, next)
+			}
+			synctest.Wait()
+			settle()
+			if str.pending() != 0 || str.settled.Position != next {
+				t.Errorf("after row %d: %d rows are pending, and the cursor is at %d", next, str.pending(), str.settled.Position)
+			}
+		}
+		if n := len(str.ring); n < 300 || n > 512 {
+			t.Errorf("there is room for %d rows after 300 were pending", n)
+		}
+		stop()
+	})
+}
