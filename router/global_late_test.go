@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // lateSource is a log table whose writers commit in another order than they write, in memory. A snapshot
@@ -101,7 +103,8 @@ func (s *lateSource) Fetch(_ context.Context, reads []adapters.Read, take func(i
 }
 
 // Transactions commit in another order than they wrote, while instances stop, crash and take over. Writers of a group take turns:
-// its rows arrive in the order in which they were written, in whichever slots they are and wherever each slot's cursor stands.
+// its rows arrive in the order in which they were written, in whichever slots they are and wherever each slot's cursor stands. Two routes
+// share reads as long as they stand at one place, which their windows part.
 func TestG2_GlobalOrderOfLateCommits(t *testing.T) {
 	for seed := uint64(20); seed < 36; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -128,9 +131,12 @@ func playLateCommits(r *rig, random *rand.Rand) {
 	store := &mortal{memState: r.state}
 	begin := func() {
 		store = &mortal{memState: r.state}
-		r.start(r.route(func(rt *Route) {
-			rt.Source, rt.State, rt.Order, rt.Window = src, store, adapters.OrderGlobal, 64
-		}))
+		route := func(name string, window int) Route {
+			return r.route(func(rt *Route) {
+				rt.Name, rt.Source, rt.State, rt.Order, rt.Window = name, src, store, adapters.OrderGlobal, window
+			})
+		}
+		r.start(route("orders", 64), route("copies", 24))
 	}
 	begin()
 	open := map[string]openTransaction{}
@@ -171,11 +177,11 @@ func playLateCommits(r *rig, random *rand.Rand) {
 	for _, tx := range open {
 		src.commit(tx.from, tx.to)
 	}
-	r.until("everything arrives", func() bool { return len(arrivals(r.dest)) == written })
+	r.until("everything arrives", func() bool { return len(arrivals(r.dest)) == 2*written })
 	r.stop()
 	furthest := map[string]int{}
 	for _, msg := range arrivals(r.dest) {
-		group, at := string(msg.Payload), number(msg.UUID[1:])
+		group, at := routeOf(msg)+" "+string(msg.Payload), number(msg.UUID[1:])
 		if before, ok := furthest[group]; ok && at < before {
 			r.t.Errorf("row %d of %s arrived behind row %d", at, group, before)
 		}
@@ -183,14 +189,20 @@ func playLateCommits(r *rig, random *rand.Rand) {
 	}
 }
 
-// arrivals are the first arrivals of messages, in order.
+// routeOf is the route by which a message arrived.
+func routeOf(msg *message.Message) string {
+	route, _, _ := strings.Cut(msg.Metadata[outbox.MetaLane], "/")
+	return route
+}
+
+// arrivals are the first arrivals of messages by each route, in order.
 func arrivals(d *receiver) (first []*message.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen := map[string]bool{}
 	for _, msg := range d.got {
-		if !seen[msg.UUID] {
-			seen[msg.UUID] = true
+		if key := routeOf(msg) + " " + msg.UUID; !seen[key] {
+			seen[key] = true
 			first = append(first, msg)
 		}
 	}

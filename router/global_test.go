@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -105,7 +104,7 @@ func TestG13_ManyGlobalRoutesShareTheirReads(t *testing.T) {
 		r.stop()
 		next := map[string]int{}
 		for _, msg := range r.dest.got {
-			route, _, _ := strings.Cut(msg.Metadata[outbox.MetaLane], "/")
+			route := routeOf(msg)
 			next[route]++
 			if at := msg.Metadata[outbox.MetaPosition]; at != strconv.Itoa(next[route]) {
 				t.Fatalf("%s: position %s arrived, want %d", route, at, next[route])

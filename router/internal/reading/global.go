@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/router/internal/lane"
@@ -199,7 +200,7 @@ func (g *globalRead) give(r *Reader, m *globalMember, merged []*adapters.Row, co
 // merge returns the rows that may be taken now, in order, and for which slots
 // they are all that was read.
 func (g *globalRead) merge() (rows []*adapters.Row, complete [adapters.Slots]bool) {
-	cut := int64(math.MaxInt64 - 1)
+	cut := int64(math.MaxInt64)
 	for _, res := range &g.results {
 		switch { // a read can end without a row of its own: its cursor says how far
 		case res.Next.Window != "":
@@ -209,7 +210,7 @@ func (g *globalRead) merge() (rows []*adapters.Row, complete [adapters.Slots]boo
 		}
 	}
 	for i, slot := range g.rows {
-		n, _ := slices.BinarySearchFunc(slot, cut+1, func(row *adapters.Row, position int64) int { return cmp.Compare(row.Position, position) })
+		n := sort.Search(len(slot), func(n int) bool { return slot[n].Position > cut })
 		rows, complete[i] = append(rows, slot[:n]...), n == len(slot)
 	}
 	slices.SortFunc(rows, func(a, b *adapters.Row) int { return cmp.Compare(a.Position, b.Position) })
