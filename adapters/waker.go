@@ -17,7 +17,7 @@ type Waker interface {
 	// to listen to.
 	Wake() <-chan struct{}
 
-	// Sleep makes the writers notify from now on. Once it has returned [Asleep]
+	// Sleep makes the writers notify from now on. Once it has returned [Armed]
 	// the reader reads again before it pauses: rows of those who were not asked
 	// are visible by then.
 	Sleep(ctx context.Context) Sleep
@@ -31,13 +31,13 @@ type Sleep int
 
 // The answers to a reader that wants to sleep.
 const (
-	// Sleepless: no publisher would wake the reader. It polls.
+	// Unsupported: no publisher would wake the reader. It polls.
 	Unsupported Sleep = iota
 
-	// Restless: a publisher that took the reader to be awake may still commit. It
+	// Draining: a publisher that took the reader to be awake may still commit. It
 	// polls for a little longer and calls Sleep again.
 	Draining
 
-	// Asleep: every publisher that commits from now on wakes the reader.
+	// Armed: every publisher that commits from now on wakes the reader.
 	Armed
 )

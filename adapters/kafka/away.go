@@ -199,7 +199,7 @@ func (d *Destination) Unanswered() []adapters.AddressStatus {
 
 // lost is called when no broker answers a wave. What was sent is waited for, unless
 // it is part of a transaction, which is aborted then.
-func (s *search) lost(cancel context.CancelCauseFunc) func(error) {
+func (s *bisection) lost(cancel context.CancelCauseFunc) func(error) {
 	d, topic, transaction, reach := s.d, s.w.topic, s.c.transactional != "", &s.c.watch.reach
 	return func(err error) {
 		if transaction || !reach.wrote.Load() {

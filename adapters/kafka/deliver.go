@@ -66,10 +66,10 @@ func (d *Destination) send(ctx context.Context, from lender, w *wave) []error {
 	}
 	defer from.put(c)
 
-	s := search{d: d, w: w, c: c, ctx: ctx, limited: limited}
+	s := bisection{d: d, w: w, c: c, ctx: ctx, limited: limited}
 	defer d.waiting.over(w.topic, func() { d.cfg.Logger.Info("kafka: the records that were waited for have an outcome", "topic", w.topic) })
 	defer c.watch.guard(s.lost(cancel))()
-	if !c.known[w.topic] && !s.introduce() || len(w.pending) == 0 {
+	if !c.known[w.topic] && !s.sendFirst() || len(w.pending) == 0 {
 		return w.errs
 	}
 	s.send(w.pending)

@@ -25,14 +25,14 @@ const (
 // [adapters.Checker] and a Watermill message.Publisher. All methods may be called
 // concurrently.
 type Destination struct {
-	cfg     Config
-	address *format.Address
-	topic   string // when it is the same for all messages
-	headers format.Headers
-	pool    *pool
-	waves   sync.Pool
-	joints  joints
-	waiting waiting
+	cfg       Config
+	address   *format.Address
+	topic     string // when it is the same for all messages
+	headers   format.Headers
+	pool      *pool
+	waves     sync.Pool
+	combiners combiners
+	waiting   waiting
 
 	warnBatchSize sync.Once
 }
@@ -56,7 +56,7 @@ func New(cfg Config) (*Destination, error) {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	d := &Destination{cfg: cfg, address: address, headers: headersOf(cfg), pool: newPool(opts, cfg.Clients),
-		joints: joints{topics: map[string]*joint{}}}
+		combiners: combiners{topics: map[string]*combiner{}}}
 	if address.Static() {
 		d.topic = cfg.Topic
 	}

@@ -29,7 +29,7 @@
 // own ([Destination.Fence]): a client with the lane's transactional id, which
 // shuts the former owner out, and each wave a transaction. Nothing is sent
 // together with other lanes. When one record of a transaction fails all of them
-// do, so the search for a culprit is over the whole wave. What a client cannot
+// do, so the bisection for a culprit is over the whole wave. What a client cannot
 // recover from costs it, too; the next one checks that the lane is still its own.
 // docs/exclusive.md describes when to use this and what it costs.
 //

@@ -38,7 +38,7 @@ func rejection(topic, id string, err error) error {
 }
 
 // cause is the error of a record that was not rejected and not delivered.
-func (d *Destination) cause(s *search, err error) error {
+func (d *Destination) cause(s *bisection, err error) error {
 	topic := s.w.topic
 	if errors.Is(err, kgo.ErrClientClosed) || s.c.transactional != "" && s.limited.Err() != nil {
 		return d.interrupted(s)
@@ -56,7 +56,7 @@ func (d *Destination) cause(s *search, err error) error {
 }
 
 // interrupted is the error of records whose client was closed on the way.
-func (d *Destination) interrupted(s *search) error {
+func (d *Destination) interrupted(s *bisection) error {
 	switch {
 	case s.ctx.Err() != nil:
 		return ended(s.ctx, s.w.topic)

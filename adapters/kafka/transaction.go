@@ -22,7 +22,7 @@ func transactionBackoff(fails int) time.Duration {
 
 // send sends records and waits for the outcome of each. With a transactional
 // client all of them are delivered, or none.
-func (s *search) send(indices []int) {
+func (s *bisection) send(indices []int) {
 	if s.c.transactional == "" {
 		s.w.send(s.limited, s.c, indices)
 		return
@@ -70,12 +70,12 @@ func (w *wave) reason() error {
 // giveUp fails the records of a transaction that can neither be committed nor
 // aborted here, and the client with it. The next one that initialises the id
 // ends the transaction first.
-func (s *search) giveUp(indices []int, err error) {
+func (s *bisection) giveUp(indices []int, err error) {
 	if !s.c.spent {
 		s.c.spent = true
 		s.c.Close()
 	}
-	if isRejection(err) { // of the transaction as a whole: there is no culprit to search for
+	if isRejection(err) { // of the transaction as a whole: there is no culprit to look for
 		err = errors.New(err.Error())
 	}
 	s.w.allFailed(indices, err)
@@ -100,7 +100,7 @@ func isFenced(err error) bool {
 
 // fenced is the error of records whose producer the broker obeys no more. They
 // were not attempted, as far as we have a say.
-func (d *Destination) fenced(s *search, err error) error {
+func (d *Destination) fenced(s *bisection, err error) error {
 	d.cfg.Logger.Warn("kafka: a transaction was aborted by another producer with the same id, and its messages are sent again if this instance still owns the lane; "+
 		"when this goes on, another installation uses the id: give each a transactional_id of its own", "topic", s.w.topic, "transactional_id", s.c.transactional)
 	return outbox.Released(fmt.Errorf("kafka: the transaction for topic %q was aborted: the lane's transactional id has another producer: %w", s.w.topic, err))

@@ -173,7 +173,7 @@ func (w *wave) send(ctx context.Context, c *client, indices []int) {
 // arrives they are buffered one after the other, and a flush in the middle of
 // that sends the first of them, which the others overtake when those are
 // rejected. (A flush between the last one and the end of that is worse: it
-// misses them all.) So a topic is introduced by one record, which nothing can
+// misses them all.) So a topic begins with one record, which nothing can
 // overtake, and later waves find it known. That franz-go forgets a topic is
 // rare; the wave is then called off.
 func (w *wave) flush(ctx context.Context, c *client) bool {

@@ -70,7 +70,7 @@ func TestG7_MemoryWithLargePayloads(t *testing.T) {
 func TestG7_MemoryWithADeepBacklog(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)
-	messages := size(t, 200_000, 10_000_000)
+	messages := size(t, 120_000, 10_000_000)
 	to := newCounted(t)
 	db := newDatabase(t)
 	db.fill(batch{n: messages, groups: 1000, bytes: 100})
@@ -114,7 +114,7 @@ func bounded(t *testing.T, r *relay, scenario string, to *counted, messages int)
 func TestG7_ARowThatIsTooLargeIsNeverLoaded(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)
-	payload, headers, name := size(t, 150_000_000, 400_000_000), size(t, 1_000_000, 3_500_000), 30_000_000
+	payload, headers, name := size(t, 60_000_000, 400_000_000), size(t, 500_000, 3_500_000), 30_000_000
 	db := newDatabase(t)
 	to := receive(t, nil)
 	db.fill(batch{n: 300, groups: 3})

@@ -14,7 +14,7 @@ func TestG7_MemoryWhileAnAddressHangs(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)
 	const every = 24 // of so many messages one waits
-	messages := size(t, 480, 10_000)
+	messages := size(t, 288, 10_000)
 	waiting := messages / every
 	db := newDatabase(t)
 	for i := range waiting {

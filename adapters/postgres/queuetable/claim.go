@@ -31,7 +31,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 	if err := q.findUnknown(ctx, false); err != nil {
 		return nil, queueError(q.tables[0].name, "find what an earlier claim took", err)
 	}
-	q.findAstray()
+	q.findLost()
 	c := q.newClaim(req)
 	err := c.serveAll(ctx, q.inTurn())
 	if err == nil {

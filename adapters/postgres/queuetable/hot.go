@@ -240,7 +240,7 @@ func (h *hotRows) settled(keys ...string) {
 func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (claimed []*adapters.Row, doubtful int) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
-	q.findAstray()
+	q.findLost()
 	c, t := q.newClaim(req), q.tables[0]
 	t.want(req.Wants, c.slots, c.terms)
 	s := &service{claim: c, table: t}

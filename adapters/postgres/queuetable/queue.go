@@ -109,14 +109,14 @@ type Queue struct {
 	mark     int             // of the last claim
 	unknown  []*unknownClaim // what may have been claimed
 
-	mu     sync.Mutex // guards what follows, and what the tables say that it does
-	astray []astray   // claims that were lost since the last Claim
-	tokens int64      // that holds of tables without claims have had
+	mu     sync.Mutex  // guards what follows, and what the tables say that it does
+	lost   []lostClaim // claims that were lost since the last Claim
+	tokens int64       // that holds of tables without claims have had
 	hot    hotRows
 }
 
-// astray is a row that is not ours any more, and may be unfinished.
-type astray struct {
+// lostClaim is a row that is not ours any more, and may be unfinished.
+type lostClaim struct {
 	table *queueTable
 	hold  *hold
 }
@@ -275,21 +275,21 @@ func (t *queueTable) forget(key string) {
 // to be looked at from that row on, or it could be passed over. The caller has the
 // lock.
 func (q *Queue) lose(t *queueTable, key string, h *hold) {
-	q.astray = append(q.astray, astray{t, h})
+	q.lost = append(q.lost, lostClaim{t, h})
 	if t.holds[key] == h { // and not another claim since
 		t.forget(key)
 	}
 }
 
-// findAstray puts the groups of lost rows into the ring. The caller has
+// findLost puts the groups of lost rows into the ring. The caller has
 // claiming.
-func (q *Queue) findAstray() {
+func (q *Queue) findLost() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, a := range q.astray {
+	for _, a := range q.lost {
 		a.table.enterFrom(a.hold.group, a.hold.created)
 	}
-	q.astray = nil
+	q.lost = nil
 }
 
 // ours reports whether a row that is marked as being processed is so by us.

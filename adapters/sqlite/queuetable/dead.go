@@ -91,7 +91,7 @@ func (s *statements) deadRows(f adapters.DeadFilter) (query string, args []any) 
 	}
 	query = "SELECT " + s.columns() + ", " + group + ", " + short(c.Error) + ", " + raw(c.Updated) + " FROM " + s.name
 	if f.ID == "" {
-		query += s.dying.pin() + " WHERE " + s.in(s.layout.Dead())
+		query += s.byDead.pin() + " WHERE " + s.in(s.layout.Dead())
 	} else {
 		query += " WHERE " + s.is(s.layout.Dead()...) + " AND " + lite.Quote(c.Key) + " = ?"
 		args = append(args, f.ID)
@@ -204,7 +204,7 @@ func (q *Queue) countDead(ctx context.Context, t *table, s *statements, most int
 	if kinds {
 		columns = short(c.Type) + " AS a, " + short(c.AggregateType) + " AS b, " + short(c.Tenant) + " AS c"
 	}
-	text := "SELECT a, b, c, count(*) FROM (SELECT " + columns + " FROM " + s.name + s.dying.pin() + " WHERE " + s.in(t.layout.Dead()) +
+	text := "SELECT a, b, c, count(*) FROM (SELECT " + columns + " FROM " + s.name + s.byDead.pin() + " WHERE " + s.in(t.layout.Dead()) +
 		" LIMIT ?) GROUP BY a, b, c"
 	return queuerow.DeadCounts(ctx, q.db, text, t.layout, t.Kind, most)
 }

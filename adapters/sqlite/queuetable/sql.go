@@ -21,7 +21,7 @@ type statements struct {
 
 	group string // expression of a row's group, NULL: the row is in no order; "": no row has one
 
-	byGroup, byAge, processing, dying *index
+	byGroup, byAge, processing, byDead *index
 
 	newest, news                         string
 	firstGroups, nextGroups              string
@@ -70,7 +70,7 @@ func newStatements(t *table, types map[string]string) *statements {
 	if !t.layout.Claimless() {
 		s.processing = s.newIndex("held", lite.Quote(c.Claimed), []string{t.layout.Statuses.Processing})
 	}
-	s.dying = s.newIndex("dead", place, t.layout.Dead())
+	s.byDead = s.newIndex("dead", place, t.layout.Dead())
 	return s
 }
 
@@ -82,7 +82,7 @@ func (s *statements) newIndex(what, columns string, statuses []string) *index {
 
 // indexes are those that claims and operators want.
 func (s *statements) indexes() (all []*index) {
-	for _, i := range []*index{s.byGroup, s.byAge, s.processing, s.dying} {
+	for _, i := range []*index{s.byGroup, s.byAge, s.processing, s.byDead} {
 		if i != nil {
 			all = append(all, i)
 		}

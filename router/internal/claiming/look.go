@@ -22,7 +22,7 @@ func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more boo
 		return pause, false
 	}
 	l := c.looker.Looked()
-	if c.Rest.Asleep && !l.Due.IsZero() {
+	if c.Rest.Armed && !l.Due.IsZero() {
 		pause = min(pause, max(time.Until(l.Due), lookOnPause))
 	}
 	if !l.Since.Before(c.whole) {

@@ -46,13 +46,13 @@ func (p Config) Fixed() bool { return p.Min >= p.Max }
 // Backoff is how a reader or a claimer spends the time between two polls. It has
 // one owner; others may only signal Told and call [Backoff.Set].
 type Backoff struct {
-	poll   Config
-	next   atomic.Pointer[Config] // what Set wants of the next poll; nil: as before
-	waker  adapters.Waker         // nil: the source has no wake-ups
-	Told   chan struct{}          // this process has committed rows
-	since  time.Time              // when something was found, or might have been
-	empty  int                    // polls in a row that found nothing
-	Asleep bool                   // the source wakes us
+	poll  Config
+	next  atomic.Pointer[Config] // what Set wants of the next poll; nil: as before
+	waker adapters.Waker         // nil: the source has no wake-ups
+	Told  chan struct{}          // this process has committed rows
+	since time.Time              // when something was found, or might have been
+	empty int                    // polls in a row that found nothing
+	Armed bool                   // the source wakes us
 }
 
 // NewBackoff returns the backoff of the reader of a source or a queue.
@@ -99,21 +99,21 @@ func (r *Backoff) Failed() time.Duration {
 
 // Found ends the rest: rows are there, or may be.
 func (r *Backoff) Found() {
-	if r.Asleep {
+	if r.Armed {
 		r.waker.Awake()
 	}
 	r.Woken()
 }
 
 // Woken ends the rest of a reader that its source has woken.
-func (r *Backoff) Woken() { r.since, r.empty, r.Asleep = time.Now(), 0, false }
+func (r *Backoff) Woken() { r.since, r.empty, r.Armed = time.Now(), 0, false }
 
 // Pause returns the pause after a poll that found nothing; none when there is to
 // be another poll at once. Before long pauses it sees to being woken.
 func (r *Backoff) Pause(ctx context.Context) time.Duration {
 	r.empty++
 	pause := r.poll.pause(r.empty)
-	if r.Asleep || r.waker == nil || pause <= wakefulPause {
+	if r.Armed || r.waker == nil || pause <= wakefulPause {
 		return pause
 	}
 	if time.Since(r.since) < 2*wakefulPause {
@@ -121,7 +121,7 @@ func (r *Backoff) Pause(ctx context.Context) time.Duration {
 	}
 	switch r.waker.Sleep(ctx) {
 	case adapters.Armed:
-		r.Asleep = true
+		r.Armed = true
 		return 0
 	case adapters.Draining:
 		return min(pause, DrainingPause)

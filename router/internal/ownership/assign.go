@@ -42,7 +42,7 @@ func assign(instances []adapters.Instance) *assignment {
 	return s
 }
 
-// assignment is the result of spread.
+// assignment is the result of assign.
 type assignment struct {
 	runs   map[string][]string       // who runs a route
 	load   map[string]int            // of an instance: lanes and units

@@ -11,14 +11,14 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// maxSearches bounds how often one Deliver sends parts of a rejected batch
+// maxBisections bounds how often one Deliver sends parts of a rejected batch
 // again. Finding one bad record among 2000 takes about 20; what is undecided
-// after the last comes back released and is searched by the next Deliver.
-const maxSearches = 64
+// after the last comes back released and is bisected by the next Deliver.
+const maxBisections = 64
 
-// search sorts out what failed in a wave: which records the broker rejects,
+// bisection sorts out what failed in a wave: which records the broker rejects,
 // which it cannot take now, and which were only beside them.
-type search struct {
+type bisection struct {
 	d       *Destination
 	w       *wave
 	c       *client
@@ -38,17 +38,17 @@ type suspect struct {
 	err       error
 }
 
-// introduce sends the first record alone, to a topic that is new to the client,
+// sendFirst sends the first record alone, to a topic that is new to the client,
 // and takes it out of what is pending. It returns false when nothing else can be
 // sent.
-func (s *search) introduce() bool {
+func (s *bisection) sendFirst() bool {
 	first := s.w.pending[:1]
 	s.w.pending = s.w.pending[1:]
 	s.send(first)
 	s.split(s.sort(first))
 	if s.stop {
 		s.release()
-		s.spread(s.w.errs[first[0]])
+		s.failRest(s.w.errs[first[0]])
 		return false
 	}
 	s.c.known[s.w.topic] = true
@@ -56,9 +56,9 @@ func (s *search) introduce() bool {
 	return true
 }
 
-// spread ends a wave of which only the first record was tried. What keeps the
+// failRest ends a wave of which only the first record was tried. What keeps the
 // topic from being written to is the error of all; anything else is the first one's.
-func (s *search) spread(err error) {
+func (s *bisection) failRest(err error) {
 	if outbox.KindOf(err) != outbox.KindUnavailable {
 		err = errBehind
 	}
@@ -68,7 +68,7 @@ func (s *search) spread(err error) {
 }
 
 // behind gives a message back that stands behind a failed one of its group.
-func (s *search) behind(i int) bool {
+func (s *bisection) behind(i int) bool {
 	held := s.w.holds(s.w.group(i))
 	if held {
 		s.w.fail(i, errBehind)
@@ -77,7 +77,7 @@ func (s *search) behind(i int) bool {
 }
 
 // run sorts out what failed when everything pending was sent at once.
-func (s *search) run() {
+func (s *bisection) run() {
 	suspects := s.sort(s.w.pending)
 	for len(suspects) > 0 { // the last partition first
 		from := len(suspects) - 1
@@ -88,7 +88,7 @@ func (s *search) run() {
 		suspects = suspects[:from]
 	}
 	for n := 0; len(s.stack) > 0; n++ {
-		if s.stop || n == maxSearches {
+		if s.stop || n == maxBisections {
 			s.release()
 			break
 		}
@@ -101,7 +101,7 @@ func (s *search) run() {
 }
 
 // next sends the part on top of the stack.
-func (s *search) next() {
+func (s *bisection) next() {
 	part := s.stack[len(s.stack)-1]
 	s.stack = s.stack[:len(s.stack)-1]
 	indices := make([]int, 0, len(part))
@@ -122,7 +122,7 @@ func (s *search) next() {
 // split takes records that were rejected together. One is the culprit, as the
 // client held no other; of more, each half is sent again. The left one goes
 // first, so that order is kept.
-func (s *search) split(part []suspect) {
+func (s *bisection) split(part []suspect) {
 	switch len(part) {
 	case 0:
 	case 1:
@@ -137,7 +137,7 @@ func (s *search) split(part []suspect) {
 }
 
 // release gives what is left on the stack back.
-func (s *search) release() {
+func (s *bisection) release() {
 	for _, part := range s.stack {
 		for _, p := range part {
 			s.w.fail(p.index, errUndecided)
@@ -148,7 +148,7 @@ func (s *search) release() {
 
 // sort gives what failed for other reasons than a rejection its error, and
 // returns the rest by partition and in the order of the batch.
-func (s *search) sort(sent []int) []suspect {
+func (s *bisection) sort(sent []int) []suspect {
 	index := make(map[*kgo.Record]int, len(sent))
 	for _, i := range sent {
 		index[&s.w.recs[i]] = i
@@ -175,7 +175,7 @@ func (s *search) sort(sent []int) []suspect {
 	slices.SortFunc(suspects, func(a, b suspect) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.index, b.index))
 	})
-	if s.c.spent && len(suspects) > 0 { // no client to search with
+	if s.c.spent && len(suspects) > 0 { // no client to bisect with
 		s.stop = true
 		s.stack = append(s.stack, suspects)
 		return nil

@@ -18,16 +18,15 @@ import (
 // them. So a topic has one wave in flight, and the batches that come meanwhile go
 // together in the next one, without waiting for anything else. Batches of different
 // lanes have no group in common: order is not touched.
-const (
-	jointMessages = 8 * maxWaveMessages
-	jointBytes    = 4 << 20
-)
-
 //
 // A lane that is called off leaves, and the wave continues for the others: they were
 // not called off, and what is in the topic already would be sent again. What the lane
-// had in the wave may still arrive, as it may after any end of a delivery; it is sent
-// not sent again before that, since the topic's next wave waits for this one.
+// had in the wave may still arrive, as it may after any end of a delivery. It is not
+// sent again before that, since the topic's next wave waits for this one.
+const (
+	combinedMessages = 8 * maxWaveMessages
+	combinedBytes    = 4 << 20
+)
 
 // delivery is one call of Deliver.
 type delivery struct {
@@ -43,7 +42,7 @@ type delivery struct {
 type company struct {
 	ctx     context.Context // ends when none of them is there any more
 	end     context.CancelFunc
-	there   int           // guarded by the mutex of joints
+	there   int           // guarded by the mutex of combiners
 	encoded chan struct{} // closed when their messages are not looked at any more
 }
 
@@ -51,29 +50,29 @@ type company struct {
 // itself, so that its outcome is known: most do.
 const leaveMoment = 50 * time.Millisecond
 
-// joints are the deliveries that wait, by topic.
-type joints struct {
+// combiners have the deliveries that wait, by topic.
+type combiners struct {
 	mu     sync.Mutex
-	topics map[string]*joint
+	topics map[string]*combiner
 }
 
-// joint is a topic to which a wave is in flight.
-type joint struct{ waiting []*delivery }
+// combiner is a topic to which a wave is in flight.
+type combiner struct{ waiting []*delivery }
 
 // join has the delivery sent with others and returns when it was.
 func (d *Destination) join(topic string, x *delivery) []error {
 	for _, msg := range x.batch {
 		x.bytes += len(msg.Payload)
 	}
-	d.joints.mu.Lock()
-	j := d.joints.topics[topic]
-	if j == nil {
-		j = &joint{}
-		d.joints.topics[topic] = j
-		go d.lead(topic, j)
+	d.combiners.mu.Lock()
+	c := d.combiners.topics[topic]
+	if c == nil {
+		c = &combiner{}
+		d.combiners.topics[topic] = c
+		go d.combine(topic, c)
 	}
-	j.waiting = append(j.waiting, x)
-	d.joints.mu.Unlock()
+	c.waiting = append(c.waiting, x)
+	d.combiners.mu.Unlock()
 	select {
 	case <-x.done:
 		return x.errs
@@ -85,11 +84,11 @@ func (d *Destination) join(topic string, x *delivery) []error {
 // leave ends a delivery whose context has ended. The last one that leaves ends the
 // wave, which then reports what arrived.
 func (d *Destination) leave(topic string, x *delivery) []error {
-	d.joints.mu.Lock()
-	if j := d.joints.topics[topic]; j != nil {
-		if i := slices.Index(j.waiting, x); i >= 0 {
-			j.waiting = slices.Delete(j.waiting, i, i+1)
-			d.joints.mu.Unlock()
+	d.combiners.mu.Lock()
+	if c := d.combiners.topics[topic]; c != nil {
+		if i := slices.Index(c.waiting, x); i >= 0 {
+			c.waiting = slices.Delete(c.waiting, i, i+1)
+			d.combiners.mu.Unlock()
 			return x.unknown(topic)
 		}
 	}
@@ -100,7 +99,7 @@ func (d *Destination) leave(topic string, x *delivery) []error {
 			with.end()
 		}
 	}
-	d.joints.mu.Unlock()
+	d.combiners.mu.Unlock()
 	if last {
 		<-x.done
 		return x.known(topic)
@@ -141,25 +140,25 @@ func (x *delivery) known(topic string) []error {
 	return x.errs
 }
 
-// lead sends waves until nothing waits for the topic.
-func (d *Destination) lead(topic string, j *joint) {
+// combine sends waves until nothing waits for the topic.
+func (d *Destination) combine(topic string, c *combiner) {
 	for {
-		d.gather(j)
-		together := d.takeJoint(topic, j)
+		d.gather(c)
+		together := d.takeTogether(topic, c)
 		if together == nil {
 			return
 		}
-		d.sendJoint(topic, together)
+		d.sendTogether(topic, together)
 	}
 }
 
 // gather lets the lanes that are about to deliver do so, as long as one does:
 // this goroutine is scheduled right after the first. Nothing is waited for.
-func (d *Destination) gather(j *joint) {
+func (d *Destination) gather(c *combiner) {
 	for before := -1; ; runtime.Gosched() {
-		d.joints.mu.Lock()
-		now := len(j.waiting)
-		d.joints.mu.Unlock()
+		d.combiners.mu.Lock()
+		now := len(c.waiting)
+		d.combiners.mu.Unlock()
 		if now == before {
 			return
 		}
@@ -167,37 +166,37 @@ func (d *Destination) gather(j *joint) {
 	}
 }
 
-// takeJoint takes what waits, as much as goes into a wave.
-func (d *Destination) takeJoint(topic string, j *joint) []*delivery {
-	d.joints.mu.Lock()
-	defer d.joints.mu.Unlock()
+// takeTogether takes what waits, as much as goes into a wave.
+func (d *Destination) takeTogether(topic string, c *combiner) []*delivery {
+	d.combiners.mu.Lock()
+	defer d.combiners.mu.Unlock()
 	messages, bytes, n := 0, 0, 0
-	for _, x := range j.waiting {
+	for _, x := range c.waiting {
 		messages += len(x.batch)
 		bytes += x.bytes
-		if n > 0 && (messages > jointMessages || bytes > jointBytes) {
+		if n > 0 && (messages > combinedMessages || bytes > combinedBytes) {
 			break
 		}
 		n++
 	}
 	if n == 0 {
-		delete(d.joints.topics, topic)
+		delete(d.combiners.topics, topic)
 		return nil
 	}
-	together := j.waiting[:n:n]
-	j.waiting = j.waiting[n:]
+	together := c.waiting[:n:n]
+	c.waiting = c.waiting[n:]
 	if n > 1 {
-		c := &company{there: n, encoded: make(chan struct{})}
-		c.ctx, c.end = context.WithCancel(context.Background())
+		with := &company{there: n, encoded: make(chan struct{})}
+		with.ctx, with.end = context.WithCancel(context.Background())
 		for _, x := range together {
-			x.with = c
+			x.with = with
 		}
 	}
 	return together
 }
 
-// sendJoint sends the batches as one wave and gives each its results.
-func (d *Destination) sendJoint(topic string, together []*delivery) {
+// sendTogether sends the batches as one wave and gives each its results.
+func (d *Destination) sendTogether(topic string, together []*delivery) {
 	c := together[0].with
 	if c == nil {
 		x := together[0]
