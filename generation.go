@@ -39,9 +39,7 @@ func prepare(ctx context.Context, b *assembly.Builder) (*generation, error) {
 	config := b.RouterConfig().WithDefaults()
 	progress := admin.NewProgressJob(b, p, config.Instance, func(store adapters.StateStore) { s.router.Notice(store) })
 	if progress != nil {
-		for i := range p.Routes {
-			p.Routes[i].Before = progress.Before(p.Routes[i].Name)
-		}
+		config.Before = progress.Before
 		s.jobs = append(s.jobs, progress.Run)
 	}
 	if s.router, err = router.New(config, p.Routes); err == nil {

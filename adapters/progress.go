@@ -22,16 +22,23 @@ type ProgressStore interface {
 	// CheckProgress returns an error that names what is wrong with the tables of the rows, and the fix.
 	CheckProgress(ctx context.Context) error
 
-	// RegisterProgress inserts rows that do not exist, at position 0.
-	RegisterProgress(ctx context.Context) error
-
 	// Progress reads the rows of some routes, or of all when none is named, in the order in which KeepProgress has them. Those that do
 	// not exist are left out.
 	Progress(ctx context.Context, routes ...string) ([]Progress, error)
 
-	// AgreeProgress notes that what others have written of a row is carried out: its position, if that is not below 0, and
-	// its status, if that is not empty. It reports whether the row still has them.
-	AgreeProgress(ctx context.Context, route string, position int64, status string) (bool, error)
+	// FollowProgress returns, of all rows, those of which something is to be carried out or written: the position or the status is not
+	// what was agreed, or the status not what follows from pauses and parked messages. Rows that do not exist are inserted at
+	// position 0.
+	FollowProgress(ctx context.Context) ([]Progress, error)
+
+	// RegisterProgress inserts rows that do not exist, at position 0.
+	RegisterProgress(ctx context.Context) error
+
+	// AgreePositions notes that the positions of rows are carried out, by route. A row that has another one by now is left out.
+	AgreePositions(ctx context.Context, positions map[string]int64) error
+
+	// AgreeStatus notes that the status of a row is carried out, unless it has another one by now.
+	AgreeStatus(ctx context.Context, route, status string) error
 
 	// MoveProgress moves the cursors of a route because others have written another position, which is noted as carried
 	// out, and removes the route's parked messages that are not dead: they are before the position, or come again. False: the row has yet

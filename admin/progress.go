@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +39,7 @@ type ProgressJob struct {
 	notice   func(adapters.StateStore)
 	log      *slog.Logger
 	stores   []adapters.ProgressStore
-	rows     []int // that each of them keeps
+	routes   map[string]bool // that have a row
 
 	mu      sync.Mutex        // held while rows are compared and carried out
 	failing map[string]string // what was logged last, by what it is about
@@ -64,47 +66,39 @@ func NewProgressJob(b *assembly.Builder, p *assembly.Parts, instance string, not
 	if len(stores) == 0 {
 		return nil
 	}
-	j := &ProgressJob{op: &Operator{build: b, parts: p}, instance: instance, notice: notice, log: b.Options.Logger, stores: stores, failing: map[string]string{}}
-	for _, s := range stores {
-		j.rows = append(j.rows, j.kept(s))
+	j := &ProgressJob{op: &Operator{build: b, parts: p}, instance: instance, notice: notice, log: b.Options.Logger, stores: stores, routes: map[string]bool{}, failing: map[string]string{}}
+	for _, r := range b.Config.Routes {
+		j.routes[r.Name] = r.Progress != nil
 	}
 	return j
 }
 
-// Before returns what a route has to do before its lanes are taken here: what others wrote while no instance of ours worked
-// it is carried out first. nil: the route has no progress.
-func (j *ProgressJob) Before(route string) func(context.Context) error {
-	for _, r := range j.op.build.Config.Routes {
-		if r.Name != route || r.Progress == nil {
-			continue
-		}
-		k, err := j.op.build.StateOf(r.From)
-		if err != nil {
-			return nil
-		}
-		store, ok := j.op.parts.States[k.Key].(adapters.ProgressStore)
-		if !ok {
-			return nil
-		}
-		return func(ctx context.Context) error {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			rows, err := store.Progress(ctx, route)
-			if err == nil && len(rows) == 0 {
-				if err = store.RegisterProgress(ctx); err == nil {
-					rows, err = store.Progress(ctx, route)
-				}
-			}
-			switch {
-			case err != nil:
-				return err
-			case len(rows) == 0:
-				return fmt.Errorf("route %q: its row in the table of progress was removed just now", route)
-			}
-			return j.follow(ctx, store, &rows[0], true)
+// Before is [router.Config] Before: what others wrote while no instance of ours worked the routes is carried out first.
+func (j *ProgressJob) Before(ctx context.Context, state adapters.StateStore, routes []string) (refused map[string]error) {
+	s, ok := state.(adapters.ProgressStore)
+	routes = slices.DeleteFunc(slices.Clone(routes), func(name string) bool { return !j.routes[name] })
+	if !ok || len(routes) == 0 {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	rows, err := registered(ctx, s, routes)
+	refused = map[string]error{}
+	for _, name := range routes {
+		if refused[name] = err; err == nil {
+			refused[name] = fmt.Errorf("route %q: its row in the table of progress was removed just now", name)
 		}
 	}
-	return nil
+	positions := map[string]int64{}
+	for i := range rows {
+		refused[rows[i].Route] = j.follow(ctx, s, &rows[i], true, positions)
+	}
+	if err := s.AgreePositions(ctx, positions); err != nil {
+		for name := range positions {
+			refused[name] = err
+		}
+	}
+	return refused
 }
 
 // Run looks at the rows until ctx ends.
@@ -119,7 +113,7 @@ func (j *ProgressJob) Run(ctx context.Context) {
 		}
 		for i, s := range j.stores {
 			limited, cancel := context.WithTimeout(ctx, progressPatience)
-			err := j.look(limited, s, j.rows[i], written)
+			err := j.look(limited, s, written)
 			cancel()
 			if ctx.Err() == nil {
 				j.report(fmt.Sprint("store ", i), "", err)
@@ -134,49 +128,46 @@ func (j *ProgressJob) Run(ctx context.Context) {
 }
 
 // look compares the rows of a store with what is known of the routes, and carries out the differences.
-func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, kept int, alive bool) error {
+func (j *ProgressJob) look(ctx context.Context, s adapters.ProgressStore, alive bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	rows, err := registered(ctx, s, kept)
+	rows, err := s.FollowProgress(ctx)
 	if err != nil {
 		return err
 	}
 	var stale []string
+	positions, seen := map[string]int64{}, map[string]bool{}
 	for i := range rows {
 		p := &rows[i]
-		j.report("route "+p.Route, p.Route, j.follow(ctx, s, p, p.Owner == j.instance))
+		seen["route "+p.Route] = true
+		j.report("route "+p.Route, p.Route, j.follow(ctx, s, p, p.Owner == j.instance, positions))
 		if !p.Ordered() && p.Own != p.Status {
 			stale = append(stale, p.Route)
 		}
 	}
-	return s.WriteProgress(ctx, stale, alive)
+	for of := range j.failing { // of a row that is as it should be nothing fails
+		if strings.HasPrefix(of, "route ") && !seen[of] {
+			delete(j.failing, of)
+		}
+	}
+	return errors.Join(s.AgreePositions(ctx, positions), s.WriteProgress(ctx, stale, alive))
 }
 
-// registered returns the rows that a store keeps, which are inserted where they do not exist.
-func registered(ctx context.Context, s adapters.ProgressStore, kept int) ([]adapters.Progress, error) {
-	rows, err := s.Progress(ctx)
-	if err != nil || len(rows) == kept {
+// registered returns the rows of routes, which are inserted where they do not exist.
+func registered(ctx context.Context, s adapters.ProgressStore, routes []string) ([]adapters.Progress, error) {
+	rows, err := s.Progress(ctx, routes...)
+	if err != nil || len(rows) == len(routes) {
 		return rows, err
 	}
 	if err := s.RegisterProgress(ctx); err != nil {
 		return nil, err
 	}
-	return s.Progress(ctx)
-}
-
-// kept is how many rows a store keeps.
-func (j *ProgressJob) kept(s adapters.ProgressStore) (n int) {
-	for _, r := range j.op.build.Config.Routes {
-		if k, err := j.op.build.StateOf(r.From); err == nil && r.Progress != nil && j.op.parts.States[k.Key] == adapters.StateStore(s) {
-			n++
-		}
-	}
-	return n
+	return s.Progress(ctx, routes...)
 }
 
 // follow carries out what others have written of a row. A position is carried out by the instance that works the route, or is
-// about to: where the original works it, its position moves on by itself.
-func (j *ProgressJob) follow(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress, ours bool) error {
+// about to: where the original works it, its position moves on by itself. What needs no more than to be noted is added to positions.
+func (j *ProgressJob) follow(ctx context.Context, s adapters.ProgressStore, p *adapters.Progress, ours bool, positions map[string]int64) error {
 	if p.Ordered() {
 		if err := j.order(ctx, s, p); err != nil {
 			return err
@@ -186,8 +177,7 @@ func (j *ProgressJob) follow(ctx context.Context, s adapters.ProgressStore, p *a
 	case !ours:
 		return nil
 	case p.Agreed < 0 && (p.Placed || p.Position == 0): // the route's own cursor, or its start, goes before the row
-		_, err := s.AgreeProgress(ctx, p.Route, p.Position, "")
-		return err
+		positions[p.Route] = p.Position
 	case p.Agreed < 0 || p.Moved():
 		return j.move(ctx, s, p)
 	}
@@ -210,7 +200,7 @@ func (j *ProgressJob) order(ctx context.Context, s adapters.ProgressStore, p *ad
 		}
 	}
 	if err == nil {
-		_, err = s.AgreeProgress(ctx, p.Route, -1, p.Status)
+		err = s.AgreeStatus(ctx, p.Route, p.Status)
 	}
 	if err == nil {
 		j.log.Info("the table of progress orders another status", "route", p.Route, "topic", p.Topic, "publisher", p.Publisher, "from", p.AgreedStatus, "to", p.Status)

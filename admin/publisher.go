@@ -47,10 +47,14 @@ func (op *Operator) progressTables(ctx context.Context) ([]adapters.ProgressTabl
 
 // progressSources are the sources with a table of progress, each table once.
 func (op *Operator) progressSources() (names []string) {
-	seen := map[string]bool{}
+	looked, seen := map[string]bool{}, map[string]bool{} // there may be hundreds of routes
 	for _, r := range op.build.Config.Routes {
+		if looked[r.From] {
+			continue
+		}
+		looked[r.From] = true
 		src, ok := op.build.Config.Sources[r.From].(*config.Postgres)
-		if !ok || op.build.Source(r.From).Progress == nil || slices.Contains(names, r.From) {
+		if !ok || op.build.Source(r.From).Progress == nil {
 			continue
 		}
 		if table := src.URL.Reveal() + " " + string(src.Progress); !seen[table] {

@@ -1,11 +1,14 @@
 package router
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+
+	"github.com/outriderhq/outrider/adapters"
 )
 
 // Defaults of a [Config].
@@ -40,6 +43,10 @@ type Config struct {
 	// Redact masks secrets in an address before it is logged or shown.
 	// nil: addresses are shown as they are.
 	Redact func(address string) string
+
+	// Before is called before lanes of routes are taken whose state is in a store. It returns why those of some cannot be taken now, by the names
+	// of the routes. nil: there is nothing to do.
+	Before func(ctx context.Context, state adapters.StateStore, routes []string) map[string]error
 }
 
 // WithDefaults returns what zero values stand for. The name of an instance that has none is another one each time.

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -101,9 +100,6 @@ type Route struct {
 	// Progress says that State keeps a row of another system for the route, see [adapters.ProgressStore]: then every failed
 	// attempt is written down.
 	Progress bool
-
-	// Before is called before lanes of the route are taken, and nothing is taken if it fails. nil: there is nothing to do.
-	Before func(ctx context.Context) error
 
 	// Window bounds the messages of one lane that are not durably settled.
 	// Default 1024. Those of a queue are bounded by Claims instead.

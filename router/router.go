@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,7 +75,7 @@ type wired struct {
 func (r *Router) add(def Route) {
 	rt := lane.NewRoute(def.lanes(), &r.shared)
 	k := r.managerOf(def.State)
-	w := &wired{manager: k, Route: k.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock, Before: def.Before})}
+	w := &wired{manager: k, Route: k.Add(rt, ownership.RouteConfig{Source: def.Source, Start: def.Start, Unit: def.unit(), Lock: def.LeaderLock})}
 	r.routes = append(r.routes, w)
 	switch {
 	case def.Subscriber != nil:
@@ -100,8 +101,12 @@ func (r *Router) managerOf(store adapters.StateStore) *ownership.Manager {
 			return k
 		}
 	}
-	k := ownership.New(ownership.Config{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
-		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllDown: r.hopeless})
+	cfg := ownership.Config{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
+		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllDown: r.hopeless}
+	if r.cfg.Before != nil {
+		cfg.Before = func(ctx context.Context, routes []string) map[string]error { return r.cfg.Before(ctx, store, routes) }
+	}
+	k := ownership.New(cfg)
 	r.managers = append(r.managers, k)
 	return k
 }

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -66,11 +67,13 @@ func All() []*Preset {
 	return []*Preset{Watermill(), FlowCatalyst(), FlowCatalystV2(), Talkie(), OpenOutbox(), OutboxFramework(), Yantra(), YantraV2(), Crablet()}
 }
 
-// Find returns the preset of a name; nil: there is none.
+// found are the presets that [Find] returns: it is called for each route again and again.
+var found = sync.OnceValue(All)
+
+// Find returns the preset of a name, which is not to be changed; nil: there is none.
 func Find(name string) *Preset {
-	all := All()
-	if i := slices.IndexFunc(all, func(p *Preset) bool { return p.Name == name }); i >= 0 {
-		return all[i]
+	if i := slices.IndexFunc(found(), func(p *Preset) bool { return p.Name == name }); i >= 0 {
+		return found()[i]
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package statestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +20,7 @@ const (
 	createLanesSQL = `
 INSERT INTO outrider_cursor (route, slot, epoch)
 SELECT $1, unnest($2::smallint[]), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+WHERE NOT (` + pausedRoute + `)
 ON CONFLICT (route, slot) DO NOTHING`
 
 	// acquireSQL takes lanes without a living owner: no owner, this instance, an owner
@@ -32,30 +32,30 @@ ON CONFLICT (route, slot) DO NOTHING`
 	acquireSQL = `
 WITH other AS MATERIALIZED (
     SELECT DISTINCT owner FROM outrider_cursor
-    WHERE route = $2 AND slot = ANY($3::smallint[]) AND owner <> $1
+    WHERE route = $1 AND slot = ANY($2::smallint[]) AND owner <> $3
 ), dead AS MATERIALIZED (
     SELECT o.owner FROM other o LEFT JOIN outrider_instance i ON i.id = o.owner
     WHERE i.id IS NULL OR i.lease_until <= clock_timestamp()
        OR pg_try_advisory_xact_lock_shared(` + instanceKey + `o.owner` + keyEnd + `)
 ), free AS MATERIALIZED (
     SELECT f.slot FROM outrider_cursor f
-    WHERE f.route = $2 AND f.slot = ANY($3::smallint[])
-      AND (f.owner IS NULL OR f.owner = $1 OR f.owner IN (SELECT d.owner FROM dead d))
-    ORDER BY f.owner = $1 DESC NULLS LAST, f.owner IS NULL DESC, f.slot LIMIT $4
+    WHERE f.route = $1 AND f.slot = ANY($2::smallint[]) AND NOT (` + pausedRoute + `)
+      AND (f.owner IS NULL OR f.owner = $3 OR f.owner IN (SELECT d.owner FROM dead d))
+    ORDER BY f.owner = $3 DESC NULLS LAST, f.owner IS NULL DESC, f.slot LIMIT $4
 )
-UPDATE outrider_cursor AS c SET owner = $1, epoch = greatest(c.epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), acquired_at = clock_timestamp()
-FROM free WHERE c.route = $2 AND c.slot = free.slot
+UPDATE outrider_cursor AS c SET owner = $3, epoch = greatest(c.epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), acquired_at = clock_timestamp()
+FROM free WHERE c.route = $1 AND c.slot = free.slot
 RETURNING c.route, c.slot, c.updated_at IS NULL, c.position, c.snapshot, c.window_snapshot, c.paged, c.base,
     c.beyond, c.next_seq, c.epoch, c.revision, c.cluster, c.source, c.anchor, c.commands`
 
-	// otherTableSQL finds a cursor of a route that is another table's.
-	otherTableSQL = `
-SELECT c.cluster, c.source FROM outrider_cursor c
-WHERE c.route = $1 AND (c.source <> '' OR c.updated_at IS NOT NULL)
-  AND (c.cluster <> $2 OR $3 <> '' AND c.source NOT IN ('', $3))
-ORDER BY c.slot LIMIT 1`
+	// otherTable finds a cursor of a route that is another table's.
+	otherTable = ` FROM outrider_cursor o
+WHERE o.route = $1 AND (o.source <> '' OR o.updated_at IS NOT NULL)
+  AND (o.cluster <> $2::text OR $3::text <> '' AND o.source NOT IN ('', $3::text))`
 
-	bindSQL = `UPDATE outrider_cursor SET cluster = $2, source = $3 WHERE route = $1 AND source = ''`
+	otherTableSQL = `SELECT o.cluster, o.source` + otherTable + ` ORDER BY o.slot LIMIT 1`
+
+	bindSQL = `UPDATE outrider_cursor c SET cluster = $2, source = $3 WHERE c.route = $1 AND c.source = '' AND NOT EXISTS (SELECT` + otherTable + `)`
 )
 
 // Acquire makes the instance the owner of the route's rows that have no living
@@ -76,33 +76,34 @@ func (s *Store) Acquire(ctx context.Context, instance, route string, slots []int
 		numbers[i] = int16(slot)
 	}
 	var lanes []adapters.LaneState
-	err = pg.RetryDeadlock(func() error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			lanes, err = acquire(ctx, tx, instance, route, numbers, most)
-			return err
-		})
+	err = pg.RetryDeadlock(func() (err error) {
+		lanes, err = s.acquire(ctx, instance, route, numbers, most)
+		return err
 	})
 	return lanes, stateError(fmt.Sprintf("acquire lanes of route %q", route), err)
 }
 
-func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int16, most int) ([]adapters.LaneState, error) {
-	if _, err := tx.Exec(ctx, routeLock, route); err != nil {
+// acquire is one batch, which is a transaction: an instance may have hundreds of routes, which wait for each other's round trips.
+func (s *Store) acquire(ctx context.Context, instance, route string, slots []int16, most int) (lanes []adapters.LaneState, err error) {
+	paused, batch := false, &pgx.Batch{}
+	batch.Queue(routeLock, route)
+	batch.Queue(pausedSQL, route).QueryRow(func(row pgx.Row) error { return row.Scan(&paused) })
+	batch.Queue(createLanesSQL, route, slots)
+	batch.Queue(acquireSQL, route, slots, instance, most).Query(func(rows pgx.Rows) (err error) {
+		lanes, err = collectStates(rows)
+		return err
+	})
+	switch err := s.pool.SendBatch(ctx, batch).Close(); {
+	case err != nil:
 		return nil, err
-	}
-	var paused bool
-	if err := tx.QueryRow(ctx, pausedSQL, route).Scan(&paused); err != nil {
-		return nil, err
-	}
-	if paused {
+	case paused:
 		return nil, adapters.ErrPaused
 	}
-	if _, err := tx.Exec(ctx, createLanesSQL, route, slots); err != nil {
-		return nil, err
-	}
-	rows, err := tx.Query(ctx, acquireSQL, instance, route, slots, most)
-	if err != nil {
-		return nil, err
-	}
+	return lanes, nil
+}
+
+// collectStates reads what acquireSQL returns.
+func collectStates(rows pgx.Rows) ([]adapters.LaneState, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l adapters.LaneState, err error) {
 		c := &l.Cursor
 		var anchor string
@@ -117,25 +118,25 @@ func acquire(ctx context.Context, tx pgx.Tx, instance, route string, slots []int
 
 // Bind implements [adapters.StateStore].
 func (s *Store) Bind(ctx context.Context, route string, table adapters.Table) error {
+	found, other := false, &adapters.OtherTable{Source: table}
 	err := pg.RetryDeadlock(func() error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, routeLock, route); err != nil {
-				return err
-			}
-			other := adapters.OtherTable{Source: table}
-			err := tx.QueryRow(ctx, otherTableSQL, route, table.Cluster, table.Name).Scan(&other.Cursor.Cluster, &other.Cursor.Name)
-			if err == nil {
-				return &other
-			}
-			if !errors.Is(err, pgx.ErrNoRows) {
-				return err
-			}
-			_, err = tx.Exec(ctx, bindSQL, route, table.Cluster, table.Name)
+		batch := &pgx.Batch{} // as in acquire
+		batch.Queue(routeLock, route)
+		batch.Queue(otherTableSQL, route, table.Cluster, table.Name).Query(func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&other.Cursor.Cluster, &other.Cursor.Name}, func() error {
+				found = true
+				return nil
+			})
 			return err
 		})
+		batch.Queue(bindSQL, route, table.Cluster, table.Name)
+		return s.pool.SendBatch(ctx, batch).Close()
 	})
-	if err != nil && !errors.As(err, new(*adapters.OtherTable)) {
+	switch {
+	case err != nil:
 		return stateError(fmt.Sprintf("say which table route %q reads", route), err)
+	case found:
+		return other
 	}
-	return err
+	return nil
 }

@@ -15,7 +15,10 @@ import (
 )
 
 const (
-	pausedSQL = `SELECT EXISTS (SELECT FROM outrider_pause WHERE route = $1 AND md5(address) = md5('') AND address = '')`
+	// pausedRoute reports whether route $1 is paused.
+	pausedRoute = `EXISTS (SELECT FROM outrider_pause u WHERE u.route = $1 AND md5(u.address) = md5('') AND u.address = '')`
+
+	pausedSQL = `SELECT ` + pausedRoute
 
 	pausesSQL = `SELECT route, address, message_group, reason, by, at FROM outrider_pause
 WHERE $1 = '' OR route = $1 ORDER BY route, address`

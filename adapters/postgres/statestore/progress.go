@@ -32,10 +32,11 @@ type progressBook struct {
 
 // progressTable is a table of progress with the statements on it.
 type progressTable struct {
-	name                                  string // quoted
-	identifier                            pgx.Identifier
-	routes, topics, publishers            []string
-	write, read, register, agree, lockRow string
+	name                                 string // quoted
+	identifier                           pgx.Identifier
+	routes, topics, publishers           []string
+	write, read, follow, register        string
+	agreePositions, agreeStatus, lockRow string
 }
 
 // KeepProgress implements [adapters.ProgressStore].
@@ -79,8 +80,8 @@ func (b *progressBook) table(name string) *progressTable {
 	in := func(sql, route string) string {
 		return strings.NewReplacer("{table}", name, "{route}", route).Replace(sql)
 	}
-	t := &progressTable{name: name, identifier: pg.NameOf(name), write: in(writeProgressSQL, "m.route"), read: in(readProgressSQL, "r.route"), register: in(registerProgressSQL, ""),
-		agree: in(agreeProgressSQL, ""), lockRow: in(lockProgressSQL, "")}
+	t := &progressTable{name: name, identifier: pg.NameOf(name), write: in(writeProgressSQL, "m.route"), read: in(readProgressSQL, "r.route"), follow: in(followProgressSQL, "r.route"),
+		register: in(registerProgressSQL, ""), agreePositions: in(agreePositionsSQL, ""), agreeStatus: in(agreeStatusSQL, ""), lockRow: in(lockProgressSQL, "")}
 	b.tables = append(b.tables, t)
 	return t
 }
@@ -185,29 +186,37 @@ func (s *Store) Progress(ctx context.Context, routes ...string) ([]adapters.Prog
 	}
 	var out []adapters.Progress
 	for _, t := range b.tables {
-		of, topics, publishers := t.of(routes)
-		if len(of) == 0 {
-			continue
+		if of, topics, publishers := t.of(routes); len(of) > 0 {
+			found, err := s.readProgress(ctx, t, t.read, of, topics, publishers)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, found...)
 		}
-		rows, err := s.pool.Query(ctx, t.read, of, topics, publishers, t.name)
-		if err != nil {
-			return nil, stateError("read the table of progress "+t.name, err)
-		}
-		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p adapters.Progress, err error) {
-			p.Table = t.name
-			var published, since, heartbeat *time.Time
-			err = row.Scan(&p.Route, &p.Topic, &p.Publisher, &p.Status, &p.Position, &published, &p.Errors, &p.LastError, &p.UpdatedAt,
-				&p.Leader, &since, &heartbeat, &p.Agreed, &p.AgreedStatus, &p.Own, &p.Placed, &p.Owner)
-			p.PublishedAt, p.LeaderSince, p.Heartbeat = timeOf(published), timeOf(since), timeOf(heartbeat)
-			return p, err
-		})
-		if err != nil {
-			return nil, stateError("read the table of progress "+t.name, err)
-		}
-		out = append(out, found...)
 	}
+	out = slices.DeleteFunc(out, missing)
 	slices.SortStableFunc(out, func(x, y adapters.Progress) int { return b.at[x.Route] - b.at[y.Route] })
 	return out, nil
+}
+
+// missing reports whether a row does not exist.
+func missing(p adapters.Progress) bool { return p.Status == "" }
+
+// readProgress reads rows of a table.
+func (s *Store) readProgress(ctx context.Context, t *progressTable, sql string, routes, topics, publishers []string) ([]adapters.Progress, error) {
+	rows, err := s.pool.Query(ctx, sql, routes, topics, publishers, t.name)
+	if err != nil {
+		return nil, stateError("read the table of progress "+t.name, err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p adapters.Progress, err error) {
+		p.Table = t.name
+		var published, updated, since, heartbeat *time.Time
+		err = row.Scan(&p.Route, &p.Topic, &p.Publisher, &p.Status, &p.Position, &published, &p.Errors, &p.LastError, &updated,
+			&p.Leader, &since, &heartbeat, &p.Agreed, &p.AgreedStatus, &p.Own, &p.Placed, &p.Owner)
+		p.PublishedAt, p.UpdatedAt, p.LeaderSince, p.Heartbeat = timeOf(published), timeOf(updated), timeOf(since), timeOf(heartbeat)
+		return p, err
+	})
+	return found, stateError("read the table of progress "+t.name, err)
 }
 
 // of are the rows of some routes, or all when none is named.
@@ -215,8 +224,12 @@ func (t *progressTable) of(routes []string) (of, topics, publishers []string) {
 	if len(routes) == 0 {
 		return t.routes, t.topics, t.publishers
 	}
+	named := make(map[string]bool, len(routes))
+	for _, route := range routes {
+		named[route] = true
+	}
 	for i, route := range t.routes {
-		if slices.Contains(routes, route) {
+		if named[route] {
 			of, topics, publishers = append(of, route), append(topics, t.topics[i]), append(publishers, t.publishers[i])
 		}
 	}
@@ -229,16 +242,6 @@ func timeOf(t *time.Time) time.Time {
 		return time.Time{}
 	}
 	return *t
-}
-
-// AgreeProgress implements [adapters.ProgressStore].
-func (s *Store) AgreeProgress(ctx context.Context, route string, position int64, status string) (bool, error) {
-	r, t, err := s.progress.Load().row(route)
-	if err != nil {
-		return false, err
-	}
-	tag, err := s.pool.Exec(ctx, t.agree, route, t.name, r.Topic, r.Publisher, position, status)
-	return tag.RowsAffected() > 0, stateError(fmt.Sprintf("note the progress of route %q", route), err)
 }
 
 // MoveProgress implements [adapters.ProgressStore].
@@ -268,7 +271,7 @@ func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int6
 			if _, err := tx.Exec(ctx, unparkAllSQL, m.Route); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, t.agree, m.Route, t.name, r.Topic, r.Publisher, position, "")
+			_, err := tx.Exec(ctx, t.agreePositions, t.name, []string{m.Route}, []string{r.Topic}, []string{r.Publisher}, []int64{position})
 			moved = err == nil
 			return err
 		})

@@ -53,18 +53,22 @@ SET position = t.position, status = CASE WHEN t.status = t.agreed THEN t.own ELS
 FROM truth t WHERE o.route = t.route
 RETURNING o.route`
 
-// readProgressSQL reads the rows of a table, with what is known of their routes.
+// readProgressSQL reads the rows of a table, with what is known of their routes; one that does not exist has no status.
 const readProgressSQL = `
-SELECT r.route, r.topic, r.publisher, p.status, p.last_position, p.last_published_at, p.error_count, coalesce(p.last_error, ''), p.updated_at,
-    coalesce(p.leader_instance, ''), p.leader_since, p.leader_heartbeat, coalesce(o.position, -1), coalesce(o.status, 'ACTIVE'),
-    ` + ownStatus + `, coalesce(c.placed, false), coalesce(c.owner, '')
+SELECT r.route, r.topic, r.publisher, coalesce(p.status, ''), coalesce(p.last_position, 0), p.last_published_at, coalesce(p.error_count, 0),
+    coalesce(p.last_error, ''), p.updated_at, coalesce(p.leader_instance, ''), p.leader_since, p.leader_heartbeat,
+    coalesce(o.position, -1), coalesce(o.status, 'ACTIVE'), ` + ownStatus + `, coalesce(c.placed, false), coalesce(c.owner, '')
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS r(route, topic, publisher, n)
-JOIN {table} p ON p.topic = r.topic AND p.publisher = r.publisher
+LEFT JOIN {table} p ON p.topic = r.topic AND p.publisher = r.publisher
 LEFT JOIN outrider_progress o ON o.route = r.route AND o.topic = r.topic AND o.publisher = r.publisher AND o.progress_table = $4
 LEFT JOIN LATERAL (
     SELECT bool_or(c.updated_at IS NOT NULL) AS placed, min(c.owner) AS owner FROM outrider_cursor c WHERE c.route = r.route
-) c ON true
-ORDER BY r.n`
+) c ON true`
+
+// followProgressSQL reads the rows of which something is to be carried out or written. What rows say is compared before anything else is looked up: mostly
+// there is nothing to do, twice a second.
+const followProgressSQL = readProgressSQL + `
+WHERE p.topic IS NULL OR p.last_position IS DISTINCT FROM o.position OR p.status IS DISTINCT FROM o.status OR p.status <> ` + ownStatus
 
 const (
 	registerProgressSQL = `
@@ -73,16 +77,29 @@ SELECT r.topic, r.publisher, 0, 'ACTIVE', 0 FROM unnest($1::text[], $2::text[]) 
 WHERE NOT EXISTS (SELECT FROM {table} p WHERE p.topic = r.topic AND p.publisher = r.publisher)
 ON CONFLICT DO NOTHING`
 
-	// agreeProgressSQL notes a position ($5, below 0: none) and a status ($6, empty: none) that the row still has.
-	agreeProgressSQL = `
+	// agreePositionsSQL notes positions ($5) that rows still have.
+	agreePositionsSQL = `
 INSERT INTO outrider_progress AS o (route, progress_table, topic, publisher, position, status)
-SELECT $1, $2, $3, $4, greatest($5::bigint, -1), coalesce(nullif($6, ''), 'ACTIVE')
+SELECT a.route, $1, a.topic, a.publisher, a.position, 'ACTIVE'
+FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS a(route, topic, publisher, position)
+JOIN {table} p ON p.topic = a.topic AND p.publisher = a.publisher AND p.last_position = a.position
+ORDER BY a.route
+ON CONFLICT (route) DO UPDATE
+SET progress_table = EXCLUDED.progress_table, topic = EXCLUDED.topic, publisher = EXCLUDED.publisher, position = EXCLUDED.position,
+    status = CASE WHEN ` + sameRow + ` THEN o.status ELSE 'ACTIVE' END`
+
+	// agreeStatusSQL notes a status ($5) that the row still has.
+	agreeStatusSQL = `
+INSERT INTO outrider_progress AS o (route, progress_table, topic, publisher, position, status)
+SELECT $2, $1, p.topic, p.publisher, -1, $5
 FROM {table} p
-WHERE p.topic = $3 AND p.publisher = $4 AND ($5::bigint < 0 OR p.last_position = $5) AND ($6 = '' OR p.status = $6)
+WHERE p.topic = $3 AND p.publisher = $4 AND p.status = $5
 ON CONFLICT (route) DO UPDATE
 SET progress_table = EXCLUDED.progress_table, topic = EXCLUDED.topic, publisher = EXCLUDED.publisher,
-    position = CASE WHEN $5::bigint >= 0 THEN $5 WHEN (o.progress_table, o.topic, o.publisher) = ($2, $3, $4) THEN o.position ELSE -1 END,
-    status = CASE WHEN $6 <> '' THEN $6 WHEN (o.progress_table, o.topic, o.publisher) = ($2, $3, $4) THEN o.status ELSE 'ACTIVE' END`
+    position = CASE WHEN ` + sameRow + ` THEN o.position ELSE -1 END, status = EXCLUDED.status`
+
+	// sameRow reports whether what is known of a route is of the row that it has now.
+	sameRow = `(o.progress_table, o.topic, o.publisher) = (EXCLUDED.progress_table, EXCLUDED.topic, EXCLUDED.publisher)`
 
 	lockProgressSQL = `SELECT p.last_position FROM {table} p WHERE p.topic = $1 AND p.publisher = $2 FOR UPDATE SKIP LOCKED`
 

@@ -57,6 +57,7 @@ const formerSessions = 64
 type stateSession struct {
 	instance string
 	conn     *pgx.Conn
+	lanes    int // of the last renewal
 }
 
 // Join announces the instance: a row with its lease and, on a connection of
@@ -124,12 +125,14 @@ func (s *Store) renew(ctx context.Context, lease time.Duration) (map[adapters.La
 	if err != nil {
 		return nil, err
 	}
-	return collectLanes(rows)
+	lanes, err := collectLanes(rows, s.session.lanes)
+	s.session.lanes = len(lanes)
+	return lanes, err
 }
 
-// collectLanes reads what renewSQL returns.
-func collectLanes(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark, error) {
-	lanes := make(map[adapters.LaneRef]adapters.LaneMark, adapters.Slots)
+// collectLanes reads what renewSQL returns, of about n lanes.
+func collectLanes(rows pgx.Rows, n int) (map[adapters.LaneRef]adapters.LaneMark, error) {
+	lanes := make(map[adapters.LaneRef]adapters.LaneMark, n)
 	var ref adapters.LaneRef
 	var mark adapters.LaneMark
 	_, err := pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands}, func() error {
@@ -214,7 +217,7 @@ func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance strin
 		return nil
 	})
 	b.Queue(s.pool.schema.in(renewSQL), instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
-		lanes, err = collectLanes(rows)
+		lanes, err = collectLanes(rows, adapters.Slots)
 		return err
 	})
 	b.Queue(`COMMIT`)

@@ -25,7 +25,7 @@ type progress struct {
 func newProgress(r *Route, table adapters.Table, states []adapters.LaneState, session *Session) progress {
 	p := progress{route: r, table: table}
 	for _, st := range states {
-		str := &Stream{session: session, Slot: st.Slot, Epoch: st.Epoch, Commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq, ring: make([]entry, ringLeast),
+		str := &Stream{session: session, Slot: st.Slot, Epoch: st.Epoch, Commands: st.Commands, nextSeq: max(st.NextSeq, 1), stored: st.NextSeq,
 			settled: st.Cursor, Fetched: st.Cursor, revision: st.Revision, confirmed: st.Revision}
 		str.skip = make(map[int64]struct{}, len(st.Beyond))
 		for _, position := range st.Beyond {

@@ -42,7 +42,7 @@ type Stream struct {
 	// Of settles: the last one's number, that of the one in flight, and the last one's that is known to be durable.
 	revision, flying, confirmed int64
 
-	ring    []entry // by index modulo its length; it grows with what is pending
+	ring    []entry // by index modulo its length; it grows with what is pending, from nothing
 	durable uint64
 	head    uint64
 	tail    uint64
@@ -80,13 +80,13 @@ func (s *Stream) append(row *adapters.Row) uint64 {
 	return i
 }
 
-// ringLeast is how many rows a ring has room for at first. Most lanes of many never fill their window, and the garbage
-// collector counts memory that was never written to.
+// ringLeast is how many rows a ring has room for when the first one comes. Most lanes of many never fill their window, many never get a
+// row, and the garbage collector counts memory that was never written to.
 const ringLeast = 16
 
 // grow doubles the ring.
 func (s *Stream) grow() {
-	ring := make([]entry, 2*len(s.ring))
+	ring := make([]entry, max(2*len(s.ring), ringLeast))
 	for i := s.durable; i < s.tail; i++ {
 		ring[i%uint64(len(ring))] = *s.at(i)
 	}

@@ -14,7 +14,7 @@ import (
 
 // acquire takes what is free of a route, up to our share, and starts its
 // sessions; it reports whether the share is complete.
-func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, error) {
+func (k *Manager) acquire(ctx context.Context, now *round, rt *Route, share int) (bool, error) {
 	if k.inTrouble(rt) {
 		return false, k.retryRoute(ctx, rt)
 	}
@@ -22,8 +22,8 @@ func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, erro
 	if most <= 0 {
 		return true, nil
 	}
-	if rt.Before != nil {
-		if err := rt.Before(ctx); err != nil {
+	if k.before != nil {
+		if err, asked := now.before[rt]; !asked || err != nil { // what it lacks it has lost since
 			return false, err
 		}
 	}
@@ -36,16 +36,39 @@ func (k *Manager) acquire(ctx context.Context, rt *Route, share int) (bool, erro
 		k.giveUp(ctx, states) // all of it or nothing: its former owner is still at it
 		return false, nil
 	}
-	if err := k.begin(ctx, rt, states); err != nil {
+	if err := k.begin(ctx, now, rt, states); err != nil {
 		k.giveUp(ctx, states)
 		return false, err
 	}
 	return len(states) == most, nil
 }
 
+// prepareRoutes has everything done that comes before lanes are taken, for all routes that lack some.
+func (k *Manager) prepareRoutes(ctx context.Context, now *round, shares *assignment) {
+	if k.before == nil {
+		return
+	}
+	var names []string
+	var lacking []*Route
+	for _, rt := range k.routes {
+		if _, most := k.missing(rt, shares.share(k.instance, rt.Name)); most > 0 && !k.inTrouble(rt) {
+			lacking, names = append(lacking, rt), append(names, rt.Name)
+		}
+	}
+	if len(lacking) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.lease/2)
+	defer cancel()
+	refused := k.before(ctx, names)
+	for _, rt := range lacking {
+		now.before[rt] = refused[rt.Name]
+	}
+}
+
 // begin starts sessions with what was acquired: with all of it, or with an error none.
-func (k *Manager) begin(ctx context.Context, rt *Route, states []adapters.LaneState) error {
-	if err := rt.prepare(ctx, states); err != nil {
+func (k *Manager) begin(ctx context.Context, now *round, rt *Route, states []adapters.LaneState) error {
+	if err := rt.prepare(ctx, now, states); err != nil {
 		return err
 	}
 	pauses, err := k.Store.Pauses(ctx, rt.Name)
@@ -123,16 +146,24 @@ func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	k.releaseOrphans(ctx)
 }
 
-// noteUnclaimed notes what is ours in the state store and has no session.
+// noteUnclaimed notes what is ours in the state store and has no session. Of owned it takes away all else.
 func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.unclaimed = k.idle(slices.Collect(maps.Keys(owned)))
+	for _, s := range k.withQuiescing(k.working()) {
+		for _, slot := range s.Lane.Slots {
+			delete(owned, adapters.LaneRef{Route: s.Route.Name, Slot: slot})
+		}
+	}
+	k.unclaimed = slices.Collect(maps.Keys(owned))
 }
 
 // idle returns the rows that neither a session in its lane nor one that
 // quiesces has. Call with the mutex held.
 func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
+	if len(rows) == 0 {
+		return nil
+	}
 	worked := map[adapters.LaneRef]bool{}
 	for _, s := range k.withQuiescing(k.working()) {
 		for _, ref := range s.Lane.Rows() {

@@ -77,7 +77,8 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 	for _, rt := range k.routes {
 		k.handOver(rt, shares)
 	}
-	missing, paused := false, false
+	missing, paused, now := false, false, newRound()
+	k.prepareRoutes(ctx, now, shares)
 	for _, rt := range k.routes {
 		if k.backingOff(rt) {
 			missing = true
@@ -85,7 +86,7 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 		}
 		// A connection that has fallen silent must not keep us from all the rest.
 		limited, cancel := rt.acquiring.Begin(ctx)
-		complete, err := k.acquire(limited, rt, shares.share(k.instance, rt.Name))
+		complete, err := k.acquire(limited, now, rt, shares.share(k.instance, rt.Name))
 		rt.acquiring.End(limited, err)
 		cancel()
 		switch {

@@ -8,10 +8,52 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
+// round is one look for lanes to take. What a source answers in it holds for all routes: hundreds may stand at one place.
+type round struct {
+	before map[*Route]error // of the routes for which [Config] Before was called
+
+	tables map[adapters.Source]adapters.Table
+	starts map[startOf]adapters.Cursor
+	valid  map[cursorOf]bool
+	rows   map[positionOf]adapters.Anchor
+}
+
+// What a source is asked for.
+type (
+	startOf struct {
+		adapters.Source
+		adapters.Start
+	}
+	cursorOf struct {
+		adapters.Source
+		adapters.Cursor
+	}
+	positionOf struct {
+		adapters.Source
+		position int64
+	}
+)
+
+func newRound() *round {
+	return &round{before: map[*Route]error{}, tables: map[adapters.Source]adapters.Table{}, starts: map[startOf]adapters.Cursor{}, valid: map[cursorOf]bool{}, rows: map[positionOf]adapters.Anchor{}}
+}
+
+// answer returns what was asked before, or else asks. Errors are not kept.
+func answer[K comparable, V any](known map[K]V, key K, ask func() (V, error)) (V, error) {
+	if v, ok := known[key]; ok {
+		return v, nil
+	}
+	v, err := ask()
+	if err == nil {
+		known[key] = v
+	}
+	return v, err
+}
+
 // prepare gives new cursors their start and checks that the others belong to the
 // table that the route reads, and still mean something in it.
-func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error {
-	if err := r.locate(ctx); err != nil {
+func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneState) error {
+	if err := r.locate(ctx, now); err != nil {
 		return &sourceError{err}
 	}
 	if err := r.bind(ctx, states); err != nil {
@@ -20,58 +62,50 @@ func (r *Route) prepare(ctx context.Context, states []adapters.LaneState) error 
 	if r.Source == nil {
 		return nil
 	}
-	var first *adapters.Cursor
-	rows := map[int64]adapters.Anchor{}
 	for i := range states {
 		st := &states[i]
 		if st.New {
-			if first == nil {
-				c, err := r.Source.Start(ctx, r.Start)
-				if err != nil {
-					return &sourceError{err}
-				}
-				first = &c
+			first, err := answer(now.starts, startOf{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
+			if err != nil {
+				return &sourceError{err}
 			}
-			st.Cursor = *first
-		} else if err := r.Source.Validate(ctx, st.Cursor); adapters.MeansNothing(err) {
+			st.Cursor = first
+		} else if _, err := answer(now.valid, cursorOf{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.MeansNothing(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		} else if err != nil { // the source could not be asked
 			return &sourceError{err}
 		}
-		if err := r.anchor(ctx, st, rows); err != nil {
+		if err := r.anchor(ctx, now, st); err != nil {
 			return &sourceError{err}
 		}
 	}
 	return nil
 }
 
-// anchor looks up the row at a cursor that no row was read for, once for each
-// position. Rows are the anchors found so far.
-func (r *Route) anchor(ctx context.Context, st *adapters.LaneState, rows map[int64]adapters.Anchor) error {
+// anchor looks up the row at a cursor that no row was read for.
+func (r *Route) anchor(ctx context.Context, now *round, st *adapters.LaneState) error {
 	src, ok := r.Source.(adapters.Anchorer)
 	if !ok || !st.Cursor.Anchor.IsZero() || st.Cursor.Position <= 0 {
 		return nil
 	}
-	found, ok := rows[st.Cursor.Position]
-	if !ok {
+	found, err := answer(now.rows, positionOf{r.Source, st.Cursor.Position}, func() (adapters.Anchor, error) {
 		c, err := src.Anchored(ctx, st.Cursor)
-		if err != nil {
-			return err
-		}
-		found = c.Anchor
-		rows[st.Cursor.Position] = found
+		return c.Anchor, err
+	})
+	if err != nil {
+		return err
 	}
 	st.Cursor.Anchor, st.Placed = found, !found.IsZero()
 	return nil
 }
 
 // locate finds out which table the route reads.
-func (r *Route) locate(ctx context.Context) error {
+func (r *Route) locate(ctx context.Context, now *round) error {
 	if r.Source == nil {
 		r.table = adapters.Table{Name: adapters.NoTable}
 		return nil
 	}
-	table, err := adapters.TableOf(ctx, r.Source)
+	table, err := answer(now.tables, r.Source, func() (adapters.Table, error) { return adapters.TableOf(ctx, r.Source) })
 	if err == nil {
 		r.table = table
 	}

@@ -23,8 +23,9 @@ import (
 type Manager struct {
 	Store    adapters.StateStore
 	Settler  *settling.Settler
-	drainFor time.Duration // bounds the wait for messages in flight when lanes are given up
-	allDown  func() error  // why no route of the process can run; nil: some can
+	drainFor time.Duration                                               // bounds the wait for messages in flight when lanes are given up
+	allDown  func() error                                                // why no route of the process can run; nil: some can
+	before   func(ctx context.Context, routes []string) map[string]error // see Config
 	log      *slog.Logger
 	instance string
 	lease    time.Duration
@@ -55,11 +56,14 @@ type Config struct {
 	SettleInterval time.Duration
 	DrainTimeout   time.Duration // bounds the wait for messages in flight when lanes are given up
 	AllDown        func() error  // why no route of the process can run; nil: some can
+
+	// Before is called with routes of which lanes are to be taken. It returns why those of some cannot be. nil: there is nothing to do.
+	Before func(ctx context.Context, routes []string) map[string]error
 }
 
 // New returns the manager of what is ours in a state store; [Manager.Add] gives it routes.
 func New(cfg Config) *Manager {
-	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown,
+	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
 		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
 	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
@@ -151,7 +155,6 @@ func (k *Manager) renew(ctx context.Context) {
 		return
 	}
 	k.renewing.End(k.log, "the lease is renewed again")
-	k.noteUnclaimed(owned)
 	commanded := map[*Route]bool{}
 	for i, s := range before {
 		for j, str := range s.Streams() {
@@ -165,6 +168,7 @@ func (k *Manager) renew(ctx context.Context) {
 			}
 		}
 	}
+	k.noteUnclaimed(owned)
 	k.until.Store(int64(began + k.lease))
 	for _, rt := range k.routes {
 		rt.Kick() // messages may have been refused while little of the lease was left

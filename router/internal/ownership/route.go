@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 
@@ -18,8 +17,6 @@ type RouteConfig struct {
 	// Unit is what the route moves with when it goes to another instance as a whole;
 	// empty: its lanes go one by one.
 	Unit string
-
-	Before func(context.Context) error // called before lanes are taken, which an error prevents; nil: there is nothing to do
 
 	Lock adapters.LeaderLock // has to be held to work the route; nil: none
 }

@@ -98,12 +98,12 @@ func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
 		if err != nil {
 			return err
 		}
-		err = rt.prepare(ctx, states)
+		err = rt.prepare(ctx, newRound(), states)
 		k.giveUp(ctx, states)
 		if err != nil {
 			return err
 		}
-	} else if err := rt.prepare(ctx, nil); err != nil {
+	} else if err := rt.prepare(ctx, newRound(), nil); err != nil {
 		return err
 	}
 	k.recovered(rt)
