@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,23 +98,12 @@ func TestCrabletOriginalAndOutriderStandByForEachOther(t *testing.T) {
 		t.Fatal("the first instance does not lead")
 	}
 
-	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
-sources: {app: {type: postgres, url: %q, layout: crablet, progress_table: public.outbox_topic_progress, poll: {max: 10ms}}}
-destinations: {out: {type: publisher, topic: out}}
-routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}}
-`, url))
-	must(t, err)
-	latch, log := outridertest.NewLatch(5), &logged{}
-	relay, err := outrider.New(cfg, outrider.WithPublisher("out", latch), outrider.WithLogger(slog.New(slog.NewTextHandler(log, nil))), outrider.WithInstance("outrider"))
-	must(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- relay.Run(ctx) }()
+	latch := outridertest.NewLatch(5)
+	log, stop := relayOf(t, url, latch)
 	eventually(t, "Outrider stands by", func() bool { return strings.Contains(log.all(), "another process holds the lock of the leader") })
 	add(5)
 	first.poll()
-	if len(latch.Events()) > 0 || relay.Stats()[0].Lanes > 0 {
+	if len(latch.Events()) > 0 || strings.Contains(log.all(), "lanes=16") {
 		t.Fatalf("Outrider works although the original leads: it published %d events", len(latch.Events()))
 	}
 
@@ -131,7 +121,6 @@ routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}
 	stop()
 	eventually(t, "the original leads", second.leads)
 	t.Logf("an original took over from Outrider after %v", time.Since(stopped).Round(time.Millisecond))
-	must(t, <-ended)
 	add(5)
 	second.poll()
 	var ours []string
@@ -140,6 +129,95 @@ routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}
 	}
 	published := fmt.Sprint(first.got, ours, second.got)
 	if want := "[1 2 3 4 5] [events:6 events:7 events:8 events:9 events:10] [11 12 13 14 15]"; published != want {
+		t.Errorf("published %s, want %s", published, want)
+	}
+}
+
+// relayOf runs an Outrider for the pair until stop is called. It publishes to the latch.
+func relayOf(t *testing.T, url string, latch *outridertest.Latch) (log *logged, stop func()) {
+	t.Helper()
+	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
+sources: {app: {type: postgres, url: %q, layout: crablet, progress_table: public.outbox_topic_progress, poll: {max: 10ms}}}
+destinations: {out: {type: publisher, topic: out}}
+routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}}
+`, url))
+	must(t, err)
+	log = &logged{}
+	relay, err := outrider.New(cfg, outrider.WithPublisher("out", latch), outrider.WithLogger(slog.New(slog.NewTextHandler(log, nil))), outrider.WithInstance("outrider"))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		must(t, <-ended)
+	})
+	t.Cleanup(stop)
+	return log, stop
+}
+
+// An event whose transaction was open during an original's turn and commits after it is delivered, though it is behind last_position by then; so is
+// one that was open during Outrider's own turn and commits during a turn in which the original has moved nothing, which the original loses.
+func TestG1_ALateCommitAfterAnOriginalsTurn(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	pool, err := pgxpool.New(t.Context(), url)
+	must(t, err)
+	t.Cleanup(pool.Close)
+	_, err = pool.Exec(t.Context(), originalSchema)
+	must(t, err)
+	const insert = `INSERT INTO events (type, tags, data, transaction_id) VALUES ('Moved', '{wallet_id=1}', '{}', pg_current_xact_id())`
+	add := func(n int) {
+		t.Helper()
+		for range n {
+			_, err := pool.Exec(t.Context(), insert)
+			must(t, err)
+		}
+	}
+	open := func() pgx.Tx {
+		t.Helper()
+		tx, err := pool.Begin(t.Context())
+		must(t, err)
+		_, err = tx.Exec(t.Context(), insert)
+		must(t, err)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // nothing after a commit
+		return tx
+	}
+	first := newOriginal(t, pool, url)
+	if !first.leads() {
+		t.Fatal("the original does not lead")
+	}
+	latch := outridertest.NewLatch(3)
+	log, stop := relayOf(t, url, latch)
+	eventually(t, "Outrider stands by", func() bool { return strings.Contains(log.all(), "another process holds the lock of the leader") })
+	add(3)
+	late := open() // 4
+	add(2)
+	first.poll() // up to 6
+	first.crash()
+	add(1) // 7
+	eventually(t, "Outrider takes over", func() bool { return len(latch.Events()) == 1 })
+	must(t, late.Commit(t.Context()))
+	eventually(t, "the late event arrives", func() bool { return len(latch.Events()) == 2 })
+
+	late = open() // 8
+	add(1)        // 9
+	latch.Await(t)
+	stop()
+	second := newOriginal(t, pool, url)
+	eventually(t, "the original leads", second.leads)
+	must(t, late.Commit(t.Context()))
+	second.poll()
+	second.crash()
+	again := outridertest.NewLatch(1)
+	relayOf(t, url, again)
+	again.Await(t)
+	var ours []string
+	for _, e := range append(latch.Events(), again.Events()...) {
+		ours = append(ours, e.ID())
+	}
+	published := fmt.Sprint(first.got, ours, second.got)
+	if want := "[1 2 3 5 6] [events:7 events:4 events:9 events:8] []"; published != want {
 		t.Errorf("published %s, want %s", published, want)
 	}
 }

@@ -11,6 +11,10 @@ type RouteStats struct {
 	Parked    int64            // messages that were taken out of the stream
 	Skipped   map[string]int64 // by reason
 
+	// Batches that a route with order global gave to its destination, and how long those deliveries took, one after the other.
+	Batches int64
+	Sending time.Duration
+
 	Age       time.Duration // from creation to delivery, of a recent message
 	Ages      AgeCounts     // the same of a sample of all messages: each of a quiet route, every 64th of a busy one
 	Oldest    time.Duration // since the oldest message that was read and is neither delivered nor given up was created; 0: none

@@ -193,6 +193,7 @@ func (d *doctor) routes(ctx context.Context, opts []Option) {
 		return
 	}
 	defer func() { _ = op.Close() }() // nothing was written
+	d.progress(ctx, op)
 	pauses, err := op.Pauses(ctx)
 	if err != nil {
 		d.add("routes", adapters.FindingsOf("pauses", err)...)

@@ -14,6 +14,7 @@ var (
 	outboxPublishedBy = prometheus.NewDesc("outbox_events_published_by_publisher_total", "The same by publisher.", []string{"publisher"}, nil)
 	outboxErrors      = prometheus.NewDesc("outbox_errors_total", "Attempts of routes with progress that failed.", nil, nil)
 	outboxErrorsBy    = prometheus.NewDesc("outbox_errors_by_publisher_total", "The same by publisher.", []string{"publisher"}, nil)
+	outboxPublishing  = prometheus.NewDesc("outbox_publishing_duration_seconds", "Deliveries of routes with progress, and how long they took, by publisher.", []string{"publisher"}, nil)
 	outboxCycles      = prometheus.NewDesc("outbox_processing_cycles_total", "Looks for events of routes with progress and a poll of their own.", nil, nil)
 	outboxLeader      = prometheus.NewDesc("outbox_is_leader", "1 while this instance works routes with progress.", []string{"instance"}, nil)
 	outboxLag         = prometheus.NewDesc("outbox_lag", "Positions between a publisher's last one and the last event.", []string{"topic", "publisher"}, nil)
@@ -32,13 +33,15 @@ func (c *Console) collectPublishers(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	published, failed := map[string]int64{}, map[string]int64{}
+	published, failed, batches, sending := map[string]int64{}, map[string]int64{}, map[string]uint64{}, map[string]float64{}
 	var allPublished, allFailed, cycles int64
 	leads := false
 	for _, s := range stats {
 		n := s.Retried + s.Dead
 		published[s.Publisher] += s.Delivered
 		failed[s.Publisher] += n
+		batches[s.Publisher] += uint64(s.Batches)
+		sending[s.Publisher] += s.Sending.Seconds()
 		allPublished, allFailed, cycles = allPublished+s.Delivered, allFailed+n, cycles+s.Looks
 		leads = leads || s.Lanes > 0
 	}
@@ -48,6 +51,7 @@ func (c *Console) collectPublishers(out chan<- prometheus.Metric) {
 	for publisher, n := range published {
 		counter(outboxPublishedBy, n, publisher)
 		counter(outboxErrorsBy, failed[publisher], publisher)
+		out <- prometheus.MustNewConstSummary(outboxPublishing, batches[publisher], sending[publisher], nil, publisher)
 	}
 	if c.relay.Instance != nil {
 		out <- prometheus.MustNewConstMetric(outboxLeader, prometheus.GaugeValue, flag(leads), c.relay.Instance())

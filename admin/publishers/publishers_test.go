@@ -172,6 +172,10 @@ func TestOrdersAreCarriedOut(t *testing.T) {
 	}
 	r.call("POST", "/api/outbox/publishers/Live/resume?topic=wallets")
 	r.until("the event", func() bool { return r.Stats()[0].Delivered == 1 })
+	if metrics := r.call("GET", "/metrics"); !strings.Contains(metrics, "\noutbox_publishing_duration_seconds_count{publisher=\"Live\"} 1\n") ||
+		strings.Contains(metrics, "\noutbox_publishing_duration_seconds_sum{publisher=\"Live\"} 0\n") {
+		t.Error("/metrics does not time the delivery")
+	}
 	r.until("the row", func() bool {
 		return strings.Contains(r.call("GET", "/api/outbox/publishers/lag?topic=wallets"), `{"Live":0}`)
 	})

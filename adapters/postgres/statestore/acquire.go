@@ -17,11 +17,16 @@ const (
 
 	// createLanesSQL begins epochs at the microsecond: those of a route that was
 	// forgotten and comes back must not meet those of its former life.
-	createLanesSQL = `
+	createLanesSQL = createLanes + onceCreated
+
+	// createUnpausedSQL is createLanesSQL, unless the route is paused.
+	createUnpausedSQL = createLanes + ` WHERE NOT (` + pausedRoute + `)` + onceCreated
+
+	createLanes = `
 INSERT INTO outrider_cursor (route, slot, epoch)
-SELECT $1, unnest($2::smallint[]), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-WHERE NOT (` + pausedRoute + `)
-ON CONFLICT (route, slot) DO NOTHING`
+SELECT $1, unnest($2::smallint[]), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+
+	onceCreated = ` ON CONFLICT (route, slot) DO NOTHING`
 
 	// acquireSQL takes lanes without a living owner: no owner, this instance, an owner
 	// whose lease is over or who has left no row, or one whose advisory lock is
@@ -88,7 +93,7 @@ func (s *Store) acquire(ctx context.Context, instance, route string, slots []int
 	paused, batch := false, &pgx.Batch{}
 	batch.Queue(routeLock, route)
 	batch.Queue(pausedSQL, route).QueryRow(func(row pgx.Row) error { return row.Scan(&paused) })
-	batch.Queue(createLanesSQL, route, slots)
+	batch.Queue(createUnpausedSQL, route, slots)
 	batch.Queue(acquireSQL, route, slots, instance, most).Query(func(rows pgx.Rows) (err error) {
 		lanes, err = collectStates(rows)
 		return err

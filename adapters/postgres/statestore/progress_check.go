@@ -56,14 +56,14 @@ var progressColumns = []string{"topic", "publisher", "last_position", "last_publ
 func (s *Store) checkProgress(ctx context.Context, t *progressTable) error {
 	columns, err := pg.TableColumns(ctx, s.pool, t.name)
 	if pg.FailedWith(err, pg.UndefinedTable, pg.InvalidSchema) {
-		return fmt.Errorf("state store: there is no table %s of progress in its database: create it as the original does, or correct progress_table", t.name)
+		return fmt.Errorf("state store: there is no table %s of progress in its database; create it as the original does, or correct progress_table", t.name)
 	}
 	if err != nil {
 		return stateError("check the table of progress "+t.name, err)
 	}
 	for _, name := range progressColumns {
 		if _, ok := columns[name]; !ok {
-			return fmt.Errorf("state store: table %s has no column %s, so it is not a table of progress: correct progress_table", t.name, name)
+			return fmt.Errorf("state store: table %s has no column %s, so it is not a table of progress; correct progress_table", t.name, name)
 		}
 	}
 	var role string

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -165,7 +166,7 @@ func (r *Route) Key(group string) string {
 // sent in batches, which are small: all of one is attempted again if any message of it fails.
 func (r *Route) gateDestination(d adapters.Destination) adapters.Destination {
 	if r.Order == adapters.OrderGlobal {
-		return inOrder{killable(d)}
+		return inOrder{killable(d), &r.stats}
 	}
 	return killable(d)
 }
@@ -173,8 +174,20 @@ func (r *Route) gateDestination(d adapters.Destination) adapters.Destination {
 // globalBatch bounds the batches of a route that keeps the order of all messages.
 const globalBatch = 100
 
-// inOrder is a destination with only such batches as cannot fail in part.
-type inOrder struct{ adapters.Destination }
+// inOrder is a destination with only such batches as cannot fail in part. It counts and times them.
+type inOrder struct {
+	adapters.Destination
+	stats *routeStats
+}
+
+// Deliver implements adapters.Destination.
+func (d inOrder) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
+	began := time.Now()
+	errs := d.Destination.Deliver(ctx, address, batch)
+	d.stats.sending.Add(int64(time.Since(began)))
+	d.stats.batches.Add(1)
+	return errs
+}
 
 // Ordering implements adapters.Destination.
 func (d inOrder) Ordering() adapters.Ordering {

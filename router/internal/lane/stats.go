@@ -17,6 +17,8 @@ type routeStats struct {
 	retried    atomic.Int64
 	dead       atomic.Int64
 	parked     atomic.Int64
+	batches    atomic.Int64 // of order global
+	sending    atomic.Int64 // nanoseconds that those took
 	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
 	ages       [len(adapters.AgeBounds) + 1]atomic.Int64
 	exact      atomic.Int64 // how many more deliveries have their age measured, whatever their number
@@ -79,7 +81,7 @@ func (r *Route) AddressesDown() bool { return len(r.health.status()) > 0 }
 func (r *Route) Stats() adapters.RouteStats {
 	s := adapters.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
-		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(),
+		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(), Batches: r.stats.batches.Load(), Sending: time.Duration(r.stats.sending.Load()),
 		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.down(),
 	}
 	for i := range s.Ages {
