@@ -46,10 +46,11 @@ type ClientConfig struct {
 	// PREPARE TRANSACTION refuses such a transaction. PostgreSQL only. Default: false.
 	Notify bool
 
-	// Hot has messages delivered from memory, right after the commit, by a relay in the same process that works
-	// on the same table: what (*outrider.Outrider).HotPath returns. It is for transactions of [InTx] at READ COMMITTED, whose role
-	// needs SELECT on the table; rows of other transactions, of savepoints, and whatever is not certain to be the next of its
-	// group wait for the relay's poll. Layout "outbox-framework" only, and not with Notify. Default: none.
+	// Hot has messages delivered right after the commit by a relay in the same process that works on the same
+	// table: what (*outrider.Outrider).HotPath returns. It is for transactions of [InTx], whose role needs SELECT on the
+	// table; rows of other transactions wait for the relay's poll. With the Layout "outbox-framework" so do those of savepoints, of
+	// other isolation levels than READ COMMITTED, and whatever is not certain to be the next of its group.
+	// PostgreSQL only, with the Layout "outrider" or "outbox-framework", and not with Notify. Default: none.
 	Hot HotPath
 }
 
@@ -75,11 +76,11 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err := knownLayout(&cfg); err != nil {
 		return nil, fmt.Errorf("outbox: client: %w", err)
 	}
-	if cfg.Hot != nil && (cfg.Layout != layoutOutboxFramework || cfg.Notify) {
-		return nil, fmt.Errorf("outbox: client: Hot needs the Layout %q, and no Notify; leave it out, and call (*outrider.Outrider).Wake after the commit "+
-			"where the relay is in the same process", layoutOutboxFramework)
-	}
 	foreign := layouts[cfg.Layout]
+	if cfg.Hot != nil && (cfg.Dialect != PostgreSQL || cfg.Notify || foreign.table != "" && cfg.Layout != layoutOutboxFramework) {
+		return nil, fmt.Errorf("outbox: client: Hot needs PostgreSQL, the Layout \"outrider\" or %q, and no Notify; leave it out, and call (*outrider.Outrider).Wake "+
+			"after the commit where the relay is in the same process", layoutOutboxFramework)
+	}
 	cfg.Table = cmp.Or(cfg.Table, foreign.table, DefaultTable)
 	table, err := quoteTable(cfg.Table, cfg.Dialect)
 	if err != nil {
@@ -108,7 +109,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 			c.insert, c.fits = foreign.sqlite(table), foreign.fits
 		}
 	case MySQL:
-		if cfg.Notify || cfg.Hot != nil {
+		if cfg.Notify {
 			return nil, errors.New("outbox: client: with MySQL there is neither Notify nor Hot; leave them out, and call (*outrider.Outrider).Wake after the commit " +
 				"where the relay is in the same process")
 		}

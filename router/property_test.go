@@ -147,6 +147,9 @@ func (r *run) writeTo(group string) {
 	}
 	r.world.mu.Unlock()
 	r.source.add(row)
+	if r.random.IntN(2) == 0 { // it was committed by this process, and hot reads meet polls and all else
+		r.router.Committed(r.source, 1<<row.Slot)
+	}
 }
 
 func (r *run) start() error {

@@ -177,6 +177,15 @@ func (r *Router) Announce(queue adapters.Queue, insert string) outbox.HotInsert 
 	return nil
 }
 
+// Committed has the reader of a source look at once into slots, a bit for each, in which this process has committed rows. See [outbox.HotPath].
+func (r *Router) Committed(source adapters.Source, slots uint32) {
+	for _, rd := range r.readers {
+		if rd.Source == source {
+			rd.Committed(slots)
+		}
+	}
+}
+
 // SetPoll has whoever reads the source, an [adapters.Source] or an [adapters.Queue],
 // poll in another way from the next poll on, which comes at once. Messages in flight
 // and the owners of lanes stay as they are.

@@ -81,10 +81,13 @@ type fetch struct {
 // run executes the statement and hands over the rows. It is complete when the
 // connection can be used for the next one.
 func (f *fetch) run(ctx context.Context, r *reader.Conn) (complete bool, err error) {
-	if f.rangeScan == nil {
-		complete, err = r.Stream(ctx, r.Fetch, fetchParams(f.plans), f.row)
-	} else {
+	switch {
+	case f.rangeScan != nil:
 		complete, err = f.runRangeScan(ctx, r)
+	case fitsOne(f.plans):
+		complete, err = f.runOne(ctx, r)
+	default:
+		complete, err = r.Stream(ctx, r.Fetch, fetchParams(f.plans), f.row)
 	}
 	if err == nil && complete && f.own == "" {
 		err = reader.ErrNoSnapshot

@@ -66,6 +66,7 @@ type Source struct {
 	limits         limits
 	rangeScan      *reader.Statement // on the connection that reads; nil until a range scan is read
 	rangeScanPause int               // fetches without a range scan
+	fetchOne       *reader.Statement // on the connection that reads; nil until a single slot is read
 }
 
 // sourceMethods are those that do not depend on the layout.
@@ -123,7 +124,7 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) (err error) {
 	if r.Fetch, err = r.Prepare(ctx, "outrider_fetch", fetchStatement(s.base.Quoted, s.limits)); err != nil {
 		return err
 	}
-	s.rangeScan = nil
+	s.rangeScan, s.fetchOne = nil, nil
 	r.Conn.PgConn().Frontend().SetMaxBodyLen(s.limits.body())
 	for i, c := range fetchColumns {
 		if r.Fetch.Fields[i+reader.FetchPosition].DataTypeOID != c.oid {

@@ -28,15 +28,31 @@ func explainReads(t *testing.T, src *Source, from adapters.Cursor, limit int) *p
 	return pgtest.ExplainStatement(t, r.Conn, "outrider_fetch", fetchParams(plans))
 }
 
+// explainOne runs the read of a slot alone.
+func explainOne(t *testing.T, src *Source, from adapters.Cursor, limit int) *pgtest.PlanNode {
+	t.Helper()
+	r, err := src.base.Connected(t.Context(), nil)
+	pgtest.Must(t, err)
+	src.fetchOneStatement(t, r)
+	plans, err := src.planReads([]adapters.Read{{Slot: 3, From: from, Limit: limit}})
+	pgtest.Must(t, err)
+	return pgtest.ExplainStatement(t, r.Conn, "outrider_fetch_one", fetchOneParams(&plans[0]))
+}
+
 // checkPlan asserts what must hold whatever the statistics are, and that the
 // reads cost no more than they should. Rows are those that scans visited.
 func checkPlan(t *testing.T, what string, root *pgtest.PlanNode, primary, second string, maxRows, maxBuffers int) {
 	t.Helper()
-	pgtest.CheckScans(t, what, root, primary, second, maxRows, maxBuffers, func(n *pgtest.PlanNode) {
+	pgtest.CheckScans(t, what, root, primary, second, maxRows, maxBuffers, entered(t, what))
+}
+
+// entered checks that an index is entered by slot and position.
+func entered(t *testing.T, what string) func(*pgtest.PlanNode) {
+	return func(n *pgtest.PlanNode) {
 		if !strings.Contains(n.Cond, "slot") || !strings.Contains(n.Cond, "position") {
 			t.Errorf("%s: %s is entered by %q, without slot or position", what, n.Index, n.Cond)
 		}
-	})
+	}
 }
 
 // TestG8_PlansWithManyRetainedRows: all branches of the fetch keep to their
@@ -102,5 +118,9 @@ func checkPlans(t *testing.T, e *sourceEnv, rows int, state string) {
 	} {
 		root := explainReads(t, e.src, c.from, limit)
 		checkPlan(t, state+": "+c.what, root, primary, second, c.rows, c.buffers)
+		if c.from.Window == "" {
+			pgtest.CheckShape(t, state+": "+c.what+", alone", explainOne(t, e.src, c.from, limit),
+				map[string]int{"Index Scan " + primary: 1, "Index Only Scan " + second: 2}, 0, limit+2, 40+others, entered(t, c.what))
+		}
 	}
 }

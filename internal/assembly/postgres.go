@@ -31,6 +31,7 @@ func postgresSource(at site, s *config.Postgres) SourceKind {
 	}
 	k := SourceKind{State: s.URL.Reveal(), Pools: true, Log: !s.Queued(), Queue: s.Queued(), Leader: s.Leader,
 		Open: t.open, Init: t.init, InitSQL: t.initSQL, Publish: t.publish, Retention: t.retention()}
+	k.Hot = s.Layout == "outrider"
 	if preset := s.Preset(); preset != nil {
 		k.Hot = preset.Hot && s.HotPath.Queue > 0
 	}

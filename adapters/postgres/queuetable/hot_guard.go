@@ -2,7 +2,6 @@ package queuetable
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"time"
 
@@ -23,13 +22,7 @@ const (
 )
 
 // asByDefault gives the settings that decide about a plan their values of the server, the database and the role.
-var asByDefault = func() string {
-	var out strings.Builder
-	for _, m := range regexp.MustCompile(`SET (enable_\w+|max_parallel_workers_per_gather) =`).FindAllStringSubmatch(queueSettings, -1) {
-		out.WriteString("SET LOCAL " + m[1] + " TO DEFAULT; ")
-	}
-	return out.String()
-}()
+var asByDefault = "SET LOCAL max_parallel_workers_per_gather TO DEFAULT; SET LOCAL " + strings.Join(pinnedPlans, " TO DEFAULT; SET LOCAL ") + " TO DEFAULT"
 
 // guardHot has the hot path rest while its statements would read a backlog. The caller has claiming.
 func (q *Queue) guardHot(ctx context.Context) {

@@ -18,20 +18,18 @@ import (
 // table whose interesting part is nearly always empty. Row security must not
 // hide rows silently. The time zone is left alone: a timestamp without one
 // must come out as it does for the others on the table (docs/flowcatalyst.md).
-const queueSettings = `
+var queueSettings = `
 SET client_encoding = 'UTF8';
 SET default_transaction_isolation = 'read committed';
 SET row_security = off;
 SET jit = off;
 SET plan_cache_mode = force_generic_plan;
 SET max_parallel_workers_per_gather = 0;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_sort = off;
-SET enable_incremental_sort = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
+SET ` + strings.Join(pinnedPlans, " = off;\nSET ") + ` = off;
 `
+
+// pinnedPlans are the ways of the planner that it turns off.
+var pinnedPlans = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "enable_hashjoin", "enable_mergejoin"}
 
 // queueSQL builds the statements for one table. It does no I/O; what it needs
 // to know of the server are the types of some columns.

@@ -37,6 +37,7 @@ type Reader struct {
 
 	wake    chan struct{}
 	starved atomic.Bool // a lane had no room: wake when it has
+	hot     hotSlots
 
 	fetches  uint64               // number of the current fetch
 	arrivals []lane.Arrival       // empty: memory for those of a global read
@@ -55,7 +56,7 @@ type Config struct {
 
 // New returns the reader of a source; [Reader.Add] gives it routes.
 func New(src adapters.Source, cfg Config) *Reader {
-	return &Reader{Source: src, paces: map[*lane.Route]*polling.Pace{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1),
+	return &Reader{Source: src, paces: map[*lane.Route]*polling.Pace{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{bell: make(chan struct{}, 1)},
 		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
 }
 
@@ -101,8 +102,10 @@ func (r *Reader) Run(ctx context.Context) {
 	wakes := r.Rest.Begin()
 	for ctx.Err() == nil {
 		r.poll, _ = r.Rest.Poll()
+		r.hot.set.Store(0) // this poll sees what was committed by now
 		plan := r.plan()
 		var pause time.Duration
+		bell := r.hot.bell
 		switch n, err := r.fetch(ctx, plan); {
 		case ctx.Err() != nil:
 			return
@@ -117,7 +120,7 @@ func (r *Reader) Run(ctx context.Context) {
 			if n >= smallRead || plan.again {
 				continue
 			}
-			pause = min(r.poll.Min, Linger)
+			pause, bell = min(r.poll.Min, Linger), nil
 		default:
 			if pause = r.Rest.Pause(ctx); pause == 0 {
 				continue
@@ -129,9 +132,21 @@ func (r *Reader) Run(ctx context.Context) {
 				pause = min(pause, time.Until(plan.due))
 			}
 		}
-		timer := signal.After(pause)
+		r.wait(ctx, pause, bell, wakes)
+	}
+}
+
+// wait waits for the next poll. Rows that were committed here are read meanwhile, if there is a bell.
+func (r *Reader) wait(ctx context.Context, pause time.Duration, bell, wakes <-chan struct{}) {
+	timer := signal.After(pause)
+	defer timer.Stop()
+	for {
 		select {
 		case <-timer.C:
+		case <-bell:
+			if r.readHot(ctx) {
+				continue
+			}
 		case <-r.wake:
 		case <-wakes:
 			r.Rest.Woken()
@@ -141,7 +156,7 @@ func (r *Reader) Run(ctx context.Context) {
 			r.hurry()
 		case <-ctx.Done():
 		}
-		timer.Stop()
+		return
 	}
 }
 

@@ -61,6 +61,12 @@ func ExplainStatement(t *testing.T, conn *pgx.Conn, name string, values [][]byte
 // is entered.
 func CheckScans(t *testing.T, what string, root *PlanNode, byPosition, byXid string, maxRows, maxBuffers int, entered func(*PlanNode)) {
 	t.Helper()
+	CheckShape(t, what, root, map[string]int{"Index Scan " + byPosition: 2, "Index Only Scan " + byXid: 2}, 1, maxRows, maxBuffers, entered)
+}
+
+// CheckShape is CheckScans for other scans and sorts.
+func CheckShape(t *testing.T, what string, root *PlanNode, want map[string]int, wantSorts, maxRows, maxBuffers int, entered func(*PlanNode)) {
+	t.Helper()
 	indexes := map[string]int{}
 	sorts, rows := 0, 0.0
 	root.Walk(func(n *PlanNode) {
@@ -75,12 +81,11 @@ func CheckScans(t *testing.T, what string, root *PlanNode, byPosition, byXid str
 			t.Errorf("%s: the plan has a %s", what, n.Type)
 		}
 	})
-	want := map[string]int{"Index Scan " + byPosition: 2, "Index Only Scan " + byXid: 2}
 	if fmt.Sprint(indexes) != fmt.Sprint(want) {
 		t.Errorf("%s: the plan scans %v, want %v", what, indexes, want)
 	}
-	if sorts != 1 {
-		t.Errorf("%s: the plan sorts %d times; want one sort, of the late positions", what, sorts)
+	if sorts != wantSorts {
+		t.Errorf("%s: the plan sorts %d times, want %d (late positions only)", what, sorts, wantSorts)
 	}
 	buffers := root.Hit + root.Read
 	t.Logf("%s: %.0f rows, %d buffers", what, rows, buffers)
