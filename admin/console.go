@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +61,7 @@ type Console struct {
 // Snapshot is the state of all routes at a moment.
 type Snapshot struct {
 	At        time.Time
+	Took      time.Duration // to find it out
 	Routes    []RouteStatus // worst first
 	Instances []Member
 	Lanes     []adapters.LaneStatus // by route and slot
@@ -181,15 +185,33 @@ func (c *Console) Reload(ctx context.Context) error {
 	return c.relay.Reload(ctx)
 }
 
-// statusPatience is how long a caller of Status waits for a new snapshot when there is a former one.
-// After a change the caller wants to see what came of it.
+// statusPatience is how long a caller of Status waits for a new snapshot when there is a former one: not at all if
+// making that one took longer. After a change, an error or a pause of the callers it waits longer, to see what is the case now.
 const (
 	statusPatience  = 100 * time.Millisecond
 	changedPatience = time.Second
+	statusOld       = 15 * time.Second // nobody has asked meanwhile, or the state store is slow
 )
 
+// patience is how long a caller waits for a snapshot after this one; nil: after none.
+func (s *Snapshot) patience(changed bool) time.Duration {
+	switch {
+	case s == nil:
+		return statusLongest
+	case changed, s.Problem != nil, s.Old():
+		return changedPatience
+	case s.Took > statusPatience:
+		return 0
+	}
+	return statusPatience
+}
+
+// Old reports whether the snapshot says little about now: making another one takes long.
+func (s *Snapshot) Old() bool { return time.Since(s.At) > statusOld }
+
 // Status is the state of all routes. It is at most a second old, unless finding it out takes longer than
-// 100 ms: then it is the one before, and a new one is being made.
+// 100 ms: then it is the one before, and a new one is being made. One that is [Snapshot.Old] is returned only if a
+// new one takes longer than a second.
 func (c *Console) Status(ctx context.Context) *Snapshot {
 	c.statusMu.Lock()
 	last := c.status
@@ -206,14 +228,7 @@ func (c *Console) Status(ctx context.Context) *Snapshot {
 		go c.build(context.WithoutCancel(ctx), done)
 	}
 	c.statusMu.Unlock()
-	patience := statusLongest
-	if last != nil && last.Problem == nil {
-		patience = statusPatience
-		if stale {
-			patience = changedPatience
-		}
-	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(last.patience(stale))
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -254,7 +269,7 @@ func (c *Console) look(ctx context.Context) *Snapshot {
 	if c.changed.Swap(false) {
 		c.looks.changed()
 	}
-	stats := c.relay.Stats()
+	begun, stats := time.Now(), c.relay.Stats()
 	running := map[string]Route{}
 	for _, r := range routesOf(stats) {
 		running[r.Route] = r
@@ -268,6 +283,9 @@ func (c *Console) look(ctx context.Context) *Snapshot {
 			return err
 		}
 		s.Lanes = c.looks.lanes
+		slices.SortFunc(s.Lanes, func(a, b adapters.LaneStatus) int { // a database may sort names in another way
+			return cmp.Or(strings.Compare(a.Route, b.Route), cmp.Compare(a.Slot, b.Slot))
+		})
 		c.lookForTransactions(ctx, op, s.Routes)
 		if w := c.watch.Load(); w != nil {
 			for i := range s.Routes {
@@ -281,6 +299,7 @@ func (c *Console) look(ctx context.Context) *Snapshot {
 		s.Routes = c.known(running)
 	}
 	s.At = time.Now()
+	s.Took = s.At.Sub(begun)
 	for _, st := range stats {
 		s.Stats[st.Route] = st
 		last, ok := c.samples[st.Route]

@@ -113,6 +113,7 @@ func (h *History) Route(name string) (points []Point, latest time.Time) {
 	if r == nil {
 		return nil, h.at
 	}
+	points = make([]Point, 0, HistoryPoints)
 	for i := range r.ring {
 		p := r.ring[(h.next+i)%HistoryPoints]
 		if len(points) > 0 || p.Known {
@@ -120,6 +121,34 @@ func (h *History) Route(name string) (points []Point, latest time.Time) {
 		}
 	}
 	return points, h.at
+}
+
+// Rate is how many messages a second a route delivered in the latest step; false: it is not known of the last two.
+func (h *History) Rate(name string) (float64, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.routes[name]
+	if r == nil {
+		return 0, false
+	}
+	last, before := &r.ring[(h.next+HistoryPoints-1)%HistoryPoints], &r.ring[(h.next+HistoryPoints-2)%HistoryPoints]
+	return float64(last.Delivered) / HistoryStep.Seconds(), last.Known && before.Known
+}
+
+// Sum returns what all routes delivered, the oldest point first, as far back as one is known.
+func (h *History) Sum() []Point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum, first := make([]Point, HistoryPoints), HistoryPoints
+	for _, r := range h.routes {
+		for i := range sum {
+			if p := &r.ring[(h.next+i)%HistoryPoints]; p.Known {
+				sum[i].Delivered, sum[i].Known = sum[i].Delivered+p.Delivered, true
+				first = min(first, i)
+			}
+		}
+	}
+	return sum[first:]
 }
 
 // pointOf is what happened between two looks at the counters. They begin at 0 again

@@ -40,7 +40,7 @@ type search struct {
 	op     *Operator
 	id     string
 	j      *Journey
-	lanes  map[adapters.LaneRef]adapters.LaneStatus
+	lanes  map[adapters.LaneRef]*adapters.LaneStatus
 	parked []adapters.Parked
 	rows   []foundRow
 	traces []adapters.Trace
@@ -56,7 +56,7 @@ type foundRow struct {
 
 func (op *Operator) journey(ctx context.Context, id string, trace tracer) (*Journey, error) {
 	s := &search{op: op, id: id, j: &Journey{ID: id, Places: []EventPlace{}, Notes: []string{}},
-		lanes: map[adapters.LaneRef]adapters.LaneStatus{}, source: map[string]string{}}
+		source: map[string]string{}}
 	for _, store := range op.stores {
 		parked, err := store.ListParked(ctx, adapters.ParkedFilter{ID: id, Limit: foundMost})
 		if err != nil {
@@ -68,8 +68,9 @@ func (op *Operator) journey(ctx context.Context, id string, trace tracer) (*Jour
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range lanes {
-		s.lanes[l.LaneRef] = l
+	s.lanes = make(map[adapters.LaneRef]*adapters.LaneStatus, len(lanes))
+	for i := range lanes {
+		s.lanes[lanes[i].LaneRef] = &lanes[i]
 	}
 	s.find(ctx)
 	if trace != nil {

@@ -23,19 +23,24 @@ func timeOf(t time.Time) *time.Time {
 }
 
 // owned says which instance has the lane.
-func (s *search) owned(p *EventPlace, l adapters.LaneStatus) {
-	p.Owner, p.OwnerAlive = l.Owner, l.Owner != "" && l.Alive
+func (s *search) owned(p *EventPlace, l *adapters.LaneStatus) {
+	if l != nil {
+		p.Owner, p.OwnerAlive = l.Owner, l.Owner != "" && l.Alive
+	}
 }
 
 // inLog is the place of a row in a log table on a route.
 func (s *search) inLog(ctx context.Context, r *foundRow) EventPlace {
 	p := r.eventPlace(EventUnread, "")
-	l, begun := s.lanes[adapters.LaneRef{Route: r.route, Slot: r.Row.Slot}]
-	begun = begun && !l.UpdatedAt.IsZero()
+	l := s.lanes[adapters.LaneRef{Route: r.route, Slot: r.Row.Slot}]
+	s.owned(&p, l)
+	if l == nil {
+		l = &adapters.LaneStatus{}
+	}
+	begun := !l.UpdatedAt.IsZero()
 	if begun {
 		p.Cursor = &l.Cursor.Position
 	}
-	s.owned(&p, l)
 	parked, trace := s.takeParked(r), s.takeTrace(r)
 	switch {
 	case trace != nil && trace.Stage != adapters.TraceSettled && (parked == nil || trace.Stage == adapters.TraceSending):
@@ -51,7 +56,7 @@ func (s *search) inLog(ctx context.Context, r *foundRow) EventPlace {
 			p.settled(trace)
 		}
 	default:
-		s.ahead(ctx, &p, r, &l)
+		s.ahead(ctx, &p, r, l)
 		p.unread(s.j.Instance, begun)
 	}
 	return p

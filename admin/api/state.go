@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,7 +41,11 @@ type list[T any] struct {
 // cut makes a page of sorted items, beginning behind a key.
 func cut[T any](items []T, p Page, key func(T) string, compare func(a, b string) int) *list[T] {
 	if p.After != "" {
-		items = slices.DeleteFunc(items, func(i T) bool { return compare(key(i), p.After) <= 0 })
+		at, found := slices.BinarySearchFunc(items, p.After, func(item T, after string) int { return compare(key(item), after) })
+		if found {
+			at++
+		}
+		items = items[at:]
 	}
 	out := &list[T]{}
 	out.Body.Items = append([]T{}, items[:min(len(items), p.Limit)]...)
@@ -181,25 +186,27 @@ type lanesIn struct {
 	Route string `query:"route" maxLength:"200" doc:"Only lanes of this route."`
 }
 
+// compareLanes compares the keys of lanes, route/slot with two digits, as the lanes are sorted: a route a before a route a-b.
+func compareLanes(a, b string) int {
+	i, j := strings.LastIndexByte(a, '/'), strings.LastIndexByte(b, '/')
+	return cmp.Or(strings.Compare(a[:max(i, 0)], b[:max(j, 0)]), strings.Compare(a[i+1:], b[j+1:]))
+}
+
+func cutLanes(lanes []adapters.LaneStatus, p Page) *list[adapters.LaneStatus] {
+	key := func(l adapters.LaneStatus) string { return fmt.Sprintf("%s/%02d", l.Route, l.Slot) }
+	return cut(lanes, p, key, compareLanes)
+}
+
 func (s *service) lanes(ctx context.Context, in *lanesIn) (*list[admin.RouteStatus], error) {
 	snap := s.console.Status(ctx)
 	if snap.Problem != nil {
 		return nil, snap.Problem
 	}
-	// The key has the slot with two digits, so that keys sort as the lanes do.
-	key := func(l adapters.LaneStatus) string {
-		return l.Route + "/" + string([]byte{byte('0' + l.Slot/10), byte('0' + l.Slot%10)})
+	lanes := snap.Lanes
+	if in.Route != "" {
+		lanes = slices.DeleteFunc(slices.Clone(lanes), func(l adapters.LaneStatus) bool { return l.Route != in.Route })
 	}
-	lanes := []adapters.LaneStatus{}
-	for _, l := range snap.Lanes {
-		if in.Route == "" || l.Route == in.Route {
-			lanes = append(lanes, l)
-		}
-	}
-	slices.SortFunc(lanes, func(a, b adapters.LaneStatus) int {
-		return cmp.Or(strings.Compare(a.Route, b.Route), cmp.Compare(a.Slot, b.Slot))
-	})
-	page := cut(lanes, in.Page, key, strings.Compare)
+	page := cutLanes(lanes, in.Page)
 	out := &list[admin.RouteStatus]{}
 	out.Body.Items, out.Body.Next = admin.EachLane(page.Body.Items), page.Body.Next
 	return out, nil

@@ -33,7 +33,7 @@ type confirmData struct {
 // roles are those that actions need.
 var roles = map[string]admin.Role{
 	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
-	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "reload": admin.RoleAdmin,
+	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "reload": admin.RoleAdmin,
 	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
 }
 
@@ -55,6 +55,8 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 		err = s.confirmParked(r.Context(), q, &d)
 	case "seek":
 		err = s.confirmSeek(r.Context(), q, &d)
+	case "seek-routes":
+		err = s.confirmSeekOfRoutes(r.Context(), q, &d)
 	case "pause":
 		d.Fields, d.Verb = [][2]string{{"route", q.Get("route")}, {"address", q.Get("address")}, {"reason", q.Get("reason")}}, "Pause"
 		d.Undone = []string{"Deliveries in flight are finished first. Nothing is lost: rows stay in the table until the route is resumed."}
@@ -87,8 +89,10 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 			d.Fields = append(d.Fields, [2]string{name, v})
 		}
 	}
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		if d.Counts, err = op.CountParked(ctx, c); err != nil {
+	count, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	err = s.console.Use(count, func(op *admin.Operator) (err error) {
+		if d.Counts, err = op.CountParked(count, c); err != nil {
 			return err
 		}
 		for _, status := range c.Action.Statuses(f) {
@@ -96,7 +100,7 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 			if f.Limit <= 0 {
 				break
 			}
-			found, err := op.Parked(ctx, f)
+			found, err := op.Parked(count, f)
 			if err != nil {
 				return err
 			}
@@ -104,6 +108,9 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 		}
 		return nil
 	})
+	if err != nil && count.Err() != nil && ctx.Err() == nil {
+		return failed(http.StatusServiceUnavailable, "the messages could not be counted in %v: add a route to the filter, or use `outrider parked %s`, which takes its time", requestTime, d.Action)
+	}
 	for _, n := range d.Counts {
 		d.Count += n.Count
 	}
@@ -188,6 +195,8 @@ func (s *server) do(r *http.Request) (*page, error) {
 		said, err = s.change(ctx, adapters.ParkedAction(action), form)
 	case "seek":
 		said, err = s.seek(ctx, form)
+	case "seek-routes":
+		said, err = s.seekRoutes(ctx, form)
 	case "stop-operation", "resume-operation":
 		said, err = s.operate(ctx, action, form)
 	case "reload":
@@ -315,34 +324,4 @@ func localPath(text string) string {
 	q.Del("notice")
 	u.RawQuery = q.Encode()
 	return u.String()
-}
-
-// loginData is what the form for a token shows.
-type loginData struct {
-	Next  string
-	Wrong bool
-}
-
-func (s *server) login(r *http.Request) (*page, error) {
-	if admin.Open(r.Context()) {
-		return redirect("/"), nil
-	}
-	return &page{Name: "login", Title: "Sign in", Data: loginData{Next: localPath(r.URL.Query().Get("next"))}}, nil
-}
-
-func (s *server) signIn(r *http.Request) (*page, error) {
-	next := localPath(r.PostFormValue("next"))
-	p := redirect(next)
-	p.with = func(w http.ResponseWriter, r *http.Request) {
-		if !admin.SignIn(w, r, admin.Base(r), strings.TrimSpace(r.PostFormValue("token")), strings.TrimSpace(r.PostFormValue("name"))) {
-			*p = page{Name: "login", Title: "Sign in", Data: loginData{Next: next, Wrong: true}, status: http.StatusForbidden}
-		}
-	}
-	return p, nil
-}
-
-func (s *server) signOut(*http.Request) (*page, error) {
-	p := redirect(admin.LoginPath)
-	p.with = func(w http.ResponseWriter, r *http.Request) { admin.SignOut(w, r, admin.Base(r)) }
-	return p, nil
 }

@@ -2,9 +2,14 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"path"
+	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
@@ -78,6 +83,66 @@ func (s *server) start(ctx context.Context, c adapters.ParkedCommand) (said stri
 		return err
 	})
 	return said, err
+}
+
+// planRoutes plans a seek of many routes: names or patterns, apart by commas or spaces.
+func planRoutes(ctx context.Context, op *admin.Operator, values url.Values) (*admin.OperationPlan, error) {
+	routes := strings.FieldsFunc(values.Get("routes"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if len(routes) == 0 {
+		return nil, failed(http.StatusUnprocessableEntity, "say which routes, such as eu-*; * means all")
+	}
+	to, err := admin.ParsePlace(strings.TrimSpace(values.Get("to")), time.Now())
+	if err != nil {
+		return nil, failed(http.StatusUnprocessableEntity, "%v", err)
+	}
+	plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationSeek, Routes: routes, To: to, By: admin.PageAuthor(ctx)})
+	if errors.Is(err, path.ErrBadPattern) {
+		err = failed(http.StatusUnprocessableEntity, "%v", err)
+	}
+	return plan, err
+}
+
+func (s *server) confirmSeekOfRoutes(ctx context.Context, q url.Values, d *confirmData) error {
+	return s.console.Use(ctx, func(op *admin.Operator) error {
+		plan, err := planRoutes(ctx, op, q)
+		if err != nil {
+			return err
+		}
+		to := strings.TrimSpace(q.Get("to"))
+		d.Chips, d.Back = []chip{{Name: "routes", Value: q.Get("routes")}, {Name: "to", Value: to}}, "/operations"
+		d.Fields = [][2]string{{"routes", q.Get("routes")}, {"to", to}, {"count", strconv.Itoa(plan.Total)}}
+		d.Count, d.Verb, d.Grave = plan.Total, "Seek "+plural(plan.Total, "route", "routes"), true
+		names := plan.Routes
+		more := ""
+		if len(names) > namesMost {
+			names, more = names[:namesMost], " and "+number(len(names)-namesMost)+" more"
+		}
+		d.Undone = []string{
+			strings.Join(names, ", ") + more + ".", "Each route continues at the new place: what lies behind it is delivered again, what lies before it is skipped. To see the rows of one route first, seek on its own page.",
+			"What is delivered again cannot be taken back. What is skipped stays in the table: a seek back delivers it.",
+			"The routes are moved one after the other: the page Operations shows the progress and can stop it.",
+		}
+		return nil
+	})
+}
+
+// namesMost is how many routes a confirmation names.
+const namesMost = 20
+
+// seekRoutes orders a seek of the routes that the caller confirmed.
+func (s *server) seekRoutes(ctx context.Context, form url.Values) (said string, err error) {
+	return said, s.console.Use(ctx, func(op *admin.Operator) error {
+		plan, err := planRoutes(ctx, op, form)
+		if err != nil {
+			return err
+		}
+		if form.Get("count") != strconv.Itoa(plan.Total) {
+			return failed(http.StatusConflict, "%s match now, and another number was confirmed: look at it again", plural(plan.Total, "route", "routes"))
+		}
+		_, err = op.StartOperation(ctx, plan)
+		said = "Started the operation seek of " + plural(plan.Total, "route", "routes") + "."
+		return err
+	})
 }
 
 // operate stops an operation, or makes one go on.

@@ -17,11 +17,15 @@ type summary struct {
 	Held, Dead, Parked int
 	Instances          int // that live
 	Problem            string
+	Old                time.Time // of the state that is shown, if it is old
 }
 
 // summaryOf counts.
 func summaryOf(snap *admin.Snapshot) (s summary) {
 	s.Routes = len(snap.Routes)
+	if snap.Old() {
+		s.Old = snap.At
+	}
 	if snap.Problem != nil {
 		s.Problem, s.Attention = snap.Problem.Error(), s.Routes
 	}
@@ -93,17 +97,14 @@ func (s *server) overview(r *http.Request) (*page, error) {
 	snap := s.console.Status(r.Context())
 	q := r.URL.Query()
 	d := overviewData{Query: q.Get("q"), State: q.Get("state")}
-	var sum []admin.Point
 	var wanted []*admin.RouteStatus
 	var slowest *admin.RouteStatus
 	counts := map[string]int{}
 	for i := range snap.Routes {
 		status := &snap.Routes[i]
-		points, _ := s.console.History().Route(status.Route)
-		sum = add(sum, points)
 		state := shownState(snap, status)
 		counts[state]++
-		rate, _ := rateOf(snap, status.Route, points)
+		rate, _ := s.rateOf(snap, status.Route)
 		d.Rate += rate
 		if status.Oldest != nil && deref(status.Behind) > 0 && (slowest == nil || status.Oldest.Before(*slowest.Oldest)) {
 			slowest = status
@@ -112,6 +113,7 @@ func (s *server) overview(r *http.Request) (*page, error) {
 			wanted = append(wanted, status)
 		}
 	}
+	sum := s.console.History().Sum()
 	d.Spark = spark(sum)
 	_, d.Span = span(len(sum))
 	for _, known := range admin.RouteStates {
@@ -166,7 +168,7 @@ func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[strin
 		lag := time.Since(*r.Oldest)
 		l.Lag = &lag
 	}
-	if rate, ok := rateOf(snap, r.Route, points); ok {
+	if rate, ok := s.rateOf(snap, r.Route); ok {
 		l.Rate = &rate
 	}
 	l.Acts, l.Hint = actsFor(r.Route, &l.Cause, r), l.Cause.Action
@@ -181,14 +183,11 @@ func (s *server) line(snap *admin.Snapshot, r *admin.RouteStatus, ways map[strin
 
 // rateOf is what a route delivers a second: between the last two looks, or else in the
 // last step of its history.
-func rateOf(snap *admin.Snapshot, route string, points []admin.Point) (float64, bool) {
+func (s *server) rateOf(snap *admin.Snapshot, route string) (float64, bool) {
 	if rate, ok := snap.Rates[route]; ok {
 		return rate, true
 	}
-	if len(points) < 2 {
-		return 0, false
-	}
-	return float64(points[len(points)-1].Delivered) / admin.HistoryStep.Seconds(), true
+	return s.console.History().Rate(route)
 }
 
 // resume ends the pause of a route.

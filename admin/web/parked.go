@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -36,7 +37,11 @@ type parkedData struct {
 	Routes   []string
 	Next     link
 	First    bool
+	Slow     time.Duration // the search was given up after this time
 }
+
+// searchMost is how long a page looks for messages: without a route, a rare type, group or error is looked for in all of them.
+const searchMost = 3 * time.Second
 
 // Set is the value of a part of the filter.
 func (d parkedData) Set(name string) string { return d.Filter.Get(name) }
@@ -109,11 +114,16 @@ func (s *server) parked(r *http.Request) (*page, error) {
 		return nil, failed(http.StatusUnprocessableEntity, "after: %v", err)
 	}
 	d := parkedData{Filter: set, First: q.Get("after") == ""}
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		d.Items, err = op.ParkedAfter(ctx, f, after)
+	search, cancel := context.WithTimeout(ctx, searchMost)
+	defer cancel()
+	err = s.console.Use(search, func(op *admin.Operator) (err error) {
+		d.Items, err = op.ParkedAfter(search, f, after)
 		return err
 	})
-	if err != nil {
+	switch {
+	case search.Err() != nil && ctx.Err() == nil:
+		d.Slow, d.Items = searchMost, nil
+	case err != nil:
 		return nil, err
 	}
 	if len(d.Items) > parkedMost {

@@ -51,16 +51,3 @@ func spark(points []admin.Point) template.HTML {
 		`<polygon points="0,%d %s%d,%d"/><polyline points="%s"/></svg>`,
 		sparkWidth, sparkHeight, text, sparkHeight, line.String(), sparkWidth, sparkHeight, line.String()))
 }
-
-// add sums the points of routes, aligned at the latest.
-func add(sum, points []admin.Point) []admin.Point {
-	if len(points) > len(sum) {
-		sum = append(make([]admin.Point, len(points)-len(sum)), sum...)
-	}
-	for i := range points {
-		to := &sum[len(sum)-len(points)+i]
-		to.Delivered += points[i].Delivered
-		to.InFlight += points[i].InFlight
-	}
-	return sum
-}

@@ -1,0 +1,38 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/outriderhq/outrider/admin"
+)
+
+// loginData is what the form for a token shows.
+type loginData struct {
+	Next  string
+	Wrong bool
+}
+
+func (s *server) login(r *http.Request) (*page, error) {
+	if admin.Open(r.Context()) {
+		return redirect("/"), nil
+	}
+	return &page{Name: "login", Title: "Sign in", Data: loginData{Next: localPath(r.URL.Query().Get("next"))}}, nil
+}
+
+func (s *server) signIn(r *http.Request) (*page, error) {
+	next := localPath(r.PostFormValue("next"))
+	p := redirect(next)
+	p.with = func(w http.ResponseWriter, r *http.Request) {
+		if !admin.SignIn(w, r, admin.Base(r), strings.TrimSpace(r.PostFormValue("token")), strings.TrimSpace(r.PostFormValue("name"))) {
+			*p = page{Name: "login", Title: "Sign in", Data: loginData{Next: next, Wrong: true}, status: http.StatusForbidden}
+		}
+	}
+	return p, nil
+}
+
+func (s *server) signOut(*http.Request) (*page, error) {
+	p := redirect(admin.LoginPath)
+	p.with = func(w http.ResponseWriter, r *http.Request) { admin.SignOut(w, r, admin.Base(r)) }
+	return p, nil
+}
