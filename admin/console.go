@@ -77,10 +77,18 @@ type Snapshot struct {
 func (s *Snapshot) CauseOf(r *RouteStatus) Cause {
 	c := r.Cause()
 	if s.Problem != nil && c.Kind != CauseStopped {
-		c = Cause{Kind: CauseState, Text: "the state store cannot be read: " + s.Problem.Error(), Why: s.Problem.Error(),
-			Action: "make its database reachable; `outrider doctor` examines it"}
+		why, action := s.Trouble()
+		c = Cause{Kind: CauseState, Text: "the state store cannot be read: " + why, Why: why, Action: action}
 	}
 	return c
+}
+
+// Trouble is why the state store cannot be read, and what to do about it.
+func (s *Snapshot) Trouble() (why, action string) {
+	if text, fix, ok := assembly.ConnectionProblem(s.Problem); ok && fix != "" {
+		return text, fix + "; Outrider tries again by itself"
+	}
+	return s.Problem.Error(), "make its database reachable; `outrider doctor` examines it"
 }
 
 // sample is a counter of deliveries at a time.

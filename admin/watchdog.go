@@ -30,6 +30,8 @@ type watchdog struct {
 	limit time.Duration
 	log   *slog.Logger
 
+	instance string // of this process; empty: it has no name
+
 	op      *Operator // that what follows is of
 	sources map[string]*watchedSource
 	lanes   map[adapters.LaneRef]*watchedLane
@@ -106,6 +108,9 @@ func (w *watchdog) run(ctx context.Context, c *Console) {
 	}
 }
 
+// pausedGroup is a group of a route that an operator paused.
+type pausedGroup struct{ route, group string }
+
 // check looks once. A source or a state store that cannot be asked is told elsewhere; what was found before stays.
 func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
@@ -115,6 +120,9 @@ func (w *watchdog) check(ctx context.Context, c *Console, now time.Time) {
 		down[s.Route] = len(s.Down) > 0
 	}
 	_ = c.Use(ctx, func(op *Operator) error { // without an operator nothing can be asked
+		if c.relay.Instance != nil {
+			w.instance = c.relay.Instance()
+		}
 		if w.op != op {
 			w.op, w.sources, w.lanes = op, map[string]*watchedSource{}, map[adapters.LaneRef]*watchedLane{}
 		}
@@ -132,11 +140,14 @@ func (w *watchdog) look(ctx context.Context, op *Operator, down map[string]bool,
 	if err != nil {
 		return err
 	}
-	paused := map[string]bool{}
+	paused, groups := map[string]bool{}, map[pausedGroup]bool{}
 	for _, p := range pauses {
-		if p.Address == "" {
+		switch {
+		case p.OfRoute():
 			paused[p.Route] = true
-		} else {
+		case p.Group != "":
+			groups[pausedGroup{p.Route, p.Group}] = true
+		default:
 			down[p.Route] = true
 		}
 	}
@@ -164,7 +175,7 @@ func (w *watchdog) look(ctx context.Context, op *Operator, down map[string]bool,
 	}
 	found := map[string]*Overdue{}
 	for _, name := range names {
-		b := beat{watchdog: w, op: op, source: name, routes: routes[name], lanes: byRoute, paused: paused, standby: standby, down: down, now: now, found: found}
+		b := beat{watchdog: w, op: op, source: name, routes: routes[name], lanes: byRoute, paused: paused, groups: groups, standby: standby, down: down, now: now, found: found}
 		if err := b.check(ctx); err != nil && ctx.Err() == nil {
 			b.keep(err)
 		}

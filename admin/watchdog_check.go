@@ -21,6 +21,7 @@ type beat struct {
 	routes       []config.Route
 	lanes        map[string][]adapters.LaneStatus
 	paused, down map[string]bool
+	groups       map[pausedGroup]bool
 	standby      map[string]bool // an instance waits for the lead
 	now          time.Time
 	found        map[string]*Overdue
@@ -111,11 +112,17 @@ func (b *beat) checkLog(ctx context.Context, s *watchedSource, f adapters.Unsett
 	return nil
 }
 
+// another reports whether a live instance other than this one owns a lane. That one watches it: only there it is known
+// which addresses are down.
+func (b *beat) another(l *adapters.LaneStatus) bool {
+	return b.instance != "" && l.Owner != "" && l.Alive && l.Owner != b.instance
+}
+
 // due notes the place of a lane, and returns what is remembered of it if it has had time to settle.
 func (b *beat) due(l *adapters.LaneStatus) *watchedLane {
 	w := b.watchdog.lanes[l.LaneRef]
 	switch {
-	case b.paused[l.Route] || l.UpdatedAt.IsZero() || l.Owner == "" && b.standby[l.Route]:
+	case b.paused[l.Route] || l.UpdatedAt.IsZero() || l.Owner == "" && b.standby[l.Route] || b.another(l):
 		delete(b.watchdog.lanes, l.LaneRef)
 		return nil
 	case w == nil || l.Cursor.Position < w.cursor.Position || l.Cursor.Base != w.cursor.Base: // put back, by a seek or a rebase
@@ -142,7 +149,7 @@ func (b *beat) judge(l *adapters.LaneStatus, rows []adapters.FoundRow, wants fun
 	}
 	rows = slices.DeleteFunc(rows, func(f adapters.FoundRow) bool { return !wants(&f.Row) })
 	if len(rows) == 0 {
-		if more { // none of these is wanted: the next check looks behind them
+		if w.passed = 0; more { // none of these is wanted: the next check looks behind them; at the end it begins again
 			w.passed = last
 		}
 		return
@@ -244,13 +251,20 @@ func (b *beat) judgeRow(ctx context.Context, q adapters.WaitingFinder, feed asse
 	if route == "" {
 		return false, nil
 	}
-	if first, err := q.IsFirst(ctx, r.At); err != nil || !first || b.paused[route] {
+	if first, err := q.IsFirst(ctx, r.At); err != nil || !first || b.paused[route] || b.groups[pausedGroup{route, row.Group}] {
 		return true, err
 	}
 	cause := CauseStuck
 	lane := adapters.LaneRef{Route: route, Slot: row.Slot}
-	owned := slices.ContainsFunc(b.lanes[route], func(l adapters.LaneStatus) bool { return l.LaneRef == lane && l.Owner != "" && l.Alive })
+	owned, another := false, false
+	for i := range b.lanes[route] {
+		if l := &b.lanes[route][i]; l.LaneRef == lane {
+			owned, another = l.Owner != "" && l.Alive, b.another(l)
+		}
+	}
 	switch {
+	case another:
+		return true, nil
 	case !owned && b.standby[route]:
 		return true, nil
 	case !owned:

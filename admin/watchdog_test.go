@@ -31,6 +31,7 @@ type kennel struct {
 	src   adapters.Source
 	exec  func(sql string, args ...any)
 	down  []adapters.AddressStatus
+	name  string // of the process
 }
 
 const watchedRoutes = `
@@ -49,7 +50,7 @@ func newKennel(t *testing.T, source string, exec func(string, ...any)) *kennel {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&k.log, nil))
-	k.c = NewConsole(Relay{Config: func() *config.Config { return cfg }, Options: assembly.OptionsOf(nil),
+	k.c = NewConsole(Relay{Config: func() *config.Config { return cfg }, Options: assembly.OptionsOf(nil), Instance: func() string { return k.name },
 		Stats: func() []adapters.RouteStats { return []adapters.RouteStats{{Route: "orders", Down: k.down}} }})
 	t.Cleanup(func() {
 		if err := k.c.Close(); err != nil {
@@ -222,6 +223,56 @@ func TestTheWatchdogIsSilentWhileNothingIsDue(t *testing.T) {
 	})
 }
 
+// What another live instance owns is watched there, where it is known which addresses are down; when it is gone, anybody may say so.
+func TestTheWatchdogLeavesOthersLanesToThem(t *testing.T) {
+	kennels(t, func(k *kennel) {
+		k.name = "b"
+		k.own() // by a
+		k.publish("order.created", 2)
+		k.after(0, "")
+		k.after(2*time.Minute, "")
+		k.after(2*time.Minute, "")
+		k.must(k.store.Leave(k.t.Context(), "a"))
+		k.after(time.Second, "")
+		k.after(61*time.Second, "2 no_owner")
+		k.must(k.store.Join(k.t.Context(), "a", time.Hour)) // the test's end has it leave
+	})
+}
+
+// A paused group explains nothing about the others of its route.
+func TestTheWatchdogWatchesARouteWithAPausedGroup(t *testing.T) {
+	kennels(t, func(k *kennel) {
+		k.own()
+		_, err := k.store.Pause(k.t.Context(), adapters.Pause{Route: "orders", Group: "g7", By: "alice"})
+		k.must(err)
+		k.publish("order.created", 2)
+		k.after(0, "")
+		k.after(61*time.Second, "2 stuck")
+	})
+}
+
+// Rows that the route does not want do not hide one that comes to stand before them, late.
+func TestG1_G13_TheWatchdogLooksAgainBeforeRowsThatNobodyWants(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	k := newKennel(t, fmt.Sprintf("{type: postgres, url: %q}", url), onPostgres(t, url))
+	k.own()
+	other := onPostgres(t, url)
+	other("BEGIN")
+	other(`INSERT INTO outrider_outbox (type, payload, message_group) VALUES ('order.late', '{}', 'g')`)
+	k.exec(`INSERT INTO outrider_outbox (type, payload, message_group) SELECT 'other', '{}', 'g' FROM generate_series(1, 500)`)
+	k.after(0, "")
+	for range 3 {
+		k.after(61*time.Second, "")
+	}
+	other("COMMIT")
+	for range 4 { // what is behind, the end, the beginning when it is due
+		k.now = k.now.Add(61 * time.Second)
+		k.w.check(t.Context(), k.c, k.now)
+	}
+	k.after(time.Second, "1 stuck")
+}
+
 // A row counts from the time at which it became visible, also when it is committed late, below the cursor.
 func TestG1_G13_TheWatchdogFindsWhatWasCommittedLate(t *testing.T) {
 	t.Parallel()
@@ -263,6 +314,9 @@ func TestG13_TheWatchdogFindsWhatIsNotClaimed(t *testing.T) {
 	k.exec(`UPDATE outbox_events SET processed_at = now()::timestamp WHERE id = 'b'`) // somebody was there
 	k.after(time.Second, "")
 	k.after(61*time.Second, "1 no_owner")
+	k.exec(`INSERT INTO outrider_pause (route, address, message_group, reason, by) VALUES ('orders', 'group EVENT:g', 'EVENT:g', '', 'alice')`)
+	k.after(time.Second, "") // it waits for alice
+	k.exec(`DELETE FROM outrider_pause`)
 	k.exec(`UPDATE outbox_events SET status = 'COMPLETED' WHERE id = 'b'`)
 	k.after(time.Second, "")
 }

@@ -15,8 +15,8 @@ import (
 type summary struct {
 	Routes, Attention  int // routes, and those that need somebody
 	Held, Dead, Parked int
-	Instances          int // that live
-	Problem            string
+	Instances          int       // that live
+	Problem, Mend      string    // why the state store cannot be read, and what to do
 	Old                time.Time // of the state that is shown, if it is old
 }
 
@@ -27,7 +27,8 @@ func summaryOf(snap *admin.Snapshot) (s summary) {
 		s.Old = snap.At
 	}
 	if snap.Problem != nil {
-		s.Problem, s.Attention = snap.Problem.Error(), s.Routes
+		s.Problem, s.Mend = snap.Trouble()
+		s.Attention = s.Routes
 	}
 	for i := range snap.Routes {
 		r := &snap.Routes[i]

@@ -112,6 +112,25 @@ func TestEveryActionByClick(t *testing.T) {
 		b.see("continues at")
 		b.until("the rows arrive again", func() bool { return s.taken("/globex/events")+s.taken("/acme/events") == before+2 })
 	})
+	t.Run("seek many routes", func(t *testing.T) {
+		b.t = t
+		before := s.taken("/globex/events") + s.taken("/acme/events")
+		b.open("/operations")
+		b.accessible("operations with the form")
+		b.fill("routes", "partn*, nothing-like-it")
+		b.fill("to", "beginning")
+		b.click("Look at it first")
+		b.see("1 route", "partners", "cannot be taken back")
+		b.click("Seek 1 route")
+		b.see("Started the operation seek of 1 route")
+		b.until("the rows arrive again", func() bool { return s.taken("/globex/events")+s.taken("/acme/events") == before+2 })
+		b.open("/operations")
+		b.fill("routes", "nothing")
+		b.fill("to", "end")
+		b.click("Look at it first")
+		b.see("nothing", "crm", "partners") // which routes there are
+		b.until("the operation is done", func() bool { return s.count(`SELECT count(*) FROM outrider_operation WHERE state = 'done'`) == 1 })
+	})
 	t.Run("an operation", func(t *testing.T) {
 		b.t = t
 		conn := s.connect()
@@ -125,7 +144,7 @@ func TestEveryActionByClick(t *testing.T) {
 		b.see("Started the operation purge of 1,500 messages", "of 1,500")
 		b.until("all are gone", func() bool { return s.parked("partners", "dead") == 0 })
 		b.see("done")
-		if n := s.count(`SELECT count(*) FROM outrider_operation WHERE state = 'done'`); n != 1 {
+		if n := s.count(`SELECT count(*) FROM outrider_operation WHERE state = 'done'`); n != 2 {
 			t.Errorf("%d operations are done", n)
 		}
 	})

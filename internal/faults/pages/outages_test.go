@@ -2,8 +2,10 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -202,7 +204,7 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 	b.names("quiet", "works")
 	b.until("q-1 is settled", func() bool { return s.taken("/quiet") >= 1 && settled() > before })
 
-	// No connection is left: the database refuses those of the relay.
+	// The database lets nobody in.
 	config := conn.Config().Copy()
 	config.Database = "postgres"
 	other, err := pgx.ConnectConfig(t.Context(), config)
@@ -211,11 +213,60 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 	exec(other, fmt.Sprintf(`ALTER DATABASE %q ALLOW_CONNECTIONS false`, name))
 	_, err = other.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, name)
 	must(t, err)
-	b.names("quiet", "state store", "not currently accepting connections", "Make its database reachable")
+	b.names("quiet", "state store", "not currently accepting connections", "ALLOW_CONNECTIONS true", "Outrider tries again by itself")
 	b.accessible("overview without a database")
 	exec(other, fmt.Sprintf(`ALTER DATABASE %q ALLOW_CONNECTIONS true`, name))
 	b.names("quiet", "works")
 	before = settled()
 	s.publish(event{"q-2", "quiet.x", "", "g1", `{}`})
 	b.until("q-2 is settled", func() bool { return s.taken("/quiet") >= 2 && settled() > before })
+}
+
+// The connections of the relay's role are used up: the line says so, with the statement that allows more.
+func TestTheOverviewNamesExhaustedConnections(t *testing.T) {
+	t.Parallel()
+	role := fmt.Sprintf("outrider_pages_%d", os.Getpid())
+	var server *pgx.ConnConfig
+	t.Cleanup(func() { // after its database is gone
+		conn, err := pgx.ConnectConfig(context.Background(), server)
+		must(t, err)
+		_, err = conn.Exec(context.Background(), "DROP ROLE "+role)
+		must(t, errors.Join(err, conn.Close(context.Background())))
+	})
+	db := testenv.Postgres(t)
+	conn, err := pgx.Connect(t.Context(), db)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	server = conn.Config().Copy()
+	name := server.Database
+	server.Database = "postgres"
+	exec := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	exec("CREATE ROLE " + role + " LOGIN")
+	exec(fmt.Sprintf("ALTER DATABASE %q OWNER TO %s", name, role))
+	exec("ALTER SCHEMA public OWNER TO " + role)
+	other := strings.Replace(db, "postgres://postgres@", "postgres://"+role+"@", 1)
+	if other == db {
+		t.Skip("the test server's user is not postgres, so its URL cannot be made another user's")
+	}
+	s := newSceneOn(t, other, "anonymous: admin", fmt.Sprintf(hooks, "quiet", "quiet"), "  quiet: {from: app, to: quiet}\n")
+	b := newTab(t, s.base)
+	b.names("quiet", "works")
+
+	exec("ALTER ROLE " + role + " CONNECTION LIMIT 0")
+	exec(fmt.Sprintf(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s'`, role))
+	line := b.names("quiet", "too many connections for role", "ALTER ROLE "+fmt.Sprintf("%q", role)+" CONNECTION LIMIT -1")
+	if n := strings.Count(line, "too many connections"); n != 1 {
+		t.Errorf("the line says it %d times: %s", n, line)
+	}
+	b.accessible("overview without a connection")
+	_, statement, _ := strings.Cut(line, "more: ")
+	statement, _, _ = strings.Cut(statement, ";")
+	exec(statement)
+	b.names("quiet", "works")
+	s.publish(event{"q-1", "quiet.x", "", "g1", `{}`})
+	b.until("q-1 arrived", func() bool { return s.taken("/quiet") == 1 })
 }

@@ -19,6 +19,7 @@ const (
 	unknownDatabase      = "3D000"
 	tooManyConnections   = "53300"
 	cannotConnectNow     = "57P03"
+	notInThatState       = "55000"
 	undefinedObject      = "42704"
 )
 
@@ -151,6 +152,18 @@ func refusal(where string, refused *pgconn.PgError, cfg *pgconn.Config) string {
 // databaseOf is the database that was asked for; without one in the url it has the user's name.
 func databaseOf(cfg *pgconn.Config) string { return cmp.Or(cfg.Database, cfg.User) }
 
+// moreConnections is what to do about a limit of connections: of the role, of the database or of the server.
+func moreConnections(message string, cfg *pgconn.Config) string {
+	const end = "end connections that nobody needs (SELECT * FROM pg_stat_activity), or "
+	switch {
+	case strings.Contains(message, "for role"):
+		return end + fmt.Sprintf("allow this role more: ALTER ROLE %s CONNECTION LIMIT -1", QuoteName(cfg.User))
+	case strings.Contains(message, "for database"):
+		return end + fmt.Sprintf("allow this database more: ALTER DATABASE %s CONNECTION LIMIT -1", QuoteName(databaseOf(cfg)))
+	}
+	return end + "raise max_connections of the server, which takes a restart"
+}
+
 // admission is what to do when the server does not let us in.
 func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
 	switch refused.Code {
@@ -166,9 +179,13 @@ func admission(refused *pgconn.PgError, cfg *pgconn.Config) string {
 	case InsufficientPrivilege:
 		return fmt.Sprintf("allow it: GRANT CONNECT ON DATABASE %s TO %s", QuoteName(databaseOf(cfg)), QuoteName(cfg.User))
 	case tooManyConnections:
-		return "close other connections, or raise max_connections on the server"
+		return moreConnections(refused.Message, cfg)
 	case undefinedObject: // what is after the question mark is set as parameters of the session
 		return "correct the parameters of the url, which follow its question mark"
+	case notInThatState:
+		if strings.Contains(refused.Message, "accepting connections") {
+			return fmt.Sprintf("let connections in: ALTER DATABASE %s ALLOW_CONNECTIONS true", QuoteName(databaseOf(cfg)))
+		}
 	case cannotConnectNow:
 		return "wait until the server has started, or see its log"
 	}
