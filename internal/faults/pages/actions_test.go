@@ -143,10 +143,8 @@ func TestEveryActionByClick(t *testing.T) {
 		b.click("Purge 1,500 messages")
 		b.see("Started the operation purge of 1,500 messages", "of 1,500")
 		b.until("all are gone", func() bool { return s.parked("partners", "dead") == 0 })
-		b.see("done")
-		if n := s.count(`SELECT count(*) FROM outrider_operation WHERE state = 'done'`); n != 2 {
-			t.Errorf("%d operations are done", n)
-		}
+		b.until("both operations are done", func() bool { return s.count(`SELECT count(*) FROM outrider_operation WHERE state = 'done'`) == 2 })
+		b.seeAt("/operations", "done")
 	})
 	t.Run("reload and sign out", func(t *testing.T) {
 		b.t = t
