@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -21,11 +22,11 @@ func (q *Queue) Unfinished(ctx context.Context, most int) (b adapters.Backlog, e
 			return adapters.Backlog{}, err
 		}
 		var n int
-		err = q.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM "+s.name+s.pin(s.byStatus)+" WHERE "+s.in(s.unfinished())+" LIMIT ?) AS found", most+1).Scan(&n)
+		err = q.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM "+s.name+s.pin(s.byAge)+" WHERE "+my.Quote(stateColumn)+" = ? LIMIT ?) AS found", stateUnfinished, most+1).Scan(&n)
 		if err != nil {
 			return adapters.Backlog{}, wrap(t, "count rows", err)
 		}
-		query, args := s.inAge(s.unfinished(), "1", "", nil, 1)
+		query, args := s.inAge(stateUnfinished, "1", "", nil, 1)
 		var oldest, key, one any
 		if err := q.db.QueryRowContext(ctx, query, args...).Scan(&oldest, &key, &one); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return adapters.Backlog{}, wrap(t, "count rows", err)
@@ -59,9 +60,9 @@ func (q *Queue) waitingIn(ctx context.Context, t *table, after adapters.DeadKey,
 	if err != nil {
 		return nil, err
 	}
-	columns := named("w", raw(t.layout.Columns.NextAttempt), s.attempts(), my.Quote(t.layout.Columns.Status))
+	columns := strings.Join([]string{raw(t.layout.Columns.NextAttempt), s.attempts(), my.Quote(t.layout.Columns.Status)}, ", ")
 	where, args := s.behind(after)
-	query, args := s.inAge(t.layout.Statuses.Waiting(), columns, where, args, most)
+	query, args := s.inAge(stateUnfinished, columns, " AND "+s.in(t.layout.Statuses.Waiting())+where, args, most)
 	rows, err := q.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (q *Queue) Waiting(ctx context.Context, most int) (all []adapters.Row, err 
 		if err != nil {
 			return nil, err
 		}
-		query, args := s.inAge(t.layout.Statuses.Waiting(), s.found(), "", nil, most)
+		query, args := s.inAge(stateUnfinished, s.found(), " AND "+s.in(t.layout.Statuses.Waiting()), nil, most)
 		found, err := q.find(ctx, t, query, args...)
 		if err != nil {
 			return nil, wrap(t, "look at what waits", err)
@@ -180,7 +181,7 @@ func (q *Queue) Find(ctx context.Context, id string, most int) (found adapters.F
 // found are the columns that operators look at, behind when a row was created and its key.
 func (s *statements) found() string {
 	c := &s.layout.Columns
-	return s.seen + ", " + named("f", short(c.Error), short(c.Status), raw(c.Claimed), raw(c.Done), raw(c.Updated))
+	return strings.Join([]string{s.seen, short(c.Error), short(c.Status), raw(c.Claimed), raw(c.Done), raw(c.Updated)}, ", ")
 }
 
 // find reads rows with what routes match by and what became of them.

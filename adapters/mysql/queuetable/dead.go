@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (s *statements) deadRows(f adapters.DeadFilter) (query string, args []any) 
 		where += " AND LOCATE(LOWER(?), LOWER(" + my.Quote(c.Error) + ")) > 0"
 		args = append(args, f.Error)
 	}
-	return s.inAge(s.layout.Dead(), s.found(), where, args, cmp.Or(f.Limit, adapters.DefaultParkedStep))
+	return s.inAge(stateDead, s.found(), where, args, cmp.Or(f.Limit, adapters.DefaultParkedStep))
 }
 
 // errNothing ends a transaction that has changed nothing.
@@ -193,7 +194,7 @@ func (q *Queue) countDead(ctx context.Context, t *table, s *statements, most int
 	if kinds {
 		columns = short(c.Type) + " AS a, " + short(c.AggregateType) + " AS b, " + short(c.Tenant) + " AS c"
 	}
-	text := "SELECT a, b, c, count(*) FROM (SELECT " + columns + " FROM " + s.name + s.pin(s.byStatus) + " WHERE " + s.in(t.layout.Dead()) +
+	text := "SELECT a, b, c, count(*) FROM (SELECT " + columns + " FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn) + " = " + strconv.Itoa(stateDead) +
 		" LIMIT ?) AS found GROUP BY a, b, c"
 	return queuerow.DeadCounts(ctx, q.db, text, t.layout, t.Kind, most)
 }

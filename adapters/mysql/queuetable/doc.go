@@ -4,13 +4,16 @@
 // # Columns of our own
 //
 // These databases have no index of an expression that both know, nor one of some rows. So [Init] adds
-// two columns that neither SELECT * nor an INSERT without a list of columns sees:
+// columns that neither SELECT * nor an INSERT without a list of columns sees:
 //
 //   - outrider_queue is computed from the row: NULL for a finished one, "." for one that is in no order, otherwise "=" and the
 //     group, as bytes. So 'a', 'A', 'a ' and 'é' are four groups, whatever the collation of the group's column, and
 //     finished rows, however many, are at one end of the index that finds work.
+//   - outrider_state is computed from the status: 1 for an unfinished row, 2 for a dead one, NULL for one that was delivered. With it rows are found
+//     by age. A claim changes neither of the two, and so writes no index but those of the table that have the status in them.
 //   - outrider_claim, in tables with a status for claimed rows, says which process has claimed the row. The time of a claim
-//     alone does not: a TIMESTAMP without precision has whole seconds, and two claims of one second are alike.
+//     alone does not: a TIMESTAMP without precision has whole seconds, and two claims of one second are alike. It is a number that is never NULL: a claim that
+//     makes rows longer splits the pages of the table, and takes a third longer (27 us of processor time for a row of 300 bytes instead of 21).
 //
 // # How a claim finds work
 //

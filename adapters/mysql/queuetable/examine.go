@@ -30,7 +30,7 @@ func (q *Queue) Check(ctx context.Context) error {
 			continue
 		}
 		if missing := s.missing(); len(missing) > 0 {
-			q.log.WarnContext(ctx, "an index is missing: claims read more than they need to; `outrider init` creates it", "table", t.Name, "index", missing[0])
+			q.log.WarnContext(ctx, "an index is missing: claims read more than they need to; `outrider init` creates it", "table", t.Name, "index", missing[0].name)
 		}
 	}
 	return errors.Join(errs...)
@@ -45,7 +45,7 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 	if !strings.EqualFold(engine, "InnoDB") {
 		return fmt.Errorf("mysql queue: table %s is of the engine %s, which has no transactions: ALTER TABLE %s ENGINE = InnoDB", t.Name, engine, s.name)
 	}
-	none := values{keys: []any{nil}, claimed: time.Unix(1, 0).UTC(), stamp: time.Unix(1, 0).UTC(), token: "none"}
+	none := values{keys: []any{nil}, claimed: time.Unix(1, 0).UTC(), stamp: time.Unix(1, 0).UTC()}
 	texts := []string{strings.Replace(s.lock, "(%s)", "(NULL)", 1), s.done}
 	if s.take != "" {
 		texts = append(texts, s.take)
@@ -120,8 +120,12 @@ func (q *Queue) examineTable(ctx context.Context, t *table, mariaDB bool) []adap
 	}
 	f := []adapters.Finding{{Subject: subject + ": columns", Text: "all there, and may be read and written"}}
 	if missing := s.missing(); len(missing) > 0 {
+		names := make([]string, len(missing))
+		for i := range missing {
+			names[i] = missing[i].name
+		}
 		f = append(f, adapters.Finding{Level: adapters.LevelWarning, Subject: subject + ": indexes",
-			Text: strings.Join(missing, " and ") + " missing, or with other columns: claims, or looking for dead rows, read the whole table", Fix: "`outrider init` creates what is missing"})
+			Text: strings.Join(names, " and ") + " missing, or with other columns: claims, or looking for dead rows, read the whole table", Fix: "`outrider init` creates what is missing"})
 	} else {
 		f = append(f, adapters.Finding{Subject: subject + ": indexes", Text: "they find unfinished rows by group and by age, and dead ones"})
 	}

@@ -112,7 +112,11 @@ type marked struct {
 func (s *statements) marked(ctx context.Context, db querier, longer time.Duration, most int) (all []marked, err error) {
 	c := &s.layout.Columns
 	claimed := my.Quote(c.Claimed)
-	text := "SELECT " + my.Quote(c.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age FROM " + s.name + s.pin(s.byStatus) +
+	pin := ""
+	if name := s.statusIndex(); name != "" {
+		pin = " FORCE INDEX (" + my.Quote(name) + ")"
+	}
+	text := "SELECT " + my.Quote(c.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age FROM " + s.name + pin +
 		" WHERE " + s.in([]string{s.layout.Statuses.Processing}) + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
 	rows, err := db.QueryContext(ctx, text, longer.Microseconds(), most)
 	if err != nil {

@@ -46,17 +46,30 @@ func defined(l *Layout) map[string]column {
 	return columns
 }
 
+// definedIndexes are the columns of a layout's indexes, by their names.
+func definedIndexes(l *Layout) map[string]string {
+	all := map[string]string{}
+	for _, index := range l.Definitions[layout.MySQL].Indexes {
+		all[index.Name] = strings.ToLower(strings.ReplaceAll(strings.Trim(index.On, "()"), ", ", ","))
+	}
+	return all
+}
+
 // ours are the columns and indexes that claims and operators want and that a table lacks. A column that was made for another layout is
 // dropped first, with the index of it.
 func (s *statements) ours() (steps []step) {
 	alter := "ALTER TABLE " + s.name + " "
+	drop := func(i index) {
+		if name := strings.ToLower(i.name); s.there[name] != "" {
+			steps = append(steps, step{"former index", i.name, alter + "DROP INDEX " + my.Quote(i.name)})
+			delete(s.there, name)
+		}
+	}
+	of := map[string]index{queueColumn: s.byQueue, stateColumn: s.byAge}
 	for _, a := range s.added() {
-		of, ok := s.columns[a.Name]
-		if ok && a.Name == queueColumn && !s.computes(of) {
-			if s.there[strings.ToLower(s.byQueue.name)] != "" {
-				steps = append(steps, step{"former index", s.byQueue.name, alter + "DROP INDEX " + my.Quote(s.byQueue.name)})
-				delete(s.there, strings.ToLower(s.byQueue.name))
-			}
+		is, ok := s.columns[a.Name]
+		if ok && !is.computes(a.computed) {
+			drop(of[a.Name])
 			steps = append(steps, step{"former column", a.Name, alter + "DROP COLUMN " + my.Quote(a.Name)})
 			ok = false
 		}
@@ -64,13 +77,8 @@ func (s *statements) ours() (steps []step) {
 			steps = append(steps, step{"column", a.Name, alter + "ADD COLUMN " + my.Quote(a.Name) + " " + a.Definition})
 		}
 	}
-	for _, i := range []index{s.byQueue, s.byStatus} {
-		if s.has(i) {
-			continue
-		}
-		if s.there[strings.ToLower(i.name)] != "" {
-			steps = append(steps, step{"former index", i.name, alter + "DROP INDEX " + my.Quote(i.name)})
-		}
+	for _, i := range s.missing() {
+		drop(i)
 		steps = append(steps, step{"index", i.name, alter + "ADD INDEX " + my.Quote(i.name) + " (" + i.columns + ")"})
 	}
 	return steps
@@ -95,7 +103,9 @@ func InitSQL(l Layout, createTables bool, tables ...Table) string {
 		if _, known := l.Definitions[layout.MySQL]; !known {
 			b.WriteString("-- For a column of text with the status; `outrider init` looks at its type.\n")
 		}
-		for _, s := range newStatements(t, defined(&l)).ours() {
+		st := newStatements(t, defined(&l))
+		st.there = definedIndexes(&l)
+		for _, s := range st.ours() {
 			b.WriteString(s.create + ";\n")
 		}
 		b.WriteString("\n")

@@ -36,7 +36,7 @@ type entry struct {
 	marked       bool   // it is being processed
 	claimed      any
 	next         any
-	token        string
+	token        int64
 }
 
 // readPage reads a page, and claims what it can of it.
@@ -129,11 +129,10 @@ func (v *turn) page(ctx context.Context) (page []entry, err error) {
 	defer func() { _ = rows.Close() }() // Err returns the error
 	for rows.Next() {
 		var e entry
-		var token []byte
-		if err := rows.Scan(&e.queue, &e.created, &e.key, &e.marked, &e.claimed, &e.next, &token); err != nil {
+		if err := rows.Scan(&e.queue, &e.created, &e.key, &e.marked, &e.claimed, &e.next, &e.token); err != nil {
 			return nil, err
 		}
-		e.text, e.token = s.keyText(e.key), string(token)
+		e.text = s.keyText(e.key)
 		page = append(page, e)
 	}
 	return page, rows.Err()

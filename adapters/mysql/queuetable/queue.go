@@ -3,11 +3,12 @@ package queuetable
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ type Config struct {
 // [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
 type Queue struct {
 	db      *sql.DB
-	token   string // of this queue, in outrider_claim
+	token   int64 // of this queue, in outrider_claim
 	tables  []*table
 	fenced  bool
 	batch   atomic.Int64 // see SetBatch
@@ -109,7 +110,7 @@ func New(cfg Config) (*Queue, error) {
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("mysql queue: Batch and Timeout must not be negative; 0 is the default")
 	}
-	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()), token: rand.Text()[:tokenBytes]}
+	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()), token: 1 + rand.Int64N(math.MaxInt64)}
 	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
 		t, err := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))

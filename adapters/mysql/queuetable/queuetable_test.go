@@ -316,19 +316,45 @@ func TestInitIsRepeatableAndFollowsTheLayout(t *testing.T) {
 		t.Errorf("SELECT * has %v", names)
 	}
 	other := e.layout
-	other.DefaultGroup = "elsewhere"
+	other.DefaultGroup, other.Statuses.Dead = "elsewhere", "DEAD"
 	q, err := New(Config{URL: e.url, Tables: e.tables, Layout: other})
 	must(t, err)
 	defer func() { must(t, q.Close()) }()
 	if err := q.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "outrider init") {
 		t.Errorf("a column of another layout passed the check: %v", err)
 	}
-	_, err = Init(t.Context(), e.db, other, true, e.tables...)
+	did, err = Init(t.Context(), e.db, other, true, e.tables...)
 	must(t, errors.Join(err, q.Check(t.Context())))
+	for _, made := range []string{"column outrider_queue", "index outbox_events_outrider_queue_idx", "column outrider_state", "index outbox_events_outrider_age_idx"} {
+		if !slices.Contains(did, "dropped former "+made) || !slices.Contains(did, "created "+made) {
+			t.Errorf("the %s was not made anew: %q", made, did)
+		}
+	}
 	rows, err := q.Claim(t.Context(), everything(5))
 	if err != nil || len(rows) != 1 || rows[0].Group != "EVENT:elsewhere" {
 		t.Errorf("claimed %d rows, %v", len(rows), err)
 	}
+}
+
+// TestInitAddsAnIndexOfStatusesOnlyWhereTheTableHasNone: one more would make each claim dearer.
+func TestInitAddsAnIndexOfStatusesOnlyWhereTheTableHasNone(t *testing.T) {
+	t.Parallel()
+	const ours = "_outrider_status_idx"
+	if e := document(t); strings.Contains(InitSQL(e.layout, true, e.tables...), ours) || e.indexed(ours) {
+		t.Error("a table whose own index begins with the status got another one")
+	}
+	e := custom(t, "varchar(36)", "tinyint", "datetime(6)")
+	if !strings.Contains(InitSQL(e.layout, true, e.tables...), ours) || !e.indexed(ours) {
+		t.Error("a table without an index that begins with the status got none")
+	}
+}
+
+// indexed reports whether a table has an index whose name ends so.
+func (e *env) indexed(name string) bool {
+	e.t.Helper()
+	var n int
+	must(e.t, e.db.QueryRowContext(e.t.Context(), "SELECT count(*) FROM information_schema.statistics WHERE table_schema = database() AND index_name LIKE ?", "%"+name).Scan(&n))
+	return n > 0
 }
 
 // TestG1_SettledTwiceIsNotLost: a result of which it is not known whether it was written is given again.

@@ -2,8 +2,8 @@ package queuetable
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +21,7 @@ type statements struct {
 	kind    string
 	maxRow  int64
 
-	byQueue, byStatus index
+	byQueue, byAge, byStatus index
 
 	page, pageOn                        string // from a group on; from a place on, in a group
 	lock                                string // and read what was chosen; the keys follow
@@ -40,8 +40,9 @@ func newStatements(t *table, columns map[string]column) *statements {
 	c := &t.layout.Columns
 	place := my.Quote(c.Created) + ", " + my.Quote(c.Key)
 	s.byQueue = index{t.at.Name + "_outrider_queue_idx", my.Quote(queueColumn) + ", " + place}
-	s.byStatus = index{t.at.Name + "_outrider_status_idx", my.Quote(c.Status) + ", " + place}
-	for _, i := range []*index{&s.byQueue, &s.byStatus} {
+	s.byAge = index{t.at.Name + "_outrider_age_idx", my.Quote(stateColumn) + ", " + place}
+	s.byStatus = index{t.at.Name + "_outrider_status_idx", my.Quote(c.Status)}
+	for _, i := range []*index{&s.byQueue, &s.byAge, &s.byStatus} {
 		i.name = indexName(i.name)
 	}
 	return s
@@ -72,27 +73,48 @@ func (s *statements) pin(i index) string {
 	return " FORCE INDEX (" + my.Quote(i.name) + ")"
 }
 
-// missing lists the indexes of ours that are not there.
-func (s *statements) missing() (names []string) {
-	for _, i := range []index{s.byQueue, s.byStatus} {
+// missing lists the indexes of ours that are not there. Rows that are being processed are found by any index that begins with the
+// status: nearly all tables have one, and each further index that has the status in it makes every claim dearer.
+func (s *statements) missing() (all []index) {
+	for _, i := range []index{s.byQueue, s.byAge} {
 		if !s.has(i) {
-			names = append(names, i.name)
+			all = append(all, i)
 		}
 	}
-	return names
+	if !s.layout.Claimless() && s.statusIndex() == "" {
+		all = append(all, s.byStatus)
+	}
+	return all
+}
+
+// statusIndex names an index that begins with the status; empty: there is none.
+func (s *statements) statusIndex() string {
+	for _, name := range slices.Sorted(maps.Keys(s.there)) {
+		if first, _, _ := strings.Cut(s.there[name], ","); first == strings.ToLower(s.layout.Columns.Status) {
+			return name
+		}
+	}
+	return ""
 }
 
 // added are the columns that [Init] adds, with their definitions. INVISIBLE comes last: MariaDB takes it nowhere else.
 func (s *statements) added() []Named {
-	all := []Named{{queueColumn, fmt.Sprintf("varbinary(%d) GENERATED ALWAYS AS (%s) VIRTUAL INVISIBLE", queueBytes, s.queued())}}
+	computed := func(name, kind, expression string) Named {
+		return Named{name, kind + " GENERATED ALWAYS AS (" + expression + ") VIRTUAL INVISIBLE", expression}
+	}
+	all := []Named{computed(queueColumn, fmt.Sprintf("varbinary(%d)", queueBytes), s.queued()), computed(stateColumn, "tinyint", s.state())}
 	if !s.layout.Claimless() {
-		all = append(all, Named{claimColumn, fmt.Sprintf("varbinary(%d) NULL INVISIBLE", tokenBytes)})
+		all = append(all, Named{claimColumn, "bigint NOT NULL DEFAULT 0 INVISIBLE", ""})
 	}
 	return all
 }
 
 // Named is a column with its definition.
-type Named struct{ Name, Definition string }
+type Named struct {
+	Name, Definition string
+
+	computed string // the expression; empty: it is none
+}
 
 // lacks reports which of our columns are missing, or were made for other statuses or another column of groups.
 func (s *statements) lacks() error {
@@ -101,17 +123,17 @@ func (s *statements) lacks() error {
 		if !ok {
 			return fmt.Errorf("the column %s is missing, which claims need; `outrider init` adds it (invisible to SELECT * and INSERT)", a.Name)
 		}
-		if a.Name == queueColumn && !s.computes(of) {
-			return errors.New("the column outrider_queue was made for other statuses or another column of groups; `outrider init` makes it anew")
+		if !of.computes(a.computed) {
+			return fmt.Errorf("the column %s was made for other statuses or another column of groups; `outrider init` makes it anew", a.Name)
 		}
 	}
 	return nil
 }
 
-// computes reports whether a column is computed from our columns: the databases write its expression each in their own way, so
+// computes reports whether a column is computed by an expression: the databases write it each in their own way, so
 // what is compared is the names and texts in it.
-func (s *statements) computes(c column) bool {
-	return slices.Equal(words(c.computed), words(s.queued()))
+func (c column) computes(expression string) bool {
+	return slices.Equal(words(c.computed), words(expression))
 }
 
 // words are the names and texts of an expression that are the table's, in their order.
@@ -136,6 +158,17 @@ const (
 	alone   = "."
 	grouped = "="
 )
+
+// What outrider_state is of rows, apart from those that are delivered: it is NULL there.
+const (
+	stateUnfinished = 1
+	stateDead       = 2
+)
+
+// state is the expression of outrider_state. A claim does not change it, and so leaves its index alone.
+func (s *statements) state() string {
+	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.in(s.unfinished()), stateUnfinished, s.in(s.layout.Dead()), stateDead)
+}
 
 // queued is the expression of outrider_queue.
 func (s *statements) queued() string {
@@ -220,7 +253,7 @@ func (s *statements) attempts() string {
 func (s *statements) build() {
 	c := &s.layout.Columns
 	queue, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
-	marked, token := "0", "NULL"
+	marked, token := "0", "0"
 	if !s.layout.Claimless() {
 		marked, token = s.in([]string{s.layout.Statuses.Processing}), my.Quote(claimColumn)
 	}
@@ -243,23 +276,14 @@ func (s *statements) build() {
 	for _, h := range s.layout.Headers {
 		full = append(full, short(h.Column))
 	}
-	s.full = named("r", full...)
+	s.full = strings.Join(full, ", ")
 	full[11] = s.groupText() // a finished row has no outrider_queue
-	s.seen = named("r", full...)
+	s.seen = strings.Join(full, ", ")
 	s.lock = "SELECT NOW(6), " + s.full + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.in(s.layout.Statuses.Waiting()) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {
 		s.lock += " FOR UPDATE SKIP LOCKED"
 	}
 	s.buildWrites()
-}
-
-// named gives columns names of their own: a union of statements must not have one twice.
-func named(prefix string, columns ...string) string {
-	out := make([]string, len(columns))
-	for i, c := range columns {
-		out[i] = c + " AS outrider_" + prefix + strconv.Itoa(i)
-	}
-	return strings.Join(out, ", ")
 }
 
 // after is the condition that a row is behind a place: its creation twice, and its key.
@@ -271,17 +295,11 @@ func (s *statements) after() string {
 // list is a list of placeholders.
 func list(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
 
-// inAge reads rows of some statuses in the order of their creation: the union of one index range for each status. The
-// columns begin with when the row was created and its key.
-func (s *statements) inAge(statuses []string, columns, where string, args []any, limit int) (query string, all []any) {
+// inAge reads rows of a state in the order of their creation. The columns begin with when the row was created and its key.
+func (s *statements) inAge(state int, columns, where string, args []any, limit int) (query string, all []any) {
 	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
-	parts := make([]string, len(statuses))
-	for i, status := range statuses {
-		parts[i] = "(SELECT " + named("at", created, key) + ", " + columns + " FROM " + s.name + s.pin(s.byStatus) + " WHERE " +
-			my.Quote(s.layout.Columns.Status) + " = " + s.statusValue(status) + where + " ORDER BY " + created + ", " + key + " LIMIT ?)"
-		all = append(append(all, args...), limit)
-	}
-	return strings.Join(parts, " UNION ALL ") + " ORDER BY 1, 2 LIMIT ?", append(all, limit)
+	return "SELECT " + created + ", " + key + ", " + columns + " FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn) + " = " +
+		strconv.Itoa(state) + where + " ORDER BY " + created + ", " + key + " LIMIT ?", append(args, limit)
 }
 
 // precision is how many digits of a second a column of times has.

@@ -18,11 +18,9 @@ import (
 // The columns that [Init] adds.
 const (
 	queueColumn = "outrider_queue"
+	stateColumn = "outrider_state"
 	claimColumn = "outrider_claim"
 )
-
-// tokenBytes is how long what is in outrider_claim is.
-const tokenBytes = 16
 
 // table is one table and what is known about it.
 type table struct {

@@ -76,7 +76,7 @@ func (s *statements) waitingAgain(attempts string) string {
 // recovering puts stuck rows back whose claims are as they were read.
 func (s *statements) recovering() string {
 	c := &s.layout.Columns
-	back := []string{my.Quote(c.Status) + " = " + s.waitingAgain(s.attempts()), set(claimColumn, "NULL"), set(c.Updated, s.now(c.Updated)), s.kept()}
+	back := []string{my.Quote(c.Status) + " = " + s.waitingAgain(s.attempts()), set(claimColumn, "0"), set(c.Updated, s.now(c.Updated)), s.kept()}
 	if s.layout.ClaimEnds {
 		back = append(back, set(c.Claimed, "NULL"), set(c.Owner, "NULL"))
 	}
@@ -136,7 +136,7 @@ type values struct {
 	err            any // nil: NULL
 	due            any // nil: as it is
 	stamp, claimed time.Time
-	token          string
+	token          int64
 	keys           []any
 }
 
@@ -161,7 +161,7 @@ func (v *values) bind(text string) (query string, args []any) {
 		case argStamp:
 			args = append(args, v.stamp)
 		case argToken:
-			args = append(args, []byte(v.token))
+			args = append(args, v.token)
 		case argClaimed:
 			args = append(args, v.claimed)
 		case argKeys:
