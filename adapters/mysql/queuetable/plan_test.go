@@ -141,7 +141,8 @@ func TestG8_ClaimsAreFlatBesideFinishedRows(t *testing.T) {
 			fresh := e.work(q)
 			for what, least := range none {
 				t.Logf("%s: %d rows are read without finished rows, %d with, %d with fresh statistics", what, least, stale[what], fresh[what])
-				if most := least + 5; least == 0 && strings.HasPrefix(what, "a claim") || stale[what] > most || fresh[what] > most {
+				const more = 100 // a look into the catalogue, or what a server keeps of indexes until it has cleaned up
+				if most := least + more; least == 0 && strings.HasPrefix(what, "a claim") || stale[what] > most || fresh[what] > most {
 					t.Errorf("%s reads %d and %d rows beside finished ones, %d without", what, stale[what], fresh[what], least)
 				}
 			}

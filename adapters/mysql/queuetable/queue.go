@@ -110,7 +110,8 @@ func New(cfg Config) (*Queue, error) {
 	if cfg.Batch < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("mysql queue: Batch and Timeout must not be negative; 0 is the default")
 	}
-	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()), token: 1 + rand.Int64N(math.MaxInt64)}
+	q := &Queue{fenced: cfg.Fenced, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), log: cmp.Or(cfg.Logger, slog.Default()),
+		token: 1 + rand.Int64N(math.MaxInt64)} //nolint:gosec // it tells processes apart, and is no secret
 	q.SetBatch(cfg.Batch)
 	for _, of := range cfg.Tables {
 		t, err := newTable(of, &cfg.Layout, cmp.Or(cfg.MaxRow, adapters.DefaultMaxRow))

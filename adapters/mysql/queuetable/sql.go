@@ -90,7 +90,7 @@ func (s *statements) missing() (all []index) {
 // statusIndex names an index that begins with the status; empty: there is none.
 func (s *statements) statusIndex() string {
 	for _, name := range slices.Sorted(maps.Keys(s.there)) {
-		if first, _, _ := strings.Cut(s.there[name], ","); first == strings.ToLower(s.layout.Columns.Status) {
+		if first, _, _ := strings.Cut(s.there[name], ","); strings.EqualFold(first, s.layout.Columns.Status) {
 			return name
 		}
 	}

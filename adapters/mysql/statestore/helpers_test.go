@@ -80,7 +80,7 @@ func execute(t *testing.T, db *sql.DB, statements ...string) {
 }
 
 // instanceLock is the lock of instance a, as its store names it.
-const instanceLock = `concat('outrider-', sha1(concat(database(), '/a')))`
+const instanceLock = `concat('outrider-', left(sha2(concat(database(), '/a'), 256), 40))`
 
 // killLease ends the connection that shows the life of instance a, and returns when the server has freed its lock.
 func killLease(t *testing.T, db *sql.DB) {

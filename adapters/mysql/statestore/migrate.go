@@ -39,7 +39,7 @@ const (
 SELECT 0, true FROM (SELECT count(*) AS n FROM outrider_migrations) AS t WHERE t.n = 0`
 
 	// migrationLock is the name of the lock of a running migration, and migrationWait for how many seconds it is waited for.
-	migrationLock = `concat('outrider-migrate-', md5(database()))`
+	migrationLock = `concat('outrider-migrate-', left(sha2(database(), 256), 32))`
 	migrationWait = "300"
 )
 

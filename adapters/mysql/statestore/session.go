@@ -19,8 +19,8 @@ const (
 	now = `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))`
 
 	// instanceLock names the lock of the instance whose id stands where the % is. Names are those of a whole server, have at most 64
-	// characters and no case.
-	instanceLock = `concat('outrider-', sha1(concat(database(), '/', %)))`
+	// characters and no case, and are never NULL: MySQL ends the statement then, and MariaDB does not. MySQL 9.6 has md5 and sha1 no more.
+	instanceLock = `concat('outrider-', left(sha2(concat(database(), '/', coalesce(%, '')), 256), 40))`
 
 	// thisServer tells the servers of a cluster apart, on which locks are not shared, and one that was put in
 	// the place of another.
