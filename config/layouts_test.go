@@ -76,6 +76,9 @@ func TestLayoutCrabletHasTheSettingsOfTheOriginal(t *testing.T) {
 	if want := (&Retry{3, Duration(time.Second), Duration(time.Second), 0, "exponential"}); !reflect.DeepEqual(route.Middleware[1], want) || route.Middleware[0].(*Poison).Then != "hold" {
 		t.Errorf("its layers are %+v, %+v", route.Middleware[0], route.Middleware[1])
 	}
+	if _, given := parse("", ", window: 1024"); route.Window != 4096 || given.Window != 1024 {
+		t.Errorf("the window is %d, and %d where 1024 is given", route.Window, given.Window)
+	}
 	src, route = parse(", table: shop.happened, progress_table: shop.progress, leader: false", ", order: none, middleware: [poison]")
 	if src.Table != "shop.happened" || src.Progress != "shop.progress" || src.Leader || src.LeaderLock != 0 || route.Order != "none" || route.Middleware[0].(*Poison).Then != "continue" {
 		t.Errorf("what the file says does not go before the defaults: %+v, %+v", src, route)

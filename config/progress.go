@@ -41,6 +41,17 @@ func (p *Progress) check(c *checker, at place) {
 	}
 }
 
+// globalWindow is the window of a route with order: global, which has one lane instead of 16: what waits for a settle takes room, and with
+// the usual window a batch destination got a quarter of the messages that it can take.
+const globalWindow = 4096
+
+// windowOfOrder gives a route that names no window that of its order.
+func windowOfOrder(at place, r *Route) {
+	if r.Order == "global" && !at.has("window") {
+		r.Window = globalWindow
+	}
+}
+
 // globalAsPreset gives a route that names no order that of its source's preset.
 func (cfg *Config) globalAsPreset(at place, r *Route) {
 	keys, ok := tableOf(cfg.Sources[r.From])

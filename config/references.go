@@ -27,6 +27,7 @@ func (cfg *Config) check(c *checker, at place) {
 			usedDestinations[to] = true
 		}
 		cfg.globalAsPreset(route, r)
+		windowOfOrder(route, r)
 		cfg.checkProgress(c, route, r, rows)
 		cfg.checkPace(c, route, r)
 		cfg.retryAsPreset(route, r)

@@ -13,7 +13,7 @@ type Route struct {
 	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end, an RFC 3339 time or, with layout watermill, offsets: behind what the source's consumer_group has acknowledged (docs/migrate/watermill.md). Means nothing once the route has a cursor."`
 	Poll       *Pace        `yaml:"poll" doc:"How often this route looks for messages; more often than its source is polled makes no difference. Of append-only tables only. Default: with each poll of the source."`
 	Progress   *Progress    `yaml:"progress" doc:"With a source of layout {layouts with progress}: the row in its progress_table that shows how far the route is, and by which it is paused, resumed, reset and moved. See docs/crablet.md."`
-	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes."`
+	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes; with order: global it has one, and the default is 4096."`
 	Middleware []Middleware `yaml:"middleware" doc:"Layers around the delivery, outermost first. Default: poison, retry, timeout; with a layout that has a name retry is then that of the original (docs/layouts.md)."`
 
 	// To is the destination: one of Targets.
