@@ -26,3 +26,17 @@ func To(text string, most int) string {
 	}
 	return text[:n] + cutMark
 }
+
+// Characters returns the first so many characters of a text, without a mark: for columns that keep as much of it.
+func Characters(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i]
+		}
+	}
+	return text
+}

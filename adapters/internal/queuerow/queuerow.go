@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outriderhq/outrider/internal/shorten"
+
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/layout"
 )
@@ -14,17 +16,7 @@ const LongestError = 4000
 
 // Error makes an error fit for a column of text: at most [LongestError] characters, and none that a database refuses.
 func Error(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
-	if len(text) <= LongestError {
-		return text
-	}
-	n := 0
-	for at := range text {
-		if n++; n > LongestError {
-			return text[:at]
-		}
-	}
-	return text
+	return shorten.Characters(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), ""), LongestError)
 }
 
 // StatusOf is what a value of the status column means.

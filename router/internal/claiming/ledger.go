@@ -198,6 +198,9 @@ func (l *ledger) conclude(ends ...ending) {
 	l.note(urgent)
 }
 
+// longestError is how many characters of an error tables of queues keep.
+const longestError = 4000
+
 // end takes the end of a row; the first one counts. Call with the mutex held.
 func (l *ledger) end(e ending) {
 	h := e.h
@@ -210,7 +213,7 @@ func (l *ledger) end(e ending) {
 		h.result.Attempts = e.attempts
 	}
 	if e.err != nil {
-		h.result.Error, h.result.Cause = shorten.Text(e.err.Error()), causeOf(e.err)
+		h.result.Error, h.result.Cause = shorten.Characters(e.err.Error(), longestError), causeOf(e.err)
 	}
 	if h.returns() {
 		l.leaving(h.key, e.at).returning++
