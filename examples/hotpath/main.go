@@ -73,6 +73,11 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	defer pool.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(ctx) }()
+	select { // before it is ready, events are left to the poller
+	case <-relay.Ready():
+	case err := <-ended:
+		return err
+	}
 
 	err = outbox.InTx(ctx, pool, func(ctx context.Context, tx pgx.Tx) error {
 		// The user's own row is written here, with tx.
