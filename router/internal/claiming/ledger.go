@@ -198,9 +198,6 @@ func (l *ledger) conclude(ends ...ending) {
 	l.note(urgent)
 }
 
-// longestError is how many characters of an error tables of queues keep.
-const longestError = 4000
-
 // end takes the end of a row; the first one counts. Call with the mutex held.
 func (l *ledger) end(e ending) {
 	h := e.h

@@ -111,3 +111,6 @@ func (c *Claimer) recover(ctx context.Context) {
 		c.recovering.End(c.log, "stuck rows can be recovered again")
 	}
 }
+
+// longestError is how many characters of an error tables of queues keep.
+const longestError = 4000
