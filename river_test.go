@@ -29,6 +29,8 @@ type jobs struct {
 	pool *pgxpool.Pool
 	cfg  *outrider.Config
 	log  logged
+
+	relay *outrider.Outrider // the last one that run has started
 }
 
 func newJobs(t *testing.T, source string) *jobs {
@@ -58,6 +60,7 @@ func (j *jobs) run() (stop func()) {
 	j.t.Helper()
 	o, err := outrider.New(j.cfg, outrider.WithLogger(slog.New(slog.NewTextHandler(&j.log, nil))))
 	must(j.t, err)
+	j.relay = o
 	ctx, cancel := context.WithCancel(j.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- o.Run(ctx) }()
