@@ -357,10 +357,18 @@ func TestG1_CrabletsRowIsNeverAhead(t *testing.T) {
 			ahead = p.Position
 		}
 	}
+	c.cfg = strings.Replace(c.cfg, "    to: kafkapublisher\n", "    to: kafkapublisher\n    match: {tags: {all: [region=eu]}}\n", 1)
 	kafka.refuse("events:40", outbox.Unavailable(errors.New("away"), 0))
-	last := c.add(120)
+	c.add(30, "region=eu")
 	stop := c.run("one")
+	c.reaches("KafkaPublisher", 30)
+	c.add(15, "region=eu")
+	last := c.add(75)
 	eventually(t, "the address is down", func() bool { return c.log.count("address is down") > 0 })
+	eventually(t, "slots without an event that waits are at the end", func() (there bool) { // and the row is written with them
+		must(t, c.pool.QueryRow(t.Context(), `SELECT max(position) >= $1 FROM outrider_cursor`, last).Scan(&there))
+		return there
+	})
 	if p := c.progress("KafkaPublisher"); p.Status != "ACTIVE" || p.Errors != 0 || p.Position >= 40 {
 		t.Errorf("while it cannot be reached: %+v", p)
 	}

@@ -141,7 +141,8 @@ func (r *relay) gauge(name string) int {
 // relayConns counts the relay's connections to its database.
 const relayConns = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'outrider%'`
 
-// 500 pairs on one instance need four goroutines each and ten connections in all, idle as well as with events of twenty of them.
+// 500 pairs on one instance need four goroutines each, ten connections in all and no more memory than other routes, idle as well as with events
+// of twenty of them.
 func TestG7_G9_CrabletPairsOnOneInstance(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)
@@ -197,9 +198,9 @@ func TestG7_G9_CrabletPairsOnOneInstance(t *testing.T) {
 // bounded checks what does not depend on how busy the machine is.
 func (r *relay) bounded(s eventStore) {
 	r.t.Helper()
-	goroutines, conns := r.gauge("go_goroutines"), one[int](s.database, relayConns)
-	if most := crabletPairs*goroutinesPerPair + goroutinesBeside; goroutines > most || conns > crabletConns {
-		r.t.Errorf("%d goroutines and %d connections, want at most %d and %d", goroutines, conns, most, crabletConns)
+	goroutines, conns, peak := r.gauge("go_goroutines"), one[int](s.database, relayConns), r.peakMiB()
+	if most := crabletPairs*goroutinesPerPair + goroutinesBeside; goroutines > most || conns > crabletConns || peak > memoryBound {
+		r.t.Errorf("%d goroutines, %d connections and %d MiB resident, want at most %d, %d and %d", goroutines, conns, peak, most, crabletConns, memoryBound)
 	}
 }
 
