@@ -27,7 +27,7 @@ type Row struct {
 	CreatedAt     time.Time         // zero when the row has none
 
 	Slot     int   // 0..Slots-1
-	Position int64 // grows with the order of insertion
+	Position int64 // grows with the order of insertion; of rows of a queue table: microseconds since 1970 when the row was created
 	Late     bool  // the row became visible after its position had been passed
 
 	// Page says which read yielded the row; the cursor after the row

@@ -36,7 +36,7 @@ func testQueueRowsAreWhole(t *testing.T, s *queueSuite) {
 	if string(row.Payload) != r.Payload || row.Binary || row.Err != nil {
 		t.Errorf("payload %q, binary %t, error %v", row.Payload, row.Binary, row.Err)
 	}
-	if row.Type != r.Type || !row.CreatedAt.Equal(r.CreatedAt) || row.Position == 0 || row.Slot != adapters.SlotOf(s.gate(&r), r.Key) {
+	if row.Type != r.Type || !row.CreatedAt.Equal(r.CreatedAt) || row.Position != r.CreatedAt.UnixMicro() || row.Slot != adapters.SlotOf(s.gate(&r), r.Key) {
 		t.Errorf("got %+v", row)
 	}
 	if row.Claim.Attempts != 0 || row.Claim.Token == "" {

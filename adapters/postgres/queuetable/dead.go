@@ -15,7 +15,6 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
-	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
 var _ adapters.DeadRows = (*Queue)(nil)
@@ -176,7 +175,7 @@ FROM (
     FROM (
         SELECT {created}::text AS created, {key}::text AS key, ` + q.groupText() + ` AS grp, ` + q.deadText() + `,
             ` + payload + ` AS payload, least(` + size + `, ` + strconv.Itoa(queuerow.DeadPageBytes) + `) AS size, ` + died + `::timestamptz AS died,
-            (extract(epoch FROM {created}) * 1000000)::bigint - ` + strconv.FormatInt(wire.PostgresEpoch, 10) + ` AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
+            (extract(epoch FROM {created}) * 1000000)::bigint AS position, ` + headers + ` AS headers, ` + extra + ` AS extra
         FROM {t} t` + q.noted(true) + `
         WHERE {status} IN ({dead})` + where + order + `
         LIMIT ` + limit + `

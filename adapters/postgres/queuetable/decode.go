@@ -48,7 +48,7 @@ func (t *queueTable) decode(d *wire.Decoder, g *queueGroup, v [][]byte) *adapter
 	if row.CreatedAt, err = wire.TimeFromBinary(v[lookCreated]); err != nil {
 		d.Fail(row, columns.Created, err)
 	}
-	row.Position = wire.Int64FromBinary(v[lookCreated])
+	row.Position = row.CreatedAt.UnixMicro()
 	if stored := v[lookStored]; v[lookPayload] == nil && stored != nil {
 		d.Fail(row, columns.Payload, adapters.PayloadTooLarge(wire.Int64FromBinary(stored), d.MaxRow, "make the row wait again: set its status back"))
 	} else {
