@@ -23,7 +23,7 @@ type limits struct {
 
 var defaultLimits = limits{
 	header: 5 * time.Second, read: 10 * time.Second, write: 30 * time.Second, idle: time.Minute,
-	connections: 128, headerBytes: 64 << 10, bodyBytes: 1 << 20,
+	connections: 512, headerBytes: 64 << 10, bodyBytes: 1 << 20,
 }
 
 // open are the paths that need no token: what orchestrators ask.

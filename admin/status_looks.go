@@ -9,8 +9,8 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// looks are the parts of the status that may be expensive. A [Console] remembers them, each for ten times
-// as long as finding it out took: so they never take more than a tenth of a connection.
+// looks are the parts of the status that may be expensive. A [Console] remembers them, each for a hundred times
+// as long as finding it out took, but not for longer than half a minute: so a relay at work does not notice them.
 type looks struct {
 	tally   piece[map[adapters.LaneRef]adapters.LaneCounts]
 	dead    piece[DeadRows]
@@ -28,13 +28,14 @@ type piece[T any] struct {
 }
 
 const (
-	lookShare = 10                    // a look is repeated after so many times its cost
+	lookShare = 100                   // a look is repeated after so many times its cost
+	lookOld   = 30 * time.Second      // or after this time
 	lookCheap = 50 * time.Millisecond // a look is repeated when something was changed, if it costs less
 )
 
 // get returns what was found out, or finds it out.
 func (p *piece[T]) get(find func() (T, error)) (T, error) {
-	if !p.at.IsZero() && time.Since(p.at) < max(snapshotAge, lookShare*p.cost) {
+	if !p.at.IsZero() && time.Since(p.at) < min(max(snapshotAge, lookShare*p.cost), lookOld) {
 		return p.value, p.err
 	}
 	begun := time.Now()
