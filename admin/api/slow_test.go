@@ -52,7 +52,7 @@ func TestG6_SlowClientsOfTheAPIHarmNoDelivery(t *testing.T) {
 //nolint:paralleltest // it measures the memory of the process
 func TestG6_G7_ClientsThatReadNothingHoldLittle(t *testing.T) {
 	s := onPostgres(t)
-	const messages = 300
+	const messages = 40
 	for i := range messages {
 		s.publish(fmt.Sprint("m-", i), `{"customer": "kind", "text": "`+strings.Repeat("x", 10_000)+`"}`)
 	}
