@@ -2,6 +2,7 @@ package queuetable
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -188,6 +189,8 @@ func (c *claim) mark(ctx context.Context) error {
 }
 
 // nextStamp is a time for claims that no earlier one of this process has had.
+// Text columns hold its microseconds, which are random, so that claims that two
+// processes make in one millisecond differ. Integer columns hold milliseconds.
 func (q *Queue) nextStamp() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +199,7 @@ func (q *Queue) nextStamp() time.Time {
 		now = q.stamp.Add(time.Millisecond)
 	}
 	q.stamp = now
-	return now
+	return now.Add(rand.N(time.Millisecond).Truncate(time.Microsecond)) //nolint:gosec // guards nothing
 }
 
 // keep remembers what was claimed.
