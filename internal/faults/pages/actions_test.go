@@ -148,9 +148,7 @@ func TestEveryActionByClick(t *testing.T) {
 	})
 	t.Run("reload and sign out", func(t *testing.T) {
 		b.t = t
-		b.open("/config")
-		b.click("Reload the file")
-		b.click("Reload")
+		b.reload()
 		b.see("Reloaded: 2 routes")
 		b.open("/audit")
 		b.see("alice by dashboard", "purge", "seek", "pause")

@@ -55,11 +55,13 @@ func (b *tab) act(route, text string) {
 	b.click(text)
 }
 
-// reload has the relay read its configuration again, by the page.
+// reload has the relay read its configuration again, by the page. The page that asks is waited for: until it is there, "Reload" would
+// find the button of the page before, "Reload the file", whose click may come when that page has gone.
 func (b *tab) reload() {
 	b.t.Helper()
 	b.open("/config")
 	b.click("Reload the file")
+	b.see("Routes that changed finish what is in flight")
 	b.click("Reload")
 	b.see("Reloaded:")
 }
