@@ -36,12 +36,12 @@ func layoutsText() string {
 	var b strings.Builder
 	b.WriteString(`# Layouts
 
-The table layouts that Outrider knows by name: for each the columns, the statuses, and the settings that the original has. Set
-` + "`layout: NAME`" + ` on a source of type postgres, or of type sqlite, mysql or mongodb where the table below says so; the settings are defaults, and what the file says goes before them.
+Read a known system's table by setting ` + "`layout: NAME`" + ` on a source of type postgres, or of type sqlite, mysql or mongodb if the table below has it. For each layout
+this page lists columns, statuses, and the original's settings. These settings are defaults; keys in the file override them.
 
 <!-- Written by go test ./internal/docs -update from the presets in adapters/layout. -->
 
-| layout | what it is | kind | in SQLite | in MySQL | in MongoDB | page |
+| layout | table | kind | in SQLite | in MySQL | in MongoDB | page |
 |---|---|---|---|---|---|---|
 | ` + "`outrider`" + ` | Outrider's own table | append-only | yes | no | no | [concepts](concepts.md) |
 `)
@@ -61,10 +61,10 @@ The table layouts that Outrider knows by name: for each the columns, the statuse
 		}
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s | %s | [%s](%s) |\n", p.Name, p.Name, p.Doc, kind, lite, my, documents, strings.TrimSuffix(filepath.Base(p.Page), ".md"), p.Page)
 	}
-	b.WriteString("| `custom` | a table that the configuration describes | either | yes | [with a status](mysql.md) | no | [tables](tables.md) |\n\n" +
+	b.WriteString("| `custom` | described in the configuration | either | yes | [with a status](mysql.md) | no | [tables](tables.md) |\n\n" +
 		"A new preset is one file: see [CONTRIBUTING.md](../CONTRIBUTING.md#add-a-layout).\n")
 	for _, p := range layout.All() {
-		fmt.Fprintf(&b, "\n## %s\n\nThis is %s.\n", p.Name, p.Doc)
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", p.Name, sentence(p.Doc))
 		if p.Queue != nil {
 			queueText(&b, p.Queue)
 		} else {
@@ -86,7 +86,7 @@ func logText(b *strings.Builder, l *layout.Log) {
 	if l.Numbered {
 		c.ID = ""
 	}
-	rows(b, "of the message", "column", [][2]string{{"position", c.Position}, {"transaction", c.XID}, {"id", c.ID}, {"type", c.Type},
+	rows(b, "message", "column", [][2]string{{"position", c.Position}, {"transaction", c.XID}, {"id", c.ID}, {"type", c.Type},
 		{"group", c.Group}, {"payload", c.Payload}, {"headers", c.Headers}, {"tags", c.Tags}, {"tenant", c.Tenant},
 		{"aggregate type", c.AggregateType}, {"aggregate id", c.AggregateID}, {"occurred at", c.OccurredAt}, {"created at", c.CreatedAt}})
 	logNotes(b, l)
@@ -118,26 +118,26 @@ func queueText(b *strings.Builder, q *layout.Queue) {
 	for _, h := range q.Headers {
 		columns = append(columns, [2]string{"header `" + h.Name + "`", h.Column})
 	}
-	rows(b, "what", "column", columns)
+	rows(b, "value", "column", columns)
 	s := q.Statuses
-	rows(b, "a row that", "has the status", [][2]string{{"waits", s.Pending}, {"waits for another attempt", s.Again()}, {"is being processed", s.Processing},
-		{"is delivered", s.Done}, {"is given up", strings.Join(q.Dead(), "`, `")}})
+	rows(b, "row", "status", [][2]string{{"waiting", s.Pending}, {"waiting for another attempt", s.Again()}, {"being processed", s.Processing},
+		{"delivered", s.Done}, {"dead", strings.Join(q.Dead(), "`, `")}})
 	var notes []string
 	for note, holds := range map[string]bool{
-		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                                                                  q.DefaultGroup != "",
-		"Rows without a group are in no order.":                                                                                            q.DefaultGroup == "" && q.Columns.Group != "",
-		"The type is the payload's field `type`, where it has one.":                                                                        q.TypeInPayload,
-		"A payload that is valid JSON is JSON for destinations, another one is bytes.":                                                     q.JSONBytes,
-		"The attempts of a row that is given up do not count the last one.":                                                                q.DeadKeepsRetries,
-		"A row that is delivered is deleted; with `delivered: keep` it gets its status.":                                                   q.DoneIsDeleted,
-		"The column of the type holds the kind of the row, which is no part of its group.":                                                 q.KindInType,
-		"Which status a row gets that is given up depends on what the receiver said of it.":                                                len(q.DeadBy) > 0,
-		"The error is written when a row is given up, and not before.":                                                                     q.ErrorWhenDead,
-		"The time of a claim and its owner are removed when the claim ends.":                                                               q.ClaimEnds,
-		"`outrider init` creates the tables with their indexes, and the indexes of Outrider's.":                                            len(q.Definitions) > 0,
-		"Nothing in a row says that it is being processed: it belongs to the instance that owns the lane of its group.":                    q.Claimless(),
-		"Attempts, the time of the next one and errors are kept beside the table, in the state store, which must be in the same database.": q.Noted(),
-		"The group is the aggregate's type and id, with a colon between them.":                                                             q.GroupByType,
+		"Rows without a group are in the group `" + q.DefaultGroup + "`.":                                                q.DefaultGroup != "",
+		"Rows without a group have no order.":                                                                            q.DefaultGroup == "" && q.Columns.Group != "",
+		"The type is the payload's field `type`, if it has one.":                                                         q.TypeInPayload,
+		"A payload that is valid JSON is JSON for destinations; any other payload is bytes.":                             q.JSONBytes,
+		"The attempts of a dead row do not count the last one.":                                                          q.DeadKeepsRetries,
+		"A delivered row is deleted; with `delivered: keep` it gets the status instead.":                                 q.DoneIsDeleted,
+		"The type column has the kind of the row, which is not part of its group.":                                       q.KindInType,
+		"The status of a dead row depends on the receiver's result.":                                                     len(q.DeadBy) > 0,
+		"The error is written only when a row is dead.":                                                                  q.ErrorWhenDead,
+		"The time of a claim and its owner are removed when the claim ends.":                                             q.ClaimEnds,
+		"`outrider init` creates the tables with their indexes, and Outrider's own indexes.":                             len(q.Definitions) > 0,
+		"Rows are not marked as being processed: the instance that owns the lane of their group processes them.":         q.Claimless(),
+		"Attempts, the time of the next one and errors are kept in the state store, which must be in the same database.": q.Noted(),
+		"The group is the aggregate's type and id, separated by a colon.":                                                q.GroupByType,
 	} {
 		if holds {
 			notes = append(notes, "- "+note)
@@ -145,6 +145,11 @@ func queueText(b *strings.Builder, q *layout.Queue) {
 	}
 	slices.Sort(notes)
 	fmt.Fprintf(b, "\n%s\n", strings.Join(notes, "\n"))
+}
+
+// sentence begins a text with a capital letter.
+func sentence(text string) string {
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // rows writes a table of what is there.
