@@ -37,9 +37,55 @@ CREATE TABLE outbox_topic_progress (
 // appendSQL appends as Crablet's append functions do.
 const appendSQL = `INSERT INTO events (type, tags, data, transaction_id) VALUES ('Moved', $1, $2, pg_current_xact_id()) RETURNING position`
 
+// crabletV2DDL is that of newer versions, and appendV2SQL appends as their functions do: the second table has the tags once more.
+const (
+	crabletV2DDL = `
+CREATE TABLE crablet_events (
+    type TEXT NOT NULL, tags TEXT[] NOT NULL, data JSONB NOT NULL, transaction_id xid8 NOT NULL,
+    position BIGSERIAL NOT NULL PRIMARY KEY, occurred_at TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT CURRENT_TIMESTAMP, correlation_id UUID, causation_id BIGINT);
+CREATE TABLE crablet_event_tags (position BIGINT NOT NULL REFERENCES crablet_events ON DELETE CASCADE, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, value, position));
+CREATE INDEX ON crablet_events (transaction_id, position);
+CREATE TABLE crablet_outbox_topic_progress (
+    topic TEXT NOT NULL, publisher TEXT NOT NULL, last_position BIGINT NOT NULL DEFAULT 0, last_published_at TIMESTAMPTZ,
+    status TEXT NOT NULL DEFAULT 'ACTIVE' CHECK (status IN ('ACTIVE', 'PAUSED', 'FAILED')), error_count INT NOT NULL DEFAULT 0, last_error TEXT,
+    updated_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP, leader_instance TEXT, leader_since TIMESTAMPTZ, leader_heartbeat TIMESTAMPTZ,
+    PRIMARY KEY (topic, publisher));`
+
+	appendV2SQL = `WITH appended AS (
+    INSERT INTO crablet_events (type, tags, data, transaction_id) VALUES ('Moved', $1, $2, pg_current_xact_id()) RETURNING position, tags
+), tagged AS (
+    INSERT INTO crablet_event_tags SELECT DISTINCT a.position, split_part(tag, '=', 1), split_part(tag, '=', 2) FROM appended a, unnest(a.tags) tag
+)
+SELECT position FROM appended`
+)
+
+// version is a version of Crablet.
+type version struct {
+	layout, ddl, append   string
+	events, progressTable string // the tables
+}
+
+// The versions by their layouts.
+var (
+	crabletV1 = version{"crablet", crabletDDL, appendSQL, "events", "outbox_topic_progress"}
+	crabletV2 = version{"crablet-v2", crabletV2DDL, appendV2SQL, "crablet_events", "crablet_outbox_topic_progress"}
+)
+
+// ofEachVersion runs a test with the tables of each version.
+func ofEachVersion(t *testing.T, test func(t *testing.T, v version)) {
+	t.Helper()
+	for _, v := range []version{crabletV1, crabletV2} {
+		t.Run(v.layout, func(t *testing.T) {
+			t.Parallel()
+			test(t, v)
+		})
+	}
+}
+
 // crablet is a database of Crablet's, and what its publishers got.
 type crablet struct {
 	*testing.T
+	version
 	url  string
 	pool *pgxpool.Pool
 	in   map[string]*pairInbox // by publisher
@@ -49,12 +95,17 @@ type crablet struct {
 
 func newCrablet(t *testing.T, publishers ...string) *crablet {
 	t.Helper()
-	c := &crablet{T: t, url: testenv.Postgres(t), in: map[string]*pairInbox{}}
+	return newCrabletOf(t, crabletV1, publishers...)
+}
+
+func newCrabletOf(t *testing.T, v version, publishers ...string) *crablet {
+	t.Helper()
+	c := &crablet{T: t, version: v, url: testenv.Postgres(t), in: map[string]*pairInbox{}}
 	var err error
 	c.pool, err = pgxpool.New(t.Context(), c.url)
 	must(t, err)
 	t.Cleanup(c.pool.Close)
-	c.exec(crabletDDL)
+	c.exec(v.ddl)
 	var routes, destinations strings.Builder
 	for _, name := range publishers {
 		c.in[name] = &pairInbox{refused: map[string]error{}}
@@ -75,7 +126,7 @@ func (c *crablet) exec(sql string, args ...any) {
 func (c *crablet) add(n int, tags ...string) (last int64) {
 	c.Helper()
 	for range n {
-		must(c.T, c.pool.QueryRow(c.Context(), appendSQL, append([]string{"wallet_id=1"}, tags...), `{"a":1}`).Scan(&last))
+		must(c.T, c.pool.QueryRow(c.Context(), c.append, append([]string{"wallet_id=1"}, tags...), `{"a":1}`).Scan(&last))
 	}
 	return last
 }
@@ -83,7 +134,7 @@ func (c *crablet) add(n int, tags ...string) (last int64) {
 // run runs a relay until stop is called.
 func (c *crablet) run(instance string) (stop func()) {
 	c.Helper()
-	text := fmt.Sprintf("lease: 4s\nsources:\n  events: {type: postgres, url: %q, layout: crablet, poll: {max: 20ms}}\n%s", c.url, c.cfg)
+	text := fmt.Sprintf("lease: 4s\nsources:\n  events: {type: postgres, url: %q, layout: %s, poll: {max: 20ms}}\n%s", c.url, c.layout, c.cfg)
 	cfg, err := outrider.ParseConfig("test", []byte(text))
 	must(c.T, err)
 	options := []outrider.Option{outrider.WithLogger(slog.New(slog.NewTextHandler(&c.log, nil))), outrider.WithInstance(instance)}
@@ -121,7 +172,7 @@ type progressRow struct {
 func (c *crablet) progress(publisher string) (p progressRow) {
 	c.Helper()
 	err := c.pool.QueryRow(c.Context(), `SELECT last_position, status, error_count, coalesce(last_error, ''), coalesce(leader_instance, ''), last_published_at IS NOT NULL
-FROM outbox_topic_progress WHERE topic = 'Wallet Events' AND publisher = $1`, publisher).Scan(&p.Position, &p.Status, &p.Errors, &p.Error, &p.Leader, &p.Sent)
+FROM `+c.progressTable+` WHERE topic = 'Wallet Events' AND publisher = $1`, publisher).Scan(&p.Position, &p.Status, &p.Errors, &p.Error, &p.Leader, &p.Sent)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		must(c.T, err)
 	}
@@ -131,7 +182,7 @@ FROM outbox_topic_progress WHERE topic = 'Wallet Events' AND publisher = $1`, pu
 // set changes the row of KafkaPublisher as operators of the original do.
 func (c *crablet) set(what string) {
 	c.Helper()
-	c.exec(`UPDATE outbox_topic_progress SET ` + what + ` WHERE publisher = 'KafkaPublisher'`)
+	c.exec(`UPDATE ` + c.progressTable + ` SET ` + what + ` WHERE publisher = 'KafkaPublisher'`)
 }
 
 // comes waits until a publisher's row is as wanted.
@@ -199,10 +250,10 @@ func (in *pairInbox) refuse(id string, err error) {
 	}
 }
 
-// from returns the ids of the events at positions.
-func ids(from, to int64) (out []string) {
+// ids returns the ids of the events at positions.
+func (v version) ids(from, to int64) (out []string) {
 	for p := from; p <= to; p++ {
-		out = append(out, fmt.Sprint("events:", p))
+		out = append(out, fmt.Sprint(v.events, ":", p))
 	}
 	return out
 }
@@ -210,13 +261,17 @@ func ids(from, to int64) (out []string) {
 // A pair is registered on first sight, gets all events in global order and in batches, and its row shows how far it is.
 func TestG1_G2_CrabletsPairsKeepTheirProgress(t *testing.T) {
 	t.Parallel()
-	c := newCrablet(t, "KafkaPublisher", "Webhook")
+	ofEachVersion(t, pairsKeepTheirProgress)
+}
+
+func pairsKeepTheirProgress(t *testing.T, v version) {
+	c := newCrabletOf(t, v, "KafkaPublisher", "Webhook")
 	c.cfg = strings.Replace(c.cfg, "    to: webhook\n", "    to: webhook\n    match: {tags: {all: [wallet_id, region=eu]}}\n    poll: {min: 20ms, max: 50ms}\n", 1)
 	last := c.add(250, "wallet_id=2", "region=eu")
 	stop := c.run("one")
 	for _, name := range []string{"KafkaPublisher", "Webhook"} {
 		c.reaches(name, last)
-		if got := c.in[name].all(); !slices.Equal(got, ids(1, last)) {
+		if got := c.in[name].all(); !slices.Equal(got, c.ids(1, last)) {
 			t.Errorf("%s got %v", name, got)
 		}
 		if p := c.progress(name); !p.Sent || p.Leader != "one" || p.Errors != 0 {
@@ -236,7 +291,7 @@ func TestG1_G2_CrabletsPairsKeepTheirProgress(t *testing.T) {
 	c.add(1)
 	defer c.run("two")()
 	c.reaches("KafkaPublisher", last+1)
-	if got := c.in["KafkaPublisher"].all(); !slices.Equal(got, ids(1, last+1)) {
+	if got := c.in["KafkaPublisher"].all(); !slices.Equal(got, c.ids(1, last+1)) {
 		t.Errorf("after a restart there are %d events, want %d", len(got), last+1)
 	}
 }
@@ -245,25 +300,29 @@ func TestG1_G2_CrabletsPairsKeepTheirProgress(t *testing.T) {
 // last_position, never sees it.
 func TestG1_CrabletsLastPositionIsTakenOver(t *testing.T) {
 	t.Parallel()
-	c := newCrablet(t, "KafkaPublisher")
+	ofEachVersion(t, lastPositionIsTakenOver)
+}
+
+func lastPositionIsTakenOver(t *testing.T, v version) {
+	c := newCrabletOf(t, v, "KafkaPublisher")
 	c.add(5)
 	late, err := c.pool.Begin(t.Context())
 	must(t, err)
 	defer func() { _ = late.Rollback(context.WithoutCancel(t.Context())) }() // nothing after the commit
 	var position int64
-	must(t, late.QueryRow(t.Context(), appendSQL, []string{"wallet_id=1"}, `{"late":true}`).Scan(&position))
+	must(t, late.QueryRow(t.Context(), c.append, []string{"wallet_id=1"}, `{"late":true}`).Scan(&position))
 	c.add(4) // 7 to 10
-	c.exec(`INSERT INTO outbox_topic_progress (topic, publisher, last_position) VALUES ('Wallet Events', 'KafkaPublisher', 8)`)
+	c.exec(`INSERT INTO ` + v.progressTable + ` (topic, publisher, last_position) VALUES ('Wallet Events', 'KafkaPublisher', 8)`)
 	stop := c.run("one")
 	c.reaches("KafkaPublisher", 10)
 	must(t, late.Commit(t.Context()))
 	eventually(t, "the late event arrives", func() bool { return len(c.in["KafkaPublisher"].all()) == 3 })
 	stop()
-	if got, want := c.in["KafkaPublisher"].all(), []string{"events:9", "events:10", fmt.Sprint("events:", position)}; !slices.Equal(got, want) {
+	if got, want := c.in["KafkaPublisher"].all(), append(c.ids(9, 10), c.ids(position, position)...); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	var lost int64
-	must(t, c.pool.QueryRow(t.Context(), `SELECT count(*) FROM events e, outbox_topic_progress p WHERE e.position = $1 AND e.position > p.last_position`, position).Scan(&lost))
+	must(t, c.pool.QueryRow(t.Context(), `SELECT count(*) FROM `+v.events+` e, `+v.progressTable+` p WHERE e.position = $1 AND e.position > p.last_position`, position).Scan(&lost))
 	if lost != 0 {
 		t.Error("the original would find the late event, too, so the test shows nothing")
 	}
@@ -272,7 +331,7 @@ func TestG1_CrabletsLastPositionIsTakenOver(t *testing.T) {
 	c.set("last_position = 12")
 	defer c.run("two")()
 	c.reaches("KafkaPublisher", 15)
-	if got := c.in["KafkaPublisher"].all()[3:]; !slices.Equal(got, ids(13, 15)) {
+	if got := c.in["KafkaPublisher"].all()[3:]; !slices.Equal(got, c.ids(13, 15)) {
 		t.Errorf("after the original's turn it got %v, want 13 to 15", got)
 	}
 }
@@ -294,16 +353,16 @@ func TestG8_CrabletsRowsAreManagedBySQL(t *testing.T) {
 	}
 	c.set("last_position = 10, status = 'ACTIVE'")
 	c.reaches("KafkaPublisher", last)
-	if got, want := kafka.all()[20:], ids(11, 25); !slices.Equal(got, want) {
+	if got, want := kafka.all()[20:], c.ids(11, 25); !slices.Equal(got, want) {
 		t.Errorf("from 10 on it got %v, want %v", got, want)
 	}
 	c.set("last_position = 22")
 	eventually(t, "a running pair goes back", func() bool { return len(kafka.all()) >= 20+15+3 })
 	c.reaches("KafkaPublisher", last)
-	if got, want := kafka.all()[35:], ids(23, 25); !slices.Equal(got, want) {
+	if got, want := kafka.all()[35:], c.ids(23, 25); !slices.Equal(got, want) {
 		t.Errorf("from 22 on it got %v, want %v", got, want)
 	}
-	if got := webhook.all(); !slices.Equal(got, ids(1, 25)) {
+	if got := webhook.all(); !slices.Equal(got, c.ids(1, 25)) {
 		t.Errorf("the other pair got %v", got)
 	}
 }
@@ -327,7 +386,7 @@ func TestG8_ACrabletPairFailsAndIsReset(t *testing.T) {
 	kafka.refuse("events:3", nil)
 	c.set("status = 'ACTIVE', error_count = 0, last_error = NULL")
 	c.reaches("KafkaPublisher", last)
-	if got := kafka.all(); !slices.Equal(got, ids(1, last)) {
+	if got := kafka.all(); !slices.Equal(got, c.ids(1, last)) {
 		t.Errorf("after the reset it got %v", got)
 	}
 	kafka.refuse("events:8", errors.New("broker says no"))

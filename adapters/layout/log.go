@@ -7,6 +7,10 @@ type Log struct {
 
 	Columns LogColumns
 
+	// Headers are further columns, each with the name of the header as which it travels where it is not NULL. They take the place of a column
+	// with headers.
+	Headers []Header
+
 	// TopicPrefix begins the name of a table that belongs to a topic, which is the type of
 	// rows that name none. Empty: the table has no topic.
 	TopicPrefix string

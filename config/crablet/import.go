@@ -75,7 +75,7 @@ func (im *importer) result() string {
 	w.Line("    type: postgres")
 	text, from := im.Database()
 	w.Line("    url: %s # %s", foreign.Quoted(text), from)
-	w.Line("    layout: crablet # tables events and outbox_topic_progress; leader: true with the lock of Crablet's own leader")
+	w.Line("    layout: crablet # tables events and outbox_topic_progress (crablet-v2: crablet_events and crablet_outbox_topic_progress); leader: true with the lock of Crablet's own leader")
 	topics := im.topics()
 	w.Line("destinations:")
 	im.destinations(w, topics)

@@ -86,9 +86,13 @@ func logText(b *strings.Builder, l *layout.Log) {
 	if l.Numbered {
 		c.ID = ""
 	}
-	rows(b, "message", "column", [][2]string{{"position", c.Position}, {"transaction", c.XID}, {"id", c.ID}, {"type", c.Type},
+	columns := [][2]string{{"position", c.Position}, {"transaction", c.XID}, {"id", c.ID}, {"type", c.Type},
 		{"group", c.Group}, {"payload", c.Payload}, {"headers", c.Headers}, {"tags", c.Tags}, {"tenant", c.Tenant},
-		{"aggregate type", c.AggregateType}, {"aggregate id", c.AggregateID}, {"occurred at", c.OccurredAt}, {"created at", c.CreatedAt}})
+		{"aggregate type", c.AggregateType}, {"aggregate id", c.AggregateID}, {"occurred at", c.OccurredAt}, {"created at", c.CreatedAt}}
+	for _, h := range l.Headers {
+		columns = append(columns, [2]string{"header `" + h.Name + "`", h.Column})
+	}
+	rows(b, "message", "column", columns)
 	logNotes(b, l)
 }
 

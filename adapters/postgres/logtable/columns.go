@@ -181,6 +181,14 @@ func (m *mapping) checkColumns() error {
 	return errors.Join(problems...)
 }
 
+// headers are the columns that travel as headers of their own.
+func (m *mapping) headers() []layout.Header {
+	if m.preset == nil {
+		return nil
+	}
+	return m.preset.Headers
+}
+
 // quoted is the name of a role's column.
 func (m *mapping) quoted(r role) string { return pgx.Identifier{m.columns[r]}.Sanitize() }
 

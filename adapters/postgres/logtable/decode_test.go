@@ -89,6 +89,37 @@ INSERT INTO "My Events" (type, tags, data) VALUES
 	}
 }
 
+// TestLogRowsOfCrabletV2: the columns that say which request and which event led to an event travel as headers, and a table without them is refused.
+func TestLogRowsOfCrabletV2(t *testing.T) {
+	t.Parallel()
+	e := pgtest.New(t)
+	e.Exec(`CREATE TABLE crablet_events (type text NOT NULL, tags text[] NOT NULL, data jsonb NOT NULL, transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    position bigserial PRIMARY KEY, occurred_at timestamptz NOT NULL DEFAULT now(), correlation_id uuid, causation_id bigint);
+CREATE INDEX ON crablet_events (transaction_id, position);
+INSERT INTO crablet_events (type, tags, data, correlation_id, causation_id) VALUES
+    ('Moved', ARRAY['wallet_id=1'], '{"n": 1}', '0190d5a6-7f3c-7a52-9e0b-5b8b1c2d3e4f', 41), ('Opened', '{}', '2', NULL, NULL), ('Closed', '{}', '3', NULL, 7)`)
+	l := &logEnv{Env: e, cfg: Config{Layout: "crablet-v2", Table: "crablet_events"}}
+	src := l.open()
+	pgtest.Must(t, src.Check(e.Ctx))
+	got := map[string]map[string]string{}
+	for _, row := range e.Lanes(src, adapters.StartBeginning, 10).All(t) {
+		if row.Err != nil {
+			t.Errorf("%s: %v", row.ID, row.Err)
+		}
+		got[row.ID] = row.Headers
+	}
+	for id, want := range map[string]map[string]string{
+		"crablet_events:1": {"correlation-id": "0190d5a6-7f3c-7a52-9e0b-5b8b1c2d3e4f", "causation-id": "41"},
+		"crablet_events:2": {}, "crablet_events:3": {"causation-id": "7"},
+	} {
+		if headers, ok := got[id]; !ok || !maps.Equal(headers, want) {
+			t.Errorf("%s has headers %v, want %v", id, headers, want)
+		}
+	}
+	e.Exec("ALTER TABLE crablet_events DROP COLUMN causation_id")
+	pgtest.WantError(t, src.Check(e.Ctx), `no column "causation_id" for the header causation-id`)
+}
+
 // TestLogRowsOfOddTables: types as they are found, constants, and rows that
 // cannot be decoded, which stop nothing.
 func TestLogRowsOfOddTables(t *testing.T) {

@@ -29,6 +29,9 @@ func (m *mapping) grants() pg.Grants {
 			names = append(names, name)
 		}
 	}
+	for _, h := range m.headers() {
+		names = append(names, h.Column)
+	}
 	slices.Sort(names)
 	sequence := pg.Beside(m.table, pg.DerivedName(m.table, "_"+m.columns[rolePosition]+"_seq"))
 	var g pg.Grants

@@ -72,6 +72,11 @@ func (t *logTable) problems() error {
 			problems = append(problems, fmt.Errorf("column %s is %s; what serves for %s is %s", t.quoted(r), c.Type, roleKeys[r], typeNames[r]))
 		}
 	}
+	for _, h := range t.headers() {
+		if _, ok := t.found[h.Column]; !ok {
+			problems = append(problems, fmt.Errorf("there is no column %s for the header %s; the table has %s", pgx.Identifier{h.Column}.Sanitize(), h.Name, t.names()))
+		}
+	}
 	return errors.Join(problems...)
 }
 
@@ -104,6 +109,8 @@ func (t *logTable) selected(r role) (column, null string) {
 		return wire.Within(name, oid, t.maxRow, "NULL"), "NULL::bytea"
 	case r == roleBytes:
 		return "NULL::bytea", "NULL::bytea"
+	case r == roleHeaders && len(t.headers()) > 0:
+		return t.selectedHeaders(), "NULL::text"
 	case oid == pgtype.TimestamptzOID:
 		return name, "NULL::timestamptz"
 	case oid == pgtype.TimestampOID:
@@ -120,6 +127,15 @@ func (t *logTable) selected(r role) (column, null string) {
 		return "(" + wire.Within(name, oid, t.maxRow, "NULL") + ")::text", "NULL::text"
 	}
 	return wire.CutName(name, oid), "NULL::text"
+}
+
+// selectedHeaders makes an object of the columns that travel as headers. They are numbers and other values of a few bytes, so nothing bounds it.
+func (t *logTable) selectedHeaders() string {
+	var pairs []string
+	for _, h := range t.headers() {
+		pairs = append(pairs, pg.Literal(h.Name)+", o."+pgx.Identifier{h.Column}.Sanitize())
+	}
+	return "json_strip_nulls(json_build_object(" + strings.Join(pairs, ", ") + "))::text"
 }
 
 // isArray reports whether a column of tags is an array of texts.
