@@ -36,6 +36,7 @@ func StateStore(t *testing.T, h StateHarness) {
 		"FenceWhileSettling":        testFenceWhileSettling,
 		"AcquireOnlyGivenSlots":     testAcquireOnlyGivenSlots,
 		"JoinFirst":                 testJoinFirst,
+		"G3_RenewalsAreOfNow":       testRenewalsAreOfNow,
 		"Announce":                  testAnnounce,
 		"AcquireAtMost":             testAcquireAtMost,
 		"LeaveReleases":             testLeaveReleases,

@@ -37,6 +37,55 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 	}
 }
 
+// Whatever a renewal has returned before, and whatever was done with that, the next one returns what is owned then.
+func testRenewalsAreOfNow(t *testing.T, db *stateDB) {
+	store, lanes := db.acquired(0, 1, 2)
+	sortLanes(lanes)
+	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, adapters.Slots); err != nil {
+		t.Fatal(err)
+	}
+	renew := func(after string, owned ...adapters.LaneRef) map[adapters.LaneRef]adapters.LaneMark {
+		t.Helper()
+		marks, err := store.Renew(t.Context(), "a", longLease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(marks) != len(owned) {
+			t.Errorf("%s: owned are %v, want %v", after, marks, owned)
+		}
+		for _, ref := range owned {
+			if marks[ref].Epoch == 0 {
+				t.Errorf("%s: %v is not owned: %v", after, ref, marks)
+			}
+		}
+		return marks
+	}
+	release := func(refs ...adapters.LaneRef) {
+		t.Helper()
+		if err := store.Release(t.Context(), "a", refs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r0, r1, r2, other := lanes[0].LaneRef, lanes[1].LaneRef, lanes[2].LaneRef, adapters.LaneRef{Route: "other"}
+	clear(renew("at first", r0, r1, r2, other))
+	before := renew("unchanged", r0, r1, r2, other)
+	settlement := at(lanes[0], 7)
+	settlement.Revision = before[r0].Revision + 1
+	settle(t, store, settlement)
+	settled := renew("after a settle", r0, r1, r2, other)
+	if settled[r0].Revision != before[r0].Revision+1 || settled[r1] != before[r1] || settled[other] != before[other] {
+		t.Errorf("after a settle of %v: %v, before it %v", r0, settled, before)
+	}
+	release(r1)
+	renew("after a release", r0, r2, other)
+	release(other)
+	renew("after a release of all of a route", r0, r2)
+	acquire(t, store, "a", 1)
+	if again := renew("acquired again", r0, r1, r2); again[r1].Epoch <= before[r1].Epoch || again[r0] != settled[r0] {
+		t.Errorf("acquired again: %v, before it %v", again, before)
+	}
+}
+
 func testJoinFirst(t *testing.T, db *stateDB) {
 	store := db.store()
 	if _, err := store.Acquire(t.Context(), "a", "r", []int{0}, adapters.Slots); err == nil {

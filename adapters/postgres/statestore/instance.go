@@ -3,6 +3,7 @@ package statestore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,23 @@ FROM outrider_instance i ORDER BY i.id`
 
 	announceSQL = `UPDATE outrider_instance SET routes = $2::text::jsonb WHERE id = $1`
 )
+
+// announced is what instances have said that they run, by instance, as it was last read: it is long where there are hundreds of routes, and changes
+// when instances come and go.
+type announced map[string]announcement
+
+type announcement struct {
+	text   string
+	routes []adapters.RunningRoute
+}
+
+// of returns what an instance has said; a is nil before the first read.
+func (a *announced) of(instance string) announcement {
+	if a == nil {
+		return announcement{}
+	}
+	return (*a)[instance]
+}
 
 // Announce writes down which routes the instance runs.
 func (s *Store) Announce(ctx context.Context, instance string, routes []adapters.RunningRoute) error {
@@ -45,14 +63,23 @@ func (s *Store) Instances(ctx context.Context) ([]adapters.Instance, error) {
 	if err != nil {
 		return nil, stateError("read the instances", err)
 	}
+	known, now := s.announced.Load(), announced{}
 	instances, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i adapters.Instance, err error) {
 		var routes string
 		var left float64
 		if err = row.Scan(&i.ID, &i.Alive, &left, &i.JoinedAt, &i.RenewedAt, &routes); err == nil {
 			i.Left = time.Duration(left * float64(time.Second))
-			i.Routes, err = staterow.DecodeRoutes(routes)
+			a := known.of(i.ID)
+			if a.text != routes {
+				a.text = routes
+				a.routes, err = staterow.DecodeRoutes(routes)
+			}
+			i.Routes, now[i.ID] = slices.Clone(a.routes), a
 		}
 		return i, err
 	})
+	if err == nil {
+		s.announced.Store(&now)
+	}
 	return instances, stateError("read the instances", err)
 }

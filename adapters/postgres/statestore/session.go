@@ -29,13 +29,6 @@ const (
 	// for good.
 	instanceLockWait = "2000"
 
-	renewSQL = `
-WITH lease AS (
-    INSERT INTO outrider_instance (id, lease_until) VALUES ($1, clock_timestamp() + make_interval(secs => $2))
-    ON CONFLICT (id) DO UPDATE SET lease_until = EXCLUDED.lease_until, renewed_at = clock_timestamp()
-)
-SELECT route, slot, epoch, revision, commands FROM outrider_cursor WHERE owner = $1`
-
 	// endFormerSQL ends those of the processes $2 that hold the lock of instance $1.
 	// The 64 bits of an advisory key are shown as two columns of 32.
 	endFormerSQL = `
@@ -57,7 +50,7 @@ const formerSessions = 64
 type stateSession struct {
 	instance string
 	conn     *pgx.Conn
-	lanes    int // of the last renewal
+	owned    *ownedLanes
 }
 
 // Join announces the instance: a row with its lease and, on a connection of
@@ -125,21 +118,7 @@ func (s *Store) renew(ctx context.Context, lease time.Duration) (map[adapters.La
 	if err != nil {
 		return nil, err
 	}
-	lanes, err := collectLanes(rows, s.session.lanes)
-	s.session.lanes = len(lanes)
-	return lanes, err
-}
-
-// collectLanes reads what renewSQL returns, of about n lanes.
-func collectLanes(rows pgx.Rows, n int) (map[adapters.LaneRef]adapters.LaneMark, error) {
-	lanes := make(map[adapters.LaneRef]adapters.LaneMark, n)
-	var ref adapters.LaneRef
-	var mark adapters.LaneMark
-	_, err := pgx.ForEachRow(rows, []any{&ref.Route, &ref.Slot, &mark.Epoch, &mark.Revision, &mark.Commands}, func() error {
-		lanes[ref] = mark
-		return nil
-	})
-	return lanes, err
+	return s.session.owned.read(rows)
 }
 
 // Leave releases the instance's lanes, deletes its row and drops the lock, in
@@ -185,13 +164,14 @@ func (s *Store) openSession(ctx context.Context, instance string, lease time.Dur
 	if err != nil {
 		return nil, stateError(fmt.Sprintf("connect for the lock of instance %q", instance), err)
 	}
-	lanes, err := s.lockInstance(ctx, conn, instance, lease)
+	owned := newOwnedLanes()
+	lanes, err := s.lockInstance(ctx, conn, instance, lease, owned)
 	if err != nil {
 		s.remember(conn)
 		closeBriefly(conn)
 		return nil, err
 	}
-	s.session, s.former = &stateSession{instance: instance, conn: conn}, nil
+	s.session, s.former = &stateSession{instance: instance, conn: conn, owned: owned}, nil
 	return lanes, nil
 }
 
@@ -203,7 +183,7 @@ func (s *Store) remember(conn *pgx.Conn) {
 	}
 }
 
-func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance string, lease time.Duration) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
+func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance string, lease time.Duration, owned *ownedLanes) (lanes map[adapters.LaneRef]adapters.LaneMark, err error) {
 	locked := false
 	var b pgx.Batch
 	// What others did while the lock was waited for is to be seen.
@@ -217,7 +197,7 @@ func (s *Store) lockInstance(ctx context.Context, conn *pgx.Conn, instance strin
 		return nil
 	})
 	b.Queue(s.pool.schema.in(renewSQL), instance, lease.Seconds()).Query(func(rows pgx.Rows) (err error) {
-		lanes, err = collectLanes(rows, adapters.Slots)
+		lanes, err = owned.read(rows)
 		return err
 	})
 	b.Queue(`COMMIT`)

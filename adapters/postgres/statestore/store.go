@@ -79,6 +79,7 @@ type Store struct {
 	session *stateSession
 	former  []int32 // processes of sessions that were given up, and may hold the lock
 
+	announced  atomic.Pointer[announced]
 	deliveries pg.Deliveries
 
 	places   sync.Map                     // names of tables of progress as they are given, to those with their schemas

@@ -41,6 +41,7 @@ const (
 type peers struct {
 	seen    []adapters.Instance  // at the last look
 	alive   map[string]bool      // at the last look
+	shares  *assignment          // among those who were seen
 	changed time.Time            // when an instance came or went
 	outage  logging.Outage       // of looks
 	told    string               // what the log said last
@@ -133,12 +134,12 @@ func (k *Manager) look(ctx context.Context) (shares *assignment, again time.Dura
 		return nil, 0
 	}
 	k.reportLook(nil)
-	return assign(k.peers.note(all)), k.peers.again(all)
+	return k.peers.note(all), k.peers.again(all)
 }
 
-// note keeps which instances were seen. One that was alive and is not, but has not left and
+// note keeps which instances were seen, and returns what follows for each of them. One that was alive and is not, but has not left and
 // has a lease, still counts as alive until the next look.
-func (c *peers) note(all []adapters.Instance) []adapters.Instance {
+func (c *peers) note(all []adapters.Instance) *assignment {
 	counted := slices.Clone(all)
 	alive := map[string]bool{}
 	for i, in := range all {
@@ -151,8 +152,11 @@ func (c *peers) note(all []adapters.Instance) []adapters.Instance {
 	if !same {
 		c.changed = time.Now()
 	}
+	if !same || c.shares == nil {
+		c.shares = assign(counted)
+	}
 	c.seen, c.alive = counted, alive
-	return counted
+	return c.shares
 }
 
 // again is when to look the next time: earlier when a lease ends before, or when
