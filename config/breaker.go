@@ -5,12 +5,12 @@ const defaultFailures = 5
 
 // Breaker stops attempts after too many failed.
 type Breaker struct {
-	Failures int      `yaml:"failures" min:"1" max:"1000000" doc:"Failures in a row that open it. Default: 5, or no such limit when ratio is given."`
-	Ratio    float64  `yaml:"ratio" min:"0" max:"1" doc:"Share of failed attempts within interval that opens it. Default: none."`
+	Failures int      `yaml:"failures" min:"1" max:"1000000" doc:"Consecutive failures that open the breaker. Default: 5, or no limit if ratio is set."`
+	Ratio    float64  `yaml:"ratio" min:"0" max:"1" doc:"Share of failed attempts within interval that opens the breaker. Default: none."`
 	Requests int      `yaml:"requests" default:"20" min:"1" max:"1000000" doc:"Attempts within interval before ratio counts."`
-	Interval Duration `yaml:"interval" default:"60s" min:"1s" max:"24h" doc:"Time for which ratio is taken."`
-	Open     Duration `yaml:"open" default:"10s" min:"100ms" max:"24h" doc:"How long nothing is attempted once it is open."`
-	Probes   int      `yaml:"probes" default:"1" min:"1" max:"10000" doc:"Deliveries in a row that close it afterwards."`
+	Interval Duration `yaml:"interval" default:"60s" min:"1s" max:"24h" doc:"Period over which ratio is computed."`
+	Open     Duration `yaml:"open" default:"10s" min:"100ms" max:"24h" doc:"How long an open breaker stops attempts."`
+	Probes   int      `yaml:"probes" default:"1" min:"1" max:"10000" doc:"Consecutive deliveries that close the breaker afterwards."`
 }
 
 // Kind is "breaker".
@@ -20,7 +20,7 @@ func (b *Breaker) check(c *checker, at place) {
 	if b.Ratio == 0 && at.sound("ratio") {
 		for _, key := range []string{"requests", "interval"} {
 			if at.has(key) {
-				c.add(at.child(key), "is about ratio, which is not given").hint("add ratio, for example ratio: 0.5, or remove %s", key)
+				c.add(at.child(key), "applies to ratio, which is not set").hint("add ratio, for example ratio: 0.5, or remove %s", key)
 			}
 		}
 	}

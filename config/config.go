@@ -22,19 +22,19 @@ var Example string
 
 // Config is a whole, checked configuration. Printing it shows no secrets.
 type Config struct {
-	State          State                  `yaml:"state" doc:"Where cursors, leases and parked messages are kept."`
+	State          State                  `yaml:"state" doc:"Database of cursors, leases and parked messages."`
 	Parked         *Parked                `yaml:"parked" doc:"How long dead messages are kept. Default: until they are purged."`
-	Memory         Size                   `yaml:"memory" default:"64MiB" min:"8MiB" doc:"Budget for the messages that the whole process holds in memory."`
-	Lease          Duration               `yaml:"lease" default:"10s" min:"1s" max:"10m" doc:"How long an instance that fell silent keeps its lanes before another one takes them over."`
-	SettleInterval Duration               `yaml:"settle_interval" default:"20ms" min:"1ms" max:"10s" doc:"How long a verdict may wait to be written down together with others. After a crash, about this much is delivered again."`
-	DrainTimeout   Duration               `yaml:"drain_timeout" default:"30s" min:"1ms" max:"1h" doc:"How long a shutdown, or a reload, waits at most for deliveries in flight. What has not been answered by then is delivered again at the next start."`
-	Watchdog       Duration               `yaml:"watchdog" default:"60s" min:"0s" max:"24h" doc:"How long a row may be visible and not settled before it is logged and counted as overdue: an independent look at the tables. 0s: none."`
+	Memory         Size                   `yaml:"memory" default:"64MiB" min:"8MiB" doc:"Memory budget for the messages of the whole process."`
+	Lease          Duration               `yaml:"lease" default:"10s" min:"1s" max:"10m" doc:"How long an instance without a heartbeat keeps its lanes before another one takes them."`
+	SettleInterval Duration               `yaml:"settle_interval" default:"20ms" min:"1ms" max:"10s" doc:"How long a result may wait to be settled together with others. After a crash, messages of about this time are delivered again."`
+	DrainTimeout   Duration               `yaml:"drain_timeout" default:"30s" min:"1ms" max:"1h" doc:"Longest time that a shutdown or a reload waits for deliveries in flight. Unanswered ones are delivered again at the next start."`
+	Watchdog       Duration               `yaml:"watchdog" default:"60s" min:"0s" max:"24h" doc:"How long a row may be visible and not settled before the watchdog, which reads the tables independently, logs and counts it as overdue. 0s: no watchdog."`
 	Admin          Admin                  `yaml:"admin" doc:"Health, metrics and the admin API."`
 	Log            Log                    `yaml:"log" doc:"Outrider's own log, on standard error."`
-	Statistics     Statistics             `yaml:"statistics" doc:"Lines in the log that sum up what was delivered."`
-	Sources        map[string]Source      `yaml:"sources" required:"true" min:"1" doc:"What messages are read from, by name."`
-	Destinations   map[string]Destination `yaml:"destinations" required:"true" min:"1" doc:"Where messages go, by name."`
-	Routes         []Route                `yaml:"routes" required:"true" min:"1" doc:"Which messages go where, by name. A name is part of what is stored: renaming a route starts a new one."`
+	Statistics     Statistics             `yaml:"statistics" doc:"Log lines that sum up the deliveries."`
+	Sources        map[string]Source      `yaml:"sources" required:"true" min:"1" doc:"Sources of messages, by name."`
+	Destinations   map[string]Destination `yaml:"destinations" required:"true" min:"1" doc:"Destinations of messages, by name."`
+	Routes         []Route                `yaml:"routes" required:"true" min:"1" doc:"Routes from a source to a destination, by name. The name is stored with the progress: a renamed route is a new one."`
 
 	// Warnings are findings that do not prevent a start, in order of line.
 	Warnings []*Error `yaml:"-"`
@@ -51,30 +51,30 @@ type Config struct {
 // State says where Outrider remembers things.
 type State struct {
 	URL SecretURL `yaml:"url" doc:"postgres:// or mysql:// URL, or the path of an SQLite file. Default: the database of each route's source."`
-	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to a url, as of a source."`
+	TLS TLS       `yaml:"tls" doc:"Encryption of the connections to url, as for a source."`
 
-	Schema SchemaName `yaml:"schema" doc:"Schema of the state tables in PostgreSQL, as in SQL; init creates it. Default: the first of the search path that has them, or the first."`
+	Schema SchemaName `yaml:"schema" doc:"Schema of the state tables in PostgreSQL, as in SQL; init creates it. Default: the first schema of the search path with these tables, otherwise the first."`
 }
 
 // Parked says how long parked messages are kept that nothing waits behind.
 type Parked struct {
-	Keep Duration `yaml:"keep" required:"true" min:"1h" max:"3650d" doc:"Dead messages of the configured routes are removed when they have been parked for longer; looked for every hour, audited. Messages that wait, retry or are held stay."`
+	Keep Duration `yaml:"keep" required:"true" min:"1h" max:"3650d" doc:"Dead messages of the configured routes are deleted after this time; checked every hour, audited. Messages that wait, retry or are held stay."`
 }
 
 // Admin is the HTTP server for health, metrics and operators.
 type Admin struct {
-	Listen string   `yaml:"listen" doc:"Address as host:port, or off for no server. One that other machines can reach needs tokens_file. Default: 127.0.0.1:8080 with outrider run; a Go program that embeds Outrider has no server unless it asks for one here."`
-	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that may look at everything but payloads, one per line; blank lines and lines that begin with # are passed over."`
+	Listen string   `yaml:"listen" doc:"Address as host:port, or off for no server. An address that other machines can reach needs tokens_file. Default: 127.0.0.1:8080 with outrider run; no server in a Go program that embeds Outrider."`
+	Tokens []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens of the role read (everything but payloads), one per line; blank lines and lines that begin with # are ignored."`
 
-	OperateTokens []Secret `yaml:"operate_tokens_file" file:"lines" doc:"Likewise, for callers that may also see payloads, pause, resume, redrive and skip. Tokens have 32 bytes at least; openssl rand -hex 32 makes one."`
-	AdminTokens   []Secret `yaml:"admin_tokens_file" file:"lines" doc:"Likewise, for callers that may do everything: also purge, seek and reload."`
-	Anonymous     string   `yaml:"anonymous" enum:"read|operate|admin" default:"read" doc:"What callers may do while no file with tokens is set, which works on a loopback address only."`
+	OperateTokens []Secret `yaml:"operate_tokens_file" file:"lines" doc:"File with the tokens of the role operate, which may also see payloads, pause, resume, redrive and skip. A token has at least 32 bytes; openssl rand -hex 32 generates one."`
+	AdminTokens   []Secret `yaml:"admin_tokens_file" file:"lines" doc:"File with the tokens of the role admin, which may also purge, seek and reload."`
+	Anonymous     string   `yaml:"anonymous" enum:"read|operate|admin" default:"read" doc:"Role of callers if no file with tokens is set, which is possible on a loopback address only."`
 
-	IdentityHeader  string            `yaml:"identity_header" doc:"Header in which a proxy in front of the server names the caller, such as X-Forwarded-User. It counts on requests from identity_proxies only."`
-	IdentityProxies []string          `yaml:"identity_proxies" doc:"Networks of these proxies, such as 10.1.2.3/32. They must remove the header from what clients send."`
-	IdentityRoles   map[string]string `yaml:"identity_roles" doc:"Role of each name: read, operate or admin. The name * stands for everyone whom the proxy names. Others may do nothing."`
+	IdentityHeader  string            `yaml:"identity_header" doc:"Header in which a proxy in front of the server names the caller, such as X-Forwarded-User. Ignored on requests that do not come from identity_proxies."`
+	IdentityProxies []string          `yaml:"identity_proxies" doc:"Networks of these proxies, such as 10.1.2.3/32. They must remove the header from requests of clients."`
+	IdentityRoles   map[string]string `yaml:"identity_roles" doc:"Role of each name: read, operate or admin. The name * matches every other name. A caller without a role is refused."`
 
-	Hosts []string `yaml:"hosts" doc:"Names that requests may be addressed to, such as outrider.internal. IP addresses, localhost and the host of listen are always taken; requests to other names are refused, since a page of another site could have sent them."`
+	Hosts []string `yaml:"hosts" doc:"Host names that requests may use, such as outrider.internal. IP addresses, localhost and the host of listen are always allowed; requests to other names are refused, because a page of another site could have sent them."`
 }
 
 // adminHost is a name without a port.
@@ -123,7 +123,7 @@ func (a *Admin) checkTokens(c *checker, at place, tokens bool) {
 	}{{"operate_tokens_file", a.OperateTokens}, {"admin_tokens_file", a.AdminTokens}} {
 		for i, t := range f.tokens {
 			if n := len(t.Reveal()); n < leastToken {
-				c.add(at.child(f.key), "token %d of the file has %d bytes; it needs %d", i+1, n, leastToken).hint("openssl rand -hex 32 makes one")
+				c.add(at.child(f.key), "token %d of the file has %d bytes; it needs %d", i+1, n, leastToken).hint("generate one with: openssl rand -hex 32")
 			}
 		}
 	}
@@ -157,8 +157,8 @@ func (a *Admin) checkIdentity(c *checker, at place) {
 
 // Log configures Outrider's own log.
 type Log struct {
-	Level  string `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Least level that is written."`
-	Format string `yaml:"format" enum:"text|json" default:"text" doc:"Shape of the log lines."`
+	Level  string `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Lowest level that is written."`
+	Format string `yaml:"format" enum:"text|json" default:"text" doc:"Format of the log lines."`
 }
 
 // Load reads and checks the file. env looks variables up, as [os.LookupEnv]
@@ -227,7 +227,7 @@ func (c *checker) config(leaveOut func(*Error) bool) (*Config, error) {
 		return nil, err
 	}
 	if c.exposed && c.literal != nil {
-		c.warn(*c.literal, "is a secret, and everybody on this machine can read this file").
+		c.warn(*c.literal, "is a secret, and every user of this machine can read this file").
 			hint("chmod 600 for the user that runs Outrider, or keep the secret in the environment or in a file of its own")
 	}
 	cfg.Routes = expandRoutes(cfg.Routes)

@@ -12,8 +12,8 @@ const defaultRemembered = 100_000
 // Dedupe skips messages whose event id was delivered before.
 type Dedupe struct {
 	Window Duration `yaml:"window" scalar:"true" default:"24h" min:"1s" max:"365d" doc:"How long a delivered id is remembered."`
-	Store  string   `yaml:"store" enum:"sql|memory" default:"sql" doc:"sql: in table outrider_dedupe of the state store, which restarts do not empty; memory: in the process, which forgets when it ends."`
-	Max    int      `yaml:"max" min:"1" max:"100000000" doc:"Most ids in memory, about 200 bytes each; beyond it the oldest are forgotten before their window ends. Default: 100000. Only for store: memory."`
+	Store  string   `yaml:"store" enum:"sql|memory" default:"sql" doc:"sql: in table outrider_dedupe of the state store, which survives restarts; memory: in the process, lost when it ends."`
+	Max    int      `yaml:"max" min:"1" max:"100000000" doc:"Most ids in memory, about 200 bytes each; beyond that the oldest are dropped before their window ends. Default: 100000. Only for store: memory."`
 }
 
 // Kind is "dedupe".

@@ -9,14 +9,14 @@ type Destination interface {
 
 // destinations are the kinds of destinations, in the order of the reference page.
 var destinations = newRegistry[Destination]("destination",
-	kind{"kafka", "A Kafka topic. Key of a record is the message's group.", &Kafka{}},
-	kind{"http", "An HTTP endpoint that takes batches.", &HTTP{}},
+	kind{"kafka", "A Kafka topic. The key of a record is the message's group.", &Kafka{}},
+	kind{"http", "An HTTP endpoint that accepts batches.", &HTTP{}},
 	kind{"webhook", "Signed requests to HTTP endpoints, one per message (Standard Webhooks).", &Webhook{}},
 	kind{"river", "Jobs of River (riverqueue.com), inserted in the transaction that settles their messages.", &River{}},
 	kind{"sql", "Rows of another outbox table in PostgreSQL, inserted in the transaction that settles their messages.", &SQL{}},
 	kind{"log", "Writes one log line per message; for trying things out.", &LogTo{}},
-	kind{"statistics", "Takes everything, keeps nothing, and logs from time to time how many messages it took, by event type.", &StatisticsTo{}},
-	kind{"discard", "Takes everything and keeps nothing; for measuring.", &Discard{}},
+	kind{"statistics", "Accepts and drops every message, and periodically logs the number of messages by event type.", &StatisticsTo{}},
+	kind{"discard", "Accepts and drops every message; for measuring.", &Discard{}},
 	kind{"listeners", "Functions of the embedding Go program, registered by event type. The outrider binary has none.", &Listeners{}},
 	kind{"publisher", "A Watermill Publisher that the embedding Go program supplies. The outrider binary has none.", &Publisher{}},
 )
@@ -37,7 +37,7 @@ func (*Discard) Kind() string { return "discard" }
 
 // Listeners are functions given in Go.
 type Listeners struct {
-	Workers int `yaml:"workers" default:"4" min:"1" max:"10000" doc:"Most events that are with listeners at a time, over all lanes of a route. A worker is busy until the listener returns."`
+	Workers int `yaml:"workers" default:"4" min:"1" max:"10000" doc:"Most events that listeners handle at a time, over all lanes of a route. A worker is busy until the listener returns."`
 }
 
 // Kind is "listeners".

@@ -44,7 +44,7 @@ func (e *Error) hint(format string, args ...any) *Error {
 	return e
 }
 
-// Errors is everything that is wrong with a configuration, in order of line.
+// Errors lists all mistakes of a configuration, in order of line.
 type Errors struct{ List []*Error }
 
 // Error is the text of all errors, with excerpts and hints.

@@ -78,7 +78,7 @@ func (c *checker) content(at place) (string, bool) {
 		if pathLike(path) {
 			e.hint("check the path and its permissions; a relative path starts at the working directory")
 		} else {
-			e.hint("the value is not shown since it does not look like a path: should it be the secret itself, the key has no _file")
+			e.hint("the value is not shown because it does not look like a path; if it is the secret itself, use the key without _file")
 		}
 		return "", false
 	}
@@ -135,7 +135,7 @@ func pathLike(text string) bool {
 func (c *checker) readable(at place, path string) {
 	info, err := os.Stat(path) //nolint:gosec // the operator's own file, and only its mode is looked at
 	if err == nil && open(info) {
-		c.warn(at, "everybody on this machine can read the file").
+		c.warn(at, "every user of this machine can read the file").
 			hint("chmod 600 for the user that runs Outrider; of a Kubernetes secret: defaultMode: 0400")
 	}
 }

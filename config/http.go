@@ -10,20 +10,20 @@ import (
 
 // HTTP posts batches of messages to an endpoint.
 type HTTP struct {
-	Preset         string                      `yaml:"preset" enum:"flowcatalyst|flowcatalyst-v2" doc:"Completes the destination for a known API. flowcatalyst: url is the base URL of its API, events and dispatch jobs go to /api/events/batch and /api/dispatch/jobs/batch, max_requests is 10 and batch.max_groups 1 by default, and a status of 400 or more that does not say that the platform is unavailable is a failed attempt of all items of the request (docs/flowcatalyst.md). flowcatalyst-v2 is the API of its current SDKs: {items: [...]} with a result for each item (docs/flowcatalyst-v2.md)."`
-	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template, unless there is a preset."`
-	Format         string                      `yaml:"format" enum:"raw|cloudevents|watermill" default:"raw" doc:"What a request looks like: a JSON array of the payloads, a batch of CloudEvents (application/cloudevents-batch+json), or with watermill one message as watermill-http sends it: the payload with the headers Message-Uuid and Message-Metadata. An array of payloads has no event ids: a receiver that is to tell duplicates by them needs cloudevents, or batch: {max_messages: 1}, with which the id is in the header Idempotency-Key."`
+	Preset         string                      `yaml:"preset" enum:"flowcatalyst|flowcatalyst-v2" doc:"Completes the destination for a known API. flowcatalyst: url is the base URL of its API, events and dispatch jobs go to /api/events/batch and /api/dispatch/jobs/batch, max_requests is 10 and batch.max_groups 1 by default, and a status of 400 or more that does not mean that the platform is unavailable is a failed attempt of all items of the request (docs/flowcatalyst.md). flowcatalyst-v2 is the API of its current SDKs: {items: [...]} with a result for each item (docs/flowcatalyst-v2.md)."`
+	URL            Template                    `yaml:"url" required:"true" doc:"URL of the requests; a template, unless a preset is set."`
+	Format         string                      `yaml:"format" enum:"raw|cloudevents|watermill" default:"raw" doc:"Format of a request: a JSON array of the payloads, a batch of CloudEvents (application/cloudevents-batch+json), or with watermill one message as watermill-http sends it: the payload with the headers Message-Uuid and Message-Metadata. An array of payloads has no event ids: a receiver that recognises duplicates by id needs cloudevents, or batch: {max_messages: 1}, which adds the header Idempotency-Key."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
 	Token          Secret                      `yaml:"token" doc:"Bearer token for the Authorization header."`
-	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url; on for these, off for http ones. A token or headers go over http to another machine only with enabled: false."`
-	AllowPrivate   bool                        `yaml:"allow_private" default:"true" doc:"Whether requests may go to this machine and to private networks. With false to public addresses only, as of a webhook, and past no proxy. Metadata services of clouds are refused always."`
-	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Networks that requests may go to although they are not public, such as 10.1.0.0/16."`
-	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that requests never go to, whatever is allowed."`
-	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
-	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
+	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url. TLS is on for https and off for http. A token or headers are sent over http to another machine only with enabled: false."`
+	AllowPrivate   bool                        `yaml:"allow_private" default:"true" doc:"Whether requests may go to this machine and to private networks. false: to public addresses only, as with webhooks, and without a proxy. Metadata services of clouds are always refused."`
+	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Private networks that requests may go to, such as 10.1.0.0/16."`
+	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that are always refused."`
+	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time to open a connection."`
+	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the response."`
 	Batch          HTTPBatch                   `yaml:"batch" doc:"Bounds of one request."`
-	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time; of all routes together whose source has layout: {layouts with one limit}. A group is in one of them at most."`
-	Status         map[StatusCode]StatusAction `yaml:"status" doc:"What an answer means, by status code, where it differs from the usual."`
+	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests in flight per route; with a source of layout {layouts with one limit} per source. A group has at most one of them."`
+	Status         map[StatusCode]StatusAction `yaml:"status" doc:"Meaning of status codes that differs from the default."`
 	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 
@@ -34,7 +34,7 @@ func (*HTTP) Kind() string { return "http" }
 type HTTPBatch struct {
 	MaxMessages int  `yaml:"max_messages" default:"100" min:"1" max:"10000" doc:"Most messages. With format watermill always 1."`
 	MaxBytes    Size `yaml:"max_bytes" default:"1MiB" min:"1KiB" max:"1GiB" doc:"Most payload. A larger message goes alone."`
-	Whole       bool `yaml:"whole" default:"false" doc:"The receiver takes or refuses a request as a whole: one that is refused is a failed attempt of all its messages, and is not sent in parts to find the one that is meant. A route with order: global sends such a destination up to 100 messages in a request, and otherwise one."`
+	Whole       bool `yaml:"whole" default:"false" doc:"The receiver accepts or refuses a request as a whole: a refused request is a failed attempt of all its messages, and is not split to find the rejected one. A route with order: global then sends up to 100 messages in a request instead of one."`
 	MaxGroups   int  `yaml:"max_groups" default:"0" min:"0" max:"10000" doc:"Most groups; 0: any number."`
 }
 

@@ -3,12 +3,12 @@ package config
 // HTTPSource takes messages by HTTP, as watermill-http's Publisher sends them. They
 // have no cursor: what is not delivered at once is parked in the state store.
 type HTTPSource struct {
-	Listen      string   `yaml:"listen" required:"true" doc:"Address as host:port. One that other machines can reach needs tokens_file. The instance that works the source's route listens; the others do not."`
+	Listen      string   `yaml:"listen" required:"true" doc:"Address as host:port. An address that other machines can reach needs tokens_file. Only the instance that runs the source's route listens."`
 	Path        string   `yaml:"path" default:"/" doc:"Path of the requests: POST with the headers Message-Uuid and Message-Metadata, and the payload as the body."`
-	Tokens      []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens of which a request needs one, one per line; blank lines and lines that begin with # are passed over."`
+	Tokens      []Secret `yaml:"tokens_file" file:"lines" doc:"File with the bearer tokens that requests may use, one per line; blank lines and lines that begin with # are ignored."`
 	MaxRow      Size     `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload; a larger one is answered with 413."`
-	MaxRequests int      `yaml:"max_requests" default:"256" min:"1" max:"100000" doc:"Most requests that are read or wait for their verdict; more are answered with 503. Each may hold a payload of max_row in memory."`
-	Leader      bool     `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source. It has one route, so it is the same without."`
+	MaxRequests int      `yaml:"max_requests" default:"256" min:"1" max:"100000" doc:"Most requests that are being read or wait for their verdict; further ones are answered with 503. Each may hold a payload of max_row in memory."`
+	Leader      bool     `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source. No effect, because the source has one route."`
 }
 
 // Kind is "http".

@@ -8,18 +8,18 @@ import (
 // Kafka sends to a Kafka cluster. Records are always acknowledged by all
 // in-sync replicas.
 type Kafka struct {
-	Brokers         []string `yaml:"brokers" required:"true" min:"1" doc:"Addresses to begin with, as host:port."`
+	Brokers         []string `yaml:"brokers" required:"true" min:"1" doc:"Bootstrap addresses, as host:port."`
 	Topic           Template `yaml:"topic" required:"true" doc:"Topic; a template."`
-	Topics          []Glob   `yaml:"topics" doc:"Topics that a template may lead to, as patterns such as orders.*; a message of another topic is dead. Routes need this or match: {types: [...]} when the topic is a template, so that who writes rows does not choose among all topics. Topics that begin with _ are never written by a template."`
-	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"What a record looks like: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
+	Topics          []Glob   `yaml:"topics" doc:"Topics that a template may produce, as patterns such as orders.*; a message of another topic is dead. If the topic is a template, routes need this key or match: {types: [...]}, so that writers of rows cannot choose any topic. A template never produces a topic that begins with _."`
+	Format          string   `yaml:"format" enum:"watermill|raw|cloudevents" default:"watermill" doc:"Format of a record: watermill-kafka's wire format, the payload alone, or a CloudEvent in binary mode (ce_ headers)."`
 	Client          string   `yaml:"client" enum:"franz|watermill" default:"franz" doc:"franz is the fast client; watermill is the stock publisher of watermill-kafka."`
-	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection. Default: on where sasl is given and a broker is not on this machine."`
-	SASL            *SASL    `yaml:"sasl" doc:"How to log in."`
-	Acks            string   `yaml:"acks" enum:"all" default:"all" doc:"Which replicas must have a record. Anything less could lose messages."`
+	TLS             TLS      `yaml:"tls" doc:"Encryption of the connection. Default: on if sasl is set and a broker is not on this machine."`
+	SASL            *SASL    `yaml:"sasl" doc:"Authentication."`
+	Acks            string   `yaml:"acks" enum:"all" default:"all" doc:"Replicas that must acknowledge a record. all is the only value, because fewer could lose messages."`
 	Compression     string   `yaml:"compression" enum:"none|gzip|snappy|lz4|zstd" default:"none" doc:"Compression of record batches."`
-	Timeout         Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time for one batch of records to be acknowledged."`
-	Exclusive       bool     `yaml:"exclusive" default:"false" doc:"Whether Kafka refuses what a former owner of a lane still sends, after it was frozen: each lane delivers in transactions, which consumers must read with isolation.level=read_committed. What it costs: docs/exclusive.md."`
-	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Beginning of the transactional ids of an exclusive destination, followed by -/route/slot. Installations that share a cluster need different ones."`
+	Timeout         Duration `yaml:"timeout" default:"30s" min:"2s" max:"10m" doc:"Longest time until a batch of records is acknowledged."`
+	Exclusive       bool     `yaml:"exclusive" default:"false" doc:"Whether Kafka refuses late batches of a former owner of a lane that was frozen: each lane delivers in transactions, which consumers must read with isolation.level=read_committed. See docs/exclusive.md for the cost."`
+	TransactionalID string   `yaml:"transactional_id" default:"outrider" doc:"Prefix of the transactional ids of an exclusive destination, followed by -/route/slot. Each installation on a cluster needs its own."`
 	Source          string   `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 
@@ -112,7 +112,7 @@ func (k *Kafka) checkExclusive(c *checker, at place) {
 
 // SASL is a login.
 type SASL struct {
-	Mechanism string `yaml:"mechanism" required:"true" enum:"plain|scram-sha-256|scram-sha-512" doc:"How the password is shown to the server."`
-	Username  string `yaml:"username" required:"true" doc:"Name of the user."`
-	Password  Secret `yaml:"password" required:"true" doc:"Password of the user."`
+	Mechanism string `yaml:"mechanism" required:"true" enum:"plain|scram-sha-256|scram-sha-512" doc:"SASL mechanism."`
+	Username  string `yaml:"username" required:"true" doc:"User name."`
+	Password  Secret `yaml:"password" required:"true" doc:"Password."`
 }

@@ -13,13 +13,13 @@ type Middleware interface {
 // middlewares are the kinds of middleware, in the order of the reference page.
 var middlewares = newRegistry[Middleware]("middleware",
 	kind{"poison", "What happens after the last attempt. Stands outside of retry.", &Poison{}},
-	kind{"retry", "How often and when a failed message is tried again. The pause is kept durably, nothing sleeps.", &Retry{}},
+	kind{"retry", "When and how often a failed message is retried. Pauses of more than 1 s survive restarts.", &Retry{}},
 	kind{"timeout", "Bounds one attempt.", &Timeout{}},
 	kind{"throttle", "Bounds the rate of attempts of the route.", &Throttle{}},
 	kind{"dedupe", "Delivers each event id once per window. Stands outermost.", &Dedupe{}},
-	kind{"breaker", "Stops attempts after too many failed, and tries again after a pause. Stands innermost.", &Breaker{}},
-	kind{"tracing", "Makes an OpenTelemetry span of each attempt, sent by OTLP over HTTP to where the environment says (OTEL_EXPORTER_OTLP_ENDPOINT and its siblings). Without these variables it does nothing and costs nothing.", &Tracing{}},
-	kind{"metrics", "Counts and times what is inside of it, for /metrics: outrider_attempt_duration_seconds and outrider_attempts_total.", &Metrics{}},
+	kind{"breaker", "Stops attempts after too many failures, and retries after a pause. Stands innermost.", &Breaker{}},
+	kind{"tracing", "Creates an OpenTelemetry span for each attempt, sent by OTLP over HTTP as configured by the environment (OTEL_EXPORTER_OTLP_ENDPOINT and related variables). Without these variables it has no effect and no cost.", &Tracing{}},
+	kind{"metrics", "Counts and times the inner middleware and the delivery, for /metrics: outrider_attempt_duration_seconds and outrider_attempts_total.", &Metrics{}},
 )
 
 // DefaultMiddleware is the stack of a route that lists none: poison, retry and
@@ -33,7 +33,7 @@ func DefaultMiddleware() []Middleware {
 // Poison decides about messages whose attempts are used up.
 type Poison struct {
 	Then string `yaml:"then" enum:"continue|hold" default:"continue" doc:"continue: the message is dead and its group continues; hold: its group waits for an operator."`
-	To   string `yaml:"to" doc:"Name of a destination that gets a copy of each dead message, with the reason, before the message counts as dead. While it takes none, the message keeps its place and its group waits. Default: none; dead messages are parked in any case."`
+	To   string `yaml:"to" doc:"Name of a destination that gets a copy of each dead message, with the reason, before the message is dead. While that destination is unavailable, the message keeps its place and its group waits. Default: none. Dead messages are parked in any case."`
 }
 
 // hold is the value of [Poison].Then by which a group waits for an operator.
@@ -51,9 +51,9 @@ const (
 // Retry spaces attempts: Base, doubled each time (or, linear, longer by Base) up to Max, times a random
 // factor from 1-Jitter to 1+Jitter.
 type Retry struct {
-	Attempts int      `yaml:"attempts" default:"10" min:"1" max:"1000000" doc:"Attempts in all, the first included. For webhooks 20, unless a key of retry is given."`
-	Base     Duration `yaml:"base" default:"200ms" min:"1ms" max:"24h" doc:"Pause after the first attempt; it grows after each further one. For webhooks 5s, unless a key of retry is given."`
-	Max      Duration `yaml:"max" default:"60s" min:"1ms" max:"30d" doc:"Longest pause. For webhooks 12h, unless a key of retry is given."`
+	Attempts int      `yaml:"attempts" default:"10" min:"1" max:"1000000" doc:"Number of attempts, including the first. For webhooks 20, unless a key of retry is set."`
+	Base     Duration `yaml:"base" default:"200ms" min:"1ms" max:"24h" doc:"Pause after the first attempt; it grows with each attempt. For webhooks 5s, unless a key of retry is set."`
+	Max      Duration `yaml:"max" default:"60s" min:"1ms" max:"30d" doc:"Longest pause. For webhooks 12h, unless a key of retry is set."`
 	Jitter   float64  `yaml:"jitter" default:"0.5" min:"0" max:"1" doc:"Share of the pause that is random: 0.5 means from half to one and a half times."`
 	Growth   string   `yaml:"growth" enum:"exponential|linear" default:"exponential" doc:"How the pause grows. exponential: it doubles with each attempt; linear: it is base times the number of attempts."`
 }
@@ -70,7 +70,7 @@ func (r *Retry) check(c *checker, at place) {
 
 // Timeout bounds one attempt.
 type Timeout struct {
-	After Duration `yaml:"after" scalar:"true" default:"30s" min:"1ms" max:"24h" doc:"Longest time for an attempt."`
+	After Duration `yaml:"after" scalar:"true" default:"30s" min:"1ms" max:"24h" doc:"Longest time of an attempt."`
 }
 
 // Kind is "timeout".
@@ -79,7 +79,7 @@ func (*Timeout) Kind() string { return "timeout" }
 // Throttle bounds the rate of attempts.
 type Throttle struct {
 	Rate  Rate `yaml:"rate" scalar:"true" required:"true" doc:"Attempts per second, minute or hour."`
-	Burst int  `yaml:"burst" min:"1" max:"1000000" doc:"Attempts that may go at once after a quiet time. Default: those of one second, at least 1."`
+	Burst int  `yaml:"burst" min:"1" max:"1000000" doc:"Attempts allowed at once after a quiet time. Default: those of one second, at least 1."`
 }
 
 // Kind is "throttle".

@@ -11,19 +11,19 @@ import (
 // MongoDB is collections in a MongoDB database whose documents carry a status.
 type MongoDB struct {
 	URL      SecretURL `yaml:"url" required:"true" doc:"mongodb:// or mongodb+srv:// URL of the server, the replica set or the cluster."`
-	TLS      TLS       `yaml:"tls" doc:"Encryption of the connections. Default: what the URL says with tls; if it says nothing TLS with a check of the server's certificate, unless all servers are on this machine."`
+	TLS      TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's parameter tls; without it TLS with a verified certificate, unless all servers are on this machine."`
 	Database string    `yaml:"database" doc:"Name of the database. Default: that of the URL."`
-	Layout   string    `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Shape of the documents: {what layouts in MongoDB are}. Layouts have their own defaults (docs/layouts.md)."`
+	Layout   string    `yaml:"layout" enum:"{layouts in MongoDB}" default:"flowcatalyst" doc:"Layout of the documents: {what layouts in MongoDB are}. Layouts have their own defaults (docs/layouts.md)."`
 
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its collections."`
-	Claims Claims `yaml:"claims" doc:"What is claimed."`
+	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its collections."`
+	Claims Claims `yaml:"claims" doc:"Limits and timeouts of claims."`
 
-	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new documents are noticed: by polling alone, or also by a change stream, which takes a replica set or a cluster."`
-	Poll Poll   `yaml:"poll" doc:"How often and how much is read."`
+	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new documents are found: by polling alone, or also by a change stream, which needs a replica set or a cluster."`
+	Poll Poll   `yaml:"poll" doc:"Interval and size of reads."`
 
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is delivered. A document with a larger one is dead with an error that says its size."`
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is delivered. A document with a larger one is dead, with its size in the error."`
 
-	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
+	Leader bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
 }
 
 // Kind is "mongodb".
@@ -125,10 +125,10 @@ func (m *MongoDB) checkURL(c *checker, at place) {
 	}
 	switch {
 	case m.TLS.given() && (u.query.Has("tls") || u.query.Has("ssl")):
-		c.add(at.child("tls").key(), "the url has the parameter tls, and tls says it too").hint("keep one of them")
+		c.add(at.child("tls").key(), "the parameter tls of the url and this section exclude each other").hint("keep one of them")
 	case !u.away():
 	case m.TLS.Off(), u.query.Get("tls") == "false", u.query.Get("ssl") == "false":
-		c.warn(where, "the connection is not encrypted: messages can be read and changed on their way").hint("remove what turns TLS off: with a check of the server's certificate it is the default")
+		c.warn(where, "the connection is not encrypted: messages can be read and changed on their way").hint("remove the parameter: TLS with a check of the server's certificate is the default")
 	case !u.secured() && !m.TLS.given():
 		c.note(where, "has no %s: TLS is used and the server's certificate checked", "tls").
 			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")

@@ -30,8 +30,8 @@ func (c *checker) mysqlURL(at place, u SecretURL) {
 		return
 	}
 	if n, err := strconv.Atoi(cmp.Or(parsed.Port(), "3306")); err != nil || n < 1 || n > 65535 {
-		c.add(at, "has a port that does not exist"). // which is not shown: it may be a part of a password
-								hint("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+		c.add(at, "has an invalid port"). // which is not shown: it may be a part of a password
+							hint("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
 		return
 	}
 	if strings.Trim(parsed.Path, "/") == "" {
@@ -39,7 +39,7 @@ func (c *checker) mysqlURL(at place, u SecretURL) {
 	}
 	for name := range parsed.Query() {
 		if !slices.Contains([]string{"tls", "connect_timeout", "socket"}, name) {
-			c.add(at, "has the parameter %s, which there is not", shorten(name)).hint("those that there are: tls, connect_timeout, socket")
+			c.add(at, "has the unknown parameter %s", shorten(name)).hint("known parameters: tls, connect_timeout, socket")
 		}
 	}
 }
@@ -54,7 +54,7 @@ func (c *checker) mysqlTLS(at place, u SecretURL, t *TLS) {
 	where, mode := at.child("url"), parsed.Query().Get("tls")
 	switch {
 	case t.given() && mode != "":
-		c.add(at.child("tls").key(), "the url has the parameter tls, and tls says it too").hint("keep one of them")
+		c.add(at.child("tls").key(), "the parameter tls of the url and this section exclude each other").hint("keep one of them")
 	case !slices.Contains([]string{"", "true", "false", "skip-verify"}, mode):
 		c.add(where, "has a value of tls that does not exist").hint("use true, or one of skip-verify, false")
 	case parsed.Query().Get("socket") != "" || loopback(parsed.Hostname()):
@@ -65,7 +65,7 @@ func (c *checker) mysqlTLS(at place, u SecretURL, t *TLS) {
 	case mode == "skip-verify":
 		c.warn(where, "tls=skip-verify %s", modes["require"]).hint("remove it, and name an authority of your own with tls: {ca_file: ...} beside the url")
 	case mode == "" && !t.given():
-		c.note(where, "says nothing of TLS: it is used, and the server's certificate checked").
+		c.note(where, "does not mention TLS: it is used, and the server's certificate checked").
 			hint("a server with a certificate of your own authority needs tls: {ca_file: ...} beside the url, one without TLS tls: {enabled: false}")
 	}
 }

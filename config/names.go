@@ -207,8 +207,8 @@ func (c *checker) postgresURL(at place, u SecretURL, otherwise string) {
 	for host := range strings.SplitSeq(parsed.Host, ",") { // of several hosts each has a port
 		one := url.URL{Host: host}
 		if n, err := strconv.Atoi(cmp.Or(one.Port(), "5432")); err != nil || n < 1 || n > 65535 {
-			c.add(at, "has a port that does not exist"). // which is not shown: it may be a part of a password
-									hint("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
+			c.add(at, "has an invalid port"). // which is not shown: it may be a part of a password
+								hint("ports are numbers from 1 to 65535, and special characters of a password are %%-encoded")
 			return
 		}
 	}

@@ -52,7 +52,7 @@ func TestMinimalHasDefaults(t *testing.T) {
 // notOfModes leaves out what depends on the modes that the checkout's umask made.
 func notOfModes(list []*Error) []*Error {
 	return slices.DeleteFunc(list, func(w *Error) bool {
-		return strings.Contains(w.Message, "everybody on this machine can read")
+		return strings.Contains(w.Message, "every user of this machine can read")
 	})
 }
 

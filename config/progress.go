@@ -9,10 +9,10 @@ import (
 // Pace says how often a route looks for messages: Min after one that found some, and after the first After that found none;
 // longer by Factor each time after that, up to Max.
 type Pace struct {
-	Min    Duration `yaml:"min" default:"1s" min:"1ms" max:"1h" doc:"Pause between two looks."`
-	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Looks that find nothing before the pause grows."`
-	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further look that finds nothing."`
-	Max    Duration `yaml:"max" default:"60s" min:"1ms" max:"1h" doc:"Longest pause. Default: 60s, or min where that is longer."`
+	Min    Duration `yaml:"min" default:"1s" min:"1ms" max:"1h" doc:"Pause between two polls."`
+	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Empty polls before the pause grows."`
+	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further empty poll."`
+	Max    Duration `yaml:"max" default:"60s" min:"1ms" max:"1h" doc:"Longest pause. Default: 60s, or min if that is longer."`
 }
 
 func (p *Pace) check(c *checker, at place) {
@@ -79,12 +79,12 @@ func (cfg *Config) checkProgress(c *checker, at place, r *Route, taken map[progr
 	src, _ := cfg.Sources[r.From].(*Postgres)
 	switch {
 	case src == nil || src.Preset() == nil || !hasProgress(src.Preset()):
-		c.add(at.key(), "has a meaning with %s only", layoutsWith(hasProgress)).hint("remove the key")
+		c.add(at.key(), "has an effect with %s only", layoutsWith(hasProgress)).hint("remove the key")
 		return
 	case r.Order != "global":
-		c.add(at.key(), "says in one number how far the route is, which order: %s has not", r.Order).hint("set order: global, or remove progress")
+		c.add(at.key(), "has one position, but a route with order: %s has one for each lane", r.Order).hint("set order: global, or remove progress")
 	case len(r.Targets) > 1:
-		c.add(at.key(), "the row is one publisher's, and the list makes a route of each destination").hint("write a route for each of them")
+		c.add(at.key(), "the row belongs to one publisher, but the list makes a route for each destination").hint("write a route for each of them")
 	}
 	if !cfg.State.URL.IsZero() && (cfg.State.URL.Scheme() == "" || databaseOf(cfg.State.URL) != databaseOf(src.URL)) {
 		c.add(at.key(), "the row is written in the transaction that writes the route's cursor, and the state is in another database").

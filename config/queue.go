@@ -16,16 +16,16 @@ type Queues struct {
 
 // Claims bounds what is claimed from a queue table.
 type Claims struct {
-	InMemory int      `yaml:"in_memory" default:"1000" min:"1" max:"1000000" doc:"Most rows that are claimed and not settled yet."`
+	InMemory int      `yaml:"in_memory" default:"1000" min:"1" max:"1000000" doc:"Most rows that are claimed and not settled."`
 	PerGroup int      `yaml:"per_group" default:"0" min:"0" max:"1000000" doc:"Most rows of one group among them; 0: a quarter of in_memory."`
-	Timeout  Duration `yaml:"timeout" default:"5m" min:"1s" max:"7d" doc:"How long a row may be marked as being processed before it counts as stuck and is put back. Claims of ours that last longer are renewed in time. It must not be less than that of other processors on the table."`
-	Recover  Duration `yaml:"recover" default:"1m" min:"1s" max:"1h" doc:"How often stuck rows are looked for."`
+	Timeout  Duration `yaml:"timeout" default:"5m" min:"1s" max:"7d" doc:"How long a row may be marked as being processed before it counts as stuck and is put back. Outrider renews its own longer claims in time. Not less than the timeout of other processors on the table."`
+	Recover  Duration `yaml:"recover" default:"1m" min:"1s" max:"1h" doc:"Interval between searches for stuck rows."`
 }
 
 // HotPath bounds what is delivered from memory.
 type HotPath struct {
-	Queue      int      `yaml:"queue" default:"1000" min:"0" max:"1000000" doc:"Most committed rows that wait in memory for their lane. What has no room is found by the next poll. 0: the program has no hot path."`
-	SkipRecent Duration `yaml:"skip_recent" default:"1s" min:"0s" max:"1h" doc:"How old a row has to be for a poll to take it, in a program whose hot path is in use. Rows that the hot path has left are taken at any age."`
+	Queue      int      `yaml:"queue" default:"1000" min:"0" max:"1000000" doc:"Most committed rows that wait in memory for their lane. The next poll finds the others. 0: no hot path."`
+	SkipRecent Duration `yaml:"skip_recent" default:"1s" min:"0s" max:"1h" doc:"Least age of a row that a poll takes while the hot path is in use. Rows that the hot path left are taken at any age."`
 }
 
 // Queue describes a table of any shape whose rows carry a status. Names of
@@ -36,21 +36,21 @@ type Queue struct {
 	Payload string `yaml:"payload" required:"true" doc:"Content: json, jsonb, text or varchar that is JSON; or bytea."`
 	Status  string `yaml:"status" required:"true" doc:"Status: text, varchar, an enum or a number."`
 	Created string `yaml:"created" required:"true" doc:"When the row was created: timestamp or timestamptz, NOT NULL. Rows of a group come in the order of created and key."`
-	Claimed string `yaml:"claimed" required:"true" doc:"When the row was marked as being processed: timestamp or timestamptz. It tells claims apart."`
+	Claimed string `yaml:"claimed" required:"true" doc:"When the row was marked as being processed: timestamp or timestamptz. Identifies a claim."`
 
-	Group       string `yaml:"group" doc:"Key whose order is kept; any type. Without it no row is in an order."`
-	Attempts    string `yaml:"attempts" doc:"Failed attempts, a number. Without it a restart forgets them."`
+	Group       string `yaml:"group" doc:"Key of the group, whose order is kept; any type. Without it rows have no order."`
+	Attempts    string `yaml:"attempts" doc:"Failed attempts, a number. Without it they are lost at a restart."`
 	NextAttempt string `yaml:"next_attempt" doc:"Time before which the row is not attempted; NULL: at once."`
 	Done        string `yaml:"done" doc:"When the row was delivered."`
 	Error       string `yaml:"error" doc:"Last error: text or varchar of at least 4000."`
 
-	AggregateType string `yaml:"aggregate_type" doc:"Kind of thing that the event is about; any type."`
-	AggregateID   string `yaml:"aggregate_id" doc:"Which one of its kind; any type."`
+	AggregateType string `yaml:"aggregate_type" doc:"Type of the aggregate; any type."`
+	AggregateID   string `yaml:"aggregate_id" doc:"Id of the aggregate; any type."`
 	Tenant        string `yaml:"tenant" doc:"Tenant; any type."`
 	Headers       string `yaml:"headers" doc:"A JSON object of strings, which become metadata: json, jsonb or text."`
 
-	DefaultGroup  string        `yaml:"default_group" doc:"Group of rows whose group is NULL. Default: such rows are in no order."`
-	TypeInPayload bool          `yaml:"type_in_payload" doc:"Take the type from the payload's field type where there is one."`
+	DefaultGroup  string        `yaml:"default_group" doc:"Group of rows whose group is NULL. Default: such rows have no order."`
+	TypeInPayload bool          `yaml:"type_in_payload" doc:"Take the type from the payload's field type, if it has one."`
 	Statuses      QueueStatuses `yaml:"statuses" doc:"Values of the status column; numbers are quoted: \"1\"."`
 }
 
@@ -60,7 +60,7 @@ type QueueStatuses struct {
 	Retrying   string `yaml:"retrying" doc:"Waits for its next attempt. Default: as pending."`
 	Processing string `yaml:"processing" default:"processing" doc:"Claimed."`
 	Done       string `yaml:"done" default:"done" doc:"Delivered."`
-	Dead       string `yaml:"dead" default:"dead" doc:"Given up."`
+	Dead       string `yaml:"dead" default:"dead" doc:"Dead: its attempts are used up, or none can succeed."`
 }
 
 // Of returns the name of a layout's table: that which is given for its key, or the usual one.

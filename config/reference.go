@@ -14,7 +14,7 @@ func Reference() string {
 	w := &page{}
 	w.text("# Configuration", "",
 		"<!-- Written by `go generate ./config` from the structs of package config. Do not edit. -->", "",
-		"Outrider reads one YAML file. `outrider validate` checks it and reports everything that is wrong at once;",
+		"Outrider reads one YAML file. `outrider validate` checks it and reports all mistakes, each with its location and a fix;",
 		"`outrider schema` prints its JSON Schema for editors.", "",
 		"```yaml", strings.TrimRight(Example, "\n"), "```", "",
 		introduction)
@@ -30,20 +30,20 @@ const introduction = `## How values are written
 
 - **Variables**: ` + "`${NAME}`" + ` anywhere in a value is the environment variable, ` + "`${NAME:-default}`" + ` has a
   default for a variable that is unset or empty, and ` + "`$$`" + ` is a dollar sign. A variable that is not set and has no default is an
-  error. Values are put in after the YAML has been read, so they need no quoting.
-- **Secrets**: a key marked *secret* can also be given as ` + "`KEY_file`" + `, the path of a file that holds the value; line
-  ends at its end are dropped. A map of secrets (` + "`headers`" + `) has a map of paths (` + "`headers_file`" + `). Messages, logs and
+  error. Values are inserted after the YAML is parsed, so they need no quoting.
+- **Secrets**: a key marked *secret* can also be given as ` + "`KEY_file`" + `, the path of a file with the value; line
+  ends at its end are removed. A map of secrets (` + "`headers`" + `) has a map of paths (` + "`headers_file`" + `). Messages, logs and
   printed configurations never show a secret.
 - **Relative paths** start at the working directory.
 - **duration**: ` + "`200ms`, `30s`, `1h30m`, `7d`" + `. **size**: ` + "`64MiB`" + ` (1024-based), ` + "`1MB`" + ` (1000-based).
   **rate**: ` + "`500/s`, `30/m`, `1000/h`" + `.
-- **pattern**: must cover the whole text. ` + "`*`" + ` stands for any run of characters, dots and the empty run
-  included; everything else for itself: ` + "`order.*`" + ` matches ` + "`order.created` and `order.line.added`, not `order`" + `.
+- **pattern**: must match the whole text. ` + "`*`" + ` matches any characters, including dots and none;
+  all other characters match themselves: ` + "`order.*`" + ` matches ` + "`order.created` and `order.line.added`, not `order`" + `.
 - **tag**: ` + "`KEY`" + ` (the message has the tag) or ` + "`KEY=VALUE`" + `.
 - **template**: Go's text/template, rendered for each message with
   ` + "`" + TemplateFields + "`" + `; the last two are maps of strings: ` + "`{{.Tags.region}}`" + `,
-  ` + "`" + `{{index .Headers "x-region"}}` + "`" + `. Functions: ` + "`lower`, `upper`, `replace OLD NEW TEXT`" + `. A message that has no value for a
-  placeholder cannot be delivered and is parked as dead.
+  ` + "`" + `{{index .Headers "x-region"}}` + "`" + `. Functions: ` + "`lower`, `upper`, `replace OLD NEW TEXT`" + `. A message without a value for a
+  placeholder is dead.
 - YAML anchors and aliases work for whole values; merge keys (` + "`<<`" + `) and tags (` + "`!!str`" + `) do not.
 `
 

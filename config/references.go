@@ -56,7 +56,7 @@ func (cfg *Config) checkClaimless(c *checker, at place) {
 		}
 		of := table{p.database, string(*p.table)}
 		if other, taken := known[of]; taken {
-			c.add(at.child(e.key.text).key(), "source %s reads the table %s, too, and both would deliver each row: nothing in a row says that it is being processed",
+			c.add(at.child(e.key.text).key(), "source %s reads the table %s, too, and both would deliver each row, because rows are not marked as being processed",
 				other, *p.table).hint("use one source, with several routes")
 		}
 		known[of] = e.key.text

@@ -2,12 +2,12 @@ package config
 
 // Retention removes rows of a PostgreSQL table that every route has settled.
 type Retention struct {
-	Mode          string   `yaml:"mode" enum:"delete|partitions" default:"delete" doc:"How rows are removed: one by one, by primary key and in batches, or as whole partitions, for which the table must have been created with them by outrider init."`
-	Keep          Duration `yaml:"keep" default:"24h" min:"0s" doc:"Least age of a row that is removed, since its creation. Routes that have not settled a row keep it however old it is."`
-	Every         Duration `yaml:"every" default:"1m" min:"1s" max:"24h" doc:"How often rows are looked for that may go."`
-	Batch         int      `yaml:"batch" default:"10000" min:"16" max:"100000" doc:"Most rows of one transaction that deletes."`
-	PartitionRows int      `yaml:"partition_rows" default:"1000000" min:"10000" max:"1000000000" doc:"Positions of one partition, with mode partitions. Four partitions are always made ahead."`
-	WarnAfter     Duration `yaml:"warn_after" default:"1h" min:"1s" doc:"For how long a route may keep rows that are old enough to go before the log warns of it, again and again."`
+	Mode          string   `yaml:"mode" enum:"delete|partitions" default:"delete" doc:"How rows are removed: in batches by primary key, or as whole partitions, which outrider init must have created with the table."`
+	Keep          Duration `yaml:"keep" default:"24h" min:"0s" doc:"Least age of a row, since its creation, at which it is removed. A row that a route has not settled stays at any age."`
+	Every         Duration `yaml:"every" default:"1m" min:"1s" max:"24h" doc:"Interval between two removals."`
+	Batch         int      `yaml:"batch" default:"10000" min:"16" max:"100000" doc:"Most rows deleted in one transaction."`
+	PartitionRows int      `yaml:"partition_rows" default:"1000000" min:"10000" max:"1000000000" doc:"Positions of one partition, with mode partitions. Four partitions are always created ahead."`
+	WarnAfter     Duration `yaml:"warn_after" default:"1h" min:"1s" doc:"How long a route may hold back old rows before the log warns, repeatedly."`
 }
 
 func (r *Retention) check(c *checker, at place) {
@@ -25,8 +25,8 @@ func (p *Postgres) checkRetention(c *checker, at place) {
 
 // SQLiteRetention removes rows of an SQLite table that every route has settled.
 type SQLiteRetention struct {
-	Keep      Duration `yaml:"keep" default:"24h" min:"0s" doc:"Least age of a row that is removed, since its creation. Routes that have not settled a row keep it however old it is."`
-	Every     Duration `yaml:"every" default:"1m" min:"1s" max:"24h" doc:"How often rows are looked for that may go."`
-	Batch     int      `yaml:"batch" default:"1000" min:"16" max:"100000" doc:"Most rows of one transaction that deletes; the application's writers wait for it."`
-	WarnAfter Duration `yaml:"warn_after" default:"1h" min:"1s" doc:"For how long a route may keep rows that are old enough to go before the log warns of it, again and again."`
+	Keep      Duration `yaml:"keep" default:"24h" min:"0s" doc:"Least age of a row, since its creation, at which it is removed. A row that a route has not settled stays at any age."`
+	Every     Duration `yaml:"every" default:"1m" min:"1s" max:"24h" doc:"Interval between two removals."`
+	Batch     int      `yaml:"batch" default:"1000" min:"16" max:"100000" doc:"Most rows deleted in one transaction; the application's writers wait for it."`
+	WarnAfter Duration `yaml:"warn_after" default:"1h" min:"1s" doc:"How long a route may hold back old rows before the log warns, repeatedly."`
 }

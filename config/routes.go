@@ -7,14 +7,14 @@ import "regexp"
 type Route struct {
 	Name       string       `yaml:",key"`
 	From       string       `yaml:"from" required:"true" doc:"Name of a source."`
-	Match      Match        `yaml:"match" doc:"Which messages; all conditions must hold. Default: all messages."`
+	Match      Match        `yaml:"match" doc:"Conditions on messages, all of which must hold. Default: all messages."`
 	Targets    []string     `yaml:"to" required:"true" min:"1" single:"true" doc:"Name of a destination. A list is short for one route per destination, named ROUTE-DESTINATION."`
-	Order      string       `yaml:"order" enum:"group|global|none" default:"group" doc:"What order is kept: that within a group, that of all messages, or none. With layout {layouts in global order} the default is global."`
-	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end, an RFC 3339 time or, with layout watermill, offsets: behind what the source's consumer_group has acknowledged (docs/migrate/watermill.md). Means nothing once the route has a cursor."`
-	Poll       *Pace        `yaml:"poll" doc:"How often this route looks for messages; more often than its source is polled makes no difference. Of append-only tables only. Default: with each poll of the source."`
-	Progress   *Progress    `yaml:"progress" doc:"With a source of layout {layouts with progress}: the row in its progress_table that shows how far the route is, and by which it is paused, resumed, reset and moved. See docs/crablet.md."`
+	Order      string       `yaml:"order" enum:"group|global|none" default:"group" doc:"Order that is kept: within each group, of all messages, or none. With layout {layouts in global order} the default is global."`
+	Start      Start        `yaml:"start" default:"beginning" doc:"Where a new route begins: beginning, end, an RFC 3339 time or, with layout watermill, offsets: after the messages acknowledged by the source's consumer_group (docs/migrate/watermill.md). Ignored once the route has a cursor."`
+	Poll       *Pace        `yaml:"poll" doc:"Poll interval of this route, if longer than that of its source. For append-only tables only. Default: each poll of the source."`
+	Progress   *Progress    `yaml:"progress" doc:"With a source of layout {layouts with progress}: the row in its progress_table that shows the route's progress, and by which SQL can pause, resume, reset and move it. See docs/crablet.md."`
 	Window     int          `yaml:"window" default:"1024" min:"1" max:"16384" doc:"Most messages of one lane in flight. A route has 16 lanes; with order: global it has one, and the default is 4096."`
-	Middleware []Middleware `yaml:"middleware" doc:"Layers around the delivery, outermost first. Default: poison, retry, timeout; with a layout that has a name retry is then that of the original (docs/layouts.md)."`
+	Middleware []Middleware `yaml:"middleware" doc:"Middleware around the delivery, outermost first. Default: poison, retry, timeout; with a named layout retry is that of the original (docs/layouts.md)."`
 
 	// To is the destination: one of Targets.
 	To string `yaml:"-"`
@@ -30,8 +30,8 @@ type Match struct {
 
 // TagMatch selects by tags.
 type TagMatch struct {
-	All []Tag `yaml:"all" min:"1" doc:"Each of these tags must be there, as KEY or KEY=VALUE."`
-	Any []Tag `yaml:"any" min:"1" doc:"One of these tags must be there, as KEY or KEY=VALUE."`
+	All []Tag `yaml:"all" min:"1" doc:"All of these tags must be present, as KEY or KEY=VALUE."`
+	Any []Tag `yaml:"any" min:"1" doc:"One of these tags must be present, as KEY or KEY=VALUE."`
 }
 
 // Event is what a route can match by.

@@ -19,7 +19,7 @@ var sources = newRegistry[Source]("source",
 	kind{"sqlite", "An outbox table in SQLite: append-only, or a queue whose rows carry a status.", &SQLite{}},
 	kind{"mongodb", "Collections in MongoDB whose documents carry a status.", &MongoDB{}},
 	kind{"mysql", "Outbox tables in MariaDB or MySQL whose rows carry a status.", &MySQL{}},
-	kind{"http", "Messages that are posted to Outrider, as watermill-http's Publisher sends them. The answer waits for the verdict: 200 when the message is delivered, skipped or durably parked, 503 otherwise.", &HTTPSource{}},
+	kind{"http", "HTTP requests as watermill-http's Publisher sends them. The response waits for the verdict: 200 if the message is delivered, skipped or durably parked, otherwise 503.", &HTTPSource{}},
 	kind{"subscriber", "A Watermill Subscriber that the embedding Go program supplies. The outrider binary has none.", &Subscriber{}},
 )
 
@@ -27,34 +27,34 @@ var sources = newRegistry[Source]("source",
 // whose rows carry a status.
 type Postgres struct {
 	URL    SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the primary server. A connection may take 10 s to open, or the seconds of its parameter connect_timeout."`
-	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: what the URL's sslmode says; without one TLS with a check of the server's certificate, unless the server is on this machine or reached by a Unix socket."`
-	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Shape of the table: Outrider's own, {what layouts are}, or one described here: append-only by columns (docs/tables.md), with a status by queue. Layouts that have a name have their own defaults (docs/layouts.md)."`
-	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC, with others that have a name it is that of the original; with layout custom it is required."`
+	TLS    TLS       `yaml:"tls" doc:"Encryption of the connections. Default: the URL's sslmode; without it TLS with a verified certificate, unless the server is on this machine or reached by a Unix socket."`
+	Layout string    `yaml:"layout" enum:"outrider|{layouts}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, {what layouts are}, or custom: append-only, described by columns (docs/tables.md), or with a status, described by queue. Named layouts have their own defaults (docs/layouts.md)."`
+	Table  Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema if that is not in the search path. Layout watermill defaults to watermill_TOPIC, other named layouts to the original's name; layout custom requires it."`
 
-	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages that name none. Default: the table's name without watermill_."`
-	Client   string       `yaml:"client" enum:"outrider|watermill" default:"outrider" doc:"With layout watermill: who reads the table. watermill is the stock Subscriber of watermill-sql, with its consumer group and its table of offsets: one message at a time, and none while an older transaction runs (docs/migrate/watermill.md)."`
-	Group    string       `yaml:"consumer_group" doc:"With layout watermill: consumer group of watermill-sql's Subscriber, which client: watermill belongs to and start: offsets goes by. Default: its default, the empty one."`
+	Topic    string       `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table, and the type of messages without a type. Default: the table's name without watermill_."`
+	Client   string       `yaml:"client" enum:"outrider|watermill" default:"outrider" doc:"With layout watermill: reader of the table. watermill is the stock Subscriber of watermill-sql, with its consumer group and its table of offsets: one message at a time, and none while an older transaction runs (docs/migrate/watermill.md)."`
+	Group    string       `yaml:"consumer_group" doc:"With layout watermill: consumer group of watermill-sql's Subscriber, for client: watermill and start: offsets. Default: the empty one, as in watermill-sql."`
 	Offsets  Table        `yaml:"offsets_table" doc:"With layout watermill: table of watermill-sql's offsets. Default: watermill_offsets_TOPIC, beside the table."`
-	Columns  Columns      `yaml:"columns" doc:"With layout custom: in which column what is found."`
-	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {layouts with headers} or custom: keys of the metadata (headers) that hold what the table has no column for."`
+	Columns  Columns      `yaml:"columns" doc:"With layout custom: columns of the table."`
+	Metadata MetadataKeys `yaml:"metadata" doc:"With layout {layouts with headers} or custom: keys of the metadata (headers) with values that have no column."`
 
-	Progress Table `yaml:"progress_table" doc:"With layout {layouts with progress}: name of the table in which the original keeps how far its publishers are, for routes with progress. Default: that of the original."`
+	Progress Table `yaml:"progress_table" doc:"With layout {layouts with progress}: name of the original's table with the progress of its publishers, for routes with progress. Default: that of the original."`
 
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables."`
-	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status."`
-	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: what is claimed."`
+	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`
+	Queue  *Queue `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status."`
+	Claims Claims `yaml:"claims" doc:"With layout {queue layouts}, or with a queue: limits and timeouts of claims."`
 
-	HotPath HotPath `yaml:"hot_path" doc:"With layout {layouts with a hot path}, in a Go program that publishes and runs the relay, and gives its client (*Outrider).HotPath: rows that it has committed are delivered from memory. See docs/waking.md."`
+	HotPath HotPath `yaml:"hot_path" doc:"With layout {layouts with a hot path}, in a Go program that publishes, runs the relay, and passes (*Outrider).HotPath to its client: committed rows are delivered from memory. See docs/waking.md."`
 
-	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {queue layouts}, or with a queue: whether a row that was delivered is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
+	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {queue layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted. With layout {layouts that delete} the default is delete."`
 
-	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are noticed: by polling alone, or also by NOTIFY, on a connection of its own, from publishers that send it. See docs/waking.md."`
-	Poll Poll   `yaml:"poll" doc:"How often and how much is read. Of queue tables batch is 500 by default. Layouts that have a name have the pause of the original, which never changes with wake: poll (docs/layouts.md)."`
+	Wake string `yaml:"wake" enum:"poll|notify" default:"poll" doc:"How new rows are found: by polling alone, or also by notifications of publishers, on a separate connection. See docs/waking.md."`
+	Poll Poll   `yaml:"poll" doc:"Interval and size of reads. For queue tables batch is 500 by default. Named layouts have the interval of the original, which is fixed with wake: poll (docs/layouts.md)."`
 
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead, with its size in the error, and is not loaded. The same holds for a row with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. One message may exceed the budget memory, so max_row should be less than memory."`
 
-	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
-	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it works. Whoever else takes the same key stands by for Outrider, and Outrider for them; Default: with layout {layouts with a lock} that of the original, otherwise none."`
+	Leader     bool `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source, the others stand by. By default lanes are spread over all instances; with layout {layouts with a leader} the default is true. See docs/instances.md."`
+	LeaderLock int  `yaml:"leader_lock" doc:"With leader: true: key of a session advisory lock in the source's database, which the leader holds while it runs. Outrider and another program with the same key stand by for each other. Default: with layout {layouts with a lock} that of the original, otherwise none."`
 
 	Retention *Retention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -78,7 +78,7 @@ func (p *Postgres) check(c *checker, at place) {
 		p.LeaderLock = preset.Defaults.Lock
 	}
 	if at.has("leader_lock") && at.sound("leader") && !p.Leader {
-		c.add(at.child("leader_lock").key(), "has a meaning for a leader only").hint("set leader: true, or remove the key")
+		c.add(at.child("leader_lock").key(), "has an effect for a leader only").hint("set leader: true, or remove the key")
 	}
 }
 
@@ -88,23 +88,23 @@ func (p *Postgres) Notified() bool { return p.Wake == "notify" }
 // SQLite is an outbox table in an SQLite file.
 type SQLite struct {
 	Path   string `yaml:"path" required:"true" doc:"Path of the database file."`
-	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Shape of the table: Outrider's own, {what layouts in SQLite are}, or one described here: append-only by columns, with a status by queue (docs/tables.md). Layouts that have a name have their own defaults (docs/layouts.md)."`
-	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. With layouts that have a name the default is that of the original; with layout custom it is required."`
+	Layout string `yaml:"layout" enum:"outrider|{layouts in SQLite}|custom" default:"outrider" doc:"Layout of the table: Outrider's own, {what layouts in SQLite are}, or custom: append-only, described by columns, or with a status, described by queue (docs/tables.md). Named layouts have their own defaults (docs/layouts.md)."`
+	Table  Table  `yaml:"table" default:"outrider_outbox" doc:"Name of the table. Named layouts default to the original's name; layout custom requires it."`
 
-	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: in which column what is found."`
+	Columns SQLiteColumns `yaml:"columns" doc:"With layout custom: columns of the table."`
 
-	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables."`
-	Queue  *Queue `yaml:"queue" doc:"With layout custom, in place of columns: in which column what is found, of a table whose rows carry a status. Times are text, RFC 3339 or as SQLite's datetime() writes it, all in one form; or milliseconds since 1970 in a column of integers."`
-	Claims Claims `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: what is claimed."`
+	Tables Queues `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables."`
+	Queue  *Queue `yaml:"queue" doc:"With layout custom, instead of columns: columns of a table whose rows carry a status. Times are text in one format, RFC 3339 or that of SQLite's datetime(), or milliseconds since 1970 in an integer column."`
+	Claims Claims `yaml:"claims" doc:"With layout {SQLite layouts}, or with a queue: limits and timeouts of claims."`
 
-	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {SQLite layouts}, or with a queue: whether a row that was delivered is kept, with its status, or deleted."`
+	Delivered string `yaml:"delivered" enum:"keep|delete" default:"keep" doc:"With layout {SQLite layouts}, or with a queue: whether a delivered row is kept, with its status, or deleted."`
 
-	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are noticed. SQLite cannot notify."`
-	Poll Poll   `yaml:"poll" doc:"How often and how much is read."`
+	Wake string `yaml:"wake" enum:"poll" default:"poll" doc:"How new rows are found. SQLite cannot notify."`
+	Poll Poll   `yaml:"poll" doc:"Interval and size of reads."`
 
-	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead with an error that says its size, and is not loaded; neither is one with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. A message in memory may come on top of memory, so it should be less than that."`
+	MaxRow Size `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload that is read. A row with a larger one is dead, with its size in the error, and is not loaded. The same holds for a row with more than 1,000 headers or tags, 1 MiB of them, or names (id, type, group, tenant and so on) of more than 1 KiB. One message may exceed the budget memory, so max_row should be less than memory."`
 
-	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite database has one instance in any case, and refuses a second one."`
+	Leader bool `yaml:"leader" default:"false" doc:"Cannot be true: an SQLite file has one instance and refuses a second one."`
 
 	Retention *SQLiteRetention `yaml:"retention" doc:"Removes rows that every route has settled; {} is enough. Default: rows are never removed. See docs/retention.md."`
 }
@@ -142,8 +142,8 @@ func checkPlain(c *checker, at place, table Table) {
 // cursor: what is not delivered at once is parked in the state store.
 type Subscriber struct {
 	Topic  string `yaml:"topic" required:"true" doc:"Topic to subscribe to."`
-	MaxRow Size   `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload. A message with a larger one, with more than 1,000 or 1 MiB of metadata, or with names of more than 1 KiB, is dead with an error that says so; the client that received it has had it in memory by then."`
-	Leader bool   `yaml:"leader" default:"false" doc:"One instance at a time works all routes of this source. By default each route has an instance, and not all of them the same. See docs/instances.md."`
+	MaxRow Size   `yaml:"max_row" default:"16MiB" min:"64KiB" max:"512MiB" doc:"Largest payload. A message with a larger one, with more than 1,000 or 1 MiB of metadata, or with names of more than 1 KiB, is dead, with the reason in the error. The client that received it has already had it in memory."`
+	Leader bool   `yaml:"leader" default:"false" doc:"One instance at a time runs all routes of this source. By default each route may have another instance. See docs/instances.md."`
 }
 
 // Kind is "subscriber".
@@ -153,7 +153,7 @@ func (*Subscriber) log() bool    { return false }
 // Poll adapts reading to the load: rows seen, read again at once; none seen,
 // wait Min for After reads, then longer by Factor each time, up to Max.
 type Poll struct {
-	Batch  int      `yaml:"batch" default:"5000" min:"1" max:"100000" doc:"Most rows of one read; of each table, where there are several."`
+	Batch  int      `yaml:"batch" default:"5000" min:"1" max:"100000" doc:"Most rows of one read; per table if there are several."`
 	Min    Duration `yaml:"min" default:"1ms" min:"100us" max:"1h" doc:"Pause after a read that found nothing."`
 	After  int      `yaml:"after" default:"3" min:"0" max:"1000" doc:"Empty reads before the pause grows."`
 	Factor float64  `yaml:"factor" default:"2" min:"1" max:"100" doc:"Growth of the pause with each further empty read."`

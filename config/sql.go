@@ -10,16 +10,16 @@ import (
 
 // SQL writes messages into another outbox table.
 type SQL struct {
-	URL     SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the database with the table. Where it is that of the route's state (of a queue table: of its source), by host, port and name, each message becomes exactly one row: both are committed together, with the connection of state or source. Elsewhere it is at least one, and a table with a unique index on its event id keeps one of them."`
-	TLS     TLS       `yaml:"tls" doc:"Encryption of the connections, as of a source."`
-	Layout  string    `yaml:"layout" enum:"outrider|{layouts}" default:"outrider" doc:"Shape of the table, as of a source: Outrider's own, or a layout that has a name. docs/sql.md says what each of them keeps of a message."`
-	Table   Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema where the search path does not find it. With layout watermill the default is watermill_TOPIC, with others that have a name it is that of the original."`
-	Tables  Queues    `yaml:"tables" doc:"With layout {layouts with several tables}: the names of its tables. The kind of a message says which of them it is for; the first takes those without one."`
+	URL     SecretURL `yaml:"url" required:"true" doc:"postgres:// URL of the database with the table. If host, port and name are those of the route's state (for a queue table: of its source), each message becomes exactly one row: both are committed together, on the connection of state or source. Otherwise at least one, and a unique index on the event id removes duplicates."`
+	TLS     TLS       `yaml:"tls" doc:"Encryption of the connections, as for a source."`
+	Layout  string    `yaml:"layout" enum:"outrider|{layouts}" default:"outrider" doc:"Layout of the table, as for a source: Outrider's own, or a named layout. docs/sql.md lists the values that each keeps of a message."`
+	Table   Table     `yaml:"table" default:"outrider_outbox" doc:"Name of the table, with its schema if that is not in the search path. Layout watermill defaults to watermill_TOPIC, other named layouts to the original's name."`
+	Tables  Queues    `yaml:"tables" doc:"With layout {layouts with several tables}: names of its tables. The kind of a message selects the table; the first gets messages without a kind."`
 	Topic   string    `yaml:"topic" doc:"With layout {layouts with topics}: the topic of the table."`
-	EventID Template  `yaml:"event_id" default:"{{.ID}}" doc:"Event id of a row; a template. Where ids are numbers, as with layout talkie, those of two databases meet: put the name of the database in front, as in shop-{{.ID}}."`
+	EventID Template  `yaml:"event_id" default:"{{.ID}}" doc:"Event id of a row; a template. If ids are numbers, as with layout talkie, add the database's name as a prefix, as in shop-{{.ID}}, so that ids of two databases differ."`
 	Type    Template  `yaml:"event_type" default:"{{.Type}}" doc:"Type of a row; a template. With layout talkie it is the topic."`
 	Group   Template  `yaml:"group" default:"{{.Group}}" doc:"Group of a row, whose order is kept; a template. A message without a group gets none."`
-	Notify  bool      `yaml:"notify" default:"false" doc:"Wake a relay that reads the table with wake: notify and sleeps."`
+	Notify  bool      `yaml:"notify" default:"false" doc:"Wake a sleeping relay that reads the table with wake: notify."`
 	Batch   SQLBatch  `yaml:"batch" doc:"Bounds of one transaction."`
 }
 

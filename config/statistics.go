@@ -4,13 +4,13 @@ import "time"
 
 // Statistics says how often the log sums up what the whole process has delivered.
 type Statistics struct {
-	Every Duration `yaml:"every" min:"0s" max:"24h" doc:"Time between two lines of the log that sum up what this process has delivered, over all routes; written when something was delivered since the line before. 0s: none. Default: with a source of layout {layouts with statistics} that of the original, otherwise none."`
+	Every Duration `yaml:"every" min:"0s" max:"24h" doc:"Interval of log lines that sum up the deliveries of this process over all routes; a line is written only if there were any. 0s: none. Default: with a source of layout {layouts with statistics} that of the original, otherwise none."`
 	Level string   `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Level of the lines."`
 }
 
 // StatisticsTo counts messages.
 type StatisticsTo struct {
-	Every Duration `yaml:"every" default:"10s" min:"10ms" max:"24h" doc:"Time between two lines of the log, which are written when something came since the line before."`
+	Every Duration `yaml:"every" default:"10s" min:"10ms" max:"24h" doc:"Interval of log lines; a line is written only if messages came."`
 	Level string   `yaml:"level" enum:"debug|info|warn|error" default:"info" doc:"Level of the lines."`
 }
 

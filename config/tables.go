@@ -33,29 +33,29 @@ func (col Column) String() string { return string(col) }
 // Columns describes an append-only table of any shape.
 type Columns struct {
 	Position Column `yaml:"position" doc:"Unique and ascending, usually the identity column: smallint, integer or bigint. Required."`
-	XID      Column `yaml:"xid" doc:"Id of the transaction that wrote the row, usually filled by a default: xid8, or bigint that holds one. Required: without it rows that are committed late would be lost."`
+	XID      Column `yaml:"xid" doc:"Id of the transaction that wrote the row, usually filled by a default: xid8, or bigint with the same value. Required: without it rows that commit late would be lost."`
 	ID       Column `yaml:"id" doc:"Event id; any type. Required."`
-	Payload  Column `yaml:"payload" doc:"Content: json, jsonb, text or bytea. Of text and bytea what is no JSON counts as bytes. Required."`
+	Payload  Column `yaml:"payload" doc:"Content: json, jsonb, text or bytea. Text and bytea that are not JSON count as bytes. Required."`
 
-	Type          Column `yaml:"type" doc:"Event type; any type of column, or =text. Required, unless metadata has it."`
-	Group         Column `yaml:"group" doc:"Key whose order is kept; any type. Rows without one are in no order."`
-	AggregateType Column `yaml:"aggregate_type" doc:"Kind of thing that the event is about; any type of column, or =text."`
-	AggregateID   Column `yaml:"aggregate_id" doc:"Which one of its kind; any type."`
+	Type          Column `yaml:"type" doc:"Event type; any type of column, or =text. Required, unless metadata names it."`
+	Group         Column `yaml:"group" doc:"Key of the group, whose order is kept; any type. Rows without one have no order."`
+	AggregateType Column `yaml:"aggregate_type" doc:"Type of the aggregate; any type of column, or =text."`
+	AggregateID   Column `yaml:"aggregate_id" doc:"Id of the aggregate; any type."`
 	Tenant        Column `yaml:"tenant" doc:"Tenant; any type of column, or =text."`
 
 	Headers    Column `yaml:"headers" doc:"A JSON object whose values become metadata: json, jsonb or text."`
 	Tags       Column `yaml:"tags" doc:"A JSON object: json, jsonb or text. Or an array of KEY=VALUE: text[]."`
 	OccurredAt Column `yaml:"occurred_at" doc:"When the event happened: timestamptz, or timestamp in the time zone of Outrider's session."`
-	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, likewise. Needed to start a route at a time, and for the age of messages."`
+	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, in the same types. Needed to start a route at a time, and for the age of messages."`
 }
 
 // MetadataKeys names keys of a row's headers, which Watermill calls metadata.
 type MetadataKeys struct {
-	Type          string `yaml:"type" doc:"Key that holds the event type. Without it: outrider_type, then the topic."`
-	Group         string `yaml:"group" doc:"Key that holds the group, whose order is kept. Without it: outrider_group."`
-	AggregateType string `yaml:"aggregate_type" doc:"Key that holds the kind of thing. Without it: outrider_aggregate_type."`
-	AggregateID   string `yaml:"aggregate_id" doc:"Key that holds which one of its kind. Without it: outrider_aggregate_id."`
-	Tenant        string `yaml:"tenant" doc:"Key that holds the tenant. Without it: outrider_tenant."`
+	Type          string `yaml:"type" doc:"Key of the event type. Without it: outrider_type, then the topic."`
+	Group         string `yaml:"group" doc:"Key of the group, whose order is kept. Without it: outrider_group."`
+	AggregateType string `yaml:"aggregate_type" doc:"Key of the aggregate type. Without it: outrider_aggregate_type."`
+	AggregateID   string `yaml:"aggregate_id" doc:"Key of the aggregate id. Without it: outrider_aggregate_id."`
+	Tenant        string `yaml:"tenant" doc:"Key of the tenant. Without it: outrider_tenant."`
 }
 
 // checkLayout looks at what describes a table that is not of the own layout.
@@ -134,7 +134,7 @@ func (c *checker) onlyIn(at place, layout, key string) {
 		return
 	}
 	c.retract(at.child(key).path) // what is wrong inside does not matter then
-	err := c.add(at.child(key).key(), "has a meaning with %s only", layout)
+	err := c.add(at.child(key).key(), "has an effect with %s only", layout)
 	if near := meanings[key]; len(near) > 0 && !at.has(near[0]) && slices.Contains(keysOf(reflect.TypeFor[Postgres]()), near[0]) {
 		err.hint("did you mean %s? Otherwise remove the key, or set %s", near[0], layout)
 		return

@@ -5,18 +5,18 @@ package config
 type SQLiteColumns struct {
 	Position Column `yaml:"position" doc:"INTEGER PRIMARY KEY AUTOINCREMENT. Required."`
 	ID       Column `yaml:"id" doc:"Event id; any type. Required."`
-	Payload  Column `yaml:"payload" doc:"Content. What is no JSON counts as bytes. Required."`
+	Payload  Column `yaml:"payload" doc:"Content. A value that is not JSON counts as bytes. Required."`
 	Type     Column `yaml:"type" doc:"Event type; any type of column, or =text. Required."`
 
-	Group         Column `yaml:"group" doc:"Key whose order is kept; any type. Rows without one are in no order."`
-	AggregateType Column `yaml:"aggregate_type" doc:"Kind of thing that the event is about; any type of column, or =text."`
-	AggregateID   Column `yaml:"aggregate_id" doc:"Which one of its kind; any type."`
+	Group         Column `yaml:"group" doc:"Key of the group, whose order is kept; any type. Rows without one have no order."`
+	AggregateType Column `yaml:"aggregate_type" doc:"Type of the aggregate; any type of column, or =text."`
+	AggregateID   Column `yaml:"aggregate_id" doc:"Id of the aggregate; any type."`
 	Tenant        Column `yaml:"tenant" doc:"Tenant; any type of column, or =text."`
 
 	Headers    Column `yaml:"headers" doc:"A JSON object of strings, which become metadata."`
 	Tags       Column `yaml:"tags" doc:"A JSON object of strings."`
-	OccurredAt Column `yaml:"occurred_at" doc:"When the event happened: text, RFC 3339 or as SQLite's datetime() writes it, then in UTC."`
-	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, likewise. Needed to start a route at a time, to rebase it, and for the age of messages."`
+	OccurredAt Column `yaml:"occurred_at" doc:"When the event happened: text, RFC 3339, or in UTC the format of SQLite's datetime()."`
+	CreatedAt  Column `yaml:"created_at" doc:"When the row was created, in the same types. Needed to start a route at a time, to rebase it, and for the age of messages."`
 }
 
 // dropDefaults removes the defaults of keys that have no meaning for the table, so that the configuration can be printed and read back.

@@ -11,11 +11,11 @@ import (
 
 // TLS configures an encrypted connection.
 type TLS struct {
-	Enabled            *bool  `yaml:"enabled" doc:"Whether to use TLS. Default: true where another key of the section is given, otherwise what the section's own description says. false leaves passwords, tokens and messages readable on their way, which the log says at the start."`
+	Enabled            *bool  `yaml:"enabled" doc:"Whether to use TLS. Default: true if another key of the section is set, otherwise as the section describes. false sends passwords, tokens and messages unencrypted, and the log warns at startup."`
 	CAFile             File   `yaml:"ca_file" doc:"File with the certificates to trust, PEM. Default: the system's."`
 	CertFile           File   `yaml:"cert_file" doc:"File with the client's certificate, PEM."`
 	KeyFile            File   `yaml:"key_file" doc:"File with the client's private key, PEM."`
-	ServerName         string `yaml:"server_name" doc:"Name to expect in the server's certificate. Default: the host that is dialled."`
+	ServerName         string `yaml:"server_name" doc:"Expected name in the server's certificate. Default: the host of the connection."`
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify" default:"false" doc:"Accept any certificate; for tests only."`
 }
 

@@ -138,11 +138,11 @@ func TestOpenFilesAreWarnedAbout(t *testing.T) {
 		want string
 	}{
 		"a secret, closed":        {config("token: hunter2"), 0o640, ""},
-		"a secret, open":          {config("token: hunter2"), 0o644, "destinations.out.token: is a secret, and everybody"},
+		"a secret, open":          {config("token: hunter2"), 0o644, "destinations.out.token: is a secret, and every user"},
 		"a variable, open":        {config("token: ${CANARY}"), 0o644, ""},
 		"another file, closed":    {config("token_file: " + write("closed", "x", 0o600)), 0o644, ""},
-		"another file, open":      {config("token_file: " + write("open", "x", 0o604)), 0o600, "destinations.out.token_file: everybody on this machine can read the file"},
-		"a private key, open":     {config("tls: {cert_file: c.pem, key_file: " + write("key", "x", 0o604) + "}"), 0o600, "tls.key_file: everybody"},
+		"another file, open":      {config("token_file: " + write("open", "x", 0o604)), 0o600, "destinations.out.token_file: every user of this machine can read the file"},
+		"a private key, open":     {config("tls: {cert_file: c.pem, key_file: " + write("key", "x", 0o604) + "}"), 0o600, "tls.key_file: every user"},
 		"no secret at all, open ": {config("timeout: 5s"), 0o644, ""},
 	} {
 		cfg, err := Load(write("c.yaml", test.text, test.mode), testEnv)

@@ -11,24 +11,24 @@ import (
 
 // Webhook sends each message as one signed request (Standard Webhooks).
 type Webhook struct {
-	URL            Template                    `yaml:"url" required:"true" doc:"Where to post to; a template. Each URL that comes of it is an endpoint."`
-	Secrets        []Secret                    `yaml:"secrets" min:"1" doc:"Secrets, each of which signs every request: whsec_... (HMAC-SHA256) or whsk_... (Ed25519). While one is replaced, the new one stands before the old one. Required, here or as secrets_file."`
-	SecretsFile    []Secret                    `yaml:"secrets_file" file:"lines" doc:"File with the secrets, one per line; blank lines and lines that begin with # are passed over."`
+	URL            Template                    `yaml:"url" required:"true" doc:"URL of the requests; a template. Each rendered URL is an endpoint."`
+	Secrets        []Secret                    `yaml:"secrets" min:"1" doc:"Secrets, each of which signs every request: whsec_... (HMAC-SHA256) or whsk_... (Ed25519). For a rotation put the new one before the old one. Required, here or as secrets_file."`
+	SecretsFile    []Secret                    `yaml:"secrets_file" file:"lines" doc:"File with the secrets, one per line; blank lines and lines that begin with # are ignored."`
 	Format         string                      `yaml:"format" enum:"raw|cloudevents|cloudevents-binary" default:"raw" doc:"Body of a request: the payload, a structured CloudEvent (application/cloudevents+json), or the payload with the CloudEvent's attributes in ce- headers."`
 	Headers        map[string]Secret           `yaml:"headers" doc:"Headers of every request. Values count as secrets."`
-	PassHeaders    []string                    `yaml:"pass_headers" doc:"With format cloudevents-binary: headers of messages that are passed on, at most 8 KiB of them; one that ends with * names all that begin so. What begins with Outrider- never is. Default: traceparent, tracestate, ce-*."`
+	PassHeaders    []string                    `yaml:"pass_headers" doc:"With format cloudevents-binary: headers of messages that are passed on, at most 8 KiB of them; * at the end matches any suffix. Headers that begin with Outrider- are never passed on. Default: traceparent, tracestate, ce-*."`
 	CAFile         File                        `yaml:"ca_file" doc:"The same as ca_file in tls."`
-	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url; on for these, off for http ones. Headers go over http to another machine only with enabled: false."`
-	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time for a connection to open."`
-	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the answer."`
-	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests of a route at a time. A group has one of them at most."`
-	Rate           Rate                        `yaml:"rate" doc:"Most requests to one endpoint per second, minute or hour. Default: no bound."`
-	Burst          int                         `yaml:"burst" min:"1" max:"1000000" doc:"Requests to one endpoint that may go at once after a quiet time. Default: those of one second, at least 1."`
-	AllowPrivate   bool                        `yaml:"allow_private" default:"false" doc:"Whether requests may go to any address: this machine, private networks, metadata services. For tests, and where everybody who can choose a URL or its DNS entry is trusted."`
-	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Networks that requests may go to although they are not public, such as 10.1.0.0/16."`
-	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that requests never go to, whatever is allowed, such as those of public addresses that are your own."`
-	Capture        Size                        `yaml:"capture" default:"4KiB" min:"0B" max:"64KiB" doc:"How much of a refusing answer the error quotes."`
-	Status         map[StatusCode]StatusAction `yaml:"status" doc:"What an answer means, by status code, where it differs from the usual."`
+	TLS            TLS                         `yaml:"tls" doc:"Certificates of an https url. TLS is on for https and off for http. Headers are sent over http to another machine only with enabled: false."`
+	ConnectTimeout Duration                    `yaml:"connect_timeout" default:"10s" min:"1ms" max:"10m" doc:"Longest time to open a connection."`
+	Timeout        Duration                    `yaml:"timeout" default:"30s" min:"1ms" max:"10m" doc:"Longest time for a request, from dialling to the end of the response."`
+	MaxRequests    int                         `yaml:"max_requests" default:"64" min:"1" max:"10000" doc:"Most requests in flight per route. A group has at most one of them."`
+	Rate           Rate                        `yaml:"rate" doc:"Most requests to one endpoint per second, minute or hour. Default: no limit."`
+	Burst          int                         `yaml:"burst" min:"1" max:"1000000" doc:"Requests to one endpoint allowed at once after a quiet time. Default: those of one second, at least 1."`
+	AllowPrivate   bool                        `yaml:"allow_private" default:"false" doc:"Whether requests may go to any address: this machine, private networks, metadata services. For tests, or if everyone who controls a URL or its DNS entry is trusted."`
+	AllowNetworks  []string                    `yaml:"allow_networks" doc:"Private networks that requests may go to, such as 10.1.0.0/16."`
+	DenyNetworks   []string                    `yaml:"deny_networks" doc:"Networks that are always refused, for example your own public addresses."`
+	Capture        Size                        `yaml:"capture" default:"4KiB" min:"0B" max:"64KiB" doc:"How much of an error response the error quotes."`
+	Status         map[StatusCode]StatusAction `yaml:"status" doc:"Meaning of status codes that differs from the default."`
 	Source         string                      `yaml:"source" default:"outrider" doc:"Source attribute of CloudEvents, a URI reference."`
 }
 
