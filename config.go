@@ -10,8 +10,8 @@ import (
 type Config = config.Config
 
 // LoadConfig reads and checks a configuration file. Variables come from the
-// process's environment. The error lists everything that is wrong with the file,
-// with line, column and what to do: a [*config.Errors].
+// process's environment. The error lists all mistakes of the file, each with its
+// location and a fix: a [*config.Errors].
 func LoadConfig(path string) (*Config, error) { return config.Load(path, os.LookupEnv) }
 
 // ParseConfig is [LoadConfig] for text in memory; name stands for the file in
@@ -20,8 +20,8 @@ func ParseConfig(name string, text []byte) (*Config, error) {
 	return config.Parse(name, text, os.LookupEnv)
 }
 
-// NewConfig completes and checks a configuration that was made in Go, by the rules
-// of the file; see [config.Build].
+// NewConfig completes and checks a configuration built in Go, by the rules of the
+// file; see [config.Build].
 //
 //	cfg, err := outrider.NewConfig(outrider.Config{
 //		Sources:      map[string]config.Source{"app": &config.Postgres{URL: config.NewSecretURL(url)}},

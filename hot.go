@@ -9,17 +9,19 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// HotPath returns what has messages of this process delivered right after their commit, for [outbox.ClientConfig].Hot. The
-// source is one of the configuration, in PostgreSQL, with the layout outrider or outbox-framework.
+// HotPath returns the hot path of a source, which delivers messages of this process right after their commit, for
+// [outbox.ClientConfig].Hot. The source is one of the configuration, in PostgreSQL, with the layout outrider or
+// outbox-framework.
 //
 // With outbox-framework messages are delivered from memory. With outrider the relay reads the slots that the transaction wrote to, by a
 // short statement and without waiting for its next poll; the columns that order them need what only the table knows.
 //
-// The poll goes on beside it, and finds what the hot path leaves: messages of other processes, and after a crash; those of lanes that other
-// instances own; those that there is no room for; with outbox-framework also those behind a message of their group that may be
-// unfinished. Order and guarantees are the same either way.
+// Polling continues beside it, and finds the other messages: those of other processes, and after a crash; those of lanes that other
+// instances own; those without room in memory; with outbox-framework also those behind a message of their group that may be unfinished.
+// Order and guarantees are the same either way.
 //
-// It may be called before [Outrider.Run], and stays valid after a reload.
+// HotPath may be called before [Outrider.Run]; its result stays valid after a
+// reload.
 func (o *Outrider) HotPath(source string) (outbox.HotPath, error) {
 	if o.cfg.Sources[source] == nil {
 		return nil, fmt.Errorf("hot path: there is no source %q in the configuration", source)

@@ -21,10 +21,10 @@ import (
 type Option = assembly.Option
 
 // WithMiddleware adds middleware to a route, outermost first, inside of what the
-// configuration lists for it: inside of retry, so that their failures are
-// retried, and inside of the timeout. Any Watermill middleware works. It may do anything,
-// so messages wait in the chain for their delivery; see [WithLayers]. A route
-// that lists `middleware: []` has only what is given here.
+// configuration lists for it: inside of retry, so that their failures are retried, and
+// inside of the timeout. Any Watermill middleware works. It may do anything, so messages
+// wait in the chain for their delivery; see [WithLayers]. A route that lists
+// `middleware: []` has only this middleware.
 func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
 	return func(o *assembly.Options) {
 		for i, m := range mw {
@@ -34,9 +34,9 @@ func WithMiddleware(route string, mw ...message.HandlerMiddleware) Option {
 	}
 }
 
-// WithLayers is [WithMiddleware] for layers that can say more: one that only looks at
-// what came of a delivery keeps the route delivering first, which takes about half of
-// the processor time ([middleware.Layer]). For a plain Watermill middleware of that kind:
+// WithLayers is [WithMiddleware] for layers: one that only looks at the result of a
+// delivery keeps the route delivering first, which takes about half of the processor time
+// ([middleware.Layer]). For a plain Watermill middleware of that kind:
 //
 //	outrider.WithLayers("orders", middleware.AfterDelivery(audit))
 func WithLayers(route string, layers ...middleware.Layer) Option {
@@ -68,8 +68,8 @@ func WithBatchDestination(name string, d adapters.Destination) Option {
 	}
 }
 
-// WithPublisher is [WithDestination] for a publisher of the program's own that takes batches as a whole and says whether it is healthy: see
-// package batches. The relay does not close it.
+// WithPublisher is [WithDestination] for a publisher of the program that accepts or refuses batches as a whole and reports whether it is
+// healthy: see package batches. The relay does not close it.
 func WithPublisher(name string, p batches.Publisher) Option {
 	return func(o *assembly.Options) {
 		o.Require(fmt.Sprintf("WithPublisher(%q)", name), p)
@@ -114,15 +114,15 @@ func WithRegisterer(r prometheus.Registerer) Option {
 	return func(o *assembly.Options) { o.Registerer = r }
 }
 
-// WithTracerProvider sets what makes the spans of the tracing middleware. The
-// relay does not shut it down. Default: an exporter to where OpenTelemetry's
-// environment variables say, or none.
+// WithTracerProvider sets the provider of the tracing middleware's spans. The
+// relay does not shut it down. Default: an exporter configured by
+// OpenTelemetry's environment variables, or none.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(o *assembly.Options) { o.Tracing = p }
 }
 
-// WithReload says how the configuration is read again when the admin API asks for a
-// reload; see [Outrider.Reload]. Default: the API offers none.
+// WithReload sets the function that reads the configuration again for a reload by
+// the admin API; see [Outrider.Reload]. Default: the API offers none.
 func WithReload(read func() (*Config, error)) Option {
 	return func(o *assembly.Options) {
 		o.Require("WithReload", read)
@@ -130,13 +130,13 @@ func WithReload(read func() (*Config, error)) Option {
 	}
 }
 
-// WithPool has connections to the database of a PostgreSQL source made as those of a
-// pool that the program has: to the address of its configuration, with its TLS,
-// credentials, dial function, run-time parameters and tracer, and with its hooks
-// BeforeConnect (for tokens instead of passwords), AfterConnect and BeforeClose. This
-// is so for the source, its state unless `state` names another database, its listener
-// and its leader lock. Nothing is connected by the source's url any more; it only
-// names the database, and may be without a password.
+// WithPool makes connections to the database of a PostgreSQL source like those of the
+// program's pool: to the address of its configuration, with its TLS, credentials,
+// dial function, run-time parameters and tracer, and with its hooks BeforeConnect
+// (for tokens instead of passwords), AfterConnect and BeforeClose. This is so for the
+// source, its state unless `state` names another database, its listener and its
+// leader lock. Nothing is connected by the source's url any more; it only names the
+// database, and may be without a password.
 //
 // Outrider makes pools of its own from that configuration, because its connections
 // have another search_path and longer lives than an application's. The given pool is

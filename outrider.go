@@ -70,12 +70,12 @@ func New(cfg *Config, opts ...Option) (*Outrider, error) {
 	return relay, nil
 }
 
-// Run connects, checks sources and destinations, and delivers until ctx ends;
-// then it drains: reading stops, what is in flight is finished and settled, and
-// the lanes are released. It returns nil after a clean drain, and [ErrCutOff] after
-// one that did not end in time. What is closed at the end has what is left of the
-// drain timeout, or a second; an error says what was not closed in that time. A
-// relay runs once: another Run returns an error and changes nothing.
+// Run connects, checks sources and destinations, and delivers until ctx ends. Then
+// it drains: reading stops, messages in flight are finished and settled, and the
+// lanes are released. It returns nil after a clean drain, and [ErrCutOff] after one
+// that did not end in time. Closing parts at the end may take the rest of the drain
+// timeout, or a second; an error names the parts that were not closed in that time.
+// A relay runs once: another Run returns an error and changes nothing.
 func (o *Outrider) Run(ctx context.Context) (err error) {
 	if !o.begun.CompareAndSwap(false, true) {
 		return errors.New("this relay runs already, or has run: make another one with outrider.New")
@@ -127,7 +127,8 @@ func (o *Outrider) warn(cfg *Config) {
 	}
 }
 
-// Ready is closed once the relay delivers, or stands by for another instance.
+// Ready returns a channel that is closed when the relay delivers, or stands by
+// for another instance.
 func (o *Outrider) Ready() <-chan struct{} { return o.ready }
 
 // Stats returns the counters of all routes since Run began or the latest
@@ -139,8 +140,8 @@ func (o *Outrider) Stats() []adapters.RouteStats {
 	return nil
 }
 
-// AdminAddress is where the admin server listens, once Run has started it; the
-// empty string when there is none.
+// AdminAddress returns the address of the admin server after Run has started
+// it; empty if there is none.
 func (o *Outrider) AdminAddress() string {
 	if o.admin == nil {
 		return ""
@@ -148,12 +149,11 @@ func (o *Outrider) AdminAddress() string {
 	return o.admin.Addr()
 }
 
-// Wake lets the relay look for new rows of a source at once, instead of after
-// its next pause. Call it after the commit when the relay is embedded in the
-// process that publishes; before, there is nothing to see. It waits for nothing,
-// calls in quick succession count as one, and it has no effect when
-// another instance owns the message's lane, when the relay does not run or when
-// there is no such source.
+// Wake makes the relay read new rows of a source at once, instead of after its
+// next pause. Call it after the commit if the relay is embedded in the process
+// that publishes. It does not block, and calls in quick succession count as one.
+// It has no effect if another instance owns the message's lane, the relay does
+// not run, or the source does not exist.
 func (o *Outrider) Wake(source string) {
 	work := o.generation.Load()
 	if work == nil {

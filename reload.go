@@ -14,14 +14,13 @@ import (
 // errEnded is the error of a reload that the end of the relay came before.
 var errEnded = errors.New("the relay has ended")
 
-// Reload puts another configuration to work, in this process. Everything that
-// it needs is connected and checked first, while the relay continues; then the
-// relay drains as at its end, nothing is delivered twice for it, and the new
-// configuration continues where the old one stopped. Reload returns when it
-// delivers. Where only the section poll of sources has changed, nothing is drained or
-// connected anew: the sources are polled by the new settings from their next poll on.
-// After an error the old one is at work, in the rare case that the new
-// one could not start after all: again.
+// Reload applies another configuration in this process. First everything that it
+// needs is connected and checked, while the relay continues. Then the relay drains,
+// and the new configuration continues where the old one stopped; nothing is delivered
+// twice. Reload returns when the new configuration delivers. Where only the section
+// poll of sources has changed, nothing is drained or connected anew: the sources are
+// polled by the new settings from their next poll on. After an error the old one is
+// at work, in the rare case that the new one could not start after all: again.
 //
 // The admin server continues meanwhile; /readyz says not ready during the change,
 // and counters begin at 0 again. A change of the section admin has an effect at

@@ -12,7 +12,7 @@ import (
 
 // Limits of a row that is read. They are wider than those of an [outbox.Envelope], because
 // not every row is written by a [outbox.Client]. A row beyond them is dead with an error
-// that says so, and what is too large of it is not read.
+// that names the limit, and its oversized part is not read.
 const (
 	// DefaultMaxRow is the largest payload that is read unless a source says
 	// otherwise, in bytes: 16 MiB.
@@ -30,12 +30,12 @@ const (
 	MaxRowPairs = outbox.MaxPairs
 )
 
-// ErrTooLarge is what the Err of a row wraps that is beyond a limit.
+// ErrTooLarge is wrapped by the Err of a row beyond a limit.
 var ErrTooLarge = errors.New("too large")
 
-// PayloadTooLarge is the error of a row whose payload was left where it is. Stored is
-// how many bytes the database keeps of it, which may be compressed; again says how
-// the row can be delivered once the limit is higher.
+// PayloadTooLarge is the error of a row whose payload was not read. Stored is its
+// size in the database in bytes, possibly compressed; again describes how to deliver
+// the row after the limit was raised.
 func PayloadTooLarge(stored, limit int64, again string) error {
 	size := fmt.Sprintf("%d bytes", stored)
 	if stored <= limit {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Controls are the methods of a [StateStore] by which operators steer routes
+// Controls are the methods of a [StateStore] by which operators control routes
 // from any process. A running owner notices by the counter that Renew returns,
 // or because its lanes are no longer its own. Everything that changes something
 // writes an audit record.
@@ -44,10 +44,10 @@ type Controls interface {
 // ErrPaused is returned by Acquire for a route that is paused.
 var ErrPaused = errors.New("the route is paused")
 
-// ErrAlive is returned by Forget for a route that is being worked.
+// ErrAlive is returned by Forget for a route that an instance runs.
 var ErrAlive = errors.New("a running instance works the route")
 
-// Pause is a route, or an address or a group of it, that does nothing until it is resumed.
+// Pause is a paused route, or a paused address or group of it.
 type Pause struct {
 	Route   string
 	Address string // as the destination renders it; empty: the route itself, or a group

@@ -69,6 +69,7 @@ type DeadRow struct {
 // Auditor is implemented by state stores that keep a record of what operators do
 // outside of them.
 type Auditor interface {
-	// Audit writes one record: who did what, to how many messages, selected how.
+	// Audit writes one record: author, action, filter, and number of changed
+	// messages.
 	Audit(ctx context.Context, by string, action ParkedAction, f ParkedFilter, table string, changed int) error
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// DedupeStore remembers which events were delivered on which route. State
-// stores that keep their tables in an SQL database are one. Methods may be
-// called concurrently. conformance: adapters/adaptertest.
+// DedupeStore records which events were delivered on which route. State stores
+// that keep their tables in an SQL database are one. Methods may be called
+// concurrently. conformance: adapters/adaptertest.
 type DedupeStore interface {
 	// Seen reports for each event whether it was recorded and has not expired.
 	// The result is aligned with events.

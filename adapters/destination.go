@@ -9,8 +9,8 @@ import (
 // Destination delivers batches. Methods may be called concurrently, within
 // what [Ordering] allows.
 type Destination interface {
-	// Address renders where the message goes: a topic, a subject or a URL.
-	// An address is what is paused when it cannot be reached. An error is
+	// Address renders where the message goes: a topic, a subject or a URL. An
+	// address is the unit that is paused if it cannot be reached. An error is
 	// permanent for the message.
 	Address(msg *message.Message) (string, error)
 
@@ -29,36 +29,36 @@ type Destination interface {
 	Close() error
 }
 
-// AddressReporter is implemented by destinations that know before a delivery ends that
+// AddressReporter is implemented by destinations that detect during a delivery that
 // its address does not answer.
 type AddressReporter interface {
 	// Unanswered returns the addresses with deliveries in flight that do not
-	// answer: since when, and why.
+	// answer, with start time and cause.
 	Unanswered() []AddressStatus
 }
 
-// DuplicateCounter is implemented by destinations that recognise messages which they have
-// taken before.
+// DuplicateCounter is implemented by destinations that recognise duplicates.
 type DuplicateCounter interface {
-	// Duplicates returns how many there were. They counted as delivered.
+	// Duplicates returns the number of duplicates, which counted as delivered.
 	Duplicates() int64
 }
 
-// DepthCounter is implemented by destinations that are queues themselves, of which it can be asked what waits in them.
+// DepthCounter is implemented by destinations that are queues and can count their waiting entries.
 type DepthCounter interface {
-	// Depth counts what waits to be worked, whoever put it there, up to most.
+	// Depth counts the waiting entries of the queue, from any producer, up to
+	// most.
 	Depth(ctx context.Context, most int) (int, error)
 }
 
 // Checker is implemented by destinations and sources that can verify their
 // configuration against the real server.
 type Checker interface {
-	// Check returns an error that names what is wrong and the fix.
+	// Check returns an error that names the problem and a fix.
 	Check(ctx context.Context) error
 }
 
-// Ordering says how a destination keeps order. The zero value is the strictest:
-// one message per request and one outstanding request per group.
+// Ordering declares how a destination keeps order. The zero value is the
+// strictest: one message per request and one outstanding request per group.
 type Ordering struct {
 	Unit Unit
 
@@ -111,7 +111,7 @@ const (
 // declares none.
 const DefaultMaxRequests = 64
 
-// OrderMode is what order a route keeps.
+// OrderMode is the order that a route keeps.
 type OrderMode string
 
 // The orders a route can keep.

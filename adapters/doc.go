@@ -1,5 +1,4 @@
-// Package adapters has the contracts between Outrider and what it reads from, writes to
-// and keeps its state in.
+// Package adapters has the contracts of sources, queues, destinations and state stores.
 //
 // A [Source] is a table that is read by cursor, a [Queue] one whose rows are claimed, a
 // [StateStore] keeps cursors and parked messages, and a [Destination] delivers. Each

@@ -9,18 +9,16 @@ import (
 )
 
 // Examiner is implemented by sources, destinations and state stores that can
-// look at everything they depend on. It is [Checker] with more to say: what is
-// in order, what is doubtful, and how to mend what is not.
+// check everything they depend on. Unlike a [Checker] it also reports the
+// checks that passed, and warnings, each with a fix.
 type Examiner interface {
-	// Examine returns what it found, one finding per thing looked at, in the
-	// order in which one would look. It changes nothing, and sends nothing that
-	// a receiver would take for a message. What keeps it from looking is a
-	// finding too.
+	// Examine returns one finding for each checked object, in a natural order.
+	// It changes nothing, and sends nothing that a receiver would accept as a
+	// message. A check that cannot run is a finding too.
 	Examine(ctx context.Context) []Finding
 }
 
-// Finding is what an examination found out about one thing. It never holds
-// secrets.
+// Finding is the result of one check. It never has secrets.
 type Finding struct {
 	Level   Level
 	Subject string // what was looked at, in a few words: "primary server"
@@ -28,7 +26,7 @@ type Finding struct {
 	Fix     string // what to do; empty when there is nothing to do
 }
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level int
 
 // The levels of findings, ascending.
@@ -54,8 +52,8 @@ func (l Level) String() string {
 	return "level"
 }
 
-// Backlogger is implemented by sources that can count cheaply how much lies
-// between cursors.
+// Backlogger is implemented by sources that can cheaply count the rows between
+// cursors.
 type Backlogger interface {
 	// Backlog counts the rows of the spans, at most so many in all, and finds
 	// when the oldest was created.
@@ -76,15 +74,15 @@ type Span struct {
 	Upto  int64 // rows above it do not count; 0: no bound
 }
 
-// Backlog is what lies in spans, or is unfinished in a queue. A route's matches are
-// not considered.
+// Backlog counts the rows in spans, or the unfinished rows of a queue, whether a
+// route matches them or not.
 type Backlog struct {
 	Rows   int
 	More   bool      // there are more than Rows: counting stopped
 	Oldest time.Time // when the first of the rows was created; zero: none, or unknown
 }
 
-// Rebaser is implemented by sources whose cursors lose their meaning when the
+// Rebaser is implemented by sources whose cursors become invalid when the
 // database is restored.
 type Rebaser interface {
 	// Rebase returns, by slot, cursors of the database as it is now that stand

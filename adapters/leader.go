@@ -2,9 +2,9 @@ package adapters
 
 import "context"
 
-// LeaderLock is a lock outside of the state store that one process at a time
-// holds: who has it leads. With it relays stand by for a system that knows
-// nothing of our state, and that system for them.
+// LeaderLock is a lock outside of the state store: the one process that holds
+// it leads. By it relays and another system that does not use our state stand
+// by for each other.
 type LeaderLock interface {
 	// TryLock takes the lock unless another session has it, without waiting. When
 	// it was taken, lost is closed as soon as it is known that it is held no

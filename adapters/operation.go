@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Operation is a change of many messages, or of many routes, that an operator has ordered. It
-// is kept in the state store of what it changes, and worked in steps by whoever has it:
-// a relay of that store, or a command. Each step commits together with its progress, so an
-// operation that was interrupted goes on where it was: it repeats nothing, and misses
-// nothing that existed when it was ordered.
+// Operation is an operator's change of many messages or routes. It is kept in the state store
+// of these messages or routes, and executed in steps by one worker at a time: a relay of that
+// store, or a command. Each step commits together with its progress, so an interrupted
+// operation continues where it was: it repeats nothing, and misses nothing that existed when
+// it was created.
 type Operation struct {
 	ID   string // ascending with the time of the order
 	Kind OperationKind
@@ -153,15 +153,15 @@ type OperationStep struct {
 	Error string         // is kept, if none was before
 }
 
-// ErrOperationLost is the error of a step for an operation that its worker does not have: another one
+// ErrOperationLost is the error of a step of a worker that no longer has the operation: another one
 // has it, or it was stopped. The step has changed nothing.
 var ErrOperationLost = errors.New("the operation was stopped, or another process works it")
 
 // ErrNoOperation is the error for an id that no operation has.
 var ErrNoOperation = errors.New("there is no such operation: it was never ordered, or ended long ago")
 
-// OperationsKept is for how long operations are kept that have ended or were stopped. They are removed when
-// another one is ordered.
+// OperationsKept is how long ended or stopped operations are kept. They are removed when another one is
+// created.
 const OperationsKept = 30 * 24 * time.Hour
 
 // Operations is implemented by state stores that keep operations. The begin and the end of each are
@@ -189,7 +189,7 @@ type Operations interface {
 	ResumeOperation(ctx context.Context, id, by string) (bool, error)
 }
 
-// CheckOperation refuses orders that cannot mean anything.
+// CheckOperation returns an error for an invalid operation.
 func CheckOperation(o Operation) error {
 	switch {
 	case o.Kind != OperationSeek && len(ParkedAction(o.Kind).Statuses(o.Filter)) == 0:

@@ -23,7 +23,7 @@ type ParkedFilter struct {
 	After ParkedKey
 }
 
-// What a limit of 0 means.
+// The values for a limit of 0.
 const (
 	DefaultParkedList = 100
 	DefaultParkedStep = 1000
@@ -90,7 +90,7 @@ type ParkedCommand struct {
 	By     string // author, for the audit log
 }
 
-// ParkedStep says what one step of a command did.
+// ParkedStep is the result of one step of a command.
 type ParkedStep struct {
 	Changed int
 	Last    ParkedKey // where the next step continues, as the filter's After
@@ -104,7 +104,7 @@ type ParkedCount struct {
 	Count  int
 }
 
-// TriesMost is how many failed attempts of a parked message are remembered.
+// TriesMost is the number of failed attempts kept for a parked message.
 const TriesMost = 10
 
 // Try is a failed attempt to deliver a message.

@@ -173,8 +173,8 @@ type ProcessingCounter interface {
 	Processing(ctx context.Context, most int) (Processing, error)
 }
 
-// Processing is what is marked as being processed. Rows that a crash has left so
-// stay until they have been for as long as the queue's timeout.
+// Processing counts rows marked as being processed. After a crash rows stay so
+// until the queue's timeout.
 type Processing struct {
 	Rows    int
 	More    bool          // there are more

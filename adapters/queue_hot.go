@@ -24,7 +24,7 @@ type HotQueue interface {
 	SkipRecent(age time.Duration)
 }
 
-// HotTTL is for how long a row is known that was inserted and not claimed: after that it is left to [Queue.Claim].
+// HotTTL is how long an inserted row may wait for a claim from memory; after that only [Queue.Claim] takes it.
 const HotTTL = time.Minute
 
 // HotInsert is an INSERT whose rows may be claimed from memory. It is used by one goroutine at a time.

@@ -12,7 +12,7 @@ type AuditReader interface {
 	ReadAudit(ctx context.Context, before int64, limit int) ([]AuditRecord, error)
 }
 
-// AuditRecord says what an operator did.
+// AuditRecord is one action of an operator.
 type AuditRecord struct {
 	ID      int64 // ascending within a store
 	At      time.Time

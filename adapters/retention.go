@@ -33,9 +33,9 @@ type LoginJudge interface {
 	OperatorsLogin(ctx context.Context) (bool, error)
 }
 
-// Retainer is implemented by sources that can remove rows which no route needs
-// any more. Methods may be called concurrently, also by several processes:
-// then one of them removes, and the others find that it does.
+// Retainer is implemented by sources that can remove rows that no route needs.
+// Methods may be called concurrently, also by several processes: then one of
+// them removes, and the others find that it does.
 //
 // A row may go when every route has settled it: its position is at or below the
 // route's cursor and it was visible in the cursor's snapshot. Its position alone
@@ -55,7 +55,7 @@ type Retainer interface {
 	Retain(ctx context.Context, r Retention, routes []RouteCursors) (Retained, error)
 }
 
-// Retention says which rows of a table may go, and how.
+// Retention configures which rows of a table are removed, and how.
 type Retention struct {
 	Mode RetentionMode
 
@@ -98,7 +98,7 @@ type RouteCursors struct {
 	Cursors [Slots]*Cursor
 }
 
-// Retained says what one step did and found.
+// Retained is the result of one step.
 type Retained struct {
 	Rows       int64 // removed one by one
 	Partitions int   // removed as a whole
@@ -134,8 +134,8 @@ type Retained struct {
 	Ahead int64
 }
 
-// DatedAheadLeast is how far in the future a row's time of creation has to be
-// before it says nothing about the row's age: clocks differ.
+// DatedAheadLeast is the least distance of a creation time in the future at
+// which it is ignored as the row's age: clocks differ.
 const DatedAheadLeast = 10 * time.Minute
 
 // DatedAhead is a row whose time of creation is in the future.

@@ -67,8 +67,9 @@ func setNonEmpty(meta message.Metadata, key, value string) {
 	}
 }
 
-// PayloadOf returns a message's payload, for a destination to send: an empty one is
-// never nil, which some receivers take for none (to Kafka it deletes the key).
+// PayloadOf returns a message's payload for a destination. An empty payload is
+// never nil, because some receivers treat nil as none (for Kafka it deletes the
+// key).
 func PayloadOf(msg *message.Message) []byte {
 	if msg.Payload == nil {
 		return []byte{}

@@ -43,12 +43,12 @@ type Source interface {
 	Close() error
 }
 
-// ErrWentBack is the error for a table that was put back to an earlier state: by a
-// restore, a failover that lost the last commits, a power loss. Cursors that were
-// taken before mean nothing, also when the table has caught up with them.
+// ErrWentBack is the error for a table that was restored to an earlier state: by a
+// restore, a failover that lost the last commits, or a power loss. Earlier cursors
+// are invalid, also after the table has caught up with them.
 var ErrWentBack = errors.New("the table was put back to an earlier state")
 
-// ErrForeignCursor is the error for a cursor that no source of this kind has made.
+// ErrForeignCursor is the error for a cursor of another kind of source.
 var ErrForeignCursor = errors.New("the cursor was not made by a source of this kind")
 
 // MeansNothing reports whether an error of [Source].Validate is about the cursor. After
@@ -95,7 +95,7 @@ type Read struct {
 	AlignedTo int64
 }
 
-// ReadResult says where a read ended.
+// ReadResult is the end of a read.
 type ReadResult struct {
 	// Next is the cursor behind the last row that the read yielded, or, when
 	// Drained, behind everything that its snapshot showed.

@@ -169,7 +169,7 @@ type Settlement struct {
 	Stored int64
 }
 
-// ParkedStatus is why a message is parked.
+// ParkedStatus is the reason why a message is parked.
 type ParkedStatus string
 
 // The reasons why a message is parked.

@@ -49,7 +49,7 @@ var AgeBounds = [...]time.Duration{
 // count is of those above all.
 type AgeCounts [len(AgeBounds) + 1]int64
 
-// QueueStats are the counters of a queue, over all routes that claim from it.
+// QueueStats are the counters of a queue over all its routes.
 type QueueStats struct {
 	Claimed   int   // rows that are claimed and not settled
 	Unmatched int64 // rows that no route matches and that the latest claim passed over, as far as it looked

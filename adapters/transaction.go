@@ -83,10 +83,10 @@ type TxQueue interface {
 	Transact(ctx context.Context, results []ClaimResult, deliver func(ctx context.Context, tx any) error) (lost []*Claim, err error)
 }
 
-// ErrUnknown says that it could not be found out whether a transaction was committed.
+// ErrUnknown is the error if it is unknown whether a transaction was committed.
 var ErrUnknown = errors.New("it is not known whether the transaction was committed")
 
-// GoneError says which parked messages are not there any more.
+// GoneError lists parked messages that no longer exist.
 type GoneError struct{ Keys []ParkedKey }
 
 // Error implements error.
@@ -94,8 +94,8 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("%d parked messages were removed by an operator", len(e.Keys))
 }
 
-// ErrConflict says that a transaction has met another one: a deadlock, a failure of serialization, or a lock that it did not get
-// in time.
+// ErrConflict is the error of a transaction that conflicted with another one: a deadlock, a serialization failure, or a lock
+// timeout.
 var ErrConflict = errors.New("another transaction was in the way")
 
 // conflictTries is how often the same messages are tried that meet other transactions.

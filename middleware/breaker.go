@@ -25,15 +25,14 @@ const (
 	DefaultProbes   = 1
 )
 
-// Breaker stops attempts after too many of them failed, and tries again with a
-// few after a pause. All handlers that one Breaker is added to share its state:
-// for a route, all of its lanes and groups. It belongs innermost, so that it sees
-// the deliveries and nothing else.
+// Breaker stops attempts after too many failures, and retries with a few after a
+// pause. All handlers that one Breaker is added to share its state: for a route,
+// all of its lanes and groups. It belongs innermost, so that it sees the
+// deliveries and nothing else.
 //
-// It counts what says something about the address: transient failures and
-// [outbox.Unavailable] against it, deliveries for it. Messages that are
-// rejected for good, skipped, released or filtered, addresses that are gone and
-// panics count for neither.
+// Transient failures and [outbox.Unavailable] count against the address,
+// deliveries for it. Messages that are permanently rejected, skipped, released
+// or filtered, addresses that are gone, and panics do not count.
 //
 // While it is open, attempts fail with [outbox.Unavailable] at once. On a lane
 // these cost nothing, and the attempts of the failures that opened it are given
@@ -43,8 +42,8 @@ const (
 //
 // A Breaker must not be copied after its first use.
 type Breaker struct {
-	// Failures is how many failures in a row open it. 0: 5, or with a Ratio
-	// no such limit.
+	// Failures is the number of consecutive failures that open it. 0: 5, or
+	// with a Ratio no such limit.
 	Failures int
 
 	// Ratio is the share of failures, from above 0 to 1, that opens it, once
@@ -53,14 +52,14 @@ type Breaker struct {
 	Requests int           // 0: 20
 	Interval time.Duration // 0: 60 s
 
-	// Open is how long it stays open before it lets attempts through again. 0: 10 s.
+	// Open is how long it stays open. 0: 10 s.
 	Open time.Duration
 
-	// Probes is how many deliveries in a row close it then, and outside of
-	// lanes how many attempts may be made at once meanwhile. 0: 1.
+	// Probes is the number of consecutive deliveries that then close it, and
+	// outside of lanes also the number of attempts at once until then. 0: 1.
 	Probes int
 
-	// Name is what logs and metrics call it: on a route, the route's name.
+	// Name in logs and metrics; on a route, the route's name.
 	Name string
 
 	// Logger logs its changes. Nil: slog.Default().

@@ -60,10 +60,10 @@ const reasonDuplicate = "duplicate"
 // ones, at the gate and here, and cannot form a circle. Two processes do not
 // wait for each other; messages of one group are always in one process.
 //
-// If the store cannot be asked, nothing is attempted: the message is released
-// on a lane, and elsewhere fails as [outbox.Unavailable], which [Retry] outside
-// of it tries again. If a delivered message cannot be recorded for 10 s, that is
-// logged, and a later duplicate of it will be delivered.
+// If the store fails, nothing is attempted: the message is released on a lane,
+// and elsewhere fails as [outbox.Unavailable], which an outer [Retry] retries.
+// If a delivered message cannot be recorded for 10 s, that is logged, and a
+// later duplicate of it will be delivered.
 //
 // Elsewhere than on a lane delivered means that the handler returned no error,
 // and a duplicate ends as handled (nil).
@@ -85,7 +85,7 @@ type Dedupe struct {
 	// outside of lanes the name of the Watermill handler.
 	Scope string
 
-	// Logger is told when the store fails and works again. Nil: slog.Default().
+	// Logger logs when the store fails and recovers. Nil: slog.Default().
 	Logger *slog.Logger
 
 	once    sync.Once

@@ -1,7 +1,7 @@
-// Package middleware holds the middleware of routes: [Retry], [Poison] and
-// [Timeout] say what a failed attempt means, [Throttle] and [Breaker] how fast and
-// whether messages may flow, [Dedupe] which were delivered already, [Tracing] and
-// [Metrics] watch. Each is a plain Watermill message.HandlerMiddleware:
+// Package middleware has the middleware of routes: [Retry], [Poison] and [Timeout]
+// handle failed attempts, [Throttle] and [Breaker] limit the flow of messages,
+// [Dedupe] skips duplicates, [Tracing] and [Metrics] observe. Each is a plain
+// Watermill message.HandlerMiddleware:
 //
 //	router.AddMiddleware(
 //		middleware.Poison{Publisher: publisher, Topic: "poison"}.Middleware,
@@ -15,8 +15,8 @@
 // Timeout, or the wait for a turn uses up the attempt's time; Breaker belongs
 // innermost, because it counts deliveries. docs/middleware.md has more.
 //
-// All are also a [Layer], which says whether it works before a delivery or only looks
-// at what came of it.
+// All are also a [Layer], which declares whether it acts before a delivery or only
+// looks at the result.
 //
 // # On a lane and elsewhere
 //
@@ -26,11 +26,11 @@
 // lane's, durably. In any other Watermill router verdicts have no reader, so
 // the same middleware does the work itself: Retry sleeps, Poison publishes.
 //
-// Zero fields mean the documented defaults. Validate reports the values that
-// make no sense, all at once; without it they are taken as the default.
+// Zero fields mean the documented defaults. Validate reports all invalid
+// values; without it they count as the default.
 //
-// What the package is not: it knows no destination and no table. Between
-// messages it keeps the tokens of a Throttle, the counts of a Breaker and, without
-// a store, the ids of a Dedupe. Its only goroutine is that of a store's call
-// ([Coalesce]), which ends with it.
+// The package knows no destination and no table. Between messages it keeps only
+// the tokens of a Throttle, the counts of a Breaker and, without a store, the ids
+// of a Dedupe. Its only goroutine is that of a store's call ([Coalesce]), which
+// ends with it.
 package middleware

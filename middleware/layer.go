@@ -10,7 +10,7 @@ import (
 // makes one of any Watermill middleware.
 //
 // Unless a layer says otherwise it may do anything, so each message waits in its chain
-// for its own delivery. A layer that only looks at what came of a delivery says so by a
+// for its own delivery. A layer that only looks at the result of a delivery has the
 // method AfterDelivery():
 //
 //	func (Audit) AfterDelivery() {}
@@ -46,8 +46,8 @@ type Func message.HandlerMiddleware
 // Middleware implements [Layer].
 func (f Func) Middleware(h message.HandlerFunc) message.HandlerFunc { return f(h) }
 
-// AfterDelivery is a Watermill middleware that only looks at what came of a delivery,
-// see [Layer].
+// AfterDelivery is a Watermill middleware that only looks at the result of a
+// delivery, see [Layer].
 type AfterDelivery message.HandlerMiddleware
 
 // Middleware implements [Layer].
@@ -56,7 +56,7 @@ func (f AfterDelivery) Middleware(h message.HandlerFunc) message.HandlerFunc { r
 // AfterDelivery is the marker.
 func (AfterDelivery) AfterDelivery() {}
 
-// Chain is what a route is to know of its layers. [NewChain] makes one.
+// Chain describes the layers of a route. Create one with [NewChain].
 type Chain struct {
 	// Middleware is the stack, outermost first.
 	Middleware []message.HandlerMiddleware
@@ -72,7 +72,7 @@ type Chain struct {
 	Limit time.Duration
 }
 
-// NewChain makes a chain of layers, outermost first.
+// NewChain returns the chain of layers, outermost first.
 func NewChain(layers ...Layer) Chain {
 	c := Chain{DeliverFirst: true}
 	for _, l := range layers {

@@ -13,7 +13,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Metrics measures what is inside of it, with Prometheus:
+// Metrics measures the inner middleware and the delivery, with Prometheus:
 //
 //   - outrider_attempt_duration_seconds, a histogram of the time that the rest
 //     of the chain takes, waiting for a turn included; its buckets reach an hour;
@@ -22,8 +22,8 @@ import (
 // Both have the labels route (outside of lanes the name of the Watermill
 // handler) and kind: delivered, skipped, retry, unavailable, dead or released,
 // as [outbox.Outcome] names them. Groups, ids and addresses are never labels.
-// Where it stands decides what it sees: outermost, what a route makes of its
-// attempts; inside of retry, what became of the deliveries.
+// Its place decides what it measures: outermost, the verdicts of the route;
+// inside of retry, the results of deliveries.
 //
 // Any number of Metrics may share a Registerer. A Metrics must not be copied
 // after its first use.

@@ -11,10 +11,10 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Poison says what happens to a message that is dead: one that failed for
-// good ([outbox.Permanent]) or has used up its attempts ([outbox.Exhaust]).
-// It belongs outside [Retry]. What was released or cancelled is never dead, so
-// a shutdown poisons nothing.
+// Poison handles dead messages: a message is dead if it failed permanently
+// ([outbox.Permanent]) or has used up its attempts ([outbox.Exhaust]). It
+// belongs outside [Retry]. A released or cancelled message is never dead, so a
+// shutdown poisons nothing.
 //
 // On a lane the message is parked as dead and, unless Hold is set, its group
 // continues. Publisher is not used there: the lane gives exhausted attempts back

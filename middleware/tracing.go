@@ -18,7 +18,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Tracing makes an OpenTelemetry span of each attempt. Its parent is the
+// Tracing creates an OpenTelemetry span for each attempt. Its parent is the
 // application's: the trace context that the message carries in its metadata as
 // W3C headers (traceparent, tracestate, baggage; upper or lower case), unless the
 // message's context is in a span already.
@@ -31,8 +31,8 @@ import (
 // messaging.message.id and its siblings of the semantic conventions, and
 // outrider.route, outrider.lane, outrider.event_type, outrider.attempt and
 // outrider.verdict ([outbox.Outcome]); of a failure also error.type, which is the
-// error's [outbox.Kind], and the error's text as its status. What was skipped or
-// released is no failure.
+// error's [outbox.Kind], and the error's text as its status. A skipped or
+// released message is no failure.
 type Tracing struct {
 	// Provider makes the spans. Nil: otel.GetTracerProvider().
 	Provider trace.TracerProvider

@@ -21,9 +21,9 @@ const (
 // receivers refuse requests whose headers are longer than a few KiB.
 const maxDeathError = 1024
 
-// Death says why and since when a message is dead. It travels with the copy that goes
-// to a poison destination, under the keys MetaPoison...; the id, group,
-// position and lane of the message are where they always are.
+// Death is the reason and time of a message's death. The copy for a poison
+// destination has it under the keys MetaPoison..., beside the usual keys for id,
+// group, position and lane.
 type Death struct {
 	Reason   string    `json:"reason"`   // DeathExhausted or DeathPermanent
 	Error    string    `json:"error"`    // the last error
@@ -32,7 +32,7 @@ type Death struct {
 	At       time.Time `json:"at"`
 }
 
-// DeathBy makes a death of the verdict that ended a message.
+// DeathBy returns the death for the verdict that ended a message.
 func DeathBy(v Verdict, attempts int, route string) Death {
 	d := Death{Reason: DeathPermanent, Attempts: attempts, Route: route, At: time.Now().UTC()}
 	if v.Exhausted {
@@ -56,8 +56,8 @@ func (d Death) Mark(m message.Metadata) {
 	}
 }
 
-// DeathOf reads what [Death.Mark] wrote, for consumers of dead messages;
-// ok is false when the message carries no death.
+// DeathOf reads what [Death.Mark] wrote, for consumers of dead messages; ok is
+// false if the message has no death.
 func DeathOf(m message.Metadata) (d Death, ok bool) {
 	d = Death{Reason: m[MetaPoisonReason], Error: m[MetaPoisonError], Route: m[MetaPoisonRoute]}
 	// What others wrote wrongly is left empty: the reason marks a dead message.

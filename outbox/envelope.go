@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Limits of an envelope. [Builder.Build] refuses what exceeds them, so that a
-// message which no destination could take fails in the transaction that
-// publishes it and not later on its way.
+// Limits of an envelope. [Builder.Build] refuses a larger one, so that a
+// message that no destination could accept fails in the publishing transaction
+// and not later.
 const (
 	// MaxPayloadBytes is the largest payload, in bytes: 1 MiB, what a Kafka
 	// broker takes by default.
@@ -42,19 +42,19 @@ type Envelope struct {
 	occurredAt    time.Time
 }
 
-// ID returns the event id, by which receivers tell duplicates.
+// ID returns the event id, by which receivers recognise duplicates.
 func (e Envelope) ID() string { return e.id }
 
 // Type returns the event type, for example "order.created".
 func (e Envelope) Type() string { return e.typ }
 
-// Group returns the key whose order is kept; empty: no order wanted.
+// Group returns the key whose order is kept; empty: no order.
 func (e Envelope) Group() string { return e.group }
 
-// AggregateType returns the kind of thing that the event is about, or "".
+// AggregateType returns the type of the aggregate, or "".
 func (e Envelope) AggregateType() string { return e.aggregateType }
 
-// AggregateID returns which one of its kind the event is about, or "".
+// AggregateID returns the id of the aggregate, or "".
 func (e Envelope) AggregateID() string { return e.aggregateID }
 
 // Tenant returns the tenant, or "".

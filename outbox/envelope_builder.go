@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Builder collects what an [Envelope] is made of. Its methods return the
-// Builder itself and never fail; Build reports everything that is wrong at
-// once. A value that is set twice keeps the last one, except the payload,
-// which may be set once. A Builder is for one goroutine.
+// Builder collects the parts of an [Envelope]. Its methods return the Builder
+// itself and never fail; Build reports all mistakes. A value that is set twice
+// keeps the last one, except the payload, which may be set once. A Builder is
+// for one goroutine.
 type Builder struct {
 	env       Envelope
 	idGiven   bool
@@ -19,8 +19,8 @@ type Builder struct {
 	encodeErr error // why JSON could not encode its value
 }
 
-// New begins an envelope with its event type, for example "order.created".
-// Required besides is a payload: one of JSON, RawJSON and Bytes.
+// New begins an envelope with its event type, for example "order.created". A
+// payload is also required: one of JSON, RawJSON and Bytes.
 func New(eventType string) *Builder {
 	return &Builder{env: Envelope{typ: eventType}}
 }
@@ -32,15 +32,15 @@ func (b *Builder) ID(id string) *Builder {
 	return b
 }
 
-// Group sets the key whose order is kept, for example "customer-7".
-// Default, and "": no order wanted.
+// Group sets the key whose order is kept, for example "customer-7". Default,
+// and "": no order.
 func (b *Builder) Group(group string) *Builder {
 	b.env.group = group
 	return b
 }
 
-// Aggregate names the thing that the event is about, for example "order" and
-// "42". It does not set the group. Either may be "": none.
+// Aggregate sets type and id of the aggregate that the event is about, for
+// example "order" and "42". It does not set the group. Either may be empty.
 func (b *Builder) Aggregate(aggregateType, id string) *Builder {
 	b.env.aggregateType, b.env.aggregateID = aggregateType, id
 	return b
@@ -79,15 +79,16 @@ func (b *Builder) OccurredAt(t time.Time) *Builder {
 	return b
 }
 
-// JSON sets the payload to what [json.Marshal] makes of the value, now.
+// JSON sets the payload to the result of [json.Marshal] for the value at the
+// time of the call.
 func (b *Builder) JSON(value any) *Builder {
 	raw, err := json.Marshal(value)
 	b.encodeErr = err
 	return b.setPayload(raw, false)
 }
 
-// RawJSON sets the payload to JSON text, which is stored and delivered byte by
-// byte as it is. [CheckJSON] says what is accepted.
+// RawJSON sets the payload to JSON text, which is stored and delivered byte for
+// byte. It must pass [CheckJSON].
 func (b *Builder) RawJSON(raw []byte) *Builder {
 	return b.setPayload(bytes.Clone(raw), false)
 }

@@ -18,7 +18,7 @@ type FieldError struct {
 // Error returns "field: problem".
 func (e FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// EnvelopeError lists everything that is wrong with an envelope.
+// EnvelopeError lists all mistakes of an envelope.
 type EnvelopeError struct {
 	Type   string // event type as it was given
 	Fields []FieldError

@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Type is an event type that knows the Go type of its payload, so that publishers and listeners agree on both:
+// Type is an event type with the Go type of its payload, so that publishers and listeners agree on both:
 //
 //	const OrderCreated outbox.Type[Order] = "order.created"
 //
@@ -21,8 +21,8 @@ type Type[P any] string
 // New begins an envelope of this type with the payload as JSON, like [New] and [Builder.JSON].
 func (t Type[P]) New(payload P) *Builder { return New(string(t)).JSON(payload) }
 
-// EnvelopeOf returns the envelope of a message on a route: what was published, with what middleware has changed since. The
-// error says which metadata cannot be read; a row of Outrider's own table has none such.
+// EnvelopeOf returns the envelope of a message on a route, as published, including changes by middleware. The error names
+// metadata that cannot be read; rows of Outrider's own table have none of these.
 func EnvelopeOf(msg *message.Message) (Envelope, error) {
 	meta := msg.Metadata
 	e := Envelope{

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Kind classifies an error by what it says about the message and its address.
-// Whether and when to try again follows from the kind alone.
+// Kind classifies an error by its meaning for the message and its address. It
+// alone determines whether and when to retry.
 type Kind int
 
 // The kinds of errors; an error without one is transient.
@@ -15,7 +15,7 @@ const (
 	// KindTransient: this attempt failed, another may succeed (a timeout,
 	// status 500 or 408). The attempt counts.
 	KindTransient Kind = iota
-	// KindUnavailable: the address cannot be reached or takes nothing now
+	// KindUnavailable: the address cannot be reached or accepts nothing now
 	// (connection refused, 503, 429, unknown topic). The attempt does not count;
 	// the address is paused and probed.
 	KindUnavailable
@@ -25,10 +25,11 @@ const (
 	// KindPermanent: no attempt will succeed (rejected or oversized payload,
 	// cannot be decoded). The message is dead at once.
 	KindPermanent
-	// KindReleased: not attempted, or called off by us. Nothing counts, the
-	// message keeps its place.
+	// KindReleased: not attempted, or cancelled by Outrider. No attempt counts,
+	// and the message keeps its place.
 	KindReleased
-	// KindSkip: not to be delivered (duplicate, filtered). Counted by reason.
+	// KindSkip: should not be delivered (duplicate, filtered). Counted by
+	// reason.
 	KindSkip
 )
 
@@ -60,16 +61,16 @@ type Error struct {
 	// RetryAfter is the least delay that the receiver asked for; 0: none.
 	RetryAfter time.Duration
 
-	// Outage tells of a KindUnavailable that the failures before it were the
-	// address's fault too: the attempts that they cost are given back.
+	// Outage reports for a KindUnavailable that the address also caused the
+	// failures before it: their attempts are given back.
 	Outage bool
 
-	// Answered tells of a KindTransient that the receiver answered, and refused
-	// what it was sent: the attempt counts for every message of the batch, and
-	// however many groups it happens to, it is no sign that the address is down.
+	// Answered reports for a KindTransient that the receiver answered and
+	// refused the request: the attempt counts for every message of the batch,
+	// and never indicates that the address is down.
 	Answered bool
 
-	// Code is what the receiver calls the failure, a word of a small set. Empty: it has none.
+	// Code is the receiver's name for the failure, a word of a small set. Empty: none.
 	Code string
 }
 
@@ -84,42 +85,46 @@ func (e *Error) Error() string {
 // Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Transient marks an error as worth another attempt, no sooner than retryAfter
-// from now (0: as the route's backoff says).
+// Transient returns an error of [KindTransient]: another attempt may succeed,
+// no sooner than retryAfter from now (0: by the route's backoff).
 func Transient(err error, retryAfter time.Duration) error {
 	return &Error{Kind: KindTransient, Err: err, RetryAfter: retryAfter}
 }
 
-// Unavailable says that nothing can be delivered to the message's address now;
-// the next probe comes no sooner than retryAfter (0: as the backoff says).
+// Unavailable returns an error of [KindUnavailable]: the message's address
+// accepts nothing now. The next probe comes no sooner than retryAfter (0: by
+// the backoff).
 func Unavailable(err error, retryAfter time.Duration) error {
 	return &Error{Kind: KindUnavailable, Err: err, RetryAfter: retryAfter}
 }
 
-// Gone says that the message's address asked not to be used again.
+// Gone returns an error of [KindGone]: the address asked not to be used again.
 func Gone(err error) error { return &Error{Kind: KindGone, Err: err} }
 
-// Permanent says that no attempt with this message can succeed.
+// Permanent returns an error of [KindPermanent]: no attempt with this message
+// can succeed.
 func Permanent(err error) error { return &Error{Kind: KindPermanent, Err: err} }
 
-// Released says that the message was not attempted and keeps its place.
+// Released returns an error of [KindReleased]: the message was not attempted
+// and keeps its place.
 func Released(err error) error { return &Error{Kind: KindReleased, Err: err} }
 
-// Skip says that the message is not to be delivered and why, in one or two
-// words: the reason is a metric label, so it must come from a small set.
+// Skip returns an error of [KindSkip]: the message should not be delivered. The
+// reason is one or two words from a small set, because it is a metric label.
 func Skip(reason string) error {
 	return &Error{Kind: KindSkip, Err: errors.New(reason)}
 }
 
-// AnsweredBy reports whether an error is a transient one that the receiver
-// answered with, see [Error.Answered].
+// AnsweredBy reports whether err is a transient error from a response of the
+// receiver, see [Error.Answered].
 func AnsweredBy(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == KindTransient && e.Answered
 }
 
-// KindOf returns the kind of an error. One that carries none is transient,
-// unless it is a known error of others: an open breaker or a cancelled context.
+// KindOf returns the kind of an error. An error without a kind is transient,
+// unless it is a known error of another package: an open breaker or a cancelled
+// context.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// FlowCatalystConfig says where a [FlowCatalyst] client writes.
+// FlowCatalystConfig configures a [FlowCatalyst].
 type FlowCatalystConfig struct {
 	// Events and DispatchJobs are the tables, optionally "schema.table". Names
 	// are quoted, so they are taken literally. Default: outbox_events and
@@ -54,8 +54,8 @@ type FlowCatalystItem struct {
 	// which the platform and Outrider treat as the group "default".
 	Group string
 
-	// Payload is what the platform's API takes: a JSON object. It is stored and
-	// sent byte by byte as it is; its own fields id and type are the receiver's.
+	// Payload is the JSON object for the platform's API. It is stored and sent
+	// byte for byte; its fields id and type are for the receiver.
 	Payload []byte
 }
 

@@ -8,14 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// HotPath is what delivers messages from memory after their commit, without reading them from the table. A relay in the same process
-// is one: (*outrider.Outrider).HotPath returns it for [ClientConfig].
+// HotPath delivers messages right after their commit. A relay in the same process is one: (*outrider.Outrider).HotPath returns it
+// for [ClientConfig].
 type HotPath interface {
 	// Announce prepares an INSERT; nil: its rows are left to the relay's next poll.
 	Announce(insert string) HotInsert
 }
 
-// HotInsert is an INSERT whose rows may be delivered from memory. It is used by one goroutine.
+// HotInsert is an INSERT whose rows may be delivered right after the commit. It is used by one
+// goroutine.
 type HotInsert interface {
 	// Statement is what to run in place of the INSERT, with its arguments. All columns that it returns are text.
 	Statement() string
@@ -23,7 +24,7 @@ type HotInsert interface {
 	// Inserted takes a row that it returned.
 	Inserted(columns []*string)
 
-	// Committed hands the rows over, after the commit. It waits for nothing and never fails: what has no room is left to the poll.
+	// Committed hands the rows over, after the commit. It does not block and never fails: the poll finds rows that have no room.
 	Committed()
 
 	// Forget is called instead when the transaction was rolled back.

@@ -70,18 +70,18 @@ func InTx[O, T any](ctx context.Context, db interface {
 	return r.run(ctx, func(ctx context.Context) error { return fn(ctx, tx) })
 }
 
-// AfterCommit has hook run after the transaction of [InTx] that ctx carries was committed, before InTx returns. Hooks run in the
-// order of registration, with the context that InTx was called with, so they are in no transaction. A hook cannot
-// fail the transaction any more: a panic in it goes to the caller of InTx after the other hooks have run. Hooks do not run
-// if the process dies after the commit, so what must happen is a message.
+// AfterCommit registers hook to run after the commit of the [InTx] transaction in ctx, before InTx returns. Hooks run in the
+// order of registration, with the context that InTx was called with, so they are in no transaction. A hook cannot fail the
+// transaction any more: a panic in it goes to the caller of InTx after the other hooks have run. Hooks do not run if the process
+// dies after the commit: publish a message for everything that must happen.
 //
 // Outside of InTx, and after its end, the error is [ErrNoTransaction].
 func AfterCommit(ctx context.Context, hook func(ctx context.Context)) error {
 	return register(ctx, func(r *running) { r.committed = append(r.committed, hook) })
 }
 
-// AfterRollback is [AfterCommit] for a transaction that was rolled back, for whatever reason. Hooks of AfterCommit do not
-// run then.
+// AfterRollback registers hook to run after a rollback, whatever its cause; otherwise it is like [AfterCommit]. Hooks of
+// AfterCommit do not run then.
 func AfterRollback(ctx context.Context, hook func(ctx context.Context)) error {
 	return register(ctx, func(r *running) { r.rolledBack = append(r.rolledBack, hook) })
 }

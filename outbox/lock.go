@@ -20,19 +20,20 @@ const LockNamespace int64 = 0x6f75747269646572
 var lockQuery = fmt.Sprintf(`SELECT pg_catalog.pg_advisory_xact_lock(key)
 FROM (SELECT DISTINCT pg_catalog.hashtextextended(name, %d) AS key FROM pg_catalog.unnest($1::text[]) AS name ORDER BY key) AS keys`, LockNamespace)
 
-// Lock makes writers of the same group wait for each other until tx, a pgx.Tx
-// or *sql.Tx on PostgreSQL or nil as in [Client.Publish], commits or rolls back. The order of a group is
-// kept only when its writers take turns. Most do already, by locking the row of
-// the aggregate that they change; Lock is for transactions without such a row.
+// Lock makes writers of the same group wait for each other until tx, a pgx.Tx or *sql.Tx on PostgreSQL
+// or nil as in [Client.Publish], commits or rolls back. The order of a group is kept only if its writers
+// take turns. Most do so by locking the row of the aggregate that they change; Lock is for transactions
+// without such a row.
 //
 // Take it before the INSERT: before Publish, and before any other statement
-// that can wait for another writer. Several groups are locked by one call, in
-// an order that is the same for all and thus free of deadlocks; a second call
-// in the same transaction has no such protection. Two groups whose 64-bit
-// hashes are equal wait for each other as well, which costs time only.
+// that can wait for another writer. One call locks several groups in a fixed
+// order, which avoids deadlocks; a second call in the same transaction does
+// not. Groups with equal 64-bit hashes also wait for each other, which costs
+// only time.
 //
-// An empty group is refused: it wants no order. SQLite needs no lock, since it
-// has one writer at a time; code for both databases calls [Client.Lock].
+// An empty group is refused, because it has no order. SQLite needs no lock,
+// since it has one writer at a time; code for both databases calls
+// [Client.Lock].
 func Lock(ctx context.Context, tx any, groups ...string) error {
 	exec, err := transaction(current(ctx, tx), PostgreSQL)
 	if err != nil {

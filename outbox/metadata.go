@@ -1,8 +1,8 @@
 package outbox
 
 // Metadata keys of a message on a route. The message's UUID is the event id.
-// The application's own headers keep their names; [HeaderPrefix] is ours alone
-// and refused at publish, so the two cannot collide.
+// The application's own headers keep their names; publishing refuses names that
+// begin with [HeaderPrefix], so the two cannot collide.
 const (
 	// HeaderPrefix begins every metadata key that Outrider sets.
 	HeaderPrefix = "outrider_"
@@ -20,8 +20,8 @@ const (
 	MetaEncoding      = HeaderPrefix + "encoding"       // EncodingBytes; absent: the payload is JSON
 	MetaBroken        = HeaderPrefix + "broken"         // why the row cannot be decoded; such a message is never delivered
 
-	// What a copy of a dead message carries to the poison destination, beside
-	// everything else; see [Death].
+	// Additional keys of a copy of a dead message for the poison destination;
+	// see [Death].
 	MetaPoisonReason   = HeaderPrefix + "poison_reason"   // DeathExhausted or DeathPermanent
 	MetaPoisonError    = HeaderPrefix + "poison_error"    // the last error, in one line
 	MetaPoisonAttempts = HeaderPrefix + "poison_attempts" // decimal; absent when not counted

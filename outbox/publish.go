@@ -17,14 +17,14 @@ const (
 	MySQL      Dialect = "mysql"    // *sql.Tx of MariaDB 10.6 or MySQL 8 or newer, by github.com/go-sql-driver/mysql; tables of other systems only
 )
 
-// DefaultTable is the outbox table's name where none is configured.
+// DefaultTable is the default name of the outbox table.
 const DefaultTable = "outrider_outbox"
 
-// MaxPublishBytes is the most payload that one Publish takes, in bytes: 256
-// MiB, so that the statement stays within what the databases accept.
+// MaxPublishBytes is the largest sum of payloads of one Publish, in bytes: 256
+// MiB, so that the databases accept the statement.
 const MaxPublishBytes = 256 << 20
 
-// ClientConfig says where a [Client] publishes.
+// ClientConfig configures a [Client].
 type ClientConfig struct {
 	// Table is the outbox table, optionally "schema.table". The name is quoted,
 	// so it is taken literally, upper case included. Default: [DefaultTable],
@@ -122,12 +122,12 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 
 // Publish writes the envelopes in their order, all or none, with one statement
 // in tx, which is a pgx.Tx or a *sql.Tx (or anything that embeds one), or nil
-// for the transaction of [InTx] that ctx carries. They are
-// published when the application commits and never were when it rolls back.
+// for the transaction of [InTx] that ctx carries. They are published if the
+// application commits, and not if it rolls back.
 //
-// Anything but a running transaction is refused with [ErrNoTransaction]. After
-// any other error the transaction must be rolled back. The errors of the
-// database stay reachable by errors.As.
+// Without a running transaction the error is [ErrNoTransaction]. After any
+// other error the transaction must be rolled back. errors.As finds the errors
+// of the database.
 func (c *Client) Publish(ctx context.Context, tx any, envelopes ...Envelope) error {
 	tx = current(ctx, tx)
 	exec, err := transaction(tx, c.dialect)

@@ -16,7 +16,7 @@ import (
 // same topic with the same idempotency key.
 const Duplicate int64 = 0
 
-// TalkieConfig says where a [Talkie] client writes.
+// TalkieConfig configures a [Talkie].
 type TalkieConfig struct {
 	// Dialect is the database: [PostgreSQL] or [MySQL]. Default: [PostgreSQL].
 	Dialect Dialect
@@ -26,8 +26,8 @@ type TalkieConfig struct {
 	Table string
 }
 
-// Talkie writes rows into the outbox table of Talkie on PostgreSQL, MariaDB or MySQL, inside the application's transaction. It may
-// be shared.
+// Talkie writes rows into the outbox table of Talkie on PostgreSQL, MariaDB or MySQL, in the application's transaction. It may be
+// shared.
 type Talkie struct {
 	dialect       Dialect
 	table, insert string
@@ -41,14 +41,14 @@ type TalkieMessage struct {
 	// Payload is a JSON value; required. The table's jsonb does not keep spaces and the order of keys.
 	Payload []byte
 
-	// Key of the record, whose order is kept. Default: JobID. With neither the message has no key and is in no order.
+	// Key of the record, whose order is kept. Default: JobID. Without both the message has no key and no order.
 	Key string
 
 	// JobID is a UUID, which travels as the header x-correlation-id. Empty: NULL.
 	JobID string
 
-	// IdempotencyKey makes the message the only one of its topic: a second one with the same key is not written. Empty:
-	// NULL, and nothing is compared.
+	// IdempotencyKey makes the message unique in its topic: a second one with the same key is not written. Empty: NULL,
+	// no comparison.
 	IdempotencyKey string
 }
 

@@ -19,7 +19,7 @@ const (
 	tsidCounterBits = 12
 	tsidAlphabet    = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-	// TSIDNodes is the number of nodes that TSIDs can tell apart.
+	// TSIDNodes is the number of distinct nodes of TSIDs.
 	TSIDNodes = 1 << tsidNodeBits
 )
 
@@ -27,8 +27,8 @@ const (
 // beginning of 2020, as in the usual libraries.
 const TSIDEpoch = 1_577_836_800_000
 
-// TSIDs makes TSIDs, each greater than the one before it. It is safe for
-// concurrent use. Make it with [NewTSIDs], once per process.
+// TSIDs generates TSIDs, each greater than the one before it. It is safe for
+// concurrent use. Create it with [NewTSIDs], once per process.
 type TSIDs struct {
 	node uint64
 	now  func() time.Time
@@ -37,12 +37,12 @@ type TSIDs struct {
 	last uint64 // milliseconds and counter of the last one, without the node
 }
 
-// NewTSIDs returns a maker of TSIDs for a node from 0 to [TSIDNodes]-1. Two
-// processes that write at the same time must not share a node, or two of
-// their ids can be equal, which fails the later transaction. A negative node
-// stands for a random one, which is good for a few processes only: of ten, two
-// share it in one case of 23, and then one millisecond in 4096 of those in
-// which both write has an equal id.
+// NewTSIDs returns a generator of TSIDs for a node from 0 to [TSIDNodes]-1. Two
+// processes that write at the same time must not share a node, or two of their
+// ids can be equal, which fails the later transaction. A negative node selects
+// a random one, which suits only a few processes: with ten, two share a node in
+// one case of 23, and then one millisecond in 4096 of those in which both write
+// has an equal id.
 func NewTSIDs(node int) (*TSIDs, error) {
 	if node >= TSIDNodes {
 		return nil, fmt.Errorf("outbox: a TSID's node is from 0 to %d, not %d", TSIDNodes-1, node)
@@ -109,7 +109,7 @@ func CheckTSID(id string) error {
 	return nil
 }
 
-// TSIDTime returns when a TSID was made, to the millisecond.
+// TSIDTime returns the creation time of a TSID, in milliseconds.
 func TSIDTime(id string) (time.Time, error) {
 	if err := CheckTSID(id); err != nil {
 		return time.Time{}, err

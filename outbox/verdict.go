@@ -10,7 +10,7 @@ import (
 	breaker "github.com/sony/gobreaker/v2"
 )
 
-// Outcome is what becomes of a message after an attempt.
+// Outcome is the result of an attempt for a message.
 type Outcome int
 
 // The outcomes.
@@ -42,7 +42,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", int(o))
 }
 
-// Verdict is an outcome with what is needed to settle it.
+// Verdict is an outcome with the values needed to settle it.
 type Verdict struct {
 	Outcome Outcome
 	Err     error // nil when delivered
@@ -54,17 +54,17 @@ type Verdict struct {
 	// RetryAfter is the least delay that the receiver asked for.
 	RetryAfter time.Duration
 
-	// Reason says why a message is skipped.
+	// Reason of a skipped message.
 	Reason string
 
 	// Hold makes the group of a dead message wait for an operator.
 	Hold bool
 
-	// Exhausted: the message is dead because its attempts are used up.
-	// The router gives such attempts back when it was the address that failed.
+	// Exhausted: the message is dead because its attempts are used up. The
+	// router gives such attempts back if the address failed.
 	Exhausted bool
-	// Attempts is how many attempts were made, where whoever decides counts
-	// them itself: outside of a lane. 0: unknown.
+	// Attempts is the number of attempts, if the middleware counts them:
+	// outside of a lane. 0: unknown.
 	Attempts int
 
 	// Outage gives back the attempts that failed at the address since its last
@@ -75,11 +75,11 @@ type Verdict struct {
 	Gone bool
 }
 
-// Decision is an error by which a middleware fixes the verdict of a message,
-// for example retry the time of the next attempt. It unwraps to the cause.
+// Decision is an error by which a middleware sets the verdict of a message;
+// retry for example sets the time of the next attempt. It unwraps to the cause.
 type Decision struct{ Verdict }
 
-// Error says what was decided and why.
+// Error returns the decision and its cause.
 func (d *Decision) Error() string {
 	switch d.Outcome {
 	case OutcomeRetry:
@@ -94,24 +94,25 @@ func (d *Decision) Error() string {
 // Unwrap returns the cause.
 func (d *Decision) Unwrap() error { return d.Err }
 
-// RetryAt decides that the message is attempted again at t.
+// RetryAt returns the decision to attempt the message again at t.
 func RetryAt(t time.Time, cause error) error {
 	return &Decision{Verdict{Outcome: OutcomeRetry, Err: cause, At: t}}
 }
 
-// Exhaust decides that the message is dead because its last attempt failed.
+// Exhaust returns the decision that the message is dead because its last
+// attempt failed.
 func Exhaust(cause error) error {
 	return &Decision{Verdict{Outcome: OutcomeDead, Err: cause, Exhausted: true}}
 }
 
-// DeadLetter decides that the message is dead; with hold, its group waits for an
-// operator, otherwise the group continues.
+// DeadLetter returns the decision that the message is dead; with hold, its group
+// waits for an operator, otherwise the group continues.
 func DeadLetter(cause error, hold bool) error {
 	return &Decision{Verdict{Outcome: OutcomeDead, Err: cause, Hold: hold}}
 }
 
-// VerdictOf is the one place where an error returned by a middleware chain
-// becomes a verdict. The outermost decision wins, then the error's kind.
+// VerdictOf returns the verdict for an error returned by a middleware chain.
+// The outermost [Decision] wins, then the error's kind.
 func VerdictOf(err error) Verdict {
 	if err == nil {
 		return Verdict{Outcome: OutcomeDelivered}

@@ -5,21 +5,23 @@ import (
 	"strings"
 )
 
-// How writers learn that a reader sleeps, and how they call it. Both belong to a
-// table's name without its schema: a reader may be called in vain, never left out.
+// The channel and the lock by which writers detect a sleeping reader and wake it.
+// Both use the table's name without its schema: a reader may be woken without
+// need, but is always woken if needed.
 const (
 	// WakeChannel is the channel of NOTIFY, and the table's name its payload.
 	WakeChannel = "outrider_wake"
 
 	// WakeNamespace is the seed of a table's advisory lock, the ASCII codes of
-	// "outrwake". A reader that sleeps holds it; a writer who gets it as a shared
-	// lock, until its transaction ends, need not call:
+	// "outrwake". A sleeping reader holds it; a writer that gets it as a shared
+	// lock, until its transaction ends, need not notify:
 	//
 	//	SELECT pg_catalog.pg_notify('outrider_wake', 'outrider_outbox')
 	//	WHERE NOT pg_catalog.pg_try_advisory_xact_lock_shared(
 	//	    pg_catalog.hashtextextended('outrider_outbox', 8031453545463114597))
 	//
-	// So a reader gets the lock only when everybody who did not call has ended.
+	// So a reader gets the lock only when all transactions that did not notify
+	// have ended.
 	WakeNamespace int64 = 0x6f75747277616b65
 )
 

@@ -1,5 +1,5 @@
-// Package outridertest runs an outbox and its relay inside a unit test: publish in a transaction, and see what was
-// delivered. It needs no server, and a test need not sleep.
+// Package outridertest runs an outbox and its relay in a unit test: publish in a transaction, and check the
+// delivered messages. It needs no server, and tests need not sleep.
 //
 //	func TestOrdersAreAnnounced(t *testing.T) {
 //	    kit := outridertest.Start(t)
@@ -14,6 +14,6 @@
 //	    }
 //	}
 //
-// The outbox is a table in an SQLite file of the test, and the relay is the real one, with its route, its retries and its order per
-// group. To run listeners, or middleware, give them to [Start].
+// The outbox is a table in an SQLite file of the test, and the relay is the real one, with a route, retries and order per group.
+// Pass listeners or middleware to [Start].
 package outridertest

@@ -10,7 +10,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Latch is a publisher for tests: it counts the events that it takes, and lets a test wait for a number of them. Its methods may be called concurrently.
+// Latch is a publisher for tests: it counts its events, and lets a test wait for a number of them. Its methods may be called concurrently.
 //
 //	latch := outridertest.NewLatch(3)
 //	relay, err := outrider.New(cfg, outrider.WithPublisher("events", latch))
@@ -30,7 +30,7 @@ type Latch struct {
 // NewLatch returns a latch that opens when it has taken n events.
 func NewLatch(n int) *Latch { return &Latch{left: n} }
 
-// Expect forgets what came, and has the latch open after n more events.
+// Expect drops all recorded events, and makes the latch open after n more.
 func (l *Latch) Expect(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,14 +47,15 @@ func (l *Latch) IsHealthy() bool {
 	return !l.sick
 }
 
-// SetHealthy says what IsHealthy reports. An unhealthy latch is an address that is down: nothing is published, and no attempt counts.
+// SetHealthy sets the result of IsHealthy. An unhealthy latch is an address that is down: nothing is published, and no attempt
+// counts.
 func (l *Latch) SetHealthy(healthy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sick = !healthy
 }
 
-// SetError has the latch refuse all batches with an error; nil: it takes them.
+// SetError makes the latch refuse all batches with err; nil: it accepts them.
 func (l *Latch) SetError(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +78,8 @@ func (l *Latch) PublishBatch(_ context.Context, events []outbox.Envelope) error 
 	return nil
 }
 
-// Events returns what came since the latch was made or [Latch.Expect] was called, in the order of delivery.
+// Events returns the events since the latch was created or [Latch.Expect] was called, in the order of
+// delivery.
 func (l *Latch) Events() []outbox.Envelope {
 	l.mu.Lock()
 	defer l.mu.Unlock()

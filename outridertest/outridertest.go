@@ -26,13 +26,13 @@ const (
 	target = "recorder"
 )
 
-// Attempts is how often an event that fails is attempted before it is dead. The pauses are a millisecond or a few.
+// Attempts is the number of attempts after which a failing event is dead. The pauses are a few milliseconds.
 const Attempts = 3
 
 // DefaultTimeout is how long [Kit.Delivered] and the others wait before they fail the test.
 const DefaultTimeout = 30 * time.Second
 
-// Kit is an outbox with a relay at work. Its methods may be called concurrently, on the test's goroutine or others.
+// Kit is an outbox with a running relay. Its methods may be called concurrently, on the test's goroutine or others.
 type Kit struct {
 	// DB is the test's database, which has an outbox table and whatever the test creates in it. Its transactions are begun with BEGIN IMMEDIATE.
 	DB *sql.DB
@@ -76,9 +76,9 @@ func WithRelay(opts ...outrider.Option) Option {
 // WithTimeout sets how long waiting may take. Default: [DefaultTimeout].
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// Start creates an outbox and starts a relay that delivers from it. Without an option everything is delivered to
-// nowhere and remembered. When the test ends, the relay is drained and everything is closed; a relay that does not end
-// cleanly fails the test. Warnings of the relay are in the test's output.
+// Start creates an outbox and starts a relay that delivers from it. Without an option messages are recorded and
+// dropped. When the test ends, the relay is drained and everything is closed; a relay that does not end cleanly fails
+// the test. Warnings of the relay are in the test's output.
 func Start(tb testing.TB, opts ...Option) *Kit {
 	tb.Helper()
 	s := settings{timeout: DefaultTimeout, to: nowhere}

@@ -20,7 +20,7 @@ const look = time.Millisecond
 // Delivered waits until everything that was committed before the call is delivered, skipped or dead, and returns all that was
 // delivered since [Start], in the order of delivery. It fails the test when that takes too long.
 //
-// What a goroutine commits later is not waited for: use [Kit.Wait].
+// It does not wait for later commits of other goroutines: use [Kit.Wait].
 func (k *Kit) Delivered() []outbox.Envelope {
 	k.tb.Helper()
 	var committed int64
@@ -33,8 +33,8 @@ func (k *Kit) Delivered() []outbox.Envelope {
 	return k.recorder.taken()
 }
 
-// Wait waits until at least n messages were delivered since [Start], whoever publishes them, and returns all that
-// were. It fails the test when that takes too long.
+// Wait waits until at least n messages were delivered since [Start], from any publisher, and returns all
+// delivered messages. It fails the test if that takes too long.
 func (k *Kit) Wait(n int) []outbox.Envelope {
 	k.tb.Helper()
 	var got []outbox.Envelope

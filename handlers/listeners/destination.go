@@ -11,7 +11,7 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// DefaultWorkers is how many events are with listeners at once where nothing else is configured.
+// DefaultWorkers is the default number of events that listeners handle at once.
 const DefaultWorkers = 4
 
 // destination hands messages to listeners.

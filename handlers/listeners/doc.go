@@ -1,5 +1,5 @@
-// Package listeners makes a destination of functions of the program: each event of a route is handed to the functions
-// that were registered for its type.
+// Package listeners is a destination of functions of the program: each event of a route goes to the functions
+// registered for its type.
 //
 //	registry := listeners.New()
 //	listeners.Listen(registry, "order.created", func(ctx context.Context, order Order) error {
@@ -7,7 +7,7 @@
 //	})
 //	relay, err := outrider.New(cfg, outrider.WithListeners("app", registry)) // destinations: {app: {type: listeners}}
 //
-// # Which functions, in which order
+// # Selection and order
 //
 // A listener names an event type and, with [OfAggregate], an aggregate type; [Any] stands for all of either. Those that match an
 // event run one after the other: both named first, then those for any aggregate, then those for any event type of the aggregate, then
@@ -15,16 +15,16 @@
 //
 // # Failures
 //
-// An event is delivered when all of its listeners have returned nil. The first one that fails ends the attempt, and the
-// next attempt begins with the first listener again, so listeners have to bear an event twice: compare
-// its id, or give the listener a deduplicating middleware ([With]). A listener that panics fails the attempt. A payload that cannot be decoded is dead at once.
-// A listener can say more by an error of a kind: [outbox.Permanent], [outbox.Transient] with a delay, [outbox.Unavailable],
-// which pauses the destination without counting attempts (listeners that need that get a route of their own). Any other error counts an attempt of this event alone.
+// An event is delivered when all of its listeners have returned nil. The first one that fails ends the attempt, and the next attempt begins with the
+// first listener again, so listeners must tolerate an event twice: compare its id, or give the listener a deduplicating middleware ([With]). A
+// listener that panics fails the attempt. A payload that cannot be decoded is dead at once. A listener can return an error of another kind:
+// [outbox.Permanent], [outbox.Transient] with a delay, [outbox.Unavailable], which pauses the destination without counting attempts (listeners that
+// need that get a route of their own). Any other error counts an attempt of this event alone.
 //
 // # Concurrency
 //
 // Listeners run on the workers of the destination, 4 by default, and a worker is busy until the listener returns: slow listeners
-// slow the route down and nothing piles up in memory. Events of a group run one at a time, in order. The context ends
-// with the route's timeout and when the relay loses the lane; a listener has to heed it, because no Go function can be
-// ended from outside.
+// slow the route down and nothing piles up in memory. Events of a group run one at a time, in order. The context ends with the
+// route's timeout and when the relay loses the lane; a listener must observe it, because Go functions cannot be ended from
+// outside.
 package listeners

@@ -18,8 +18,8 @@ import (
 // Any stands for every event type, or for every aggregate type.
 const Any = "*"
 
-// Registry holds listeners. Make one with [New]. It may be used by several destinations, and listeners may be added at
-// any time: they get what is delivered from then on.
+// Registry has listeners. Create one with [New]. It may be used by several destinations, and listeners may be added at
+// any time: they get events delivered from then on.
 type Registry struct {
 	mu       sync.RWMutex
 	sorted   []*listener // as they run; never changed in place
@@ -51,17 +51,18 @@ func OfAggregate[S ~string](aggregateType S) Option {
 // Named names a listener in errors and logs. Default: its event type and its number.
 func Named(name string) Option { return func(l *listener) { l.name = name } }
 
-// With gives a listener middleware of its own, outermost first: any Watermill middleware. It sees a copy of the message,
-// so what it changes reaches no other listener. Messages that it produces are dropped.
+// With gives a listener middleware of its own, outermost first: any Watermill middleware. It gets a copy of the message,
+// so its changes affect no other listener. Messages that it produces are dropped.
 func With(mw ...message.HandlerMiddleware) Option {
 	return func(l *listener) { l.middleware = append(l.middleware, mw...) }
 }
 
 // Listen registers fn for an event type, which is a string or a constant of type [outbox.Type]; [Any] for all.
 //
-// P is what fn takes: [outbox.Envelope] is the whole event, []byte the payload as it is, and anything else is decoded from the
-// payload, by encoding/json, or by its UnmarshalBinary if the payload is bytes. A payload that cannot be decoded makes the
-// event dead without another attempt. [EnvelopeOf] returns the event from ctx, [outbox.AttemptOf] the attempt.
+// P is the parameter type of fn: [outbox.Envelope] is the whole event, []byte the unchanged payload, and any other type is
+// decoded from the payload, by encoding/json, or by its UnmarshalBinary if the payload is bytes. A payload that cannot be
+// decoded makes the event dead without another attempt. [EnvelopeOf] returns the event from ctx, [outbox.AttemptOf] the
+// attempt.
 func Listen[P any](r *Registry, eventType outbox.Type[P], fn func(ctx context.Context, payload P) error, opts ...Option) {
 	l := &listener{eventType: string(eventType), aggregateType: Any}
 	if fn != nil {
@@ -136,7 +137,7 @@ func (l *listener) matches(msg *message.Message) bool {
 }
 
 // Destination returns a destination that hands events to the listeners, to at most so many at once; workers <= 0: 4. The
-// error says which registrations cannot be used. A program gives the registry to outrider.WithListeners instead.
+// error names invalid registrations. A program passes the registry to outrider.WithListeners instead.
 func (r *Registry) Destination(workers int) (adapters.Destination, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -76,7 +76,7 @@ func (s Schema) client() (*outbox.Client, error) {
 }
 
 // InsertQuery returns the statement that writes the messages in their order,
-// all or none. An error names the message and everything that is wrong with it.
+// all or none. An error names the message and all its mistakes.
 func (s Schema) InsertQuery(topic string, msgs message.Messages) (wmsql.Query, error) {
 	client, err := s.client()
 	if err != nil {
