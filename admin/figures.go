@@ -36,9 +36,9 @@ var (
 	queueOldest = prometheus.NewDesc("outrider_queue_oldest_seconds",
 		"Age of the oldest of these rows; 0 when there is none. Of more than 10,000 it may not be known, and is missing.", []string{"route"}, nil)
 	queueDead = prometheus.NewDesc("outrider_queue_dead",
-		"Rows that were given up in the table of the route's queue and that the route matches; counting stops at 10,000.", []string{"route"}, nil)
+		"Dead rows in the table of the route's queue that match the route; counting stops at 10,000.", []string{"route"}, nil)
 	destinationDepth = prometheus.NewDesc("outrider_destination_depth",
-		"Jobs that wait in the destination, whoever inserted them; counting stops at 100,000.", []string{"destination"}, nil)
+		"Jobs that wait in the destination, from any producer; counting stops at 100,000.", []string{"destination"}, nil)
 )
 
 // run counts until ctx ends.

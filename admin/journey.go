@@ -10,8 +10,8 @@ import (
 type Journey struct {
 	ID       string       `json:"id" doc:"Event id."`
 	Instance string       `json:"instance,omitempty" doc:"Instance that answered: what is in flight is known of it alone."`
-	Places   []EventPlace `json:"places" nullable:"false" doc:"Empty: the event was not seen, as far as the notes say."`
-	Notes    []string     `json:"notes" nullable:"false" doc:"What could not be looked at, or not all of it, and how that can be mended."`
+	Places   []EventPlace `json:"places" nullable:"false" doc:"Empty: the event was not found, within the limits in the notes."`
+	Notes    []string     `json:"notes" nullable:"false" doc:"Parts that could not be searched, or not completely, and how to fix that."`
 }
 
 // EventPlace is where an event is on one route.
@@ -20,7 +20,7 @@ type EventPlace struct {
 	Text   string     `json:"text" doc:"The place in one sentence."`
 	Action string     `json:"action,omitempty" doc:"What to do; absent when there is nothing to do."`
 
-	Route    string     `json:"route,omitempty" doc:"Absent: no route wants the row."`
+	Route    string     `json:"route,omitempty" doc:"Absent: no route matches the row."`
 	Source   string     `json:"source,omitempty"`
 	Table    string     `json:"table,omitempty" doc:"Of a queue: the table that has the row."`
 	Slot     *int       `json:"slot,omitempty"`

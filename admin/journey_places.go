@@ -95,7 +95,7 @@ func (p *EventPlace) parked(m *adapters.Parked) {
 	case adapters.ParkedWaiting:
 		p.Text = "parked behind an earlier message of its group, or until its address is back"
 	case adapters.ParkedHeld:
-		p.Text, p.Action = "parked for good: its attempts are used up, and its group waits", "redrive it, or skip it to let its group go on"
+		p.Text, p.Action = "held: its attempts are used up, and its group waits", "redrive it, or skip it to release its group"
 	case adapters.ParkedDead:
 		p.Where, p.Text, p.Action = EventDead, "dead: its attempts are used up, and its group went on", "redrive or purge it"
 	}

@@ -127,7 +127,7 @@ func (j *OperationsJob) work(ctx context.Context, store adapters.Operations, id 
 		j.log.Warn("an operation was interrupted, it is taken again", "operation", id, "error", err)
 	case o == nil || o.State.Active():
 	case o.State == adapters.OperationFailed:
-		j.log.Error("an operation failed; to go on with it: outrider operations resume "+id, "operation", id, "kind", string(o.Kind), "done", o.Done, "total", o.Total, "error", o.Error)
+		j.log.Error("an operation failed; resume it with: outrider operations resume "+id, "operation", id, "kind", string(o.Kind), "done", o.Done, "total", o.Total, "error", o.Error)
 	default:
 		j.log.Info("an operation ended", "operation", id, "kind", string(o.Kind), "state", string(o.State), "done", o.Done, "failed", o.Failed, "total", o.Total)
 	}

@@ -27,7 +27,7 @@ type OperationView struct {
 	Error     string   `json:"error,omitempty" doc:"Why it failed, or the first thing that did."`
 
 	By        string     `json:"by" doc:"Author."`
-	Worker    string     `json:"worker,omitempty" doc:"Instance, or command, that works it."`
+	Worker    string     `json:"worker,omitempty" doc:"Instance, or command, that runs it."`
 	CreatedAt time.Time  `json:"created_at"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	UpdatedAt time.Time  `json:"updated_at" doc:"Of the last step."`

@@ -35,7 +35,7 @@ func (s *Snapshot) CauseOf(r *RouteStatus) Cause {
 // Trouble is why the state store cannot be read, and what to do about it.
 func (s *Snapshot) Trouble() (why, action string) {
 	if text, fix, ok := assembly.ConnectionProblem(s.Problem); ok && fix != "" {
-		return text, fix + "; Outrider tries again by itself"
+		return text, fix + "; Outrider retries"
 	}
 	return s.Problem.Error(), "make its database reachable; `outrider doctor` examines it"
 }

@@ -71,9 +71,9 @@ func (p *RouteStatus) Cause() Cause {
 func (c *Cause) explain(p *RouteStatus) {
 	switch c.Kind {
 	case CauseStopped:
-		c.Text, c.Why, c.Action = "the relay cannot run the route: "+p.Stopped, p.Stopped, "do what the error says; the relay goes on by itself"
+		c.Text, c.Why, c.Action = "the relay cannot run the route: "+p.Stopped, p.Stopped, "follow the error message; the relay then resumes automatically"
 	case CauseSource:
-		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "mend the database; Outrider tries again by itself, and `outrider doctor` examines it"
+		c.Text, c.Why, c.Action = "the source cannot be read: "+p.SourceError, p.SourceError, "fix the database; Outrider retries, and `outrider doctor` examines it"
 	case CauseState:
 		c.Text, c.Why, c.Action = "progress cannot be written: "+p.StateError, p.StateError, writeAction(p.StateError)
 	case CauseNoOwner:
@@ -125,9 +125,9 @@ func (c *Cause) explain(p *RouteStatus) {
 // writeAction is what to do about progress that cannot be written.
 func writeAction(err string) string {
 	if strings.Contains(err, "No space left") || strings.Contains(err, "is full") {
-		return "free space on its disk; Outrider tries again by itself"
+		return "free space on its disk; Outrider retries"
 	}
-	return "mend the database; Outrider tries again by itself"
+	return "fix the database; Outrider retries"
 }
 
 // address takes the address that is worst off: one that only an operator can bring back.
@@ -144,7 +144,7 @@ func (c *Cause) address(down []Stop) {
 		c.Text, c.Action = "address "+worst.Address+" is paused"+by(worst), "resume it when the receiver is back"
 		return
 	}
-	c.Text, c.Action = "address "+worst.Address+" is unavailable: "+without(worst.Reason, worst.Address), "mend the receiver; Outrider probes it and goes on when it answers"
+	c.Text, c.Action = "address "+worst.Address+" is unavailable: "+without(worst.Reason, worst.Address), "fix the receiver; Outrider is probing it and resumes when it answers"
 }
 
 func (c *Cause) failing(f *Failing, action string) {

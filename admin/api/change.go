@@ -34,7 +34,7 @@ type PauseResult struct {
 	Address string `json:"address,omitempty"`
 	Group   string `json:"group,omitempty"`
 	Changed bool   `json:"changed" doc:"false: it was so already."`
-	AtRest  bool   `json:"at_rest" doc:"No instance works the route: nothing is in flight. Instances notice a pause within a quarter of the lease."`
+	AtRest  bool   `json:"at_rest" doc:"No instance runs the route: nothing is in flight. Instances notice a pause within two seconds, or a quarter of the lease if that is less."`
 }
 
 // ParkedOrder changes parked messages.
@@ -42,7 +42,7 @@ type ParkedOrder struct {
 	Author
 	ParkedQuery
 	Status string `json:"status,omitempty" enum:"retrying,waiting,held,dead"`
-	All    bool   `json:"all,omitempty" doc:"All that the action can change; needed where nothing else selects."`
+	All    bool   `json:"all,omitempty" doc:"Every message that the action can change; required without another filter."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Only count."`
 	Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" default:"10000" doc:"Most messages that one request changes."`
 }
@@ -69,7 +69,7 @@ type CountView struct {
 type SeekOrder struct {
 	Author
 	To     string `json:"to" minLength:"1" maxLength:"100" doc:"beginning, end, offsets (of watermill-sql), a time such as 2026-01-31T08:00:00Z, a span before now such as 90m, or a position."`
-	DryRun bool   `json:"dry_run,omitempty" doc:"Only say what it would do."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Only report the effect."`
 }
 
 type seekIn struct {
@@ -86,14 +86,14 @@ type SeekResult struct {
 	SkippedLate int      `json:"skipped_late" doc:"Those of the skipped ones that were committed late."`
 	AtLeast     bool     `json:"at_least" doc:"Counting stopped: there are more."`
 	Counted     bool     `json:"counted" doc:"false: the source cannot count; the numbers are 0."`
-	Owners      []string `json:"running_on" nullable:"false" doc:"Instances that work the route, and continue at the new place."`
+	Owners      []string `json:"running_on" nullable:"false" doc:"Instances that run the route, and continue at the new position."`
 	Applied     bool     `json:"applied"`
 }
 
 type reloadOut struct {
 	Body struct {
 		Reloaded bool `json:"reloaded"`
-		Routes   int  `json:"routes" doc:"Routes of the configuration now at work."`
+		Routes   int  `json:"routes" doc:"Routes of the active configuration."`
 	}
 }
 

@@ -15,7 +15,7 @@ type OperationOrder struct {
 	ParkedQuery
 	Kind   string   `json:"kind" enum:"redrive,skip,purge,seek"`
 	Status string   `json:"status,omitempty" enum:"retrying,waiting,held,dead"`
-	All    bool     `json:"all,omitempty" doc:"All that the kind can change; needed where nothing else selects."`
+	All    bool     `json:"all,omitempty" doc:"Every message that the kind can change; required without another filter."`
 	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"1000000000" doc:"Most messages to change; absent: all that match."`
 	Routes []string `json:"routes,omitempty" nullable:"false" maxItems:"1000" doc:"Of a seek: names of routes, or patterns such as eu-*."`
 	To     string   `json:"to,omitempty" maxLength:"100" doc:"Of a seek: as of POST /routes/{route}/seek."`
@@ -63,7 +63,7 @@ func (s *service) addOperations() {
 	add(s, get("/operations/{id}", "get-operation", "One operation"), s.operation)
 	add(s, post("/operations", "create-operation", "Redrive, skip or purge many messages, or move many routes; purge and seek need the role admin"), s.order)
 	add(s, post("/operations/{id}/stop", "stop-operation", "Stop an operation after its current step"), s.stopOperation)
-	add(s, post("/operations/{id}/resume", "resume-operation", "Let an operation go on that was stopped, or failed; of a purge or seek needs the role admin"), s.resumeOperation)
+	add(s, post("/operations/{id}/resume", "resume-operation", "Resume a stopped or failed operation; a purge or seek needs the role admin"), s.resumeOperation)
 }
 
 func (s *service) listOperations(ctx context.Context, in *operationsIn) (*list[admin.OperationView], error) {

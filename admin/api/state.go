@@ -148,7 +148,7 @@ type DestinationView struct {
 	Name      string        `json:"name"`
 	Type      string        `json:"type"`
 	Routes    []string      `json:"routes" nullable:"false"`
-	Addresses []AddressView `json:"addresses" nullable:"false" doc:"Addresses of its routes that are not used now. A route with several destinations has them at each."`
+	Addresses []AddressView `json:"addresses" nullable:"false" doc:"Addresses of its routes that are paused or down. A route with several destinations has them at each."`
 }
 
 // AddressView is an address that is not used now.
@@ -235,7 +235,7 @@ func (s *service) config(context.Context, *struct{}) (*one[ConfigView], error) {
 type AuditView struct {
 	ID      int64             `json:"id"`
 	At      time.Time         `json:"at"`
-	By      string            `json:"by" doc:"What the caller said of itself, and the token that it had."`
+	By      string            `json:"by" doc:"Name given by the caller, and its token."`
 	Role    string            `json:"role,omitempty" doc:"Database role."`
 	Action  string            `json:"action"`
 	Filter  map[string]string `json:"filter" nullable:"false" doc:"What it was about."`

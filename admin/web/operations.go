@@ -162,7 +162,7 @@ func (s *server) operate(ctx context.Context, action string, form url.Values) (s
 			said = "Stopped. What was done stays done."
 		} else {
 			changed, err = op.ResumeOperation(ctx, id, admin.PageAuthor(ctx))
-			said = "It goes on where it was."
+			said = "It continues where it was."
 		}
 		if !changed {
 			said = "Nothing changed: the operation has ended, or was so already."

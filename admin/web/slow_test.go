@@ -42,7 +42,7 @@ func TestALongSearchIsGivenUp(t *testing.T) {
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	_, err = conn.Exec(t.Context(), "BEGIN; LOCK TABLE outrider_parked") // stands for many rows
 	must(t, err)
-	if status, page := get(path); status != http.StatusOK || !strings.Contains(page, "The search was given up after 3.0 s") || strings.Contains(page, `id="list" data-live`) ||
+	if status, page := get(path); status != http.StatusOK || !strings.Contains(page, "The search was stopped after 3.0 s") || strings.Contains(page, `id="list" data-live`) ||
 		!strings.Contains(page, "Choose a route too") {
 		t.Errorf("%d %s", status, page)
 	}

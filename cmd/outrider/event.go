@@ -18,8 +18,8 @@ func (a *app) eventCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "event ID",
 		Short: "Show where an event is: waiting, in flight, delivered, parked or dead",
-		Long: `Look for an event in the tables of all sources and in the state stores. A relay that
-answers on the configured admin address also says what it has in flight, and when the
+		Long: `Searches the tables of all sources and the state stores for an event. A relay that
+answers on the configured admin address also reports messages in flight, and when the
 event was settled. See docs/operations.md.`,
 		Args: cobra.ExactArgs(1),
 	}

@@ -25,7 +25,7 @@ func (a *app) importCrabletCommand() *cobra.Command {
 		Short: "Turn the settings of Crablet's outbox into a configuration",
 		Long: `Reads the crablet.outbox.* keys of a .properties or YAML file and writes an equivalent
 configuration for Outrider, with a route for each pair of a topic and a publisher. Secrets are
-not copied: the result refers to environment variables. Keys that mean nothing here, and
+not copied: the result refers to environment variables. Keys without an equivalent, and
 publishers that are classes of the application, are reported on standard error.`,
 		Example: "  outrider import crablet application.properties --output outrider.yaml\n  outrider validate",
 	}
@@ -59,7 +59,7 @@ func (a *app) importFile(c *cobra.Command, convert func(name string, text []byte
 	var output, profile string
 	c.Args = cobra.ExactArgs(1)
 	c.Flags().StringVar(&output, "output", "", "`file` to write; it must not exist yet. Default: standard output")
-	c.Flags().StringVar(&profile, "profile", "prod", "`profile` of a .properties or YAML file whose keys go before those of none")
+	c.Flags().StringVar(&profile, "profile", "prod", "`profile` of a .properties or YAML file, whose keys override those outside of profiles")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		text, err := os.ReadFile(args[0])
 		if err != nil {

@@ -22,9 +22,9 @@ func (a *app) operationsCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "operations",
 		Short: "List, show, stop and resume operations: changes of many messages",
-		Long: `Redriving, skipping or purging by a filter is an operation: an object in the state store
-with an id, a count, a rate and its progress. The command that orders it works it; with
---detach, and when that command is killed, a running relay does. An operation survives
+		Long: `Redriving, skipping or purging by a filter is an operation: a record in the state store
+with an id, a count, a rate and its progress. The command that creates it runs it. With
+--detach, or if the command is killed, a running relay does. An operation survives
 restarts, changes each message once, and is kept for 30 days after its end.`,
 	}, a.operationListCommand(), a.operationShowCommand(), a.operationStopCommand(), a.operationResumeCommand())
 	c.RunE = func(c *cobra.Command, _ []string) error { // without a command it lists
@@ -168,7 +168,7 @@ func (a *app) operationStopCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop an operation after its current step",
-		Long:  "Stops an operation, whoever works it. What it has changed stays changed; \"outrider operations resume\" lets it go on.",
+		Long:  "Stops an operation, in whichever process runs it. Changes already made stay; \"outrider operations resume\" resumes it.",
 		Args:  cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
@@ -199,7 +199,7 @@ func (a *app) operationResumeCommand() *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use:   "resume ID",
-		Short: "Let an operation go on that was stopped, or failed",
+		Short: "Resume a stopped or failed operation",
 		Args:  cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&by, "by", "", "recorded in the audit log as the author; default: the user of this process")
@@ -216,7 +216,7 @@ func (a *app) operationResumeCommand() *cobra.Command {
 				return err
 			}
 			if !changed && !o.State.Active() {
-				return fmt.Errorf("operation %s cannot go on: it is %s", o.ID, o.State)
+				return fmt.Errorf("operation %s cannot be resumed: it is %s", o.ID, o.State)
 			}
 			return a.followOperations(c.Context(), op, []adapters.Operation{o}, detach, out.json())
 		})
@@ -262,10 +262,10 @@ func (a *app) followOperations(ctx context.Context, op *admin.Operator, all []ad
 			fmt.Fprintf(a.out, "%s %s (operation %s)\n", counted(o.Done, unitOf(&o)), done(o.Kind), o.ID)
 		}
 		if o.State == adapters.OperationStopped {
-			return fmt.Errorf("operation %s was stopped: %d of %s %s; go on with: outrider operations resume %s", o.ID, o.Done, counted(o.Total, unitOf(&o)), done(o.Kind), o.ID)
+			return fmt.Errorf("operation %s was stopped: %d of %s %s; resume it with: outrider operations resume %s", o.ID, o.Done, counted(o.Total, unitOf(&o)), done(o.Kind), o.ID)
 		}
 		if o.State == adapters.OperationFailed {
-			return fmt.Errorf("operation %s failed after %s: %s; to go on: outrider operations resume %s", o.ID, counted(o.Done, unitOf(&o)), o.Error, o.ID)
+			return fmt.Errorf("operation %s failed after %s: %s; resume it with: outrider operations resume %s", o.ID, counted(o.Done, unitOf(&o)), o.Error, o.ID)
 		}
 	}
 	if machine {
@@ -292,7 +292,7 @@ func (a *app) leaveOperations(ctx context.Context, op *admin.Operator, all []ada
 			return err
 		}
 	}
-	fmt.Fprintln(a.err, "warning: no relay is running; the work begins when one does")
+	fmt.Fprintln(a.err, "warning: no relay is running; the operation starts when one does")
 	return err
 }
 

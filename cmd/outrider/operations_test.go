@@ -55,7 +55,7 @@ func TestOperationsByCommand(t *testing.T) {
 	s.runUntil(func() bool { return len(s.parked()) == 1 && s.operations()[0].State == "done" })
 	for _, st := range []step{
 		{args: "operations show " + id + " -o json", out: []string{`"done": 2`, `"remaining": 0`, `"all": true`}},
-		{args: "operations resume " + id, code: 1, err: []string{"cannot go on: it is done"}},
+		{args: "operations resume " + id, code: 1, err: []string{"cannot be resumed: it is done"}},
 		{args: "parked purge --error thanks --yes", out: []string{"1 message purged (operation "}},
 	} {
 		st.run(t, s)

@@ -67,7 +67,7 @@ func (a *app) parkedCommand() *cobra.Command {
 		Short: "List, retry, skip and delete parked messages",
 		Long: `A parked message has one of these statuses:
 
-  retrying  it has failed and is tried again later
+  retrying  it has failed and is retried later
   waiting   it waits for an earlier message of its group, or for its address
   held      its attempts are used up, and its group waits for an operator
   dead      its attempts are used up, and its group continues without it

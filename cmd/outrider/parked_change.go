@@ -72,7 +72,7 @@ func (a *app) changeCommand(c *cobra.Command, ch *change, statuses ...string) *c
 Select messages by id, by filter, or with --all. Changing more than one message needs
 confirmation, on the terminal or with --yes. What a filter or --all selects is an
 operation: it has an id, is changed in steps, each a transaction with its progress, and
-goes on after an interruption; see "outrider operations". A running relay notices the
+continues after an interruption; see "outrider operations". A running relay notices the
 change within a quarter of its lease.`
 	ch.filter.flags(a, c)
 	if len(statuses) > 0 {

@@ -155,7 +155,7 @@ func TestARateLimitedCommandCanBeStopped(t *testing.T) {
 	if code := p.exit(); code != exitFailed {
 		t.Errorf("exit status %d", code)
 	}
-	if text := p.all(); !strings.Contains(text, "was stopped: 1 of 3 messages purged; go on with: outrider operations resume ") {
+	if text := p.all(); !strings.Contains(text, "was stopped: 1 of 3 messages purged; resume it with: outrider operations resume ") {
 		t.Errorf("it said %q", text)
 	}
 	if got := len(s.parked()); got != 2 {

@@ -51,12 +51,12 @@ func (a *app) pauseCommand() *cobra.Command {
 		Short: "Stop a route, or an address or a group of it, until it is resumed",
 		Long: `Pauses a route: its instances stop reading, settle the messages in flight and
 release their lanes, so that nothing is lost or delivered twice. They notice the pause
-within a quarter of the lease. The command returns when nothing is in flight. The pause
+within two seconds, or a quarter of the lease if that is less. The command returns when nothing is in flight. The pause
 stays in effect across restarts.
 
 With --address it pauses only that address (a topic or URL, as "outrider status" shows
-it): its messages wait, all others are delivered. With --group it pauses only the
-messages of that group, in the same way; a message that is being sent gets its outcome.`,
+it): its messages wait, all others are delivered. With --group it pauses only that
+group in the same way; a message that is being sent is finished.`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRoutes,
 	}
 	flags := c.Flags()

@@ -162,7 +162,7 @@ func inFlags(err error) error {
 func (p *publication) read(stdin io.Reader, given bool) ([]byte, error) {
 	switch {
 	case given && p.file != "":
-		return nil, errors.New("give the payload once: --payload, --payload-file or -")
+		return nil, errors.New("pass the payload once: --payload, --payload-file or -")
 	case given:
 		return []byte(p.payload), nil
 	case p.file == "":
@@ -187,7 +187,7 @@ func (p *publication) read(stdin io.Reader, given bool) ([]byte, error) {
 			size = strconv.FormatInt(info.Size(), 10)
 		}
 	}
-	return nil, fmt.Errorf("the payload is %s bytes, the limit is %d; store large content elsewhere and publish where it is", size, outbox.MaxPayloadBytes)
+	return nil, fmt.Errorf("the payload is %s bytes, the limit is %d; store large content elsewhere and publish its location", size, outbox.MaxPayloadBytes)
 }
 
 // pairs takes texts of the form key=value apart.

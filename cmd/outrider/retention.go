@@ -34,7 +34,7 @@ func (a *app) retentionCommand() *cobra.Command {
 		Short: "Show which rows of the outbox tables retention would remove, or remove them now",
 		Long: `Counts the rows or partitions that retention would remove now from each source, and
 shows which routes still need others. With --once it removes them. A running instance
-removes them by itself.`,
+removes them automatically.`,
 		Args: noArgs,
 	}
 	c.Flags().BoolVar(&once, "once", false, "remove them now")

@@ -93,7 +93,7 @@ func (a *app) rebaseCommand() *cobra.Command {
 to an earlier point. A cursor is valid only in the database cluster that it was written
 for. Rebase moves it to the same row in the present database or, if that is uncertain,
 to an earlier one: rows may be delivered again, but none is skipped. The command waits
-for transactions that are writing to the table. A running instance then resumes by itself.
+for transactions that are writing to the table. A running instance then resumes automatically.
 
 A cursor is also valid for one table only. With --adopt the route resumes from the cursor
 of its former table. Use --adopt only if the present table has the same rows because it

@@ -37,7 +37,7 @@ func (a *app) printOwners(rows []admin.RouteStatus, members []admin.Member) erro
 	for _, m := range members {
 		for _, w := range m.Waits {
 			if m.Alive {
-				fmt.Fprintf(a.out, "\ninstance %s takes nothing of route %s: %s\n", plain(m.ID), w.Route, plain(w.Why))
+				fmt.Fprintf(a.out, "\ninstance %s takes no lanes of route %s: %s\n", plain(m.ID), w.Route, plain(w.Why))
 			}
 		}
 	}

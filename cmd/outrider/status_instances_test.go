@@ -45,7 +45,7 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	for _, want := range []string{
 		"orders  a      00-02 04 06-08  yes    1m0s ago", "orders  b      03 09-15        no",
 		"a         yes    7      2       0s ago     1h0m ago", "b         no     8      0       1m0s ago",
-		"instance a takes nothing of route bills: standing by: another process holds the advisory lock 7",
+		"instance a takes no lanes of route bills: standing by: another process holds the advisory lock 7",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())

@@ -215,7 +215,7 @@ func TestTheOverviewNamesTroubleOfTheDatabase(t *testing.T) {
 	exec(other, fmt.Sprintf(`ALTER DATABASE %q ALLOW_CONNECTIONS false`, name))
 	_, err = other.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, name)
 	must(t, err)
-	b.names("quiet", "state store", "not currently accepting connections", "ALLOW_CONNECTIONS true", "Outrider tries again by itself")
+	b.names("quiet", "state store", "not currently accepting connections", "ALLOW_CONNECTIONS true", "Outrider retries")
 	b.accessible("overview without a database")
 	exec(other, fmt.Sprintf(`ALTER DATABASE %q ALLOW_CONNECTIONS true`, name))
 	b.names("quiet", "works")
