@@ -1,5 +1,5 @@
 // Command hotpath publishes events of the outbox framework's table and handles them in the same program, from memory, right after their
-// commit. The poller finds what is left over, for example after a crash. It needs a PostgreSQL database:
+// commit. Polling finds the other events, for example after a crash. It needs a PostgreSQL database:
 //
 //	DATABASE_URL=postgres://... go run ./examples/hotpath
 package main

@@ -1,6 +1,6 @@
 // Command middleware composes Watermill middleware per route in Go: partners get
 // orders with a correlation id and without the customer's e-mail address, the
-// archive gets them as they are. Both routes read one outbox table; what the
+// archive gets them unchanged. Both routes read one outbox table; what the
 // configuration lists for a route (here the default: poison, retry, timeout)
 // wraps the middleware that the program adds.
 //

@@ -3,7 +3,7 @@
 // at all; Outrider reads the table and hands the messages to a Watermill
 // publisher, here a channel in memory.
 //
-// It needs no server, and takes a database of PostgreSQL as well:
+// It needs no server, and also runs on PostgreSQL:
 //
 //	go run ./examples/watermillsql
 //	EXAMPLE_DATABASE_URL=postgres://... go run ./examples/watermillsql

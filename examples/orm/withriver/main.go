@@ -1,6 +1,6 @@
 // Command withriver is a shop whose orders are shipped by a worker of River. GORM writes an order and its outbox row in one transaction,
 // Outrider inserts one job for each row, in the transaction that marks the row as processed, and River works it. The table is the one of
-// Yantra's outbox processor (docs/migrate/yantra.md); what writes it needs nothing of Outrider.
+// Yantra's outbox processor (docs/migrate/yantra.md); the code that writes it does not use Outrider.
 //
 //	DATABASE_URL=postgres://... go run ./withriver
 package main
