@@ -9,6 +9,7 @@ import (
 	"github.com/outriderhq/outrider/internal/shorten"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 	"github.com/outriderhq/outrider/outbox/format"
 )
 
@@ -19,7 +20,7 @@ type record struct {
 	position                                     int64
 	id, kind, group, aggregateType, aggregateID  sql.NullString
 	tenant, tags, headers, occurredAt, createdAt sql.NullString
-	payload, payloadBytes                        lite.Blob
+	payload, payloadBytes                        sqlvalue.Bytes
 	stored                                       int64 // bytes of a payload that was left out; 0: none was
 	maxRow                                       int64 // bytes of payload that are read
 }
@@ -43,8 +44,8 @@ func (r *record) decode(slot int) *adapters.Row {
 	}
 	var errs [6]error
 	row.Payload, row.Binary, errs[0] = r.content()
-	row.Tags, errs[1] = lite.Object("tags", r.tags)
-	row.Headers, errs[2] = lite.Object("headers", r.headers)
+	row.Tags, errs[1] = sqlvalue.Object("tags", r.tags)
+	row.Headers, errs[2] = sqlvalue.Object("headers", r.headers)
 	row.OccurredAt, errs[3] = lite.Instant("occurred_at", r.occurredAt)
 	row.CreatedAt, errs[4] = lite.Instant("created_at", r.createdAt)
 	errs[5] = row.Limit()

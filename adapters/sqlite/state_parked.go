@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/sqlvalue"
 	"github.com/outriderhq/outrider/adapters/internal/staterow"
-	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 const (
@@ -102,7 +102,7 @@ func scanParked(rows *sql.Rows) (p adapters.Parked, err error) {
 	var status, metadata, tries string
 	var due, at sql.NullInt64
 	err = rows.Scan(&p.Route, &p.Slot, &p.Seq, &p.Group, &status, &p.Attempts, &due, &p.LastError,
-		&at, &p.ID, &p.Type, &p.Position, &metadata, (*lite.Blob)(&p.Payload), &tries)
+		&at, &p.ID, &p.Type, &p.Position, &metadata, (*sqlvalue.Bytes)(&p.Payload), &tries)
 	if err != nil {
 		return p, err
 	}

@@ -1,8 +1,13 @@
 package queuerow
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/layout"
@@ -11,12 +16,26 @@ import (
 // DeadPageBytes bounds the payloads of a page of dead rows.
 const DeadPageBytes = 4 << 20
 
-// DeadPage reads pages of dead rows until one has a row that was wanted: when a row died is compared here, because columns keep
-// times as their writers like. next reads the rows behind a place, and returns that of the last one; zero: there is none.
-func DeadPage(f adapters.DeadFilter, next func(adapters.DeadFilter) (found []adapters.DeadRow, last adapters.DeadKey, err error)) (page []adapters.DeadRow, err error) {
+// Dead implements [adapters.DeadRows].
+func (o *Operators) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
+	return Pages(o.Tables, f.After, o.unknown, func(of layout.Table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
+		f.After = after
+		page, err := o.deadIn(ctx, of, f)
+		return page, o.Wrap(of.Name, "look for dead rows", err)
+	})
+}
+
+// deadIn reads pages of a table until one has a row that was wanted: when a row died is compared here, because columns keep
+// times as their writers like.
+func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
+	c := &o.Layout.Columns
+	d, err := o.Describe(ctx, of.Name)
+	if err != nil || f.Error != "" && c.Error == "" || f.Group != "" && c.Group == "" {
+		return nil, err
+	}
 	for {
-		found, last, err := next(f)
-		if err != nil || last == (adapters.DeadKey{}) {
+		found, err := o.deadPage(ctx, of, d, f)
+		if err != nil || len(found) == 0 {
 			return nil, err
 		}
 		for i := range found {
@@ -27,14 +46,142 @@ func DeadPage(f adapters.DeadFilter, next func(adapters.DeadFilter) (found []ada
 		if len(page) > 0 {
 			return page, nil
 		}
-		f.After = last
+		f.After = found[len(found)-1].At
 	}
 }
 
-// DeadCounts counts the dead rows of a table by type, aggregate type and tenant. More reports that there are more than most. The
-// query takes a limit, and returns these three and how many there are.
-func DeadCounts(ctx context.Context, db *sql.DB, query string, of *layout.Queue, kind string, most int) (counts []adapters.DeadCount, more bool, err error) {
-	rows, err := db.QueryContext(ctx, query, most+1)
+// deadPage reads rows behind a place.
+func (o *Operators) deadPage(ctx context.Context, of layout.Table, d Dialect, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
+	query := o.deadRows(of, d, f)
+	rows, err := o.DB.QueryContext(ctx, query.Text, query.Args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error
+	var failure sql.NullString
+	var updated any
+	r := NewRecord(of, o.Layout, o.MaxRow, d).With(&failure, &updated)
+	for bytes := 0; bytes < DeadPageBytes && rows.Next(); bytes += len(r.Payload) {
+		if err := r.Scan(rows); err != nil {
+			return nil, err
+		}
+		row := r.Decode()
+		if row.Err = nil; !f.Payload {
+			row.Payload = nil
+		}
+		page = append(page, adapters.DeadRow{At: adapters.DeadKey{Table: of.Name, Created: d.Text(r.Created), Key: row.ID}, Row: *row, Attempts: r.Attempts,
+			Error: failure.String, Died: r.died(updated)})
+	}
+	return page, rows.Err()
+}
+
+// died is when a row was given up, as far as the table says: the last attempt was not before it was due.
+func (r *Record) died(updated any) time.Time {
+	for _, value := range []any{updated, r.Claimed, r.Next, r.Created} {
+		if at := known(r.sql, value); !at.IsZero() {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// deadRows is the statement for a page, along the index of these rows.
+func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) Statement {
+	c := &o.Layout.Columns
+	query := Statement{Text: "SELECT " + strings.Join([]string{o.columns(d), Short(d, c.Error), d.Raw(c.Updated)}, ", ") + " "}
+	if f.ID == "" {
+		query = query.and(d.Aged(Dead))
+	} else {
+		row := o.keyed(d, f.ID)
+		query = query.and(row.Text+" AND "+d.Statuses(o.Layout.Dead()...), row.Args...)
+	}
+	query = query.behind(d, f.After)
+	if f.Group != "" {
+		query = query.and(" AND "+d.Group()+" IN (?, ?)", d.GroupValue(f.Group), d.GroupValue(strings.TrimPrefix(f.Group, of.Kind+":")))
+	}
+	if f.Error != "" {
+		query = query.and(" AND INSTR(LOWER("+d.Quote(c.Error)+"), LOWER(?)) > 0", f.Error)
+	}
+	return query.and(o.byAge(d)+" LIMIT ?", cmp.Or(f.Limit, adapters.DefaultParkedStep))
+}
+
+// ChangeDead implements [adapters.DeadRows].
+func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction, rows []adapters.DeadKey, record func(changed int) error) (changed int, err error) {
+	tables := map[string]Dialect{}
+	for _, r := range rows {
+		if tables[r.Table] != nil {
+			continue
+		}
+		if tables[r.Table], err = o.described(ctx, r.Table); err != nil {
+			return 0, err
+		}
+	}
+	if action != adapters.ParkedRedrive && action != adapters.ParkedPurge {
+		return 0, fmt.Errorf("%s: dead rows can be redriven and purged; %q is neither", o.Queue, action)
+	}
+	err = o.Transact(ctx, o.DB, func(tx *sql.Tx) error {
+		changed = 0
+		for _, r := range rows {
+			change := o.change(tables[r.Table], action, r.Key)
+			result, err := tx.ExecContext(ctx, change.Text, change.Args...)
+			if err != nil {
+				return o.Wrap(r.Table, string(action), err)
+			}
+			n, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			changed += int(n)
+		}
+		if changed == 0 {
+			return nil
+		}
+		return record(changed)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return changed, nil
+}
+
+// change is the statement that changes a row that is dead still.
+func (o *Operators) change(d Dialect, action adapters.ParkedAction, key string) Statement {
+	row := o.keyed(d, key).and(" AND " + d.Statuses(o.Layout.Dead()...))
+	if action == adapters.ParkedPurge {
+		return Statement{"DELETE " + row.Text, row.Args}
+	}
+	change := d.Redrive()
+	_, where, _ := strings.Cut(row.Text, " WHERE ")
+	return change.and(" WHERE "+where, row.Args...)
+}
+
+// CountDead implements [adapters.DeadCounter].
+func (o *Operators) CountDead(ctx context.Context, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
+	for _, of := range o.Tables {
+		d, err := o.Describe(ctx, of.Name)
+		if err != nil {
+			return nil, false, err
+		}
+		if kinds && o.Layout.TypeInPayload {
+			return nil, false, fmt.Errorf("table %s: the type of a row is in its payload: %w", of.Name, errors.ErrUnsupported)
+		}
+		in, over, err := o.countDead(ctx, of, d, most, kinds)
+		if err != nil {
+			return nil, false, o.Wrap(of.Name, "count dead rows", err)
+		}
+		counts, more = append(counts, in...), more || over
+	}
+	return counts, more, nil
+}
+
+// countDead counts by type, aggregate type and tenant.
+func (o *Operators) countDead(ctx context.Context, of layout.Table, d Dialect, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
+	c := &o.Layout.Columns
+	columns := "NULL AS a, NULL AS b, NULL AS c"
+	if kinds {
+		columns = Short(d, c.Type) + " AS a, " + Short(d, c.AggregateType) + " AS b, " + Short(d, c.Tenant) + " AS c"
+	}
+	rows, err := o.DB.QueryContext(ctx, "SELECT a, b, c, COUNT(*) FROM (SELECT "+columns+" "+d.Aged(Dead)+" LIMIT ?) AS found GROUP BY a, b, c", most+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -45,8 +192,8 @@ func DeadCounts(ctx context.Context, db *sql.DB, query string, of *layout.Queue,
 		if err := rows.Scan(&typ, &aggregate, &tenant, &n.Rows); err != nil {
 			return nil, false, err
 		}
-		n.Row = adapters.Row{Kind: kind, Type: typ.String, AggregateType: aggregate.String, Tenant: tenant.String}
-		if of.KindInType {
+		n.Row = adapters.Row{Kind: of.Kind, Type: typ.String, AggregateType: aggregate.String, Tenant: tenant.String}
+		if o.Layout.KindInType {
 			n.Row.Kind = n.Row.Type
 		}
 		if seen += n.Rows; seen > most {

@@ -28,7 +28,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 				if len(c.rows) > 0 { // they are marked, and remembered
 					return c.rows, nil
 				}
-				return nil, wrap(t, "claim", err)
+				return nil, wrap(t.Name, "claim", err)
 			}
 		}
 		if len(tables) == 1 {

@@ -40,7 +40,7 @@ func (q *Queue) Check(ctx context.Context) error {
 func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 	var engine string
 	if err := q.db.QueryRowContext(ctx, "SELECT COALESCE(engine, '') FROM information_schema.tables WHERE table_schema = "+t.at.In()+" AND table_name = ?", t.at.Name).Scan(&engine); err != nil {
-		return wrap(t, "look at it", err)
+		return wrap(t.Name, "look at it", err)
 	}
 	if !strings.EqualFold(engine, "InnoDB") {
 		return fmt.Errorf("mysql queue: table %s is of the engine %s, which has no transactions: ALTER TABLE %s ENGINE = InnoDB", t.Name, engine, s.name)
@@ -54,12 +54,12 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 		query, args := none.bind(text)
 		if strings.HasPrefix(text, "SELECT") {
 			if err := q.readNone(ctx, query, args...); err != nil {
-				return wrap(t, "try a claim", err)
+				return wrap(t.Name, "try a claim", err)
 			}
 			continue
 		}
 		if _, err := q.db.ExecContext(ctx, query, args...); err != nil {
-			return wrap(t, "try a claim", err)
+			return wrap(t.Name, "try a claim", err)
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 				}
 			}
 		}
-		return nil, wrap(s.rows[0].table, "extend claims", err)
+		return nil, wrap(s.rows[0].table.Name, "extend claims", err)
 	}
 	for i := range s.rows {
 		r := &s.rows[i]
@@ -117,7 +117,7 @@ func (s *statements) marked(ctx context.Context, db querier, longer time.Duratio
 		pin = " FORCE INDEX (" + my.Quote(name) + ")"
 	}
 	text := "SELECT " + my.Quote(c.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age FROM " + s.name + pin +
-		" WHERE " + s.in([]string{s.layout.Statuses.Processing}) + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
+		" WHERE " + s.Statuses(s.layout.Statuses.Processing) + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
 	rows, err := db.QueryContext(ctx, text, longer.Microseconds(), most)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
 		}
 		n, err := q.recover(ctx, t, s)
 		if recovered += n; err != nil {
-			return recovered, wrap(t, "recover stuck rows", err)
+			return recovered, wrap(t.Name, "recover stuck rows", err)
 		}
 	}
 	return recovered, nil
@@ -170,7 +170,7 @@ func (q *Queue) recover(ctx context.Context, t *table, s *statements) (n int, er
 	}
 	for _, m := range rows {
 		q.mu.Lock()
-		ours := t.holds[s.keyText(m.key)] != nil
+		ours := t.holds[s.KeyText(m.key)] != nil
 		t.restart = true
 		q.mu.Unlock()
 		at, known := m.claimed.(time.Time)
@@ -207,7 +207,7 @@ func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing
 		}
 		rows, err := s.marked(ctx, q.db, -time.Hour, most+1)
 		if err != nil {
-			return adapters.Processing{}, wrap(t, "count rows", err)
+			return adapters.Processing{}, wrap(t.Name, "count rows", err)
 		}
 		p.Rows += min(len(rows), most)
 		p.More = p.More || len(rows) > most

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 const (
@@ -132,7 +133,7 @@ func (v *turn) page(ctx context.Context) (page []entry, err error) {
 		if err := rows.Scan(&e.queue, &e.created, &e.key, &e.marked, &e.claimed, &e.next, &e.token); err != nil {
 			return nil, err
 		}
-		e.text = s.keyText(e.key)
+		e.text = s.KeyText(e.key)
 		page = append(page, e)
 	}
 	return page, rows.Err()
@@ -144,7 +145,7 @@ func (v *turn) progress(queue string) *progress {
 		p = &progress{}
 		v.groups[queue] = p
 		if queue != alone {
-			group := v.table.groupKey(strings.TrimPrefix(queue, grouped))
+			group := queuerow.GroupOf(v.table.Table, strings.TrimPrefix(queue, grouped))
 			p.ended = v.except[group] || !v.slots[adapters.SlotOf(group, "")]
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
@@ -58,6 +59,7 @@ type Config struct {
 // Queue claims and settles rows of queue tables in MariaDB or MySQL. It implements
 // [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
 type Queue struct {
+	queuerow.Operators
 	db      *sql.DB
 	token   int64 // of this queue, in outrider_claim
 	tables  []*table
@@ -130,6 +132,7 @@ func New(cfg Config) (*Queue, error) {
 		return nil, fmt.Errorf("mysql queue: %w", err)
 	}
 	q.db = db
+	q.Operators = newOperators(q, &cfg)
 	return q, nil
 }
 
@@ -151,8 +154,8 @@ func (q *Queue) table(name string) *table {
 }
 
 // wrap says what failed, and of which table.
-func wrap(t *table, what string, err error) error {
-	return my.Describe("mysql queue "+t.Name, what, err)
+func wrap(table, what string, err error) error {
+	return my.Describe("mysql queue "+table, what, err)
 }
 
 // described is a table whose statements are known.

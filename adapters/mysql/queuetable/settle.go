@@ -32,7 +32,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 	}
 	if err != nil {
 		s.unknown(err)
-		return nil, wrap(s.rows[0].table, "settle", err)
+		return nil, wrap(s.rows[0].table.Name, "settle", err)
 	}
 	return s.finish(), nil
 }
@@ -255,7 +255,7 @@ func keysOf(ctx context.Context, tx *sql.Tx, t *table, found map[string]int64, a
 		if err := rows.Scan(&key); err != nil {
 			return err
 		}
-		found[t.sql().keyText(key)] = at
+		found[t.sql().KeyText(key)] = at
 	}
 	return rows.Err()
 }
@@ -302,7 +302,7 @@ func (s *statements) written(text string) (query string, absent bool) {
 	if absent {
 		return query, true
 	}
-	query += " AND " + s.in(statuses)
+	query += " AND " + s.Statuses(statuses...)
 	if !l.Claimless() {
 		query += " AND " + my.Quote(claimColumn) + " = " + argToken
 	}

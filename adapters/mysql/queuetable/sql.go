@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -29,7 +30,7 @@ type statements struct {
 	unclaim                             string // the same, for claims that may have been made
 	dead                                map[string]string
 	still                               string // which rows are ours; the keys follow
-	full, seen                          string // columns of a record, for claims and for operators
+	full                                string // columns of a record
 }
 
 // index is one of ours.
@@ -165,34 +166,16 @@ const (
 	stateDead       = 2
 )
 
+var states = map[queuerow.State]int{queuerow.Unfinished: stateUnfinished, queuerow.Dead: stateDead}
+
 // state is the expression of outrider_state. A claim does not change it, and so leaves its index alone.
 func (s *statements) state() string {
-	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.in(s.unfinished()), stateUnfinished, s.in(s.layout.Dead()), stateDead)
+	return fmt.Sprintf("CASE WHEN %s THEN %d WHEN %s THEN %d END", s.Statuses(s.unfinished()...), stateUnfinished, s.Statuses(s.layout.Dead()...), stateDead)
 }
 
 // queued is the expression of outrider_queue.
 func (s *statements) queued() string {
-	return "CASE WHEN " + s.in(s.unfinished()) + " THEN " + s.groupText() + " END"
-}
-
-// groupText is what outrider_queue is of a row that is not finished.
-func (s *statements) groupText() string {
-	l := s.layout
-	text := my.Literal(alone)
-	if c := l.Columns.Group; c != "" {
-		group := "CONVERT(" + my.Quote(c) + " USING utf8mb4)"
-		if l.GroupByType {
-			group = "CONCAT(COALESCE(CONCAT(CONVERT(" + my.Quote(l.Columns.AggregateType) + " USING utf8mb4), ':'), ''), " + group + ")"
-		}
-		switch {
-		case l.DefaultGroup != "":
-			group = "COALESCE(" + group + ", " + my.Literal(l.DefaultGroup) + ")"
-		case s.kind == "":
-			group = "CASE WHEN OCTET_LENGTH(" + group + ") > 0 THEN " + group + " END"
-		}
-		text = "COALESCE(CONCAT(" + my.Literal(grouped) + ", " + group + "), " + text + ")"
-	}
-	return "LEFT(CAST(" + text + " AS BINARY), " + strconv.Itoa(queueBytes) + ")"
+	return "CASE WHEN " + s.Statuses(s.unfinished()...) + " THEN " + s.Group() + " END"
 }
 
 // statusValue is a status as the column has it.
@@ -205,48 +188,11 @@ func (s *statements) statusValue(status string) string {
 	return my.Literal(status)
 }
 
-// in is the condition that a row has one of the statuses.
-func (s *statements) in(statuses []string) string {
-	values := make([]string, len(statuses))
-	for i, status := range statuses {
-		values[i] = s.statusValue(status)
-	}
-	return my.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
-}
-
 func (s *statements) unfinished() []string {
 	if s.layout.Claimless() {
 		return s.layout.Statuses.Waiting()
 	}
 	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
-}
-
-// raw is a column as it is; NULL: there is none.
-func raw(column string) string {
-	if column == "" {
-		return "NULL"
-	}
-	return my.Quote(column)
-}
-
-// short is a column for a name; NULL: there is none.
-func short(column string) string {
-	if column == "" {
-		return "NULL"
-	}
-	return bounded(column, adapters.MaxRowNameBytes)
-}
-
-func bounded(column string, most int) string {
-	return fmt.Sprintf("CASE WHEN OCTET_LENGTH(%[1]s) > %[2]d THEN LEFT(%[1]s, %[2]d + 1) ELSE %[1]s END", my.Quote(column), most)
-}
-
-// attempts is the expression of the failed attempts.
-func (s *statements) attempts() string {
-	if s.layout.Columns.Attempts == "" {
-		return "0"
-	}
-	return "COALESCE(" + my.Quote(s.layout.Columns.Attempts) + ", 0)"
 }
 
 // build makes the statements that read. Those that write are made in write_sql.go.
@@ -255,7 +201,7 @@ func (s *statements) build() {
 	queue, created, key := my.Quote(queueColumn), my.Quote(c.Created), my.Quote(c.Key)
 	marked, token := "0", "0"
 	if !s.layout.Claimless() {
-		marked, token = s.in([]string{s.layout.Statuses.Processing}), my.Quote(claimColumn)
+		marked, token = s.Statuses(s.layout.Statuses.Processing), my.Quote(claimColumn)
 	}
 	page := "SELECT " + strings.Join([]string{queue, created, key, marked, raw(c.Claimed), raw(c.NextAttempt), token}, ", ") +
 		" FROM " + s.name + s.pin(s.byQueue) + " WHERE " + queue
@@ -263,44 +209,16 @@ func (s *statements) build() {
 	s.page = page + " > ?" + order
 	s.pageOn = page + " = ? AND " + s.after() + " ORDER BY " + created + ", " + key + " LIMIT ?"
 
-	payload := my.Quote(c.Payload)
-	full := []string{
-		key, created, raw(c.NextAttempt), s.attempts(), short(c.Type), short(c.AggregateType), short(c.AggregateID), short(c.Tenant), "NULL",
-		fmt.Sprintf("CASE WHEN OCTET_LENGTH(%[1]s) > %[2]d THEN NULL ELSE %[1]s END", payload, s.maxRow),
-		fmt.Sprintf("CASE WHEN OCTET_LENGTH(%[1]s) > %[2]d THEN OCTET_LENGTH(%[1]s) ELSE 0 END", payload, s.maxRow),
-		queue,
-	}
-	if c.Headers != "" {
-		full[8] = bounded(c.Headers, adapters.MaxRowMetadataBytes)
-	}
-	for _, h := range s.layout.Headers {
-		full = append(full, short(h.Column))
-	}
-	s.full = strings.Join(full, ", ")
-	full[11] = s.groupText() // a finished row has no outrider_queue
-	s.seen = strings.Join(full, ", ")
-	s.lock = "SELECT NOW(6), " + s.full + " FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.in(s.layout.Statuses.Waiting()) + " AND " + key + " IN (%s)"
+	s.full = queuerow.Columns(s, s.layout, s.maxRow, "NULL", queue)
+	s.lock = "SELECT " + s.full + ", NOW(6) FROM " + s.name + " FORCE INDEX (PRIMARY) WHERE " + s.Statuses(s.layout.Statuses.Waiting()...) + " AND " + key + " IN (%s)"
 	if !s.layout.Claimless() {
 		s.lock += " FOR UPDATE SKIP LOCKED"
 	}
 	s.buildWrites()
 }
 
-// after is the condition that a row is behind a place: its creation twice, and its key.
-func (s *statements) after() string {
-	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
-	return created + " >= ? AND (" + created + " > ? OR " + key + " > ?)"
-}
-
 // list is a list of placeholders.
 func list(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
-
-// inAge reads rows of a state in the order of their creation. The columns begin with when the row was created and its key.
-func (s *statements) inAge(state int, columns, where string, args []any, limit int) (query string, all []any) {
-	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
-	return "SELECT " + created + ", " + key + ", " + columns + " FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn) + " = " +
-		strconv.Itoa(state) + where + " ORDER BY " + created + ", " + key + " LIMIT ?", append(args, limit)
-}
 
 // precision is how many digits of a second a column of times has.
 func (s *statements) precision(column string) int {

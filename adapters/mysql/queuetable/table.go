@@ -3,7 +3,6 @@ package queuetable
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,14 +68,6 @@ func newTable(of Table, l *Layout, maxRow int64) (*table, error) {
 // sql are the statements, once they are known.
 func (t *table) sql() *statements { return t.text.Load() }
 
-// groupKey is the group of the messages of a group's rows.
-func (t *table) groupKey(name string) string {
-	if t.Kind == "" {
-		return name
-	}
-	return t.Kind + ":" + name
-}
-
 // querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -127,14 +118,14 @@ func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 func (t *table) look(ctx context.Context, db querier) (*statements, error) {
 	columns, err := t.columns(ctx, db)
 	if err != nil {
-		return nil, wrap(t, "read its columns", err)
+		return nil, wrap(t.Name, "read its columns", err)
 	}
 	if err := t.checkColumns(columns); err != nil {
 		return nil, fmt.Errorf("mysql queue: %w", err)
 	}
 	s := newStatements(t, columns)
 	if s.there, err = t.indexes(ctx, db); err != nil {
-		return nil, wrap(t, "look for its indexes", err)
+		return nil, wrap(t.Name, "look for its indexes", err)
 	}
 	s.build()
 	return s, nil
@@ -202,46 +193,6 @@ WHERE table_schema = `+t.at.In()+` AND table_name = ? ORDER BY index_name, seq_i
 		all[name] += column.String
 	}
 	return all, rows.Err()
-}
-
-// timeText is a time as a place in the order of rows has it.
-const timeText = "2006-01-02 15:04:05.000000"
-
-// timeOf is the time that a column's value says; zero: none.
-func timeOf(column string, value any) (time.Time, error) {
-	switch v := value.(type) {
-	case nil:
-		return time.Time{}, nil
-	case time.Time:
-		return v, nil
-	}
-	return time.Time{}, fmt.Errorf("%s is no time: %v", column, value)
-}
-
-// keyText is a key as text: of a column of bytes, such as BINARY(16), in hexadecimal.
-func (s *statements) keyText(value any) string {
-	switch v := value.(type) {
-	case nil:
-		return ""
-	case []byte:
-		if s.columnOf(s.layout.Columns.Key).bytes() {
-			return hex.EncodeToString(v)
-		}
-		return string(v)
-	case time.Time:
-		return v.Format(timeText)
-	}
-	return fmt.Sprint(value)
-}
-
-// keyValue is a key for a statement.
-func (s *statements) keyValue(text string) any {
-	if s.columnOf(s.layout.Columns.Key).bytes() {
-		if b, err := hex.DecodeString(text); err == nil {
-			return b
-		}
-	}
-	return text
 }
 
 // value is a value that was read, for a statement: text must not be compared as bytes.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -111,7 +112,7 @@ func (t *table) putBack(ctx context.Context, q *Queue) error {
 }
 
 // read reads the rows that are there still, by key, and what time it is.
-func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[string]*record, now time.Time, err error) {
+func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[string]*queuerow.Record, now time.Time, err error) {
 	s := v.table.sql()
 	keys := make([]any, len(chosen))
 	for i := range chosen {
@@ -122,21 +123,21 @@ func (v *turn) read(ctx context.Context, tx querier, chosen []entry) (found map[
 		return nil, now, err
 	}
 	defer func() { _ = rows.Close() }() // Err returns the error
-	found = map[string]*record{}
+	found = map[string]*queuerow.Record{}
 	for rows.Next() {
-		r := newRecord(v.table)
-		if err := rows.Scan(append([]any{&now}, r.targets...)...); err != nil {
+		r := v.table.record().With(&now)
+		if err := r.Scan(rows); err != nil {
 			return nil, now, err
 		}
-		found[s.keyText(r.key)] = r
-		v.table.mean = (7*v.table.mean + int64(len(r.payload)) + 7) / 8
+		found[s.KeyText(r.Key)] = r
+		v.table.mean = (7*v.table.mean + int64(len(r.Payload)) + 7) / 8
 	}
 	return found, now, rows.Err()
 }
 
 // pick decides which of the rows are claimed, in their order.
-func (v *turn) pick(chosen []entry, found map[string]*record, most int) (rows []picked, refused int) {
-	t := v.table
+func (v *turn) pick(chosen []entry, found map[string]*queuerow.Record, most int) (rows []picked, refused int) {
+	t, s := v.table, v.table.sql()
 	for i := range chosen {
 		e := &chosen[i]
 		p := v.progress(e.queue)
@@ -145,12 +146,12 @@ func (v *turn) pick(chosen []entry, found map[string]*record, most int) (rows []
 			continue
 		}
 		r := found[e.text]
-		if r == nil || r.queue != e.queue { // locked, claimed or changed meanwhile
+		if r == nil || r.Group.String != e.queue { // locked, claimed or changed meanwhile
 			v.wait(e.queue, p, time.Now().Add(wallPause))
 			p.cut = e.queue != alone
 			continue
 		}
-		row := r.decode()
+		row := r.Decode()
 		if v.req.Match != nil && !v.req.Match(row) {
 			refused++
 			if later := v.req.Later == nil || v.req.Later(row); !later && v.req.Wants != 0 {
@@ -167,8 +168,8 @@ func (v *turn) pick(chosen []entry, found map[string]*record, most int) (rows []
 		}
 		p.got++
 		v.bytes += int64(len(row.Payload))
-		row.Claim = &adapters.Claim{Table: t.Name, Key: row.ID, Attempts: r.attempts}
-		rows = append(rows, picked{r.statementKey(), row, e.queue})
+		row.Claim = &adapters.Claim{Table: t.Name, Key: row.ID, Attempts: r.Attempts}
+		rows = append(rows, picked{s.value(s.layout.Columns.Key, r.Key), row, e.queue})
 	}
 	return rows, refused
 }

@@ -24,10 +24,10 @@ func (s *statements) buildWrites() {
 	l := s.layout
 	c, st := &l.Columns, &l.Statuses
 	keys := my.Quote(c.Key) + " IN (" + argKeys + ")"
-	ours := " WHERE " + keys + " AND " + s.in(st.Waiting())
+	ours := " WHERE " + keys + " AND " + s.Statuses(st.Waiting()...)
 	if !l.Claimless() {
 		s.take = s.update(st.Processing, set(c.Claimed, argStamp), set(claimColumn, argToken), set(c.Owner, "'outrider'"), s.touched()) + ours
-		ours = " WHERE " + keys + " AND " + s.in([]string{st.Processing}) + " AND " + my.Quote(claimColumn) + " = " + argToken +
+		ours = " WHERE " + keys + " AND " + s.Statuses(st.Processing) + " AND " + my.Quote(claimColumn) + " = " + argToken +
 			" AND " + my.Quote(c.Claimed) + " = " + argClaimed
 		s.renew = "UPDATE " + s.name + " SET " + join(set(c.Claimed, argStamp), s.kept()) + ours
 		s.back = s.recovering()
@@ -76,12 +76,12 @@ func (s *statements) waitingAgain(attempts string) string {
 // recovering puts stuck rows back whose claims are as they were read.
 func (s *statements) recovering() string {
 	c := &s.layout.Columns
-	back := []string{my.Quote(c.Status) + " = " + s.waitingAgain(s.attempts()), set(claimColumn, "0"), set(c.Updated, s.now(c.Updated)), s.kept()}
+	back := []string{my.Quote(c.Status) + " = " + s.waitingAgain(s.Attempts()), set(claimColumn, "0"), set(c.Updated, s.now(c.Updated)), s.kept()}
 	if s.layout.ClaimEnds {
 		back = append(back, set(c.Claimed, "NULL"), set(c.Owner, "NULL"))
 	}
 	return "UPDATE " + s.name + " SET " + join(back...) + " WHERE " + my.Quote(c.Key) + " IN (" + argKeys + ") AND " +
-		s.in([]string{s.layout.Statuses.Processing}) + " AND " + my.Quote(c.Claimed) + " = " + argClaimed
+		s.Statuses(s.layout.Statuses.Processing) + " AND " + my.Quote(c.Claimed) + " = " + argClaimed
 }
 
 // update is the beginning of a statement that changes the status.

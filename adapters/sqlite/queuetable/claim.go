@@ -24,7 +24,7 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 	err := c.run(ctx, tables)
 	if err != nil {
 		q.restart() // what was chosen still waits
-		return nil, wrap(tables[0], "claim", err)
+		return nil, wrap(tables[0].name, "claim", err)
 	}
 	return c.rows, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // entry is a group that may have rows to be claimed, or a single row that is in no order.
@@ -80,16 +81,8 @@ func (t *table) want(c *claim) {
 
 // groupEntry is the entry of a group's name; nil: its lane is not ours.
 func (t *table) groupEntry(name string) *entry {
-	e := &entry{id: "=" + name, value: name, group: t.groupKey(name)}
+	e := &entry{id: "=" + name, value: name, group: queuerow.GroupOf(t.Table, name)}
 	return t.known(e, adapters.SlotOf(e.group, ""))
-}
-
-// groupKey is the group of the messages of a group's rows.
-func (t *table) groupKey(name string) string {
-	if t.Kind == "" {
-		return name
-	}
-	return t.Kind + ":" + name
 }
 
 // rowEntry is the entry of a row that is in no order.

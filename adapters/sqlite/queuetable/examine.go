@@ -27,7 +27,7 @@ func (q *Queue) Check(ctx context.Context) error {
 	}
 	var mode string
 	if err := q.db.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode); err != nil {
-		return errors.Join(append(errs, wrap(q.tables[0], "check", err))...)
+		return errors.Join(append(errs, wrap(q.tables[0].name, "check", err))...)
 	}
 	if !concurrent(mode) {
 		q.log.WarnContext(ctx, "the database is not in WAL mode: claims and the application's commits wait for each other; "+

@@ -55,7 +55,7 @@ func (q *Queue) Extend(ctx context.Context, claims []*adapters.Claim) (lost []*a
 			}
 		}
 		q.mu.Unlock()
-		return nil, wrap(renewals[0].table, "extend claims", err)
+		return nil, wrap(renewals[0].table.name, "extend claims", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,7 +122,7 @@ func (q *Queue) Recover(ctx context.Context) (recovered int, err error) {
 		}
 		n := 0
 		if err := lite.Transact(ctx, q.db, func(tx *sql.Tx) error { n, err = q.recover(ctx, tx, t, s); return err }); err != nil {
-			return recovered, wrap(t, "recover stuck rows", err)
+			return recovered, wrap(t.name, "recover stuck rows", err)
 		}
 		if recovered += n; n > 0 {
 			t.restart()
@@ -163,7 +163,7 @@ func (q *Queue) Processing(ctx context.Context, most int) (p adapters.Processing
 		}
 		rows, err := s.marked(ctx, q.db)
 		if err != nil {
-			return adapters.Processing{}, wrap(t, "count rows", err)
+			return adapters.Processing{}, wrap(t.name, "count rows", err)
 		}
 		p.Rows += min(len(rows), most)
 		p.More = p.More || len(rows) > most

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // wallPause is after how long a group is looked at again of which somebody else
@@ -47,20 +48,21 @@ func (v *visit) run(ctx context.Context) error {
 	}
 	defer func() { _ = rows.Close() }() // Err returns the error
 	e.state, v.solid = entryReady, true
-	r := newRecord(v.table)
+	var marked bool // it is being processed
+	r := queuerow.NewRecord(v.table.Table, v.table.layout, v.table.maxRow, s).With(&marked)
 	for rows.Next() {
 		if v.spent++; v.late() && v.solid {
 			return nil // the next claim continues
 		}
-		if err := r.scan(rows); err != nil {
+		if err := r.Scan(rows); err != nil {
 			return err
 		}
-		end := v.consider(r)
+		end := v.consider(r, marked)
 		if end {
 			return rows.Err()
 		}
 		if v.solid && !e.alone {
-			e.from = place{r.created, r.key, true}
+			e.from = place{r.Created, r.Key, true}
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -74,12 +76,12 @@ func (v *visit) run(ctx context.Context) error {
 
 // consider decides about one row. It ends the visit when nothing behind the row
 // can be claimed now.
-func (v *visit) consider(r *record) (end bool) {
-	key := textOf(r.key)
+func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
+	key := textOf(r.Key)
 	if v.chosen[rowKey{v.table.name, key}] {
 		return false
 	}
-	switch v.ours(key, r) {
+	switch v.ours(key, r.Claimed, marked) {
 	case rowOurs:
 		return false
 	case rowTheirs:
@@ -91,7 +93,7 @@ func (v *visit) consider(r *record) (end bool) {
 		v.absent, v.solid = true, false
 		return false
 	}
-	row := r.decode(v.at)
+	row := r.DecodeIn(v.at.group, v.at.slot)
 	if v.req.Match != nil && !v.req.Match(row) {
 		later := v.req.Later == nil || v.req.Later(row)
 		v.table.refused = v.table.refused || later
@@ -100,11 +102,7 @@ func (v *visit) consider(r *record) (end bool) {
 		}
 		return false
 	}
-	due, err := timeOf(v.table.layout.Columns.NextAttempt, r.next)
-	switch {
-	case err != nil && row.Err == nil:
-		row.Err = err
-	case due.After(time.Now()):
+	if due, _ := timeOf("", r.Next); due.After(time.Now()) { // of what is no time the row says it
 		v.table.block(v.at, due)
 		return true
 	}
@@ -130,7 +128,7 @@ const (
 
 // ours says whose a row is. Where the table does not say who holds it, what a session of its lane held that has ended is
 // not ours: what became of it is still to be written, and may be refused.
-func (v *visit) ours(key string, r *record) owner {
+func (v *visit) ours(key string, claimed any, marked bool) owner {
 	v.q.mu.Lock()
 	defer v.q.mu.Unlock()
 	h := v.table.holds[key]
@@ -140,7 +138,7 @@ func (v *visit) ours(key string, r *record) owner {
 		return rowOurs
 	case ended && h == nil: // it is lost, and the next claim begins with it
 		return rowTheirs
-	case h == nil && r.marked:
+	case h == nil && marked:
 		return rowTheirs
 	case h == nil:
 		return rowFree
@@ -150,7 +148,7 @@ func (v *visit) ours(key string, r *record) owner {
 			return rowTheirs
 		}
 		return rowOurs
-	case r.marked && (same(r.claimed, h.stamp) || same(r.claimed, h.former)):
+	case marked && (same(claimed, h.stamp) || same(claimed, h.former)):
 		return rowOurs
 	}
 	h.walled = true // somebody has taken it back; the next settle finds out
@@ -159,13 +157,13 @@ func (v *visit) ours(key string, r *record) owner {
 
 func same(a, b any) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
 
-func (v *visit) pick(r *record, row *adapters.Row) {
+func (v *visit) pick(r *queuerow.Record, row *adapters.Row) {
 	v.got++
 	v.perGroup[v.at.id]++
 	v.bytes += int64(len(row.Payload))
 	v.chosen[rowKey{v.table.name, row.ID}] = true
-	row.Claim = &adapters.Claim{Table: v.table.name, Key: row.ID, Attempts: r.attempts}
-	v.picked = append(v.picked, picked{v.table, v.at, r.key, row})
+	row.Claim = &adapters.Claim{Table: v.table.name, Key: row.ID, Attempts: r.Attempts}
+	v.picked = append(v.picked, picked{v.table, v.at, r.Key, row})
 }
 
 // mark marks what was picked as being processed.

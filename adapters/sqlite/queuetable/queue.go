@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
@@ -56,6 +57,7 @@ type Config struct {
 // Queue claims and settles rows of queue tables in a SQLite file. It implements
 // [adapters.Queue]. What it holds, it remembers until it is settled; claims do not outlive it.
 type Queue struct {
+	queuerow.Operators
 	db      *sql.DB
 	tables  []*table
 	fenced  bool
@@ -125,6 +127,7 @@ func New(cfg Config) (*Queue, error) {
 	}
 	name, _ := lite.File(cfg.Path) // it was opened
 	q.db, q.file = db, lite.WatchFile(name)
+	q.Operators = newOperators(q, &cfg)
 	return q, nil
 }
 
@@ -146,11 +149,11 @@ func (q *Queue) table(name string) *table {
 }
 
 // wrap says what failed, and of which table.
-func wrap(t *table, what string, err error) error {
+func wrap(table, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("sqlite queue %s: %s: %w", t.name, what, err)
+	return fmt.Errorf("sqlite queue %s: %s: %w", table, what, err)
 }
 
 // described is a table whose statements are known.

@@ -28,7 +28,7 @@ func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (los
 		defer q.claiming.Unlock()
 	}
 	if err := lite.Transact(ctx, q.db, s.run); err != nil {
-		return nil, wrap(s.rows[0].table, "settle", err)
+		return nil, wrap(s.rows[0].table.name, "settle", err)
 	}
 	return s.finish(), nil
 }

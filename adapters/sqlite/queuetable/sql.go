@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -106,18 +106,6 @@ func (s *statements) value(status string) string {
 	return literal(status)
 }
 
-// in is the condition that a row has one of the statuses. An index has it word for word.
-func (s *statements) in(statuses []string) string {
-	values := make([]string, len(statuses))
-	for i, status := range statuses {
-		values[i] = s.value(status)
-	}
-	return lite.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
-}
-
-// is makes the same condition where no index is to be used for it.
-func (s *statements) is(statuses ...string) string { return "+" + s.in(statuses) }
-
 func (s *statements) unfinished() []string {
 	if s.layout.Claimless() {
 		return s.layout.Statuses.Waiting()
@@ -125,33 +113,20 @@ func (s *statements) unfinished() []string {
 	return append(s.layout.Statuses.Waiting(), s.layout.Statuses.Processing)
 }
 
-// raw is a column as it is, whatever its type is called; NULL: there is none.
-func raw(column string) string {
-	if column == "" {
-		return "NULL"
-	}
-	return "+" + lite.Quote(column)
-}
-
-// short is a column for a name; NULL: there is none.
-func short(column string) string {
-	if column == "" {
-		return "NULL"
-	}
-	return lite.Bounded(lite.Quote(column))
-}
-
 // build makes the statements that read. Those that write are made in write_sql.go.
 func (s *statements) build() {
 	c := &s.layout.Columns
 	created, key := lite.Quote(c.Created), lite.Quote(c.Key)
-	group := s.group
-	if group == "" {
-		group = "NULL"
-	}
 	s.newest = "SELECT coalesce(max(_rowid_), 0) FROM " + s.name
-	s.news = "SELECT _rowid_, " + group + ", " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name +
-		" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND " + s.is(s.layout.Statuses.Waiting()...) + " ORDER BY _rowid_ LIMIT ?3"
+	s.news = "SELECT _rowid_, " + s.Group() + ", " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name +
+		" NOT INDEXED WHERE _rowid_ > ?1 AND _rowid_ <= ?2 AND " + s.Statuses(s.layout.Statuses.Waiting()...) + " ORDER BY _rowid_ LIMIT ?3"
+
+	// The group is known, and what is being processed is told apart by when it was claimed.
+	state := "0"
+	if !s.layout.Claimless() {
+		state = s.Statuses(s.layout.Statuses.Processing)
+	}
+	look := queuerow.Columns(s, s.layout, s.maxRow, raw(c.Claimed), "NULL") + ", " + state
 
 	unfinished, after, order := s.in(s.unfinished()), " AND ("+created+", "+key+") > (?2, ?3)", " ORDER BY "+created+", "+key
 	pin, alone := s.byAge.pin(), ""
@@ -163,37 +138,11 @@ func (s *statements) build() {
 		walk := "WITH RECURSIVE walk (name) AS (SELECT %s UNION ALL SELECT " + name(s.group+" > walk.name") +
 			" FROM walk WHERE walk.name IS NOT NULL LIMIT ?1) SELECT name FROM walk WHERE name IS NOT NULL"
 		s.firstGroups, s.nextGroups = fmt.Sprintf(walk, name(s.group+" IS NOT NULL")), fmt.Sprintf(walk, name(s.group+" > ?2"))
-		s.look = "SELECT " + s.columns() + " FROM " + s.name + pin + " WHERE " + s.group + " = ?1 AND " + unfinished + order
+		s.look = "SELECT " + look + " FROM " + s.name + pin + " WHERE " + s.group + " = ?1 AND " + unfinished + order
 		s.lookOn = strings.Replace(s.look, order, after+order, 1)
 	}
 	rows := "SELECT " + raw(c.Created) + ", " + raw(c.Key) + " FROM " + s.name + pin + " WHERE " + alone + unfinished
 	s.firstRows, s.nextRows = rows+order+" LIMIT ?1", rows+after+order+" LIMIT ?1"
-	s.lookAt = "SELECT " + s.columns() + " FROM " + s.name + " WHERE " + key + " = ?1 AND " + s.is(s.unfinished()...)
+	s.lookAt = "SELECT " + look + " FROM " + s.name + " WHERE " + key + " = ?1 AND " + s.Statuses(s.unfinished()...)
 	s.buildWrites()
-}
-
-// columns are those of a look; see [record].
-func (s *statements) columns() string {
-	c := &s.layout.Columns
-	state, attempts, headers := "0", "0", "NULL"
-	if !s.layout.Claimless() {
-		state = s.is(s.layout.Statuses.Processing)
-	}
-	if c.Attempts != "" {
-		attempts = "CAST(coalesce(" + lite.Quote(c.Attempts) + ", 0) AS INTEGER)"
-	}
-	if c.Headers != "" {
-		headers = fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", lite.Quote(c.Headers), adapters.MaxRowMetadataBytes)
-	}
-	payload := lite.Quote(c.Payload)
-	columns := []string{
-		raw(c.Key), raw(c.Created), state, raw(c.Claimed), raw(c.NextAttempt), attempts,
-		short(c.Type), short(c.AggregateType), short(c.AggregateID), short(c.Tenant), headers,
-		fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN NULL ELSE %[1]s END", payload, s.maxRow),
-		fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN octet_length(%[1]s) ELSE 0 END", payload, s.maxRow),
-	}
-	for _, h := range s.layout.Headers {
-		columns = append(columns, short(h.Column))
-	}
-	return strings.Join(columns, ", ")
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
 // table is one table and what is known about it.
@@ -104,18 +103,18 @@ func (t *table) describe(ctx context.Context, db querier) (*statements, error) {
 	}
 	columns, err := t.columns(ctx, db)
 	if err != nil {
-		return nil, wrap(t, "read its columns", err)
+		return nil, wrap(t.name, "read its columns", err)
 	}
 	if err := t.checkColumns(columns); err != nil {
 		return nil, fmt.Errorf("sqlite queue: %w", err)
 	}
 	s := newStatements(t, columns)
 	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(wr), 0) FROM pragma_table_list WHERE schema = 'main' AND lower(name) = lower(?)`, t.name).Scan(&s.rowless); err != nil {
-		return nil, wrap(t, "look at it", err)
+		return nil, wrap(t.name, "look at it", err)
 	}
 	for _, index := range s.indexes() {
 		if index.there, err = hasIndex(ctx, db, index); err != nil {
-			return nil, wrap(t, "look for its indexes", err)
+			return nil, wrap(t.name, "look for its indexes", err)
 		}
 	}
 	s.build()
@@ -178,34 +177,4 @@ func (s *statements) timeValue(column, form string, at time.Time) any {
 		return at.UnixMilli()
 	}
 	return at.UTC().Format(form)
-}
-
-// timeOf is the time that a column's value says; zero: none.
-func timeOf(column string, value any) (time.Time, error) {
-	switch v := value.(type) {
-	case nil:
-		return time.Time{}, nil
-	case int64:
-		return time.UnixMilli(v), nil
-	case time.Time:
-		return v, nil
-	case []byte:
-		return lite.Instant(column, sql.NullString{String: string(v), Valid: true})
-	case string:
-		return lite.Instant(column, sql.NullString{String: v, Valid: true})
-	}
-	return time.Time{}, fmt.Errorf("%s is %v, not a time as RFC 3339 writes it", column, value)
-}
-
-// textOf is a value as text.
-func textOf(value any) string {
-	switch v := value.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case []byte:
-		return string(v)
-	}
-	return fmt.Sprint(value)
 }

@@ -24,11 +24,11 @@ func (s *statements) buildWrites() {
 	l := s.layout
 	c, st := &l.Columns, &l.Statuses
 	key := lite.Quote(c.Key) + " = " + argKey
-	ours := " WHERE " + key + " AND " + s.is(st.Waiting()...)
+	ours := " WHERE " + key + " AND " + s.Statuses(st.Waiting()...)
 	if !l.Claimless() {
 		claimed := lite.Quote(c.Claimed)
 		s.take = s.update(st.Processing, set(c.Claimed, argNext), set(c.Owner, "'outrider'"), s.touched()) + ours
-		ours = " WHERE " + key + " AND " + s.is(st.Processing) + " AND " + claimed + " IN (" + argStamp + ", " + argFormer + ")"
+		ours = " WHERE " + key + " AND " + s.Statuses(st.Processing) + " AND " + claimed + " IN (" + argStamp + ", " + argFormer + ")"
 		s.renew = "UPDATE " + s.name + " SET " + set(c.Claimed, argNext) + ours
 		s.stuck = "SELECT " + raw(c.Key) + ", " + raw(c.Claimed) + " FROM " + s.name + s.processing.pin() + " WHERE " + s.in([]string{st.Processing})
 	}
@@ -81,7 +81,7 @@ func (s *statements) recovering() string {
 	if s.layout.ClaimEnds {
 		back = append(back, set(c.Claimed, "NULL"), set(c.Owner, "NULL"))
 	}
-	return "UPDATE " + s.name + " SET " + join(back...) + " WHERE " + lite.Quote(c.Key) + " = " + argKey + " AND " + s.is(s.layout.Statuses.Processing)
+	return "UPDATE " + s.name + " SET " + join(back...) + " WHERE " + lite.Quote(c.Key) + " = " + argKey + " AND " + s.Statuses(s.layout.Statuses.Processing)
 }
 
 // update is the beginning of a statement that changes the status.

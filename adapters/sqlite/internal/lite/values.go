@@ -2,7 +2,6 @@ package lite
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -15,44 +14,6 @@ import (
 // Bounded is a column for a name or a time as a read selects it.
 func Bounded(column string) string {
 	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN substr(%[1]s, 1, %[2]d + 1) ELSE %[1]s END", column, adapters.MaxRowNameBytes)
-}
-
-// Blob is a value of bytes or text; nil: NULL. The driver yields an empty one as a
-// nil slice, which database/sql would hand on to a plain []byte.
-type Blob []byte
-
-// Scan implements sql.Scanner.
-func (b *Blob) Scan(value any) error {
-	switch v := value.(type) {
-	case nil:
-		*b = nil
-	case []byte:
-		*b = append(make(Blob, 0, len(v)), v...)
-	case string:
-		*b = append(make(Blob, 0, len(v)), v...)
-	default:
-		var text sql.NullString
-		if err := text.Scan(v); err != nil {
-			return err
-		}
-		*b = Blob(text.String)
-	}
-	return nil
-}
-
-// Object decodes a column that holds a JSON object of strings.
-func Object(column string, text sql.NullString) (map[string]string, error) {
-	if text.String == "" {
-		return nil, nil
-	}
-	if err := adapters.CheckPairs([]byte(text.String)); err != nil {
-		return nil, fmt.Errorf("%s: %w", column, err)
-	}
-	var m map[string]string
-	if err := json.Unmarshal([]byte(text.String), &m); err != nil {
-		return nil, fmt.Errorf("%s: %w", column, adapters.NotStrings(err))
-	}
-	return m, nil
 }
 
 // timeLayouts are what drivers write for a time in a text column; a text

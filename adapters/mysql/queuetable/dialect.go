@@ -1,0 +1,166 @@
+package queuetable
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
+)
+
+var _ queuerow.Dialect = (*statements)(nil)
+
+// newOperators makes what serves operators' commands.
+func newOperators(q *Queue, cfg *Config) queuerow.Operators {
+	return queuerow.Operators{Queue: "mysql queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: my.Transact, Wrap: wrap,
+		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
+			return q.described(ctx, q.table(table))
+		}}
+}
+
+// record makes room for a row.
+func (t *table) record() *queuerow.Record {
+	return queuerow.NewRecord(t.Table, t.layout, t.maxRow, t.sql())
+}
+
+// Table implements [queuerow.Dialect]; so do the other methods.
+func (s *statements) Table() string { return s.name }
+
+// Quote quotes a column.
+func (s *statements) Quote(name string) string { return my.Quote(name) }
+
+// Raw is a column as it is.
+func (s *statements) Raw(column string) string { return raw(column) }
+
+func raw(column string) string {
+	if column == "" {
+		return "NULL"
+	}
+	return my.Quote(column)
+}
+
+// Attempts is the expression of the failed attempts.
+func (s *statements) Attempts() string {
+	if s.layout.Columns.Attempts == "" {
+		return "0"
+	}
+	return "COALESCE(" + my.Quote(s.layout.Columns.Attempts) + ", 0)"
+}
+
+// Group is what outrider_queue is of a row that is not finished.
+func (s *statements) Group() string {
+	l := s.layout
+	text := my.Literal(alone)
+	if c := l.Columns.Group; c != "" {
+		group := "CONVERT(" + my.Quote(c) + " USING utf8mb4)"
+		if l.GroupByType {
+			group = "CONCAT(COALESCE(CONCAT(CONVERT(" + my.Quote(l.Columns.AggregateType) + " USING utf8mb4), ':'), ''), " + group + ")"
+		}
+		switch {
+		case l.DefaultGroup != "":
+			group = "COALESCE(" + group + ", " + my.Literal(l.DefaultGroup) + ")"
+		case s.kind == "":
+			group = "CASE WHEN OCTET_LENGTH(" + group + ") > 0 THEN " + group + " END"
+		}
+		text = "COALESCE(CONCAT(" + my.Literal(grouped) + ", " + group + "), " + text + ")"
+	}
+	return "LEFT(CAST(" + text + " AS BINARY), " + strconv.Itoa(queueBytes) + ")"
+}
+
+// Statuses is the condition that a row has one of the statuses.
+func (s *statements) Statuses(statuses ...string) string {
+	values := make([]string, len(statuses))
+	for i, status := range statuses {
+		values[i] = s.statusValue(status)
+	}
+	return my.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
+}
+
+// Aged are the rows in a state, by outrider_state.
+func (s *statements) Aged(state queuerow.State) string {
+	return "FROM " + s.name + s.pin(s.byAge) + " WHERE " + my.Quote(stateColumn) + " = " + strconv.Itoa(states[state])
+}
+
+// Grouped are the unfinished rows of a group, by outrider_queue.
+func (s *statements) Grouped() string {
+	return "FROM " + s.name + s.pin(s.byQueue) + " WHERE " + my.Quote(queueColumn) + " = ?"
+}
+
+// After is the condition that a row comes after a place.
+func (s *statements) After(at adapters.DeadKey) queuerow.Statement {
+	return queuerow.Statement{Text: s.after(), Args: []any{at.Created, at.Created, s.Key(at.Key)}}
+}
+
+// after is the condition that a row is behind a place: its creation twice, and its key.
+func (s *statements) after() string {
+	created, key := my.Quote(s.layout.Columns.Created), my.Quote(s.layout.Columns.Key)
+	return created + " >= ? AND (" + created + " > ? OR " + key + " > ?)"
+}
+
+// GroupName is the name of a group in outrider_queue.
+func (s *statements) GroupName(value string) (name string, ok bool) {
+	return strings.CutPrefix(value, grouped)
+}
+
+// GroupValue is what outrider_queue is of a group: bytes.
+func (s *statements) GroupValue(name string) any { return []byte(grouped + name) }
+
+// BytePayloads reports whether payloads are in a column of bytes.
+func (s *statements) BytePayloads() bool { return s.columnOf(s.layout.Columns.Payload).bytes() }
+
+// Key is a key for a statement.
+func (s *statements) Key(text string) any {
+	if s.columnOf(s.layout.Columns.Key).bytes() {
+		if b, err := hex.DecodeString(text); err == nil {
+			return b
+		}
+	}
+	return text
+}
+
+// KeyText is a key as text: of a column of bytes, such as BINARY(16), in hexadecimal.
+func (s *statements) KeyText(value any) string {
+	if v, ok := value.([]byte); ok && s.columnOf(s.layout.Columns.Key).bytes() {
+		return hex.EncodeToString(v)
+	}
+	return s.Text(value)
+}
+
+// timeText is a time as a place in the order of rows has it.
+const timeText = "2006-01-02 15:04:05.000000"
+
+// Text is a value as text.
+func (s *statements) Text(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case []byte:
+		return string(v)
+	case time.Time:
+		return v.UTC().Format(timeText)
+	}
+	return fmt.Sprint(value)
+}
+
+// Time is the time that a column's value says; zero: none.
+func (s *statements) Time(column string, value any) (time.Time, error) {
+	switch v := value.(type) {
+	case nil:
+		return time.Time{}, nil
+	case time.Time:
+		return v, nil
+	}
+	return time.Time{}, fmt.Errorf("%s is no time: %v", column, value)
+}
+
+// Redrive makes a row wait as for its first attempt. The error, and when the row was
+// last claimed, stay, as the systems that write such tables leave them when a row waits again.
+func (s *statements) Redrive() queuerow.Statement {
+	c := &s.layout.Columns
+	return queuerow.Statement{Text: s.update(s.layout.Statuses.Pending, set(c.Attempts, "0"), set(c.NextAttempt, s.now(c.NextAttempt)), set(c.Updated, s.now(c.Updated)))}
+}

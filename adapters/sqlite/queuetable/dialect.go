@@ -1,0 +1,152 @@
+package queuetable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
+	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+)
+
+var _ queuerow.Dialect = (*statements)(nil)
+
+// newOperators makes what serves operators' commands.
+func newOperators(q *Queue, cfg *Config) queuerow.Operators {
+	return queuerow.Operators{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
+		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
+			return q.described(ctx, q.table(table))
+		}}
+}
+
+// Table implements [queuerow.Dialect]; so do the other methods.
+func (s *statements) Table() string { return s.name }
+
+// Quote quotes a column.
+func (s *statements) Quote(name string) string { return lite.Quote(name) }
+
+// Raw is a column as it is, whatever its type is called: the driver makes times of what is declared as one.
+func (s *statements) Raw(column string) string { return raw(column) }
+
+func raw(column string) string {
+	if column == "" {
+		return "NULL"
+	}
+	return "+" + lite.Quote(column)
+}
+
+// Attempts is the expression of the failed attempts.
+func (s *statements) Attempts() string {
+	if s.layout.Columns.Attempts == "" {
+		return "0"
+	}
+	return "CAST(coalesce(" + lite.Quote(s.layout.Columns.Attempts) + ", 0) AS INTEGER)"
+}
+
+// Group is the expression of the group.
+func (s *statements) Group() string {
+	if s.group == "" {
+		return "NULL"
+	}
+	return s.group
+}
+
+// in is the condition that a row has one of the statuses. An index has it word for word.
+func (s *statements) in(statuses []string) string {
+	values := make([]string, len(statuses))
+	for i, status := range statuses {
+		values[i] = s.value(status)
+	}
+	return lite.Quote(s.layout.Columns.Status) + " IN (" + strings.Join(values, ", ") + ")"
+}
+
+// Statuses is the same condition where no index is to be used for it.
+func (s *statements) Statuses(statuses ...string) string { return "+" + s.in(statuses) }
+
+// Aged are the rows in a state, by their partial index.
+func (s *statements) Aged(state queuerow.State) string {
+	if state == queuerow.Dead {
+		return "FROM " + s.name + s.byDead.pin() + " WHERE " + s.in(s.layout.Dead())
+	}
+	return "FROM " + s.name + s.byAge.pin() + " WHERE " + s.in(s.unfinished())
+}
+
+// Grouped are the unfinished rows of a group.
+func (s *statements) Grouped() string {
+	return "FROM " + s.name + s.byGroup.pin() + " WHERE " + s.group + " = ? AND " + s.in(s.unfinished())
+}
+
+// After is the condition that a row comes after a place.
+func (s *statements) After(at adapters.DeadKey) queuerow.Statement {
+	c := &s.layout.Columns
+	return queuerow.Statement{Text: "(" + lite.Quote(c.Created) + ", " + lite.Quote(c.Key) + ") > (?, ?)", Args: []any{at.Created, at.Key}}
+}
+
+// GroupName is the group as it is.
+func (s *statements) GroupName(value string) (name string, ok bool) { return value, true }
+
+// GroupValue is the group as it is.
+func (s *statements) GroupValue(name string) any { return name }
+
+// BytePayloads reports whether payloads are bytes, by the column's declared type.
+func (s *statements) BytePayloads() bool {
+	return s.affinity(s.layout.Columns.Payload) == affinityNone
+}
+
+// Key is a key for a statement: the column's affinity makes of it what it has.
+func (s *statements) Key(text string) any { return text }
+
+// KeyText is a key as text.
+func (s *statements) KeyText(value any) string { return textOf(value) }
+
+// Text is a value as text.
+func (s *statements) Text(value any) string { return textOf(value) }
+
+// textOf is a value as text.
+func textOf(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprint(value)
+}
+
+// Time is the time that a column's value says; zero: none.
+func (s *statements) Time(column string, value any) (time.Time, error) { return timeOf(column, value) }
+
+func timeOf(column string, value any) (time.Time, error) {
+	switch v := value.(type) {
+	case nil:
+		return time.Time{}, nil
+	case int64:
+		return time.UnixMilli(v), nil
+	case time.Time:
+		return v, nil
+	case []byte:
+		return lite.Instant(column, sql.NullString{String: string(v), Valid: true})
+	case string:
+		return lite.Instant(column, sql.NullString{String: v, Valid: true})
+	}
+	return time.Time{}, fmt.Errorf("%s is %v, not a time as RFC 3339 writes it", column, value)
+}
+
+// Redrive makes a row wait as for its first attempt. The error, and when the row was
+// last claimed, stay, as the systems that write such tables leave them when a row waits again.
+func (s *statements) Redrive() queuerow.Statement {
+	c, now := &s.layout.Columns, time.Now()
+	at := func(column string) string {
+		if n, ok := s.timeValue(column, textTime, now).(int64); ok {
+			return strconv.FormatInt(n, 10)
+		}
+		return literal(now.UTC().Format(textTime))
+	}
+	return queuerow.Statement{Text: s.update(s.layout.Statuses.Pending, set(c.Attempts, "0"), set(c.NextAttempt, at(c.NextAttempt)), set(c.Updated, at(c.Updated)))}
+}
