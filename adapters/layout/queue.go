@@ -86,6 +86,9 @@ type Table struct {
 	Key string
 }
 
+// Is reports whether it is the table of a name.
+func (t Table) Is(name string) bool { return t.Name == name }
+
 // Columns are the names of a queue table's columns, taken literally. The
 // first six are required; Claimed only with a status for rows that are being processed.
 type Columns struct {

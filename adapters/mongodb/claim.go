@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // Claim implements [adapters.Queue].
@@ -37,13 +38,11 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 
 // claim is one call of Claim.
 type claim struct {
-	q      *Queue
-	req    adapters.ClaimRequest
-	slots  [adapters.Slots]bool
-	except map[string]bool // groups
-	absent map[rowKey]bool
-	began  time.Time
-	spent  int // what it has looked at, in documents
+	queuerow.Request
+	q     *Queue
+	req   adapters.ClaimRequest
+	began time.Time
+	spent int // what it has looked at, in documents
 
 	rows     []*adapters.Row
 	bytes    int64
@@ -51,23 +50,8 @@ type claim struct {
 	perGroup map[string]int
 }
 
-// rowKey names a document.
-type rowKey struct{ table, key string }
-
 func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	c := &claim{q: q, req: req, began: time.Now(), except: map[string]bool{}, absent: map[rowKey]bool{}, perGroup: map[string]int{}}
-	for _, slot := range req.Slots {
-		if slot >= 0 && slot < adapters.Slots {
-			c.slots[slot] = true
-		}
-	}
-	for _, group := range req.Except {
-		c.except[group] = true
-	}
-	for _, row := range req.ExceptRows {
-		c.absent[rowKey{row.Table, row.Key}] = true
-	}
-	return c
+	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, began: time.Now(), perGroup: map[string]int{}}
 }
 
 // prepare puts back what a claim that has failed may have marked, and forgets what is valid no more.
@@ -81,8 +65,8 @@ func (c *claim) prepare(ctx context.Context, t *table) (err error) {
 		}
 		t.orphans = t.orphans[1:]
 	}
-	if c.req.Wants != t.wants || c.slots != t.slots || c.req.Wants == 0 {
-		t.wants, t.slots = c.req.Wants, c.slots
+	if c.req.Wants != t.wants || c.Slots != t.slots || c.req.Wants == 0 {
+		t.wants, t.slots = c.req.Wants, c.Slots
 		t.restart()
 	}
 	return nil
@@ -117,40 +101,21 @@ func (c *claim) end(tables []*table) {
 func (q *Queue) Looked() adapters.Look {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var out adapters.Look
+	states := make([]adapters.Look, len(q.tables))
 	for i, t := range q.tables {
-		if i == 0 || t.state.Since.Before(out.Since) {
-			out.Since, out.Next = t.state.Since, t.state.Next
-		}
-		if !t.state.Due.IsZero() && (out.Due.IsZero() || t.state.Due.Before(out.Due)) {
-			out.Due = t.state.Due
-		}
-		out.Unwanted += t.state.Unwanted
+		states[i] = t.state
 	}
-	return out
+	return queuerow.Looked(states...)
 }
 
-// serve gives every collection an even share of what is left. Should there be
-// room in the end, those get it whose share was not enough. It returns the collection at which it has failed.
-func (c *claim) serve(ctx context.Context, tables []*table) (*table, error) {
-	batch, taken := int(c.q.batch.Load()), map[*table]int{}
-	for pass := range 2 {
-		for i, t := range tables {
-			share := c.req.Limit - len(c.rows)
-			if remaining := len(tables) - i; pass == 0 {
-				share = (share + remaining - 1) / remaining
-			}
-			before := len(c.rows)
-			err := c.scan(ctx, t, before+min(share, batch-taken[t]))
-			if taken[t] += len(c.rows) - before; err != nil {
-				return t, err
-			}
-		}
-		if len(tables) == 1 {
-			break
-		}
-	}
-	return nil, nil
+// serve claims from the collections. It returns the one at which it has failed.
+func (c *claim) serve(ctx context.Context, tables []*table) (at *table, err error) {
+	got := func() int { return len(c.rows) }
+	err = queuerow.Share(len(tables), c.req.Limit, int(c.q.batch.Load()), got, func(i, most int) error {
+		at = tables[i]
+		return c.scan(ctx, at, got()+most)
+	})
+	return at, err
 }
 
 // claimDocuments is what a claim looks at before it ends, in documents; the next one continues. A reading costs as

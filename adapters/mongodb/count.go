@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -60,15 +59,10 @@ func (t *table) unfinished(ctx context.Context, most int, b *adapters.Backlog) e
 
 // WaitingByAge implements [adapters.WaitingFinder].
 func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
-	from := max(slices.IndexFunc(q.tables, func(t *table) bool { return t.Name == after.Table }), 0)
-	for _, t := range q.tables[from:] {
+	return queuerow.Pages(q.tables, after, errNoTable, func(t *table, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
 		page, err := t.waitingByAge(ctx, after, most)
-		if err != nil || len(page) > 0 {
-			return page, wrap(t, "look for documents that wait", err)
-		}
-		after = adapters.DeadKey{}
-	}
-	return nil, nil
+		return page, wrap(t, "look for documents that wait", err)
+	})
 }
 
 func (t *table) waitingByAge(ctx context.Context, after adapters.DeadKey, most int) (page []adapters.WaitingRow, err error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
-
-// deadPageBytes bounds the payloads of a page.
-const deadPageBytes = 4 << 20
 
 func errNoTable(name string) error {
 	return fmt.Errorf("mongodb queue: %q is none of its collections", name)
@@ -25,20 +22,11 @@ func errNoTable(name string) error {
 
 // Dead implements [adapters.DeadRows].
 func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
-	from := 0
-	if f.After.Table != "" {
-		if from = slices.IndexFunc(q.tables, func(t *table) bool { return t.Name == f.After.Table }); from < 0 {
-			return nil, errNoTable(f.After.Table)
-		}
-	}
-	for _, t := range q.tables[from:] {
-		rows, err := t.dead(ctx, f)
-		if err != nil || len(rows) > 0 {
-			return rows, wrap(t, "look for dead documents", err)
-		}
-		f.After = adapters.DeadKey{}
-	}
-	return nil, nil
+	return queuerow.Pages(q.tables, f.After, errNoTable, func(t *table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
+		f.After = after
+		page, err := t.dead(ctx, f)
+		return page, wrap(t, "look for dead documents", err)
+	})
 }
 
 // dead reads a page.
@@ -65,7 +53,7 @@ func (t *table) dead(ctx context.Context, f adapters.DeadFilter) (page []adapter
 			row.Payload = nil
 		}
 		page = append(page, adapters.DeadRow{At: t.placeOf(raw), Row: *row, Attempts: t.q.attempts(raw), Error: text(raw.Lookup(names.Error)), Died: t.died(raw)})
-		return bytes < deadPageBytes
+		return bytes < queuerow.DeadPageBytes
 	})
 	return page, err
 }

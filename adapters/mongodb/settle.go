@@ -11,7 +11,6 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Settle implements [adapters.Queue]. Each document is written by itself.
@@ -91,24 +90,20 @@ func (s *settling) add(results []adapters.ClaimResult) (some bool) {
 
 // change is what a result makes of a document.
 func (q *Queue) change(r *adapters.ClaimResult) change {
-	st, attempts := &q.layout.Statuses, max(r.Attempts, 0)
-	switch r.Outcome {
-	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
-		return change{status: st.Done, attempts: attempts, finished: true}
-	case outbox.OutcomeDead:
-		if q.layout.DeadKeepsRetries {
-			attempts = max(attempts-1, 0)
+	st, e := &q.layout.Statuses, queuerow.EffectOf(q.layout, r)
+	c := change{status: st.Pending, attempts: e.Attempts, finished: e.Ends()}
+	switch e.Change {
+	case queuerow.Done:
+		c.status = st.Done
+	case queuerow.DeadLetter:
+		c.status, c.failure = e.Status, e.Error
+	case queuerow.Retry:
+		if c.status = st.Again(); !q.layout.ErrorWhenDead {
+			c.failure = e.Error
 		}
-		return change{status: st.Dead, attempts: attempts, failure: queuerow.Error(r.Error), finished: true}
-	case outbox.OutcomeRetry:
-		c := change{status: st.Again(), attempts: attempts}
-		if !q.layout.ErrorWhenDead {
-			c.failure = queuerow.Error(r.Error)
-		}
-		return c
-	default: // released, or its address is away: as if it had not been claimed
-		return change{status: st.Pending, attempts: attempts}
+	case queuerow.Release, queuerow.Leave:
 	}
+	return c
 }
 
 // write writes the results of a collection.

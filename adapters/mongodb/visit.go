@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // blockedPause is after how long a group is looked at again of which somebody else
@@ -30,7 +31,7 @@ type pick struct {
 // visits are looks at the groups of which the request takes something.
 func (c *claim) visits(t *table, runs []*run) (all []*visit) {
 	for _, b := range runs {
-		if c.slots[b.slot] && (b.group == "" || !c.except[b.group]) && c.allowed(b) > 0 {
+		if c.Slots[b.slot] && (b.group == "" || !c.Except[b.group]) && c.allowed(b) > 0 {
 			all = append(all, &visit{claim: c, table: t, run: b})
 		}
 	}
@@ -53,7 +54,7 @@ func (v *visit) choose(most int) int {
 			v.block(time.Now().Add(blockedPause))
 			return len(v.chosen)
 		case free:
-			if !v.absent[rowKey{v.table.Name, d.key}] && !v.table.refused[d.key] {
+			if !v.Absent[queuerow.RowKey{Table: v.table.Name, Key: d.key}] && !v.table.refused[d.key] {
 				v.chosen = append(v.chosen, v.next)
 			}
 		case ours:
@@ -66,9 +67,7 @@ func (v *visit) choose(most int) int {
 // block ends the visit until a time.
 func (v *visit) block(until time.Time) {
 	v.blocked = true
-	if due := &v.table.round.due; due.IsZero() || until.Before(*due) {
-		*due = until
-	}
+	v.table.round.due = queuerow.Sooner(v.table.round.due, until)
 }
 
 // owner says whose a document is.

@@ -86,7 +86,7 @@ func (t mysqlTable) init(ctx context.Context) ([]string, error) {
 func (t mysqlTable) initSQL(to Grantees) string {
 	cfg := t.queue()
 	return queuetable.InitSQL(cfg.Layout, t.Preset() != nil, cfg.Tables...) + "\n" +
-		queuetable.Grants(cfg.Layout, to.Relay, to.Operator, to.Publisher, cfg.Tables...)
+		queuetable.Grants(cfg.Layout, cfg.Tables...).SQL(to.Relay, to.Operator, to.Publisher)
 }
 
 func (t mysqlTable) publish(context.Context, []outbox.Envelope) error {

@@ -18,18 +18,18 @@ const DeadPageBytes = 4 << 20
 
 // Dead implements [adapters.DeadRows].
 func (o *Operators) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
-	return Pages(o.Tables, f.After, o.unknown, func(of layout.Table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
+	return Pages(o.q.Tables, f.After, o.unknown, func(of layout.Table, after adapters.DeadKey) ([]adapters.DeadRow, error) {
 		f.After = after
 		page, err := o.deadIn(ctx, of, f)
-		return page, o.Wrap(of.Name, "look for dead rows", err)
+		return page, o.q.Wrap(of.Name, "look for dead rows", err)
 	})
 }
 
 // deadIn reads pages of a table until one has a row that was wanted: when a row died is compared here, because columns keep
 // times as their writers like.
 func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
-	c := &o.Layout.Columns
-	d, err := o.Describe(ctx, of.Name)
+	c := &o.q.Layout.Columns
+	d, err := o.q.Describe(ctx, of.Name)
 	if err != nil || f.Error != "" && c.Error == "" || f.Group != "" && c.Group == "" {
 		return nil, err
 	}
@@ -53,14 +53,14 @@ func (o *Operators) deadIn(ctx context.Context, of layout.Table, f adapters.Dead
 // deadPage reads rows behind a place.
 func (o *Operators) deadPage(ctx context.Context, of layout.Table, d Dialect, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
 	query := o.deadRows(of, d, f)
-	rows, err := o.DB.QueryContext(ctx, query.Text, query.Args...)
+	rows, err := o.q.DB.QueryContext(ctx, query.Text, query.Args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err returns the error
 	var failure sql.NullString
 	var updated any
-	r := NewRecord(of, o.Layout, o.MaxRow, d).With(&failure, &updated)
+	r := NewRecord(of, o.q.Layout, o.q.MaxRow, d).With(&failure, &updated)
 	for bytes := 0; bytes < DeadPageBytes && rows.Next(); bytes += len(r.Payload) {
 		if err := r.Scan(rows); err != nil {
 			return nil, err
@@ -87,13 +87,13 @@ func (r *Record) died(updated any) time.Time {
 
 // deadRows is the statement for a page, along the index of these rows.
 func (o *Operators) deadRows(of layout.Table, d Dialect, f adapters.DeadFilter) Statement {
-	c := &o.Layout.Columns
+	c := &o.q.Layout.Columns
 	query := Statement{Text: "SELECT " + strings.Join([]string{o.columns(d), Short(d, c.Error), d.Raw(c.Updated)}, ", ") + " "}
 	if f.ID == "" {
 		query = query.and(d.Aged(Dead))
 	} else {
 		row := o.keyed(d, f.ID)
-		query = query.and(row.Text+" AND "+d.Statuses(o.Layout.Dead()...), row.Args...)
+		query = query.and(row.Text+" AND "+d.Statuses(o.q.Layout.Dead()...), row.Args...)
 	}
 	query = query.behind(d, f.After)
 	if f.Group != "" {
@@ -117,15 +117,15 @@ func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction
 		}
 	}
 	if action != adapters.ParkedRedrive && action != adapters.ParkedPurge {
-		return 0, fmt.Errorf("%s: dead rows can be redriven and purged; %q is neither", o.Queue, action)
+		return 0, fmt.Errorf("%s: dead rows can be redriven and purged; %q is neither", o.q.Queue, action)
 	}
-	err = o.Transact(ctx, o.DB, func(tx *sql.Tx) error {
+	err = o.q.Transact(ctx, o.q.DB, func(tx *sql.Tx) error {
 		changed = 0
 		for _, r := range rows {
 			change := o.change(tables[r.Table], action, r.Key)
 			result, err := tx.ExecContext(ctx, change.Text, change.Args...)
 			if err != nil {
-				return o.Wrap(r.Table, string(action), err)
+				return o.q.Wrap(r.Table, string(action), err)
 			}
 			n, err := result.RowsAffected()
 			if err != nil {
@@ -146,7 +146,7 @@ func (o *Operators) ChangeDead(ctx context.Context, action adapters.ParkedAction
 
 // change is the statement that changes a row that is dead still.
 func (o *Operators) change(d Dialect, action adapters.ParkedAction, key string) Statement {
-	row := o.keyed(d, key).and(" AND " + d.Statuses(o.Layout.Dead()...))
+	row := o.keyed(d, key).and(" AND " + d.Statuses(o.q.Layout.Dead()...))
 	if action == adapters.ParkedPurge {
 		return Statement{"DELETE " + row.Text, row.Args}
 	}
@@ -157,17 +157,17 @@ func (o *Operators) change(d Dialect, action adapters.ParkedAction, key string) 
 
 // CountDead implements [adapters.DeadCounter].
 func (o *Operators) CountDead(ctx context.Context, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
-	for _, of := range o.Tables {
-		d, err := o.Describe(ctx, of.Name)
+	for _, of := range o.q.Tables {
+		d, err := o.q.Describe(ctx, of.Name)
 		if err != nil {
 			return nil, false, err
 		}
-		if kinds && o.Layout.TypeInPayload {
+		if kinds && o.q.Layout.TypeInPayload {
 			return nil, false, fmt.Errorf("table %s: the type of a row is in its payload: %w", of.Name, errors.ErrUnsupported)
 		}
 		in, over, err := o.countDead(ctx, of, d, most, kinds)
 		if err != nil {
-			return nil, false, o.Wrap(of.Name, "count dead rows", err)
+			return nil, false, o.q.Wrap(of.Name, "count dead rows", err)
 		}
 		counts, more = append(counts, in...), more || over
 	}
@@ -176,12 +176,12 @@ func (o *Operators) CountDead(ctx context.Context, most int, kinds bool) (counts
 
 // countDead counts by type, aggregate type and tenant.
 func (o *Operators) countDead(ctx context.Context, of layout.Table, d Dialect, most int, kinds bool) (counts []adapters.DeadCount, more bool, err error) {
-	c := &o.Layout.Columns
+	c := &o.q.Layout.Columns
 	columns := "NULL AS a, NULL AS b, NULL AS c"
 	if kinds {
 		columns = Short(d, c.Type) + " AS a, " + Short(d, c.AggregateType) + " AS b, " + Short(d, c.Tenant) + " AS c"
 	}
-	rows, err := o.DB.QueryContext(ctx, "SELECT a, b, c, COUNT(*) FROM (SELECT "+columns+" "+d.Aged(Dead)+" LIMIT ?) AS found GROUP BY a, b, c", most+1)
+	rows, err := o.q.DB.QueryContext(ctx, "SELECT a, b, c, COUNT(*) FROM (SELECT "+columns+" "+d.Aged(Dead)+" LIMIT ?) AS found GROUP BY a, b, c", most+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -193,7 +193,7 @@ func (o *Operators) countDead(ctx context.Context, of layout.Table, d Dialect, m
 			return nil, false, err
 		}
 		n.Row = adapters.Row{Kind: of.Kind, Type: typ.String, AggregateType: aggregate.String, Tenant: tenant.String}
-		if o.Layout.KindInType {
+		if o.q.Layout.KindInType {
 			n.Row.Kind = n.Row.Type
 		}
 		if seen += n.Rows; seen > most {

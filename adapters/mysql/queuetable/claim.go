@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // Claim implements [adapters.Queue].
@@ -40,14 +41,11 @@ func (q *Queue) Claim(ctx context.Context, req adapters.ClaimRequest) ([]*adapte
 
 // claim is one call of Claim.
 type claim struct {
-	q      *Queue
-	req    adapters.ClaimRequest
-	slots  [adapters.Slots]bool
-	terms  [adapters.Slots]uint64
-	except map[string]bool // groups
-	absent map[rowKey]bool
-	began  time.Time
-	spent  int // rows that it has read
+	queuerow.Request
+	q     *Queue
+	req   adapters.ClaimRequest
+	began time.Time
+	spent int // rows that it has read
 
 	rows   []*adapters.Row
 	bytes  int64
@@ -76,34 +74,16 @@ type progress struct {
 	got   int
 }
 
-// rowKey names a row.
-type rowKey struct{ table, key string }
-
 func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	c := &claim{q: q, req: req, began: time.Now(), except: map[string]bool{}, absent: map[rowKey]bool{}, tables: map[*table]*turn{}}
-	for i, slot := range req.Slots {
-		if slot < 0 || slot >= adapters.Slots {
-			continue
-		}
-		if c.slots[slot] = true; i < len(req.Terms) {
-			c.terms[slot] = req.Terms[i]
-		}
-	}
-	for _, group := range req.Except {
-		c.except[group] = true
-	}
-	for _, row := range req.ExceptRows {
-		c.absent[rowKey{row.Table, row.Key}] = true
-	}
-	return c
+	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, began: time.Now(), tables: map[*table]*turn{}}
 }
 
 // begin has the holds that end from now on remembered: what is read may be from before.
 func (c *claim) begin(tables []*table) {
 	for _, t := range tables {
-		changed := c.req.Wants != t.wants || c.slots != t.slots || c.terms != t.terms
+		changed := c.req.Wants != t.wants || c.Slots != t.slots || c.Terms != t.terms
 		if changed { // what was passed over in this round may be wanted
-			t.wants, t.slots, t.terms = c.req.Wants, c.slots, c.terms
+			t.wants, t.slots, t.terms = c.req.Wants, c.Slots, c.Terms
 			t.round, t.whole = round{began: c.began, partial: t.spot != spot{}}, time.Time{}
 		}
 		if changed || c.req.Wants == 0 {
@@ -145,17 +125,11 @@ func (c *claim) end(tables []*table) {
 func (q *Queue) Looked() adapters.Look {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var out adapters.Look
+	states := make([]adapters.Look, len(q.tables))
 	for i, t := range q.tables {
-		if i == 0 || t.state.Since.Before(out.Since) {
-			out.Since, out.Next = t.state.Since, t.state.Next
-		}
-		if !t.state.Due.IsZero() && (out.Due.IsZero() || t.state.Due.Before(out.Due)) {
-			out.Due = t.state.Due
-		}
-		out.Unwanted += t.state.Unwanted
+		states[i] = t.state
 	}
-	return out
+	return queuerow.Looked(states...)
 }
 
 // serve claims rows of a table.

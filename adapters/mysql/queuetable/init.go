@@ -113,42 +113,21 @@ func InitSQL(l Layout, createTables bool, tables ...Table) string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// Grants returns the statements by which accounts may do their work: relay runs `outrider run`, operator the other commands, and publisher
-// is an application. Where one is empty, its statements are comments.
-func Grants(l Layout, relay, operator, publisher string, tables ...Table) string {
-	var b strings.Builder
-	settles := "SELECT, UPDATE"
+// Grants are the privileges on queue tables.
+func Grants(l Layout, tables ...Table) (g my.Grants) {
+	settles := "SELECT UPDATE"
 	if l.DoneIsDeleted {
-		settles += ", DELETE"
+		settles += " DELETE"
 	}
-	for _, task := range []struct{ what, name, fallback, rights string }{
-		{"The account of `outrider run`", relay, "outrider_relay", settles},
-		{"The account of operators' commands", operator, "outrider_operator", "SELECT, UPDATE, DELETE"},
-		{"Applications that publish", publisher, "application", "INSERT"},
-	} {
-		comment, name := "", task.name
-		if name == "" {
-			comment, name = "-- ", task.fallback
+	for _, of := range tables {
+		at, err := my.ParseTable(of.Name)
+		if err != nil {
+			continue // said where the table is created
 		}
-		fmt.Fprintf(&b, "-- %s:\n", task.what)
-		for _, of := range tables {
-			at, err := my.ParseTable(of.Name)
-			if err != nil {
-				continue // said where the table is created
-			}
-			fmt.Fprintf(&b, "%sGRANT %s ON %s TO %s;\n", comment, task.rights, at.SQL(), account(name))
-		}
+		g = append(g, my.Grant{Task: my.TaskRelay, Table: at, Rights: settles}, my.Grant{Task: my.TaskOperator, Table: at, Rights: "SELECT UPDATE DELETE"},
+			my.Grant{Task: my.TaskPublish, Table: at, Rights: "INSERT"})
 	}
-	return b.String()
-}
-
-// account is the name of an account: name, or name@host.
-func account(name string) string {
-	user, host, found := strings.Cut(name, "@")
-	if !found {
-		host = "%"
-	}
-	return my.Literal(user) + "@" + my.Literal(host)
+	return g
 }
 
 // Init runs what [InitSQL] returns where it is missing, and returns a sentence for each thing that it created or found. Writers go on

@@ -146,7 +146,7 @@ func (v *turn) progress(queue string) *progress {
 		v.groups[queue] = p
 		if queue != alone {
 			group := queuerow.GroupOf(v.table.Table, strings.TrimPrefix(queue, grouped))
-			p.ended = v.except[group] || !v.slots[adapters.SlotOf(group, "")]
+			p.ended = v.Except[group] || !v.Slots[adapters.SlotOf(group, "")]
 		}
 	}
 	return p
@@ -155,7 +155,7 @@ func (v *turn) progress(queue string) *progress {
 // consider reports whether a row is to be claimed, if it can be. It ends the prefix of a group whose further rows cannot be claimed now.
 func (v *turn) consider(e *entry) bool {
 	p := v.progress(e.queue)
-	if p.ended || v.chosen[e.text] || e.queue == alone && !v.slots[adapters.SlotOf("", e.text)] {
+	if p.ended || v.chosen[e.text] || e.queue == alone && !v.Slots[adapters.SlotOf("", e.text)] {
 		return false
 	}
 	switch v.whose(e) {
@@ -166,7 +166,7 @@ func (v *turn) consider(e *entry) bool {
 		return false
 	case rowFree:
 	}
-	if v.absent[rowKey{v.table.Name, e.text}] {
+	if v.Absent[queuerow.RowKey{Table: v.table.Name, Key: e.text}] {
 		return false
 	}
 	if v.table.unwanted[e.text] {
@@ -187,9 +187,7 @@ func (v *turn) consider(e *entry) bool {
 // wait ends the prefix of a group until a time. Rows in no order are in nobody's way.
 func (v *turn) wait(queue string, p *progress, until time.Time) {
 	p.ended = p.ended || queue != alone
-	if due := &v.table.round.due; due.IsZero() || until.Before(*due) {
-		*due = until
-	}
+	v.table.round.due = queuerow.Sooner(v.table.round.due, until)
 }
 
 // owner says whose a row is.
@@ -218,7 +216,7 @@ func (v *turn) whose(e *entry) owner {
 	case h == nil:
 		return rowFree
 	case v.table.layout.Claimless():
-		if h.term != v.terms[h.slot] {
+		if h.term != v.Terms[h.slot] {
 			return rowTheirs
 		}
 		return rowOurs

@@ -269,8 +269,8 @@ func TestG12_TheGrantsThatInitPrintsAreEnough(t *testing.T) {
 	u, err := url.Parse(e.url)
 	must(t, err)
 	name := "relay" + u.Path[len(u.Path)-8:]
-	e.exec("CREATE USER " + account(name) + " IDENTIFIED BY 'secret'")
-	t.Cleanup(func() { e.exec("DROP USER " + account(name)) })
+	e.exec("CREATE USER " + my.Account(name) + " IDENTIFIED BY 'secret'")
+	t.Cleanup(func() { e.exec("DROP USER " + my.Account(name)) })
 	e.insert(event("0000000000001", "a", born))
 	u.User = url.UserPassword(name, "secret")
 	own := *e
@@ -279,7 +279,7 @@ func TestG12_TheGrantsThatInitPrintsAreEnough(t *testing.T) {
 	if err := q.Check(t.Context()); err == nil {
 		t.Error("an account without a grant passed the check")
 	}
-	for line := range strings.SplitSeq(Grants(e.layout, name, "", "", e.tables...), "\n") {
+	for line := range strings.SplitSeq(Grants(e.layout, e.tables...).SQL(name, "", ""), "\n") {
 		if strings.HasPrefix(line, "GRANT") {
 			e.exec(strings.TrimSuffix(line, ";"))
 		}

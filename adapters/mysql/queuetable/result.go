@@ -12,7 +12,6 @@ import (
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // laneEpoch is a lane as it was taken.
@@ -53,28 +52,23 @@ func (w *write) fenced(q *Queue) bool {
 	return w.text != "" && w.table.layout.Claimless() && q.fenced
 }
 
-// write is the statement for a result.
+// write is the statement for an effect; empty: there is nothing to write.
 func (r *settled) write() (text string, v values) {
-	t := r.table
-	s, c := t.sql(), &t.layout.Columns
-	v.attempts = max(r.Attempts, 0)
-	switch r.Outcome {
-	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
+	s := r.table.sql()
+	v.attempts = r.effect.Attempts
+	switch r.effect.Change {
+	case queuerow.Done:
 		text = s.done
-	case outbox.OutcomeDead:
-		text, v.err = s.dead[cmp.Or(t.layout.DeadBy[r.Cause], t.layout.Statuses.Dead)], s.errorText(r.Error)
-		if t.layout.DeadKeepsRetries {
-			v.attempts = max(v.attempts-1, 0)
+	case queuerow.DeadLetter:
+		text, v.err = s.dead[r.effect.Status], s.errorText(r.effect.Error)
+	case queuerow.Retry:
+		text, v.err = s.retry, s.errorText(r.effect.Error)
+		if due := r.effect.Due; !due.IsZero() && s.layout.Columns.NextAttempt != "" {
+			v.due = due.UTC().Truncate(time.Microsecond)
 		}
-	case outbox.OutcomeRetry:
-		text, v.err = s.retry, s.errorText(r.Error)
-		if !r.At.IsZero() && c.NextAttempt != "" {
-			v.due = r.At.UTC().Truncate(time.Microsecond)
-		}
-	default: // released, or its address is away: as if it had not been claimed
-		if text = s.put; t.layout.Claimless() && v.attempts == r.Claim.Attempts {
-			text = "" // there is nothing to take back
-		}
+	case queuerow.Release:
+		text = s.put
+	case queuerow.Leave:
 	}
 	return text, v
 }
@@ -82,7 +76,7 @@ func (r *settled) write() (text string, v values) {
 // errorText is an error for the column; nil: there is none. A strict session refuses what the column's character set does not
 // have, and what is too long.
 func (s *statements) errorText(text string) any {
-	if text = queuerow.Error(text); text == "" {
+	if text == "" {
 		return nil
 	}
 	of, last := s.columnOf(s.layout.Columns.Error), rune(127)

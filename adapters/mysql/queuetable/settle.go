@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Settle implements [adapters.Queue].
@@ -53,7 +53,7 @@ type settled struct {
 	hold    *hold
 	key     any
 	claimed time.Time
-	ends    bool // it is final
+	effect  queuerow.Effect
 	done    bool // it is written
 }
 
@@ -68,13 +68,8 @@ func (s *settling) add(results []adapters.ClaimResult) (some bool) {
 			s.lost = append(s.lost, r.Claim)
 			continue
 		}
-		row := settled{ClaimResult: r, table: t, hold: h, key: h.key, claimed: h.stamp}
-		switch r.Outcome {
-		case outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeDead:
-			row.ends = true
-		default:
-			s.back = true
-		}
+		row := settled{ClaimResult: r, table: t, hold: h, key: h.key, claimed: h.stamp, effect: queuerow.EffectOf(t.layout, r)}
+		s.back = s.back || !row.effect.Ends()
 		s.doubt = s.doubt || h.unknown || !h.former.Equal(h.stamp)
 		s.rows = append(s.rows, row)
 	}
@@ -269,7 +264,7 @@ func (s *settling) finish() []*adapters.Claim {
 		if !r.done {
 			s.lost = append(s.lost, r.Claim)
 		}
-		r.table.end(r.Claim.Key, r.hold, r.done && r.ends)
+		r.table.end(r.Claim.Key, r.hold, r.done && r.effect.Ends())
 	}
 	return s.lost
 }

@@ -190,7 +190,7 @@ func (v *turn) keep(rows []picked, stamp time.Time) {
 	defer v.q.mu.Unlock()
 	for _, p := range rows {
 		v.q.tokens++
-		h := &hold{token: strconv.FormatInt(v.q.tokens, 10), key: p.key, stamp: stamp, former: stamp, slot: p.row.Slot, term: v.terms[p.row.Slot]}
+		h := &hold{token: strconv.FormatInt(v.q.tokens, 10), key: p.key, stamp: stamp, former: stamp, slot: p.row.Slot, term: v.Terms[p.row.Slot]}
 		p.row.Claim.Token = h.token
 		v.table.holds[p.row.ID] = h
 		delete(v.table.gone, p.row.ID)

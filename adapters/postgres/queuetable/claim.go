@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 const (
@@ -54,13 +55,10 @@ func (q *Queue) inTurn() []*queueTable {
 
 // claim is one call of Claim.
 type claim struct {
-	q      *Queue
-	req    adapters.ClaimRequest
-	slots  [adapters.Slots]bool
-	terms  [adapters.Slots]uint64
-	except map[string]bool // groups
-	absent map[rowKey]bool
-	turn   int
+	queuerow.Request
+	q    *Queue
+	req  adapters.ClaimRequest
+	turn int
 
 	rows     []*adapters.Row
 	bytes    int64
@@ -68,32 +66,8 @@ type claim struct {
 	perGroup map[string]int
 }
 
-// rowKey names a row.
-type rowKey struct{ table, key string }
-
 func (q *Queue) newClaim(req adapters.ClaimRequest) *claim {
-	c := &claim{q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
-	for i, slot := range req.Slots {
-		if slot < 0 || slot >= adapters.Slots {
-			continue
-		}
-		if c.slots[slot] = true; i < len(req.Terms) {
-			c.terms[slot] = req.Terms[i]
-		}
-	}
-	if len(req.Except) > 0 {
-		c.except = make(map[string]bool, len(req.Except))
-		for _, group := range req.Except {
-			c.except[group] = true
-		}
-	}
-	if len(req.ExceptRows) > 0 {
-		c.absent = make(map[rowKey]bool, len(req.ExceptRows))
-		for _, row := range req.ExceptRows {
-			c.absent[rowKey{row.Table, row.Key}] = true
-		}
-	}
-	return c
+	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, perGroup: map[string]int{}, turn: min(max(req.Limit/4, 1), queueTurn)}
 }
 
 // serveAll gives every table an even share of what is left. Should there be
@@ -132,7 +106,7 @@ func (c *claim) serve(ctx context.Context, t *queueTable, want int) (err error) 
 	if err := c.q.describe(ctx, t); err != nil {
 		return err
 	}
-	t.want(c.req.Wants, c.slots, c.terms)
+	t.want(c.req.Wants, c.Slots, c.Terms)
 	found := &discovery{q: c.q, table: t, began: time.Now()}
 	if err := found.upkeep(ctx); err != nil {
 		return err
@@ -187,5 +161,5 @@ func (s *service) lookAround(ctx context.Context, found *discovery) error {
 
 // eligible reports whether the request wants rows of the group.
 func (c *claim) eligible(g *queueGroup) bool {
-	return g.ringing && (!g.ordered() || c.slots[g.slot] && !c.except[g.key])
+	return g.ringing && (!g.ordered() || c.Slots[g.slot] && !c.Except[g.key])
 }

@@ -21,21 +21,15 @@ var _ adapters.DeadRows = (*Queue)(nil)
 
 // Dead implements [adapters.DeadRows].
 func (q *Queue) Dead(ctx context.Context, f adapters.DeadFilter) ([]adapters.DeadRow, error) {
-	from := 0
-	if f.After.Table != "" {
-		from = slices.IndexFunc(q.tables, func(t *queueTable) bool { return t.name == f.After.Table })
-		if from < 0 {
-			return nil, fmt.Errorf("postgres queue: %q is none of its tables", f.After.Table)
-		}
-	}
-	for _, t := range q.tables[from:] {
-		rows, err := q.deadIn(ctx, t, f)
-		if err != nil || len(rows) > 0 {
-			return rows, queueError(t.name, "look for dead rows", err)
-		}
-		f.After = adapters.DeadKey{}
-	}
-	return nil, nil
+	return queuerow.Pages(q.tables, f.After, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.DeadRow, error) {
+		f.After = after
+		page, err := q.deadIn(ctx, t, f)
+		return page, queueError(t.name, "look for dead rows", err)
+	})
+}
+
+func errNoTable(name string) error {
+	return fmt.Errorf("postgres queue: %q is none of its tables", name)
 }
 
 func (q *Queue) deadIn(ctx context.Context, t *queueTable, f adapters.DeadFilter) (page []adapters.DeadRow, err error) {
@@ -89,7 +83,7 @@ func (q *Queue) ChangeDead(ctx context.Context, action adapters.ParkedAction, ro
 	for name := range keys {
 		t := q.table(name)
 		if t == nil {
-			return 0, fmt.Errorf("postgres queue: %q is none of its tables", name)
+			return 0, errNoTable(name)
 		}
 		sql, err := q.described(ctx, t)
 		if err != nil {

@@ -122,6 +122,9 @@ type queueTable struct {
 	notesFrom string // the key of the last note that was looked at
 }
 
+// Is reports whether it is the table of a name.
+func (t *queueTable) Is(name string) bool { return t.name == name }
+
 // leftMost bounds left. What is not in it is only read from further behind.
 const leftMost = 100_000
 

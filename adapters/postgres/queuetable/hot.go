@@ -242,7 +242,7 @@ func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (cl
 	defer q.claiming.Unlock()
 	q.findLost()
 	c, t := q.newClaim(req), q.tables[0]
-	t.want(req.Wants, c.slots, c.terms)
+	t.want(req.Wants, c.Slots, c.Terms)
 	s := &service{claim: c, table: t}
 	for _, hot := range rows {
 		row, known := s.claimHot(hot)
@@ -261,7 +261,7 @@ func (s *service) claimHot(hot *adapters.HotRow) (row *adapters.Row, known bool)
 	q, t := s.q, s.table
 	g := t.group(hot.Group)
 	row = t.decode(&q.decoder, g, hot.Raw)
-	matches := s.slots[row.Slot] && (s.req.Match == nil || s.req.Match(row))
+	matches := s.Slots[row.Slot] && (s.req.Match == nil || s.req.Match(row))
 	created := wire.Int64FromBinary(hot.Raw[lookCreated])
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -276,7 +276,7 @@ func (s *service) claimHot(hot *adapters.HotRow) (row *adapters.Row, known bool)
 	}
 	q.tokens++
 	p := picked{row: row, visit: &visit{group: g}, created: created, tid: wire.TIDFromBinary(hot.Raw[lookTID])}
-	return s.hold(p, &hold{stamp: q.tokens, tid: p.tid, at: time.Now(), term: s.terms[row.Slot]}, 0), true
+	return s.hold(p, &hold{stamp: q.tokens, tid: p.tid, at: time.Now(), term: s.Terms[row.Slot]}, 0), true
 }
 
 // first reports whether all that waited in the row's group is held in this session of the lane, or done. The caller has the queue's lock.
@@ -289,7 +289,7 @@ func (s *service) first(g *queueGroup, hot *adapters.HotRow) bool {
 	}
 	for _, key := range hot.Before {
 		h := s.table.holds[key]
-		held := h != nil && h.term == s.terms[g.slot] && !h.tried
+		held := h != nil && h.term == s.Terms[g.slot] && !h.tried
 		if !held && s.q.hot.done[key] <= hot.Seq {
 			return false
 		}

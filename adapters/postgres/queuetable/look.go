@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
 )
 
@@ -276,7 +277,7 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 
 // offer picks a row that waits, or tells what keeps it from being picked.
 func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
-	if s.absent[rowKey{s.table.name, at.key}] {
+	if s.Absent[queuerow.RowKey{Table: s.table.name, Key: at.key}] {
 		v.keep(at.created)
 		return false
 	}
@@ -285,8 +286,8 @@ func (s *service) offer(v *visit, raw [][]byte, at place) (end bool) {
 		return false
 	}
 	row := s.table.decode(&s.q.decoder, v.group, raw)
-	if !s.slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
-		later := !s.slots[row.Slot] || s.req.Later == nil || s.req.Later(row)
+	if !s.Slots[row.Slot] || s.req.Match != nil && !s.req.Match(row) {
+		later := !s.Slots[row.Slot] || s.req.Later == nil || s.req.Later(row)
 		s.walked++
 		s.table.pass(v.group, raw[lookID], raw[lookTID], at.created, later)
 		return false

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 const (
@@ -19,28 +20,17 @@ const (
 
 // Looked implements [adapters.LookReporter].
 func (q *Queue) Looked() adapters.Look {
-	var out adapters.Look
+	states := make([]adapters.Look, len(q.tables))
 	for i, t := range q.tables {
-		if i == 0 || t.state.Since.Before(out.Since) {
-			out.Since, out.Next = t.state.Since, t.state.Next
-		}
-		out.Due = sooner(out.Due, t.state.Due)
-		out.Unwanted += t.passed.never
+		states[i] = t.state
+		states[i].Unwanted = t.passed.never
 	}
-	return out
-}
-
-// sooner is the earlier one of two times; zero is none.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return queuerow.Looked(states...)
 }
 
 // again notes when something in the group may be claimed that cannot be now.
 func (g *queueGroup) again(pause time.Duration) {
-	g.due = sooner(g.due, time.Now().Add(pause))
+	g.due = queuerow.Sooner(g.due, time.Now().Add(pause))
 }
 
 // end says whether a group stays in the ring.
@@ -87,7 +77,7 @@ func (s *service) looked() {
 		if g.looked.Before(l.Since) {
 			l.Since, l.Next = g.looked, s.began
 		}
-		l.Due = sooner(l.Due, g.due)
+		l.Due = queuerow.Sooner(l.Due, g.due)
 	}
 	t.state = l
 }

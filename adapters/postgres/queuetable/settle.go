@@ -12,7 +12,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/wire"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // Settle implements [adapters.Queue]: a statement for each outcome and table,
@@ -87,26 +86,23 @@ type settling struct {
 func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
-	text, moved, attempts, message, due, back := t.text.put, "", max(r.Attempts, 0), "", time.Time{}, true
-	switch r.Outcome {
-	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
-		text, moved, back = t.text.done, t.text.moved, false
-	case outbox.OutcomeDead:
-		text, message, back = cmp.Or(t.text.deadBy[r.Cause], t.text.dead), r.Error, false
-		if layout.DeadKeepsRetries {
-			attempts = max(attempts-1, 0)
-		}
-	case outbox.OutcomeRetry:
-		text, message, due = t.text.retry, r.Error, r.At
-	default: // released, or its address is away: as if it had not been claimed
-	}
-	if layout.Claimless() && back && r.Outcome != outbox.OutcomeRetry && attempts == r.Claim.Attempts {
-		text = "" // there is nothing to take back
+	e := queuerow.EffectOf(layout, r)
+	text, moved := "", ""
+	switch e.Change {
+	case queuerow.Done:
+		text, moved = t.text.done, t.text.moved
+	case queuerow.DeadLetter:
+		text = cmp.Or(t.text.deadBy[r.Cause], t.text.dead)
+	case queuerow.Retry:
+		text = t.text.retry
+	case queuerow.Release:
+		text = t.text.put
+	case queuerow.Leave:
 	}
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = newSettleRows(s.most, moved, back)
+		rows = newSettleRows(s.most, moved, !e.Ends())
 		if layout.Claimless() {
 			rows.lanes, rows.fenced = &lanesOf{}, t.sql.lanes != ""
 		}
@@ -117,7 +113,7 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 		rows.forgetNotes = t.text.forgetNotes
 		rows.noted.Text(r.Claim.Key)
 	}
-	rows.add(r, h, attempts, message, due)
+	rows.add(r, h, e)
 }
 
 // newSettleRows makes room for as many rows as there are: most results have one
@@ -134,26 +130,22 @@ func newSettleRows(most int, moved string, back bool) *settleRows {
 	return rows
 }
 
-func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, attempts int, message string, due time.Time) {
+func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queuerow.Effect) {
 	rows.results, rows.holds = append(rows.results, r), append(rows.holds, h)
 	rows.keys.Text(r.Claim.Key)
 	rows.at.Number(int64(rows.place(r, h)))
-	rows.attempts.Number(int64(attempts))
+	rows.attempts.Number(int64(e.Attempts))
 	if rows.moved != "" {
 		rows.tids.TID(h.tid)
 	}
 	if rows.done {
 		return
 	}
-	if message == "" {
-		rows.errs.Null()
-	} else {
-		rows.errs.Text(queuerow.Error(message))
-	}
-	if due.IsZero() {
+	rows.errs.TextOrNull(e.Error)
+	if e.Due.IsZero() {
 		rows.due.Null()
 	} else {
-		rows.due.Text(due.UTC().Format(time.RFC3339Nano))
+		rows.due.Text(e.Due.UTC().Format(time.RFC3339Nano))
 	}
 }
 
@@ -283,7 +275,7 @@ func (s *settling) left(settled [][]bool) *pgx.Batch {
 		for j, r := range rows.results {
 			if !settled[i][j] {
 				at = append(at, j)
-				left.add(r, rows.holds[j], max(r.Attempts, 0), "", time.Time{})
+				left.add(r, rows.holds[j], queuerow.Effect{Attempts: max(r.Attempts, 0)})
 			}
 		}
 		if len(at) > 0 {

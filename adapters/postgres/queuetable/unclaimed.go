@@ -113,7 +113,7 @@ func (s *service) notOurs(g *queueGroup, key string, claimed []byte) bool {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	h := s.table.holds[key]
-	return h != nil && h.term != s.terms[g.slot]
+	return h != nil && h.term != s.Terms[g.slot]
 }
 
 // attemptsOf are the failed attempts of a row, in a table without claims: others say it when they are claimed.
@@ -133,7 +133,7 @@ func (s *service) keepPicked() {
 	for _, p := range s.picked {
 		s.q.hot.found(p.row.ID)
 		s.q.tokens++
-		h := &hold{stamp: s.q.tokens, tid: p.tid, at: now, term: s.terms[p.row.Slot]}
+		h := &hold{stamp: s.q.tokens, tid: p.tid, at: now, term: s.Terms[p.row.Slot]}
 		s.rows = append(s.rows, s.hold(p, h, p.attempts))
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 var _ adapters.WaitingFinder = (*Queue)(nil)
@@ -17,49 +17,51 @@ var _ adapters.WaitingFinder = (*Queue)(nil)
 // WaitingByAge implements [adapters.WaitingFinder]. A table without an index by age is an error that wraps
 // [errors.ErrUnsupported].
 func (q *Queue) WaitingByAge(ctx context.Context, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
-	from := max(slices.IndexFunc(q.tables, func(t *queueTable) bool { return t.name == after.Table }), 0)
-	for _, t := range q.tables[from:] {
-		sql, err := q.described(ctx, t)
-		if err != nil {
-			return nil, queueError(t.name, "look for rows that wait", err)
+	return queuerow.Pages(q.tables, after, errNoTable, func(t *queueTable, after adapters.DeadKey) ([]adapters.WaitingRow, error) {
+		page, err := q.waitingIn(ctx, t, after, most)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
 		}
-		if !t.aged {
-			return nil, fmt.Errorf("table %s has no index by age: %w", t.name, errors.ErrUnsupported)
-		}
-		args := []any{most}
-		place := ""
-		if after.Key != "" {
-			place = " AND ({created}, {key}) > ($2::text::" + sql.types.created + ", $3::text::" + sql.types.key + ")"
-			args = append(args, after.Created, after.Key)
-		}
-		attempts := "0"
-		if sql.layout.Columns.Attempts != "" {
-			attempts = "coalesce({attempts}, 0)::int"
-		}
-		rows, err := q.pool.Query(ctx, sql.fill(`SELECT {created}::text, {key}::text, t.xmin::text || t.ctid::text, `+sql.timeText(sql.layout.Columns.NextAttempt, "{next_attempt}")+
-			`, `+attempts+` FROM {t} t WHERE {status} IN ({waiting})`+place+` ORDER BY {created}, {key} LIMIT $1`), args...)
-		var page []adapters.WaitingRow
-		if err == nil {
-			page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (w adapters.WaitingRow, err error) {
-				var due pgtype.Timestamptz
-				err = row.Scan(&w.At.Created, &w.At.Key, &w.Version, &due, &w.Attempts)
-				w.At.Table, w.Due = t.name, due.Time
-				return w, err
-			})
-		}
-		if err != nil || len(page) > 0 {
-			return page, queueError(t.name, "look for rows that wait", err)
-		}
-		after = adapters.DeadKey{}
+		return page, queueError(t.name, "look for rows that wait", err)
+	})
+}
+
+func (q *Queue) waitingIn(ctx context.Context, t *queueTable, after adapters.DeadKey, most int) ([]adapters.WaitingRow, error) {
+	sql, err := q.described(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
+	if !t.aged {
+		return nil, fmt.Errorf("table %s has no index by age: %w", t.name, errors.ErrUnsupported)
+	}
+	args := []any{most}
+	place := ""
+	if after.Key != "" {
+		place = " AND ({created}, {key}) > ($2::text::" + sql.types.created + ", $3::text::" + sql.types.key + ")"
+		args = append(args, after.Created, after.Key)
+	}
+	attempts := "0"
+	if sql.layout.Columns.Attempts != "" {
+		attempts = "coalesce({attempts}, 0)::int"
+	}
+	rows, err := q.pool.Query(ctx, sql.fill(`SELECT {created}::text, {key}::text, t.xmin::text || t.ctid::text, `+sql.timeText(sql.layout.Columns.NextAttempt, "{next_attempt}")+
+		`, `+attempts+` FROM {t} t WHERE {status} IN ({waiting})`+place+` ORDER BY {created}, {key} LIMIT $1`), args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (w adapters.WaitingRow, err error) {
+		var due pgtype.Timestamptz
+		err = row.Scan(&w.At.Created, &w.At.Key, &w.Version, &due, &w.Attempts)
+		w.At.Table, w.Due = t.name, due.Time
+		return w, err
+	})
 }
 
 // IsFirst implements [adapters.WaitingFinder].
 func (q *Queue) IsFirst(ctx context.Context, at adapters.DeadKey) (first bool, err error) {
 	t := q.table(at.Table)
 	if t == nil {
-		return false, fmt.Errorf("postgres queue: %q is none of its tables", at.Table)
+		return false, errNoTable(at.Table)
 	}
 	sql, err := q.described(ctx, t)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -39,29 +40,23 @@ func (q *Queue) restart() {
 
 // claim is one call of Claim.
 type claim struct {
-	q      *Queue
-	tx     *sql.Tx
-	stmts  map[string]*sql.Stmt
-	stamp  time.Time // of what it marks
-	req    adapters.ClaimRequest
-	slots  [adapters.Slots]bool
-	terms  [adapters.Slots]uint64
-	except map[string]bool // groups
-	absent map[rowKey]bool
-	began  time.Time
-	spent  int  // what it has looked at, in rows
-	cut    bool // it has not looked at everything that is ready
+	queuerow.Request
+	q     *Queue
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt
+	stamp time.Time // of what it marks
+	req   adapters.ClaimRequest
+	began time.Time
+	spent int  // what it has looked at, in rows
+	cut   bool // it has not looked at everything that is ready
 
 	rows     []*adapters.Row
 	picked   []picked
-	chosen   map[rowKey]bool // the same
+	chosen   map[queuerow.RowKey]bool // the same
 	bytes    int64
 	full     bool // no more payload fits
 	perGroup map[string]int
 }
-
-// rowKey names a row.
-type rowKey struct{ table, key string }
 
 // picked is a row that is to be claimed.
 type picked struct {
@@ -72,22 +67,7 @@ type picked struct {
 }
 
 func newClaim(q *Queue, req adapters.ClaimRequest) *claim {
-	c := &claim{q: q, req: req, began: time.Now(), except: map[string]bool{}, absent: map[rowKey]bool{}}
-	for i, slot := range req.Slots {
-		if slot < 0 || slot >= adapters.Slots {
-			continue
-		}
-		if c.slots[slot] = true; i < len(req.Terms) {
-			c.terms[slot] = req.Terms[i]
-		}
-	}
-	for _, group := range req.Except {
-		c.except[group] = true
-	}
-	for _, row := range req.ExceptRows {
-		c.absent[rowKey{row.Table, row.Key}] = true
-	}
-	return c
+	return &claim{Request: queuerow.NewRequest(req), q: q, req: req, began: time.Now()}
 }
 
 // run looks at the tables in one transaction and marks what it has picked. A table with claims is read beforehand: the
@@ -113,7 +93,7 @@ func (c *claim) run(ctx context.Context, tables []*table) error {
 		if tries++; tries > 1 {
 			c.q.restart()
 		}
-		c.picked, c.chosen, c.bytes, c.full = nil, map[rowKey]bool{}, 0, false
+		c.picked, c.chosen, c.bytes, c.full = nil, map[queuerow.RowKey]bool{}, 0, false
 		c.perGroup, c.stmts = map[string]int{}, map[string]*sql.Stmt{}
 		if c.tx, err = c.q.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !writes}); err != nil {
 			return err
@@ -175,35 +155,24 @@ func (c *claim) discover(ctx context.Context, db querier, t *table) error {
 	return t.readOn(ctx, db, max(c.req.Limit, 1), c)
 }
 
-// serve gives every table an even share of what is left. Should there be
-// room in the end, those tables get it whose share was not enough.
+// serve picks rows of the tables.
 func (c *claim) serve(ctx context.Context, tables []*table) error {
-	batch, taken := int(c.q.batch.Load()), map[*table]int{}
 	for _, t := range tables {
 		if err := c.discover(ctx, c.tx, t); err != nil {
 			return err
 		}
 	}
-	for pass := range 2 {
-		for i, t := range tables {
-			share := c.req.Limit - len(c.picked)
-			if remaining := len(tables) - i; pass == 0 {
-				share = (share + remaining - 1) / remaining
-			}
-			before, began := len(c.picked), time.Now()
-			if err := c.rounds(ctx, t, before+min(share, batch-taken[t])); err != nil {
-				return err
-			}
-			if len(c.picked) == before {
-				t.scan.charge(time.Since(began))
-			}
-			taken[t] += len(c.picked) - before
+	got := func() int { return len(c.picked) }
+	return queuerow.Share(len(tables), c.req.Limit, int(c.q.batch.Load()), got, func(i, most int) error {
+		before, began := got(), time.Now()
+		if err := c.rounds(ctx, tables[i], before+most); err != nil {
+			return err
 		}
-		if len(tables) == 1 {
-			break
+		if got() == before {
+			tables[i].scan.charge(time.Since(began))
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // rounds looks at a table's entries until so many rows are picked, in turns: each gets its share before
@@ -248,7 +217,7 @@ func (c *claim) rounds(ctx context.Context, t *table, most int) error {
 
 // leftOut reports whether the request takes nothing of an entry.
 func (c *claim) leftOut(e *entry) bool {
-	return e.group != "" && (c.except[e.group] || c.allowed(e) <= 0)
+	return e.group != "" && (c.Except[e.group] || c.allowed(e) <= 0)
 }
 
 // visit looks at an entry, and reports whether there may be more of it for this claim, or for another one.

@@ -17,10 +17,10 @@ var _ queuerow.Dialect = (*statements)(nil)
 
 // newOperators makes what serves operators' commands.
 func newOperators(q *Queue, cfg *Config) queuerow.Operators {
-	return queuerow.Operators{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
+	return queuerow.NewOperators(queuerow.Database{Queue: "sqlite queue", DB: q.db, Tables: cfg.Tables, Layout: &cfg.Layout, MaxRow: q.tables[0].maxRow, Transact: lite.Transact, Wrap: wrap,
 		Describe: func(ctx context.Context, table string) (queuerow.Dialect, error) {
 			return q.described(ctx, q.table(table))
-		}}
+		}})
 }
 
 // Table implements [queuerow.Dialect]; so do the other methods.

@@ -72,10 +72,10 @@ func (t *table) restart() {
 
 // want takes note of what a claim wants. What was known is valid no more when it may want other rows.
 func (t *table) want(c *claim) {
-	if c.req.Wants == t.wants && c.slots == t.slots && c.terms == t.terms && (c.req.Wants != 0 || !t.refused) {
+	if c.req.Wants == t.wants && c.Slots == t.slots && c.Terms == t.terms && (c.req.Wants != 0 || !t.refused) {
 		return
 	}
-	t.wants, t.slots, t.terms = c.req.Wants, c.slots, c.terms
+	t.wants, t.slots, t.terms = c.req.Wants, c.Slots, c.Terms
 	t.restart()
 }
 
@@ -129,9 +129,7 @@ func (t *table) enterAgain(e *entry) {
 // block puts an entry off.
 func (t *table) block(e *entry, until time.Time) {
 	e.state, e.due = entryBlocked, until
-	if t.blockedUntil.IsZero() || until.Before(t.blockedUntil) {
-		t.blockedUntil = until
-	}
+	t.blockedUntil = queuerow.Sooner(t.blockedUntil, until)
 }
 
 // unblock has entries looked at whose time has come.

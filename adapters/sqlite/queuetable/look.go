@@ -78,7 +78,7 @@ func (v *visit) run(ctx context.Context) error {
 // can be claimed now.
 func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
 	key := textOf(r.Key)
-	if v.chosen[rowKey{v.table.name, key}] {
+	if v.chosen[queuerow.RowKey{Table: v.table.name, Key: key}] {
 		return false
 	}
 	switch v.ours(key, r.Claimed, marked) {
@@ -89,7 +89,7 @@ func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
 		return true
 	case rowFree:
 	}
-	if v.claim.absent[rowKey{v.table.name, key}] {
+	if v.Absent[queuerow.RowKey{Table: v.table.name, Key: key}] {
 		v.absent, v.solid = true, false
 		return false
 	}
@@ -143,7 +143,7 @@ func (v *visit) ours(key string, claimed any, marked bool) owner {
 	case h == nil:
 		return rowFree
 	case v.table.layout.Claimless():
-		if h.term != v.terms[v.at.slot] {
+		if h.term != v.Terms[v.at.slot] {
 			h.walled = true
 			return rowTheirs
 		}
@@ -161,7 +161,7 @@ func (v *visit) pick(r *queuerow.Record, row *adapters.Row) {
 	v.got++
 	v.perGroup[v.at.id]++
 	v.bytes += int64(len(row.Payload))
-	v.chosen[rowKey{v.table.name, row.ID}] = true
+	v.chosen[queuerow.RowKey{Table: v.table.name, Key: row.ID}] = true
 	row.Claim = &adapters.Claim{Table: v.table.name, Key: row.ID, Attempts: r.Attempts}
 	v.picked = append(v.picked, picked{v.table, v.at, r.Key, row})
 }
@@ -206,7 +206,7 @@ func (c *claim) keep() {
 	defer c.q.mu.Unlock()
 	for _, p := range c.picked {
 		c.q.tokens++
-		h := &hold{token: strconv.FormatInt(c.q.tokens, 10), key: p.key, at: p.at, term: c.terms[p.at.slot]}
+		h := &hold{token: strconv.FormatInt(c.q.tokens, 10), key: p.key, at: p.at, term: c.Terms[p.at.slot]}
 		if !p.table.layout.Claimless() {
 			h.stamp = p.table.sql().timeValue(p.table.layout.Columns.Claimed, textStamp, c.stamp)
 			h.former = h.stamp
@@ -237,17 +237,11 @@ func (t *table) look(c *claim) {
 func (q *Queue) Looked() adapters.Look {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var out adapters.Look
+	states := make([]adapters.Look, len(q.tables))
 	for i, t := range q.tables {
-		if i == 0 || t.state.Since.Before(out.Since) {
-			out.Since, out.Next = t.state.Since, t.state.Next
-		}
-		if !t.state.Due.IsZero() && (out.Due.IsZero() || t.state.Due.Before(out.Due)) {
-			out.Due = t.state.Due
-		}
-		out.Unwanted += t.state.Unwanted
+		states[i] = t.state
 	}
-	return out
+	return queuerow.Looked(states...)
 }
 
 // heldOf counts the claimed rows of an entry.

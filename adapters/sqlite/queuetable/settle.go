@@ -1,7 +1,6 @@
 package queuetable
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 	"github.com/outriderhq/outrider/internal/failpoint"
-	"github.com/outriderhq/outrider/outbox"
 )
 
 // settleArgs is how many parameters the statements that write have at most.
@@ -45,10 +43,10 @@ type settling struct {
 // settled is a row that is settled.
 type settled struct {
 	*adapters.ClaimResult
-	table *table
-	hold  *hold
-	ends  bool // it is final
-	done  bool // the statement has changed it
+	table  *table
+	hold   *hold
+	effect queuerow.Effect
+	done   bool // the statement has changed it
 }
 
 // add takes the results of claims that are held; others are lost.
@@ -62,13 +60,8 @@ func (s *settling) add(results []adapters.ClaimResult) (some bool) {
 			s.lost = append(s.lost, r.Claim)
 			continue
 		}
-		row := settled{ClaimResult: r, table: t, hold: h}
-		switch r.Outcome {
-		case outbox.OutcomeDelivered, outbox.OutcomeSkipped, outbox.OutcomeDead:
-			row.ends = true
-		default:
-			s.back = true
-		}
+		row := settled{ClaimResult: r, table: t, hold: h, effect: queuerow.EffectOf(t.layout, r)}
+		s.back = s.back || !row.effect.Ends()
 		s.rows = append(s.rows, row)
 	}
 	return len(s.rows) > 0
@@ -155,30 +148,27 @@ func fence(ctx context.Context, tx *sql.Tx, known map[laneEpoch]bool, at laneEpo
 	return ok, err
 }
 
-// write is the statement for a result.
+// write is the statement for an effect; empty: there is nothing to write.
 func (r *settled) write(now time.Time) (text string, args []any) {
-	t := r.table
-	s, c := t.sql(), &t.layout.Columns
-	attempts, message, due := max(r.Attempts, 0), any(nil), any(nil)
-	switch r.Outcome {
-	case outbox.OutcomeDelivered, outbox.OutcomeSkipped:
+	s := r.table.sql()
+	c, message, due := &s.layout.Columns, any(nil), any(nil)
+	switch r.effect.Change {
+	case queuerow.Done:
 		text = s.done
-	case outbox.OutcomeDead:
-		text, message = s.dead[cmp.Or(t.layout.DeadBy[r.Cause], t.layout.Statuses.Dead)], errorText(r.Error)
-		if t.layout.DeadKeepsRetries {
-			attempts = max(attempts-1, 0)
+	case queuerow.DeadLetter:
+		text = s.dead[r.effect.Status]
+	case queuerow.Retry:
+		if text = s.retry; !r.effect.Due.IsZero() {
+			due = s.timeValue(c.NextAttempt, textTime, r.effect.Due)
 		}
-	case outbox.OutcomeRetry:
-		text, message = s.retry, errorText(r.Error)
-		if !r.At.IsZero() {
-			due = s.timeValue(c.NextAttempt, textTime, r.At)
-		}
-	default: // released, or its address is away: as if it had not been claimed
-		if text = s.put; t.layout.Claimless() && attempts == r.Claim.Attempts {
-			text = "" // there is nothing to take back
-		}
+	case queuerow.Release:
+		text = s.put
+	case queuerow.Leave:
 	}
-	return text, []any{r.hold.key, r.hold.stamp, r.hold.former, attempts, message, due,
+	if r.effect.Error != "" {
+		message = r.effect.Error
+	}
+	return text, []any{r.hold.key, r.hold.stamp, r.hold.former, r.effect.Attempts, message, due,
 		s.timeValue(c.Done, textTime, now), s.timeValue(c.Updated, textTime, now), nil}
 }
 
@@ -191,15 +181,7 @@ func (s *settling) finish() []*adapters.Claim {
 		if !r.done {
 			s.lost = append(s.lost, r.Claim)
 		}
-		r.table.end(r.Claim.Key, r.hold, r.done && r.ends)
+		r.table.end(r.Claim.Key, r.hold, r.done && r.effect.Ends())
 	}
 	return s.lost
-}
-
-// errorText is an error for a column; nil: there is none.
-func errorText(text string) any {
-	if text = queuerow.Error(text); text == "" {
-		return nil
-	}
-	return text
 }
