@@ -5,11 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 	"unicode/utf8"
 
-	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/leaderlock"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -37,22 +36,7 @@ type LeaderConfig struct {
 // It implements [adapters.LeaderLock]. A process that takes the same name on the same
 // server by GET_LOCK stands by for us, and we for them. Servers of a cluster do not share such locks: all
 // have to name the same one.
-type LeaderLock struct {
-	db   *sql.DB // makes connections; keeps none
-	name string
-
-	mu   sync.Mutex // guards the rest
-	conn *sql.Conn  // nil: none is open
-	held *leadership
-}
-
-// leadership is one period of holding the lock.
-type leadership struct {
-	cancel context.CancelFunc
-	lost   chan struct{} // closed by watch, which then uses the connection no more
-}
-
-var _ adapters.LeaderLock = (*LeaderLock)(nil)
+type LeaderLock = leaderlock.Lock
 
 // NewLeaderLock checks the configuration. It does not connect:
 // [LeaderLock.TryLock] does.
@@ -64,53 +48,31 @@ func NewLeaderLock(cfg LeaderConfig) (*LeaderLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leader lock %q: %w", cfg.Name, err)
 	}
-	return &LeaderLock{db: db, name: cfg.Name}, nil
+	name := fmt.Sprintf("GET_LOCK(%q)", cfg.Name)
+	return leaderlock.New(name, func(ctx context.Context) (leaderlock.Session, error) {
+		conn, err := db.Conn(ctx)
+		return &leaderSession{conn, cfg.Name}, my.Describe("leader lock", "connect for "+name, err)
+	}, func() { _ = db.Close() }), nil // it keeps no connection
 }
 
-// String names the lock for people.
-func (l *LeaderLock) String() string { return fmt.Sprintf("GET_LOCK(%q)", l.name) }
+// leaderSession is a connection that may hold the lock.
+type leaderSession struct {
+	conn *sql.Conn
+	name string
+}
 
-// TryLock implements [adapters.LeaderLock]. While another session holds the lock its
-// connection stays open for the next try.
-func (l *LeaderLock) TryLock(ctx context.Context) (<-chan struct{}, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held != nil {
-		select {
-		case <-l.held.lost:
-			l.drop()
-		default:
-			return nil, fmt.Errorf("leader lock: %s is held already", l)
-		}
-	}
-	if l.conn == nil {
-		conn, err := l.db.Conn(ctx)
-		if err != nil {
-			return nil, my.Describe("leader lock", "connect for "+l.String(), err)
-		}
-		l.conn = conn
-	}
+// Take implements [leaderlock.Session].
+func (s *leaderSession) Take(ctx context.Context) (bool, error) {
 	var taken sql.NullInt64
-	err := l.conn.QueryRowContext(ctx, `SELECT get_lock(?, 0)`, l.name).Scan(&taken)
+	err := s.conn.QueryRowContext(ctx, `SELECT get_lock(?, 0)`, s.name).Scan(&taken)
 	if err == nil && !taken.Valid {
 		err = errors.New("the server could not say whether it is free")
 	}
-	if err != nil {
-		l.drop()
-		return nil, my.Describe("leader lock", "take "+l.String(), err)
-	}
-	if taken.Int64 != 1 {
-		return nil, nil
-	}
-	watching, cancel := context.WithCancel(context.Background())
-	l.held = &leadership{cancel: cancel, lost: make(chan struct{})}
-	go watchLeadership(watching, l.conn, l.name, l.held.lost)
-	return l.held.lost, nil
+	return taken.Int64 == 1, my.Describe("leader lock", fmt.Sprintf("take GET_LOCK(%q)", s.name), err)
 }
 
-// watchLeadership closes lost when the connection is gone, or has the lock no more, or ctx ends.
-func watchLeadership(ctx context.Context, conn *sql.Conn, name string, lost chan<- struct{}) {
-	defer close(lost)
+// Watch implements [leaderlock.Session].
+func (s *leaderSession) Watch(ctx context.Context) {
 	tick := time.NewTicker(leaderLook)
 	defer tick.Stop()
 	for {
@@ -121,7 +83,7 @@ func watchLeadership(ctx context.Context, conn *sql.Conn, name string, lost chan
 		}
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaderLook)
 		var ours sql.NullBool
-		err := conn.QueryRowContext(asking, `SELECT is_used_lock(?) = connection_id()`, name).Scan(&ours)
+		err := s.conn.QueryRowContext(asking, `SELECT is_used_lock(?) = connection_id()`, s.name).Scan(&ours)
 		cancel()
 		if err != nil || !ours.Bool {
 			return
@@ -129,33 +91,5 @@ func watchLeadership(ctx context.Context, conn *sql.Conn, name string, lost chan
 	}
 }
 
-// Unlock implements [adapters.LeaderLock].
-func (l *LeaderLock) Unlock() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held != nil {
-		l.drop()
-	}
-}
-
-// drop closes the connection, and with it frees the lock. Call with the mutex
-// held.
-func (l *LeaderLock) drop() {
-	if l.held != nil {
-		l.held.cancel()
-		<-l.held.lost
-		l.held = nil
-	}
-	if l.conn != nil {
-		release(l.conn, "?", l.name)
-		l.conn = nil
-	}
-}
-
-// Close gives the lock up and closes its connection.
-func (l *LeaderLock) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop()
-	_ = l.db.Close() // it keeps no connection
-}
+// Close implements [leaderlock.Session].
+func (s *leaderSession) Close() { release(s.conn, "?", s.name) }

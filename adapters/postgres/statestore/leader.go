@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/leaderlock"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -35,22 +34,7 @@ type LeaderConfig struct {
 // It implements [adapters.LeaderLock]. A process that takes the same key in the same
 // database by pg_advisory_lock or pg_try_advisory_lock stands by for us, and we for
 // them.
-type LeaderLock struct {
-	pool *pgxpool.Pool // makes connections; holds none
-	key  int64
-
-	mu   sync.Mutex // guards the rest
-	conn *pgx.Conn  // nil: none is open
-	held *leadership
-}
-
-// leadership is one period of holding the lock.
-type leadership struct {
-	cancel context.CancelFunc
-	lost   chan struct{} // closed by watch, which then uses the connection no more
-}
-
-var _ adapters.LeaderLock = (*LeaderLock)(nil)
+type LeaderLock = leaderlock.Lock
 
 // NewLeaderLock checks the configuration. It does not connect:
 // [LeaderLock.TryLock] does.
@@ -60,60 +44,43 @@ func NewLeaderLock(ctx context.Context, cfg LeaderConfig) (*LeaderLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leader lock %d: %w", cfg.Key, err)
 	}
-	return &LeaderLock{pool: pool, key: cfg.Key}, nil
-}
-
-// String names the lock for people.
-func (l *LeaderLock) String() string { return fmt.Sprintf("advisory lock %d", l.key) }
-
-// TryLock implements [adapters.LeaderLock]. While another session holds the lock its
-// connection stays open for the next try.
-func (l *LeaderLock) TryLock(ctx context.Context) (<-chan struct{}, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held != nil {
-		select {
-		case <-l.held.lost:
-			l.drop()
-		default:
-			return nil, fmt.Errorf("leader lock: %s is held already", l)
-		}
-	}
-	if l.conn == nil {
-		pooled, err := l.pool.Acquire(ctx)
+	name := fmt.Sprintf("advisory lock %d", cfg.Key)
+	return leaderlock.New(name, func(ctx context.Context) (leaderlock.Session, error) {
+		pooled, err := pool.Acquire(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("leader lock: connect for %s: %w", l, pg.Plainly(err))
+			return nil, fmt.Errorf("leader lock: connect for %s: %w", name, pg.Plainly(err))
 		}
-		l.conn = pooled.Hijack() // out of the pool, so that the pool's hooks apply to it
-	}
-	var taken bool
-	if err := l.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, l.key).Scan(&taken); err != nil {
-		l.drop()
-		return nil, fmt.Errorf("leader lock: take %s: %w", l, err)
-	}
-	if !taken {
-		return nil, nil
-	}
-	watching, cancel := context.WithCancel(context.Background())
-	l.held = &leadership{cancel: cancel, lost: make(chan struct{})}
-	go watchLeadership(watching, l.conn, l.held.lost)
-	return l.held.lost, nil
+		return &leaderSession{pooled.Hijack(), cfg.Key}, nil // out of the pool, so that the pool's hooks apply to it
+	}, pool.Close), nil
 }
 
-// watchLeadership closes lost when the connection is gone or ctx ends.
-func watchLeadership(ctx context.Context, conn *pgx.Conn, lost chan<- struct{}) {
-	defer close(lost)
+// leaderSession is a connection that may hold the lock.
+type leaderSession struct {
+	conn *pgx.Conn
+	key  int64
+}
+
+// Take implements [leaderlock.Session].
+func (s *leaderSession) Take(ctx context.Context) (taken bool, err error) {
+	if err = s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, s.key).Scan(&taken); err != nil {
+		return false, fmt.Errorf("leader lock: take advisory lock %d: %w", s.key, err)
+	}
+	return taken, nil
+}
+
+// Watch implements [leaderlock.Session].
+func (s *leaderSession) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		// Nothing is listened to: this returns when the connection breaks, or
 		// after a while.
 		waiting, cancel := context.WithTimeout(ctx, leaderPing)
-		_, err := conn.WaitForNotification(waiting)
+		_, err := s.conn.WaitForNotification(waiting)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return
 		}
 		asking, cancel := context.WithTimeout(ctx, leaderPing)
-		err = conn.Ping(asking)
+		err = s.conn.Ping(asking)
 		cancel()
 		if err != nil {
 			return
@@ -121,37 +88,9 @@ func watchLeadership(ctx context.Context, conn *pgx.Conn, lost chan<- struct{}) 
 	}
 }
 
-// Unlock implements [adapters.LeaderLock].
-func (l *LeaderLock) Unlock() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held != nil {
-		l.drop()
-	}
-}
-
-// drop closes the connection, and with it frees the lock. Call with the mutex
-// held.
-func (l *LeaderLock) drop() {
-	if l.held != nil {
-		l.held.cancel()
-		<-l.held.lost
-		l.held = nil
-	}
-	if l.conn == nil {
-		return
-	}
-	// Bounded: a server that does not answer must not delay our end.
+// Close implements [leaderlock.Session]. The server releases the lock either way.
+func (s *leaderSession) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.conn.Close(ctx) // the server releases the lock either way
-	l.conn = nil
-}
-
-// Close gives the lock up and closes its connection.
-func (l *LeaderLock) Close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop()
-	l.pool.Close()
+	_ = s.conn.Close(ctx)
 }
