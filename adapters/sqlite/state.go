@@ -14,6 +14,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
 )
 
@@ -39,6 +40,7 @@ type StateConfig struct {
 //
 // The clock of leases and of parked messages is that of this host.
 type State struct {
+	staterow.Operators
 	db   *sql.DB
 	path string
 
@@ -59,7 +61,9 @@ func NewState(ctx context.Context, cfg StateConfig) (*State, error) {
 		_ = db.Close() // it never opened; that error is returned
 		return nil, fmt.Errorf("sqlite state: open %s (the directory must exist and be writable): %w", cfg.Path, err)
 	}
-	return &State{db: db, path: cfg.Path}, nil
+	s := &State{db: db, path: cfg.Path}
+	s.Operators = s.operators()
+	return s, nil
 }
 
 // Migrate creates or upgrades the tables and puts the file into WAL mode.
@@ -258,6 +262,9 @@ func (s *State) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 
 // wrap says what failed and where.
 func (s *State) wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if c := lite.Code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_IOERR {
 		return fmt.Errorf("sqlite state %s: %s: %w; free space on the disk; the next attempt then succeeds", s.path, what, err)
 	}

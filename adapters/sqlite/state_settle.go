@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,6 +34,8 @@ ORDER BY slot LIMIT 1`
 	settleSQL = `UPDATE outrider_cursor SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?,
     beyond = ?, next_seq = ?, cluster = ?, source = ?, anchor = ?, revision = ?, updated_at = ?
 WHERE route = ? AND slot = ? AND epoch = ? AND revision >= ?`
+
+	pausedSQL = `SELECT EXISTS (SELECT 1 FROM outrider_pause WHERE route = ? AND address = '')`
 
 	unparkSQL = `DELETE FROM outrider_parked WHERE route = ? AND slot = ? AND seq = ?`
 
@@ -124,25 +125,8 @@ func acquire(ctx context.Context, tx *sql.Tx, instance string, lane *adapters.La
 	if c.Anchor, err = adapters.ParseAnchor(anchor); err != nil {
 		return err
 	}
-	lane.Beyond, err = parseBeyond(lane.LaneRef, beyond)
+	lane.Beyond, err = staterow.ParseBeyond(lane.LaneRef, beyond)
 	return err
-}
-
-// parseBeyond reads the positions that are settled behind a cursor.
-func parseBeyond(lane adapters.LaneRef, text string) (positions []int64, err error) {
-	if err := json.Unmarshal([]byte(text), &positions); err != nil {
-		return nil, fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
-	}
-	return positions, nil
-}
-
-// beyondText writes them.
-func beyondText(positions []int64) string {
-	if len(positions) == 0 {
-		return "[]"
-	}
-	text, _ := json.Marshal(positions) // integers cannot fail to encode
-	return string(text)
 }
 
 // Bind implements [adapters.StateStore].
@@ -233,7 +217,7 @@ func prepare(ctx context.Context, tx *sql.Tx, queries ...string) ([]*sql.Stmt, e
 // settleCursor reports whether the row was still its owner's, and as that one left it.
 func settleCursor(ctx context.Context, update *sql.Stmt, t *adapters.Settlement, now int64) (bool, error) {
 	c := &t.Cursor
-	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, beyondText(t.Beyond), t.NextSeq,
+	result, err := update.ExecContext(ctx, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, staterow.BeyondText(t.Beyond), t.NextSeq,
 		t.Table.Cluster, t.Table.Name, c.Anchor.String(), t.Revision, now, t.Route, t.Slot, t.Epoch, t.Confirmed)
 	if err != nil {
 		return false, err

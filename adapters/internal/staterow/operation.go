@@ -13,9 +13,8 @@ import (
 
 // operationFields are the columns of an operation, as readOperation reads them.
 func (d Dialect) operationFields() string {
-	known := func(column string) string { return "coalesce(" + d.micros(column) + ", 0)" }
 	return strings.Join([]string{"id", "kind", "subject", "place", "rate", d.by(), "state", "total", "done", "failed", "error", d.micros("created_at"),
-		known("started_at"), d.micros("updated_at"), known("ended_at"), "owner", "epoch", known("lease_until") + " - " + d.micros(d.Now), known("taken_at"), "taken_done"}, ", ")
+		d.known("started_at"), d.micros("updated_at"), d.known("ended_at"), "owner", "epoch", d.known("lease_until") + " - " + d.micros(d.Now), d.known("taken_at"), "taken_done"}, ", ")
 }
 
 // operations reads those that a statement selects.
@@ -79,9 +78,8 @@ func lockOperation(ctx context.Context, d Dialect, tx Tx, id string) (o adapters
 	return found[0], nil
 }
 
-// CreateOperation writes an operation down and removes those that ended long ago. created is the
-// begin, where the database's own clock is coarser than the times of parked messages; zero: by that.
-func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation, created time.Time) (adapters.Operation, error) {
+// CreateOperation writes an operation down and removes those that ended long ago.
+func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation) (adapters.Operation, error) {
 	if err := adapters.CheckOperation(o); err != nil {
 		return o, err
 	}
@@ -98,10 +96,11 @@ func CreateOperation(ctx context.Context, d Dialect, tx Tx, o adapters.Operation
 	s := &Statement{dialect: d}
 	s.add("INSERT INTO outrider_operation (id, kind, subject, place, rate, "+d.by()+", state, total, created_at, updated_at) VALUES (%, %, %, '{}', %, %, 'planned', %, ",
 		Pack(o.ID), string(o.Kind), encodeSubject(&o), o.Rate, Clean(o.By), o.Total)
-	if created.IsZero() {
-		s.add(d.Now + ", " + d.Now + ")")
+	if d.OwnClock { // what was parked in this very millisecond was meant, too
+		now := time.Now()
+		s.add("%, %)", now, now)
 	} else {
-		s.add("%, %)", created, created)
+		s.add(d.Now + ", " + d.Now + ")")
 	}
 	if _, err := tx.Exec(ctx, s); err != nil {
 		return o, err

@@ -16,11 +16,13 @@ func (d Dialect) micros(column string) string {
 	return strings.ReplaceAll(d.Micros, "%", column)
 }
 
-// Audit reads audit records, the newest first; role is the column, or the expression,
-// of the database role.
-func Audit(ctx context.Context, d Dialect, tx Tx, role string, before int64, limit int) (out []adapters.AuditRecord, err error) {
+// known is the same; 0 for NULL.
+func (d Dialect) known(column string) string { return "coalesce(" + d.micros(column) + ", 0)" }
+
+// Audit reads audit records, the newest first.
+func Audit(ctx context.Context, d Dialect, tx Tx, before int64, limit int) (out []adapters.AuditRecord, err error) {
 	s := &Statement{dialect: d}
-	s.add("SELECT id, " + d.micros("at") + ", " + d.by() + ", " + role + ", action, " + d.textual("filter") + ", changed FROM outrider_audit")
+	s.add("SELECT id, " + d.micros("at") + ", " + d.by() + ", " + d.Role + ", action, " + d.textual("filter") + ", changed FROM outrider_audit")
 	if before > 0 {
 		s.add(" WHERE id < %", before)
 	}

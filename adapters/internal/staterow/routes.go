@@ -29,3 +29,20 @@ func DecodeRoutes(text string) ([]adapters.RunningRoute, error) {
 	}
 	return routes, nil
 }
+
+// announced is what instances have said that they run, by instance, as it was last read: it is long where there are hundreds of routes, and changes
+// when instances come and go.
+type announced map[string]announcement
+
+type announcement struct {
+	text   string
+	routes []adapters.RunningRoute
+}
+
+// of returns what an instance has said; a is nil before the first read.
+func (a *announced) of(instance string) announcement {
+	if a == nil {
+		return announcement{}
+	}
+	return (*a)[instance]
+}

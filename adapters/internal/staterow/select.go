@@ -23,6 +23,20 @@ type Dialect struct {
 	Later         string // the clock, and as many microseconds as ? says
 	AliveInstance string // condition that an instance i lives, as [adapters.Instance] has it
 
+	Role       string // expression of an audit record's database role
+	OwnClock   bool   // operations begin by this host's clock, by which messages are parked: that of SQL is coarser
+	LooksOnce  bool   // a look at whether an instance lives is made once for each, not for each of its lanes
+	Flows      string // condition that a parked message is not dead, for an index
+	Beyond     string // c.beyond as a JSON array
+	BySlot     string // ORDER BY of an UPDATE of a route's cursors, where it is needed
+	CountLanes string // parked messages by route and slot: retrying, waiting, held, dead; a lane may have several rows
+
+	OfGroup      func(packed string) (condition string, args []any)             // that a parked message is of a group; "": of none
+	ParkedGroups func(route string, slots []int) (text string, args []any)      // slot, group, messages, first seq, its status, when it is due and was parked
+	Pause        func(route, address, group, reason, by string) (string, []any) // writes a pause unless there is one
+	PauseOf      func(address string) (condition string, args []any)            // that a pause is of an address
+	RouteTables  []string                                                       // further tables with rows of a route
+
 	// MySQL is the SQL of MySQL and MariaDB: "by" is reserved, a subquery cannot read the table that is updated,
 	// and cannot be limited by a row outside of it, a comparison of rows does not use an index, and CAST knows no text.
 	MySQL bool

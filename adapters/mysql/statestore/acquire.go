@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 )
 
 const (
@@ -72,7 +72,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance, route string, slots []in
 	}
 	var paused bool
 	var clock int64
-	if err := tx.QueryRowContext(ctx, pausedSQL, route, targetOf("")).Scan(&paused, &clock); err != nil {
+	if err := tx.QueryRowContext(ctx, pausedSQL, route, hashOf("")).Scan(&paused, &clock); err != nil {
 		return nil, err
 	}
 	if paused {
@@ -134,7 +134,7 @@ func freeSlots(ctx context.Context, tx *sql.Tx, instance, route string, slots []
 			missing, rank[slot] = append(missing, slot), free
 		}
 	}
-	if err := createLanes(ctx, tx, route, missing); err != nil {
+	if err := createLanes(ctx, staterow.SQLTx{DB: tx}, route, missing); err != nil {
 		return nil, err
 	}
 	out := slices.DeleteFunc(slices.Clone(slots), func(slot int) bool { return rank[slot] == other })
@@ -143,7 +143,7 @@ func freeSlots(ctx context.Context, tx *sql.Tx, instance, route string, slots []
 }
 
 // createLanes creates rows unless they exist.
-func createLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) error {
+func createLanes(ctx context.Context, tx staterow.Tx, route string, slots []int) error {
 	if len(slots) == 0 {
 		return nil
 	}
@@ -151,7 +151,7 @@ func createLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) err
 	for i, slot := range slices.Sorted(slices.Values(slots)) {
 		values[i], args = createLane, append(args, route, slot)
 	}
-	_, err := tx.ExecContext(ctx, createLaneSQL+strings.Join(values, ", "), args...)
+	_, err := tx.Exec(ctx, staterow.Text(createLaneSQL+strings.Join(values, ", "), args...))
 	return err
 }
 
@@ -169,7 +169,7 @@ func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lane
 				c.Anchor, err = adapters.ParseAnchor(anchor)
 			}
 			if err == nil {
-				l.Beyond, err = parseBeyond(l.LaneRef, beyond)
+				l.Beyond, err = staterow.ParseBeyond(l.LaneRef, beyond)
 			}
 			lanes = append(lanes, l)
 			return err
@@ -183,23 +183,6 @@ func inSlots(slots []int) (list string, args []any) {
 		args = append(args, slot)
 	}
 	return "(?" + strings.Repeat(", ?", len(slots)-1) + ")", args
-}
-
-// parseBeyond reads the positions that are settled behind a cursor.
-func parseBeyond(lane adapters.LaneRef, text string) (positions []int64, err error) {
-	if err := json.Unmarshal([]byte(text), &positions); err != nil {
-		return nil, fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
-	}
-	return positions, nil
-}
-
-// beyondText writes them.
-func beyondText(positions []int64) string {
-	if len(positions) == 0 {
-		return "[]"
-	}
-	text, _ := json.Marshal(positions) // integers cannot fail to encode
-	return string(text)
 }
 
 // Bind implements [adapters.StateStore].

@@ -7,15 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -49,7 +47,7 @@ var _ adapters.StateVersioner = (*Store)(nil)
 // turns; the later ones find nothing to do. A user who may not do it needs no right
 // to where there is nothing to do. MySQL commits each of its statements by itself; what was cut short is repeated.
 func (s *Store) Migrate(ctx context.Context) error {
-	newest, err := newestState()
+	newest, err := staterow.Newest(stateMigrations)
 	if err != nil {
 		return stateError("migrate", err)
 	}
@@ -111,29 +109,6 @@ func (migrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error 
 	return err
 }
 
-// stateVersions are the versions that the state tables can have, with the name of
-// the file that leads to each, in order.
-func stateVersions() (versions []int64, files []string, err error) {
-	files, err = fs.Glob(stateMigrations, "migrations/*.sql")
-	slices.Sort(files)
-	for _, name := range files {
-		number, _, _ := strings.Cut(path.Base(name), "_")
-		version, parseErr := strconv.ParseInt(number, 10, 64)
-		err = errors.Join(err, parseErr)
-		versions = append(versions, version)
-	}
-	return versions, files, err
-}
-
-// newestState is the version of the state tables that this program needs.
-func newestState() (int64, error) {
-	versions, _, err := stateVersions()
-	if err != nil || len(versions) == 0 {
-		return 0, fmt.Errorf("no migrations: %w", err)
-	}
-	return versions[len(versions)-1], nil
-}
-
 // version is that of the state tables; 0: there are none.
 func (s *Store) version(ctx context.Context) (version int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM outrider_migrations WHERE is_applied`).Scan(&version)
@@ -145,7 +120,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 
 // StateVersion implements [adapters.StateVersioner].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	if newest, err = newestState(); err == nil {
+	if newest, err = staterow.Newest(stateMigrations); err == nil {
 		present, err = s.version(ctx)
 	}
 	return present, newest, stateError("read the version of the state tables", err)
@@ -155,21 +130,8 @@ func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err er
 // to date: those for each version, in order, and what says that it was reached. For
 // the grants see [Grants].
 func InitSQL() (string, error) {
-	versions, files, err := stateVersions()
-	if err != nil {
-		return "", err
-	}
-	const reached = "INSERT INTO " + stateVersionTable + " (version_id, is_applied) VALUES (%d, true);\n"
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n%s;\n", createVersionsSQL, beginVersionsSQL)
-	for i, name := range files {
-		text, err := stateMigrations.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		_, up, _ := strings.Cut(string(text), "-- +goose Up\n")
-		up, _, _ = strings.Cut(up, "-- +goose Down")
-		fmt.Fprintf(&b, "\n-- Version %d\n%s\n"+reached, versions[i], strings.TrimSpace(up), versions[i])
-	}
-	return b.String(), nil
+	err := staterow.PrintVersions(&b, stateMigrations, stateVersionTable, func(up string) string { return up })
+	return b.String(), err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -39,6 +40,7 @@ type Config struct {
 // An instance that joined holds one connection of its own with a lock (GET_LOCK). When its process dies the server
 // drops the lock with the connection, and others take its lanes without waiting for the lease.
 type Store struct {
+	staterow.Operators
 	db     *sql.DB
 	leases *sql.DB // makes connections that hold the lock; keeps none
 	log    *slog.Logger
@@ -66,6 +68,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.Operators = s.operators()
 	var database sql.NullString
 	if err := db.QueryRowContext(ctx, "SELECT database()").Scan(&database); err != nil {
 		return nil, errors.Join(stateError("connect", err), s.Close())

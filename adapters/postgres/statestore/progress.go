@@ -253,7 +253,7 @@ func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int6
 	err = pg.RetryDeadlock(func() error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			moved = false
-			if err := lockRoute(ctx, tx, m.Route); err != nil {
+			if err := lockRoute(ctx, stateRows{tx}, m.Route); err != nil {
 				return err
 			}
 			var now int64
@@ -265,7 +265,8 @@ func (s *Store) MoveProgress(ctx context.Context, m adapters.Move, position int6
 			case now != position:
 				return nil
 			}
-			if err := moveIn(ctx, tx, m); err != nil {
+			db := s.database()
+			if err := db.MoveIn(ctx, stateRows{tx}, m); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, unparkAllSQL, m.Route); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -71,6 +72,7 @@ type Config struct {
 // advisory lock. When its process dies the server drops the lock with the
 // connection, and others take its lanes without waiting for the lease.
 type Store struct {
+	staterow.Operators
 	pool   statePool
 	create bool // Migrate makes the schema when it is missing
 	log    *slog.Logger
@@ -79,7 +81,6 @@ type Store struct {
 	session *stateSession
 	former  []int32 // processes of sessions that were given up, and may hold the lock
 
-	announced  atomic.Pointer[announced]
 	deliveries pg.Deliveries
 
 	places   sync.Map                     // names of tables of progress as they are given, to those with their schemas
@@ -110,7 +111,9 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Store{pool: statePool{pool, newStateSchema(schema)}, create: cfg.Schema != "", log: log}, nil
+	s := &Store{pool: statePool{pool, newStateSchema(schema)}, create: cfg.Schema != "", log: log}
+	s.Operators = staterow.NewOperators(s.database())
+	return s, nil
 }
 
 // locateState connects, and returns the schema of the state tables.
@@ -159,7 +162,7 @@ ORDER BY c.relname LIMIT 1`
 // turns; the later ones find nothing to do. A role that may not do it needs no right
 // to where there is nothing to do; otherwise the error says who can.
 func (s *Store) Migrate(ctx context.Context) error {
-	newest, err := newestState()
+	newest, err := staterow.Newest(stateMigrations)
 	if err != nil {
 		return stateError("migrate", err)
 	}

@@ -5,40 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3/database"
 
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
-
-// stateVersions are the versions that the state tables can have, with the name of
-// the file that leads to each, in order.
-func stateVersions() (versions []int64, files []string, err error) {
-	files, err = fs.Glob(stateMigrations, "migrations/*.sql")
-	slices.Sort(files)
-	for _, name := range files {
-		number, _, _ := strings.Cut(path.Base(name), "_")
-		version, parseErr := strconv.ParseInt(number, 10, 64)
-		err = errors.Join(err, parseErr)
-		versions = append(versions, version)
-	}
-	return versions, files, err
-}
-
-// newestState is the version of the state tables that this program needs.
-func newestState() (int64, error) {
-	versions, _, err := stateVersions()
-	if err != nil || len(versions) == 0 {
-		return 0, fmt.Errorf("no migrations: %w", err)
-	}
-	return versions[len(versions)-1], nil
-}
 
 // version is that of the state tables; 0: there are none.
 func (s *Store) version(ctx context.Context) (version int64, err error) {
@@ -51,7 +25,7 @@ func (s *Store) version(ctx context.Context) (version int64, err error) {
 
 // StateVersion implements [adapters.StateVersioner].
 func (s *Store) StateVersion(ctx context.Context) (present, newest int64, err error) {
-	if newest, err = newestState(); err == nil {
+	if newest, err = staterow.Newest(stateMigrations); err == nil {
 		present, err = s.version(ctx)
 	}
 	return present, newest, stateError("read the version of the state tables", err)
@@ -106,10 +80,6 @@ WHERE d.datname = current_database()`
 // to date: those for each version, in order, and what says that it was reached. For
 // the grants see [Grants]. Empty: in the first schema of the search path.
 func InitSQL(schema string) (string, error) {
-	versions, files, err := stateVersions()
-	if err != nil {
-		return "", err
-	}
 	s := newStateSchema(schema)
 	var b strings.Builder
 	if schema != "" {
@@ -123,18 +93,9 @@ func InitSQL(schema string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	reached := "INSERT INTO " + applied.Tablename() + " (version_id, is_applied) VALUES (%d, true);\n"
-	fmt.Fprintf(&b, "%s;\n"+reached, made, 0)
-	for i, name := range files {
-		text, err := stateMigrations.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		_, up, _ := strings.Cut(string(text), "-- +goose Up\n")
-		up, _, _ = strings.Cut(up, "-- +goose Down")
-		fmt.Fprintf(&b, "\n-- Version %d\n%s\n"+reached, versions[i], strings.TrimSpace(s.write(up)), versions[i])
-	}
-	return b.String(), nil
+	fmt.Fprintf(&b, "%s;\n%s", made, staterow.Reached(applied.Tablename(), 0))
+	err = staterow.PrintVersions(&b, stateMigrations, applied.Tablename(), func(up string) string { return strings.TrimSpace(s.write(up)) })
+	return b.String(), err
 }
 
 // statementsOnly keeps the statements that goose would run.

@@ -1,0 +1,101 @@
+package statestore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/staterow"
+)
+
+var (
+	_ adapters.Operations     = (*Store)(nil)
+	_ adapters.LaneCounter    = (*Store)(nil)
+	_ adapters.AuditReader    = (*Store)(nil)
+	_ adapters.FailureCounter = (*Store)(nil)
+	_ adapters.Auditor        = (*Store)(nil)
+)
+
+// operators makes what is the same for all databases.
+func (s *Store) operators() staterow.Operators {
+	return staterow.NewOperators(staterow.Database{
+		Dialect: dialect, Pool: staterow.SQLTx{DB: s.db}, Transact: staterow.SQLTransact(s.transact), Wrap: stateError, LockRoute: lockRoute, Move: move,
+	})
+}
+
+// dialect is MySQL's SQL for parked messages, pauses and lanes.
+var dialect = staterow.Dialect{
+	Parameter: "?", MySQL: true, Now: now, Instant: func(t time.Time) any { return t.UnixMicro() }, ForUpdate: " FOR UPDATE", Role: "role",
+	Later: now + " + ?", AliveInstance: aliveInstance, Beyond: "c.beyond", BySlot: " ORDER BY slot", RouteTables: []string{"outrider_route"},
+	Flows: "flows = 1",
+	OfGroup: func(packed string) (string, []any) {
+		if packed == "" {
+			return "group_hash IS NULL", nil
+		}
+		return "group_hash = %", []any{hashOf(packed)}
+	},
+
+	// A message without a group is a group of its own. The first message of each says when it continues. Everything but that one
+	// is read from an index.
+	ParkedGroups: func(route string, slots []int) (string, []any) {
+		in, args := staterow.Marks(slots)
+		return `
+SELECT p.slot, coalesce(p.message_group, ''), g.messages, p.seq, p.status, coalesce(p.next_attempt_at, 0), p.parked_at
+FROM (
+    SELECT slot, min(seq) AS first_seq, count(*) AS messages FROM outrider_parked
+    WHERE route = % AND slot IN ` + in + ` AND flows = 1
+    GROUP BY slot, group_hash, CASE WHEN group_hash IS NULL THEN seq END
+) AS g
+STRAIGHT_JOIN outrider_parked AS p ON p.route = % AND p.slot = g.slot AND p.seq = g.first_seq
+ORDER BY p.slot, p.seq`, append(append([]any{route}, args...), route)
+	},
+
+	// This reads an index and no row.
+	CountLanes: `
+SELECT route, slot, sum(status = 'retrying') AS retrying, sum(status = 'waiting') AS waiting, sum(status = 'held') AS held, sum(status = 'dead') AS dead
+FROM outrider_parked GROUP BY route, slot`,
+
+	Pause: func(route, address, group, reason, by string) (string, []any) {
+		return "INSERT IGNORE INTO outrider_pause (route, target, address, message_group, reason, `by`, at) VALUES (%, %, %, %, %, %, " + now + ")",
+			[]any{route, hashOf(address), address, group, reason, by}
+	},
+	PauseOf: func(address string) (string, []any) { return "target = %", []any{hashOf(address)} },
+}
+
+// lockRoute keeps acquirers of a route and settles of its lanes away until the
+// transaction ends.
+func lockRoute(ctx context.Context, tx staterow.Tx, route string) error {
+	if _, err := tx.Exec(ctx, staterow.Text(routeLock, route)); err != nil {
+		return err
+	}
+	return tx.Each(ctx, staterow.Text(`SELECT slot FROM outrider_cursor WHERE route = ? ORDER BY slot FOR UPDATE`, route), func(scan func(...any) error) error {
+		var slot int
+		return scan(&slot)
+	})
+}
+
+// moveSQL names former before cluster: MySQL assigns from left to right, and what is read after an assignment is new.
+const moveSQL = `UPDATE outrider_cursor
+SET position = ?, snapshot = ?, window_snapshot = ?, paged = ?, base = ?, anchor = ?, beyond = ?,
+    former = CASE WHEN NOT ? THEN '' WHEN cluster <> ? THEN cluster ELSE former END,
+    cluster = ?, source = coalesce(nullif(?, ''), source), updated_at = ` + now + `,
+    epoch = epoch + 1, commands = commands + 1, owner = NULL
+WHERE route = ? AND slot = ?`
+
+// move places cursors.
+func move(ctx context.Context, tx staterow.Tx, m adapters.Move) error {
+	slots := slices.Sorted(maps.Keys(m.Cursors))
+	if err := createLanes(ctx, tx, m.Route, slots); err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		c := m.Cursors[slot]
+		if _, err := tx.Exec(ctx, staterow.Text(moveSQL, c.Position, c.Snapshot, c.Window, c.Paged, c.Base, c.Anchor.String(), staterow.BeyondText(m.Beyond[slot]),
+			m.Same, m.Table.Cluster, m.Table.Cluster, m.Table.Name, m.Route, slot)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
