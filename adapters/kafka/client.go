@@ -27,7 +27,7 @@ type client struct {
 	// for again. Not to be used again either.
 	refused bool
 
-	transactional string // id of a lane's seat, whose waves are transactions; empty: none
+	transactional string // id of a lane's fenced producer, whose waves are transactions; empty: none
 }
 
 // forget makes the client ask for a topic again when it is next used. Without it

@@ -24,14 +24,14 @@ func (d *Destination) Deliver(ctx context.Context, topic string, batch []*messag
 	return d.join(topic, &delivery{ctx: ctx, batch: batch, done: make(chan struct{})})
 }
 
-// lender lends a client for one wave: the pool or a lane's seat.
-type lender interface {
+// clients gives a client for one wave: the pool or a lane's fenced producer.
+type clients interface {
 	get(ctx context.Context) (*client, error)
 	put(c *client)
 }
 
 // deliver sends one wave.
-func (d *Destination) deliver(ctx context.Context, from lender, topic string, batch []*message.Message) []error {
+func (d *Destination) deliver(ctx context.Context, from clients, topic string, batch []*message.Message) []error {
 	return d.send(ctx, from, d.newWave(topic, batch))
 }
 
@@ -47,7 +47,7 @@ func (d *Destination) newWave(topic string, batch []*message.Message) *wave {
 }
 
 // send sends a wave, which is gone then.
-func (d *Destination) send(ctx context.Context, from lender, w *wave) []error {
+func (d *Destination) send(ctx context.Context, from clients, w *wave) []error {
 	timed, stop := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer stop()
 	limited, cancel := context.WithCancelCause(timed)

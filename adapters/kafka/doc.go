@@ -25,7 +25,7 @@
 //
 // # Exclusive
 //
-// With [Config.Exclusive] each session of a lane delivers through a seat of its
+// With [Config.Exclusive] each session of a lane delivers through a fenced producer of its
 // own ([Destination.Fence]): a client with the lane's transactional id, which
 // shuts the former owner out, and each wave a transaction. Nothing is sent
 // together with other lanes. When one record of a transaction fails all of them

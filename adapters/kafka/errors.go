@@ -80,7 +80,7 @@ func ended(ctx context.Context, topic string) error {
 // noClient is the error of a wave that never got a client.
 func (d *Destination) noClient(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*outbox.Error](err); ok {
-		return err // a seat's, which knows best
+		return err // a fenced producer's, which knows best
 	}
 	switch {
 	case errors.Is(err, errClosed), errors.Is(ctx.Err(), context.Canceled):

@@ -226,8 +226,8 @@ func TestG2_LateInitialisationSendsNothing(t *testing.T) {
 	topic := b.topic(t, 1, nil)
 	var lane ownership
 	first, second := lane.take(t, exclusive(b, topic)), (*owner)(nil)
-	inner := first.Destination.(*seat).owned
-	first.Destination.(*seat).owned = func(ctx context.Context) (bool, error) {
+	inner := first.Destination.(*fencedProducer).owned
+	first.Destination.(*fencedProducer).owned = func(ctx context.Context) (bool, error) {
 		ours, err := inner(ctx)
 		if second == nil { // asked, answered, and frozen
 			second = lane.take(t, exclusive(b, topic))

@@ -16,9 +16,9 @@ const (
 	// claimRows is how many a claim reads before it ends in vain; the next one continues.
 	claimRows = 100_000
 
-	// wallPause is after how long a group is looked at again of which somebody else
+	// blockedPause is after how long a group is looked at again of which somebody else
 	// holds a row: nobody tells when he is done with it.
-	wallPause = time.Second
+	blockedPause = time.Second
 )
 
 // spot is a place in the index: behind a queue, or in it.
@@ -162,7 +162,7 @@ func (v *turn) consider(e *entry) bool {
 	case rowOurs:
 		return false
 	case rowTheirs:
-		v.wait(e.queue, p, time.Now().Add(wallPause))
+		v.wait(e.queue, p, time.Now().Add(blockedPause))
 		return false
 	case rowFree:
 	}

@@ -147,7 +147,7 @@ func (v *turn) pick(chosen []entry, found map[string]*queuerow.Record, most int)
 		}
 		r := found[e.text]
 		if r == nil || r.Group.String != e.queue { // locked, claimed or changed meanwhile
-			v.wait(e.queue, p, time.Now().Add(wallPause))
+			v.wait(e.queue, p, time.Now().Add(blockedPause))
 			p.cut = e.queue != alone
 			continue
 		}

@@ -37,19 +37,19 @@ type picked struct {
 
 // visit is a group's turn.
 type visit struct {
-	group  *queueGroup
-	share  int   // rows that it may get
-	known  int64 // when the newest row was created that was known as it began
-	got    int   // rows that were picked
-	before int   // and how many of them before the last look
-	after  place // rows up to here have been looked at
-	wall   int64 // when the first row was created that somebody else holds: nothing since then can be claimed
-	limit  int   // of the last look
-	least  int   // of the next one, when the last one brought nothing
-	begun  int64 // when the first row was created that was looked at
-	stays  bool  // it has unfinished rows that are not ours
-	first  int64 // when the first of those was created
-	idle   bool  // it got nothing only because others had everything
+	group   *queueGroup
+	share   int   // rows that it may get
+	known   int64 // when the newest row was created that was known as it began
+	got     int   // rows that were picked
+	before  int   // and how many of them before the last look
+	after   place // rows up to here have been looked at
+	blocked int64 // when the first row was created that somebody else holds: nothing since then can be claimed
+	limit   int   // of the last look
+	least   int   // of the next one, when the last one brought nothing
+	begun   int64 // when the first row was created that was looked at
+	stays   bool  // it has unfinished rows that are not ours
+	first   int64 // when the first of those was created
+	idle    bool  // it got nothing only because others had everything
 
 	capped bool // it had its share, and may have more
 	rest   bool // it has rows that could be claimed
@@ -91,7 +91,7 @@ func (s *service) next(n int) []*visit {
 		s.served[g.id] = true
 		g.looked, g.due = time.Time{}, time.Time{}
 		visits = append(visits, &visit{group: g, share: min(share, s.allowed(g)), known: s.table.latest.since(),
-			wall: math.MaxInt64, begun: math.MaxInt64})
+			blocked: math.MaxInt64, begun: math.MaxInt64})
 	}
 	return visits
 }
@@ -257,15 +257,15 @@ func (s *service) consider(v *visit, raw [][]byte) (end bool) {
 	if raw[lookHeld][0] != 0 {
 		if v.group.ordered() && s.notOurs(v.group, at.key, raw[lookClaimed]) {
 			v.keep(at.created)
-			v.wall = min(v.wall, at.created)
-			v.group.again(wallPause)
+			v.blocked = min(v.blocked, at.created)
+			v.group.again(blockedPause)
 		}
 		if s.table.whole {
 			v.after = at
 		}
 		return false
 	}
-	if at.created >= v.wall { // of rows that were created at once only the server knows the order
+	if at.created >= v.blocked { // of rows that were created at once only the server knows the order
 		v.keep(at.created)
 		return true
 	}

@@ -13,9 +13,9 @@ const (
 	lookRows  = 8192
 	lookBytes = 8 << 20
 
-	// wallPause is after how long a group is looked at again of which somebody else
+	// blockedPause is after how long a group is looked at again of which somebody else
 	// holds a row: nobody tells when he is done with it.
-	wallPause = time.Second
+	blockedPause = time.Second
 )
 
 // Looked implements [adapters.LookReporter].

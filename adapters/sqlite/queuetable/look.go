@@ -10,9 +10,9 @@ import (
 	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
-// wallPause is after how long a group is looked at again of which somebody else
+// blockedPause is after how long a group is looked at again of which somebody else
 // holds a row: nobody tells when he is done with it.
-const wallPause = time.Second
+const blockedPause = time.Second
 
 // visit is a look at one entry.
 type visit struct {
@@ -85,7 +85,7 @@ func (v *visit) consider(r *queuerow.Record, marked bool) (end bool) {
 	case rowOurs:
 		return false
 	case rowTheirs:
-		v.table.block(v.at, time.Now().Add(wallPause))
+		v.table.block(v.at, time.Now().Add(blockedPause))
 		return true
 	case rowFree:
 	}
@@ -144,14 +144,14 @@ func (v *visit) ours(key string, claimed any, marked bool) owner {
 		return rowFree
 	case v.table.layout.Claimless():
 		if h.term != v.Terms[v.at.slot] {
-			h.walled = true
+			h.blocking = true
 			return rowTheirs
 		}
 		return rowOurs
 	case marked && (same(claimed, h.stamp) || same(claimed, h.former)):
 		return rowOurs
 	}
-	h.walled = true // somebody has taken it back; the next settle finds out
+	h.blocking = true // somebody has taken it back; the next settle finds out
 	return rowTheirs
 }
 

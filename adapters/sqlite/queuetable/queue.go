@@ -78,13 +78,13 @@ type Queue struct {
 
 // hold is a claim that has not been settled.
 type hold struct {
-	token  string
-	key    any // as the column has it
-	at     *entry
-	stamp  any    // when the row was marked, as the column has it; nil in tables without claims
-	former any    // what stamp was before an extension
-	term   uint64 // of the lane; see [adapters.ClaimRequest]
-	walled bool   // a group waits for its end
+	token    string
+	key      any // as the column has it
+	at       *entry
+	stamp    any    // when the row was marked, as the column has it; nil in tables without claims
+	former   any    // what stamp was before an extension
+	term     uint64 // of the lane; see [adapters.ClaimRequest]
+	blocking bool   // a group waits for its end
 }
 
 var (
@@ -187,7 +187,7 @@ func (t *table) end(key string, h *hold, finished bool) {
 	if t.held[h.at.id]--; t.held[h.at.id] == 0 {
 		delete(t.held, h.at.id)
 	}
-	if !finished || h.walled {
+	if !finished || h.blocking {
 		t.returned = append(t.returned, h.at)
 	}
 }

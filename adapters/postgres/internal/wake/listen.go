@@ -28,8 +28,8 @@ const (
     WHEN pg_advisory_unlock_shared(k.key) THEN 2 END
 FROM pg_catalog.unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(t.name, {seed}) AS key OFFSET 0) k`
 
-	// awakeSQL gives them back. No lock of another kind is in this session.
-	awakeSQL = "SELECT pg_advisory_unlock_all()"
+	// unlockSQL gives them back. No lock of another kind is in this session.
+	unlockSQL = "SELECT pg_advisory_unlock_all()"
 
 	// callSQL wakes the other readers of the tables $1.
 	callSQL = "SELECT pg_notify('" + outbox.WakeChannel + "', t.name) FROM pg_catalog.unnest($1::text[]) AS t(name)"
@@ -38,10 +38,10 @@ FROM pg_catalog.unnest($1::text[]) AS t(name), LATERAL (SELECT hashtextextended(
 // listener is one connection that listens.
 type listener struct {
 	*Waker
-	conn   *pgx.Conn
-	asleep bool
-	own    bool // by a lock of our own, for one table at least
-	lent   bool // by the lock of another reader, for one table at least
+	conn    *pgx.Conn
+	armed   bool
+	own     bool // by a lock of our own, for one table at least
+	foreign bool // by the lock of another reader, for one table at least
 }
 
 // connect makes a connection that listens.
@@ -72,16 +72,16 @@ func (l *listener) run(ctx context.Context) error {
 		switch {
 		case a != nil && a.answer != nil:
 			err = errors.Join(err, l.sleep(ctx, a.answer))
-		case a != nil && err == nil && l.asleep:
-			err = l.rise(ctx, true)
+		case a != nil && err == nil && l.armed:
+			err = l.disarm(ctx, true)
 		}
 		switch {
 		case err != nil:
 			return err
 		case n != nil && n.PID != l.conn.PgConn().PID() && slices.Contains(l.tables, n.Payload):
 			l.call()
-			if l.asleep {
-				err = l.rise(ctx, false) // the others have heard it too
+			if l.armed {
+				err = l.disarm(ctx, false) // the others have heard it too
 			}
 		case n == nil && a == nil: // time is up
 			err = l.renew(ctx)
@@ -97,7 +97,7 @@ func (l *listener) run(ctx context.Context) error {
 func (l *listener) wait(ctx context.Context) (*pgconn.Notification, *ask, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if l.asleep && l.lent {
+	if l.armed && l.foreign {
 		waiting, cancel = context.WithTimeout(waiting, l.Relied)
 		defer cancel()
 	}
@@ -146,23 +146,23 @@ func (l *listener) lock(ctx context.Context) (adapters.Sleep, error) {
 		return adapters.Unsupported, err
 	}
 	if slices.Contains(states, 2) {
-		_, err := l.conn.Exec(ctx, awakeSQL)
+		_, err := l.conn.Exec(ctx, unlockSQL)
 		return adapters.Draining, err
 	}
-	l.asleep, l.own, l.lent = true, slices.Contains(states, 0), slices.Contains(states, 1)
+	l.armed, l.own, l.foreign = true, slices.Contains(states, 0), slices.Contains(states, 1)
 	return adapters.Armed, nil
 }
 
-// rise releases the locks. Readers that rely on them are notified, unless they know.
-func (l *listener) rise(ctx context.Context, tell bool) error {
-	l.asleep = false
+// disarm releases the locks. Readers that rely on them are notified, unless they know.
+func (l *listener) disarm(ctx context.Context, tell bool) error {
+	l.armed = false
 	if !l.own {
 		return nil
 	}
 	l.own = false
 	ctx, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
-	if _, err := l.conn.Exec(ctx, awakeSQL); err != nil {
+	if _, err := l.conn.Exec(ctx, unlockSQL); err != nil {
 		return err
 	}
 	if !tell {
@@ -176,7 +176,7 @@ func (l *listener) rise(ctx context.Context, tell bool) error {
 // no call has come since it went: the reader looks.
 func (l *listener) renew(ctx context.Context) error {
 	alone := !l.own
-	if err := l.rise(ctx, true); err != nil {
+	if err := l.disarm(ctx, true); err != nil {
 		return err
 	}
 	got, err := l.lock(ctx)
@@ -184,5 +184,5 @@ func (l *listener) renew(ctx context.Context) error {
 		return err
 	}
 	l.call()
-	return l.rise(ctx, false)
+	return l.disarm(ctx, false)
 }

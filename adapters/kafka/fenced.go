@@ -15,20 +15,20 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// seat is what one session of a lane delivers through when the destination is
+// fencedProducer is what one session of a lane delivers through when the destination is
 // exclusive: a client with the lane's transactional id, and each wave a
 // transaction of its own.
 //
 // The broker accepts only the producer that initialised the id last.
 // An owner that freezes right before it initialises would, when it wakes up, put
-// itself above the next owner. So a seat checks after every initialisation
+// itself above the next owner. So a fenced producer checks after every initialisation
 // whether the lane is still its own, and never initialises again once it is
 // not: the next owner took the lane after that answer, and so initialises later.
 //
 // franz-go initialises again by itself to recover from errors, but then tells
 // the broker which id and epoch it had, and the broker refuses if they are not
 // the last ones. What cannot be recovered costs the client.
-type seat struct {
+type fencedProducer struct {
 	*Destination
 	id    string
 	older string // the id that former builds give the lane, until it was initialised
@@ -50,7 +50,7 @@ func (d *Destination) Fence(lane string, owned adapters.Owned) adapters.Destinat
 	if !d.cfg.Exclusive {
 		return nil
 	}
-	return &seat{Destination: d, id: d.transactionalID(lane), older: d.olderID(lane), owned: owned,
+	return &fencedProducer{Destination: d, id: d.transactionalID(lane), older: d.olderID(lane), owned: owned,
 		turn: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
@@ -70,15 +70,15 @@ func (d *Destination) olderID(lane string) string {
 
 // Deliver implements [adapters.Destination]. Deliveries of one lane to different
 // topics go one after the other: a producer has one transaction at a time.
-func (s *seat) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
+func (s *fencedProducer) Deliver(ctx context.Context, topic string, batch []*message.Message) []error {
 	if len(batch) == 0 {
 		return nil
 	}
 	return s.deliver(ctx, s, topic, batch)
 }
 
-// Close closes the seat's connections, and not the destination.
-func (s *seat) Close() error {
+// Close closes the fenced producer's connections, and not the destination.
+func (s *fencedProducer) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
 		s.turn <- struct{}{}
@@ -95,13 +95,13 @@ var (
 
 // get returns the client that has the lane's id, made and initialised if there
 // is none.
-func (s *seat) get(ctx context.Context) (*client, error) {
+func (s *fencedProducer) get(ctx context.Context) (*client, error) {
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, outbox.Released(errSeatTaken) // cancelled, or too late
 	}
-	err := s.sit(ctx)
+	err := s.ensure(ctx)
 	if err == nil {
 		return s.client, nil
 	}
@@ -113,15 +113,15 @@ func (s *seat) get(ctx context.Context) (*client, error) {
 }
 
 // put gives the client back.
-func (s *seat) put(c *client) {
+func (s *fencedProducer) put(c *client) {
 	if c.spent {
 		s.client = nil
 	}
 	<-s.turn
 }
 
-// sit makes sure that there is a client, and that the id is its own.
-func (s *seat) sit(ctx context.Context) error {
+// ensure makes sure that there is a client, and that the id is its own.
+func (s *fencedProducer) ensure(ctx context.Context) error {
 	select {
 	case <-s.closed:
 		return outbox.Released(errClosed)
@@ -161,8 +161,8 @@ func (c *client) initialise(ctx context.Context) error {
 }
 
 // fenceOlder shuts out an owner of a former version, which has another id: once, as
-// the seat's own id is initialised before the first delivery.
-func (s *seat) fenceOlder(ctx context.Context) error {
+// the fenced producer's own id is initialised before the first delivery.
+func (s *fencedProducer) fenceOlder(ctx context.Context) error {
 	if s.older == "" {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (d *Destination) openFor(id string) (*client, error) {
 }
 
 // confirm checks that the lane still belongs to this session.
-func (s *seat) confirm(ctx context.Context) error {
+func (s *fencedProducer) confirm(ctx context.Context) error {
 	if s.lost {
 		return errLaneLost
 	}
@@ -210,7 +210,7 @@ func (s *seat) confirm(ctx context.Context) error {
 
 // drop closes the client. What it had in flight is aborted by the next initialisation
 // of the id or, without one, by the broker after a while.
-func (s *seat) drop() {
+func (s *fencedProducer) drop() {
 	if s.client != nil {
 		s.client.Close()
 		s.client = nil
