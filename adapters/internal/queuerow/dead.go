@@ -181,6 +181,7 @@ func (o *Operators) countDead(ctx context.Context, of layout.Table, d Dialect, m
 	if kinds {
 		columns = Short(d, c.Type) + " AS a, " + Short(d, c.AggregateType) + " AS b, " + Short(d, c.Tenant) + " AS c"
 	}
+	//nolint:gosec // G202: names from the table's description
 	rows, err := o.q.DB.QueryContext(ctx, "SELECT a, b, c, COUNT(*) FROM (SELECT "+columns+" "+d.Aged(Dead)+" LIMIT ?) AS found GROUP BY a, b, c", most+1)
 	if err != nil {
 		return nil, false, err

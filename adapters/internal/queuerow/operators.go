@@ -214,6 +214,7 @@ func (o *Operators) find(ctx context.Context, of layout.Table, from func(Dialect
 	var done, updated any
 	query := from(d)
 	columns := strings.Join([]string{o.columns(d), Short(d, c.Error), Short(d, c.Status), d.Raw(c.Done), d.Raw(c.Updated)}, ", ")
+	//nolint:gosec // G202: names from the table's description
 	rows, err := o.q.DB.QueryContext(ctx, "SELECT "+columns+" "+query.Text, query.Args...)
 	if err != nil {
 		return nil, err
