@@ -215,7 +215,7 @@ type ParkedGroup struct {
 	FirstSeq int64
 	// Due is when the first message may be attempted; zero: at once.
 	Due time.Time
-	// Since is when the first message was parked; zero: the store cannot find out cheaply.
+	// Since is when the first message was parked.
 	Since time.Time
 	// Held reports that the first message waits for an operator.
 	Held bool
