@@ -57,7 +57,7 @@ type DeadKey struct {
 	Key     string // primary key, as text
 }
 
-// DeadRow is a row of a queue table that was given up.
+// DeadRow is a dead row of a queue table.
 type DeadRow struct {
 	At       DeadKey
 	Row      Row // as a claim would return it, as far as the filter asked; a payload beyond the queue's limit is nil

@@ -2,9 +2,9 @@ package adapters
 
 import "context"
 
-// Fencer is implemented by destinations that can shut the former owner of a lane
-// out of the receiver, so that nothing which it still sends arrives behind
-// what the next owner sends.
+// Fencer is implemented by destinations that can make the receiver refuse the
+// former owner of a lane, so that none of its late messages arrives after those
+// of the next owner.
 type Fencer interface {
 	Destination
 
@@ -20,6 +20,6 @@ type Fencer interface {
 	Fence(lane string, owned Owned) Destination
 }
 
-// Owned reads from the state store whether the lane is still its owner's, now and not
-// by what is remembered. An error: it is not known.
+// Owned reports from the state store, not from memory, whether the lane still belongs
+// to its owner. An error: it is unknown.
 type Owned func(ctx context.Context) (bool, error)

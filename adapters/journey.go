@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Finder is implemented by sources and queues that can look for an event in their tables.
+// Finder is implemented by sources and queues that can search their tables for an event.
 type Finder interface {
-	// Find looks for rows by their event id and returns at most so many, the newest first.
-	// Where no index finds ids it looks at a bounded number of the newest rows.
+	// Find returns at most so many rows with an event id, the newest first. Without an
+	// index on ids it searches a bounded number of the newest rows.
 	Find(ctx context.Context, id string, most int) (Found, error)
 }
 

@@ -7,24 +7,22 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// Queue is an outbox table, or several of one layout, whose rows carry a status of their own. Rows are
-// claimed by a short statement, delivered while no transaction is open, and
-// settled in batches; the table itself remembers what became of them. What a
-// foreign processor on the same table has claimed or locked is left to it.
+// Queue is an outbox table, or several of one layout, whose rows carry a status. Rows are claimed by a
+// short statement, delivered while no transaction is open, and settled in batches; their results are
+// in the table. Rows that another processor has claimed or locked are left to it.
 //
 // Several instances share a table by lanes: each claims in those that it owns
-// ([ClaimRequest.Slots]). Lanes move at any time, with or without a word of their former
-// owner, who may still hold rows of them. A queue tells an instance's claims from those of
-// others by what it remembers itself; there is no column for an owner. So a row that
-// another instance holds is like a foreign processor's: nothing of its group behind it is claimed
-// until it is settled, put back or recovered. That alone keeps the order while lanes move; that
-// a lane has one owner at a time keeps instances out of each other's way.
+// ([ClaimRequest.Slots]). Lanes move at any time, with or without the consent of their former
+// owner, which may still hold rows of them. A queue knows an instance's claims from memory; there
+// is no column for an owner. So a row held by another instance is like one of another processor:
+// no later row of its group is claimed until it is settled, put back or recovered. This alone
+// keeps the order while lanes move; one owner per lane avoids conflicts between instances.
 //
-// A table without a status for what is being processed has no claims in it. Whoever owns the lane
-// of a row has the row; a claim writes nothing, what it returns is remembered until it is settled, and Settle writes only
-// where a row waits still and the lane has the epoch that the result says
-// ([ClaimResult.Epoch]), as far as the queue can see epochs. There a row that was taken by mistake is
-// not seen by other instances, so lanes that were taken anew have another term ([ClaimRequest.Terms]).
+// A table without a status for rows being processed has no claims. The owner of a row's lane owns the row; a claim writes
+// nothing, its rows are remembered until they are settled, and Settle writes only where a row waits still and the lane
+// has the epoch that the result says ([ClaimResult.Epoch]), as far as the queue can see epochs. There a row that was
+// taken by mistake is not seen by other instances, so lanes that were taken anew have another term
+// ([ClaimRequest.Terms]).
 //
 // One goroutine calls Claim, another one calls Settle and Extend, and both continue
 // at the same time; the other methods may be called concurrently. So Extend may
@@ -51,8 +49,8 @@ type Queue interface {
 	// written or not; given again, those that were written are not lost.
 	Settle(ctx context.Context, results []ClaimResult) (lost []*Claim, err error)
 
-	// Extend keeps claims that are still wanted from being taken for stuck. Lost
-	// ones are returned.
+	// Extend renews claims, so that they do not count as stuck. It returns lost
+	// ones.
 	Extend(ctx context.Context, claims []*Claim) (lost []*Claim, err error)
 
 	// Recover puts rows back that have been marked as being processed for longer
@@ -166,8 +164,8 @@ type UnfinishedCounter interface {
 	Unfinished(ctx context.Context, most int) (Backlog, error)
 }
 
-// ProcessingCounter is implemented by queues that can count cheaply what is marked
-// as being processed, by whomever.
+// ProcessingCounter is implemented by queues that can cheaply count rows marked as
+// being processed, by any processor.
 type ProcessingCounter interface {
 	// Processing counts the rows, at most so many in each table.
 	Processing(ctx context.Context, most int) (Processing, error)

@@ -60,8 +60,8 @@ func (f *ParkedFailure) Add(part ParkedFailure) {
 	}
 }
 
-// OpenExaminer is implemented by sources and queues that can look for transactions which
-// have been open for so long that rows wait for their end.
+// OpenExaminer is implemented by sources and queues that can find transactions that have
+// been open so long that rows wait for them.
 type OpenExaminer interface {
 	// ExamineOpen returns a finding for each, or one that says that there is none.
 	ExamineOpen(ctx context.Context) []Finding

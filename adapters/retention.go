@@ -25,8 +25,8 @@ var ErrOperatorsLogin = errors.New("this is an operator's login: connect the rel
 // Rights on the table do not tell the two apart: see [LoginJudge].
 var ErrOwnerOnly = errors.New("only the table's owner can make and drop its partitions")
 
-// LoginJudge is implemented by state stores whose tables grant a relay and an operator
-// different rights.
+// LoginJudge is implemented by state stores in which a relay and an operator have
+// different grants.
 type LoginJudge interface {
 	// OperatorsLogin reports whether the login has what operators' commands need, and
 	// not all that a relay needs.

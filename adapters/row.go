@@ -9,8 +9,8 @@ import (
 // changing it would move groups between cursors.
 const Slots = 16
 
-// Row is one outbox row as its source read it. A row is shared by all routes
-// of its source and therefore never changed after it was read.
+// Row is one outbox row as its source read it. All routes of its source share a
+// row, so it is never changed after it was read.
 type Row struct {
 	ID            string            // event id; becomes the message's UUID
 	Kind          string            // of the table that the row comes from, where a source has several kinds (FlowCatalyst: EVENT, DISPATCH_JOB)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Build completes and checks a configuration that was made in Go, by the rules
-// of the file: fields that are zero get the file's defaults, and the error is an
+// Build completes and checks a configuration built in Go, by the rules of the
+// file: fields that are zero get the file's defaults, and the error is an
 // [*Errors] whose paths name the fields as the file does. Nothing in it is a
 // variable: ${NAME} is that text. A middleware list that is nil is the default
 // stack, an empty one no middleware.

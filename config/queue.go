@@ -14,7 +14,7 @@ type Queues struct {
 	DispatchJobs Table `yaml:"dispatch_jobs" default:"outbox_dispatch_jobs" doc:"Table of the dispatch jobs."`
 }
 
-// Claims bounds what is claimed from a queue table.
+// Claims bounds the claims of a queue table.
 type Claims struct {
 	InMemory int      `yaml:"in_memory" default:"1000" min:"1" max:"1000000" doc:"Most rows that are claimed and not settled."`
 	PerGroup int      `yaml:"per_group" default:"0" min:"0" max:"1000000" doc:"Most rows of one group among them; 0: a quarter of in_memory."`
@@ -22,7 +22,7 @@ type Claims struct {
 	Recover  Duration `yaml:"recover" default:"1m" min:"1s" max:"1h" doc:"Interval between searches for stuck rows."`
 }
 
-// HotPath bounds what is delivered from memory.
+// HotPath bounds the deliveries from memory.
 type HotPath struct {
 	Queue      int      `yaml:"queue" default:"1000" min:"0" max:"1000000" doc:"Most committed rows that wait in memory for their lane. The next poll finds the others. 0: no hot path."`
 	SkipRecent Duration `yaml:"skip_recent" default:"1s" min:"0s" max:"1h" doc:"Least age of a row that a poll takes while the hot path is in use. Rows that the hot path left are taken at any age."`

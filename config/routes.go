@@ -34,7 +34,7 @@ type TagMatch struct {
 	Any []Tag `yaml:"any" min:"1" doc:"One of these tags must be present, as KEY or KEY=VALUE."`
 }
 
-// Event is what a route can match by.
+// Event has the values that a route can match.
 type Event struct {
 	Type, AggregateType, Tenant string
 	Tags                        map[string]string
