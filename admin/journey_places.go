@@ -51,7 +51,7 @@ func (s *search) inLog(ctx context.Context, r *foundRow) EventPlace {
 	case parked != nil:
 		p.parked(parked)
 	case begun && r.Settled(l.Cursor, l.Beyond):
-		p.Where, p.Text = EventSettled, "delivered, unless a middleware skipped it or an operator removed it: which of these is not kept"
+		p.Where, p.Text = EventSettled, "delivered, skipped by middleware, or removed by an operator: these are not told apart"
 		if trace != nil {
 			p.settled(trace)
 		}
@@ -77,7 +77,7 @@ func (p *EventPlace) unread(here string, begun bool) {
 	case p.Owner == "":
 		p.Text, p.Action = "in the table, not settled, and no instance owns its lane"+before, "start a relay: outrider run"
 	case here == "":
-		p.Text, p.Action = "in the table, not settled: not read yet, or in flight at "+p.Owner+before, "ask that instance: its admin API knows what is in flight"
+		p.Text, p.Action = "in the table, not settled: not read yet, or in flight at "+p.Owner+before, "ask that instance: its admin API shows messages in flight"
 	case p.Owner != here:
 		p.Text, p.Action = "in the table, not settled: not read yet, or in flight at "+p.Owner+", which owns its lane"+before, "ask that instance"
 	default:
@@ -91,13 +91,13 @@ func (p *EventPlace) parked(m *adapters.Parked) {
 	p.Status, p.Key, p.Parked, p.Tries, p.Attempts, p.Error = m.Status, keyOf(m), timeOf(m.ParkedAt), m.Tries, m.Attempts, m.LastError
 	switch m.Status {
 	case adapters.ParkedRetrying:
-		p.Text, p.Next = fmt.Sprintf("parked after %d failed attempts, and tried again", m.Attempts), timeOf(m.NextAttemptAt)
+		p.Text, p.Next = fmt.Sprintf("parked after %d failed attempts, will be retried", m.Attempts), timeOf(m.NextAttemptAt)
 	case adapters.ParkedWaiting:
-		p.Text = "parked behind an earlier message of its group, or until its address is back"
+		p.Text = "parked behind an earlier message of its group, or until its address recovers"
 	case adapters.ParkedHeld:
 		p.Text, p.Action = "held: its attempts are used up, and its group waits", "redrive it, or skip it to release its group"
 	case adapters.ParkedDead:
-		p.Where, p.Text, p.Action = EventDead, "dead: its attempts are used up, and its group went on", "redrive or purge it"
+		p.Where, p.Text, p.Action = EventDead, "dead: its attempts are used up, and its group continued", "redrive or purge it"
 	}
 }
 
@@ -118,7 +118,7 @@ func (p *EventPlace) traced(t *adapters.Trace) {
 	case adapters.TraceEnded:
 		p.Text = "finished at " + t.Instance + ", and about to be settled"
 	case adapters.TraceSkipped:
-		p.Where, p.Text = EventSkipped, "skipped by a middleware at "+t.Instance+": "+t.Reason
+		p.Where, p.Text = EventSkipped, "skipped by middleware at "+t.Instance+": "+t.Reason
 		p.By = timeOf(t.By)
 	case adapters.TraceSettled:
 		p.Where, p.Text = EventSettled, "delivered or skipped"
@@ -147,12 +147,12 @@ func (s *search) inQueue(r *foundRow) EventPlace {
 			p.traced(trace)
 		}
 	case adapters.RowDone:
-		p.Where, p.Text, p.By = EventSettled, "delivered, unless a middleware skipped it: which of these is not kept", timeOf(r.Done)
+		p.Where, p.Text, p.By = EventSettled, "delivered, or skipped by middleware: these are not told apart", timeOf(r.Done)
 	case adapters.RowDead:
 		p.Where, p.Text, p.Action = EventDead, "dead: its attempts are used up", "redrive or purge it"
 		p.Status, p.Parked = adapters.ParkedDead, timeOf(r.Changed)
 	case adapters.RowOther:
-		p.Where, p.Text = EventForeign, "its status is none that the layout knows: no relay touches it"
+		p.Where, p.Text = EventForeign, "the layout does not know its status: no relay processes it"
 	}
 	return p
 }
