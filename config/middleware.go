@@ -12,7 +12,7 @@ type Middleware interface {
 
 // middlewares are the kinds of middleware, in the order of the reference page.
 var middlewares = newRegistry[Middleware]("middleware",
-	kind{"poison", "What happens after the last attempt. Stands outside of retry.", &Poison{}},
+	kind{"poison", "Handles dead messages. Stands outside of retry.", &Poison{}},
 	kind{"retry", "When and how often a failed message is retried. Pauses of more than 1 s survive restarts.", &Retry{}},
 	kind{"timeout", "Bounds one attempt.", &Timeout{}},
 	kind{"throttle", "Bounds the rate of attempts of the route.", &Throttle{}},
