@@ -56,7 +56,7 @@ func startChromium(t *testing.T) context.Context {
 	t.Helper()
 	path := testenv.Chromium(t)
 	chromium.once.Do(func() {
-		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WSURLReadTimeout(time.Minute))
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WSURLReadTimeout(time.Minute), chromedp.DisableGPU)
 		if os.Geteuid() == 0 {
 			options = append(options, chromedp.NoSandbox)
 		}
@@ -218,21 +218,46 @@ func (b *tab) until(what string, ok func() bool) {
 	}
 }
 
-// marks finds the first visible button or link whose text begins with another, marks it
-// and says whether there is one.
-const marks = `(text => {
-	for (const e of document.querySelectorAll("[data-click]")) e.removeAttribute("data-click");
-	const found = [...document.querySelectorAll("main button, main a, .top button, nav a, summary")].find(e => e.offsetParent !== null && e.textContent.trim().startsWith(text));
-	if (found) found.setAttribute("data-click", "");
-	return Boolean(found);
-})(%q)`
+// clicks finds the first visible button or link whose text begins with another, in the part of the page that a selector names, clicks it
+// where a mouse would hit it, and says whether it did: "" if there is none yet, else what comes of it. All of it is one step: a page
+// that refreshes what is live in it replaces elements. A page that is left stays for a moment, so it is marked.
+const clicks = `((within, text) => {
+	if (window.left) return "";
+	const found = [...document.querySelectorAll(within)].find(e => e.offsetParent !== null && e.textContent.trim().startsWith(text));
+	if (!found) return "";
+	found.scrollIntoView({block: "center", behavior: "instant"});
+	const box = found.getBoundingClientRect(), hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+	if (!hit || !found.contains(hit)) return "";
+	const leads = found.matches("a[href], form button");
+	window.left = leads;
+	found.click();
+	return leads ? "another page" : "something here";
+})(%q, %q)`
 
-// click clicks the button or link whose text begins so, as a mouse does, and waits for the
-// page that follows when it leads to one.
+// click clicks the button or link whose text begins so. If that leads to another page, it returns when that page is there: until then
+// the next click would find what the page before has.
 func (b *tab) click(text string) {
 	b.t.Helper()
-	b.until("there is "+text+" to click", func() bool { return eval[bool](b, fmt.Sprintf(marks, text)) })
-	b.do(chromedp.Click("[data-click]"))
+	b.clickIn("main button, main a, .top button, nav a, summary", text)
+}
+
+// clickIn is [tab.click] for the buttons and links that a selector names.
+func (b *tab) clickIn(within, text string) {
+	b.t.Helper()
+	var leads string
+	b.until("there is "+text+" to click", func() bool {
+		leads = eval[string](b, fmt.Sprintf(clicks, within, text))
+		return leads != ""
+	})
+	if leads == "another page" {
+		b.until("the page that "+text+" leads to is there", b.arrived)
+	}
+}
+
+// arrived reports whether no page is being left. While one page follows another, scripts have nowhere to run.
+func (b *tab) arrived() bool {
+	there, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`!window.left && document.readyState === "complete"`))
+	return err == nil && there
 }
 
 // fill types into the field with a name.
