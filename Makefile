@@ -54,8 +54,8 @@ test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every
 	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 .PHONY: race
-race: ## Run every test with the race detector
-	$(BRIEFLY) go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+race: ## Run every test with the race detector, and with larger volumes than make test
+	$(BRIEFLY) env OUTRIDER_TEST_FULL=1 go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
 # What is tested on other versions of PostgreSQL: PART of the tests of its adapters, and of the main faults.
 PART ?= .

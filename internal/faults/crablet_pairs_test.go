@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // What one instance may have for each pair of a topic and a publisher, and for all of them.
@@ -233,7 +235,7 @@ func TestG1_G2_CrabletBacklogInGlobalOrder(t *testing.T) {
 	t.Parallel()
 	s := eventStore{newDatabase(t)}
 	s.exec(crabletTables)
-	n := size(t, 20_000, 500_000)
+	n := size(t, testenv.Brief(8_000, 20_000), 500_000)
 	s.exec(`INSERT INTO events (type, tags, data, transaction_id)
 SELECT 'Moved', ARRAY['topic=t0', 'wallet_id=' || i % 100], json_build_object('id', i::text, 'group', ''), pg_current_xact_id() FROM generate_series(1, $1::int) i ORDER BY i`, n)
 	s.exec("ANALYZE events")

@@ -42,7 +42,7 @@ func TestG1_G12_KillLoopWithGrantsAlone(t *testing.T) {
 	must(t, err)
 	u.User = url.User(role)
 	s.database = u.String()
-	killLoopOn(t, db, s.text(), 10, r)
+	killLoopOn(t, db, s.text(), testenv.Brief(4, 10), r)
 	const tables = `SELECT count(*) FROM pg_tables WHERE schemaname = 'outrider_state' AND tableowner = current_user`
 	if n := one[int](db, tables); n != 10 || granted < n {
 		t.Errorf("%d tables of the owner's, %d grants", n, granted)

@@ -191,7 +191,7 @@ func TestG1_G2_G3_TakeoverWithoutWaitingForTheLease(t *testing.T) {
 	w := write(t, f.pool, false)
 	kills := 0
 	f.worst = 0
-	for range rounds(t, 4, 200) {
+	for range rounds(t, testenv.Brief(2, 4), 200) {
 		before := to.arrived()
 		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+200 })
 		r := f.any()

@@ -25,14 +25,14 @@ func TestG1_G2_G3_KillLoop(t *testing.T) {
 	t.Parallel()
 	brokers := testenv.Kafka(t)
 	topic := newTopic(t, brokers)
-	killLoop(t, 30, consume(t, brokers, topic), toKafka(brokers, topic))
+	killLoop(t, testenv.Brief(12, 30), consume(t, brokers, topic), toKafka(brokers, topic))
 }
 
 func TestG1_G2_G3_KillLoopHTTP(t *testing.T) {
 	t.Parallel()
 	testenv.Postgres(t) // skips without a server
 	r := receive(t, nil)
-	killLoop(t, 10, r, toHTTP(r.url()))
+	killLoop(t, testenv.Brief(6, 10), r, toHTTP(r.url()))
 }
 
 // killLoop kills the relay again and again while messages are committed, lets

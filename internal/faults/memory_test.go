@@ -51,7 +51,7 @@ func TestG7_MemoryWithLargePayloads(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)
 	const bytes = 1<<20 - 200
-	messages := size(t, 300, 10_000)
+	messages := size(t, testenv.Brief(180, 300), 10_000)
 	db := newDatabase(t)
 	db.fill(batch{n: messages, groups: 300, bytes: bytes})
 	// It takes its time, so that the relay holds as much as it may.

@@ -94,7 +94,7 @@ func TestG1_G2_G3_TakeoverWithStateInMySQL(t *testing.T) {
 	w := write(t, f.pool, false)
 	kills := 0
 	f.worst = 0
-	for range rounds(t, 3, 50) {
+	for range rounds(t, testenv.Brief(2, 3), 50) {
 		before := to.arrived()
 		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+200 })
 		r := f.any()

@@ -27,7 +27,7 @@ func TestG3_ReloadUnderLoadRepeatsNothing(t *testing.T) {
 	r.says("msg=ready")
 	var recovery stopwatch
 	reloads := 0
-	for i := range rounds(t, 4, 100) {
+	for i := range rounds(t, testenv.Brief(2, 4), 100) {
 		r.configure("bad: true\n" + config(killWindow))
 		r.hangUp(`has errors; this process keeps its configuration`, i+1)
 		want := to.arrived() + 1 + rand.IntN(200)

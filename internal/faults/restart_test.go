@@ -28,7 +28,7 @@ func TestG1_G2_PostgresRestartsUnderLoad(t *testing.T) {
 		r.until("delivers under load", func() bool { return to.arrived() > before+n })
 	}
 	deliver(200)
-	for range rounds(t, 3, 10) {
+	for range rounds(t, testenv.Brief(2, 3), 10) {
 		pause(t.Context(), rand.N(300*time.Millisecond))
 		pg.Stop(server.Immediate)
 		pg.Start()

@@ -19,14 +19,14 @@ func TestG3_SIGTERMUnderLoadRepeatsNothing(t *testing.T) {
 	brokers := testenv.Kafka(t)
 	topic := newTopic(t, brokers)
 	to := consume(t, brokers, topic)
-	stopLoop(t, 20, to, toKafka(brokers, topic))
+	stopLoop(t, testenv.Brief(8, 20), to, toKafka(brokers, topic))
 }
 
 func TestG3_SIGTERMUnderLoadRepeatsNothingHTTP(t *testing.T) {
 	t.Parallel()
 	testenv.Postgres(t) // skips without a server
 	r := receive(t, slowly(3*time.Millisecond))
-	stopLoop(t, 10, r, toHTTP(r.url()))
+	stopLoop(t, testenv.Brief(6, 10), r, toHTTP(r.url()))
 }
 
 // In this process, so that the race detector sees the relay itself.

@@ -96,7 +96,8 @@ func (h *hooks) serve(r *receiver, w http.ResponseWriter, req *http.Request) {
 func TestG2_WebhooksUnderRandomFailures(t *testing.T) {
 	t.Parallel()
 	testenv.Postgres(t) // skips without a server
-	const messages, groups = 3000, 400
+	const groups = 400
+	messages := testenv.Brief(1500, 3000)
 	verify, err := standardwebhooks.NewWebhook(webhookSecrets[1])
 	must(t, err)
 	h := &hooks{verify: verify, groups: map[string]int{}}

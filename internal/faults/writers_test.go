@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // writers commit messages until they are stopped, as applications do: in
@@ -25,8 +27,10 @@ type writers struct {
 const (
 	writerCount  = 8
 	writerGroups = 48
-	writerPause  = 40 * time.Millisecond // from one transaction to the next: 200 per second in all
 )
+
+// writerPause is the time from one transaction of a writer to the next: 100 per second in all, 200 in a full run.
+var writerPause = time.Duration(testenv.Brief(80, 40)) * time.Millisecond
 
 // write starts writers. Patient ones try again when the server does not answer.
 func write(t *testing.T, pool *pgxpool.Pool, patient bool) *writers {

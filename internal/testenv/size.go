@@ -13,6 +13,18 @@ const EnvSoak = "OUTRIDER_SOAK"
 // Soaking reports whether this is a run of `make soak`.
 func Soaking() bool { return os.Getenv(EnvSoak) != "" }
 
+// EnvFull is set by `make race`: tests then have the sizes that also find what is rare, and in `make test` those that show what each
+// test is for.
+const EnvFull = "OUTRIDER_TEST_FULL"
+
+// Brief is how large a test is: in `make test`, and with [EnvFull] or in a soak.
+func Brief(brief, full int) int {
+	if os.Getenv(EnvFull) != "" || Soaking() {
+		return full
+	}
+	return brief
+}
+
 // Size is how large a test is: usually, and in a soak.
 func Size(usual, soak int) int {
 	if Soaking() {
