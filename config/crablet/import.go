@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,11 +56,29 @@ func Import(name string, text []byte, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("%s: has no key of Crablet's outbox (crablet.outbox.enabled, crablet.outbox.topics.NAME.publishers and so on) that applies with the profile %s; "+
 			"name the application's configuration file, or another --profile", name, im.profile)
 	}
+	im.remarks()
 	out := im.result()
 	for _, s := range im.Unused() {
 		im.Note(s, "%s is not a key of Crablet's outbox; it is left out", s.Key)
 	}
 	return im.Result(out)
+}
+
+// remarks takes the remarks off values of a .properties file, as the original's documents have them: in such a file a # behind a value is a part of it.
+func (im *importer) remarks() {
+	if filepath.Ext(im.Name) != ".properties" {
+		return
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(im.Settings), func(a, b string) int { return im.Settings[a].Line - im.Settings[b].Line }) {
+		s := im.Settings[key]
+		at := strings.Index(s.Value, " #")
+		if at < 0 || !strings.HasPrefix(key, foreign.Canonical(prefix)) {
+			continue
+		}
+		im.Note(s, "%s: %q is left out; in a .properties file that is no comment but a part of the value, which Spring refuses", s.Key, s.Value[at+1:])
+		s.Value = strings.TrimSpace(s.Value[:at])
+		im.Settings[key] = s
+	}
 }
 
 // result writes the configuration.
