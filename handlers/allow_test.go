@@ -148,7 +148,7 @@ func TestTheNextOfAGroupMayGoElsewhere(t *testing.T) {
 		b.sent("2").answer <- nil
 		wantNil(t, next.result())
 
-		b.gate.Withdraw(&b.enter("3", "a", "down").handle().Ticket)
+		b.gate.Withdraw(&b.enter("3", "a", "down").handle().Ticket, WholeGroup)
 		again := b.enter("4", "a", "up").handle()
 		b.sent("4").answer <- nil
 		wantNil(t, again.result())

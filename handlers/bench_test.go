@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -56,7 +57,8 @@ func benchmarkGate(b *testing.B, ordering adapters.Ordering, groups, yields int)
 		if len(keys) > 1 {
 			keys = keys[1:]
 		}
-		g := NewGate(GateConfig{Destination: destination, Limiter: limiter})
+		g := NewGate(GateConfig{Destination: destination, Limiter: limiter, SendTimeout: time.Minute,
+			Allow: func(string, *Ticket) Allowance { return AllowAll }, Permit: func() bool { return true }})
 		all.Go(func() { benchmarkLane(b.N/lanes+1, window, g, keys) })
 	}
 	all.Wait()

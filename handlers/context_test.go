@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func TestTheLimitOfAMessageBoundsItsDelivery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inChains(t, func(t *testing.T, ordering setup) {
-				b := newBench(t, ordering, func(cfg *GateConfig) { cfg.SendTimeout = tt.send })
+				b := newBench(t, ordering, func(cfg *GateConfig) { cfg.SendTimeout = cmp.Or(tt.send, cfg.SendTimeout) })
 				// The wait for the turn is not part of it.
 				first := b.enter("first", "a", "x")
 				var chains []*chain

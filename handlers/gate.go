@@ -25,7 +25,7 @@ const (
 	AllowNone                  // nothing
 )
 
-// GateConfig says what a gate delivers to and under which restrictions.
+// GateConfig says what a gate delivers to and under which restrictions. All fields are required.
 type GateConfig struct {
 	Destination adapters.Destination
 
@@ -33,15 +33,15 @@ type GateConfig struct {
 	Limiter *Limiter
 
 	// Allow is called before t, the next message for an address, is sent. It is
-	// called with the gate locked: it must not call the gate. nil: AllowAll.
+	// called with the gate locked: it must not call the gate.
 	Allow func(address string, t *Ticket) Allowance
 
 	// Permit reports whether anything may be sent at all (the lane is still
-	// ours). Called like Allow. nil: always.
+	// ours). Called like Allow.
 	Permit func() bool
 
 	// SendTimeout bounds a batch none of whose messages carries a limit of its
-	// own ([lanectx.LimitOf]). Zero: 30 s.
+	// own ([lanectx.LimitOf]).
 	SendTimeout time.Duration
 
 	// Ended takes what became of messages that were offered ([Gate.Offer]). It
@@ -95,21 +95,6 @@ func NewGate(cfg GateConfig) *Gate {
 	o := cfg.Destination.Ordering()
 	if o.MaxMessages <= 0 {
 		o.MaxMessages = 1
-	}
-	if cfg.SendTimeout <= 0 {
-		cfg.SendTimeout = 30 * time.Second
-	}
-	if cfg.Limiter == nil {
-		cfg.Limiter = NewLimiter(o.MaxRequests, !o.Static && !o.Pooled)
-	}
-	if cfg.Allow == nil {
-		cfg.Allow = func(string, *Ticket) Allowance { return AllowAll }
-	}
-	if cfg.Permit == nil {
-		cfg.Permit = func() bool { return true }
-	}
-	if cfg.Ended == nil {
-		cfg.Ended = func([]Ended) {}
 	}
 	g := &Gate{cfg: cfg, ordering: o, groups: map[string]*group{}, pipes: map[string]*pipe{},
 		batches: map[*batch]struct{}{}, reserved: map[*Ticket]struct{}{}, epoch: time.Now()}
@@ -248,7 +233,7 @@ func (t *Ticket) Delivered() bool { return t.delivered.Load() }
 // Failed reports whether it was the destination that failed the message, and
 // which address that was. It reports this once: the next attempt may fail before it
 // comes to the destination. Call it, and AmongDelivered, only after the
-// message's chain has returned, or Cut has.
+// message's chain or Withdraw has returned.
 func (t *Ticket) Failed() (address string, failed bool) {
 	failed, t.failed = t.failed, false
 	return t.address, failed
@@ -258,28 +243,44 @@ func (t *Ticket) Failed() (address string, failed bool) {
 // failed the message were delivered: then the address works.
 func (t *Ticket) AmongDelivered() bool { return t.among }
 
-// Withdraw removes all messages of t's group that are not being sent and
-// returns their tickets in order; kept are those that are being sent. Chains
-// that wait are released; chains that run are released when they get here.
-func (g *Gate) Withdraw(t *Ticket) (out, kept []*Ticket) {
+// Part is which messages of a group [Gate.Withdraw] takes.
+type Part int
+
+// The parts, as seen from one message.
+const (
+	WholeGroup Part = iota
+	FromHere        // the message and what is behind it
+	Behind          // only what is behind it
+)
+
+// Withdraw takes a part of t's group out of the gate and returns its tickets in order;
+// kept are those that stay: what is being sent, and what is before the part, which may go.
+// Chains that wait are released; chains that run are released when they get here.
+func (g *Gate) Withdraw(t *Ticket, part Part) (out, kept []*Ticket) {
 	g.mu.Lock()
 	defer g.unlock()
 	q := t.group
+	front, within := q.front(), part == WholeGroup
 	for _, x := range q.queue[q.head:] {
-		switch {
-		case x == nil:
+		if x == nil {
 			continue
-		case x.state == sending:
+		}
+		taken := within || x == t && part == FromHere
+		within = within || x == t
+		if !taken || x.state == sending {
 			kept = append(kept, x)
 			continue
-		case x.state == here:
+		}
+		if x.state == here {
 			g.wake(x, errWithdrawn)
 		}
 		x.state, x.unwanted = gone, true
 		out = append(out, x)
 	}
 	q.keep(kept)
-	g.unready(q)
+	if q.front() != front {
+		g.unready(q)
+	}
 	g.advance(q)
 	return out, kept
 }

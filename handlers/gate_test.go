@@ -204,7 +204,7 @@ func TestWithdraw(t *testing.T) {
 		left, waiting, running := b.enter("3", "a", "x"), b.enter("4", "a", "x").handle(), b.enter("5", "a", "x")
 		b.gate.Leave(&left.Ticket)
 
-		out, kept := b.gate.Withdraw(&running.Ticket)
+		out, kept := b.gate.Withdraw(&running.Ticket, WholeGroup)
 		if got := owners(out); !slices.Equal(got, []*chain{waiting, running}) {
 			t.Errorf("out: %d tickets, want 4 and 5", len(got))
 		}
@@ -234,7 +234,7 @@ func TestWithdrawTakesTheGroupOutOfLine(t *testing.T) {
 		b.closed.Store(true)
 		one, alone := b.enter("1", "a", "x").handle(), b.enter("2", "", "x").handle()
 		for _, c := range []*chain{one, alone} {
-			out, kept := b.gate.Withdraw(&c.Ticket)
+			out, kept := b.gate.Withdraw(&c.Ticket, WholeGroup)
 			if got := owners(out); len(kept) > 0 || !slices.Equal(got, []*chain{c}) {
 				t.Errorf("withdrawn %v, kept %v, want the message", got, kept)
 			}

@@ -102,7 +102,7 @@ func TestTheLimiterBoundsRequestsOverAllLanesAndAddresses(t *testing.T) {
 func TestAPlaceThatALaneHasNoUseForGoesToTheNext(t *testing.T) {
 	for name, giveUp := range map[string]func(b *bench, c *chain){
 		"stopped":   func(b *bench, _ *chain) { b.gate.Stop() },
-		"withdrawn": func(b *bench, c *chain) { b.gate.Withdraw(&c.Ticket) },
+		"withdrawn": func(b *bench, c *chain) { b.gate.Withdraw(&c.Ticket, WholeGroup) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -64,6 +64,9 @@ func newBench(t *testing.T, s setup, change ...func(*GateConfig)) *bench {
 	b := &bench{t: t, offers: s.offers, requests: make(chan *request, 100)}
 	cfg := GateConfig{
 		Destination: &destination{ordering: s.Ordering, deliver: b.deliver},
+		Limiter:     NewLimiter(s.MaxRequests, !s.Static && !s.Pooled),
+		SendTimeout: 30 * time.Second,
+		Allow:       func(string, *Ticket) Allowance { return AllowAll },
 		Permit:      func() bool { return !b.closed.Load() },
 		Ended: func(ended []Ended) {
 			for _, e := range ended {

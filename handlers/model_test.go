@@ -71,7 +71,7 @@ func newModel(s *scenario) *model {
 			limiter = m.limiters[0]
 		}
 		m.limiters = append(m.limiters, limiter)
-		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: limiter, Ended: m.tell}
+		cfg := GateConfig{Destination: &modelDestination{model: m, gate: i}, Limiter: limiter, Ended: m.tell, SendTimeout: 30 * time.Second}
 		cfg.Allow = func(address string, _ *Ticket) Allowance { return m.allowance(address) }
 		cfg.Permit = func() bool { return m.allowance("") == AllowAll }
 		m.gates = append(m.gates, NewGate(cfg))
@@ -284,7 +284,7 @@ func (m *model) withdraw(x *tracked) {
 			want = append(want, y)
 		}
 	}
-	out, kept := m.gates[x.gate].Withdraw(&x.Ticket)
+	out, kept := m.gates[x.gate].Withdraw(&x.Ticket, WholeGroup)
 	for _, t := range out {
 		y := t.Owner.(*tracked)
 		if y.sending || y.settled || !slices.Contains(want, y) {

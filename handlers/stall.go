@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"iter"
 	"slices"
 	"time"
 )
@@ -29,10 +28,18 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		}
 	}
 	since := int64(slow.Sub(g.epoch))
-	for t := range g.inFlight() {
+	hangs := func(t *Ticket) {
 		if t.state == sending && t.since <= since && t.group.front() == t {
 			out = append(out, Stall{Front: t, Waiting: t.group.len(), Sending: true})
 		}
+	}
+	for b := range g.batches {
+		for _, t := range b.tickets {
+			hangs(t)
+		}
+	}
+	for t := range g.reserved {
+		hangs(t)
 	}
 	for _, p := range g.pipes {
 		if !p.down && (p.moved.After(slow) || !g.cfg.Permit()) {
@@ -45,25 +52,6 @@ func (g *Gate) Stalled(slow time.Time) []Stall {
 		}
 	}
 	return out
-}
-
-// inFlight yields what is being sent, and what was before the batch that it is in
-// was completed. Call with the mutex held.
-func (g *Gate) inFlight() iter.Seq[*Ticket] {
-	return func(yield func(*Ticket) bool) {
-		for b := range g.batches {
-			for _, t := range b.tickets {
-				if !yield(t) {
-					return
-				}
-			}
-		}
-		for t := range g.reserved {
-			if !yield(t) {
-				return
-			}
-		}
-	}
 }
 
 // Front returns the first message of the group that has not left, nil if there

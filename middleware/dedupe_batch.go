@@ -47,12 +47,10 @@ type coalesced struct {
 	expired time.Time
 }
 
-// Seen implements adapters.DedupeStore.
 func (c *coalesced) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, error) {
 	return c.seen.do(ctx, events)
 }
 
-// Record implements adapters.DedupeStore.
 func (c *coalesced) Record(ctx context.Context, events []adapters.Sighting) error {
 	_, err := c.recorded.do(ctx, events)
 	return err

@@ -30,7 +30,6 @@ func newMemory(limit int, full func()) *memory {
 	return &memory{limit: limit, full: full, known: map[adapters.EventRef]*list.Element{}, oldest: list.New()}
 }
 
-// Seen implements adapters.DedupeStore.
 func (m *memory) Seen(_ context.Context, events []adapters.EventRef) ([]bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,7 +42,6 @@ func (m *memory) Seen(_ context.Context, events []adapters.EventRef) ([]bool, er
 	return out, nil
 }
 
-// Record implements adapters.DedupeStore.
 func (m *memory) Record(_ context.Context, events []adapters.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +63,6 @@ func (m *memory) Record(_ context.Context, events []adapters.Sighting) error {
 	return nil
 }
 
-// Expire implements adapters.DedupeStore.
 func (m *memory) Expire(_ context.Context, limit int) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -87,7 +87,6 @@ func (c *begunContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Quiet implements lanectx.Quiet.
 func (c *begunContext) Quiet() bool { return lanectx.IsQuiet(c.Context) }
 
 // begun is when the attempt began: now, unless its delivery came first.

@@ -115,7 +115,6 @@ func (c *traced) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Quiet implements lanectx.Quiet.
 func (c *traced) Quiet() bool { return c.quiet }
 
 // begun is the attempt that BeforeDelivery began; nil: it did not.
@@ -209,20 +208,17 @@ func (c carrier) find(key string) (string, bool) {
 	return "", false
 }
 
-// Get implements propagation.TextMapCarrier.
 func (c carrier) Get(key string) string {
 	v, _ := c.find(key)
 	return v
 }
 
-// Set implements propagation.TextMapCarrier.
 func (c carrier) Set(key, value string) {
 	if _, found := c.find(key); !found {
 		c[key] = value
 	}
 }
 
-// Keys implements propagation.TextMapCarrier.
 func (c carrier) Keys() []string {
 	keys := make([]string, 0, len(c))
 	for k := range c {

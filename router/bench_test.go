@@ -17,11 +17,17 @@ import (
 // destination that cost next to nothing: its place, its chain with the default
 // middleware, the gate, its verdict and settling.
 func BenchmarkRoute(b *testing.B) {
+	for name, first := range map[string]bool{"waiting chains": false, "deliver first": true} {
+		b.Run(name, func(b *testing.B) { benchmarkRoute(b, first) })
+	}
+}
+
+func benchmarkRoute(b *testing.B, deliverFirst bool) {
 	b.ReportAllocs()
 	src := newSpring(b.N)
 	dst := &sink{}
 	r, err := New(Config{Logger: slog.New(slog.DiscardHandler)}, []Route{{
-		Name: "orders", Source: src, State: newMemState(), Destination: dst, Middleware: stack(0, 10),
+		Name: "orders", Source: src, State: newMemState(), Destination: dst, Middleware: stack(0, 10), DeliverFirst: deliverFirst,
 	}})
 	if err != nil {
 		b.Fatal(err)

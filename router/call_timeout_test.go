@@ -160,15 +160,15 @@ func TestBoundsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := settling.CallTimeout{Usual: 10 * time.Second}
-		try := func(fail error, wait bool) time.Duration {
-			ctx, cancel := b.Begin(t.Context())
-			defer cancel()
-			limit, _ := ctx.Deadline()
-			d := time.Until(limit)
-			if wait {
-				<-ctx.Done()
-			}
-			b.End(ctx, fail)
+		try := func(fail error, wait bool) (d time.Duration) {
+			_ = b.Call(t.Context(), func(ctx context.Context) error {
+				limit, _ := ctx.Deadline()
+				d = time.Until(limit)
+				if wait {
+					<-ctx.Done()
+				}
+				return fail
+			})
 			return d
 		}
 		for i, seconds := range []int{10, 20, 40, 80, 160, 320, 600, 600} {

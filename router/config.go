@@ -51,11 +51,6 @@ type Config struct {
 
 // WithDefaults returns what zero values stand for. The name of an instance that has none is another one each time.
 func (c Config) WithDefaults() Config {
-	c.setDefaults()
-	return c
-}
-
-func (c *Config) setDefaults() {
 	if c.Instance == "" {
 		host, _ := os.Hostname() // a ULID alone does
 		c.Instance = host + "-" + ulid.Make().String()
@@ -78,4 +73,5 @@ func (c *Config) setDefaults() {
 	if c.Redact == nil {
 		c.Redact = func(address string) string { return address }
 	}
+	return c
 }

@@ -139,11 +139,6 @@ type Poll struct {
 
 // WithDefaults returns what zero and wrong values stand for.
 func (p Poll) WithDefaults() Poll {
-	p.setDefaults()
-	return p
-}
-
-func (p *Poll) setDefaults() {
 	if p.Batch <= 0 {
 		p.Batch = 5000
 	}
@@ -159,6 +154,7 @@ func (p *Poll) setDefaults() {
 	if p.Max <= 0 {
 		p.Max = time.Second
 	}
+	return p
 }
 
 // Hot bounds what is delivered from memory.
@@ -192,11 +188,6 @@ type Claims struct {
 
 // WithDefaults returns what zero and wrong values stand for.
 func (c Claims) WithDefaults() Claims {
-	c.setDefaults()
-	return c
-}
-
-func (c *Claims) setDefaults() {
 	if c.InMemory <= 0 {
 		c.InMemory = 1000
 	}
@@ -209,11 +200,11 @@ func (c *Claims) setDefaults() {
 	if c.Recover <= 0 {
 		c.Recover = time.Minute
 	}
+	return c
 }
 
 func (r *Route) setDefaults() {
-	r.Poll.setDefaults()
-	r.Claims.setDefaults()
+	r.Poll, r.Claims = r.Poll.WithDefaults(), r.Claims.WithDefaults()
 	if r.Match == nil {
 		r.Match = func(*adapters.Row) bool { return true }
 	}
@@ -227,7 +218,7 @@ func (r *Route) setDefaults() {
 		r.Start.Kind = adapters.StartBeginning
 	}
 	if r.Pace != (Poll{}) {
-		r.Pace.setDefaults()
+		r.Pace = r.Pace.WithDefaults()
 	}
 	if r.Window <= 0 {
 		r.Window = DefaultWindow

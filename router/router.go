@@ -37,7 +37,7 @@ type Router struct {
 
 // New checks the routes and wires them; nothing runs and nothing is connected.
 func New(cfg Config, routes []Route) (*Router, error) {
-	cfg.setDefaults()
+	cfg = cfg.WithDefaults()
 	r := &Router{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
 	r.budget = memory.Budget{Limit: cfg.Memory, Wake: r.roomFreed}
 	r.shared = lane.Shared{Logger: r.log, Redact: cfg.Redact, Budget: &r.budget, Patience: cfg.Lease,
@@ -143,16 +143,24 @@ func (r *Router) Instance() string { return r.cfg.Instance }
 // Wake lets the reader of the source, an [adapters.Source] or an [adapters.Queue],
 // look for rows at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {
+	for _, rest := range r.restsOf(source) {
+		signal.Send(rest.Told)
+	}
+}
+
+// restsOf returns the pauses of what reads a source.
+func (r *Router) restsOf(source any) (out []*polling.Backoff) {
 	for _, rd := range r.readers {
 		if any(rd.Source) == source {
-			signal.Send(rd.Rest.Told)
+			out = append(out, rd.Rest)
 		}
 	}
 	for _, c := range r.claimers {
 		if any(c.Queue) == source {
-			signal.Send(c.Rest.Told)
+			out = append(out, c.Rest)
 		}
 	}
+	return out
 }
 
 // Notice has what operators have written into a state store noticed at once, and not with the next renewal of the lease.
@@ -190,16 +198,8 @@ func (r *Router) Committed(source adapters.Source, slots uint32) {
 // poll in another way from the next poll on, which comes at once. Messages in flight
 // and the owners of lanes stay as they are.
 func (r *Router) SetPoll(source any, p Poll) {
-	p.setDefaults()
-	for _, rd := range r.readers {
-		if any(rd.Source) == source {
-			rd.Rest.Set(polling.Config(p))
-		}
-	}
-	for _, c := range r.claimers {
-		if any(c.Queue) == source {
-			c.Rest.Set(polling.Config(p))
-		}
+	for _, rest := range r.restsOf(source) {
+		rest.Set(polling.Config(p.WithDefaults()))
 	}
 }
 

@@ -51,7 +51,7 @@ func TestALaneThatMovesKeepsToItsShare(t *testing.T) {
 			t.Errorf("%d chains ran at once, want at most %d and half of that", most, lane.TotalChains)
 		}
 		r.stop()
-		if lanes := r.router.shared.Concurrency.Lanes.Load(); lanes != 0 {
+		if lanes := r.router.shared.Busy.Load(); lanes != 0 {
 			t.Errorf("%d lanes have chains after the end", lanes)
 		}
 	})

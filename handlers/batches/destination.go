@@ -39,7 +39,6 @@ func Destination(p Publisher) adapters.Destination { return &destination{p} }
 // Address is the publisher's name.
 func (d *destination) Address(*message.Message) (string, error) { return d.to.Name(), nil }
 
-// Deliver implements [adapters.Destination].
 func (d *destination) Deliver(ctx context.Context, _ string, batch []*message.Message) []error {
 	if len(batch) == 0 {
 		return nil

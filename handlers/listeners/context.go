@@ -20,7 +20,6 @@ type delivery struct {
 	msg *message.Message
 }
 
-// Value implements [context.Context].
 func (d *delivery) Value(key any) any {
 	if key == (messageKey{}) {
 		return d.msg

@@ -23,7 +23,6 @@ type destination struct {
 // Address is the same for all events, so that a route with `order: global` keeps it.
 func (d *destination) Address(*message.Message) (string, error) { return "listeners", nil }
 
-// Deliver implements [adapters.Destination].
 func (d *destination) Deliver(ctx context.Context, _ string, batch []*message.Message) []error {
 	var errs []error
 	var held map[string]bool

@@ -1,3 +1,5 @@
+// Package claiming feeds lanes from a queue table whose rows are claimed: it claims,
+// hands out, extends, and writes what became of the rows.
 package claiming
 
 import (
@@ -50,7 +52,6 @@ type Claimer struct {
 
 	eviction evictionState
 	handing  handing
-	underWay underWay
 	hot      hotPath
 
 	whole   time.Time // what was committed before is to be looked at before a long pause
@@ -179,18 +180,18 @@ type outcome struct {
 // claim claims what there is room for and hands it out to the lanes. The statement
 // is not cancelled on the way: what it claimed would be stuck.
 func (c *Claimer) claim(ctx context.Context) (outcome, error) {
-	c.starved.Store(true) // before looking: room that appears meanwhile wakes
-	c.underWay.begin()    // before looking, too: a lane that is given up waits for claims that may know it
+	c.starved.Store(true)      // before looking: room that appears meanwhile wakes
+	number := c.ledger.begin() // before looking, too: a lane that is given up waits for claims that may know it
 	w := c.wanted()
 	limit := c.limit(time.Now(), w.any)
 	if limit == 0 {
-		c.underWay.asked(false)
+		c.ledger.asked(false)
 		return outcome{full: true}, nil
 	}
 	except := c.ledger.except(time.Now(), c.claims.PerGroup)
 	c.starved.Store(w.spent || except.held) // what is left out now may be claimed after a settle
 	if len(except.groups)+len(except.rows) > maxExcept {
-		c.handOut(w, nil, except.claim) // it brings nothing, so nothing is left out for its sake
+		c.handOut(w, nil, number) // it brings nothing, so nothing is left out for its sake
 		c.starved.Store(true)
 		return outcome{full: true}, nil
 	}
@@ -199,13 +200,14 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	wants := c.wanting.number(w)
 	rows, err := c.Queue.Claim(claiming, adapters.ClaimRequest{
 		Slots: w.slots, Terms: c.wanting.termsOf(w.slots), Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Later: w.later, Wants: wants, Bytes: max(c.free()-int64(limit)*c.overhead(), 1),
+		Match: w.match, Later: func(row *adapters.Row) bool { return w.route(row) >= 0 }, Wants: wants, Bytes: max(c.free()-int64(limit)*c.overhead(), 1),
 	})
-	c.report(err)
+	c.Outage.Report(c.log, slog.LevelError, err, "cannot claim rows from the queue's table, trying again",
+		"rows of the queue's table can be claimed again")
 	c.grow(len(rows), limit)
 	placings := c.receive(w, rows)
 	c.countUnmatched(w)
-	c.handOut(w, placings, except.claim)
+	c.handOut(w, placings, number)
 	return outcome{rows: len(placings), next: except.next}, err
 }
 
@@ -220,15 +222,6 @@ func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
 	}
 	s.Queue = &adapters.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
 	c.hot.addStats(s.Queue)
-}
-
-// report logs an outage of claims.
-func (c *Claimer) report(err error) {
-	if err != nil {
-		c.Outage.Fail(c.log, slog.LevelError, "cannot claim rows from the queue's table, trying again", err)
-		return
-	}
-	c.Outage.End(c.log, "rows of the queue's table can be claimed again")
 }
 
 // wanted is which rows find a lane, as of the beginning of a claim. A route
@@ -295,7 +288,6 @@ func (w *wanted) route(row *adapters.Row) int {
 	return -1
 }
 
-// match implements adapters.ClaimRequest.Match.
 func (w *wanted) match(row *adapters.Row) bool {
 	i := w.route(row)
 	if i < 0 {

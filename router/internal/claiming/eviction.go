@@ -43,7 +43,7 @@ func (c *Claimer) evictBlocked(now time.Time, spent bool) {
 		return
 	}
 	pause := lane.LongestProbe
-	if c.down() {
+	if slices.ContainsFunc(c.routes, (*lane.Route).AddressesDown) {
 		pause = min(lane.LongestProbe<<min(c.eviction.rounds, 10), lane.LongestLeave)
 		c.eviction.rounds++
 	}
@@ -56,16 +56,6 @@ func (c *Claimer) evictBlocked(now time.Time, spent bool) {
 		oldest := i == len(blocked)-1 // stays, to be the next probe
 		total -= c.putBack(b.Item, !b.Sending && !oldest, now.Add(pause))
 	}
-}
-
-// down reports whether an address of any route is.
-func (c *Claimer) down() bool {
-	for _, rt := range c.routes {
-		if rt.AddressesDown() {
-			return true
-		}
-	}
-	return false
 }
 
 // blockages returns what does not move in the lanes of all routes, and how many

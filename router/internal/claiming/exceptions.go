@@ -10,21 +10,18 @@ import (
 
 // exceptions are what a claim leaves out.
 type exceptions struct {
-	claim  uint64 // number of the claim
 	groups []string
 	rows   []*adapters.Claim
 	next   time.Time // when the first of them ends; zero: none is planned
 	held   bool      // something is left out until rows that are in memory are settled
 }
 
-// except begins a claim: it returns what is to be left out now, which is what is
-// in backoff or on its way back, and groups that have as much in memory as one
-// may.
+// except returns what a claim that has begun leaves out: what is in backoff or on its way back, and
+// groups that have as much in memory as one may.
 func (l *ledger) except(now time.Time, perGroup int) exceptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.claims++
-	out := exceptions{claim: l.claims}
+	out := exceptions{}
 	for k, v := range l.left {
 		end := v.end()
 		over := v.returning == 0 && !now.Before(end)
@@ -116,8 +113,7 @@ func (l *ledger) extended(claims, lost []*adapters.Claim, at time.Time) []*lane.
 		case h.item != nil:
 			out = append(out, h.item)
 		default:
-			l.leaving(h.key, time.Time{})
-			l.drop(h)
+			l.lose(h)
 		}
 	}
 	return out
@@ -129,9 +125,14 @@ func (l *ledger) forget(h *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.state == rowOpen {
-		l.leaving(h.key, time.Time{})
-		l.drop(h)
+		l.lose(h)
 	}
+}
+
+// lose is forget for an open row. Call with the mutex held.
+func (l *ledger) lose(h *holding) {
+	l.leaving(h.key, time.Time{})
+	l.drop(h)
 }
 
 // oldest is when the oldest row in a lane of the route was created; zero: there

@@ -172,9 +172,8 @@ func (c *Claimer) serveHot() {
 	if len(batches) == 0 {
 		return
 	}
-	c.underWay.begin()
-	w := c.wanted()
 	number := c.ledger.begin()
+	w := c.wanted()
 	req := adapters.ClaimRequest{Slots: w.slots, PerGroup: c.claims.PerGroup, Wants: c.wanting.number(w)}
 	req.Terms = c.wanting.termsOf(w.slots)
 	var rows []*adapters.Row
@@ -229,14 +228,6 @@ func (h *hotPath) hurry(pause time.Duration) time.Duration {
 		return pause
 	}
 	return min(pause, max(max(h.rest, hotPause)-time.Since(h.looked), 0))
-}
-
-// begin numbers a claim that is no look at the table.
-func (l *ledger) begin() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.claims++
-	return l.claims
 }
 
 // leavesOut reports whether a group is left out of claims.

@@ -40,7 +40,6 @@ type holding struct {
 
 	state  holdingState
 	result adapters.ClaimResult
-	credit int // attempts to be given back, learnt while the result was being written
 }
 
 // holdingState is how far a claimed row is.
@@ -85,10 +84,9 @@ type ledger struct {
 	ready   []*holding     // ended
 	hurry   int            // so many results are urgent
 	left    map[leaveKey]*leave
-	credits map[queueKey]int // attempts to be given back to rows that are not here
+	credits lane.Credits[queueKey] // of rows that are in the table or being written
 	serial  uint64
-	claims  uint64 // number of the last claim that was asked for
-	placed  uint64 // number of the last claim that was handed out; so were those before it
+	underWay
 }
 
 // maxCredits bounds what is remembered for rows that may never come back.
@@ -96,7 +94,7 @@ const maxCredits = 4096
 
 func newLedger(hurry int, note func(bool)) *ledger {
 	return &ledger{note: note, hurry: hurry, held: map[*adapters.Claim]*holding{}, groups: map[string]int{},
-		left: map[leaveKey]*leave{}, credits: map[queueKey]int{}}
+		left: map[leaveKey]*leave{}}
 }
 
 // size is the number of rows that are claimed and not settled.
@@ -155,21 +153,11 @@ func (l *ledger) refuse(h *holding, until time.Time) {
 	l.note(false)
 }
 
-// handedOut notes that nothing of a claim, and of those before it, is expected
-// any more.
-func (l *ledger) handedOut(claim uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.placed = claim
-}
-
 // add notes a claimed row. Call with the mutex held.
 func (l *ledger) add(row *adapters.Row, key leaveKey) *holding {
 	l.serial++
 	h := &holding{claim: row.Claim, key: key, group: row.Group, serial: l.serial, since: time.Now()}
-	k := queueKeyOf(row.Claim)
-	h.counts = max(row.Claim.Attempts-l.credits[k], 0)
-	delete(l.credits, k)
+	h.counts = max(row.Claim.Attempts-l.credits.Take(queueKeyOf(row.Claim)), 0)
 	l.held[row.Claim] = h
 	if h.group != "" {
 		l.groups[h.group]++
@@ -269,19 +257,15 @@ func (l *ledger) written(taken []*holding, lost []*adapters.Claim, err error) {
 	if err != nil {
 		for _, h := range taken {
 			h.state = rowEnded
-			h.giveBack(h.credit)
-			h.credit = 0
+			h.giveBack(l.credits.Take(queueKeyOf(h.claim)))
 		}
 		l.ready = append(taken, l.ready...)
 		return
 	}
 	for _, h := range taken {
 		l.drop(h)
-		if len(l.credits) > 0 && !h.returns() {
-			delete(l.credits, queueKeyOf(h.claim))
-		}
-		if h.credit > 0 && h.returns() && !slices.Contains(lost, h.claim) {
-			l.remember(queueKeyOf(h.claim), h.credit)
+		if len(l.credits) > 0 && (!h.returns() || slices.Contains(lost, h.claim)) {
+			l.credits.Take(queueKeyOf(h.claim))
 		}
 	}
 }
@@ -309,41 +293,28 @@ func (h *holding) giveBack(n int) {
 	}
 }
 
-// remember keeps attempts that are to be given back when the row is claimed
-// again. Call with the mutex held.
-func (l *ledger) remember(k queueKey, n int) {
-	if len(l.credits) < maxCredits {
-		l.credits[k] += n
-	}
-}
-
 // giveBack returns an attempt that was charged to a row although its address
 // was at fault. When the row was claimed again meanwhile and is in a lane, its
 // item is returned, whose attempt has to be corrected too.
 func (l *ledger) giveBack(h *holding) (again *lane.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	k := queueKeyOf(h.claim)
 	if h.state == rowGone && h.returns() {
-		k := queueKeyOf(h.claim)
 		for _, x := range l.held {
 			if queueKeyOf(x.claim) == k {
 				h = x
 			}
 		}
-		if h.state == rowGone {
-			l.remember(k, 1)
-			return nil
-		}
 	}
-	switch h.state {
-	case rowEnded:
+	switch {
+	case h.state == rowEnded:
 		h.giveBack(1)
-	case rowWriting:
-		h.credit++
-	case rowOpen:
+	case h.state == rowOpen:
 		h.counts = max(h.counts-1, 0)
 		return h.item
-	case rowGone:
+	case len(l.credits) < maxCredits && (h.state == rowWriting || h.returns()): // on its way to the table, or there
+		l.credits.Give(k, 1)
 	}
 	return nil
 }

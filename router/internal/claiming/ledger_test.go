@@ -22,6 +22,7 @@ type ledgerModel struct {
 	*ledger
 	now     time.Time
 	table   map[string][]*modelRow // by group, in order
+	number  uint64                 // of the last claim
 	asked   *exceptions            // a claim under way
 	brought []*modelClaim          // claims to be handed out
 	lanes   map[string][]*modelRow
@@ -55,6 +56,7 @@ func newLedgerModel(groups, rows int) *ledgerModel {
 // ask begins a claim. The one before the last has been handed out by then.
 func (m *ledgerModel) ask() {
 	if m.asked == nil && len(m.brought) < 2 {
+		m.number = m.begin()
 		asked := m.except(m.now, 1000)
 		m.asked = &asked
 	}
@@ -66,7 +68,7 @@ func (m *ledgerModel) answer(most int) {
 	if m.asked == nil {
 		return
 	}
-	c := &modelClaim{number: m.asked.claim}
+	c := &modelClaim{number: m.number}
 	var placings []placing
 	for group, rows := range m.table {
 		n := 0
@@ -85,7 +87,9 @@ func (m *ledgerModel) answer(most int) {
 	for i, r := range c.rows {
 		r.placing = placings[i]
 	}
-	m.asked, m.brought = nil, append(m.brought, c)
+	if m.asked, m.brought = nil, append(m.brought, c); len(m.brought) == 1 {
+		m.ledger.asked(true)
+	}
 }
 
 // place hands out one row, or with turned sends it back. It tells which row entered
@@ -97,7 +101,9 @@ func (m *ledgerModel) place(turned bool) error {
 	c := m.brought[0]
 	if len(c.rows) == 0 {
 		m.handedOut(c.number)
-		m.brought = m.brought[1:]
+		if m.brought = m.brought[1:]; len(m.brought) > 0 {
+			m.ledger.asked(true)
+		}
 		return nil
 	}
 	r := c.rows[0]

@@ -42,9 +42,6 @@ func (c *Claimer) countUnmatched(w *wanted) {
 	c.unmatched.Store(n)
 }
 
-// later implements adapters.ClaimRequest.Later.
-func (w *wanted) later(row *adapters.Row) bool { return w.route(row) >= 0 }
-
 // wanting is what the claims of a claimer want; see adapters.ClaimRequest.Wants.
 type wanting struct {
 	open     [][adapters.Slots]bool          // by route

@@ -15,32 +15,25 @@ import (
 // queue. Whatever becomes of them is written to the queue's table, and none of it to
 // the parking.
 type claimOrigin struct {
-	claimer *Claimer
-	session *lane.Session
+	lane.ByCursor // nothing is parked
+	claimer       *Claimer
+	session       *lane.Session
 }
 
 var _ lane.Origin = claimOrigin{}
 
 // Origin implements [Feeder].
-func (c *Claimer) Origin(s *lane.Session) lane.Origin { return claimOrigin{c, s} }
+func (c *Claimer) Origin(s *lane.Session) lane.Origin { return claimOrigin{claimer: c, session: s} }
 
 // holdingOf is the claimed row of an item.
 func holdingOf(it *lane.Item) *holding { return it.Handle.(*holding) } //nolint:forcetypeassert // the claimer gave it
 
-// Enter implements [Origin].
 func (o claimOrigin) Enter(it *lane.Item) (failed int, ok bool) {
 	return o.claimer.ledger.enter(holdingOf(it), it)
 }
 
-// Settled implements [Origin].
-func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome) bool {
-	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outcome, attempts: it.Attempt.Number})
-	return true
-}
-
-// Dead implements [Origin].
-func (o claimOrigin) Dead(it *lane.Item, cause error) bool {
-	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outbox.OutcomeDead, attempts: it.Attempt.Number, err: cause})
+func (o claimOrigin) Settled(it *lane.Item, outcome outbox.Outcome, cause error) bool {
+	o.claimer.ledger.conclude(ending{h: holdingOf(it), outcome: outcome, attempts: it.Attempt.Number, err: cause})
 	return true
 }
 
@@ -66,31 +59,26 @@ func (o claimOrigin) Retry(it *lane.Item, at time.Time, cause error) bool {
 	return true
 }
 
-// PutBack implements [Origin].
 func (o claimOrigin) PutBack(it *lane.Item) {
-	var ends []ending
-	for _, x := range o.session.WithdrawLocked(it, true) {
-		ends = append(ends, ending{h: holdingOf(x), outcome: outbox.OutcomeReleased})
-	}
-	o.claimer.ledger.conclude(ends...)
+	o.claimer.ledger.conclude(released(o.session.WithdrawLocked(it, true))...)
 }
 
-// Parks implements [Origin].
 func (claimOrigin) Parks() bool { return false }
 
-// Parked implements [Origin].
-func (claimOrigin) Parked(*lane.Item) any { return nil }
-
-// Durable implements [Origin].
-func (claimOrigin) Durable([]any, bool) {}
-
-// GiveBack implements [Origin].
 func (o claimOrigin) GiveBack(handle any) (again *lane.Item) {
 	return o.claimer.ledger.giveBack(handle.(*holding)) //nolint:forcetypeassert // the claimer gave it
 }
 
-// Release implements [Origin].
 func (o claimOrigin) Release() { o.claimer.ledger.release(o.session) }
+
+// released is the end of rows that go back to the table without an attempt.
+func released(items []*lane.Item) []ending {
+	ends := make([]ending, len(items))
+	for i, it := range items {
+		ends[i] = ending{h: holdingOf(it), outcome: outbox.OutcomeReleased}
+	}
+	return ends
+}
 
 // leaveKeyOf is what is left out of claims when a row of the route goes back.
 func leaveKeyOf(r *lane.Route, row *adapters.Row) leaveKey {
@@ -104,13 +92,9 @@ func leaveKeyOf(r *lane.Route, row *adapters.Row) leaveKey {
 // self the item too, to make room. It returns how many rows that were.
 func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
 	it.Session.Evict(it, self, func(out []*lane.Item) {
-		var ends []ending
-		for _, x := range out {
-			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.OutcomeReleased})
-		}
 		c.ledger.leaveOutEvicted(holdingOf(it).key, until)
-		c.ledger.conclude(ends...)
-		n = len(ends)
+		c.ledger.conclude(released(out)...)
+		n = len(out)
 	})
 	return n
 }
@@ -120,15 +104,10 @@ func (c *Claimer) putBack(it *lane.Item, self bool, until time.Time) (n int) {
 // sent, there is nothing that could be done about it.
 func (c *Claimer) loseClaim(it *lane.Item) {
 	it.Session.Evict(it, true, func(out []*lane.Item) {
-		var ends []ending
-		for _, x := range out {
-			if x == it {
-				c.ledger.forget(holdingOf(x))
-				continue
-			}
-			ends = append(ends, ending{h: holdingOf(x), outcome: outbox.OutcomeReleased})
+		if len(out) > 0 && out[0] == it {
+			c.ledger.forget(holdingOf(it))
 		}
-		c.ledger.conclude(ends...)
+		c.ledger.conclude(released(out)...)
 	})
 }
 
@@ -156,7 +135,7 @@ func (c *Claimer) AddressBack() {
 // of it, which go back: when it returns, none of the lane's rows is marked as being processed
 // by this instance, unless its claim is lost.
 func (c *Claimer) GiveUp(ctx context.Context) error {
-	if err := c.underWay.await(ctx); err != nil {
+	if err := c.ledger.await(ctx); err != nil {
 		return err
 	}
 	return c.Settler.Flush(ctx, settling.Concluded)

@@ -78,13 +78,11 @@ func (c *Claimer) handOut(w *wanted, rows []placing, claim uint64) {
 	c.handing.rows.Wait()
 	c.rowCost = max(c.rowCost, float64(c.handing.largest)) // not as many at once again
 	c.handing.largest = 0
-	c.underWay.asked(len(rows) > 0)
+	c.ledger.asked(len(rows) > 0)
 	if len(rows) == 0 {
-		c.ledger.handedOut(claim)
 		return
 	}
 	c.handing.rows.Go(func() {
-		defer c.underWay.placed()
 		got := false
 		for _, p := range rows {
 			got = c.place(w, p) || got

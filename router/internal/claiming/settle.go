@@ -72,8 +72,8 @@ func (c *Claimer) Maintain(ctx context.Context) {
 	var recovered time.Time
 	for {
 		_ = c.Settler.Flush(ctx, settling.Passed) // the settler has told
-		if now := time.Now(); now.Sub(recovered) >= c.claims.Recover && c.working() {
-			recovered = now
+		if _, works := c.sessions(); works && time.Since(recovered) >= c.claims.Recover {
+			recovered = time.Now()
 			c.recover(ctx)
 		}
 		select {
@@ -82,16 +82,6 @@ func (c *Claimer) Maintain(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// working reports whether any lane of the queue's routes is ours.
-func (c *Claimer) working() bool {
-	for _, rt := range c.routes {
-		if len(rt.Sessions()) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // recover puts rows back that were left marked by a crash.

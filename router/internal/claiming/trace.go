@@ -1,7 +1,10 @@
 package claiming
 
 import (
+	"slices"
+
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/lane"
 )
 
 // Trace is what the claimer knows of rows that routes have in tables.
@@ -11,7 +14,7 @@ func (c *Claimer) Trace(at []adapters.RowPlace) (out []adapters.Trace) {
 	defer l.mu.Unlock()
 	for _, h := range l.held {
 		for _, p := range at {
-			if queueKeyOf(h.claim) != (queueKey{p.Table, p.Key}) || !c.serves(p.Route) {
+			if queueKeyOf(h.claim) != (queueKey{p.Table, p.Key}) || !slices.ContainsFunc(c.routes, func(r *lane.Route) bool { return r.Name == p.Route }) {
 				continue
 			}
 			t := adapters.Trace{LaneRef: p.LaneRef, ID: p.Key, Group: h.group, Stage: adapters.TraceWaiting, Since: h.since, Attempt: h.counts + 1}
@@ -22,14 +25,4 @@ func (c *Claimer) Trace(at []adapters.RowPlace) (out []adapters.Trace) {
 		}
 	}
 	return out
-}
-
-// serves reports whether the claimer claims for a route.
-func (c *Claimer) serves(route string) bool {
-	for _, r := range c.routes {
-		if r.Name == route {
-			return true
-		}
-	}
-	return false
 }

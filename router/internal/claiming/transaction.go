@@ -73,7 +73,7 @@ func (l *ledger) committed(hs []*holding) {
 		if h.state != rowOpen {
 			continue
 		}
-		delete(l.credits, queueKeyOf(h.claim))
+		l.credits.Take(queueKeyOf(h.claim))
 		if v := l.left[h.key]; v != nil {
 			v.evictedUntil = time.Time{} // the group moves
 		}

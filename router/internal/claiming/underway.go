@@ -1,47 +1,47 @@
 package claiming
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // underWay is which claims are under way: one whose statement runs, and the one before
-// it whose rows are being handed out.
+// it whose rows are being handed out. It is part of the ledger, and guarded by its mutex.
 type underWay struct {
-	mu      sync.Mutex
-	begun   uint64        // number of the last claim
+	claims  uint64        // number of the last claim that has begun
 	asking  bool          // it is not known yet what that one brings
-	placing uint64        // number of the claim whose rows are being handed out; 0: none
-	changed chan struct{} // closed when any of this changes; nil: nobody waits for it
+	placing bool          // rows of the one before, or of that one, are being handed out
+	placed  uint64        // this claim and those before it are over
+	changed chan struct{} // closed when a claim is over; nil: nobody waits for that
 }
 
-// begin notes that a claim begins.
-func (u *underWay) begin() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.begun, u.asking = u.begun+1, true
+// begin numbers a claim that begins.
+func (l *ledger) begin() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking = true
+	l.claims++
+	return l.claims
 }
 
 // asked notes what the claim brought: rows that are handed out now, or nothing.
-func (u *underWay) asked(rows bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.asking = false; rows {
-		u.placing = u.begun
+func (l *ledger) asked(rows bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking, l.placing = false, l.placing || rows
+	l.over(l.placed)
+}
+
+// handedOut notes that the rows of a claim are in their lanes or on their way back.
+func (l *ledger) handedOut(claim uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.placing = false
+	l.over(claim)
+}
+
+// over notes that a claim and those before it are over, and wakes those who wait. Call with the mutex held.
+func (u *underWay) over(claim uint64) {
+	if u.placed = claim; !u.asking && !u.placing {
+		u.placed = u.claims
 	}
-	u.tell()
-}
-
-// placed notes that the rows of a claim are in their lanes or on their way back.
-func (u *underWay) placed() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.placing = 0
-	u.tell()
-}
-
-// tell wakes those who wait. Call with the mutex held.
-func (u *underWay) tell() {
 	if u.changed != nil {
 		close(u.changed)
 		u.changed = nil
@@ -49,22 +49,22 @@ func (u *underWay) tell() {
 }
 
 // await waits until all claims that have begun so far are over.
-func (u *underWay) await(ctx context.Context) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for n := u.begun; u.asking && u.begun == n || u.placing != 0 && u.placing <= n; {
-		if u.changed == nil {
-			u.changed = make(chan struct{})
+func (l *ledger) await(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n := l.claims; l.placed < n; {
+		if l.changed == nil {
+			l.changed = make(chan struct{})
 		}
-		changed := u.changed
-		u.mu.Unlock()
+		changed := l.changed
+		l.mu.Unlock()
 		var err error
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		u.mu.Lock()
+		l.mu.Lock()
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,6 @@ const (
 	LongestProbe = 5 * time.Second
 )
 
-// allow implements handlers.GateConfig.Allow.
 func (h *health) allow(name string, t *handlers.Ticket) handlers.Allowance {
 	if h.trouble.Load() == 0 {
 		return handlers.AllowAll

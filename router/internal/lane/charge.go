@@ -72,6 +72,25 @@ func (c *charge) giveBack() {
 	}
 }
 
+// Credits are attempts to be given back to messages of which only the rows are there, by row. The zero
+// value has none.
+type Credits[K comparable] map[K]int
+
+// Give adds attempts of a row.
+func (c *Credits[K]) Give(row K, n int) {
+	if *c == nil {
+		*c = Credits[K]{}
+	}
+	(*c)[row] += n
+}
+
+// Take removes and returns those of a row.
+func (c Credits[K]) Take(row K) int {
+	n := c[row]
+	delete(c, row)
+	return n
+}
+
 // credit gives attempts back to an item: at once, unless its chain runs.
 func (it *Item) credit(n int) {
 	it.credits += n
@@ -106,10 +125,7 @@ func (p *parking) credit(c *charge) {
 	if g == nil {
 		return
 	}
-	if g.credits == nil {
-		g.credits = map[int64]int{}
-	}
-	g.credits[c.row.seq] += c.n
+	g.credits.Give(c.row.seq, c.n)
 	if g.movable() {
 		p.again(g, time.Time{})
 	}
@@ -118,7 +134,7 @@ func (p *parking) credit(c *charge) {
 // repay gives an item what it and its row are owed, while its chain does not run.
 func (p *parking) repay(it *Item) {
 	if g := p.groups[keyOf(it.slot, it.key, it.seq)]; g != nil && it.seq != 0 {
-		it.credits += g.takeCredit(it.seq)
+		it.credits += g.credits.Take(it.seq)
 	}
 	it.repay()
 }

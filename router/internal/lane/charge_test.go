@@ -43,7 +43,7 @@ func TestG10_AttemptsAreGivenBackWhereverTheMessageIs(t *testing.T) {
 		s.parking.groups[g.key] = g
 		it.uncharge()
 		c.giveBack()
-		if n := g.takeCredit(7); n != 3 || len(g.credits) != 0 {
+		if n := g.credits.Take(7); n != 3 || len(g.credits) != 0 {
 			t.Errorf("%d attempts are credited in the parking, want 3; %d rows are left", n, len(g.credits))
 		}
 

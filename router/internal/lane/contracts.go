@@ -15,12 +15,9 @@ type Origin interface {
 	// count for it already.
 	Enter(it *Item) (failed int, ok bool)
 
-	// Settled takes the end of a message that was delivered or skipped; kept, if
+	// Settled takes the end of a message: it was delivered, skipped, or is dead of cause; kept, if
 	// nothing is left to be noted by cursor and parking.
-	Settled(it *Item, outcome outbox.Outcome) (kept bool)
-
-	// Dead is Settled for a message that is dead of cause.
-	Dead(it *Item, cause error) (kept bool)
+	Settled(it *Item, outcome outbox.Outcome, cause error) (kept bool)
 
 	// Retry gives a failed message back to be tried again at a time; false: the lane
 	// plans that itself.
@@ -52,17 +49,14 @@ type Origin interface {
 }
 
 // ByCursor is the origin of messages that are read by cursor: the cursor and the
-// parking are told by the lane itself, so nothing is left to be done here.
+// parking are told by the lane itself, so nothing is left to be done here. Others embed it.
 type ByCursor struct{}
 
 // Enter implements [Origin].
 func (ByCursor) Enter(*Item) (int, bool) { return 0, true }
 
 // Settled implements [Origin].
-func (ByCursor) Settled(*Item, outbox.Outcome) bool { return false }
-
-// Dead implements [Origin].
-func (ByCursor) Dead(*Item, error) bool { return false }
+func (ByCursor) Settled(*Item, outbox.Outcome, error) bool { return false }
 
 // Retry implements [Origin].
 func (ByCursor) Retry(*Item, time.Time, error) bool { return false }

@@ -18,12 +18,10 @@ func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push implements heap.Interface.
 func (h *dueHeap) Push(x any) {
 	*h = append(*h, x.(dueEntry)) //nolint:forcetypeassert // container/heap hands over what it was given
 }
 
-// Pop implements heap.Interface.
 func (h *dueHeap) Pop() any {
 	old := *h
 	n := len(old) - 1

@@ -1,16 +1,31 @@
 package lane
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/handlers"
 )
 
-// LongestLeave is the longest time for which groups are left out to make room.
-const LongestLeave = time.Minute
+const (
+	// LongestLeave is the longest time for which groups are left out to make room.
+	LongestLeave = time.Minute
 
-// EvictionPause spaces the searches for blocked groups of a full lane.
-const EvictionPause = 100 * time.Millisecond
+	// EvictionPause spaces the searches for blocked groups of a full lane.
+	EvictionPause = 100 * time.Millisecond
+
+	// slowDelivery is how long a delivery takes before what is behind it counts as blocked in a
+	// lane whose messages can only be given back.
+	slowDelivery = LongestProbe
+)
+
+// Blockage is a message that does not move, with what waits behind it.
+type Blockage struct {
+	Item    *Item
+	Waiting int
+	Sending bool
+}
 
 // EvictBlocked parks groups that do not move when they fill half the window, or when
 // the route's memory is spent, so that others flow. A route with one address
@@ -24,34 +39,74 @@ func (s *Session) EvictBlocked(now time.Time, spent bool) {
 	}
 	s.evictionLooked = now
 	o := s.Route.Destination.Ordering()
-	static, waves := o.Static, o.Unit == adapters.UnitWave
-	total := 0
-	var blocked []*Item
-	for _, stall := range s.gate.Stalled(now.Add(-ShortDelay)) {
-		it := owner(stall.Front)
-		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != deadLettering // for its address, like all that goes there
-		if waits && static || it.phase == running && !waits && !stall.Sending {
-			continue
-		}
-		total += stall.Waiting
-		blocked = append(blocked, it)
+	blocked := blockedLocked(s, now.Add(-ShortDelay), o.Static, o.Unit == adapters.UnitWave)
+	total := s.progress.finishedBeyond() // it takes room as well, for the cursor stands
+	for _, b := range blocked {
+		total += b.Waiting
 	}
-	if !static {
-		alone := s.Route.health.heldAlone(s)
-		total += len(alone)
-		blocked = append(blocked, alone...)
-	}
-	// What is finished behind them takes room as well, for the cursor stands.
-	total += s.progress.finishedBeyond()
 	if total < s.Route.Window/2 && !spent {
 		return
 	}
-	for _, it := range blocked {
-		s.progress.number(it)
-		pause := min(LongestProbe<<min(s.parking.groupOf(it).evictions, 10), LongestLeave) // its address is down, or it is being sent
-		if it.phase == backoff {
+	for _, b := range blocked {
+		s.progress.number(b.Item)
+		pause := min(LongestProbe<<min(s.parking.groupOf(b.Item).evictions, 10), LongestLeave) // its address is down, or it is being sent
+		if b.Item.phase == backoff {
 			pause = ShortDelay
 		}
-		s.parking.park(it, adapters.ParkedWaiting, now.Add(pause), nil).evict()
+		s.parking.park(b.Item, adapters.ParkedWaiting, now.Add(pause), nil).evict()
+	}
+}
+
+// Blockages returns the messages of the session that do not move, for a feeder that
+// can take them back; with patient without those that wait for their address.
+func (s *Session) Blockages(now time.Time, patient bool) []Blockage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(blockedLocked(s, now.Add(-slowDelivery), patient, false), func(b Blockage) bool {
+		return b.Sending && b.Item.key == "" // nothing is behind it
+	})
+}
+
+// blockedLocked returns the messages that have not moved since slow; with patient without those that wait
+// for their address. With waves, what is being sent waits for it like all that goes there.
+func blockedLocked(s *Session, slow time.Time, patient, waves bool) (out []Blockage) {
+	stalls := s.gate.Stalled(slow)
+	for _, it := range s.Route.health.heldAlone(s) {
+		stalls = append(stalls, handlers.Stall{Front: &it.Ticket, Waiting: 1})
+	}
+	for _, stall := range stalls {
+		it := owner(stall.Front)
+		waits := stall.Down || it.phase == held || stall.Sending && waves && it.phase != deadLettering
+		if waits && patient || it.phase == running && !waits && !stall.Sending {
+			continue
+		}
+		out = append(out, Blockage{Item: it, Waiting: stall.Waiting, Sending: stall.Sending})
+	}
+	return out
+}
+
+// WithdrawLocked takes what is behind an item of its group out of the lane, and with self the
+// item too, to be given back to their origin.
+func (s *Session) WithdrawLocked(it *Item, self bool) []*Item {
+	part := handlers.Behind
+	if self {
+		part = handlers.FromHere
+	}
+	tickets, _ := s.gate.Withdraw(&it.Ticket, part)
+	out := make([]*Item, len(tickets))
+	for i, t := range tickets {
+		out[i] = owner(t)
+		s.outcomes.takeBack(out[i])
+	}
+	return out
+}
+
+// Evict is WithdrawLocked for callers without the mutex: give takes what was withdrawn,
+// with the mutex held. Nothing is, of an item that has ended.
+func (s *Session) Evict(it *Item, self bool, give func(out []*Item)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it.phase != finished {
+		give(s.WithdrawLocked(it, self))
 	}
 }

@@ -21,7 +21,6 @@ func killable(d adapters.Destination) adapters.Destination {
 // trapped is a destination with a failpoint on both sides.
 type trapped struct{ adapters.Destination }
 
-// Deliver implements adapters.Destination.
 func (t trapped) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	failpoint.Hit(failpoint.BeforeSend)
 	errs := t.Destination.Deliver(ctx, address, batch)

@@ -183,7 +183,7 @@ func (o *outcomes) retry(it *Item, v outbox.Verdict) {
 // finish settles an item in memory. Its ticket has left the gate.
 func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 	o.takeOut(it)
-	if o.origin.Settled(it, outcome) {
+	if o.origin.Settled(it, outcome, nil) {
 		return
 	}
 	if it.seq != 0 {
@@ -238,7 +238,7 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 	}
 	o.gate.Leave(&it.Ticket)
 	o.takeOut(it)
-	if o.origin.Dead(it, v.Err) {
+	if o.origin.Settled(it, outbox.OutcomeDead, v.Err) {
 		return
 	}
 	o.parking.put(it, adapters.ParkedDead, time.Time{}, v.Err)

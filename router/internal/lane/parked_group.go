@@ -39,7 +39,7 @@ type parkedGroup struct {
 	evicted   bool      // parked to make room: may come back when an address does
 	evictions int       // times in a row that it was
 
-	credits map[int64]int // attempts to be given back, by the sequence number of their row
+	credits Credits[int64] // by the sequence number of the row
 
 	// While its rows are read nothing is added to them: what they say is then all
 	// that there is. Fresh messages are kept aside until it is known.
@@ -144,13 +144,6 @@ func (g *parkedGroup) moved() { g.evicted = false }
 
 // recount takes over how many rows there are: an operator may have taken some away.
 func (g *parkedGroup) recount(n int) { g.count = n }
-
-// takeCredit returns the attempts that are to be given back to the message of a row.
-func (g *parkedGroup) takeCredit(seq int64) int {
-	n := g.credits[seq]
-	delete(g.credits, seq)
-	return n
-}
 
 // evict notes that the group was parked to make room.
 func (g *parkedGroup) evict() { g.evicted, g.evictions = true, g.evictions+1 }

@@ -92,7 +92,7 @@ func (p *parking) again(g *parkedGroup, due time.Time) {
 // it was a middleware that failed it.) What is being sent at this moment keeps
 // its place before them and blocks the way back until it is concluded.
 func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cause error) *parkedGroup {
-	out, kept := p.gate.Withdraw(&it.Ticket)
+	out, kept := p.gate.Withdraw(&it.Ticket, handlers.WholeGroup)
 	for _, t := range slices.Concat(kept, out) {
 		p.progress.number(owner(t))
 	}

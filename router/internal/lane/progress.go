@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -167,21 +168,26 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// settlements is [Session.Settlements], of a lane that is still the session's.
-func (p *progress) settlements(e settling.Extent) (out []adapters.Settlement) {
+// settlements is [Session.Settlements], of a lane that is still the session's. What is delivered in the
+// transaction that writes them is settled with it.
+func (p *progress) settlements(e settling.Extent, delivered []*Item) (out []adapters.Settlement) {
 	if p.flight != nil {
 		return nil
 	}
-	if p.route.Progress && e < settling.Passed && p.concluded() {
+	if p.route.Progress && e < settling.Passed && p.concluded() && delivered == nil {
 		e = settling.Passed // the row shows the cursor that is least far, which may have passed over the others' rows
 	}
 	for i, str := range p.streams {
-		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || e >= str.unwritten {
+		mine := slices.ContainsFunc(delivered, str.settles)
+		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || mine || e >= str.unwritten {
 			out = append(out, p.settlement(str))
+		}
+		if mine {
+			str.deliver(&out[len(out)-1], delivered)
 		}
 	}
 	if len(out) > 0 {
-		out[0].Published = p.ops.published
+		out[0].Published = p.ops.published || delivered != nil
 		p.fly()
 	}
 	return out

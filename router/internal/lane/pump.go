@@ -78,15 +78,14 @@ func (u *pump) report(err error, lane string) time.Duration {
 // read reads the first messages of a group. A connection that has fallen
 // silent must not keep the lane's other groups in the parking.
 func (u *pump) read(g *parkedGroup) (rows []adapters.Parked, err error) {
-	ctx, cancel := u.loading.Begin(u.ctx)
-	defer cancel()
-	ref := adapters.LaneRef{Route: u.route.Name, Slot: g.slot}
+	after, limit := int64(0), g.limit
 	if g.key.group == "" {
-		rows, err = u.route.State.ParkedQueue(ctx, ref, "", g.key.alone.seq-1, 1)
-	} else {
-		rows, err = u.route.State.ParkedQueue(ctx, ref, g.key.group, 0, g.limit)
+		after, limit = g.key.alone.seq-1, 1
 	}
-	u.loading.End(ctx, err)
+	err = u.loading.Call(u.ctx, func(ctx context.Context) (err error) {
+		rows, err = u.route.State.ParkedQueue(ctx, adapters.LaneRef{Route: u.route.Name, Slot: g.slot}, g.key.group, after, limit)
+		return err
+	})
 	failpoint.Hit(failpoint.Unparking)
 	return rows, err
 }
@@ -162,7 +161,7 @@ func (p *parking) early(row adapters.Parked) bool {
 // the parking.
 func (p *parking) correct(g *parkedGroup, rows []adapters.Parked) {
 	for _, row := range rows {
-		n := min(g.takeCredit(row.Seq), row.Attempts)
+		n := min(g.credits.Take(row.Seq), row.Attempts)
 		if n > 0 && row.Metadata[MetaDeath] == "" { // otherwise it is too late
 			row.Was = row.Attempts
 			row.Attempts -= n

@@ -45,9 +45,9 @@ type Shared struct {
 	Settlers func(adapters.StateStore) *settling.Settler
 	Patience time.Duration // for an answer of the state store
 
-	places      atomic.Uint64 // given to messages that enter lanes
-	together    map[any]*handlers.Places
-	Concurrency concurrency
+	places   atomic.Uint64 // given to messages that enter lanes
+	together map[any]*handlers.Places
+	Busy     atomic.Int32 // lanes that have chains
 }
 
 // limiter bounds the requests of a route, and with Together those of several.
@@ -79,8 +79,8 @@ type Route struct {
 	poison  *poison                      // nil: dead messages are only parked
 	limiter *handlers.Limiter
 	Share   memory.Share // of the memory
-	panics  panics
-	unasked sync.Once // a chain that ran after a delivery did not ask for its outcome
+	panics  sync.Map     // places where supplied code has panicked, of which there are as many as lines that panic
+	unasked sync.Once    // a chain that ran after a delivery did not ask for its outcome
 	stats   routeStats
 
 	leastChains int            // what each of its lanes may have of the pace in any case
@@ -92,9 +92,6 @@ type Route struct {
 // lease, see [route.connect].
 func NewRoute(cfg Config, shared *Shared) *Route {
 	o := cfg.Destination.Ordering()
-	if o.MaxRequests <= 0 {
-		o.MaxRequests = adapters.DefaultMaxRequests
-	}
 	rt := &Route{Config: cfg, shared: shared, settler: shared.Settlers(cfg.State), leastChains: leastChains(o),
 		limiter: shared.limiter(cfg.Together, o)}
 	rt.health = newHealth(rt)
@@ -180,7 +177,6 @@ type inOrder struct {
 	stats *routeStats
 }
 
-// Deliver implements adapters.Destination.
 func (d inOrder) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	began := time.Now()
 	errs := d.Destination.Deliver(ctx, address, batch)
@@ -189,7 +185,6 @@ func (d inOrder) Deliver(ctx context.Context, address string, batch []*message.M
 	return errs
 }
 
-// Ordering implements adapters.Destination.
 func (d inOrder) Ordering() adapters.Ordering {
 	o := d.Destination.Ordering()
 	if !o.Whole {

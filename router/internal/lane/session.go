@@ -49,12 +49,9 @@ func NewSession(l *Lane, table adapters.Table, states []adapters.LaneState, grou
 	s.origin = l.route.Feeder.Origin(s)
 	s.ctx, s.cancel = context.WithCancel(context.WithValue(context.Background(), lanectx.Share, l.route.owned))
 	s.runner = newRunner(s)
-	through := l.route.Destination
-	if s.fenced = cmp.Or(fence(s), transact(s)); s.fenced != nil {
-		through = s.fenced
-	}
+	s.fenced = through(s)
 	s.gate = handlers.NewGate(handlers.GateConfig{
-		Destination: l.route.gateDestination(through),
+		Destination: l.route.gateDestination(cmp.Or(s.fenced, l.route.Destination)),
 		Limiter:     l.route.limiter,
 		Allow:       l.route.health.allow,
 		Permit:      l.route.Lease.MaySend,
@@ -119,7 +116,11 @@ func (s *Session) Stop(ctx context.Context) {
 	}
 	abort()
 	s.gate.Abort() // frees the context
-	closeFenced(s)
+	if s.fenced != nil {
+		if err := s.fenced.Close(); err != nil {
+			s.Route.Log().Debug("closing what a lane delivered through", "lane", s.Lane.Name, "error", err)
+		}
+	}
 	s.Route.health.forget(s)
 	s.mu.Lock()
 	s.progress.giveUp()
@@ -217,7 +218,7 @@ func (s *Session) Settlements(e settling.Extent) []adapters.Settlement {
 	if s.lost {
 		return nil
 	}
-	return s.progress.settlements(e)
+	return s.progress.settlements(e, nil)
 }
 
 // Settled implements Batch.

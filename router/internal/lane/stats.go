@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -65,6 +66,18 @@ func (s *routeStats) skipItem(it *Item, reason string) {
 		slot = it.stream.Slot
 	}
 	s.skips.add(it.id(), slot, reason)
+}
+
+// notePanic logs the stack of a panic, the first time that it happens at its place:
+// the message's error has the place, and every attempt may end the same way.
+func (r *Route) notePanic(err error) {
+	p, ok := errors.AsType[*adapters.PanicError](err)
+	if !ok {
+		return
+	}
+	if _, known := r.panics.LoadOrStore(p.Place, nil); !known {
+		r.Log().Error("a panic counts as a failed attempt; its stack is logged this once", "error", p, "stack", p.Stack)
+	}
 }
 
 // CountRetried counts an attempt that failed and is followed by another.

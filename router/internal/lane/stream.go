@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -140,6 +141,30 @@ func (s *Stream) settledBeyond() []int64 {
 		out = append(out, p)
 	}
 	return out
+}
+
+// settles reports whether an item is settled in the stream's row.
+func (s *Stream) settles(it *Item) bool {
+	return it.stream == s || it.stream == nil && it.slot == s.Slot
+}
+
+// deliver adds to a settlement of the stream that items are delivered.
+func (s *Stream) deliver(st *adapters.Settlement, items []*Item) {
+	for _, it := range items {
+		switch {
+		case !s.settles(it):
+			continue
+		case it.stream != nil:
+			st.Beyond = append(st.Beyond, s.at(it.index).position)
+			continue
+		}
+		if i := slices.IndexFunc(st.Park, func(p adapters.Parked) bool { return p.Seq == it.seq }); i >= 0 { // not stored yet
+			st.Park = slices.Delete(st.Park, i, i+1)
+		} else {
+			st.Delivered = append(st.Delivered, it.seq)
+		}
+		st.Unpark = append(st.Unpark, it.seq)
+	}
 }
 
 // MoveTo sets where the next read begins, after a read that yielded no

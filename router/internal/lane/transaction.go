@@ -33,9 +33,12 @@ type transaction struct {
 	in Transactor
 }
 
-// transact returns what the session delivers through, or nil if what its messages are settled in
-// has no transactions for the route's destination.
-func transact(s *Session) adapters.Destination {
+// through returns what the session delivers through instead of the route's destination: one that fences former
+// owners, or transactions, if what its messages are settled in has them for the destination. Otherwise it is nil.
+func through(s *Session) adapters.Destination {
+	if f, ok := s.Route.Destination.(adapters.Fencer); ok {
+		return f.Fence(s.Lane.Name, func(ctx context.Context) (bool, error) { return s.Route.Lease.StillOwned(ctx, s) })
+	}
 	to, ok := s.Route.Destination.(adapters.TxDestination)
 	if !ok {
 		return nil
@@ -62,7 +65,6 @@ func (t transaction) Ordering() adapters.Ordering {
 // Close implements [adapters.Destination]. The destination is the route's.
 func (t transaction) Close() error { return nil }
 
-// Deliver implements [adapters.Destination].
 func (t transaction) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	return adapters.InParts(batch, groupOf, func(part []*message.Message) ([]error, error) { return t.try(ctx, address, part) })
 }

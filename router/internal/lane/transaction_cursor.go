@@ -27,10 +27,8 @@ var (
 	errStopped = errors.New("the lane is stopping")
 )
 
-// Database implements [Transactor].
 func (t cursorTransactor) Database() string { return t.store.Database() }
 
-// Transact implements [Transactor].
 func (t cursorTransactor) Transact(ctx context.Context, items []*Item, deliver func(context.Context, any) error) error {
 	s := t.session
 	var refused error // of deliver
@@ -88,7 +86,7 @@ func (t cursorTransactor) takeTurn(ctx context.Context, items []*Item) ([]adapte
 		return nil, errStopped
 	}
 	s.progress.turn = true
-	return s.progress.settlementsWith(items), nil
+	return s.progress.settlements(settling.Concluded, items), nil
 }
 
 // endTurn takes the outcome of the transaction.
@@ -124,37 +122,6 @@ func writeParked(s *Session) error {
 	}
 }
 
-// settlementsWith is settlements with the items settled, whatever else there is to write.
-func (p *progress) settlementsWith(items []*Item) []adapters.Settlement {
-	at := map[int]*adapters.Settlement{} // by slot
-	out := make([]adapters.Settlement, 0, len(p.streams))
-	for i, str := range p.streams {
-		if hasOps := i == 0 && !p.ops.empty() || p.ops.touches(str.Slot); hasOps || settling.Concluded >= str.unwritten || settles(items, str) {
-			out = append(out, p.settlement(str))
-			at[str.Slot] = &out[len(out)-1]
-		}
-	}
-	if len(out) > 0 {
-		out[0].Published = true
-	}
-	p.fly()
-	for _, it := range items {
-		if it.stream != nil {
-			st := at[it.stream.Slot]
-			st.Beyond = append(st.Beyond, it.stream.at(it.index).position)
-			continue
-		}
-		st := at[it.slot]
-		if i := slices.IndexFunc(st.Park, func(p adapters.Parked) bool { return p.Seq == it.seq }); i >= 0 { // not stored yet
-			st.Park = append(st.Park[:i:i], st.Park[i+1:]...)
-		} else {
-			st.Delivered = append(st.Delivered, it.seq)
-		}
-		st.Unpark = append(st.Unpark, it.seq)
-	}
-	return out
-}
-
 // lostOf are the items that an operator has removed.
 func lostOf(gone *adapters.GoneError, items []*Item) error {
 	e := &LostError{Reason: skippedByOperator}
@@ -164,16 +131,6 @@ func lostOf(gone *adapters.GoneError, items []*Item) error {
 		}
 	}
 	return e
-}
-
-// settles reports whether one of the items is settled in the stream's row.
-func settles(items []*Item, str *Stream) bool {
-	for _, it := range items {
-		if it.stream == str || it.stream == nil && it.slot == str.Slot {
-			return true
-		}
-	}
-	return false
 }
 
 // commit notes that it is written that an item was delivered. Its chain has not returned yet.

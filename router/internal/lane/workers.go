@@ -3,7 +3,6 @@ package lane
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -11,19 +10,11 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// concurrency bounds the messages that are in their chains at once. More than enough
-// for large batches makes everything slower: what a message needs (its stack
-// above all) has left the processor's caches when its turn comes again.
-// With two processors, the same work took 60% more of them with 4,096 at once than
-// with 1,024, and a fifth more with 2,048; with less, batches for Kafka become so small
-// that what we save the broker spends.
-type concurrency struct {
-	Lanes atomic.Int32 // that have chains
-}
-
 const (
 	// TotalChains is how many chains there are beside each other in a process
-	// whose lanes all move.
+	// whose lanes all move. More than enough for large batches makes everything
+	// slower: what a message needs (its stack above all) has left the processor's
+	// caches when its turn comes again; see docs/experiments.md.
 	TotalChains = 1024
 
 	// LeastChains is what a lane may have, however many there are; beside what fills
@@ -109,7 +100,7 @@ func (r *runner) await(ctx context.Context) {
 
 // limit is what a lane that moves may have now.
 func (r *runner) limit() int {
-	return max(TotalChains/max(int(r.route.shared.Concurrency.Lanes.Load()), 1), r.route.leastChains)
+	return max(TotalChains/max(int(r.route.shared.Busy.Load()), 1), r.route.leastChains)
 }
 
 // pickLocked takes the next item of which the chain may run now, and counts it.
@@ -128,7 +119,7 @@ func (r *runner) pickLocked() *Item {
 // beginLocked counts a chain that is about to run.
 func (r *runner) beginLocked() {
 	if r.chains == 0 && !r.route.DeliverFirst {
-		r.route.shared.Concurrency.Lanes.Add(1)
+		r.route.shared.Busy.Add(1)
 	}
 	r.chains++
 }
@@ -141,7 +132,7 @@ func (r *runner) endLocked() {
 		return
 	}
 	if !r.route.DeliverFirst {
-		r.route.shared.Concurrency.Lanes.Add(-1)
+		r.route.shared.Busy.Add(-1)
 	}
 	r.idle.Broadcast()
 }

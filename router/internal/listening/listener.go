@@ -1,3 +1,4 @@
+// Package listening feeds lanes from a Watermill Subscriber, which gets the acks.
 package listening
 
 import (
@@ -91,7 +92,6 @@ func (l *Listener) Run(ctx, listening context.Context) error {
 	return nil
 }
 
-// works notes that the subscription works.
 func (l *Listener) works() {
 	l.Outage.End(l.Route.Log(), "the route gets messages again")
 	l.tries = 0
@@ -197,15 +197,14 @@ func messageOf(it *lane.Item) *message.Message {
 	return msg
 }
 
-// Enter implements [Origin].
 func (o *messageOrigin) Enter(it *lane.Item) (failed int, ok bool) {
 	o.unacked[messageOf(it)] = struct{}{}
 	return 0, true
 }
 
-// Settled implements [Origin].
-func (o *messageOrigin) Settled(it *lane.Item, _ outbox.Outcome) bool {
-	if msg := messageOf(it); msg != nil {
+// Settled acknowledges what was delivered or skipped; what is dead, when its row is durable.
+func (o *messageOrigin) Settled(it *lane.Item, outcome outbox.Outcome, _ error) bool {
+	if msg := messageOf(it); msg != nil && outcome != outbox.OutcomeDead {
 		msg.Ack()
 		delete(o.unacked, msg)
 		it.Handle = nil
@@ -214,7 +213,6 @@ func (o *messageOrigin) Settled(it *lane.Item, _ outbox.Outcome) bool {
 	return false
 }
 
-// Parked implements [Origin].
 func (o *messageOrigin) Parked(it *lane.Item) any {
 	msg := messageOf(it)
 	if msg == nil {
@@ -225,7 +223,6 @@ func (o *messageOrigin) Parked(it *lane.Item) any {
 	return msg
 }
 
-// Durable implements [Origin].
 func (o *messageOrigin) Durable(acks []any, lost bool) {
 	for _, a := range acks {
 		msg := a.(*message.Message) //nolint:forcetypeassert // Parked returned it
@@ -237,7 +234,6 @@ func (o *messageOrigin) Durable(acks []any, lost bool) {
 	}
 }
 
-// Release implements [Origin].
 func (o *messageOrigin) Release() {
 	for msg := range o.unacked {
 		msg.Nack()

@@ -1,3 +1,4 @@
+// Package logging keeps failures that last from filling the log.
 package logging
 
 import (
@@ -47,6 +48,15 @@ func (o *Outage) Fail(log *slog.Logger, level slog.Level, text string, err error
 	}
 	o.errors = append(o.errors, err.Error())
 	log.Log(context.Background(), level, text, append(args, "error", err)...)
+}
+
+// Report is Fail or End, as err says: failed and over are their texts.
+func (o *Outage) Report(log *slog.Logger, level slog.Level, err error, failed, over string) {
+	if err != nil {
+		o.Fail(log, level, failed, err)
+		return
+	}
+	o.End(log, over)
 }
 
 // End logs that it is over, if there was one; an empty text logs nothing.

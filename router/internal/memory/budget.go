@@ -1,3 +1,4 @@
+// Package memory bounds the memory of all messages in flight in the process.
 package memory
 
 import "sync/atomic"

@@ -3,7 +3,6 @@ package ownership
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/outriderhq/outrider/internal/failpoint"
@@ -146,21 +145,9 @@ func (k *Manager) giveUp(ctx context.Context, states []adapters.LaneState) {
 	k.releaseOrphans(ctx)
 }
 
-// noteUnclaimed notes what is ours in the state store and has no session. Of owned it takes away all else.
-func (k *Manager) noteUnclaimed(owned map[adapters.LaneRef]adapters.LaneMark) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, s := range k.withQuiescing(k.working()) {
-		for _, slot := range s.Lane.Slots {
-			delete(owned, adapters.LaneRef{Route: s.Route.Name, Slot: slot})
-		}
-	}
-	k.unclaimed = slices.Collect(maps.Keys(owned))
-}
-
-// idle returns the rows that neither a session in its lane nor one that
+// withoutSession returns the rows that neither a session in its lane nor one that
 // quiesces has. Call with the mutex held.
-func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
+func (k *Manager) withoutSession(rows []adapters.LaneRef) []adapters.LaneRef {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -178,7 +165,7 @@ func (k *Manager) idle(rows []adapters.LaneRef) []adapters.LaneRef {
 // goroutine that acquires may do this: what it is about to work is no orphan.
 func (k *Manager) findOrphans(ctx context.Context) {
 	k.mu.Lock()
-	k.peers.orphans = append(k.peers.orphans, k.idle(k.unclaimed)...)
+	k.peers.orphans = append(k.peers.orphans, k.withoutSession(k.unclaimed)...)
 	k.unclaimed = nil
 	k.mu.Unlock()
 	k.releaseOrphans(ctx)
@@ -188,16 +175,12 @@ func (k *Manager) releaseOrphans(ctx context.Context) {
 	if len(k.peers.orphans) == 0 || ctx.Err() != nil {
 		return
 	}
-	limited, cancel := k.peers.release.Begin(ctx)
-	defer cancel()
-	err := k.Store.Release(limited, k.instance, k.peers.orphans)
-	k.peers.release.End(limited, err)
-	if err != nil {
-		if ctx.Err() == nil {
-			k.releasing.Fail(k.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
-		}
-		return
+	err := k.peers.release.Call(ctx, func(ctx context.Context) error { return k.Store.Release(ctx, k.instance, k.peers.orphans) })
+	switch {
+	case err == nil:
+		k.releasing.End(k.log, "")
+		k.peers.orphans = nil
+	case ctx.Err() == nil:
+		k.releasing.Fail(k.log, slog.LevelWarn, "lanes that are not worked cannot be released, trying again", err)
 	}
-	k.releasing.End(k.log, "")
-	k.peers.orphans = nil
 }

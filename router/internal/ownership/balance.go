@@ -86,10 +86,11 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		// A connection that has fallen silent must not keep us from all the rest.
-		limited, cancel := rt.acquiring.Begin(ctx)
-		complete, err := k.acquire(limited, now, rt, shares.share(k.instance, rt.Name))
-		rt.acquiring.End(limited, err)
-		cancel()
+		complete := false
+		err := rt.acquiring.Call(ctx, func(ctx context.Context) (err error) {
+			complete, err = k.acquire(ctx, now, rt, shares.share(k.instance, rt.Name))
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return lookPause, nil //nolint:nilerr // asked to stop: that is no failure
@@ -127,13 +128,12 @@ func (k *Manager) look(ctx context.Context) (shares *assignment, again time.Dura
 			}
 		}
 	}
+	k.peers.outage.Report(k.log, slog.LevelWarn, err, "cannot see the other instances in the state store, trying again; lanes stay as they are",
+		"the other instances can be seen again")
 	if err != nil || self < 0 || !all[self].Alive {
-		// Others may take us for dead: what we took now they would take again.
-		signal.Send(k.hurry)
-		k.reportLook(err)
+		signal.Send(k.hurry) // others may take us for dead: what we took now they would take again
 		return nil, 0
 	}
-	k.reportLook(nil)
 	return k.peers.note(all), k.peers.again(all)
 }
 
@@ -172,15 +172,6 @@ func (c *peers) again(all []adapters.Instance) time.Duration {
 		}
 	}
 	return pause
-}
-
-// reportLook logs the beginning and the end of not knowing the others, once each.
-func (k *Manager) reportLook(err error) {
-	if err != nil {
-		k.peers.outage.Fail(k.log, slog.LevelWarn, "cannot see the other instances in the state store, trying again; lanes stay as they are", err)
-		return
-	}
-	k.peers.outage.End(k.log, "the other instances can be seen again")
 }
 
 // announcement is what we say that we run.

@@ -11,15 +11,12 @@ import (
 // round is one look for lanes to take. What a source answers in it holds for all routes: hundreds may stand at one place.
 type round struct {
 	before map[*Route]error // of the routes for which [Config] Before was called
-
-	tables map[adapters.Source]adapters.Table
-	starts map[startOf]adapters.Cursor
-	valid  map[cursorOf]bool
-	rows   map[positionOf]adapters.Anchor
+	known  map[any]any      // answers, by what was asked
 }
 
 // What a source is asked for.
 type (
+	tableOf struct{ adapters.Source }
 	startOf struct {
 		adapters.Source
 		adapters.Start
@@ -34,18 +31,16 @@ type (
 	}
 )
 
-func newRound() *round {
-	return &round{before: map[*Route]error{}, tables: map[adapters.Source]adapters.Table{}, starts: map[startOf]adapters.Cursor{}, valid: map[cursorOf]bool{}, rows: map[positionOf]adapters.Anchor{}}
-}
+func newRound() *round { return &round{before: map[*Route]error{}, known: map[any]any{}} }
 
 // answer returns what was asked before, or else asks. Errors are not kept.
-func answer[K comparable, V any](known map[K]V, key K, ask func() (V, error)) (V, error) {
-	if v, ok := known[key]; ok {
+func answer[V any](now *round, question any, ask func() (V, error)) (V, error) {
+	if v, ok := now.known[question].(V); ok {
 		return v, nil
 	}
 	v, err := ask()
 	if err == nil {
-		known[key] = v
+		now.known[question] = v
 	}
 	return v, err
 }
@@ -65,12 +60,12 @@ func (r *Route) prepare(ctx context.Context, now *round, states []adapters.LaneS
 	for i := range states {
 		st := &states[i]
 		if st.New {
-			first, err := answer(now.starts, startOf{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
+			first, err := answer(now, startOf{r.Source, r.Start}, func() (adapters.Cursor, error) { return r.Source.Start(ctx, r.Start) })
 			if err != nil {
 				return &sourceError{err}
 			}
 			st.Cursor = first
-		} else if _, err := answer(now.valid, cursorOf{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.MeansNothing(err) {
+		} else if _, err := answer(now, cursorOf{r.Source, st.Cursor}, func() (bool, error) { return true, r.Source.Validate(ctx, st.Cursor) }); adapters.MeansNothing(err) {
 			return &stoppedError{fmt.Errorf("route %q: %w (%s)", r.Name, err, r.placeAnew())}
 		} else if err != nil { // the source could not be asked
 			return &sourceError{err}
@@ -88,7 +83,7 @@ func (r *Route) anchor(ctx context.Context, now *round, st *adapters.LaneState) 
 	if !ok || !st.Cursor.Anchor.IsZero() || st.Cursor.Position <= 0 {
 		return nil
 	}
-	found, err := answer(now.rows, positionOf{r.Source, st.Cursor.Position}, func() (adapters.Anchor, error) {
+	found, err := answer(now, positionOf{r.Source, st.Cursor.Position}, func() (adapters.Anchor, error) {
 		c, err := src.Anchored(ctx, st.Cursor)
 		return c.Anchor, err
 	})
@@ -105,7 +100,7 @@ func (r *Route) locate(ctx context.Context, now *round) error {
 		r.table = adapters.Table{Name: adapters.NoTable}
 		return nil
 	}
-	table, err := answer(now.tables, r.Source, func() (adapters.Table, error) { return adapters.TableOf(ctx, r.Source) })
+	table, err := answer(now, tableOf{r.Source}, func() (adapters.Table, error) { return adapters.TableOf(ctx, r.Source) })
 	if err == nil {
 		r.table = table
 	}

@@ -141,17 +141,17 @@ func (k *Manager) Drain() []*lane.Session {
 		k.draining = true
 		close(k.quit)
 	}
-	k.ended.Store(&ended{k.withQuiescing(slices.Clone(working))})
+	k.drained = k.withQuiescing(slices.Clone(working))
 	return working
 }
 
 // Sessions returns all sessions whose progress is to be written.
 func (k *Manager) Sessions() []*lane.Session {
-	if e := k.ended.Load(); e != nil {
-		return e.sessions
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.draining {
+		return k.drained
+	}
 	return k.withQuiescing(k.working())
 }
 

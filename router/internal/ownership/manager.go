@@ -1,9 +1,13 @@
+// Package ownership decides which lanes are ours: leases, shares among instances,
+// hand-over, pauses and leaders' locks. Its [Manager] starts and stops sessions.
 package ownership
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,10 +45,15 @@ type Manager struct {
 
 	peers peers // only the goroutine that acquires uses it
 
-	mu sync.Mutex // guards quiet
-	quiet
-	wg    sync.WaitGroup // sessions being ended
-	ended atomic.Pointer[ended]
+	mu        sync.Mutex
+	quiescing map[*lane.Lane]*lane.Session // that end: no longer in their lanes, perhaps, but what they concluded is still to be written
+	unclaimed []adapters.LaneRef           // ours in the state store, and had no session at the last renewal
+	troubles  map[*Route]*trouble          // routes that cannot run
+	draining  bool
+	drained   []*lane.Session // when draining: no longer in their lanes, but what they concluded is still to be written
+
+	quit chan struct{}  // closed when draining begins
+	wg   sync.WaitGroup // sessions being ended
 }
 
 // Config is what a manager needs.
@@ -65,7 +74,7 @@ type Config struct {
 func New(cfg Config) *Manager {
 	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), hurry: make(chan struct{}, 1), quiet: newQuiet(), peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
+		epoch:   time.Now(), hurry: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
 	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	return k
 }
@@ -158,7 +167,9 @@ func (k *Manager) renew(ctx context.Context) {
 	commanded := map[*Route]bool{}
 	for i, s := range before {
 		for j, str := range s.Streams() {
-			mark, ours := owned[adapters.LaneRef{Route: s.Route.Name, Slot: str.Slot}]
+			ref := adapters.LaneRef{Route: s.Route.Name, Slot: str.Slot}
+			mark, ours := owned[ref]
+			delete(owned, ref)
 			if !ours || mark.Epoch != str.Epoch || mark.Revision < durable[i][j] {
 				k.lose(s)
 				break
@@ -168,7 +179,9 @@ func (k *Manager) renew(ctx context.Context) {
 			}
 		}
 	}
-	k.noteUnclaimed(owned)
+	k.mu.Lock()
+	k.unclaimed = slices.Collect(maps.Keys(owned))
+	k.mu.Unlock()
 	k.until.Store(int64(began + k.lease))
 	for _, rt := range k.routes {
 		rt.Kick() // messages may have been refused while little of the lease was left
@@ -229,10 +242,6 @@ func (k *Manager) background(f func()) {
 		k.wg.Go(f)
 	}
 }
-
-// ended are the sessions of a draining router: they are no longer in their
-// lanes, but what they concluded is still to be written.
-type ended struct{ sessions []*lane.Session }
 
 // Leave releases what is ours, so that another instance takes over at once.
 func (k *Manager) Leave() {

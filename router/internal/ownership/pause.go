@@ -12,23 +12,6 @@ import (
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// quiet is what a manager knows of lanes and routes that do not work.
-type quiet struct {
-	// quiescing are sessions that end: no longer in their lanes, perhaps,
-	// but what they concluded is still to be written.
-	quiescing map[*lane.Lane]*lane.Session
-
-	unclaimed []adapters.LaneRef // ours in the state store, and had no session at the last renewal
-
-	troubles map[*Route]*trouble // routes that cannot run
-	draining bool
-	quit     chan struct{} // closed when draining begins
-}
-
-func newQuiet() quiet {
-	return quiet{quiescing: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, quit: make(chan struct{})}
-}
-
 // applyPauses carries out what operators have asked of a route since its counter last
 // moved: pauses of the route or of addresses, and their end. Every instance quiesces
 // its own lanes of a paused route.

@@ -1,3 +1,4 @@
+// Package polling decides how long a reader waits between two reads.
 package polling
 
 import (

@@ -1,3 +1,5 @@
+// Package reading feeds lanes from a source that is read by cursor: one query per poll
+// for all lanes of all routes of a source.
 package reading
 
 import (
@@ -184,10 +186,11 @@ func (r *Reader) fetch(ctx context.Context, plan *plan) (int, error) {
 		}
 	}
 	f := fan{reader: r, plan: plan}
-	limited, cancel := r.bound.Begin(ctx)
-	results, err := r.Source.Fetch(limited, reads, f.take)
-	r.bound.End(limited, err)
-	cancel()
+	var results []adapters.ReadResult
+	err := r.bound.Call(ctx, func(ctx context.Context) (err error) {
+		results, err = r.Source.Fetch(ctx, reads, f.take)
+		return err
+	})
 	f.flush()
 	if f.rows > 0 {
 		failpoint.Hit(failpoint.Fetched)

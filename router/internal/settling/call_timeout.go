@@ -19,17 +19,16 @@ type CallTimeout struct {
 // LongestCallTimeout is where doubling ends.
 const LongestCallTimeout = 10 * time.Minute
 
-// Begin limits a call.
-func (b *CallTimeout) Begin(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(min(b.Usual<<min(b.timeouts, 10), LongestCallTimeout), b.Usual))
-}
-
-// End takes the outcome of a call with the context that begin returned.
-func (b *CallTimeout) End(ctx context.Context, err error) {
+// Call makes a call with a context that is limited.
+func (b *CallTimeout) Call(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(min(b.Usual<<min(b.timeouts, 10), LongestCallTimeout), b.Usual))
+	defer cancel()
+	err := call(ctx)
 	switch {
 	case err == nil:
 		b.timeouts = 0
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		b.timeouts++
 	}
+	return err
 }

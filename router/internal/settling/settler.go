@@ -1,3 +1,4 @@
+// Package settling writes the progress of all lanes in one transaction, at a bounded rate.
 package settling
 
 import (
@@ -184,10 +185,7 @@ func (s *Settler) settle(ctx context.Context, e Extent) error {
 	s.waiting, s.extent = nil, Concluded
 	s.mu.Unlock()
 	s.dirty.Store(false)
-	limited, cancel := s.bound.Begin(ctx)
-	err := s.Write(limited, e)
-	s.bound.End(limited, err)
-	cancel()
+	err := s.bound.Call(ctx, func(ctx context.Context) error { return s.Write(ctx, e) })
 	for _, w := range waiting {
 		w <- err
 	}
@@ -223,9 +221,6 @@ func (s *Settler) writeLanes(ctx context.Context, e Extent) error {
 
 // Report logs an outage of what is written to.
 func (s *Settler) Report(err error) {
-	if err != nil {
-		s.Outage.Fail(s.log, slog.LevelError, "progress cannot be written to the "+s.Target+"; delivery continues until the windows are full", err)
-		return
-	}
-	s.Outage.End(s.log, "progress is written to the "+s.Target+" again")
+	s.Outage.Report(s.log, slog.LevelError, err, "progress cannot be written to the "+s.Target+"; delivery continues until the windows are full",
+		"progress is written to the "+s.Target+" again")
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/outriderhq/outrider/outbox"
 )
 
-// What is before the cut keeps its place and goes; what is behind it does not,
+// What is before the part keeps its place and goes; what is behind it does not,
 // and what comes later takes its place.
-func TestCut(t *testing.T) {
+func TestWithdrawAPart(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.closed.Store(true)
@@ -19,13 +19,13 @@ func TestCut(t *testing.T) {
 		left := b.enter("6", "a", "x")
 		b.gate.Leave(&left.Ticket)
 
-		if got := owners(b.gate.Cut(&second.Ticket, false)); !slices.Equal(got, []*chain{third, fourth}) {
+		if got := withdrawn(b, &second.Ticket, Behind); !slices.Equal(got, []*chain{third, fourth}) {
 			t.Errorf("behind 2: %d tickets, want 3 and 4", len(got))
 		}
-		if got := owners(b.gate.Cut(&second.Ticket, true)); !slices.Equal(got, []*chain{second}) {
+		if got := withdrawn(b, &second.Ticket, FromHere); !slices.Equal(got, []*chain{second}) {
 			t.Errorf("from 2 on: %d tickets, want 2", len(got))
 		}
-		if got := b.gate.Cut(&third.Ticket, true); got != nil {
+		if got := withdrawn(b, &third.Ticket, FromHere); got != nil {
 			t.Errorf("of one that is gone: %d tickets, want none", len(got))
 		}
 		wantKind(t, third.result(), outbox.KindReleased)
@@ -47,13 +47,13 @@ func TestCut(t *testing.T) {
 }
 
 // What is being sent stays, and its group continues behind it.
-func TestCutKeepsWhatIsBeingSent(t *testing.T) {
+func TestWithdrawKeepsWhatIsBeingSent(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		flying := b.enter("1", "a", "x").handle()
 		r := b.sent("1")
 		waiting := b.enter("2", "a", "x").handle()
-		if got := owners(b.gate.Cut(&flying.Ticket, true)); !slices.Equal(got, []*chain{waiting}) {
+		if got := withdrawn(b, &flying.Ticket, FromHere); !slices.Equal(got, []*chain{waiting}) {
 			t.Errorf("%d tickets, want 2", len(got))
 		}
 		wantKind(t, waiting.result(), outbox.KindReleased)
@@ -67,17 +67,26 @@ func TestCutKeepsWhatIsBeingSent(t *testing.T) {
 	})
 }
 
-// A group that stood in line is out of it when its front was cut.
-func TestCutTakesTheFrontOutOfLine(t *testing.T) {
+// A group that stood in line is out of it when its front was withdrawn.
+func TestWithdrawAPartTakesTheFrontOutOfLine(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ordering setup) {
 		b := newBench(t, ordering)
 		b.closed.Store(true)
 		for _, c := range []*chain{b.enter("1", "a", "x").handle(), b.enter("2", "", "x").handle()} {
-			if got := owners(b.gate.Cut(&c.Ticket, true)); !slices.Equal(got, []*chain{c}) {
-				t.Errorf("cut %d tickets, want the message", len(got))
+			if got := withdrawn(b, &c.Ticket, FromHere); !slices.Equal(got, []*chain{c}) {
+				t.Errorf("withdrew %d tickets, want the message", len(got))
 			}
 			wantKind(t, c.result(), outbox.KindReleased)
 		}
 		b.empty()
 	})
+}
+
+// withdrawn is what leaves the gate of a part of a group.
+func withdrawn(b *bench, t *Ticket, part Part) []*chain {
+	out, _ := b.gate.Withdraw(t, part)
+	if len(out) == 0 {
+		return nil
+	}
+	return owners(out)
 }

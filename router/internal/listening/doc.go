@@ -1,2 +1,0 @@
-// Package listening feeds lanes from a Watermill Subscriber, which gets the acks.
-package listening

@@ -1,2 +1,0 @@
-// Package logging keeps failures that last from filling the log.
-package logging
