@@ -226,23 +226,6 @@ func (g *Gate) Leave(t *Ticket) {
 	g.advance(t.group)
 }
 
-// Delivered reports whether the destination took the message. It may be called
-// at any time.
-func (t *Ticket) Delivered() bool { return t.delivered.Load() }
-
-// Failed reports whether it was the destination that failed the message, and
-// which address that was. It reports this once: the next attempt may fail before it
-// comes to the destination. Call it, and AmongDelivered, only after the
-// message's chain or Withdraw has returned.
-func (t *Ticket) Failed() (address string, failed bool) {
-	failed, t.failed = t.failed, false
-	return t.address, failed
-}
-
-// AmongDelivered reports whether others of the batch in which the destination
-// failed the message were delivered: then the address works.
-func (t *Ticket) AmongDelivered() bool { return t.among }
-
 // Part is which messages of a group [Gate.Withdraw] takes.
 type Part int
 

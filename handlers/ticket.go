@@ -40,6 +40,23 @@ type Ticket struct {
 	wait      chan error // nil for a message that was offered
 }
 
+// Delivered reports whether the destination took the message. It may be called
+// at any time.
+func (t *Ticket) Delivered() bool { return t.delivered.Load() }
+
+// Failed reports whether it was the destination that failed the message, and
+// which address that was. It reports this once: the next attempt may fail before it
+// comes to the destination. Call it, and AmongDelivered, only after the
+// message's chain or Withdraw has returned.
+func (t *Ticket) Failed() (address string, failed bool) {
+	failed, t.failed = t.failed, false
+	return t.address, failed
+}
+
+// AmongDelivered reports whether others of the batch in which the destination
+// failed the message were delivered: then the address works.
+func (t *Ticket) AmongDelivered() bool { return t.among }
+
 // group is the queue of the messages of one group that are not settled, in
 // the order in which they entered. The whole rule of order is here: a message
 // may be sent only when it is at the front, or directly behind messages that go
@@ -90,7 +107,6 @@ func (q *group) keep(rest []*Ticket) {
 	q.queue, q.head = append(q.queue[:0], rest...), 0
 }
 
-// len is the number of messages in the queue.
 func (q *group) len() int {
 	n := 0
 	for _, t := range q.queue[q.head:] {

@@ -14,12 +14,12 @@ import (
 // flies, and those that wait for it.
 type flights struct {
 	mu     sync.Mutex
-	events map[adapters.EventRef]*twins
+	events map[adapters.EventRef]*sameEvent
 }
 
-// twins are the messages of one event.
-type twins struct {
-	flying  *flight
+// sameEvent are the messages of one event.
+type sameEvent struct {
+	current *flight
 	waiting []*flight
 }
 
@@ -28,7 +28,7 @@ type flight struct {
 	place    uint64             // on a lane
 	callOff  context.CancelFunc // nil: it is never called off
 	patience time.Duration      // of waiting; 0: as long as the context lasts
-	turn     chan bool          // receives once: true: its twin was delivered; false: it flies
+	turn     chan bool          // receives once: true: another was delivered; false: it flies
 }
 
 var errPatience = errors.New("it is not done yet")
@@ -41,15 +41,15 @@ func (f *flights) enter(ctx context.Context, event adapters.EventRef, me *flight
 	t := f.events[event]
 	if t == nil {
 		if f.events == nil {
-			f.events = map[adapters.EventRef]*twins{}
+			f.events = map[adapters.EventRef]*sameEvent{}
 		}
-		f.events[event] = &twins{flying: me}
+		f.events[event] = &sameEvent{current: me}
 		f.mu.Unlock()
 		return false, nil
 	}
 	t.waiting = append(t.waiting, me)
-	if t.flying.place > me.place && t.flying.callOff != nil {
-		t.flying.callOff()
+	if t.current.place > me.place && t.current.callOff != nil {
+		t.current.callOff()
 	}
 	f.mu.Unlock()
 	return f.wait(ctx, event, me)
@@ -101,7 +101,7 @@ func (f *flights) leave(event adapters.EventRef, delivered bool) {
 			next = i
 		}
 	}
-	t.flying = t.waiting[next]
+	t.current = t.waiting[next]
 	t.waiting = slices.Delete(t.waiting, next, next+1)
-	t.flying.turn <- false
+	t.current.turn <- false
 }

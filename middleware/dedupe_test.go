@@ -163,7 +163,7 @@ func TestDedupeForgetsPanics(t *testing.T) {
 }
 
 // In somebody's Watermill router: duplicates are handled once, a failed one
-// comes again and is handled, and twins under way at the same time wait.
+// comes again and is handled, and others of its id under way at the same time wait.
 func TestDedupeInRouter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -123,7 +123,6 @@ func (t Tracing) begun(ctx context.Context) *traced {
 	return a
 }
 
-// begin begins the span of an attempt.
 func (t Tracing) begin(tracer trace.Tracer, msg *message.Message) *traced {
 	parent, metadata := msg.Context(), msg.Metadata
 	remote := t.Propagator.Extract(parent, carrier(metadata))
@@ -172,7 +171,6 @@ func describe(ctx context.Context, msg *message.Message) (name string, options [
 		[]trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...)}
 }
 
-// end notes what became of the attempt.
 func end(ctx context.Context, span trace.Span, err error, returned bool) {
 	defer span.End()
 	if !returned {

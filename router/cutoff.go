@@ -42,7 +42,6 @@ func cutOff(sessions []*lane.Session, limit time.Duration) error {
 		ErrCutOff, limit, messages(n), strings.Join(routes, ", "))
 }
 
-// messages is a number of them, with the noun.
 func messages(n int) string {
 	if n == 1 {
 		return "1 message"

@@ -102,7 +102,7 @@ func (r *Router) managerOf(store adapters.StateStore) *ownership.Manager {
 		}
 	}
 	cfg := ownership.Config{Store: store, Log: r.log, Instance: r.cfg.Instance, Lease: r.cfg.Lease,
-		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllDown: r.hopeless}
+		SettleInterval: r.cfg.SettleInterval, DrainTimeout: r.cfg.DrainTimeout, AllStopped: r.allStopped}
 	if r.cfg.Before != nil {
 		cfg.Before = func(ctx context.Context, routes []string) map[string]error { return r.cfg.Before(ctx, store, routes) }
 	}
@@ -143,21 +143,21 @@ func (r *Router) Instance() string { return r.cfg.Instance }
 // Wake lets the reader of the source, an [adapters.Source] or an [adapters.Queue],
 // look for rows at once. It never waits. Call it after the commit.
 func (r *Router) Wake(source any) {
-	for _, rest := range r.restsOf(source) {
-		signal.Send(rest.Told)
+	for _, b := range r.backoffsOf(source) {
+		signal.Send(b.Signal)
 	}
 }
 
-// restsOf returns the pauses of what reads a source.
-func (r *Router) restsOf(source any) (out []*polling.Backoff) {
+// backoffsOf returns the backoffs of what reads a source.
+func (r *Router) backoffsOf(source any) (out []*polling.Backoff) {
 	for _, rd := range r.readers {
 		if any(rd.Source) == source {
-			out = append(out, rd.Rest)
+			out = append(out, rd.Backoff)
 		}
 	}
 	for _, c := range r.claimers {
 		if any(c.Queue) == source {
-			out = append(out, c.Rest)
+			out = append(out, c.Backoff)
 		}
 	}
 	return out
@@ -167,7 +167,7 @@ func (r *Router) restsOf(source any) (out []*polling.Backoff) {
 func (r *Router) Notice(store adapters.StateStore) {
 	for _, k := range r.managers {
 		if k.Store == store {
-			k.Hurry()
+			k.RenewNow()
 		}
 	}
 }
@@ -198,8 +198,8 @@ func (r *Router) Committed(source adapters.Source, slots uint32) {
 // poll in another way from the next poll on, which comes at once. Messages in flight
 // and the owners of lanes stay as they are.
 func (r *Router) SetPoll(source any, p Poll) {
-	for _, rest := range r.restsOf(source) {
-		rest.Set(polling.Config(p.WithDefaults()))
+	for _, b := range r.backoffsOf(source) {
+		b.Set(polling.Config(p.WithDefaults()))
 	}
 }
 
@@ -213,11 +213,11 @@ func (r *Router) roomFreed() {
 	}
 }
 
-// hopeless returns why none of the routes can run; nil while some can.
-func (r *Router) hopeless() error {
+// allStopped returns why none of the routes can run; nil while some can.
+func (r *Router) allStopped() error {
 	var errs []error
 	for _, k := range r.managers {
-		err := k.Hopeless()
+		err := k.AllStopped()
 		if err == nil {
 			return nil
 		}

@@ -35,7 +35,7 @@ type Claimer struct {
 	budget  *memory.Budget
 	drain   time.Duration  // for a claim, and for the last results
 	poll    polling.Config // of the poll under way
-	Rest    *polling.Backoff
+	Backoff *polling.Backoff
 	claims  Limits
 	routes  []*lane.Route
 	ledger  *ledger
@@ -74,20 +74,20 @@ type Config struct {
 
 // New returns the claimer of a queue; [Claimer.Add] gives it routes.
 func New(queue adapters.Queue, cfg Config) *Claimer {
-	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
+	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
 	c.looker, _ = queue.(adapters.LookReporter)
 	c.hot.open(queue, cfg.Hot, cfg.Log)
 	c.grow(0, smallClaim)
 	c.Settler = settling.New(nil, cfg.Log, cfg.SettleInterval, cfg.Patience)
 	c.Settler.Write, c.Settler.Target = c.write, "queue's table"
-	c.ledger = newLedger(max(min(c.claims.InMemory/2, hurriedResults), 1), c.Settler.Note)
+	c.ledger = newLedger(max(min(c.claims.InMemory/2, resultsAtOnce), 1), c.Settler.Note)
 	return c
 }
 
-// hurriedResults is how many results of claimed rows are written at once. With many
+// resultsAtOnce is how many results of claimed rows are written at once. With many
 // more in one statement claims would run out of room while it lasts.
-const hurriedResults = 2000
+const resultsAtOnce = 2000
 
 // Add has the claimer claim for a route.
 func (c *Claimer) Add(rt *lane.Route) { c.routes = append(c.routes, rt) }
@@ -95,7 +95,7 @@ func (c *Claimer) Add(rt *lane.Route) { c.routes = append(c.routes, rt) }
 // Run polls until ctx ends.
 func (c *Claimer) Run(ctx context.Context) {
 	defer c.handing.rows.Wait()
-	wakes := c.Rest.Begin()
+	wakes := c.Backoff.Begin()
 	c.whole = time.Now()
 	for ctx.Err() == nil {
 		wake, fixed := c.begin(wakes)
@@ -106,16 +106,16 @@ func (c *Claimer) Run(ctx context.Context) {
 		var pause time.Duration
 		switch {
 		case err != nil:
-			pause = c.Rest.Failed()
+			pause = c.Backoff.Failed()
 		case fixed:
 			pause = c.poll.Min - time.Since(began)
 		case got.rows > 0:
-			c.Rest.Found()
+			c.Backoff.Found()
 			continue
 		case got.full:
 			pause = lane.EvictionPause
 		default:
-			if pause = c.Rest.Pause(ctx); pause == 0 {
+			if pause = c.Backoff.Pause(ctx); pause == 0 {
 				c.whole = time.Now()
 				continue
 			}
@@ -136,7 +136,7 @@ func (c *Claimer) Run(ctx context.Context) {
 // begin takes over the settings of the poll that begins. Polls at a fixed interval are
 // not hurried by room.
 func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool) {
-	poll, fresh := c.Rest.Poll()
+	poll, fresh := c.Backoff.Poll()
 	if c.poll = poll; fresh {
 		c.grow(0, smallClaim)
 	}
@@ -150,19 +150,19 @@ func (c *Claimer) begin(wakes <-chan struct{}) (wake <-chan struct{}, fixed bool
 func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-chan struct{}) (rang bool) {
 	over := time.Now().Add(pause)
 	for {
-		timer := signal.After(c.hot.hurry(time.Until(over)))
+		timer := signal.After(c.hot.within(time.Until(over)))
 		select {
 		case <-timer.C:
 			rang = !c.hot.doubtful
-		case <-c.hot.bell:
+		case <-c.hot.committed:
 			timer.Stop()
 			c.serveHot()
 			continue
 		case <-wake:
 		case <-wakes:
-			c.Rest.Woken()
-		case <-c.Rest.Told:
-			c.Rest.Found()
+			c.Backoff.Woken()
+		case <-c.Backoff.Signal:
+			c.Backoff.Found()
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -217,8 +217,8 @@ const maxExcept = 1 << 16
 
 // AddStats adds what the claimer knows of a route to its counters.
 func (c *Claimer) AddStats(rt *lane.Route, s *adapters.RouteStats) {
-	if born := c.ledger.oldest(rt); !born.IsZero() { // once for all lanes: it goes through all rows
-		s.Oldest = max(s.Oldest, time.Since(born))
+	if created := c.ledger.oldest(rt); !created.IsZero() { // once for all lanes: it goes through all rows
+		s.Oldest = max(s.Oldest, time.Since(created))
 	}
 	s.Queue = &adapters.QueueStats{Claimed: c.ledger.size(), Unmatched: c.unmatched.Load(), Lost: c.lost.Load(), Recovered: c.recovered.Load()}
 	c.hot.addStats(s.Queue)

@@ -137,16 +137,16 @@ func (l *ledger) lose(h *holding) {
 
 // oldest is when the oldest row in a lane of the route was created; zero: there
 // is none, or rows do not say.
-func (l *ledger) oldest(r *lane.Route) (born time.Time) {
+func (l *ledger) oldest(r *lane.Route) (created time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.held {
 		if h.item == nil || h.item.Session.Route != r {
 			continue
 		}
-		if t := h.item.Born(); !t.IsZero() && (born.IsZero() || t.Before(born)) {
-			born = t
+		if t := h.item.Created(); !t.IsZero() && (created.IsZero() || t.Before(created)) {
+			created = t
 		}
 	}
-	return born
+	return created
 }

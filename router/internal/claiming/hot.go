@@ -29,11 +29,11 @@ const (
 // hotPath is the queue of rows that were committed and wait for the claimer. It takes them between two claims, so no statement is
 // under way that may bring them, or rows before them.
 type hotPath struct {
-	queue adapters.HotQueue // nil: there is none
-	cfg   Hot
-	log   *slog.Logger
-	bell  chan struct{}
-	used  atomic.Bool
+	queue     adapters.HotQueue // nil: there is none
+	cfg       Hot
+	log       *slog.Logger
+	committed chan struct{}
+	used      atomic.Bool
 
 	// Of the claimer's goroutine:
 	doubtful bool          // rows were left to claims
@@ -51,12 +51,11 @@ type hotPath struct {
 
 // open makes the hot path of a queue, if it can have one.
 func (h *hotPath) open(queue adapters.Queue, cfg Hot, log *slog.Logger) {
-	if h.cfg, h.log, h.bell = cfg, log, make(chan struct{}, 1); cfg.Capacity > 0 {
+	if h.cfg, h.log, h.committed = cfg, log, make(chan struct{}, 1); cfg.Capacity > 0 {
 		h.queue, _ = queue.(adapters.HotQueue)
 	}
 }
 
-// addStats adds what the hot path counts.
 func (h *hotPath) addStats(s *adapters.QueueStats) {
 	s.HotTaken, s.HotDropped = h.taken.Load(), h.dropped.Load()
 	s.HotWaiting, _ = h.depth()
@@ -103,7 +102,7 @@ func (in *Insert) Committed() {
 	h := &in.claimer.hot
 	kept := h.offer(rows, in.sessions, in.claimer.free())
 	if kept > 0 {
-		signal.Send(h.bell)
+		signal.Send(h.committed)
 	}
 }
 
@@ -222,15 +221,14 @@ func (h *hotPath) after(hurried bool, got outcome) {
 	}
 }
 
-// hurry is how long to wait for the claim of what was left to it, at most the given pause.
-func (h *hotPath) hurry(pause time.Duration) time.Duration {
+// within is how long to wait for the claim of what was left to it, at most the given pause.
+func (h *hotPath) within(pause time.Duration) time.Duration {
 	if !h.doubtful {
 		return pause
 	}
 	return min(pause, max(max(h.rest, hotPause)-time.Since(h.looked), 0))
 }
 
-// leavesOut reports whether a group is left out of claims.
 func (l *ledger) leavesOut(key leaveKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,26 +78,25 @@ func (v *leave) end() time.Time {
 type ledger struct {
 	note func(urgent bool) // there is something to write
 
-	mu      sync.Mutex
-	held    map[*adapters.Claim]*holding
-	groups  map[string]int // rows held of each group
-	ready   []*holding     // ended
-	hurry   int            // so many results are urgent
-	left    map[leaveKey]*leave
-	credits lane.Credits[queueKey] // of rows that are in the table or being written
-	serial  uint64
+	mu       sync.Mutex
+	held     map[*adapters.Claim]*holding
+	groups   map[string]int // rows held of each group
+	ready    []*holding     // ended
+	urgentAt int            // so many results are urgent
+	left     map[leaveKey]*leave
+	credits  lane.Credits[queueKey] // of rows that are in the table or being written
+	serial   uint64
 	underWay
 }
 
 // maxCredits bounds what is remembered for rows that may never come back.
 const maxCredits = 4096
 
-func newLedger(hurry int, note func(bool)) *ledger {
-	return &ledger{note: note, hurry: hurry, held: map[*adapters.Claim]*holding{}, groups: map[string]int{},
+func newLedger(urgentAt int, note func(bool)) *ledger {
+	return &ledger{note: note, urgentAt: urgentAt, held: map[*adapters.Claim]*holding{}, groups: map[string]int{},
 		left: map[leaveKey]*leave{}}
 }
 
-// size is the number of rows that are claimed and not settled.
 func (l *ledger) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +180,7 @@ func (l *ledger) conclude(ends ...ending) {
 	for _, e := range ends {
 		l.end(e)
 	}
-	urgent := len(l.ready) >= l.hurry
+	urgent := len(l.ready) >= l.urgentAt
 	l.mu.Unlock()
 	l.note(urgent)
 }
@@ -235,7 +234,6 @@ func (l *ledger) leaving(key leaveKey, until time.Time) *leave {
 	return v
 }
 
-// take returns the results that are to be written.
 func (l *ledger) take() ([]*holding, []adapters.ClaimResult) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,8 +283,8 @@ func (l *ledger) drop(h *holding) {
 	}
 }
 
-// giveBack takes attempts off a result that is not written yet. Who is dead stays
-// so, with what it died of.
+// giveBack takes attempts off a result that is not written yet. A dead row stays
+// so, with its error.
 func (h *holding) giveBack(n int) {
 	if h.result.Outcome != outbox.OutcomeDead {
 		h.result.Attempts = max(h.result.Attempts-n, 0)

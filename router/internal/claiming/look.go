@@ -14,15 +14,15 @@ import (
 const lookOnPause = time.Millisecond
 
 // lookOn shortens the pause after a claim that brought nothing but had not looked at
-// everything: nobody may sleep on that, because a row may be waiting there. More
+// everything: it must not sleep then, because a row may be waiting there. More
 // means that the next claim goes on with it. A claimer that sleeps also looks again
-// when something that was seen may be claimed, which nobody calls it for.
+// when something that was seen may be claimed, for which there is no wake-up.
 func (c *Claimer) lookOn(pause time.Duration) (shortened time.Duration, more bool) {
 	if c.looker == nil {
 		return pause, false
 	}
 	l := c.looker.Looked()
-	if c.Rest.Armed && !l.Due.IsZero() {
+	if c.Backoff.Armed && !l.Due.IsZero() {
 		pause = min(pause, max(time.Until(l.Due), lookOnPause))
 	}
 	if !l.Since.Before(c.whole) {
@@ -74,7 +74,6 @@ func (n *wanting) number(w *wanted) uint64 {
 	return n.last
 }
 
-// termsOf are the terms of lanes.
 func (n *wanting) termsOf(slots []int) []uint64 {
 	out := make([]uint64, len(slots))
 	for i, slot := range slots {

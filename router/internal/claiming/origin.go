@@ -117,7 +117,7 @@ func (c *Claimer) RoomFreed() {
 		signal.Send(c.wake)
 	}
 	if rows, _ := c.hot.depth(); rows > 0 {
-		signal.Send(c.hot.bell)
+		signal.Send(c.hot.committed)
 	}
 }
 

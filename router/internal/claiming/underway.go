@@ -9,7 +9,7 @@ type underWay struct {
 	asking  bool          // it is not known yet what that one brings
 	placing bool          // rows of the one before, or of that one, are being handed out
 	placed  uint64        // this claim and those before it are over
-	changed chan struct{} // closed when a claim is over; nil: nobody waits for that
+	changed chan struct{} // closed when a claim is over; nil: nothing waits for that
 }
 
 // begin numbers a claim that begins.

@@ -16,7 +16,7 @@ type address struct {
 	down    bool
 	gone    bool // disabled until an operator resumes it
 	durable bool // and that is written down
-	telling bool // it is being written down
+	writing bool // it is being written down
 	cause   error
 	since   time.Time
 
@@ -60,22 +60,24 @@ func (h *health) allow(name string, t *handlers.Ticket) handlers.Allowance {
 	return handlers.AllowNone
 }
 
-// delivered notes a success. When it brings the address back, it returns the
-// messages that failed and wait to be run again; others wait at the gates.
-func (h *health) delivered(name string) (again []*Item, back bool) {
+// delivered notes a success. When it brings the address back, messages that failed are to
+// be run again; others wait at the gates.
+func (h *health) delivered(name string) (follow followUp) {
 	if h.trouble.Load() == 0 {
-		return nil, false
+		return follow
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.addresses[name]
 	if a == nil || a.gone { // gone: this one was sent before
-		return nil, false
+		return follow
 	}
 	if a.down {
 		h.route.Log().Info("address is back", "address", h.route.redact(name), "down_for", time.Since(a.since).Round(time.Millisecond))
+		follow.back = h.route
 	}
-	return h.remove(a), a.down
+	follow.rerun = h.remove(a)
+	return follow
 }
 
 // remove forgets an address and returns the messages that waited for it. Its timer may
@@ -143,8 +145,8 @@ func (h *health) unavailable(name string, it *Item, v outbox.Verdict, outage boo
 		a.cause = v.Err // what is wrong now, not what was wrong at first
 		a.fails++       // sent and no probe: it did not even get to the gate (a breaker)
 	}
-	if v.Gone && !a.durable && !a.telling {
-		a.telling = true
+	if v.Gone && !a.durable && !a.writing {
+		a.writing = true
 		h.route.Lease.RememberGone(a.name, v.Err)
 	}
 	a.gone = a.gone || v.Gone
@@ -164,7 +166,6 @@ func (h *health) takeDown(a *address, cause error, gone bool) {
 		"address", h.route.redact(a.name), "error", cause)
 }
 
-// hold keeps a message that failed.
 func (h *health) hold(a *address, it *Item) {
 	if a.probe == &it.Ticket {
 		a.probe = nil
@@ -304,7 +305,6 @@ func (h *health) apply(pauses []adapters.Pause) (again []*Item) {
 	return again
 }
 
-// disable takes an address out of use because a pause says so.
 func (h *health) disable(a *address, p adapters.Pause) {
 	a.down, a.gone, a.open = true, true, false
 	a.cause, a.since = errors.New("paused by "+p.By), p.At

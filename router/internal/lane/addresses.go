@@ -67,7 +67,6 @@ func (h *health) forget(s *Session) {
 	}
 }
 
-// close stops the timers.
 func (h *health) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +78,6 @@ func (h *health) close() {
 	}
 }
 
-// status lists the addresses that are down.
 func (h *health) status() []adapters.AddressStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()

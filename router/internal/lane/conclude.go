@@ -51,7 +51,6 @@ type followUp struct {
 	dead     *Item     // the item itself, when it is to be sent to the poison destination
 }
 
-// empty reports whether there is nothing to do.
 func (f followUp) empty() bool {
 	return len(f.rerun) == 0 && len(f.giveBack) == 0 && f.back == nil && f.dead == nil
 }

@@ -158,8 +158,8 @@ func (it *Item) identity() string {
 	return "\x00" + it.id()
 }
 
-// Born is when the message was written, to measure its age.
-func (it *Item) Born() time.Time {
+// Created is when the message was written, to measure its age.
+func (it *Item) Created() time.Time {
 	if it.row != nil {
 		return it.row.CreatedAt
 	}

@@ -78,7 +78,6 @@ func (l *Lane) run(it *Item) error {
 	return err
 }
 
-// protect turns a panic of the chain into an error.
 func protect(h message.HandlerFunc, msg *message.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -44,15 +44,6 @@ func newOutcomes(s *Session) outcomes {
 		runner: &s.runner, cutoff: &s.cutoff, parking: &s.parking, progress: &s.progress}
 }
 
-// revive notes that an address works.
-func (f *followUp) revive(rt *Route, address string) {
-	again, back := rt.health.delivered(address)
-	f.rerun = again
-	if back {
-		f.back = rt
-	}
-}
-
 // judge carries out what the error of a chain that has returned means for its item.
 func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	v := verdict(it, err)
@@ -65,7 +56,7 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	}
 	if it.phase == running {
 		follow = o.apply(it, v)
-		o.rest(it)
+		o.putAsideIfPaused(it)
 	} else {
 		o.route.health.concluded(it) // parked meanwhile; it may have been a probe
 	}
@@ -80,18 +71,16 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 
 // verdict is outbox.VerdictOf with what the lane knows beside the error.
 func verdict(it *Item, err error) outbox.Verdict {
-	v := outbox.VerdictOf(err)
-	switch {
-	case it.Delivered():
+	if it.Delivered() {
 		return outbox.Verdict{Outcome: outbox.OutcomeDelivered}
-	case v.Outcome == outbox.OutcomeDelivered:
-		// Nothing failed and nothing was delivered: a middleware kept it.
+	}
+	v := outbox.VerdictOf(err)
+	if v.Outcome == outbox.OutcomeDelivered { // nothing failed and nothing was delivered: a middleware kept it
 		return outbox.Verdict{Outcome: outbox.OutcomeSkipped, Reason: "filtered"}
 	}
 	return v
 }
 
-// apply carries out a verdict.
 func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	h := o.route.health
 	defer func() { h.concluded(it) }()
@@ -108,7 +97,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	switch {
 	case !failed || v.Outcome != outbox.OutcomeRetry && !v.Exhausted:
 	case outbox.AnsweredBy(v.Err):
-		follow.revive(o.route, address) // it refused the message, but it is there
+		follow = h.delivered(address) // it refused the message, but it is there
 	default:
 		// It was the destination: perhaps the whole address is failing.
 		charged, blamed := h.failed(address, it, v.RetryAfter, v.Err)
@@ -120,7 +109,7 @@ func (o *outcomes) apply(it *Item, v outbox.Verdict) (follow followUp) {
 	}
 	switch v.Outcome {
 	case outbox.OutcomeDelivered:
-		follow.revive(o.route, address)
+		follow = h.delivered(address)
 		o.route.stats.delivered(it)
 		o.progress.ops.published = true
 		o.finish(it, outbox.OutcomeDelivered)
@@ -182,7 +171,7 @@ func (o *outcomes) retry(it *Item, v outbox.Verdict) {
 
 // finish settles an item in memory. Its ticket has left the gate.
 func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
-	o.takeOut(it)
+	o.progress.leave(it, finished)
 	if o.origin.Settled(it, outcome, nil) {
 		return
 	}
@@ -192,16 +181,10 @@ func (o *outcomes) finish(it *Item, outcome outbox.Outcome) {
 	o.progress.note()
 }
 
-// takeOut ends an item's presence in the lane.
-func (o *outcomes) takeOut(it *Item) {
-	it.leave(finished)
-	o.progress.end(it)
-}
-
-// takeBack is takeOut for an item that its origin takes back.
+// takeBack ends the presence in the lane of an item that its origin takes back.
 func (o *outcomes) takeBack(it *Item) {
 	o.route.health.left(it)
-	o.takeOut(it)
+	o.progress.leave(it, finished)
 }
 
 // skip ends a message that an operator has taken away: now, or when its delivery in flight has its outcome, unless that is its delivery.
@@ -214,7 +197,6 @@ func (o *outcomes) skip(it *Item) {
 	o.endSkipped(it)
 }
 
-// endSkipped is the end of skip.
 func (o *outcomes) endSkipped(it *Item) {
 	o.route.health.left(it)
 	o.route.stats.skipItem(it, skippedByOperator)
@@ -237,7 +219,7 @@ func (o *outcomes) deadLetter(it *Item, v outbox.Verdict) {
 		return
 	}
 	o.gate.Leave(&it.Ticket)
-	o.takeOut(it)
+	o.progress.leave(it, finished)
 	if o.origin.Settled(it, outbox.OutcomeDead, v.Err) {
 		return
 	}

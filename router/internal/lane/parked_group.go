@@ -61,7 +61,6 @@ func (g *parkedGroup) allHere() bool {
 	return g.live > 0 && g.live == g.count && g.blockers == 0 && !g.paused && !g.loading
 }
 
-// empty reports whether nothing is left of the group.
 func (g *parkedGroup) empty() bool { return g.count == 0 && g.live == 0 && g.blockers == 0 }
 
 // pause keeps the group in the parking, or no longer.
@@ -70,8 +69,8 @@ func (g *parkedGroup) pause(paused bool) { g.paused = paused }
 // wait plans when the first rows are brought back; zero: they say it when they are read.
 func (g *parkedGroup) wait(due time.Time) { g.due = due }
 
-// lead takes the state of the message that is first now.
-func (g *parkedGroup) lead(status adapters.ParkedStatus, due time.Time) {
+// first takes the state of the message that is first now.
+func (g *parkedGroup) first(status adapters.ParkedStatus, due time.Time) {
 	g.due, g.held = due, status == adapters.ParkedHeld
 }
 
@@ -145,7 +144,6 @@ func (g *parkedGroup) moved() { g.evicted = false }
 // recount takes over how many rows there are: an operator may have taken some away.
 func (g *parkedGroup) recount(n int) { g.count = n }
 
-// evict notes that the group was parked to make room.
 func (g *parkedGroup) evict() { g.evicted, g.evictions = true, g.evictions+1 }
 
 // awaitPoison notes that the group waits for the poison destination: it may come back when

@@ -18,12 +18,12 @@ func TestParkedGroupStates(t *testing.T) {
 		movable, allHere bool
 		empty            bool
 	}{
-		{"parked", func() { g.store(first); g.lead(adapters.ParkedRetrying, time.Now()) }, true, false, false},
+		{"parked", func() { g.store(first); g.first(adapters.ParkedRetrying, time.Now()) }, true, false, false},
 		{"joined", func() { g.store(second) }, true, false, false},
 		{"written again", func() { g.store(second) }, true, false, false},
 		{"one is being sent", func() { g.block(sent); g.block(sent) }, false, false, false},
 		{"it was sent", func() { g.leave(sent) }, true, false, false},
-		{"held", func() { g.lead(adapters.ParkedHeld, time.Time{}) }, false, false, false},
+		{"held", func() { g.first(adapters.ParkedHeld, time.Time{}) }, false, false, false},
 		{"redriven", func() { g.found(adapters.ParkedGroup{Count: 2}) }, true, false, false},
 		{"being read", func() { g.load(1) }, false, false, false},
 		{"one is back", func() { g.loaded(); g.enter(first) }, false, false, false},

@@ -67,7 +67,7 @@ func (p *parking) groupOf(it *Item) *parkedGroup {
 	k := keyOf(it.slot, it.key, it.seq)
 	g := p.groups[k]
 	if g == nil {
-		g = &parkedGroup{key: k, slot: it.slot, since: it.Born(), paused: p.paused.has(it.key)}
+		g = &parkedGroup{key: k, slot: it.slot, since: it.Created(), paused: p.paused.has(it.key)}
 		p.groups[k] = g
 	}
 	return g
@@ -113,9 +113,9 @@ func (p *parking) park(it *Item, status adapters.ParkedStatus, at time.Time, cau
 		}
 	}
 	if len(out) > 0 && owner(out[0]) == it {
-		g.lead(status, at)
+		g.first(status, at)
 	} else {
-		g.lead(adapters.ParkedWaiting, time.Time{}) // the first of them says when it is loaded
+		g.first(adapters.ParkedWaiting, time.Time{}) // the first of them says when it is loaded
 	}
 	p.schedule(g)
 	p.progress.note()
@@ -143,7 +143,6 @@ func (p *parking) join(it *Item, g *parkedGroup) {
 	p.store(it, g, adapters.ParkedWaiting, time.Time{}, nil)
 }
 
-// store writes the item to the parking.
 func (p *parking) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, at time.Time, cause error) {
 	p.put(it, status, at, cause)
 	failpoint.Hit(failpoint.Parking)
@@ -155,8 +154,7 @@ func (p *parking) store(it *Item, g *parkedGroup, status adapters.ParkedStatus, 
 
 // takeOut ends the item's presence in the lane; its parked row stays.
 func (p *parking) takeOut(it *Item, g *parkedGroup) {
-	it.leave(parked)
-	p.progress.end(it)
+	p.progress.leave(it, parked)
 	p.leave(it, g)
 }
 

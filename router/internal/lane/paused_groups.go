@@ -33,7 +33,7 @@ func (r *Route) pauseGroups(pauses []adapters.Pause) {
 	r.paused.Store(&now)
 	r.Log().Info("paused groups have changed", "paused", len(now))
 	for _, s := range r.Sessions() {
-		restGroups(s)
+		applyPausedGroups(s)
 	}
 	r.Feeder.Wake() // what was resumed may be claimed
 }
@@ -50,9 +50,9 @@ func (r *Route) PausedSet() any {
 	return nil
 }
 
-// restGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
+// applyPausedGroups takes what is in the lane of groups that were paused out of it, and lets those that were resumed go
 // on. What is being sent at this moment gets its outcome.
-func restGroups(s *Session) {
+func applyPausedGroups(s *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, now := s.parking.paused, s.Route.paused.Load()
@@ -77,9 +77,9 @@ func restGroups(s *Session) {
 	s.runner.proceedLocked()
 }
 
-// rest takes a message out of the lane that would be tried again there, when its group was paused while
+// putAsideIfPaused takes a message out of the lane that would be tried again there, when its group was paused while
 // it was being sent.
-func (o *outcomes) rest(it *Item) {
+func (o *outcomes) putAsideIfPaused(it *Item) {
 	if (it.phase == backoff || it.phase == held) && o.parking.paused.has(it.key) && !o.runner.stopping {
 		o.putAside(it)
 	}

@@ -63,7 +63,6 @@ func (d *death) Unwrap() error {
 	return &outbox.Decision{Verdict: d.verdict(d.cause())}
 }
 
-// cause is why the message is dead.
 func (d *death) cause() error {
 	if d.err != nil {
 		return d.err
@@ -197,7 +196,6 @@ func (p *poison) concluded(err error, probe bool) (back bool) {
 	return back
 }
 
-// works reports whether nothing has failed lately.
 func (p *poison) works() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

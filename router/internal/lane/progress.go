@@ -78,8 +78,9 @@ func (p *progress) begin(it *Item) {
 	}
 }
 
-// end frees what the item holds and settles its place in the stream.
-func (p *progress) end(it *Item) {
+// leave ends the item's presence in the lane: it frees what the item holds and settles its place in the stream.
+func (p *progress) leave(it *Item, as phase) {
+	it.leave(as)
 	freed := min(it.cost, p.live) // nothing is left when giveUp was first
 	p.route.Share.Give(freed)
 	p.live -= freed
@@ -150,11 +151,10 @@ func (p *progress) unsettled() int {
 	return n
 }
 
-// oldest is when the first message in flight was created; zero: there is none.
 func (p *progress) oldest() (oldest time.Time) {
 	for _, str := range p.streams {
 		if str.head < str.tail {
-			oldest = earlier(oldest, str.at(str.head).born)
+			oldest = earlier(oldest, str.at(str.head).created)
 		}
 	}
 	return oldest

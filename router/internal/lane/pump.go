@@ -120,7 +120,7 @@ func (p *parking) inject(g *parkedGroup, rows []adapters.Parked) (items []*Item)
 		p.changed(g)
 		return nil
 	case rows[0].Status == adapters.ParkedHeld:
-		g.lead(adapters.ParkedHeld, g.due)
+		g.first(adapters.ParkedHeld, g.due)
 		return nil
 	case g.paused: // while it was read
 		return nil
@@ -179,7 +179,7 @@ func (p *parking) itemOf(row adapters.Parked) *Item {
 	it.record = &record{id: row.ID, kind: row.Type, position: row.Position, metadata: row.Metadata, payload: row.Payload, created: row.ParkedAt}
 	it.Attempt.Number = row.Attempts + 1
 	it.cost = int64(len(row.Payload)) + p.route.Overhead()
-	p.revive(it, row)
+	p.restoreDeath(it, row)
 	it.saved = it.toSave()
 	if !p.route.Share.Take(it.cost) {
 		return nil
@@ -189,10 +189,10 @@ func (p *parking) itemOf(row adapters.Parked) *Item {
 	return it
 }
 
-// revive gives an item that comes out of the parking the death that its row
+// restoreDeath gives an item that comes out of the parking the death that its row
 // remembers. An operator who redrove the message wants it attempted instead:
 // then no attempts are on record.
-func (p *parking) revive(it *Item, row adapters.Parked) {
+func (p *parking) restoreDeath(it *Item, row adapters.Parked) {
 	text := row.Metadata[MetaDeath]
 	delete(it.record.metadata, MetaDeath)
 	if text == "" || row.Attempts == 0 || p.route.poison == nil {

@@ -109,7 +109,6 @@ func (r *Route) Connect(f Feeder, l Lease) { r.Feeder, r.Lease = f, l }
 // Log returns the route's logger.
 func (r *Route) Log() *slog.Logger { return r.shared.Logger.With("route", r.Name) }
 
-// redact masks the secrets of an address.
 func (r *Route) redact(address string) string {
 	if address == "" {
 		return "(none)"

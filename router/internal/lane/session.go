@@ -70,7 +70,7 @@ func (s *Session) Start() {
 	s.wg.Add(1) // before the lane has the session: from then on it may be stopped, and waited for
 	defer s.wg.Done()
 	s.Lane.session.Store(s)
-	restGroups(s) // of which the route heard since the session was made
+	applyPausedGroups(s) // of which the route heard since the session was made
 	if s.Route.DeliverFirst {
 		s.wg.Go(s.offerMessages)
 	}
@@ -228,7 +228,6 @@ func (s *Session) Settled(ok bool) {
 	settledLocked(s, ok)
 }
 
-// settledLocked is Settled with the mutex held.
 func settledLocked(s *Session, ok bool) {
 	acks, durable := s.progress.settled(ok)
 	s.landed.Broadcast()

@@ -35,8 +35,8 @@ func (s *routeStats) delivered(it *Item) {
 	if n := s.deliveredN.Add(1); n%64 != 1 && s.exact.Load() <= 0 {
 		return
 	}
-	if born := it.Born(); !born.IsZero() {
-		age := time.Since(born)
+	if created := it.Created(); !created.IsZero() {
+		age := time.Since(created)
 		s.exact.Add(-1)
 		s.lastAge.Store(int64(age))
 		bucket, _ := slices.BinarySearch(adapters.AgeBounds[:], age)
@@ -113,8 +113,8 @@ func (r *Route) Stats() adapters.RouteStats {
 		s.Lanes++
 		s.InFlight += x.progress.pending()
 		s.ParkedNow += len(x.parking.groups)
-		if born := earlier(x.progress.oldest(), x.parking.oldest()); !born.IsZero() {
-			s.Oldest = max(s.Oldest, now.Sub(born))
+		if created := earlier(x.progress.oldest(), x.parking.oldest()); !created.IsZero() {
+			s.Oldest = max(s.Oldest, now.Sub(created))
 		}
 		x.mu.Unlock()
 	}

@@ -14,7 +14,7 @@ type entry struct {
 	page     *adapters.Page
 	position int64
 	anchor   adapters.Anchor
-	born     time.Time // created
+	created  time.Time
 	late     bool
 	finished bool
 }
@@ -68,13 +68,12 @@ type Stream struct {
 // pending is the number of rows that are not durably settled.
 func (s *Stream) pending() int { return int(s.tail - s.durable) }
 
-// append gives the row the next index.
 func (s *Stream) append(row *adapters.Row) uint64 {
 	if s.pending() == len(s.ring) {
 		s.grow()
 	}
 	i := s.tail
-	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), born: row.CreatedAt, late: row.Late}
+	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), created: row.CreatedAt, late: row.Late}
 	s.ring[i%uint64(len(s.ring))] = e
 	s.tail++
 	s.Fetched = e.after()
@@ -85,7 +84,6 @@ func (s *Stream) append(row *adapters.Row) uint64 {
 // row, and the garbage collector counts memory that was never written to.
 const ringLeast = 16
 
-// grow doubles the ring.
 func (s *Stream) grow() {
 	ring := make([]entry, max(2*len(s.ring), ringLeast))
 	for i := s.durable; i < s.tail; i++ {
@@ -96,7 +94,6 @@ func (s *Stream) grow() {
 
 func (s *Stream) at(i uint64) *entry { return &s.ring[i%uint64(len(s.ring))] }
 
-// finish marks a row as settled, in memory.
 func (s *Stream) finish(i uint64) {
 	s.at(i).finished = true
 	s.unwritten = settling.Concluded

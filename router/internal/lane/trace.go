@@ -100,7 +100,6 @@ func (s *skips) add(id string, slot int, reason string) {
 	s.next = (s.next + 1) % skipsMost
 }
 
-// find returns the latest of an id.
 func (s *skips) find(id string) (found skipped, ok bool) {
 	if s.ring == nil {
 		return found, false
@@ -165,7 +164,6 @@ func traceIn(s *Session, id string, at []adapters.RowPlace) (out []adapters.Trac
 	return out
 }
 
-// traced is what is known of an item.
 func (it *Item) traced(stage adapters.TraceStage) adapters.Trace {
 	t := adapters.Trace{LaneRef: adapters.LaneRef{Route: it.Session.Route.Name, Slot: it.slot}, ID: it.id(), Group: it.key,
 		Stage: stage, Attempt: it.Attempt.Number, Error: it.lastError()}

@@ -69,7 +69,6 @@ func (t transaction) Deliver(ctx context.Context, address string, batch []*messa
 	return adapters.InParts(batch, groupOf, func(part []*message.Message) ([]error, error) { return t.try(ctx, address, part) })
 }
 
-// try runs one transaction.
 func (t transaction) try(ctx context.Context, address string, batch []*message.Message) (errs []error, ended error) {
 	items := make([]*Item, len(batch))
 	for i, msg := range batch {

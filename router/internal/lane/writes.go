@@ -22,7 +22,6 @@ type ops struct {
 
 func (o *ops) empty() bool { return len(o.park)+len(o.unpark)+len(o.acks) == 0 }
 
-// put inserts or replaces a parked row.
 func (o *ops) put(p adapters.Parked) {
 	if o.park == nil {
 		o.park = map[opKey]adapters.Parked{}
@@ -36,7 +35,6 @@ func (o *ops) put(p adapters.Parked) {
 	o.park[k] = p
 }
 
-// remove deletes a parked row.
 func (o *ops) remove(slot int, seq int64) {
 	if o.unpark == nil {
 		o.unpark = map[opKey]struct{}{}

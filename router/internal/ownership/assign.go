@@ -31,7 +31,7 @@ func assign(instances []adapters.Instance) *assignment {
 			}
 			s.runs[r.Route] = append(s.runs[r.Route], i.ID)
 			// Two that disagree, while a new configuration is rolled out: what is
-			// a unit to anybody is one to all.
+			// a unit to one of them is one to all.
 			if r.Unit != "" && (unit[r.Route] == "" || r.Unit < unit[r.Route]) {
 				unit[r.Route] = r.Unit
 			}
@@ -91,7 +91,7 @@ func (s *assignment) candidacies(unit map[string]string) []candidacy {
 	return out
 }
 
-// dealUnits gives each unit to the instance that it likes best among those that
+// dealUnits gives each unit to the instance with the highest rendezvous weight among those that
 // have not got their part: so most of them stay where they are when an instance
 // comes or goes.
 func (s *assignment) dealUnits(unit map[string]string) {
@@ -153,8 +153,7 @@ func (s *assignment) dealLanes(unit map[string]string) {
 	}
 }
 
-// rendezvousWeight is how much something prefers an instance: a number that is as good as
-// drawn, and the same for everybody.
+// rendezvousWeight is a hash by which something prefers an instance; all instances compute the same.
 func rendezvousWeight(what, instance string) uint64 {
 	sum := sha256.Sum256([]byte(what + "\x00" + instance))
 	return binary.BigEndian.Uint64(sum[:])

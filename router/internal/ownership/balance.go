@@ -39,14 +39,14 @@ const (
 
 // peers is what the goroutine that acquires knows of all instances.
 type peers struct {
-	seen    []adapters.Instance  // at the last look
-	alive   map[string]bool      // at the last look
-	shares  *assignment          // among those who were seen
-	changed time.Time            // when an instance came or went
-	outage  logging.Outage       // of looks
-	told    string               // what the log said last
-	orphans []adapters.LaneRef   // ours, with no session: to be released
-	release settling.CallTimeout // of a release of those
+	seen     []adapters.Instance  // at the last look
+	alive    map[string]bool      // at the last look
+	shares   *assignment          // among those who were seen
+	changed  time.Time            // when an instance came or went
+	outage   logging.Outage       // of looks
+	reported string               // what the log said last
+	orphans  []adapters.LaneRef   // ours, with no session: to be released
+	release  settling.CallTimeout // of a release of those
 }
 
 // AcquireLanes takes and gives up lanes until ctx ends. It returns an error only
@@ -66,10 +66,10 @@ func (k *Manager) AcquireLanes(ctx context.Context, pause time.Duration) error {
 // AcquireAll is one round: it looks for other instances, hands over what is above our
 // share and takes what is free below it. It returns the pause until the next.
 func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
-	k.campaign(ctx)
+	k.takeLocks(ctx)
 	shares, again := k.look(ctx)
 	if shares == nil { // without knowing the others nothing is taken
-		return lostPause, k.allDown()
+		return lostPause, k.allStopped()
 	}
 	k.releaseOrphans(ctx)
 	if len(k.peers.orphans) > 0 {
@@ -104,14 +104,14 @@ func (k *Manager) AcquireAll(ctx context.Context) (time.Duration, error) {
 		missing = missing || !complete
 	}
 	k.findOrphans(ctx)
-	k.tell(shares, missing)
+	k.report(shares, missing)
 	switch {
 	case missing && time.Since(k.peers.changed) < handoverTime:
 		again = min(again, handoverPause)
 	case missing || paused:
 		again = min(again, AcquirePause)
 	}
-	return again, k.allDown()
+	return again, k.allStopped()
 }
 
 // look finds the other instances and our share, and announces what we run; nil
@@ -131,7 +131,7 @@ func (k *Manager) look(ctx context.Context) (shares *assignment, again time.Dura
 	k.peers.outage.Report(k.log, slog.LevelWarn, err, "cannot see the other instances in the state store, trying again; lanes stay as they are",
 		"the other instances can be seen again")
 	if err != nil || self < 0 || !all[self].Alive {
-		signal.Send(k.hurry) // others may take us for dead: what we took now they would take again
+		signal.Send(k.renewNow) // others may take us for dead: what we took now they would take again
 		return nil, 0
 	}
 	return k.peers.note(all), k.peers.again(all)
@@ -191,8 +191,8 @@ func (k *Manager) announcement() []adapters.RunningRoute {
 	return out
 }
 
-// tell logs what the spreading came to, when that has changed.
-func (k *Manager) tell(shares *assignment, missing bool) {
+// report logs how many lanes we have, when that has changed.
+func (k *Manager) report(shares *assignment, missing bool) {
 	lanes, share, others := 0, 0, 0
 	for _, rt := range k.routes {
 		for _, s := range rt.Sessions() {
@@ -216,8 +216,8 @@ func (k *Manager) tell(shares *assignment, missing bool) {
 	default:
 		text = "acquired a share of the lanes"
 	}
-	if now := fmt.Sprint(text, lanes, others); now != k.peers.told {
-		k.peers.told = now
+	if now := fmt.Sprint(text, lanes, others); now != k.peers.reported {
+		k.peers.reported = now
 		k.log.Info(text, "instance", k.instance, "lanes", lanes, "instances", others+1)
 	}
 }

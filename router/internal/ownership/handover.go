@@ -40,7 +40,7 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 	if k.draining {
 		return nil
 	}
-	for _, s := range k.awake(rt) {
+	for _, s := range k.active(rt) {
 		if share -= len(s.Lane.Slots); share < 0 {
 			k.quiescing[s.Lane] = s
 			out = append(out, s)
@@ -49,9 +49,9 @@ func (k *Manager) excess(rt *Route, share int) (out []*lane.Session) {
 	return out
 }
 
-// awake are the route's sessions that are in their lanes and do not quiesce.
+// active are the route's sessions that are in their lanes and do not quiesce.
 // Call with the mutex held.
-func (k *Manager) awake(rt *Route) []*lane.Session {
+func (k *Manager) active(rt *Route) []*lane.Session {
 	return slices.DeleteFunc(rt.Sessions(), func(s *lane.Session) bool { return k.quiescing[s.Lane] != nil })
 }
 
@@ -62,7 +62,7 @@ func (k *Manager) beginQuiescing(rt *Route) []*lane.Session {
 	if k.draining {
 		return nil
 	}
-	sessions := k.awake(rt)
+	sessions := k.active(rt)
 	for _, s := range sessions {
 		k.quiescing[s.Lane] = s
 	}

@@ -50,13 +50,13 @@ func (l *leader) waits() string {
 	return elsewhere + l.lock.String()
 }
 
-// campaign tries to take the locks that we do not hold. A leader none of whose
+// takeLocks tries to take the locks that we do not hold. A leader none of whose
 // routes can be run here makes room for others.
-func (k *Manager) campaign(ctx context.Context) {
+func (k *Manager) takeLocks(ctx context.Context) {
 	for _, l := range k.leaders {
 		able := slices.ContainsFunc(l.routes, func(rt *Route) bool { return !k.backingOff(rt) })
 		if l.held.Load() && !able {
-			l.resign()
+			l.unlock()
 		}
 		if l.held.Load() || !able {
 			continue
@@ -71,7 +71,7 @@ func (k *Manager) campaign(ctx context.Context) {
 			l.held.Store(true)
 			l.watching.Go(func() {
 				<-lost
-				l.depose()
+				l.lockLost()
 			})
 		}
 	}
@@ -96,9 +96,9 @@ func (l *leader) report(held bool, err error) {
 	l.tried, l.error = !held, text
 }
 
-// depose stops the leader's routes at once because the lock is gone. What was
+// lockLost stops the leader's routes at once because the lock is gone. What was
 // being sent is cancelled; what was delivered is settled.
-func (l *leader) depose() {
+func (l *leader) lockLost() {
 	l.held.Store(false)
 	for _, rt := range l.routes {
 		sessions := l.manager.beginQuiescing(rt) // none at the end, when the lanes were released before
@@ -110,8 +110,8 @@ func (l *leader) depose() {
 	}
 }
 
-// resign gives the lock up, if it is held.
-func (l *leader) resign() {
+// unlock gives the lock up, if it is held.
+func (l *leader) unlock() {
 	l.lock.Unlock()
 	l.watching.Wait()
 }

@@ -25,21 +25,21 @@ import (
 // renews its lease, takes lanes without an owner, and starts and ends sessions
 // accordingly.
 type Manager struct {
-	Store    adapters.StateStore
-	Settler  *settling.Settler
-	drainFor time.Duration                                               // bounds the wait for messages in flight when lanes are given up
-	allDown  func() error                                                // why no route of the process can run; nil: some can
-	before   func(ctx context.Context, routes []string) map[string]error // see Config
-	log      *slog.Logger
-	instance string
-	lease    time.Duration
-	routes   []*Route
+	Store      adapters.StateStore
+	Settler    *settling.Settler
+	drainFor   time.Duration                                               // bounds the wait for messages in flight when lanes are given up
+	allStopped func() error                                                // why no route of the process can run; nil: some can
+	before     func(ctx context.Context, routes []string) map[string]error // see Config
+	log        *slog.Logger
+	instance   string
+	lease      time.Duration
+	routes     []*Route
 
 	leaders []*leader
 
-	epoch time.Time     // base of until: monotonic, it continues while we are frozen
-	until atomic.Int64  // nanoseconds after epoch at which the lease ends
-	hurry chan struct{} // the lease is to be renewed at once
+	epoch    time.Time     // base of until: monotonic, it continues while we are frozen
+	until    atomic.Int64  // nanoseconds after epoch at which the lease ends
+	renewNow chan struct{} // the lease is to be renewed at once
 
 	renewing, taking, releasing, rereading logging.Outage // of renewals, of acquiring lanes, of giving back stray ones, of reading after commands
 
@@ -64,7 +64,7 @@ type Config struct {
 	Lease          time.Duration
 	SettleInterval time.Duration
 	DrainTimeout   time.Duration // bounds the wait for messages in flight when lanes are given up
-	AllDown        func() error  // why no route of the process can run; nil: some can
+	AllStopped     func() error  // why no route of the process can run; nil: some can
 
 	// Before is called with routes of which lanes are to be taken. It returns why those of some cannot be. nil: there is nothing to do.
 	Before func(ctx context.Context, routes []string) map[string]error
@@ -72,9 +72,9 @@ type Config struct {
 
 // New returns the manager of what is ours in a state store; [Manager.Add] gives it routes.
 func New(cfg Config) *Manager {
-	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allDown: cfg.AllDown, before: cfg.Before,
+	k := &Manager{Store: cfg.Store, log: cfg.Log, instance: cfg.Instance, lease: cfg.Lease, drainFor: cfg.DrainTimeout, allStopped: cfg.AllStopped, before: cfg.Before,
 		Settler: settling.New(cfg.Store, cfg.Log, cfg.SettleInterval, cfg.Lease),
-		epoch:   time.Now(), hurry: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
+		epoch:   time.Now(), renewNow: make(chan struct{}, 1), quit: make(chan struct{}), quiescing: map[*lane.Lane]*lane.Session{}, troubles: map[*Route]*trouble{}, peers: peers{release: settling.CallTimeout{Usual: cfg.Lease}}}
 	k.Settler.Batches, k.Settler.Fenced = k.batches, func(b settling.Batch) { k.lose(b.(*lane.Session)) } //nolint:forcetypeassert // a manager's batches are sessions
 	return k
 }
@@ -133,7 +133,7 @@ func (k *Manager) KeepLease(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-renew.C:
-		case <-k.hurry:
+		case <-k.renewNow:
 		}
 		// A renewal is never cancelled on the way: that could cost the
 		// connection which shows that we live.
@@ -141,8 +141,8 @@ func (k *Manager) KeepLease(ctx context.Context) {
 	}
 }
 
-// Hurry has the lease renewed at once, by which operators' commands are noticed.
-func (k *Manager) Hurry() { signal.Send(k.hurry) }
+// RenewNow has the lease renewed at once, by which operators' commands are noticed.
+func (k *Manager) RenewNow() { signal.Send(k.renewNow) }
 
 // renew extends the lease, ends the sessions of lanes that are no longer ours
 // and lets sessions notice operators' commands. Lost lanes are stopped before the
@@ -254,6 +254,6 @@ func (k *Manager) Leave() {
 	}
 	failpoint.Hit(failpoint.Released)
 	for _, l := range k.leaders {
-		l.resign() // last: the next holder of the lock finds the lanes released
+		l.unlock() // last: the next holder of the lock finds the lanes released
 	}
 }

@@ -110,8 +110,8 @@ func (k *Manager) retryRoute(ctx context.Context, rt *Route) error {
 	return nil
 }
 
-// Hopeless returns the errors of the routes when none of them can run.
-func (k *Manager) Hopeless() error {
+// AllStopped returns the errors of the routes when none of them can run.
+func (k *Manager) AllStopped() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error

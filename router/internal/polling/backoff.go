@@ -45,20 +45,20 @@ func (p Config) pause(n int) time.Duration {
 func (p Config) Fixed() bool { return p.Min >= p.Max }
 
 // Backoff is how a reader or a claimer spends the time between two polls. It has
-// one owner; others may only signal Told and call [Backoff.Set].
+// one owner; others may only send to Signal and call [Backoff.Set].
 type Backoff struct {
-	poll  Config
-	next  atomic.Pointer[Config] // what Set wants of the next poll; nil: as before
-	waker adapters.Waker         // nil: the source has no wake-ups
-	Told  chan struct{}          // this process has committed rows
-	since time.Time              // when something was found, or might have been
-	empty int                    // polls in a row that found nothing
-	Armed bool                   // the source wakes us
+	poll   Config
+	next   atomic.Pointer[Config] // what Set wants of the next poll; nil: as before
+	waker  adapters.Waker         // nil: the source has no wake-ups
+	Signal chan struct{}          // this process has committed rows
+	since  time.Time              // when something was found, or might have been
+	empty  int                    // polls in a row that found nothing
+	Armed  bool                   // the source wakes us
 }
 
 // NewBackoff returns the backoff of the reader of a source or a queue.
 func NewBackoff(poll Config, source any) *Backoff {
-	r := &Backoff{poll: poll, Told: make(chan struct{}, 1)}
+	r := &Backoff{poll: poll, Signal: make(chan struct{}, 1)}
 	r.waker, _ = source.(adapters.Waker)
 	return r
 }
@@ -67,7 +67,7 @@ func NewBackoff(poll Config, source any) *Backoff {
 // may be much longer than the new settings have it.
 func (r *Backoff) Set(poll Config) {
 	r.next.Store(&poll)
-	signal.Send(r.Told)
+	signal.Send(r.Signal)
 }
 
 // Poll returns the settings of the poll that begins, for all of it and the rest after

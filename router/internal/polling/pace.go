@@ -23,7 +23,6 @@ func (p *Pace) Stats() (looks, idle int64, due time.Time) {
 	return p.looks.Load(), p.idle.Load(), due
 }
 
-// publish shows others the state.
 func (p *Pace) publish() {
 	p.idle.Store(int64(p.empty))
 	at := int64(0)

@@ -90,16 +90,19 @@ const catchUps = 64
 // drainedLimit is the limit of a read that found little the last time.
 const drainedLimit = 256
 
-// plan decides what to read: for each slot the streams that stand furthest, and
-// those behind them, bounded by where they stand.
-func (r *Reader) plan() *plan {
+// allSlots has a bit for each slot.
+const allSlots = 1<<adapters.Slots - 1
+
+// plan decides what to read of some slots, a bit for each: the streams that stand furthest, and
+// those behind them, bounded by where they stand. Only with all slots are routes read that have order global or
+// a pace of their own; of some slots, again also says that a poll is needed to see all that is there.
+func (r *Reader) plan(of uint32) *plan {
 	p := &plan{}
-	r.starved.Store(true) // before looking: room that appears meanwhile wakes
-	starved := false
+	starved := r.starved.Swap(true) && of != allSlots // before looking: room that appears meanwhile wakes
 	slots, places := [adapters.Slots][]*read{}, map[place]*read{}
 	now := time.Now()
 	for _, rt := range r.Routes {
-		if p.sleeps(r, rt, now) {
+		if p.leavesOut(r, rt, of, now) {
 			continue
 		}
 		low := !rt.Share.Plenty()
@@ -107,7 +110,7 @@ func (r *Reader) plan() *plan {
 		least := leastRoom(rt)
 		for _, l := range rt.Lanes {
 			s := l.Session()
-			if s == nil {
+			if s == nil || of>>l.Slots[0]&1 == 0 {
 				continue
 			}
 			room, full := roomToRead(s, least, low, now)
@@ -120,18 +123,17 @@ func (r *Reader) plan() *plan {
 			}
 			m := &member{session: s, stream: s.Streams()[0], room: room}
 			k := place{m.stream.Slot, m.stream.Fetched}
-			m.read = places[k]
-			if m.read == nil {
-				m.read = &read{slot: k.slot, from: k.cursor, drained: true, density: m.stream.Density}
-				places[k] = m.read
-				slots[k.slot] = append(slots[k.slot], m.read)
+			if places[k] == nil {
+				places[k] = &read{slot: k.slot, from: k.cursor, drained: true, density: m.stream.Density}
+				slots[k.slot] = append(slots[k.slot], places[k])
 			}
-			m.read.join(m)
+			places[k].join(m)
 		}
 	}
 	behind := 0
 	for _, reads := range slots {
 		behind += p.addSlot(reads, catchUps-behind)
+		p.again = p.again || of != allSlots && len(reads) > 1
 	}
 	p.addGlobals(int(r.fetches))
 	r.starved.Store(starved)
@@ -139,7 +141,20 @@ func (r *Reader) plan() *plan {
 	return p
 }
 
+// leavesOut reports whether a route is left to a later poll.
+func (p *plan) leavesOut(r *Reader, rt *lane.Route, of uint32, now time.Time) bool {
+	switch {
+	case of == allSlots:
+		return p.sleeps(r, rt, now)
+	case rt.Order == adapters.OrderGlobal:
+		p.again = true
+		return true
+	}
+	return r.paces[rt] != nil
+}
+
 func (rd *read) join(m *member) {
+	m.read = rd
 	rd.members = append(rd.members, m)
 	rd.order = max(rd.order, m.stream.Order)
 	rd.closing = rd.closing || m.stream.Closing

@@ -29,13 +29,13 @@ import (
 // falls behind; it catches up by reads of its own, bounded by where the others
 // stand, and joins them again when it has come there.
 type Reader struct {
-	Source adapters.Source
-	log    *slog.Logger
-	budget *memory.Budget
-	poll   polling.Config // of this poll
-	Rest   *polling.Backoff
-	Routes []*lane.Route
-	paces  map[*lane.Route]*polling.Pace // of those that have one
+	Source  adapters.Source
+	log     *slog.Logger
+	budget  *memory.Budget
+	poll    polling.Config // of this poll
+	Backoff *polling.Backoff
+	Routes  []*lane.Route
+	paces   map[*lane.Route]*polling.Pace // of those that have one
 
 	wake    chan struct{}
 	starved atomic.Bool // a lane had no room: wake when it has
@@ -58,7 +58,7 @@ type Config struct {
 
 // New returns the reader of a source; [Reader.Add] gives it routes.
 func New(src adapters.Source, cfg Config) *Reader {
-	return &Reader{Source: src, paces: map[*lane.Route]*polling.Pace{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Rest: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{bell: make(chan struct{}, 1)},
+	return &Reader{Source: src, paces: map[*lane.Route]*polling.Pace{}, log: cfg.Log, budget: cfg.Budget, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, src), wake: make(chan struct{}, 1), hot: hotSlots{committed: make(chan struct{}, 1)},
 		rowCost: 4 * lane.WaitingOverhead, bound: settling.CallTimeout{Usual: cfg.Patience}}
 }
 
@@ -101,30 +101,30 @@ const (
 
 // Run polls until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
-	wakes := r.Rest.Begin()
+	wakes := r.Backoff.Begin()
 	for ctx.Err() == nil {
-		r.poll, _ = r.Rest.Poll()
+		r.poll, _ = r.Backoff.Poll()
 		r.hot.set.Store(0) // this poll sees what was committed by now
-		plan := r.plan()
+		plan := r.plan(allSlots)
 		var pause time.Duration
-		bell := r.hot.bell
+		committed := r.hot.committed
 		switch n, err := r.fetch(ctx, plan); {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			pause = r.Rest.Failed()
+			pause = r.Backoff.Failed()
 		case len(plan.reads) == 0 && !plan.due.IsZero() && !r.starved.Load():
 			pause = time.Until(plan.due)
 		case len(plan.reads) == 0:
 			pause = lane.EvictionPause // all lanes are full, or memory is
 		case n > 0 || plan.again:
-			r.Rest.Found()
+			r.Backoff.Found()
 			if n >= smallRead || plan.again {
 				continue
 			}
-			pause, bell = min(r.poll.Min, Linger), nil
+			pause, committed = min(r.poll.Min, Linger), nil
 		default:
-			if pause = r.Rest.Pause(ctx); pause == 0 {
+			if pause = r.Backoff.Pause(ctx); pause == 0 {
 				continue
 			}
 			if r.starved.Load() { // what is in the way has to be looked after, however rare the polls
@@ -134,28 +134,28 @@ func (r *Reader) Run(ctx context.Context) {
 				pause = min(pause, time.Until(plan.due))
 			}
 		}
-		r.wait(ctx, pause, bell, wakes)
+		r.wait(ctx, pause, committed, wakes)
 	}
 }
 
-// wait waits for the next poll. Rows that were committed here are read meanwhile, if there is a bell.
-func (r *Reader) wait(ctx context.Context, pause time.Duration, bell, wakes <-chan struct{}) {
+// wait waits for the next poll. Rows that were committed here are read meanwhile, unless committed is nil.
+func (r *Reader) wait(ctx context.Context, pause time.Duration, committed, wakes <-chan struct{}) {
 	timer := signal.After(pause)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-		case <-bell:
+		case <-committed:
 			if r.readHot(ctx) {
 				continue
 			}
 		case <-r.wake:
 		case <-wakes:
-			r.Rest.Woken()
-			r.hurry()
-		case <-r.Rest.Told:
-			r.Rest.Found()
-			r.hurry()
+			r.Backoff.Woken()
+			r.resetPaces()
+		case <-r.Backoff.Signal:
+			r.Backoff.Found()
+			r.resetPaces()
 		case <-ctx.Done():
 		}
 		return
@@ -165,8 +165,8 @@ func (r *Reader) wait(ctx context.Context, pause time.Duration, bell, wakes <-ch
 // Pace returns the pace of a route; nil: it has none of its own.
 func (r *Reader) Pace(rt *lane.Route) *polling.Pace { return r.paces[rt] }
 
-// hurry has all routes look for rows at once.
-func (r *Reader) hurry() {
+// resetPaces has all routes look for rows at once.
+func (r *Reader) resetPaces() {
 	for _, p := range r.paces {
 		p.Reset()
 	}
@@ -241,7 +241,6 @@ type fan struct {
 	last   *read
 }
 
-// take implements the callback of adapters.Source.Fetch.
 func (f *fan) take(i int, row *adapters.Row) bool {
 	f.rows++
 	rd := f.plan.reads[i]
@@ -278,7 +277,6 @@ func (f *fan) take(i int, row *adapters.Row) bool {
 	return true
 }
 
-// flush gives gathered rows to the lanes.
 func (f *fan) flush() {
 	if f.last == nil {
 		return
