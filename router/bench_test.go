@@ -56,10 +56,11 @@ type spring struct {
 	groups  [adapters.Slots][]string
 	open    chan struct{}
 	payload []byte
+	created time.Time
 }
 
 func newSpring(n int) *spring {
-	s := &spring{open: make(chan struct{}), payload: make([]byte, 300)}
+	s := &spring{open: make(chan struct{}), payload: make([]byte, 300), created: time.Now()}
 	for i := range 1000 {
 		group := "customer-" + strconv.Itoa(i)
 		slot := adapters.SlotOf(group, "")
@@ -92,7 +93,7 @@ func (s *spring) Fetch(_ context.Context, reads []adapters.Read, take func(int, 
 		page := &adapters.Page{From: rd.From}
 		for j := range slab {
 			p := rd.From.Position + int64(j) + 1
-			slab[j] = adapters.Row{ID: id, Type: "order.placed", Slot: rd.Slot, Position: p, Page: page,
+			slab[j] = adapters.Row{ID: id, CreatedAt: s.created, Type: "order.placed", Slot: rd.Slot, Position: p, Page: page,
 				Group: s.groups[rd.Slot][int(p)%len(s.groups[rd.Slot])], Payload: append([]byte(nil), s.payload...)}
 			next = slab[j].After()
 			if !take(i, &slab[j]) {

@@ -64,7 +64,7 @@ func (s *lateSource) Fetch(_ context.Context, reads []adapters.Read, take func(i
 	defer s.mu.Unlock()
 	out := make([]adapters.ReadResult, len(reads))
 	for i, rd := range reads {
-		target, upto := s.last, int64(len(s.rows))
+		target, upto := s.last, int64(len(s.commits)) // a row that insert has just added is not there yet
 		next := adapters.ReadResult{Drained: true, Next: adapters.Cursor{Position: rd.From.Position}}
 		switch {
 		case rd.From.Window != "":
