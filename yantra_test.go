@@ -2,6 +2,7 @@ package outrider_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -66,4 +67,42 @@ func TestYantrasFigures(t *testing.T) {
 			t.Errorf("the metrics have no %s in\n%s", want, text)
 		}
 	}
+}
+
+// While River's tables are away rows of Yantra wait: no attempt counts, none fails, and all become jobs when the tables are back.
+func TestG1_G10_RowsOfYantraWaitWhileRiversTablesAreAway(t *testing.T) {
+	t.Parallel()
+	j := newJobs(t, ", layout: yantra")
+	exec := func(sql string) {
+		t.Helper()
+		_, err := j.pool.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	insert := func(from, to int) {
+		t.Helper()
+		exec(fmt.Sprintf(`INSERT INTO outbox_messages SELECT ('00000000-0000-4000-8000-' || lpad(i::text, 12, '0'))::uuid, 'g' || i %% 3, 'A', 't',
+			json_build_object('n', i, 'group', 'g' || i %% 3), 'pending', clock_timestamp() FROM generate_series(%d, %d) i`, from, to))
+	}
+	insert(1, 3)
+	stop := j.run()
+	defer stop()
+	eventually(t, "three are jobs", func() bool { return j.count(`SELECT count(*) FROM river_job`) == 3 })
+	exec(`ALTER TABLE river_job RENAME TO river_away`)
+	told := j.log.count("river_job")
+	insert(4, 30)
+	eventually(t, "the log tells of it", func() bool { return j.log.count("river_job") > told })
+	insert(31, 60)
+	if n := j.count(`SELECT count(*) FROM outbox_messages WHERE status = 'pending'`); n != 57 {
+		t.Errorf("%d rows are pending, want 57", n)
+	}
+	if n := j.count(`SELECT count(*) FROM outrider_note`); n != 0 {
+		t.Errorf("%d rows have a note of an attempt, want none", n)
+	}
+	exec(`ALTER TABLE river_away RENAME TO river_job`)
+	eventually(t, "all are processed", func() bool { return j.count(`SELECT count(*) FROM outbox_messages WHERE status <> 'processed'`) == 0 })
+	stop()
+	if n := j.count(`SELECT count(*) FROM river_job`); n != 60 {
+		t.Errorf("%d jobs, want 60", n)
+	}
+	j.order()
 }

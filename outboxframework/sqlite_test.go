@@ -14,6 +14,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/sqlite"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/config"
+	"github.com/outriderhq/outrider/handlers/listeners"
 	"github.com/outriderhq/outrider/outbox"
 	"github.com/outriderhq/outrider/outboxframework"
 )
@@ -93,4 +94,56 @@ func TestOutboxFrameworkOnSQLite_18_1_18_2_18_4_18_5_18_6(t *testing.T) {
 	if rolledBack != 0 {
 		t.Error("18.1: the row of a transaction that was rolled back is there")
 	}
+}
+
+// Chapter 18.3 on SQLite: with room for one event in memory, and that one at a listener, publishing goes on. The others stay NEW, and the poller
+// takes them to DONE.
+func TestG13_OutboxFrameworkOnSQLite_18_3_Overflow(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "app.db")
+	cfg, err := outboxframework.NewSettings().SetColdQueueCapacity(1).SetDispatcherWorkers(1).SetPollerInterval(5 * time.Millisecond).Config("sqlite:" + path)
+	must(t, err)
+	_, err = admin.Init(t.Context(), cfg)
+	must(t, err)
+	registry, began, goOn := listeners.New(), make(chan string, 10), make(chan struct{})
+	listeners.Listen(registry, userCreated, func(_ context.Context, u user) error {
+		began <- u.Name
+		<-goOn
+		return nil
+	})
+	relay, err := outrider.New(cfg, outrider.WithListeners(outboxframework.Destination, registry), outrider.WithLogger(slog.New(slog.DiscardHandler)))
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Run(ctx) }()
+	db, err := sqlite.Open(path)
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	client, err := outbox.NewClient(outbox.ClientConfig{Layout: "outbox-framework", Dialect: outbox.SQLite})
+	must(t, err)
+	publish := func(name string) {
+		must(t, outbox.InTx(t.Context(), db, func(ctx context.Context, _ *sql.Tx) error {
+			e, err := userCreated.New(user{name}).Aggregate(string(userAggregate), name).ID(name).Build()
+			must(t, err)
+			return client.Publish(ctx, nil, e)
+		}))
+	}
+	count := func(status int) (n int) {
+		must(t, db.QueryRow("SELECT count(*) FROM outbox_event WHERE status = ?", status).Scan(&n))
+		return n
+	}
+	publish("heron")
+	<-began
+	publish("bittern")
+	publish("egret")
+	time.Sleep(100 * time.Millisecond) // twenty polls
+	if len(began) > 0 || count(0) != 3 {
+		t.Errorf("%d rows are NEW, want 3, and %d more events are at the listener, want none", count(0), len(began))
+	}
+	close(goOn)
+	for count(1) < 3 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	must(t, <-ended)
 }
