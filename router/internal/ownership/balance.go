@@ -207,6 +207,8 @@ func (k *Manager) report(shares *assignment, missing bool) {
 	}
 	var text string
 	switch {
+	case share == 0 && others == 0 && slices.ContainsFunc(k.routes, func(rt *Route) bool { return rt.leader != nil && !rt.leader.held.Load() }):
+		return // the log says who leads
 	case share == 0 && others > 0:
 		text = "standing by: other instances work the lanes; they are taken over when one of them stops"
 	case missing || lanes != share:
