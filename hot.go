@@ -2,23 +2,21 @@ package outrider
 
 import (
 	"fmt"
-	"strconv"
 
-	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/assembly"
 	"github.com/outriderhq/outrider/outbox"
+	"github.com/outriderhq/outrider/router"
 )
 
 // HotPath returns the hot path of a source, which delivers messages of this process right after their commit, for
 // [outbox.ClientConfig].Hot. The source is one of the configuration, in PostgreSQL, with the layout outrider or
 // outbox-framework.
 //
-// With outbox-framework messages are delivered from memory. With outrider the relay reads the slots that the transaction wrote to, by a
-// short statement and without waiting for its next poll; the columns that order them need what only the table knows.
+// Messages are delivered from memory if the INSERT has shown that nothing of their group can be before them. Otherwise, with layout outrider, the
+// relay reads the slots that the transaction wrote to, by a short statement and without waiting for its next poll.
 //
 // Polling continues beside it, and finds the other messages: those of other processes, and after a crash; those of lanes that other
-// instances own; those without room in memory; with outbox-framework also those behind a message of their group that may be unfinished.
-// Order and guarantees are the same either way.
+// instances own; those without room in memory. Order and guarantees are the same either way.
 //
 // HotPath may be called before [Outrider.Run]; its result stays valid after a
 // reload.
@@ -50,39 +48,25 @@ func (h hotPath) Announce(insert string) outbox.HotInsert {
 	case f.Queue != nil:
 		return work.router.Announce(f.Queue, insert)
 	case f.Source != nil:
-		return &hotSlots{hotPath: h, insert: insert}
+		if in := work.router.AnnounceRows(f.Source, insert); in != nil {
+			return &hotRows{in, h}
+		}
 	}
 	return nil
 }
 
-// hotSlots is an INSERT into an append-only table: the slots that it wrote to are read after the commit.
-type hotSlots struct {
+// hotRows is an INSERT into an append-only table.
+type hotRows struct {
+	router.HotRows
 	hotPath
-	insert string
-	slots  uint32 // a bit for each
 }
 
-// Statement implements [outbox.HotInsert].
-func (i *hotSlots) Statement() string { return i.insert + "\nRETURNING CAST(slot AS pg_catalog.text)" }
-
-// Inserted implements [outbox.HotInsert].
-func (i *hotSlots) Inserted(columns []*string) {
-	if len(columns) != 1 || columns[0] == nil {
-		return
-	}
-	if slot, err := strconv.Atoi(*columns[0]); err == nil && slot >= 0 && slot < adapters.Slots {
-		i.slots |= 1 << slot
-	}
-}
-
-// Committed implements [outbox.HotInsert].
-func (i *hotSlots) Committed() {
-	if work := i.relay.generation.Load(); work != nil && i.slots != 0 {
+// Committed implements [outbox.HotInsert]: sessions take what they can, and the slots are read, by whichever generation is at work.
+func (i *hotRows) Committed() {
+	i.HotRows.Committed()
+	if work := i.relay.generation.Load(); work != nil && i.Slots != 0 {
 		if f := work.parts.Feeds[i.source]; f.Source != nil {
-			work.router.Committed(f.Source, i.slots)
+			work.router.Committed(f.Source, i.Slots)
 		}
 	}
 }
-
-// Forget implements [outbox.HotInsert].
-func (i *hotSlots) Forget() {}

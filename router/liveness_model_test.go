@@ -38,6 +38,7 @@ func (r *run) skip() {
 		time.Sleep(time.Duration(r.random.IntN(400)) * time.Millisecond)
 		r.writeTo(group)
 	}
+	r.hearOf()
 }
 
 func (r *run) skipOne(id string) {

@@ -19,6 +19,7 @@ import (
 type memSource struct {
 	mu      sync.Mutex
 	rows    []*adapters.Row
+	coming  *adapters.Row // see memInsert
 	fetches int
 	reads   int
 	reached int    // reads that were to come to a place

@@ -365,7 +365,7 @@ func TestG1_AStoppingSessionPassesNothing(t *testing.T) {
 		before := lane.Inspect(s).Settled[0]
 		row := &adapters.Row{ID: "x", Slot: 3, Position: 7, Page: &adapters.Page{From: str.Fetched}}
 		s.Accept([]lane.Arrival{{Stream: str, Row: row, Matched: true}})
-		str.MoveTo(adapters.Cursor{Position: 9}, 1, true)
+		str.MoveTo(adapters.Cursor{Position: 9}, 1, true, true)
 		if settled := lane.Inspect(s).Settled[0]; settled != before || str.Fetched != before {
 			t.Errorf("it passed from %+v to %+v, settled %+v", before, str.Fetched, settled)
 		}

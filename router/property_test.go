@@ -81,6 +81,7 @@ type run struct {
 	commanded time.Time // when there was a command
 	parking   parkingWatch
 	router    *Router
+	untold    []HotRows // inserts of whose commit nothing was heard
 
 	link   *link
 	store  *mortal
@@ -134,6 +135,7 @@ func (r *run) write(n int) {
 		}
 		r.writeTo(group)
 	}
+	r.hearOf()
 }
 
 // writeTo writes a message of a group.
@@ -146,10 +148,11 @@ func (r *run) writeTo(group string) {
 		r.world.inLane[row.ID] = r.script()
 	}
 	r.world.mu.Unlock()
-	r.source.add(row)
-	if r.random.IntN(2) == 0 { // it was committed by this process, and hot reads meet polls and all else
-		r.router.Committed(r.source, 1<<row.Slot)
+	if r.random.IntN(2) == 0 { // the hot path meets polls and all else
+		r.publish(row)
+		return
 	}
+	r.source.add(row)
 }
 
 func (r *run) start() error {

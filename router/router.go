@@ -185,6 +185,20 @@ func (r *Router) Announce(queue adapters.Queue, insert string) outbox.HotInsert 
 	return nil
 }
 
+// AnnounceRows prepares an INSERT into the table of a source. nil: its rows are left to the poll.
+func (r *Router) AnnounceRows(source adapters.Source, insert string) HotRows {
+	src, ok := source.(adapters.HotSource)
+	for _, rd := range r.readers {
+		if ok && rd.Source == source {
+			return rd.Announce(src, insert)
+		}
+	}
+	return nil
+}
+
+// HotRows is an INSERT whose rows are claimed from memory after the commit, where that is certain to be in order.
+type HotRows = *reading.Insert
+
 // Committed has the reader of a source look at once into slots, a bit for each, in which this process has committed rows. See [outbox.HotPath].
 func (r *Router) Committed(source adapters.Source, slots uint32) {
 	for _, rd := range r.readers {

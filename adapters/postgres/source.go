@@ -61,6 +61,7 @@ type Source struct {
 
 	retention retention
 	floor     atomic.Pointer[floor] // nil: none is known
+	hot       hot                   // nil: not known yet
 
 	// What follows is guarded by the reader's lock.
 	limits         limits
@@ -132,5 +133,5 @@ func (s *Source) prepare(ctx context.Context, r *reader.Conn) (err error) {
 				c.name, s.layout.definition(c))
 		}
 	}
-	return nil
+	return s.describeHot(ctx, r)
 }

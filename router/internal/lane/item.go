@@ -76,6 +76,7 @@ type Item struct {
 	unwanted  bool // an operator has taken its row away
 	probed    bool // it was a probe, or run again for one; guarded by health's mutex
 	asked     bool // its chain has asked for the outcome
+	ahead     bool // it came by the hot path, and its row was not read yet
 	redriven  bool // an operator wants it attempted anew, after the current attempt
 }
 

@@ -51,15 +51,19 @@ func (p *progress) pending() int {
 }
 
 // arrive moves a stream over a row and gives the row its index. Wanted reports whether it is
-// to be delivered: a former owner may have settled it.
+// to be delivered: a former owner or the hot path may have settled it, or have it in flight.
 func (p *progress) arrive(a Arrival) (index uint64, wanted bool) {
 	str, row := a.Stream, a.Row
 	if !a.Matched {
-		str.Fetched = row.After()
+		str.Fetched, str.whole = row.After(), false
 		str.catchUp()
 		return 0, false
 	}
 	index = str.append(row)
+	if p.meet(str, row.Position, index) {
+		p.route.Share.Give(a.Cost)
+		return index, false
+	}
 	if _, done := str.skip[row.Position]; !done {
 		return index, true
 	}
@@ -90,6 +94,7 @@ func (p *progress) leave(it *Item, as phase) {
 	} else if !it.uncounted {
 		p.extra--
 	}
+	p.settleAhead(it)
 }
 
 // detach lets the cursor move over an item whose row in the parking stands for it. It takes
@@ -101,6 +106,7 @@ func (p *progress) detach(it *Item) {
 	} else if !it.uncounted {
 		p.extra--
 	}
+	p.settleAhead(it)
 	it.uncounted = true
 }
 

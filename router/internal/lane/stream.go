@@ -50,7 +50,8 @@ type Stream struct {
 	beyond  int // finished between head and tail
 
 	settled   adapters.Cursor    // behind head
-	skip      map[int64]struct{} // positions settled by a former owner beyond its cursor
+	skip      map[int64]struct{} // positions settled beyond the cursor and not read yet: by a former owner, or by the hot path
+	hot       map[int64]*Item    // see [Session.Expect]
 	unwritten settling.Extent    // the least settle that has to write the cursor
 	moving    int64              // position of the settle in flight
 	timeline  timeline
@@ -61,6 +62,7 @@ type Stream struct {
 	Fetched adapters.Cursor
 	Order   uint64  // number of the fetch that took fetched's snapshot
 	Drained bool    // the last read left nothing behind
+	whole   bool    // all that was visible as of Fetched has been given to the session, or to former owners
 	Closing bool    // the last read came to where the others stood then
 	Density float64 // rows per position in the last read, if that left something behind; 0: not known
 }
@@ -76,7 +78,7 @@ func (s *Stream) append(row *adapters.Row) uint64 {
 	e := entry{page: row.Page, position: row.Position, anchor: row.Anchor(), created: row.CreatedAt, late: row.Late}
 	s.ring[i%uint64(len(s.ring))] = e
 	s.tail++
-	s.Fetched = e.after()
+	s.Fetched, s.whole = e.after(), false
 	return i
 }
 
@@ -133,7 +135,7 @@ func (s *Stream) settledBeyond() []int64 {
 			out = append(out, e.position)
 		}
 	}
-	// What a former owner settled and we have not passed yet.
+	// What is settled and was not read yet.
 	for p := range s.skip {
 		out = append(out, p)
 	}
@@ -165,14 +167,14 @@ func (s *Stream) deliver(st *adapters.Settlement, items []*Item) {
 }
 
 // MoveTo sets where the next read begins, after a read that yielded no
-// more for it. A session that stops has not taken what the read yielded, and must
+// more for it; whole: there was no more as of the cursor's snapshot. A session that stops has not taken what the read yielded, and must
 // not pass it.
-func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained bool) {
+func (s *Stream) MoveTo(c adapters.Cursor, order uint64, drained, whole bool) {
 	s.session.mu.Lock()
 	defer s.session.mu.Unlock()
 	if s.session.runner.stopping {
 		return
 	}
-	s.Fetched, s.Order, s.Drained = c, order, drained
+	s.Fetched, s.Order, s.Drained, s.whole = c, order, drained, whole
 	s.catchUp()
 }

@@ -188,7 +188,7 @@ func (g *globalRead) give(r *Reader, m *globalMember, merged []*adapters.Row, co
 		}
 		str.Order = r.fetches
 		if complete[i] && !left[i] {
-			str.MoveTo(g.results[i].Next, r.fetches, g.results[i].Drained && g.until == nil)
+			str.MoveTo(g.results[i].Next, r.fetches, g.results[i].Drained && g.until == nil, false)
 			again = again || !g.results[i].Drained
 			continue
 		}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/outriderhq/outrider/internal/failpoint"
 
+	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/router/internal/lane"
 	"github.com/outriderhq/outrider/router/internal/signal"
 )
 
-// The hot path of tables that are read by cursor: right after a commit of this process, the slots that it wrote to are read, between two
-// polls. It is a read like any other, so order, late commits, parking, hand-over and operators' commands need nothing else. What does not
-// fit is left to a poll. See docs/design.md, "The hot path of own tables".
+// The hot path of tables that are read by cursor: right after a commit of this process its rows are claimed from memory where that is
+// certain to be in order, and the slots that it wrote to are read, between two polls. That is a read like any other, so order, late commits, parking,
+// hand-over and operators' commands need nothing else. What does not fit is left to a poll. See docs/design.md, "The hot path of own tables".
 
 // hotSlots are the slots in which rows were committed that no read is known to have seen. It is a set, a bit for each, so it has room for
 // any number of rows.
@@ -23,9 +25,68 @@ type hotSlots struct {
 
 // Committed has the reader look into slots, a bit for each, in which this process has committed rows. It waits for nothing.
 func (r *Reader) Committed(slots uint32) {
-	failpoint.Hit(failpoint.Hot)
 	r.hot.set.Or(slots)
 	signal.Send(r.hot.committed)
+}
+
+// Insert is an INSERT into the table of the source whose rows are looked at right after the commit.
+type Insert struct {
+	adapters.HotRead
+	reader *Reader
+	rows   []expected
+	Slots  uint32 // that it wrote to, a bit for each
+}
+
+// expected is a row and the sessions that may claim it. What was begun in one session of a lane counts in that session only.
+type expected struct {
+	row      adapters.HotLogRow
+	sessions []*lane.Session
+}
+
+// Announce prepares an INSERT.
+func (r *Reader) Announce(src adapters.HotSource, insert string) *Insert {
+	return &Insert{HotRead: src.Announce(insert), reader: r}
+}
+
+// Inserted takes a row that the statement returned. Sessions know of it before it is visible, so a read that brings it is noticed.
+func (in *Insert) Inserted(columns []*string) {
+	row, slot, ok := in.HotRead.Inserted(columns)
+	if slot >= 0 {
+		in.Slots |= 1 << slot
+	}
+	if !ok {
+		return
+	}
+	e := expected{row: row}
+	for _, rt := range in.reader.Routes {
+		if in.reader.paces[rt] != nil || rt.Order == adapters.OrderGlobal {
+			continue
+		}
+		if s := rt.Lanes[slot].Session(); s != nil {
+			s.Expect(row.Position)
+			e.sessions = append(e.sessions, s)
+		}
+	}
+	in.rows = append(in.rows, e)
+}
+
+// Committed has the rows claimed from memory. It waits for nothing. Afterwards their slots are to be read: see [Reader.Committed].
+func (in *Insert) Committed() {
+	failpoint.Hit(failpoint.Hot)
+	for _, e := range in.rows {
+		for _, s := range e.sessions {
+			s.Claim(e.row)
+		}
+	}
+}
+
+// Forget says that the transaction was rolled back.
+func (in *Insert) Forget() {
+	for _, e := range in.rows {
+		for _, s := range e.sessions {
+			s.Unexpect(e.row.Position)
+		}
+	}
 }
 
 // readHot reads the slots in which rows were committed. False: a poll has to follow at once.

@@ -296,7 +296,7 @@ func (f *fan) done(rd *read, res adapters.ReadResult) {
 	for _, m := range rd.members {
 		m.stream.Density = density
 		if !m.detached {
-			m.stream.MoveTo(res.Next, rd.order, res.Drained)
+			m.stream.MoveTo(res.Next, rd.order, res.Drained, rd.until == nil && rd.alignedTo == 0 && res.Drained)
 			m.stream.Closing = rd.until != nil && res.Drained
 		}
 	}
