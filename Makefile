@@ -57,7 +57,7 @@ test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every
 race: ## Run every test with the race detector, and with larger volumes than make test
 	$(BRIEFLY) env OUTRIDER_TEST_FULL=1 go test $(RACE) -timeout 30m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
 
-# What is tested on other versions of PostgreSQL: PART of the tests of its adapters, and of the main faults.
+# What is tested on other versions of PostgreSQL and of MariaDB: PART of the tests of their adapters, and the main faults.
 PART ?= .
 POSTGRES_FAULTS := KillLoopHTTP|FlowCatalystKillLoop|FlowCatalystKilledAtEveryStep|InstancesOfAQueueAreKilled|NetworkToPostgres|OpenTransactionsDelayNobody|RebaseAfterARestore
 
@@ -66,6 +66,15 @@ test-postgres: ## Run the tests of PostgreSQL's adapters and the main faults on 
 	go run ./internal/testenv/cmd/testenv -brief -postgres $(VERSION) -- sh -c \
 		"go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -run '$(PART)' $(TESTFLAGS) ./adapters/postgres/... && \
 		go test -timeout 15m -run '$(POSTGRES_FAULTS)' $(TESTFLAGS) ./internal/faults"
+
+MYSQL_FAULTS := QueueInMySQL|LeaderInMySQL|MariaDBOfAQueue
+
+.PHONY: test-mysql
+test-mysql: ## Run the tests of MariaDB's and MySQL's adapters and the main faults on VERSION=11.4 (or 10.11), from Maven
+	go run ./internal/testenv/cmd/testenv -brief -mariadb $(VERSION) -- sh -c \
+		"go test -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -run '$(PART)' $(TESTFLAGS) ./adapters/mysql/... && \
+		go test -timeout 5m -run 'MySQL' $(TESTFLAGS) ./outbox && \
+		go test -timeout 15m -run '$(MYSQL_FAULTS)' $(TESTFLAGS) ./internal/faults"
 
 .PHONY: api-check
 api-check: ## Hold the admin API against its document with schemathesis (needs Python and PyPI)

@@ -156,6 +156,46 @@ func TestG1_ReleasesThatGetNoAnswer(t *testing.T) {
 	})
 }
 
+// deafQueue gets no answer to some of its recoveries, and claims nothing meanwhile, as adapters do that put rows back between claims.
+type deafQueue struct {
+	*memQueue
+	deaf    atomic.Int32 // so many calls
+	waiting atomic.Bool
+}
+
+func (d *deafQueue) Recover(ctx context.Context) (int, error) {
+	if d.deaf.Add(-1) >= 0 {
+		d.waiting.Store(true)
+		defer d.waiting.Store(false)
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return d.memQueue.Recover(ctx)
+}
+
+func (d *deafQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adapters.Row, error) {
+	if d.waiting.Load() {
+		return nil, errInjected
+	}
+	return d.memQueue.Claim(ctx, c)
+}
+
+// Rows are claimed again after stuck ones could not be looked for because answers never came.
+func TestG1_RecoveriesThatGetNoAnswer(t *testing.T) {
+	inQueueBubble(t, group, func(r *queueRig) {
+		r.config.Lease = 10 * time.Second
+		q := &deafQueue{memQueue: r.table.open()}
+		q.deaf.Store(2)
+		r.start(r.from(q, nil))
+		r.until("a recovery waits for its answer", q.waiting.Load)
+		r.fill(2, 5)
+		r.await(10)
+		r.stop()
+		r.checkOrdered(2, 5)
+		r.wantStatuses(map[string]int{"done": 10})
+	})
+}
+
 func TestBoundsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,7 +83,7 @@ func (s *server) database(ctx context.Context) (*mongo.Database, error) {
 	}
 	db := s.client.Database(s.name, o)
 	if err := db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&is); err != nil {
-		return nil, err
+		return nil, notConnected(err)
 	}
 	if s.members = is.Set != "" || is.Message == "isdbgrid"; s.members {
 		db = s.client.Database(s.name, o.SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority()))
@@ -98,29 +97,3 @@ func (s *server) close() error {
 	defer cancel()
 	return plainly(s.client.Disconnect(ctx))
 }
-
-// plainly shortens what the driver says when there is no server, which is a description of its whole topology.
-func plainly(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
-	at := strings.Index(text, ", current topology: ")
-	if at < 0 {
-		return err
-	}
-	if last := strings.LastIndex(text, "Last error: "); last > at {
-		cause, _, _ := strings.Cut(text[last+len("Last error: "):], " }")
-		return &plain{text[:at] + ": " + cause, err}
-	}
-	return &plain{text[:at], err}
-}
-
-// plain is an error in fewer words.
-type plain struct {
-	text string
-	err  error
-}
-
-func (p *plain) Error() string { return p.text }
-func (p *plain) Unwrap() error { return p.err }

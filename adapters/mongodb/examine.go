@@ -15,7 +15,7 @@ import (
 // Check implements [adapters.Queue]. An index without which order cannot be kept is an error; others make claims dear, and are only warned about.
 func (q *Queue) Check(ctx context.Context) error {
 	if _, err := q.server.database(ctx); err != nil {
-		return fmt.Errorf("mongodb queue: connect: %w", plainly(err))
+		return fmt.Errorf("mongodb queue: %w", err)
 	}
 	var errs []error
 	for _, t := range q.tables {
@@ -39,8 +39,11 @@ func (q *Queue) Check(ctx context.Context) error {
 func (q *Queue) Examine(ctx context.Context) []adapters.Finding {
 	db, err := q.server.database(ctx)
 	if err != nil {
-		return []adapters.Finding{{Level: adapters.LevelBroken, Subject: "server", Text: plainly(err).Error(),
-			Fix: "correct the url, start the server, or let this host connect"}}
+		f := adapters.Finding{Level: adapters.LevelBroken, Subject: "server", Text: err.Error()}
+		if e, ok := errors.AsType[*connectFailure](err); ok {
+			f.Text, f.Fix = e.text, e.fix
+		}
+		return []adapters.Finding{f}
 	}
 	var build struct {
 		Version string `bson:"version"`
@@ -111,9 +114,18 @@ func (t *table) examineStuck(ctx context.Context) adapters.Finding {
 	}
 	n, err := coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
 		{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$lt", Value: date(time.Now().Add(-t.q.timeout))}}}})
+	undated := int64(0)
+	if err == nil {
+		undated, err = coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
+			{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$type", Value: "date"}}}}}})
+	}
 	switch {
 	case err != nil:
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
+	case undated > 0: // these no relay puts back
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
+			Text: fmt.Sprintf("%d have no date in %s, and %d are marked so for longer than claims.timeout, %v: the documents behind them of their groups wait", undated, t.q.fields.Claimed, n, t.q.timeout),
+			Fix:  "if nobody works on those without a date, make them wait again by their status; `outrider run` puts the others back (every claims.recover)"}
 	case n == 0:
 		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", t.q.timeout)}
 	}

@@ -94,7 +94,7 @@ func Init(ctx context.Context, at Connection, l Layout, tables ...Table) (done [
 	defer func() { _ = s.close() }() // what was done is done
 	db, err := s.database(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("mongodb: init: %w", plainly(err))
+		return nil, fmt.Errorf("mongodb: init: %w", err)
 	}
 	for _, t := range tables {
 		did, err := initCollection(ctx, db.Collection(t.Name), &l)

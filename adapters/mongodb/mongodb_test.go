@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,7 +165,7 @@ func (e *env) originalClaims(ctx context.Context, coll *mongo.Collection) (id st
 	return d.ID, err
 }
 
-// TestG3_BesideTheOriginal has four processors of the original work beside two of ours: no document has two owners.
+// TestG3_BesideTheOriginal has eight processors of the original work beside two of ours: no document has two owners.
 func TestG3_BesideTheOriginal(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -186,7 +187,7 @@ func TestG3_BesideTheOriginal(t *testing.T) {
 		}
 	}
 	var all sync.WaitGroup
-	for range 4 {
+	for range 8 {
 		all.Go(func() {
 			for {
 				id, err := e.originalClaims(t.Context(), e.db.Collection("outbox_events"))
@@ -304,6 +305,21 @@ func TestG1_DocumentsWithWrongFieldsAreDead(t *testing.T) {
 	}
 	if want := map[string]bool{"number": true, "text": true, "document": true, "fine": false}; !maps.Equal(broken, want) {
 		t.Errorf("claimed %v, want %v", broken, want)
+	}
+}
+
+// A document that is being processed and does not say since when is put back by no relay: doctor says that it holds its group up.
+func TestDoctorNamesClaimsWithoutADate(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.insert(adaptertest.QueueRow{Table: "outbox_events", Key: "a", Group: "g", Payload: "{}", CreatedAt: time.UnixMilli(1), Status: adaptertest.QueueProcessing})
+	q := e.queue()
+	t.Cleanup(func() { must(t, q.Close()) })
+	if n, err := q.Recover(t.Context()); err != nil || n != 0 {
+		t.Fatalf("recovered %d documents, %v", n, err)
+	}
+	if !slices.ContainsFunc(q.Examine(t.Context()), func(f adapters.Finding) bool { return strings.Contains(f.Text, "1 have no date in processedAt") }) {
+		t.Errorf("doctor says %+v", q.Examine(t.Context()))
 	}
 }
 

@@ -12,24 +12,25 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// waker wakes a reader by a change stream. The stream is open while the reader sleeps, and no longer: an awake reader
+// waker wakes a reader by change streams. They are open while the reader sleeps, and no longer: an awake reader
 // finds documents anyway, and the server spares itself to send each of them.
 type waker struct {
 	q     *Queue
 	wakes chan struct{}
 
-	mu     sync.Mutex
-	stream *stream // that is open; nil: none is
-	done   sync.WaitGroup
-	closed bool
-	failed time.Time // when no stream could be opened
+	mu       sync.Mutex
+	watching *watch // that is open; nil: none is
+	done     sync.WaitGroup
+	closed   bool
+	failed   time.Time // when no streams could be opened
 }
 
-// stream is a change stream with what ends it.
-type stream struct {
-	*mongo.ChangeStream
-	ctx    context.Context
-	cancel context.CancelFunc
+// watch are the change streams of the queue's collections with what ends them. Each collection has its own: a stream of
+// the whole database needs the right to read all of its collections.
+type watch struct {
+	streams []*mongo.ChangeStream
+	ctx     context.Context
+	cancel  context.CancelFunc
 }
 
 // streamPause is after how long another stream is tried where none could be opened.
@@ -45,7 +46,7 @@ func (q *Queue) Wake() <-chan struct{} {
 	return q.waker.wakes
 }
 
-// Sleep implements [adapters.Waker]: it opens a change stream of documents that are inserted.
+// Sleep implements [adapters.Waker]: it opens change streams of documents that are inserted.
 func (q *Queue) Sleep(ctx context.Context) adapters.Sleep {
 	if q.waker == nil {
 		return adapters.Unsupported
@@ -66,7 +67,7 @@ func (w *waker) sleep(ctx context.Context) adapters.Sleep {
 	switch {
 	case w.closed || time.Since(w.failed) < streamPause:
 		return adapters.Unsupported
-	case w.stream != nil:
+	case w.watching != nil:
 		return adapters.Armed
 	}
 	select {
@@ -79,61 +80,78 @@ func (w *waker) sleep(ctx context.Context) adapters.Sleep {
 		w.q.log.WarnContext(ctx, "no change stream can be opened, so new documents are found by polling", "error", plainly(err))
 		return adapters.Unsupported
 	}
-	w.stream = s
-	w.done.Go(func() { w.listen(s) })
+	w.watching = s
+	for _, stream := range s.streams {
+		w.done.Go(func() { w.listen(s, stream) })
+	}
 	return adapters.Armed
 }
 
-// open opens a stream of the queue's collections.
-func (w *waker) open(ctx context.Context) (*stream, error) {
-	db, err := w.q.server.database(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(w.q.tables))
-	for i, t := range w.q.tables {
-		names[i] = t.Name
-	}
-	match := bson.D{{Key: "ns.coll", Value: in(names)}, {Key: "operationType", Value: in([]string{"insert", "replace"})}}
-	pipeline := mongo.Pipeline{{{Key: "$match", Value: match}}, {{Key: "$project", Value: bson.D{{Key: "_id", Value: 1}}}}}
-	s := &stream{}
+// open opens the streams.
+func (w *waker) open(ctx context.Context) (*watch, error) {
+	s := &watch{}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	limit := time.AfterFunc(connectLimit, s.cancel)
-	s.ChangeStream, err = db.Watch(s.ctx, pipeline, options.ChangeStream().SetMaxAwaitTime(time.Second))
+	err := s.open(w.q.tables)
 	if err == nil && !limit.Stop() {
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
 		s.cancel()
+		for _, stream := range s.streams {
+			closeStream(stream)
+		}
 		return nil, err
 	}
 	return s, nil
 }
 
-// listen wakes the reader at the first event, and when there will be none any more.
-func (w *waker) listen(s *stream) {
-	s.Next(s.ctx)
+func (s *watch) open(tables []*table) error {
+	match := bson.D{{Key: "operationType", Value: in([]string{"insert", "replace"})}}
+	pipeline := mongo.Pipeline{{{Key: "$match", Value: match}}, {{Key: "$project", Value: bson.D{{Key: "_id", Value: 1}}}}}
+	for _, t := range tables {
+		coll, err := t.collection(s.ctx)
+		if err != nil {
+			return err
+		}
+		stream, err := coll.Watch(s.ctx, pipeline, options.ChangeStream().SetMaxAwaitTime(time.Second))
+		if err != nil {
+			return err
+		}
+		s.streams = append(s.streams, stream)
+	}
+	return nil
+}
+
+// listen wakes the reader at the first event of a stream, and when there will be none any more. That ends the other streams.
+func (w *waker) listen(s *watch, stream *mongo.ChangeStream) {
+	stream.Next(s.ctx)
 	s.cancel()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = s.Close(ctx) // the reader polls now
 	w.mu.Lock()
-	if w.stream == s {
-		w.stream = nil
+	if w.watching == s {
+		w.watching = nil
+		select {
+		case w.wakes <- struct{}{}:
+		default:
+		}
 	}
 	w.mu.Unlock()
-	select {
-	case w.wakes <- struct{}{}:
-	default:
-	}
+	closeStream(stream)
+}
+
+// closeStream has the server forget a stream. One that cannot be told will forget it by itself.
+func closeStream(stream *mongo.ChangeStream) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = stream.Close(ctx) // the reader polls now
 }
 
 func (w *waker) awake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stream != nil {
-		w.stream.cancel()
-		w.stream = nil
+	if w.watching != nil {
+		w.watching.cancel()
+		w.watching = nil
 	}
 }
 

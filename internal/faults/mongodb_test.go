@@ -49,9 +49,14 @@ func newDocuments(t *testing.T) *documents {
 
 // config is that of a user who keeps the state in a file.
 func (d *documents) config(to string) string {
-	return fmt.Sprintf("admin: {listen: off}\nlease: 5s\nstate: {url: %q}\nsources:\n  app: {type: mongodb, url: %q, database: %s, %s, claims: {timeout: 1s, recover: 1s}}\n"+
+	return d.configWith(d.url, to, fmt.Sprintf("lease: 5s\nstate: {url: %q}\n", filepath.Join(d.t.TempDir(), "state.db")), "claims: {timeout: 1s, recover: 1s}")
+}
+
+// configWith is a configuration with what a test says at the top and of the source.
+func (d *documents) configWith(server, to, top, source string) string {
+	return fmt.Sprintf("admin: {listen: off}\n%ssources:\n  app: {type: mongodb, url: %q, database: %s, %s, %s}\n"+
 		"destinations:\n  platform: {type: http, preset: flowcatalyst, url: %q, token: secret-token}\nroutes:\n  outbox: {from: app, to: platform}\n",
-		filepath.Join(d.t.TempDir(), "state.db"), d.url, d.db.Name(), busy, to)
+		top, server, d.db.Name(), busy, source, to)
 }
 
 // publish writes n items of a group.
@@ -135,6 +140,22 @@ func (d *documents) rows() (rows []check.Row) {
 	return rows
 }
 
+// completed reports whether all documents are delivered.
+func (d *documents) completed() bool {
+	d.t.Helper()
+	return d.count(bson.D{{Key: "status", Value: bson.D{{Key: "$ne", Value: "COMPLETED"}}}}) == 0
+}
+
+// asTheOriginalLeavesThem wants of all documents that nothing of our claims has stayed in them, and that no attempt has failed.
+func (d *documents) asTheOriginalLeavesThem() {
+	d.t.Helper()
+	touched := bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "outriderClaim", Value: bson.D{{Key: "$exists", Value: true}}}}, bson.D{{Key: "retryCount", Value: bson.D{{Key: "$ne", Value: 0}}}},
+		bson.D{{Key: "errorMessage", Value: bson.D{{Key: "$ne", Value: nil}}}}, bson.D{{Key: "processedAt", Value: nil}}}}}
+	if n := d.count(touched); n > 0 {
+		d.t.Errorf("%d documents are not as the original leaves them", n)
+	}
+}
+
 // TestG1_G2_MongoDBKilledAtEveryStep kills the program at each step between the claim of a document and its settlement. What a kill
 // leaves claimed is recovered after a while, and nothing of the claim stays in the documents.
 func TestG1_G2_MongoDBKilledAtEveryStep(t *testing.T) {
@@ -151,18 +172,12 @@ func TestG1_G2_MongoDBKilledAtEveryStep(t *testing.T) {
 	stop()
 	r := start(t, config)
 	r.says("msg=ready")
-	r.until("delivered and settled everything", func() bool {
-		return d.count(bson.D{{Key: "status", Value: bson.D{{Key: "$ne", Value: "COMPLETED"}}}}) == 0
-	})
+	r.until("delivered and settled everything", d.completed)
 	r.stop()
 	report := check.Compare(d.rows(), to.all()...)
 	t.Logf("%d kills, at %v in turn: %v", kills, points, report)
 	if !report.Clean() || report.Committed == 0 || report.Duplicates > kills*1000 {
 		t.Errorf("not clean: %v", report)
 	}
-	touched := bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "outriderClaim", Value: bson.D{{Key: "$exists", Value: true}}}}, bson.D{{Key: "retryCount", Value: bson.D{{Key: "$ne", Value: 0}}}},
-		bson.D{{Key: "errorMessage", Value: bson.D{{Key: "$ne", Value: nil}}}}, bson.D{{Key: "processedAt", Value: nil}}}}}
-	if n := d.count(touched); n > 0 {
-		t.Errorf("%d documents are not as the original leaves them", n)
-	}
+	d.asTheOriginalLeavesThem()
 }

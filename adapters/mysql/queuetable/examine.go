@@ -171,7 +171,15 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	if len(rows) == 0 {
+	undated, err := s.undated(ctx, q.db, most)
+	switch {
+	case err != nil:
+		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
+	case undated > 0: // these no relay puts back
+		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
+			Text: fmt.Sprintf("%d have no time in %s, and %d are marked so for longer than claims.timeout, %v: the rows behind them of their groups wait", undated, t.layout.Columns.Claimed, len(rows), q.timeout),
+			Fix:  "if nobody works on those without a time, make them wait again by their status; `outrider run` puts the others back (every claims.recover)"}
+	case len(rows) == 0:
 		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", q.timeout)}
 	}
 	return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,

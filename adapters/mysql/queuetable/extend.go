@@ -110,14 +110,9 @@ type marked struct {
 
 // marked lists rows that are being processed, those that have been for the longest first; only those for longer than a time.
 func (s *statements) marked(ctx context.Context, db querier, longer time.Duration, most int) (all []marked, err error) {
-	c := &s.layout.Columns
-	claimed := my.Quote(c.Claimed)
-	pin := ""
-	if name := s.statusIndex(); name != "" {
-		pin = " FORCE INDEX (" + my.Quote(name) + ")"
-	}
-	text := "SELECT " + my.Quote(c.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age FROM " + s.name + pin +
-		" WHERE " + s.Statuses(s.layout.Statuses.Processing) + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
+	claimed := my.Quote(s.layout.Columns.Claimed)
+	text := "SELECT " + my.Quote(s.layout.Columns.Key) + ", " + claimed + ", COALESCE(TIMESTAMPDIFF(MICROSECOND, " + claimed + ", NOW(6)), -1) AS age" +
+		s.ofMarked() + " HAVING age >= ? ORDER BY age DESC LIMIT ?"
 	rows, err := db.QueryContext(ctx, text, longer.Microseconds(), most)
 	if err != nil {
 		return nil, err
@@ -133,6 +128,22 @@ func (s *statements) marked(ctx context.Context, db querier, longer time.Duratio
 		all = append(all, m)
 	}
 	return all, rows.Err()
+}
+
+// ofMarked is the part of a query that finds the rows that are being processed.
+func (s *statements) ofMarked() string {
+	pin := ""
+	if name := s.statusIndex(); name != "" {
+		pin = " FORCE INDEX (" + my.Quote(name) + ")"
+	}
+	return " FROM " + s.name + pin + " WHERE " + s.Statuses(s.layout.Statuses.Processing)
+}
+
+// undated counts rows that are being processed and do not say since when.
+func (s *statements) undated(ctx context.Context, db querier, most int) (n int, err error) {
+	text := "SELECT COUNT(*) FROM (SELECT 1" + s.ofMarked() + " AND " + my.Quote(s.layout.Columns.Claimed) + " IS NULL LIMIT ?) AS x"
+	err = db.QueryRowContext(ctx, text, most).Scan(&n)
+	return n, err
 }
 
 // recoverRows is how many stuck rows are put back at a time.

@@ -262,6 +262,19 @@ func (e *env) wantFinding(q *Queue, part string) {
 	}
 }
 
+// A row that is being processed and does not say since when is put back by no relay: doctor says that it holds its group up.
+func TestDoctorNamesClaimsWithoutATime(t *testing.T) {
+	t.Parallel()
+	e := document(t)
+	e.insert(event("0000000000001", "a", born))
+	q := e.open()
+	e.exec("UPDATE outbox_events SET status = 'PROCESSING'")
+	if n, err := q.Recover(t.Context()); err != nil || n != 0 {
+		t.Fatalf("recovered %d rows, %v", n, err)
+	}
+	e.wantFinding(q, "1 have no time in processed_at")
+}
+
 // TestG12_TheGrantsThatInitPrintsAreEnough works as an account with just these, on a server in another time zone.
 func TestG12_TheGrantsThatInitPrintsAreEnough(t *testing.T) {
 	t.Parallel()

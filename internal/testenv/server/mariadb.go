@@ -126,8 +126,9 @@ func (s *MariaDB) command(args ...string) command {
 	}
 }
 
-// systemTables are the files of statements that make what a server needs to start.
-var systemTables = []string{"mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql"}
+// systemTables are the files of statements that make what a server needs to start. Their names begin with mysql, and from 11.0 on
+// with mariadb.
+var systemTables = []string{"_system_tables.sql", "_performance_tables.sql", "_system_tables_data.sql"}
 
 // initialise makes the system tables in the server's folder.
 func (s *MariaDB) initialise(ctx context.Context) error {
@@ -136,7 +137,10 @@ func (s *MariaDB) initialise(ctx context.Context) error {
 	}
 	statements := bytes.NewBufferString("CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n")
 	for _, name := range systemTables {
-		text, err := os.ReadFile(filepath.Join(s.opts.Share, name))
+		text, err := os.ReadFile(filepath.Join(s.opts.Share, "mysql"+name))
+		if errors.Is(err, os.ErrNotExist) {
+			text, err = os.ReadFile(filepath.Join(s.opts.Share, "mariadb"+name))
+		}
 		if err != nil {
 			return fmt.Errorf("make MariaDB's system tables: %w", err)
 		}

@@ -16,6 +16,9 @@ type MongoOptions struct {
 	Jars  string // the folder of the server's jars and of its class. Required
 	Class string // the program. Required
 
+	// CertFile and KeyFile are the server's certificate and its private key (EC, PKCS #8), PEM. They turn TLS on.
+	CertFile, KeyFile string
+
 	// Keep lets the server outlive the process that started it.
 	Keep bool
 }
@@ -55,6 +58,9 @@ func (s *MongoDB) run(ctx context.Context) error {
 		args: []string{"-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", filepath.Join(s.opts.Jars, "*") + string(os.PathListSeparator) + s.opts.Jars,
 			s.opts.Class, strconv.Itoa(s.port)},
 		dir: s.dir, env: os.Environ(), log: filepath.Join(s.dir, "log"),
+	}
+	if s.opts.CertFile != "" {
+		c.args = append(c.args, s.opts.CertFile, s.opts.KeyFile)
 	}
 	if !s.opts.Keep {
 		c.orphanSignal = syscall.SIGKILL

@@ -49,6 +49,7 @@ type Claimer struct {
 	Outage  logging.Outage // of claims
 
 	extending, recovering logging.Outage
+	recoverLimit          settling.CallTimeout // of a try to put stuck rows back
 
 	eviction evictionState
 	handing  handing
@@ -67,7 +68,7 @@ type Config struct {
 	Hot            Hot
 	Budget         *memory.Budget
 	Log            *slog.Logger
-	Patience       time.Duration // for a write
+	Patience       time.Duration // for a write, and for putting stuck rows back
 	SettleInterval time.Duration
 	DrainTimeout   time.Duration // for a claim, and for the last results
 }
@@ -76,6 +77,7 @@ type Config struct {
 func New(queue adapters.Queue, cfg Config) *Claimer {
 	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
+	c.recoverLimit.Usual = cfg.Patience
 	c.looker, _ = queue.(adapters.LookReporter)
 	c.hot.open(queue, cfg.Hot, cfg.Log)
 	c.grow(0, smallClaim)

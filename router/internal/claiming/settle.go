@@ -86,7 +86,11 @@ func (c *Claimer) Maintain(ctx context.Context) {
 
 // recover puts rows back that were left marked by a crash.
 func (c *Claimer) recover(ctx context.Context) {
-	n, err := c.Queue.Recover(ctx)
+	n := 0
+	err := c.recoverLimit.Call(ctx, func(ctx context.Context) (err error) { // meanwhile the queue may claim nothing
+		n, err = c.Queue.Recover(ctx)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

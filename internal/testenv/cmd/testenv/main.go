@@ -11,7 +11,7 @@
 // quickly instead of well: for tests, and not for measuring. With -browser, Chromium
 // is installed where it is missing, for the tests of the dashboard. With -postgres,
 // PostgreSQL is of that major version, from Maven, also for tests that start their own, and it is the only
-// server.
+// server; -mariadb is the same for a series of MariaDB.
 //
 // Where a server cannot be had, the command runs without it and its tests are
 // skipped; with CI=true that is an error.
@@ -42,8 +42,9 @@ func run(args []string) int {
 	brief := flags.Bool("brief", false, "servers for minutes: the databases' files are in memory, if 3 GiB of it are free, and Kafka optimises little")
 	browser := flags.Bool("browser", false, "install Chromium too, for the tests of the dashboard")
 	postgres := flags.Int("postgres", 0, "start PostgreSQL of this major version (14 to 18), from Maven, and no other server")
+	mariadb := flags.String("mariadb", "", "start MariaDB of this series (10.11 or 11.4), from Maven, and no other server")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-postgres N] -- command [argument ...]")
+		fmt.Fprintln(flags.Output(), "usage: testenv [-keep] [-logical] [-brief] [-browser] [-postgres N | -mariadb N.N] -- command [argument ...]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -55,7 +56,7 @@ func run(args []string) int {
 	}
 
 	signals := received()
-	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, postgres: *postgres}}
+	servers := servers{settings: settings{keep: *keep, logical: *logical, brief: *brief, browser: *browser, postgres: *postgres, mariadb: *mariadb}}
 	if !*keep {
 		defer servers.stop()
 	}

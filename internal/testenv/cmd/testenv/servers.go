@@ -31,7 +31,8 @@ type settings struct {
 	brief   bool // the databases' files are in memory, if there is room, and Kafka optimises little
 	browser bool // Chromium is installed
 
-	postgres int // the major version of PostgreSQL, which is the only server; 0: any that is there
+	postgres int    // the major version of PostgreSQL, which is the only server; 0: any that is there
+	mariadb  string // the series of MariaDB, which is the only server; "": any that is there
 }
 
 // memoryLeast is how much room in memory a database must find: a run of the tests
@@ -141,8 +142,11 @@ func startMongoDB(ctx context.Context, host provision.Host, with settings) (star
 // start starts every server that is not given by its variable. A server that
 // cannot be had is an error in CI and otherwise leaves its variable empty.
 func (s *servers) start(ctx context.Context) error {
-	if s.postgres != 0 {
+	switch {
+	case s.postgres != 0:
 		return s.onlyPostgres(ctx)
+	case s.mariadb != "":
+		return s.onlyMariaDB(ctx)
 	}
 	announce(ctx, s.browser)
 	if s.browser {
@@ -181,6 +185,20 @@ func (s *servers) onlyPostgres(ctx context.Context) error {
 		return err
 	}
 	return s.startOne(ctx, kinds[0])
+}
+
+// onlyMariaDB is onlyPostgres for MariaDB of a series.
+func (s *servers) onlyMariaDB(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, installLimit)
+	defer cancel()
+	found, err := provision.Host{Install: true, Say: say}.MariaDBSeries(ctx, s.mariadb)
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv(provision.EnvMariaDB, found.Program); err != nil {
+		return err
+	}
+	return s.startOne(ctx, kinds[1])
 }
 
 // findBrowser installs Chromium where it is missing. Where it cannot be had, the tests
