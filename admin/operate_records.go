@@ -58,6 +58,15 @@ func (op *Operator) Failures(ctx context.Context, route string) (out []Failure, 
 	return out, more, nil
 }
 
+// ParseFailure reads the fingerprint of a [Failure].
+func ParseFailure(text string) (int64, error) {
+	name, err := strconv.ParseInt(text, 16, 64)
+	if err != nil || len(text) != 16 || name <= 0 {
+		return 0, fmt.Errorf("failure %q is no fingerprint of a failure", text)
+	}
+	return name, nil
+}
+
 var addressIn = regexp.MustCompile(`https?://[^\s"'<>,;]*[^\s"'<>,;:.)]`)
 
 // Audit returns audit records of the state stores, the newest first, at most limit. before is empty, or the next of the page

@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/shorten"
 )
 
 // CauseKind is what keeps a route from delivering, or that nothing does.
@@ -127,6 +129,9 @@ func writeAction(err string) string {
 	if strings.Contains(err, "No space left") || strings.Contains(err, "is full") {
 		return "free space on its disk; Outrider retries"
 	}
+	if strings.Contains(err, context.DeadlineExceeded.Error()) {
+		return "the database answers too slowly: see its load, locks and disk; Outrider retries"
+	}
 	return "fix the database; Outrider retries"
 }
 
@@ -140,12 +145,23 @@ func (c *Cause) address(down []Stop) {
 		}
 	}
 	c.Address, c.Since, c.Why, c.NextProbe = worst.Address, &worst.Since, worst.Reason, worst.Probe
+	c.Text = "address " + worst.Address
+	if len(down) > 1 {
+		c.Text = fmt.Sprintf("%d addresses are not in use; %s", len(down), worst.Address)
+	}
 	if worst.Durable {
-		c.Text, c.Action = "address "+worst.Address+" is paused"+by(worst), "resume it when the receiver is back"
+		c.Text, c.Action = c.Text+" is paused"+by(worst), "resume it when the receiver is back"
 		return
 	}
-	c.Text, c.Action = "address "+worst.Address+" is unavailable: "+without(worst.Reason, worst.Address), "fix the receiver; Outrider is probing it and resumes when it answers"
+	c.Text += " is unavailable: " + without(worst.Reason, worst.Address)
+	c.Action = "fix the receiver; Outrider is probing it and resumes when it answers"
+	if !strings.Contains(worst.Address, "://") {
+		c.Action = "fix the destination; Outrider is probing it and resumes when it answers"
+	}
 }
+
+// causeBytes bounds what the line about a route has of an error; all of it is with the message.
+const causeBytes = 300
 
 func (c *Cause) failing(f *Failing, action string) {
 	c.Action = action
@@ -154,7 +170,7 @@ func (c *Cause) failing(f *Failing, action string) {
 	}
 	c.Since, c.Why = &f.Since, f.Error
 	if f.Error != "" {
-		c.Text += ": " + f.Error
+		c.Text += ": " + shorten.To(strings.Join(strings.Fields(f.Error), " "), causeBytes)
 	}
 	if f.Next != nil && f.Status == adapters.ParkedRetrying {
 		c.NextProbe = f.Next

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -57,8 +56,8 @@ func (q *ParkedQuery) filter(status string) (adapters.ParkedFilter, error) {
 	var failure int64
 	if q.Failure != "" {
 		var err error
-		if failure, err = strconv.ParseInt(q.Failure, 16, 64); err != nil || len(q.Failure) != 16 || failure <= 0 {
-			return adapters.ParkedFilter{}, invalid("failure %q is no fingerprint of a failure", q.Failure)
+		if failure, err = admin.ParseFailure(q.Failure); err != nil {
+			return adapters.ParkedFilter{}, invalid("%v", err)
 		}
 	}
 	return adapters.ParkedFilter{Route: q.Route, Group: q.Group, ID: q.ID, Type: q.Type, Error: q.Error, Before: q.Before, Failure: failure,

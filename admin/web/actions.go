@@ -71,7 +71,7 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 
 // titles are those of the pages that confirm.
 var titles = map[string]string{
-	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "pause": "Pause", "reload": "Reload the configuration",
+	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "seek-routes": "Seek many routes", "pause": "Pause", "reload": "Reload the configuration",
 }
 
 // samplesMost is how many messages a confirmation shows.
@@ -154,7 +154,7 @@ func (s *server) confirmSeek(ctx context.Context, q url.Values, d *confirmData) 
 	} else {
 		d.Undone = append(d.Undone, "The source cannot count the rows that this concerns.")
 	}
-	d.Undone = append(d.Undone, "What is delivered again cannot be taken back. What is skipped stays in the table: a seek back delivers it.")
+	d.Undone = append(d.Undone, "Repeated deliveries cannot be taken back. Skipped rows stay in the table: seek back to deliver them.")
 	return nil
 }
 
@@ -244,7 +244,10 @@ func (s *server) pausing(ctx context.Context, action string, form url.Values) (s
 			said = "Resumed " + what + "."
 		}
 		if !changed {
-			said = "Nothing changed: " + what + " was so already."
+			said = "Nothing changed: " + what + " is paused already."
+			if action == "resume" {
+				said = "Nothing changed: " + what + " is not paused."
+			}
 		}
 		return err
 	})

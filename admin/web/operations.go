@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path"
@@ -57,6 +58,9 @@ func aboutOperation(o *adapters.Operation) (about []chip) {
 	set("group", f.Group)
 	set("id", f.ID)
 	set("error", f.Error)
+	if f.Failure != 0 {
+		set("failure", fmt.Sprintf("%016x", f.Failure))
+	}
 	if !f.Before.IsZero() {
 		set("before", exact(f.Before))
 	}
@@ -118,8 +122,8 @@ func (s *server) confirmSeekOfRoutes(ctx context.Context, q url.Values, d *confi
 			names, more = names[:namesMost], " and "+number(len(names)-namesMost)+" more"
 		}
 		d.Undone = []string{
-			strings.Join(names, ", ") + more + ".", "Each route continues at the new place: what lies behind it is delivered again, what lies before it is skipped. To see the rows of one route first, seek on its own page.",
-			"What is delivered again cannot be taken back. What is skipped stays in the table: a seek back delivers it.",
+			strings.Join(names, ", ") + more + ".", "Each route continues at the new place. A move back delivers rows again, a move forwards skips rows. To see how many rows of one route that is, seek on its own page.",
+			"Repeated deliveries cannot be taken back. Skipped rows stay in the table: seek back to deliver them.",
 			"The routes are moved one after the other: the page Operations shows the progress and can stop it.",
 		}
 		return nil
@@ -159,13 +163,13 @@ func (s *server) operate(ctx context.Context, action string, form url.Values) (s
 		var changed bool
 		if action == "stop-operation" {
 			changed, err = op.StopOperation(ctx, id, admin.PageAuthor(ctx))
-			said = "Stopped. What was done stays done."
+			said = "Stopped. Messages that were changed stay changed."
 		} else {
 			changed, err = op.ResumeOperation(ctx, id, admin.PageAuthor(ctx))
-			said = "It continues where it was."
+			said = "Resumed. It continues where it stopped."
 		}
 		if !changed {
-			said = "Nothing changed: the operation has ended, or was so already."
+			said = "Nothing changed: the operation has ended, or another operator was first."
 		}
 		return err
 	})

@@ -81,6 +81,7 @@ type overviewData struct {
 	Prev, Next link
 	Rate       float64
 	Slowest    *routeLine // whose oldest row waits longest; nil: none waits
+	Counted    bool       // of some route it is known how many rows wait
 	Spark      template.HTML
 	Span       time.Duration // of the sparklines
 }
@@ -107,6 +108,7 @@ func (s *server) overview(r *http.Request) (*page, error) {
 		counts[state]++
 		rate, _ := s.rateOf(snap, status.Route)
 		d.Rate += rate
+		d.Counted = d.Counted || status.Behind != nil
 		if status.Oldest != nil && deref(status.Behind) > 0 && (slowest == nil || status.Oldest.Before(*slowest.Oldest)) {
 			slowest = status
 		}

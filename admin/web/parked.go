@@ -20,7 +20,7 @@ import (
 const parkedMost = 50
 
 // filterNames are the parameters that select parked messages, in the order of the chips.
-var filterNames = []string{"route", "status", "type", "group", "id", "error", "before"}
+var filterNames = []string{"route", "status", "type", "group", "id", "error", "failure", "before"}
 
 // chip is a part of the filter that is set.
 type chip struct {
@@ -80,6 +80,11 @@ func filterOf(q url.Values) (f adapters.ParkedFilter, set url.Values, err error)
 		Error: set.Get("error"), Status: adapters.ParkedStatus(set.Get("status"))}
 	if f.Status != "" && !slices.Contains(statuses, f.Status) {
 		return f, set, failed(http.StatusUnprocessableEntity, "there is no status %q", f.Status)
+	}
+	if text := set.Get("failure"); text != "" {
+		if f.Failure, err = admin.ParseFailure(text); err != nil {
+			return f, set, failed(http.StatusUnprocessableEntity, "%v", err)
+		}
 	}
 	if text := set.Get("before"); text != "" {
 		if f.Before, err = parseTime(text); err != nil {

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -38,24 +37,11 @@ func (s *server) failures(r *http.Request) (*page, error) {
 		d.More, d.Total = more, len(found)
 		for _, f := range found[:min(len(found), failuresMost)] {
 			d.Most = max(d.Most, f.Count)
-			d.Lines = append(d.Lines, failureLine{f, query("route", f.Route, "type", f.Type, "error", commonPart(f.Error))})
+			d.Lines = append(d.Lines, failureLine{f, query("route", f.Route, "failure", f.Fingerprint)})
 		}
 		return err
 	})
 	return &page{Name: "failures", Title: "Failures", Data: d}, err
-}
-
-// varying is what differs between the errors of one group of failures.
-var varying = regexp.MustCompile(`"[^"]*"|'[^']*'|\S*[0-9]\S*|\n`)
-
-// commonPart is the longest part of an error that others of its group have, too.
-func commonPart(text string) (longest string) {
-	for _, part := range varying.Split(text, -1) {
-		if len(part) > len(longest) {
-			longest = part
-		}
-	}
-	return longest
 }
 
 // blockedGroup is a message that its group waits behind.

@@ -95,14 +95,14 @@ func TestOutagesAreMendedThroughThePage(t *testing.T) {
 	b := newTab(t, s.base)
 
 	// The brokers have moved: the file is mended, and reloaded by the page.
-	b.names("broker-down", "127.0.0.1:1", "Outrider probes it")
+	b.names("broker-down", "127.0.0.1:1", "Outrider is probing it")
 	s.edit("127.0.0.1:1\"]", brokers[0]+"\"]")
 	b.reload()
 	b.names("broker-down", "works")
 	b.until("b-1 is in the topic", func() bool { return records(moved) == 1 })
 
 	// The topic is created as the line says; the address comes back by itself.
-	line := b.names("topic-missing", missing, "probes it", "kafka-topics.sh --create --topic")
+	line := b.names("topic-missing", missing, "is probing it", "kafka-topics.sh --create --topic")
 	_, topic, _ := strings.Cut(line, "--create --topic ")
 	_, err = kafka.CreateTopic(t.Context(), 1, 1, nil, strings.Fields(topic)[0])
 	must(t, err)

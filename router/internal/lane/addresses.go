@@ -84,7 +84,7 @@ func (h *health) status() []adapters.AddressStatus {
 	var out []adapters.AddressStatus
 	for _, a := range h.addresses {
 		if a.down {
-			s := adapters.AddressStatus{Address: h.route.redact(a.name), Gone: a.gone, Since: a.since, Cause: a.cause.Error(), Held: len(a.held)}
+			s := adapters.AddressStatus{Address: h.route.redact(a.name), Gone: a.gone, Since: a.since, Cause: textOf(a.cause), Held: len(a.held)}
 			if a.timer != nil && !a.gone {
 				s.NextProbe = a.next
 			}

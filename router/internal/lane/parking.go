@@ -192,7 +192,7 @@ func (p *parking) row(it *Item, status adapters.ParkedStatus, at time.Time, caus
 	}
 	row.LastError, row.Tries = it.lastError(), it.remembered()
 	if cause != nil {
-		row.LastError = cause.Error()
+		row.LastError = textOf(cause)
 	}
 	return row
 }

@@ -1,11 +1,14 @@
 package lane
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/internal/shorten"
+	"github.com/outriderhq/outrider/outbox"
 )
 
 // tryBytes bounds the error of each remembered attempt.
@@ -34,9 +37,18 @@ func (it *Item) failed(cause error) {
 		it.tries = &tries{}
 	}
 	t := it.tries
-	t.lastError = cause.Error()
+	t.lastError = textOf(cause)
 	rest := t.list[max(len(t.list)-adapters.TriesMost+1, 0):]
 	t.list = append(slices.Clone(rest), adapters.Try{Number: it.Attempt.Number, At: time.Now(), Error: shorten.To(t.lastError, tryBytes)})
+}
+
+// textOf is an error as it is kept and shown: without when the next attempt is, which is told beside it and differs each time.
+func textOf(err error) string {
+	text := err.Error()
+	if d, ok := errors.AsType[*outbox.Decision](err); ok && d.Outcome == outbox.OutcomeRetry && d.Err != nil {
+		return strings.Replace(text, d.Error(), textOf(d.Err), 1)
+	}
+	return text
 }
 
 // restore takes over what a parked row says of failed attempts.
