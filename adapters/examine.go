@@ -60,6 +60,12 @@ type Backlogger interface {
 	Backlog(ctx context.Context, spans []Span, most int) (Backlog, error)
 }
 
+// SpanBacklogger is implemented by a [Backlogger] that counts the rows of many spans at once.
+type SpanBacklogger interface {
+	// Backlogs counts the rows of each span, at most so many.
+	Backlogs(ctx context.Context, spans []Span, most int) ([]Backlog, error)
+}
+
 // Sampler is implemented by queues that can show cheaply some of what waits.
 type Sampler interface {
 	// Waiting returns rows that wait to be claimed, at most so many of each
@@ -80,6 +86,22 @@ type Backlog struct {
 	Rows   int
 	More   bool      // there are more than Rows: counting stopped
 	Oldest time.Time // when the first of the rows was created; zero: none, or unknown
+}
+
+// Add adds what lies elsewhere.
+func (b *Backlog) Add(other Backlog) {
+	b.Rows, b.More = b.Rows+other.Rows, b.More || other.More
+	if !other.Oldest.IsZero() && (b.Oldest.IsZero() || other.Oldest.Before(b.Oldest)) {
+		b.Oldest = other.Oldest
+	}
+}
+
+// Upto is the backlog counted up to so many rows.
+func (b Backlog) Upto(most int) Backlog {
+	if b.More || b.Rows > most {
+		b.Rows, b.More = most, true
+	}
+	return b
 }
 
 // Rebaser is implemented by sources whose cursors become invalid when the

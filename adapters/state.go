@@ -231,6 +231,12 @@ type LaneCounter interface {
 	CountLanes(ctx context.Context) (map[LaneRef]LaneCounts, error)
 }
 
+// CursorFinder is implemented by state stores that can return the cursor rows of some routes without reading those of others.
+type CursorFinder interface {
+	// CursorsOf returns what [LaneCounter].Cursors returns of these routes.
+	CursorsOf(ctx context.Context, routes []string) ([]LaneStatus, error)
+}
+
 // LaneCounts are the parked messages of a lane by status.
 type LaneCounts struct{ Retrying, Waiting, Held, Dead int }
 

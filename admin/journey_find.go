@@ -57,21 +57,6 @@ type foundRow struct {
 func (op *Operator) journey(ctx context.Context, id string, trace tracer) (*Journey, error) {
 	s := &search{op: op, id: id, j: &Journey{ID: id, Places: []EventPlace{}, Notes: []string{}},
 		source: map[string]string{}}
-	for _, store := range op.stores {
-		parked, err := store.ListParked(ctx, adapters.ParkedFilter{ID: id, Limit: foundMost})
-		if err != nil {
-			return nil, err
-		}
-		s.parked = append(s.parked, parked...)
-	}
-	lanes, err := op.cursors(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.lanes = make(map[adapters.LaneRef]*adapters.LaneStatus, len(lanes))
-	for i := range lanes {
-		s.lanes[lanes[i].LaneRef] = &lanes[i]
-	}
 	s.find(ctx)
 	if trace != nil {
 		var at []adapters.RowPlace
@@ -82,8 +67,36 @@ func (op *Operator) journey(ctx context.Context, id string, trace tracer) (*Jour
 		}
 		s.j.Instance, s.traces = trace(id, at)
 	}
+	if err := s.findLanes(ctx); err != nil {
+		return nil, err
+	}
+	// After the cursors: what one has passed because it was parked meanwhile is found here, and not taken for delivered.
+	for _, store := range op.stores {
+		parked, err := store.ListParked(ctx, adapters.ParkedFilter{ID: id, Limit: foundMost})
+		if err != nil {
+			return nil, err
+		}
+		s.parked = append(s.parked, parked...)
+	}
 	s.judge(ctx)
 	return s.j, nil
+}
+
+// findLanes reads the lanes of the routes that have something of the event.
+func (s *search) findLanes(ctx context.Context) error {
+	routes := []string{}
+	for i := range s.rows {
+		routes = append(routes, s.rows[i].route)
+	}
+	for i := range s.traces {
+		routes = append(routes, s.traces[i].Route)
+	}
+	lanes, err := s.op.cursorsOf(ctx, routes)
+	s.lanes = make(map[adapters.LaneRef]*adapters.LaneStatus, len(lanes))
+	for i := range lanes {
+		s.lanes[lanes[i].LaneRef] = &lanes[i]
+	}
+	return err
 }
 
 func (r *foundRow) place() adapters.RowPlace {

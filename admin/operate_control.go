@@ -176,8 +176,7 @@ func (op *Operator) lanesOf(ctx context.Context, route string) ([]adapters.LaneS
 	if err != nil {
 		return nil, err
 	}
-	lanes, err := s.Lanes(ctx)
-	return slices.DeleteFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route != route }), err
+	return cursorsIn(ctx, s, []string{route})
 }
 
 // source opens the source of a configured route, once.

@@ -95,6 +95,7 @@ type askedSources struct {
 	silent     map[string]bool
 	failed     map[string]string           // why a source does not answer
 	lags       map[string]adapters.Backlog // by source and the places of the lanes
+	sums       map[string]adapters.Backlog // by route, of sources that count for all routes at once
 }
 
 // lagPatience bounds the time for counting what routes are behind, in all: of those
@@ -113,6 +114,9 @@ func (s *askedSources) lag(ctx context.Context, route string, lanes []adapters.L
 	}
 	place := b.String()
 	if known, ok := s.lags[place]; ok {
+		return known, nil
+	}
+	if known, ok := s.sums[route]; ok {
 		return known, nil
 	}
 	lag, err := s.op.LagBehind(ctx, route, lanes)

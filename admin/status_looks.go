@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -61,19 +62,32 @@ func (l *looks) changed() {
 
 // cursors returns the lanes, without counts where the store can leave them out.
 func (op *Operator) cursors(ctx context.Context) (out []adapters.LaneStatus, err error) {
+	return op.cursorsOf(ctx, nil)
+}
+
+// cursorsOf is [Operator.cursors] of some routes; nil: of all.
+func (op *Operator) cursorsOf(ctx context.Context, routes []string) (out []adapters.LaneStatus, err error) {
 	for _, s := range op.stores {
-		var lanes []adapters.LaneStatus
-		if c, ok := s.(adapters.LaneCounter); ok {
-			lanes, err = c.Cursors(ctx)
-		} else {
-			lanes, err = s.Lanes(ctx)
-		}
+		lanes, err := cursorsIn(ctx, s, routes)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, lanes...)
 	}
 	return out, nil
+}
+
+// cursorsIn are the lanes of some routes that a store knows; nil: of all.
+func cursorsIn(ctx context.Context, s adapters.StateStore, routes []string) (lanes []adapters.LaneStatus, err error) {
+	if f, ok := s.(adapters.CursorFinder); ok && routes != nil {
+		return f.CursorsOf(ctx, routes)
+	}
+	if c, ok := s.(adapters.LaneCounter); ok {
+		lanes, err = c.Cursors(ctx)
+	} else {
+		lanes, err = s.Lanes(ctx)
+	}
+	return slices.DeleteFunc(lanes, func(l adapters.LaneStatus) bool { return routes != nil && !slices.Contains(routes, l.Route) }), err
 }
 
 // countLanes adds to lanes what is parked of them.
@@ -120,6 +134,7 @@ func (op *Operator) lags(ctx context.Context, rows []RouteStatus, lanes map[stri
 	for _, r := range op.build.Config.Routes {
 		asked.from[r.Name] = r.From
 	}
+	asked.sums = op.sumLags(ctx, asked.from, lanes)
 	out := map[string]routeLag{}
 	for i := range rows {
 		if r := &rows[i]; r.Lanes > 0 {

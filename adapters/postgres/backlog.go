@@ -13,8 +13,8 @@ import (
 // backlogSQL counts along the primary key, at most $4 rows of each slot, and
 // looks at the first row of each.
 const backlogSQL = `
-SELECT c.n, f.created_at
-FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS s(slot, after, upto)
+SELECT s.i, c.n, f.created_at
+FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS s(slot, after, upto, i)
 CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM (
         SELECT o.position FROM {table} o
@@ -28,32 +28,42 @@ LEFT JOIN LATERAL (
     ORDER BY o.slot, o.position LIMIT 1
 ) f ON true`
 
-var _ adapters.Backlogger = (*Source)(nil)
+var (
+	_ adapters.Backlogger     = (*Source)(nil)
+	_ adapters.SpanBacklogger = (*Source)(nil)
+)
 
 // Backlog implements [adapters.Backlogger]. Rows that are not visible yet do not
 // count, nor do late ones below the cursors.
 func (s *Source) Backlog(ctx context.Context, spans []adapters.Span, most int) (b adapters.Backlog, err error) {
-	err = s.base.Count(ctx, func(tx pgx.Tx) error {
+	each, err := s.Backlogs(ctx, spans, most)
+	for _, n := range each {
+		b.Add(n)
+	}
+	return b.Upto(most), err
+}
+
+// Backlogs implements [adapters.SpanBacklogger].
+func (s *Source) Backlogs(ctx context.Context, spans []adapters.Span, most int) ([]adapters.Backlog, error) {
+	out := make([]adapters.Backlog, len(spans))
+	err := s.base.Count(ctx, func(tx pgx.Tx) error {
 		rows, err := s.queryBacklog(ctx, tx, spans, most)
 		if err != nil {
 			return err
 		}
-		var n int
+		var i, n int
 		var oldest *time.Time
-		_, err = pgx.ForEachRow(rows, []any{&n, &oldest}, func() error {
-			b.Rows += n
-			b.More = b.More || n > most
-			if oldest != nil && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
+		_, err = pgx.ForEachRow(rows, []any{&i, &n, &oldest}, func() error {
+			b := &out[i-1]
+			if b.Rows = n; oldest != nil {
 				b.Oldest = *oldest
 			}
+			*b = b.Upto(most)
 			return nil
 		})
 		return err
 	})
-	if b.More || b.Rows > most {
-		b.Rows, b.More = most, true
-	}
-	return b, explain(s.base.Table, "count rows", err)
+	return out, explain(s.base.Table, "count rows", err)
 }
 
 func (s *Source) queryBacklog(ctx context.Context, tx pgx.Tx, spans []adapters.Span, most int) (pgx.Rows, error) {

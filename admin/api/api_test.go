@@ -366,6 +366,14 @@ func testControl(t *testing.T, s *site) {
 	s.until("the relay obeys", func() bool { return s.heard.n.Load() > heard })
 	s.publish("late", `{}`)
 	s.until("it waits", func() bool { return s.count(parkedSQL+" WHERE status = 'waiting'") == 1 })
+	// A seek beside the paused group: other groups come again, and of this one nothing before it is resumed.
+	before := s.took.Load()
+	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "by": "alice"}`, `"again":6`, `"applied":true`)
+	s.until("the others came again", func() bool { return s.took.Load() == before+4 })
+	s.until("all of the group waits", func() bool { return s.count(parkedSQL+" WHERE status = 'waiting'") == 3 })
+	if n := s.took.Load() - before; n != 4 {
+		t.Errorf("%d messages came again beside a paused group", n)
+	}
 	s.want("operate", "POST", "/routes/orders/resume", `{"group": "g-late", "by": "alice"}`, `"changed":true`)
 	s.until("it arrived", func() bool { return s.count(parkedSQL) == 0 })
 	s.wrong.Store(true)
@@ -376,7 +384,7 @@ func testControl(t *testing.T, s *site) {
 	took := s.took.Load()
 	s.want("admin", "POST", "/routes/orders/seek", `{"to": "beginning", "by": "alice"}`, `"again":6`, `"applied":true`)
 	s.until("all came again", func() bool { return s.took.Load() >= took+6 })
-	if n := s.count(fmt.Sprintf(auditSQL, "seek")); n != 1 {
+	if n := s.count(fmt.Sprintf(auditSQL, "seek")); n != 2 {
 		t.Errorf("%d audit records of the seek", n)
 	}
 	s.refused(http.StatusConflict, "admin", "POST", "/routes/orders/seek", `{"to": "1000000"}`)

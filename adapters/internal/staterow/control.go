@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/outriderhq/outrider/adapters"
 )
@@ -137,7 +138,19 @@ func (o *Operators) Cursors(ctx context.Context) ([]adapters.LaneStatus, error) 
 	return o.lanes(ctx, "0, 0, 0, 0", "")
 }
 
-func (o *Operators) lanes(ctx context.Context, counts, counted string) (lanes []adapters.LaneStatus, err error) {
+// CursorsOf implements [adapters.CursorFinder].
+func (o *Operators) CursorsOf(ctx context.Context, routes []string) ([]adapters.LaneStatus, error) {
+	if len(routes) == 0 {
+		return nil, nil
+	}
+	args := make([]any, len(routes))
+	for i, route := range routes {
+		args[i] = route
+	}
+	return o.lanes(ctx, "0, 0, 0, 0", "\nWHERE c.route IN (%"+strings.Repeat(", %", len(args)-1)+")", args...)
+}
+
+func (o *Operators) lanes(ctx context.Context, counts, counted string, args ...any) (lanes []adapters.LaneStatus, err error) {
 	d := &o.db.Dialect
 	with, instances, alive := "", "outrider_instance i", d.AliveInstance
 	if d.LooksOnce {
@@ -145,7 +158,7 @@ func (o *Operators) lanes(ctx context.Context, counts, counted string) (lanes []
 	}
 	s := o.query(with + "SELECT c.route, c.slot, coalesce(c.owner, ''), coalesce(" + alive + ", false), CASE WHEN c.owner IS NOT NULL THEN " + d.known("c.acquired_at") + " ELSE 0 END, c.epoch,\n" +
 		"    c.position, c.snapshot, c.window_snapshot, c.paged, c.base, " + d.Beyond + ", c.cluster, c.source, c.anchor, c.former, " + d.known("c.updated_at") + ",\n    " + counts +
-		"\nFROM outrider_cursor c\nLEFT JOIN " + instances + " ON i.id = c.owner" + counted + "\nORDER BY c.route, c.slot")
+		"\nFROM outrider_cursor c\nLEFT JOIN " + instances + " ON i.id = c.owner" + counted + "\nORDER BY c.route, c.slot", args...)
 	err = o.db.Pool.Each(ctx, s, func(scan func(...any) error) error {
 		var l adapters.LaneStatus
 		var since, updated int64

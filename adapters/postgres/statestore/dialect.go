@@ -18,6 +18,7 @@ import (
 var (
 	_ adapters.Operations     = (*Store)(nil)
 	_ adapters.LaneCounter    = (*Store)(nil)
+	_ adapters.CursorFinder   = (*Store)(nil)
 	_ adapters.AuditReader    = (*Store)(nil)
 	_ adapters.FailureCounter = (*Store)(nil)
 	_ adapters.Auditor        = (*Store)(nil)
