@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
-	"github.com/outriderhq/outrider/internal/shorten"
 )
 
 // CauseKind is what keeps a route from delivering, or that nothing does.
@@ -160,8 +159,17 @@ func (c *Cause) address(down []Stop) {
 	}
 }
 
-// causeBytes bounds what the line about a route has of an error; all of it is with the message.
-const causeBytes = 300
+// causeMost is how many characters of an error the line about a route has; all of it is with the message.
+const causeMost = 300
+
+// oneLine is the begin of an error as one line.
+func oneLine(text string) string {
+	line := []rune(strings.Join(strings.Fields(text), " "))
+	if len(line) <= causeMost {
+		return string(line)
+	}
+	return string(line[:causeMost]) + "…"
+}
 
 func (c *Cause) failing(f *Failing, action string) {
 	c.Action = action
@@ -170,7 +178,7 @@ func (c *Cause) failing(f *Failing, action string) {
 	}
 	c.Since, c.Why = &f.Since, f.Error
 	if f.Error != "" {
-		c.Text += ": " + shorten.To(strings.Join(strings.Fields(f.Error), " "), causeBytes)
+		c.Text += ": " + oneLine(f.Error)
 	}
 	if f.Next != nil && f.Status == adapters.ParkedRetrying {
 		c.NextProbe = f.Next
