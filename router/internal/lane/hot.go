@@ -13,62 +13,61 @@ import (
 const hotAhead = 128
 
 // Expect notes, before it can be visible, that the row at a position may be claimed from memory. A read that comes first has it.
-func (s *Session) Expect(position int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runner.stopping || s.fenced != nil || len(s.progress.streams) != 1 {
+func (s *Stream) Expect(position int64) {
+	s.session.mu.Lock()
+	defer s.session.mu.Unlock()
+	if s.session.runner.stopping || s.session.fenced != nil {
 		return
 	}
-	str := s.progress.streams[0]
-	if str.hot == nil {
-		str.hot = map[int64]*Item{}
+	if s.hot == nil {
+		s.hot = map[int64]*Item{}
 	}
-	str.hot[position] = nil
+	s.hot[position] = nil
 }
 
-// Unexpect forgets what [Session.Expect] noted: the row is left to the read.
-func (s *Session) Unexpect(position int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Unexpect forgets what [Stream.Expect] noted: the row is left to the read.
+func (s *Stream) Unexpect(position int64) {
+	s.session.mu.Lock()
+	defer s.session.mu.Unlock()
 	s.unexpectLocked(position)
 }
 
-func (s *Session) unexpectLocked(position int64) {
-	str := s.progress.streams[0]
-	if it, expected := str.hot[position]; expected && it == nil {
-		delete(str.hot, position)
+func (s *Stream) unexpectLocked(position int64) {
+	if it, expected := s.hot[position]; expected && it == nil {
+		delete(s.hot, position)
 	}
 }
 
 // Claim takes a row of a committed transaction into the lane that was expected, unless a read was faster, there is no room, or something before
 // it in its group may not have come yet. Whatever happens, it is not expected any more. Claims take half of the window at most, because a read
 // under way has been promised the rest.
-func (s *Session) Claim(row adapters.HotLogRow) {
-	matched := s.Route.Match(row.Row)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	str := s.progress.streams[0]
-	if it, expected := str.hot[row.Position]; !expected || it != nil {
+func (s *Stream) Claim(row adapters.HotLogRow) {
+	session := s.session
+	route := session.Route
+	matched := route.Match(row.Row)
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	if it, expected := s.hot[row.Position]; !expected || it != nil {
 		return
 	}
 	s.unexpectLocked(row.Position)
-	cost := int64(row.Size()) + s.Route.Overhead()
+	cost := int64(row.Size()) + route.Overhead()
 	switch {
-	case !matched, s.runner.stopping, s.lost, !str.whole:
+	case !matched, session.runner.stopping, session.lost, !s.whole:
 		return
-	case s.progress.pending() >= s.Route.Window/2, len(str.hot)+len(str.skip) >= hotAhead:
-		return
-	}
-	key := s.Route.Key(row.Group)
-	if key != "" && !row.Follows(str.Fetched, str.taken) || !s.Route.Share.Take(cost) {
+	case session.progress.pending() >= route.Window/2, len(s.hot)+len(s.skip) >= hotAhead:
 		return
 	}
-	it := newItem(s, key)
+	key := route.Key(row.Group)
+	if key != "" && !row.Follows(s.Fetched, s.taken) || !route.Share.Take(cost) {
+		return
+	}
+	it := newItem(session, key)
 	it.row, it.cost, it.ahead = row.Row, cost, true
-	str.hot[row.Position] = it
-	s.progress.begin(it)
-	s.admitLocked(it)
-	s.runner.proceedLocked()
+	s.hot[row.Position] = it
+	session.progress.begin(it)
+	session.admitLocked(it)
+	session.runner.proceedLocked()
 }
 
 // taken reports whether the row at a position that was not read yet has been taken all the same.

@@ -51,7 +51,7 @@ type Stream struct {
 
 	settled   adapters.Cursor    // behind head
 	skip      map[int64]struct{} // positions settled beyond the cursor and not read yet: by a former owner, or by the hot path
-	hot       map[int64]*Item    // see [Session.Expect]
+	hot       map[int64]*Item    // see [Stream.Expect]
 	unwritten settling.Extent    // the least settle that has to write the cursor
 	moving    int64              // position of the settle in flight
 	timeline  timeline

@@ -37,10 +37,10 @@ type Insert struct {
 	Slots  uint32 // that it wrote to, a bit for each
 }
 
-// expected is a row and the sessions that may claim it. What was begun in one session of a lane counts in that session only.
+// expected is a row and the streams that may claim it. What was begun in one session of a lane counts in that session only.
 type expected struct {
-	row      adapters.HotLogRow
-	sessions []*lane.Session
+	row     adapters.HotLogRow
+	streams []*lane.Stream
 }
 
 // Announce prepares an INSERT.
@@ -48,7 +48,7 @@ func (r *Reader) Announce(src adapters.HotSource, insert string) *Insert {
 	return &Insert{HotRead: src.Announce(insert), reader: r}
 }
 
-// Inserted takes a row that the statement returned. Sessions know of it before it is visible, so a read that brings it is noticed.
+// Inserted takes a row that the statement returned. Streams know of it before it is visible, so a read that brings it is noticed.
 func (in *Insert) Inserted(columns []*string) {
 	row, slot, ok := in.HotRead.Inserted(columns)
 	if slot >= 0 {
@@ -63,8 +63,9 @@ func (in *Insert) Inserted(columns []*string) {
 			continue
 		}
 		if s := rt.Lanes[slot].Session(); s != nil {
-			s.Expect(row.Position)
-			e.sessions = append(e.sessions, s)
+			str := s.Streams()[0] // the only one: order is not global
+			str.Expect(row.Position)
+			e.streams = append(e.streams, str)
 		}
 	}
 	in.rows = append(in.rows, e)
@@ -74,8 +75,8 @@ func (in *Insert) Inserted(columns []*string) {
 func (in *Insert) Committed() {
 	failpoint.Hit(failpoint.Hot)
 	for _, e := range in.rows {
-		for _, s := range e.sessions {
-			s.Claim(e.row)
+		for _, str := range e.streams {
+			str.Claim(e.row)
 		}
 	}
 }
@@ -83,8 +84,8 @@ func (in *Insert) Committed() {
 // Forget says that the transaction was rolled back.
 func (in *Insert) Forget() {
 	for _, e := range in.rows {
-		for _, s := range e.sessions {
-			s.Unexpect(e.row.Position)
+		for _, str := range e.streams {
+			str.Unexpect(e.row.Position)
 		}
 	}
 }
