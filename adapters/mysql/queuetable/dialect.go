@@ -161,6 +161,7 @@ func (s *statements) Time(column string, value any) (time.Time, error) {
 // Redrive makes a row wait as for its first attempt. The error, and when the row was
 // last claimed, stay, as the systems that write such tables leave them when a row waits again.
 func (s *statements) Redrive() queuerow.Statement {
-	c := &s.layout.Columns
-	return queuerow.Statement{Text: s.update(s.layout.Statuses.Pending, set(c.Attempts, "0"), set(c.NextAttempt, s.now(c.NextAttempt)), set(c.Updated, s.now(c.Updated)))}
+	c, changes := &s.layout.Columns, s.changes()
+	return queuerow.Statement{Text: changes.Update(s.statusValue(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"),
+		changes.Set(c.NextAttempt, s.now(c.NextAttempt)), changes.Set(c.Updated, s.now(c.Updated)))}
 }

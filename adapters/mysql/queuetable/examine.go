@@ -46,7 +46,7 @@ func (q *Queue) mayClaim(ctx context.Context, t *table, s *statements) error {
 		return fmt.Errorf("mysql queue: table %s is of the engine %s, which has no transactions: ALTER TABLE %s ENGINE = InnoDB", t.Name, engine, s.name)
 	}
 	none := values{keys: []any{nil}, claimed: time.Unix(1, 0).UTC(), stamp: time.Unix(1, 0).UTC()}
-	texts := []string{strings.Replace(s.lock, "(%s)", "(NULL)", 1), s.done}
+	texts := []string{strings.Replace(s.lock, "(%s)", "(NULL)", 1), s.Done}
 	if s.take != "" {
 		texts = append(texts, s.take)
 	}

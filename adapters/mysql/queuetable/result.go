@@ -58,16 +58,16 @@ func (r *settled) write() (text string, v values) {
 	v.attempts = r.effect.Attempts
 	switch r.effect.Change {
 	case queuerow.Done:
-		text = s.done
+		text = s.Done
 	case queuerow.DeadLetter:
-		text, v.err = s.dead[r.effect.Status], s.errorText(r.effect.Error)
+		text, v.err = s.Dead[r.effect.Status], s.errorText(r.effect.Error)
 	case queuerow.Retry:
-		text, v.err = s.retry, s.errorText(r.effect.Error)
+		text, v.err = s.Retry, s.errorText(r.effect.Error)
 		if due := r.effect.Due; !due.IsZero() && s.layout.Columns.NextAttempt != "" {
 			v.due = due.UTC().Truncate(time.Microsecond)
 		}
 	case queuerow.Release:
-		text = s.put
+		text = s.Put
 	case queuerow.Leave:
 	}
 	return text, v

@@ -287,9 +287,9 @@ func (s *statements) written(text string) (query string, absent bool) {
 	l := s.layout
 	statuses := l.Statuses.Waiting()
 	switch text {
-	case s.done:
+	case s.Done:
 		statuses, absent = []string{l.Statuses.Done}, l.DoneIsDeleted
-	case s.retry, s.put, "":
+	case s.Retry, s.Put, "":
 	default:
 		statuses = l.Dead()
 	}

@@ -24,13 +24,13 @@ type statements struct {
 
 	byQueue, byAge, byStatus index
 
-	page, pageOn                        string // from a group on; from a place on, in a group
-	lock                                string // and read what was chosen; the keys follow
-	take, done, retry, put, renew, back string // the keys follow
-	unclaim                             string // the same, for claims that may have been made
-	dead                                map[string]string
-	still                               string // which rows are ours; the keys follow
-	full                                string // columns of a record
+	page, pageOn string // from a group on; from a place on, in a group
+	lock         string // and read what was chosen; the keys follow
+	queuerow.Settles
+	take, renew, back string
+	unclaim           string // as back, for claims that may have been made
+	still             string // which rows are ours
+	full              string // columns of a record
 }
 
 // index is one of ours.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -19,74 +20,34 @@ const (
 	argKeys     = "{keys}"
 )
 
+// changes writes the statements that write.
+func (s *statements) changes() *queuerow.Changes {
+	return &queuerow.Changes{Dialect: s, Layout: s.layout, Status: s.statusValue, Now: s.now, Kept: s.kept(), Attempts: argAttempts, Error: argError, Due: argDue}
+}
+
 // buildWrites makes the statements that write.
 func (s *statements) buildWrites() {
-	l := s.layout
-	c, st := &l.Columns, &l.Statuses
-	keys := my.Quote(c.Key) + " IN (" + argKeys + ")"
-	ours := " WHERE " + keys + " AND " + s.Statuses(st.Waiting()...)
-	if !l.Claimless() {
-		s.take = s.update(st.Processing, set(c.Claimed, argStamp), set(claimColumn, argToken), set(c.Owner, "'outrider'"), s.touched()) + ours
-		ours = " WHERE " + keys + " AND " + s.Statuses(st.Processing) + " AND " + my.Quote(claimColumn) + " = " + argToken +
-			" AND " + my.Quote(c.Claimed) + " = " + argClaimed
-		s.renew = "UPDATE " + s.name + " SET " + join(set(c.Claimed, argStamp), s.kept()) + ours
-		s.back = s.recovering()
-		s.unclaim = s.back + " AND " + my.Quote(claimColumn) + " = " + argToken
+	c, st, changes := &s.layout.Columns, &s.layout.Statuses, s.changes()
+	keys, token := " WHERE "+my.Quote(c.Key)+" IN ("+argKeys+")", " AND "+my.Quote(claimColumn)+" = "+argToken
+	ours := keys + " AND " + s.Statuses(st.Waiting()...)
+	if !s.layout.Claimless() {
+		s.take = changes.Take(changes.Set(c.Claimed, argStamp), changes.Set(claimColumn, argToken)) + ours
+		processing, claimed := " AND "+s.Statuses(st.Processing), " AND "+my.Quote(c.Claimed)+" = "+argClaimed
+		ours = keys + processing + token + claimed
+		s.renew = "UPDATE " + s.name + " SET " + changes.Set(c.Claimed, argStamp) + ours
+		if changes.Kept != "" {
+			s.renew = "UPDATE " + s.name + " SET " + changes.Set(c.Claimed, argStamp) + ", " + changes.Kept + ours
+		}
+		s.back = changes.PutBack(changes.Set(claimColumn, "0")) + keys + processing + claimed
+		s.unclaim = s.back + token
 	}
-	ended := []string{set(c.Attempts, argAttempts), set(c.Updated, s.now(c.Updated))}
-	if l.ClaimEnds {
-		ended = append(ended, set(c.Claimed, "NULL"), set(c.Owner, "NULL"))
-	}
-	with := func(more ...string) []string { return append(more, ended...) }
-	due := ""
-	if c.NextAttempt != "" {
-		due = set(c.NextAttempt, "COALESCE("+argDue+", "+my.Quote(c.NextAttempt)+")")
-	}
-	failed := set(c.Error, argError)
-	s.dead = map[string]string{}
-	for _, status := range l.Dead() {
-		s.dead[status] = s.update(status, with(failed, due)...) + ours
-	}
-	if l.ErrorWhenDead {
-		failed = ""
-	}
-	s.done = s.update(st.Done, with(set(c.Done, s.now(c.Done)))...) + ours
-	if l.DoneIsDeleted {
-		s.done = "DELETE FROM " + s.name + ours
-	}
-	s.retry = s.update(st.Again(), with(failed, due)...) + ours
-	s.put = "UPDATE " + s.name + " SET " + join(with(my.Quote(c.Status)+" = "+s.waitingAgain(argAttempts), s.kept())...) + ours
+	s.Settles = changes.Settles(ours)
 	s.still = "SELECT " + my.Quote(c.Key) + " FROM " + s.name + " FORCE INDEX (PRIMARY)" + ours + " FOR UPDATE"
 }
 
 // now is the present time for a column.
 func (s *statements) now(column string) string {
 	return fmt.Sprintf("NOW(%d)", s.precision(column))
-}
-
-// waitingAgain is the status of a row that is put back: as if it had never been claimed.
-func (s *statements) waitingAgain(attempts string) string {
-	st := &s.layout.Statuses
-	if st.Again() == st.Pending {
-		return s.statusValue(st.Pending)
-	}
-	return "CASE WHEN " + attempts + " > 0 THEN " + s.statusValue(st.Again()) + " ELSE " + s.statusValue(st.Pending) + " END"
-}
-
-// recovering puts stuck rows back whose claims are as they were read.
-func (s *statements) recovering() string {
-	c := &s.layout.Columns
-	back := []string{my.Quote(c.Status) + " = " + s.waitingAgain(s.Attempts()), set(claimColumn, "0"), set(c.Updated, s.now(c.Updated)), s.kept()}
-	if s.layout.ClaimEnds {
-		back = append(back, set(c.Claimed, "NULL"), set(c.Owner, "NULL"))
-	}
-	return "UPDATE " + s.name + " SET " + join(back...) + " WHERE " + my.Quote(c.Key) + " IN (" + argKeys + ") AND " +
-		s.Statuses(s.layout.Statuses.Processing) + " AND " + my.Quote(c.Claimed) + " = " + argClaimed
-}
-
-// update is the beginning of a statement that changes the status.
-func (s *statements) update(status string, more ...string) string {
-	return "UPDATE " + s.name + " SET " + join(append([]string{my.Quote(s.layout.Columns.Status) + " = " + s.statusValue(status), s.kept()}, more...)...)
 }
 
 // kept has a column keep its value that every UPDATE would set to the present time: when the row was created. Servers
@@ -96,38 +57,7 @@ func (s *statements) kept() string {
 	if !s.columnOf(c).updatesItself() {
 		return ""
 	}
-	return set(c, my.Quote(c))
-}
-
-// touched sets when the row was last changed, unless that is when it was claimed.
-func (s *statements) touched() string {
-	c := &s.layout.Columns
-	if c.Updated == c.Claimed {
-		return ""
-	}
-	return set(c.Updated, s.now(c.Updated))
-}
-
-// set assigns a column; empty: there is none.
-func set(column, value string) string {
-	if column == "" {
-		return ""
-	}
-	return my.Quote(column) + " = " + value
-}
-
-// join leaves out what is empty, and what is assigned already.
-func join(parts ...string) string {
-	var out []string
-	seen := map[string]bool{}
-	for _, p := range parts {
-		column, _, _ := strings.Cut(p, " = ")
-		if p != "" && !seen[column] {
-			out = append(out, p)
-			seen[column] = true
-		}
-	}
-	return strings.Join(out, ", ")
+	return my.Quote(c) + " = " + my.Quote(c)
 }
 
 // values are what a statement that writes takes.

@@ -148,5 +148,6 @@ func (s *statements) Redrive() queuerow.Statement {
 		}
 		return literal(now.UTC().Format(textTime))
 	}
-	return queuerow.Statement{Text: s.update(s.layout.Statuses.Pending, set(c.Attempts, "0"), set(c.NextAttempt, at(c.NextAttempt)), set(c.Updated, at(c.Updated)))}
+	changes := s.changes()
+	return queuerow.Statement{Text: changes.Update(s.value(s.layout.Statuses.Pending), changes.Set(c.Attempts, "0"), changes.Set(c.NextAttempt, at(c.NextAttempt)), changes.Set(c.Updated, at(c.Updated)))}
 }

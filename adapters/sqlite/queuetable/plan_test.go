@@ -60,7 +60,7 @@ func TestG8_ClaimsAreFlatBesideFinishedRows(t *testing.T) {
 		"rows in no order": {s.firstRows, []any{1}, s.byGroup.name}, "next rows": {s.nextRows, []any{1, "2020", "x"}, s.byGroup.name},
 		"groups": {s.firstGroups, []any{1}, s.byGroup.name}, "next groups": {s.nextGroups, []any{1, "a"}, s.byGroup.name},
 		"news": {s.news, []any{1, 2, 3}, "INTEGER PRIMARY KEY"}, "one row": {s.lookAt, []any{"k"}, "autoindex"},
-		"done": {s.done, []any{"k", nil, nil, 0, nil, nil, "now", "now", nil}, "autoindex"}, "retry": {s.retry, []any{"k", nil, nil, 0, "e", nil, "now", "now", nil}, "autoindex"},
+		"done": {s.Done, []any{"k", nil, nil, 0, nil, nil, "now", "now", nil}, "autoindex"}, "retry": {s.Retry, []any{"k", nil, nil, 0, "e", nil, "now", "now", nil}, "autoindex"},
 	} {
 		plan := e.plan(st.text, st.args...)
 		if !strings.Contains(plan, st.by) || strings.Contains(plan, "TEMP B-TREE") {

@@ -154,15 +154,15 @@ func (r *settled) write(now time.Time) (text string, args []any) {
 	c, message, due := &s.layout.Columns, any(nil), any(nil)
 	switch r.effect.Change {
 	case queuerow.Done:
-		text = s.done
+		text = s.Done
 	case queuerow.DeadLetter:
-		text = s.dead[r.effect.Status]
+		text = s.Dead[r.effect.Status]
 	case queuerow.Retry:
-		if text = s.retry; !r.effect.Due.IsZero() {
+		if text = s.Retry; !r.effect.Due.IsZero() {
 			due = s.timeValue(c.NextAttempt, textTime, r.effect.Due)
 		}
 	case queuerow.Release:
-		text = s.put
+		text = s.Put
 	case queuerow.Leave:
 	}
 	if r.effect.Error != "" {

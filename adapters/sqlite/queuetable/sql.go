@@ -23,13 +23,12 @@ type statements struct {
 
 	byGroup, byAge, processing, byDead *index
 
-	newest, news                         string
-	firstGroups, nextGroups              string
-	firstRows, nextRows                  string // in no order
-	look, lookOn, lookAt                 string // of a group, from a place on; at one row
-	take, done, retry, put, renew, stuck string
-	dead                                 map[string]string // by status
-	waits, recover                       string
+	newest, news                       string
+	firstGroups, nextGroups            string
+	firstRows, nextRows                string // in no order
+	look, lookOn, lookAt               string // of a group, from a place on; at one row
+	take, renew, stuck, waits, recover string
+	queuerow.Settles
 }
 
 // index is one of ours.
