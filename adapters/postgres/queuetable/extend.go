@@ -87,14 +87,10 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*adapters.Clai
 	if err != nil {
 		return nil, err
 	}
-	type written struct {
-		stamp int64
-		tid   wire.TID
-	}
-	now := map[int]written{}
+	now := map[int]int64{}
 	for rows.Next() {
 		v := rows.RawValues()
-		now[int(wire.Int32FromBinary(v[0]))-1] = written{wire.Int64FromBinary(v[1]), wire.TIDFromBinary(v[2])}
+		now[int(wire.Int32FromBinary(v[0]))-1] = wire.Int64FromBinary(v[1])
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -102,8 +98,8 @@ func (q *Queue) extend(ctx context.Context, e *extension) (lost []*adapters.Clai
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, c := range e.claims {
-		if w, ok := now[i]; ok {
-			e.holds[i].stamp, e.holds[i].former, e.holds[i].tid = w.stamp, w.stamp, w.tid // as the column keeps it
+		if stamp, ok := now[i]; ok {
+			e.holds[i].stamp, e.holds[i].former = stamp, stamp // as the column keeps it
 			continue
 		}
 		if e.holds[i].tried { // a settle may have ended it; the next one finds out

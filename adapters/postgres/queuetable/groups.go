@@ -135,7 +135,7 @@ type queueText struct {
 	latest, later    string
 	look, lookWithin string // lookWithin: bounded by bytes
 	take, takeAll    string // takeAll: without locking first
-	done, moved      string // done finds rows by their place, moved by key
+	done             string
 	retry, dead, put string
 	deadBy           map[string]string // by what a row died of; others are dead
 	extend, recover  string

@@ -276,7 +276,7 @@ func (s *service) claimHot(hot *adapters.HotRow) (row *adapters.Row, known bool)
 	}
 	q.tokens++
 	p := picked{row: row, visit: &visit{group: g}, created: created, tid: wire.TIDFromBinary(hot.Raw[lookTID])}
-	return s.hold(p, &hold{stamp: q.tokens, tid: p.tid, at: time.Now(), term: s.Terms[row.Slot]}, 0), true
+	return s.hold(p, &hold{stamp: q.tokens, at: time.Now(), term: s.Terms[row.Slot]}, 0), true
 }
 
 // first reports whether all that waited in the row's group is held in this session of the lane, or done. The caller has the queue's lock.

@@ -125,7 +125,6 @@ type lostClaim struct {
 type hold struct {
 	token   string
 	group   *queueGroup
-	tid     wire.TID  // where the row was when it was last written by us
 	created int64     // as PostgreSQL counts: microseconds since 2000
 	stamp   int64     // when the row was marked, as the row says; without claims, just a number
 	former  int64     // what stamp was before an extension whose outcome is unknown

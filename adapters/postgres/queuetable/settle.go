@@ -15,8 +15,7 @@ import (
 )
 
 // Settle implements [adapters.Queue]: a statement for each outcome and table,
-// all in one transaction and one round trip. Delivered rows that somebody moved
-// within the table since they were claimed take a second one. After an error
+// all in one transaction and one round trip. After an error
 // the claims are kept: settle them again. What did go through is found then, and
 // is not lost.
 func (q *Queue) Settle(ctx context.Context, results []adapters.ClaimResult) (lost []*adapters.Claim, err error) {
@@ -62,9 +61,7 @@ type settleRows struct {
 	times              map[[2]int64]int // stamp and former, and their number from 1
 	stamps, formers    wire.Array
 	keys, at, attempts wire.Array
-	tids               wire.Array // for rows that are found by their place
 	errs, due          wire.Array // for what is not done
-	moved              string     // finds by key what has moved; for rows that are found by their place
 	done               bool
 	back               bool
 	lanes              *lanesOf // without claims
@@ -87,10 +84,10 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	t := s.q.table(r.Claim.Table)
 	layout := t.sql.layout
 	e := queuerow.EffectOf(layout, r)
-	text, moved := "", ""
+	text := ""
 	switch e.Change {
 	case queuerow.Done:
-		text, moved = t.text.done, t.text.moved
+		text = t.text.done
 	case queuerow.DeadLetter:
 		text = cmp.Or(t.text.deadBy[r.Cause], t.text.dead)
 	case queuerow.Retry:
@@ -102,7 +99,7 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 	part := settlePart{t, text}
 	rows := s.parts[part]
 	if rows == nil {
-		rows = newSettleRows(s.most, moved, !e.Ends())
+		rows = newSettleRows(s.most, e.Change)
 		if layout.Claimless() {
 			rows.lanes, rows.fenced = &lanesOf{}, t.sql.lanes != ""
 		}
@@ -118,16 +115,12 @@ func (s *settling) add(r *adapters.ClaimResult, h *hold) {
 
 // newSettleRows makes room for as many rows as there are: most results have one
 // outcome.
-func newSettleRows(most int, moved string, back bool) *settleRows {
-	rows := &settleRows{
-		back: back, moved: moved, done: moved != "", times: map[[2]int64]int{},
+func newSettleRows(most int, change queuerow.Change) *settleRows {
+	return &settleRows{
+		back: !change.Ends(), done: change == queuerow.Done, times: map[[2]int64]int{},
 		results: make([]*adapters.ClaimResult, 0, most), holds: make([]*hold, 0, most),
 		keys: wire.NewArray(most, keyBytes), at: wire.NewArray(most, numberBytes), attempts: wire.NewArray(most, numberBytes),
 	}
-	if moved != "" {
-		rows.tids = wire.NewArray(most, tidBytes)
-	}
-	return rows
 }
 
 func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queuerow.Effect) {
@@ -135,9 +128,6 @@ func (rows *settleRows) add(r *adapters.ClaimResult, h *hold, e queuerow.Effect)
 	rows.keys.Text(r.Claim.Key)
 	rows.at.Number(int64(rows.place(r, h)))
 	rows.attempts.Number(int64(e.Attempts))
-	if rows.moved != "" {
-		rows.tids.TID(h.tid)
-	}
 	if rows.done {
 		return
 	}
@@ -177,10 +167,7 @@ func (rows *settleRows) ownArgs() []any {
 	if rows.lanes != nil {
 		args = []any{rows.keys.String(), rows.attempts.String(), rows.at.String()}
 	}
-	switch {
-	case rows.moved != "":
-		return append(args, rows.tids.String())
-	case rows.done:
+	if rows.done {
 		return args
 	}
 	return append(args, rows.errs.String(), rows.due.String())
@@ -199,9 +186,6 @@ func (s *settling) run(ctx context.Context) error {
 		}
 		return s.q.pool.SendBatch(ctx, batch).Close()
 	})
-	if err == nil {
-		err = s.follow(ctx, settled)
-	}
 	if err == nil {
 		err = s.confirm(ctx, settled)
 	}
@@ -242,50 +226,6 @@ func (s *settling) forget(settled [][]bool) {
 	for i, part := range s.order {
 		s.finish(part.table, s.parts[part], settled[i])
 	}
-}
-
-// follow settles by key what was not at its place any more: somebody wrote
-// another column of it, or the whole table anew. A transaction of its own is
-// good enough, because only what was delivered is found by its place.
-func (s *settling) follow(ctx context.Context, settled [][]bool) error {
-	return pg.RetryDeadlock(func() error {
-		batch := s.left(settled)
-		if batch.Len() == 0 {
-			return nil
-		}
-		return s.q.pool.SendBatch(ctx, batch).Close()
-	})
-}
-
-// left are the statements for what was found by its place and not settled.
-func (s *settling) left(settled [][]bool) *pgx.Batch {
-	s.q.mu.Lock()
-	defer s.q.mu.Unlock()
-	batch := &pgx.Batch{}
-	for i, part := range s.order {
-		rows := s.parts[part]
-		if rows.moved == "" {
-			continue
-		}
-		left := settleRows{done: true, times: map[[2]int64]int{}, fenced: rows.fenced}
-		if rows.lanes != nil {
-			left.lanes = &lanesOf{}
-		}
-		var at []int
-		for j, r := range rows.results {
-			if !settled[i][j] {
-				at = append(at, j)
-				left.add(r, rows.holds[j], queuerow.Effect{Attempts: max(r.Attempts, 0)})
-			}
-		}
-		if len(at) > 0 {
-			batch.Queue(rows.moved, left.args()...).Query(markSettled(func(n int) { settled[i][at[n]] = true }))
-		}
-	}
-	if batch.Len() > 0 {
-		s.endNotes(batch)
-	}
-	return batch
 }
 
 // finish forgets the claims. The groups of rows that were put back are to be

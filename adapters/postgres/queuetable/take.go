@@ -53,7 +53,7 @@ func (s *service) take(ctx context.Context) error {
 	taken := make([]*adapters.Row, len(s.picked))
 	s.q.mu.Lock()
 	for _, m := range marks {
-		taken[m.n] = s.hold(s.picked[m.n], &hold{stamp: m.stamp, tid: m.tid, at: now}, m.attempts)
+		taken[m.n] = s.hold(s.picked[m.n], &hold{stamp: m.stamp, at: now}, m.attempts)
 	}
 	s.q.mu.Unlock()
 	for i, row := range taken {
@@ -71,7 +71,6 @@ type mark struct {
 	n        int // of picked
 	stamp    int64
 	attempts int
-	tid      wire.TID
 }
 
 // takeFree claims what nobody else is at: of each group what is before the first row
@@ -146,7 +145,7 @@ func (s *service) marks(rows pgx.Rows, err error) ([]mark, error) {
 	for rows.Next() {
 		v := rows.RawValues()
 		out = append(out, mark{
-			n: int(wire.Int32FromBinary(v[0])) - 1, stamp: wire.Int64FromBinary(v[1]), attempts: int(wire.Int32FromBinary(v[2])), tid: wire.TIDFromBinary(v[3]),
+			n: int(wire.Int32FromBinary(v[0])) - 1, stamp: wire.Int64FromBinary(v[1]), attempts: int(wire.Int32FromBinary(v[2])),
 		})
 	}
 	return out, rows.Err()

@@ -50,11 +50,6 @@ func (q *Queue) Transact(ctx context.Context, results []adapters.ClaimResult, de
 		if err := tx.SendBatch(ctx, s.batch(settled)).Close(); err != nil {
 			return err
 		}
-		if batch := s.left(settled); batch.Len() > 0 {
-			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-				return err
-			}
-		}
 		if lost = s.unsettled(settled); len(lost) > 0 {
 			return errLost
 		}

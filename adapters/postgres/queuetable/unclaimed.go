@@ -133,7 +133,7 @@ func (s *service) keepPicked() {
 	for _, p := range s.picked {
 		s.q.hot.found(p.row.ID)
 		s.q.tokens++
-		h := &hold{stamp: s.q.tokens, tid: p.tid, at: now, term: s.Terms[p.row.Slot]}
+		h := &hold{stamp: s.q.tokens, at: now, term: s.Terms[p.row.Slot]}
 		s.rows = append(s.rows, s.hold(p, h, p.attempts))
 	}
 }
@@ -173,17 +173,14 @@ func (q *queueSQL) fenced(first int) (with, join string) {
 }
 
 // settleHere writes one outcome for many rows of a table without claims. Parameters, arrays with one entry per row:
-// key, attempts, the number of its lane and, for versions, its place, or for what is not done error and when it
+// key, attempts, the number of its lane and, for what is not done, error and when it
 // is due; then those of the fence. It returns the numbers of the rows that were changed.
 func (q *queueSQL) settleHere(o settlement) string {
 	if q.notes != "" && !o.done {
 		return q.settleNoted(o)
 	}
-	arrays, columns, row, next := "", "", "{key} = s.key", 4
-	switch {
-	case o.versions:
-		arrays, columns, row, next = ", $4::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key", 5
-	case !o.done:
+	arrays, columns, next := "", "", 4
+	if !o.done {
 		arrays, columns, next = ", $4::text[], $5::timestamptz[]", ", error, due", 6
 	}
 	with, join := q.fenced(next)
@@ -193,8 +190,8 @@ func (q *queueSQL) settleHere(o settlement) string {
     SELECT r.*
     FROM unnest($1::{key[]}, $2::int[], $3::int[]%s) WITH ORDINALITY AS r(key, attempts, lane%s, n)%s
 ) s
-WHERE %s AND ({status} IN ({waiting})) IS TRUE
-RETURNING s.n::int`, with, write, from, arrays, columns, join, row), "{this}", o.this)
+WHERE {key} = s.key AND ({status} IN ({waiting})) IS TRUE
+RETURNING s.n::int`, with, write, from, arrays, columns, join), "{this}", o.this)
 }
 
 // textHere builds the statements for a table without claims.
@@ -203,8 +200,7 @@ func (q *queueSQL) textHere(indexes queueIndexes) queueText {
 		everything: q.everything(true),
 		first:      q.byAge(pageFirst, true), next: q.byAge(pageNext, true), latest: q.byAge(pageLatest, true), later: q.byAge(pageLater, true),
 		look: q.look(indexes), lookWithin: q.lookWithin(indexes),
-		done:   q.settle(settlement{status: "{is:done}", done: true, versions: true}),
-		moved:  q.settle(settlement{status: "{is:done}", done: true}),
+		done:   q.settle(settlement{status: "{is:done}", done: true}),
 		retry:  q.settle(settlement{status: "{is:retrying}", withError: !q.layout.ErrorWhenDead}),
 		dead:   q.settle(settlement{status: "{is:dead}", withError: true, dead: true}),
 		put:    q.settle(settlement{status: q.waitingAgain()}),

@@ -57,12 +57,12 @@ func (q *queueSQL) seen() string {
 	return "{key} IS NOT DISTINCT FROM w.key AND ({status} IN ({waiting})) IS TRUE" + due
 }
 
-// marked are the columns of a row that was claimed: when, attempts, its new place.
+// marked are the columns of a row that was claimed: when, and attempts.
 func (q *queueSQL) marked() string {
 	if q.layout.Columns.Attempts == "" {
-		return "{claimed}, 0, t.ctid"
+		return "{claimed}, 0"
 	}
-	return "{claimed}, coalesce({attempts}, 0)::int, t.ctid"
+	return "{claimed}, coalesce({attempts}, 0)::int"
 }
 
 // claimed is the condition that a row is still claimed as s says. IS TRUE keeps
@@ -77,23 +77,19 @@ type settlement struct {
 	done      bool
 	withError bool
 	dead      bool // for tables with notes
-	versions  bool // rows are found by their place, see take; those that moved are left out
 }
 
 // settle writes one outcome for many rows. Parameters are two arrays of the times
 // of which one is a claim's, because one claim has many rows, and others with one
-// entry per row: key, which of the times, attempts and, for versions, the place, or for
-// what is not done error and when it is due. It returns the numbers of the rows
+// entry per row: key, which of the times, attempts and, for
+// what is not done, error and when it is due. It returns the numbers of the rows
 // that were still claimed.
 func (q *queueSQL) settle(o settlement) string {
 	if q.layout.Claimless() {
 		return q.settleHere(o)
 	}
-	arrays, columns, row := "", "", "{key} = s.key"
-	switch {
-	case o.versions:
-		arrays, columns, row = ", $6::tid[]", ", tid", "t.ctid = s.tid AND {key} IS NOT DISTINCT FROM s.key"
-	case !o.done:
+	arrays, columns := "", ""
+	if !o.done {
 		arrays, columns = ", $6::text[], $7::timestamptz[]", ", error, due"
 	}
 	write, from := q.writing(o)
@@ -102,8 +98,8 @@ func (q *queueSQL) settle(o settlement) string {
     SELECT r.*, ($2::{claimed[]})[r.at] AS stamp, ($3::{claimed[]})[r.at] AS former
     FROM unnest($1::{key[]}, $4::int[], $5::int[]%s) WITH ORDINALITY AS r(key, at, attempts%s, n)
 ) s
-WHERE %s AND `+claimed+`
-RETURNING s.n::int`, write, from, arrays, columns, row), "{this}", o.this)
+WHERE {key} = s.key AND `+claimed+`
+RETURNING s.n::int`, write, from, arrays, columns), "{this}", o.this)
 }
 
 // written is what a settle writes, templates.
@@ -152,7 +148,7 @@ func (q *queueSQL) extend() string {
 FROM unnest($1::{key[]}, $2::{claimed[]}, $3::{claimed[]}, $4::{claimed[]})
      WITH ORDINALITY AS s(key, stamp, former, next, n)
 WHERE {key} = s.key AND ` + claimed + `
-RETURNING s.n::int, {claimed}, t.ctid`)
+RETURNING s.n::int, {claimed}`)
 }
 
 // recover puts rows back that have been claimed for long. Parameters: seconds,
