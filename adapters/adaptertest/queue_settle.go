@@ -121,7 +121,7 @@ func testQueueLost(t *testing.T, s *queueSuite) {
 	s.Set(t, QueueWaiting, 0, rows[0].Key, rows[1].Key)
 	other := s.Open(t)
 	s.closeAfter(t, other)
-	time.Sleep(2 * time.Millisecond) // a table may know claims by the millisecond in which they were made
+	<-time.After(2 * time.Millisecond) // a table may know claims by the millisecond in which they were made
 	theirs := s.claim(t, other, adapters.ClaimRequest{Except: []string{s.gate(&rows[0])}})
 	s.want(t, theirs, rows[1])
 	var results []adapters.ClaimResult
