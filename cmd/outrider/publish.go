@@ -62,7 +62,7 @@ INSERT.`,
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if p.file != "" {
-				return wrong("give the payload once: --payload-file or -")
+				return wrong("pass the payload once: --payload-file or -")
 			}
 			p.file = args[0]
 		}
