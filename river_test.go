@@ -285,6 +285,40 @@ func TestG1_EachRowOfAQueueBecomesOneRiverJob(t *testing.T) {
 	}
 }
 
+// TestG2_NothingIsDeliveredBeforeARowThatWasLost has rows of a group set back to wait while a transaction is about to deliver them, as a look for
+// stuck rows does, and others of the group not.
+func TestG2_NothingIsDeliveredBeforeARowThatWasLost(t *testing.T) {
+	t.Parallel()
+	for lost, where := range map[string]string{"the first": "= 1", "one between": "= 3", "the first half": "< 4"} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			j := newJobs(t, ", layout: talkie")
+			stop := j.run()
+			defer stop()
+			other, err := j.pool.Begin(t.Context())
+			must(t, err)
+			_, err = other.Exec(t.Context(), `LOCK TABLE river_job IN EXCLUSIVE MODE`)
+			must(t, err)
+			_, err = j.pool.Exec(t.Context(), `INSERT INTO outbox (topic, key, payload_json, created_at)
+				SELECT 't', 'g' || i % 2, json_build_object('n', i, 'group', 'g' || i % 2), clock_timestamp() FROM generate_series(1, 12) i`)
+			must(t, err)
+			eventually(t, "the delivery waits", func() bool {
+				return j.count(`SELECT count(*) FROM pg_locks WHERE relation = 'river_job'::regclass AND NOT granted`) == 1 &&
+					j.count(`SELECT count(*) FROM outbox WHERE status = 'publishing'`) == 12
+			})
+			_, err = j.pool.Exec(t.Context(), `UPDATE outbox SET status = 'pending' WHERE (payload_json->>'n')::int `+where)
+			must(t, err)
+			must(t, other.Commit(t.Context()))
+			eventually(t, "all rows are published", func() bool { return j.count(`SELECT count(*) FROM outbox WHERE status <> 'published'`) == 0 })
+			stop()
+			if n := j.count(`SELECT count(DISTINCT metadata->'outrider'->>'event_id') FROM river_job`); n != 12 || j.count(`SELECT count(*) FROM river_job`) != 12 {
+				t.Errorf("%d of 12 rows are jobs, %d jobs in all", n, j.count(`SELECT count(*) FROM river_job`))
+			}
+			j.order()
+		})
+	}
+}
+
 // TestG1_G3_ALaneTakenDuringADeliveryDeliversNothing takes a lane over while its owner's transaction waits
 // for River's table, and delivers what the owner was about to.
 func TestG1_G3_ALaneTakenDuringADeliveryDeliversNothing(t *testing.T) {

@@ -39,7 +39,7 @@ func (o claimOrigin) Transact(ctx context.Context, items []*lane.Item, deliver f
 	case refused != nil:
 		return refused
 	case len(lost) > 0:
-		e := &lane.LostError{Reason: "claim lost"}
+		e := &lane.LostError{}
 		for _, c := range lost {
 			e.Items = append(e.Items, of[c])
 		}

@@ -40,8 +40,8 @@ type Origin interface {
 	// the message has come to the session again, that one is returned.
 	GiveBack(handle any) (again *Item)
 
-	// PutBack takes back a message whose group is paused, with what is behind it. It is only
-	// called where nothing parks.
+	// PutBack takes back a message whose group is paused, or that is lost to somebody else, with what is behind
+	// it. It is only called where nothing parks.
 	PutBack(it *Item)
 
 	// Release takes back what the session leaves unfinished.

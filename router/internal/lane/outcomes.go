@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,6 +57,9 @@ func (o *outcomes) judge(it *Item, err error) (follow followUp) {
 	}
 	if it.phase == running {
 		follow = o.apply(it, v)
+		if _, lost := errors.AsType[*LostError](err); lost && it.phase == backoff {
+			o.origin.PutBack(it)
+		}
 		o.putAsideIfPaused(it)
 	} else {
 		o.route.health.concluded(it) // parked meanwhile; it may have been a probe

@@ -91,8 +91,12 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 	case someLost:
 		errs = make([]error, len(batch))
 		for i, it := range items {
-			if slices.Contains(lost.Items, it) {
+			switch {
+			case !slices.Contains(lost.Items, it):
+			case lost.Reason != "":
 				errs[i] = outbox.Skip(lost.Reason)
+			default:
+				errs[i] = outbox.Released(lost)
 			}
 		}
 		return errs, nil
@@ -114,7 +118,7 @@ func (t transaction) try(ctx context.Context, address string, batch []*message.M
 // LostError says which messages are no longer ours: somebody else has them, or has finished them.
 type LostError struct {
 	Items  []*Item
-	Reason string // with which they are counted as skipped
+	Reason string // with which they are counted as skipped; empty: their origin may bring them again, so nothing behind them may go first
 }
 
 // Error implements error.
