@@ -253,17 +253,23 @@ func Text(text string, args ...any) *Statement {
 	return s
 }
 
-// SQLTx is a database or a transaction of database/sql, as a [Tx].
-type SQLTx struct {
-	DB interface {
-		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	}
+// Querier is a database, a connection or a transaction of database/sql.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
+
+// SQLTx is a Querier as a [Tx].
+type SQLTx struct{ DB Querier }
 
 // Each implements [Tx].
 func (t SQLTx) Each(ctx context.Context, s *Statement, row func(scan func(...any) error) error) error {
-	rows, err := t.DB.QueryContext(ctx, s.SQL(), s.Args...)
+	return Each(ctx, t.DB, s.SQL(), s.Args, row)
+}
+
+// Each runs a query and calls row for each of its rows.
+func Each(ctx context.Context, q Querier, query string, args []any, row func(scan func(...any) error) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}

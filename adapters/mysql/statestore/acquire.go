@@ -108,7 +108,7 @@ func acquire(ctx context.Context, tx *sql.Tx, instance, route string, slots []in
 func freeSlots(ctx context.Context, tx *sql.Tx, instance, route string, slots []int) ([]int, error) {
 	const other, dead, free, own = 0, 1, 2, 3
 	rank := map[int]int{}
-	err := each(ctx, tx, takenSQL, []any{route}, func(scan func(...any) error) error {
+	err := staterow.Each(ctx, tx, takenSQL, []any{route}, func(scan func(...any) error) error {
 		var slot int
 		var owner string
 		var alive bool
@@ -158,7 +158,7 @@ func createLanes(ctx context.Context, tx staterow.Tx, route string, slots []int)
 // lockLanes locks rows, and returns what is committed of them.
 func lockLanes(ctx context.Context, tx *sql.Tx, route string, slots []int) (lanes []adapters.LaneState, err error) {
 	in, args := inSlots(slots)
-	err = each(ctx, tx, `SELECT `+laneFields+` FROM outrider_cursor WHERE route = ? AND slot IN `+in+` ORDER BY slot FOR UPDATE`,
+	err = staterow.Each(ctx, tx, `SELECT `+laneFields+` FROM outrider_cursor WHERE route = ? AND slot IN `+in+` ORDER BY slot FOR UPDATE`,
 		append([]any{route}, args...), func(scan func(...any) error) error {
 			var l adapters.LaneState
 			var beyond, anchor string

@@ -37,7 +37,7 @@ func (s *Store) Seen(ctx context.Context, events []adapters.EventRef) ([]bool, e
 			args = append(args, next, staterow.Pack(e.Route), staterow.Key(e.ID))
 			next++
 		}
-		err := each(ctx, s.db, seenOne+strings.Repeat(" UNION ALL "+seenOne, len(chunk)-1), args, func(scan func(...any) error) error {
+		err := staterow.Each(ctx, s.db, seenOne+strings.Repeat(" UNION ALL "+seenOne, len(chunk)-1), args, func(scan func(...any) error) error {
 			var n int
 			var known bool
 			if err := scan(&n, &known); err != nil {
@@ -80,7 +80,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		deleted = 0
 		var args []any
-		err := each(ctx, tx, expiredSQL, []any{limit}, func(scan func(...any) error) error {
+		err := staterow.Each(ctx, tx, expiredSQL, []any{limit}, func(scan func(...any) error) error {
 			var route, id string
 			err := scan(&route, &id)
 			args = append(args, route, id)

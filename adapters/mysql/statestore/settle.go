@@ -89,7 +89,7 @@ func parksAny(settlements []adapters.Settlement) bool {
 }
 
 // settleCursors returns the lanes that were fenced.
-func settleCursors(ctx context.Context, q querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
+func settleCursors(ctx context.Context, q staterow.Querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	for chunk := range slices.Chunk(settlements, lanesAtOnce) {
 		lanes, args := make([]string, len(chunk)), make([]any, 0, 15*len(chunk))
 		for i := range chunk {
@@ -115,14 +115,14 @@ func settleCursors(ctx context.Context, q querier, settlements []adapters.Settle
 
 // fencedLanes are those of the settlements that were not written. It looks afterwards: a lane that has another owner, or was put
 // back, stays so. One that was written and has been taken over since then counts as well, and is its new owner's.
-func fencedLanes(ctx context.Context, q querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
+func fencedLanes(ctx context.Context, q staterow.Querier, settlements []adapters.Settlement) (fenced []adapters.LaneRef, err error) {
 	type mark struct{ epoch, revision int64 }
 	marks := map[adapters.LaneRef]mark{}
 	lanes, args := make([]string, len(settlements)), make([]any, 0, 2*len(settlements))
 	for i := range settlements {
 		lanes[i], args = "route = ? AND slot = ?", append(args, settlements[i].Route, settlements[i].Slot)
 	}
-	err = each(ctx, q, `SELECT route, slot, epoch, revision FROM outrider_cursor WHERE `+strings.Join(lanes, " OR "), args, func(scan func(...any) error) error {
+	err = staterow.Each(ctx, q, `SELECT route, slot, epoch, revision FROM outrider_cursor WHERE `+strings.Join(lanes, " OR "), args, func(scan func(...any) error) error {
 		var ref adapters.LaneRef
 		var m mark
 		err := scan(&ref.Route, &ref.Slot, &m.epoch, &m.revision)
@@ -204,7 +204,7 @@ func parkedBefore(ctx context.Context, tx *sql.Tx, of []adapters.ParkedKey) (map
 	redriven := map[adapters.ParkedKey]bool{}
 	for chunk := range slices.Chunk(of, keysAtOnce) {
 		where, args := keys(chunk)
-		err := each(ctx, tx, `SELECT route, slot, seq, attempts = 0 AND status = 'retrying' FROM outrider_parked WHERE `+where+` FOR UPDATE`, args,
+		err := staterow.Each(ctx, tx, `SELECT route, slot, seq, attempts = 0 AND status = 'retrying' FROM outrider_parked WHERE `+where+` FOR UPDATE`, args,
 			func(scan func(...any) error) error {
 				var k adapters.ParkedKey
 				var again bool

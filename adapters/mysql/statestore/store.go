@@ -103,27 +103,6 @@ func (s *Store) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return my.Transact(ctx, s.db, f)
 }
 
-// querier is the pool, a connection or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-// each runs a query and calls row for each of its rows.
-func each(ctx context.Context, q querier, query string, args []any, row func(scan func(...any) error) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }() // Err returns the error
-	for rows.Next() {
-		if err := row(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // affected is how many rows a statement found.
 func affected(result sql.Result, err error) (int, error) {
 	if err != nil {
