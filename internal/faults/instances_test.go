@@ -57,6 +57,27 @@ func (d *database) migrate() {
 	must(d.t, state.Close())
 }
 
+// replaceUnderLoad kills one instance after the other, each when so many more messages have arrived, and has another one join; every fifth is
+// stopped instead. That happens n times, and in a soak until 51 were killed. It returns how many were.
+func (f *fleet) replaceUnderLoad(n, more int, arrived func() int) (kills int) {
+	f.t.Helper()
+	for round := range rounds(f.t, n, 63) {
+		before := arrived()
+		f.members[0].until("delivers under load", func() bool { return arrived() > before+more })
+		r := f.any()
+		f.remove(r)
+		if round%5 == 4 {
+			r.stop()
+		} else {
+			r.kill()
+			kills++
+		}
+		f.spread()
+		f.join()
+	}
+	return kills
+}
+
 // join starts another instance and waits until it has its share.
 func (f *fleet) join() {
 	f.t.Helper()

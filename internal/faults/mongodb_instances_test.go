@@ -29,21 +29,7 @@ func TestG1_G2_InstancesOfAQueueInMongoDBAreKilled(t *testing.T) {
 	}
 	stop := d.write()
 	defer stop()
-	kills := 0
-	for round := range rounds(t, 2, 63) { // 51 kills in a soak
-		before := to.arrived()
-		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+50 })
-		r := f.any()
-		f.remove(r)
-		if round%5 == 4 {
-			r.stop()
-		} else {
-			r.kill()
-			kills++
-		}
-		f.spread()
-		f.join()
-	}
+	kills := f.replaceUnderLoad(2, 50, to.arrived)
 	stop()
 	f.members[0].until("settled everything", d.completed)
 	for _, r := range f.members {

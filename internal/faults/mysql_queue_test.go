@@ -145,17 +145,7 @@ func TestG1_G2_InstancesOfAQueueInMySQLAreKilled(t *testing.T) {
 	}
 	stop := c.write()
 	defer stop()
-	kills := 0
-	for range rounds(t, 2, 50) {
-		before := to.arrived()
-		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+50 })
-		r := f.any()
-		f.remove(r)
-		r.kill()
-		kills++
-		f.spread()
-		f.join()
-	}
+	kills := f.replaceUnderLoad(2, 50, to.arrived)
 	stop()
 	total := c.count(`SELECT count(*) FROM outbox_events`)
 	f.members[0].until("settled everything", func() bool { return c.count(`SELECT count(*) FROM outbox_events WHERE status = 'COMPLETED'`) == total })

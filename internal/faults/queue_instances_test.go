@@ -31,21 +31,7 @@ func TestG1_G2_InstancesOfAQueueAreKilled(t *testing.T) {
 		f.join()
 	}
 	stop, longest := c.writeEvery(20*time.Millisecond), c.longestClaim()
-	kills, recovery := 0, stopwatch{}
-	for round := range rounds(t, 3, 63) { // 51 kills in a soak
-		before := to.arrived()
-		f.members[0].until("delivers under load", func() bool { return to.arrived() > before+150 })
-		r := f.any()
-		f.remove(r)
-		if round%5 == 4 {
-			r.stop()
-		} else {
-			r.kill()
-			kills++
-		}
-		f.spread()
-		f.join()
-	}
+	kills, recovery := f.replaceUnderLoad(3, 150, to.arrived), stopwatch{}
 	stop()
 	began := time.Now()
 	total := c.count("true")
