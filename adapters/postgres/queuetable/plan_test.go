@@ -166,8 +166,8 @@ func (e *planEnv) checkFlat(what string, rows, limit int) (per float64, idle int
 			e.t.Fatalf("%s: %d of %d rows were claimed", what, done, rows)
 		}
 	}
-	e.exec("VACUUM " + e.tables[0].Name) // as autovacuum does, which is off
-	e.work(limit)                        // looks once more at groups that were found again while the last rows were being claimed
+	pgtest.Vacuum(e.t, e.pool, e.tables[0].Name) // as autovacuum does, which is off
+	e.work(limit)                                // looks once more at groups that were found again while the last rows were being claimed
 	_, idle = e.work(limit)
 	per = float64(total) / float64(rows)
 	e.t.Logf("%s: %.1f buffers per row, at most %d in a claim of %d, %d when idle", what, per, worst, limit, idle)
@@ -266,7 +266,7 @@ func TestG6_AGroupOfManyRowsCostsItsShareOnly(t *testing.T) {
 	table := e.tables[0].Name
 	e.fill(table, 50_000, 1, "PENDING")
 	e.exec(fmt.Sprintf("UPDATE %s SET created_at = timestamp '2026-01-01'", table)) // all at once
-	e.exec("VACUUM " + table)
+	pgtest.Vacuum(t, e.pool, table)
 	for range 5 {
 		n, buffers := e.work(500)
 		if n != 500 || buffers > 60*500 {

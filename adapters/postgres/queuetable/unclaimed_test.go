@@ -287,9 +287,8 @@ FROM generate_series(1, $2) AS i`, "{t}", table), status, rows, groups)
 	e.exec("ANALYZE " + table)
 	fill(0, 1000, 50)
 	fresh, freshIdle := e.checkFlat("fresh statistics", 1000, 200)
-	// With statistics of a time when nothing waited PostgreSQL 14 once planned two claims of five so that they read as many pages as all that is DONE has
-	// (5.2 buffers per row; 40 other runs: 0.8 to 1.1). Why is not known. All claims of such a plan would be 10.
-	if many > 1.5*none+5 || fresh > 1.5*none || max(manyIdle, freshIdle) > idle+5 {
+	// Transactions of other tests keep index entries of delivered rows from being marked as dead at the first look: 1.1 buffers per row instead of 0.8.
+	if most := max(many, fresh); most > 1.5*none || max(manyIdle, freshIdle) > idle+5 {
 		t.Errorf("%.1f and %.1f buffers per row, %d and %d when idle, with many rows that are DONE; %.1f and %d without", many, fresh, manyIdle, freshIdle, none, idle)
 	}
 }

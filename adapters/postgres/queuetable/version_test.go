@@ -73,7 +73,7 @@ func TestG3_APlaceThatAnotherRowHasIsNotOurs(t *testing.T) {
 	var stamp time.Time
 	pgtest.Must(t, e.pool.QueryRow(e.ctx, "SELECT max(processed_at) FROM "+table).Scan(&stamp))
 	e.exec("DELETE FROM " + table)
-	e.exec("VACUUM " + table)
+	pgtest.Vacuum(t, e.pool, table)
 	e.exec(e.sql(table, `INSERT INTO {t} ({set:key}, {set:type}, {set:payload}, {set:status}, {set:created}, {set:claimed})
 SELECT 'other-' || i, 'EVENT', '{}', 'PROCESSING', now(), $1 FROM generate_series(1, 6) AS i`), stamp)
 	var taken int // places that claimed rows had

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -71,6 +72,27 @@ func (e *Env) Role() (name, as string) {
 	Must(e.T, err)
 	u.User = url.User(name)
 	return name, u.String()
+}
+
+// Vacuum removes the dead rows of a table and all of their index entries. VACUUM leaves what a snapshot of any session may still see, and claims
+// walk over it. That is not only sessions of the same database: one that waits to be let into a database which another test creates or drops
+// is of none yet, and has a snapshot all that time. So this waits until a row that died after those of the table goes.
+func Vacuum(t testing.TB, pool *pgxpool.Pool, table string) {
+	t.Helper()
+	exec := func(sql string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql)
+		Must(t, err)
+	}
+	probe := "probe_" + strings.ToLower(rand.Text())
+	exec("CREATE TABLE " + probe + " AS SELECT 1 AS n")
+	exec("DELETE FROM " + probe)
+	for size := 1; size > 0; time.Sleep(time.Millisecond) {
+		exec("VACUUM " + probe) // cuts off the empty page
+		Must(t, pool.QueryRow(t.Context(), "SELECT pg_relation_size($1)", probe).Scan(&size))
+	}
+	exec("DROP TABLE " + probe)
+	exec("VACUUM " + table)
 }
 
 // Must fails the test on an error.
