@@ -73,6 +73,22 @@ func mysqlText(t *testing.T, db *sql.DB, query string) string {
 	return strings.Join(all, "; ")
 }
 
+// inJSON is a text as a column of the type JSON keeps it: MySQL writes it anew.
+func inJSON(t *testing.T, db *sql.DB, text string) (kept string) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	defer func() { must(t, conn.Close()) }()
+	_, err = conn.ExecContext(t.Context(), "CREATE TEMPORARY TABLE json_text (v JSON)")
+	must(t, err)
+	_, err = conn.ExecContext(t.Context(), "INSERT INTO json_text VALUES (?)", text)
+	must(t, err)
+	must(t, conn.QueryRowContext(t.Context(), "SELECT v FROM json_text").Scan(&kept))
+	_, err = conn.ExecContext(t.Context(), "DROP TEMPORARY TABLE json_text")
+	must(t, err)
+	return kept
+}
+
 func TestPublishOnMySQL(t *testing.T) {
 	t.Parallel()
 	for name, session := range mysqlSessions {
@@ -117,7 +133,7 @@ func TestPublishOnMySQL(t *testing.T) {
 			const recent = ` BETWEEN utc_timestamp() - INTERVAL 1 MINUTE AND utc_timestamp() + INTERVAL 1 MINUTE`
 			for query, want := range map[string]string{
 				`SELECT concat_ws(' ', event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at = created_at, created_at` + recent + `)
-					FROM outbox_event ORDER BY event_id`: `1 order.placed USER 42 acme ` + string(payload) + ` {"k":"v"} 0 0 1 1; 2 plain 1 0 0 1 1`,
+					FROM outbox_event ORDER BY event_id`: `1 order.placed USER 42 acme ` + inJSON(t, utc, string(payload)) + ` ` + inJSON(t, utc, `{"k":"v"}`) + ` 0 0 1 1; 2 plain 1 0 0 1 1`,
 				`SELECT concat_ws(' ', type, message_group, payload, status, retry_count, created_at` + recent + `) FROM outbox_events ORDER BY id`: "EVENT g " + string(payload) + " PENDING 0 1; EVENT {} PENDING 0 1",
 				`SELECT type FROM outbox_dispatch_jobs`: "DISPATCH_JOB",
 				"SELECT concat_ws(' ', topic, job_id, `key`, payload_json, idempotency_key, status, created_at" + recent + ") FROM outbox ORDER BY id": "t " + string(payload) + " once pending 1; " +

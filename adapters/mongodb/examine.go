@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // Check implements [adapters.Queue]. An index without which order cannot be kept is an error; others make claims dear, and are only warned about.
@@ -119,16 +120,9 @@ func (t *table) examineStuck(ctx context.Context) adapters.Finding {
 		undated, err = coll.CountDocuments(ctx, bson.D{{Key: t.q.fields.Status, Value: t.q.layout.Statuses.Processing},
 			{Key: t.q.fields.Claimed, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$type", Value: "date"}}}}}})
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: plainly(err).Error()}
-	case undated > 0: // these no relay puts back
-		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
-			Text: fmt.Sprintf("%d have no date in %s, and %d are marked so for longer than claims.timeout, %v: the documents behind them of their groups wait", undated, t.q.fields.Claimed, n, t.q.timeout),
-			Fix:  "if nobody works on those without a date, make them wait again by their status; `outrider run` puts the others back (every claims.recover)"}
-	case n == 0:
-		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", t.q.timeout)}
 	}
-	return adapters.Finding{Level: adapters.LevelWarning, Subject: subject, Text: fmt.Sprintf("%d are marked so for longer than claims.timeout, %v", n, t.q.timeout),
-		Fix: "start `outrider run`, which puts them back (every claims.recover); while another processor works on the collection, see whether it hangs"}
+	stuck := queuerow.Stuck{Subject: subject, Rows: "documents", Claimed: t.q.fields.Claimed, Timeout: t.q.timeout, Overdue: int(n), Undated: int(undated)}
+	return stuck.Finding()
 }

@@ -318,7 +318,7 @@ func TestDoctorNamesClaimsWithoutADate(t *testing.T) {
 	if n, err := q.Recover(t.Context()); err != nil || n != 0 {
 		t.Fatalf("recovered %d documents, %v", n, err)
 	}
-	if !slices.ContainsFunc(q.Examine(t.Context()), func(f adapters.Finding) bool { return strings.Contains(f.Text, "1 have no date in processedAt") }) {
+	if !slices.ContainsFunc(q.Examine(t.Context()), func(f adapters.Finding) bool { return strings.Contains(f.Text, "1 have no time in processedAt") }) {
 		t.Errorf("doctor says %+v", q.Examine(t.Context()))
 	}
 }

@@ -110,7 +110,8 @@ func markedText(m *admin.Marked) string {
 		verb = "is"
 	}
 	longest := (time.Duration(m.Longest) * time.Second).String()
-	return text + " of its source " + verb + " marked as being processed, for " + longest + " at most; rows that a crash left so go back after claims.timeout"
+	return text + " of its source " + verb + " marked as being processed, for " + longest + " at most; rows that a crash left so go back after claims.timeout, " +
+		"but not those without a time of their claim, which outrider doctor counts"
 }
 
 // nextProbe is when a probed address is tried again, if that is known.

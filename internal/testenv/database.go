@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
@@ -133,27 +134,49 @@ func createSchema(ctx context.Context, server, test string) (string, func(contex
 
 // endConnections ends the connections to a database.
 func endConnections(ctx context.Context, db *sql.DB, name string) error {
-	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	ids, err := connectionsTo(ctx, db, name)
+	const notText = 3854 // MySQL reads others' statements too, and those of other tests may have bytes that are no text, as long as they run
+	for refusedWith(err, notText) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+			ids, err = connectionsTo(ctx, db, name)
+		}
+	}
 	if err != nil {
 		return err
 	}
+	const noSuchThread = 1094
+	for _, id := range ids {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err != nil && !refusedWith(err, noSuchThread) {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusedWith reports whether the server has answered with an error of this number.
+func refusedWith(err error, number uint16) bool {
+	var refused *mysql.MySQLError
+	return errors.As(err, &refused) && refused.Number == number
+}
+
+// connectionsTo are the connections to a database.
+func connectionsTo(ctx context.Context, db *sql.DB, name string) (ids []int64, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { _ = rows.Close() }() // Err returns the error
-	var ids []int64
 	for rows.Next() {
 		var id int64
 		if err := rows.Scan(&id); err != nil {
-			return err
+			return nil, err
 		}
 		ids = append(ids, id)
 	}
-	for _, id := range ids {
-		const noSuchThread = 1094
-		var refused *mysql.MySQLError
-		if _, err := db.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err != nil && (!errors.As(err, &refused) || refused.Number != noSuchThread) {
-			return err
-		}
-	}
-	return rows.Err()
+	return ids, rows.Err()
 }
 
 // execAt runs one statement on a connection of its own to a server of MariaDB or MySQL.

@@ -314,18 +314,22 @@ func (e *env) own(t *testing.T, slots ...int) (epoch int64) {
 	return epoch
 }
 
+// talkie is Talkie's table with keys that are text, as those of the tests.
+func talkie(t testing.TB) *env {
+	t.Helper()
+	e := preset(t, layout.Talkie())
+	e.exec("ALTER TABLE outbox MODIFY id VARCHAR(20)")
+	return e
+}
+
 func TestQueueConformance(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(testing.TB) *env{
 		"OutboxFramework": func(t testing.TB) *env { return plainJSON(preset(t, layout.OutboxFramework())) },
 		"FlowCatalyst":    document,
-		"Talkie": func(t testing.TB) *env {
-			e := preset(t, layout.Talkie())
-			e.exec("ALTER TABLE outbox MODIFY id VARCHAR(20)") // the suite's keys are text
-			return e
-		},
-		"Custom":        func(t testing.TB) *env { return custom(t, "varchar(36)", "tinyint", "datetime(6)") },
-		"CustomSeconds": func(t testing.TB) *env { return custom(t, "char(36)", "varchar(3)", "timestamp") },
+		"Talkie":          talkie,
+		"Custom":          func(t testing.TB) *env { return custom(t, "varchar(36)", "tinyint", "datetime(6)") },
+		"CustomSeconds":   func(t testing.TB) *env { return custom(t, "char(36)", "varchar(3)", "timestamp") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if (name == "Talkie" || name == "CustomSeconds") && !testenv.Soaking() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/mysql/internal/my"
 )
 
@@ -172,19 +173,14 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
 	undated, err := s.undated(ctx, q.db, most)
-	switch {
-	case err != nil:
+	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
-	case undated > 0: // these no relay puts back
-		return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
-			Text: fmt.Sprintf("%d have no time in %s, and %d are marked so for longer than claims.timeout, %v: the rows behind them of their groups wait", undated, t.layout.Columns.Claimed, len(rows), q.timeout),
-			Fix:  "if nobody works on those without a time, make them wait again by their status; `outrider run` puts the others back (every claims.recover)"}
-	case len(rows) == 0:
-		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", q.timeout)}
 	}
-	return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
-		Text: fmt.Sprintf("%d are marked so for longer than claims.timeout, %v; the longest for %v", len(rows), q.timeout, rows[0].since.Truncate(time.Second)),
-		Fix:  "start `outrider run`, which puts them back (every claims.recover); while another processor works on the table, see whether it hangs"}
+	stuck := queuerow.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout, Overdue: len(rows), More: len(rows) == most, Undated: undated}
+	if len(rows) > 0 {
+		stuck.Longest = rows[0].since
+	}
+	return stuck.Finding()
 }
 
 func connectionProblem(err error) (text string, ok bool) {

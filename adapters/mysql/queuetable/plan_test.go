@@ -121,6 +121,7 @@ func TestG8_ClaimsAreFlatBesideFinishedRows(t *testing.T) {
 	for name, prepare := range map[string]func(testing.TB) *env{
 		"FlowCatalyst":    document,
 		"OutboxFramework": func(t testing.TB) *env { e := preset(t, layout.OutboxFramework()); e.fenced = false; return e },
+		"Talkie":          talkie,
 		"Custom":          func(t testing.TB) *env { return custom(t, "varchar(36)", "tinyint", "datetime(6)") },
 	} {
 		t.Run(name, func(t *testing.T) {

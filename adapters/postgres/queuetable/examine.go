@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 	"github.com/outriderhq/outrider/adapters/postgres/internal/pg"
 )
 
@@ -113,19 +114,9 @@ FROM (SELECT {claimed} AS claimed FROM {t} t
 	if err := q.pool.QueryRow(ctx, stuck, q.timeout.Seconds(), most).Scan(&rows, &longest, &undated); err != nil {
 		return pg.Unknown(subject, err)
 	}
-	if rows == 0 {
-		return pg.Fine(subject, fmt.Sprintf("none for longer than claims.timeout, %v", q.timeout))
-	}
-	text := fmt.Sprintf("%d are marked so for longer than claims.timeout, %v; the longest for %v", rows, q.timeout,
-		(time.Duration(longest) * time.Second).String())
-	if rows == most {
-		text = "at least " + text
-	}
-	if undated > 0 {
-		text += fmt.Sprintf("; of %d it is not known since when", undated)
-	}
-	return adapters.Finding{Level: adapters.LevelWarning, Subject: subject, Text: text,
-		Fix: "start `outrider run`, which puts them back (every claims.recover); while another processor works on the table, see whether it hangs"}
+	found := queuerow.Stuck{Subject: subject, Rows: "rows", Claimed: t.sql.layout.Columns.Claimed, Timeout: q.timeout, Overdue: rows - undated, More: rows == most,
+		Longest: time.Duration(longest * float64(time.Second)), Undated: undated}
+	return found.Finding()
 }
 
 // Waiting implements [adapters.Sampler]. Which rows of a table are shown is not

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/adapters/internal/queuerow"
 )
 
 // Check implements [adapters.Queue]. What makes claims dear is only warned about.
@@ -118,19 +119,15 @@ func (q *Queue) examineStuck(ctx context.Context, t *table, s *statements) adapt
 	if err != nil {
 		return adapters.Finding{Level: adapters.LevelUnknown, Subject: subject, Text: err.Error()}
 	}
-	stuck, longest := 0, time.Duration(0)
+	stuck := queuerow.Stuck{Subject: subject, Rows: "rows", Claimed: t.layout.Columns.Claimed, Timeout: q.timeout}
 	for _, m := range rows {
-		if age := time.Since(m.since); m.since.IsZero() || age > q.timeout {
-			stuck++
-			if !m.since.IsZero() {
-				longest = max(longest, age)
-			}
+		switch age := time.Since(m.since); {
+		case m.since.IsZero():
+			stuck.Undated++
+		case age > q.timeout:
+			stuck.Overdue++
+			stuck.Longest = max(stuck.Longest, age)
 		}
 	}
-	if stuck == 0 {
-		return adapters.Finding{Subject: subject, Text: fmt.Sprintf("none for longer than claims.timeout, %v", q.timeout)}
-	}
-	return adapters.Finding{Level: adapters.LevelWarning, Subject: subject,
-		Text: fmt.Sprintf("%d are marked so for longer than claims.timeout, %v; the longest for %v", stuck, q.timeout, longest.Truncate(time.Second)),
-		Fix:  "start `outrider run`, which puts them back (every claims.recover); while another processor works on the table, see whether it hangs"}
+	return stuck.Finding()
 }

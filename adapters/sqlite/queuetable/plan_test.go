@@ -171,3 +171,19 @@ func TestG13_RowsWithTheRowidOfADeletedOne(t *testing.T) {
 		}
 	}
 }
+
+// A row that is being processed and does not say since when is put back by no relay: doctor says that it holds its group up.
+func TestDoctorNamesClaimsWithoutATime(t *testing.T) {
+	t.Parallel()
+	e := preset(t, layout.FlowCatalyst())
+	e.insert(adaptertest.QueueRow{Table: e.tables[0].Name, Key: "0000000000001", Group: "g", Payload: "{}", CreatedAt: time.Now()})
+	e.exec("UPDATE outbox_events SET status = 'PROCESSING'")
+	q := e.queue()
+	defer func() { must(t, q.Close()) }()
+	if n, err := q.Recover(t.Context()); err != nil || n != 0 {
+		t.Fatalf("recovered %d rows, %v", n, err)
+	}
+	if !slices.ContainsFunc(q.Examine(t.Context()), func(f adapters.Finding) bool { return strings.Contains(f.Text, "1 have no time in processed_at") }) {
+		t.Errorf("doctor says %+v", q.Examine(t.Context()))
+	}
+}
