@@ -16,9 +16,9 @@ type HotQueue interface {
 
 	// ClaimHot claims rows of committed transactions, in the order that is given, under the conditions of Claim: of the
 	// request it heeds Slots, Terms, PerGroup, Match and Wants. Rows that a claim has found meanwhile, or that have
-	// waited for longer than [HotTTL], are passed over. Doubtful counts the rows that are left to Claim because something before
+	// waited for longer than [HotTTL], are passed over. left counts the rows that are left to Claim because something before
 	// them may be unfinished, or because Match refuses them. It is called by the goroutine that calls Claim.
-	ClaimHot(c ClaimRequest, rows []*HotRow) (claimed []*Row, doubtful int)
+	ClaimHot(c ClaimRequest, rows []*HotRow) (claimed []*Row, left int)
 
 	// SkipRecent has Claim pass over rows until they are so old, from the next claim on. 0: none.
 	SkipRecent(age time.Duration)

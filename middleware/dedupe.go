@@ -90,7 +90,7 @@ type Dedupe struct {
 
 	once    sync.Once
 	store   adapters.DedupeStore
-	flights flights
+	turns   turns
 	failing atomic.Bool
 }
 
@@ -155,14 +155,14 @@ func (d *Dedupe) pass(msg *message.Message, h message.HandlerFunc) (produced []*
 	parent := msg.Context()
 	attempt, onLane := outbox.AttemptOf(parent)
 	event, ctx := d.eventOf(msg, attempt), parent
-	f := &flight{place: attempt.Place, turn: make(chan bool, 1)}
+	me := &caller{place: attempt.Place, turn: make(chan bool, 1)}
 	if onLane {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(parent)
 		defer cancel()
-		f.callOff, f.patience = cancel, longestWait
+		me.cancel, me.maxWait = cancel, longestWait
 	}
-	duplicate, err := d.flights.enter(parent, event, f)
+	duplicate, err := d.turns.enter(parent, event, me)
 	if err != nil {
 		return nil, outbox.Released(fmt.Errorf("dedupe: another message with the id %s is on its way: %w", msg.UUID, err))
 	}
@@ -170,7 +170,7 @@ func (d *Dedupe) pass(msg *message.Message, h message.HandlerFunc) (produced []*
 		return nil, skipDuplicate(onLane)
 	}
 	delivered := false
-	defer func() { d.flights.leave(event, delivered) }()
+	defer func() { d.turns.leave(event, delivered) }()
 	if delivered, err = d.seen(ctx, event); err != nil {
 		return nil, notAsked(ctx, onLane, err)
 	}

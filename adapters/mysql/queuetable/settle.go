@@ -188,15 +188,15 @@ func (s *settling) ours(ctx context.Context, tx *sql.Tx, w *write, of []*settled
 	if err != nil {
 		return nil, err
 	}
-	doubtful := false
+	unknown := false
 	for _, r := range of {
 		if at, ok := still[r.Claim.Key]; ok {
 			marked[at] = append(marked[at], r)
 		} else {
-			doubtful = doubtful || r.hold.unknown
+			unknown = unknown || r.hold.unknown
 		}
 	}
-	if !doubtful {
+	if !unknown {
 		return marked, nil
 	}
 	text, absent := w.table.sql().written(w.text)

@@ -237,7 +237,7 @@ func (h *hotRows) settled(keys ...string) {
 }
 
 // ClaimHot implements [adapters.HotQueue].
-func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (claimed []*adapters.Row, doubtful int) {
+func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (claimed []*adapters.Row, left int) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
 	q.findLost()
@@ -250,10 +250,10 @@ func (q *Queue) ClaimHot(req adapters.ClaimRequest, rows []*adapters.HotRow) (cl
 		case row != nil:
 			claimed = append(claimed, row)
 		case known:
-			doubtful++
+			left++
 		}
 	}
-	return claimed, doubtful
+	return claimed, left
 }
 
 // claimHot claims one row. Known is false for one that is not to be claimed any more: a claim has found it, or it has waited for too long.

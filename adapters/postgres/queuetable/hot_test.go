@@ -74,11 +74,11 @@ func (h *hotEnv) claim(term uint64, in adapters.HotInsert) ([]*adapters.Row, int
 }
 
 // want claims from memory, and compares what was claimed and what is left to a claim.
-func (h *hotEnv) want(what string, in adapters.HotInsert, doubtful int, want ...string) []*adapters.Row {
+func (h *hotEnv) want(what string, in adapters.HotInsert, left int, want ...string) []*adapters.Row {
 	h.t.Helper()
 	rows, n := h.claim(0, in)
-	if got := ids(rows); !slices.Equal(got, want) || n != doubtful {
-		h.t.Errorf("%s: claimed %v from memory, and %d are left to a claim; want %v and %d", what, got, n, want, doubtful)
+	if got := ids(rows); !slices.Equal(got, want) || n != left {
+		h.t.Errorf("%s: claimed %v from memory, and %d are left to a claim; want %v and %d", what, got, n, want, left)
 	}
 	return rows
 }

@@ -155,7 +155,7 @@ func (c *Claimer) wait(ctx context.Context, pause time.Duration, wake, wakes <-c
 		timer := signal.After(c.hot.within(time.Until(over)))
 		select {
 		case <-timer.C:
-			rang = !c.hot.doubtful
+			rang = !c.hot.leftToClaims
 		case <-c.hot.committed:
 			timer.Stop()
 			c.serveHot()

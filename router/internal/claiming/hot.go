@@ -36,9 +36,9 @@ type hotPath struct {
 	used      atomic.Bool
 
 	// Of the claimer's goroutine:
-	doubtful bool          // rows were left to claims
-	looked   time.Time     // when the last claim began that was to find such
-	rest     time.Duration // until the next one
+	leftToClaims bool          // rows were left to claims
+	looked       time.Time     // when the last claim began that was to find such
+	rest         time.Duration // until the next one
 
 	mu      sync.Mutex
 	waiting []hotBatch
@@ -178,9 +178,9 @@ func (c *Claimer) serveHot() {
 	var rows []*adapters.Row
 	for _, b := range batches {
 		req.Match = func(row *adapters.Row) bool { return c.admitsHot(w, b.sessions, row) }
-		claimed, doubtful := h.queue.ClaimHot(req, b.rows)
+		claimed, left := h.queue.ClaimHot(req, b.rows)
 		rows = append(rows, claimed...)
-		h.doubtful = h.doubtful || doubtful > 0
+		h.leftToClaims = h.leftToClaims || left > 0
 	}
 	c.handOut(w, c.receive(w, rows), number)
 }
@@ -202,7 +202,7 @@ func (h *hotPath) before() (hurried bool) {
 		return false
 	}
 	age := h.cfg.SkipRecent
-	if hurried = h.doubtful; hurried {
+	if hurried = h.leftToClaims; hurried {
 		age, h.looked = 0, time.Now()
 	}
 	h.queue.SkipRecent(age)
@@ -214,7 +214,7 @@ func (h *hotPath) after(hurried bool, got outcome) {
 	if !hurried {
 		return
 	}
-	if h.doubtful = got.full; got.rows > 0 {
+	if h.leftToClaims = got.full; got.rows > 0 {
 		h.rest = hotPause
 	} else {
 		h.rest = min(2*max(h.rest, hotPause), longHotRest)
@@ -223,7 +223,7 @@ func (h *hotPath) after(hurried bool, got outcome) {
 
 // within is how long to wait for the claim of what was left to it, at most the given pause.
 func (h *hotPath) within(pause time.Duration) time.Duration {
-	if !h.doubtful {
+	if !h.leftToClaims {
 		return pause
 	}
 	return min(pause, max(max(h.rest, hotPause)-time.Since(h.looked), 0))

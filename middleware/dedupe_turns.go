@@ -10,33 +10,33 @@ import (
 	"github.com/outriderhq/outrider/adapters"
 )
 
-// flights are the messages that are in a [Dedupe]: of each event one that
-// flies, and those that wait for it.
-type flights struct {
+// turns are the messages that are in a [Dedupe]: of each event the one whose
+// turn it is, and those that wait for it.
+type turns struct {
 	mu     sync.Mutex
 	events map[adapters.EventRef]*sameEvent
 }
 
 // sameEvent are the messages of one event.
 type sameEvent struct {
-	current *flight
-	waiting []*flight
+	current *caller
+	waiting []*caller
 }
 
-// flight is one message's way through a Dedupe.
-type flight struct {
-	place    uint64             // on a lane
-	callOff  context.CancelFunc // nil: it is never called off
-	patience time.Duration      // of waiting; 0: as long as the context lasts
-	turn     chan bool          // receives once: true: another was delivered; false: it flies
+// caller is a message that is in a Dedupe.
+type caller struct {
+	place   uint64             // on a lane
+	cancel  context.CancelFunc // of its delivery; nil: it is never canceled
+	maxWait time.Duration      // for its turn; 0: as long as the context lasts
+	turn    chan bool          // receives once: true: another was delivered; false: it is this one's turn
 }
 
-var errPatience = errors.New("it is not done yet")
+var errWaited = errors.New("it is not done yet")
 
-// enter returns when the message may fly, or with duplicate when another of its
+// enter returns when it is the message's turn, or with duplicate when another of its
 // event was delivered meanwhile. An error says why it waits no longer; only the
-// message that flies calls leave.
-func (f *flights) enter(ctx context.Context, event adapters.EventRef, me *flight) (duplicate bool, err error) {
+// message whose turn it is calls leave.
+func (f *turns) enter(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
 	f.mu.Lock()
 	t := f.events[event]
 	if t == nil {
@@ -48,17 +48,17 @@ func (f *flights) enter(ctx context.Context, event adapters.EventRef, me *flight
 		return false, nil
 	}
 	t.waiting = append(t.waiting, me)
-	if t.current.place > me.place && t.current.callOff != nil {
-		t.current.callOff()
+	if t.current.place > me.place && t.current.cancel != nil {
+		t.current.cancel()
 	}
 	f.mu.Unlock()
 	return f.wait(ctx, event, me)
 }
 
-func (f *flights) wait(ctx context.Context, event adapters.EventRef, me *flight) (duplicate bool, err error) {
+func (f *turns) wait(ctx context.Context, event adapters.EventRef, me *caller) (duplicate bool, err error) {
 	var late <-chan time.Time
-	if me.patience > 0 {
-		timer := time.NewTimer(me.patience)
+	if me.maxWait > 0 {
+		timer := time.NewTimer(me.maxWait)
 		defer timer.Stop()
 		late = timer.C
 	}
@@ -68,7 +68,7 @@ func (f *flights) wait(ctx context.Context, event adapters.EventRef, me *flight)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-late:
-		err = errPatience
+		err = errWaited
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,14 +77,14 @@ func (f *flights) wait(ctx context.Context, event adapters.EventRef, me *flight)
 		return duplicate, nil
 	default:
 	}
-	t := f.events[event] // there, because one of its messages flies
-	t.waiting = slices.DeleteFunc(t.waiting, func(x *flight) bool { return x == me })
+	t := f.events[event] // there, because it is the turn of one of its messages
+	t.waiting = slices.DeleteFunc(t.waiting, func(x *caller) bool { return x == me })
 	return false, err
 }
 
-// leave ends the flight of the message that flies. If it was delivered, those that wait are
+// leave ends the turn of a message. If it was delivered, those that wait are
 // duplicates; otherwise the one with the lowest place is next.
-func (f *flights) leave(event adapters.EventRef, delivered bool) {
+func (f *turns) leave(event adapters.EventRef, delivered bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.events[event]
