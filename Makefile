@@ -50,8 +50,8 @@ build: ## Build the binary bin/outrider, as it is released
 
 .PHONY: test
 test: ## Install PostgreSQL, MariaDB, Kafka and Chromium where needed, run every test
-	@echo "make test takes about 8 minutes on two cores, and the first time a few more to compile everything"
-	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) $(TESTFLAGS) $(TEST)
+	@echo "make test takes about 6 minutes on two cores, and the first time a few more to compile everything"
+	$(BRIEFLY) go test $(LIGHTLY) -timeout 15m -p $(TEST_PACKAGES_AT_ONCE) -parallel 4 $(TESTFLAGS) $(TEST)
 
 .PHONY: race
 race: ## Run every test with the race detector, and with larger volumes than make test

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/outriderhq/outrider/adapters"
+	"github.com/outriderhq/outrider/internal/testenv"
 	"github.com/outriderhq/outrider/outbox"
 )
 
@@ -106,7 +107,7 @@ func (s *lateSource) Fetch(_ context.Context, reads []adapters.Read, take func(i
 // its rows arrive in the order in which they were written, in whichever slots they are and wherever each slot's cursor stands. Two routes
 // share reads as long as they stand at one place, which their windows part.
 func TestG2_GlobalOrderOfLateCommits(t *testing.T) {
-	for seed := uint64(20); seed < 36; seed++ {
+	for seed := uint64(20); seed < 20+uint64(testenv.Brief(4, 16)); seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			inBubble(t, wave, func(r *rig) { playLateCommits(r, rand.New(rand.NewPCG(seed, 7))) })
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outriderhq/outrider/adapters/postgres"
 	"github.com/outriderhq/outrider/internal/faults/check"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 // cleaned is a database whose outbox is cleaned, with a copy of every row that
@@ -81,9 +82,9 @@ func TestG1_G2_RetentionBesideKillsAndALaggingRoute(t *testing.T) {
 			}
 			w := write(t, db.pool, false)
 			relays := []*relay{start(t, config), start(t, config)}
-			for i := range 6 {
+			for i := range testenv.Brief(4, 6) {
 				pause(t.Context(), 500*time.Millisecond+rand.N(time.Second))
-				if i == 3 {
+				if i == testenv.Brief(2, 3) {
 					slow.up()
 				}
 				relays[i%2].kill()

@@ -126,6 +126,7 @@ func (s *stock) rows() []check.Row {
 // transactions, some of them open for long, and is killed on the way.
 func TestG1_G2_G3_StockWatermillTable(t *testing.T) {
 	t.Parallel()
+	many := testenv.Brief(150, 500)
 	for name, open := range map[string]func(*testing.T) (destination, string){
 		"kafka": func(t *testing.T) (destination, string) {
 			brokers := testenv.Kafka(t)
@@ -147,11 +148,11 @@ func TestG1_G2_G3_StockWatermillTable(t *testing.T) {
 			stop := s.write()
 			defer stop()
 			r := start(t, config)
-			r.until("has delivered many", func() bool { return to.arrived() > 500 })
+			r.until("has delivered many", func() bool { return to.arrived() > many })
 			r.kill()
 			before := to.arrived()
 			r = start(t, config)
-			r.until("goes on", func() bool { return to.arrived() > before+500 })
+			r.until("goes on", func() bool { return to.arrived() > before+many })
 			stop()
 			must(t, s.publish(t.Context(), "last", 1, 0, false))
 			rows := s.rows()

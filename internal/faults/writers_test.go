@@ -29,8 +29,8 @@ const (
 	writerGroups = 48
 )
 
-// writerPause is the time from one transaction of a writer to the next: 100 per second in all, 200 in a full run.
-var writerPause = time.Duration(testenv.Brief(80, 40)) * time.Millisecond
+// writerPause is the time from one transaction of a writer to the next: 50 per second in all, 200 in a full run.
+var writerPause = time.Duration(testenv.Brief(160, 40)) * time.Millisecond
 
 // write starts writers. Patient ones try again when the server does not answer.
 func write(t *testing.T, pool *pgxpool.Pool, patient bool) *writers {

@@ -17,9 +17,12 @@ func Soaking() bool { return os.Getenv(EnvSoak) != "" }
 // test is for.
 const EnvFull = "OUTRIDER_TEST_FULL"
 
+// Full reports whether tests have the sizes of [EnvFull], or more.
+func Full() bool { return os.Getenv(EnvFull) != "" || Soaking() }
+
 // Brief is how large a test is: in `make test`, and with [EnvFull] or in a soak.
 func Brief(brief, full int) int {
-	if os.Getenv(EnvFull) != "" || Soaking() {
+	if Full() {
 		return full
 	}
 	return brief

@@ -102,7 +102,8 @@ type StressChecker struct {
 	seen     map[int64]bool
 	versions map[string]int
 
-	rows, late, inversions, duplicates int
+	rows, inversions, duplicates int
+	late                         atomic.Int64
 }
 
 // NewStressChecker returns one that has seen nothing.
@@ -121,7 +122,7 @@ func (c *StressChecker) Deliver(row *adapters.Row) {
 		c.inversions++
 	}
 	if row.Late {
-		c.late++
+		c.late.Add(1)
 	}
 	c.seen[row.Position] = true
 	c.versions[row.Group] = version
@@ -131,11 +132,11 @@ func (c *StressChecker) Deliver(row *adapters.Row) {
 // Verdict fails the test if a row was lost, came twice or out of order.
 func (c *StressChecker) Verdict(t *testing.T, who string, committed int64) {
 	t.Helper()
-	t.Logf("%s: committed=%d rows=%d late=%d duplicates=%d inversions=%d", who, committed, c.rows, c.late, c.duplicates, c.inversions)
+	t.Logf("%s: committed=%d rows=%d late=%d duplicates=%d inversions=%d", who, committed, c.rows, c.late.Load(), c.duplicates, c.inversions)
 	if lost := int(committed) - len(c.seen); lost != 0 || c.duplicates != 0 || c.inversions != 0 {
 		t.Errorf("%s: lost %d, duplicates %d, inversions %d; want none", who, lost, c.duplicates, c.inversions)
 	}
-	if c.late == 0 {
+	if c.late.Load() == 0 {
 		t.Errorf("%s: no row was late, so the test has shown nothing", who)
 	}
 }
@@ -144,13 +145,14 @@ func (c *StressChecker) Verdict(t *testing.T, who string, committed int64) {
 func StressCursor(t *testing.T, writers *StressWriters, tail *Lanes) {
 	t.Helper()
 	e, done := writers.E, make(chan struct{})
+	r, check := rand.New(rand.NewPCG(2, 3)), NewStressChecker()
+	var restarts, inWindow atomic.Int64
+	writers.Enough = func() bool { return restarts.Load() > 0 && inWindow.Load() > 0 && check.late.Load() > 0 }
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() { failed = writers.Run(e.Ctx, 12, testenv.Size(40, 400)); close(done) })
 	defer wg.Wait()
 
-	r, check := rand.New(rand.NewPCG(2, 3)), NewStressChecker()
-	restarts, inWindow := 0, 0
 	for idle := 0; idle < 2; {
 		over := Ended(done)
 		before := tail.From
@@ -158,7 +160,7 @@ func StressCursor(t *testing.T, writers *StressWriters, tail *Lanes) {
 		Must(t, err)
 		Rest(rows)
 		if r.IntN(10) == 0 && len(rows) > 0 {
-			restarts++
+			restarts.Add(1)
 			rows = SettleSome(r, tail, before, rows)
 		}
 		for _, row := range rows {
@@ -166,7 +168,7 @@ func StressCursor(t *testing.T, writers *StressWriters, tail *Lanes) {
 		}
 		for _, c := range &tail.From {
 			if c.Window != "" {
-				inWindow++
+				inWindow.Add(1)
 			}
 		}
 		if idle++; !over || !drained || len(rows) > 0 {
@@ -175,8 +177,8 @@ func StressCursor(t *testing.T, writers *StressWriters, tail *Lanes) {
 	}
 	Must(t, failed)
 	check.Verdict(t, "tail", writers.Committed.Load())
-	t.Logf("restarts %d, reads that left a window open %d", restarts, inWindow)
-	if restarts == 0 || inWindow == 0 {
+	t.Logf("restarts %d, reads that left a window open %d", restarts.Load(), inWindow.Load())
+	if restarts.Load() == 0 || inWindow.Load() == 0 {
 		t.Error("no restarts or no windows, so the test has shown nothing")
 	}
 }
@@ -212,12 +214,13 @@ func StressBound(t *testing.T, writers *StressWriters, src adapters.Source) {
 	e, done := writers.E, make(chan struct{})
 	tail, lagging := e.Lanes(src, adapters.StartBeginning, 40), e.Lanes(src, adapters.StartBeginning, 3)
 	lagging.From = tail.From
+	first, second := NewStressChecker(), NewStressChecker()
+	writers.Enough = func() bool { return first.late.Load() > 0 && second.late.Load() > 0 }
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() { failed = writers.Run(e.Ctx, 12, testenv.Size(30, 300)); close(done) })
 	defer wg.Wait()
 
-	first, second := NewStressChecker(), NewStressChecker()
 	r := rand.New(rand.NewPCG(4, 5))
 	for idle := 0; idle < 2; {
 		over := Ended(done)
