@@ -332,9 +332,6 @@ func TestQueueConformance(t *testing.T) {
 		"CustomSeconds":   func(t testing.TB) *env { return custom(t, "char(36)", "varchar(3)", "timestamp") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if (name == "Talkie" || name == "CustomSeconds") && !testenv.Soaking() {
-				t.Skip("the others take their time; make soak runs them")
-			}
 			t.Parallel()
 			adaptertest.Queue(t, func(t *testing.T) adaptertest.QueueHarness { return prepare(t).harness() })
 		})

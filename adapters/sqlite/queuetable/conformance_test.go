@@ -5,8 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/outriderhq/outrider/adapters/adaptertest"
 	"github.com/outriderhq/outrider/adapters/layout"
 	"github.com/outriderhq/outrider/adapters/sqlite/internal/lite"
+	"github.com/outriderhq/outrider/internal/testenv"
 )
 
 func must(t testing.TB, err error) {
@@ -296,8 +295,8 @@ func TestQueueConformance(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains([]string{"OutboxFramework", "FlowCatalyst", "Talkie", "Custom", "CustomWithoutRowids"}, name) && os.Getenv("OUTRIDER_SOAK") == "" {
-				t.Skip("the others take their time; make soak runs them")
+			if !slices.Contains([]string{"OutboxFramework", "FlowCatalyst", "Talkie", "Custom", "CustomWithoutRowids"}, name) && testenv.Brief(0, 1) == 0 {
+				t.Skip("much like the others, which take five seconds each; make race runs them")
 			}
 			t.Parallel()
 			adaptertest.Queue(t, func(t *testing.T) adaptertest.QueueHarness { return prepare(t).harness() })
