@@ -25,25 +25,26 @@ const (
 	// comes last; otherwise temporary tables hide those of the catalogue.
 	safePath = "pg_catalog, pg_temp"
 
-	// pinSession sets it until the connection ends.
-	pinSession = "SET search_path = " + safePath + ";\n"
+	// pinSession sets it, and the isolation level of our transactions, until the connection ends.
+	pinSession = "SET search_path = " + safePath + ";\nSET default_transaction_isolation = 'read committed';\n"
 
 	// PinTransaction sets it until the transaction ends.
 	PinTransaction = "SET LOCAL search_path = " + safePath + ";\n"
 
-	// openedSQL reads the path that the connection was opened with, and sets ours
-	// where the process at its other end is the one that it was opened to.
+	// openedSQL reads the path that the connection was opened with, and sets what is ours
+	// where the process at its other end is the one that it was opened to. At another isolation level,
+	// which can be a database's default, rows that somebody else changes at the same time would fail a settle.
 	openedSQL = `WITH opened AS MATERIALIZED (SELECT pg_catalog.current_schemas(false)::pg_catalog.text[] AS path)
 SELECT o.path, CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %d
-    THEN pg_catalog.set_config('search_path', '` + safePath + `', false) END
+    THEN pg_catalog.concat(pg_catalog.set_config('search_path', '` + safePath + `', false), pg_catalog.set_config('default_transaction_isolation', 'read committed', false)) END
 FROM opened o`
 
 	// openedPath is where a connection remembers the path that it was opened with.
 	openedPath = "outrider search_path"
 )
 
-// pinConnections has each new connection of a pool remember its search path and
-// set ours. It costs one round trip.
+// pinConnections has each new connection of a pool remember its search path, and
+// set ours and the isolation level READ COMMITTED. It costs one round trip.
 //
 // A connection that leads to another process than it was opened to has a pooler in
 // between. If that lends us another session of the server for each transaction,
