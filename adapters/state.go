@@ -26,7 +26,8 @@ type StateStore interface {
 	Join(ctx context.Context, instance string, lease time.Duration) error
 
 	// Renew extends the lease and returns, for each cursor row that the
-	// instance still owns, what is durable of it.
+	// instance still owns, what is durable of it. The caller does not change the result,
+	// and it stays as it is: the next renewal may return the same map.
 	Renew(ctx context.Context, instance string, lease time.Duration) (map[LaneRef]LaneMark, error)
 
 	// Leave releases everything that the instance owns, so that another can

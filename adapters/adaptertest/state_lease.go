@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -37,14 +38,16 @@ func testAcquireOnlyGivenSlots(t *testing.T, db *stateDB) {
 	}
 }
 
-// Whatever a renewal has returned before, and whatever was done with that, the next one returns what is owned then.
+// Whatever a renewal has returned before, the next one returns what is owned then, and what was returned before stays as it is.
 func testRenewalsAreOfNow(t *testing.T, db *stateDB) {
 	store, lanes := db.acquired(0, 1, 2)
 	sortLanes(lanes)
 	if _, err := store.Acquire(t.Context(), "a", "other", []int{0}, adapters.Slots); err != nil {
 		t.Fatal(err)
 	}
-	renew := func(after string, owned ...adapters.LaneRef) map[adapters.LaneRef]adapters.LaneMark {
+	type marks = map[adapters.LaneRef]adapters.LaneMark
+	var results, copies []marks // what renewals have returned, and as it was then
+	renew := func(after string, owned ...adapters.LaneRef) marks {
 		t.Helper()
 		marks, err := store.Renew(t.Context(), "a", longLease)
 		if err != nil {
@@ -58,6 +61,12 @@ func testRenewalsAreOfNow(t *testing.T, db *stateDB) {
 				t.Errorf("%s: %v is not owned: %v", after, ref, marks)
 			}
 		}
+		results, copies = append(results, marks), append(copies, maps.Clone(marks))
+		for i := range results {
+			if !maps.Equal(results[i], copies[i]) {
+				t.Errorf("%s: renewal %d returned %v, and that is %v now", after, i+1, copies[i], results[i])
+			}
+		}
 		return marks
 	}
 	release := func(refs ...adapters.LaneRef) {
@@ -67,7 +76,7 @@ func testRenewalsAreOfNow(t *testing.T, db *stateDB) {
 		}
 	}
 	r0, r1, r2, other := lanes[0].LaneRef, lanes[1].LaneRef, lanes[2].LaneRef, adapters.LaneRef{Route: "other"}
-	clear(renew("at first", r0, r1, r2, other))
+	renew("at first", r0, r1, r2, other)
 	before := renew("unchanged", r0, r1, r2, other)
 	settlement := at(lanes[0], 7)
 	settlement.Revision = before[r0].Revision + 1

@@ -193,8 +193,14 @@ func (o *Operators) CountLanes(ctx context.Context) (map[adapters.LaneRef]adapte
 	return out, o.db.Wrap("count parked messages", err)
 }
 
+// noneBeyond is the text of no positions.
+const noneBeyond = "[]"
+
 // ParseBeyond reads the positions that are settled behind a cursor.
 func ParseBeyond(lane adapters.LaneRef, text string) (positions []int64, err error) {
+	if text == noneBeyond { // most of thousands
+		return []int64{}, nil
+	}
 	if err := json.Unmarshal([]byte(text), &positions); err != nil {
 		return nil, fmt.Errorf("outrider_cursor %s/%02d: beyond is not an array of positions: %w", lane.Route, lane.Slot, err)
 	}
@@ -204,7 +210,7 @@ func ParseBeyond(lane adapters.LaneRef, text string) (positions []int64, err err
 // BeyondText writes them.
 func BeyondText(positions []int64) string {
 	if len(positions) == 0 {
-		return "[]"
+		return noneBeyond
 	}
 	text, _ := json.Marshal(positions) // integers cannot fail to encode
 	return string(text)

@@ -27,6 +27,7 @@ const marksOfLane = 4
 type ownedLanes struct {
 	routes map[string]*ownedRoute
 	lanes  map[adapters.LaneRef]adapters.LaneMark
+	shared bool // lanes was returned, and is not changed any more
 	round  int
 }
 
@@ -40,7 +41,7 @@ func newOwnedLanes() *ownedLanes {
 	return &ownedLanes{routes: map[string]*ownedRoute{}, lanes: map[adapters.LaneRef]adapters.LaneMark{}}
 }
 
-// read reads what renewSQL returns. The result is the caller's. After an error nothing is known.
+// read reads what renewSQL returns. What it has returned before does not change. After an error nothing is known.
 func (o *ownedLanes) read(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark, error) {
 	defer rows.Close()
 	o.round++
@@ -66,11 +67,15 @@ func (o *ownedLanes) read(rows pgx.Rows) (map[adapters.LaneRef]adapters.LaneMark
 			o.forget(route)
 		}
 	}
-	return maps.Clone(o.lanes), nil
+	o.shared = true
+	return o.lanes, nil
 }
 
 // forget removes what is known of a route.
 func (o *ownedLanes) forget(route string) {
+	if o.shared {
+		o.lanes, o.shared = maps.Clone(o.lanes), false
+	}
 	delete(o.routes, route)
 	for slot := range adapters.Slots {
 		delete(o.lanes, adapters.LaneRef{Route: route, Slot: slot})

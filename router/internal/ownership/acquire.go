@@ -151,8 +151,13 @@ func (k *Manager) withoutSession(rows []adapters.LaneRef) []adapters.LaneRef {
 	if len(rows) == 0 {
 		return nil
 	}
+	return notWorked(rows, k.withQuiescing(k.working()))
+}
+
+// notWorked returns the rows that none of the sessions has.
+func notWorked(rows []adapters.LaneRef, sessions []*lane.Session) []adapters.LaneRef {
 	worked := map[adapters.LaneRef]bool{}
-	for _, s := range k.withQuiescing(k.working()) {
+	for _, s := range sessions {
 		for _, ref := range s.Lane.Rows() {
 			worked[ref] = true
 		}

@@ -164,12 +164,13 @@ func (k *Manager) renew(ctx context.Context) {
 		return
 	}
 	k.renewing.End(k.log, "the lease is renewed again")
-	commanded := map[*Route]bool{}
+	commanded, worked := map[*Route]bool{}, 0
 	for i, s := range before {
 		for j, str := range s.Streams() {
-			ref := adapters.LaneRef{Route: s.Route.Name, Slot: str.Slot}
-			mark, ours := owned[ref]
-			delete(owned, ref)
+			mark, ours := owned[adapters.LaneRef{Route: s.Route.Name, Slot: str.Slot}]
+			if ours {
+				worked++
+			}
 			if !ours || mark.Epoch != str.Epoch || mark.Revision < durable[i][j] {
 				k.lose(s)
 				break
@@ -179,8 +180,12 @@ func (k *Manager) renew(ctx context.Context) {
 			}
 		}
 	}
+	var unclaimed []adapters.LaneRef
+	if worked < len(owned) {
+		unclaimed = notWorked(slices.Collect(maps.Keys(owned)), before)
+	}
 	k.mu.Lock()
-	k.unclaimed = slices.Collect(maps.Keys(owned))
+	k.unclaimed = unclaimed
 	k.mu.Unlock()
 	k.until.Store(int64(began + k.lease))
 	for _, rt := range k.routes {

@@ -59,16 +59,7 @@ func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
 	for i, str := range s.Streams() {
 		from[i] = str.Fetched
 	}
-	g := p.globalsAt[from]
-	if g == nil {
-		g = &globalRead{from: from}
-		g.bound(src)
-		if p.globalsAt == nil {
-			p.globalsAt = map[[adapters.Slots]adapters.Cursor]*globalRead{}
-		}
-		p.globalsAt[from] = g
-		p.globals = append(p.globals, g)
-	}
+	g := p.globalAt(src, &from)
 	g.members = append(g.members, globalMember{s, room})
 	for i, str := range s.Streams() {
 		rd := g.reads[i]
@@ -81,6 +72,24 @@ func (p *plan) addGlobal(s *lane.Session, src adapters.Source, room int) {
 		}
 		rd.limit, rd.overhead = max(rd.limit, limit), max(rd.overhead, s.Route.Overhead())
 	}
+}
+
+// globalAt returns the read of a place. Mostly all routes stand at one, and to compare it with the last one's takes less than to look it up.
+func (p *plan) globalAt(src adapters.Source, from *[adapters.Slots]adapters.Cursor) *globalRead {
+	if n := len(p.globals); n > 0 && p.globals[n-1].from == *from {
+		return p.globals[n-1]
+	}
+	g := p.globalsAt[*from]
+	if g == nil {
+		g = &globalRead{from: *from}
+		g.bound(src)
+		if p.globalsAt == nil {
+			p.globalsAt = map[[adapters.Slots]adapters.Cursor]*globalRead{}
+		}
+		p.globalsAt[*from] = g
+		p.globals = append(p.globals, g)
+	}
+	return g
 }
 
 // bound prepares the reads. While a window is open all slots are read as of the oldest one, up to

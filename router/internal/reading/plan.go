@@ -265,6 +265,9 @@ func (r *Reader) limit(p *plan) {
 // no lane has that. When one has it the others come along with half as much, so that
 // lanes stay close together: see align.go.
 func leastRoom(r *lane.Route) int {
+	if len(r.Lanes) == 1 { // a lane that comes along with itself: it need not be asked twice
+		return r.Window / 2
+	}
 	for _, s := range r.Sessions() {
 		if s.Room() >= r.Window/2 {
 			return r.Window / 4

@@ -65,7 +65,7 @@ const (
 // restart and nothing else.
 const (
 	passedInterval     = 2 * time.Second
-	everythingInterval = time.Minute
+	everythingInterval = 5 * time.Minute // of 500 idle routes these are 8,000 rows
 )
 
 // longestPause bounds what lanes wait for, with full windows perhaps, after a
