@@ -11,8 +11,8 @@ type RouteStats struct {
 	Parked    int64            // messages that were taken out of the stream
 	Skipped   map[string]int64 // by reason
 
-	// Batches that a route with order global gave to its destination, and how long those deliveries took, one after the other.
-	Batches int64
+	// Batches that a route with order global gave to its destination, counted by how long each delivery took, and how long all took together.
+	Batches AgeCounts
 	Sending time.Duration
 
 	Age       time.Duration // from creation to delivery, of a recent message
@@ -45,7 +45,7 @@ var AgeBounds = [...]time.Duration{
 	20 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour,
 }
 
-// AgeCounts counts ages up to each of [AgeBounds] and above the one before; the last
+// AgeCounts counts ages, or how long something took, up to each of [AgeBounds] and above the one before; the last
 // count is of those above all.
 type AgeCounts [len(AgeBounds) + 1]int64
 

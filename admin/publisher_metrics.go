@@ -33,14 +33,18 @@ func (c *Console) collectPublishers(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	published, failed, batches, sending := map[string]int64{}, map[string]int64{}, map[string]uint64{}, map[string]float64{}
+	published, failed, batches, sending := map[string]int64{}, map[string]int64{}, map[string]adapters.AgeCounts{}, map[string]float64{}
 	var allPublished, allFailed, cycles int64
 	leads := false
 	for _, s := range stats {
 		n := s.Retried + s.Dead
 		published[s.Publisher] += s.Delivered
 		failed[s.Publisher] += n
-		batches[s.Publisher] += uint64(s.Batches)
+		sum := batches[s.Publisher]
+		for i, n := range s.Batches {
+			sum[i] += n
+		}
+		batches[s.Publisher] = sum
 		sending[s.Publisher] += s.Sending.Seconds()
 		allPublished, allFailed, cycles = allPublished+s.Delivered, allFailed+n, cycles+s.Looks
 		leads = leads || s.Lanes > 0
@@ -51,11 +55,24 @@ func (c *Console) collectPublishers(out chan<- prometheus.Metric) {
 	for publisher, n := range published {
 		counter(outboxPublishedBy, n, publisher)
 		counter(outboxErrorsBy, failed[publisher], publisher)
-		out <- prometheus.MustNewConstSummary(outboxPublishing, batches[publisher], sending[publisher], nil, publisher)
+		count, below := histogram(batches[publisher])
+		out <- prometheus.MustNewConstHistogram(outboxPublishing, count, sending[publisher], below, publisher)
 	}
 	if c.relay.Instance != nil {
 		out <- prometheus.MustNewConstMetric(outboxLeader, prometheus.GaugeValue, flag(leads), c.relay.Instance())
 	}
+}
+
+// histogram is counts as Prometheus has them: how many there are in all, and up to each bound in seconds.
+func histogram(counts adapters.AgeCounts) (all uint64, below map[float64]uint64) {
+	below = map[float64]uint64{}
+	for i, n := range counts {
+		all += uint64(n)
+		if i < len(adapters.AgeBounds) {
+			below[adapters.AgeBounds[i].Seconds()] = all
+		}
+	}
+	return all, below
 }
 
 // publisherFailures counts how often rows became FAILED, by what each look finds.

@@ -179,8 +179,9 @@ type inOrder struct {
 func (d inOrder) Deliver(ctx context.Context, address string, batch []*message.Message) []error {
 	began := time.Now()
 	errs := d.Destination.Deliver(ctx, address, batch)
-	d.stats.sending.Add(int64(time.Since(began)))
-	d.stats.batches.Add(1)
+	took := time.Since(began)
+	d.stats.sending.Add(int64(took))
+	d.stats.batches.add(took)
 	return errs
 }
 

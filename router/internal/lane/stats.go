@@ -18,15 +18,30 @@ type routeStats struct {
 	retried    atomic.Int64
 	dead       atomic.Int64
 	parked     atomic.Int64
-	batches    atomic.Int64 // of order global
+	batches    ageCounts    // of order global, by how long they took
 	sending    atomic.Int64 // nanoseconds that those took
 	lastAge    atomic.Int64 // nanoseconds from commit (about) to delivery, of the latest message
-	ages       [len(adapters.AgeBounds) + 1]atomic.Int64
+	ages       ageCounts
 	exact      atomic.Int64 // how many more deliveries have their age measured, whatever their number
 
 	mu      sync.Mutex
 	skipped map[string]int64
 	skips   skips
+}
+
+// ageCounts are [adapters.AgeCounts] that several goroutines add to.
+type ageCounts [len(adapters.AgeBounds) + 1]atomic.Int64
+
+func (c *ageCounts) add(age time.Duration) {
+	bucket, _ := slices.BinarySearch(adapters.AgeBounds[:], age)
+	c[bucket].Add(1)
+}
+
+func (c *ageCounts) load() (out adapters.AgeCounts) {
+	for i := range out {
+		out[i] = c[i].Load()
+	}
+	return out
 }
 
 func (s *routeStats) delivered(it *Item) {
@@ -39,8 +54,7 @@ func (s *routeStats) delivered(it *Item) {
 		age := time.Since(created)
 		s.exact.Add(-1)
 		s.lastAge.Store(int64(age))
-		bucket, _ := slices.BinarySearch(adapters.AgeBounds[:], age)
-		s.ages[bucket].Add(1)
+		s.ages.add(age)
 	}
 }
 
@@ -94,11 +108,8 @@ func (r *Route) AddressesDown() bool { return len(r.health.status()) > 0 }
 func (r *Route) Stats() adapters.RouteStats {
 	s := adapters.RouteStats{
 		Route: r.Name, Delivered: r.stats.deliveredN.Load(), Retried: r.stats.retried.Load(),
-		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(), Batches: r.stats.batches.Load(), Sending: time.Duration(r.stats.sending.Load()),
-		Age: time.Duration(r.stats.lastAge.Load()), Skipped: map[string]int64{}, Down: r.down(),
-	}
-	for i := range s.Ages {
-		s.Ages[i] = r.stats.ages[i].Load()
+		Dead: r.stats.dead.Load(), Parked: r.stats.parked.Load(), Batches: r.stats.batches.load(), Sending: time.Duration(r.stats.sending.Load()),
+		Age: time.Duration(r.stats.lastAge.Load()), Ages: r.stats.ages.load(), Skipped: map[string]int64{}, Down: r.down(),
 	}
 	if d, ok := r.Destination.(adapters.DuplicateCounter); ok {
 		s.Duplicates = d.Duplicates()
