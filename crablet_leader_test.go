@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -99,8 +101,9 @@ func TestCrabletOriginalAndOutriderStandByForEachOther(t *testing.T) {
 	}
 
 	latch := outridertest.NewLatch(5)
-	log, stop := relayOf(t, url, latch)
+	relay, log, stop := relayOf(t, url, latch)
 	eventually(t, "Outrider stands by", func() bool { return strings.Contains(log.all(), "another process holds the lock of the leader") })
+	leads(t, relay, false)
 	add(5)
 	first.poll()
 	if len(latch.Events()) > 0 || strings.Contains(log.all(), "acquired all lanes") {
@@ -111,6 +114,7 @@ func TestCrabletOriginalAndOutriderStandByForEachOther(t *testing.T) {
 	crashed := time.Now()
 	first.crash()
 	latch.Await(t)
+	leads(t, relay, true)
 	t.Logf("Outrider took over from an original that crashed after %v", time.Since(crashed).Round(time.Millisecond))
 	second := newOriginal(t, pool, url)
 	if second.leads() {
@@ -134,7 +138,7 @@ func TestCrabletOriginalAndOutriderStandByForEachOther(t *testing.T) {
 }
 
 // relayOf runs an Outrider for the pair until stop is called. It publishes to the latch.
-func relayOf(t *testing.T, url string, latch *outridertest.Latch) (log *logged, stop func()) {
+func relayOf(t *testing.T, url string, latch *outridertest.Latch) (_ *outrider.Outrider, log *logged, stop func()) {
 	t.Helper()
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
 sources: {app: {type: postgres, url: %q, layout: crablet, progress_table: public.outbox_topic_progress, poll: {max: 10ms}}}
@@ -153,7 +157,21 @@ routes: {wallets: {from: app, to: out, progress: {topic: wallets, publisher: P}}
 		must(t, <-ended)
 	})
 	t.Cleanup(stop)
-	return log, stop
+	return relay, log, stop
+}
+
+// leads checks what the metrics of a relay say of its leadership.
+func leads(t *testing.T, relay *outrider.Outrider, yes bool) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	relay.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	n := 0
+	if yes {
+		n = 1
+	}
+	if want := fmt.Sprintf("\noutbox_is_leader{instance=\"outrider\"} %d\n", n); !strings.Contains(w.Body.String(), want) {
+		t.Errorf("/metrics does not say %q", want)
+	}
 }
 
 // An event whose transaction was open during an original's turn and commits after it is delivered, though it is behind last_position by then; so is
@@ -188,7 +206,7 @@ func TestG1_ALateCommitAfterAnOriginalsTurn(t *testing.T) {
 		t.Fatal("the original does not lead")
 	}
 	latch := outridertest.NewLatch(3)
-	log, stop := relayOf(t, url, latch)
+	_, log, stop := relayOf(t, url, latch)
 	eventually(t, "Outrider stands by", func() bool { return strings.Contains(log.all(), "another process holds the lock of the leader") })
 	add(3)
 	late := open() // 4

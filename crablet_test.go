@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -167,16 +168,27 @@ type progressRow struct {
 	Error    string
 	Leader   string
 	Sent     bool
+
+	Updated, Since, Heartbeat time.Time // when it was written, and those of the leader; zero: NULL
 }
 
 func (c *crablet) progress(publisher string) (p progressRow) {
 	c.Helper()
-	err := c.pool.QueryRow(c.Context(), `SELECT last_position, status, error_count, coalesce(last_error, ''), coalesce(leader_instance, ''), last_published_at IS NOT NULL
-FROM `+c.progressTable+` WHERE topic = 'Wallet Events' AND publisher = $1`, publisher).Scan(&p.Position, &p.Status, &p.Errors, &p.Error, &p.Leader, &p.Sent)
+	err := c.pool.QueryRow(c.Context(), `SELECT last_position, status, error_count, coalesce(last_error, ''), coalesce(leader_instance, ''), last_published_at IS NOT NULL,
+    updated_at, coalesce(leader_since, '0001-01-01Z'), coalesce(leader_heartbeat, '0001-01-01Z')
+FROM `+c.progressTable+` WHERE topic = 'Wallet Events' AND publisher = $1`, publisher).Scan(&p.Position, &p.Status, &p.Errors, &p.Error, &p.Leader, &p.Sent,
+		&p.Updated, &p.Since, &p.Heartbeat)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		must(c.T, err)
 	}
 	return p
+}
+
+// now is the time of the server.
+func (c *crablet) now() (at time.Time) {
+	c.Helper()
+	must(c.T, c.pool.QueryRow(c.Context(), "SELECT clock_timestamp()").Scan(&at))
+	return at
 }
 
 // set changes the row of KafkaPublisher as operators of the original do.
@@ -268,13 +280,14 @@ func pairsKeepTheirProgress(t *testing.T, v version) {
 	c := newCrabletOf(t, v, "KafkaPublisher", "Webhook")
 	c.cfg = strings.Replace(c.cfg, "    to: webhook\n", "    to: webhook\n    match: {tags: {all: [wallet_id, region=eu]}}\n    poll: {min: 20ms, max: 50ms}\n", 1)
 	last := c.add(250, "wallet_id=2", "region=eu")
+	before := c.now()
 	stop := c.run("one")
 	for _, name := range []string{"KafkaPublisher", "Webhook"} {
 		c.reaches(name, last)
 		if got := c.in[name].all(); !slices.Equal(got, c.ids(1, last)) {
 			t.Errorf("%s got %v", name, got)
 		}
-		if p := c.progress(name); !p.Sent || p.Leader != "one" || p.Errors != 0 {
+		if p := c.progress(name); !p.Sent || p.Leader != "one" || p.Errors != 0 || p.Updated.Before(before) || p.Since.Before(before) || p.Heartbeat.Before(p.Since) {
 			t.Errorf("the row of %s: %+v", name, p)
 		}
 		if n := c.in[name].largest; n < 2 || n > 100 {
@@ -288,9 +301,13 @@ func pairsKeepTheirProgress(t *testing.T, v version) {
 		t.Errorf("the webhook got %d events, want those with its tags only", n)
 	}
 	stop()
+	before = c.now()
 	c.add(1)
 	defer c.run("two")()
 	c.reaches("KafkaPublisher", last+1)
+	if p := c.progress("KafkaPublisher"); p.Leader != "two" || !p.Since.After(before) {
+		t.Errorf("the row of another leader: %+v", p)
+	}
 	if got := c.in["KafkaPublisher"].all(); !slices.Equal(got, c.ids(1, last+1)) {
 		t.Errorf("after a restart there are %d events, want %d", len(got), last+1)
 	}
@@ -364,6 +381,33 @@ func TestG8_CrabletsRowsAreManagedBySQL(t *testing.T) {
 	}
 	if got := webhook.all(); !slices.Equal(got, c.ids(1, 25)) {
 		t.Errorf("the other pair got %v", got)
+	}
+}
+
+// A pair that was PAUSED or FAILED before Outrider came stays so from the first moment on, until somebody resumes it.
+func TestG8_CrabletsStatusIsTakenOver(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{"PAUSED", "FAILED"} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			c := newCrablet(t, "KafkaPublisher", "Webhook")
+			last := c.add(5)
+			c.exec(`INSERT INTO outbox_topic_progress (topic, publisher, last_position, status, error_count, last_error)
+VALUES ('Wallet Events', 'KafkaPublisher', 2, $1, 3, 'Publish failed')`, status)
+			defer c.run("one")()
+			c.reaches("Webhook", last)
+			eventually(t, "the route is paused", func() bool {
+				return c.log.count("the route is paused; to resume it")+c.log.count("the route stays paused") > 0
+			})
+			if p, got := c.progress("KafkaPublisher"), c.in["KafkaPublisher"].all(); p.Status != status || p.Position != 2 || p.Errors != 3 || p.Error != "Publish failed" || len(got) > 0 {
+				t.Errorf("the row is %+v, and %v were delivered", p, got)
+			}
+			c.set("status = 'ACTIVE', error_count = 0, last_error = NULL")
+			c.reaches("KafkaPublisher", last)
+			if got := c.in["KafkaPublisher"].all(); !slices.Equal(got, c.ids(3, last)) {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
 

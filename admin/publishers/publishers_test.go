@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,11 @@ var update = flag.Bool("update", false, "write the expected answers anew")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// schema is Crablet's own. The topic default has publishers that no relay works.
-const schema = `
+// version is a version of Crablet: its layout, its tables, and their names.
+type version struct{ layout, tables, events, progress string }
+
+var (
+	v1 = version{"crablet", `
 CREATE TABLE events (
     type VARCHAR(64) NOT NULL, tags TEXT[] NOT NULL, data JSON NOT NULL, transaction_id xid8 NOT NULL,
     position BIGSERIAL NOT NULL PRIMARY KEY, occurred_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP);
@@ -35,16 +39,43 @@ CREATE TABLE outbox_topic_progress (
     topic VARCHAR(100) NOT NULL, publisher VARCHAR(100) NOT NULL, last_position BIGINT NOT NULL DEFAULT 0, last_published_at TIMESTAMPTZ,
     status VARCHAR(20) NOT NULL DEFAULT 'ACTIVE' CHECK (status IN ('ACTIVE', 'PAUSED', 'FAILED')), error_count INT NOT NULL DEFAULT 0, last_error TEXT,
     updated_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP, leader_instance VARCHAR(255), leader_since TIMESTAMPTZ, leader_heartbeat TIMESTAMPTZ,
-    PRIMARY KEY (topic, publisher));
-INSERT INTO outbox_topic_progress (topic, publisher, last_position, last_published_at, status, error_count, last_error, updated_at, leader_instance) VALUES
+    PRIMARY KEY (topic, publisher));`, "events", "outbox_topic_progress"}
+	v2 = version{"crablet-v2", `
+CREATE TABLE crablet_events (
+    type TEXT NOT NULL, tags TEXT[] NOT NULL, data JSONB NOT NULL, transaction_id xid8 NOT NULL, position BIGSERIAL NOT NULL PRIMARY KEY,
+    occurred_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP, correlation_id UUID, causation_id BIGINT);
+CREATE INDEX ON crablet_events (transaction_id, position);
+CREATE TABLE crablet_outbox_topic_progress (
+    topic TEXT NOT NULL, publisher TEXT NOT NULL, last_position BIGINT NOT NULL DEFAULT 0, last_published_at TIMESTAMPTZ,
+    status TEXT NOT NULL DEFAULT 'ACTIVE' CHECK (status IN ('ACTIVE', 'PAUSED', 'FAILED')), error_count INT NOT NULL DEFAULT 0, last_error TEXT,
+    updated_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP, leader_instance TEXT, leader_since TIMESTAMPTZ, leader_heartbeat TIMESTAMPTZ,
+    PRIMARY KEY (topic, publisher));`, "crablet_events", "crablet_outbox_topic_progress"}
+)
+
+// ofEachVersion runs a test with a relay on the tables of each version.
+func ofEachVersion(t *testing.T, role string, test func(r *relay)) {
+	t.Helper()
+	for _, v := range []version{v1, v2} {
+		t.Run(v.layout, func(t *testing.T) {
+			t.Parallel()
+			test(start(t, v, role))
+		})
+	}
+}
+
+// rows are what the tables have at first: the topic default has publishers that no relay works.
+func (v version) rows() string {
+	return `INSERT INTO ` + v.progress + ` (topic, publisher, last_position, last_published_at, status, error_count, last_error, updated_at, leader_instance) VALUES
     ('default', 'KafkaPublisher', 3, '2025-10-27T10:15:30.123456Z', 'ACTIVE', 0, NULL, '2025-10-27T10:15:31Z', 'pod-1'),
     ('default', 'Analytics/Publisher', 1, NULL, 'FAILED', 3, 'Publish failed', '2025-10-27T10:15:30.5Z', NULL);
-INSERT INTO events (type, tags, data, transaction_id) SELECT 'Moved', '{other=1}', '{}', pg_current_xact_id() FROM generate_series(1, 5);`
+INSERT INTO ` + v.events + ` (type, tags, data, transaction_id) SELECT 'Moved', '{other=1}', '{}', pg_current_xact_id() FROM generate_series(1, 5)`
+}
 
 // relay is a relay on Crablet's tables, whose topic "wallets" has the publisher Live.
 type relay struct {
 	*testing.T
 	*outrider.Outrider
+	version
 	pool *pgxpool.Pool
 	base string
 }
@@ -56,20 +87,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func start(t *testing.T, role string) *relay {
+func start(t *testing.T, v version, role string) *relay {
 	t.Helper()
 	url := testenv.Postgres(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	_, err = pool.Exec(t.Context(), schema)
+	_, err = pool.Exec(t.Context(), v.tables+v.rows())
 	must(t, err)
 	cfg, err := outrider.ParseConfig("test", fmt.Appendf(nil, `
 admin: {listen: "127.0.0.1:0", anonymous: %s}
-sources: {app: {type: postgres, url: %q, layout: crablet, progress_table: public.outbox_topic_progress, poll: {max: 10ms}}}
+sources: {app: {type: postgres, url: %q, layout: %s, progress_table: public.%s, poll: {max: 10ms}}}
 destinations: {out: {type: log, level: debug}}
 routes: {wallets: {from: app, to: out, match: {tags: {all: [wallet_id]}}, progress: {topic: wallets, publisher: Live}, poll: {min: 20ms, after: 1, factor: 10, max: 2s}}}
-`, role, url))
+`, role, url, v.layout, v.progress))
 	must(t, err)
 	o, err := outrider.New(cfg, outrider.WithLogger(slog.New(slog.DiscardHandler)), outrider.WithInstance("here"))
 	must(t, err)
@@ -90,7 +121,7 @@ routes: {wallets: {from: app, to: out, match: {tags: {all: [wallet_id]}}, progre
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	return &relay{t, o, pool, server.URL}
+	return &relay{t, o, v, pool, server.URL}
 }
 
 // call sends a request and returns the answer as the golden file has it.
@@ -120,7 +151,10 @@ func (r *relay) until(what string, holds func() bool) {
 // The paths answer with the original's JSON, for its topic and for others.
 func TestAnswersAreThoseOfTheOriginal(t *testing.T) {
 	t.Parallel()
-	r := start(t, "operate")
+	ofEachVersion(t, "operate", answersAreThoseOfTheOriginal)
+}
+
+func answersAreThoseOfTheOriginal(r *relay) {
 	var got strings.Builder
 	for _, request := range []string{
 		"GET /publishers", "GET /publishers/KafkaPublisher", "GET /publishers/Analytics%2FPublisher", "GET /publishers/None", "GET /publishers/Live",
@@ -133,66 +167,72 @@ func TestAnswersAreThoseOfTheOriginal(t *testing.T) {
 	}
 	const golden = "testdata/answers.golden"
 	if *update {
-		must(t, os.WriteFile(golden, []byte(got.String()), 0o600))
+		must(r.T, os.WriteFile(golden, []byte(got.String()), 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	must(t, err)
+	must(r.T, err)
 	if got.String() != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+		r.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
 }
 
 // status is what the table has.
 func (r *relay) status(topic, publisher string) (status string) {
 	r.Helper()
-	must(r.T, r.pool.QueryRow(r.Context(), `SELECT concat_ws(' ', status, error_count, last_error) FROM outbox_topic_progress WHERE topic = $1 AND publisher = $2`, topic, publisher).Scan(&status))
+	must(r.T, r.pool.QueryRow(r.Context(), `SELECT concat_ws(' ', status, error_count, last_error) FROM `+r.progress+` WHERE topic = $1 AND publisher = $2`, topic, publisher).Scan(&status))
 	return status
 }
 
 // Orders are written into the table as the original does, and the relay carries them out.
 func TestOrdersAreCarriedOut(t *testing.T) {
 	t.Parallel()
-	r := start(t, "operate")
+	ofEachVersion(t, "operate", ordersAreCarriedOut)
+}
+
+func ordersAreCarriedOut(r *relay) {
 	for _, c := range []struct{ order, want string }{
 		{"resume", "ACTIVE 3 Publish failed"}, {"pause", "PAUSED 3 Publish failed"}, {"reset", "ACTIVE 0"},
 	} {
 		if answer := r.call("POST", "/api/outbox/publishers/Analytics%2FPublisher/"+c.order); !strings.HasSuffix(answer, "\n200 \n\n") {
-			t.Errorf("%s", answer)
+			r.Errorf("%s", answer)
 		}
 		if got := r.status("default", "Analytics/Publisher"); got != c.want {
-			t.Errorf("after %s the row is %q, want %q", c.order, got, c.want)
+			r.Errorf("after %s the row is %q, want %q", c.order, got, c.want)
 		}
 	}
 	r.call("POST", "/api/outbox/publishers/Live/pause?topic=wallets")
 	r.until("the pause", func() bool { return r.Stats()[0].Paused != nil })
-	_, err := r.pool.Exec(t.Context(), `INSERT INTO events (type, tags, data, transaction_id) VALUES ('Moved', '{wallet_id=1}', '{}', pg_current_xact_id())`)
-	must(t, err)
+	_, err := r.pool.Exec(r.Context(), `INSERT INTO `+r.events+` (type, tags, data, transaction_id) VALUES ('Moved', '{wallet_id=1}', '{}', pg_current_xact_id())`)
+	must(r.T, err)
 	if answer := r.call("GET", "/api/outbox/publishers/Live?topic=wallets"); !strings.Contains(answer, `"status":"PAUSED"`) || !strings.Contains(answer, `"paused":true`) {
-		t.Errorf("%s", answer)
+		r.Errorf("%s", answer)
 	}
 	r.call("POST", "/api/outbox/publishers/Live/resume?topic=wallets")
 	r.until("the event", func() bool { return r.Stats()[0].Delivered == 1 })
 	if metrics := r.call("GET", "/metrics"); !strings.Contains(metrics, "\noutbox_publishing_duration_seconds_count{publisher=\"Live\"} 1\n") ||
-		strings.Contains(metrics, "\noutbox_publishing_duration_seconds_sum{publisher=\"Live\"} 0\n") {
-		t.Error("/metrics does not time the delivery")
+		!strings.Contains(metrics, "\noutbox_publishing_duration_seconds_bucket{publisher=\"Live\",le=\"21600\"} 1\n") || strings.Contains(metrics, "\noutbox_publishing_duration_seconds_sum{publisher=\"Live\"} 0\n") {
+		r.Error("/metrics does not time the delivery")
 	}
 	r.until("the row", func() bool {
 		return strings.Contains(r.call("GET", "/api/outbox/publishers/lag?topic=wallets"), `{"Live":0}`)
 	})
 	if answer := r.call("GET", "/api/outbox/publishers/leaders?topic=wallets"); !strings.Contains(answer, `{"Live":"here"}`) {
-		t.Errorf("%s", answer)
+		r.Errorf("%s", answer)
 	}
 }
+
+// backoffs is the answer about the backoff of all publishers, of which there is one.
+var backoffs = regexp.MustCompile(`\n200 application/json\n\{"wallets:Live":\{"emptyPollCount":[1-9]\d*,"currentSkipCounter":\d+,"backedOff":(true|false)\}\}\n`)
 
 // A publisher that finds nothing backs off, and the metrics have the names of the original.
 func TestBackoffAndMetrics(t *testing.T) {
 	t.Parallel()
-	r := start(t, "read")
+	r := start(t, v1, "read")
 	r.until("backing off", func() bool {
 		one := r.call("GET", "/api/outbox/publishers/wallets/Live/backoff")
 		return strings.Contains(one, `"backedOff":true`) && !strings.Contains(one, `"emptyPollCount":0`)
 	})
-	if all := r.call("GET", "/api/outbox/publishers/backoff"); !strings.Contains(all, `{"wallets:Live":{"emptyPollCount":`) {
+	if all := r.call("GET", "/api/outbox/publishers/backoff"); !backoffs.MatchString(all) {
 		t.Errorf("%s", all)
 	}
 	if answer := r.call("POST", "/api/outbox/publishers/KafkaPublisher/pause"); !strings.Contains(answer, "\n403 application/problem+json\n") || r.status("default", "KafkaPublisher") != "ACTIVE 0" {

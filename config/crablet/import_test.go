@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/outriderhq/outrider/config"
 )
 
@@ -116,20 +118,99 @@ func TestEveryKeyAndDefault(t *testing.T) {
 		if line != "" {
 			text += "crablet.outbox." + line + "\n"
 		}
-		r := imported(t, "a.properties", text)
-		cfg, err := config.Parse("result", r.Config, func(name string) (string, bool) { return "postgres://127.0.0.1/app", name == "DATABASE_URL" })
-		if err != nil {
-			t.Errorf("%s: %v\n%s", line, err, r.Config)
-			continue
-		}
-		route := cfg.Routes[0]
-		if !holds(result{cfg, cfg.Sources["app"].(*config.Postgres), route, route.Middleware[1].(*config.Retry)}) {
-			t.Errorf("%q became\n%s", line, r.Config)
-		}
-		if len(r.Notes) != 1 { // that the file names no data source
-			t.Errorf("%q: notes %q", line, r.Notes)
+		for name, text := range map[string]string{"a.properties": text, "a.yaml": nested(t, text)} {
+			r := imported(t, name, text)
+			cfg, err := config.Parse("result", r.Config, func(name string) (string, bool) { return "postgres://127.0.0.1/app", name == "DATABASE_URL" })
+			if err != nil {
+				t.Errorf("%s: %v\n%s", text, err, r.Config)
+				continue
+			}
+			route := cfg.Routes[0]
+			if !holds(result{cfg, cfg.Sources["app"].(*config.Postgres), route, route.Middleware[1].(*config.Retry)}) {
+				t.Errorf("%q became\n%s", text, r.Config)
+			}
+			if len(r.Notes) != 1 { // that the file names no data source
+				t.Errorf("%q: notes %q", text, r.Notes)
+			}
 		}
 	}
+}
+
+// nested is a .properties file as YAML: each part of a key, and each number in brackets, is a level.
+func nested(t *testing.T, properties string) string {
+	t.Helper()
+	root := map[string]any{}
+	for line := range strings.Lines(properties) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		at, parts := root, strings.Split(strings.ReplaceAll(key, "[0]", ".0"), ".")
+		for _, part := range parts[:len(parts)-1] {
+			if at[part] == nil {
+				at[part] = map[string]any{}
+			}
+			at, _ = at[part].(map[string]any)
+		}
+		at[parts[len(parts)-1]] = value
+	}
+	text, err := yaml.Marshal(listed(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// listed is a tree in which a level of the key 0 alone is a list.
+func listed(at any) any {
+	level, ok := at.(map[string]any)
+	if !ok {
+		return at
+	}
+	for key, value := range level {
+		level[key] = listed(value)
+	}
+	if first, ok := level["0"]; ok {
+		return []any{first}
+	}
+	return level
+}
+
+// A key that means nothing here is told by its name, and with the reason, unless it has the original's default; what it was said to be
+// changes nothing.
+func TestKeysThatMeanNothingAreTold(t *testing.T) {
+	t.Parallel()
+	const least = "crablet.outbox.enabled=true\ncrablet.outbox.topics.T.publishers=LogPublisher\n"
+	without := imported(t, "a.properties", least)
+	for line, told := range map[string]string{
+		"batch-size=100": "", "lock-strategy=GLOBAL": "",
+		"batch-size=50": "batch-size is left out", "fetch-size=100": "fetch-size is left out", "retry-delay-ms=5000": "retry-delay-ms is left out",
+		"lock-strategy=PER_TOPIC_PUBLISHER": "lock-strategy is left out", "fetch-batch-size=1000": "fetch-batch-size is left out",
+		"leader-election-retry-interval-ms=30000": "leader-election-retry-interval-ms is left out", "acquisition-retry-interval-ms=1": "acquisition-retry-interval-ms is left out",
+		"heartbeat-ttl-seconds=60": "heartbeat-ttl-seconds is left out", "shared-fetch.enabled=true": "shared-fetch.enabled is left out",
+		"publishers.log.enabled=false": "publishers.log.enabled is left out", "publishers.statistics.enabled=true": "publishers.statistics.enabled is left out",
+		"polling-interval=PT5S": "polling-interval is not a key of Crablet's outbox",
+	} {
+		for name, text := range map[string]string{"a.properties": least + "crablet.outbox." + line + "\n", "a.yaml": nested(t, least+"crablet.outbox."+line+"\n")} {
+			r := imported(t, name, text)
+			if told == "" && len(r.Notes) == 1 || told != "" && len(r.Notes) == 2 && strings.Contains(strings.Join(r.Notes, "\n"), told) {
+				if got, want := body(r.Config), body(without.Config); got != want {
+					t.Errorf("%s: %s became\n%s", name, line, got)
+				}
+				continue
+			}
+			t.Errorf("%s: %s: notes %q, want %q", name, line, r.Notes, told)
+		}
+	}
+	for _, enabled := range []string{"", "crablet.outbox.enabled=false\n"} {
+		r := imported(t, "a.properties", enabled+"crablet.outbox.topics.T.publishers=LogPublisher\n")
+		if len(r.Notes) != 2 || !strings.Contains(r.Notes[0]+r.Notes[1], "crablet.outbox.enabled") {
+			t.Errorf("%q: notes %q", enabled, r.Notes)
+		}
+	}
+}
+
+// body is a result without its first line, which names the file.
+func body(result []byte) string {
+	_, rest, _ := strings.Cut(string(result), "\n")
+	return rest
 }
 
 func TestWhatCannotBeImported(t *testing.T) {

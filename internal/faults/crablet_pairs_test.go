@@ -148,8 +148,7 @@ const relayConns = `SELECT count(*) FROM pg_stat_activity WHERE datname = curren
 func TestG7_G9_CrabletPairsOnOneInstance(t *testing.T) {
 	t.Parallel()
 	linuxOnly(t)
-	s := eventStore{newDatabase(t)}
-	s.exec(crabletTables)
+	s := newEventStore(t, crabletV1)
 	to, delay := receiveTimed(t)
 	program(t) // built before
 	began := time.Now()
@@ -161,7 +160,7 @@ func TestG7_G9_CrabletPairsOnOneInstance(t *testing.T) {
 
 	pause(t.Context(), time.Duration(size(t, 1, 10))*time.Second)
 	used, began := r.processor(), time.Now()
-	pause(t.Context(), time.Duration(size(t, 2, 30))*time.Second)
+	pause(t.Context(), time.Duration(size(t, 2, 60))*time.Second)
 	idle := float64(r.processor()-used) / float64(time.Since(began)) * 100
 	idleMiB := r.gauge("process_resident_memory_bytes") >> 20
 	r.bounded(s)
@@ -211,8 +210,7 @@ func (r *relay) bounded(s eventStore) {
 func TestG9_StartOfManyCrabletPairs(t *testing.T) {
 	t.Parallel()
 	const pairs, perPair = 100, 10
-	s := eventStore{newDatabase(t)}
-	s.exec(crabletTables)
+	s := newEventStore(t, crabletV1)
 	p, through := countStatements(t, s.url)
 	to := receive(t, nil)
 	config := pairsConfig(through, to.url(), pairs)
@@ -233,8 +231,7 @@ func TestG9_StartOfManyCrabletPairs(t *testing.T) {
 // A backlog comes in batches, all of it once and in global order.
 func TestG1_G2_CrabletBacklogInGlobalOrder(t *testing.T) {
 	t.Parallel()
-	s := eventStore{newDatabase(t)}
-	s.exec(crabletTables)
+	s := newEventStore(t, crabletV1)
 	n := size(t, testenv.Brief(8_000, 20_000), 500_000)
 	s.exec(`INSERT INTO events (type, tags, data, transaction_id)
 SELECT 'Moved', ARRAY['topic=t0', 'wallet_id=' || i % 100], json_build_object('id', i::text, 'group', ''), pg_current_xact_id() FROM generate_series(1, $1::int) i ORDER BY i`, n)

@@ -16,8 +16,7 @@ const pairsByOwner = `SELECT coalesce(array_agg(n ORDER BY n), '{}') FROM (SELEC
 // topic is delivered, in order.
 func TestG1_G2_G3_CrabletPairsOverThreeInstances(t *testing.T) {
 	t.Parallel()
-	s := eventStore{newDatabase(t)}
-	s.exec(crabletTables)
+	s := newEventStore(t, crabletV1)
 	to, delay := receiveTimed(t)
 	pairs, busy, each := size(t, 12, 500), size(t, 6, 20), size(t, 100, 3000)
 	config := strings.Replace(pairsConfig(s.url, to.url(), pairs), "layout: crablet", "layout: crablet, leader: false", 1) + "lease: 5s\n"

@@ -14,8 +14,23 @@ import (
 	"github.com/outriderhq/outrider/internal/faults/check"
 )
 
-// crabletTables are Crablet's own.
-const crabletTables = `
+// eventStore is a database of Crablet's.
+type eventStore struct {
+	*database
+	crabletVersion
+}
+
+// crabletVersion is a version of Crablet: its tables, and the layout that reads them.
+type crabletVersion struct{ layout, tables, events, progress string }
+
+// The versions.
+var (
+	crabletV1 = crabletVersion{"crablet", crabletTables, "events", "outbox_topic_progress"}
+	crabletV2 = crabletVersion{"crablet-v2", crabletV2Tables, "crablet_events", "crablet_outbox_topic_progress"}
+)
+
+const (
+	crabletTables = `
 CREATE TABLE events (type VARCHAR(64) NOT NULL, tags TEXT[] NOT NULL, data JSON NOT NULL, transaction_id xid8 NOT NULL,
     position BIGSERIAL NOT NULL PRIMARY KEY, occurred_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP);
 CREATE INDEX idx_events_transaction_position_btree ON events (transaction_id, position);
@@ -24,8 +39,24 @@ CREATE TABLE outbox_topic_progress (topic VARCHAR(100) NOT NULL, publisher VARCH
     error_count INT NOT NULL DEFAULT 0, last_error TEXT, updated_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP,
     leader_instance VARCHAR(255), leader_since TIMESTAMPTZ, leader_heartbeat TIMESTAMPTZ, PRIMARY KEY (topic, publisher))`
 
-// eventStore is a database of Crablet's.
-type eventStore struct{ *database }
+	crabletV2Tables = `
+CREATE TABLE crablet_events (type TEXT NOT NULL, tags TEXT[] NOT NULL, data JSONB NOT NULL, transaction_id xid8 NOT NULL,
+    position BIGSERIAL NOT NULL PRIMARY KEY, occurred_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    correlation_id UUID DEFAULT gen_random_uuid(), causation_id BIGINT);
+CREATE INDEX ON crablet_events (transaction_id, position);
+CREATE TABLE crablet_outbox_topic_progress (topic TEXT NOT NULL, publisher TEXT NOT NULL, last_position BIGINT NOT NULL DEFAULT 0,
+    last_published_at TIMESTAMPTZ, status TEXT NOT NULL DEFAULT 'ACTIVE' CHECK (status IN ('ACTIVE', 'PAUSED', 'FAILED')),
+    error_count INT NOT NULL DEFAULT 0, last_error TEXT, updated_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    leader_instance TEXT, leader_since TIMESTAMPTZ, leader_heartbeat TIMESTAMPTZ, PRIMARY KEY (topic, publisher))`
+)
+
+// newEventStore makes a database with the tables of a version.
+func newEventStore(t *testing.T, v crabletVersion) eventStore {
+	t.Helper()
+	s := eventStore{newDatabase(t), v}
+	s.exec(v.tables)
+	return s
+}
 
 // appendEvents appends events of a wallet in one transaction, which it may hold open or roll back. Writers of a wallet take turns.
 func (s eventStore) appendEvents(ctx context.Context, wallet string, n int, open time.Duration, undo bool) error {
@@ -38,7 +69,7 @@ func (s eventStore) appendEvents(ctx context.Context, wallet string, n int, open
 		return err
 	}
 	for range n {
-		if _, err := tx.Exec(context.WithoutCancel(ctx), `INSERT INTO events (type, tags, data, transaction_id)
+		if _, err := tx.Exec(context.WithoutCancel(ctx), `INSERT INTO `+s.events+` (type, tags, data, transaction_id)
 VALUES ('Moved', ARRAY['wallet_id=' || $1::text], json_build_object('id', $2::text, 'group', $1::text), pg_current_xact_id())`, wallet, ulid.Make().String()); err != nil {
 			return err
 		}
@@ -81,7 +112,7 @@ func (s eventStore) write() (stop func()) {
 // committed returns what was committed.
 func (s eventStore) committed() []check.Row {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), `SELECT data->>'id', data->>'group', position FROM events`)
+	rows, err := s.pool.Query(s.t.Context(), `SELECT data->>'id', data->>'group', position FROM `+s.events)
 	must(s.t, err)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[check.Row])
 	must(s.t, err)
@@ -91,7 +122,7 @@ func (s eventStore) committed() []check.Row {
 // covered returns the newest events up to last_position that the route's cursors had seen when it was written: those are delivered.
 func (s eventStore) covered() (ids []string) {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), `SELECT e.data->>'id' FROM outbox_topic_progress p JOIN events e ON e.position <= p.last_position AND e.position > p.last_position - 300
+	rows, err := s.pool.Query(s.t.Context(), `SELECT e.data->>'id' FROM `+s.progress+` p JOIN `+s.events+` e ON e.position <= p.last_position AND e.position > p.last_position - 300
 WHERE NOT EXISTS (SELECT FROM outrider_cursor c WHERE c.route = 'wallets'
     AND NOT (c.snapshot <> '' AND pg_visible_in_snapshot(e.transaction_id, nullif(c.snapshot, '')::pg_snapshot)))`)
 	must(s.t, err)
@@ -104,16 +135,24 @@ WHERE NOT EXISTS (SELECT FROM outrider_cursor c WHERE c.route = 'wallets'
 // visibility, and last_position is never beyond an event that was not delivered.
 func TestG1_G2_G3_CrabletKillLoop(t *testing.T) {
 	t.Parallel()
-	s := eventStore{newDatabase(t)}
-	s.exec(crabletTables)
+	for _, v := range []crabletVersion{crabletV1, crabletV2} {
+		t.Run(v.layout, func(t *testing.T) {
+			t.Parallel()
+			crabletKillLoop(t, v)
+		})
+	}
+}
+
+func crabletKillLoop(t *testing.T, v crabletVersion) {
+	s := newEventStore(t, v)
 	r := receive(t, nil)
 	config := fmt.Sprintf(`settle_interval: 20ms
 lease: 5s
 admin: {listen: off}
-sources: {events: {type: postgres, url: %q, layout: crablet, poll: {max: 20ms}}}
+sources: {events: {type: postgres, url: %q, layout: %s, poll: {max: 20ms}}}
 destinations: {wallets: {type: http, url: %q, batch: {whole: true}}}
 routes: {wallets: {from: events, to: wallets, window: 256, match: {tags: {all: [wallet_id]}}, progress: {topic: wallets, publisher: Http}}}
-`, s.url, r.url())
+`, s.url, s.layout, r.url())
 	stop := s.write()
 	pair := []*relay{start(t, config), start(t, config)}
 	checked, kills := 0, 0
@@ -140,7 +179,7 @@ routes: {wallets: {from: events, to: wallets, window: 256, match: {tags: {all: [
 	if !report.Clean() {
 		t.Errorf("not clean: %v", report)
 	}
-	if last, largest := one[int64](s.database, `SELECT last_position FROM outbox_topic_progress`), one[int64](s.database, `SELECT max(position) FROM events`); last < largest {
+	if last, largest := one[int64](s.database, `SELECT last_position FROM `+s.progress), one[int64](s.database, `SELECT max(position) FROM `+s.events); last < largest {
 		t.Errorf("last_position is %d at the end, want %d", last, largest)
 	}
 	if checked == 0 {
