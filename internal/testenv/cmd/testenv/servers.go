@@ -105,6 +105,9 @@ func startMariaDB(ctx context.Context, host provision.Host, with settings) (star
 		return nil, "", err
 	}
 	opts := server.MariaDBOptions{Program: found.Program, Share: found.Share, Keep: with.keep}
+	if !with.brief { // what is measured is no server whose memory is too small for its table
+		opts.Settings = []string{"innodb-buffer-pool-size=1G", "innodb-log-file-size=512M"}
+	}
 	if with.brief {
 		opts.Folder = server.MemoryFolder(memoryLeast)
 	}
