@@ -47,14 +47,16 @@ SET LOCAL lock_timeout = `
 	// where it stopped, to find rows that were committed or settled late.
 	// In between, what is dead but not yet vacuumed is not walked again.
 	sweepEvery = 10 * time.Minute
+
+	// countEvery is how long the step of a count may take until the next one begins at the first row.
+	countEvery = 10 * time.Second
 )
 
 // retention is what a source remembers between the steps of retention.
 type retention struct {
 	mu    sync.Mutex // held by Retain
-	marks [adapters.Slots]int64
-	swept time.Time
-	old   [adapters.Slots]int64 // the highest position known to be old enough
+	swept sweep
+	dry   sweep // of a count that removes nothing
 
 	candidate candidate // the next floor
 	unlocked  time.Time // until then publishers are not made to wait again
@@ -62,6 +64,25 @@ type retention struct {
 	// ahead are cursors that were ahead of the database: it was restored. It
 	// may catch up with them, and they mean nothing all the same.
 	ahead map[lostCursor]bool
+}
+
+// sweep is how far a look through the rows is, from the first one on.
+type sweep struct {
+	marks [adapters.Slots]int64
+	begun time.Time
+	old   [adapters.Slots]int64 // the highest position known to be old enough
+}
+
+// sweep returns the one that a pass goes on with. A count has to go on at once: one that was given up begins again.
+func (p *pass) sweep() *sweep {
+	s, most := &p.s.retention.swept, sweepEvery
+	if p.DryRun {
+		s, most = &p.s.retention.dry, countEvery
+	}
+	if time.Since(s.begun) > most {
+		s.begun, s.marks = time.Now(), [adapters.Slots]int64{}
+	}
+	return s
 }
 
 // lostCursor is a cursor of a slot of a route.
@@ -141,8 +162,11 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 	} else {
 		err = p.rows(ctx, s.layout.table)
 		if err == nil && !p.result.More {
-			err = p.look(ctx, s.retention.marks)
+			err = p.look(ctx, p.sweep().marks)
 		}
+	}
+	if r.DryRun && !p.result.More {
+		s.retention.dry = sweep{} // the next count begins at the first row
 	}
 	if gaveUp(err) {
 		p.result.Busy, err = true, nil

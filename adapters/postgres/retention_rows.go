@@ -44,10 +44,7 @@ WHERE o.slot = k.slot AND o.position = k.position`
 
 // rows removes one batch of rows of a table: the outbox, or one partition of it.
 func (p *pass) rows(ctx context.Context, table string) error {
-	state := &p.s.retention
-	if time.Since(state.swept) > sweepEvery {
-		state.swept, state.marks = time.Now(), [adapters.Slots]int64{}
-	}
+	state := p.sweep()
 	marks := state.marks
 	within := p.change
 	if p.DryRun {
@@ -69,6 +66,9 @@ func (p *pass) rows(ctx context.Context, table string) error {
 	})
 	if err == nil {
 		state.marks = marks
+		if p.DryRun {
+			state.begun = time.Now()
+		}
 	}
 	return err
 }
@@ -93,8 +93,9 @@ func (p *pass) page(ctx context.Context, tx pgx.Tx, table string, marks [adapter
 	}
 	var r pageRow
 	var slots [adapters.Slots]slotPage
+	old := &p.sweep().old
 	_, err = pgx.ForEachRow(rows, []any{&r.slot, &r.position, &r.covered, &r.old, &r.ahead}, func() error {
-		f.offer(&r, &slots[r.slot], &p.s.retention.old[r.slot])
+		f.offer(&r, &slots[r.slot], &old[r.slot])
 		return nil
 	})
 	for i := range slots {

@@ -158,7 +158,7 @@ func retainUntilEnd(ctx context.Context, sources [2]*Source, r adapters.Retentio
 		}
 		src := sources[i%2]
 		src.retention.mu.Lock()
-		src.retention.marks = [adapters.Slots]int64{}
+		src.retention.swept.marks = [adapters.Slots]int64{}
 		src.retention.unlocked = time.Time{} // no publishers to spare
 		src.retention.mu.Unlock()
 		step, err := src.Retain(ctx, r, routes)

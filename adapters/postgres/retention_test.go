@@ -23,7 +23,7 @@ var everything = adapters.Retention{Mode: adapters.RetainRows, Batch: 64}
 // all, and what the last of them found.
 func (e *sourceEnv) retain(src *Source, r adapters.Retention, routes ...adapters.RouteCursors) adapters.Retained {
 	e.T.Helper()
-	src.retention.swept = time.Time{}
+	src.retention.swept.begun = time.Time{}
 	var sum adapters.Retained
 	for {
 		step, err := src.Retain(e.Ctx, r, routes)

@@ -19,13 +19,19 @@ var _ adapters.Retainer = (*Source)(nil)
 type retention struct {
 	mu    sync.Mutex // held by Retain and Close
 	db    *sql.DB
-	mark  int64
-	swept time.Time
-	old   int64 // the highest position known to be old enough
+	swept sweep
+	dry   sweep // of a count that removes nothing
 
 	// ahead are cursors that were ahead of the table: the file was replaced by an
 	// older copy. It may catch up with them, and they mean nothing all the same.
 	ahead map[lostCursor]bool
+}
+
+// sweep is how far a look through the rows is, from the first one on.
+type sweep struct {
+	mark  int64
+	begun time.Time
+	old   int64 // the highest position known to be old enough
 }
 
 // lostCursor is a cursor of a slot of a route.
@@ -38,6 +44,9 @@ type lostCursor struct {
 // sweepEvery is how often removing begins again at the first row instead of
 // where it stopped, to find rows that were settled late.
 const sweepEvery = 10 * time.Minute
+
+// countEvery is how long the step of a count may take until the next one begins at the first row.
+const countEvery = 10 * time.Second
 
 // CheckRetention implements [adapters.Retainer].
 func (s *Source) CheckRetention(ctx context.Context, r adapters.Retention) error {
@@ -93,10 +102,14 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 	if r.Batch <= 0 {
 		r.Batch = adapters.DefaultRetainBatch
 	}
-	if time.Since(s.retention.swept) > sweepEvery {
-		s.retention.mark, s.retention.swept = 0, time.Now()
+	at, most := &s.retention.swept, sweepEvery
+	if r.DryRun {
+		at, most = &s.retention.dry, countEvery
 	}
-	p := pass{Retention: r, routes: routes, now: time.Now(), mark: s.retention.mark, old: s.retention.old}
+	if time.Since(at.begun) > most {
+		at.mark, at.begun = 0, time.Now()
+	}
+	p := pass{Retention: r, routes: routes, now: time.Now(), mark: at.mark, old: at.old}
 	if err := s.checkAhead(ctx, routes); err != nil {
 		return p.result, s.wrap("retention", err)
 	}
@@ -111,7 +124,13 @@ func (s *Source) Retain(ctx context.Context, r adapters.Retention, routes []adap
 	if d := &p.result.DatedAhead; d.By > 0 {
 		d.Fix = fmt.Sprintf("UPDATE %s SET created_at = strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ') WHERE position = %d", lite.Quote(s.table), d.Position)
 	}
-	s.retention.mark, s.retention.old = p.mark, p.old
+	at.mark, at.old = p.mark, p.old
+	if r.DryRun {
+		at.begun = time.Now()
+		if !p.result.More {
+			at.begun = time.Time{} // the next count begins at the first row
+		}
+	}
 	p.result.Rows = int64(len(p.gone))
 	return p.result, nil
 }

@@ -87,7 +87,11 @@ func (j *Job) Pass(ctx context.Context) (adapters.Retained, error) {
 		j.note(step, err)
 		step.Rows, step.Partitions = step.Rows+sum.Rows, step.Partitions+sum.Partitions
 		sum = step
-		if err != nil || step.Busy || !step.More || !wait(ctx, min(time.Since(began), time.Second)) {
+		rest := min(time.Since(began), time.Second)
+		if j.Retention.DryRun {
+			rest = 0
+		}
+		if err != nil || step.Busy || !step.More || !wait(ctx, rest) {
 			return sum, err
 		}
 	}
@@ -122,7 +126,11 @@ func (j *Job) settled(ctx context.Context) ([]adapters.RouteCursors, error) {
 	if err != nil {
 		return nil, err
 	}
-	lanes, err := j.State.Lanes(ctx)
+	read := j.State.Lanes
+	if c, ok := j.State.(adapters.LaneCounter); ok {
+		read = c.Cursors // what is parked need not be counted
+	}
+	lanes, err := read(ctx)
 	if err != nil {
 		return nil, err
 	}
