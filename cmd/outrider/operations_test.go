@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outriderhq/outrider/adapters"
 	"github.com/outriderhq/outrider/admin"
 	"github.com/outriderhq/outrider/internal/failpoint"
 	"github.com/outriderhq/outrider/internal/testenv"
@@ -113,7 +114,7 @@ func TestG3_G13_AKilledOperationGoesOn(t *testing.T) {
 		kills                        []string
 	}{
 		"in the state store": {"layout: outrider", parked, "outrider_parked", "status = 'retrying' AND attempts = 0", testenv.Size(20_000, 1_000_000),
-			[]string{"operation-step:1", "operation-step:7"}},
+			[]string{"operation-step:1", "operation-step:7", fmt.Sprint("operation-step:", testenv.Size(20_000, 1_000_000)/adapters.DefaultParkedStep/2)}},
 		"in a queue's table": {"layout: flowcatalyst", rows, "outbox_events", "status = 'PENDING' AND retry_count = 0", testenv.Size(5_000, 50_000),
 			[]string{"operation-pending:1", "operation-changed:1", "operation-changed:2"}},
 	} {
@@ -125,14 +126,18 @@ func TestG3_G13_AKilledOperationGoesOn(t *testing.T) {
 				p := s.startWith(failpoint.Env+"="+at, "run")
 				select {
 				case <-p.ended:
-				case <-time.After(time.Minute):
+				case <-time.After(5 * time.Minute):
 					t.Fatalf("not killed at %s: %+v\n%s", at, s.operations()[0], p.all())
 				}
-				if o := s.operations()[0]; o.State != "running" || o.Done >= tt.n || o.Total != tt.n {
+				o := s.operations()[0]
+				if o.State != "running" || o.Done >= tt.n || o.Total != tt.n {
 					t.Fatalf("after the kill at %s: %+v", at, o)
 				}
+				t.Logf("killed at %s: %d of %d", at, o.Done, o.Total)
 			}
+			begun := time.Now()
 			s.runUntil(func() bool { return s.operations()[0].EndedAt != nil })
+			t.Logf("the rest took %v", time.Since(begun).Round(time.Millisecond))
 			var once, twice, settled int
 			if err := conn.QueryRow(t.Context(), fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT FROM changed GROUP BY key HAVING count(*) = 1) c),
 				(SELECT count(*) FROM (SELECT FROM changed GROUP BY key HAVING count(*) > 1) c), (SELECT count(*) FROM %s WHERE %s)`, tt.table, tt.settled)).Scan(&once, &twice, &settled); err != nil {

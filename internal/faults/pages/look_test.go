@@ -59,8 +59,9 @@ func everyPage(t *testing.T, b *tab) map[string]string {
 	return map[string]string{
 		"overview": "/", "route": "/route/crm", "parked": "/parked", "filtered": "/parked?route=billing&status=dead&error=currency", "message": message + "?payload=show",
 		"failures": "/failures", "groups": "/groups", "destinations": "/destinations", "instances": "/instances", "event": "/event?id=inv-882", "no-event": "/event?id=none",
-		"tail": "/tail", "operations": "/operations", "audit": "/audit", "config": "/config", "missing": "/nothing", "purge": "/confirm?action=purge&route=billing&status=dead",
+		"tail": "/tail", "operations": "/operations", "doctor": "/doctor?run=now", "retention": "/retention", "audit": "/audit", "config": "/config", "missing": "/nothing", "purge": "/confirm?action=purge&route=billing&status=dead",
 		"seek": "/confirm?action=seek&route=crm&to=beginning", "redrive": "/confirm?action=redrive&route=crm&status=held",
+		"rebase": "/confirm?action=rebase&route=crm&force=yes", "forget": "/confirm?action=forget&route=crm", "paused-route": "/route/audit-trail", "login": "/login",
 	}
 }
 
@@ -138,6 +139,7 @@ func TestPagesRefreshWhatIsLive(t *testing.T) {
 // The pictures of docs/dashboard.md: go test -run Pictures -pictures ../../../docs/dashboard
 // -for 15m ./internal/faults/pages
 func TestPictures(t *testing.T) {
+	t.Parallel()
 	if *pictures == "" {
 		t.Skip("only with -pictures FOLDER")
 	}
@@ -158,7 +160,7 @@ func TestPictures(t *testing.T) {
 	b.click("Pause audit-trail")
 	b.see("Paused route audit-trail")
 	pages := everyPage(t, b)
-	for _, name := range []string{"overview", "route", "parked", "message", "failures", "groups", "destinations", "purge", "tail", "event", "audit", "instances", "operations"} {
+	for _, name := range []string{"overview", "route", "parked", "message", "failures", "groups", "destinations", "purge", "tail", "event", "audit", "instances", "operations", "doctor", "retention", "config", "rebase", "forget", "seek", "login"} {
 		path, ok := pages[name]
 		if !ok {
 			continue

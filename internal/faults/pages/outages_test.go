@@ -248,8 +248,28 @@ func TestTheOverviewNamesExhaustedConnections(t *testing.T) {
 	b := newTab(t, s.base)
 	b.names("quiet", "works")
 
-	exec("ALTER ROLE " + role + " CONNECTION LIMIT 0")
-	exec(fmt.Sprintf(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s'`, role))
+	// Another program of the same role opens connections and never closes them, until none is left for the relay.
+	const limit = 12
+	exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", role, limit))
+	leak, err := pgx.ParseConfig(other)
+	must(t, err)
+	leak.RuntimeParams["application_name"] = "leaky"
+	var leaked []*pgx.Conn
+	defer func() {
+		for _, c := range leaked {
+			_ = c.Close(context.WithoutCancel(t.Context()))
+		}
+	}()
+	b.until("all connections of the role have leaked", func() bool {
+		exec(fmt.Sprintf(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s' AND application_name <> 'leaky'`, role))
+		for {
+			c, err := pgx.ConnectConfig(t.Context(), leak.Copy())
+			if err != nil {
+				return len(leaked) == limit
+			}
+			leaked = append(leaked, c)
+		}
+	})
 	line := b.names("quiet", "too many connections for role", "ALTER ROLE "+fmt.Sprintf("%q", role)+" CONNECTION LIMIT -1")
 	if n := strings.Count(line, "too many connections"); n != 1 {
 		t.Errorf("the line says it %d times: %s", n, line)
