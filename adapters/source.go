@@ -122,3 +122,9 @@ const (
 	// acknowledged; only a table of watermill-sql has it.
 	StartOffsets StartKind = "offsets"
 )
+
+// NoStart is the error of [Source.Start] for a place at which such a source cannot begin. It says why.
+type NoStart string
+
+// Error is the reason.
+func (e NoStart) Error() string { return string(e) }

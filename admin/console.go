@@ -56,6 +56,8 @@ type Console struct {
 	looked  *Operator // whose they are
 	samples map[string]sample
 	open    map[string]openTransactions // by source
+
+	examining sync.Mutex // held by the one that examines
 }
 
 // sample is a counter of deliveries at a time.

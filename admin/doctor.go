@@ -24,7 +24,11 @@ type Diagnosis struct {
 // not. It changes nothing, and sends nothing that a receiver would take for a
 // message.
 func Doctor(ctx context.Context, cfg *config.Config, opts ...Option) []Diagnosis {
-	d := &doctor{cfg: cfg, build: assembly.NewBuilder(cfg, assembly.OptionsOf(opts))}
+	return examine(ctx, cfg, assembly.OptionsOf(opts))
+}
+
+func examine(ctx context.Context, cfg *config.Config, options assembly.Options) []Diagnosis {
+	d := &doctor{cfg: cfg, build: assembly.NewBuilder(cfg, options)}
 	for _, w := range cfg.Warnings {
 		d.add("config", adapters.Finding{Level: adapters.LevelWarning, Subject: "file", Text: w.Error(), Fix: w.Hint})
 	}
@@ -35,7 +39,7 @@ func Doctor(ctx context.Context, cfg *config.Config, opts ...Option) []Diagnosis
 		d.source(ctx, name)
 	}
 	if d.states(ctx) {
-		d.routes(ctx, opts)
+		d.routes(ctx)
 	}
 	for _, name := range assembly.SortedNames(cfg.Destinations) {
 		d.destination(ctx, name)
@@ -186,8 +190,8 @@ func (d *doctor) notReached(part string, err error) {
 }
 
 // routes reports how far each route is behind, and what is paused.
-func (d *doctor) routes(ctx context.Context, opts []Option) {
-	op, err := NewOperator(ctx, d.cfg, opts...)
+func (d *doctor) routes(ctx context.Context) {
+	op, err := openOperator(ctx, d.build)
 	if err != nil {
 		d.add("routes", adapters.FindingsOf("state", err)...)
 		return

@@ -32,8 +32,12 @@ type Operator struct {
 // NewOperator opens the state stores that the configuration uses. The relay need
 // not run. Close it afterwards.
 func NewOperator(ctx context.Context, cfg *config.Config, opts ...Option) (*Operator, error) {
-	b := assembly.NewBuilder(cfg, assembly.OptionsOf(opts))
-	for _, r := range cfg.Routes {
+	return openOperator(ctx, assembly.NewBuilder(cfg, assembly.OptionsOf(opts)))
+}
+
+// openOperator is [NewOperator] for a builder.
+func openOperator(ctx context.Context, b *assembly.Builder) (*Operator, error) {
+	for _, r := range b.Config.Routes {
 		if k, err := b.StateOf(r.From); err == nil {
 			if err := k.Exists(); err != nil {
 				return nil, fmt.Errorf("state store of route %q: %w", r.Name, err)

@@ -103,16 +103,57 @@ func (op *Operator) Forget(ctx context.Context, route string, force bool, by str
 	}
 	gone, err := s.Forget(ctx, route, force, by)
 	if errors.Is(err, adapters.ErrAlive) {
-		err = fmt.Errorf("%w: stop it, or force it", err)
+		err = refused("%w: stop it, or force it", err)
 	}
 	return gone, err
+}
+
+// Kept is what the state store keeps for a route.
+type Kept struct {
+	Lanes, Parked, Dead, Pauses int
+	Position                    int64 // the highest of its cursors
+}
+
+// Kept returns what [Operator.Forget] would delete.
+func (op *Operator) Kept(ctx context.Context, route string) (k Kept, err error) {
+	s, err := op.store(ctx, route)
+	if err != nil {
+		return k, err
+	}
+	lanes, err := cursorsIn(ctx, s, []string{route})
+	if err != nil {
+		return k, err
+	}
+	k.Lanes = len(lanes)
+	for _, l := range lanes {
+		k.Position = max(k.Position, l.Cursor.Position)
+	}
+	of := adapters.ParkedFilter{Route: route}
+	failed := adapters.ParkedCommand{Action: adapters.ParkedRedrive, Filter: of}
+	waiting := adapters.ParkedCommand{Action: adapters.ParkedSkip, Filter: of}
+	waiting.Filter.Status = adapters.ParkedWaiting
+	for _, c := range []adapters.ParkedCommand{failed, waiting} {
+		counts, err := s.CountParked(ctx, c)
+		if err != nil {
+			return k, err
+		}
+		for _, n := range counts {
+			k.Parked += n.Count
+			if n.Status == adapters.ParkedDead {
+				k.Dead += n.Count
+			}
+		}
+	}
+	pauses, err := s.Pauses(ctx, route)
+	k.Pauses = len(pauses)
+	return k, err
 }
 
 // CheckForget returns the error that [Operator.Forget] would begin with: nothing is
 // known of the route, or it is in the configuration and not forced.
 func (op *Operator) CheckForget(ctx context.Context, route string, force bool) error {
 	if op.configured(route) && !force {
-		return fmt.Errorf("route %q is in the configuration: remove it there and restart the relay, or pass --force: the route then starts again as its `start` says", route)
+		return refused("route %q is in the configuration: remove it there and restart the relay, or pass --force: the route then starts again as its `start` says", route)
 	}
 	_, err := op.store(ctx, route)
 	return err
@@ -136,7 +177,7 @@ func (op *Operator) store(ctx context.Context, route string) (adapters.StateStor
 		return op.parts.States[k.Key], nil
 	}
 	for _, s := range op.stores {
-		lanes, err := s.Lanes(ctx)
+		lanes, err := cursorsIn(ctx, s, []string{route})
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +185,7 @@ func (op *Operator) store(ctx context.Context, route string) (adapters.StateStor
 		if err != nil {
 			return nil, err
 		}
-		if len(pauses) > 0 || slices.ContainsFunc(lanes, func(l adapters.LaneStatus) bool { return l.Route == route }) {
+		if len(pauses)+len(lanes) > 0 {
 			return s, nil
 		}
 	}
@@ -192,9 +233,9 @@ func (op *Operator) source(ctx context.Context, route string) (adapters.Source, 
 func cursored(f assembly.Feed, route, from string) (adapters.Source, error) {
 	switch {
 	case f.Queue != nil:
-		return nil, fmt.Errorf("route %q: its source %q is a queue: progress is kept in the status of each row, so the route has no cursor", route, from)
+		return nil, refused("route %q: its source %q is a queue: progress is kept in the status of each row, so the route has no cursor", route, from)
 	case f.Source == nil:
-		return nil, fmt.Errorf("route %q: its source %q has no cursor: it remembers itself what was delivered", route, from)
+		return nil, refused("route %q: its source %q has no cursor: it remembers itself what was delivered", route, from)
 	}
 	return f.Source, nil
 }

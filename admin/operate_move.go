@@ -76,15 +76,15 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 	}
 	rebaser, ok := adapters.RebaserOf(src)
 	if !ok {
-		return nil, fmt.Errorf("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
+		return nil, refused("route %q: a source of its kind cannot be rebased: its table does not show which rows a cursor had not covered; "+
 			"`outrider seek %s` moves it to the first message that was not delivered", route, route)
 	}
 	if len(lanes) == 0 {
-		return nil, fmt.Errorf("route %q has no cursor yet; there is nothing to rebase", route)
+		return nil, refused("route %q has no cursor yet; there is nothing to rebase", route)
 	}
 	for _, l := range lanes {
 		if other := otherTable(l, table); other != nil && !other.Moved() {
-			return nil, fmt.Errorf("route %q: %w. %s", route, other, other.Advice(route, true))
+			return nil, refused("route %q: %w. %s", route, other, other.Advice(route, true))
 		}
 	}
 	good, err := stillGood(ctx, src, lanes, table)
@@ -92,7 +92,7 @@ func (op *Operator) PlanRebase(ctx context.Context, route string, force bool) (*
 		return nil, fmt.Errorf("route %q: %w", route, err)
 	}
 	if good && !force {
-		return nil, fmt.Errorf("route %q: its cursor is good in this database; there is nothing to rebase, unless it is forced", route)
+		return nil, refused("route %q: its cursor is good in this database; there is nothing to rebase, unless it is forced", route)
 	}
 	waiting, cancel := context.WithTimeout(ctx, rebasePatience)
 	defer cancel()
@@ -146,7 +146,7 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 	if !good {
 		rebaser, ok := adapters.RebaserOf(src)
 		if !ok {
-			return nil, fmt.Errorf("route %q: its cursor is not valid in %s: move it to the first message that was not delivered, with `outrider seek %s --to ...`",
+			return nil, refused("route %q: its cursor is not valid in %s: move it to the first message that was not delivered, with `outrider seek %s --to ...`",
 				route, table, route)
 		}
 		waiting, cancel := context.WithTimeout(ctx, rebasePatience)
@@ -160,6 +160,14 @@ func (op *Operator) PlanAdopt(ctx context.Context, route string) (*Relocation, e
 		move: adapters.Move{Route: route, Cursors: cursors, Beyond: beyond, Table: table, Same: true}})
 }
 
+// Rebasing is [Operator.PlanRebase], or [Operator.PlanAdopt].
+func (op *Operator) Rebasing(ctx context.Context, route string, force, adopt bool) (*Relocation, error) {
+	if adopt {
+		return op.PlanAdopt(ctx, route)
+	}
+	return op.PlanRebase(ctx, route, force)
+}
+
 // adopted is the table whose cursors are to be those of another one.
 func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table) (from adapters.Table, err error) {
 	for _, l := range lanes {
@@ -167,14 +175,14 @@ func adopted(route string, lanes []adapters.LaneStatus, table adapters.Table) (f
 		switch {
 		case other == nil:
 		case other.Cursor.Name == adapters.NoTable || from.Name != "" && from != other.Cursor:
-			return from, fmt.Errorf("route %q: its cursors are not those of one table (%s, %s): say where it begins with `outrider seek %s --to ...`",
+			return from, refused("route %q: its cursors are not those of one table (%s, %s): say where it begins with `outrider seek %s --to ...`",
 				route, from, other.Cursor, route)
 		default:
 			from = other.Cursor
 		}
 	}
 	if from == (adapters.Table{}) {
-		return from, fmt.Errorf("route %q: its cursor belongs to the table that it reads; there is nothing to adopt", route)
+		return from, refused("route %q: its cursor belongs to the table that it reads; there is nothing to adopt", route)
 	}
 	return from, nil
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -14,8 +13,10 @@ import (
 // retention, once, and returns what it did and found. A dry run removes nothing
 // and counts what would go.
 func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]adapters.RetentionStats, error) {
+	opened := map[string]bool{}
 	for _, r := range op.build.Config.Routes { // also those of other sources: they may read the same table
-		if op.build.Source(r.From).Log && op.parts.Feeds[r.From].Source == nil {
+		if op.build.Source(r.From).Log && !opened[r.From] {
+			opened[r.From] = true
 			if _, err := op.source(ctx, r.Name); err != nil { // keeps it among the parts
 				return nil, err
 			}
@@ -23,7 +24,9 @@ func (op *Operator) Retain(ctx context.Context, dryRun bool) ([]adapters.Retenti
 	}
 	var all []adapters.RetentionStats
 	for _, name := range assembly.SortedNames(op.build.Config.Sources) {
+		op.opening.Lock()
 		job, err := op.build.RetentionJob(op.parts, name)
+		op.opening.Unlock()
 		if err == nil && job != nil {
 			job.Retention.DryRun = dryRun
 			var done adapters.Retained
@@ -46,7 +49,35 @@ func retainOnce(ctx context.Context, job *retention.Job) (adapters.Retained, err
 	}
 	done, err := job.Pass(ctx)
 	if err == nil && done.Busy {
-		err = errors.New("a running instance, or a transaction that writes to the table, is in the way: nothing more was removed; try again")
+		err = refused("a running instance, or a transaction that writes to the table, is in the way: nothing more was removed; try again")
 	}
 	return done, err
+}
+
+// RetentionView is what retention removed from a source, or would remove, as the command line tool and the API show it.
+type RetentionView struct {
+	Source        string             `json:"source"`
+	Rows          int64              `json:"rows" doc:"Removed one by one, or that would be."`
+	Partitions    int64              `json:"partitions" doc:"Dropped, or that would be."`
+	OldestSeconds float64            `json:"oldest_seconds" doc:"Age of the oldest row that is left."`
+	HeldSeconds   map[string]float64 `json:"held_seconds" nullable:"false" doc:"Routes that still need rows which are old enough, and for how long."`
+	StrayRows     int64              `json:"stray_rows" doc:"Rows in the default partition."`
+	Waiting       int                `json:"waiting_partitions" doc:"No route needs them, and they could not be dropped."`
+	InTheWay      string             `json:"in_the_way,omitempty" doc:"Because of this."`
+	AheadSeconds  float64            `json:"dated_ahead_seconds,omitempty" doc:"How far in the future the oldest row is dated."`
+}
+
+// ViewRetention shows what [Operator.Retain] returns.
+func ViewRetention(all []adapters.RetentionStats) []RetentionView {
+	rows := []RetentionView{}
+	for _, s := range all {
+		r := RetentionView{Source: s.Source, Rows: s.Rows, Partitions: s.Partitions, OldestSeconds: s.Oldest.Seconds(),
+			HeldSeconds: map[string]float64{}, StrayRows: s.Stray, Waiting: s.Waiting, InTheWay: s.InTheWay,
+			AheadSeconds: s.DatedAhead.By.Seconds()}
+		for route, since := range s.Held {
+			r.HeldSeconds[route] = since.Seconds()
+		}
+		rows = append(rows, r)
+	}
+	return rows
 }

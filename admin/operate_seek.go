@@ -32,7 +32,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 	for _, l := range lanes {
 		other := otherTable(l, table)
 		if other != nil && other.Moved() && rebased {
-			return nil, fmt.Errorf("route %q: %w: run `outrider rebase %s` first", route, other, route)
+			return nil, refused("route %q: %w: run `outrider rebase %s` first", route, other, route)
 		}
 		if other == nil || other.Moved() {
 			known = append(known, l)
@@ -42,7 +42,7 @@ func (op *Operator) PlanSeek(ctx context.Context, route string, to Place) (*Relo
 		return nil, fmt.Errorf("route %q: %w", route, err)
 	}
 	if rebased && !s.good {
-		return nil, fmt.Errorf("route %q: its cursor means nothing in the database: run `outrider rebase %s` first", route, route)
+		return nil, refused("route %q: its cursor means nothing in the database: run `outrider rebase %s` first", route, route)
 	}
 	if err := reachable(ctx, src, lanes, to); err != nil {
 		return nil, fmt.Errorf("route %q: %w", route, err)
@@ -72,7 +72,7 @@ var errFuture = errors.New("to skip all present rows, seek to the end")
 // ahead of the database, which is how a restored one looks.
 func reachable(ctx context.Context, src adapters.Source, lanes []adapters.LaneStatus, to Place) error {
 	if t := to.Start.Time; to.Start.Kind == adapters.StartTime && t.After(time.Now()) {
-		return fmt.Errorf("%s is in the future: %w", t.UTC().Format(time.RFC3339), errFuture)
+		return refused("%s is in the future: %w", t.UTC().Format(time.RFC3339), errFuture)
 	}
 	if to.Position == 0 {
 		return nil
@@ -86,7 +86,7 @@ func reachable(ctx context.Context, src adapters.Source, lanes []adapters.LaneSt
 		last = max(last, l.Cursor.Position)
 	}
 	if to.Position > last+1 {
-		return fmt.Errorf("position %d is beyond the last one, which is %d: %w", to.Position, last, errFuture)
+		return refused("position %d is beyond the last one, which is %d: %w", to.Position, last, errFuture)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ type Role int
 const (
 	RoleNone    Role = iota
 	RoleRead         // look at everything but payloads
-	RoleOperate      // see payloads; pause, resume, redrive, skip
-	RoleAdmin        // purge, seek, reload
+	RoleOperate      // see payloads, examine; pause, resume, redrive, skip
+	RoleAdmin        // purge, seek, rebase, forget, retention, reload
 )
 
 // String returns the role's name.

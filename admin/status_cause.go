@@ -177,14 +177,19 @@ func (c *Cause) failing(f *Failing, action string) {
 		return
 	}
 	c.Since, c.Why = &f.Since, f.Error
-	if f.Error != "" {
-		c.Text += ": " + oneLine(f.Error)
+	text, last := strings.CutSuffix(f.Error, " (no further attempts)")
+	if text != "" {
+		c.Text += ": " + oneLine(text)
 	}
 	if f.Next != nil && f.Status == adapters.ParkedRetrying {
 		c.NextProbe = f.Next
 	}
 	if f.Attempts > 0 {
-		c.Text += " (" + counted(f.Attempts, "attempt", "attempts") + ")"
+		c.Text += " (" + counted(f.Attempts, "attempt", "attempts")
+		if last {
+			c.Text += ", no further ones"
+		}
+		c.Text += ")"
 	}
 }
 

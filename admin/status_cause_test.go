@@ -17,6 +17,7 @@ func TestACauseIsOneLine(t *testing.T) {
 		text, action string // what they begin with
 	}{
 		"held":          {RouteStatus{State: StateHeld, Held: 1, Failing: &Failing{Error: long}}, "1 message is held, 0 waiting behind others: answers 502: <html> <p>a long page</p> <p>", "redrive"},
+		"no further":    {RouteStatus{State: StateHeld, Held: 1, Failing: &Failing{Error: "answers 422 (no further attempts)", Attempts: 2}}, "1 message is held, 0 waiting behind others: answers 422 (2 attempts, no further ones)", "redrive"},
 		"retrying":      {RouteStatus{State: StateRetrying, Retrying: 2, Failing: &Failing{Error: long, Attempts: 3, Status: adapters.ParkedRetrying}}, "2 messages are retrying, ", ""},
 		"dead":          {RouteStatus{State: StateDead, Dead: 2, Failing: &Failing{Error: long}}, "the route works; 2 dead messages wait: ", "redrive or purge"},
 		"an address":    {RouteStatus{State: StateUnavailable, Down: down}, "address http://a/ is unavailable: answers 503", "fix the receiver; Outrider is probing it"},

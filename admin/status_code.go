@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -10,17 +11,34 @@ import (
 	"github.com/outriderhq/outrider/internal/assembly"
 )
 
+// refusal is the error of a change that the state of its route, or the kind of its source, does not allow.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// refused makes a [refusal].
+func refused(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
+// mistake is the error of a request that asks for what there cannot be.
+type mistake struct{ error }
+
+func (m mistake) Unwrap() error { return m.error }
+
 // StatusOf is the HTTP status that says best what an error of an [Operator] or a [Console] is.
 func StatusOf(err error) int {
 	var state interface{ SQLState() string } // of PostgreSQL
 	_, unknown := errors.AsType[*UnknownRoute](err)
+	_, not := errors.AsType[refusal](err)
+	_, wrong := errors.AsType[mistake](err)
+	_, source := errors.AsType[*unknownSource](err)
+	_, nowhere := errors.AsType[adapters.NoStart](err)
 	_, _, away := assembly.ConnectionProblem(err)
 	switch {
-	case unknown, errors.Is(err, adapters.ErrNoOperation):
+	case unknown, source, errors.Is(err, adapters.ErrNoOperation):
 		return http.StatusNotFound
-	case errors.Is(err, ErrPlace):
+	case wrong, errors.Is(err, ErrPlace):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, ErrNoGroups):
+	case not, nowhere, errors.Is(err, ErrNoGroups):
 		return http.StatusConflict
 	case errors.Is(err, ErrNoReload):
 		return http.StatusNotImplemented

@@ -84,7 +84,17 @@ func tailed(cfg *config.Config, name string) (string, func(*adapters.Row) bool, 
 	if _, ok := cfg.Sources[name]; ok {
 		return name, func(*adapters.Row) bool { return true }, nil
 	}
-	return "", nil, fmt.Errorf("there is no route and no source %q; the configuration has the sources %v", name, assembly.SortedNames(cfg.Sources))
+	return "", nil, &unknownSource{name, assembly.SortedNames(cfg.Sources)}
+}
+
+// unknownSource is the error for a name that is neither a route's nor a source's.
+type unknownSource struct {
+	name  string
+	known []string // sources
+}
+
+func (e *unknownSource) Error() string {
+	return fmt.Sprintf("there is no route and no source %q; the configuration has the sources %v", e.name, e.known)
 }
 
 // tail is a reader of its own.

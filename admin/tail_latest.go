@@ -23,7 +23,7 @@ func (c *Console) Latest(ctx context.Context, name string, opts TailOptions) (ro
 	}
 	if opts.Types != "" {
 		if _, err := config.ParseGlob(opts.Types); err != nil {
-			return nil, fmt.Errorf("pattern of types: %w", err)
+			return nil, mistake{fmt.Errorf("pattern of types: %w", err)}
 		}
 	}
 	err = c.Use(ctx, func(op *Operator) error {
@@ -32,7 +32,7 @@ func (c *Console) Latest(ctx context.Context, name string, opts TailOptions) (ro
 			return fmt.Errorf("source %q: %w", source, err)
 		}
 		if f.Source == nil {
-			return fmt.Errorf("source %q has no log table that could be followed", source)
+			return mistake{fmt.Errorf("source %q has no log table that could be followed", source)}
 		}
 		end, err := f.Source.Start(ctx, adapters.Start{Kind: adapters.StartEnd})
 		if err != nil {

@@ -18,7 +18,7 @@ type Overdue struct {
 	ID    string    `json:"id" doc:"Event id of the first one."`
 	Where string    `json:"where" doc:"Its position, or the table of its queue."`
 	Since time.Time `json:"since" doc:"It has been waiting since then at least."`
-	Cause CauseKind `json:"cause" enum:"paused,address_unavailable,no_owner,behind,stuck" doc:"behind: the lanes progress. stuck: unexplained."`
+	Cause CauseKind `json:"cause" enum:"address_unavailable,no_owner,behind,stuck" doc:"behind: the lanes progress. stuck: unexplained."`
 }
 
 // watchdog finds rows that a route should have settled and has not. It believes nobody: that a row is overdue is decided by tables

@@ -153,7 +153,7 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 		query = `SELECT coalesce(max(position), 0) FROM ` + table
 	case adapters.StartTime:
 		if !s.shape.dated() {
-			return adapters.Cursor{}, s.wrap("start", errors.New("no column says when a row was created; add created_at to columns, or start elsewhere"))
+			return adapters.Cursor{}, s.wrap("start", adapters.NoStart("no column says when a row was created; add created_at to columns, or start elsewhere"))
 		}
 		query = `SELECT coalesce(
     (SELECT min(position) - 1 FROM ` + table + ` WHERE round(unixepoch(created_at, 'subsec') * 1000) >= ?),
@@ -162,7 +162,7 @@ func (s *Source) Start(ctx context.Context, at adapters.Start) (adapters.Cursor,
 		// created before it as far as anybody can tell.
 		args = append(args, at.Time.Add(time.Millisecond-1).UnixMilli())
 	default:
-		return adapters.Cursor{}, s.wrap("start", fmt.Errorf("%q is none of beginning, end, time", at.Kind))
+		return adapters.Cursor{}, s.wrap("start", adapters.NoStart(fmt.Sprintf("%q is none of beginning, end, time", at.Kind)))
 	}
 	var c adapters.Cursor
 	if err := s.db.QueryRowContext(ctx, query, args...).Scan(&c.Position); err != nil {

@@ -50,6 +50,7 @@ func newService(c *admin.Console) *service {
 	s.addParked()
 	s.addChanges()
 	s.addOperations()
+	s.addUpkeep()
 	return s
 }
 

@@ -196,9 +196,12 @@ const (
 	auditSQL  = `SELECT count(*) FROM outrider_audit WHERE action = '%s' AND by LIKE 'alice by API, token %%'`
 )
 
-func onSQLite(t *testing.T) *site {
+func onSQLite(t *testing.T) *site { return onSQLiteWith(t, "") }
+
+// onSQLiteWith is [onSQLite] with further keys of the source.
+func onSQLiteWith(t *testing.T, keys string) *site {
 	path := filepath.Join(t.TempDir(), "app.db")
-	return newSite(t, fmt.Sprintf("{type: sqlite, path: %q}", path), func(query string) (n int) {
+	return newSite(t, fmt.Sprintf("{type: sqlite, path: %q%s}", path, keys), func(query string) (n int) {
 		t.Helper()
 		db, err := sqlite.Open(path)
 		must(t, err)
@@ -208,9 +211,12 @@ func onSQLite(t *testing.T) *site {
 	})
 }
 
-func onPostgres(t *testing.T, more ...string) *site {
+func onPostgres(t *testing.T, more ...string) *site { return onPostgresWith(t, "", more...) }
+
+// onPostgresWith is [onPostgres] with further keys of the source.
+func onPostgresWith(t *testing.T, keys string, more ...string) *site {
 	url := testenv.Postgres(t)
-	return newSite(t, fmt.Sprintf("{type: postgres, url: %q}", url), func(query string) (n int) {
+	return newSite(t, fmt.Sprintf("{type: postgres, url: %q%s}", url, keys), func(query string) (n int) {
 		t.Helper()
 		conn, err := pgx.Connect(t.Context(), url)
 		must(t, err)

@@ -77,8 +77,8 @@ type seekIn struct {
 	Body SeekOrder
 }
 
-// SeekResult is what a seek did, or would do.
-type SeekResult struct {
+// MoveResult is what a seek or a rebase did, or would do.
+type MoveResult struct {
 	Route       string   `json:"route"`
 	To          string   `json:"to"`
 	Again       int      `json:"again" doc:"Rows that are settled and will be delivered again."`
@@ -104,6 +104,8 @@ func (s *service) addChanges() {
 	add(s, post(admin.RoleOperate, "/routes/{route}/pause", "pause", "Pause a route, or an address or a group of it"), s.pause)
 	add(s, post(admin.RoleOperate, "/routes/{route}/resume", "resume", "Resume a route, or an address or a group of it"), s.resume)
 	add(s, post(admin.RoleAdmin, "/routes/{route}/seek", "seek", "Move a route to another place in its table"), s.seek)
+	add(s, post(admin.RoleAdmin, "/routes/{route}/rebase", "rebase", "Reposition a route's cursor after its database was restored, or its table renamed"), s.rebase)
+	add(s, post(admin.RoleAdmin, "/routes/{route}/forget", "forget", "Delete the cursors, parked messages and pauses of a route that is gone"), s.forget)
 	add(s, post(admin.RoleOperate, "/parked/redrive", "redrive", "Deliver dead, held or retrying messages again, now"), s.change(adapters.ParkedRedrive))
 	add(s, post(admin.RoleOperate, "/parked/skip", "skip", "Delete messages that hold their group back"), s.change(adapters.ParkedSkip))
 	add(s, post(admin.RoleAdmin, "/parked/purge", "purge", "Delete dead messages"), s.change(adapters.ParkedPurge))
@@ -152,7 +154,7 @@ func (s *service) pausing(ctx context.Context, in *pauseIn, f func(*admin.Operat
 	})
 }
 
-func (s *service) seek(ctx context.Context, in *seekIn) (*one[SeekResult], error) {
+func (s *service) seek(ctx context.Context, in *seekIn) (*one[MoveResult], error) {
 	if err := checkText("by", in.Body.By, "to", in.Body.To); err != nil {
 		return nil, err
 	}
@@ -160,27 +162,30 @@ func (s *service) seek(ctx context.Context, in *seekIn) (*one[SeekResult], error
 	if err != nil {
 		return nil, invalid("to: %v", err)
 	}
-	out := &one[SeekResult]{}
+	out := &one[MoveResult]{}
 	return out, s.console.Use(ctx, func(op *admin.Operator) error {
 		if err := known(ctx, op, in.Route); err != nil {
 			return err
 		}
 		plan, err := op.PlanSeek(ctx, in.Route, to)
 		if err != nil {
-			if status := admin.StatusOf(err); status != http.StatusInternalServerError {
-				return err
-			}
-			return failed(http.StatusConflict, "%v", err) // the source or the place is not one for it
+			return err
 		}
-		out.Body = SeekResult{Route: plan.Route, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows,
-			SkippedLate: plan.Late.Rows, AtLeast: plan.Again.More || plan.Skipped.More, Counted: plan.Counted, Owners: append([]string{}, plan.Owners...)}
-		if in.Body.DryRun {
-			return nil
-		}
-		err = op.Relocate(ctx, plan, author(ctx, in.Body.Author))
-		out.Body.Applied = err == nil
+		out.Body, err = relocate(ctx, op, plan, in.Body.DryRun, in.Body.Author)
 		return err
 	})
+}
+
+// relocate carries a plan out, unless it is only to be shown.
+func relocate(ctx context.Context, op *admin.Operator, plan *admin.Relocation, dryRun bool, by Author) (MoveResult, error) {
+	r := MoveResult{Route: plan.Route, To: plan.To, Again: plan.Again.Rows, Skipped: plan.Skipped.Rows, SkippedLate: plan.Late.Rows,
+		AtLeast: plan.Again.More || plan.Skipped.More, Counted: plan.Counted, Owners: append([]string{}, plan.Owners...)}
+	if dryRun {
+		return r, nil
+	}
+	err := op.Relocate(ctx, plan, author(ctx, by))
+	r.Applied = err == nil
+	return r, err
 }
 
 // requestTime is how long a request may change messages; the server's own

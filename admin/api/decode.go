@@ -37,6 +37,9 @@ func decode(r *http.Request, in reflect.Value) error {
 		if text := f.Tag.Get("default"); text != "" {
 			return parameter(f, v, name, text)
 		}
+		if f.Tag.Get("required") == "true" {
+			return invalid("%s is needed", name)
+		}
 		return nil
 	})
 }

@@ -41,7 +41,15 @@ func TestTheDocumentIsCurrent(t *testing.T) {
 	for _, id := range []string{"pause", "resume"} {
 		describe[pauseIn, one[PauseResult]](&d, id)
 	}
-	describe[seekIn, one[SeekResult]](&d, "seek")
+	describe[seekIn, one[MoveResult]](&d, "seek")
+	describe[rebaseIn, one[MoveResult]](&d, "rebase")
+	describe[forgetIn, one[ForgetResult]](&d, "forget")
+	describe[tailIn, tailOut](&d, "tail")
+	describe[struct{}, one[Examination]](&d, "doctor")
+	for _, id := range []string{"get-retention", "retain"} {
+		describe[struct{}, one[RetentionReport]](&d, id)
+	}
+	describe[struct{}, one[admin.Build]](&d, "get-version")
 	for _, id := range []string{"redrive", "skip", "purge"} {
 		describe[parkedOrderIn, one[ParkedResult]](&d, id)
 	}

@@ -118,23 +118,24 @@ func (s *service) parked(ctx context.Context, in *parkedIn) (*parkedOut, error) 
 	if err != nil {
 		return nil, err
 	}
+	if f.Route != "" {
+		if err := s.console.Use(ctx, func(op *admin.Operator) error { return known(ctx, op, f.Route) }); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.console.ParkedAfter(ctx, f, after)
+	if err != nil {
+		return nil, err
+	}
 	out := &parkedOut{}
 	out.Body.Items = []ParkedView{}
-	return out, s.console.Use(ctx, func(op *admin.Operator) error {
-		if f.Route != "" {
-			if err := known(ctx, op, f.Route); err != nil {
-				return err
-			}
-		}
-		rows, err := op.ParkedAfter(ctx, f, after)
-		for _, p := range rows[:min(len(rows), in.Limit)] {
-			out.Body.Items = append(out.Body.Items, viewParked(&p))
-		}
-		if out.Body.More = len(rows) > in.Limit; out.Body.More {
-			out.Body.Next = rows[in.Limit-1].At.String()
-		}
-		return err
-	})
+	for _, p := range rows[:min(len(rows), in.Limit)] {
+		out.Body.Items = append(out.Body.Items, viewParked(&p))
+	}
+	if out.Body.More = len(rows) > in.Limit; out.Body.More {
+		out.Body.Next = rows[in.Limit-1].At.String()
+	}
+	return out, nil
 }
 
 func (s *service) message(ctx context.Context, in *messageIn) (*one[ParkedView], error) {

@@ -28,12 +28,14 @@ type confirmData struct {
 	Back    link
 	Nothing string // why there is nothing to do
 	Samples []admin.ParkedMessage
+	Paced   bool // it goes in the background, at a rate
 }
 
 // roles are those that actions need.
 var roles = map[string]admin.Role{
 	"pause": admin.RoleOperate, "resume": admin.RoleOperate, "redrive": admin.RoleOperate, "skip": admin.RoleOperate,
-	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "reload": admin.RoleAdmin,
+	"purge": admin.RoleAdmin, "seek": admin.RoleAdmin, "seek-routes": admin.RoleAdmin, "rebase": admin.RoleAdmin, "forget": admin.RoleAdmin,
+	"retain": admin.RoleAdmin, "reload": admin.RoleAdmin,
 	"stop-operation": admin.RoleOperate, "resume-operation": admin.RoleOperate, // and what the operation itself needs
 }
 
@@ -57,6 +59,12 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 		err = s.confirmSeek(r.Context(), q, &d)
 	case "seek-routes":
 		err = s.confirmSeekOfRoutes(r.Context(), q, &d)
+	case "rebase":
+		err = s.confirmRebase(r.Context(), q, &d)
+	case "forget":
+		err = s.confirmForget(r.Context(), q, &d)
+	case "retain":
+		err = s.confirmRetain(r.Context(), &d)
 	case "pause":
 		d.Fields, d.Verb = [][2]string{{"route", q.Get("route")}, {"address", q.Get("address")}, {"reason", q.Get("reason")}}, "Pause"
 		d.Undone = []string{"Deliveries in flight are finished first. Nothing is lost: rows stay in the table until the route is resumed."}
@@ -71,7 +79,7 @@ func (s *server) confirm(r *http.Request) (*page, error) {
 
 // titles are those of the pages that confirm.
 var titles = map[string]string{
-	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "seek-routes": "Seek many routes", "pause": "Pause", "reload": "Reload the configuration",
+	"redrive": "Redrive messages", "skip": "Skip messages", "purge": "Purge dead messages", "seek": "Seek", "seek-routes": "Seek many routes", "rebase": "Rebase", "forget": "Forget a route", "retain": "Remove old rows", "pause": "Pause", "reload": "Reload the configuration",
 }
 
 // samplesMost is how many messages a confirmation shows.
@@ -116,7 +124,7 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 	}
 	d.Fields = append(d.Fields, [2]string{"count", strconv.Itoa(d.Count)})
 	messages := plural(d.Count, "message", "messages")
-	if d.Count > background {
+	if d.Paced = d.Count > background; d.Paced {
 		defer func() {
 			d.Undone = append(d.Undone, "So many are changed in the background: the page Operations shows the progress and can stop it.")
 		}()
@@ -130,48 +138,12 @@ func (s *server) confirmParked(ctx context.Context, q url.Values, d *confirmData
 		d.Undone = []string{"They are never delivered, and their groups go on behind them.", "This cannot be undone. The rows stay in the outbox table until its retention removes them: a seek back delivers them again, with everything behind them."}
 	case adapters.ParkedPurge:
 		d.Verb, d.Grave = "Purge "+messages, true
-		d.Undone = []string{"They are deleted from the state store, and dead rows from the tables of queues.", "This cannot be undone."}
+		d.Undone = []string{"They are deleted from the state store; dead rows of a queue are deleted from its table.", "This cannot be undone."}
 	}
 	if d.Count == 0 {
 		d.Nothing = "Nothing to " + d.Action + ": no message matches, or they have been delivered meanwhile."
 	}
 	return err
-}
-
-func (s *server) confirmSeek(ctx context.Context, q url.Values, d *confirmData) error {
-	route, to := q.Get("route"), strings.TrimSpace(q.Get("to"))
-	plan, err := s.planSeek(ctx, route, to)
-	if err != nil {
-		return err
-	}
-	d.Fields = [][2]string{{"route", route}, {"to", to}, {"count", strconv.Itoa(plan.Again.Rows + plan.Skipped.Rows)}}
-	d.Back = "/route/" + pathOf(route)
-	d.Verb, d.Grave = "Seek to "+plan.To, true
-	if plan.Counted {
-		d.Count, d.More = plan.Again.Rows+plan.Skipped.Rows, plan.Again.More || plan.Skipped.More
-		d.Undone = append(d.Undone, plus(plan.Again.Rows, plan.Again.More)+" settled rows will be delivered again.",
-			plus(plan.Skipped.Rows, plan.Skipped.More)+" rows will not be delivered, "+number(plan.Late.Rows)+" of them committed late.")
-	} else {
-		d.Undone = append(d.Undone, "The source cannot count the rows that this concerns.")
-	}
-	d.Undone = append(d.Undone, "Repeated deliveries cannot be taken back. Skipped rows stay in the table: seek back to deliver them.")
-	return nil
-}
-
-// planSeek plans a seek; a place that the route cannot go to is the caller's mistake.
-func (s *server) planSeek(ctx context.Context, route, to string) (plan *admin.Relocation, err error) {
-	place, err := admin.ParsePlace(to, time.Now())
-	if err != nil {
-		return nil, failed(http.StatusUnprocessableEntity, "%v", err)
-	}
-	err = s.console.Use(ctx, func(op *admin.Operator) (err error) {
-		plan, err = op.PlanSeek(ctx, route, place)
-		return err
-	})
-	if err != nil && admin.StatusOf(err) == http.StatusInternalServerError {
-		err = failed(http.StatusConflict, "%v", err)
-	}
-	return plan, err
 }
 
 // do carries an action out and leads back.
@@ -197,6 +169,12 @@ func (s *server) do(r *http.Request) (*page, error) {
 		said, err = s.seek(ctx, form)
 	case "seek-routes":
 		said, err = s.seekRoutes(ctx, form)
+	case "rebase":
+		said, err = s.rebase(ctx, form)
+	case "forget":
+		said, err = s.forget(ctx, form)
+	case "retain":
+		said, err = s.retain(ctx)
 	case "stop-operation", "resume-operation":
 		said, err = s.operate(ctx, action, form)
 	case "reload":
@@ -217,8 +195,10 @@ func (s *server) do(r *http.Request) (*page, error) {
 }
 
 func (s *server) pausing(ctx context.Context, action string, form url.Values) (said string, err error) {
-	route, address := form.Get("route"), form.Get("address")
-	group := form.Get("group")
+	route, address, group := form.Get("route"), strings.TrimSpace(form.Get("address")), strings.TrimSpace(form.Get("group"))
+	if address != "" && group != "" {
+		return "", failed(http.StatusUnprocessableEntity, "give an address or a group, not both")
+	}
 	what := "route " + route
 	if group != "" {
 		what = "group " + group + " of route " + route
@@ -277,7 +257,13 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 	c := adapters.ParkedCommand{Action: action, Filter: f, All: f.IsZero(), By: admin.PageAuthor(ctx)}
 	c.Filter.Limit = count
 	if count > background {
-		return s.start(ctx, c)
+		var rate int
+		if text := form.Get("rate"); text != "" {
+			if rate, err = strconv.Atoi(text); err != nil || rate < 1 || rate > 1_000_000 {
+				return "", failed(http.StatusUnprocessableEntity, "the rate is a number of messages a second, from 1 to 1,000,000")
+			}
+		}
+		return s.start(ctx, c, rate)
 	}
 	limited, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -295,16 +281,6 @@ func (s *server) change(ctx context.Context, action adapters.ParkedAction, form 
 		said += fmt.Sprintf(" %s of the %s confirmed ones remain, or were delivered meanwhile.", number(count-changed), number(count))
 	}
 	return said, err
-}
-
-func (s *server) seek(ctx context.Context, form url.Values) (said string, err error) {
-	route := form.Get("route")
-	plan, err := s.planSeek(ctx, route, strings.TrimSpace(form.Get("to")))
-	if err != nil {
-		return "", err
-	}
-	err = s.console.Use(ctx, func(op *admin.Operator) error { return op.Relocate(ctx, plan, admin.PageAuthor(ctx)) })
-	return "Route " + route + " continues at " + plan.To + ".", err
 }
 
 func (s *server) reload(ctx context.Context) (said string, err error) {

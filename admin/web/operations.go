@@ -73,9 +73,9 @@ func aboutOperation(o *adapters.Operation) (about []chip) {
 const background = 1000
 
 // start orders a change of many messages as an operation.
-func (s *server) start(ctx context.Context, c adapters.ParkedCommand) (said string, err error) {
+func (s *server) start(ctx context.Context, c adapters.ParkedCommand, rate int) (said string, err error) {
 	err = s.console.Use(ctx, func(op *admin.Operator) error {
-		plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationKind(c.Action), Filter: c.Filter, All: c.All, By: c.By})
+		plan, err := op.PlanOperation(ctx, admin.OperationOrder{Kind: adapters.OperationKind(c.Action), Filter: c.Filter, All: c.All, Rate: float64(rate), By: c.By})
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ const namesMost = 20
 
 // seekRoutes orders a seek of the routes that the caller confirmed.
 func (s *server) seekRoutes(ctx context.Context, form url.Values) (said string, err error) {
-	return said, s.console.Use(ctx, func(op *admin.Operator) error {
+	err = s.console.Use(ctx, func(op *admin.Operator) error {
 		plan, err := planRoutes(ctx, op, form)
 		if err != nil {
 			return err
@@ -147,6 +147,7 @@ func (s *server) seekRoutes(ctx context.Context, form url.Values) (said string, 
 		said = "Started the operation seek of " + plural(plan.Total, "route", "routes") + "."
 		return err
 	})
+	return said, err
 }
 
 // operate stops an operation, or makes one go on.

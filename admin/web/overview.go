@@ -224,9 +224,23 @@ func actsFor(route string, c *admin.Cause, r *admin.RouteStatus) []act {
 		return []act{{Label: "Instances", Href: "/instances"}}
 	case admin.CauseGroupPaused:
 		return []act{{Label: "Paused groups", Href: "/groups?" + query("route", route)}}
-	case admin.CauseBehind, admin.CauseTransaction, admin.CauseSource, admin.CauseState, admin.CauseStopped, admin.CauseStuck:
+	case admin.CauseStopped:
+		return append(rebases(route, r.Stopped), act{Label: "Details", Href: "/route/" + pathOf(route)})
+	case admin.CauseBehind, admin.CauseTransaction, admin.CauseSource, admin.CauseState, admin.CauseStuck:
 		return []act{{Label: "Details", Href: "/route/" + pathOf(route)}}
 	case admin.CauseFine:
+	}
+	return nil
+}
+
+// rebases are the ways out for a route that is stopped because its cursor is another table's or database's: those which the error names.
+func rebases(route, stopped string) []act {
+	rebase := "outrider rebase " + route
+	switch {
+	case strings.Contains(stopped, rebase+" --adopt"):
+		return []act{{Label: "Adopt…", Href: "/confirm?" + query("action", "rebase", "route", route, "adopt", "yes"), Role: admin.RoleAdmin}}
+	case strings.Contains(stopped, rebase):
+		return []act{{Label: "Rebase…", Href: "/confirm?" + query("action", "rebase", "route", route), Role: admin.RoleAdmin}}
 	}
 	return nil
 }

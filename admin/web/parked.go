@@ -121,10 +121,7 @@ func (s *server) parked(r *http.Request) (*page, error) {
 	d := parkedData{Filter: set, First: q.Get("after") == ""}
 	search, cancel := context.WithTimeout(ctx, searchMost)
 	defer cancel()
-	err = s.console.Use(search, func(op *admin.Operator) (err error) {
-		d.Items, err = op.ParkedAfter(search, f, after)
-		return err
-	})
+	d.Items, err = s.console.ParkedAfter(search, f, after)
 	switch {
 	case search.Err() != nil && ctx.Err() == nil:
 		d.Slow, d.Items = searchMost, nil

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/outriderhq/outrider/adapters"
@@ -85,59 +84,33 @@ func (s *server) groups(r *http.Request) (*page, error) {
 			}
 		}
 	}
-	err := s.console.Use(ctx, func(op *admin.Operator) error {
-		for _, of := range []struct {
-			status adapters.ParkedStatus
-			into   *[]blockedGroup
-		}{{adapters.ParkedHeld, &d.Held}, {adapters.ParkedRetrying, &d.Retrying}} {
-			heads, err := headsOf(ctx, op, snap, d.Route, of.status)
-			if err != nil {
-				return err
-			}
-			if len(heads) > groupsMost {
-				heads, d.More = heads[:groupsMost], true
-			}
-			for i := range heads {
-				g, err := blockedBy(ctx, op, &heads[i])
-				if err != nil {
-					return err
-				}
-				*of.into = append(*of.into, g)
-			}
-		}
-		return nil
-	})
+	var err error
+	if d.Held, err = s.blocked(ctx, &d, adapters.ParkedHeld); err == nil {
+		d.Retrying, err = s.blocked(ctx, &d, adapters.ParkedRetrying)
+	}
 	return &page{Name: "groups", Title: "Blocked groups", Data: d}, err
 }
 
-// headsDirectly is up to how many parked messages the heads of all routes are read at once: a status that is rare among more is
-// looked for only in the routes that have it.
-const headsDirectly = 10_000
-
-// headsOf are the first messages with a status of a route; empty: of all.
-func headsOf(ctx context.Context, op *admin.Operator, snap *admin.Snapshot, route string, status adapters.ParkedStatus) (heads []admin.ParkedMessage, err error) {
-	routes, total := []string{}, 0
-	for i := range snap.Routes {
-		r := &snap.Routes[i]
-		total += r.Held + r.Retrying + r.Waiting
-		if status == adapters.ParkedHeld && r.Held > 0 || status == adapters.ParkedRetrying && r.Retrying > 0 {
-			routes = append(routes, r.Route)
-		}
+// blocked are the groups whose first message has a status.
+func (s *server) blocked(ctx context.Context, d *groupsData, status adapters.ParkedStatus) (groups []blockedGroup, err error) {
+	heads, err := s.console.ParkedAfter(ctx, adapters.ParkedFilter{Route: d.Route, Status: status, Limit: groupsMost + 1}, admin.ParkedPlace{})
+	if err != nil {
+		return nil, err
 	}
-	if slices.Sort(routes); route != "" || total <= headsDirectly {
-		routes = []string{route}
+	if len(heads) > groupsMost {
+		heads, d.More = heads[:groupsMost], true
 	}
-	for _, name := range routes {
-		if len(heads) > groupsMost {
-			break
+	err = s.console.Use(ctx, func(op *admin.Operator) error {
+		for i := range heads {
+			g, err := blockedBy(ctx, op, &heads[i])
+			if err != nil {
+				return err
+			}
+			groups = append(groups, g)
 		}
-		found, err := op.Parked(ctx, adapters.ParkedFilter{Route: name, Status: status, Limit: groupsMost + 1 - len(heads)})
-		if err != nil {
-			return nil, err
-		}
-		heads = append(heads, found...)
-	}
-	return heads, nil
+		return nil
+	})
+	return groups, err
 }
 
 // blockedBy is the group that a message blocks, with how many wait behind it.

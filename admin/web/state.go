@@ -122,6 +122,11 @@ func (s *server) audit(r *http.Request) (*page, error) {
 	return &page{Name: "audit", Title: "Audit log", Data: d}, err
 }
 
+type configData struct {
+	Text  string
+	Build admin.Build
+}
+
 func (s *server) config(*http.Request) (*page, error) {
-	return &page{Name: "config", Title: "Configuration", Data: s.console.Config().Redacted()}, nil
+	return &page{Name: "config", Title: "Configuration", Data: configData{s.console.Config().Redacted(), admin.Version()}}, nil
 }

@@ -186,13 +186,13 @@ func query(pairs ...string) link {
 // tone is how bad a state is, as the stylesheet names it.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case string(admin.StateStopped), string(admin.StateFailing), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError, "operation failed", "foreign":
+	case string(admin.StateStopped), string(admin.StateFailing), string(admin.StateNoRelay), string(admin.StateUnavailable), string(admin.StateHeld), stateError, "operation failed", "foreign", "finding broken":
 		return "bad"
-	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead), "parked", "skipped", "operation stopped":
+	case string(admin.StateRetrying), string(admin.StateBehind), string(admin.StateDead), "parked", "skipped", "operation stopped", "finding warning":
 		return "warn"
 	case string(admin.StatePaused), string(admin.StateGroupPaused):
 		return "hold"
-	case string(admin.StateOK), "alive", "operation done", "settled":
+	case string(admin.StateOK), "alive", "operation done", "settled", "finding ok":
 		return "good"
 	}
 	return "calm"
@@ -208,7 +208,10 @@ var labels = map[string]string{
 }
 
 func label(state any) string {
-	text := strings.TrimPrefix(fmt.Sprint(state), "operation ")
+	text := fmt.Sprint(state)
+	if _, after, ok := strings.Cut(text, " "); ok {
+		text = after
+	}
 	if l, ok := labels[text]; ok {
 		return l
 	}

@@ -59,6 +59,8 @@ func New(c *admin.Console) http.Handler {
 		"GET /operations":                  s.operations,
 		"GET /audit":                       s.audit,
 		"GET /config":                      s.config,
+		"GET /doctor":                      s.doctor,
+		"GET /retention":                   s.retention,
 		"GET /confirm":                     s.confirm,
 		"GET " + admin.LoginPath:           s.login,
 		"POST " + admin.LoginPath:          s.signIn,
@@ -114,7 +116,7 @@ type page struct {
 // CanOperate reports whether the caller may pause, resume, redrive and skip.
 func (p *page) CanOperate() bool { return p.Who.Role >= admin.RoleOperate }
 
-// CanAdmin reports whether the caller may purge, seek and reload.
+// CanAdmin reports whether the caller may also do what cannot be undone, such as purge and seek.
 func (p *page) CanAdmin() bool { return p.Who.Role >= admin.RoleAdmin }
 
 // Current reports whether the page belongs to an entry of the navigation.

@@ -263,7 +263,7 @@ func (b *browser) follow(text string) {
 
 // paths are those of all pages.
 var paths = []string{"/", "/route/eu_orders", "/parked", "/parked?route=eu_orders&status=held&error=422", "/failures", "/groups", "/event?id=bad-1",
-	"/destinations", "/instances", "/tail", "/tail?source=eu_orders&types=order.*", "/audit", "/config"}
+	"/destinations", "/instances", "/tail", "/tail?source=eu_orders&types=order.*", "/operations", "/doctor", "/retention", "/audit", "/config"}
 
 // Pages can be read, and every action done, by links and forms alone.
 func TestPagesShowAndMendWithoutJavaScript(t *testing.T) {
@@ -330,6 +330,7 @@ func TestPagesShowAndMendWithoutJavaScript(t *testing.T) {
 	b.follow("Retry…")
 	b.submit("Redrive 1 message", nil)
 	s.until("bad-1 and its follower arrived", func() bool { return s.took.Load() >= 3 })
+	mendMore(t, s, b)
 	b.want("/confirm?action=reload&back=/config")
 	b.submit("Reload", nil)
 	b.has("Reloaded: 1 route")
@@ -337,6 +338,48 @@ func TestPagesShowAndMendWithoutJavaScript(t *testing.T) {
 	b.submit("Sign out", nil)
 	if b.open("/"); b.at != "/ops/login" {
 		t.Errorf("after signing out the browser is at %s", b.at)
+	}
+}
+
+// mendMore does what concerns routes and tables as a whole.
+func mendMore(t *testing.T, s *site, b *browser) {
+	t.Helper()
+	b.want("/route/eu_orders", "Pause this part")
+	if status := b.submit("Pause this part", map[string]string{"group": "g-9", "address": "x"}); status != http.StatusUnprocessableEntity {
+		t.Errorf("an address and a group: %d", status)
+	}
+	b.want("/route/eu_orders")
+	b.submit("Pause this part", map[string]string{"group": "g-9", "reason": "bad data"})
+	b.has("Paused group g-9 of route eu_orders")
+	b.want("/groups", "g-9", "bad data")
+	b.submit("Resume this group", nil)
+	b.has("Resumed group g-9")
+
+	b.want("/route/eu_orders")
+	if b.follow("Rebase…"); !strings.Contains(b.page, "its cursor is good in this database") {
+		t.Errorf("a good cursor can be rebased: %s", b.page)
+	}
+	b.want("/route/eu_orders")
+	b.follow("Rebase a valid cursor…")
+	b.has("delivered again", "cannot be taken back")
+	b.submit("Rebase to", nil)
+	b.has("Route eu_orders continues in")
+
+	s.count(`INSERT INTO outrider_pause (route, address, reason, by, at) SELECT 'gone', '', 'why', 'alice', updated_at FROM outrider_cursor WHERE updated_at IS NOT NULL LIMIT 1 RETURNING 1`)
+	b.want("/confirm?action=forget&route=gone", "1 pause", "cannot be undone")
+	b.submit("Forget gone", nil)
+	b.has("Forgot route gone: 0 cursors, 0 parked messages, 1 pause")
+	b.want("/confirm?action=forget&route=eu_orders", "16 cursors", "it starts again as its start says")
+
+	b.want("/doctor", "Examine")
+	b.submit("Examine", nil)
+	b.has("Source app", "Destination hook", "Route eu_orders", "No problems found")
+	b.want("/retention", "No source has a retention")
+	b.want("/confirm?action=retain", "Nothing to remove")
+	for _, action := range []string{"rebase", "forget"} {
+		if n := s.count(`SELECT count(*) FROM outrider_audit WHERE action = '` + action + `'`); n != 1 {
+			t.Errorf("%d audit records of %s", n, action)
+		}
 	}
 }
 
@@ -364,7 +407,7 @@ func TestG12_PagesHeedRoles(t *testing.T) {
 			t.Errorf("%s: %d", action, status)
 		}
 	}
-	for _, action := range []string{"pause", "resume", "redrive", "skip", "purge", "seek", "reload"} {
+	for _, action := range []string{"pause", "resume", "redrive", "skip", "purge", "seek", "seek-routes", "rebase", "forget", "retain", "reload"} {
 		refused(b, action)
 	}
 	b.want("/parked")
@@ -374,7 +417,7 @@ func TestG12_PagesHeedRoles(t *testing.T) {
 	}
 	o := s.signIn(t, "operate")
 	form = formToken.FindStringSubmatch(o.page)[1]
-	for _, action := range []string{"purge", "seek", "reload"} {
+	for _, action := range []string{"purge", "seek", "seek-routes", "rebase", "forget", "retain", "reload"} {
 		refused(o, action)
 	}
 	if n := s.count(`SELECT count(*) FROM outrider_audit`); n != 0 {

@@ -16,15 +16,6 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// diagnosis is a finding for machines.
-type diagnosis struct {
-	Part    string `json:"part"`
-	Level   string `json:"level"` // ok, unknown, warning or broken
-	Subject string `json:"subject"`
-	Text    string `json:"text"`
-	Fix     string `json:"fix,omitempty"`
-}
-
 // errBroken is the error of a doctor who found something broken; what it is has
 // been printed.
 var errBroken = errors.New("something is broken")
@@ -58,7 +49,7 @@ status is 1 when something is broken; warnings leave it at 0.`,
 			counts[d.Level]++
 		}
 		if out.json() {
-			err = a.printDiagnosesJSON(found, counts)
+			err = a.printDiagnosesJSON(found)
 		} else {
 			a.printDiagnoses(found, counts)
 		}
@@ -86,38 +77,12 @@ func (a *app) examine(ctx context.Context) ([]admin.Diagnosis, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	return append(admin.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), troubles(ctx, cfg)...), nil
+	return append(admin.Doctor(ctx, cfg, outrider.WithLogger(a.logger(cfg, "error"))), admin.Troubles(cfg, admin.RunningRoutes(ctx, cfg))...), nil
 }
 
-// troubles queries the relay that runs here, if there is one, for its problems.
-func troubles(ctx context.Context, cfg *config.Config) []admin.Diagnosis {
-	var found []admin.Diagnosis
-	running := admin.RunningRoutes(ctx, cfg)
-	for _, r := range cfg.Routes {
-		part := "running route " + r.Name
-		if stopped := running[r.Name].Stopped; stopped != "" {
-			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
-				Level: adapters.LevelBroken, Subject: "relay", Text: "cannot run it: " + stopped, Fix: "correct the cause above; the relay then resumes by itself"}})
-		}
-		for _, d := range running[r.Name].Down {
-			if d.Gone {
-				continue // a pause, which has been reported
-			}
-			found = append(found, admin.Diagnosis{Part: part, Finding: adapters.Finding{
-				Level: adapters.LevelWarning, Subject: "address " + d.Address,
-				Text: fmt.Sprintf("is not used since %s: %s", d.Since.UTC().Format(time.RFC3339), d.Cause),
-				Fix:  "none needed in the relay: it probes the address and resumes when it answers"}})
-		}
-	}
-	return found
-}
-
-func (a *app) printDiagnosesJSON(found []admin.Diagnosis, counts map[adapters.Level]int) error {
-	list := []diagnosis{}
-	for _, d := range found {
-		list = append(list, diagnosis{d.Part, d.Level.String(), d.Subject, d.Text, d.Fix})
-	}
-	return a.printJSON(map[string]any{"findings": list, "broken": counts[adapters.LevelBroken], "warnings": counts[adapters.LevelWarning]})
+func (a *app) printDiagnosesJSON(found []admin.Diagnosis) error {
+	list, broken, warnings := admin.ViewDiagnoses(found)
+	return a.printJSON(map[string]any{"findings": list, "broken": broken, "warnings": warnings})
 }
 
 // marks stand before findings.

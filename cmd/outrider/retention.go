@@ -14,19 +14,6 @@ import (
 	"github.com/outriderhq/outrider/config"
 )
 
-// retained is a row of the report, for machines.
-type retained struct {
-	Source        string             `json:"source"`
-	Rows          int64              `json:"rows"`       // removed one by one, or that would be
-	Partitions    int64              `json:"partitions"` // dropped, or that would be
-	OldestSeconds float64            `json:"oldest_seconds"`
-	HeldSeconds   map[string]float64 `json:"held_seconds"` // by route
-	StrayRows     int64              `json:"stray_rows"`
-	Waiting       int                `json:"waiting_partitions"`            // no route needs them, and they could not be dropped
-	InTheWay      string             `json:"in_the_way,omitempty"`          // because of this
-	AheadSeconds  float64            `json:"dated_ahead_seconds,omitempty"` // of the oldest row that is left
-}
-
 func (a *app) retentionCommand() *cobra.Command {
 	var once bool
 	c := &cobra.Command{
@@ -46,26 +33,12 @@ removes them automatically.`,
 				return err
 			}
 			if out.json() {
-				return a.printJSON(map[string]any{"removed": once, "retention": forMachines(all)})
+				return a.printJSON(map[string]any{"removed": once, "retention": admin.ViewRetention(all)})
 			}
 			return a.printRetention(all, once)
 		})
 	}
 	return c
-}
-
-func forMachines(all []adapters.RetentionStats) []retained {
-	rows := []retained{}
-	for _, s := range all {
-		r := retained{Source: s.Source, Rows: s.Rows, Partitions: s.Partitions, OldestSeconds: s.Oldest.Seconds(),
-			HeldSeconds: map[string]float64{}, StrayRows: s.Stray, Waiting: s.Waiting, InTheWay: s.InTheWay,
-			AheadSeconds: s.DatedAhead.By.Seconds()}
-		for route, since := range s.Held {
-			r.HeldSeconds[route] = since.Seconds()
-		}
-		rows = append(rows, r)
-	}
-	return rows
 }
 
 func (a *app) printRetention(all []adapters.RetentionStats, once bool) error {

@@ -63,28 +63,7 @@ again as its "start" says.`,
 
 // kept says what there is of a route.
 func kept(c *cobra.Command, op *admin.Operator, route string) (string, error) {
-	lanes, err := op.Lanes(c.Context())
-	if err != nil {
-		return "", err
-	}
-	n := 0
-	var sum admin.RouteStatus
-	for _, l := range lanes {
-		if l.Route == route {
-			n++
-			sum.Add(l)
-		}
-	}
-	pauses, err := op.Pauses(c.Context())
-	if err != nil {
-		return "", err
-	}
-	stopped := 0
-	for _, p := range pauses {
-		if p.Route == route {
-			stopped++
-		}
-	}
-	return fmt.Sprintf("route %s: %s, position %d, %s (%d dead), %s", route, counted(n, "lane"), sum.Position,
-		counted(sum.Retrying+sum.Waiting+sum.Held+sum.Dead, "parked message"), sum.Dead, counted(stopped, "pause")), nil
+	k, err := op.Kept(c.Context(), route)
+	return fmt.Sprintf("route %s: %s, position %d, %s (%d dead), %s", route, counted(k.Lanes, "lane"), k.Position,
+		counted(k.Parked, "parked message"), k.Dead, counted(k.Pauses, "pause")), err
 }

@@ -109,11 +109,7 @@ was renamed or moved. To start in a different table, use "outrider seek".`,
 			return wrong("--force and --adopt exclude each other")
 		}
 		return a.operate(c.Context(), func(_ *config.Config, op *admin.Operator) error {
-			place := func() (*admin.Relocation, error) { return op.PlanRebase(c.Context(), args[0], force) }
-			if adopt {
-				place = func() (*admin.Relocation, error) { return op.PlanAdopt(c.Context(), args[0]) }
-			}
-			plan, err := place()
+			plan, err := op.Rebasing(c.Context(), args[0], force, adopt)
 			if err != nil {
 				return unknownRoute(err)
 			}

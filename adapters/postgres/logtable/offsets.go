@@ -45,7 +45,7 @@ func (m *mapping) offsetsBeside() pgx.Identifier {
 // startAtOffsets is the cursor behind what watermill-sql's Subscriber has acknowledged.
 func (s *Source) startAtOffsets(ctx context.Context) (c adapters.Cursor, err error) {
 	if s.mapping.preset == nil || s.mapping.preset.TopicPrefix != watermillPrefix {
-		return c, errors.New("only a table of layout watermill has offsets")
+		return c, adapters.NoStart("only a table of layout watermill has offsets")
 	}
 	if err := s.base.Find(ctx); err != nil {
 		return c, err
@@ -62,7 +62,7 @@ func (s *Source) startAtOffsets(ctx context.Context) (c adapters.Cursor, err err
 	var upto string
 	err = s.base.Pool.QueryRow(ctx, sql, s.mapping.group).Scan(&c.Position, &upto)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return c, fmt.Errorf("%s has no consumer group %q: name the one of your Subscriber as consumer_group", offsets.Sanitize(), s.mapping.group)
+		return c, adapters.NoStart(fmt.Sprintf("%s has no consumer group %q: name the one of your Subscriber as consumer_group", offsets.Sanitize(), s.mapping.group))
 	}
 	c.Snapshot = upto + ":" + upto + ":"
 	return c, err

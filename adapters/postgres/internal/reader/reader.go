@@ -220,7 +220,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::
 type Starts struct{ Beginning, End, Since string }
 
 // errNoTimes is for a start at a time in a table that does not say when rows were created.
-var errNoTimes = errors.New("which column says when a row was created is not known: " +
+const errNoTimes = adapters.NoStart("which column says when a row was created is not known: " +
 	"give columns: {created_at: ...}, or start at beginning or end")
 
 // Start returns the cursor at one of the places; fill puts the table's names into a
@@ -239,7 +239,7 @@ func (t *Reader) Start(ctx context.Context, at adapters.Start, places Starts, fi
 			err = errNoTimes
 		}
 	default:
-		err = errors.New("it is none of beginning, end, time")
+		err = adapters.NoStart("it is none of beginning, end, time")
 	}
 	var c adapters.Cursor
 	if err == nil {
