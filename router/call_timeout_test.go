@@ -196,6 +196,39 @@ func TestG1_RecoveriesThatGetNoAnswer(t *testing.T) {
 	})
 }
 
+// silentQueue does not answer its first claims.
+type silentQueue struct {
+	*memQueue
+	silent atomic.Int32
+}
+
+func (s *silentQueue) Claim(ctx context.Context, c adapters.ClaimRequest) ([]*adapters.Row, error) {
+	if s.silent.Add(-1) >= 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.memQueue.Claim(ctx, c)
+}
+
+// A claim whose answer never comes is given up after a lease, as other statements are, and not only when a drain would be.
+func TestG13_ClaimsThatGetNoAnswer(t *testing.T) {
+	inQueueBubble(t, group, func(r *queueRig) {
+		r.config.Lease = 10 * time.Second
+		q := &silentQueue{memQueue: r.table.open()}
+		q.silent.Store(1)
+		r.fill(2, 5)
+		begun := time.Now()
+		r.start(r.from(q, nil))
+		r.await(10)
+		if took := time.Since(begun); took < r.config.Lease || took > 2*r.config.Lease {
+			t.Errorf("the rows arrived after %v, and the claim before theirs was to take a lease of %v", took, r.config.Lease)
+		}
+		r.stop()
+		r.checkOrdered(2, 5)
+		r.wantStatuses(map[string]int{"done": 10})
+	})
+}
+
 func TestBoundsGrowAndShrink(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

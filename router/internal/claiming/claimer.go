@@ -50,6 +50,7 @@ type Claimer struct {
 
 	extending, recovering logging.Outage
 	recoverLimit          settling.CallTimeout // of a try to put stuck rows back
+	claimLimit            settling.CallTimeout // of a claim
 
 	eviction evictionState
 	handing  handing
@@ -68,16 +69,16 @@ type Config struct {
 	Hot            Hot
 	Budget         *memory.Budget
 	Log            *slog.Logger
-	Patience       time.Duration // for a write, and for putting stuck rows back
+	Patience       time.Duration // for a claim, a write, and for putting stuck rows back
 	SettleInterval time.Duration
-	DrainTimeout   time.Duration // for a claim, and for the last results
+	DrainTimeout   time.Duration // for a claim at most, and for the last results
 }
 
 // New returns the claimer of a queue; [Claimer.Add] gives it routes.
 func New(queue adapters.Queue, cfg Config) *Claimer {
 	c := &Claimer{Queue: queue, log: cfg.Log, budget: cfg.Budget, drain: cfg.DrainTimeout, poll: cfg.Poll, Backoff: polling.NewBackoff(cfg.Poll, queue), claims: cfg.Claims,
 		wake: make(chan struct{}, 1), rowCost: 2 * lane.WaitingOverhead} // larger payloads are bounded by the request's Bytes
-	c.recoverLimit.Usual = cfg.Patience
+	c.recoverLimit.Usual, c.claimLimit.Usual = cfg.Patience, cfg.Patience
 	c.looker, _ = queue.(adapters.LookReporter)
 	c.hot.open(queue, cfg.Hot, cfg.Log)
 	c.grow(0, smallClaim)
@@ -200,9 +201,13 @@ func (c *Claimer) claim(ctx context.Context) (outcome, error) {
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.drain)
 	defer cancel()
 	wants := c.wanting.number(w)
-	rows, err := c.Queue.Claim(claiming, adapters.ClaimRequest{
-		Slots: w.slots, Terms: c.wanting.termsOf(w.slots), Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
-		Match: w.match, Later: func(row *adapters.Row) bool { return w.route(row) >= 0 }, Wants: wants, Bytes: max(c.free()-int64(limit)*c.overhead(), 1),
+	var rows []*adapters.Row
+	err := c.claimLimit.Call(claiming, func(ctx context.Context) (err error) {
+		rows, err = c.Queue.Claim(ctx, adapters.ClaimRequest{
+			Slots: w.slots, Terms: c.wanting.termsOf(w.slots), Limit: limit, PerGroup: c.claims.PerGroup, Except: except.groups, ExceptRows: except.rows,
+			Match: w.match, Later: func(row *adapters.Row) bool { return w.route(row) >= 0 }, Wants: wants, Bytes: max(c.free()-int64(limit)*c.overhead(), 1),
+		})
+		return err
 	})
 	c.Outage.Report(c.log, slog.LevelError, err, "cannot claim rows from the queue's table, trying again",
 		"rows of the queue's table can be claimed again")
