@@ -106,6 +106,9 @@ func describe[I, O any](d *describer, id string) {
 	if op.method == http.MethodPost {
 		described.Errors = append(described.Errors, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
+	if op.id == "get-retention" {
+		described.Errors = append(described.Errors, http.StatusConflict) // another process is at it
+	}
 	if strings.Contains(op.path, "{") || op.in != reflect.TypeFor[Page]() {
 		described.Errors = append(described.Errors, http.StatusNotFound)
 	}
