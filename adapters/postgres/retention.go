@@ -73,18 +73,6 @@ type sweep struct {
 	old   [adapters.Slots]int64 // the highest position known to be old enough
 }
 
-// sweep returns the one that a pass goes on with. A count has to go on at once: one that was given up begins again.
-func (p *pass) sweep() *sweep {
-	s, most := &p.s.retention.swept, sweepEvery
-	if p.DryRun {
-		s, most = &p.s.retention.dry, countEvery
-	}
-	if time.Since(s.begun) > most {
-		s.begun, s.marks = time.Now(), [adapters.Slots]int64{}
-	}
-	return s
-}
-
 // lostCursor is a cursor of a slot of a route.
 type lostCursor struct {
 	route  string
@@ -223,6 +211,18 @@ type pass struct {
 	routes []adapters.RouteCursors
 	covers [adapters.Slots]reader.Cover
 	result adapters.Retained
+}
+
+// sweep returns the one that a pass goes on with. A count has to go on at once: one that was given up begins again.
+func (p *pass) sweep() *sweep {
+	s, most := &p.s.retention.swept, sweepEvery
+	if p.DryRun {
+		s, most = &p.s.retention.dry, countEvery
+	}
+	if time.Since(s.begun) > most {
+		s.begun, s.marks = time.Now(), [adapters.Slots]int64{}
+	}
+	return s
 }
 
 // errBusy ends a step that found another process at work.

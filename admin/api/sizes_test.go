@@ -57,7 +57,7 @@ func fill(t *testing.T, conn *pgx.Conn, parked, routes, addresses int) {
 	exec(fmt.Sprintf(parkedRowsSQL, parked, routes))
 	exec(fmt.Sprintf(`INSERT INTO outrider_audit (by, action, filter, changed) SELECT 'alice', 'redrive', '{"route": "r7"}', i FROM generate_series(1, %d) AS i`, parked/50))
 	exec(fmt.Sprintf(`INSERT INTO outrider_operation (id, kind, subject, place, rate, by, state, total, done, created_at, updated_at, ended_at)
-		SELECT 'O' || lpad(i::text, 25, '0'), 'redrive', '{"filter": {"Route": "r7"}}', '{}', 0, 'alice', 'done', i, i, now(), now(), now() FROM generate_series(1, %d) AS i`, parked/500))
+		SELECT 'O' || lpad(i::text, 25, '0'), 'redrive', '{"filter": {"Route": "r7"}}', '{}', 0, 'alice', 'done', i, i, t, t, t FROM generate_series(1, %d) AS i, now() AS t`, parked/500))
 	for _, table := range []string{"outrider_parked", "outrider_cursor", "outrider_outbox", "outrider_pause", "outrider_audit", "outrider_operation"} {
 		exec("VACUUM ANALYZE " + table)
 	}
@@ -180,9 +180,12 @@ func walk(t *testing.T, handler http.Handler, want int) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.Prefix+"/parked?status=retrying&limit=1000&after="+after, http.NoBody))
 		var page struct {
-			Items []struct{ Key, Status string }
-			Next  string
-			More  bool
+			Items []struct {
+				Key    string `json:"key"`
+				Status string `json:"status"`
+			} `json:"items"`
+			Next string `json:"next"`
+			More bool   `json:"more"`
 		}
 		must(t, json.Unmarshal(w.Body.Bytes(), &page))
 		for _, m := range page.Items {

@@ -114,8 +114,6 @@ func (w *watched) start(i int) {
 	w.relays[i].admin() // ready: one that starts while its database is in trouble ends
 }
 
-func (w *watched) arrived() int { return w.log.arrived() + w.queue.arrived() }
-
 // troubles are the faults of the soak; each begins and ends.
 func (w *watched) troubles() []trouble {
 	out := []trouble{
@@ -212,7 +210,7 @@ func (w *watched) real(a alarm) bool {
 	arrived := slices.ContainsFunc(w.came[a.row], func(at time.Time) bool { return at.After(begin) && at.Before(a.at) })
 	passed := one[bool](w.database, `SELECT EXISTS (SELECT FROM passed p JOIN outrider_outbox o ON o.slot = p.slot AND o.position <= p.position
 		WHERE o.id = $1 AND p.at > $2 AND p.at < $3)`, a.row, begin, a.at)
-	return a.at.Sub(begin) >= w.limit && !(arrived && passed) // another row may have passed one that was committed late
+	return a.at.Sub(begin) >= w.limit && (!arrived || !passed) // another row may have passed one that was committed late
 }
 
 // longest is how long a row of the log table waited between its commit, or the begin of its transaction, and its first arrival.
